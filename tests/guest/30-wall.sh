@@ -1,12 +1,12 @@
 #!/bin/sh
-# Walls of version 2, by the example `wall` of crate host: where they are made for whom, what their limits do by
+# Walls of version 2, by the example `hard_limit` of crate host: where they are made for whom, what their limits do by
 # the kernel's files, and who lifts them. `busctl` below stands in for systemd: it does what a scope's start does
 # to control groups, and no more.
 . /suite/lib
 # Other scripts may have left groups.
 before=$(ls -d $groups/*/ 2>/dev/null)
 
-# manage COMMAND...: runs it as a manager, up to `wall manage ./fill`; sets dir, guard, pid and manager.
+# manage COMMAND...: runs it as a manager, up to `hard_limit manage ./fill`; sets dir, guard, pid and manager.
 manage() {
     rm -f orders
     mkfifo orders && chmod 666 orders
@@ -71,13 +71,13 @@ inside() { is "$(value cgroup.procs)" $pid && is "$(dirname $dir)" "$1"; }
 
 ## The story: in a container, where the mount is read-only, root was told to run as root.
 read_only() {
-    unshare -m sh -c "mount -o remount,bind,ro $groups && wall manage ./fill" </dev/null >said 2>&1
+    unshare -m sh -c "mount -o remount,bind,ro $groups && hard_limit manage ./fill" </dev/null >said 2>&1
     grep -q "mounted read-only" said && grep -q "remount,rw" said || { cat said; return 1; }
 }
 test_that what_is_read_only_is_called_so read_only
 
 ## Below the root, which may have processes and groups.
-begin a_wall_below_the_root wall manage ./fill
+begin a_wall_below_the_root hard_limit manage ./fill
 test_that the_program_is_in_it inside $groups
 limits() {
     ok "max 67108864" && is "$(value memory.max)" 67108864 && ok "high 60000000" &&
@@ -109,23 +109,23 @@ killed() {
 }
 test_that the_guard_of_a_killed_manager_lifts killed
 exec 9>&-
-taken() { wall left $dir >left.out && grep -q "^left $dir pids 1 max none gone false" left.out || { cat left.out; return 1; }; }
+taken() { hard_limit left $dir >left.out && grep -q "^left $dir pids 1 max none gone false" left.out || { cat left.out; return 1; }; }
 test_that the_next_start_finds_it taken
 kill -9 $pid
-removed() { gone $pid && wall left $dir >left.out && [ ! -d $dir ]; }
+removed() { gone $pid && hard_limit left $dir >left.out && [ ! -d $dir ]; }
 test_that the_next_start_removes_it removed
 
-begin another wall manage ./fill
+begin another hard_limit manage ./fill
 stays() {
     ok "max 67108864" && kill -9 $guard && gone $guard && kill -9 $manager && sleep 1 &&
-        is "$(value memory.max)" 67108864 && wall left $dir >left.out && is "$(value memory.max)" max && alive $pid
+        is "$(value memory.max)" 67108864 && hard_limit left $dir >left.out && is "$(value memory.max)" max && alive $pid
 }
 test_that without_its_guard_it_stays_until_the_next_start stays
 exec 9>&-
 kill -9 $pid
 test_that and_is_removed removed
 
-begin a_third wall manage ./fill
+begin a_third hard_limit manage ./fill
 wall_ends in_good_order_nothing_is_left
 
 ## Beside a group that has other processes, too: its limits hold all the same.
@@ -136,7 +136,7 @@ sleep 1000 &
 other=$!
 echo $other >$group/cgroup.procs
 within() { sh -c "echo 0 >$group/cgroup.procs; exec $*"; }
-begin a_wall_beside_a_service within wall manage ./fill
+begin a_wall_beside_a_service within hard_limit manage ./fill
 test_that it_is_beside inside $groups
 ceiling() {
     is "$(value memory.max)" 104857600 && ok "max none" && is "$(value memory.max)" 104857600 &&
@@ -151,7 +151,7 @@ test_that and_it_is_removed removed
 kill $other
 
 ## Alone in a group: below it.
-begin a_wall_in_a_group_of_our_own within wall manage ./fill
+begin a_wall_in_a_group_of_our_own within hard_limit manage ./fill
 test_that it_is_below inside $group
 leaf() {
     is "$(cat $dir.manager/cgroup.procs | tr '\n' ' ')" "$manager $guard " && is "$(cat $group/cgroup.procs)" "" &&
@@ -166,23 +166,23 @@ test_that the_group_is_as_before as_before
 chown -R nobody $group
 chmod 777 .
 user() { sh -c "echo 0 >$group/cgroup.procs; exec su nobody -s /bin/sh -c \"exec $*\""; }
-begin a_users_wall_in_its_own_group user wall manage ./fill
+begin a_users_wall_in_its_own_group user hard_limit manage ./fill
 test_that the_users_is_below inside $group
 test_that the_users_limit ok "max 67108864"
 users_guard() { kill -9 $manager && sleep 1 && is "$(value memory.max)" max && gone $guard; }
 test_that the_users_guard_lifts users_guard
 exec 9>&-
 # Of another user: root leaves it alone.
-others() { wall left $dir >left.out && is "$(cat left.out)" "" && [ -d $dir ]; }
+others() { hard_limit left $dir >left.out && is "$(cat left.out)" "" && [ -d $dir ]; }
 test_that root_leaves_it_alone others
 kill -9 $pid
-users_next() { gone $pid; su nobody -s /bin/sh -c "wall left $dir" >left.out && [ ! -d $dir ] && [ ! -d $dir.manager ]; }
+users_next() { gone $pid; su nobody -s /bin/sh -c "hard_limit left $dir" >left.out && [ ! -d $dir ] && [ ! -d $dir.manager ]; }
 test_that the_users_next_start_removes_it users_next
 echo -memory >$group/cgroup.subtree_control 2>/dev/null
 
 ## An ordinary user without one.
 nowhere() {
-    su nobody -s /bin/sh -c "wall manage touch started" >out 2>&1
+    su nobody -s /bin/sh -c "hard_limit manage touch started" >out 2>&1
     is $? 3 && grep -q Delegate=yes out && [ ! -e started ] || { cat out; return 1; }
 }
 test_that a_user_without_a_group_is_told nowhere
@@ -206,7 +206,7 @@ END
 chmod +x bin/busctl
 path=$PATH
 PATH=$PWD/bin:$PATH
-begin a_wall_in_a_scope within wall manage ./fill
+begin a_wall_in_a_scope within hard_limit manage ./fill
 in_scope() {
     case $dir in $groups/system.slice/pagetide-*.scope/pagetide-*) ;; *) echo "$dir"; return 1 ;; esac
     # The service's limit does not reach there by itself.
@@ -215,7 +215,7 @@ in_scope() {
 test_that it_is_in_the_scope in_scope
 wall_ends the_scopes_wall_ends
 printf '#!/bin/sh\nexit 1\n' >bin/busctl
-begin without_a_scope_there_is_one within wall manage ./fill
+begin without_a_scope_there_is_one within hard_limit manage ./fill
 test_that beside_again inside $groups
 wall_ends that_ends
 PATH=$path

@@ -111,7 +111,7 @@ kernels() { is "$(cat $root/b/memory.low)" 67108864 && is "$(cat $root/b/memory.
 test_that protection_is_the_kernels_too kernels
 claimed() { at_least low "$(cat $root/memory.low)" 25000000 && at_most low "$(cat $root/memory.low)" 30000000; }
 test_that the_root_claims_what_is_used wait_for 20 claimed
-said() { grep -q "as far as /g and those above it" serve.out; }
+said() { grep -q "up to the values of /g and the groups above it" serve.out; }
 test_that it_says_what_is_missing_above wait_for 20 said
 squeezed() { echo 16m >$groups/g/memory.reclaim; is "$(status $b VmSwap)" 0 && at_least VmSwap "$(status $a VmSwap)" 12000; }
 test_that the_kernel_takes_from_the_other squeezed

@@ -16,12 +16,12 @@ refused() {
     is $? $want && grep -q "$word" refused.err || { cat refused.out refused.err; return 1; }
 }
 want=3
-word="no compressed swap here is pagetide's"
+word="pagetide has no compressed swap here"
 test_that without_a_device_it_is_said refused pagetide run --write-back-older-than 1m -- true
 word="there is no disk behind it"
 test_that without_a_disk_it_is_said refused pagetide run --write-back-older-than 1m --write-back-from /dev/zram0 -- true
 want=1
-word="something on it"
+word="it holds data"
 printf 'precious' | dd of=/dev/zram$disk bs=1 seek=1080 conv=notrunc 2>/dev/null
 test_that a_disk_with_something_on_it_is_refused refused pagetide swap on --size 128M --backing /dev/zram$disk
 still_there() { is "$(dd if=/dev/zram$disk bs=1 skip=1080 count=8 2>/dev/null)" precious; }

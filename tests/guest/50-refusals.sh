@@ -109,7 +109,7 @@ test_that it_starts_where_swap_is_full goes_on "" pagetide run -- touch started
 nothing_more() {
     marks >marks.before
     pagetide reclaim --all $idle >full.out 2>full.err
-    is $? 1 && grep -q "swap is full" full.err && grep -q "put out 0 B" full.out || { cat full.out full.err; return 1; }
+    is $? 1 && grep -q "swap is full" full.err && grep -q "paged out 0 B" full.out || { cat full.out full.err; return 1; }
     marks >marks.after
     same marks.before marks.after
 }

@@ -15,7 +15,7 @@ resident() { status $(cat serve.pid) VmRSS; }
 answers() { at_least anon "$(word $dir/kept/memory.stat anon)" 16000000; }
 wait_for 60 answers
 open=$(fds)
-# The one that keeps processors awake is closed a moment later, and some are open for a look.
+# Four more: some descriptors are open only while a scan runs.
 closed() { at_most descriptors "$(fds)" $((open + 4)); }
 
 ## Garbage.

@@ -29,7 +29,7 @@ MOMENT = re.compile(
 # How much it needs: sizes and prices are measured anew each time. A price says where it is from, and a file that was written a moment ago
 # is all in memory, so that no read can be measured.
 NEEDED = re.compile(rb'\n  "needed": \{.*?\n  \},', re.S)
-MEASURED = re.compile(rb'(?<=_from": ")[^"]*|\d+(?:\.\d+)?')
+MEASURED = re.compile(rb'(?<=_from": ")[^"]*|(?<=_measured": )(?:true|false)|\d+(?:\.\d+)?')
 
 
 def printed(*words):

@@ -1,18 +1,18 @@
-//! `cargo xtask bench NAME`: measurements that take longer than a test may. Those of the whole
-//! program live in `crates/e2e/examples`, those of a crate in its own; each prints a table.
+//! `cargo xtask bench NAME`: measurements that take longer than a test may. Measurements of the
+//! whole program are in `crates/e2e/examples`, those of a crate in its own; each prints a table.
 
 use crate::e2e::{release_binary, release_build};
 use crate::{cargo, root};
 
-/// Measurements that are examples, with their crates.
+/// Measurements that are cargo examples: name of the example, and its crate.
 const EXAMPLES: [(&str, &str); 3] = [("claims", "sim"), ("curves", "sim"), ("libcachesim", "sim")];
 
-/// Crates that have fuzzers: tests whose names begin with `fuzz_`.
+/// Crates that have fuzzers, which are tests whose names begin with `fuzz_`.
 const FUZZED: [&str; 3] = ["event-log", "sim", "daemon"];
-/// How long each fuzzer runs unless told, seconds.
+/// Default time of each fuzzer, seconds.
 const FUZZ_SECONDS: &str = "300";
 
-/// `bench fuzz [SECONDS]`: the fuzzers of the check, for longer, one after the other.
+/// Runs all fuzzers for longer than the tests do, one after the other: `bench fuzz [SECONDS]`.
 fn fuzz(args: &[&str]) -> bool {
     let seconds = args.first().unwrap_or(&FUZZ_SECONDS);
     let run = |package: &str, which: &[&str]| {
@@ -52,7 +52,7 @@ fn names() -> Vec<String> {
     names
 }
 
-/// Builds and runs one measurement; whether it ended well.
+/// Builds and runs one measurement; returns whether it succeeded.
 pub(crate) fn run(name: &str, args: &[&str]) -> bool {
     let names = names();
     if name == "list" {

@@ -1,4 +1,5 @@
-//! Test binaries: built by cargo, and run by us one after the other, which cargo does for one selection only.
+//! Test binaries: cargo builds them, and xtask runs them one after the other. (cargo itself can run
+//! only those of one selection.)
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,14 +14,14 @@ use crate::summary::Counts;
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Binary {
     pub(crate) file: PathBuf,
-    /// Where its crate is, and where cargo would run it.
+    /// Folder of its crate, which is the working folder when cargo runs it.
     pub(crate) folder: PathBuf,
-    /// Of the target: for an integration test that of its file.
+    /// Name of the target; for an integration test the name of its file.
     pub(crate) name: String,
 }
 
 impl Binary {
-    /// From a line of what cargo says; none if it tells of anything else.
+    /// Parses a line of cargo's messages; `None` if it is not about a test binary.
     pub(crate) fn of_line(line: &str) -> Option<Binary> {
         let said: Value = serde_json::from_str(line).ok()?;
         if said["profile"]["test"] != true {
@@ -34,7 +35,7 @@ impl Binary {
         })
     }
 
-    /// Its command, in its folder.
+    /// Returns the command that runs the binary in its folder.
     fn command(&self) -> Command {
         let mut command = Command::new(&self.file);
         command.current_dir(&self.folder);
@@ -42,10 +43,11 @@ impl Binary {
     }
 }
 
-/// Builds what `words` choose, `--no-run` among them, and says which test binaries that are.
+/// Builds what the arguments `words` of cargo choose (`--no-run` is among them), and returns the
+/// test binaries.
 ///
 /// # Errors
-/// One cannot be built; cargo has said why.
+/// If one cannot be built; cargo has printed why.
 pub(crate) fn built(words: &[impl AsRef<str>]) -> Result<Vec<Binary>, String> {
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     let mut command = cargo(&words);
@@ -59,10 +61,11 @@ pub(crate) fn built(words: &[impl AsRef<str>]) -> Result<Vec<Binary>, String> {
     Ok(said.lines().filter_map(Binary::of_line).collect())
 }
 
-/// Runs them one after the other, all whatever fails; `given` adds words and environment to each one's command.
+/// Runs all binaries one after the other, even if one fails. `given` adds arguments and environment
+/// to each command.
 ///
 /// # Errors
-/// One cannot be run, or has died, or there was no test at all.
+/// If a binary cannot be run or was killed, or if there was no test at all.
 pub(crate) fn run<'a>(
     what: &str,
     binaries: impl Iterator<Item = &'a Binary>,
@@ -79,7 +82,7 @@ pub(crate) fn run<'a>(
             Err(why) => broken.push(why),
         }
     }
-    // No test at all would be a success of nothing.
+    // A step without any test fails.
     if counts == Counts::default() && broken.is_empty() {
         broken.push(format!("no {what} were found"));
     }
@@ -108,7 +111,8 @@ mod tests {
         let found = Binary::of_line(&line(true, r#""/w/target/sim-1""#)).expect("a test binary");
         assert_eq!(found.folder, Path::new("/w/crates/sim"));
         assert_eq!(found.name, "curves");
-        // A program that tests start, a library, and a line of somebody else.
+        // An executable that tests start, a library, and a line that is not from cargo are no test
+        // binaries.
         assert_eq!(
             Binary::of_line(&line(false, r#""/w/target/pagetide""#)),
             None
@@ -118,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn no_tests_at_all_and_a_binary_that_is_gone_are_failures() {
+    fn no_tests_and_a_missing_binary_are_failures() {
         assert!(run("tests", std::iter::empty(), |_| ()).is_err());
         let gone = Binary {
             file: "/nonexistent/test".into(),

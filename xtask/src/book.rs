@@ -1,17 +1,17 @@
-//! `cargo xtask book`: the pages of `docs/` as a book.
+//! `cargo xtask book`: makes the pages of `docs/` into a book.
 //!
-//! Invariant: no link in it is dead. What pages lead to outside of `docs` lies beside the book as it lies beside `docs`; that links
-//! between the pages themselves hold, `tidy` says without mdBook.
+//! Invariant: no link in the book is dead. Files outside of `docs` that pages link to are copied to
+//! the same relative position. `tidy` checks the links between the pages, without mdBook.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::{e2e, root};
 
-/// Folders that pages lead to.
+/// Folders outside of `docs` that pages link to.
 const BESIDE: [&str; 2] = ["dist", "examples"];
 
-/// Builds it by mdBook, and follows its links; whether all went well.
+/// Builds the book with mdBook, and checks its links; returns whether that succeeded.
 pub(crate) fn run() -> bool {
     match build() {
         Ok(place) => println!("{}", place.join("index.html").display()),
@@ -63,7 +63,7 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Links of pages in a folder and below it that lead to no file.
+/// Returns the links that lead to no file, from all pages in a folder and below it.
 fn dead_links(folder: &Path) -> Result<Vec<String>, String> {
     let mut dead = Vec::new();
     let entries = std::fs::read_dir(folder);
@@ -83,7 +83,8 @@ fn dead_links(folder: &Path) -> Result<Vec<String>, String> {
     Ok(dead)
 }
 
-/// What a page's links and pictures name, without places in it and without other hosts.
+/// Returns the files to which the links and images of a page lead, without anchors; links to other
+/// hosts are left out.
 fn targets(page: &str) -> Vec<&str> {
     let mut found = Vec::new();
     for start in ["href=\"", "src=\""] {

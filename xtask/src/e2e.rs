@@ -1,9 +1,12 @@
-//! End-to-end tests: the program as users have it, on real programs, in four lanes.
+//! End-to-end tests: they run the program as users have it, on real programs, in four lanes that
+//! run at the same time.
 //!
-//! Invariant: a lane runs one test at a time, since tests measure memory and time and share two cores. Most of them wait most
-//! of the time, so there are several: what stands in [`SECOND`], [`THIRD`] and [`FOURTH`] runs beside others, and passes beside
-//! busy loops, too. A test that needs swap of its own keeps all away that have swap (`e2e::swap_turn`), so those are the first
-//! of the first lane, and tests that share swap are the last of the second and the fourth.
+//! Invariant: a lane runs one test at a time, because tests measure memory and time and share two
+//! processors. There are several lanes because most tests mostly wait. The files in [`SECOND`],
+//! [`THIRD`] and [`FOURTH`] run beside other tests, and must pass beside busy loops, too. While a
+//! test that needs swap of its own runs, no other test with swap may run (`e2e::swap_turn`). So
+//! such tests come first in the first lane, and tests that share swap come last in the second and
+//! the fourth.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,7 +17,8 @@ use crate::steps::{Beside, Running, Steps, finish_all};
 use crate::summary::Counts;
 use crate::{cargo, guest, needs, root};
 
-/// Files of the first lane with tests that need swap of their own: they come first, while the second has tests without.
+/// Files of the first lane whose tests need swap of their own. They come first: meanwhile the
+/// second lane runs tests without swap.
 const ALONE: [&str; 9] = [
     "programs",
     "hostile",
@@ -27,7 +31,8 @@ const ALONE: [&str; 9] = [
     "resize",
 ];
 
-/// Files of the second lane: those without swap come first. As many as let it end with the others.
+/// Files of the second lane; those without swap come first. There are as many as let this lane end
+/// at the same time as the others.
 const SECOND: [&str; 19] = [
     "poor_hosts",
     "package",
@@ -42,9 +47,9 @@ const SECOND: [&str; 19] = [
     "serve_group_shapes",
     "fuzz",
     "stuck",
-    // It builds the package, which takes long on a busy machine: what is short does not wait for it.
+    // Builds the package, which takes long on a busy machine, so short tests come before it.
     "python",
-    // These share swap.
+    // The following share swap.
     "notice_wrappers",
     "notice_memory",
     "groups",
@@ -52,7 +57,8 @@ const SECOND: [&str; 19] = [
     "serve_programs",
 ];
 
-/// Files of the third lane, which begins when no test needs swap of its own any more: they share it, too.
+/// Files of the third lane, which also shares swap: it starts when all tests with swap of their own
+/// have ended.
 const THIRD: [&str; 10] = [
     "policies",
     "report_swapped",
@@ -66,7 +72,7 @@ const THIRD: [&str; 10] = [
     "howtos",
 ];
 
-/// Files of the fourth lane, after the guest: those without swap come first.
+/// Files of the fourth lane, which first runs the guest; those without swap come first.
 const FOURTH: [&str; 10] = [
     "serve_page",
     "needed",
@@ -81,11 +87,11 @@ const FOURTH: [&str; 10] = [
     "limits",
 ];
 
-/// Which of [`lanes`] has what is named in no list: the other files of the first lane.
+/// Index in [`lanes`] of the files that no list names: the second part of the first lane.
 const REST: usize = 1;
 
-/// The part of the guests' tests that is short enough to run each time: the kernel that has what this machine's may lack. All
-/// of them: `cargo xtask guest suite`.
+/// Guest tests that are short enough for every run, under a kernel with features that this
+/// machine's may lack. `cargo xtask guest suite` runs all guest tests.
 const GUEST: [&str; 8] = [
     "-k",
     "6.12",
@@ -97,13 +103,14 @@ const GUEST: [&str; 8] = [
     "41-serve",
 ];
 
-/// Runs those of all files, or of one file, or with one name; whether all passed.
+/// Runs the tests of all files (without `name`), of one file, or with one name. Returns whether all
+/// passed.
 pub(crate) fn run(name: Option<&str>, words: &[&str]) -> bool {
     let mut steps = Steps::default();
     match name {
         None => {
             if steps.run("needs", || needs::ensure_packages().map(none)) {
-                all(&mut steps, false, Vec::new);
+                all(&mut steps, false, Order::Together, || None);
             }
         }
         Some(name) => {
@@ -115,18 +122,38 @@ pub(crate) fn run(name: Option<&str>, words: &[&str]) -> bool {
     steps.finish()
 }
 
-/// All in lanes, and the guest within the fourth if it is wanted. `beside` is called when all tests are built and others may build where
-/// they were, and says what runs beside the lanes.
-pub(crate) fn all(steps: &mut Steps, with_guest: bool, beside: impl FnOnce() -> Vec<Running>) {
+/// Whether steps that may run beside others do so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Order {
+    /// They do, which takes less time.
+    Together,
+    /// Each waits for the one before it: a test shares the machine with no other test.
+    InTurn,
+}
+
+/// Runs all tests in lanes; with `with_guest`, the fourth lane first runs the guest's tests.
+/// `beside` is called when all tests are built and cargo's folder is free for other builds; it
+/// returns a step that runs beside the lanes.
+pub(crate) fn all(
+    steps: &mut Steps,
+    with_guest: bool,
+    order: Order,
+    beside: impl FnOnce() -> Option<Running>,
+) {
     let venvs = std::thread::spawn(needs::ensure_venvs);
     let release = release_build().stdin(Stdio::null()).spawn();
     let tests = built(steps, &test_words(&names()));
     let [alone, rest, second, third, fourth] = lanes(tests.unwrap_or_default());
-    // The release build has a folder of its own, and ends with one thread (the linker's).
-    let mut running = match alone.is_empty() {
-        true => Vec::new(),
-        false => beside(),
+    let mut running = Vec::new();
+    // Steps that run at the same time are waited for in the opposite order of their start.
+    let mut begin = |steps: &mut Steps, one: Running| match order {
+        Order::Together => running.insert(0, one),
+        Order::InTurn => finish_all(steps, vec![one]),
     };
+    // The release build has a folder of its own, and its last part uses one thread (the linker's).
+    if let Some(one) = (!alone.is_empty()).then(beside).flatten() {
+        begin(steps, one);
+    }
     let is_released = released(steps, release);
     steps.run("Python packages", || {
         let ended = venvs.join();
@@ -134,22 +161,22 @@ pub(crate) fn all(steps: &mut Steps, with_guest: bool, beside: impl FnOnce() -> 
         Ok(Counts::default())
     });
     if is_released && !alone.is_empty() {
-        let second = other_lane("second", &[], &second);
         let fourth = fourth_lane(&fourth, with_guest);
+        begin(steps, ("those of the fourth lane", fourth));
+        let second = other_lane("second", &[], &second);
+        begin(steps, ("those of the second lane", second));
         steps.run("end-to-end tests with swap of their own", || {
             lane(&alone, &[])
         });
         let third = other_lane("third", &[], &third);
-        // These are waited for first.
-        running.insert(0, ("those of the fourth lane", fourth));
-        running.insert(0, ("those of the third lane", third));
-        running.insert(0, ("those of the second lane", second));
+        begin(steps, ("those of the third lane", third));
         steps.run("other end-to-end tests", || lane(&rest, &[]));
     }
     finish_all(steps, running);
 }
 
-/// The two parts of the first lane, and the others, in the order in which they run.
+/// Returns the two parts of the first lane, then the other lanes; each is in the order in which it
+/// runs.
 fn lanes(mut tests: Vec<Binary>) -> [Vec<Binary>; 5] {
     tests.sort_by_key(|one| (place(&one.name), one.name.clone()));
     let mut lanes = [const { Vec::new() }; 5];
@@ -159,7 +186,7 @@ fn lanes(mut tests: Vec<Binary>) -> [Vec<Binary>; 5] {
     lanes
 }
 
-/// Where those are.
+/// Returns the paths of the binaries.
 fn files(tests: &[Binary]) -> Vec<PathBuf> {
     tests.iter().map(|one| one.file.clone()).collect()
 }
@@ -171,7 +198,7 @@ fn fourth_lane(tests: &[Binary], with_guest: bool) -> Result<Beside, String> {
     other_lane("fourth", &words, tests)
 }
 
-/// Starts a lane of this name, a process of its own, with these words and binaries.
+/// Starts the lane of this name as a separate process, with these arguments and binaries.
 fn other_lane(name: &str, words: &[OsString], tests: &[Binary]) -> Result<Beside, String> {
     let exe = std::env::current_exe();
     let mut command =
@@ -180,18 +207,19 @@ fn other_lane(name: &str, words: &[OsString], tests: &[Binary]) -> Result<Beside
         .arg(format!("{name}-lane"))
         .args(words)
         .args(files(tests));
-    // The guest takes what was built for the tests: cargo would wait for who builds beside it.
+    // The guest uses what was built for the tests: cargo would wait for other builds.
     command.env("PAGETIDE_BUILT", "1");
     Beside::start(command.env("PAGETIDE_LANE", name))
 }
 
-/// A lane of [`all`] of this name with these binaries, after the guest if it is wanted; whether all passed.
+/// Runs the lane of this name with these binaries, after the guest's tests if `with_guest`. Returns
+/// whether all passed.
 pub(crate) fn run_lane(name: &str, files: &[&str], with_guest: bool) -> bool {
     let mut steps = Steps::default();
     let tests = of_files(files);
     if with_guest {
-        // The guest's clock is the machine's: held at the lowest priority beside busy loops, its waits were over before it
-        // had booted.
+        // The guest's clock is the machine's: at the lowest priority beside busy loops, its
+        // timeouts passed before it had booted.
         steps.run("guest", || guest::suite(&GUEST));
     }
     steps.run(&format!("{name} lane"), || lane(&tests, &[]));
@@ -207,19 +235,19 @@ fn of_files(files: &[&str]) -> Vec<Binary> {
     files.iter().map(binary).collect()
 }
 
-/// Runs the tests of one lane, with these words for each binary.
+/// Runs the tests of one lane; each binary gets the arguments `words`.
 fn lane(binaries: &[Binary], words: &[&str]) -> Result<Counts, String> {
     binaries::run("end-to-end tests", binaries.iter(), |command| {
         given(command.arg("--test-threads=1").args(words));
     })
 }
 
-/// A step that counts nothing.
+/// Returns the counts of a step that runs no tests.
 fn none((): ()) -> Counts {
     Counts::default()
 }
 
-/// The lane of a file ([`lanes`]), and where it stands there.
+/// Returns the lane of a file (index in [`lanes`]), and its position there.
 fn place(name: &str) -> (usize, usize) {
     let lanes = [&ALONE[..], &[], &SECOND, &THIRD, &FOURTH];
     let at = |files: &&[&str]| files.iter().position(|file| *file == name);
@@ -228,7 +256,7 @@ fn place(name: &str) -> (usize, usize) {
     found.unwrap_or((REST, 0))
 }
 
-/// Those of one file, or with one name.
+/// Runs the tests of one file, or with one name.
 fn some(steps: &mut Steps, name: &str, words: &[&str]) {
     let mut names = names();
     let is_file = names.iter().any(|one| one == name);
@@ -243,12 +271,12 @@ fn some(steps: &mut Steps, name: &str, words: &[&str]) {
     }
 }
 
-/// The folder of their crate.
+/// Returns the folder of the crate `e2e`.
 fn folder() -> PathBuf {
     root().join("crates/e2e")
 }
 
-/// The names of all files of tests, sorted.
+/// Returns the names of all test files, sorted.
 fn names() -> Vec<String> {
     let entries = std::fs::read_dir(folder().join("tests"));
     let paths = entries.into_iter().flatten().flatten();
@@ -261,11 +289,13 @@ fn names() -> Vec<String> {
     names
 }
 
-/// What is built by the tests' profile selects the same crates as unit tests do (`units`), and names what is to be built of
-/// them. The story: of some crates alone, cargo built nearly all below `host` a second time, with other features.
+/// The crates that builds with the tests' profile select, which are those of the unit tests
+/// (`units`). If only some crates were selected, cargo would build nearly everything below `host`
+/// again, with other features.
 const OF_ALL_CRATES: [&str; 3] = ["--workspace", "--exclude", "python"];
 
-/// What cargo is asked for to build these files of tests. The programs that only measure are examples: they are not built.
+/// Returns cargo's arguments to build these files of tests. Programs that only measure are
+/// examples: they are not built.
 fn test_words(names: &[String]) -> Vec<String> {
     let mut words: Vec<String> = ["test", "--no-run"].map(str::to_owned).to_vec();
     words.extend(OF_ALL_CRATES.map(str::to_owned));
@@ -275,17 +305,17 @@ fn test_words(names: &[String]) -> Vec<String> {
     words
 }
 
-/// The release binary is what users run, so it is what the tests run.
+/// Sets the environment of the tests. They run the release binary, because users run that.
 fn given(command: &mut Command) -> &mut Command {
     command.env("PAGETIDE_BIN", release_binary());
     command.env("PAGETIDE_EXAMPLES", examples());
-    // Packages are made by this program: cargo would wait for who builds beside the tests.
+    // Tests make packages with this program: cargo would wait for builds beside the tests.
     let own = std::env::current_exe().unwrap_or_else(|_| "xtask".into());
     command.env("PAGETIDE_XTASK", own)
 }
 
-/// Builds the examples and these tests, beside the release build and before anything else is built: whoever asked cargo for
-/// them then would wait for that. The tests' binaries; none if one cannot be built.
+/// Builds the examples and these tests, beside the release build and before anything else: a later
+/// cargo would wait for other builds. Returns the test binaries; `None` if one cannot be built.
 fn built(steps: &mut Steps, words: &[String]) -> Option<Vec<Binary>> {
     if !steps.command("examples, built", &mut examples_build()) {
         return None;
@@ -301,7 +331,7 @@ fn built(steps: &mut Steps, words: &[String]) -> Option<Vec<Binary>> {
     built
 }
 
-/// Waits for the release build; whether it is done.
+/// Waits for the release build; returns whether it succeeded.
 fn released(steps: &mut Steps, release: std::io::Result<Child>) -> bool {
     steps.run("release build", || {
         let status = release.and_then(|mut release| release.wait());
@@ -313,20 +343,22 @@ fn released(steps: &mut Steps, release: std::io::Result<Child>) -> bool {
     })
 }
 
-/// Builds the program that tests need and users do not: by the tests' profile, so that all below it is built once.
+/// Returns the command that builds programs that only the tests need. It uses the tests' profile,
+/// so that all dependencies are built once.
 pub(crate) fn examples_build() -> Command {
     let mut build = cargo(&["build", "--profile", "test"]);
-    build.args(OF_ALL_CRATES).args(["--example", "wall"]);
+    build.args(OF_ALL_CRATES).args(["--example", "hard_limit"]);
     build
 }
 
-/// Where those are.
+/// Returns the folder of the examples.
 pub(crate) fn examples() -> PathBuf {
     target().join("debug/examples")
 }
 
-/// Builds the program as users do. The Python package is named, though nothing of it is built, for its features: without, the
-/// test of that package builds nearly all once more, since some of what both depend on has more features there.
+/// Returns the command that builds the program with all commands, as packages have it. It also
+/// selects the Python package, of which nothing is built: otherwise some shared dependencies would
+/// have fewer features, and the test of that package would build nearly everything again.
 pub(crate) fn release_build() -> Command {
     cargo(&[
         "build",
@@ -335,17 +367,19 @@ pub(crate) fn release_build() -> Command {
         "cli",
         "--package",
         "python",
+        "--features",
+        "cli/simulator",
         "--bin",
         "pagetide",
     ])
 }
 
-/// Where the release build puts the program.
+/// Returns the path of the release build's program.
 pub(crate) fn release_binary() -> PathBuf {
     target().join("release/pagetide")
 }
 
-/// Where cargo builds.
+/// Returns cargo's target folder.
 pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), Into::into)
 }
@@ -360,14 +394,14 @@ mod tests {
         for name in ALONE.iter().chain(&SECOND).chain(&THIRD).chain(&FOURTH) {
             assert!(names.iter().any(|one| one == name), "{name}");
         }
-        // All are asked for by name.
+        // Every test file must be named in cargo's arguments.
         let words = test_words(&names);
         assert_eq!(
             words.iter().filter(|word| *word == "--test").count(),
             names.len()
         );
         assert_eq!((place("poor_hosts"), place("demo")), ((2, 0), (0, 5)));
-        assert_eq!(place("wall"), (REST, 0));
+        assert_eq!(place("hard_limit"), (REST, 0));
         let of = |name: &str| Binary {
             file: name.into(),
             folder: folder(),

@@ -1,18 +1,19 @@
-//! Processes of a step: their priority, where they wait, and their end.
+//! The processes of a step: their priority, where they wait, and how they are ended.
 //!
-//! Invariant: a family is asked for anew each time, since who belongs to it changes while we look.
+//! Invariant: the list of a process's descendants is read anew each time, because it changes.
 
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-/// A test binary that has run for so long is told of, with where it waits: the longest one took 135 s beside two busy loops,
-/// but for the one that builds a package.
+/// Time after which a running test binary is reported, with where it waits. The longest one took
+/// 135 s beside two busy loops, except for the one that builds a package.
 const LONG: Duration = Duration::from_secs(600);
-/// And is ended after so long: one that waits for ever told nobody which test it was, until all of it was ended from outside.
+/// Time after which a test binary is killed. (Without it, a test that waited for ever was reported
+/// only when the whole run was ended from outside.)
 const LIMIT: Duration = Duration::from_secs(1800);
 
-/// A process and its descendants, by their ids.
+/// Returns the pids of a process and its descendants.
 fn members(pid: u32) -> Vec<u32> {
     let mut family = vec![pid];
     let mut next = 0;
@@ -29,7 +30,7 @@ fn members(pid: u32) -> Vec<u32> {
     family
 }
 
-/// The threads of a process; none of one that has ended.
+/// Returns the threads of a process; none if it has ended.
 fn threads(pid: u32) -> Vec<u32> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/task"));
     let names = entries.into_iter().flatten().flatten();
@@ -37,16 +38,18 @@ fn threads(pid: u32) -> Vec<u32> {
     names.filter_map(|name| name.parse().ok()).collect()
 }
 
-/// How much a thread yields to others (nice), from its line in /proc; none if it has ended.
+/// Parses the nice value of a thread from its line in /proc; `None` if it has ended.
 fn nice_of(stat: &str) -> Option<i32> {
-    // The name of the program, in parentheses, may have spaces and parentheses. Nice is the 17th word behind it.
+    // The name of the program, in parentheses, may have spaces and parentheses. Nice is the 17th
+    // word behind it.
     stat.rsplit_once(") ")?.1.split(' ').nth(16)?.parse().ok()
 }
 
-/// Gives a process and its descendants the priority of all others: now they are waited for. (The story: at the lowest one,
-/// beside two busy loops, they got a sixtieth of the machine.) Who may not raise it waits longer. Who is begun meanwhile
-/// may still have the lowest: whoever waits for long calls this again.
-pub(crate) fn hurry(pid: u32) {
+/// Sets a process and its descendants to normal priority, because the caller now waits for them: at
+/// the lowest priority, beside two busy loops, they had a sixtieth of the machine. Without the
+/// right to raise the priority they stay slow. Processes that start meanwhile may still have the
+/// lowest priority, so a caller that waits for long calls this again.
+pub(crate) fn set_normal_priority(pid: u32) {
     // Linux has a priority for each thread.
     let threads = members(pid)
         .into_iter()
@@ -66,8 +69,9 @@ pub(crate) fn hurry(pid: u32) {
     let _ = renice.stdout(Stdio::null()).stderr(Stdio::null()).status();
 }
 
-/// Tells of a process that runs for long, and ends it and its descendants if it does not end; returns when the other end of
-/// `ended` is dropped, or after that. Whether it was ended.
+/// Watches a process: reports it if it runs for long, and kills it and its descendants if it does
+/// not end. Returns when the other end of `ended` is dropped, or after the kill; true if it was
+/// killed.
 pub(crate) fn watch(name: &str, pid: u32, ended: Receiver<()>) -> bool {
     watch_for(name, pid, &ended, [LONG, LIMIT])
 }
@@ -82,16 +86,17 @@ fn watch_for(name: &str, pid: u32, ended: &Receiver<()>, [long, limit]: [Duratio
         return false;
     }
     println!("{name} is ended:\n{}", waits(pid));
-    // Each shell has a kill(1) of its own.
+    // Every shell has a built-in kill(1).
     let mut kill = Command::new("sh");
     kill.args(["-c", "kill -KILL \"$@\"", "kill"])
         .args(members(pid).iter().map(u32::to_string));
-    // Who has ended meanwhile is no error.
+    // It is no error if the process has just ended.
     let _ = kill.stdout(Stdio::null()).stderr(Stdio::null()).status();
     true
 }
 
-/// The threads of a process and of its descendants, each with its name and where it waits in the kernel, as far as we may read it.
+/// Returns the threads of a process and of its descendants, each with its name and where it waits
+/// in the kernel, as far as this user may read it.
 fn waits(pid: u32) -> String {
     let mut text = String::new();
     for pid in members(pid) {
@@ -124,7 +129,7 @@ mod tests {
             .args(["-c", "sleep 600; :"])
             .spawn()
             .expect("there is a shell");
-        // The shell has begun its child by the time that it is watched.
+        // Wait until the shell has started its child.
         while members(child.id()).len() < 2 {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -132,12 +137,12 @@ mod tests {
         let (end, ended) = std::sync::mpsc::channel();
         assert!(watch_for("sh", child.id(), &ended, limits));
         assert!(!child.wait().expect("it was started").success());
-        // Who has ended and was not waited for yet has no words.
+        // A process that has ended and was not waited for yet has an empty command line.
         let words = |pid: u32| std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         while family.iter().any(|pid| !words(*pid).is_empty()) {
             std::thread::sleep(Duration::from_millis(5));
         }
-        // Who has ended in time is let be.
+        // A process that ends in time is not killed.
         drop(end);
         assert!(!watch_for("sh", child.id(), &ended, [LIMIT; 2]));
     }

@@ -1,7 +1,8 @@
-//! `cargo xtask guest`: programs under another kernel than this machine's, in QEMU without KVM.
+//! `cargo xtask guest`: runs programs under another kernel than this machine's, in QEMU without
+//! KVM.
 //!
-//! Nothing outlives a call and nothing is left outside cargo's target folder: every wait has a
-//! limit, QEMU dies with this process, and what it needed for one boot goes with it.
+//! No process outlives a call, and no file remains outside cargo's target folder: every wait has a
+//! limit, QEMU is killed with this process, and the files of a boot are removed after it.
 
 mod boot;
 mod build;
@@ -63,30 +64,30 @@ oracle alone:
   --save FILE         keeps what the kernel counted
   --from FILE         compares with what was kept, and boots nothing";
 
-/// The exit status when the time is over, as of timeout(1).
+/// Exit status after the time limit, the same as timeout(1) has.
 const OUT_OF_TIME: u8 = 124;
-/// For the boot and one program, unless another limit is given.
+/// Default time limit of the boot and one program.
 const PROGRAM_LIMIT: Duration = Duration::from_secs(300);
-/// The exit status when the guest ended without saying its program's.
+/// Exit status if the guest ended without reporting the program's status.
 const NO_STATUS: u8 = 125;
 
-/// A machine to boot.
+/// A virtual machine to boot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Machine {
     kernel: Kernel,
     memory_mib: u32,
     cpus: u32,
-    /// For the boot and all that runs in it.
+    /// Time limit of the boot and of all that runs in the guest.
     limit: Duration,
-    /// Size of the swap on zram; none if 0.
+    /// Size of the swap on zram, MiB; 0 means none.
     zram_mib: u32,
-    /// Of memory.
+    /// Number of memory nodes.
     nodes: u32,
     /// Further arguments for the kernel.
     arguments: String,
 }
 
-/// Cargo's target folder.
+/// Returns cargo's target folder.
 fn target() -> Result<PathBuf, String> {
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
@@ -94,7 +95,8 @@ fn target() -> Result<PathBuf, String> {
         .map_err(|error| format!("cannot tell where cargo's target folder is: {error}"))
 }
 
-/// The folder of everything that the guests need: packages, programs, and what runs now.
+/// Returns the folder of everything that the guests need: packages, programs, and files of running
+/// guests.
 fn folder() -> Result<PathBuf, String> {
     Ok(target()?.join("guest"))
 }
@@ -137,10 +139,11 @@ pub(crate) fn run(args: &[&str]) -> ExitCode {
     }
 }
 
-/// Runs the scripts of tests/guest with the options of `cargo xtask guest suite`; what they counted.
+/// Runs the scripts of tests/guest with the options of `cargo xtask guest suite`; returns the
+/// numbers of their tests.
 ///
 /// # Errors
-/// Why the scripts could not be run at all. One that fails is counted.
+/// If the scripts could not be run at all. A script that fails is counted.
 pub(crate) fn suite(args: &[&str]) -> Result<Counts, String> {
     suite::run(&options::parse(args)?)
 }
@@ -150,7 +153,7 @@ fn usage(why: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Boots once, runs one program, and passes everything through; its exit status.
+/// Boots once, runs one program, and passes on all its output; returns its exit status.
 fn program(options: &Options) -> Result<u8, String> {
     let mut files = options.files()?;
     let (program, arguments) = options
@@ -173,7 +176,7 @@ fn program(options: &Options) -> Result<u8, String> {
     })
 }
 
-/// Whoever reads us may be gone; the guest has its limit all the same.
+/// It is no error if the output is closed: the guest has its time limit anyway.
 fn pass_through(stream: Stream, bytes: &[u8]) {
     let _ = match stream {
         Stream::Program => {

@@ -1,7 +1,7 @@
-//! Checks that keep the house in order, and what people install: `cargo xtask test | tidy | e2e [NAME] | guest |
-//! bench NAME | package KIND | book`.
+//! Checks of this repository, and builds of what people install:
+//! `cargo xtask test | tidy | e2e [NAME] | guest | bench NAME | package KIND | book`.
 //!
-//! `test` runs everything a change must pass and closes with one line, `N passed, N failed`. A step
+//! `test` runs everything a change must pass and ends with one line, `N passed, N failed`. A step
 //! that cannot run is a failed step, never a skipped one.
 #![forbid(unsafe_code)]
 
@@ -19,12 +19,15 @@ mod test;
 mod tidy;
 mod units;
 
+use e2e::Order;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
   test          everything: needs, format, lints, docs, tidy, unit, property and end-to-end tests
+  test --in-turn
+                the same, one test at a time: it takes longer, and no test disturbs another
   test --quick  the same without the end-to-end tests
   tidy          the rules of the house that no compiler checks
   e2e [NAME]    the end-to-end tests, or those of one file or with one name
@@ -35,14 +38,14 @@ usage: cargo xtask COMMAND
   package KIND  what people install; `package` alone says which kinds there are
   book          the pages of docs/ as a book, by mdBook";
 
-/// The root of the workspace: the directory above this crate.
+/// Returns the root of the workspace: the directory above this crate.
 pub(crate) fn root() -> PathBuf {
     let mut path = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     path.pop();
     path
 }
 
-/// This workspace's cargo.
+/// Returns a command of this workspace's cargo.
 pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root()).args(args);
@@ -53,13 +56,14 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let ok = match args.as_slice() {
-        ["test"] => test::run(true),
-        ["test", "--quick"] => test::run(false),
-        // Of `test`, beside the end-to-end tests.
+        ["test"] => test::run(Some(Order::Together)),
+        ["test", "--in-turn"] => test::run(Some(Order::InTurn)),
+        ["test", "--quick"] => test::run(None),
+        // `test` starts this process beside the end-to-end tests.
         ["beside"] => test::run_beside(),
         ["tidy"] => tidy::run(),
         ["e2e"] => e2e::run(None, &[]),
-        // Of `e2e`, or of `test` with the guest.
+        // `e2e`, and `test` with the guest, start these processes.
         ["second-lane", files @ ..] => e2e::run_lane("second", files, false),
         ["third-lane", files @ ..] => e2e::run_lane("third", files, false),
         ["fourth-lane", "--guest", files @ ..] => e2e::run_lane("fourth", files, true),

@@ -1,9 +1,10 @@
-//! What the tests need from the system: installed when it may be, else named.
+//! Commands that the tests need from the system: they are installed if that is allowed, otherwise
+//! the error names them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A command of the system, the Debian package that has it, and who needs it.
+/// A command of the system, the Debian package that has it, and what needs it.
 struct Need {
     command: &'static str,
     package: &'static str,
@@ -80,7 +81,7 @@ fn missing() -> Vec<&'static Need> {
 }
 
 fn is_root() -> bool {
-    // The owner of our own entry in /proc is the effective user.
+    // The owner of this process's entry in /proc is its effective user.
     std::fs::metadata("/proc/self").is_ok_and(|meta| {
         use std::os::unix::fs::MetadataExt;
         meta.uid() == 0
@@ -97,10 +98,10 @@ fn apt(args: &[&str]) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Looks for these commands, and installs nothing.
+/// Checks that these commands are installed, and installs nothing.
 ///
 /// # Errors
-/// Those that are missing, with their packages and who needs them.
+/// If some are missing: their names, their packages and what needs them.
 pub(crate) fn require(commands: &[&str]) -> Result<(), String> {
     let mut missing = missing();
     missing.retain(|need| commands.contains(&need.command));
@@ -111,8 +112,8 @@ pub(crate) fn require(commands: &[&str]) -> Result<(), String> {
     }
 }
 
-/// Packages for Python in a folder of the target directory, where the tests look for them: Debian has none of them, or
-/// others than these.
+/// Python packages in a folder of the target directory, where the tests find them. Debian has other
+/// versions of them or none.
 struct Venv {
     folder: &'static str,
     packages: &'static [&'static str],
@@ -143,22 +144,22 @@ impl Venv {
         crate::e2e::target().join(self.folder)
     }
 
-    /// Whether all of them are there, in these versions.
+    /// Returns whether all packages are installed, in these versions.
     fn is_there(&self) -> bool {
         let asks = "import sys; from importlib.metadata import version
 sys.exit(any(version(name) != wanted for name, wanted in (word.split('==') for word in sys.argv[1:])))";
-        let mut asked = Command::new(self.path().join("bin/python"));
-        asked.args(["-c", asks]).args(self.packages);
-        asked
+        let mut requested = Command::new(self.path().join("bin/python"));
+        requested.args(["-c", asks]).args(self.packages);
+        requested
             .stderr(Stdio::null())
             .status()
             .is_ok_and(|status| status.success())
     }
 
-    /// Installs them if they are missing.
+    /// Installs the packages if they are missing.
     ///
     /// # Errors
-    /// They cannot be installed.
+    /// If they cannot be installed.
     fn ensure(&self) -> Result<(), String> {
         if self.is_there() {
             return Ok(());
@@ -185,27 +186,27 @@ sys.exit(any(version(name) != wanted for name, wanted in (word.split('==') for w
     }
 }
 
-/// Installs what is missing where that is allowed.
+/// Installs what is missing, if that is allowed.
 ///
 /// # Errors
-/// The packages that are still missing, by name, and who needs them.
+/// If some are still missing: the names of the packages, and what needs them.
 pub(crate) fn ensure() -> Result<(), String> {
     ensure_packages()?;
     ensure_venvs()
 }
 
-/// Installs the packages for Python, which only tests want: what is built does not wait for them.
+/// Installs the Python packages. Only tests need them, so builds do not wait for them.
 ///
 /// # Errors
-/// Those that cannot be installed.
+/// If some cannot be installed.
 pub(crate) fn ensure_venvs() -> Result<(), String> {
     VENVS.iter().try_for_each(Venv::ensure)
 }
 
-/// Installs the commands that are missing, where that is allowed.
+/// Installs the missing commands, if that is allowed.
 ///
 /// # Errors
-/// Those that are still missing, with their packages and who needs them.
+/// If some are still missing: their names, their packages and what needs them.
 pub(crate) fn ensure_packages() -> Result<(), String> {
     if missing().is_empty() {
         return Ok(());

@@ -1,11 +1,11 @@
-//! Steps: one line each, with how long it took, and what the test binaries in it counted.
+//! Steps of a check. Each prints a line with its time, and with the counts of its test binaries.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use crate::family::{hurry, watch};
+use crate::family::{set_normal_priority, watch};
 use crate::summary::Counts;
 
 /// The steps run so far.
@@ -28,7 +28,7 @@ impl Default for Steps {
 }
 
 impl Steps {
-    /// Runs one step; `work` says what its tests counted, or why it failed.
+    /// Runs one step; `work` returns the counts of its tests, or why it failed.
     pub(crate) fn run(
         &mut self,
         name: &str,
@@ -51,7 +51,7 @@ impl Steps {
         };
         self.counts.add(counts);
         let ok = problem.is_none() && counts.failed == 0;
-        // A step that broke without a failed test to show for it counts as one.
+        // A step that failed without a failed test counts as one failure.
         self.broken += u64::from(!ok && counts.failed == 0);
         let word = if ok { "ok" } else { "FAILED" };
         let why = problem.map(|why| format!(": {why}")).unwrap_or_default();
@@ -61,36 +61,37 @@ impl Steps {
         ok
     }
 
-    /// A step that is one command whose exit status decides.
+    /// Runs a step that is one command, whose exit status decides.
     pub(crate) fn command(&mut self, name: &str, command: &mut Command) -> bool {
         self.run(name, || run_counted(command))
     }
 
-    /// Prints the table of steps, how long all took, and the closing line; whether all went well.
+    /// Prints the table of steps, the total time, and the closing line; returns whether all passed.
     pub(crate) fn finish(self) -> bool {
         println!();
         for line in &self.lines {
             println!("{line}");
         }
         let failed = self.counts.failed + self.broken;
-        // How long a check may take is a promise (docs/testing.md): each one says how long it took.
+        // docs/testing.md promises how long a check may take, so each check prints its time.
         println!("{:.0} s in all", self.begin.elapsed().as_secs_f64());
         println!("{} passed, {failed} failed", self.counts.passed);
         failed == 0
     }
 }
 
-/// While a step is waited for, its processes are looked at so often.
+/// Interval at which the priority of a step's processes is raised, while the step is waited for.
 const HURRY_EVERY: Duration = Duration::from_millis(500);
 
-/// A step that runs beside others, by its name, or why it could not be started.
+/// Name of a step that runs beside others, and the step, or why it could not be started.
 pub(crate) type Running = (&'static str, Result<Beside, String>);
 
-/// Waits for these, one after the other; none of them yields to others any more.
+/// Waits for these steps, one after the other; each gets normal priority when the wait for it
+/// begins.
 pub(crate) fn finish_all(steps: &mut Steps, all: Vec<Running>) {
     for (_, one) in &all {
         if let Ok(one) = one {
-            hurry(one.child.id());
+            set_normal_priority(one.child.id());
         }
     }
     for (name, one) in all {
@@ -98,7 +99,7 @@ pub(crate) fn finish_all(steps: &mut Steps, all: Vec<Running>) {
     }
 }
 
-/// A step that runs beside others; what it prints is printed when it has ended.
+/// A step that runs beside others. Its output is printed when it has ended.
 pub(crate) struct Beside {
     name: String,
     child: Child,
@@ -106,10 +107,10 @@ pub(crate) struct Beside {
 }
 
 impl Beside {
-    /// Starts it.
+    /// Starts the step.
     ///
     /// # Errors
-    /// Why it cannot be started.
+    /// If it cannot be started.
     pub(crate) fn start(command: &mut Command) -> Result<Beside, String> {
         let name = command.get_program().to_string_lossy().into_owned();
         let failed = |error| format!("cannot start {name}: {error}");
@@ -117,11 +118,11 @@ impl Beside {
         let second = writer.try_clone().map_err(failed)?;
         let child = command.stdin(Stdio::null()).stdout(writer).stderr(second);
         let child = child.spawn().map_err(failed)?;
-        // Our copies of the pipe's end would keep it open.
+        // The command has copies of the pipe's writing end, which would keep the pipe open.
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let output = std::thread::spawn(move || {
             let mut bytes = Vec::new();
-            // What cannot be read is not there to be printed.
+            // Output that cannot be read is not printed.
             let _ = BufReader::new(reader).read_to_end(&mut bytes);
             String::from_utf8_lossy(&bytes).into_owned()
         });
@@ -132,14 +133,15 @@ impl Beside {
         })
     }
 
-    /// Waits for its end, prints what it said, and takes the counts of its closing line.
+    /// Waits for the end of the step, prints its output, and returns the counts in its last line.
     ///
     /// # Errors
-    /// It broke off before that line.
+    /// If it ended without that line.
     fn finish(mut self) -> Result<Counts, String> {
         let status = loop {
-            // Who is begun meanwhile by one that was not raised yet has the lowest priority for its life.
-            hurry(self.child.id());
+            // A process started by one that was not raised yet has the lowest priority, so all are
+            // raised again.
+            set_normal_priority(self.child.id());
             let status = self.child.try_wait();
             match status.map_err(|error| format!("cannot wait for {}: {error}", self.name))? {
                 Some(status) => break status,
@@ -153,13 +155,13 @@ impl Beside {
     }
 }
 
-/// Runs a command, passes its output through, and sums the closing lines of test binaries in it.
+/// Runs a command, passes its output through, and sums the closing lines of its test binaries.
 pub(crate) fn run_counted(command: &mut Command) -> Result<Counts, String> {
     let name = name_of(command);
     counted(&mut started(command)?, &name)
 }
 
-/// The same of a test binary, which is ended if it does not end.
+/// Does the same with a test binary, which is killed if it does not end in time.
 pub(crate) fn run_watched(command: &mut Command) -> Result<Counts, String> {
     let name = name_of(command);
     let mut child = started(command)?;
@@ -183,7 +185,7 @@ fn started(command: &mut Command) -> Result<Child, String> {
     child.map_err(|error| format!("cannot start {}: {error}", name_of(command)))
 }
 
-/// Passes the output of a child through to its end, and sums the closing lines of test binaries in it.
+/// Passes on the output of a child to its end, and sums the closing lines of its test binaries.
 fn counted(child: &mut Child, name: &str) -> Result<Counts, String> {
     let mut counts = Counts::default();
     if let Some(stdout) = child.stdout.take() {
@@ -237,11 +239,12 @@ mod tests {
     }
 
     #[test]
-    fn what_ran_beside_counts_what_it_said_last() {
+    fn a_step_beside_others_counts_its_last_line() {
         let run = |script| Beside::start(&mut shell(script)).unwrap().finish();
         let said = run("echo '1 passed, 0 failed (guest)'; echo '7 passed, 2 failed' >&2; exit 1");
         assert_eq!(said.map(|one| (one.passed, one.failed)), Ok((7, 2)));
-        // What has been at the lowest priority is not any more when it is waited for, children and all.
+        // A process at the lowest priority, and its children, have normal priority once they are
+        // waited for.
         let asks = "ps -o ni= -p $$ | grep -qw 0 && echo 1 passed, 0 failed && exit";
         let inner = format!("for n in $(seq 600); do {asks}; sleep 0.1; done");
         let beside = Beside::start(&mut shell(&format!(

@@ -1,4 +1,4 @@
-//! Counts what test binaries say of themselves.
+//! Counts tests from the output of test binaries.
 
 /// Tests that passed, failed and were ignored, summed over test binaries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -15,7 +15,7 @@ impl Counts {
         self.ignored += other.ignored;
     }
 
-    /// Reads our own closing line, `N passed, M failed`, and no other.
+    /// Parses the closing line of xtask itself, `N passed, M failed`; `None` for any other line.
     pub(crate) fn of_sum(line: &str) -> Option<Counts> {
         let (passed, failed) = line.split_once(" passed, ")?;
         Some(Counts {
@@ -25,7 +25,8 @@ impl Counts {
         })
     }
 
-    /// Reads one line of a test binary's output; any but its closing line is nothing.
+    /// Returns the counts in a line of a test binary's output; all are zero unless it is the
+    /// closing line.
     pub(crate) fn of_line(line: &str) -> Counts {
         let Some(rest) = line.trim_start().strip_prefix("test result: ") else {
             return Counts::default();

@@ -1,7 +1,8 @@
-//! `cargo xtask test`: the list of steps.
+//! The steps of `cargo xtask test`.
 
 use std::process::Command;
 
+use crate::e2e::Order;
 use crate::steps::{Beside, Steps};
 use crate::summary::Counts;
 use crate::units::{self, Which};
@@ -9,17 +10,21 @@ use crate::{cargo, e2e, needs, tidy};
 
 const CLIPPY: [&str; 5] = ["clippy", "--workspace", "--all-targets", "--quiet", "--"];
 
-/// Runs everything, or everything but the end-to-end tests; whether all of it passed.
-pub(crate) fn run(with_e2e: bool) -> bool {
+/// Runs all checks; without an order for the end-to-end tests, all except those. Returns whether
+/// all passed.
+pub(crate) fn run(e2e: Option<Order>) -> bool {
     let mut steps = Steps::default();
     steps.run("needs", || {
         needs::ensure_packages().map(|()| Counts::default())
     });
     steps.command("format", &mut cargo(&["fmt", "--all", "--check"]));
     steps.run("tidy", tidy_step);
-    if with_e2e {
-        // End-to-end tests wait most of the time. What only builds and computes takes what they leave.
-        e2e::all(&mut steps, true, || vec![("beside", nice(&["beside"]))]);
+    if let Some(order) = e2e {
+        // End-to-end tests wait most of the time; steps that only build and compute use the rest of
+        // the processors' time.
+        e2e::all(&mut steps, true, order, || {
+            Some(("beside", nice(&["beside"])))
+        });
     } else {
         checked(&mut steps);
         steps.run("tests of pure crates", || {
@@ -32,8 +37,8 @@ pub(crate) fn run(with_e2e: bool) -> bool {
     steps.finish()
 }
 
-/// What needs the processor alone; whether all of it passed. Tests run beside what reads the code: one of them is a single thread for a
-/// minute and a half.
+/// Runs the steps that need only the processor; returns whether all passed. Tests run beside the
+/// checks of the code: one of these is a single thread for a minute and a half.
 pub(crate) fn run_beside() -> bool {
     let mut steps = Steps::default();
     let mut built = Vec::new();
@@ -53,9 +58,22 @@ pub(crate) fn run_beside() -> bool {
     steps.finish()
 }
 
-/// What reads the code and runs nothing of it.
+/// Runs the checks that only read the code.
 fn checked(steps: &mut Steps) {
     steps.command("lints", cargo(&CLIPPY).args(["-D", "warnings"]));
+    // The program with fewer features, which no test builds: that of `cargo install`, and the
+    // smallest.
+    for (name, feature) in [
+        ("lints of the default program", None),
+        (
+            "lints of the smallest program",
+            Some("--no-default-features"),
+        ),
+    ] {
+        let mut lints = cargo(&["clippy", "-p", "cli", "--quiet"]);
+        lints.args(feature).args(["--", "-D", "warnings"]);
+        steps.command(name, &mut lints);
+    }
     let mut doc = cargo(&[
         "doc",
         "--workspace",
@@ -64,9 +82,12 @@ fn checked(steps: &mut Steps) {
         "--quiet",
     ]);
     steps.command("docs", doc.env("RUSTDOCFLAGS", "-D warnings"));
+    let examples = ["test", "--doc", "--quiet", "-p", "pagetide-engine"];
+    let pagetables = ["-p", "pagetide-pagetables"];
+    steps.command("examples of READMEs", cargo(&examples).args(pagetables));
 }
 
-/// This program as a process that yields to all others.
+/// Starts this program as a process of the lowest priority.
 fn nice(words: &[&str]) -> Result<Beside, String> {
     let mut command = Command::new("nice");
     let exe = std::env::current_exe().unwrap_or_else(|_| "xtask".into());

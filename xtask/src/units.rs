@@ -1,13 +1,15 @@
-//! Unit and property tests: built by one selection of crates, run crate by crate.
+//! Unit and property tests. All crates are built together, and the tests are run crate by crate.
 //!
-//! Invariant: cargo is asked for all crates at once, whichever of their tests are to run. The story: asked for some of them
-//! alone, it chose other features of what they depend on, and built all of that a second time: 90 s of a processor.
+//! Invariant: one cargo command builds all crates, whichever tests are to run. If only some crates
+//! were selected, cargo would choose other features of their dependencies and build these again,
+//! which takes 90 s of processor time.
 
 use crate::binaries::{self, Binary};
 use crate::summary::Counts;
 
-/// Not the examples, which lints check: fourteen of them took as long to build as a crate. Nor tests in docs: there are
-/// none, and each crate's would be looked for. Nor the Python package's crate, whose symbols only an interpreter has.
+/// Examples are left out, because the lints check them and fourteen of them take as long to build
+/// as a crate; so are doc tests, which are a separate step. The crate of the Python package is left
+/// out because only an interpreter has the symbols that it needs.
 const BUILD: [&str; 10] = [
     "test",
     "--workspace",
@@ -21,18 +23,21 @@ const BUILD: [&str; 10] = [
     "--no-run",
 ];
 
-/// The crate whose tests make swap, which takes as long as all others of its kind.
+/// The crate with tests that make swap, which take as long as all other tests of
+/// [`Which::Machine`].
 const WITH_SWAP: &str = "host";
 
-/// Crates that compute and touch nothing of the machine: their tests may run beside others.
-const PURE: [&str; 4] = ["engine", "models", "touches", "sim"];
+/// Crates whose tests only compute and change nothing on the machine, so they may run beside
+/// others.
+const PURE: [&str; 3] = ["engine", "touches", "sim"];
 
-/// Which tests.
+/// Which tests to run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Which {
-    /// Those that may run beside others.
+    /// Tests that may run beside others.
     Pure,
-    /// The others. They run when no end-to-end test does: some make control groups and swap.
+    /// The other tests. They run while no end-to-end test runs, because some make control groups
+    /// and swap.
     Machine,
 }
 
@@ -41,18 +46,19 @@ fn is(binary: &Binary, which: Which) -> bool {
     is_pure == (which == Which::Pure)
 }
 
-/// Builds all of them.
+/// Builds all unit tests.
 ///
 /// # Errors
-/// One cannot be built; cargo has said why.
+/// If one cannot be built; cargo has printed why.
 pub(crate) fn build() -> Result<Vec<Binary>, String> {
     binaries::built(&BUILD)
 }
 
-/// Runs some of those that were built. (Asked again, cargo would wait for who builds meanwhile.)
+/// Runs some of the tests that were built. (A second cargo command would wait for builds that run
+/// at the same time.)
 ///
 /// # Errors
-/// One cannot be run, or has died.
+/// If a binary cannot be run, or was killed.
 pub(crate) fn run(all: &[Binary], which: Which) -> Result<Counts, String> {
     let some = |with_swap| {
         let some = all.iter().filter(move |one| is(one, which));
@@ -62,7 +68,7 @@ pub(crate) fn run(all: &[Binary], which: Which) -> Result<Counts, String> {
     if which == Which::Pure {
         return binaries::run(&what, some(false), |_| ());
     }
-    // Most of them wait most of the time.
+    // These tests mostly wait, so the crate with swap runs beside the others.
     let (one, other) = std::thread::scope(|scope| {
         let one = scope.spawn(|| binaries::run(&what, some(true), |_| ()));
         let other = binaries::run(&what, some(false), |_| ());

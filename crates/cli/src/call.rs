@@ -1,54 +1,72 @@
-//! Commands as functions of another program: what they write to standard output goes where the caller says.
+//! Commands as functions for other programs: output goes to a writer of the caller.
 //!
-//! Invariant: the work, its words and what is written are the command's own, so the bytes are those that `pagetide` prints.
-//! Nothing is written to standard output or standard error, no signal is handled,
-//! and the process is left as it is: all that is the caller's.
+//! Invariant: a call does the work of the command and writes the same bytes that `pagetide` prints.
+//! It writes nothing to the caller's standard output or standard error, handles no signal, and
+//! changes no other state of the caller's process.
 
 use std::ffi::OsString;
 use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
+#[cfg(feature = "simulator")]
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::args::{self, Command, Report};
-use crate::commands::looks::Open;
-use crate::commands::{mrc, report, sim};
+use crate::commands::report;
+use crate::commands::scans::Open;
+#[cfg(feature = "simulator")]
+use crate::commands::{mrc, sim};
 use crate::failure::Failure;
 use crate::terminal::Style;
 use crate::watching;
 
-/// Told what is being done, and how much of it is done (0 to 1, if known).
-pub type Told<'a> = dyn FnMut(&str, Option<f64>) + 'a;
+/// Receives progress: the name of the work, and the share of it that is done (0 to 1; `None` if
+/// unknown).
+pub type Progress<'a> = dyn FnMut(&str, Option<f64>) + 'a;
 
-/// What unwinds through work that is no longer wanted.
-struct Unwanted;
+/// Payload of the unwinding that ends the work once `stop` is set.
+#[cfg(feature = "simulator")]
+struct Stopped;
 
-/// Does what `words` ask for (`report 1234 --json`): one of `report`, `mrc` and `sim`.
+/// Runs the command in `words` (`report 1234 --json`): `report`, or with the feature `simulator`
+/// also `mrc` and `sim`.
 ///
-/// `stop` ends a report as ^C does: what was seen until then is the result. The others give no result then: they unwind
-/// when they next tell of their progress, so the call is for a thread of its own.
+/// Setting `stop` ends a report as ^C does: the result is what was found until then. Setting it
+/// ends the other commands without a result: they unwind when they next report progress, so call
+/// them on a thread of their own.
 ///
 /// # Errors
-/// What the command would have told on standard error. Of `sim` claims that do not hold are one, after the output.
+/// What the command would have printed on standard error. If claims of `sim` do not hold, that is
+/// an error, too, after the output.
 pub fn call(
     words: &[OsString],
     stop: &Arc<AtomicBool>,
-    told: &mut Told<'_>,
-    mut out: impl Write,
+    progress: &mut Progress<'_>,
+    out: impl Write,
 ) -> Result<(), Failure> {
     match args::parse_words(words)? {
-        Command::Report(args) => reports(&args, stop, told, out),
+        Command::Report(args) => reports(&args, stop, progress, out),
+        #[cfg(feature = "simulator")]
         Command::Mrc(args) => {
-            let mut told = wanted(stop, told);
-            let text = mrc::text_of(&args, Style::PLAIN, &mut |what, share, _| told(what, share));
-            Ok(out.write_all(text?.as_bytes())?)
+            let mut progress = unwinding_progress(stop, progress);
+            let text = mrc::text_of(&args, Style::PLAIN, &mut |what, share, _| {
+                progress(what, share)
+            });
+            written(&text?, out)
         }
+        #[cfg(feature = "simulator")]
         Command::Sim(args) => {
-            let mut told = wanted(stop, told);
-            let (text, unmet) = sim::printed(&args, &mut |done| told("simulating", Some(done)))?;
-            out.write_all(text.as_bytes())?;
+            let mut progress = unwinding_progress(stop, progress);
+            let (text, unmet) =
+                sim::printed(&args, &mut |done| progress("simulating", Some(done)))?;
+            written(&text, out)?;
             unmet.map_or(Ok(()), Err)
         }
+        #[cfg(not(feature = "simulator"))]
+        Command::Mrc(args) => Err(args.failure("mrc")),
+        #[cfg(not(feature = "simulator"))]
+        Command::Sim(args) => Err(args.failure("sim")),
         _ => Err(Failure::usage(
             "cannot be called: only report, mrc and sim can",
             "start the program `pagetide` for the other commands",
@@ -59,7 +77,7 @@ pub fn call(
 fn reports(
     args: &Report,
     stop: &Arc<AtomicBool>,
-    told: &mut Told<'_>,
+    progress: &mut Progress<'_>,
     out: impl Write,
 ) -> Result<(), Failure> {
     let plan = args.plan()?;
@@ -67,24 +85,34 @@ fn reports(
         let time = plan.time?;
         Some((passed.as_secs_f64() / time.as_secs_f64()).min(1.0))
     };
-    let told = &mut |passed: Option<Duration>, _: &str| {
+    let progress = &mut |passed: Option<Duration>, _: &str| {
         if let Some(passed) = passed {
-            told("watching", share(passed));
+            progress("watching", share(passed));
         }
     };
     let output = (args.form(), (|| Style::PLAIN) as fn() -> Style);
     let how = (watching::open_as_guest as Open, stop);
-    report::write_to(args, &plan, how, output, told, out)
+    report::write_to(args, &plan, how, output, progress, out)
 }
 
-/// `told`, which unwinds once the result is no longer wanted: experiments have no other way out.
-fn wanted<'a>(stop: &'a AtomicBool, told: &'a mut Told<'_>) -> impl FnMut(&str, Option<f64>) + 'a {
+#[cfg(feature = "simulator")]
+fn written(text: &str, mut out: impl Write) -> Result<(), Failure> {
+    Ok(out.write_all(text.as_bytes())?)
+}
+
+/// Wraps `progress` so that it unwinds once `stop` is set, because experiments have no other way to
+/// end early.
+#[cfg(feature = "simulator")]
+fn unwinding_progress<'a>(
+    stop: &'a AtomicBool,
+    progress: &'a mut Progress<'_>,
+) -> impl FnMut(&str, Option<f64>) + 'a {
     move |what, share| {
         if stop.load(Ordering::Relaxed) {
-            // No panic hook: nothing is wrong.
-            std::panic::resume_unwind(Box::new(Unwanted));
+            // This does not call the panic hook, as it is no error.
+            std::panic::resume_unwind(Box::new(Stopped));
         }
-        told(what, share);
+        progress(what, share);
     }
 }
 
@@ -100,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_called_writes_to_its_caller() {
+    fn a_called_command_writes_to_its_caller() {
         let (ended, text) = called("sim --list --json", false);
         ended.expect("it is listed");
         assert!(text.starts_with('[') && text.ends_with("]\n"), "{text}");
     }
 
     #[test]
-    fn mistakes_come_back_and_nothing_ends_the_process() {
+    fn mistakes_are_returned_and_nothing_ends_the_process() {
         for (words, what) in [
             ("mrc", "FILE"),
             ("mrc --help", "mrc"),
@@ -125,15 +153,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_longer_wanted_unwinds() {
+    fn a_stopped_call_unwinds() {
         let unwound = std::panic::catch_unwind(|| called("sim memcg-lru --scale 256", true));
         let why = unwound.expect_err("it was not wanted");
-        assert!(why.is::<Unwanted>());
-        // The caller's own reports end without it.
+        assert!(why.is::<Stopped>());
+        // `report` returns when `stop` is set; it does not unwind.
         let (ended, _) = called("report 1 --json", true);
         assert!(
             ended
-                .expect_err("no look")
+                .expect_err("it was stopped")
                 .what()
                 .contains("stopped before")
         );

@@ -1,7 +1,7 @@
 //! How a command that fails ends.
 //!
-//! Invariant: told once, as `pagetide: <what failed>: <why>` and `  hint: <what to do>`. A reader
-//! that closes our output early is no failure.
+//! Invariant: a failure is printed once, as `pagetide: <what failed>: <why>` and `  hint: <what to
+//! do>`. A reader that closes our output early is no failure.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use daemon::{Error, ExitCode};
 
 use crate::view::text::plain;
 
-/// What to tell, and the exit code.
+/// What failed and what to do, and the exit code.
 #[derive(Debug)]
 pub struct Failure {
     what: String,
@@ -26,7 +26,7 @@ impl std::fmt::Display for Failure {
 }
 
 impl Failure {
-    /// A failure of kind 1.
+    /// Returns a failure with exit code 1.
     pub(crate) fn new(what: impl Into<String>, hint: impl Into<String>) -> Failure {
         Failure {
             what: what.into(),
@@ -35,7 +35,7 @@ impl Failure {
         }
     }
 
-    /// Bad usage: 2.
+    /// Returns a failure of bad usage, with exit code 2.
     pub(crate) fn usage(what: impl Into<String>, hint: impl Into<String>) -> Failure {
         Failure {
             exit: ExitCode::Usage as u8,
@@ -43,7 +43,7 @@ impl Failure {
         }
     }
 
-    /// A missing privilege or kernel feature: 3.
+    /// Returns a failure for a missing privilege or kernel feature, with exit code 3.
     pub(crate) fn missing(what: impl Into<String>, hint: impl Into<String>) -> Failure {
         Failure {
             exit: ExitCode::Missing as u8,
@@ -51,10 +51,12 @@ impl Failure {
         }
     }
 
-    /// What a command of ours told on its standard error before it ended with a code; none if it said nothing.
-    pub(crate) fn of_command(told: &str, code: Option<i32>) -> Option<Failure> {
+    /// Parses the failure that a `pagetide` command printed on standard error before it ended with
+    /// exit code `code`; `None` if the text contains no failure.
+    pub(crate) fn of_command(reported: &str, code: Option<i32>) -> Option<Failure> {
         let start = |lead| {
-            told.lines()
+            reported
+                .lines()
                 .filter_map(move |line: &str| line.strip_prefix(lead))
         };
         let what = start("pagetide: ").next_back()?;
@@ -86,7 +88,7 @@ impl Failure {
         self.exit
     }
 
-    /// Not a failure at all: ends with 0 and says nothing.
+    /// Returns a value that is no failure: it ends the command with 0 and prints nothing.
     fn none() -> Failure {
         Failure {
             exit: 0,
@@ -94,16 +96,17 @@ impl Failure {
         }
     }
 
-    /// Tells it on standard error; the exit code to end with.
+    /// Prints the failure on standard error, and returns the exit code.
     pub(crate) fn tell(&self) -> u8 {
         if self.exit != 0 {
-            // Nobody is left to be told when standard error is gone.
+            // A failed write to standard error cannot be reported.
             let _ = io::stderr().write_all(self.text().as_bytes());
         }
         self.exit
     }
 
-    /// As it is told. Words of it may be another process's: a manager's, or who passes for one.
+    /// Returns the failure as it is printed. Parts of the text may come from another process: a
+    /// manager, or a process that pretends to be one.
     fn text(&self) -> String {
         let mut text = format!("pagetide: {}\n", plain(&self.what, true));
         for line in self.hint.lines() {
@@ -118,7 +121,7 @@ impl From<Error> for Failure {
         Failure {
             what: error.to_string(),
             hint: error.hint().to_owned(),
-            // It may be another process's word, too: a failure is no success.
+            // The code may come from another process: a failure must not end with 0.
             exit: error.exit_code().max(ExitCode::Failure as u8),
         }
     }
@@ -153,9 +156,10 @@ impl From<io::Error> for Failure {
 mod tests {
     use super::*;
 
-    /// (The story: whoever takes a manager's name could move root's cursor, and end root's command with success.)
+    /// Regression: a process that took a manager's name could move the cursor of root's terminal,
+    /// and end root's command with success.
     #[test]
-    fn the_words_of_others_move_no_cursor_and_end_nothing_well() {
+    fn words_of_other_processes_move_no_cursor_and_make_no_success() {
         let error = r#"{"what":"\u001b]0;x\u0007a","hint":"b\u001b[2J","exit":0}"#;
         let error: Error = serde_json::from_str(error).expect("an error of another process");
         let failure = Failure::from(error);

@@ -1,9 +1,10 @@
-//! The `pagetide` command: the user's side of everything, no mechanism.
+//! The `pagetide` command: everything that users see. The mechanism is in other crates.
 //!
-//! A library, so that other programs have the commands as functions ([`call`]); the program is `main.rs`.
+//! This is a library, so that other programs can call the commands as functions ([`call`]); the
+//! program is `main.rs`.
 //!
-//! Invariant: standard output carries results only (of a program under `run`, the program's own);
-//! every failure is two lines on standard error, what failed and why, then what to do; exit codes
+//! Invariant: standard output carries only results (under `run`, only the program's own output).
+//! Every failure is two lines on standard error: what failed and why, then what to do. Exit codes
 //! are those of `interfaces.md`.
 #![forbid(unsafe_code)]
 
@@ -15,6 +16,7 @@ mod commands;
 mod failure;
 mod own_limits;
 mod terminal;
+#[cfg(feature = "simulator")]
 mod used_memory;
 mod view;
 mod watching;
@@ -22,7 +24,7 @@ mod workloads;
 
 pub use failure::Failure;
 
-/// Does what the process's arguments ask for; the exit code of `interfaces.md`.
+/// Runs the command line of this process; returns the exit code of `interfaces.md`.
 #[must_use]
 pub fn main() -> ExitCode {
     ExitCode::from(own_limits::under_limits(code))
@@ -35,18 +37,19 @@ fn code() -> u8 {
     }
 }
 
-/// The exit code of what was asked for.
+/// Runs the command of this process's arguments and returns the exit code.
 fn dispatch() -> Result<u8, Failure> {
     let mut words = std::env::args_os().skip(1);
     let hidden = words.next().unwrap_or_default();
-    // Processes of our own, not commands for people.
+    // These first arguments start helper processes of our own; they are no commands for users.
     if hidden == daemon::manager::WORD {
         return Ok(daemon::manager::main(&words.collect::<Vec<_>>()));
     }
-    if hidden == host::wall::guard::ARGUMENT {
-        // What it lifts is of its user's own groups; with the rights of our file a user could lift anybody's wall.
+    if hidden == host::hard_limit::guard::ARGUMENT {
+        // The guard lifts limits of its user's own groups; with the capabilities of our file a user
+        // could lift the limit of any hard-limit cgroup.
         daemon::rights::drop_capabilities_of_file()?;
-        return Ok(host::wall::guard::main(&words.collect::<Vec<_>>()));
+        return Ok(host::hard_limit::guard::main(&words.collect::<Vec<_>>()));
     }
     if hidden == daemon::tenants::mounter::WORD {
         daemon::rights::drop_capabilities_of_file()?;

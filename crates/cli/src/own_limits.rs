@@ -1,8 +1,8 @@
 //! The caller's resource limits (setrlimit(2)), and how a command behaves under them.
 //!
-//! Invariant: a limit makes a call fail and the command end with words; none ends it by a signal. Two
-//! are not ours to hold: processor time, whose signals (SIGXCPU, SIGKILL) are what its user asked for,
-//! and memory or stack too small for the kernel to begin a program at all.
+//! Invariant: at a limit a call fails and the command ends with a message, not by a signal. There
+//! are two exceptions: processor time, because the user wants its signals (SIGXCPU, SIGKILL), and
+//! memory or stack too small for the kernel to start any program.
 
 use std::io;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use signal_hook::flag;
 
 use crate::failure::Failure;
 
-/// Less stack than this may not be enough for every command, bytes.
+/// Bytes of stack that are enough for every command.
 const ENOUGH: u64 = 1 << 20;
-/// Stack of the thread that works where there is less, bytes.
+/// Bytes of stack of the thread that runs the command if the stack limit is below [`ENOUGH`].
 const OWN_STACK: usize = 8 << 20;
 
-/// Runs a command; its exit code.
+/// Runs a command; returns its exit code.
 pub(crate) fn under_limits(command: fn() -> u8) -> u8 {
-    // Without these it ends by a signal, as any other program.
+    // If the handlers cannot be set, a signal ends the command like any other program.
     let _ = hold_signals();
     match getrlimit(Resource::Stack).current {
         Some(bytes) if bytes < ENOUGH => on_own_stack(command, bytes),
@@ -30,20 +30,21 @@ pub(crate) fn under_limits(command: fn() -> u8) -> u8 {
     }
 }
 
-/// A handler of ours is gone after an exec, so a program under `run` has both signals as they were.
+/// Catches SIGXFSZ and SIGABRT. exec resets handlers, so a program under `run` starts with both
+/// signals unchanged.
 fn hold_signals() -> io::Result<()> {
     if !is_ignored(SIGXFSZ) {
-        // A write beyond the limit of a file's size fails then (EFBIG).
+        // With this handler, a write beyond the limit of file sizes fails with EFBIG.
         flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
     }
     if !is_ignored(SIGABRT) {
-        // Rust says so on standard error and aborts where no memory is left.
+        // If memory runs out, Rust prints that on standard error and aborts.
         flag::register_conditional_shutdown(SIGABRT, 1, Arc::new(AtomicBool::new(true)))?;
     }
     Ok(())
 }
 
-/// A thread's stack is no part of the limit.
+/// Runs the command on a new thread: the stack limit does not apply to its stack.
 fn on_own_stack(command: fn() -> u8, bytes: u64) -> u8 {
     let thread = std::thread::Builder::new().stack_size(OWN_STACK);
     match thread.spawn(command) {

@@ -1,32 +1,32 @@
 //! What the other end of standard output can show.
 //!
-//! Invariant: asked once a command. Anything but a terminal gets plain ASCII without control
-//! sequences, so that scripts and logs stay readable.
+//! Invariant: this is determined once for each command. Anything but a terminal receives plain
+//! ASCII without control sequences, so that scripts and logs stay readable.
 
 use std::env;
 use std::io::IsTerminal;
 
-/// How to draw.
+/// How to draw on an output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Style {
-    /// It is a terminal: lines may be redrawn.
+    /// Whether the output is a terminal, so that lines may be redrawn.
     pub(crate) live: bool,
-    /// Colours may be used.
+    /// Whether colours may be used.
     pub(crate) color: bool,
-    /// Characters beyond ASCII may be used.
+    /// Whether characters beyond ASCII may be used.
     pub(crate) unicode: bool,
-    /// Columns.
+    /// Width, columns.
     pub(crate) width: usize,
-    /// Rows; as many as one likes where nothing is redrawn.
+    /// Height in rows; unlimited if the output is not redrawn.
     pub(crate) height: usize,
 }
 
-/// Where nothing is known.
+/// Width in columns if the terminal does not report it; then the height in rows.
 const WIDTH: usize = 80;
 const HEIGHT: usize = 24;
 
 impl Style {
-    /// Of a pipe or a file.
+    /// The style of a pipe or a file.
     pub(crate) const PLAIN: Style = Style {
         live: false,
         color: false,
@@ -35,7 +35,7 @@ impl Style {
         height: usize::MAX,
     };
 
-    /// Of standard output.
+    /// Returns the style of standard output.
     pub(crate) fn of_stdout() -> Style {
         let set = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
         if !std::io::stdout().is_terminal() || set("TERM").as_deref() == Some("dumb") {
@@ -63,27 +63,27 @@ impl Style {
         }
     }
 
-    /// For headings.
+    /// Formats a heading.
     pub(crate) fn bold(self, text: &str) -> String {
         self.paint("1", text)
     }
 
-    /// For what is well.
+    /// Formats a text about what works.
     pub(crate) fn green(self, text: &str) -> String {
         self.paint("32", text)
     }
 
-    /// For what works half.
+    /// Formats a text about what works with restrictions.
     pub(crate) fn yellow(self, text: &str) -> String {
         self.paint("33", text)
     }
 
-    /// For what does not work.
+    /// Formats a text about what does not work.
     pub(crate) fn red(self, text: &str) -> String {
         self.paint("31", text)
     }
 
-    /// For what is beside the point.
+    /// Formats a less important text.
     pub(crate) fn dim(self, text: &str) -> String {
         self.paint("2", text)
     }
@@ -94,7 +94,7 @@ fn is_utf8(locale: &str) -> bool {
     locale.ends_with("utf-8") || locale.ends_with("utf8")
 }
 
-/// Columns and rows, as far as the terminal knows them.
+/// Returns columns, then rows; `None` for what the terminal does not report.
 fn size() -> (Option<usize>, Option<usize>) {
     let Ok(size) = rustix::termios::tcgetwinsize(std::io::stdout()) else {
         return (None, None);

@@ -1,10 +1,11 @@
-//! The memory that this process has.
+//! The memory that this process uses.
 //!
-//! Invariant: what is swapped out counts, so a bound holds where memory is short, too.
+//! Invariant: swapped-out memory counts, too, so that a bound also works while memory is short.
 
 use std::fs;
 
-/// Returns resident and swapped memory of this process, bytes; 0 where `/proc` does not tell.
+/// Returns resident and swapped-out bytes of this process together; 0 if `/proc` does not show
+/// them.
 pub(crate) fn used_bytes() -> u64 {
     fs::read_to_string("/proc/self/status").map_or(0, |text| sum(&text))
 }

@@ -1,6 +1,7 @@
-//! Reports as people and scripts read them. Text in, text out: nothing here prints.
+//! Reports as text for people and scripts. Nothing here prints.
 
 mod bars;
+#[cfg(feature = "simulator")]
 pub(crate) mod curves;
 pub(crate) mod findings;
 pub(crate) mod memory;
@@ -11,10 +12,12 @@ pub(crate) mod swap;
 pub(crate) mod text;
 pub(crate) mod top;
 
-pub(crate) use bars::{bar, filled_steps as bar_steps};
+pub(crate) use bars::bar;
+#[cfg(feature = "dashboard")]
+pub(crate) use bars::filled_steps as bar_steps;
 pub(crate) use status::status;
 
-/// `12,345`.
+/// Formats a number with separators: `12,345`.
 pub(crate) fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -27,7 +30,7 @@ pub(crate) fn count(n: u64) -> String {
     text
 }
 
-/// Milliseconds as a clock would say it: `0.4s`, `12s`, `3m 05s`, `2h 07m`, `3d 04h`.
+/// Formats milliseconds as a duration: `0.4s`, `12s`, `3m 05s`, `2h 07m`, `3d 04h`.
 pub(crate) fn clock(ms: u64) -> String {
     let s = ms / 1000;
     match s {
@@ -39,7 +42,7 @@ pub(crate) fn clock(ms: u64) -> String {
     }
 }
 
-/// `part / whole` as a share of 0 to 1; 0 of nothing.
+/// Returns `part / whole` as a share of 0 to 1; 0 if `whole` is 0.
 pub(crate) fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 {
         return 0.0;

@@ -1,6 +1,6 @@
-//! Who watches: the seam between this program and whoever reads page tables: the library, or a manager.
+//! One interface to all that can watch a target: the library in this process, or a manager.
 //!
-//! Invariant: commands know [`Watching`] alone, so that they can be tested with reports of our own.
+//! Invariant: commands use [`Watching`] alone, so tests can replace it with reports of their own.
 
 mod managed;
 
@@ -14,7 +14,7 @@ use host::watch::{self, Watch, WatchError};
 use crate::failure::Failure;
 use crate::workloads::By;
 
-/// Whose memory.
+/// What is watched.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Target {
     /// A process and its descendants.
@@ -30,9 +30,9 @@ pub(crate) enum Target {
 /// A tenant: which tree, and where in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct TenantName {
-    /// The root of its tree.
+    /// The root of the tenant's tree.
     pub(crate) root: PathBuf,
-    /// Its path, which begins with a slash.
+    /// The tenant's path, which begins with a slash.
     pub(crate) path: String,
 }
 
@@ -47,57 +47,57 @@ impl std::fmt::Display for Target {
     }
 }
 
-/// How to look.
+/// What to watch, and how to scan it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Settings {
+pub(crate) struct WatchRequest {
     pub(crate) target: Target,
-    /// Time between two looks.
+    /// Time between two scans.
     pub(crate) age_every: Duration,
-    /// The longest that clearing accessed bits may hold up a fault of the target.
-    /// Without, what suits the time between two looks.
+    /// Longest time that clearing accessed bits may delay a fault of the target. If `None`, the
+    /// time between two scans determines it.
     pub(crate) max_wait: Option<Duration>,
-    /// Another source of accessed bits than the best.
+    /// The source of ages; `None`: the best one that works here.
     pub(crate) source: Option<AgeSource>,
-    /// Into which parts what is watched is divided; none where nobody asks for parts.
+    /// How the report is divided into parts; `None` without parts.
     pub(crate) by: Option<By>,
 }
 
-/// Looks at processes again and again.
+/// Scans processes again and again.
 pub(crate) trait Watching {
-    /// Waits until the next look is due (the first one is at once), looks, and reports all until now.
+    /// Waits until the next scan (the first one is at once), scans, and reports all until now.
     ///
     /// # Errors
-    /// What keeps it from looking at all; that processes end is no error.
+    /// What prevents every scan; the end of processes is no error.
     fn next(&mut self) -> Result<Report, Failure>;
 
-    /// Whether all processes are gone: the last report was the last.
+    /// Whether all processes have ended, so no further report will come.
     fn finished(&self) -> bool;
 
-    /// Whether the first report is of a time before anybody asked.
+    /// Whether the first report covers time before this command.
     fn has_watched(&self) -> bool {
         false
     }
 }
 
-/// Begins to watch; what is managed is asked of its manager, which has watched it for longer.
+/// Begins to watch. If the target has a manager, reports come from it: it has watched for longer.
 ///
 /// # Errors
-/// No such target, or not the right to look at it.
-pub(crate) fn open(settings: &Settings) -> Result<Box<dyn Watching>, Failure> {
+/// No such target, or no right to watch it.
+pub(crate) fn open(settings: &WatchRequest) -> Result<Box<dyn Watching>, Failure> {
     open_in(settings, true)
 }
 
-/// Like [`open`], in a process that is not ours: nothing of it is changed.
+/// Begins to watch like [`open`], but changes nothing of this process, which belongs to the caller.
 ///
 /// # Errors
-/// As [`open`].
-pub(crate) fn open_as_guest(settings: &Settings) -> Result<Box<dyn Watching>, Failure> {
+/// Those of [`open`].
+pub(crate) fn open_as_guest(settings: &WatchRequest) -> Result<Box<dyn Watching>, Failure> {
     open_in(settings, false)
 }
 
-fn open_in(settings: &Settings, own_process: bool) -> Result<Box<dyn Watching>, Failure> {
-    if let Some(asked) = managed::Asked::find(settings) {
-        return Ok(Box::new(asked));
+fn open_in(settings: &WatchRequest, own_process: bool) -> Result<Box<dyn Watching>, Failure> {
+    if let Some(requested) = managed::ManagedWatch::find(settings) {
+        return Ok(Box::new(requested));
     }
     if let Target::Tenant(tenant) = &settings.target {
         if settings.source.is_some() || settings.max_wait.is_some() {
@@ -107,7 +107,7 @@ fn open_in(settings: &Settings, own_process: bool) -> Result<Box<dyn Watching>, 
             );
             return Err(Failure::usage(what, "ask without --source and --max-wait"));
         }
-        return Ok(Box::new(managed::Asked::of_tenant(
+        return Ok(Box::new(managed::ManagedWatch::of_tenant(
             tenant,
             settings.age_every,
         )?));
@@ -116,16 +116,16 @@ fn open_in(settings: &Settings, own_process: bool) -> Result<Box<dyn Watching>, 
     if let Some(by) = settings.by {
         watch.split_by(crate::workloads::names_by(by));
     }
-    Ok(Box::new(Eyes(watch)))
+    Ok(Box::new(OwnWatch(watch)))
 }
 
 /// Watches real processes.
-struct Eyes(Watch);
+struct OwnWatch(Watch);
 
-impl Watching for Eyes {
+impl Watching for OwnWatch {
     fn next(&mut self) -> Result<Report, Failure> {
-        let mut report = self.0.look()?;
-        report.tell_curve(self.0.curve());
+        let mut report = self.0.scan()?;
+        report.set_curve(self.0.curve());
         report.parts = self.0.parts();
         Ok(report)
     }
@@ -135,8 +135,8 @@ impl Watching for Eyes {
     }
 }
 
-/// The settings as the library has them: names become what they name.
-fn wanted(settings: &Settings, own_process: bool) -> Result<watch::Settings, Failure> {
+/// Converts the settings to the library's: names are resolved to what they name.
+fn wanted(settings: &WatchRequest, own_process: bool) -> Result<watch::WatchSettings, Failure> {
     let target = match &settings.target {
         Target::Pid(pid) => family::Target::Descendants(*pid),
         Target::Cgroup(path) => family::Target::Group(group(path)?),
@@ -149,16 +149,17 @@ fn wanted(settings: &Settings, own_process: bool) -> Result<watch::Settings, Fai
             ));
         }
     };
-    Ok(watch::Settings {
+    Ok(watch::WatchSettings {
         target,
         interval: settings.age_every,
         max_wait: settings.max_wait,
         source: settings.source,
+        memory: None,
         own_process,
     })
 }
 
-/// The control group that a user named by a path of any form.
+/// Resolves the control group that a user named by a path of any form.
 fn group(path: &Path) -> Result<Group, Failure> {
     let groups = Groups::find(&Proc::system()?)?;
     Ok(groups.resolve(&path.to_string_lossy())?)

@@ -1,6 +1,6 @@
-//! Names that people have for what runs: units, containers, pods, users.
+//! Names that people use for what runs: units, containers, pods, users.
 //!
-//! Invariant: a name that fits several is nobody's: the candidates are told.
+//! Invariant: a name that fits several of them selects none: the failure lists the candidates.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use host::workload::{self, Resolved, Workload};
 
 use crate::failure::Failure;
 
-/// A message lists at most this many processes of one name.
+/// Most processes of one name that a message lists.
 const CALLED_MAX: usize = 8;
 
-/// What people have names for.
+/// Kinds of parts that people have names for.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum By {
     /// A systemd unit; the control group where there is none
@@ -28,6 +28,7 @@ pub(crate) enum By {
 }
 
 impl By {
+    /// Returns the name of a process's part: of its unit, container, pod or user.
     fn key(self, workload: &Workload, uid: u32) -> String {
         match self {
             By::Unit => workload.key(workload::By::Unit),
@@ -38,18 +39,18 @@ impl By {
     }
 }
 
-/// What a name means.
+/// What a name stands for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Found {
     /// A process and its descendants.
     Pid(u32),
     /// The processes of a control group, and its name.
     Group(PathBuf),
-    /// The processes of several groups: pids as of now.
+    /// The processes of several groups: pids at the time of the call.
     Several(Vec<PathBuf>),
 }
 
-/// The names of parts, by what was asked for. Each control group is looked up once.
+/// Returns a function that names the part of a process. It resolves each control group once.
 pub(crate) fn names_by(by: By) -> NameOf {
     let mut known: HashMap<String, Workload> = HashMap::new();
     Box::new(move |process| {
@@ -63,7 +64,7 @@ pub(crate) fn names_by(by: By) -> NameOf {
     })
 }
 
-/// What is meant by a name: a pid, or control groups.
+/// Finds what a name stands for: a pid, or control groups.
 ///
 /// # Errors
 /// Nothing has that name, or several have; /proc cannot be read.
@@ -75,7 +76,7 @@ pub(crate) fn find(name: &str) -> Result<Found, Failure> {
     let groups = Groups::find(&proc)?;
     let mut processes = Vec::new();
     for pid in proc.pids()? {
-        // A process that has ended meanwhile is in none.
+        // A process that has ended meanwhile is in no group.
         if let Ok(Some(group)) = groups.of_process(&proc, pid) {
             processes.push((pid, group.path));
         }
@@ -85,14 +86,14 @@ pub(crate) fn find(name: &str) -> Result<Found, Failure> {
     meant(name, &workloads, &called(&proc, name))
 }
 
-/// The first processes that the kernel knows by this name: people try that first.
+/// Returns the first processes with this name in the kernel, because people try such names first.
 fn called(proc: &Proc, name: &str) -> Vec<u32> {
     let pids = proc.pids().unwrap_or_default().into_iter();
     let is_called = |pid: &u32| matches!(proc.name(*pid), Ok(Some(found)) if found == name);
     pids.filter(is_called).take(CALLED_MAX).collect()
 }
 
-/// What to do where nothing has a name: these are named nearly so, and these processes are called so.
+/// Returns what to do if nothing has the name: similar names, and processes with this name.
 fn hint(nearest: &[String], called: &[u32]) -> String {
     let pids: Vec<String> = called.iter().map(u32::to_string).collect();
     match (pids.is_empty(), nearest.is_empty()) {
@@ -107,6 +108,7 @@ fn hint(nearest: &[String], called: &[u32]) -> String {
     }
 }
 
+/// Returns the control groups with this name, or why none is meant.
 fn meant(name: &str, workloads: &[Workload], called: &[u32]) -> Result<Found, Failure> {
     match workload::resolve(name, workloads) {
         Resolved::Found(found) => {
@@ -120,7 +122,7 @@ fn meant(name: &str, workloads: &[Workload], called: &[u32]) -> Result<Found, Fa
             let hint = hint(&nearest, called);
             Err(Failure::new(
                 format!(
-                    "cannot find `{}`: nothing that runs has this name",
+                    "cannot find `{}`: no unit, container or pod has this name",
                     name.escape_debug()
                 ),
                 hint,
@@ -150,17 +152,20 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_a_group_or_the_candidates_are_told() {
+    fn a_name_is_a_group_or_the_candidates_are_listed() {
         let all = workloads();
         let nginx = PathBuf::from("/system.slice/nginx.service");
         assert_eq!(meant("nginx", &all, &[]).expect("one"), Found::Group(nginx));
         let many = meant("redis", &all, &[]).expect_err("two").to_string();
         assert!(many.contains("several have this name"), "{many}");
         let none = meant("ngin", &all, &[]).expect_err("none").to_string();
-        assert!(none.contains("nothing that runs has this name"), "{none}");
-        // Regression: `recommend redis-server` said nothing of the pid that would do.
-        let told = hint(&[], &[12, 34]);
-        assert!(told.ends_with("by their pid: 12, 34"), "{told}");
+        assert!(
+            none.contains("no unit, container or pod has this name"),
+            "{none}"
+        );
+        // Regression: `recommend redis-server` did not mention the pid that it would accept.
+        let reported = hint(&[], &[12, 34]);
+        assert!(reported.ends_with("by their pid: 12, 34"), "{reported}");
         assert_eq!(find("12").expect("a pid"), Found::Pid(12));
     }
 }

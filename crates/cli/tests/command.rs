@@ -1,9 +1,10 @@
-//! The binary as a user meets it: exit codes, what goes to which stream, and that no failure is a
-//! panic. What needs real management is tested end to end elsewhere.
+//! Tests of the binary as a user sees it: exit codes, what is printed to which stream, and that no
+//! failure is a panic. Commands that manage a real process are tested in crate e2e.
 #![forbid(unsafe_code)]
 
 use std::process::{Command, Output, Stdio};
 
+/// Runs `pagetide ARGS` without input to its end; returns its output.
 fn pagetide(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pagetide"));
     command.args(args).stdin(Stdio::null());
@@ -14,20 +15,22 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
-/// Exit code and the two lines of a failure; nothing may be on standard output.
+/// Runs a command that must fail and print nothing to standard output; returns its exit code and
+/// its standard error, which must have two lines.
 fn failure(args: &[&str]) -> (Option<i32>, String) {
     let output = pagetide(args);
-    let told = text(&output.stderr);
-    assert!(output.stdout.is_empty(), "{args:?}: {told}");
-    assert!(told.starts_with("pagetide: "), "{args:?}: {told}");
+    let reported = text(&output.stderr);
+    assert!(output.stdout.is_empty(), "{args:?}: {reported}");
+    assert!(reported.starts_with("pagetide: "), "{args:?}: {reported}");
     assert!(
-        told.lines()
+        reported
+            .lines()
             .skip(1)
             .all(|line| line.starts_with("  hint: ")),
-        "{told}"
+        "{reported}"
     );
-    assert!(told.lines().count() >= 2, "{args:?}: {told}");
-    (output.status.code(), told)
+    assert!(reported.lines().count() >= 2, "{args:?}: {reported}");
+    (output.status.code(), reported)
 }
 
 #[test]
@@ -58,13 +61,13 @@ fn bad_usage_ends_with_2() {
         &["swap", "on", "--size", "500%"],
         &["man", "nonsense"],
     ] {
-        let (code, told) = failure(args);
-        assert_eq!(code, Some(2), "{args:?}: {told}");
+        let (code, reported) = failure(args);
+        assert_eq!(code, Some(2), "{args:?}: {reported}");
     }
 }
 
 #[test]
-fn who_cannot_be_managed_ends_with_1_and_a_reason() {
+fn a_process_that_cannot_be_managed_ends_with_1_and_a_reason() {
     for args in [
         &["attach", "4194305"][..],
         &["report", "4194305"],
@@ -73,20 +76,23 @@ fn who_cannot_be_managed_ends_with_1_and_a_reason() {
         &["reclaim", "4194305", "1M"],
         &["detach", "4194305"],
     ] {
-        let (code, told) = failure(args);
-        assert_eq!(code, Some(1), "{args:?}: {told}");
+        let (code, reported) = failure(args);
+        assert_eq!(code, Some(1), "{args:?}: {reported}");
         let words = ["no such process", "no process 4194305"];
-        assert!(words.iter().any(|words| told.contains(words)), "{told}");
+        assert!(
+            words.iter().any(|words| reported.contains(words)),
+            "{reported}"
+        );
     }
     let me = std::process::id().to_string();
-    let (code, told) = failure(&["stat", &me]);
-    assert_eq!(code, Some(1), "{told}");
-    assert!(told.contains("no pagetide manages it") && told.contains("pagetide attach"));
+    let (code, reported) = failure(&["stat", &me]);
+    assert_eq!(code, Some(1), "{reported}");
+    assert!(reported.contains("no pagetide manages it") && reported.contains("pagetide attach"));
 }
 
-/// Sizes at least can be had of our own process, whatever this host lacks.
+/// A process may read its own sizes on every host, so this test process reports itself.
 #[test]
-fn a_process_that_nobody_manages_is_reported() {
+fn a_process_without_a_manager_is_reported() {
     let me = std::process::id().to_string();
     let short = ["--for", "300ms", "--age-every", "100ms", &me];
     let report = |form: &[&str]| {
@@ -100,7 +106,7 @@ fn a_process_that_nobody_manages_is_reported() {
         value["resident_bytes"].as_u64() > Some(1 << 20),
         "{value:#}"
     );
-    // Of four looks a busy machine may leave out those between the first and the last.
+    // A busy machine may skip all of the four scans but the first and the last.
     assert!(value["walks"].as_u64() >= Some(2), "{value:#}");
     assert!(report(&[]).contains("resident "));
     let lines = report(&["--csv", "--watch=100ms"]);
@@ -134,13 +140,13 @@ fn top_shows_a_table_once() {
 }
 
 #[test]
-fn a_report_that_cannot_be_written_is_told_before_the_program_runs() {
+fn a_report_that_cannot_be_written_fails_before_the_program_runs() {
     let mark = std::env::temp_dir().join(format!("pagetide-ran-{}", std::process::id()));
     let mark = mark.to_str().expect("a plain path");
     let path = "/nonexistent/report.json";
-    let (code, told) = failure(&["run", "--report", path, "--", "touch", mark]);
-    assert_eq!(code, Some(1), "{told}");
-    assert!(told.contains(path), "{told}");
+    let (code, reported) = failure(&["run", "--report", path, "--", "touch", mark]);
+    assert_eq!(code, Some(1), "{reported}");
+    assert!(reported.contains(path), "{reported}");
     assert!(!std::path::Path::new(mark).exists());
 }
 
@@ -160,7 +166,7 @@ fn help_is_on_standard_output_and_names_no_hidden_command() {
 }
 
 #[test]
-fn completions_and_manual_pages_come_out() {
+fn completions_and_manual_pages_are_printed() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = text(&pagetide(&["completions", shell]).stdout);
         assert!(script.contains("memory-max"), "{shell}");
@@ -176,7 +182,7 @@ fn completions_and_manual_pages_come_out() {
         "{page}"
     );
     let page = text(&pagetide(&["man", "report"]).stdout);
-    assert!(page.contains("marks") && page.contains("html"), "{page}");
+    assert!(page.contains("cgroup") && page.contains("html"), "{page}");
     let page = text(&pagetide(&["man", "run"]).stdout);
     assert!(
         page.contains(".TH PAGETIDE-RUN 1") && page.contains("evict"),
@@ -189,7 +195,7 @@ fn the_doctor_agrees_with_its_exit_code() {
     let output = pagetide(&["doctor", "--json"]);
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let findings = value["findings"].as_array().expect("a list");
-    // One of several sources of ages may be missing; of what paging needs, nothing.
+    // Ages have several sources, of which some may be missing; paging needs all of its findings.
     let mut missing = value["age_source"] == "none";
     for finding in findings {
         missing |= finding["part"] == "paging" && finding["state"] == "missing";
@@ -209,7 +215,7 @@ fn the_doctor_agrees_with_its_exit_code() {
 }
 
 #[test]
-fn a_reader_that_leaves_early_is_no_failure() {
+fn a_reader_that_closes_the_pipe_early_is_no_failure() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_pagetide"))
         .args(["completions", "bash"])
         .stdout(Stdio::piped())
@@ -222,7 +228,7 @@ fn a_reader_that_leaves_early_is_no_failure() {
     assert_eq!(output.status.code(), Some(0));
 }
 
-/// A directory of its own, removed at the end.
+/// A directory of one test; `Drop` removes it.
 struct Dir(std::path::PathBuf);
 
 impl Dir {
@@ -237,7 +243,7 @@ impl Dir {
         self.0.join(name).display().to_string()
     }
 
-    /// Names and bytes of what is in it.
+    /// Returns names and contents of the files in the subdirectory `name`.
     fn files(&self, name: &str) -> Vec<(String, Vec<u8>)> {
         let entries = std::fs::read_dir(self.0.join(name)).expect("written");
         let mut files: Vec<_> = entries
@@ -261,6 +267,7 @@ impl Drop for Dir {
     }
 }
 
+/// A small experiment of `pagetide sim`.
 const SMALL: &str = "name = \"small\"\n[run]\nduration = \"2s\"\n[[tenant]]\nname = \"a\"\n\
     memory-max = \"1M\"\nwork = [{ pattern = \"zipf\", exponent = 1, size = \"2M\", rate = 2000 }]\n\
     [sweep]\n\"run.seed\" = [1, 2, 3]\n";
@@ -304,7 +311,7 @@ fn simulations_that_cannot_be_made_are_refused() {
     let dir = Dir::new("refused");
     let bad = dir.path("bad.toml");
     std::fs::write(&bad, SMALL.replace("memory-max", "memory-mux")).expect("written");
-    for (args, code, told) in [
+    for (args, code, reported) in [
         (&["sim"][..], 2, "required"),
         (&["sim", "memcg-lur"], 2, "did you mean `memcg-lru`?"),
         (&["sim", "memcg-lru", "--scale", "0"], 2, "--scale"),
@@ -324,7 +331,7 @@ fn simulations_that_cannot_be_made_are_refused() {
     ] {
         let (exit, text) = failure(args);
         assert_eq!(exit, Some(code), "{args:?}: {text}");
-        assert!(text.contains(told), "{args:?}: {text}");
+        assert!(text.contains(reported), "{args:?}: {text}");
     }
 }
 
@@ -339,15 +346,16 @@ fn experiments_are_listed() {
     );
 }
 
-/// (The story: a name that was completed once too often replaced the experiment by its page.)
+/// Regression: if the file name after `--html` was that of the experiment (as the shell completes
+/// it), the page overwrote the experiment.
 #[test]
-fn a_page_does_not_take_the_place_of_its_experiment() {
+fn a_page_does_not_overwrite_its_experiment() {
     let dir = Dir::new("page-of-itself");
     let file = dir.path("x.toml");
     let text = "[run]\nduration = \"1s\"\n[[tenant]]\nname = \"a\"\nwork = [{ pattern = \"zipf\", exponent = 0.9, size = \"1M\", rate = 10 }]\n";
     std::fs::write(&file, text).expect("written");
-    let (code, told) = failure(&["sim", &file, "--html", &file]);
-    assert_eq!(code, Some(1), "{told}");
-    assert!(told.contains("the experiment reads that"), "{told}");
+    let (code, reported) = failure(&["sim", &file, "--html", &file]);
+    assert_eq!(code, Some(1), "{reported}");
+    assert!(reported.contains("the experiment reads that"), "{reported}");
     assert_eq!(std::fs::read_to_string(&file).expect("there"), text);
 }

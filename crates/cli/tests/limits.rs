@@ -1,4 +1,5 @@
-//! Commands under the caller's resource limits: each ends with an exit code of its own, by no signal and no panic.
+//! Commands under resource limits of their caller: each ends with an exit code, never by a signal
+//! or a panic.
 #![forbid(unsafe_code)]
 
 use std::fs::File;
@@ -7,17 +8,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Most time of one command.
+/// Longest accepted time of one command.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A user of our own, so that no process of anybody else counts among its processes.
+/// A user id that only this test uses, so that no other process counts against its limits.
 const USER: &str = "61357";
 
+/// A small experiment of `pagetide sim`.
 const SMALL: &str = "name = \"small\"\n[run]\nduration = \"1s\"\n[[tenant]]\nname = \"a\"\n\
     memory-max = \"1M\"\nwork = [{ pattern = \"zipf\", exponent = 1, size = \"2M\", rate = 200 }]\n\
     [sweep]\n\"run.seed\" = [1, 2, 3]\n";
 
-/// A directory of its own, removed at the end.
+/// A directory of one test; `Drop` removes it.
 struct Dir(PathBuf);
 
 impl Dir {
@@ -38,21 +40,22 @@ impl Drop for Dir {
     }
 }
 
-/// A process to look at, ended with this.
-struct Sleeper(Child);
+/// An idle process to report; `Drop` kills it.
+struct IdleProgram(Child);
 
-impl Drop for Sleeper {
+impl Drop for IdleProgram {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-fn sleeper() -> Sleeper {
-    Sleeper(Command::new("sleep").arg("600").spawn().expect("sleep"))
+fn idle_program() -> IdleProgram {
+    IdleProgram(Command::new("sleep").arg("600").spawn().expect("sleep"))
 }
 
-/// How it ended and its standard error; both of its outputs are files.
+/// Runs a command with files as its outputs. Returns its exit code (`None` if a signal ended it),
+/// the signal (`None` if it exited), and its standard error.
 fn ended(command: &mut Command, dir: &Path) -> (Option<i32>, Option<i32>, String) {
     let (out, err) = (dir.join("out"), dir.join("err"));
     let file = |path: &Path| File::create(path).expect("writable");
@@ -76,6 +79,7 @@ fn ended(command: &mut Command, dir: &Path) -> (Option<i32>, Option<i32>, String
     (status.code(), status.signal(), said)
 }
 
+/// Commands to run under each limit; `pid`: the process that they name.
 fn commands(pid: &str) -> Vec<Vec<&str>> {
     vec![
         vec!["completions", "bash"],
@@ -97,19 +101,20 @@ fn commands(pid: &str) -> Vec<Vec<&str>> {
     ]
 }
 
-/// Whether the kernel and the loader can begin the program under this limit; before its first instruction there is nothing
-/// that it could do.
+/// Whether the kernel and the loader can start the program under this limit. If not, no test of the
+/// program is possible.
 fn begins(limit: &str, dir: &Path) -> bool {
     let mut loader = Command::new("prlimit");
     loader.args([limit, "--", "env", "LD_TRACE_LOADED_OBJECTS=1"]);
     ended(loader.arg(env!("CARGO_BIN_EXE_pagetide")), dir).0 == Some(0)
 }
 
-/// Regression: beyond a limit of file sizes each command ended by SIGXFSZ, with a small stack or little memory by SIGABRT.
+/// Regression: beyond a limit of file sizes each command was ended by SIGXFSZ; with a small stack
+/// or little memory by SIGABRT.
 #[test]
 fn no_limit_ends_a_command_by_a_signal_or_a_panic() {
-    let (dir, sleeper) = (Dir::new("limits"), sleeper());
-    let pid = sleeper.0.id().to_string();
+    let (dir, idle_program) = (Dir::new("limits"), idle_program());
+    let pid = idle_program.0.id().to_string();
     let mut tried = 0;
     for limit in [
         "--fsize=0",
@@ -156,7 +161,7 @@ fn no_limit_ends_a_command_by_a_signal_or_a_panic() {
     );
 }
 
-/// A process and 60 children of it, which end with it.
+/// A Python program with 60 child processes, which end when their parent ends.
 const FAMILY: &str = "
 import os, time
 first = os.getpid()
@@ -170,8 +175,8 @@ while os.getpid() == first or os.getppid() == first:
     time.sleep(.2)
 ";
 
-/// Regression: beyond a limit of real time (ulimit -R) the kernel killed `report`: it reads small processes at real-time
-/// priority, and a tick came meanwhile.
+/// Regression: with a limit of real-time processor time (ulimit -R) the kernel killed `report`,
+/// which reads small processes at real-time priority, if a timer tick came meanwhile.
 #[test]
 fn a_limit_of_real_time_does_not_kill_a_report() {
     let dir = Dir::new("real-time");
@@ -179,7 +184,7 @@ fn a_limit_of_real_time_does_not_kill_a_report() {
         .args(["-c", FAMILY])
         .stdout(Stdio::piped())
         .spawn();
-    let mut family = Sleeper(family.expect("python3"));
+    let mut family = IdleProgram(family.expect("python3"));
     let said = family.0.stdout.as_mut().expect("piped");
     std::io::Read::read_exact(said, &mut [0]).expect("it has begun");
     let pid = family.0.id().to_string();
@@ -192,12 +197,14 @@ fn a_limit_of_real_time_does_not_kill_a_report() {
     }
 }
 
-/// Regression: where no thread was left (ulimit -u) `sim` and `report` ended by a panic, or never.
+/// Regression: when no more threads could be started (ulimit -u), `sim` and `report` panicked or
+/// never ended.
 #[test]
 fn without_threads_commands_do_their_work_or_say_why_not() {
     let dir = Dir::new("threads");
     let program = dir.0.join("pagetide");
-    // Not by ourselves: what another test starts meanwhile would have the copy open for writing, and nobody could run it.
+    // `cp` makes the copy: a program that a test starts meanwhile would inherit our descriptor for
+    // writing, and then the copy could not be executed.
     let mut copy = Command::new("cp");
     copy.arg(env!("CARGO_BIN_EXE_pagetide")).arg(&program);
     assert!(copy.status().expect("cp").success());

@@ -1,28 +1,29 @@
-//! How much processor time clients may cost, of HTTP and of the control socket.
+//! How much processor time clients of HTTP and of the control socket may cost.
 //!
-//! Invariant: over any time clients cost at most [`SHARE`] of it, [`BURST`], and what one turn of the
-//! loop costs. A flood of connections is answered more slowly, and takes nothing from the host.
+//! Invariant: in any period, clients cost at most `period / SHARE + BURST` of processor time
+//! ([`SHARE`], [`BURST`]), plus one pass of the server's loop. So during a flood of connections the
+//! clients wait longer, and the host loses nothing.
 
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// One part in so many of a processor.
+/// Divisor: clients may use `1 / SHARE` of one processor.
 const SHARE: u32 = 20;
-/// Processor time that is saved up while nothing comes: some hundred pages.
+/// Processor time that is saved up while no client comes: enough for some hundred pages.
 const BURST: Duration = Duration::from_millis(250);
 
-/// What clients may still cost.
+/// Account of the processor time that clients may still cost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
     left: Duration,
-    /// Cost beyond what was left: paid before anything else is answered.
+    /// Processor time that clients used beyond `left`. No client is served until it is earned back.
     owed: Duration,
     at: Instant,
 }
 
 impl Budget {
-    /// With all of [`BURST`].
+    /// Returns a budget with all of [`BURST`] unused.
     pub(crate) fn new(now: Instant) -> Budget {
         Budget {
             left: BURST,
@@ -31,7 +32,8 @@ impl Budget {
         }
     }
 
-    /// Clients have cost `spent`. Returns when they may cost more again; `None` for at once.
+    /// Charges the processor time `spent` to the clients. Returns when clients may be served again;
+    /// `None` if at once.
     pub(crate) fn charge(&mut self, now: Instant, spent: Duration) -> Option<Instant> {
         let earned = now.saturating_duration_since(self.at) / SHARE;
         self.at = now;
@@ -45,7 +47,7 @@ impl Budget {
     }
 }
 
-/// Processor time of this thread since it began.
+/// Processor time of this thread since it started.
 pub(crate) fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
@@ -69,7 +71,7 @@ mod tests {
         }
         let most = now.duration_since(begin) / SHARE + BURST + turn;
         assert!(spent <= most && spent > most / 2, "{spent:?} of {most:?}");
-        // It has saved up again.
+        // The pause has restored the burst.
         now += Duration::from_secs(60);
         assert_eq!(budget.charge(now, BURST), None);
         assert!(budget.charge(now, turn).is_some());

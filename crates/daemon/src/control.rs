@@ -1,13 +1,13 @@
-//! How `report`, `stat`, `reclaim` and `detach` reach the manager of a tenant.
+//! The control socket: how `report`, `stat`, `reclaim` and `detach` reach the manager of a tenant.
 //!
-//! The manager of PID listens on the Unix socket `control/PID` in the directory that is pagetide's
-//! and the manager's user's alone (`/run/pagetide` for root). One connection carries one JSON line
-//! each way. The kernel says which process is at the other end (`SO_PEERPIDFD`, `SO_PEERCRED`,
+//! The manager of PID listens on the Unix socket `control/PID` in pagetide's directory, to which
+//! only the manager's user has access (`/run/pagetide` for root). One connection carries one JSON
+//! line each way. The kernel says which process is at the other end (`SO_PEERPIDFD`, `SO_PEERCRED`,
 //! unix(7)); both sides check that. A peer in another pid namespace is refused.
 //!
-//! Invariant: nothing a client does can block the manager or make it grow: every buffer, the number
-//! of clients and their time are bounded; a client that is slow is dropped. No user but root and the
-//! manager's own can stand in for a manager, or keep one from listening.
+//! Invariant: no client can block the manager or make it grow: every buffer, the number of clients
+//! and their time are bounded, and a slow client is dropped. No user but root and the manager's own
+//! can pretend to be a manager, or keep one from listening.
 
 mod client;
 mod error;
@@ -30,7 +30,7 @@ pub use protocol::{
 pub use server::{Answer, ControlServer};
 pub use tenant::Tenant;
 
-/// Answers that are under way at the end have so long.
+/// Longest time for which an ending manager still sends the responses that it has begun to send.
 pub(crate) const LAST_ANSWER: std::time::Duration = std::time::Duration::from_secs(1);
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
-//! What less memory would cost, in words and as a part of a page: the same of a report and on the dashboard.
+//! What less memory would cost a program, as text: the same text in a report and on the dashboard.
 //!
-//! Invariant: nothing is said of sizes of which nothing is known, and both ends of what is known are named.
+//! Invariant: the text says nothing about sizes that the curve does not cover, and names both ends
+//! of the range that it covers.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -9,22 +10,22 @@ use engine::{Bytes, Millis};
 use host::report::{Curve, CurvePoint, Recommended};
 use pictures::{CurveAt, escaped, per_cent};
 
-/// Rows of a table.
+/// Number of rows of the table.
 const ROWS: usize = 10;
 const PAGE: f64 = 4096.0;
 
-/// A curve, and whose it is.
+/// A refault curve, and the program it belongs to.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost<'a> {
     /// The curve.
     pub curve: &'a Curve,
-    /// What is in memory, bytes.
+    /// Resident bytes.
     pub resident_bytes: u64,
-    /// Of that of unknown age.
+    /// Those of the resident bytes that are of unknown age.
     pub unknown_age_bytes: u64,
 }
 
-/// `1234`, `12.3`, `0.4`: a rate with as many digits as mean something.
+/// A rate with as many digits as are meaningful: `1234`, `12.3`, `0.4`.
 #[must_use]
 pub fn rate(per_minute: f64) -> String {
     match per_minute {
@@ -33,7 +34,8 @@ pub fn rate(per_minute: f64) -> String {
     }
 }
 
-/// Some of the points, spread evenly, with those that are named as sizes to choose; both ends among them.
+/// Returns up to `ROWS` of the curve's points, evenly spread: both ends, and the sizes that the
+/// text recommends, are among them.
 pub fn rows(curve: &Curve) -> impl Iterator<Item = &CurvePoint> {
     let points = &curve.points;
     let last = points.len().saturating_sub(1);
@@ -46,7 +48,8 @@ pub fn rows(curve: &Curve) -> impl Iterator<Item = &CurvePoint> {
 }
 
 impl Cost<'_> {
-    /// The size to choose, or why there is none (yet).
+    /// Returns a sentence with the recommended size, or with the reason why none is recommended
+    /// (yet).
     #[must_use]
     pub fn limit(&self) -> String {
         match &self.curve.recommended {
@@ -55,13 +58,14 @@ impl Cost<'_> {
         }
     }
 
-    /// The size at the bend, if the curve bends.
+    /// Returns a sentence about the size at the curve's bend; `None` if the curve has no bend.
     #[must_use]
     pub fn bend(&self) -> Option<String> {
         self.curve.knee.as_ref().map(|knee| self.chosen(knee))
     }
 
-    /// `76 MiB (29%), looked at each 5s: about 33 pages a minute would come back`.
+    /// Formats a recommended size and its refaults: `75 MiB (29%; as a limit 76 MiB, with
+    /// --age-every 5s): about 33 pages a minute would come back`.
     fn chosen(&self, chosen: &Recommended) -> String {
         #[expect(clippy::cast_precision_loss, reason = "a share that is rounded")]
         let pages = self.curve.working_set_bytes as f64 / PAGE;
@@ -70,45 +74,52 @@ impl Cost<'_> {
             false => 0.0,
         };
         format!(
-            "{} ({}), looked at each {}: about {} pages a minute would come back, {percent:.2}% of the working set ({})",
+            "{} ({}; as a limit {}, with --age-every {}): about {} pages a minute would come back, {percent:.2}% of the working set ({})",
+            Bytes(chosen.bytes),
+            per_cent(chosen.bytes, self.resident_bytes),
             Bytes(chosen.limit_bytes),
-            per_cent(chosen.limit_bytes, self.resident_bytes),
             Millis(chosen.age_every_ms),
             rate(chosen.refaults_per_minute),
             Bytes(self.curve.working_set_bytes),
         )
     }
 
-    /// Why no limit is named, and what would change that.
+    /// Why no limit is recommended yet, and what would change that.
     fn too_early(&self) -> String {
         let rule = self.curve.refaults_per_mille;
+        let share = format!("{}% of the working set", (rule * 100.0).round() / 1000.0);
         let seconds = (self.curve.needed_ms(rule) / 1000.0).ceil();
         let needed = self.curve.needed_ms(rule);
         #[expect(clippy::cast_precision_loss, reason = "a time that is compared")]
-        let is_told = |watched_ms: u64| watched_ms as f64 >= needed;
+        let is_reported = |watched_ms: u64| watched_ms as f64 >= needed;
         let points = &self.curve.points;
-        // Larger sizes were watched for less time: a program that has grown was not that large before.
-        let largest = points.iter().rev().find(|point| is_told(point.watched_ms));
-        let is_early = needed.is_finite() && !is_told(self.curve.watched_ms);
+        // A larger size was watched for less time: before the program grew it was smaller than
+        // that.
+        let largest = points
+            .iter()
+            .rev()
+            .find(|point| is_reported(point.watched_ms));
+        let is_early = needed.is_finite() && !is_reported(self.curve.watched_ms);
         match largest {
             _ if is_early || (largest.is_none() && !points.is_empty()) => format!(
-                "not yet: that no more than {}% of the working set come back in a minute takes {seconds:.0}s to tell",
-                (rule * 100.0).round() / 1000.0
+                "not yet: it takes {seconds:.0}s to tell that no more than {share} comes back in a minute (--refaults)",
             ),
             Some(point) if points.last().is_some_and(|last| last.bytes > point.bytes) => format!(
-                "none: at no size up to {} would so little come back, and larger ones were not watched for long enough",
+                "none: at sizes up to {} more than {share} would come back in a minute (--refaults), and larger ones were not watched for long enough",
                 Bytes(point.bytes)
             ),
-            _ => "none: at no size below what was seen in use would so little come back".to_owned(),
+            _ => format!(
+                "none: at all sizes below what was seen in use more than {share} would come back in a minute (--refaults)"
+            ),
         }
     }
 
-    /// What the curve does not say.
+    /// Returns a sentence about the memory that the curve does not cover.
     #[must_use]
     pub fn not_known(&self) -> String {
         let curve = self.curve;
         let mut text = format!(
-            "below {}, which is in use between two looks, and above {}: {} of what is resident were not touched in {}",
+            "sizes below {}, which is in use between two scans, and above {}: {} of what is resident were not touched in {}",
             Bytes(curve.known_from_bytes),
             Bytes(curve.known_to_bytes),
             Bytes(curve.untouched_bytes),
@@ -125,7 +136,7 @@ impl Cost<'_> {
         text
     }
 
-    /// Picture, words and table.
+    /// Returns the curve's picture, sentences and table as HTML.
     #[must_use]
     pub fn html(&self) -> String {
         let mut text = pictures::curve(&self.picture());
@@ -190,7 +201,8 @@ impl Cost<'_> {
 mod tests {
     use super::*;
 
-    /// A program that uses 40 of its 100 MiB evenly, and the rest now and then, after a minute.
+    /// A program that uses 40 of its 100 MiB all the time, and the other 60 MiB again after more
+    /// than a minute.
     fn curve() -> Curve {
         let point = |mib: u64, idle_ms, refaults| {
             CurvePoint::new(mib << 20, idle_ms, (refaults, 1_000_000), 60_000)
@@ -209,7 +221,7 @@ mod tests {
             ],
             ..Curve::default()
         };
-        curve.recommending(2.0)
+        curve.recommend(2.0)
     }
 
     fn cost(curve: &Curve) -> Cost<'_> {
@@ -221,16 +233,16 @@ mod tests {
     }
 
     #[test]
-    fn a_page_names_what_can_be_chosen_and_what_is_not_known() {
+    fn a_page_names_sizes_to_choose_and_what_is_unknown() {
         let curve = curve();
         let html = cost(&curve).html();
         for part in [
             "<path class=\"curve\" d=\"M0 ",
             "<path class=\"dot limit\" d=\"M750 ",
             "<i class=\"limit\"></i>limit: 42.2 MiB",
-            "<dt>limit</dt><dd>42.2 MiB (42%), looked at each 6s: about 21.0 pages a minute",
-            "<dt>bend</dt><dd>36.2 MiB (36%)",
-            "<dt>not known</dt><dd>below 24 MiB",
+            "<dt>limit</dt><dd>42 MiB (42%; as a limit 42.2 MiB, with --age-every 6s): about 21.0 pages a minute",
+            "<dt>bend</dt><dd>36 MiB (36%; as a limit 36.2 MiB",
+            "<dt>not known</dt><dd>sizes below 24 MiB",
             "<td>24 MiB</td><td>24%</td><td>1s</td><td>180000</td><td>18.000%</td>",
         ] {
             assert!(html.contains(part), "{part}: {html}");
@@ -238,30 +250,32 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_chosen_before_it_can_be_told() {
+    fn no_size_is_named_before_enough_is_known() {
         let mut young = curve();
         young.watched_ms = 5_000;
         let points = young.points.iter_mut();
         points.for_each(|point| point.watched_ms = 5_000);
-        let young = young.recommending(2.0);
+        let young = young.recommend(2.0);
         let html = cost(&young).html();
         assert!(
-            html.contains("<dt>limit</dt><dd>not yet: that no more than 0.2%"),
+            html.contains("to tell that no more than 0.2% of the working set"),
             "{html}"
         );
         assert!(!html.contains("class=\"dot limit\""), "{html}");
-        // It was in use since watching began, and not in the last two minutes: a page a second may come back all the same.
+        // The program used all memory since watching began, but not in the last two minutes: even
+        // so there may be a refault each second.
         let idle = Curve {
             working_set_bytes: 0,
             ..curve()
         }
-        .recommending(2.0);
+        .recommend(2.0);
         let limit = cost(&idle).limit();
         assert!(
-            limit.starts_with("42.2 MiB") && !limit.contains("inf"),
+            limit.starts_with("42 MiB") && !limit.contains("inf"),
             "{limit}"
         );
-        // A program that has grown: its smaller sizes are told and too dear, the larger ones were full for too short.
+        // A program that has grown: the known costs of its smaller sizes are too high, and its
+        // larger sizes were watched for too short a time.
         let mut grown = curve();
         for point in &mut grown.points {
             (point.refaults_per_minute, point.watched_ms) = (1e6, 1 << 40);
@@ -269,17 +283,17 @@ mod tests {
         let last = grown.points.last_mut().expect("four");
         (last.refaults_per_minute, last.watched_ms) = (0.0, 1);
         grown.watched_ms = 1 << 40;
-        let html = cost(&grown.recommending(2.0)).html();
-        assert!(html.contains("none: at no size up to 42 MiB"), "{html}");
+        let html = cost(&grown.recommend(2.0)).html();
+        assert!(html.contains("none: at sizes up to 42 MiB"), "{html}");
         let never = Curve {
             working_set_bytes: 1 << 40,
             points: Vec::new(),
             ..curve()
         }
-        .recommending(2.0);
+        .recommend(2.0);
         let html = cost(&never).html();
         assert!(
-            html.contains("none: at no size") && !html.contains("<svg"),
+            html.contains("none: at all sizes") && !html.contains("<svg"),
             "{html}"
         );
     }

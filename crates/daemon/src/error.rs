@@ -1,22 +1,23 @@
-//! The one error of this crate's surface.
+//! The error type of this crate's public functions.
 //!
-//! Invariant: `Display` says what failed and why, [`Error::hint`] what to do, [`Error::exit_code`] how
-//! the process ends. It travels as text between a manager and the commands.
+//! Invariant: `Display` says what failed and why, [`Error::hint`] what to do, and
+//! [`Error::exit_code`] the exit status of the process. A manager sends such an error to the
+//! commands as JSON.
 
+use host::hard_limit::HardLimitError;
 use host::swap::SwapError;
-use host::wall::WallError;
 use host::watch::WatchError;
 use serde::{Deserialize, Serialize};
 
 use crate::options::OptionsError;
 
-/// How `pagetide` ends when it fails.
+/// Exit status of `pagetide` when it fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum ExitCode {
-    /// Something went wrong.
+    /// A failure of any other kind.
     Failure = 1,
-    /// What was asked for makes no sense.
+    /// The requested options make no sense.
     Usage = 2,
     /// A privilege or a kernel feature is missing.
     Missing = 3,
@@ -26,7 +27,7 @@ pub enum ExitCode {
     NotFound = 127,
 }
 
-/// What failed and why, what to do, and how to end.
+/// An error: what failed and why, what to do, and the exit status.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
 #[error("{what}")]
 pub struct Error {
@@ -36,17 +37,17 @@ pub struct Error {
 }
 
 impl Error {
-    /// A failure.
+    /// Returns an error with [`ExitCode::Failure`].
     pub fn failed(what: impl Into<String>, hint: impl Into<String>) -> Error {
         Error::ending(ExitCode::Failure, what, hint)
     }
 
-    /// A privilege or a kernel feature is missing.
+    /// Returns an error with [`ExitCode::Missing`]: a privilege or a kernel feature is missing.
     pub fn missing(what: impl Into<String>, hint: impl Into<String>) -> Error {
         Error::ending(ExitCode::Missing, what, hint)
     }
 
-    /// One that ends with a code of its own.
+    /// Returns an error with this exit status: what failed and why, and what to do.
     pub fn ending(exit: ExitCode, what: impl Into<String>, hint: impl Into<String>) -> Error {
         Error {
             what: what.into(),
@@ -55,13 +56,13 @@ impl Error {
         }
     }
 
-    /// What to do about it.
+    /// What the user can do about it.
     #[must_use]
     pub fn hint(&self) -> &str {
         &self.hint
     }
 
-    /// How the process ends.
+    /// The exit status of the process.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         self.exit
@@ -73,7 +74,7 @@ impl Error {
         self.exit == ExitCode::Missing as u8
     }
 
-    /// The same, with one more thing to do about it.
+    /// Returns the same error with `hint` as the suggestion what to do.
     #[must_use]
     pub fn or_else(self, hint: &str) -> Error {
         Error {
@@ -82,7 +83,7 @@ impl Error {
         }
     }
 
-    /// The same, with what was wanted before it: `cannot run x: WHY`.
+    /// Returns the same error with the failed action in front: `cannot run x: WHY`.
     #[must_use]
     pub fn wanting(self, wanted: &str) -> Error {
         Error {
@@ -108,9 +109,9 @@ impl From<host::system::Error> for Error {
     }
 }
 
-/// What a host does not give is missing: the wall is the only thing that needs it.
-impl From<WallError> for Error {
-    fn from(error: WallError) -> Error {
+/// The host lacks something that only the hard-limit cgroup needs.
+impl From<HardLimitError> for Error {
+    fn from(error: HardLimitError) -> Error {
         Error::missing(error.to_string(), error.hint())
     }
 }

@@ -1,7 +1,8 @@
-//! What `run` and the manager beside it say to each other before the program starts: a line each way.
+//! The messages between `run` and its manager before the program starts: one line in each
+//! direction.
 //!
-//! Invariant: neither waits for ever. The end of the channel is the exec (or the end) of the process that
-//! is to be managed.
+//! Invariant: neither side waits for ever. The channel is closed when the process to be managed
+//! calls execve(2) or ends.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -14,52 +15,54 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::record::About;
 
-/// First argument of a manager's process. Not a command for people.
+/// First argument of the manager's own command line, `pagetide __manager`; not a command for users.
 pub const WORD: &str = "__manager";
-/// Second argument: start a manager, and end.
+/// Second argument of the intermediate process, which starts a manager and exits.
 pub(crate) const BEGIN: &str = "begin";
-/// Our own program, whatever became of its file.
+/// The program file of this process, also if its path was replaced or removed.
 pub(crate) const EXE: &str = "/proc/self/exe";
 
-/// Longest line either way, bytes.
+/// Longest line in either direction, in bytes.
 const LINE_MAX: usize = 64 << 10;
 
-/// What the manager is to do.
+/// What `run` sends: how the manager is to work.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Setup {
-    /// How to manage.
+    /// The options of the manager.
     pub(crate) options: Options,
-    /// Its standard output is the file of the last report.
+    /// Whether the manager's standard output is the file for the last report.
     pub(crate) has_report: bool,
-    /// Nobody else writes to that file, so what an earlier run left is emptied.
+    /// Whether to empty the report's file first: no other process writes to the file, so its
+    /// content is from an earlier run.
     pub(crate) empties_report: bool,
-    /// Its standard error is the file of this recording.
+    /// The recording to make; the manager's standard error is its file. `None`: no recording.
     pub(crate) record: Option<About>,
 }
 
-/// What the manager says to that.
+/// The manager's reply.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
-    /// The program can start; what is done without.
+    /// The program can start. The texts are notes about what the host lacks.
     Ready(Vec<String>),
-    /// It cannot.
+    /// The program cannot be managed.
     Failed(Error),
 }
 
-/// Sends a line.
+/// Sends a message as one line.
 ///
 /// # Errors
-/// The other side is gone.
+/// The other side has closed the channel.
 pub(crate) fn send(mut channel: &UnixStream, message: &impl Serialize) -> std::io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     channel.write_all(&line)
 }
 
-/// Receives a line within `time`; `None` if the other side hung up or said nothing that makes sense.
+/// Receives a line within `time` and decodes it; `None` if the other side hung up or sent no valid
+/// message.
 ///
 /// # Errors
-/// The kernel's; [`ErrorKind::TimedOut`].
+/// The kernel's; [`ErrorKind::TimedOut`] after `time`.
 pub(crate) fn receive<T: DeserializeOwned>(
     mut channel: &UnixStream,
     time: Duration,
@@ -93,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sent_arrives() {
+    fn a_message_arrives_as_it_was_sent() {
         let (one, other) = UnixStream::pair().expect("a pair");
         let setup = Setup {
             options: Options::default(),

@@ -1,11 +1,18 @@
-//! Managers beside programs: how they are started, asked and ended.
+//! Managers beside programs: how they are started, controlled and ended.
 //!
-//! Invariant: a program that is managed is never waited for, stopped or ended by anything here. A
-//! manager may be killed at any instant. Floors, from the ground: [`options`], `hash` and `budget`; [`error`], and [`curves`], what reports and the
-//! dashboard say of less memory; [`control`], the
-//! socket, [`rights`], `walls`, the control group of our own, [`record`] and `handshake`; [`http`], which answers browsers, and
-//! [`preflight`], what is checked before; [`serve`], a manager's loop; [`reclaim`] without one, and [`tenants`], the loop of a tree of them;
-//! [`launch`], which becomes a program, and [`manager`], the process beside it.
+//! Invariant: nothing here waits for, stops or ends a managed program. A manager may be killed at
+//! any instant.
+//!
+//! Floors, from the lowest:
+//!
+//! - [`options`], `hash` and `budget`;
+//! - [`error`], and [`curves`], what reports and the dashboard say about less memory;
+//! - [`control`], the control socket, [`rights`], `hard_limits`, the hard-limit cgroup, [`record`]
+//!   and `handshake`;
+//! - [`http`], which serves browsers, and [`preflight`], checks before the start;
+//! - [`serve`], a manager's loop;
+//! - [`reclaim`] without a manager, and [`tenants`], the loop that manages a tree of tenants;
+//! - [`launch`], which becomes a program, and [`manager`], the process beside it.
 #![forbid(unsafe_code)]
 
 mod budget;
@@ -13,6 +20,7 @@ pub mod control;
 pub mod curves;
 pub mod error;
 mod handshake;
+mod hard_limits;
 mod hash;
 pub mod http;
 pub mod launch;
@@ -24,6 +32,5 @@ pub mod record;
 pub mod rights;
 pub mod serve;
 pub mod tenants;
-mod walls;
 
 pub use error::{Error, ExitCode};

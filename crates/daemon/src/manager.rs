@@ -1,8 +1,9 @@
-//! The process of a manager beside a program that `run` starts.
+//! The manager's process, beside a program that `run` starts.
 //!
-//! Invariant: it is nobody's child, leads a session of its own, stands in `/` and has nothing open that the
-//! program was given, so nobody waits for it and nothing is kept from ending by it. It manages whoever made
-//! its channel, by the kernel's word, and nobody else.
+//! Invariant: the manager is no child of the program, leads a session of its own, has `/` as its
+//! working directory and has none of the program's files open. So no process waits for it, and it
+//! delays no other process's end. It manages only the process that made its channel, as the kernel
+//! reports it.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -23,18 +24,18 @@ use crate::error::Error;
 pub use crate::handshake::WORD;
 use crate::handshake::{BEGIN, EXE, Reply, Setup, receive, send};
 use crate::preflight;
-use crate::serve::{Nobody, Served};
+use crate::serve::{NoWatcher, RunningManager};
 
-/// Second argument: be the manager.
+/// Second argument of the manager's process.
 const SERVE: &str = "serve";
 
-/// A process that does not become its program within this time is managed as it is.
+/// Longest wait for the program's execve(2); after it the process is managed as it is.
 const UNTIL_EXEC: Duration = Duration::from_secs(10);
 
-/// A manager's process, by the arguments after [`WORD`]; its exit code.
+/// Runs a manager's process, by the arguments after [`WORD`]; returns its exit code.
 #[must_use]
 pub fn main(args: &[OsString]) -> u8 {
-    let told = match args.first().and_then(|word| word.to_str()) {
+    let reported = match args.first().and_then(|word| word.to_str()) {
         Some(BEGIN) => begin(args),
         Some(SERVE) => serve(),
         _ => Err(Error::failed(
@@ -42,21 +43,21 @@ pub fn main(args: &[OsString]) -> u8 {
             "see pagetide --help",
         )),
     };
-    told.map_or(1, |()| 0)
+    reported.map_or(1, |()| 0)
 }
 
-/// The process between: starts the manager and ends.
+/// The intermediate process: starts the manager and ends.
 fn begin(args: &[OsString]) -> Result<(), Error> {
     let failed = |error| {
         let what = format!("the manager cannot be started: {error}");
         Error::failed(what, "is the limit of processes (ulimit -u) high enough?")
     };
-    // What the program was given stays its own.
+    // The manager does not inherit descriptors of the program.
     let spawned = start::close_on_exec_from(3).and_then(|()| {
         Command::new(EXE)
             .arg0(start::NAME)
             .args([WORD, SERVE])
-            // For people who look at `ps`.
+            // This argument is only for users: `ps` shows it.
             .args(args.get(1))
             .current_dir("/")
             .stdin(Stdio::inherit())
@@ -64,15 +65,15 @@ fn begin(args: &[OsString]) -> Result<(), Error> {
             .stderr(Stdio::inherit())
             .spawn()
     });
-    let told = spawned.map(drop).map_err(failed);
-    if let Err(error) = &told {
-        // Without a channel nobody can be told.
+    let reported = spawned.map(drop).map_err(failed);
+    if let Err(error) = &reported {
+        // If there is no channel, no process can be notified.
         let _ = channel().map(|channel| send(&channel, &Reply::Failed(error.clone())));
     }
-    told
+    reported
 }
 
-/// The manager.
+/// The manager's process: receives its setup, manages the program, and writes the report.
 fn serve() -> Result<(), Error> {
     let broken = |error| {
         Error::failed(
@@ -84,7 +85,7 @@ fn serve() -> Result<(), Error> {
     let output = duplicate(std::io::stdout())
         .map(File::from)
         .map_err(broken)?;
-    // Nothing of ours is said there: who records has it as a file.
+    // We write no messages to standard error: for a recording it is the recording's file.
     let record = duplicate(std::io::stderr())
         .map(File::from)
         .map_err(broken)?;
@@ -92,7 +93,7 @@ fn serve() -> Result<(), Error> {
     let setup: Option<Setup> = receive(&channel, UNTIL_EXEC).map_err(broken)?;
     let Some(setup) = setup else {
         return Err(Error::failed(
-            "the program to be managed is gone",
+            "the program to be managed has ended",
             "start it again",
         ));
     };
@@ -106,35 +107,35 @@ fn serve() -> Result<(), Error> {
             return Err(error);
         }
     };
-    // What was said of an earlier run is not of this one. (A pipe has no length.)
+    // Remove an earlier run's report. (If it is a pipe, this does nothing.)
     if setup.empties_report {
         let _ = output.set_len(0);
     }
-    // If nobody reads that, the process has ended, which the first look finds.
+    // If this fails the program has ended, and the first scan finds that.
     let _ = send(&channel, &Reply::Ready(served.notes().to_vec()));
     let _ = receive::<()>(&channel, UNTIL_EXEC);
     drop(channel);
-    served.begin_anew();
-    // From the program's own pages on: until the exec it was this program of ours.
+    served.note_exec();
+    // The recording begins with the program's own pages: until execve(2) the process was pagetide.
     if let Some(about) = setup.record {
         served.record(about.begin(record));
     }
-    let (report, ended) = served.stay(&mut Nobody);
+    let (report, ended) = served.stay(&mut NoWatcher);
     if setup.has_report {
         save(output, &report, setup.empties_report)?;
     }
     ended
 }
 
-/// Begins to manage whoever made the channel.
-fn served(channel: &UnixStream, setup: &Setup) -> Result<Served, Error> {
+/// Begins to manage the process that made the channel.
+fn served(channel: &UnixStream, setup: &Setup) -> Result<RunningManager, Error> {
     let (pid, uid) = start::peer(channel.as_fd()).map_err(|error| {
         Error::failed(
             format!("no process to be managed: {error}"),
             "use `pagetide run`",
         )
     })?;
-    // It is as undumpable as we are until it becomes the program, so its user alone is asked for.
+    // The process is undumpable like us until it becomes the program, so only its user is checked.
     if uid != rustix::process::getuid().as_raw() {
         let what = format!("cannot manage pid {pid}: it belongs to another user");
         return Err(Error::missing(what, "run pagetide as that user"));
@@ -145,29 +146,31 @@ fn served(channel: &UnixStream, setup: &Setup) -> Result<Served, Error> {
     }
     let chosen = preflight::own(pid);
     wait_for_name(&chosen.tenant);
-    Served::begin(chosen, setup.options.clone(), true)
+    RunningManager::begin(chosen, setup.options.clone(), true)
 }
 
-/// Whether a process is our user's: who made the channel may have ended, and its number be another's. (Not by the owner of /proc/PID, which is
-/// root's while we are undumpable.)
+/// Returns whether a process belongs to the manager's user: the process that made the channel may
+/// have ended, and another may have got its pid. The owner of /proc/PID is no evidence: it is root
+/// while the process is undumpable.
 fn is_still_ours(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     crate::rights::are_all(&status, "Uid:", rustix::process::getuid().as_raw())
 }
 
-/// The channel that is our standard input.
+/// Returns a copy of the manager's standard input, which is its socket to the process that started
+/// the manager.
 fn channel() -> std::io::Result<UnixStream> {
     Ok(duplicate(std::io::stdin())?.into())
 }
 
-/// Another descriptor, closed by an exec.
+/// Returns a copy of a descriptor; the copy is closed at the next exec.
 fn duplicate(fd: impl AsFd) -> std::io::Result<OwnedFd> {
     fd.as_fd().try_clone_to_owned()
 }
 
-/// Away from the program: a session, a name, signals and limits of our own.
+/// Separates this process from the program: a session, a name, signals and limits of our own.
 fn own_process() {
-    // Each of these has a fallback: to be as the program is.
+    // If one of these calls fails, the manager keeps the program's setting.
     let _ = setsid();
     start::take_name();
     start::block_no_signal();
@@ -188,7 +191,7 @@ fn own_process() {
             current: maximum,
             maximum,
         };
-        // So many descriptors as anybody has; no limit at all is not allowed there.
+        // RLIMIT_NOFILE must not be infinite: use the hard limit.
         if current.is_some() && (resource == Resource::Nofile || setrlimit(resource, free).is_err())
         {
             let _ = setrlimit(resource, raised);
@@ -201,21 +204,23 @@ fn own_process() {
     }
 }
 
-/// A defect of ours ends the manager, and nobody hears what it says: the file of the report tells why there is no
-/// report. The program goes on, and the wall's guard lifts its limits.
+/// Makes a panic of the manager write to the report's file why there is no report. The program goes
+/// on, and the guard of the hard-limit cgroup lifts the cgroup's limits.
 fn tell_of_panics(file: File) {
     std::panic::set_hook(Box::new(move |panic| {
         let error = format!("a defect of pagetide, the manager {panic}");
-        let told = serde_json::json!({ "error": error });
-        let _ = writeln!(&file, "{told:#}");
+        let reported = serde_json::json!({ "error": error });
+        let _ = writeln!(&file, "{reported:#}");
     }));
 }
 
-/// Writes the report at once, so that nobody reads half of it; where that cannot be, one that is our own is empty.
+/// Writes the report in one call, so that no reader sees half of it. If writing fails and the file
+/// is the report's own, the file is empty afterwards.
 fn save(mut file: File, report: &Report, is_own: bool) -> Result<(), Error> {
     let mut text = serde_json::to_vec_pretty(report).unwrap_or_default();
     text.push(b'\n');
-    // The kernel would end us by SIGXFSZ in the middle, and half of it would stay. (It has no limit for pipes and terminals.)
+    // Beyond the file size limit the kernel would end us by SIGXFSZ with half a report written. (It
+    // has no limit for pipes and terminals.)
     let end = |meta: std::fs::Metadata| meta.is_file().then_some(meta.len() + text.len() as u64);
     let end = file.metadata().ok().and_then(end);
     let most = getrlimit(Resource::Fsize).current;
@@ -225,7 +230,8 @@ fn save(mut file: File, report: &Report, is_own: bool) -> Result<(), Error> {
     };
     may.and_then(|()| file.write_all(&text))
         .map_err(|error: io::Error| {
-            // (The story: on a full disk it was cut off, and scripts that waited for a file with something in it read that.)
+            // On a full disk the report may be cut off: scripts that wait for a non-empty file must
+            // not read that.
             if is_own {
                 let _ = file.set_len(0);
             }

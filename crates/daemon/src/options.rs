@@ -1,11 +1,12 @@
-//! What a user may ask for: limits and policy. Plain values, checked once, then never again.
+//! What a user can set for the manager of one target: limits and policy. Plain values, checked
+//! once.
 //!
-//! Invariant: an [`Options`] that passed [`Options::check`] contradicts itself nowhere; the manager
-//! need not look for impossible combinations. Nothing here knows a process or a clock.
+//! Invariant: an [`Options`] that passed [`Options::check`] contains no contradiction; the manager
+//! need not check for impossible combinations. Nothing here reads a process or a clock.
 
 use std::time::Duration;
 
-use engine::policy::Settings;
+use engine::policy::PolicySettings;
 pub use engine::units::{Bytes, Limit, Millis, Pages, Swappiness};
 use serde::{Deserialize, Serialize};
 
@@ -21,15 +22,15 @@ pub use write_back::WriteBack;
 /// (`--memory-max` and its kin).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Limits {
-    /// Never reclaimed for another tenant below this.
+    /// Below this size the target is not reclaimed from for another tenant's sake.
     pub min: Size,
-    /// Reclaimed below this only when nothing else is left.
+    /// Below this size the target is reclaimed from only if no other memory can be reclaimed.
     pub low: Size,
-    /// Above this the target is reclaimed and slowed.
+    /// Above this size the target is reclaimed from, and slowed if that is not enough.
     pub high: Size,
-    /// Resident bytes never stay above this.
+    /// Most resident bytes: above this size the target is reclaimed from at once.
     pub max: Size,
-    /// At most so many bytes of the target are in swap.
+    /// Most bytes of the target in swap.
     pub swap_max: Size,
 }
 
@@ -45,19 +46,19 @@ impl Default for Limits {
     }
 }
 
-/// Which reclaim engine orders the pages.
+/// The reclaim algorithm: it decides in which order pages are reclaimed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Algorithm {
     /// The multi-gen LRU.
     #[default]
     MultiGen,
-    /// The classic pair of lists.
+    /// The classic LRU of the kernel: two lists, active and inactive.
     ActiveInactive,
 }
 
 impl Algorithm {
-    /// The name users write.
+    /// Returns the algorithm's name as users write it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -67,22 +68,23 @@ impl Algorithm {
     }
 }
 
-/// When and how pages age and leave.
+/// When and how pages age and are reclaimed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Policy {
-    /// Which engine.
+    /// The reclaim algorithm.
     pub policy: Algorithm,
-    /// A new generation is made this often; 10 s unless told.
+    /// Time between two scans, each of which opens a generation; default 10 s.
     pub age_every: Duration,
-    /// What leaves even when no limit asks for it.
+    /// The policy that reclaims even if no limit is exceeded; `None` for no policy.
     pub evict_by: Option<EvictBy>,
-    /// Anon against file, `0..=200`; 60 unless told (the kernel's default).
+    /// How readily anonymous memory is reclaimed compared with files, `0..=200`; default 60, as in
+    /// the kernel.
     pub swappiness: u8,
-    /// Decide, explain, and touch nothing.
+    /// Decide what to reclaim and report why, but reclaim nothing.
     pub dry_run: bool,
 }
 
-/// Upper end of [`Policy::swappiness`].
+/// Largest value of [`Policy::swappiness`].
 pub const SWAPPINESS_MAX: u8 = 200;
 
 impl Default for Policy {
@@ -97,31 +99,32 @@ impl Default for Policy {
     }
 }
 
-/// All that a user may ask of the manager of one target.
+/// All that a user can set for the manager of one target.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Options {
-    /// How much memory.
+    /// The memory limits.
     pub limits: Limits,
-    /// Which pages go, and when.
+    /// Which pages are reclaimed, and when.
     pub policy: Policy,
-    /// What of it that is out goes on to a disk.
+    /// Writeback of the target's swapped-out pages to a disk; `None` for no writeback.
     pub write_back: Option<WriteBack>,
-    /// The longest that a clearing of accessed bits may hold a process up; none for what suits the pace.
+    /// Longest time for which clearing accessed bits may lock a process's memory; `None`: a time
+    /// that suits the interval between scans.
     pub max_wait: Option<Duration>,
-    /// Go on with less than was asked for, and say so.
+    /// If the host lacks something, go on without it and report that.
     pub best_effort: bool,
 }
 
-/// A combination that cannot be meant.
+/// Options that contradict each other or make no sense.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OptionsError {
-    /// A program cannot run in nothing.
+    /// The limit is below what any program needs to run.
     #[error("--memory-{0} {1}: a program needs some resident memory to run")]
     TooSmall(&'static str, Bytes),
-    /// Less than a page, and not nothing.
+    /// `--swap-max` is less than a page, and not zero.
     #[error("--swap-max {0}: that is less than a page")]
     NoPage(Bytes),
-    /// A lower limit above an upper one.
+    /// The limit that should be the lower one is above the limit that should be the upper one.
     #[error("--memory-{lower} is above --memory-{upper}: both cannot hold")]
     Crossed {
         /// Name of the limit that should be the lower one.
@@ -129,32 +132,32 @@ pub enum OptionsError {
         /// Name of the limit that should be the upper one.
         upper: &'static str,
     },
-    /// A period of zero would spin.
+    /// The period of this option is zero, so that the manager would never pause.
     #[error("--{0} 0: a period must be longer than nothing")]
     ZeroPeriod(&'static str),
-    /// The classic lists know no ages.
+    /// A policy by age with the algorithm `active-inactive`, which has no ages.
     #[error("--policy active-inactive with --evict-older-than or --evict-by: it knows no ages")]
     NoAges,
-    /// Page cache is watched for tenants alone.
+    /// `cache-older-than` for a single target; page cache is only watched for tenants of `serve`.
     #[error("cold-age: `cache-older-than` is for tenants of `pagetide serve`")]
     CacheOfTenants,
-    /// A number of a policy that cannot be meant.
+    /// One of a policy's settings makes no sense.
     #[error("{policy}: `{key}` must be {must}")]
     Policy {
-        /// Its name.
+        /// Name of the policy.
         policy: &'static str,
-        /// Which number.
+        /// Name of the setting.
         key: &'static str,
-        /// What it must be.
+        /// What the setting must be.
         must: &'static str,
     },
-    /// Outside the kernel's range.
+    /// The swappiness is outside the kernel's range.
     #[error("--swappiness {0}: it goes from 0 (only file pages) to {SWAPPINESS_MAX} (only anon)")]
     Swappiness(u8),
 }
 
 impl OptionsError {
-    /// What to do about it.
+    /// What the user can do about it.
     #[must_use]
     pub fn hint(&self) -> String {
         match self {
@@ -173,11 +176,9 @@ impl OptionsError {
             OptionsError::Policy { policy, .. } => {
                 format!("`--evict-by {policy}` alone is a good start")
             }
-            OptionsError::NoAges => {
-                "leave out one of them; multi-gen is the policy that knows ages".to_owned()
-            }
+            OptionsError::NoAges => "omit one of them; only multi-gen knows ages".to_owned(),
             OptionsError::CacheOfTenants => {
-                "leave it out: where a limit is, page cache goes first anyway".to_owned()
+                "omit it: at a limit, page cache is reclaimed first anyway".to_owned()
             }
             OptionsError::Swappiness(_) => "60 is the kernel's default".to_owned(),
         }
@@ -188,8 +189,8 @@ impl OptionsError {
 pub const MAX_LEAST: Bytes = Bytes(256 << 10);
 
 impl Options {
-    /// Refuses what contradicts itself. Percentages are compared only with percentages: what they
-    /// come to is known later.
+    /// Refuses contradictions. Percentages are compared only with percentages: their size in bytes
+    /// is known later.
     ///
     /// # Errors
     /// The first contradiction found.
@@ -197,7 +198,7 @@ impl Options {
         for (name, limit) in [("max", self.limits.max), ("high", self.limits.high)] {
             let least = match limit {
                 Size::Bytes(_) => MAX_LEAST,
-                // Of something; what it comes to is known later.
+                // A share's size in bytes is known later.
                 _ => Bytes(1),
             };
             let bytes = limit.bytes_of(1 << 40).map_or(Bytes(u64::MAX), Bytes);
@@ -217,7 +218,7 @@ impl Options {
         if self
             .write_back
             .as_ref()
-            .is_some_and(|asked| asked.older_than.is_zero())
+            .is_some_and(|requested| requested.older_than.is_zero())
         {
             return Err(OptionsError::ZeroPeriod("write-back-older-than"));
         }
@@ -237,13 +238,14 @@ impl Options {
     }
 }
 
-/// `--evict-older-than` and `--every` are two numbers of a policy, and known by their own names.
-fn check_policy(settings: &Settings) -> Result<(), OptionsError> {
+/// Checks a policy's settings. `--evict-older-than` and `--every` are two of them; errors name
+/// these options.
+fn check_policy(settings: &PolicySettings) -> Result<(), OptionsError> {
     settings
         .check()
         .map_err(|(key, must)| match (settings, key) {
-            (Settings::ColdAge(_), "every") => OptionsError::ZeroPeriod("every"),
-            (Settings::ColdAge(_), _) => OptionsError::ZeroPeriod("evict-older-than"),
+            (PolicySettings::ColdAge(_), "every") => OptionsError::ZeroPeriod("every"),
+            (PolicySettings::ColdAge(_), _) => OptionsError::ZeroPeriod("evict-older-than"),
             _ => OptionsError::Policy {
                 policy: settings.name(),
                 key,
@@ -253,21 +255,22 @@ fn check_policy(settings: &Settings) -> Result<(), OptionsError> {
 }
 
 impl Limits {
-    /// Whether anything is to hold the program's memory down.
+    /// Whether any option limits the program's memory.
     #[must_use]
     pub fn hold(&self) -> bool {
         self.max != Size::Max || self.high != Size::Max
     }
 
-    /// Whether swap alone has a limit: we keep to it, and the kernel does where a group of version 2 can be had. (The story: no group was
-    /// made, and the kernel swapped as ever.)
+    /// Whether swap is the only memory with a limit. The manager keeps that limit; the kernel does
+    /// so only in a control group of version 2.
     #[must_use]
     pub fn bound_swap_alone(&self) -> bool {
         !self.hold() && self.swap_max != Size::Max
     }
 
-    /// `min <= max`, `low <= max`, `high <= max`, `min <= high`: cgroup v2 lets these cross and lets
-    /// the upper one win silently; a limit that is silently ignored is what we refuse.
+    /// Checks `min <= max`, `low <= max`, `high <= max` and `min <= high`. cgroup v2 accepts values
+    /// that violate this, and silently ignores the part of the lower limit above the upper one; we
+    /// refuse such values.
     fn check_order(&self) -> Result<(), OptionsError> {
         let pairs = [
             ("min", self.min, "max", self.max),
@@ -313,14 +316,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_never_are_refused() {
+    fn zero_limits_and_zero_periods_are_refused() {
         let mut options = Options::default();
         options.limits.max = Size::Bytes(Bytes(0));
         assert!(matches!(
             options.check(),
             Err(OptionsError::TooSmall("max", _))
         ));
-        // (The story: `--memory-high 512`, in bytes, and the program crawled.)
+        // `--memory-high 512` is in bytes: the program would crawl.
         let mut options = Options::default();
         options.limits.high = Size::Bytes(Bytes(512));
         let error = options.check().unwrap_err();
@@ -341,8 +344,8 @@ mod tests {
         options.policy.evict_by = cold_age(1, 0);
         assert_eq!(options.check(), Err(OptionsError::ZeroPeriod("every")));
         options.policy.evict_by = cold_age(0, 1);
-        let told = Err(OptionsError::ZeroPeriod("evict-older-than"));
-        assert_eq!(options.check(), told);
+        let reported = Err(OptionsError::ZeroPeriod("evict-older-than"));
+        assert_eq!(options.check(), reported);
         let mut options = Options::default();
         options.policy.swappiness = 201;
         assert_eq!(options.check(), Err(OptionsError::Swappiness(201)));

@@ -1,7 +1,7 @@
-//! What is checked before anything is started or touched.
+//! Checks before anything is started or changed.
 //!
-//! Invariant: what a host cannot give at all is said here, with the way to get it, and never found out
-//! later. Nothing is changed.
+//! Invariant: what the host lacks is reported here, with a way to get it, and not later. Nothing is
+//! changed.
 
 use std::path::{Path, PathBuf};
 
@@ -16,19 +16,19 @@ use crate::error::Error;
 use crate::options::{Options, Size};
 use crate::rights;
 
-/// The kernel's second process, which is to be seen in the first pid namespace alone.
+/// Pid of kthreadd in the first pid namespace; other namespaces do not show kernel threads.
 const KTHREADD: u32 = 2;
 
-/// A tenant that exists and may be managed.
+/// What to manage: it exists and may be managed.
 #[derive(Clone, Debug)]
 pub struct Chosen {
-    /// Its name.
+    /// The tenant, after which the manager's socket is named.
     pub tenant: Tenant,
-    /// Its processes.
+    /// The processes to manage.
     pub target: Target,
 }
 
-/// The process that a manager was started by, to be managed from its start on.
+/// Returns the process that started a manager by `run`, to be managed from its start on.
 #[must_use]
 pub(crate) fn own(pid: u32) -> Chosen {
     Chosen {
@@ -37,10 +37,10 @@ pub(crate) fn own(pid: u32) -> Chosen {
     }
 }
 
-/// A process with its descendants.
+/// Checks that a process may be managed, and returns the process with its descendants.
 ///
 /// # Errors
-/// It does not exist, is a thread or ourselves, or may not be managed.
+/// The process does not exist, is a thread or ourselves, or may not be managed.
 pub fn process(pid: u32) -> Result<Chosen, Error> {
     let wanted = format!("cannot manage pid {pid}");
     let proc = Proc::system()?;
@@ -66,7 +66,8 @@ pub fn process(pid: u32) -> Result<Chosen, Error> {
         let what = format!("{wanted}: it has ended (a zombie)");
         return Err(Error::failed(what, "its parent has not waited for it yet"));
     }
-    // Its descendants are the host, whoever asks included. A container has an init of its own.
+    // Process 1's descendants are the whole host with this command; a container has its own process
+    // 1.
     if pid == 1 && is_first_namespace(&proc)? {
         let what = format!("{wanted}: every process of this host descends from it");
         let hint = "give a program's process, or --cgroup PATH for a service";
@@ -76,22 +77,23 @@ pub fn process(pid: u32) -> Result<Chosen, Error> {
     Ok(own(pid))
 }
 
-/// Whether all processes of the host are to be seen here.
+/// Whether this is the host's first pid namespace, where all processes of the host are visible.
 fn is_first_namespace(proc: &Proc) -> Result<bool, Error> {
     let second = proc.stat(KTHREADD)?;
     Ok(second.is_some_and(|stat| stat.is_kernel()))
 }
 
-/// The processes of a control group.
+/// Checks that a control group may be managed, and returns its processes.
 ///
 /// # Errors
-/// There is none of that name, it is all that runs on this host, or the user is not root: who else is in a group is nothing that one user
-/// could answer for.
+/// There is no such group, or it contains everything that runs on this host. Or the user is not
+/// root: the group may contain processes of other users.
 pub fn group(typed: &str) -> Result<Chosen, Error> {
     let proc = Proc::system()?;
     let groups = Groups::find(&proc)?;
     let group = groups.resolve(typed)?;
-    // What `/$SLICE` is where that is not set. A container's root is a group of its own: threads of the kernel are in the host's alone.
+    // `/$SLICE` means the host's root if the variable is not set. The root of a container is only a
+    // group of the host: only the host's root has kernel threads.
     if group == groups.root() && is_first_namespace(&proc)? {
         let pids = groups.processes(&group)?.unwrap_or_default();
         if pids.contains(&KTHREADD) {
@@ -113,32 +115,33 @@ pub fn group(typed: &str) -> Result<Chosen, Error> {
     })
 }
 
-/// Whether pages have somewhere to go, those of who is meant if somebody is.
+/// Checks that pages can be swapped out; if there is a `chosen`, that its pages can.
 ///
 /// # Errors
-/// There is no swap, or no right to page out, and it would be used.
+/// The options need swap, and there is none, or we have no right to page out.
 pub fn swap(options: &Options, chosen: Option<&Chosen>) -> Result<(), Error> {
     if options.policy.dry_run || options.limits.swap_max == Size::ZERO {
         return Ok(());
     }
     let proc = Proc::system()?;
     if proc.memory()?.swap_total > 0 {
-        // The kernel would make active what cannot go, and kill at a limit. (Containers often may use no swap.)
+        // Without swap, the kernel would first activate pages at a limit, and then kill the
+        // program. (Many containers may use no swap.)
         if chosen.is_some_and(|chosen| has_no_swap(&proc, &chosen.target)) {
             return Err(Error::missing(
-                "the control group may use no swap (memory.swap.max is 0), so cold memory has nowhere to go",
+                "the control group may use no swap (memory.swap.max is 0), so cold memory cannot be swapped out",
                 "raise memory.swap.max of the group, or of the container",
             ));
         }
         return rights::may_page_out();
     }
     Err(Error::missing(
-        "this host has no swap, so cold memory has nowhere to go",
+        "this host has no swap, so cold memory cannot be swapped out",
         "`pagetide swap on` makes compressed swap in memory",
     ))
 }
 
-/// Whether the kernel lets nothing of a target be in swap.
+/// Whether the target's control groups allow it no swap.
 fn has_no_swap(proc: &Proc, target: &Target) -> bool {
     let Ok(groups) = Groups::find(proc) else {
         return false;
@@ -151,19 +154,19 @@ fn has_no_swap(proc: &Proc, target: &Target) -> bool {
     group.is_some_and(|group| groups.swap_limit(&group) == Some(0))
 }
 
-/// The zram that is to be written back from, the one of `swap on` unless another is named.
+/// Opens the zram for writeback: the device `from`, or by default the one that `swap on` made.
 ///
 /// # Errors
-/// There is none with a disk behind it, this kernel writes nothing back, or a right is missing.
+/// There is no zram with a disk behind it, this kernel cannot write back, or a right is missing.
 pub fn tier(from: Option<&Path>) -> Result<Tier, Error> {
     Ok(Tier::open(from)?)
 }
 
-/// Whether pages of another process may be put out and read back: the kernel asks for CAP_SYS_NICE, whoever's
-/// process it is (process_madvise(2)).
+/// Checks that we may page out and read back pages of other processes: the kernel requires
+/// CAP_SYS_NICE for that (process_madvise(2)).
 ///
 /// # Errors
-/// We do not have it, and it would be used.
+/// We do not have the capability, and the options need it.
 pub fn right(options: &Options) -> Result<(), Error> {
     if options.policy.dry_run || options.limits.swap_max == Size::ZERO {
         return Ok(());
@@ -174,22 +177,23 @@ pub fn right(options: &Options) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::missing(
-        "memory may not be paged out by this user (no CAP_SYS_NICE)",
+        "this user may not page out memory (no CAP_SYS_NICE)",
         "run pagetide as root, or give its file the capabilities that `pagetide doctor` names",
     ))
 }
 
-/// Whether it is known which pages are in use.
+/// Checks that the source of ages tells which pages are in use.
 ///
 /// # Errors
-/// It is not: how much of a mapping is, and whether, is enough for a report alone.
+/// The source tells nothing, or only which mappings are in use: that is enough for a report, but
+/// not for reclaim.
 pub fn source(source: AgeSource) -> Result<(), Error> {
     let what = match source {
         AgeSource::PageTables | AgeSource::IdleBitmap => return Ok(()),
         AgeSource::Referenced => {
-            "nothing here tells which pages are in use, only which mappings: page tables cannot be read"
+            "no source here shows which pages are in use, only which mappings: page tables cannot be read"
         }
-        AgeSource::None => "nothing here tells which memory is in use",
+        AgeSource::None => "no source here shows which memory is in use",
     };
     Err(Error::missing(
         what,

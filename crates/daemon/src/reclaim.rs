@@ -1,8 +1,10 @@
-//! Reclaim and bring-back of a target that nobody manages: a manager for that alone.
+//! Reclaim or bring-back for a target that has no manager: a manager is made for that one request.
 //!
-//! Invariant: nothing is left running; a reclaim by age watches for at least that long first, because an
-//! age is never longer than one watched, and not while another pagetide clears the bits.
+//! Invariant: nothing keeps running afterwards. A reclaim by age first scans for at least that age,
+//! because no age is known to be longer than the scans have lasted. It does not scan while another
+//! pagetide clears the target's accessed bits.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use host::manage::Manager;
@@ -13,30 +15,47 @@ use crate::options::{Millis, Options};
 use crate::preflight::{self, Chosen};
 use crate::serve::once;
 
-/// Who asks meanwhile waits for so long.
+/// Longest time until a request at the control socket gets its response, while the target is
+/// scanned.
 const ANSWERED_WITHIN: Duration = Duration::from_millis(250);
-/// What is watched before the coldest pages are asked for: two looks of this distance.
-const GLANCE: Duration = Duration::from_secs(1);
-/// `serve` lets go of a process that has a manager at its next look, and looks each 10 s unless told otherwise, or later where that
-/// costs much.
+/// Shortest time to scan before the coldest pages are reclaimed: two scans are this time apart.
+pub const WATCH_MIN: Duration = Duration::from_secs(1);
+/// Longest wait for another pagetide to stop scanning the target. `serve` stops for a process with
+/// its own manager at the next scan: by default within 10 s, later if scans are costly.
 const LETS_GO: Duration = Duration::from_secs(30);
 
-/// Puts pages of an unmanaged target out. `tell` is given a line for people before anything that takes long.
+/// How long to scan before the coldest pages are reclaimed, and a flag that stops that; if it is
+/// set, nothing is paged out.
+#[derive(Clone, Copy, Debug)]
+pub struct WatchBeforeReclaim<'a> {
+    /// How long to scan, at least [`WATCH_MIN`].
+    pub time: Duration,
+    /// The caller sets it to stop scanning.
+    pub stop: &'a AtomicBool,
+}
+
+/// Reclaims memory of a target that has no manager. `what` says how much memory, `glance` for how
+/// long to scan beforehand. Calls `tell` with a line of text for the user before each wait.
 ///
 /// # Errors
-/// It cannot be managed, there is no swap, nothing tells which pages are in use, somebody manages it, or nobody here can know its
-/// ages.
-pub fn alone(chosen: Chosen, what: Ask, tell: &mut dyn FnMut(&str)) -> Result<Done, Error> {
+/// The target cannot be managed or has a manager, there is no swap, CAP_SYS_NICE is missing, no
+/// source of ages works, or another pagetide does not stop scanning the target.
+pub fn alone(
+    chosen: Chosen,
+    (what, glance): (Ask, WatchBeforeReclaim),
+    tell: &mut dyn FnMut(&str),
+) -> Result<Done, Error> {
     preflight::swap(&Options::default(), Some(&chosen))?;
     preflight::right(&Options::default())?;
     let (mut name, _) = ControlServer::bind(&chosen.tenant)?;
     let (interval, time) = match what {
-        Ask::Bytes(_) => (GLANCE, GLANCE),
+        Ask::Bytes(_) => (WATCH_MIN, glance.time.max(WATCH_MIN)),
         Ask::OlderThan(age) => {
             let interval = (age / 5).clamp(Duration::from_millis(100), Duration::from_secs(10));
             (interval, age + interval)
         }
-        // Who is parked takes no page faults, and may be held up for longer by a rare look.
+        // One scan only: it may lock the memory for long, since a parked program takes no page
+        // faults.
         Ask::All => (Duration::from_secs(10), Duration::ZERO),
     };
     let tenant = chosen.tenant.to_string();
@@ -46,21 +65,28 @@ pub fn alone(chosen: Chosen, what: Ask, tell: &mut dyn FnMut(&str)) -> Result<Do
         return Err(error);
     }
     claim(&mut manager, &mut name, &tenant, tell)?;
-    if time > GLANCE {
+    if time > WATCH_MIN {
         let time = Millis(Millis::from(time).0);
         tell(&format!(
-            "nobody watched {tenant} until now: watching it for {time}"
+            "{tenant} was not watched until now: watching it for {time}"
         ));
     }
-    watch(&mut manager, &mut name, time)?;
+    let end = Instant::now() + time;
+    while Instant::now() < end && !glance.stop.load(Ordering::Relaxed) && !manager.finished() {
+        let left = end.saturating_duration_since(Instant::now());
+        watch(&mut manager, &mut name, left.min(WATCH_MIN))?;
+    }
+    if glance.stop.load(Ordering::Relaxed) {
+        drop(manager.end());
+        return Ok(Done::default());
+    }
     let reclaimed = manager.reclaim(what);
     drop(manager.end());
     Ok(Done::from(reclaimed?))
 }
 
-/// Waits until no other pagetide clears the target's accessed bits. (The story: beside a `serve` that looks at the whole host, "put
-/// out 0 B, stayed: all, accessed meanwhile" was told of a program that slept: `serve` lets go when it looks next, and this had
-/// ended by then.)
+/// Waits until no other pagetide clears the target's accessed bits: a `serve` that scans the whole
+/// host stops only at its next scan, and until then every page looks accessed.
 fn claim(
     manager: &mut Manager,
     name: &mut ControlServer,
@@ -71,39 +97,40 @@ fn claim(
     if manager.is_contested() {
         let most = Millis(Millis::from(LETS_GO).0);
         tell(&format!(
-            "another pagetide looks at {tenant}: waiting until it lets go, for {most} at most"
+            "another pagetide scans {tenant}: waiting until it stops, for {most} at most"
         ));
     }
     while manager.is_contested() && !manager.finished() {
         if Instant::now() >= end {
             return Err(Error::failed(
                 format!(
-                    "cannot reclaim from {tenant}: another pagetide looks at it, and of two neither knows an age"
+                    "cannot reclaim from {tenant}: another pagetide scans it too, so neither knows ages"
                 ),
-                "end the `report` or `top` that does, or ask a `serve` for its tenant: pagetide reclaim /PATH",
+                "end the `report` or `top` that scans it, or reclaim from its tenant of `serve`: pagetide reclaim /PATH",
             ));
         }
-        watch(manager, name, GLANCE)?;
-        manager.look()?;
+        watch(manager, name, WATCH_MIN)?;
+        manager.scan()?;
     }
     Ok(())
 }
 
-/// Reads back in what is out of an unmanaged target; pages that were asked for.
+/// Reads swapped-out pages of a target that has no manager back in. Returns the number of pages
+/// that the kernel was requested to read.
 ///
 /// # Errors
-/// It cannot be managed, or somebody manages it.
+/// The target cannot be managed, or has a manager.
 pub fn bring_back(chosen: Chosen) -> Result<u64, Error> {
     preflight::right(&Options::default())?;
     let (mut name, _) = ControlServer::bind(&chosen.tenant)?;
-    let mut manager = Manager::start(once(chosen, GLANCE), None)?;
+    let mut manager = Manager::start(once(chosen, WATCH_MIN), None)?;
     watch(&mut manager, &mut name, Duration::ZERO)?;
     let pages = manager.bring_back();
     drop(manager.end());
     Ok(pages?)
 }
 
-/// Looks for `time`, and once at least. Whoever asks meanwhile is answered: it may take hours.
+/// Scans for `time`, at least once. Serves requests meanwhile, because `time` may be hours.
 fn watch(manager: &mut Manager, name: &mut ControlServer, time: Duration) -> Result<(), Error> {
     let end = Instant::now() + time;
     loop {
@@ -114,7 +141,7 @@ fn watch(manager: &mut Manager, name: &mut ControlServer, time: Duration) -> Res
         }
         name.poll(&mut |_| {
             let what =
-                "cannot ask who manages it: a `pagetide reclaim` watches it before it reclaims";
+                "cannot serve requests yet: a `pagetide reclaim` watches it before it reclaims";
             Response::Error(Error::failed(what, "wait for that, or end it"))
         });
         let pause = next.min(left).min(ANSWERED_WITHIN);

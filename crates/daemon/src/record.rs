@@ -1,6 +1,7 @@
-//! The file of a recording: opened before anything is managed, and handed to the manager.
+//! The file for a recording: opened before anything is managed, and passed to the manager.
 //!
-//! Invariant: it is a regular file, so that writing to it ends; what its user may not write is not written.
+//! Invariant: the file is a regular one, so that every write ends. A file that the user may not
+//! write is not written to.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -17,20 +18,20 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::rights::as_user;
 
-/// Of a longer command line the beginning is kept, bytes.
+/// Most bytes of the command line in a recording; a longer one is cut off.
 const COMMAND_MAX: usize = 4000;
 
-/// What is said of a recording to whoever writes it.
+/// What the writer of a recording needs to begin it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct About {
-    /// The most bytes that it may get.
+    /// Largest size of the file, in bytes.
     pub max_bytes: u64,
-    /// What the programs are called.
+    /// The command of the recorded programs.
     pub command: String,
 }
 
 impl About {
-    /// A recording of a command, of at most so many bytes.
+    /// Returns the information for a recording of this command, with this size limit in bytes.
     #[must_use]
     pub fn command(words: &[OsString], max_bytes: u64) -> About {
         let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
@@ -43,13 +44,14 @@ impl About {
         About { max_bytes, command }
     }
 
-    /// The recording, which begins now.
+    /// Empties the file and returns the recording to be written there.
     #[must_use]
     pub fn begin(self, file: File) -> Recording {
-        // It is a regular file, and ours to write.
+        // This cannot fail: the file is regular and open for writing.
         let _ = file.set_len(0);
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        // Beyond that the kernel kills who writes (SIGXFSZ), and that would be the manager.
+        // Beyond RLIMIT_FSIZE the kernel kills the process that writes (SIGXFSZ): that would be the
+        // manager.
         let of_file = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
         Recording {
             file,
@@ -62,10 +64,11 @@ impl About {
 
 const NO_FILE: &str = "it is no regular file";
 
-/// Makes the file, or opens it: it is emptied when the recording begins, as a start that fails leaves what is there.
+/// Opens the file, and creates it if it does not exist. Its content is removed only when the
+/// recording begins, so that a failed start keeps the content.
 ///
 /// # Errors
-/// It cannot be written, or is none.
+/// The file cannot be written, or is not a regular file.
 pub fn create(path: &Path) -> Result<File, Error> {
     let refused = |why: String| {
         Error::failed(
@@ -73,7 +76,7 @@ pub fn create(path: &Path) -> Result<File, Error> {
             "give another file with --record",
         )
     };
-    // A pipe would have us wait for who reads it, and the program with us.
+    // Without O_NONBLOCK, opening a pipe would wait for a reader, and delay the program.
     let open = || {
         let mut options = File::options();
         options.write(true).create(true).truncate(false);
@@ -91,7 +94,8 @@ pub fn create(path: &Path) -> Result<File, Error> {
     }
 }
 
-/// Like [`File::create`], but what is in the file stays.
+/// Opens a file for writing, and creates it if needed, but unlike [`File::create`] keeps the
+/// content.
 pub(crate) fn open_to_write(path: &Path) -> std::io::Result<File> {
     let mut options = File::options();
     options.write(true).create(true).truncate(false).open(path)
@@ -105,7 +109,8 @@ mod tests {
     fn a_recording_goes_to_a_regular_file() {
         let refused = create(Path::new("/dev/null")).expect_err("a device");
         assert!(refused.to_string().contains("no regular file"), "{refused}");
-        // The story: a pipe that nobody read had the program wait for ever before it began.
+        // Regression: with a pipe that no process read, the program waited for ever before it
+        // began.
         let pipe = std::env::temp_dir().join(format!("pagetide-pipe-{}", std::process::id()));
         let made = rustix::fs::mknodat(
             rustix::fs::CWD,

@@ -1,7 +1,7 @@
-//! Whom a user may manage, when pagetide has capabilities from its file.
+//! Which processes a user may manage if pagetide's program file has capabilities.
 //!
-//! Invariant: capabilities of our file open nothing to a user that the user could not trace without
-//! them, and none of them reaches a program that we become.
+//! Invariant: file capabilities give a user access to no process that the user could not trace
+//! without them. No program that this process becomes has them.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -11,20 +11,22 @@ use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 use crate::error::Error;
 
-/// Capabilities that the user gave us, as opposed to our file: the kernel clears these when a file has some.
+/// Returns the capabilities that this process has from its user and not from our file: the kernel
+/// clears ambient capabilities if a file has some.
 fn ambient() -> CapabilitySet {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     CapabilitySet::from_bits_retain(hex(&status, "CapAmb:").unwrap_or(0))
 }
 
-/// The hexadecimal number of a line of a process's status.
+/// Returns the hexadecimal number behind `name` in a /proc/PID/status text; `None` if it has no
+/// such line.
 pub(crate) fn hex(status: &str, name: &str) -> Option<u64> {
     let text = status.lines().find_map(|line| line.strip_prefix(name))?;
     u64::from_str_radix(text.trim(), 16).ok()
 }
 
-/// Gives up what our file gave us, so that files are opened and programs are found with the user's rights.
-/// Root's are root's.
+/// Drops the capabilities of our file, so that files are opened and programs are found with the
+/// user's own rights. Root keeps its capabilities.
 ///
 /// # Errors
 /// The kernel's.
@@ -44,17 +46,18 @@ pub fn drop_capabilities_of_file() -> Result<(), Error> {
     })
 }
 
-/// Does something with the user's own rights to files: what is named by the user is opened as the user, whatever pagetide's file may. Of this
-/// thread, which has its own again afterwards.
+/// Runs `act` with the user's own rights to files, so that pagetide's file capabilities open no
+/// file that the user may not open. The calling thread gets its capabilities back afterwards.
 pub fn as_user<T>(act: impl FnOnce() -> T) -> T {
     let files = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
     without(files.difference(ambient()), act)
 }
 
-/// Who serves a tree has the rights for it himself: what our file may is for one's own processes.
+/// Checks that the user has the rights to serve a tree without our file's capabilities, which are
+/// only for managing the user's own processes.
 ///
 /// # Errors
-/// The user has them of our file alone.
+/// The user has these rights only by our file's capabilities.
 pub(crate) fn refuse_file_capabilities() -> Result<(), Error> {
     let own = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.permitted);
     if getuid().is_root() || own.difference(ambient()).is_empty() {
@@ -66,11 +69,12 @@ pub(crate) fn refuse_file_capabilities() -> Result<(), Error> {
     ))
 }
 
-/// Whether the user may manage a process: root and who has CAP_SYS_PTRACE may all that the kernel lets
-/// them, others their own processes that can be traced (ptrace(2), access mode checking).
+/// Checks that the user may manage a process. Root, and a user with CAP_SYS_PTRACE, may manage
+/// every process that the kernel lets them trace; other users may manage their own processes if
+/// these can be traced (ptrace(2), access mode checking).
 ///
 /// # Errors
-/// Why not.
+/// Why the user may not manage the process.
 pub fn may_manage(pid: u32) -> Result<(), Error> {
     if getuid().is_root() || ambient().contains(CapabilitySet::SYS_PTRACE) {
         return Ok(());
@@ -86,10 +90,11 @@ pub fn may_manage(pid: u32) -> Result<(), Error> {
     }
 }
 
-/// Whether the kernel lets us page out memory of another process, our own user's included (process_madvise(2)).
+/// Checks that the kernel lets us page out memory of other processes; it requires a capability even
+/// for processes of our own user (process_madvise(2)).
 ///
 /// # Errors
-/// It does not.
+/// We do not have the capability.
 pub(crate) fn may_page_out() -> Result<(), Error> {
     let ours = capabilities(None).map(|sets| sets.effective);
     match ours.is_ok_and(|ours| ours.contains(CapabilitySet::SYS_NICE)) {
@@ -101,13 +106,14 @@ pub(crate) fn may_page_out() -> Result<(), Error> {
     }
 }
 
-/// Whether all ids of a line of a process's status are this one.
+/// Whether all ids in the line `name` of a /proc/PID/status text are `id`.
 pub(crate) fn are_all(status: &str, name: &str, id: u32) -> bool {
     let line = status.lines().find_map(|line| line.strip_prefix(name));
     line.is_some_and(|ids| ids.split_whitespace().all(|one| one.parse() == Ok(id)))
 }
 
-/// Why a user may not trace a process, by its status and the owner of its directory in /proc.
+/// Returns why a user (uid, gid) may not trace a process, by the text of /proc/PID/status and the
+/// owner of /proc/PID; `None` if the user may.
 fn reason(status: &str, owner: u32, (uid, gid): (u32, u32)) -> Option<&'static str> {
     if !are_all(status, "Uid:", uid) || !are_all(status, "Gid:", gid) {
         return Some("it belongs to another user or group");
@@ -123,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_could_be_traced_may_be_managed() {
+    fn only_traceable_processes_may_be_managed() {
         let status = |uid: &str, caps: &str| {
             format!("Name:\tx\nUid:\t{uid}\nGid:\t7\t7\t7\t7\nCapPrm:\t{caps}\n")
         };

@@ -1,8 +1,9 @@
 //! `cargo xtask bench aging [--part cost|slowdown|waits|looking] [--pairs N] [--seconds N]
-//! [--window 80] [--mib 8192] [--json]`: what `pagetide report` costs the programs that it looks at, and itself.
+//! [--window 80] [--mib 8192] [--json]`
 //!
-//! All parts together take a quarter of an hour. Nothing else may be at work: two cores are what the
-//! program and the watch need for themselves.
+//! Measures what `pagetide report` costs the programs that it scans, and what it costs itself. All
+//! parts together take a quarter of an hour. No other program may be busy: the program and the
+//! report need the machine's two processors.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -21,8 +22,10 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
+/// Time limit of each wait.
 const LIMIT: Duration = Duration::from_secs(300);
-/// Long enough for every part; a program that is done with is killed.
+/// A duration in seconds that is longer than any part. A program is killed when it is no longer
+/// needed.
 const FOREVER: &str = "100000";
 
 fn main() -> ExitCode {
@@ -51,15 +54,16 @@ fn float(number: u64) -> f64 {
     number as f64
 }
 
-/// The last line of JSON that a program printed.
-fn said(running: Running) -> Value {
+/// Waits for a program's end; returns the JSON in the last line that it printed.
+fn wait_for_json(running: Running) -> Value {
     let outcome = running.wait(LIMIT);
     assert!(outcome.status.success(), "{}", outcome.stderr);
     let line = outcome.stdout.lines().last().unwrap_or_default().to_owned();
     serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
 }
 
-/// A program of 8 GiB, a fifth of it hot, looked at every 20 s.
+/// Part `cost`: what a report costs itself when it scans a program of 8 GiB, of which a fifth is in
+/// use, every 20 s.
 fn cost(args: &Args, found: &mut Findings) {
     let mib = args.number("--mib", 8192);
     let (all, hot) = (mib.to_string(), (mib / 5).to_string());
@@ -71,38 +75,40 @@ fn cost(args: &Args, found: &mut Findings) {
         looking.finish_while(|| cpu = proc::processor_seconds(pid).unwrap_or(cpu).max(cpu));
     let report = report.report;
     let overhead = &report["overhead"];
-    let told = |name: &str| float(number(overhead, name));
-    let (wall, walks) = (
+    let reported = |name: &str| float(number(overhead, name));
+    let (elapsed_ms, walks) = (
         float(number(&report, "wall_ms")),
         float(number(&report, "walks")),
     );
     let gib = float(number(&report, "resident_bytes")) / float(1 << 30);
-    // Between n looks are n - 1 intervals; each look is paid for by the one that follows it.
-    let wall = wall * walks / (walks - 1.0).max(1.0);
-    let share = told("cpu_ms") / wall * 100.0;
+    // n scans have n - 1 intervals between them; each scan's cost belongs to the interval before
+    // it. So the time is extended by one interval.
+    let elapsed_ms = elapsed_ms * walks / (walks - 1.0).max(1.0);
+    let share = reported("cpu_ms") / elapsed_ms * 100.0;
     let what = format!("looking at {mib} MiB every 20 s");
     found.at_most(&what, share, "% of a core", 1.0);
-    let by_proc = cpu * 1e5 / wall;
+    let by_proc = cpu * 1e5 / elapsed_ms;
     let what = "  the same by /proc, with its start";
     found.at_most(what, by_proc, "% of a core", 1.0);
     found.figure(
         "  reading",
-        told("walk_ms") / walks / gib,
+        reported("walk_ms") / walks / gib,
         "ms a GiB a look",
     );
-    found.figure("  clearing", told("clear_ms") / walks, "ms a look");
-    let longest = told("clear_longest_us") / 1000.0;
+    found.figure("  clearing", reported("clear_ms") / walks, "ms a look");
+    let longest = reported("clear_longest_us") / 1000.0;
     found.figure("  the longest clearing", longest, "ms");
-    let books = told("memory_bytes") / float(MIB);
-    found.figure("  its books", books, "MiB");
-    let rest = (told("cpu_ms") - told("walk_ms") - told("clear_ms")) / walks;
+    let age_table = reported("memory_bytes") / float(MIB);
+    found.figure("  its books", age_table, "MiB");
+    let rest = (reported("cpu_ms") - reported("walk_ms") - reported("clear_ms")) / walks;
     found.figure("  all else", rest, "ms a look");
     let unknown = float(number(&report, "unknown_age_bytes"));
     let share = 100.0 * unknown / float(number(&report, "resident_bytes"));
     found.figure("  of unknown age at the end", share, "% of it");
 }
 
-/// A database with 1 GiB of shared buffers and clients at work: its size against the kernel's.
+/// Part `cost`, too: compares a report's resident size with the kernel's, for a database under load
+/// with 1 GiB of shared buffers.
 fn database(found: &mut Findings) {
     let postgres = Postgres::start("1GB", 60);
     let words = ["-c", "4", "-j", "1", "-T", "120", "-S", "postgres"];
@@ -132,10 +138,11 @@ fn database(found: &mut Findings) {
     found.figure("  what all of it maps", float(mapped / MIB), "MiB");
 }
 
-/// A watch whose looks can be seen, and that can be stopped for a while.
+/// A running `report --watch`, which prints a line for each scan and can be stopped for a while.
 struct Watcher(Running);
 
 impl Watcher {
+    /// Starts a report that scans every `every` seconds, and waits for its first scan.
     fn start(pid: u32, every: u64) -> Watcher {
         let watch = format!("--watch={every}s");
         let words = ["report", &pid.to_string(), &watch, "--csv"].map(str::to_owned);
@@ -144,20 +151,21 @@ impl Watcher {
         watcher
     }
 
-    fn looks(&self) -> u32 {
+    /// Number of scans so far.
+    fn scans(&self) -> u32 {
         let lines = self.0.stdout().lines().count().saturating_sub(1);
         u32::try_from(lines).expect("a few")
     }
 
-    /// Waits until it has looked once more.
+    /// Waits for the end of the next scan; returns when that was.
     fn next(&self) -> Instant {
-        let before = self.looks();
-        wait::until("a look", LIMIT, || self.looks() > before);
+        let before = self.scans();
+        wait::until("a look", LIMIT, || self.scans() > before);
         Instant::now()
     }
 }
 
-/// Processor time of a program's first thread, in seconds, exact to the nanosecond.
+/// Processor time of a program's first thread, seconds, counted in nanoseconds.
 fn thread_seconds(pid: u32) -> f64 {
     let text = proc::read(pid, "schedstat").unwrap_or_default();
     let ns = text
@@ -167,32 +175,35 @@ fn thread_seconds(pid: u32) -> f64 {
     float(ns.expect("the program runs")) / 1e9
 }
 
-/// Of a processor: a program that takes more may not keep up with its rate, and then its time tells nothing.
+/// Highest load of a processor (1 is all of it) that is counted. Above it a program may not keep up
+/// with its rate, and then its processor time shows nothing.
 const FULL: f64 = 0.95;
 
-/// What part of a processor's time the program takes until then.
+/// Load of a processor (1 is all of it) by the program's first thread, from now until the instant
+/// `until`.
 fn used(pid: u32, until: Instant) -> f64 {
     let begin = (Instant::now(), thread_seconds(pid));
     std::thread::sleep(until.saturating_duration_since(begin.0));
     (thread_seconds(pid) - begin.1) / begin.0.elapsed().as_secs_f64()
 }
 
-/// Looks are rare: two seconds around each against the two before and the two after them, as what it
-/// costs is over in less than one. Percent of the time from one look to the next.
-fn around_looks(args: &Args, pid: u32, every: u64) -> Vec<f64> {
+/// For rare scans: what each scan costs the program, in percent of the time between two scans.
+/// Compares the two seconds around a scan with the two seconds before and the two seconds after
+/// them, as a scan's cost is over in less than one second.
+fn around_scans(args: &Args, pid: u32, every: u64) -> Vec<f64> {
     let watcher = Watcher::start(pid, every);
     let mut more = Vec::new();
     for _ in 0..args.number("--pairs", 20) {
-        let look = watcher.next() + Duration::from_secs(every);
-        let at = |ms: u64| look + Duration::from_millis(ms) - Duration::from_secs(3);
+        let scan = watcher.next() + Duration::from_secs(every);
+        let at = |ms: u64| scan + Duration::from_millis(ms) - Duration::from_secs(3);
         std::thread::sleep(at(0).saturating_duration_since(Instant::now()));
         let before = used(pid, at(2000));
-        let looks = watcher.looks();
+        let scans = watcher.scans();
         let with = used(pid, at(4000));
-        let looked = watcher.looks() - looks;
+        let scanned = watcher.scans() - scans;
         let after = used(pid, at(6000));
-        if looked != 1 {
-            eprintln!("left out: {looked} looks in a window");
+        if scanned != 1 {
+            eprintln!("left out: {scanned} looks in a window");
             continue;
         }
         if with.max(before).max(after) > FULL {
@@ -205,7 +216,8 @@ fn around_looks(args: &Args, pid: u32, every: u64) -> Vec<f64> {
     more
 }
 
-/// Looks are frequent: windows with some of them, and without any while the watch is stopped.
+/// For frequent scans: what scans cost the program, in percent. Compares times with scans and times
+/// during which the report is stopped.
 fn with_and_without(args: &Args, pid: u32, every: u64) -> Vec<f64> {
     let mut watcher = Watcher::start(pid, every);
     watcher.0.signal(Signal::STOP);
@@ -215,37 +227,38 @@ fn with_and_without(args: &Args, pid: u32, every: u64) -> Vec<f64> {
         args.number("--pairs", 20),
         &mut watcher,
         |watcher| {
-            let before = watcher.looks();
+            let before = watcher.scans();
             watcher.0.signal(Signal::CONT);
             let used = window();
             watcher.0.signal(Signal::STOP);
-            (used, watcher.looks() - before)
+            (used, watcher.scans() - before)
         },
         |_| (window(), 0),
     );
-    // A window may hold a look more or less than its length has room for.
-    let looks: u32 = pairs.iter().map(|pair| pair.0.1).sum();
+    // A time with scans may have one scan more or less than its length divided by the interval.
+    let scans: u32 = pairs.iter().map(|pair| pair.0.1).sum();
     let expected = float(seconds / every) * float(pairs.len() as u64);
-    let scale = expected / f64::from(looks.max(1));
+    let scale = expected / f64::from(scans.max(1));
     let more =
         |((with, _), (without, _)): &((f64, u32), (f64, u32))| 100.0 * (with - without) * scale;
     let has_room = |pair: &&((f64, u32), (f64, u32))| pair.0.0.max(pair.1.0) <= FULL;
     pairs.iter().filter(has_room).map(more).collect()
 }
 
-/// A steady rate of touches, well below what the machine can do: then the processor time that it takes tells
-/// what looks cost it, and so much less would it do if it had no time to spare. With and without are
-/// measured in turn within one run of the program.
+/// Part `slowdown`: what scans cost a program. It touches memory at a steady rate, well below what
+/// the machine can do, so scans do not slow it down but raise its processor time. That is measured:
+/// a program without spare time would do that much less. Times with and without scans alternate
+/// within one run of the program.
 fn slowdown(args: &Args, found: &mut Findings) {
     for (mib, every, goal) in [(200, 10, 0.5), (200, 1, 4.0), (1024, 10, 2.0)] {
         let size = mib.to_string();
         let alone = Subject::start("hotset", &[&size, &size, "3"]);
-        let most = said(alone.running)["touches_per_second"].as_f64();
+        let most = wait_for_json(alone.running)["touches_per_second"].as_f64();
         let rate = format!("{:.0}", most.expect("a rate") * 0.4);
         let program = Subject::start("hotset", &[&size, &size, FOREVER, "--rate", &rate]);
         let more = match every {
             1 => with_and_without(args, program.pid, every),
-            _ => around_looks(args, program.pid, every),
+            _ => around_scans(args, program.pid, every),
         };
         found.at_least("  pairs", float(more.len() as u64), "", 1.0);
         let mean = mean(&more);
@@ -260,7 +273,8 @@ fn slowdown(args: &Args, found: &mut Findings) {
     }
 }
 
-/// What a program feels that uses its memory map all the time: the worst of each call, in milliseconds.
+/// Part `waits`: how long a program waits that changes its memory map all the time. Compares the
+/// longest wait in each kind of call, milliseconds, with and without scans.
 fn waits(args: &Args, found: &mut Findings) {
     let mib = args.number("--mib", 8192);
     let hot = (mib / 5).to_string();
@@ -279,7 +293,7 @@ fn waits(args: &Args, found: &mut Findings) {
             ]
         };
         let watcher = watch.map(|watch| pagetide::command(words(watch)).start());
-        let said = said(program.running);
+        let said = wait_for_json(program.running);
         let at = |name: &str| calls.map(|call| float(number(&said[call], name)) / 1e6);
         let last = watcher.map(|watcher| watcher.wait(LIMIT).stdout);
         let unknown = last.as_deref().map_or(0.0, unknown_share);
@@ -299,7 +313,7 @@ fn waits(args: &Args, found: &mut Findings) {
     }
 }
 
-/// The mean share of unknown ages over all reports but the first two.
+/// Mean percentage of memory of unknown age over all reports but the first two.
 fn unknown_share(lines: &str) -> f64 {
     let reports = lines
         .lines()
@@ -314,7 +328,8 @@ fn unknown_share(lines: &str) -> f64 {
     mean(&shares.collect::<Vec<_>>()).mean
 }
 
-/// Seconds and refaults of one run in a group; none if the kernel killed it.
+/// Runs the program once in the group, watched by a report or not. Returns its seconds and its
+/// refaults; `None` if the kernel killed it.
 fn under_pressure(program: &Run, group: &MemoryGroup, watch: bool) -> Option<(f64, f64)> {
     let refaults = || group.line("memory.stat", "total_workingset_refault_anon ");
     let before = refaults();
@@ -329,10 +344,14 @@ fn under_pressure(program: &Run, group: &MemoryGroup, watch: bool) -> Option<(f6
     done.then(|| (outcome.took.as_secs_f64(), float(refaults() - before)))
 }
 
-/// A program that lives on nine tenths of the memory it uses: looking must not take any more from it. Of one that uses
-/// all its memory evenly the kernel finds nothing that is not in use, and kills it (8 of 8 runs that nobody
-/// watched), so this one uses some of it less. Pairs in which it was killed all the same are left out and counted.
+/// Part `looking`: scans must not make the kernel reclaim more from a program that is limited to
+/// nine tenths of its memory.
+///
+/// The program uses some of its memory less often than the rest. If it used all evenly, the kernel
+/// would find no page that is not in use, and kill it (8 of 8 runs without a report). Pairs of runs
+/// in which it was killed all the same are not compared but counted.
 fn looking(args: &Args, found: &mut Findings) {
+    /// Memory of the program, MiB.
     const SIZE: u64 = 512;
     let _swap = Swap::new(1024);
     let group = MemoryGroup::new();
@@ -365,7 +384,7 @@ fn looking(args: &Args, found: &mut Findings) {
         .collect();
     found.at_least("  pairs", float(pairs.len() as u64), "", 1.0);
     if pairs.is_empty() {
-        // Of nothing no mean is met.
+        // Without pairs there is no mean, and the goal is not met.
         return;
     }
     let slower = |pair: &((f64, f64), (f64, f64))| 100.0 * (pair.0.0 / pair.1.0 - 1.0);

@@ -1,13 +1,19 @@
-//! `cargo xtask bench cold-age [--seconds 60] [--before 20] [--older-than 10] [--every 5] [--compress lz4|lzo|lzo-rle] [--only LPUSH,GET,LPOP]
-//! [--pipeline 32] [--names 0] [--json]`: redis's own benchmark under the
-//! third document's policy, that what was not used for ten seconds leaves (theirs looks every 40 s): its five operations, one
-//! after the other, or those named; a list grows by hundreds of MiB and is taken apart again. As there, keys and members are the same ones each
-//! time, unless there are to be so many `--names` of them. The compressor is the kernel's own choice unless one is named.
+//! `cargo xtask bench cold-age [--seconds 60] [--before 20] [--older-than 10] [--every 5]
+//! [--compress lz4|lzo|lzo-rle] [--only LPUSH,GET,LPOP] [--pipeline 32] [--names 0] [--json]`
 //!
-//! Two servers, each in a control group of its own, are asked for the same number of operations in turn. They differ by some percent for as
-//! long as they live, though nobody manages them: so each operation is compared on the two before `pagetide attach` is
-//! given one of them, emptied, and the comparison after it is divided by that. Peaks are the kernel's, of the group's charge, from then on.
-//! Servers are on one processor and the client on another.
+//! Runs redis's own benchmark under the policy `cold-age`, which pages out memory that was not used
+//! for ten seconds (docs/spec/workingset-report.md; there the policy scans every 40 s). The
+//! benchmark's five operations, or those in `--only`, run one after the other. The first grows a
+//! list by hundreds of MiB, and the last takes it apart again. Keys and members are the same each
+//! time, unless `--names` sets their number. The kernel chooses the compressor unless `--compress`
+//! names one.
+//!
+//! Two servers, each in a control group of its own, do the same number of operations in turn. As
+//! long as they live, two servers differ by some percent, also when neither is managed. So each
+//! operation is compared on the two servers before and after `pagetide attach` takes over one of
+//! them, and the second ratio is divided by the first. In between the servers are emptied; peaks
+//! are the kernel's count of the group's charge from then on. The servers run on one processor and
+//! the client on another.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -22,15 +28,17 @@ use e2e::temp::TempDir;
 use e2e::zram::Swap;
 
 const MIB: f64 = 1_048_576.0;
-/// Of the benchmark's, in the order in which they are asked for: the list that the first one grows is taken apart by the last.
+/// Operations of the benchmark, in the order in which they run. LPUSH grows a list that LPOP takes
+/// apart.
 const OPERATIONS: [&str; 5] = ["LPUSH", "GET", "SET", "SADD", "LPOP"];
-/// Operations at a time; a third of a second or so.
+/// Number of operations in one turn of a server; a turn takes a third of a second or so.
 const SLICE: &str = "300000";
-/// For one slice.
+/// Time limit of one turn.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// A redis server and its control group.
 struct Server {
-    /// Emptied and removed when it goes, after who runs in it.
+    /// Dropped before the group, as a group must be empty when it is removed.
     running: Running,
     group: MemoryGroup,
     client: Client,
@@ -39,6 +47,7 @@ struct Server {
 }
 
 impl Server {
+    /// Starts an empty server on the first processor.
     fn start() -> Server {
         let (group, folder, port) = (MemoryGroup::new(), TempDir::new(), free_port());
         let words = ["taskset", "-c", "0", "redis-server", "--bind", "127.0.0.1"];
@@ -65,7 +74,8 @@ impl Server {
         }
     }
 
-    /// Operations a second, of one slice, as redis's benchmark tells.
+    /// Runs one turn of an operation; returns operations per second, as redis's benchmark reports
+    /// them.
     fn slice(&self, operation: &str, how: &[String]) -> f64 {
         let (port, last) = (self.port.to_string(), last_processor());
         let words = ["taskset", "-c", &last, "redis-benchmark", "-p", &port];
@@ -78,6 +88,7 @@ impl Server {
         speed.unwrap_or_else(|| panic!("{}{}", done.stdout, done.stderr))
     }
 
+    /// Removes all keys, and begins a new peak of the group's charge.
     fn empty(&mut self) {
         self.client.call(&["FLUSHALL"]);
         std::fs::write(
@@ -87,11 +98,13 @@ impl Server {
         .expect("the peak can be begun anew");
     }
 
+    /// Highest charge of the group, bytes.
     fn peak(&self) -> f64 {
         self.group.number("memory.max_usage_in_bytes") as f64
     }
 }
 
+/// Number of the machine's last processor.
 fn last_processor() -> String {
     let all = std::thread::available_parallelism().map_or(1, usize::from);
     (all - 1).to_string()
@@ -147,27 +160,27 @@ fn main() -> ExitCode {
     found.finish()
 }
 
-/// Those that are asked for, in their order.
+/// The operations that `--only` names, or all, in the order in which they run.
 fn operations(args: &Args) -> Vec<&'static str> {
     let only = args.text("--only");
-    let is_asked = |name: &&str| {
+    let is_requested = |name: &&str| {
         let only = only.as_deref();
         only.is_none_or(|only| only.split(',').any(|one| one == *name))
     };
-    let asked: Vec<_> = OPERATIONS.into_iter().filter(is_asked).collect();
+    let requested: Vec<_> = OPERATIONS.into_iter().filter(is_requested).collect();
     assert!(
-        !asked.is_empty(),
+        !requested.is_empty(),
         "--only: none of {}",
         OPERATIONS.join(", ")
     );
-    asked
+    requested
 }
 
-/// The second server's speed in percent of the first one's, pair by pair.
+/// Speed of the second server in percent of the first one's, for each pair of turns.
 fn pairs(servers: &[Server; 2], operation: &str, how: &[String], time: Duration) -> Vec<f64> {
     let (begin, mut all) = (Instant::now(), [Vec::new(), Vec::new()]);
     while begin.elapsed() < time {
-        // Each goes first every other time.
+        // Each server is first in every other pair.
         let turn = all[0].len() % 2;
         for side in [turn, 1 - turn] {
             all[side].push(servers[side].slice(operation, how));

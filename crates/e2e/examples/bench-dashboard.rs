@@ -1,5 +1,8 @@
-//! `cargo xtask bench dashboard [--tenants 100] [--json]`: a page of many tenants with a day of history, in Debian's Chromium:
-//! how long until something stands there, and how long the server takes. Screenshots are left in `target/e2e/dashboard`.
+//! `cargo xtask bench dashboard [--tenants 100] [--json]`
+//!
+//! Opens the dashboard of many tenants with a day of history in Debian's Chromium. Measures the
+//! time until it shows something, and the time that the server takes. Screenshots go to
+//! `target/e2e/dashboard`.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -9,10 +12,12 @@ use e2e::bench::{Args, Findings, median};
 use e2e::past::{self, Past};
 use e2e::temp::{TempDir, target_dir};
 use e2e::tenants::Tree;
-use e2e::web::Place;
+use e2e::web::ListenAddress;
 use e2e::{browser, proc, wait};
 
+/// Time limit for the metrics of all tenants.
 const SOON: Duration = Duration::from_secs(60);
+/// Number of requests for each figure.
 const ROUNDS: usize = 20;
 
 fn main() -> ExitCode {
@@ -36,7 +41,7 @@ fn main() -> ExitCode {
         &history,
     ]);
     made.iter().for_each(|name| tree.make(name));
-    let place = Place::tcp_of(&tree);
+    let place = ListenAddress::tcp_of(&tree);
     wait::until("all are told", SOON, || {
         place
             .get("/metrics")
@@ -59,7 +64,7 @@ fn main() -> ExitCode {
         place.get("/?range=day&tenant=/t7").body,
     )
     .expect("written");
-    let seen = browser::look(&place, &pictures, "/t7");
+    let seen = browser::scan(&place, &pictures, "/t7");
     reader(&seen, &mut found);
     let resident = proc::number(tree.pid(), "VmRSS").unwrap_or(0);
     found.figure(
@@ -71,8 +76,8 @@ fn main() -> ExitCode {
     found.finish()
 }
 
-/// How long it takes to answer, without a browser.
-fn server(place: &Place, found: &mut Findings) {
+/// Measures the time until the server has answered, without a browser.
+fn server(place: &ListenAddress, found: &mut Findings) {
     for (what, path) in [
         ("the server, for the page", "/?range=day"),
         ("the server, for /metrics", "/metrics"),
@@ -89,7 +94,7 @@ fn server(place: &Place, found: &mut Findings) {
     }
 }
 
-/// What the browser measured.
+/// Reports the times that were measured in the browser, and the problems that it found.
 fn reader(seen: &serde_json::Value, found: &mut Findings) {
     let paints = seen["paints_ms"]
         .as_array()

@@ -1,5 +1,7 @@
-//! `cargo xtask bench hostile [--seconds 600] [--mib 256] [--ops LIST] [--json]`: the hostile
-//! workload while everything that is cold leaves ten times a second, for ten minutes: not one wrong byte.
+//! `cargo xtask bench hostile [--seconds 600] [--mib 256] [--ops LIST] [--json]`
+//!
+//! Runs the hostile workload for ten minutes while all its cold memory is paged out ten times a
+//! second. No byte of its memory may be wrong.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -14,7 +16,7 @@ use e2e::temp::TempDir;
 use e2e::wait::Chance;
 use e2e::zram::Swap;
 
-/// The workload's own watchdog ends it after 60 s without progress.
+/// Time that the workload may take longer: its own watchdog ends it after 60 s without progress.
 const SLACK: Duration = Duration::from_secs(180);
 
 fn main() -> ExitCode {
@@ -52,7 +54,8 @@ fn main() -> ExitCode {
         "",
         0.0,
     );
-    // Ours beside the kernel's: what left, and what of it was read back, is of this workload alone.
+    // Reports pagetide's counts beside the kernel's. No other program uses this swap, so each
+    // counts only this workload.
     let out = (swap.written() / 4096) as f64;
     found.at_least(
         "pages written to its swap, by the kernel",

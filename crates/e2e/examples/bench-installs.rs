@@ -1,5 +1,8 @@
-//! `cargo xtask bench installs [--json]`: what is built anew to be installed, as a user does it, and what becomes of it: `cargo install`, the
-//! static programs (glibc, and musl where Rust has its standard library for that) in a root where there is nothing else. (The .deb has tests: `package`.)
+//! `cargo xtask bench installs [--json]`
+//!
+//! Builds and installs pagetide as users do. One way is `cargo install`; the other are the static
+//! programs, run in a root file system without any other file. They are built with glibc, and with
+//! musl where Rust has its standard library for it. (The .deb is tested by the test `package`.)
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
@@ -8,17 +11,19 @@ use std::time::{Duration, Instant};
 
 use e2e::bench::{Args, Findings};
 use e2e::guard::Run;
+use e2e::idle_program::IdleProgram;
 use e2e::packages::done_within;
 use e2e::root::Root;
-use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, target_dir};
 use serde_json::Value;
 
-/// A whole release build, linked as one.
+/// Time limit of a release build with link-time optimisation.
 const BUILT: Duration = Duration::from_secs(1800);
+/// Time limit of a short command.
 const SOON: Duration = Duration::from_secs(60);
+/// Rust's name of the target with musl.
 const MUSL: &str = "x86_64-unknown-linux-musl";
-/// Of the program that is reported on, MiB.
+/// Memory of the program on which a report is made, MiB.
 const HAS: u64 = 32;
 
 fn main() -> ExitCode {
@@ -29,8 +34,8 @@ fn main() -> ExitCode {
     let (installed, took) = timed(|| by_cargo(&sources, &folder));
     found.figure("cargo install took", took, "s");
     found.figure("the program of cargo install", size(&installed), "MiB");
-    let sleeper = Sleeper::start([], HAS);
-    let pid = sleeper.pid().to_string();
+    let idle_program = IdleProgram::start([], HAS);
+    let pid = idle_program.pid().to_string();
     let words = [
         "report",
         &pid,
@@ -42,7 +47,7 @@ fn main() -> ExitCode {
     ];
     let checked = |name: &str, run: &Run, found: &mut Findings| {
         let what = format!("what a report from {name} says, of what the kernel says");
-        let share = told(run) / sleeper.status("VmRSS") as f64;
+        let share = reported(run) / idle_program.status("VmRSS") as f64;
         found.at_least(&what, share, "", 0.98);
         found.at_most(&what, share, "", 1.02);
     };
@@ -65,18 +70,21 @@ fn main() -> ExitCode {
     found.finish()
 }
 
+/// Does the work; returns its result and the seconds that it took.
 fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
     let begin = Instant::now();
     let done = work();
     (done, begin.elapsed().as_secs_f64())
 }
 
+/// Size of a file, MiB.
 fn size(file: &Path) -> f64 {
     let meta = std::fs::metadata(file).expect("it is there");
     meta.len() as f64 / f64::from(1 << 20)
 }
 
-/// A command of the sources that ends well, and the last line that it says.
+/// Runs cargo with these arguments in the sources; returns the last line that it printed. It must
+/// succeed.
 fn last_line(sources: &str, words: &[&str]) -> String {
     let cargo = std::env::var("CARGO").unwrap_or("cargo".to_owned());
     let words = words.iter().copied();
@@ -89,7 +97,7 @@ fn last_line(sources: &str, words: &[&str]) -> String {
     outcome.stdout.lines().last().unwrap_or_default().to_owned()
 }
 
-/// `cargo install`, into a folder.
+/// Runs `cargo install` into a folder; returns the path of the installed program.
 fn by_cargo(sources: &str, folder: &TempDir) -> PathBuf {
     let (root, target) = (folder.file("installed"), target_dir().join("e2e/installs"));
     let words = [
@@ -105,21 +113,21 @@ fn by_cargo(sources: &str, folder: &TempDir) -> PathBuf {
     PathBuf::from(root).join("bin/pagetide")
 }
 
-/// Whether Rust has its standard library for musl.
+/// Whether Rust's standard library for musl is installed.
 fn has_musl() -> bool {
-    let asked = Run::new(["rustc", "--print", "target-libdir", "--target", MUSL]).finish(SOON);
-    Path::new(asked.stdout.trim()).exists()
+    let requested = Run::new(["rustc", "--print", "target-libdir", "--target", MUSL]).finish(SOON);
+    Path::new(requested.stdout.trim()).exists()
 }
 
-/// The program that needs no library.
+/// Builds the static program with `cargo xtask package KIND`; returns its path.
 fn in_one_file(kind: &str, sources: &str, folder: &TempDir) -> PathBuf {
     let out = folder.file(kind);
     let said = last_line(sources, &["xtask", "package", kind, "--out", &out]);
     PathBuf::from(said)
 }
 
-/// What a report says is resident, bytes.
-fn told(run: &Run) -> f64 {
+/// Runs a command that prints a report; returns the resident bytes in it.
+fn reported(run: &Run) -> f64 {
     let outcome = run.finish(SOON);
     let report: Value = serde_json::from_str(&outcome.stdout).unwrap_or_default();
     let bytes = report["resident_bytes"].as_u64();

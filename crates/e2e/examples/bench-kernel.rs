@@ -1,33 +1,42 @@
 //! `cargo xtask bench kernel [--cells NAME,..] [--share 50,75] [--rounds 3] [--options WORDS]
-//! [--no-ledger | --only-ledger] [--json]`: programs in a part of the memory that they use, held by the kernel (a
-//! control group, the same swap) and by pagetide, in turn; with `--only-ledger` by pagetide alone, and what counts is
-//! whether what its books say is out is out, by the kernel, in every cell.
+//! [--no-ledger | --only-ledger] [--json]`
 //!
-//! A cell is a workload and a share of its peak alone. Ratios are of medians over the rounds.
+//! Limits programs to a part of the memory that they use, and compares two ways: the kernel's limit
+//! (a control group with the same swap) and pagetide's limit. They take turns. A cell is a workload
+//! and the percentage of its unlimited peak to which it is limited. Ratios are of medians over the
+//! rounds.
+//!
+//! A ledger compares pagetide's count of swapped-out memory with the kernel's. With `--only-ledger`
+//! each cell runs only that, under pagetide's limit.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
 use e2e::bench::{Args, Findings, median};
 use e2e::cells::{CELLS, Cell};
-use e2e::sides::{Ledger, Measured, Place, Side};
+use e2e::sides::{Ledger, Measured, RunSetup, Side};
 use e2e::zram::Swap;
 
 const MIB: u64 = 1 << 20;
 
-/// What a cell came to, as ratios of pagetide to the kernel.
+/// Results of a cell.
 struct Line {
     name: String,
-    /// Seconds: alone, kernel, pagetide.
+    /// Duration in seconds: without a limit, under the kernel's limit, under pagetide's limit.
     seconds: [f64; 3],
-    /// Of the kernel's speed; infinite where it has none.
+    /// Speed under pagetide divided by speed under the kernel; infinite if all runs of the kernel
+    /// were killed.
     speed: f64,
-    /// Pages swapped in: kernel, pagetide; NaN if all runs were killed.
+    /// Number of pages swapped in: under the kernel, under pagetide; NaN if all runs were killed.
     swapped_in: [f64; 2],
+    /// Processor time of pagetide, percent of the run's duration.
     cpu_percent: f64,
+    /// Number of killed processes: under the kernel, under pagetide.
     kills: [u64; 2],
-    /// By how much memory.peak was above the limit at its most: kernel, pagetide; bytes.
+    /// Largest `peak - limit` of a run without a kill, bytes: under the kernel, under pagetide.
     over: [u64; 2],
+    /// Percentage of what pagetide counts as swapped out that the kernel counts, too; `None` with
+    /// `--no-ledger`.
     ledger: Option<Ledger>,
 }
 
@@ -53,7 +62,7 @@ fn main() -> ExitCode {
             eprintln!("{}: not installed here", cell.name);
             continue;
         }
-        let alone = one(&cell, Side::Alone, &options);
+        let alone = run_once(&cell, Side::Alone, &options);
         eprintln!("{}: peak {} MiB", cell.name, alone.peak / MIB);
         for share in &shares {
             let percent: u64 = share.parse().expect("--share takes percents");
@@ -73,8 +82,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn one(cell: &Cell, side: Side, options: &[String]) -> Measured {
-    let place = Place::new(side, options);
+/// Runs a cell's workload once on this side.
+fn run_once(cell: &Cell, side: Side, options: &[String]) -> Measured {
+    let place = RunSetup::new(side, options);
     let seconds = cell.run(&place, &mut |_| ());
     let measured = place.measured(seconds);
     eprintln!(
@@ -89,6 +99,7 @@ fn one(cell: &Cell, side: Side, options: &[String]) -> Measured {
     measured
 }
 
+/// Measures a cell: all rounds, and the ledger.
 fn measure(
     cell: &Cell,
     percent: u64,
@@ -100,13 +111,13 @@ fn measure(
     let mut sides = [vec![alone], Vec::new(), Vec::new()];
     for round in 0..args.number("--rounds", 3) {
         if round > 0 {
-            sides[0].push(one(cell, Side::Alone, options));
+            sides[0].push(run_once(cell, Side::Alone, options));
         }
-        // Each goes first every other time.
+        // The kernel is first in one round, pagetide in the next.
         let turn = [Side::Kernel(limit), Side::Pagetide(limit)];
         for at in [round % 2, 1 - round % 2] {
             let at = usize::from(at == 1);
-            sides[at + 1].push(one(cell, turn[at], options));
+            sides[at + 1].push(run_once(cell, turn[at], options));
         }
     }
     let seconds = [0, 1, 2].map(|side| {
@@ -119,7 +130,7 @@ fn measure(
     });
     #[expect(clippy::cast_precision_loss, reason = "pages")]
     let swapped_in = [1, 2].map(|side: usize| {
-        // A run that was killed has not read what it needed.
+        // A killed run has not read all that it would have needed.
         let whole = sides[side].iter().filter(|one| one.kills == 0);
         let all: Vec<f64> = whole.map(|one| one.swapped_in as f64).collect();
         if all.is_empty() {
@@ -142,7 +153,7 @@ fn measure(
         cpu_percent: median(&shares),
         kills: [1, 2].map(|side: usize| sides[side].iter().map(|one| one.kills).sum()),
         over: [1, 2].map(|side: usize| {
-            // The kernel charges what a killed process still needs without asking for the limit.
+            // In a run with a kill the kernel charges the killed process beyond the limit.
             let whole = sides[side].iter().filter(|one| one.kills == 0);
             let over = whole.map(|one| one.peak.saturating_sub(limit));
             over.max().unwrap_or(0)
@@ -151,25 +162,33 @@ fn measure(
     }
 }
 
-/// One more run, stopped from time to time: the least that the kernel has of what we say is out; NaN, which meets no goal,
-/// if there never was enough of it.
+/// Runs the workload once more under pagetide and stops it up to three times to compare counts of
+/// swapped-out memory. Returns the lowest percentage of each kind; NaN, which meets no goal, if
+/// there never was enough swapped out.
 fn ledger(cell: &Cell, limit: u64, options: &[String]) -> Ledger {
     let mut options = options.to_vec();
     options.extend(["--age-every".to_owned(), "1s".to_owned()]);
-    let place = Place::new(Side::Pagetide(limit), &options);
-    let mut asked: Vec<Ledger> = Vec::new();
+    let place = RunSetup::new(Side::Pagetide(limit), &options);
+    let mut requested: Vec<Ledger> = Vec::new();
     let _ = cell.run(&place, &mut |tree| {
-        if asked.len() < 3 {
-            asked.extend(place.ledger(tree));
+        if requested.len() < 3 {
+            requested.extend(place.ledger(tree));
         }
     });
-    let least = |of: fn(&Ledger) -> f64| asked.iter().map(of).reduce(f64::min).unwrap_or(f64::NAN);
+    let least = |of: fn(&Ledger) -> f64| {
+        requested
+            .iter()
+            .map(of)
+            .reduce(f64::min)
+            .unwrap_or(f64::NAN)
+    };
     Ledger {
         booked: least(|one| one.booked),
         reported: least(|one| one.reported),
     }
 }
 
+/// Prints the ledgers of all cells; returns the exit status.
 fn tell_ledgers(ledgers: &[(String, Ledger)], args: &Args) -> ExitCode {
     let mut found = Findings::new("kernel", args);
     for (name, of) in ledgers {
@@ -179,6 +198,7 @@ fn tell_ledgers(ledgers: &[(String, Ledger)], args: &Args) -> ExitCode {
     found.finish()
 }
 
+/// Prints the table of all cells and the goals; returns the exit status.
 fn tell(lines: &[Line], args: &Args) -> ExitCode {
     println!(
         "| cell | alone, kernel, pagetide (s) | speed | swapped in, kernel and pagetide | ours, % of the run | OOM kills | above the limit, KiB | ledger % |"
@@ -213,7 +233,7 @@ fn tell(lines: &[Line], args: &Args) -> ExitCode {
         .map(|line| line.speed)
         .fold(f64::INFINITY, f64::min);
     found.at_least("the slowest, of the kernel's speed", least, "times", 0.9);
-    // Where the kernel has no figure ours is no more.
+    // A cell in which all runs of the kernel were killed counts as met.
     let reads_less = percent(&|line| {
         let [kernel, ours] = line.swapped_in;
         kernel.is_nan() || ours <= kernel
@@ -223,7 +243,7 @@ fn tell(lines: &[Line], args: &Args) -> ExitCode {
     found.at_least("cells done without a kill", is_done, "%", 100.0);
     let in_limit = percent(&|line| line.over == [0; 2]);
     found.at_least("cells within the limit on both sides", in_limit, "%", 100.0);
-    // Of none there is no claim.
+    // A cell without a ledger has no goal for it.
     for line in lines {
         let Some(of) = line.ledger else { continue };
         let what = format!("{}: in swap of what our books say", line.name);

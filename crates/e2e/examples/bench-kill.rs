@@ -1,14 +1,21 @@
-//! `cargo xtask bench kill [--kills 200] [--json]`: manager, guard and all that is ours killed with SIGKILL at random
-//! instants, with and without a limit, of one process and, every fourth time, of a pre-fork server. The program's answer is
-//! right, it is as fast as alone until the next manager, which has its own limits alone, and nothing is left: no process, and by
-//! a listing before and after no control group, no file in /run, no mount, no swap. (So nobody else may make any
-//! meanwhile.)
+//! `cargo xtask bench kill [--kills 200] [--json]`
+//!
+//! Kills the manager, the guard or all processes of pagetide with SIGKILL at random instants, with
+//! and without a limit. The managed program is one process, and every fourth time a pre-fork
+//! server. These things are checked:
+//! - the program's answer is right;
+//! - between the kill and the next manager the program is as fast as without pagetide;
+//! - the next manager has only its own limits;
+//! - no process of pagetide remains, and no new control group, file in /run, mount or swap.
+//!
+//! The last check lists the host before and after, so no other program may make such things
+//! meanwhile.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
 use e2e::bench::{Args, Findings, median, percents};
-use e2e::kills::{KILLS, Kill, Speed, alone, nth, round};
+use e2e::kills::{KILLS, Kill, Speed, alone, nth, run_trial};
 use e2e::leftovers::Listing;
 use e2e::wait::Chance;
 use e2e::zram::Swap;
@@ -28,7 +35,7 @@ fn main() -> ExitCode {
             Kill::Manager => alone(program).ok(),
             _ => None,
         };
-        match round(kill, program, &mut chance) {
+        match run_trial(kill, program, &mut chance) {
             Ok(speed) => {
                 let pair = measured.zip(speed);
                 own.extend(pair.map(|(alone, _)| alone));
@@ -43,7 +50,7 @@ fn main() -> ExitCode {
     drop(swap);
     let left = before.new_since();
     left.iter().for_each(|one| eprintln!("left: {one}"));
-    // Each round that is not wrong has killed somebody (`kills::round`).
+    // Each trial without an error has killed at least one process: `kills::run_trial` checks that.
     let wrongs: u32 = wrong.iter().sum();
     let right = kills as f64 - f64::from(wrongs);
     let what = "rounds in which somebody was killed";
@@ -58,7 +65,7 @@ fn main() -> ExitCode {
         let share = median(&percents(&after, &own));
         found.at_least(what, share, "% of alone", 99.0);
     };
-    // Until the next manager, without a limit; medians.
+    // Medians of the speeds between the kill and the next manager.
     speed("speed by its processor time", |one| one.by_cpu);
     speed("speed by the clock", |one| one.by_clock);
     found.finish()

@@ -1,9 +1,13 @@
-//! `cargo xtask bench needs [--watch 120] [--program NAME] [--beside 4] [--json]`: the number of `report`, how much a
-//! program needs, beside the exact one. Twenty programs write each touch into a trace; an LRU stack of all touches says
-//! how many pages would come back in a minute at each size, and the smallest size at which that costs at most 0.1% of the
-//! time, at the report's price of a page, is exact.
+//! `cargo xtask bench needs [--watch 120] [--program NAME] [--beside 4] [--json]`
 //!
-//! The report's number has more in it than the trace: the program's own code and stack, some hundred KiB.
+//! Compares the memory that a program needs by `report` with the exact size, for twenty programs.
+//! Each writes all its touches into a trace. An LRU stack of the touches shows how many pages would
+//! refault in a minute at each size. The exact size is the smallest at which refaults cost at most
+//! 0.1% of the time, at the report's price of a page. `pagetide mrc` reads the same traces: at the
+//! reported size it must count as many misses as the stack.
+//!
+//! The reported size includes what is not in the trace: the program's own code and stack, some
+//! hundred KiB.
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
@@ -18,14 +22,17 @@ use e2e::{pagetide, programs, wait};
 use serde_json::Value;
 
 const MIB: f64 = 1_048_576.0;
+/// Size of a page, bytes.
 const PAGE: f64 = 4096.0;
-/// Of the time, what coming back may cost.
+/// Part of the time that refaults may cost.
 const BUDGET: f64 = 0.001;
-/// Once begun, it has touched what it uses.
+/// Time after which a program has touched all the memory that it uses.
 const WARM: Duration = Duration::from_secs(30);
+/// Time that a command may take longer than it watches.
 const SLACK: Duration = Duration::from_secs(120);
 
-/// Pattern, MiB, touches a second, kind of memory, as tests/programs/paced.c has them.
+/// The programs: pattern, memory in MiB, touches per second, and kind of memory, as in
+/// `tests/programs/paced.c`.
 const PROGRAMS: [(&str, u64, u64, &str); 20] = [
     ("even", 64, 2000, "anon"),
     ("zipf0.6", 96, 3000, "anon"),
@@ -49,17 +56,23 @@ const PROGRAMS: [(&str, u64, u64, &str); 20] = [
     ("tail", 96, 3000, "shared"),
 ];
 
-/// What came of a program.
+/// Results for one program.
 struct Outcome {
     name: String,
-    told: f64,
+    /// Needed memory by the report, bytes.
+    reported: f64,
+    /// Exact needed memory, bytes.
     exact: f64,
-    /// Share of the time that the program would wait for refaults at the reported size.
+    /// Part of the time that the program would wait for refaults at the reported size.
     costs: f64,
+    /// The report's confidence in the needed memory.
     confidence: String,
+    /// Misses at the reported size in the whole trace, first touches included: by the stack, by
+    /// `pagetide mrc`.
+    misses: (u64, u64),
 }
 
-/// Touches as (second, page), in their order.
+/// The touches in a trace, in their order: the second of each, and its page.
 fn touches(trace: &[u8]) -> impl Iterator<Item = (u32, u64)> {
     trace.chunks_exact(24).map(|record| {
         let (second, page) = (&record[..4], &record[4..12]);
@@ -71,11 +84,12 @@ fn touches(trace: &[u8]) -> impl Iterator<Item = (u32, u64)> {
     })
 }
 
-/// How many touches from second `from` to `to` found their page at each depth of an LRU stack of all touches; a page's
-/// first touch has none.
+/// Counts the touches from second `from` to before second `to` by depth: index d counts those whose
+/// page was at depth d of an LRU stack of all touches. A page's first touch has no depth and is not
+/// counted.
 fn depths(trace: &[u8], from: u32, to: u32) -> Vec<u64> {
     let count = trace.len() / 24;
-    // A Fenwick tree over the touches: a touch counts while it is its page's last.
+    // A Fenwick tree over the touches, in which only the last touch of each page is set.
     let mut tree = vec![0_i64; count + 1];
     let add = |tree: &mut Vec<i64>, at: usize, by: i64| {
         let mut at = at + 1;
@@ -108,7 +122,8 @@ fn depths(trace: &[u8], from: u32, to: u32) -> Vec<u64> {
     found
 }
 
-/// The smallest number of pages at which no more than `most` touches find their page deeper.
+/// The smallest number of pages for which at most `most` touches find their page deeper in the
+/// stack.
 fn smallest(depths: &[u64], most: f64) -> usize {
     let mut deeper = 0_u64;
     for (depth, count) in depths.iter().enumerate().rev() {
@@ -120,10 +135,44 @@ fn smallest(depths: &[u64], most: f64) -> usize {
     0
 }
 
+/// Number of misses of an LRU memory of `pages` pages in the whole trace, first touches included,
+/// by `pagetide mrc`.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a count below 2^53"
+)]
+fn misses_by_mrc(trace: &str, pages: usize) -> u64 {
+    let pages = pages.to_string();
+    let words = [
+        "mrc",
+        "--json",
+        "--format",
+        "oracle-general",
+        "--sizes",
+        &pages,
+        trace,
+    ];
+    let reported = pagetide::command(words).finish(SLACK);
+    assert!(reported.status.success(), "{}", reported.stderr);
+    let reported: Value = serde_json::from_str(&reported.stdout).expect("JSON");
+    let ratio = number(&reported["sizes"][0]["miss_ratio"]["lru"]);
+    (ratio * number(&reported["references"])).round() as u64
+}
+
+/// Number of misses of an LRU memory of `pages` pages in the whole trace, first touches included,
+/// by the stack.
+fn misses_by_stack(trace: &[u8], pages: usize) -> u64 {
+    let hits: u64 = depths(trace, 0, u32::MAX).iter().take(pages + 1).sum();
+    touches(trace).count() as u64 - hits
+}
+
+/// A JSON number; NaN if it is none.
 fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or(f64::NAN)
 }
 
+/// Starts a program, which writes its trace to the folder.
 fn started(folder: &TempDir, program: (&str, u64, u64, &str)) -> Running {
     let (pattern, mib, rate, kind) = program;
     let words = format!(
@@ -134,6 +183,7 @@ fn started(folder: &TempDir, program: (&str, u64, u64, &str)) -> Running {
     Run::new(["sh", "-c", &words]).start()
 }
 
+/// Runs a program and a report on it for `watch`; returns its results.
 fn measured(program: (&str, u64, u64, &str), watch: Duration) -> Outcome {
     let (pattern, _, rate, kind) = program;
     let folder = TempDir::new();
@@ -159,15 +209,22 @@ fn measured(program: (&str, u64, u64, &str), watch: Duration) -> Outcome {
     };
     let micros = watch.as_secs_f64() * 1e6;
     let exact = smallest(&depths, BUDGET * micros / price) as f64 * PAGE;
-    let told = number(&needed["bytes"]);
+    let reported = number(&needed["bytes"]);
     let size = needed["bytes"].as_u64().unwrap_or(0) / 4096;
     let size = usize::try_from(size).unwrap_or(usize::MAX - 1);
     let deeper: u64 = depths.iter().skip(size + 1).sum();
+    // The program may write until it has ended: the stack and `mrc` get the same part of the trace.
+    let read = folder.file("read");
+    std::fs::write(&read, &trace[..trace.len() / 24 * 24]).expect("room for the trace");
+    // `mrc` accepts no size that is larger than the program.
+    let shown = size.clamp(1, depths.len());
+    let misses = (misses_by_stack(&trace, shown), misses_by_mrc(&read, shown));
     Outcome {
         name: format!("{pattern} {kind}, {rate} a second"),
-        told,
+        reported,
         exact,
         costs: deeper as f64 * price / micros,
+        misses,
         confidence: needed["confidence"].as_str().unwrap_or("none").to_owned(),
     }
 }
@@ -178,11 +235,14 @@ fn main() -> ExitCode {
     let watch = args.seconds("--watch", 120);
     let beside = usize::try_from(args.number("--beside", 4)).unwrap_or(1);
     let only = args.text("--program");
-    let is_asked = |name: &str| only.as_deref().is_none_or(|only| only == name);
-    let asked: Vec<_> = PROGRAMS.into_iter().filter(|one| is_asked(one.0)).collect();
+    let is_requested = |name: &str| only.as_deref().is_none_or(|only| only == name);
+    let requested: Vec<_> = PROGRAMS
+        .into_iter()
+        .filter(|one| is_requested(one.0))
+        .collect();
     let _ = programs::c("paced");
-    let (mut near, mut dear) = (0, 0);
-    for batch in asked.chunks(beside) {
+    let (mut near, mut dear, mut apart) = (0, 0, 0);
+    for batch in requested.chunks(beside) {
         let threads: Vec<_> = batch
             .iter()
             .map(|program| {
@@ -192,25 +252,33 @@ fn main() -> ExitCode {
             .collect();
         for one in threads {
             let one = one.join().expect("it was measured");
-            let error = 100.0 * (one.told / one.exact - 1.0);
+            let error = 100.0 * (one.reported / one.exact - 1.0);
             near += u64::from(error.abs() <= 15.0);
             dear += u64::from(one.costs > 2.0 * BUDGET);
+            apart += one.misses.0.abs_diff(one.misses.1);
             let what = format!(
-                "{}: {:.1} MiB told with {} confidence, {:.1} exact; costs {:.3}% of its time",
+                "{}: {:.1} MiB told with {} confidence, {:.1} exact; costs {:.3}% of its time; {} misses by mrc",
                 one.name,
-                one.told / MIB,
+                one.reported / MIB,
                 one.confidence,
                 one.exact / MIB,
-                one.costs * 100.0
+                one.costs * 100.0,
+                one.misses.1,
             );
             found.figure(&what, error, "% more");
         }
     }
-    let share = near as f64 / asked.len() as f64;
+    let share = near as f64 / requested.len() as f64;
     found.at_least("within 15% of the exact number", share * 100.0, "%", 90.0);
     found.at_most(
         "would cost more than twice the budget",
         dear as f64,
+        "",
+        0.0,
+    );
+    found.at_most(
+        "misses by mrc that the stack has not, or the reverse",
+        apart as f64,
         "",
         0.0,
     );

@@ -1,10 +1,13 @@
-//! `cargo xtask bench parked [--mib 700] [--rounds 3] [--json]`: idle programs that are paged out as a whole, and back: one
-//! process, a pre-fork server, PostgreSQL.
+//! `cargo xtask bench parked [--mib 700] [--rounds 3] [--json]`
 //!
-//! `pagetide reclaim PID --all`, then `pagetide detach PID --bring-back`; a program is usable when it has touched all of its
-//! memory, and found it right. The same without bringing it back stands beside it. What left is the kernel's figure: of the
-//! program's control group, which counts each page once, and of what one process alone maps (pages that several map stay,
-//! docs/known-gaps.md).
+//! Pages out idle programs as a whole with `pagetide reclaim PID --all`, and swaps them in again
+//! with `pagetide detach PID --bring-back`. The programs are one process, a pre-fork server and
+//! PostgreSQL. A program is usable again when it has touched all its memory and found it right. For
+//! comparison each program is also swapped in by its own page faults.
+//!
+//! The amount paged out is the kernel's count, of two kinds: for the program's control group, which
+//! counts each page once; and for pages that only one process maps (pages that several processes
+//! map stay, docs/known-gaps.md).
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -12,36 +15,44 @@ use std::time::{Duration, Instant};
 
 use e2e::aged::rollup;
 use e2e::bench::{Args, Findings, median};
+use e2e::idle_program::IdleProgram;
 use e2e::memcg::MemoryGroup;
 use e2e::pagetide;
 use e2e::postgres::Postgres;
-use e2e::sleeper::Sleeper;
 use e2e::zram::Swap;
 
+/// Time limit of a command.
 const LIMIT: Duration = Duration::from_secs(120);
-/// Nothing is touched for so long before it is parked: what was in use a moment ago stays.
+/// Time for which a program is idle before it is paged out: pages that were just used would stay.
 const IDLE: Duration = Duration::from_secs(3);
-/// Each worker of the pre-fork server has written a quarter of its memory anew.
+/// Number of workers of the pre-fork server; each has rewritten a quarter of its memory.
 const WORKERS: u64 = 4;
 const MIB: f64 = 1_048_576.0;
 
-/// A program that has nothing to do.
+/// An idle program to be paged out.
 struct Idle<'a> {
     group: &'a MemoryGroup,
     pid: u32,
-    /// Has it use all of its memory; how long that took.
+    /// Makes the program touch all its memory; returns the seconds that this took.
     touch: &'a dyn Fn() -> f64,
 }
 
-/// What came of it, a value each time.
+/// Results, one value for each repetition.
 #[derive(Default)]
 struct Parked {
+    /// Percent by which the pages that only one process maps became fewer.
     private_down: Vec<f64>,
+    /// Percent by which the memory of the control group became less.
     down: Vec<f64>,
+    /// Memory of the control group in swap, MiB.
     swapped: Vec<f64>,
+    /// Seconds that `reclaim --all` took.
     park: Vec<f64>,
+    /// Seconds that `detach --bring-back` took.
     back: Vec<f64>,
+    /// Seconds that `detach --bring-back` and touching all memory after it took.
     usable: Vec<f64>,
+    /// Seconds that touching all memory took without `--bring-back`.
     by_faults: Vec<f64>,
 }
 
@@ -57,8 +68,8 @@ fn main() -> ExitCode {
         let mut parked = Parked::default();
         for _ in 0..rounds {
             let group = MemoryGroup::new();
-            let sleeper = Sleeper::start_in(&group, mib, workers);
-            let (pid, touch) = (sleeper.pid(), &|| sleeper.touch());
+            let idle_program = IdleProgram::start_in(&group, mib, workers);
+            let (pid, touch) = (idle_program.pid(), &|| idle_program.touch());
             parked.round(&Idle {
                 group: &group,
                 pid,
@@ -76,8 +87,8 @@ fn main() -> ExitCode {
             group: &group,
             pid: server.pid(),
             touch: &|| {
-                let (took, told) = answer(&server);
-                assert_eq!(told, right, "its answer has changed");
+                let (took, reported) = answer(&server);
+                assert_eq!(reported, right, "its answer has changed");
                 took
             },
         });
@@ -87,6 +98,7 @@ fn main() -> ExitCode {
 }
 
 impl Parked {
+    /// Pages a program out twice: swaps it in first by faults, then by `--bring-back`.
     fn round(&mut self, idle: &Idle) {
         self.park(idle);
         self.by_faults.push((idle.touch)());
@@ -96,6 +108,7 @@ impl Parked {
         self.usable.push(took + (idle.touch)());
     }
 
+    /// Pages a program out and records how much of it that was.
     fn park(&mut self, idle: &Idle) {
         std::thread::sleep(IDLE);
         let (private, charged) = (private(idle.group), charged(idle.group));
@@ -108,6 +121,7 @@ impl Parked {
         self.swapped.push(swapped as f64 / MIB);
     }
 
+    /// Adds the medians to the results.
     fn tell(&self, name: &str, is_alone: bool, found: &mut Findings) {
         let of = |what: &str| format!("{name}: {what}");
         let private = median(&self.private_down);
@@ -143,18 +157,18 @@ impl Parked {
     }
 }
 
-/// Anonymous and shared memory of its group, each page once.
+/// Anonymous and shared memory of a control group, bytes; each page counts once.
 fn charged(group: &MemoryGroup) -> f64 {
     let of = |name: &str| group.line("memory.stat", name) as f64;
     of("rss ") + of("shmem ")
 }
 
-/// Pages that one of its processes alone maps, and has written.
+/// Size of the pages that only one process of the group maps and that were written to, bytes.
 fn private(group: &MemoryGroup) -> f64 {
     rollup(&group.pids(), "Private_Dirty") as f64
 }
 
-/// A sum over all that it has, and how long that took.
+/// Runs a query that sums up all rows; returns the seconds that it took, and the sums as text.
 fn answer(server: &Postgres) -> (f64, String) {
     let begin = Instant::now();
     let sums = "SELECT count(*), sum(abalance), sum(length(filler)) FROM pgbench_accounts";
@@ -163,7 +177,7 @@ fn answer(server: &Postgres) -> (f64, String) {
     (begin.elapsed().as_secs_f64(), outcome.stdout)
 }
 
-/// Runs `pagetide VERB PID OPTION`; how long it took.
+/// Runs `pagetide VERB PID OPTION`; returns the seconds that it took.
 fn command(verb: &str, pid: u32, option: &str) -> f64 {
     let begin = Instant::now();
     let outcome = pagetide::command([verb, &pid.to_string(), option]).finish(LIMIT);

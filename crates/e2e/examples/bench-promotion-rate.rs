@@ -1,9 +1,14 @@
-//! `cargo xtask bench promotion-rate [--keys 50000] [--per-second 2000] [--before 375] [--seconds 300] [--history 300] [--json]`: redis under the policy
-//! `promotion-rate`: what comes back in a minute, as a part of what is in use, by the kernel's count.
+//! `cargo xtask bench promotion-rate [--keys 50000] [--per-second 2000] [--before 375] [--seconds
+//! 300] [--history 300] [--json]`
 //!
-//! Four servers at a time, of which two are asked for a half and for all of their keys in turn; of each kind one goes by all minutes as one
-//! (`percentile=0%`) and one by the default, which keeps each minute below the rate. All times are a twelfth of the policy's defaults, so
-//! the rate is twelve times its default: 2.4% in a minute are 0.2% in five seconds.
+//! Runs redis under the policy `promotion-rate`. Measures the refaults in a time window as a
+//! percentage of the memory in use, by the kernel's count.
+//!
+//! Four servers run at the same time. Two of them get requests for all their keys; the other two
+//! get requests for half of their keys and for all of them in turn. In each pair, one server's
+//! policy treats all minutes as one (`percentile=0%`), and the other's has the default percentile,
+//! which keeps each minute below the rate. All times are a twelfth of the policy's defaults, so the
+//! rate is twelve times its default: 2.4% in a minute is 0.2% in five seconds.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -11,42 +16,46 @@ use std::time::Duration;
 
 use e2e::bench::{Args, Findings, median};
 use e2e::guard::Running;
-use e2e::paced::{Asked, Pace, Paced};
+use e2e::paced::{KeyPattern, Pace, Paced};
 use e2e::zram::Swap;
 use e2e::{pagetide, proc};
 use serde_json::Value;
 
-/// Of the policy's times.
+/// Factor by which all times are shorter than the policy's defaults.
 const FASTER: u64 = 12;
-/// What may come back in a window, percent of what is in use: the default's, of a minute.
+/// Refaults allowed in a window, percent of the memory in use; the policy's default for a minute.
 const RATE: f64 = 0.2;
-/// It is to be held within this part of it.
+/// Allowed deviation from the rate: 0.2 is 20% of the rate.
 const WITHIN: f64 = 0.2;
+/// Time in which refaults are counted, a minute in the policy's defaults.
 const WINDOW: Duration = Duration::from_secs(60 / FASTER);
-/// What was used within this is in use.
+/// A page that was used within this time is in use, milliseconds.
 const MIN_AGE_MS: u64 = 120_000 / FASTER;
-/// A half and all in turn for so long.
+/// Time for which half of the keys are requested, and then all of them.
 const EACH: Duration = Duration::from_secs(900 / FASTER);
 
-/// A server with its manager.
-struct One {
+/// A redis server with its client and its manager.
+struct Managed {
     name: String,
+    /// The policy's percentile.
     percentile: u64,
     program: Paced,
     _manager: Running,
+    /// Major faults of the server up to the last window.
     before: u64,
-    /// Percent of what is in use that came back, of each window.
+    /// Refaults of each window, percent of the memory in use.
     came: Vec<f64>,
+    /// Memory in use at the end of each window, MiB.
     in_use: Vec<f64>,
 }
 
-impl One {
+impl Managed {
     fn start(
-        (kind, asked): (&str, Asked),
+        (kind, requested): (&str, KeyPattern),
         (percentile, history): (u64, Duration),
         pace: Pace,
-    ) -> One {
-        let program = Paced::redis(pace, asked);
+    ) -> Managed {
+        let program = Paced::redis(pace, requested);
         let pid = program.pid.to_string();
         let rule = format!(
             "promotion-rate:rate={}%,percentile={percentile}%,min-age={}s,window={}s,warm-up={}s,history={}s",
@@ -57,7 +66,7 @@ impl One {
             history.as_secs()
         );
         let manager = pagetide::command(["attach", "--evict-by", &rule, &pid]).start();
-        One {
+        Managed {
             name: format!("{kind}, percentile {percentile}%"),
             percentile,
             program,
@@ -68,7 +77,7 @@ impl One {
         }
     }
 
-    /// A window is over: what came back in it, of what is in use.
+    /// Records the refaults of the window that has just ended, in percent of the memory in use.
     fn note(&mut self) {
         let faults = self.program.major_faults();
         let came = faults - std::mem::replace(&mut self.before, faults);
@@ -97,19 +106,19 @@ fn main() -> ExitCode {
     };
     let _swap = Swap::new(4096);
     let kinds = [
-        ("steady", Asked::All),
-        ("doubles and halves", Asked::Doubling(EACH)),
+        ("steady", KeyPattern::All),
+        ("doubles and halves", KeyPattern::Doubling(EACH)),
     ];
     let history = args.seconds("--history", 3600 / FASTER);
-    let of = |kind| [0, 98].map(|percentile| One::start(kind, (percentile, history), pace));
-    let mut all: Vec<One> = kinds.into_iter().flat_map(of).collect();
+    let of = |kind| [0, 98].map(|percentile| Managed::start(kind, (percentile, history), pace));
+    let mut all: Vec<Managed> = kinds.into_iter().flat_map(of).collect();
     std::thread::sleep(before);
     for one in &mut all {
         one.before = one.program.major_faults();
     }
     for _ in 0..time.as_secs() / WINDOW.as_secs() {
         std::thread::sleep(WINDOW);
-        all.iter_mut().for_each(One::note);
+        all.iter_mut().for_each(Managed::note);
     }
     for one in &all {
         assert!(
@@ -117,22 +126,23 @@ fn main() -> ExitCode {
             "{}: a wrong answer, or none",
             one.name
         );
-        told(one, &mut found);
+        reported(one, &mut found);
     }
     found.finish()
 }
 
-fn told(one: &One, found: &mut Findings) {
+/// Adds a server's figures to the results.
+fn reported(one: &Managed, found: &mut Findings) {
     let name = |what: &str| format!("{}: {what}", one.name);
     let mean = one.came.iter().sum::<f64>() / one.came.len().max(1) as f64;
     let what = name("came back a window, of what is in use");
-    // The default is to keep each minute below the rate.
+    // The default policy keeps each minute below the rate.
     found.at_most(&what, mean, "%", RATE * (1.0 + WITHIN));
     match one.percentile {
         0 => found.at_least(&what, mean, "%", RATE * (1.0 - WITHIN)),
         _ => found.figure(&what, mean, "%"),
     }
-    // A window in which less is in use counts less.
+    // A window with less memory in use counts less.
     let together: f64 = (one.came.iter().zip(&one.in_use))
         .map(|(came, in_use)| came * in_use)
         .sum();

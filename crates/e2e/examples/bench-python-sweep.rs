@@ -1,6 +1,8 @@
-//! `cargo xtask bench python-sweep [--experiments 1000] [--json]`: a sweep from Python, one experiment after the other and on
-//! two workers of Ray, of which one is killed in the middle; then one whose driver is killed and started again. The same bytes
-//! each time, and the program's own.
+//! `cargo xtask bench python-sweep [--experiments 1000] [--json]`
+//!
+//! Runs simulated experiments from Python in three ways: one after the other; on two workers of
+//! Ray, one of which is killed halfway; and by a driver process that is killed and started again.
+//! All must produce the same bytes as the program `pagetide`.
 #![forbid(unsafe_code)]
 
 use std::path::Path;
@@ -14,8 +16,9 @@ use e2e::python::{Python, workspace};
 use e2e::temp::serial;
 use serde_json::Value;
 
+/// Time limit of all experiments.
 const LIMIT: Duration = Duration::from_secs(3600);
-/// Every so many results are held against the program's.
+/// One of so many results is compared with what the program `pagetide` prints.
 const EVERY: usize = 50;
 
 fn main() -> ExitCode {
@@ -27,12 +30,13 @@ fn main() -> ExitCode {
     let folder = python.folder().to_string_lossy().into_owned();
     let scenario = workspace().join("examples/half-memory.toml");
     let scenario = scenario.to_string_lossy().into_owned();
-    // It asserts that results are the same, that none was done twice, and that a worker was killed.
+    // The script checks that the results are the same, that none was computed twice, and that a
+    // worker was killed.
     let words = [&folder, &scenario, &experiments].map(String::as_str);
     let outcome = python.done("tests/python/killed.py", &words, LIMIT);
     let line = outcome.stdout.lines().last().unwrap_or_default();
-    let told: Value = serde_json::from_str(line).expect("it tells what it did");
-    let number = |name: &str| told[name].as_f64().expect("a number");
+    let reported: Value = serde_json::from_str(line).expect("it tells what it did");
+    let number = |name: &str| reported[name].as_f64().expect("a number");
     found.at_least(
         "results that are the serial run's, byte for byte",
         number("experiments"),
@@ -50,17 +54,17 @@ fn main() -> ExitCode {
         number("kept_of_killed_driver"),
         "",
     );
-    let (same, asked) = same_as_the_program(&python.folder().join("ray"), &scenario);
+    let (same, requested) = same_as_the_program(&python.folder().join("ray"), &scenario);
     found.at_least(
         "results asked of the program, the same bytes",
         same as f64,
         "",
-        asked as f64,
+        requested as f64,
     );
     found.finish()
 }
 
-/// How many of how many results are what the program prints.
+/// Number of compared results that equal the program's output, and number of all compared results.
 fn same_as_the_program(results: &Path, scenario: &str) -> (usize, usize) {
     let index = std::fs::read_to_string(results.join("experiments.jsonl")).expect("it is there");
     let chosen: Vec<Value> = index
@@ -68,15 +72,15 @@ fn same_as_the_program(results: &Path, scenario: &str) -> (usize, usize) {
         .step_by(EVERY)
         .map(|line| serde_json::from_str(line).expect("JSON"))
         .collect();
-    let is_same = |told: &&Value| {
+    let is_same = |reported: &&Value| {
         let text = |value: &Value| value.as_str().map_or(value.to_string(), str::to_owned);
         let mut words = vec!["sim".to_owned(), "--json".to_owned(), scenario.to_owned()];
-        words.extend(["--seed".to_owned(), text(&told["seed"])]);
-        for (key, value) in told["set"].as_object().expect("what was set") {
+        words.extend(["--seed".to_owned(), text(&reported["seed"])]);
+        for (key, value) in reported["set"].as_object().expect("what was set") {
             words.extend(["--set".to_owned(), format!("{key}={}", text(value))]);
         }
         let printed = done(&pagetide::command(words)).stdout;
-        let file = results.join(format!("{}.json", text(&told["key"])));
+        let file = results.join(format!("{}.json", text(&reported["key"])));
         std::fs::read_to_string(file).is_ok_and(|kept| kept == printed)
     };
     (chosen.iter().filter(is_same).count(), chosen.len())

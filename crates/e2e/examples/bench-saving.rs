@@ -1,12 +1,16 @@
-//! `cargo xtask bench saving [--keys 100000] [--seconds 120] [--noise 30] [--compress lz4|lzo|lzo-rle]
-//! [--older-than 10s] [--json]`: what redis can give up when a random tenth of its keys is in use, and what that costs the
-//! tenth. Of each value `--noise` percent cannot be compressed; the compressor is the kernel's own choice unless one is named.
+//! `cargo xtask bench saving [--keys 100000] [--seconds 120] [--noise 30] [--compress
+//! lz4|lzo|lzo-rle] [--older-than 10s] [--json]`
 //!
-//! Two servers hold the same keys; one client asks each in turn for a tenth of a second at a time, so that whatever else the
-//! machine does happens to both. Two servers differ by some percent for as long as they live, though nobody manages them:
-//! so they are compared before `pagetide attach` is given one of them, and the comparison after it is divided by
-//! that. Servers are on one processor and the client on another. The swap is a zram of our own, with the highest
-//! priority, so that what it takes is what the managed server's pages take.
+//! Measures how much memory redis can do without when a random tenth of its keys is in use, and
+//! what that costs requests for these keys. `--noise` percent of each value cannot be compressed.
+//! The kernel chooses the compressor unless `--compress` names one.
+//!
+//! Two servers have the same keys. One client sends requests to each in turn, for a tenth of a
+//! second at a time, so that other load on the machine affects them equally. As long as they live,
+//! two servers differ by some percent, also when neither is managed. So they are compared before
+//! and after `pagetide attach` takes over one of them, and the second ratio is divided by the
+//! first. The servers run on one processor and the client on another. The swap is a zram of our own
+//! with the highest priority, so all memory that it uses is for pages of the managed server.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -22,10 +26,11 @@ use e2e::zram::Swap;
 use e2e::{pagetide, proc};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+/// Further options of `attach`.
 const OPTIONS: [&str; 4] = ["--every", "5s", "--age-every", "5s"];
-/// The two are compared for so long before one is managed.
+/// Time for which the two servers are compared before one of them is managed.
 const BEFORE: Duration = Duration::from_secs(40);
-/// What could go has gone then.
+/// Time from `attach` until all cold pages are paged out.
 const SETTLED: Duration = Duration::from_secs(30);
 const MIB: f64 = 1_048_576.0;
 
@@ -55,7 +60,7 @@ fn main() -> ExitCode {
     let words = ["attach", "--evict-older-than", older_than].into_iter();
     let words = words.chain(OPTIONS);
     let attach = pagetide::command(words.chain([pid.to_string().as_str()]));
-    // The client's processor is not the manager's alone.
+    // The manager may run on any processor, not only on the client's.
     let _manager = on_processors("0-1023", &attach).start();
     let mut halved = f64::INFINITY;
     let mut settled = None;
@@ -89,20 +94,22 @@ fn main() -> ExitCode {
     found.finish()
 }
 
-/// The command, on some of the processors.
+/// The command `run`, bound to the processors `which` (such as `0-3`).
 fn on_processors(which: &str, run: &Run) -> Run {
     run.under(["taskset", "-c", which].map(str::to_owned))
 }
 
+/// Resident memory of a process, bytes.
 fn resident(pid: u32) -> f64 {
     proc::number(pid, "VmRSS").unwrap_or(0) as f64
 }
 
+/// Memory of a process in swap, bytes.
 fn swapped(pid: u32) -> f64 {
     proc::number(pid, "VmSwap").unwrap_or(0) as f64
 }
 
-/// Milliseconds that passed, and of our processor time.
+/// Milliseconds since the manager's start, and milliseconds of processor time that it has taken.
 fn cost(pid: u32) -> (f64, f64) {
     let report = pagetide::report(pid);
     let number = |value: &serde_json::Value| value.as_f64().unwrap_or(f64::NAN);
@@ -112,7 +119,7 @@ fn cost(pid: u32) -> (f64, f64) {
     )
 }
 
-/// What the report says is out, beside what the kernel says.
+/// Compares the swapped-out memory that pagetide counts with what the kernel counts.
 fn ledger(found: &mut Findings, pid: u32, swap: &Swap) {
     let report = pagetide::report(pid);
     let number = |name: &str| report[name].as_f64().unwrap_or(f64::NAN);
@@ -127,6 +134,11 @@ fn ledger(found: &mut Findings, pid: u32, swap: &Swap) {
         "%",
         99.0,
     );
-    let books = 100.0 * out / booked;
-    found.at_least("of evicted less refaulted the kernel has", books, "%", 99.0);
+    let of_booked = 100.0 * out / booked;
+    found.at_least(
+        "of evicted less refaulted the kernel has",
+        of_booked,
+        "%",
+        99.0,
+    );
 }

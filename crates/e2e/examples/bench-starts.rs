@@ -1,6 +1,8 @@
-//! `cargo xtask bench starts [--repeat 200] [--kind NAME] [--json]`: programs that wrap programs, each kind started
-//! so often under `pagetide run`: every start gives the program's own answer, and its descendants stand in
-//! the report, also those of another user.
+//! `cargo xtask bench starts [--repeat 200] [--kind NAME] [--json]`
+//!
+//! Starts programs that start other programs (such as sh, su or timeout) under `pagetide run`, each
+//! kind many times. Every start must end as the program does without pagetide, and the innermost
+//! process must be in the report, also if it belongs to another user.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -23,7 +25,7 @@ fn main() -> ExitCode {
         .into_iter()
         .filter(|(name, _)| only.as_ref().is_none_or(|only| only == name))
         .collect();
-    // Side by side: most of a start is waiting.
+    // The kinds run in parallel, as a start mostly waits.
     let results: Vec<(u64, f64)> = thread::scope(|scope| {
         let started: Vec<_> = kinds
             .iter()
@@ -40,7 +42,8 @@ fn main() -> ExitCode {
     found.finish()
 }
 
-/// How many of so many starts were right, and how long each took, milliseconds.
+/// Starts a kind `repeat` times; returns the number of right starts, and the mean time of a start
+/// in milliseconds.
 fn starts(name: &str, command: &[&str], repeat: u64) -> (u64, f64) {
     let begin = Instant::now();
     let own = alone(command).expect("it runs alone");

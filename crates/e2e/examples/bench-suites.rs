@@ -1,12 +1,15 @@
-//! `cargo xtask bench suites`: suites of others, alone and under `run` while all that is half a second old
-//! leaves: the same result, and descendants whose memory the kernel says is in swap.
+//! `cargo xtask bench suites [--python PROGRAM] [--redis DIR] [--redis-minutes 5] [--json]`
 //!
-//! CPython's own tests come with a python that has them (`--python PROGRAM`; without, the first that is found in
-//! PATH or below ~/.pyenv). A module that is over before anything is half a second old runs several times in one process,
-//! which is a shell's child: so each has a descendant from which something can leave.
+//! Runs test suites of other projects alone and under `pagetide run`, which pages out all memory
+//! that was not used for half a second. The results must be the same, and the kernel must count
+//! memory of descendants in swap.
 //!
-//! redis's need a built source tree (`--redis DIR`), and are left out without one: its units one by one, in both ways, for
-//! `--redis-minutes` (5): with many all of them.
+//! CPython's own tests need a python that has them: `--python`, or else the first one that is found
+//! in PATH or below ~/.pyenv. A shell starts python, so each module runs in a descendant with
+//! memory that can be paged out; a short module runs several times in that process.
+//!
+//! redis's tests need a built source tree (`--redis`), and are skipped without one. Its units run
+//! one at a time, each alone and under `run`, until `--redis-minutes` are over.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -17,8 +20,11 @@ use e2e::guard::{Outcome, Run};
 use e2e::zram::Swap;
 use e2e::{pagetide, proc};
 
+/// Time limit of a module or unit.
 const LIMIT: Duration = Duration::from_secs(900);
+/// Interval of the samples of memory in swap.
 const EVERY: Duration = Duration::from_millis(20);
+/// Options of `run`.
 const EVICT: [&str; 6] = [
     "--evict-older-than",
     "500ms",
@@ -27,14 +33,14 @@ const EVICT: [&str; 6] = [
     "--every",
     "500ms",
 ];
-/// Modules, and how often each runs: for some seconds at least.
+/// Modules of CPython's tests, and how often each runs, so that it takes at least some seconds.
 const CPYTHON: [(&str, usize); 4] = [
     ("test_mmap", 60),
     ("test_gc", 3),
     ("test_ctypes", 8),
     ("test_multiprocessing_spawn", 1),
 ];
-/// Those that come first; then all others as its own list has them.
+/// Units of redis's tests that run first; all others follow in the order of redis's own list.
 const REDIS: [&str; 6] = [
     "unit/type/hash",
     "unit/type/string",
@@ -51,7 +57,7 @@ fn main() -> ExitCode {
     if let Some(python) = args.text("--python").or_else(python) {
         eprintln!("tests of {python}");
         for (name, times) in CPYTHON {
-            // The shell stays, for it has something to do afterwards.
+            // The shell does not replace itself by the command, as it has another one to run.
             let script = "\"$@\"; exit $?";
             let words = ["sh", "-c", script, "sh", &python, "-m", "test", "-v"];
             let names = std::iter::repeat_n(name, times);
@@ -66,7 +72,7 @@ fn main() -> ExitCode {
     findings.finish()
 }
 
-/// As many of its units as fit.
+/// Runs as many units of redis's tests as fit into the time.
 fn redis(tree: &str, minutes: u64, findings: &mut Findings) {
     let in_tree = |words: &str| Run::new(["sh", "-c", &format!("cd {tree} && exec {words}")]);
     let list = in_tree("./runtest --list-tests").finish(LIMIT);
@@ -88,7 +94,7 @@ fn redis(tree: &str, minutes: u64, findings: &mut Findings) {
     sides.tell("redis", findings);
 }
 
-/// A python whose tests are installed.
+/// Finds a python with its tests; `None` if there is none.
 fn python() -> Option<String> {
     let script = "for p in python3 ~/.pyenv/versions/*/bin/python3; do \
                   \"$p\" -m test --list-tests test_mmap test_multiprocessing_spawn >/dev/null 2>&1 && \
@@ -98,18 +104,23 @@ fn python() -> Option<String> {
     (!path.is_empty()).then_some(path)
 }
 
-/// What a suite, or its parts, came to: alone and managed.
+/// Results of one or several runs, alone and under `run`.
 #[derive(Default)]
 struct Sides {
+    /// Seconds: alone, under `run`.
     seconds: [f64; 2],
+    /// Number of runs that failed alone.
     failed_alone: u32,
+    /// Number of runs whose result was different under `run`.
     differ: u32,
-    /// The most that was in swap at once, bytes: of the first process, of all others.
+    /// Highest memory in swap at any sample, bytes: of the first process.
     first: u64,
+    /// Highest memory in swap at any sample, bytes: of all other processes together.
     others: u64,
 }
 
 impl Sides {
+    /// Runs a suite alone and under `run`, and adds the results.
     fn add(&mut self, name: &str, suite: &Run) {
         let alone = suite.finish(LIMIT);
         let (managed, first, others) = watched(&pagetide::run(&EVICT, suite));
@@ -125,6 +136,7 @@ impl Sides {
         self.others = self.others.max(others);
     }
 
+    /// Adds the figures and the goals to the findings.
     fn tell(&self, name: &str, findings: &mut Findings) {
         let of = |what: &str| format!("{name}: {what}");
         findings.figure(&of("alone"), self.seconds[0], "s");
@@ -141,20 +153,22 @@ impl Sides {
     }
 }
 
-/// How it ended and how many tests it says it ran: times and pids differ in every run.
+/// Exit status, and numbers of tests in the output; the rest of the output has times and pids,
+/// which differ in every run.
 fn result(outcome: &Outcome) -> (Option<i32>, Vec<String>) {
     let text = outcome.stdout.clone() + &outcome.stderr;
     let counts = text.lines().filter_map(|line| {
         let (ran, _) = line.strip_prefix("Ran ")?.split_once(" in ")?;
         Some(ran.to_owned())
     });
-    // redis's own word for a test that passed, in green.
+    // redis prints this text, in green, for each passed test.
     let passed = text.matches("ok\x1b[0m]").count();
     let counts = counts.chain([format!("{passed} ok")]).collect();
     (outcome.status.code(), counts)
 }
 
-/// Runs it; the most that the kernel said was in swap, of its first process and of all others together.
+/// Runs a command. Returns how it ended, and the highest memory in swap at any sample, bytes: of
+/// its first process, and of all others together.
 fn watched(run: &Run) -> (Outcome, u64, u64) {
     let mut running = run.start();
     let (mut first, mut others) = (0, 0);

@@ -1,7 +1,11 @@
-//! `cargo xtask bench tenants-agent [--keys 100000] [--seconds 160] [--every 40] [--cold-ms 10000] [--rule label] [--noise 30] [--json]`:
-//! the agent of workingset reporting's author (`tests/programs/agent.py`, which knows nothing of pagetide) on the files of `serve`: each
-//! 40 s it reclaims of each tenant the bins that are labelled 10 s or more. Other words sweep alternatives, `--agent FILE` runs another
-//! program ([`e2e::agent`]). A redis server of which a tenth is in use is its tenant; another one is nobody's, and both are asked in turn.
+//! `cargo xtask bench tenants-agent [--keys 100000] [--seconds 160] [--every 40] [--cold-ms 10000]
+//! [--rule label] [--noise 30] [--json]`
+//!
+//! Runs the agent of the author of working-set reporting (`tests/programs/agent.py`, which knows
+//! nothing of pagetide) on the files of `serve`. Every 40 s the agent reclaims from each tenant the
+//! bins that are labelled 10 s or more. Other options choose other rules, and `--agent FILE`
+//! another program ([`e2e::agent`]). The tenant is a redis server of which a tenth is in use.
+//! Another server is in no tenant, and the two get requests in turn.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -19,7 +23,7 @@ use e2e::zram::Swap;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 const MIB: f64 = 1_048_576.0;
-/// The two are compared for so long before the agent begins.
+/// Time for which the two servers are compared before the agent begins.
 const BEFORE: Duration = Duration::from_secs(40);
 
 fn main() -> ExitCode {
@@ -43,9 +47,9 @@ fn main() -> ExitCode {
     sched_setaffinity(None, &last).expect("the client may run on the last processor");
     let before = Pairs::take(&mut servers, &used, &mut chance, BEFORE, &mut |_| ());
 
-    // What the author's agent reads; every page is in exactly one bin.
+    // Sets the bins of the file that the author's agent reads; every page is in exactly one bin.
     let by = Agent::of(&args);
-    by.told(&tree, "redis");
+    by.reported(&tree, "redis");
     let agent = by.start(&tree, "redis", &["taskset", "-c", "0-1023"]);
     let time = args.seconds("--seconds", 160);
     let managed = Pairs::take(&mut servers, &used, &mut chance, time, &mut |_| ());
@@ -68,16 +72,16 @@ fn main() -> ExitCode {
     found.finish()
 }
 
-/// Its page ages, and the memory of its processes as the kernel has it.
+/// Compares the sum of the tenant's page ages with the size of its processes by the kernel.
 fn sums(tree: &Tree, found: &mut Findings) {
     let text = tree.read("redis/memory.workingset.page_age");
     let words = text.split([' ', '\n']);
     let bytes = words.filter_map(|word| word.split_once('=')?.1.parse::<u64>().ok());
-    let told: u64 = bytes.sum();
+    let reported: u64 = bytes.sum();
     let pids = tree.read("redis/cgroup.procs");
     let pids: Vec<u32> = pids.lines().filter_map(|pid| pid.parse().ok()).collect();
     let alone = e2e::frames::pss_alone(&pids);
-    let ratio = 100.0 * told as f64 / alone as f64;
+    let ratio = 100.0 * reported as f64 / alone as f64;
     found.at_least("page_age, of its processes' memory", ratio, "%", 98.0);
     found.at_most("page_age, of its processes' memory", ratio, "%", 102.0);
 }

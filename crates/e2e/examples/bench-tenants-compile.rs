@@ -1,8 +1,12 @@
-//! `cargo xtask bench tenants-compile [--rounds 2] [--every 40] [--cold-ms 10000] [--rule label] [--package sim] [--policy] [--json]`: a real
-//! compile, of this project's own crates with all that they depend on, under the agent of working-set reporting's author by its rule, by
-//! another or another program ([`e2e::agent`]), or with `--policy` under `cold-age` with page cache. Told beside the kernel's charge all the while.
-//! `--folder DIR --command "make -j2"` compiles a copy of that folder instead. Each is built in a tenant of its own, one after the other: alone
-//! and managed in turn.
+//! `cargo xtask bench tenants-compile [--rounds 2] [--every 40] [--cold-ms 10000] [--rule label]
+//! [--package sim] [--policy] [--json]`
+//!
+//! Compiles one of this project's crates with all its dependencies, alone and managed in turn.
+//! Builds are managed by the agent of the author of working-set reporting, by its rule or another,
+//! by another program ([`e2e::agent`]), or with `--policy` by the policy `cold-age` with page
+//! cache. Each managed build is in a tenant of its own, whose reported sizes are compared with the
+//! kernel's charge all the time. `--folder DIR --command "make -j2"` compiles a copy of that folder
+//! instead.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -18,8 +22,9 @@ use e2e::tenants::{Tree, configuration};
 use e2e::zram::Swap;
 
 const MIB: f64 = 1_048_576.0;
+/// Time limit of a build.
 const LIMIT: Duration = Duration::from_secs(1200);
-/// Lets go of the page cache of all files below a folder.
+/// A Python script that drops all files below a folder from the page cache.
 const DROP: &str = "
 import os, sys
 for folder, _, names in os.walk(sys.argv[1]):
@@ -30,26 +35,29 @@ for folder, _, names in os.walk(sys.argv[1]):
             os.close(file)
 ";
 
-/// What one build came to.
+/// Results of one build.
 struct Built {
     seconds: f64,
+    /// Highest charge, bytes.
     peak: f64,
-    /// What was charged, on average over time.
+    /// Mean charge over the time of the build, bytes.
     mean: f64,
-    /// When most was charged, percent of the time.
+    /// When the charge was highest, percent of the build's time.
     most_at: f64,
-    /// What the agent said, or what the policy did.
+    /// Output of the agent, or the messages of `serve` about the policy.
     said: String,
-    /// How often the agent asked.
-    asked: usize,
-    /// What page_age summed up to, of users' pages by the kernel, percent, every five seconds.
+    /// Number of the agent's reclaim requests.
+    requested: usize,
+    /// Sum of the bins in page_age, percent of the user pages by the kernel; a value every five
+    /// seconds.
     sums: Vec<f64>,
 }
 
-/// What is compiled, and how.
+/// What is compiled.
 struct Subject {
+    /// Name of the crate.
     package: String,
-    /// A folder to copy, and the command.
+    /// A folder to be copied and the command that compiles the copy; `None` for the crate.
     other: Option<(String, String)>,
 }
 
@@ -63,7 +71,7 @@ fn main() -> ExitCode {
         other: args.text("--folder").map(|folder| (folder, command)),
     };
     let by_policy = args.has("--policy");
-    // Sources that are not there are not this bench's to fetch in the middle.
+    // Downloads the sources first, so that the measured builds download nothing.
     let fetched = Run::new(["cargo", "fetch", "--locked"]).finish(LIMIT);
     assert!(fetched.status.success(), "{}", fetched.stderr);
     let (mut alone, mut managed) = (Vec::new(), Vec::new());
@@ -98,17 +106,17 @@ fn main() -> ExitCode {
     let longer = 100.0 * (of(&managed, |one| one.seconds) / of(&alone, |one| one.seconds) - 1.0);
     found.at_most("time, longer by", longer, "%", 2.0);
     let sums: Vec<f64> = managed.iter().flat_map(|one| one.sums.clone()).collect();
-    told(&sums, &mut found);
-    let asked: usize = managed.iter().map(|one| one.asked).sum();
-    found.figure("times that the agent asked", asked as f64, "");
+    reported(&sums, &mut found);
+    let requested: usize = managed.iter().map(|one| one.requested).sum();
+    found.figure("times that the agent asked", requested as f64, "");
     if args.has("--verbose") {
         managed.iter().for_each(|one| eprintln!("{}", one.said));
     }
     found.finish()
 }
 
-/// What page_age summed up to; of what was never compared nothing is met.
-fn told(sums: &[f64], found: &mut Findings) {
+/// Adds the sums of page_age to the results. Without any sum the goal is not met.
+fn reported(sums: &[f64], found: &mut Findings) {
     let what = "page_age, of users' pages";
     for (name, value) in [
         (
@@ -126,7 +134,7 @@ fn told(sums: &[f64], found: &mut Findings) {
 }
 
 impl Subject {
-    /// The command that builds it from nothing, in or into this folder.
+    /// The command that builds everything anew, in or into the folder `target`.
     fn command(&self, target: &TempDir) -> Run {
         let place = target.path().display().to_string();
         let Some((folder, command)) = &self.other else {
@@ -142,7 +150,7 @@ impl Subject {
         };
         let copied = Run::new(["cp", "-a", &format!("{folder}/."), &place]).finish(LIMIT);
         assert!(copied.status.success(), "{}", copied.stderr);
-        // What was copied is nobody's: its cache would be the bench's own.
+        // Drops the copied files from the page cache, where they are charged to the bench.
         let script = format!("{command} >build.log 2>&1 || {{ tail build.log >&2; exit 1; }}");
         let flush = Run::new(["sync"]).finish(LIMIT);
         assert!(flush.status.success(), "{}", flush.stderr);
@@ -152,7 +160,7 @@ impl Subject {
     }
 }
 
-/// One build in a control group.
+/// Builds once in a control group without pagetide.
 fn alone_built(subject: &Subject) -> Built {
     let (_swap, target) = (Swap::new(4096), TempDir::new());
     let own = subject.command(&target);
@@ -165,12 +173,12 @@ fn alone_built(subject: &Subject) -> Built {
         most_at: course.most_at,
         peak: group.number("memory.max_usage_in_bytes") as f64,
         said: String::new(),
-        asked: 0,
+        requested: 0,
         sums: Vec::new(),
     }
 }
 
-/// One build in a tenant, with the agent or a policy.
+/// Builds once in a tenant, managed by the agent or by a policy.
 fn managed_built(subject: &Subject, by: &Agent, by_policy: bool) -> Built {
     let (_swap, target, folder) = (Swap::new(4096), TempDir::new(), TempDir::new());
     let own = subject.command(&target);
@@ -185,14 +193,14 @@ fn managed_built(subject: &Subject, by: &Agent, by_policy: bool) -> Built {
     let config = configuration(&folder, &policy);
     let tree = Tree::serve(&["--age-every", "5s", "--config", &config]);
     tree.make("build");
-    by.told(&tree, "build");
+    by.reported(&tree, "build");
     let agent = (!by_policy).then(|| by.start(&tree, "build", &[]));
     let running = own.under(tree.inside("build")).start();
     let (mut sums, mut last) = (Vec::new(), Instant::now());
     let course = watch(running, &mut || {
         if last.elapsed() > Duration::from_secs(5) {
             last = Instant::now();
-            sums.extend(told_of_users(&tree));
+            sums.extend(reported_by_users(&tree));
         }
         tree.number("build/memory.current")
     });
@@ -202,18 +210,20 @@ fn managed_built(subject: &Subject, by: &Agent, by_policy: bool) -> Built {
         mean: course.mean,
         most_at: course.most_at,
         peak: tree.number("build/memory.peak") as f64,
-        asked: by.times(&said),
+        requested: by.times(&said),
         said,
         sums,
     }
 }
 
-/// All bins of page_age, of what users' pages there are by the kernel, percent; none while there is hardly anything. What is charged to the group, and what
-/// its processes map of files beyond that: a compiler that somebody ran before is charged to him.
-fn told_of_users(tree: &Tree) -> Option<f64> {
+/// Sum of all bins of page_age, in percent of the user pages by the kernel; `None` while the charge
+/// is at most 64 MiB. User pages are those that are charged to the group, and file pages that its
+/// processes map but that are charged to other groups: a compiler that another group has run before
+/// is charged to that group.
+fn reported_by_users(tree: &Tree) -> Option<f64> {
     let text = tree.read("build/memory.workingset.page_age");
     let words = text.split([' ', '\n']);
-    let told: u64 = words
+    let reported: u64 = words
         .filter_map(|word| word.split_once('=')?.1.parse::<u64>().ok())
         .sum();
     let of = |name: &str| tree.of_kernel("build", name);
@@ -222,17 +232,19 @@ fn told_of_users(tree: &Tree) -> Option<f64> {
     let pids: Vec<u32> = pids.lines().filter_map(|pid| pid.parse().ok()).collect();
     let mapped = rollup(&pids, "Pss_File");
     let users = charged + mapped.saturating_sub(of("total_mapped_file"));
-    (charged > 64 << 20).then(|| 100.0 * told as f64 / users as f64)
+    (charged > 64 << 20).then(|| 100.0 * reported as f64 / users as f64)
 }
 
-/// How long it took, what was charged on average, and when the most.
+/// How long a build took and what was charged for it.
 struct Course {
     seconds: f64,
+    /// Mean charge, bytes.
     mean: f64,
+    /// When the charge was highest, percent of the build's time.
     most_at: f64,
 }
 
-/// Until it has ended well.
+/// Samples the charge until the build ends, which must succeed.
 fn watch(mut running: Running, charged: &mut dyn FnMut() -> u64) -> Course {
     let begin = Instant::now();
     let (mut sum, mut samples, mut most) = (0.0, 0.0, (0, 0.0));

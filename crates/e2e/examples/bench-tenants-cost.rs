@@ -1,6 +1,9 @@
-//! `cargo xtask bench tenants-cost [--tenants 1000] [--seconds 60] [--json]`: what very many tenants cost. Each has a process
-//! and a group of the kernel's; all their counters are read from the kernel's groups, by one request of the socket, and
-//! through the files; and `serve` is left alone for a while. Then as many that use their memory each second, under a budget for looks.
+//! `cargo xtask bench tenants-cost [--tenants 1000] [--seconds 60] [--json]`
+//!
+//! Measures the cost of very many tenants, each with one process. First the counters of all tenants
+//! are read: from the kernel's control groups, by one request on the control socket, by the
+//! command, and through the files of `serve`. Then `serve` gets no requests for a while. At last as
+//! many tenants use their memory each second, under a budget for scans.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -10,12 +13,14 @@ use e2e::bench::{Args, Findings, median};
 use e2e::guard::{Run, Running};
 use e2e::temp::TempDir;
 use e2e::tenants::{Tree, configuration};
-use e2e::web::Place;
+use e2e::web::ListenAddress;
 use e2e::{control, pagetide, proc, programs, wait};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::Value;
 
+/// Number of times that each way of reading is measured.
 const ROUNDS: usize = 9;
+/// Time limit of each wait.
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn main() -> ExitCode {
@@ -46,8 +51,9 @@ fn main() -> ExitCode {
     found.finish()
 }
 
-/// What it costs when each has a process that uses its MiB once a second. Looks are due each second and may take a tenth of a
-/// processor; who says how much it was is the kernel, of all that `serve` does.
+/// Measures tenants whose processes each use their 1 MiB once a second. The interval of scans is
+/// one second, but scans may take only a tenth of a processor. The kernel counts the processor time
+/// of all of `serve`.
 fn busy(names: &[String], seconds: Duration, found: &mut Findings) {
     let folder = TempDir::new();
     let socket = folder.file("metrics.sock");
@@ -63,9 +69,9 @@ fn busy(names: &[String], seconds: Duration, found: &mut Findings) {
             .all(|name| tree.line(&format!("{name}/memory.stat"), "anon") >= 1 << 20)
     };
     wait::until("the memory of all is known", LIMIT, are_known);
-    // The interval follows what looks have cost, so some go before.
+    // The interval of scans depends on the cost of earlier scans, so some scans must precede.
     std::thread::sleep(Duration::from_secs(20));
-    let place = Place::Unix(socket.into());
+    let place = ListenAddress::Unix(socket.into());
     let now = || {
         let text = place.get("/metrics").body;
         let of = |name: &str| metric(&text, name);
@@ -77,8 +83,9 @@ fn busy(names: &[String], seconds: Duration, found: &mut Findings) {
             of("pagetide_walk_seconds_sum"),
         ]
     };
-    // From the end of a look to that of another: each has the whole of its interval in that time.
-    let at_the_end_of_a_look = || {
+    // Measures from the end of one scan to the end of another, so each scan counts with its whole
+    // interval.
+    let at_the_end_of_a_scan = || {
         let last = now()[3];
         let end = Instant::now() + LIMIT;
         while now()[3] <= last {
@@ -87,14 +94,14 @@ fn busy(names: &[String], seconds: Duration, found: &mut Findings) {
         }
         (Instant::now(), now())
     };
-    let (begin, before) = at_the_end_of_a_look();
+    let (begin, before) = at_the_end_of_a_scan();
     std::thread::sleep(seconds);
-    let (end, after) = at_the_end_of_a_look();
+    let (end, after) = at_the_end_of_a_scan();
     let took = (end - begin).as_secs_f64();
-    let [all, look, other, walks, walked] = [0, 1, 2, 3, 4].map(|at| after[at] - before[at]);
+    let [all, scan, other, walks, walked] = [0, 1, 2, 3, 4].map(|at| after[at] - before[at]);
     let share = |seconds: f64| 100.0 * seconds / took;
     let what = "busy: looks, by its own clocks";
-    found.at_most(what, share(look), "% of a core", 10.0);
+    found.at_most(what, share(scan), "% of a core", 10.0);
     found.figure(
         "busy: what is no look, by them",
         share(other),
@@ -103,12 +110,12 @@ fn busy(names: &[String], seconds: Duration, found: &mut Findings) {
     found.figure("busy: between two looks", took / walks, "s");
     found.figure("busy: a look at all", 1e3 * walked / walks, "ms");
     found.at_least("busy: looks in that time", walks, "", 1.0);
-    // The budget is of looks: what measures, answers and writes to files besides is no walk.
+    // The budget is for scans: measuring, serving requests and writing files are not part of it.
     found.figure("busy: all of serve", share(all), "% of a core");
     assert!(are_known(), "they are there");
 }
 
-/// A value of the metrics.
+/// Value of a metric in the text of the metrics page.
 fn metric(text: &str, name: &str) -> f64 {
     let mut lines = text.lines().filter_map(|line| line.rsplit_once(' '));
     let found = lines.find(|(found, _)| *found == name);
@@ -116,9 +123,12 @@ fn metric(text: &str, name: &str) -> f64 {
     value.unwrap_or_else(|| panic!("no {name} in {text}"))
 }
 
-/// Puts this thread on another processor than the one that answers files last ran on, bound to neither. Where two that ask and
-/// answer in turn begin apart they may stay so, and each then wakes the other's processor, for a round or for all: what else
-/// chance decides is the worst case in each round.
+/// Moves this thread to another processor than the one on which the thread of `serve` that answers
+/// file requests last ran, and then allows it all processors again.
+///
+/// Two threads that take turns may stay on different processors if they begin so; then each request
+/// wakes the other processor. Chance would decide that, for one repetition or for all, so each
+/// repetition starts from this worst case.
 fn part_from(pid: u32) {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
     let mut stats = tasks.flatten().filter_map(|task| {
@@ -142,8 +152,8 @@ fn part_from(pid: u32) {
     }
 }
 
-/// All counters, three ways. The socket is asked as the kernel's files are read, by this process: what the command takes, its
-/// start included, stands beside.
+/// Measures reading all counters in four ways. This process sends the socket's request itself, as
+/// it reads the kernel's files itself; the time of the command includes its start.
 fn reads(tree: &Tree, names: &[String], found: &mut Findings) {
     let [mut kernel, mut socket, mut command, mut files] = [(); 4].map(|()| Vec::new());
     let at = control::of_tree(tree.pid()).expect("its socket");
@@ -186,9 +196,9 @@ fn reads(tree: &Tree, names: &[String], found: &mut Findings) {
     }
 }
 
-/// What it costs when nothing happens.
+/// Measures `serve` while no requests come and the tenants are idle.
 fn idle(tree: &Tree, seconds: Duration, found: &mut Findings) {
-    // One look at least, so that all have slept through one.
+    // At least one scan passes, during which all processes are idle.
     std::thread::sleep(Duration::from_secs(21));
     let before = processor(tree.pid());
     std::thread::sleep(seconds);
@@ -203,7 +213,7 @@ fn idle(tree: &Tree, seconds: Duration, found: &mut Findings) {
     );
 }
 
-/// One process in each tenant.
+/// Starts a process with the command `program` in each tenant.
 fn start(tree: &Tree, names: &[String], program: &str) -> Running {
     let script = format!(
         "for name do sh -c 'echo $$ > \"$0/cgroup.procs\"; exec {program}' \"$name\" & done; wait"
@@ -222,7 +232,8 @@ fn start(tree: &Tree, names: &[String], program: &str) -> Running {
     running
 }
 
-/// How many tenants' counters one request gives.
+/// Requests the counters of all tenants on the control socket; returns the number of tenants in the
+/// answer.
 fn by_socket(socket: &std::path::Path) -> usize {
     let question = r#"{"op":"tenant","path":"/","ask":"stats"}"#;
     let answer = control::ask_at(socket, question).expect("an answer");
@@ -230,17 +241,20 @@ fn by_socket(socket: &std::path::Path) -> usize {
     rows(&answer["stats"])
 }
 
-/// The same as people ask.
+/// Requests the counters of all tenants by the command line; returns the number of tenants in the
+/// answer.
 fn by_command(tree: &Tree) -> usize {
     let outcome =
         pagetide::command(["stat", "/", "--all", "--json", "--root", tree.root()]).finish(LIMIT);
     rows(&serde_json::from_str(&outcome.stdout).expect("an object"))
 }
 
+/// Number of tenants in the counters.
 fn rows(stats: &Value) -> usize {
     stats["tenants"].as_array().map_or(0, Vec::len)
 }
 
+/// Does the work; returns the seconds that it took.
 fn timed(work: impl FnOnce()) -> f64 {
     let begin = Instant::now();
     work();

@@ -1,6 +1,8 @@
-//! `cargo xtask bench tenants-kill [--kills 50] [--targets 50] [--json]`: `serve` is killed at random instants while it holds
-//! many tenants below their limits, half of which fault their memory in all the time. Nothing may be lost: each program finds every byte, each limit is in force again soon
-//! after the next start.
+//! `cargo xtask bench tenants-kill [--kills 50] [--targets 50] [--json]`
+//!
+//! Kills `serve` at random instants while it keeps many tenants below their limits; half of them
+//! touch all their memory the whole time. Nothing may be lost: each program must find every byte of
+//! its memory, and each limit must be in force again soon after the next start.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -8,15 +10,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use e2e::bench::{Args, Findings, median};
+use e2e::idle_program::IdleProgram;
 use e2e::proc;
-use e2e::sleeper::Sleeper;
 use e2e::tenants::Tree;
 use e2e::wait::{self, Chance};
 use e2e::zram::Swap;
 
 const MIB: u64 = 1 << 20;
-/// Of each program, and what it may have in memory.
+/// Memory of each program, MiB, and its limit, MiB.
 const SIZE: (u64, u64) = (24, 12);
+/// Time limit until all limits are in force again.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
@@ -27,20 +30,22 @@ fn main() -> ExitCode {
     let _swap = Swap::new(targets * SIZE.0 * 2);
     let mut tree = Tree::serve(&["--age-every", "1s"]);
     let names: Vec<String> = (0..targets).map(|number| format!("t{number}")).collect();
-    let programs: Vec<Sleeper> = names
+    let programs: Vec<IdleProgram> = names
         .iter()
         .map(|name| {
             tree.make(name);
-            let program = Sleeper::start(tree.inside(name), SIZE.0);
+            let program = IdleProgram::start(tree.inside(name), SIZE.0);
             tree.write(&file_of(name), &format!("{}m", SIZE.1));
             program
         })
         .collect();
-    // Every other one has a wall; the rest `memory.high`, which on version 1 nobody holds but `serve`.
+    // Every other tenant has a hard limit. The rest have `memory.high`, which control groups of
+    // version 1 lack, so only `serve` enforces it.
     let stop = AtomicBool::new(false);
     let (begun, lost) = std::thread::scope(|scope| {
         let _stop = Stop(&stop);
-        // Those behind walls fault all of their memory in, one after the other, whatever becomes of who is killed.
+        // Programs with a hard limit touch all of their memory, one after the other, also while
+        // `serve` is killed.
         scope.spawn(|| {
             for program in programs.iter().step_by(2).cycle() {
                 if stop.load(Ordering::Relaxed) {
@@ -51,7 +56,7 @@ fn main() -> ExitCode {
         });
         killed(&mut tree, (&names, &programs), kills, &mut chance)
     });
-    // A byte that is wrong ends its program.
+    // A program that finds a wrong byte ends.
     for program in &programs {
         let _ = program.touch();
     }
@@ -63,7 +68,7 @@ fn main() -> ExitCode {
     found.finish()
 }
 
-/// Ends the thread that touches, also where the bench fails.
+/// Ends the thread that touches memory when dropped, also if the bench fails.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -72,7 +77,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// The file of the limit that a tenant has.
+/// The limit's file of a tenant: `memory.max` for even numbers, `memory.high` for odd ones.
 fn file_of(name: &str) -> String {
     let number: u64 = name[1..].parse().expect("a number");
     let file = if number.is_multiple_of(2) {
@@ -83,10 +88,11 @@ fn file_of(name: &str) -> String {
     format!("{name}/memory.{file}")
 }
 
-/// How long it took each time until all limits were in force again, and the programs that ended.
+/// Kills and starts `serve` repeatedly. Returns for each time the seconds until all limits were in
+/// force again; and the sum over all times of the programs that were found dead.
 fn killed(
     tree: &mut Tree,
-    (names, programs): (&[String], &[Sleeper]),
+    (names, programs): (&[String], &[IdleProgram]),
     kills: u64,
     chance: &mut Chance,
 ) -> (Vec<f64>, u64) {
@@ -94,7 +100,8 @@ fn killed(
     for _ in 0..kills {
         std::thread::sleep(chance.millis(0, 1500));
         tree.kill();
-        // Some of those without a wall have all of their memory in when the next one begins.
+        // Some tenants without a hard limit have all of their memory resident when the next `serve`
+        // begins.
         for _ in 0..3 {
             let which = chance.below(names.len() as u64 / 2) * 2 + 1;
             let which = usize::try_from(which).expect("a few dozen");
@@ -104,10 +111,11 @@ fn killed(
         tree.start();
         let bytes = (SIZE.1 * MIB).to_string();
         let is_held = |name: &String| {
-            let is_told = tree.read(&file_of(name)).trim() == bytes;
-            let wall = std::fs::read_to_string(tree.group(name).join("memory.limit_in_bytes"));
-            let has_wall = wall.is_ok_and(|wall| wall.trim() == bytes);
-            is_told && has_wall == file_of(name).ends_with("max")
+            let is_reported = tree.read(&file_of(name)).trim() == bytes;
+            let hard_limit =
+                std::fs::read_to_string(tree.group(name).join("memory.limit_in_bytes"));
+            let has_hard_limit = hard_limit.is_ok_and(|hard_limit| hard_limit.trim() == bytes);
+            is_reported && has_hard_limit == file_of(name).ends_with("max")
         };
         let is_below =
             |name: &String| tree.number(&format!("{name}/memory.current")) <= SIZE.1 * MIB;

@@ -1,8 +1,13 @@
-//! `cargo xtask bench tenants-share [--program toucher|redis|mixed] [--mib 2048] [--first MIB] [--second MIB] [--rounds 3] [--seconds 60]
-//! [--age-every 10s] [--look-budget 10%] [--json]`: two tenants under one wall, each with as much memory as the wall is high unless told
-//! otherwise, most of it rarely used; beside
-//! the kernel with a control group of that size. Both on zram of their own. `redis` are two servers with a client each, `mixed` is one beside
-//! `PostgreSQL` ([`e2e::loaded`]). Of one that is large the bits cannot be cleared in time: its ages are unknown.
+//! `cargo xtask bench tenants-share [--program toucher|redis|mixed] [--mib 2048] [--first MIB]
+//! [--second MIB] [--rounds 3] [--seconds 60] [--age-every 10s] [--look-budget 10%] [--json]`
+//!
+//! Runs two programs under one hard limit of `--mib`, as two tenants of `serve` and in two control
+//! groups of the kernel, and compares the two sides. Each program has as much memory as the limit
+//! unless `--first` or `--second` sets it, and uses most of it rarely. Each side has its own zram.
+//!
+//! `toucher` are two programs that touch memory, `redis` are two servers with a client each,
+//! `mixed` is one redis and one `PostgreSQL` ([`e2e::loaded`]). The accessed bits of a large
+//! program cannot be cleared in time, so its ages are unknown (docs/known-gaps.md).
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -10,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use e2e::bench::{Args, Findings, median};
 use e2e::guard::Run;
-use e2e::loaded::{Answered, Kind, Loaded};
+use e2e::loaded::{Kind, Loaded, Throughput};
 use e2e::memcg::MemoryGroup;
 use e2e::tenants::Tree;
 use e2e::wait::Chance;
@@ -18,74 +23,89 @@ use e2e::zram::Swap;
 use e2e::{proc, programs};
 use serde_json::Value;
 
+/// Time limit of two touchers.
 const LIMIT: Duration = Duration::from_secs(300);
-/// Two of them write and read several GiB through a wall.
+/// Time limit for filling two servers, which write and read several GiB under a hard limit.
 const FILLED: Duration = Duration::from_secs(900);
+/// The two tenants.
 const NAMES: [&str; 2] = ["both/a", "both/b"];
 
-/// What is to run, how much it has, under which wall (MiB), and for how long.
+/// Which programs run, with how much memory and which limit, and for how long.
 struct Plan {
-    /// Which two; touchers if none.
+    /// The two kinds of server; `None` for two touchers.
     kinds: Option<[Kind; 2]>,
-    wall: u64,
+    /// The hard limit of the two programs together, MiB.
+    hard_limit: u64,
+    /// Memory of each program, MiB.
     sizes: [u64; 2],
+    /// Time under load, seconds.
     seconds: u64,
-    /// Of `serve`.
+    /// Value of the option `--age-every` of `serve`.
     age_every: String,
+    /// Value of the option `--look-budget` of `serve`.
     look_budget: String,
 }
 
-/// The two tenants of a side, as whoever holds the wall has them: what puts a program into each, and what the kernel says.
+/// The two tenants, or control groups, of one side, and the counters of what enforces the limit.
 struct Pair<'a> {
+    /// For each program the words of the command that puts it into its tenant or group.
     inside: [Vec<String>; 2],
-    /// What is charged to both, bytes.
+    /// Charge of the two together, bytes.
     charged: &'a dyn Fn() -> u64,
-    /// How many pages of each came back from disk and swap.
+    /// Number of major faults of a program: pages read from disk and swap.
     majors: &'a dyn Fn(usize) -> u64,
-    /// Processor time of who manages both, seconds: none of the kernel's, which spends it in them.
+    /// Processor time of `serve`, seconds. It is 0 for the kernel, which manages memory in the time
+    /// of the programs.
     spent: &'a dyn Fn() -> f64,
 }
 
-/// What a program came to.
+/// Results of one program in one round.
 #[derive(Default)]
-struct Told {
+struct ProgramResult {
+    /// Touches or answers per second.
     per_second: f64,
-    /// Answers in the tenth of the time that had the fewest; of a toucher, of all of it.
+    /// Number of answers in the tenth of the time that had the fewest; for a toucher, of all
+    /// touches.
     least: f64,
-    /// Of a thousand touches or answers.
+    /// Major faults per thousand touches or answers.
     missed: f64,
 }
 
-/// What a round came to: both programs, the most that was charged (bytes), and what managing took of a processor.
-struct Came {
-    told: [Told; 2],
+/// Results of one round on one side.
+struct RoundResult {
+    reported: [ProgramResult; 2],
+    /// Highest charge of the two programs together, bytes.
     most: u64,
+    /// Processor time of `serve` divided by elapsed time.
     spent: f64,
 }
 
-/// What one side came to.
+/// Results of one side, a value for each round.
 #[derive(Default)]
 struct Side {
-    /// Touches of both programs a second, and of each.
+    /// Touches or answers per second of the two programs together.
     speed: Vec<f64>,
+    /// Touches or answers per second of each program.
     each: [Vec<f64>; 2],
-    /// Touches of each that found their page in swap, of a thousand.
+    /// Major faults per thousand touches or answers, of each program.
     missed: [Vec<f64>; 2],
-    /// The slower of the two, of the faster, percent.
+    /// Speed of the slower program, percent of the faster program's.
     even: Vec<f64>,
+    /// Number of processes that the kernel killed for lack of memory, in all rounds.
     kills: u64,
-    /// The fewest answers of either in a tenth of the time.
+    /// Fewest answers in a tenth of the time, of the program that had fewer.
     least: Vec<f64>,
-    /// The most that was charged to both, of the wall, percent.
+    /// Highest charge of the two programs together, percent of the hard limit.
     peak: Vec<f64>,
-    /// What managing took while they were asked, or, with touchers, in all; percent of a processor.
+    /// Processor time of `serve` while requests are sent, or for touchers all the time; percent of
+    /// a processor.
     spent: Vec<f64>,
 }
 
 fn main() -> ExitCode {
     let args = Args::from_env();
     let mut found = Findings::new("tenants-share", &args);
-    let wall = args.number("--mib", 2048);
+    let hard_limit = args.number("--mib", 2048);
     let program = args.text("--program").unwrap_or("toucher".to_owned());
     let plan = Plan {
         kinds: match program.as_str() {
@@ -94,8 +114,8 @@ fn main() -> ExitCode {
             "mixed" => Some([Kind::Redis, Kind::Postgres]),
             _ => panic!("--program is toucher, redis or mixed"),
         },
-        wall,
-        sizes: ["--first", "--second"].map(|name| args.number(name, wall)),
+        hard_limit,
+        sizes: ["--first", "--second"].map(|name| args.number(name, hard_limit)),
         seconds: args.number("--seconds", 60),
         age_every: args.text("--age-every").unwrap_or("10s".to_owned()),
         look_budget: args.text("--look-budget").unwrap_or("10%".to_owned()),
@@ -119,7 +139,7 @@ fn main() -> ExitCode {
     found.finish()
 }
 
-/// Both sides, figure by figure.
+/// Adds the figures of the two sides to the results.
 fn compared(kernel: &Side, ours: &Side, found: &mut Findings) {
     for (name, side) in [("kernel", kernel), ("pagetide", ours)] {
         for (what, values, unit) in [
@@ -139,7 +159,7 @@ fn compared(kernel: &Side, ours: &Side, found: &mut Findings) {
             let what = format!("{of}: of {name}, in swap or on disk");
             found.figure(&what, missed, "in 1000 touches or answers");
         }
-        // The kernel kills one now and then.
+        // If the kernel killed this program, there is no speed to compare with.
         if of_kernel > 0.0 {
             let ratio = median(&ours.each[number]) / of_kernel;
             found.figure(&format!("speed of {name}, of the kernel's"), ratio, "");
@@ -147,7 +167,8 @@ fn compared(kernel: &Side, ours: &Side, found: &mut Findings) {
     }
 }
 
-/// A program with so much memory, all of it in use by Zipf's law, three in ten touches a write.
+/// The command of a toucher: a program that accesses `mib` MiB by Zipf's law; 30% of the accesses
+/// are writes.
 fn program(mib: u64, seconds: u64) -> Run {
     let (mib, seconds) = (mib.to_string(), seconds.to_string());
     let own = programs::c("toucher");
@@ -164,12 +185,13 @@ fn program(mib: u64, seconds: u64) -> Run {
     Run::new(words)
 }
 
+/// Runs one round in two control groups below a group with the kernel's limit.
 fn by_kernel(plan: &Plan, side: &mut Side) {
-    let _swap = Swap::new(plan.wall * 2);
+    let _swap = Swap::new(plan.hard_limit * 2);
     let parent = MemoryGroup::new();
     std::fs::write(format!("{}/memory.use_hierarchy", parent.path()), "1").ok();
     let groups = [parent.below(), parent.below()];
-    parent.limit(plan.wall << 20);
+    parent.limit(plan.hard_limit << 20);
     let nobody = Run::new(Vec::<String>::new());
     let pair = Pair {
         inside: groups
@@ -186,8 +208,9 @@ fn by_kernel(plan: &Plan, side: &mut Side) {
     side.kills += kills.sum::<u64>();
 }
 
+/// Runs one round in two tenants below a tenant with the limit.
 fn by_us(plan: &Plan, side: &mut Side) {
-    let _swap = Swap::new(plan.wall * 2);
+    let _swap = Swap::new(plan.hard_limit * 2);
     let options = [
         "--age-every",
         &plan.age_every,
@@ -197,8 +220,9 @@ fn by_us(plan: &Plan, side: &mut Side) {
     let tree = Tree::serve(&options);
     tree.make("both");
     NAMES.iter().for_each(|name| tree.make(name));
-    tree.write("both/memory.max", &format!("{}m", plan.wall));
-    // What the kernel says: the budget is held by its count, too.
+    tree.write("both/memory.max", &format!("{}m", plan.hard_limit));
+    // The larger one of `serve`'s count and the kernel's is taken: the limit must be kept by each
+    // of them.
     let usage = tree.group("both/memory.usage_in_bytes");
     let of_kernel = || {
         let text = std::fs::read_to_string(&usage).unwrap_or_default();
@@ -215,7 +239,8 @@ fn by_us(plan: &Plan, side: &mut Side) {
     side.kills += kills.iter().sum::<u64>();
 }
 
-/// Two threads' work, while what is charged is watched; nothing of one that failed.
+/// Runs each function in a thread of its own and samples the charge meanwhile; `most` becomes the
+/// highest. Returns the result of each function, `None` if it panicked.
 fn both<T: Send>(
     work: [Box<dyn FnOnce() -> T + Send + '_>; 2],
     most: &mut u64,
@@ -234,9 +259,9 @@ fn both<T: Send>(
     })
 }
 
-/// Two servers, filled and then asked, each by a thread of its own. Who was killed has answered nothing; who says that an answer
-/// was wrong has not either, so that progress is missed.
-fn served(kinds: [Kind; 2], plan: &Plan, pair: &Pair<'_>) -> Came {
+/// Fills two servers and puts them under load, each by a thread of its own. A server that was
+/// killed or that answered wrongly counts with zero answers, so the goal for progress is missed.
+fn served(kinds: [Kind; 2], plan: &Plan, pair: &Pair<'_>) -> RoundResult {
     let (mut most, limit) = (0, FILLED);
     let fill = [0, 1].map(|at| {
         let inside = &pair.inside[at];
@@ -248,28 +273,32 @@ fn served(kinds: [Kind; 2], plan: &Plan, pair: &Pair<'_>) -> Came {
     let (spent, begin) = ((pair.spent)(), Instant::now());
     let time = Duration::from_secs(plan.seconds);
     let mut chances = [1, 2].map(Chance::new);
-    let asked = servers.iter_mut().zip(&mut chances);
-    let mut work = asked.map(|(server, chance)| {
+    let requested = servers.iter_mut().zip(&mut chances);
+    let mut work = requested.map(|(server, chance)| {
         let work = move || server.as_mut().map(|server| server.ask(time, chance));
-        Box::new(work) as Box<dyn FnOnce() -> Option<Answered> + Send>
+        Box::new(work) as Box<dyn FnOnce() -> Option<Throughput> + Send>
     });
     let work = [0, 1].map(|_| work.next().expect("there are two"));
     let answered = both(work, &mut most, pair.charged, time + limit);
     let spent = ((pair.spent)() - spent) / begin.elapsed().as_secs_f64();
-    let told = [0, 1].map(|at| {
+    let reported = [0, 1].map(|at| {
         let answered = answered[at].flatten().unwrap_or_default();
         let majors = (pair.majors)(at).saturating_sub(before[at]);
-        Told {
+        ProgramResult {
             per_second: answered.per_second,
             least: answered.least,
             missed: 1000.0 * majors as f64 / answered.all.max(1.0),
         }
     });
-    Came { told, most, spent }
+    RoundResult {
+        reported,
+        most,
+        spent,
+    }
 }
 
-/// Two touchers, until both have ended.
-fn touched(plan: &Plan, pair: &Pair<'_>) -> Came {
+/// Runs two touchers until they have ended.
+fn touched(plan: &Plan, pair: &Pair<'_>) -> RoundResult {
     let (begin, mut most) = (Instant::now(), 0);
     let before = (pair.spent)();
     let mut running = [0, 1].map(|at| {
@@ -281,29 +310,37 @@ fn touched(plan: &Plan, pair: &Pair<'_>) -> Came {
         std::thread::sleep(Duration::from_millis(50));
     }
     let spent = ((pair.spent)() - before) / begin.elapsed().as_secs_f64();
-    let told = running.map(|one| {
+    let reported = running.map(|one| {
         let said = one.wait(Duration::from_secs(10)).stdout;
         let touches = number(&said, "touches");
-        Told {
+        ProgramResult {
             per_second: number(&said, "per_second"),
             least: touches,
             missed: 1000.0 * number(&said, "majors") / touches.max(1.0),
         }
     });
-    Came { told, most, spent }
+    RoundResult {
+        reported,
+        most,
+        spent,
+    }
 }
 
 impl Side {
-    /// One round.
+    /// Runs one round and adds its results.
     fn add(&mut self, plan: &Plan, pair: &Pair<'_>) {
-        let Came { told, most, spent } = match plan.kinds {
+        let RoundResult {
+            reported,
+            most,
+            spent,
+        } = match plan.kinds {
             Some(kinds) => served(kinds, plan, pair),
             None => touched(plan, pair),
         };
-        for (all, told) in self.missed.iter_mut().zip(&told) {
-            all.push(told.missed);
+        for (all, reported) in self.missed.iter_mut().zip(&reported) {
+            all.push(reported.missed);
         }
-        let speeds = told.each_ref().map(|told| told.per_second);
+        let speeds = reported.each_ref().map(|reported| reported.per_second);
         let [slow, fast] = [speeds[0].min(speeds[1]), speeds[0].max(speeds[1])];
         self.speed.push(speeds.iter().sum());
         self.spent.push(100.0 * spent);
@@ -311,14 +348,17 @@ impl Side {
             all.push(one);
         }
         self.even.push(100.0 * slow / fast);
-        self.least.push(told[0].least.min(told[1].least));
+        self.least.push(reported[0].least.min(reported[1].least));
         self.peak
-            .push(100.0 * most as f64 / (plan.wall << 20) as f64);
+            .push(100.0 * most as f64 / (plan.hard_limit << 20) as f64);
     }
 }
 
-/// A number of what the program says at its end; none of one that was killed.
+/// Number in the JSON that a program printed at its end; 0 for a killed program, which printed
+/// none.
 fn number(said: &str, name: &str) -> f64 {
-    let told: Option<Value> = serde_json::from_str(said).ok();
-    told.and_then(|told| told[name].as_f64()).unwrap_or(0.0)
+    let reported: Option<Value> = serde_json::from_str(said).ok();
+    reported
+        .and_then(|reported| reported[name].as_f64())
+        .unwrap_or(0.0)
 }

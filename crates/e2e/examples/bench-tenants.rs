@@ -1,6 +1,10 @@
-//! `cargo xtask bench tenants [--tenants 128] [--mib 24] [--rounds 12] [--ask MIB] [--slower 2] [--only memcg-lru] [--json]`: is
-//! reclaim of many tenants fair? The memcg LRU's own test (`tests/programs/memcg_lru.sh`) on real fio processes, by the
-//! memcg LRU and by the iterator that it replaced, with the kernel's count of pages swapped out beside.
+//! `cargo xtask bench tenants [--tenants 128] [--mib 24] [--rounds 12] [--ask MIB] [--slower 2]
+//! [--only memcg-lru] [--json]`
+//!
+//! Measures whether reclaim from many tenants is fair. Runs the test of the kernel's memcg LRU
+//! (`tests/programs/memcg_lru.sh`) with real fio processes in two ways: by the memcg LRU, and by
+//! the iterator that it replaced in the kernel. Reports the kernel's count of swapped-out pages,
+//! too.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -13,15 +17,18 @@ use e2e::programs;
 use e2e::tenants::Tree;
 use e2e::zram::Swap;
 
-/// Beyond what the sleeps of the script come to.
+/// Time limit beyond the time for which the script sleeps.
 const SLACK: Duration = Duration::from_secs(300);
 
-/// What one run came to, pages.
+/// Results of one run; numbers are pages.
 struct Ran {
+    /// Reclaimed pages of each tenant.
     steals: Vec<f64>,
-    /// Of them, pages of files.
+    /// Reclaimed pages of files, of all tenants together.
     files: f64,
+    /// Pages that the kernel has swapped out.
     swapped_out: f64,
+    /// Number of reclaim requests that were not fulfilled.
     refused: usize,
 }
 
@@ -30,11 +37,13 @@ fn main() -> ExitCode {
     let mut found = Findings::new("tenants", &args);
     let tenants = args.number("--tenants", 128);
     let mib = args.number("--mib", 24);
-    // Each page once in 15 s, as 64 MiB/s read and written do with 1920 MiB, and so many times slower: 128 of them at full
-    // speed are more than two processors have time for.
+    // A process touches each page once in `15 * slower` seconds. The original test is as fast
+    // (slower is 1): it reads and writes 1920 MiB with 64 MiB/s of reads and 64 MiB/s of writes.
+    // Two processors do not have time for 128 such processes.
     let slower = args.number("--slower", 2);
     let rate = mib * 1024 / 30 / slower;
-    // Ten times each page (there, forty): those that were read and never written yet are dropped, not swapped out.
+    // Each page is touched ten times first (forty times in the original test). Pages that were read
+    // but not yet written are dropped, not swapped out.
     let (warm, rest) = (150 * slower, 6 * slower);
     let rounds = args.number("--rounds", 12);
     let ask = args.number("--ask", 2 * tenants);
@@ -54,6 +63,7 @@ fn main() -> ExitCode {
     found.finish()
 }
 
+/// Runs the test with reclaim by `how` (`memcg-lru` or `iterator`).
 fn run(how: &str, words: &[String], limit: Duration) -> Ran {
     let tree = Tree::serve(&["--global", how]);
     let script = programs::source("memcg_lru.sh");
@@ -62,15 +72,16 @@ fn run(how: &str, words: &[String], limit: Duration) -> Ran {
     let outcome = Run::new(own.into_iter().chain(words.iter().cloned())).finish(limit);
     Ran {
         swapped_out: swapped_out() - before,
-        // Of all that were there: their counts stay in the root.
+        // Counts all tenants that have existed: the root keeps the counts of removed ones.
         files: tree.line("memory.stat", "pgsteal_file") as f64,
         steals: outcome.stdout.lines().filter_map(pgsteal).collect(),
         refused: outcome.stderr.matches("temporarily unavailable").count(),
     }
 }
 
-/// Goals are of the memcg LRU; the iterator stands beside.
-fn tell(found: &mut Findings, how: &str, ran: &Ran, asked: f64) {
+/// Adds the figures of a run to the results. Only the memcg LRU has goals; the iterator's figures
+/// are for comparison.
+fn tell(found: &mut Findings, how: &str, ran: &Ran, requested: f64) {
     let sum: f64 = ran.steals.iter().sum();
     let mean = sum / ran.steals.len() as f64;
     let squares = ran.steals.iter().map(|one| (one - mean) * (one - mean));
@@ -92,7 +103,7 @@ fn tell(found: &mut Findings, how: &str, ran: &Ran, asked: f64) {
         spread,
         [None, Some(10.0)],
     );
-    let got = 100.0 * sum / asked;
+    let got = 100.0 * sum / requested;
     within(
         "sum(pgsteal) / sum(requested)",
         got,
@@ -109,12 +120,14 @@ fn tell(found: &mut Findings, how: &str, ran: &Ran, asked: f64) {
     );
 }
 
+/// Number of reclaimed pages in a line `pgsteal NUMBER` of the script.
 fn pgsteal(line: &str) -> Option<f64> {
     line.strip_prefix("pgsteal ")?.trim().parse().ok()
 }
 
-/// Pages that the kernel has swapped out, of the whole host: those that hold nothing but zeros are noted and not
-/// written (since Linux 6.12), and a page of /dev/zero that was only read is one.
+/// Pages that the kernel has swapped out on the whole host since it started, including pages of
+/// zeros, which are recorded but not written (since Linux 6.12). A page of /dev/zero that was only
+/// read is such a page.
 fn swapped_out() -> f64 {
     (proc::vmstat("pswpout") + proc::vmstat("swpout_zero")) as f64
 }

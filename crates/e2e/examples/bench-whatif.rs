@@ -1,12 +1,15 @@
-//! `cargo xtask bench whatif [--part limit|record] [--watch 180] [--hold 180] [--json]`: what `report --curve` says of less memory,
-//! and what less memory does; what a recording says, beside a trace of all accesses, and what it costs.
+//! `cargo xtask bench whatif [--part limit|record] [--watch 180] [--hold 180] [--json]`
 //!
-//! **limit**: five programs ask for their memory at a steady pace, all at once. Each is watched; then it is held in the sizes that the
-//! curve names (the one that it recommends, and the bend), one after the other, by
-//! `pagetide attach --memory-max`; faults that needed reading are counted by the kernel and set beside the prediction. The
-//! swap is a zram of our own, which needs no reading ahead. At the end every value is right.
+//! Part **limit** compares predictions of `report --curve` for less memory with measurements. Five
+//! programs access their memory at a steady rate, all at the same time. `report` watches each of
+//! them. Then `pagetide attach --memory-max` limits it to the two sizes that the curve names, first
+//! the recommended size, then the bend of the curve. The kernel's count of major faults is compared
+//! with the prediction. The swap is a zram of our own, so the kernel does not read ahead. At the
+//! end every value in the programs must be right.
 //!
-//! **record**: a program writes each access into a trace, and is recorded at the same time; both are given to `pagetide mrc`.
+//! Part **record** compares a recording with a trace of all accesses, and measures what recording
+//! costs. A program writes each access into a trace while it is recorded; `pagetide mrc` reads each
+//! file.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -15,18 +18,19 @@ use std::time::{Duration, Instant};
 
 use e2e::bench::{Args, Findings};
 use e2e::guard::Run;
-use e2e::paced::{Asked, Pace, Paced};
+use e2e::paced::{KeyPattern, Pace, Paced};
 use e2e::temp::TempDir;
 use e2e::zram::Swap;
 use e2e::{pagetide, programs};
 use serde_json::Value;
 
-/// What a program does once, when it has begun, is done then.
+/// Time after which the programs have finished starting.
 const WARM: Duration = Duration::from_secs(60);
-/// Pages that a lower limit asks for have left then, and those that a higher one lets stay are back.
+/// Time after which a new limit is in effect: pages above a lower limit are paged out, and pages
+/// that a higher limit allows are resident again.
 const SETTLED: Duration = Duration::from_secs(60);
 const MIB: f64 = 1_048_576.0;
-/// Names of the curve's sizes.
+/// Names of the sizes in the curve's JSON.
 const RULES: [&str; 2] = ["recommended", "knee"];
 
 fn main() -> ExitCode {
@@ -45,13 +49,15 @@ fn main() -> ExitCode {
 /// A size that the curve names.
 #[derive(Clone, Copy)]
 struct Chosen {
-    /// As `--memory-max`.
+    /// The limit for `--memory-max`, bytes.
     limit: f64,
-    /// As `--age-every`, seconds.
+    /// For `--age-every`, seconds.
     age_every: f64,
+    /// Predicted refaults per minute.
     per_minute: f64,
 }
 
+/// Runs part `limit`, which compares predicted refaults with measured ones.
 fn limit(args: &Args, found: &mut Findings) {
     let (watch, hold) = (args.seconds("--watch", 180), args.seconds("--hold", 180));
     let swap = Swap::new(4096);
@@ -69,7 +75,7 @@ fn limit(args: &Args, found: &mut Findings) {
         Paced::python("python, a dict", "dict", pace),
         Paced::python("python, sqlite", "sqlite", pace),
         Paced::node(pace),
-        Paced::redis(of_redis, Asked::Half),
+        Paced::redis(of_redis, KeyPattern::Half),
     ];
     sleep(WARM);
     let curves = curves(&all, watch);
@@ -93,7 +99,7 @@ fn limit(args: &Args, found: &mut Findings) {
     found.figure("most in swap at the end", swap.used() as f64 / MIB, "MiB");
 }
 
-/// Whether who asks kept the pace: what it does not ask for does not come back.
+/// Reports by how much requests to redis were late: a value that is not requested does not refault.
 fn late(found: &mut Findings, when: &str, all: &[Paced]) {
     let most = all.iter().map(Paced::late_ms).max().unwrap_or(0);
     found.figure(
@@ -103,7 +109,7 @@ fn late(found: &mut Findings, when: &str, all: &[Paced]) {
     );
 }
 
-/// What `report --curve` says of each, watched all at once.
+/// Runs `report --curve` on all programs at the same time; returns the curve of each.
 fn curves(all: &[Paced], watch: Duration) -> Vec<Value> {
     let time = format!("{}s", watch.as_secs());
     std::thread::scope(|scope| {
@@ -133,6 +139,7 @@ fn curves(all: &[Paced], watch: Duration) -> Vec<Value> {
     })
 }
 
+/// Parses a named size; `None` if the curve has none of this name.
 fn named(value: &Value) -> Option<Chosen> {
     Some(Chosen {
         limit: value["limit_bytes"].as_f64()?,
@@ -141,7 +148,7 @@ fn named(value: &Value) -> Option<Chosen> {
     })
 }
 
-/// Holds each program in its size, and sets what came back beside the prediction.
+/// Limits each program to its size for `time`, and compares its refaults with the prediction.
 fn held(
     found: &mut Findings,
     rule: &str,
@@ -188,7 +195,7 @@ fn held(
         found.figure(&format!("{name}: more than predicted"), error, "%");
         found.at_most(&format!("{name}: off by"), error.abs(), "%", 20.0);
     }
-    // Who is told no size has nothing that could be off.
+    // A program without a named size cannot miss a prediction, so their number is checked, too.
     let sizes = both().count() as f64;
     found.at_least(
         &format!("{rule}: programs with a size"),
@@ -204,7 +211,7 @@ fn held(
     drop(managers);
 }
 
-/// A recording beside a trace of all accesses.
+/// Runs part `record`, which compares recordings with traces.
 fn record(args: &Args, found: &mut Findings) {
     let seconds = args.number("--seconds", 60);
     for (pattern, mib, rate) in [("tail", 128, 4000), ("zipf", 128, 4000), ("loop", 64, 4000)] {
@@ -215,7 +222,8 @@ fn record(args: &Args, found: &mut Findings) {
     of_redis(found, seconds);
 }
 
-/// What recording redis costs: its manager with and without it.
+/// Measures what recording redis costs: the processor time of a manager that records and of one
+/// that does not.
 fn of_redis(found: &mut Findings, seconds: u64) {
     let folder = TempDir::new();
     let redis = Paced::redis(
@@ -224,7 +232,7 @@ fn of_redis(found: &mut Findings, seconds: u64) {
             per_second: 5000,
             seconds: 4 * seconds + 60,
         },
-        Asked::Half,
+        KeyPattern::Half,
     );
     let (pid, time) = (redis.pid.to_string(), format!("{seconds}s"));
     let attached = |more: &[&str]| -> Value {
@@ -249,8 +257,8 @@ fn of_redis(found: &mut Findings, seconds: u64) {
     let with = attached(&["--record", &folder.file("redis.rec")]);
     let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
     let share = |report: &Value, ms: &Value| 100.0 * number(ms) / number(&report["wall_ms"]);
-    let told = &with["recording"];
-    let per_minute = number(&told["bytes"]) / 1024.0 * 60_000.0 / number(&with["wall_ms"]);
+    let reported = &with["recording"];
+    let per_minute = number(&reported["bytes"]) / 1024.0 * 60_000.0 / number(&with["wall_ms"]);
     found.figure(
         "redis: resident",
         number(&with["resident_bytes"]) / MIB,
@@ -259,7 +267,7 @@ fn of_redis(found: &mut Findings, seconds: u64) {
     found.figure("redis: recorded", per_minute, "KiB/min");
     found.figure(
         "redis: recorder",
-        share(&with, &told["took_ms"]),
+        share(&with, &reported["took_ms"]),
         "% of a core",
     );
     let cpu = |report: &Value| share(report, &report["overhead"]["cpu_ms"]);
@@ -268,6 +276,8 @@ fn of_redis(found: &mut Findings, seconds: u64) {
     assert!(redis.is_well(), "redis gave what nobody had put there");
 }
 
+/// Records a program that also writes a trace; compares refaults at several sizes by the recording
+/// and by the trace.
 fn recorded(
     found: &mut Findings,
     (pattern, mib, rate, seconds): (&str, u64, u64, u64),
@@ -290,26 +300,26 @@ fn recorded(
         serde_json::from_str::<Value>(&text).ok()
     });
     let report = report.expect("a report");
-    let told = &report["recording"];
+    let reported = &report["recording"];
     let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
-    let wall = number(&report["wall_ms"]);
+    let elapsed_ms = number(&report["wall_ms"]);
     let name = format!("{pattern}, a look each {every}");
-    let minutes = wall / 60_000.0;
+    let minutes = elapsed_ms / 60_000.0;
     found.figure(
         &format!("{name}: recorded"),
-        number(&told["bytes"]) / 1024.0 / minutes,
+        number(&reported["bytes"]) / 1024.0 / minutes,
         "KiB/min",
     );
-    let share = 100.0 * number(&told["took_ms"]) / wall;
+    let share = 100.0 * number(&reported["took_ms"]) / elapsed_ms;
     found.figure(&format!("{name}: recorder"), share, "% of a core");
-    let whole = 100.0 * number(&report["overhead"]["cpu_ms"]) / wall;
+    let whole = 100.0 * number(&report["overhead"]["cpu_ms"]) / elapsed_ms;
     found.figure(&format!("{name}: manager with it"), whole, "% of a core");
     let sizes: Vec<String> = (2..10)
         .map(|tenth| format!("{}M", mib * tenth / 10))
         .collect();
-    let (of_looks, of_all) = (misses(&recording, &sizes), misses(&trace, &sizes));
-    for ((size, looks), all) in sizes.iter().zip(&of_looks).zip(&of_all) {
-        let error = 100.0 * (looks / all - 1.0);
+    let (of_scans, of_all) = (misses(&recording, &sizes), misses(&trace, &sizes));
+    for ((size, scans), all) in sizes.iter().zip(&of_scans).zip(&of_all) {
+        let error = 100.0 * (scans / all - 1.0);
         found.figure(
             &format!("{name}: refaults at {size}, of the trace's {all:.0}"),
             error,
@@ -318,7 +328,8 @@ fn recorded(
     }
 }
 
-/// Misses at each size that are no first reference.
+/// Number of refaults at each size by `pagetide mrc`: misses that are not the first access to a
+/// page.
 fn misses(file: &str, sizes: &[String]) -> Vec<f64> {
     let words = ["mrc", "--json", "--sizes", &sizes.join(","), file];
     let outcome = pagetide::command(words).finish(Duration::from_secs(120));

@@ -1,7 +1,9 @@
-//! `pagetide report` of processes as they are: when it looked, what it tells, and that it adds up.
+//! Runs `pagetide report` on running processes. Finds when its last scan was, reads what it
+//! reports, and checks that its sums add up.
 //!
-//! The last look is between `begin` (its time by the report's own clock, which starts after we did) and
-//! `end` (when it was over): what a truth is compared with must hold for all of that time.
+//! The last scan lies between two times. `begin` is its time by the report's own clock, which
+//! starts later than the test's. `end` is when the report was complete. What a report is compared
+//! with must hold for all of that time.
 
 use std::time::Duration;
 
@@ -9,13 +11,13 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
 use crate::guard::{Outcome, Running, tail};
-use crate::verdict::{Bin, Look};
+use crate::verdict::{Bin, ScanTimes};
 use crate::{pagetide, proc, wait};
 
-/// `CLOCK_MONOTONIC`, in nanoseconds.
+/// The time of `CLOCK_MONOTONIC`, nanoseconds.
 ///
 /// # Panics
-/// If it is before its start.
+/// If the clock is before its start.
 #[must_use]
 pub fn now_ns() -> u64 {
     let time = Duration::try_from(clock_gettime(ClockId::Monotonic));
@@ -23,24 +25,26 @@ pub fn now_ns() -> u64 {
     u64::try_from(time.as_nanos()).expect("the machine is younger than 500 years")
 }
 
-/// A report that is being made.
+/// A running `pagetide report`.
 #[derive(Debug)]
 pub struct Looking {
     running: Running,
+    /// Time just before the report was started, nanoseconds of `CLOCK_MONOTONIC`.
     begin: u64,
+    /// Time limit for the report.
     limit: Duration,
 }
 
-/// A report, and when it looked.
+/// A report, and the time of its last scan.
 #[derive(Clone, Debug)]
 pub struct Aged {
-    /// As JSON.
+    /// The report as JSON.
     pub report: Value,
-    /// The last look.
-    pub look: Look,
+    /// When the last scan was, and the interval of scans.
+    pub scan: ScanTimes,
 }
 
-/// `pagetide report` with these words, with `--json`.
+/// Runs `pagetide report WORDS --json` to its end.
 #[must_use]
 pub fn outcome(words: &[&str]) -> Outcome {
     let words = ["report"].iter().chain(words).chain(&["--json"]);
@@ -48,7 +52,7 @@ pub fn outcome(words: &[&str]) -> Outcome {
 }
 
 impl Looking {
-    /// Begins to watch for so many seconds, with a look every `every_ms`.
+    /// Starts a report that watches for `seconds` and scans every `every_ms` milliseconds.
     #[must_use]
     pub fn start(target: &[&str], seconds: u64, every_ms: u64) -> Looking {
         let (time, every) = (format!("{seconds}s"), format!("{every_ms}ms"));
@@ -61,36 +65,36 @@ impl Looking {
         }
     }
 
-    /// Of a process and its descendants.
+    /// Starts a report on a process and its descendants; arguments as for [`Looking::start`].
     #[must_use]
     pub fn at(pid: u32, seconds: u64, every_ms: u64) -> Looking {
         Looking::start(&[&pid.to_string()], seconds, every_ms)
     }
 
-    /// Its processes may end early; it must be there after so long.
+    /// Sets the time limit for the report, for one that ends early because its processes end.
     pub fn give_up_after(&mut self, limit: Duration) {
         self.limit = limit;
     }
 
-    /// The process that looks.
+    /// Pid of `pagetide report`.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.running.pid()
     }
 
-    /// The report, once it is there.
+    /// Waits for the report.
     ///
     /// # Panics
-    /// If it does not come in time, is none, or does not add up.
+    /// If it does not come in time, is not JSON, or its sums do not add up.
     #[must_use]
     pub fn finish(self) -> Aged {
         self.finish_while(|| {})
     }
 
-    /// The same, and does something again and again until then.
+    /// Waits for the report, and calls `each` repeatedly until then.
     ///
     /// # Panics
-    /// If it does not come in time, is none, or does not add up.
+    /// If it does not come in time, is not JSON, or its sums do not add up.
     #[must_use]
     pub fn finish_while(mut self, mut each: impl FnMut()) -> Aged {
         let _ = wait::poll(self.limit, || {
@@ -105,38 +109,39 @@ impl Looking {
             .unwrap_or_else(|error| panic!("report: {error}: {}\n{errors}", outcome.stdout));
         adds_up(&report);
         let ns = |name: &str| number(&report, name) * 1_000_000;
-        let look = Look {
+        let scan = ScanTimes {
             begin: (self.begin + ns("wall_ms")).min(end),
             end,
             interval: ns("interval_ms"),
             watched: ns("wall_ms"),
         };
-        Aged { report, look }
+        Aged { report, scan }
     }
 }
 
-/// A number of a report or of a part of one.
+/// Number in the field `name` of a report or of an object within one.
 ///
 /// # Panics
-/// If it is none.
+/// If the value is no number.
 #[must_use]
 pub fn number(of: &Value, name: &str) -> u64 {
     let value = of[name].as_u64();
     value.unwrap_or_else(|| panic!("report: {name} is {}", of[name]))
 }
 
+/// The list in the field `name`; empty if there is none.
 fn list<'a>(of: &'a Value, name: &str) -> &'a [Value] {
     of[name].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The entry of a process.
+/// The entry of a process in a report.
 #[must_use]
 pub fn process(report: &Value, pid: u32) -> Option<&Value> {
     let is = |one: &&Value| one["pid"].as_u64() == Some(u64::from(pid));
     list(report, "processes").iter().find(is)
 }
 
-/// The pids of all processes.
+/// Pids of all processes in a report.
 #[must_use]
 pub fn pids(report: &Value) -> Vec<u32> {
     let all = list(report, "processes").iter();
@@ -144,7 +149,7 @@ pub fn pids(report: &Value) -> Vec<u32> {
         .collect()
 }
 
-/// The reasons for unknown ages, in one text.
+/// The reasons for unknown ages in a report, in one text.
 #[must_use]
 pub fn reasons(report: &Value) -> String {
     let all = list(report, "unknown_because").iter();
@@ -152,7 +157,7 @@ pub fn reasons(report: &Value) -> String {
     words.collect::<Vec<_>>().join("; ")
 }
 
-/// The histogram, all nodes together, by increasing age.
+/// The bins of a report's age histogram, summed over all NUMA nodes, youngest first.
 #[must_use]
 pub fn bins(report: &Value) -> Vec<Bin> {
     let mut found: Vec<Bin> = Vec::new();
@@ -180,11 +185,14 @@ pub fn bins(report: &Value) -> Vec<Bin> {
     found
 }
 
-/// What every report must hold, to the byte: bins and unknown pages are the resident ones, the
-/// processes' own are all of them, and so are the reasons of what is unknown.
+/// Checks that the sums of a report agree to the byte:
+/// - bins and bytes of unknown age sum up to the resident bytes;
+/// - the resident bytes of all processes sum up to those of the report;
+/// - the bytes of unknown age of all processes, and those of all reasons, sum up to those of the
+///   report.
 ///
 /// # Panics
-/// If a sum is another.
+/// If a sum differs.
 pub fn adds_up(report: &Value) {
     let sum = |name: &str, field: &str| -> u64 {
         let all = list(report, name).iter();
@@ -212,7 +220,7 @@ pub fn adds_up(report: &Value) {
     }
 }
 
-/// A line of the processes' `smaps_rollup` in bytes, added up: what the kernel says.
+/// Sum of the line `name` in the processes' `smaps_rollup`, bytes.
 #[must_use]
 pub fn rollup(pids: &[u32], name: &str) -> u64 {
     let of = |pid: &u32| -> Option<u64> {
@@ -225,7 +233,7 @@ pub fn rollup(pids: &[u32], name: &str) -> u64 {
     pids.iter().filter_map(of).sum()
 }
 
-/// Whether two sizes differ by no more than `percent` of the second.
+/// Whether `size` differs from `of` by at most `percent` percent of `of`.
 #[must_use]
 pub fn is_near(size: u64, of: u64, percent: u64) -> bool {
     size.abs_diff(of) <= of / 100 * percent

@@ -1,24 +1,33 @@
-//! The agent of working-set reporting's author at a tenant: by its rule, by another one, or a program of one's own. What a bench is told
-//! decides, so that alternatives can be swept.
+//! A user-space agent that reclaims memory from one tenant. Its rule is that of the author of
+//! working-set reporting, or another rule, or that of a program given by `--agent`. The command
+//! line of a benchmark chooses, so that several agents can be compared.
 
 use crate::bench::Args;
 use crate::guard::{Run, Running};
 use crate::programs;
 use crate::tenants::Tree;
 
-/// What it is, and how often it asks for what.
+/// Which agent runs, how often it requests reclaim, and the age from which it takes memory for
+/// cold.
 #[derive(Clone, Debug)]
 pub struct Agent {
+    /// Seconds between two reclaim requests.
     every: u64,
+    /// Age from which memory is cold, milliseconds.
     cold_ms: u64,
+    /// Which bins the author's agent reclaims: those whose upper edge (`label`) or lower edge
+    /// (`lower`) is at least `cold_ms`.
     rule: String,
+    /// Upper edges of the age bins, milliseconds, separated by commas.
     edges: String,
+    /// The program given by `--agent`.
     other: Option<String>,
 }
 
 impl Agent {
-    /// By `--every SECONDS`, `--cold-ms MS`, `--rule label|lower`, `--intervals MS,MS,...`. With `--agent FILE` that program is run
-    /// with the words that the author's takes: CGROUP --`reclaim_freq_seconds` N --`cold_age_threshold_ms` N.
+    /// Reads the options `--every SECONDS`, `--cold-ms MS`, `--rule label|lower` and `--intervals
+    /// MS,MS,...`. With `--agent FILE` that program runs, with the arguments of the author's agent:
+    /// CGROUP --`reclaim_freq_seconds` N --`cold_age_threshold_ms` N.
     #[must_use]
     pub fn of(args: &Args) -> Agent {
         let text = |name, otherwise: &str| args.text(name).unwrap_or(otherwise.to_owned());
@@ -31,26 +40,26 @@ impl Agent {
         }
     }
 
-    /// How often it asks, seconds.
+    /// Seconds between two reclaim requests of the agent.
     #[must_use]
     pub fn every(&self) -> u64 {
         self.every
     }
 
-    /// What was not used for so long is cold, milliseconds.
+    /// Age from which memory is cold, milliseconds.
     #[must_use]
     pub fn cold_ms(&self) -> u64 {
         self.cold_ms
     }
 
-    /// Has a tenant's ages told in its bins, refreshed each second.
-    pub fn told(&self, tree: &Tree, tenant: &str) {
+    /// Makes `serve` report a tenant's ages in the agent's bins, refreshed each second.
+    pub fn reported(&self, tree: &Tree, tenant: &str) {
         tree.write("node0/workingset_report/page_age_intervals", &self.edges);
         let file = format!("{tenant}/memory.workingset.refresh_interval");
         tree.write(&file, "N0=1000");
     }
 
-    /// Starts it, as the argument of these words.
+    /// Starts the agent as arguments of the command `prefix`.
     #[must_use]
     pub fn start(&self, tree: &Tree, tenant: &str, prefix: &[&str]) -> Running {
         let (every, cold_ms) = (self.every.to_string(), self.cold_ms.to_string());
@@ -74,7 +83,7 @@ impl Agent {
         Run::new(words.chain(own)).start()
     }
 
-    /// How often it has asked.
+    /// Number of reclaim requests that the agent has made, counted in its output `said`.
     #[must_use]
     pub fn times(&self, said: &str) -> usize {
         let word = if self.other.is_some() {

@@ -1,54 +1,61 @@
-//! What the test program `ages` (`tests/programs/ages.c`) tells: its lines, its table, its classes.
+//! Parses what the test program `ages` (`tests/programs/ages.c`) reports of its pages: its output,
+//! its table of accesses, and the file with the class of each page.
 //!
-//! Times are `CLOCK_MONOTONIC` in nanoseconds. Nothing in here reads a file or a clock. What does not
-//! add up is an error: a test must not compare with a wrong truth.
+//! The class of a page says how often the program touches it. Times are `CLOCK_MONOTONIC` in
+//! nanoseconds. Nothing in this module reads a file or a clock. Contradictory numbers are an error:
+//! a test must not compare a report with a wrong truth.
 
-/// The kinds of memory, by their number in the table.
+/// Names of the kinds of memory; the index is the number of the kind in the table.
 pub const KINDS: [&str; 8] = [
     "anon", "thp", "file", "cow", "memfd", "forked", "zero", "loop",
 ];
-/// The class that is touched without pause; 0 to 3 are 1 s, 4 s, 16 s and never.
+/// The class of pages that are touched without pause. The pages of classes 0, 1, 2 and 3 are
+/// touched every 1 s, 4 s and 16 s, and never.
 pub const ALWAYS: usize = 4;
+/// Number of classes.
 const CLASSES: usize = 5;
+/// Number of passes that the table keeps of each class; a pass touches all pages of a class once.
 const SLOTS: u64 = 8;
-/// Words of a record: eight, and two a slot.
+/// Length of a record in 8-byte words: eight, and two for each kept pass.
 const RECORD: usize = 24;
+/// First word of the table.
 const MAGIC: u64 = u64::from_le_bytes(*b"PTAGES01");
 
-/// A `map` line.
+/// A mapping of `ages`, as a `map` line of its output describes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Map {
-    /// One of `KINDS`.
+    /// Kind of memory, one of [`KINDS`].
     pub kind: String,
-    /// The process that touches it.
+    /// Pid of the process that touches the pages.
     pub pid: u32,
-    /// Its address in that process.
+    /// Address of the mapping in that process.
     pub start: u64,
-    /// Of 4 KiB.
+    /// Number of pages of 4 KiB.
     pub pages: u64,
-    /// Pages by class.
+    /// Number of pages of each class.
     pub classes: [u64; CLASSES],
-    /// What a report has it under: `anon`, `file` or `none`.
+    /// What a report counts the pages as: `anon`, `file` or `none`.
     pub counts: String,
-    /// How much of it is in huge pages.
+    /// Size of the huge pages in the mapping, KiB.
     pub thp_kib: u64,
 }
 
-/// All that `ages` prints up to `ready`.
+/// All that `ages` prints up to its line `ready`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Printed {
-    /// Path of the table.
+    /// Path of the table's file.
     pub table: String,
-    /// In the order of the per-page file.
+    /// The mappings, in the order in which the file of classes has their pages.
     pub maps: Vec<Map>,
-    /// The process that was started.
+    /// Pid of `ages`.
     pub pid: u32,
-    /// Its child, 0 if it has none.
+    /// Pid of its child process; 0 if it has none.
     pub child: u32,
-    /// When the schedule begins.
+    /// Time at which the program begins to touch pages by their classes.
     pub t0: u64,
 }
 
+/// Value of `NAME=VALUE` in a line.
 fn field<'a>(line: &'a str, name: &str) -> Result<&'a str, String> {
     let value = |word: &'a str| word.strip_prefix(name)?.strip_prefix('=');
     line.split(' ')
@@ -56,6 +63,7 @@ fn field<'a>(line: &'a str, name: &str) -> Result<&'a str, String> {
         .ok_or_else(|| format!("ages: no {name} in: {line}"))
 }
 
+/// Value of `NAME=NUMBER` in a line, decimal or hexadecimal.
 fn number<T: TryFrom<u64>>(line: &str, name: &str) -> Result<T, String> {
     let text = field(line, name)?;
     let value = match text.strip_prefix("0x") {
@@ -66,6 +74,7 @@ fn number<T: TryFrom<u64>>(line: &str, name: &str) -> Result<T, String> {
     value.ok_or_else(|| format!("ages: {name} is no number: {line}"))
 }
 
+/// Parses a `map` line.
 fn map(line: &str) -> Result<Map, String> {
     let mut classes = [0; CLASSES];
     let texts = field(line, "classes")?.split(',');
@@ -89,10 +98,10 @@ fn map(line: &str) -> Result<Map, String> {
 }
 
 impl Printed {
-    /// From the lines of standard output, `ready` included.
+    /// Parses the standard output of `ages`, which must have come to its line `ready`.
     ///
     /// # Errors
-    /// If something is missing or is no number.
+    /// If a line is unknown or missing, or a value is no number.
     pub fn parse(text: &str) -> Result<Printed, String> {
         let mut printed = Printed::default();
         for line in text.lines() {
@@ -116,10 +125,12 @@ impl Printed {
         Err(format!("ages: not ready: {text}"))
     }
 
-    /// The class of each page by map, from the file that `--per-page` wrote.
+    /// Splits the file that `--per-page` wrote, which has a byte for the class of each page, into
+    /// one part for each mapping.
     ///
     /// # Errors
-    /// If it is not as long as the maps are, or a class has another number of pages.
+    /// If the file is not as long as all mappings together, or if a class has another number of
+    /// pages.
     pub fn split<'a>(&self, mut bytes: &'a [u8]) -> Result<Vec<&'a [u8]>, String> {
         let mut parts = Vec::new();
         for map in &self.maps {
@@ -139,29 +150,31 @@ impl Printed {
     }
 }
 
-/// When a class of a kind was touched.
+/// When the pages of one class and one kind of memory were touched.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
-    /// Index in `KINDS`.
+    /// Index in [`KINDS`].
     pub kind: usize,
-    /// Its class.
+    /// Class of the pages, 0 to 4.
     pub class: usize,
-    /// How many pages of 4 KiB.
+    /// Number of pages of 4 KiB.
     pub pages: u64,
-    /// The first and the last moment of the fill.
+    /// When the program filled the pages: begin and end, nanoseconds.
     pub fill: (u64, u64),
-    /// Passes begun so far.
+    /// Number of passes over the pages that have begun so far.
     pub begun: u64,
-    /// How many began over 100 ms late.
+    /// Number of passes that began more than 100 ms late.
     pub late: u64,
-    /// The last passes, oldest first; the end is 0 while one is under way.
+    /// Begin and end of the last passes, nanoseconds, oldest first; the end is 0 while the pass
+    /// runs.
     pub passes: Vec<(u64, u64)>,
 }
 
-/// The shared file, see `tests/programs/ages.h`.
+/// The table of accesses, which `ages` writes to a shared file (`tests/programs/ages.h`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Table(pub Vec<Record>);
 
+/// Parses a record; `None` if its passes contradict each other.
 fn record(words: &[u64]) -> Option<Record> {
     let [kind, class, pages, fill_begin, fill_end, begun, ended, late] =
         *words.first_chunk::<8>()?;
@@ -189,11 +202,11 @@ fn record(words: &[u64]) -> Option<Record> {
 }
 
 impl Table {
-    /// From the bytes of the file. A pass may begin while they are copied: then this is an error, and
-    /// reading once more will do.
+    /// Parses the bytes of the table's file. The program may begin a pass while they are copied.
+    /// That is an error, too, and the caller reads the file again.
     ///
     /// # Errors
-    /// If it is no such table, or was changed meanwhile.
+    /// If the bytes are no such table, or were changed while they were copied.
     pub fn parse(bytes: &[u8]) -> Result<Table, String> {
         let (words, _) = bytes.as_chunks::<8>();
         let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
@@ -201,7 +214,7 @@ impl Table {
         else {
             return Err("ages: not a table".to_owned());
         };
-        // A reader of later tables is a later reader.
+        // Another layout needs another version of this parser.
         if (kinds, classes, slots) != (KINDS.len() as u64, CLASSES as u64, SLOTS)
             || rest.len() != KINDS.len() * CLASSES * RECORD
         {

@@ -1,11 +1,11 @@
-//! What a person wants to know of a process that hangs: where each thread waits, in the kernel too.
+//! Describes a process that hangs: where in the kernel each of its threads waits.
 
 use std::fs;
 use std::path::Path;
 
 use crate::proc;
 
-/// A process with each thread's state and where it waits.
+/// Describes a process in a line for its name and state, and a line for each of its threads.
 #[must_use]
 pub fn describe(pid: u32) -> String {
     let mut text = format!(
@@ -21,6 +21,7 @@ pub fn describe(pid: u32) -> String {
     text
 }
 
+/// Describes a thread by the innermost four functions of its kernel stack, and its system call.
 fn thread(task: &Path) -> String {
     let of = |name: &str| fs::read_to_string(task.join(name)).unwrap_or_default();
     let stack: Vec<String> = of("stack")

@@ -1,33 +1,35 @@
-//! What the benches share: numbers from the command line, medians, and a table or JSON at the end.
+//! What all benchmarks need: numbers from the command line, medians, and results as a table or as
+//! JSON.
 //!
-//! A bench measures both sides in one run and compares them by the ratio of their medians: the
-//! machine is whatever it is, and others may be at work on it.
+//! A benchmark measures two sides in one run and compares them by the ratio of their medians.
+//! Absolute times would mean little: the speed of the machine is unknown, and other programs may
+//! use it at the same time.
 
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-/// The words after the bench's name.
+/// The arguments of a benchmark.
 #[derive(Clone, Debug)]
 pub struct Args(Vec<String>);
 
 impl Args {
-    /// Those of this process.
+    /// The arguments of this process.
     #[must_use]
     pub fn from_env() -> Args {
         Args(std::env::args().skip(1).collect())
     }
 
-    /// Whether `--name` was given.
+    /// Whether the option `name` (with its dashes) was given.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.0.iter().any(|word| word == name)
     }
 
-    /// The number after `--name`, or what it is by default.
+    /// The number after the option `name`; `otherwise` without that option.
     ///
     /// # Panics
-    /// If what follows is no number.
+    /// If the word after the option is no number.
     #[must_use]
     pub fn number(&self, name: &str, otherwise: u64) -> u64 {
         let at = self.0.iter().position(|word| word == name);
@@ -39,21 +41,21 @@ impl Args {
         }
     }
 
-    /// The word after `--name`.
+    /// The word after the option `name`.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<String> {
         let at = self.0.iter().position(|word| word == name)?;
         self.0.get(at + 1).cloned()
     }
 
-    /// The number after `--name`, in seconds.
+    /// The number after the option `name`, or `otherwise`, as seconds.
     #[must_use]
     pub fn seconds(&self, name: &str, otherwise: u64) -> Duration {
         Duration::from_secs(self.number(name, otherwise))
     }
 }
 
-/// The middle one; 0 of none.
+/// The median of some values; 0 if there are none.
 #[must_use]
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
@@ -65,31 +67,33 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Each value of `side` in percent of its partner.
+/// Each value of `side` in percent of the value with the same index in `of`.
 #[must_use]
 pub fn percents(side: &[f64], of: &[f64]) -> Vec<f64> {
     of.iter().zip(side).map(|(a, b)| 100.0 * b / a).collect()
 }
 
-/// One thing that was measured, and what it should be.
+/// A measured figure.
 #[derive(Clone, Debug)]
 struct Line {
     what: String,
     value: f64,
     unit: &'static str,
+    /// The goal: true if the figure should be at least, false if at most, the number.
     goal: Option<(bool, f64)>,
 }
 
-/// What a bench found.
+/// The results of a benchmark.
 #[derive(Clone, Debug)]
 pub struct Findings {
     name: &'static str,
+    /// Whether to print JSON.
     json: bool,
     lines: Vec<Line>,
 }
 
 impl Findings {
-    /// None yet; with `--json` they are printed as JSON.
+    /// Begins without results. They are printed as JSON if `--json` was given.
     #[must_use]
     pub fn new(name: &'static str, args: &Args) -> Findings {
         Findings {
@@ -99,6 +103,7 @@ impl Findings {
         }
     }
 
+    /// Adds a figure and prints it to standard error.
     fn push(&mut self, what: &str, value: f64, unit: &'static str, goal: Option<(bool, f64)>) {
         let line = Line {
             what: what.to_owned(),
@@ -110,22 +115,22 @@ impl Findings {
         self.lines.push(line);
     }
 
-    /// A figure without a goal.
+    /// Adds a figure that has no goal.
     pub fn figure(&mut self, what: &str, value: f64, unit: &'static str) {
         self.push(what, value, unit, None);
     }
 
-    /// A figure that should be no more than `goal`.
+    /// Adds a figure that should be at most `goal`.
     pub fn at_most(&mut self, what: &str, value: f64, unit: &'static str, goal: f64) {
         self.push(what, value, unit, Some((false, goal)));
     }
 
-    /// A figure that should be no less than `goal`.
+    /// Adds a figure that should be at least `goal`.
     pub fn at_least(&mut self, what: &str, value: f64, unit: &'static str, goal: f64) {
         self.push(what, value, unit, Some((true, goal)));
     }
 
-    /// Prints everything; exit status 0 if all goals are met, else 1.
+    /// Prints all results; returns exit status 0 if all goals are met, else 1.
     #[must_use]
     pub fn finish(self) -> std::process::ExitCode {
         if self.json {
@@ -161,16 +166,19 @@ impl Findings {
 }
 
 impl Line {
+    /// Whether the goal is met, or there is none.
     fn is_met(&self) -> bool {
         match self.goal {
             None => true,
-            // What could not be measured meets nothing: a share of no time at all was once minus infinity.
+            // A value that could not be measured meets no goal. (A share of a time of 0 was minus
+            // infinity.)
             Some(_) if !self.value.is_finite() => false,
             Some((true, goal)) => self.value >= goal,
             Some((false, goal)) => self.value <= goal,
         }
     }
 
+    /// The figure with its unit, and the goal if there is one.
     fn text(&self) -> String {
         let goal = match self.goal {
             None => String::new(),

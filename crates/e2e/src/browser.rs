@@ -1,4 +1,4 @@
-//! Debian's Chromium, driven by playwright for Python: `tests/page/look.py` and `read.py`.
+//! Debian's Chromium, driven by the Python scripts in `tests/page`, which use playwright.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,17 +7,18 @@ use serde_json::Value;
 
 use crate::guard::Run;
 use crate::temp::target_dir;
-use crate::web::Place;
+use crate::web::ListenAddress;
 
-/// It starts a browser and looks at six windows.
+/// Time limit for starting a browser and for six windows.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// What a reader of the dashboard finds; screenshots go to `folder`. `tenant` is the one that they show.
+/// Opens the dashboard in a browser; returns what it shows. Screenshots go to `folder`, and
+/// `tenant` is the tenant that they show.
 ///
 /// # Panics
-/// If it does not end well: it says what is missing.
+/// If the browser fails; the message says what is missing.
 #[must_use]
-pub fn look(place: &Place, folder: &Path, tenant: &str) -> Value {
+pub fn scan(place: &ListenAddress, folder: &Path, tenant: &str) -> Value {
     let url = format!("http://{}/", place.address());
     let folder_of = made(folder);
     driven(
@@ -26,26 +27,28 @@ pub fn look(place: &Place, folder: &Path, tenant: &str) -> Value {
     )
 }
 
-/// What a reader of a page of `report --html` finds, who has the JSON of the same report; screenshots go to `folder`.
+/// Opens `page`, which `report --html` wrote, in a browser, and compares it with `json`, the same
+/// report as JSON. Returns what was found; screenshots go to `folder`.
 ///
 /// # Panics
-/// If it does not end well: it says what is missing.
+/// If the browser fails; the message says what is missing.
 #[must_use]
 pub fn read(page: &str, json: &str, folder: &Path) -> Value {
     driven("read.py", [page.to_owned(), json.to_owned(), made(folder)])
 }
 
+/// Makes a folder; returns its path as text.
 fn made(folder: &Path) -> String {
     std::fs::create_dir_all(folder).expect("a folder for pictures");
     folder.display().to_string()
 }
 
-/// What a script says, which is JSON.
+/// Runs a script and returns its output, which is JSON.
 fn driven(script: &str, words: impl IntoIterator<Item = String>) -> Value {
     let script = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../tests/page")
         .join(script);
-    // Where `cargo xtask` puts playwright.
+    // `cargo xtask` installs playwright there.
     let python = target_dir().join("browser/bin/python");
     let first = [python.as_path(), &script].map(|path| path.display().to_string());
     let outcome = Run::new(first.into_iter().chain(words)).finish(LIMIT);

@@ -1,4 +1,5 @@
-//! The workloads of `bench kernel`: each a fixed amount of work, some seconds alone, timed to its end.
+//! The workloads of `bench kernel`. Each is a fixed amount of work that takes some seconds on an
+//! idle machine; the time to its end is measured.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -6,32 +7,33 @@ use std::time::{Duration, Instant};
 use crate::guard::{Run, Running};
 use crate::postgres::Postgres;
 use crate::redis::{NOISE, Redis};
-use crate::sides::Place;
+use crate::sides::RunSetup;
 use crate::wait::Chance;
 use crate::{proc, programs, wait};
 
-/// A run that takes longer has failed.
+/// Time limit of a run; a run that takes longer has failed.
 const LIMIT: Duration = Duration::from_secs(300);
-/// Keys of redis, and how many are read.
+/// Number of keys in redis, and number of reads.
 const KEYS: (u64, u64) = (40_000, 60_000);
 
-/// A workload.
+/// A workload of `bench kernel`.
 #[derive(Clone, Copy, Debug)]
 pub struct Cell {
-    /// What it is called.
+    /// Name in the table of results.
     pub name: &'static str,
-    /// The program that must be there.
+    /// Name of the program that must be installed.
     needs: &'static str,
     work: Work,
 }
 
+/// What a workload does.
 #[derive(Clone, Copy, Debug)]
 enum Work {
-    /// A command from its start to its end.
+    /// Runs a command to its end.
     Command(fn() -> Run),
-    /// Reads of some keys.
+    /// Fills a redis server and reads keys.
     Redis,
-    /// Transactions that read.
+    /// Runs read-only transactions of pgbench.
     Postgres,
 }
 
@@ -39,7 +41,7 @@ const fn cell(name: &'static str, needs: &'static str, work: Work) -> Cell {
     Cell { name, needs, work }
 }
 
-/// All of them.
+/// All workloads.
 pub const CELLS: [Cell; 12] = [
     cell("zipf", "cc", Work::Command(|| patterns("zipf", "2000"))),
     cell(
@@ -76,32 +78,36 @@ pub const CELLS: [Cell; 12] = [
 ];
 
 impl Cell {
-    /// Whether what it needs is installed.
+    /// Whether the program that the workload needs is installed.
     #[must_use]
     pub fn is_there(&self) -> bool {
         proc::in_path(self.needs)
     }
 
-    /// Does the work; how long it took, none if it was killed. `look` is called about once a second with what runs.
-    pub fn run(&self, place: &Place, look: &mut dyn FnMut(&[u32])) -> Option<f64> {
+    /// Does the work; returns its duration in seconds, or `None` if it did not come to its end.
+    /// Calls `scan` from time to time with the pids of the workload.
+    pub fn run(&self, place: &RunSetup, scan: &mut dyn FnMut(&[u32])) -> Option<f64> {
         match self.work {
-            Work::Command(make) => command(place.wrap(&make()).start(), look),
-            // The client cannot go on without its server.
-            Work::Redis => catch_unwind(AssertUnwindSafe(|| redis(place, look))).ok(),
-            Work::Postgres => catch_unwind(AssertUnwindSafe(|| postgres(place, look))).ok(),
+            Work::Command(make) => command(place.wrap(&make()).start(), scan),
+            // A killed server makes its client panic, which counts as a killed run.
+            Work::Redis => catch_unwind(AssertUnwindSafe(|| redis(place, scan))).ok(),
+            Work::Postgres => catch_unwind(AssertUnwindSafe(|| postgres(place, scan))).ok(),
         }
     }
 }
 
+/// A pattern of accesses of `tests/programs/patterns.c` to 256 MiB.
 fn patterns(pattern: &str, thousands: &str) -> Run {
     Run::new([&programs::c("patterns"), pattern, "256", thousands])
 }
 
+/// Runs a Python script of `tests/programs`.
 fn python(name: &str, words: &[&str]) -> Run {
     let file = programs::source(name);
     Run::new(["python3", &file].iter().chain(words).copied())
 }
 
+/// Runs a Java program with a heap of 256 MiB.
 fn java() -> Run {
     let classes = programs::java("Heap");
     let heap = ["-Xms256m", "-Xmx256m", "-XX:+UseSerialGC", "-cp", &classes];
@@ -109,17 +115,19 @@ fn java() -> Run {
     Run::new(["java"].iter().chain(&heap).chain(&words).copied())
 }
 
-/// What is sorted comes by a pipe and goes nowhere, so that files have no part in it.
+/// Sorts lines. The input comes through a pipe and only a checksum is printed, so no page cache is
+/// used.
 fn sort() -> Run {
     let script = "seq 1500000 | sed 's/.*/&0123456789&/' | rev | sort -S 1G --parallel=1 | cksum";
     Run::new(["sh", "-c", script]).env("LC_ALL", "C")
 }
 
-fn command(mut running: Running, look: &mut dyn FnMut(&[u32])) -> Option<f64> {
+/// Waits for a command's end; returns its duration in seconds, or `None` if it failed.
+fn command(mut running: Running, scan: &mut dyn FnMut(&[u32])) -> Option<f64> {
     let mut next = Instant::now() + Duration::from_secs(1);
     let status = wait::poll(LIMIT, || {
         if Instant::now() > next {
-            look(&running.tree());
+            scan(&running.tree());
             next = Instant::now() + Duration::from_secs(1);
         }
         running.ended()
@@ -131,29 +139,31 @@ fn command(mut running: Running, look: &mut dyn FnMut(&[u32])) -> Option<f64> {
     status?.success().then_some(outcome.took.as_secs_f64())
 }
 
-fn redis(place: &Place, look: &mut dyn FnMut(&[u32])) -> f64 {
+/// Fills redis and reads keys; returns the seconds that it took.
+fn redis(place: &RunSetup, scan: &mut dyn FnMut(&[u32])) -> f64 {
     let mut server = Redis::start(NOISE, &|run| place.wrap(run));
     let begin = Instant::now();
     server.fill(KEYS.0);
     let mut chance = Chance::new(1);
     for number in 0..KEYS.1 {
-        // Four of five ask a fifth of the keys.
+        // Of five requests four are for a fifth of the keys.
         let among = if number % 5 > 0 { KEYS.0 / 5 } else { KEYS.0 };
         server.check(chance.below(among) * 7919 % KEYS.0);
         if number % (KEYS.1 / 4) == KEYS.1 / 8 {
-            look(&[server.pid]);
+            scan(&[server.pid]);
         }
     }
     begin.elapsed().as_secs_f64()
 }
 
-fn postgres(place: &Place, look: &mut dyn FnMut(&[u32])) -> f64 {
+/// Runs pgbench; returns the seconds that it took.
+fn postgres(place: &RunSetup, scan: &mut dyn FnMut(&[u32])) -> f64 {
     let server = Postgres::start_as("160MB", 10, &|run| place.wrap(run));
     let work = server.pgbench(&["-S", "-n", "-c", "2", "-t", "15000", "postgres"]);
     let begin = Instant::now();
     let outcome = work.finish(LIMIT);
     let took = begin.elapsed().as_secs_f64();
     assert!(outcome.status.success(), "pgbench: {}", outcome.stderr);
-    look(&proc::descendants(server.pid()));
+    scan(&proc::descendants(server.pid()));
     took
 }

@@ -1,15 +1,16 @@
-//! A program that never uses most of its memory again, and the rest all the time.
+//! A program that writes a small part of its memory all the time and never uses the rest again.
 
 use std::time::Duration;
 
 use crate::guard::{Run, Running};
 use crate::{proc, wait};
 
-/// Bytes that are filled once and never touched again.
+/// Bytes that the program fills once and never touches again.
 pub const COLD: u64 = 64 << 20;
-/// Bytes that are written fifty times a second.
+/// Bytes that the program writes to fifty times a second.
 pub const HOT: u64 = 8 << 20;
 
+/// The program, in Python.
 const PROGRAM: &str = "\
 import time
 cold = bytearray(b'abcdefgh' * (8 << 20))
@@ -21,10 +22,10 @@ while True:
     time.sleep(0.02)
 ";
 
-/// Starts it behind these words; it has filled its memory.
+/// Starts the program as arguments of the command `wrap`, and waits until it has filled its memory.
 ///
 /// # Panics
-/// If it has not within `limit`.
+/// If it has not filled it within `limit`.
 #[must_use]
 pub fn start(wrap: &[&str], limit: Duration) -> Running {
     let words = wrap.iter().copied().chain(["python3", "-c", PROGRAM]);
@@ -33,7 +34,7 @@ pub fn start(wrap: &[&str], limit: Duration) -> Running {
     running
 }
 
-/// Bytes of a process that are in swap, by the kernel.
+/// Bytes of a process that are in swap, by the kernel's VmSwap; 0 if it has ended.
 #[must_use]
 pub fn swapped(pid: u32) -> u64 {
     proc::number(pid, "VmSwap").unwrap_or(0)

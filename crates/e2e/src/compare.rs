@@ -1,4 +1,5 @@
-//! The central promise: the same program, the same answer, while everything that is cold leaves.
+//! Tests pagetide's central promise: a program gives the same answer under pagetide as alone,
+//! though all its cold memory is paged out.
 
 use std::time::Duration;
 
@@ -8,26 +9,29 @@ use crate::pagetide;
 use crate::zram::Swap;
 
 const MIB: u64 = 1 << 20;
-/// Of compressed memory: more than any of these programs has.
+/// Size of the zram swap, MiB; no tested program has as much memory.
 const SWAP_MIB: u64 = 2048;
-/// Longer than any of them takes.
+/// Time limit of a run.
 const LONG: Duration = Duration::from_secs(300);
 
-/// At most so many runs for enough to leave.
+/// Maximum number of runs in which the minimum must be paged out.
 const RUNS: u32 = 4;
 
-/// A program, and how to judge it.
+/// A program to be compared with itself, and how.
 #[derive(Clone, Debug)]
 pub struct Case {
     name: String,
     run: Run,
+    /// Minimum number of bytes that must be paged out.
     least: u64,
+    /// Whether two runs at the same time would write the same files.
     meets: bool,
+    /// Returns the part of the output that is compared.
     filter: fn(&str) -> String,
 }
 
 impl Case {
-    /// A command whose standard output is the same in every run.
+    /// A case for a command whose standard output is the same in every run.
     #[must_use]
     pub fn new<S: Into<String>>(name: &str, argv: impl IntoIterator<Item = S>) -> Case {
         Case {
@@ -39,39 +43,41 @@ impl Case {
         }
     }
 
-    /// With this text on standard input.
+    /// Sets the text of the standard input.
     #[must_use]
     pub fn stdin(mut self, text: &str) -> Case {
         self.run = self.run.stdin(text);
         self
     }
 
-    /// So much must leave by the kernel's count, in bytes; 8 MiB where nothing is said.
+    /// Sets how many bytes must be paged out at least, by the kernel's count; the default is 8 MiB.
     #[must_use]
     pub fn least(mut self, bytes: u64) -> Case {
         self.least = bytes;
         self
     }
 
-    /// It writes files by name: alone first, then managed.
+    /// Runs the program alone first and only then under pagetide, instead of both at the same time.
+    /// Needed if the program writes files with fixed names.
     #[must_use]
     pub fn one_by_one(mut self) -> Case {
         self.meets = true;
         self
     }
 
-    /// Compares only what `filter` leaves of the output: some programs print times.
+    /// Compares only what `filter` returns for the standard output, for programs that print times.
     #[must_use]
     pub fn compare_by(mut self, filter: fn(&str) -> String) -> Case {
         self.filter = filter;
         self
     }
 
-    /// Runs it alone and managed, and compares. A busy machine leaves the manager little time, and a run in which hardly
-    /// anything left shows nothing: then it is run again, a few times, and each time it is compared.
+    /// Runs the program alone and under pagetide, and compares the results. On a busy machine the
+    /// manager gets little processor time, and hardly anything is paged out; such a run shows
+    /// nothing. So the runs are repeated up to `RUNS` times, and compared each time.
     ///
     /// # Panics
-    /// Where anything differs, or if hardly anything left by the kernel's count.
+    /// If the results differ, or if too little was paged out by the kernel's count.
     pub fn check(&self) {
         let swap = Swap::new(SWAP_MIB);
         let mut left = 0;
@@ -87,12 +93,14 @@ impl Case {
         );
     }
 
-    /// One run of each, compared; how many bytes left.
+    /// Runs the program once alone and once under pagetide, and compares the results. Returns how
+    /// many bytes were paged out.
     fn run_beside_itself(&self, swap: &Swap) -> u64 {
         let name = &self.name;
-        // The swap is ours and the first to be used, and nothing else is short of memory.
+        // The zram is ours and is used first; no other program is short of memory, so all of it
+        // counts.
         let before = swap.written();
-        // Both at a time, unless they would meet.
+        // The two run at the same time, unless they would write the same files.
         let alone = self.run.start();
         let (alone, managed) = if self.meets {
             (alone.wait(LONG), pagetide::run(&POLICY, &self.run).start())
@@ -118,6 +126,7 @@ impl Case {
         left
     }
 
+    /// Checks that exit status, filtered output and errors are equal.
     fn compare(&self, alone: &Outcome, managed: &Outcome) {
         let name = &self.name;
         let errors = tail(&managed.stderr, 3000);

@@ -1,4 +1,5 @@
-//! A manager's control socket, spoken to by hand: one line each way. Managers here are root's.
+//! A client of managers' control sockets: sends a line and receives a line. The managers of these
+//! tests run as root.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -7,23 +8,25 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// Where root's managers listen.
+/// Folder of the sockets of root's managers.
 const SOCKETS: &str = "/run/pagetide/control";
 
-/// The answer of the manager of a process; none if there is no manager, or it is silent.
+/// Sends a line to the manager of process `pid`; returns its answer. `None` without a manager, or
+/// without a valid answer.
 #[must_use]
 pub fn ask(pid: u32, line: &str) -> Option<Value> {
     let answer = ask_at(&of_process(pid), line)?;
     serde_json::from_str(&answer).ok()
 }
 
-/// The socket of the manager of a process, whether or not there is one.
+/// Path of the control socket of the manager of process `pid`; it need not exist.
 #[must_use]
 pub fn of_process(pid: u32) -> PathBuf {
     Path::new(SOCKETS).join(pid.to_string())
 }
 
-/// The answer of the manager that listens there, as it comes.
+/// Sends a line to the manager at `socket`; returns its answer as text, or `None` if it does not
+/// answer in 10 s.
 #[must_use]
 pub fn ask_at(socket: &Path, line: &str) -> Option<String> {
     let mut stream = UnixStream::connect(socket).ok()?;
@@ -38,7 +41,8 @@ pub fn ask_at(socket: &Path, line: &str) -> Option<String> {
     Some(answer)
 }
 
-/// The socket of a tree of tenants that a process listens on.
+/// Path of the control socket on which the process `pid`, a `pagetide serve`, listens; `None` if it
+/// has none.
 #[must_use]
 pub fn of_tree(pid: u32) -> Option<PathBuf> {
     let open = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
@@ -57,7 +61,7 @@ pub fn of_tree(pid: u32) -> Option<PathBuf> {
     found.next()
 }
 
-/// Whether a manager of that process listens.
+/// Whether a manager listens on the control socket for process `pid`.
 #[must_use]
 pub fn is_there(pid: u32) -> bool {
     UnixStream::connect(of_process(pid)).is_ok()

@@ -1,19 +1,21 @@
-//! Core dumps: what memory they hold, by the ELF's program headers.
+//! Reads the memory in a core dump by the ELF's program headers.
 
+/// Little-endian number of `bytes` bytes at offset `at`; `None` behind the end of the file.
 fn number(core: &[u8], at: usize, bytes: usize) -> Option<u64> {
     let mut value = [0; 8];
     value[..bytes].copy_from_slice(core.get(at..at + bytes)?);
     Some(u64::from_le_bytes(value))
 }
 
-/// All memory that a core holds, by ascending address: x86-64.
+/// All memory in a core dump, by ascending address (x86-64): for each segment its first address and
+/// its contents.
 ///
 /// # Panics
-/// If it is no core.
+/// If `core` is no core dump.
 #[must_use]
 pub fn loads(core: &[u8]) -> Vec<(u64, &[u8])> {
     let all = || -> Option<Vec<(u64, &[u8])>> {
-        /// PT_LOAD of elf(5).
+        /// Type of a loadable segment (PT_LOAD in elf(5)).
         const LOAD: u64 = 1;
         let place = |value: u64| usize::try_from(value).ok();
         let (headers, size) = (place(number(core, 32, 8)?)?, place(number(core, 54, 2)?)?);
@@ -31,7 +33,8 @@ pub fn loads(core: &[u8]) -> Vec<(u64, &[u8])> {
     all().expect("a core")
 }
 
-/// The `bytes` of memory at `address`, if the core holds them in one segment.
+/// The `bytes` bytes of memory at `address`; `None` if no segment of the core dump holds all of
+/// them.
 #[must_use]
 pub fn segment(core: &[u8], address: u64, bytes: usize) -> Option<&[u8]> {
     loads(core).into_iter().find_map(|(start, memory)| {

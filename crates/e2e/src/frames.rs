@@ -1,7 +1,9 @@
-//! Which frames of files some processes map, each once, by the kernel's `pagemap`.
+//! Counts the frames of file pages that some processes map, each frame once, by the kernel's
+//! `pagemap`.
 //!
-//! The kernel's Pss divides a page by all who map it, also by processes that nobody asked about: of
-//! libraries it tells too little. This is what it would tell were the processes alone.
+//! The kernel's Pss divides a page among all processes that map it. For libraries, which untested
+//! processes map too, the sum over the tested processes is too small. [`pss_alone`] is the Pss that
+//! they would have if no other process ran.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -10,15 +12,18 @@ use std::os::unix::fs::FileExt;
 use crate::aged::rollup;
 use crate::proc;
 
+/// Size of a page, bytes.
 const PAGE: u64 = 4096;
+/// Bit of a `pagemap` entry: the page is present.
 const PRESENT: u64 = 1 << 63;
-/// Of a file or shared, not a copy that the process wrote.
+/// Bit of a `pagemap` entry: the page is of a file or shared memory, not a private copy.
 const SHARED: u64 = 1 << 61;
+/// Bits of a `pagemap` entry that hold the number of the frame.
 const FRAME: u64 = (1 << 55) - 1;
-/// What is mapped by a name and is memory all the same.
+/// Beginnings of the names of mappings that are memory, though they have the name of a file.
 const MEMORY: [&str; 4] = ["/dev/shm/", "/memfd:", "/dev/zero", "/SYSV"];
 
-/// Mappings of files: start and end.
+/// The mappings of files in a process: start address and end address of each.
 fn of_files(pid: u32) -> Vec<(u64, u64)> {
     let parse = |line: &String| {
         let at = line.find('/')?;
@@ -33,6 +38,7 @@ fn of_files(pid: u32) -> Vec<(u64, u64)> {
     proc::maps(pid).iter().filter_map(parse).collect()
 }
 
+/// Adds the frames of file pages that a process maps; `None` if it has ended.
 fn frames(pid: u32, found: &mut BTreeSet<u64>) -> Option<()> {
     let pagemap = File::open(format!("/proc/{pid}/pagemap")).ok()?;
     for (start, end) in of_files(pid) {
@@ -49,12 +55,12 @@ fn frames(pid: u32, found: &mut BTreeSet<u64>) -> Option<()> {
     Some(())
 }
 
-/// What the kernel would have as the processes' Pss if nobody else mapped their files.
+/// Sum of the Pss of some processes, bytes, as it would be if no other process mapped their files.
 #[must_use]
 pub fn pss_alone(pids: &[u32]) -> u64 {
     let mut found = BTreeSet::new();
     for pid in pids {
-        // One that has ended has nothing.
+        // A process that has ended maps nothing.
         let _ = frames(*pid, &mut found);
     }
     let files = found.len() as u64 * PAGE;

@@ -1,7 +1,8 @@
 //! Running processes that do not outlive their test.
 //!
-//! Each is started with a mark of its own in the environment. Everything it starts inherits the mark,
-//! also managers, which are nobody's children. `Drop` kills by that mark, each process by its id.
+//! Each process is started with a unique mark in its environment. All processes that it starts
+//! inherit the mark; so do pagetide's managers, which are not its children. `Drop` finds processes
+//! by the mark and kills each by its pid.
 
 use std::fs::File;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -13,9 +14,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::temp::TempDir;
 use crate::{autopsy, proc, wait};
 
+/// The environment variable that holds the mark.
 const MARK: &str = "PAGETIDE_E2E";
 
-/// A command to be run, its mark not yet chosen.
+/// A command that can be started, also several times: each start gets a mark of its own.
 #[derive(Clone, Debug)]
 pub struct Run {
     argv: Vec<String>,
@@ -26,32 +28,38 @@ pub struct Run {
 /// How a process ended and what it printed.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// How it ended.
+    /// Exit status.
     pub status: ExitStatus,
-    /// Its standard output.
+    /// What the process printed to its standard output.
     pub stdout: String,
-    /// Its standard error.
+    /// What the process printed to its standard error.
     pub stderr: String,
-    /// How long it ran.
+    /// Time from the start of the process to its end.
     pub took: Duration,
 }
 
-/// A manager writes its report and takes its wall down in much less.
+/// Time limit for a manager to end. Much less is needed to write its report and to remove its
+/// hard-limit cgroup.
 const MANAGERS_END: Duration = Duration::from_secs(10);
 
-/// A process that runs; killed with all it started when dropped.
+/// A running process. When this is dropped, the process is killed with all processes that it
+/// started.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
+    /// The command line, for messages.
     name: String,
+    /// `NAME=value` of the mark in the environment.
     mark: String,
+    /// The folder that holds the files `stdout` and `stderr`.
     output: TempDir,
     begin: Instant,
+    /// Whether the process has ended and was waited for.
     done: bool,
 }
 
 impl Run {
-    /// A command line.
+    /// A command from the words of its command line.
     #[must_use]
     pub fn new<S: Into<String>>(argv: impl IntoIterator<Item = S>) -> Run {
         Run {
@@ -67,7 +75,7 @@ impl Run {
         &self.argv
     }
 
-    /// The same command as the argument of another: `prefix... argv...`.
+    /// The command `prefix... argv...`, with the same environment and standard input.
     #[must_use]
     pub fn under(&self, prefix: impl IntoIterator<Item = String>) -> Run {
         let argv = prefix
@@ -80,21 +88,21 @@ impl Run {
         }
     }
 
-    /// With a variable in its environment.
+    /// Adds a variable to the environment.
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Run {
         self.env.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// With this text as its standard input; without, it reads nothing.
+    /// Sets the text of the standard input; it is empty by default.
     #[must_use]
     pub fn stdin(mut self, text: &str) -> Run {
         self.stdin = Some(text.to_owned());
         self
     }
 
-    /// Starts it.
+    /// Starts the command.
     ///
     /// # Panics
     /// If the program cannot be started.
@@ -133,10 +141,10 @@ impl Run {
         }
     }
 
-    /// Starts it and waits for its end.
+    /// Starts the command and waits for its end.
     ///
     /// # Panics
-    /// If it does not end in time.
+    /// If it does not end within `limit`.
     #[must_use]
     pub fn finish(&self, limit: Duration) -> Outcome {
         self.start().wait(limit)
@@ -144,14 +152,15 @@ impl Run {
 }
 
 impl Running {
-    /// Its process id.
+    /// Process id of the started process.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// All processes that carry its mark: itself, what it started, its manager. A program may
-    /// overwrite its environment (redis does), so its children count as well while it runs.
+    /// Pids of the started process and of all processes with the same mark, its manager too. A
+    /// program may overwrite its environment (redis does), so descendants count as well while it
+    /// runs.
     #[must_use]
     pub fn tree(&self) -> Vec<u32> {
         let mut found = proc::marked(&self.mark);
@@ -163,7 +172,7 @@ impl Running {
         found
     }
 
-    /// The processes of the tree that have this comm, lowest id first.
+    /// Processes of [`Running::tree`] whose comm is `comm`, lowest pid first.
     #[must_use]
     pub fn named(&self, comm: &str) -> Vec<u32> {
         let is = |pid: &u32| proc::comm(*pid).is_some_and(|found| found == comm);
@@ -172,46 +181,47 @@ impl Running {
         found
     }
 
-    /// What it printed so far.
+    /// The standard output so far.
     #[must_use]
     pub fn stdout(&self) -> String {
         self.printed("stdout")
     }
 
-    /// What it complained so far.
+    /// The standard error so far.
     #[must_use]
     pub fn stderr(&self) -> String {
         self.printed("stderr")
     }
 
+    /// Contents so far of the output file `name`, `stdout` or `stderr`.
     fn printed(&self, name: &str) -> String {
         let bytes = std::fs::read(self.output.path().join(name)).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// How it ended, if it has.
+    /// Exit status of the process; `None` while it runs.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         let status = self.child.try_wait().ok().flatten();
         self.done |= status.is_some();
         status
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the started process.
     pub fn signal(&self, signal: Signal) {
         send(self.pid(), signal);
     }
 
-    /// SIGKILL to the process itself alone, and its end.
+    /// Kills only the started process (SIGKILL) and waits for its end.
     pub fn kill_and_reap(&mut self) {
         self.signal(Signal::KILL);
         let _ = self.child.wait();
         self.done = true;
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the process, and lets its managers end.
     ///
     /// # Panics
-    /// After `limit`, with where everything waits.
+    /// If `limit` passes first; the message says where each thread waits.
     #[must_use]
     pub fn wait(mut self, limit: Duration) -> Outcome {
         let status = wait::poll(limit, || self.ended());
@@ -232,14 +242,17 @@ impl Running {
         }
     }
 
-    /// Whether it is a manager or a guard beside what was started, which may be pagetide itself; or nobody any more.
+    /// Whether the process has ended, or is a manager or hard-limit guard of pagetide. The started
+    /// process does not count, though it may be pagetide itself.
     fn is_ours(&self, pid: u32) -> bool {
-        // Who has just ended has no name.
+        // A process that has just ended has no name.
         pid != self.pid() && proc::comm(pid).is_none_or(|comm| comm == "pagetide")
     }
 
-    /// The story: now and then a test missed a report, for its manager was killed here while it wrote it. Where a
-    /// program leaves nobody behind but managers, they get the time to end by themselves.
+    /// If only managers and hard-limit guards still run, waits for them to end on their own.
+    ///
+    /// Regression: this function killed a manager while it wrote its report, and the test missed
+    /// that report.
     fn let_managers_end(&self) {
         let are_at_work = || {
             let tree = self.tree();
@@ -248,7 +261,8 @@ impl Running {
         let _ = wait::poll(MANAGERS_END, || (!are_at_work()).then_some(()));
     }
 
-    /// For the message of a failure: every process of the tree, and the tail of what was printed.
+    /// Text for the message of a failure: every process of the tree, and the end of the standard
+    /// error.
     #[must_use]
     pub fn state(&self) -> String {
         let tree: Vec<String> = self.tree().into_iter().map(autopsy::describe).collect();
@@ -263,8 +277,9 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // The program first: its manager has a report to write. Until all of it is gone: whoever has been killed and still
-        // stands there is no manager, and (the story, seen in one run of fifty) the managers were killed with it at once.
+        // Kills the program first and waits until all its processes are gone: the managers still
+        // have a report to write. Regression: a killed process that had not ended yet is not a
+        // manager, so the managers were killed at once, too (in one run of fifty).
         if !self.done {
             self.kill_and_reap();
         }
@@ -276,7 +291,8 @@ impl Drop for Running {
         });
         self.let_managers_end();
         for pid in self.tree() {
-            // The story: a report was missed, and nobody could tell whether its manager had died, or hung and was killed here.
+            // Regression: a report was missing, and the log did not show whether its manager had
+            // crashed or was killed here because it hung.
             eprintln!(
                 "killed, as it did not end by itself: {}",
                 autopsy::describe(pid)
@@ -286,7 +302,7 @@ impl Drop for Running {
     }
 }
 
-/// Sends a signal to a process that may be gone.
+/// Sends a signal to a process; ignores that the process may have ended.
 pub fn send(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     if let Some(pid) = pid {
@@ -294,7 +310,7 @@ pub fn send(pid: u32, signal: Signal) {
     }
 }
 
-/// The last `count` bytes or so.
+/// The last `count` bytes of a text, or a few less: it begins with a whole character.
 #[must_use]
 pub fn tail(text: &str, count: usize) -> &str {
     let from = text.len().saturating_sub(count);

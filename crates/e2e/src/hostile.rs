@@ -1,4 +1,5 @@
-//! The hostile workload and its counters (`tests/programs/hostile/hostile.h`, `struct shared`).
+//! The hostile workload (`tests/programs/hostile`) and its counters (`struct shared` in
+//! `hostile.h`).
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
@@ -9,14 +10,14 @@ use crate::guard::{Run, Running};
 use crate::temp::TempDir;
 use crate::{proc, programs, wait};
 
-/// So long without progress is a hang.
+/// Time without progress after which the workload counts as hanging.
 const STALL: Duration = Duration::from_secs(25);
-/// A forked child lives for a second or two; one that lives for so long is stuck.
+/// Age from which a forked child counts as hanging; it normally lives for a second or two.
 const OLD: Duration = Duration::from_secs(40);
-/// The processes that are there from the start are no forked children in this sense.
+/// Processes that begin within this time of the start do not count as forked children.
 const FORKED_AFTER: Duration = Duration::from_secs(5);
 
-/// A hostile workload to be run; its files vanish with it.
+/// The command of a hostile workload, and the folder of its files, which is removed in `Drop`.
 #[derive(Debug)]
 pub struct Hostile {
     folder: TempDir,
@@ -24,7 +25,8 @@ pub struct Hostile {
 }
 
 impl Hostile {
-    /// One that runs for so many seconds.
+    /// A workload that runs for `seconds` seconds, with random numbers from `seed` and further
+    /// options `more`.
     #[must_use]
     pub fn new(seconds: u64, seed: u64, more: &[&str]) -> Hostile {
         let folder = TempDir::new();
@@ -45,16 +47,16 @@ impl Hostile {
         }
     }
 
-    /// The command.
+    /// The command that runs the workload.
     #[must_use]
     pub fn run(&self) -> &Run {
         &self.run
     }
 
-    /// The managed process, once it works.
+    /// Waits until the workload under `manager` is at work; returns the pid of its first process.
     ///
     /// # Panics
-    /// If it does not within a minute.
+    /// If it is not at work within a minute.
     #[must_use]
     pub fn target(&self, manager: &Running) -> u32 {
         let soon = Duration::from_secs(60);
@@ -65,8 +67,9 @@ impl Hostile {
         found.unwrap_or_else(|| panic!("no target\n{}", manager.state()))
     }
 
-    /// Waits until it has ended, or `limit`. What everything waits for, should it hang: afterwards
-    /// nobody can tell. It ends itself after 60 s without progress.
+    /// Waits until the workload has ended, at most for `limit`; returns `None`. If it hangs before
+    /// that, returns the state of all its processes, which cannot be found out later: the workload
+    /// ends itself after 60 s without progress.
     #[must_use]
     pub fn watch(&self, running: &Running, limit: Duration) -> Option<String> {
         let begin = Instant::now();
@@ -92,11 +95,12 @@ impl Hostile {
         None
     }
 
+    /// The file in which the workload counts its operations.
     fn progress_file(&self) -> PathBuf {
         self.folder.path().join("progress")
     }
 
-    /// Operations done so far by all its processes; 0 before it runs.
+    /// Number of operations done so far by all processes of the workload; 0 before it runs.
     #[must_use]
     pub fn ops(&self) -> u64 {
         let mut bytes = [0; 8];

@@ -1,8 +1,9 @@
-//! Pagetide killed with SIGKILL at a random instant, and what must be true of the program, of the next manager
-//! and of what is left.
+//! Kills pagetide with SIGKILL at a random instant. Then checks that the program works, that
+//! another manager can take it over, and that nothing remains on the host.
 //!
-//! Invariant: only processes of the round are killed, found by its mark or by its control socket, each by its
-//! id. Every round removes its program, also when it goes wrong.
+//! Invariant: only processes of the trial are killed. They are found by the trial's mark or by its
+//! control socket, and each is killed by its pid. Every trial removes its program, also when it
+//! fails.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -17,10 +18,12 @@ use crate::temp::TempDir;
 use crate::wait::Chance;
 use crate::{control, pagetide, proc, programs, wait};
 
+/// Time limit for each event that a trial waits for.
 const SOON: Duration = Duration::from_secs(30);
-/// Memory of the program; its hot part is a tenth.
+/// Memory of the program, MiB; a tenth of it is in constant use.
 const MIB: u64 = 48;
-/// Looks and evictions, more often than anybody would have them.
+/// Options by which pagetide scans and pages out ten times a second, far more often than users
+/// choose.
 const BUSY: [&str; 6] = [
     "--evict-older-than",
     "200ms",
@@ -30,35 +33,36 @@ const BUSY: [&str; 6] = [
     "100ms",
 ];
 
-/// Who is killed.
+/// Which processes of pagetide are killed, and when.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kill {
-    /// The manager, without a limit: there is no guard.
+    /// The manager; no limit is set, so there is no guard.
     Manager,
-    /// The manager; its guard lifts the limit.
-    Walled,
-    /// The guard, then the manager: the wall stays until the next start.
+    /// The manager; its guard must remove the limit.
+    WithLimit,
+    /// The guard, then the manager: the hard-limit cgroup stays until pagetide is started again.
     Both,
-    /// All that is ours, within milliseconds of the start.
+    /// All processes of pagetide, within 150 ms of the start.
     Start,
 }
 
-/// All of them.
-pub const KILLS: [Kill; 4] = [Kill::Manager, Kill::Walled, Kill::Both, Kill::Start];
+/// All kinds of kill, in the order in which trials use them.
+pub const KILLS: [Kill; 4] = [Kill::Manager, Kill::WithLimit, Kill::Both, Kill::Start];
 
-/// Of the pre-fork server.
+/// Number of workers of the pre-fork server.
 const WORKERS: u64 = 2;
 
-/// Whose pagetide is killed.
+/// The program whose manager is killed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Program {
-    /// One process.
+    /// A program of one process.
     Single,
-    /// A pre-fork server, whose workers do the work.
+    /// A pre-fork server, whose workers access the memory.
     Forked,
 }
 
-/// The kind and the program of a round: every fourth time a kind has a pre-fork server, and so has every fourth round.
+/// The kill and the program of trial `number`. Kinds of kill take turns; for each of them every
+/// fourth trial uses a pre-fork server.
 #[must_use]
 pub fn nth(number: usize) -> (Kill, Program) {
     let at = number % KILLS.len();
@@ -71,27 +75,27 @@ pub fn nth(number: usize) -> (Kill, Program) {
     (KILLS[at], program)
 }
 
-/// Touches a second.
+/// How fast the program accesses its memory, in accesses per second.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Speed {
-    /// Of the program's own processor time.
+    /// Accesses per second of the program's own processor time.
     pub by_cpu: f64,
-    /// Of the clock: what it waits for counts.
+    /// Accesses per second of elapsed time, so time that the program waits counts.
     pub by_clock: f64,
 }
 
-/// For one speed.
+/// Time over which a speed is measured.
 const WINDOW: Duration = Duration::from_millis(300);
 
-/// The program of a round, its manager beside it.
-struct Round {
+/// A running program, with its manager if it has one.
+struct Trial {
     folder: TempDir,
     running: Running,
 }
 
-impl Round {
-    /// Under `pagetide run`, or alone.
-    fn start(program: Program, options: Option<&[&str]>) -> Round {
+impl Trial {
+    /// Starts the program: under `pagetide run OPTIONS` if `options` are given, else alone.
+    fn start(program: Program, options: Option<&[&str]>) -> Trial {
         let folder = TempDir::new();
         let mut words = vec![
             programs::c("checked"),
@@ -104,14 +108,16 @@ impl Round {
             Some(options) => pagetide::run(options, &program).start(),
             None => program.start(),
         };
-        Round { folder, running }
+        Trial { folder, running }
     }
 
+    /// Pid of the program.
     fn pid(&self) -> u32 {
         self.running.pid()
     }
 
-    /// A word of the program's progress.
+    /// Word `number` of the progress file: 0 is the number of accesses, 1 the processor time in ns,
+    /// 2 is 1 once the program works.
     fn word(&self, number: u64) -> u64 {
         let mut bytes = [0; 8];
         let read = File::open(self.folder.path().join("progress"))
@@ -119,6 +125,7 @@ impl Round {
         read.map_or(0, |()| u64::from_ne_bytes(bytes))
     }
 
+    /// Waits until the program works or has ended.
     fn ready(&mut self) -> Result<(), String> {
         let running = &mut self.running;
         let path = self.folder.path().join("progress");
@@ -129,7 +136,7 @@ impl Round {
         came.ok_or_else(|| format!("the program does not work\n{}", self.running.state()))
     }
 
-    /// For a while.
+    /// Measures the program's speed during `window`.
     fn speed(&self, window: Duration) -> Speed {
         let (begin, clock) = ((self.word(0), self.word(1)), Instant::now());
         std::thread::sleep(window);
@@ -141,8 +148,9 @@ impl Round {
         }
     }
 
-    /// Processes of ours beside the program: managers, guards, and who starts them.
-    fn ours(&self) -> Vec<(u32, bool)> {
+    /// Pids of pagetide's processes beside the program, each with true for a guard, false for a
+    /// manager.
+    fn pagetide_processes(&self) -> Vec<(u32, bool)> {
         let of = |pid: u32| {
             let words = proc::read(pid, "cmdline")?;
             let mut words = words.split('\0').skip(1);
@@ -152,15 +160,21 @@ impl Round {
         self.running.tree().into_iter().filter_map(of).collect()
     }
 
-    /// Kills guards, then managers, as `kill` says; how many. Who is killed within a call that pages out ends that call
-    /// first, and has its name until then: beside a build, one had it for more than 400 ms.
+    /// Kills guards, then managers, as `kill` says; returns the number of killed processes.
+    ///
+    /// Waits until the killed processes are gone. A process that is killed within a call that pages
+    /// out first ends that call; while the machine also ran a build, that took more than 400 ms.
     fn kill(&self, kill: Kill) -> usize {
-        let ours = self.ours();
-        let of = |guards: bool| ours.iter().filter(move |(_, is_guard)| *is_guard == guards);
+        let pagetide_processes = self.pagetide_processes();
+        let of = |guards: bool| {
+            pagetide_processes
+                .iter()
+                .filter(move |(_, is_guard)| *is_guard == guards)
+        };
         let guards = of(true).filter(|_| matches!(kill, Kill::Both | Kill::Start));
         let victims: Vec<u32> = guards.chain(of(false)).map(|(pid, _)| *pid).collect();
         victims.iter().for_each(|pid| send(*pid, Signal::KILL));
-        // What is still there then is found by what is asked next.
+        // A process that still exists after this wait makes the next check fail.
         let has_sockets = |pid: &u32| {
             let files = std::fs::read_dir(format!("/proc/{pid}/fd"));
             files.is_ok_and(|mut files| files.next().is_some())
@@ -169,7 +183,8 @@ impl Round {
         victims.len()
     }
 
-    /// Ends the program in order: its answer is right.
+    /// Ends the program by SIGTERM, and checks its output, exit status and what remains of
+    /// pagetide.
     fn end(mut self) -> Result<(), String> {
         self.running.signal(Signal::TERM);
         let running = &mut self.running;
@@ -187,21 +202,27 @@ impl Round {
         self.clean()
     }
 
-    /// Nothing is left once the program has ended.
+    /// Checks that nothing of pagetide remains once the program has ended.
     fn clean(&self) -> Result<(), String> {
         let pid = self.pid();
         let left = || {
-            let ours = self.ours();
-            (ours.is_empty() && !control::is_there(pid)).then_some(())
+            let pagetide_processes = self.pagetide_processes();
+            (pagetide_processes.is_empty() && !control::is_there(pid)).then_some(())
         };
         let gone = wait::poll(SOON, left);
-        gone.ok_or_else(|| format!("left behind: {:?}\n{}", self.ours(), self.running.state()))
+        gone.ok_or_else(|| {
+            format!(
+                "left behind: {:?}\n{}",
+                self.pagetide_processes(),
+                self.running.state()
+            )
+        })
     }
 }
 
-/// The control group of ours that a process is in.
+/// Path of the hard-limit cgroup that a process is in; `None` if it is in no such group.
 #[must_use]
-pub fn wall_of(pid: u32) -> Option<PathBuf> {
+pub fn hard_limit_of(pid: u32) -> Option<PathBuf> {
     let text = proc::read(pid, "cgroup")?;
     let line = text.lines().find_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
@@ -215,38 +236,43 @@ pub fn wall_of(pid: u32) -> Option<PathBuf> {
     (is_ours && path.is_dir()).then_some(path)
 }
 
-/// Its limit; none for none.
-fn limit(wall: &Path) -> Option<u64> {
-    let text = std::fs::read_to_string(wall.join("memory.limit_in_bytes")).ok()?;
+/// Memory limit of the hard-limit cgroup, bytes; `None` if it has no limit or does not exist.
+fn limit(hard_limit: &Path) -> Option<u64> {
+    let text = std::fs::read_to_string(hard_limit.join("memory.limit_in_bytes")).ok()?;
     let bytes: u64 = text.trim().parse().ok()?;
     (bytes < 1 << 60).then_some(bytes)
 }
 
-/// One round; the program's speed after the kill, if that was measured.
+/// Runs one trial; returns the program's speed after the kill, or `None` for [`Kill::Start`], where
+/// no speed is measured.
 ///
 /// # Errors
-/// What was not as it must be.
-pub fn round(kill: Kill, program: Program, chance: &mut Chance) -> Result<Option<Speed>, String> {
+/// Says which check failed.
+pub fn run_trial(
+    kill: Kill,
+    program: Program,
+    chance: &mut Chance,
+) -> Result<Option<Speed>, String> {
     match kill {
         Kill::Start => at_start(program, chance).map(|()| None),
         kill => in_the_middle(kill, program, chance).map(Some),
     }
 }
 
-/// The program's speed when it was never managed.
+/// Measures the program's speed without pagetide.
 ///
 /// # Errors
-/// It does not work.
+/// If the program does not work.
 pub fn alone(program: Program) -> Result<Speed, String> {
-    let mut round = Round::start(program, None);
-    round.ready()?;
+    let mut run_trial = Trial::start(program, None);
+    run_trial.ready()?;
     std::thread::sleep(Duration::from_millis(100));
-    let speed = round.speed(WINDOW);
-    round.end().map(|()| speed)
+    let speed = run_trial.speed(WINDOW);
+    run_trial.end().map(|()| speed)
 }
 
-/// Killed before, at or right after the program's own start. Before it, `run` says so and starts nothing;
-/// after it, the program does not notice.
+/// Kills pagetide before, during or right after the start of the program. If it was before, `run`
+/// must report an error and not run the program; otherwise the program must go on undisturbed.
 fn at_start(program: Program, chance: &mut Chance) -> Result<(), String> {
     let limited = chance.below(2) == 0;
     let options: &[&str] = if limited {
@@ -254,17 +280,18 @@ fn at_start(program: Program, chance: &mut Chance) -> Result<(), String> {
     } else {
         &[]
     };
-    let mut round = Round::start(program, Some(options));
+    let mut run_trial = Trial::start(program, Some(options));
     let instant = Instant::now() + Duration::from_micros(chance.below(150_000));
     while Instant::now() < instant {
         std::hint::spin_loop();
     }
-    // Who is being started just now is not in the list yet: it is empty three times in a row. (The story: one that was in the middle of its exec,
-    // when it has no words, lived on.)
+    // A process that is just being started is not in the list yet, so the list must be empty three
+    // times in a row. Regression: a process in the middle of its exec, when it has no command line,
+    // was not killed.
     let (mut killed, mut empty) = (0, 0);
     let end = Instant::now() + Duration::from_millis(500);
     while Instant::now() < end && empty < 3 {
-        let more = round.kill(Kill::Start);
+        let more = run_trial.kill(Kill::Start);
         killed += more;
         empty = if killed == 0 || more > 0 {
             0
@@ -278,84 +305,91 @@ fn at_start(program: Program, chance: &mut Chance) -> Result<(), String> {
     if killed == 0 {
         return Err("nobody was killed".to_owned());
     }
-    round.ready()?;
-    if let Some(status) = round.running.ended() {
-        let said = round.running.stderr();
+    run_trial.ready()?;
+    if let Some(status) = run_trial.running.ended() {
+        let said = run_trial.running.stderr();
         let refused =
             status.code() == Some(1) && said.contains("cannot run") && said.contains("hint:");
-        let ran = round.word(2) == 1 || !round.running.stdout().is_empty();
+        let ran = run_trial.word(2) == 1 || !run_trial.running.stdout().is_empty();
         if ran || !refused {
             return Err(format!("ended with {status} instead of an error: {said}"));
         }
-        return round.clean();
+        return run_trial.clean();
     }
-    attach_again(&round, &[], chance)?;
-    round.end()
+    attach_again(&run_trial, &[], chance)?;
+    run_trial.end()
 }
 
+/// Kills pagetide at a random instant while the program works; returns the program's speed after
+/// that.
 fn in_the_middle(kill: Kill, program: Program, chance: &mut Chance) -> Result<Speed, String> {
     let mut options = BUSY.to_vec();
     if kill != Kill::Manager {
         options.extend(["--memory-max", "40M"]);
     }
-    let mut round = Round::start(program, Some(&options));
-    round.ready()?;
-    let pid = round.pid();
+    let mut run_trial = Trial::start(program, Some(&options));
+    run_trial.ready()?;
+    let pid = run_trial.pid();
     std::thread::sleep(chance.millis(20, 1200));
     if chance.below(2) == 0 {
         change_limits(pid, kill)?;
     }
-    let wall = wall_of(pid);
-    if wall.is_some() != (kill != Kill::Manager) {
-        return Err(format!("{kill:?}: the wall is {wall:?}"));
+    let hard_limit = hard_limit_of(pid);
+    if hard_limit.is_some() != (kill != Kill::Manager) {
+        return Err(format!("{kill:?}: the wall is {hard_limit:?}"));
     }
-    if round.kill(kill) == 0 {
-        return Err(format!("nobody to kill\n{}", round.running.state()));
+    if run_trial.kill(kill) == 0 {
+        return Err(format!("nobody to kill\n{}", run_trial.running.state()));
     }
-    if let (Kill::Walled, Some(wall)) = (kill, &wall) {
-        let lifted = wait::poll(SOON, || limit(wall).is_none().then_some(()));
-        lifted.ok_or_else(|| format!("{} keeps its limit", wall.display()))?;
+    if let (Kill::WithLimit, Some(hard_limit)) = (kill, &hard_limit) {
+        let lifted = wait::poll(SOON, || limit(hard_limit).is_none().then_some(()));
+        lifted.ok_or_else(|| format!("{} keeps its limit", hard_limit.display()))?;
     }
-    if let (Kill::Both, Some(wall)) = (kill, &wall)
-        && limit(wall).is_none()
+    if let (Kill::Both, Some(hard_limit)) = (kill, &hard_limit)
+        && limit(hard_limit).is_none()
     {
         return Err(format!(
             "{} has no limit, and nobody lifted it",
-            wall.display()
+            hard_limit.display()
         ));
     }
-    // What was out and is used comes back in this time.
+    // During this time the pages in use that were swapped out are swapped in.
     std::thread::sleep(Duration::from_millis(100));
-    let after = round.speed(WINDOW);
-    attach_again(&round, &["--memory-high", "44M"], chance)?;
-    round.end()?;
-    match wall.filter(|wall| wall.exists()) {
-        Some(wall) => next_start_removes(&wall).map(|()| after),
+    let after = run_trial.speed(WINDOW);
+    attach_again(&run_trial, &["--memory-high", "44M"], chance)?;
+    run_trial.end()?;
+    match hard_limit.filter(|hard_limit| hard_limit.exists()) {
+        Some(hard_limit) => next_start_removes(&hard_limit).map(|()| after),
         None => Ok(after),
     }
 }
 
-/// Other limits, over the control socket.
+/// Sets another limit, 42 MiB, by the control socket, and checks that it is in force.
 fn change_limits(pid: u32, kill: Kill) -> Result<(), String> {
     let limits = |line: &str| Some(control::ask(pid, line)?["limits"].clone());
     let mut now = limits(r#"{"op":"limits"}"#).ok_or("no answer about limits")?;
     let other = if kill == Kill::Manager { "high" } else { "max" };
     now[other] = json!(42 << 20);
-    let told = limits(&json!({"op": "limits", "set": now}).to_string());
-    let is_set = told.as_ref().is_some_and(|told| *told != Value::Null);
+    let reported = limits(&json!({"op": "limits", "set": now}).to_string());
+    let is_set = reported
+        .as_ref()
+        .is_some_and(|reported| *reported != Value::Null);
     if !is_set {
-        return Err(format!("limits {now} were answered by {told:?}"));
+        return Err(format!("limits {now} were answered by {reported:?}"));
     }
-    let Some(wall) = wall_of(pid) else {
+    let Some(hard_limit) = hard_limit_of(pid) else {
         return Ok(());
     };
-    let changed = wait::poll(SOON, || (limit(&wall) == Some(42 << 20)).then_some(()));
-    changed.ok_or_else(|| format!("{} has {:?}", wall.display(), limit(&wall)))
+    let changed = wait::poll(SOON, || {
+        (limit(&hard_limit) == Some(42 << 20)).then_some(())
+    });
+    changed.ok_or_else(|| format!("{} has {:?}", hard_limit.display(), limit(&hard_limit)))
 }
 
-/// The next manager: it has the limits that it is given and no others, it works, and it is killed or lets go.
-fn attach_again(round: &Round, options: &[&str], chance: &mut Chance) -> Result<(), String> {
-    let pid = round.pid();
+/// Attaches the next manager, and checks that it has the limits in `options` and no others. Then
+/// kills or detaches it, by chance.
+fn attach_again(run_trial: &Trial, options: &[&str], chance: &mut Chance) -> Result<(), String> {
+    let pid = run_trial.pid();
     let words = ["attach", "--age-every", "100ms"].map(str::to_owned);
     let more = options.iter().map(|word| (*word).to_owned());
     let manager = pagetide::command(words.into_iter().chain(more).chain([pid.to_string()]));
@@ -386,15 +420,15 @@ fn attach_again(round: &Round, options: &[&str], chance: &mut Chance) -> Result<
     }
 }
 
-/// What a killed manager left is named in the documents, and the next start with a limit removes it.
-fn next_start_removes(wall: &Path) -> Result<(), String> {
+/// Checks that the next start with a limit removes the cgroup that a killed manager did not remove.
+fn next_start_removes(hard_limit: &Path) -> Result<(), String> {
     let next = pagetide::run(&["--memory-max", "64M"], &Run::new(["true"]));
     let outcome = next.finish(SOON);
-    let gone = wait::poll(SOON, || (!wall.exists()).then_some(()));
+    let gone = wait::poll(SOON, || (!hard_limit.exists()).then_some(()));
     gone.ok_or_else(|| {
         format!(
             "{} is left by the next start: {}",
-            wall.display(),
+            hard_limit.display(),
             outcome.stderr
         )
     })

@@ -1,6 +1,8 @@
-//! What a host has that somebody could leave behind: control groups, files in /run, mounts, swap. Whatever its name is.
+//! Finds what a test has not removed from the host, by whatever name: control groups, files in
+//! /run, mounts, swap.
 //!
-//! Invariant: what others make and remove meanwhile is waited for; what stays is told.
+//! Invariant: other programs make and remove such things, too. So a thing is reported only if it
+//! stays.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,21 +10,22 @@ use std::time::Duration;
 
 use crate::wait;
 
-/// Others' programs of a moment are gone by then.
+/// Time limit for things of other programs to disappear.
 const SOON: Duration = Duration::from_secs(30);
 
-/// A listing.
+/// Names of all control groups, files in /run, mounts and swap areas at one time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listing(BTreeSet<String>);
 
 impl Listing {
-    /// As it is now.
+    /// Lists the host's present state.
     #[must_use]
     pub fn now() -> Listing {
         let mut found = BTreeSet::new();
         add_below(Path::new("/sys/fs/cgroup"), false, &mut found);
         add_below(Path::new("/run"), true, &mut found);
-        // The socket of a manager that was killed stays until the next manager starts, which removes it.
+        // The socket of a manager that was killed stays until the next manager starts, which
+        // removes it.
         found.retain(|path| !path.starts_with("/run/pagetide/control/"));
         for ours in ["/run/pagetide", "/run/pagetide/control"] {
             found.remove(ours);
@@ -34,13 +37,14 @@ impl Listing {
                 .filter_map(|line| line.split_whitespace().nth(column));
             words.map(|word| format!("{file}: {word}")).collect()
         };
-        // Mounts by where they are, swap by its device.
+        // Mounts by their mount point, swap by its device.
         found.extend(lines("/proc/self/mountinfo", 4));
         found.extend(lines("/proc/swaps", 0));
         Listing(found)
     }
 
-    /// What is there and was not then, once nothing more goes.
+    /// Returns what exists now and is not in this listing. Before that, waits up to `SOON` for such
+    /// things to disappear.
     #[must_use]
     pub fn new_since(&self) -> Vec<String> {
         let new = || -> Vec<String> {
@@ -52,6 +56,7 @@ impl Listing {
     }
 }
 
+/// Adds the paths of all folders below `folder`, and of all files if `with_files`.
 fn add_below(folder: &Path, with_files: bool, found: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());

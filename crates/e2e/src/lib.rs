@@ -1,10 +1,12 @@
-//! The finished `pagetide` binary, exercised from outside: real programs, hostile ones, kills and bad
-//! input. Nothing in here knows how it works, only its commands and its files.
+//! Helpers for the tests of the finished `pagetide` binary. The tests run it from outside on real
+//! and hostile programs, kill it, and pass it bad input. This crate knows only pagetide's commands
+//! and files, not how it works.
 //!
-//! Every wait has a limit, every process is marked and killed by its id when its guard is dropped,
-//! and one test runs at a time: they measure memory on a machine with two cores.
+//! Every wait has a time limit. Every started process carries a mark, and is killed by its pid when
+//! its guard ([`guard::Running`]) is dropped. One test runs at a time: the tests measure memory on
+//! a machine with two processors.
 //!
-//! Failures panic: this is a library of test helpers.
+//! The functions panic on failure, as they run only in tests.
 #![forbid(unsafe_code)]
 
 pub mod aged;
@@ -21,6 +23,7 @@ pub mod core;
 pub mod frames;
 pub mod guard;
 pub mod hostile;
+pub mod idle_program;
 pub mod kills;
 pub mod leftovers;
 pub mod loaded;
@@ -43,9 +46,9 @@ pub mod redis_pairs;
 pub mod report;
 pub mod resp;
 pub mod root;
+pub mod services;
 pub mod sides;
 pub mod sizes;
-pub mod sleeper;
 pub mod starts;
 pub mod subject;
 pub mod swap_file;

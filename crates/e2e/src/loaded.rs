@@ -1,5 +1,9 @@
-//! A real server under the load of its clients, by a bench: redis with one of ours, or `PostgreSQL` with two of `pgbench`, asked for what lies
-//! everywhere in its memory, some of it (by Zipf's law) much more often; three of ten change something. What it answered.
+//! A real server under the load of its clients, for benchmarks: redis with one client of ours, or
+//! `PostgreSQL` with two clients of `pgbench`. A benchmark measures how many requests the server
+//! answers.
+//!
+//! Some keys are requested much more often than others (Zipf's law); these keys are spread over all
+//! memory of the server. Three of ten requests write.
 
 use std::time::{Duration, Instant};
 
@@ -8,14 +12,14 @@ use crate::postgres::Postgres;
 use crate::redis::{NOISE, Redis};
 use crate::wait::Chance;
 
-/// What redis takes for a key of ours, bytes.
+/// Memory that redis uses for a key and its value, bytes.
 const OF_KEY: u64 = 5284;
-/// What a scale of `pgbench` takes, MiB.
+/// Memory that `PostgreSQL` uses for each unit of `pgbench`'s scale, MiB.
 const OF_SCALE: u64 = 16;
-/// The time in which it is asked has so many parts.
+/// Number of equal intervals into which the time under load is divided.
 const PARTS: u32 = 10;
 
-/// Which one.
+/// Kind of server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// redis-server.
@@ -24,28 +28,28 @@ pub enum Kind {
     Postgres,
 }
 
-/// One that runs and has its data.
+/// A running server with its data.
 #[derive(Debug)]
 pub enum Loaded {
-    /// With so many keys.
+    /// A redis server, and its number of keys.
     Redis(Box<Redis>, u64),
-    /// With so many rows.
+    /// A `PostgreSQL` server, and its number of rows.
     Postgres(Postgres, u64),
 }
 
-/// What it came to.
+/// How many requests a server has answered.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Answered {
-    /// Answers, and a second.
+pub struct Throughput {
+    /// Number of answers.
     pub all: f64,
-    /// The same by second.
+    /// Answers per second.
     pub per_second: f64,
-    /// The fewest, of a tenth of the time.
+    /// Number of answers in the tenth of the time that had the fewest.
     pub least: f64,
 }
 
 impl Loaded {
-    /// Starts one as the argument of these words, and fills it with so many MiB.
+    /// Starts a server as arguments of the command `prefix`, and fills it with `mib` MiB.
     ///
     /// # Panics
     /// If it does not start, or ends.
@@ -67,22 +71,22 @@ impl Loaded {
         }
     }
 
-    /// Asks it for so long.
+    /// Sends requests for `time`.
     ///
     /// # Panics
-    /// If it ends, or an answer is wrong.
-    pub fn ask(&mut self, time: Duration, chance: &mut Chance) -> Answered {
+    /// If the server ends, or an answer is wrong.
+    pub fn ask(&mut self, time: Duration, chance: &mut Chance) -> Throughput {
         let part = time / PARTS;
         match self {
             Loaded::Redis(server, keys) => {
                 let begin = Instant::now();
                 let parts = (0..PARTS).map(|number| {
                     let end = begin + part * (number + 1);
-                    asked(server, *keys, end, chance)
+                    requested(server, *keys, end, chance)
                 });
                 let parts: Vec<f64> = parts.collect();
                 let all: f64 = parts.iter().sum();
-                Answered {
+                Throughput {
                     all,
                     per_second: all / begin.elapsed().as_secs_f64(),
                     least: parts.iter().copied().fold(f64::INFINITY, f64::min),
@@ -105,8 +109,10 @@ impl Loaded {
     }
 }
 
-/// Answers until an instant. One in a thousand by Zipf's law is the thousandth part of all, wherever it lies.
-fn asked(server: &mut Redis, keys: u64, end: Instant, chance: &mut Chance) -> f64 {
+/// Sends requests to redis until `end`; returns the number of answers. Zipf's law determines the
+/// rank of each key; ranks are spread over all keys.
+fn requested(server: &mut Redis, keys: u64, end: Instant, chance: &mut Chance) -> f64 {
+    /// A prime that spreads ranks over all keys.
     const SPREAD: u64 = 2_654_435_761;
     let (mut answers, most) = (0.0, (keys as f64).ln());
     while Instant::now() < end {
@@ -114,7 +120,7 @@ fn asked(server: &mut Redis, keys: u64, end: Instant, chance: &mut Chance) -> f6
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "of the keys"
+            reason = "a rank below the number of keys"
         )]
         let rank = (share * most).exp() as u64;
         let key = rank.wrapping_mul(SPREAD) % keys;
@@ -127,18 +133,19 @@ fn asked(server: &mut Redis, keys: u64, end: Instant, chance: &mut Chance) -> f6
     answers
 }
 
-/// What it says at its end, and each part's `progress: 4.0 s, 1234.5 tps, ...`.
-fn of_pgbench(outcome: &Outcome, time: Duration) -> Answered {
+/// Reads the throughput from pgbench's summary; the fewest answers from its lines `progress: 4.0 s,
+/// 1234.5 tps, ...`, one for each interval.
+fn of_pgbench(outcome: &Outcome, time: Duration) -> Throughput {
     let number = |text: &str| text.split_whitespace().next()?.parse::<f64>().ok();
     let parts = outcome.stderr.lines().filter_map(|line| {
         let rest = line.strip_prefix("progress:")?;
         number(rest.split_once(" s, ")?.1)
     });
     let least = parts.fold(f64::INFINITY, f64::min);
-    let mut told = outcome.stdout.lines();
-    let per_second = told.find_map(|line| number(line.strip_prefix("tps = ")?));
+    let mut reported = outcome.stdout.lines();
+    let per_second = reported.find_map(|line| number(line.strip_prefix("tps = ")?));
     let per_second = per_second.unwrap_or(0.0);
-    Answered {
+    Throughput {
         all: per_second * time.as_secs_f64(),
         per_second,
         least: least * time.as_secs_f64() / f64::from(PARTS),

@@ -1,13 +1,14 @@
-//! Processes whose memory is locked by a file server that does not answer (`tests/programs/locked.c`).
+//! Processes that hold a lock of their memory while a file server does not answer
+//! (`tests/programs/locked.c`).
 //!
-//! Invariant: all of them end with the value, however the test ends.
+//! Invariant: all of them end when the value is dropped, however the test ends.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use crate::programs;
 
-/// Some of them.
+/// The processes that hold a lock, and the program that started them.
 pub struct Locked {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -15,7 +16,8 @@ pub struct Locked {
 }
 
 impl Locked {
-    /// Starts `count` processes of a kind, `mmap`, `munmap` or `exec`, behind the words `wrap`; all wait when this returns.
+    /// Starts `count` processes as arguments of the command `wrap`, and returns when all wait for
+    /// the file server. `kind` is what they wait in: `mmap`, `munmap` or `exec`.
     ///
     /// # Panics
     /// If they cannot be started.
@@ -47,16 +49,16 @@ impl Locked {
         locked
     }
 
-    /// Their numbers.
+    /// Pids of the processes that hold a lock.
     #[must_use]
     pub fn pids(&self) -> &[u32] {
         &self.pids
     }
 
-    /// The file server ends, and all go on.
+    /// Ends the file server, so all processes go on.
     ///
     /// # Panics
-    /// If they have ended.
+    /// If the processes have ended.
     pub fn free(&mut self) {
         let stdin = self.stdin.as_mut().expect("they have not ended");
         stdin.write_all(b"\n").expect("it reads");
@@ -65,7 +67,7 @@ impl Locked {
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        // The end of its standard input ends all of them.
+        // The end of the program's standard input ends all processes.
         drop(self.stdin.take());
         let _ = self.child.wait();
     }

@@ -1,7 +1,8 @@
-//! A memory control group (v1) of a test's own.
+//! A memory control group (version 1) that a test makes for its processes.
 //!
-//! It is gone after its test, and so is whoever is still in it: nobody but the test put anyone there.
-//! So it must be declared before what runs in it.
+//! After the test the group is removed, and all processes in it are killed: only the test put
+//! processes there. So declare the group before its processes, as Rust drops the last declared
+//! value first.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,31 +13,44 @@ use crate::guard::{Run, send};
 use crate::temp::fresh;
 use crate::wait;
 
-/// Where the hierarchy that counts memory is mounted.
+/// Mount point of the version 1 hierarchy that counts memory.
 const ROOT: &str = "/sys/fs/cgroup/memory";
 
-/// A group, removed in `Drop`.
+/// A memory control group; `Drop` kills its processes and removes it.
 #[derive(Debug)]
 pub struct MemoryGroup {
     path: PathBuf,
 }
 
 impl MemoryGroup {
-    /// An empty one.
+    /// Makes an empty group directly below the mount point.
     ///
     /// # Panics
-    /// If it cannot be made: these tests need root and a v1 hierarchy.
+    /// If it cannot be made: these tests need root and a version 1 hierarchy.
     #[must_use]
     pub fn new() -> MemoryGroup {
         MemoryGroup::in_folder(Path::new(ROOT))
     }
 
-    /// An empty one below another, which must outlive it.
+    /// Makes an empty group below this one, which must outlive the new group.
     #[must_use]
     pub fn below(&self) -> MemoryGroup {
         MemoryGroup::in_folder(&self.path)
     }
 
+    /// Makes an empty group `name` below this one, which must outlive the new group.
+    ///
+    /// # Panics
+    /// If it cannot be made, or a group of this name exists.
+    #[must_use]
+    pub fn below_named(&self, name: &str) -> MemoryGroup {
+        let path = self.path.join(name);
+        let made = std::fs::create_dir(&path);
+        made.unwrap_or_else(|error| panic!("no control group {}: {error}", path.display()));
+        MemoryGroup { path }
+    }
+
+    /// Makes an empty group with a new name below `folder`.
     fn in_folder(folder: &Path) -> MemoryGroup {
         let path = fresh(folder);
         let path = path
@@ -44,23 +58,23 @@ impl MemoryGroup {
         MemoryGroup { path }
     }
 
-    /// Its path in the file system.
+    /// Absolute path of the group's directory.
     #[must_use]
     pub fn path(&self) -> String {
         self.path.to_string_lossy().into_owned()
     }
 
-    /// Its path below the mount of the hierarchy.
+    /// Path of the group relative to the mount point of the hierarchy.
     #[must_use]
     pub fn name(&self) -> String {
         let below = self.path.strip_prefix(ROOT).unwrap_or(&self.path);
         below.to_string_lossy().into_owned()
     }
 
-    /// A number that it tells.
+    /// Reads a number from a file of the group.
     ///
     /// # Panics
-    /// If it tells none of this name.
+    /// If there is no such number.
     #[must_use]
     pub fn number(&self, file: &str) -> u64 {
         let path = self.path.join(file);
@@ -69,7 +83,8 @@ impl MemoryGroup {
         number.unwrap_or_else(|_| panic!("{}: {text:?}", path.display()))
     }
 
-    /// A line of a file of several, like `memory.stat`; 0 if there is none of this name.
+    /// Number in the line of `file` that begins with `name` (such as `memory.stat`); 0 if there is
+    /// no such line.
     #[must_use]
     pub fn line(&self, file: &str, name: &str) -> u64 {
         let text = std::fs::read_to_string(self.path.join(file)).unwrap_or_default();
@@ -79,14 +94,14 @@ impl MemoryGroup {
         value.unwrap_or(0)
     }
 
-    /// Who is in it.
+    /// Pids of the processes in the group.
     #[must_use]
     pub fn pids(&self) -> Vec<u32> {
         let text = std::fs::read_to_string(self.path.join("cgroup.procs")).unwrap_or_default();
         text.lines().filter_map(|pid| pid.parse().ok()).collect()
     }
 
-    /// Limits its memory to so many bytes; what is over goes to swap.
+    /// Limits the memory of the group to `bytes`; the kernel reclaims what is above that.
     ///
     /// # Panics
     /// If the kernel refuses.
@@ -98,7 +113,7 @@ impl MemoryGroup {
         .expect("the group can be limited");
     }
 
-    /// The command, in this group from its first instruction on.
+    /// Returns the command that enters this group and then runs `command`.
     #[must_use]
     pub fn run(&self, command: &Run) -> Run {
         let procs = self
@@ -119,7 +134,7 @@ impl Default for MemoryGroup {
 
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
-        // Killed processes leave when their memory is free.
+        // A killed process leaves the group when its memory is free.
         let gone = wait::poll(Duration::from_secs(10), || {
             let inside = std::fs::read_to_string(self.path.join("cgroup.procs"));
             for pid in inside.unwrap_or_default().lines() {

@@ -1,7 +1,9 @@
-//! A program beside itself: alone, and while everything that is cold leaves ten times a second.
+//! Checks that a program does not notice that pagetide pages out its memory: runs it alone, and
+//! under pagetide, which pages out all cold memory ten times a second, and compares what it prints.
 //!
-//! Invariant: a comparison counts only with the kernel's word that memory had left: the page map or mincore(2) as the
-//! scenarios of `tests/programs/notice` read them, or VmSwap of what was started. Nothing is taken from pagetide.
+//! Invariant: a comparison counts only if the kernel says that memory was paged out. The kernel
+//! says it by the page map or mincore(2), which the scenarios of `tests/programs/notice` read, or
+//! by VmSwap of the started processes. No figure comes from pagetide.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,7 +16,8 @@ use crate::guard::{Outcome, Run, Running, tail};
 use crate::temp::TempDir;
 use crate::{pagetide, proc, programs};
 
-/// Everything that was not touched for a tenth of a second leaves, ten times a second.
+/// Options that page out all memory that was not touched for a tenth of a second, ten times a
+/// second.
 pub const POLICY: [&str; 6] = [
     "--evict-older-than",
     "100ms",
@@ -24,28 +27,29 @@ pub const POLICY: [&str; 6] = [
     "100ms",
 ];
 
-/// Longer than any pair of runs takes.
+/// Time limit for running one program alone and under pagetide.
 pub const SOON: Duration = Duration::from_secs(120);
 
-/// What the kernel said of some memory.
+/// How much of one area of a scenario's memory is paged out, by the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Figure {
-    /// Whether it has to leave, or to stay.
+    /// Whether this memory must be paged out; if false, it must stay resident.
     pub leaves: bool,
-    /// Scenario and memory.
+    /// Names of the scenario and of the area.
     pub what: String,
-    /// Its pages.
+    /// Number of pages in the area.
     pub pages: u64,
-    /// Those of them that are out.
+    /// Number of pages in the area that are paged out.
     pub out: u64,
-    /// Percent that have to be.
+    /// Percentage of the area's pages that must be paged out.
     pub share: u64,
 }
 
 impl Figure {
+    /// Parses `leaves NAME PAGES OUT SHARE`; another first word means that the memory must stay.
     fn parse(line: &str) -> Option<Figure> {
         let (kind, rest) = line.split_once(' ')?;
-        // What it is called may have spaces.
+        // The name may have spaces.
         let mut ends = rest.rsplitn(4, ' ');
         let share = ends.next()?.parse().ok()?;
         let out = ends.next()?.parse().ok()?;
@@ -59,6 +63,7 @@ impl Figure {
         })
     }
 
+    /// Whether as many pages are paged out as must be, or none if the memory must stay.
     fn holds(&self) -> bool {
         match self.leaves {
             true => self.out * 100 >= self.pages * self.share,
@@ -67,49 +72,51 @@ impl Figure {
     }
 }
 
-/// Both runs.
+/// The results of a program run alone and run under pagetide.
 #[derive(Clone, Debug)]
 pub struct Pair {
-    /// Without pagetide.
+    /// The run without pagetide.
     pub alone: Outcome,
-    /// Under it.
+    /// The run under pagetide.
     pub managed: Outcome,
-    /// What the scenarios noted while managed.
+    /// What the scenario recorded in the run under pagetide.
     pub figures: Vec<Figure>,
-    /// The most that was in swap at any look, of all that was started: bytes.
+    /// Highest sum, in bytes, of what all processes of the run under pagetide had in swap; sampled
+    /// every 50 ms.
     pub swapped: u64,
 }
 
-/// A scenario of `tests/programs/notice`; addresses are the same in each run.
+/// The command of a scenario of `tests/programs/notice`, without address randomization: the two
+/// runs must print the same addresses.
 #[must_use]
 pub fn scenario(name: &str) -> Run {
     Run::new(["setarch", "-R", &notice(), name])
 }
 
-/// The program of the scenarios.
+/// Path of the program that holds the scenarios.
 #[must_use]
 pub fn notice() -> String {
     programs::folder("notice")
 }
 
-/// Runs it alone and managed.
+/// Runs a program alone and, at the same time, under pagetide.
 ///
 /// # Panics
-/// If one does not end.
+/// If one of the two runs does not end in time.
 #[must_use]
 pub fn beside(run: &Run) -> Pair {
     let folder = TempDir::public();
     let with = |name: &str, managed: &str, run: &Run| {
         let file = folder.file(name);
         fs::write(&file, "").expect("a file can be written");
-        // Another user's process writes to it as well.
+        // A process of another user writes to the file, too.
         let mode = fs::Permissions::from_mode(0o666);
         fs::set_permissions(&file, mode).expect("the owner sets the mode");
         run.clone()
             .env("NOTICE_FIGURES", &file)
             .env("NOTICE_MANAGED", managed)
     };
-    // Both at a time: most of it is waiting, and neither is slower than it may be.
+    // The two run at the same time: they mostly wait, and their speed does not matter.
     let alone = with("run0", "0", run).start();
     let managed = with("run1", "1", &pagetide::run(&POLICY, run));
     let (managed, swapped) = watched(managed.start());
@@ -124,10 +131,11 @@ pub fn beside(run: &Run) -> Pair {
     }
 }
 
-/// Its end, and the most that the kernel counts in swap at a time.
+/// Waits until the processes end; returns how the first one ended, and the highest sum of what they
+/// all had in swap, in bytes.
 ///
 /// # Panics
-/// If it does not end in time.
+/// If they do not end in time.
 #[must_use]
 pub fn watched(mut running: Running) -> (Outcome, u64) {
     let (begin, mut swapped) = (Instant::now(), 0);
@@ -140,10 +148,10 @@ pub fn watched(mut running: Running) -> (Outcome, u64) {
 }
 
 impl Pair {
-    /// The same output, the same end.
+    /// Checks that the two runs have the same output and exit status.
     ///
     /// # Panics
-    /// If not.
+    /// If they differ.
     pub fn assert_same(&self, name: &str) {
         let said = |outcome: &Outcome| tail(&outcome.stderr, 2000).to_owned();
         assert_eq!(
@@ -156,11 +164,12 @@ impl Pair {
         assert_eq!(said(&self.alone), said(&self.managed), "{name}");
     }
 
-    /// What had to leave left, and what had to stay stayed.
+    /// Checks that all memory that must be paged out was paged out, and that all other memory
+    /// stayed resident.
     ///
     /// # Panics
-    /// If not, or if nothing had to leave.
-    pub fn assert_left(&self, name: &str) {
+    /// If that is not so, or if no memory had to be paged out.
+    pub fn assert_paged_out(&self, name: &str) {
         for figure in &self.figures {
             eprintln!("{}: {} of {} out", figure.what, figure.out, figure.pages);
             assert!(figure.holds(), "{name}: {figure:?}");
@@ -171,10 +180,11 @@ impl Pair {
     }
 }
 
-/// Scenarios by name, each beside itself; all are tried, and those that fail are named.
+/// Runs each named scenario alone and under pagetide, and checks the results and the exit `status`.
+/// All scenarios are tried; the message names those that fail.
 ///
 /// # Panics
-/// If one fails.
+/// If a scenario fails.
 pub fn check_all(names: &[&str], status: i32) {
     each(names, |name| {
         let pair = beside(&scenario(name));
@@ -185,17 +195,18 @@ pub fn check_all(names: &[&str], status: i32) {
             pair.alone.stderr
         );
         pair.assert_same(name);
-        pair.assert_left(name);
+        pair.assert_paged_out(name);
     });
 }
 
-/// Most of a pair's time is waiting until memory has left.
+/// Number of scenarios that run at the same time. They mostly wait until memory is paged out.
 const AT_A_TIME: usize = 2;
 
-/// Tries each of these, some at a time; those that fail are named.
+/// Calls `what` for each name, for `AT_A_TIME` names at the same time. All are tried; the message
+/// names those that fail.
 ///
 /// # Panics
-/// If one fails.
+/// If a call of `what` panics.
 pub fn each(names: &[&str], what: impl Fn(&str) + Sync + RefUnwindSafe) {
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {

@@ -1,4 +1,5 @@
-//! Programs that ask for their memory at a steady pace: what they do does not depend on how fast they are.
+//! Programs that access their memory at a steady rate: how much they access does not depend on how
+//! fast they run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,40 +12,42 @@ use crate::subject::Subject;
 use crate::wait::Chance;
 use crate::{proc, programs};
 
-/// Of all askings one goes anywhere, the others to the first half.
+/// One of so many requests is for any value; the others are for the first half of the values.
 const RARE: u64 = 60_000;
-/// Askings of redis on their way at once.
+/// Interval at which a batch of requests is sent to redis.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Values of 4 KiB, and how many of them are asked for in a second.
+/// How much memory a program has, how often it accesses it, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// How many there are.
+    /// Number of values of 4 KiB each.
     pub values: u64,
-    /// How many are asked for.
+    /// Accesses per second.
     pub per_second: u64,
-    /// It ends by itself then.
+    /// Time after which the program ends on its own.
     pub seconds: u64,
 }
 
-/// Which values redis is asked for; lower ones more often, by a product of two even chances.
+/// Which values are requested of redis. The index of a value is `a * b / n`, where n is the number
+/// of values in use, and a and b are random and below n; so lower values are requested more often.
 #[derive(Clone, Copy, Debug)]
-pub enum Asked {
-    /// Of the first half, and one of 60,000 anywhere.
+pub enum KeyPattern {
+    /// The first half of the values, and for one request of 60,000 any value.
     Half,
-    /// Of all: between two askings for one lie seconds to many minutes.
+    /// All values. The time between two requests for one value is between seconds and many minutes.
     All,
-    /// Of the first half and of all in turn, for so long each.
+    /// The first half of the values for this time, then all values for this time, and so on.
     Doubling(Duration),
 }
 
-impl Asked {
+impl KeyPattern {
+    /// Index of the value for request `number`.
     fn pick(self, number: u64, values: u64, elapsed: Duration, chance: &mut Chance) -> u64 {
         let of = match self {
-            Asked::Half if number.is_multiple_of(RARE) => return chance.below(values),
-            Asked::Half => values / 2,
-            Asked::All => values,
-            Asked::Doubling(each) => match elapsed.as_secs() / each.as_secs().max(1) % 2 {
+            KeyPattern::Half if number.is_multiple_of(RARE) => return chance.below(values),
+            KeyPattern::Half => values / 2,
+            KeyPattern::All => values,
+            KeyPattern::Doubling(each) => match elapsed.as_secs() / each.as_secs().max(1) % 2 {
                 0 => values / 2,
                 _ => values,
             },
@@ -53,28 +56,28 @@ impl Asked {
     }
 }
 
-/// A program that runs.
+/// A running program that accesses its memory at a steady rate.
 #[derive(Debug)]
 pub struct Paced {
-    /// What it is.
+    /// Name in the results.
     pub name: &'static str,
-    /// Its process.
+    /// Pid of the program, or of the redis server.
     pub pid: u32,
     _subject: Option<Subject>,
     asker: Option<Asker>,
 }
 
-/// Who asks redis.
+/// The thread that sends requests to redis; ends when this is dropped.
 #[derive(Debug)]
 struct Asker {
     thread: Option<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
-    /// The longest that an asking was late, milliseconds.
+    /// Longest delay of a request since it was last read, milliseconds.
     late_ms: Arc<AtomicU64>,
 }
 
 impl Paced {
-    /// One of the test programs, by its words; its standard input stays open.
+    /// Starts a test program by its command line, with a standard input that stays open.
     fn program(name: &'static str, words: &str, seconds: u64) -> Paced {
         let script = format!("sleep {} | {words}", seconds + 60);
         let subject = Subject::ready(Run::new(["sh", "-c", &script]).start());
@@ -86,7 +89,7 @@ impl Paced {
         }
     }
 
-    /// A C program with one array: a pattern of `paced.c`.
+    /// Starts a C program with one array, which it accesses by a pattern of `paced.c`.
     #[must_use]
     pub fn array(pattern: &str, pace: Pace) -> Paced {
         let Pace {
@@ -102,7 +105,7 @@ impl Paced {
         Paced::program("C, an array", &words, seconds)
     }
 
-    /// Python, a dict or a table in sqlite.
+    /// Starts a Python program with a dict or with a table in sqlite, as `kind` says.
     #[must_use]
     pub fn python(name: &'static str, kind: &str, pace: Pace) -> Paced {
         let Pace {
@@ -115,7 +118,7 @@ impl Paced {
         Paced::program(name, &words, seconds)
     }
 
-    /// node, a Map.
+    /// Starts a node program with a Map.
     #[must_use]
     pub fn node(pace: Pace) -> Paced {
         let Pace {
@@ -128,15 +131,16 @@ impl Paced {
         Paced::program("node, a Map", &words, seconds)
     }
 
-    /// redis with a client.
+    /// Starts a redis server and a client in this process that requests values.
     #[must_use]
-    pub fn redis(pace: Pace, asked: Asked) -> Paced {
+    pub fn redis(pace: Pace, requested: KeyPattern) -> Paced {
         let mut server = Redis::start(NOISE, &Run::clone);
         server.fill(pace.values);
         let (pid, stop) = (server.pid, Arc::new(AtomicBool::new(false)));
         let late_ms = Arc::new(AtomicU64::new(0));
-        let (told, late) = (Arc::clone(&stop), Arc::clone(&late_ms));
-        let thread = std::thread::spawn(move || ask(&mut server, (pace, asked), (&told, &late)));
+        let (reported, late) = (Arc::clone(&stop), Arc::clone(&late_ms));
+        let thread =
+            std::thread::spawn(move || ask(&mut server, (pace, requested), (&reported, &late)));
         Paced {
             name: "redis",
             pid,
@@ -149,26 +153,27 @@ impl Paced {
         }
     }
 
-    /// The longest that redis was asked late since the last time, milliseconds; 0 of others.
+    /// Longest delay of a request to redis since the last call, milliseconds; 0 for other programs.
     #[must_use]
     pub fn late_ms(&self) -> u64 {
         let asker = self.asker.as_ref();
         asker.map_or(0, |asker| asker.late_ms.swap(0, Ordering::Relaxed))
     }
 
-    /// Faults that needed reading, as the kernel counts them.
+    /// Number of major faults of the program, by the kernel.
     ///
     /// # Panics
-    /// If it is gone.
+    /// If the program has ended.
     #[must_use]
     pub fn major_faults(&self) -> u64 {
         proc::stat(self.pid, 12).expect("it runs")
     }
 }
 
+/// Sends requests at the rate of `pace` until `stop` is set or the time is over.
 fn ask(
     server: &mut Redis,
-    (pace, asked): (Pace, Asked),
+    (pace, requested): (Pace, KeyPattern),
     (stop, late_ms): (&AtomicBool, &AtomicU64),
 ) {
     let (begin, mut chance, mut done) = (Instant::now(), Chance::new(7), 0);
@@ -179,7 +184,7 @@ fn ask(
         let due = micros.saturating_mul(pace.per_second) / 1_000_000;
         let elapsed = begin.elapsed();
         let numbers: Vec<u64> = (done..due)
-            .map(|number| asked.pick(number, pace.values, elapsed, &mut chance))
+            .map(|number| requested.pick(number, pace.values, elapsed, &mut chance))
             .collect();
         done = due;
         numbers.chunks(100).for_each(|some| server.check_all(some));
@@ -191,14 +196,14 @@ impl Drop for Asker {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // What it found wrong was said already.
+            // The thread has already printed any error it found.
             let _ = thread.join();
         }
     }
 }
 
 impl Paced {
-    /// Whether what it was asked for was right until now.
+    /// Whether the program still runs and all answers were right so far.
     #[must_use]
     pub fn is_well(&self) -> bool {
         let thread = self.asker.as_ref().and_then(|asker| asker.thread.as_ref());

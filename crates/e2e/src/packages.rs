@@ -1,7 +1,9 @@
-//! The .deb in a root: installed, used as its unit uses it, removed, and what stays.
+//! Installs the Debian package of pagetide in a root file system, uses it as its systemd unit does,
+//! removes it, and checks what remains.
 //!
-//! Invariant: the service manager is a stand-in that writes down what it is told, and stops what it is told to stop; all else
-//! is apt, dpkg and pagetide as they are. What is mounted is mounted in the namespace of the command that mounts it.
+//! Invariant: only the service manager is a stand-in, which logs its commands and stops the service
+//! on request; apt, dpkg and pagetide are the real ones. Each command makes its mounts in a mount
+//! namespace of its own.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,18 +11,21 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::guard::{Outcome, Run, Running};
+use crate::idle_program::IdleProgram;
 use crate::root::{Root, differences};
-use crate::sleeper::Sleeper;
 use crate::temp::target_dir;
 use crate::tenants::Groups;
 use crate::{pagetide, wait};
 
+/// Time limit of a command.
 const LIMIT: Duration = Duration::from_secs(120);
-/// Where the unit has tenants mounted.
+/// Where the unit mounts the tenants, in the root file system.
 const MOUNT: &str = "run/pagetide/tenants";
+/// Path of the unit in the root file system.
 const UNIT: &str = "lib/systemd/system/pagetide.service";
-/// `systemctl`: writes down what it is told, and stops who is told to stop: until only its parent, the test, could tell that it was
-/// there. What Debian asks it by is Debian's own.
+/// The stand-in for `systemctl`, a script: logs its arguments. On `stop` it ends the service and
+/// waits until it is a zombie, which only its parent, the test, can remove. Debian's own scripts
+/// call it.
 const STAND_IN: &str = "#!/bin/sh
 echo \"$*\" >> /var/log/systemd
 case $* in
@@ -31,7 +36,7 @@ case $* in
 esac
 ";
 
-/// Packages the binary under test, in a folder.
+/// Makes a Debian package with the binary under test in `folder`; returns the package's path.
 ///
 /// # Panics
 /// If that fails.
@@ -56,40 +61,41 @@ pub fn deb(folder: &Path) -> PathBuf {
     PathBuf::from(last)
 }
 
-/// Runs a command that ends well.
+/// Runs a command that must succeed; returns its output.
 ///
 /// # Panics
-/// If it does not.
+/// If it fails, or does not end within two minutes.
 #[must_use]
 #[track_caller]
 pub fn done(run: &Run) -> Outcome {
     done_within(run, LIMIT)
 }
 
-/// The same, within a time of its own.
+/// Runs a command that must succeed within `limit`; returns its output.
 ///
 /// # Panics
-/// As [`done`].
+/// If it fails or does not end in time.
 #[must_use]
 #[track_caller]
 pub fn done_within(run: &Run, limit: Duration) -> Outcome {
     let outcome = run.finish(limit);
-    let told = format!("{}{}", outcome.stdout, outcome.stderr);
-    assert!(outcome.status.success(), "{:?}: {told}", run.argv());
+    let reported = format!("{}{}", outcome.stdout, outcome.stderr);
+    assert!(outcome.status.success(), "{:?}: {reported}", run.argv());
     outcome
 }
 
-/// The package's whole life in a root where it is not installed.
+/// Installs, uses, removes and upgrades the package in a root file system where it is not
+/// installed.
 ///
 /// # Panics
-/// Where it does not do what it should.
+/// If anything does not do what it should.
 pub fn lives(root: &Root, deb: &Path) {
     std::fs::copy(deb, root.at("tmp/pagetide.deb")).expect("the package can be copied");
     stand_in(root);
     first_use(root);
     let before = root.listing();
     let apt = |words: &[&str]| apt(root, words);
-    // Nothing is fetched, for what it depends on is there; and nobody could be found to fetch from.
+    // Nothing is downloaded: all dependencies are installed, and no server could be reached.
     apt(&["install", "/tmp/pagetide.deb"]);
     let found = differences(&before, &root.listing());
     assert!(
@@ -103,23 +109,23 @@ pub fn lives(root: &Root, deb: &Path) {
     service.has_tenants();
     apt(&["remove", "pagetide"]);
     let ended = wait::poll(LIMIT, || service.running.ended());
-    let told = service.running.stderr();
-    let is_well = ended.is_some_and(|status| status.success()) && told.is_empty();
-    assert!(is_well, "it was stopped: {ended:?}, {told}");
-    let told = std::fs::read_to_string(root.at("var/log/systemd")).unwrap_or_default();
-    let told: Vec<&str> = told.lines().collect();
+    let reported = service.running.stderr();
+    let is_well = ended.is_some_and(|status| status.success()) && reported.is_empty();
+    assert!(is_well, "it was stopped: {ended:?}, {reported}");
+    let reported = std::fs::read_to_string(root.at("var/log/systemd")).unwrap_or_default();
+    let reported: Vec<&str> = reported.lines().collect();
     assert_eq!(
-        told,
+        reported,
         [
             "--system daemon-reload",
             "stop pagetide.service",
             "--no-reload --quiet disable pagetide.service",
         ]
     );
-    // The story: its configuration stayed, and two files by which dpkg knew whose that was.
+    // Regression: the configuration stayed, and so did two files in which dpkg records its owner.
     let left = || differences(&before, &root.listing());
     assert_eq!(left(), [""; 0]);
-    // What an administrator has changed is his.
+    // A configuration that an administrator has changed stays.
     apt(&["install", "/tmp/pagetide.deb"]);
     let changed = "age-every = \"30s\"\n";
     std::fs::write(root.at("etc/pagetide.toml"), changed).expect("it is there");
@@ -136,7 +142,8 @@ pub fn lives(root: &Root, deb: &Path) {
     assert_eq!(left(), [""; 0]);
 }
 
-/// A newer one over it: a service that runs is started anew, a configuration that nobody has changed is the newer one's, and another stays.
+/// Checks upgrades to a newer version: a running service is restarted, an unchanged configuration
+/// is replaced, and a changed configuration stays.
 fn upgrades(root: &Root, changed: &str) {
     let newer = "dpkg-deb -R /tmp/pagetide.deb /tmp/newer &&
         sed -i 's/^Version: .*/&+newer/' /tmp/newer/DEBIAN/control &&
@@ -148,10 +155,10 @@ fn upgrades(root: &Root, changed: &str) {
     std::fs::write(root.at("var/log/systemd"), "").expect("it is there");
     apt(root, &["install", "/tmp/newer.deb"]);
     assert!(configured().ends_with("# newer\n"), "{}", configured());
-    let told = std::fs::read_to_string(root.at("var/log/systemd")).unwrap_or_default();
-    let told: Vec<&str> = told.lines().collect();
+    let reported = std::fs::read_to_string(root.at("var/log/systemd")).unwrap_or_default();
+    let reported: Vec<&str> = reported.lines().collect();
     assert_eq!(
-        told,
+        reported,
         ["--system daemon-reload", "try-restart pagetide.service"]
     );
     std::fs::write(root.at("etc/pagetide.toml"), changed).expect("it is there");
@@ -164,13 +171,15 @@ fn upgrades(root: &Root, changed: &str) {
     std::fs::remove_file(root.at("tmp/newer.deb")).expect("it was made");
 }
 
+/// Runs `apt-get --yes -q WORDS`.
 #[track_caller]
 fn apt(root: &Root, words: &[&str]) {
     let words = [&["apt-get", "--yes", "-q"], words].concat();
     let _ = done(&root.command(&words));
 }
 
-/// Another package comes and goes: what apt, dpkg and their helpers make when they are used for the first time is theirs.
+/// Installs and purges another package. On their first use apt, dpkg and their helpers make files,
+/// which must not be counted as pagetide's.
 fn first_use(root: &Root) {
     let folder = root.at("tmp/nothing/DEBIAN");
     std::fs::create_dir_all(&folder).expect("a folder can be made");
@@ -182,7 +191,7 @@ fn first_use(root: &Root) {
     apt(root, &["purge", "nothing"]);
 }
 
-/// What is there where systemd is.
+/// Makes the files by which packages recognise systemd, and the stand-in for `systemctl`.
 fn stand_in(root: &Root) {
     std::fs::create_dir_all(root.at("run/systemd/system")).expect("a folder can be made");
     for name in ["usr/bin/systemctl", "usr/bin/deb-systemd-invoke"] {
@@ -195,7 +204,8 @@ fn stand_in(root: &Root) {
     }
 }
 
-/// It finds what reading ages takes; without swap it ends with 3.
+/// Checks that `pagetide doctor` finds all that is needed for reading ages. Its exit status is 3 if
+/// there is no swap.
 fn doctor(root: &Root) {
     let outcome = root
         .command(&["pagetide", "doctor", "--json"])
@@ -206,13 +216,14 @@ fn doctor(root: &Root) {
     assert_eq!(said["age_source"], "page-tables", "{said:#}");
 }
 
-/// `pagetide serve` as the unit starts it, with control groups of the test's own.
+/// `pagetide serve`, started as the unit starts it, with control groups for this test.
 struct Service {
     running: Running,
     _groups: Groups,
 }
 
 impl Service {
+    /// Starts the service with the commands of its unit, and waits until the tenants are mounted.
     fn start(root: &Root) -> Service {
         let name = format!("pagetide-e2e-root-{}", std::process::id());
         let unit = std::fs::read_to_string(root.at(UNIT)).expect("the unit is installed");
@@ -224,8 +235,8 @@ impl Service {
                 .unwrap_or_else(|| panic!("{key} in {unit}"))
                 .to_owned()
         };
-        // This machine's own groups are not ours to look at.
-        // Nor are its mounts: what mounts does so in this root.
+        // The machine's own control groups are not scanned. Its mounts stay as they are, too: the
+        // mount commands run in this root file system.
         let mounts = of("ExecStartPost");
         let (_, mounts) = mounts
             .split_once(" /usr/bin/pagetide")
@@ -258,24 +269,28 @@ impl Service {
         }
     }
 
-    /// A tenant is made, has a process, tells of it, and goes.
+    /// Checks that a tenant can be made, gets a process, has a report, and can be removed.
     fn has_tenants(&self) {
-        // What it has mounted is seen by itself alone.
+        // Only the service's own mount namespace shows what it mounted.
         let at = |path: &str| {
             let own = format!("/proc/{}/root", self.running.pid());
             Path::new(&own).join(MOUNT).join(path)
         };
         std::fs::create_dir(at("web")).expect("a tenant can be made");
-        let sleeper = Sleeper::start([], 8);
-        std::fs::write(at("web/cgroup.procs"), sleeper.pid().to_string()).expect("it is moved");
+        let idle_program = IdleProgram::start([], 8);
+        std::fs::write(at("web/cgroup.procs"), idle_program.pid().to_string())
+            .expect("it is moved");
         let read = |path: &str| std::fs::read_to_string(at(path)).expect(path);
-        assert_eq!(read("web/cgroup.procs").trim(), sleeper.pid().to_string());
+        assert_eq!(
+            read("web/cgroup.procs").trim(),
+            idle_program.pid().to_string()
+        );
         assert!(
             read("web/memory.stat").contains("\npgsteal "),
             "{}",
             read("web/memory.stat")
         );
-        drop(sleeper);
+        drop(idle_program);
         wait::until("the tenant can be removed", LIMIT, || {
             std::fs::remove_dir(at("web")).is_ok()
         });

@@ -1,4 +1,4 @@
-//! Files that tenants read: their page cache is charged to whoever reads them first.
+//! Files that tenants read: their page cache is charged to the tenant that reads them first.
 
 use std::fs::File;
 use std::io::Write;
@@ -10,14 +10,16 @@ use crate::temp::TempDir;
 use crate::tenants::Tree;
 use crate::wait;
 
-/// What anything here may take beside a busy machine.
+/// Time limit of each operation, also on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
-/// A file of so many MiB that is in nobody's page cache. (The story: up to 5 MiB of 64 were under writeback or on their way to a list when they were to be
-/// dropped, and stayed the test's own.)
+/// Makes a file of `mib` MiB with no pages in the page cache; returns its path.
+///
+/// Regression: up to 5 of 64 MiB stayed charged to the test. These pages could not be dropped, as
+/// they were under writeback or were just being put on an LRU list.
 ///
 /// # Panics
-/// If it cannot be written, or stays in the cache.
+/// If the file cannot be written, or stays in the page cache.
 #[must_use]
 pub fn file(folder: &TempDir, mib: usize) -> String {
     let name = folder.file("data");
@@ -32,15 +34,16 @@ pub fn file(folder: &TempDir, mib: usize) -> String {
     name
 }
 
-/// How many pages of a file are in page cache, by fincore(1).
+/// Number of pages of a file in the page cache, by fincore(1).
 fn cached(file: &str) -> String {
     let words = ["--noheadings", "--output", "PAGES", file];
-    let told = Command::new("fincore").args(words).output();
-    let told = told.expect("util-linux is there").stdout;
-    String::from_utf8_lossy(&told).trim().to_owned()
+    let reported = Command::new("fincore").args(words).output();
+    let reported = reported.expect("util-linux is there").stdout;
+    String::from_utf8_lossy(&reported).trim().to_owned()
 }
 
-/// Reads it when it is in nobody's cache any more: cache is whose who reads it first.
+/// A shell command that drops a file from the page cache and then reads it: the pages are charged
+/// to the group of the process that reads them.
 #[must_use]
 pub fn reading(file: &str) -> String {
     format!(
@@ -48,7 +51,7 @@ pub fn reading(file: &str) -> String {
     )
 }
 
-/// Has a tenant read it.
+/// Makes a process in a tenant read the file.
 pub fn read_by(tree: &Tree, tenant: &str, file: &str) {
     let script = reading(file);
     let words = ["sh", "-c", &script].map(str::to_owned);

@@ -1,4 +1,4 @@
-//! The binary under test and its commands.
+//! The `pagetide` binary under test, and its commands.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use serde_json::Value;
 use crate::guard::{Outcome, Run};
 use crate::temp::target_dir;
 
-/// What a command that does its work at once may take.
+/// Time limit for a command that ends on its own at once.
 pub const PROMPT: Duration = Duration::from_secs(60);
 
-/// Evicts everything that was not touched for a moment, as fast as it can.
+/// Options that scan every 20 ms and page out all memory that was not accessed for 1 ms.
 pub const EVICT_FAST: [&str; 6] = [
     "--evict-older-than",
     "1ms",
@@ -21,10 +21,11 @@ pub const EVICT_FAST: [&str; 6] = [
     "20ms",
 ];
 
-/// `PAGETIDE_BIN`, or the release or debug build beside the tests.
+/// Path of the `pagetide` binary: `PAGETIDE_BIN`, or else the release build, or else the debug
+/// build.
 ///
 /// # Panics
-/// If there is none.
+/// If there is no such file.
 #[must_use]
 pub fn binary() -> String {
     let built = ["release/pagetide", "debug/pagetide"].map(|name| target_dir().join(name));
@@ -34,13 +35,13 @@ pub fn binary() -> String {
     found.to_string_lossy().into_owned()
 }
 
-/// `pagetide` with these arguments.
+/// The command `pagetide ARGS`.
 #[must_use]
 pub fn command<S: Into<String>>(args: impl IntoIterator<Item = S>) -> Run {
     Run::new(std::iter::once(binary()).chain(args.into_iter().map(Into::into)))
 }
 
-/// `pagetide run OPTIONS -- COMMAND`.
+/// The command `pagetide run OPTIONS -- COMMAND`.
 #[must_use]
 pub fn run(options: &[&str], command: &Run) -> Run {
     let mut prefix = vec![binary(), "run".to_owned()];
@@ -49,13 +50,13 @@ pub fn run(options: &[&str], command: &Run) -> Run {
     command.under(prefix)
 }
 
-/// `pagetide VERB PID`, done.
+/// Runs `pagetide VERB PID` to its end.
 #[must_use]
 pub fn on(verb: &str, pid: u32) -> Outcome {
     command([verb, &pid.to_string()]).finish(PROMPT)
 }
 
-/// `pagetide report PID --json` of a managed process.
+/// Runs `pagetide report PID --json` for a managed process; returns the report.
 ///
 /// # Panics
 /// If it fails or prints no JSON.
@@ -67,7 +68,7 @@ pub fn report(pid: u32) -> Value {
         .unwrap_or_else(|error| panic!("report {pid}: {error}: {}", outcome.stdout))
 }
 
-/// `pagetide stat PID --json`; none if there is nothing to tell.
+/// Runs `pagetide stat PID --json`; returns what it prints, or `None` if it fails.
 #[must_use]
 pub fn stat(pid: u32) -> Option<Value> {
     let outcome = command(["stat", &pid.to_string(), "--json"]).finish(PROMPT);
@@ -75,8 +76,9 @@ pub fn stat(pid: u32) -> Option<Value> {
     stat.filter(|_| outcome.status.success())
 }
 
-/// Like [`report`], but `None` while the process is not (yet) managed: nobody's process has a report,
-/// too, of its ages alone, and that one takes ten seconds.
+/// Like [`report`], but returns `None` if the process is not managed yet, or if `report` fails.
+/// `stat` is tried first: for an unmanaged process `report` takes ten seconds, and reports only its
+/// page ages.
 #[must_use]
 pub fn try_report(pid: u32) -> Option<Value> {
     if !on("stat", pid).status.success() {

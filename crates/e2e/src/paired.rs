@@ -1,22 +1,25 @@
-//! Differences of pairs: what one side costs over the other, and how sure that is.
+//! Statistics of paired measurements: the mean difference between two sides, such as with and
+//! without pagetide, and its confidence interval.
 //!
-//! Each pair is measured back to back, so that whatever else the machine does is in both sides of it.
+//! The two measurements of a pair directly follow each other, so other load on the machine affects
+//! them equally.
 
-/// A mean and its interval.
+/// A mean and its confidence interval, `mean - within` to `mean + within`.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Mean {
-    /// Of all differences.
+    /// Mean of all differences.
     pub mean: f64,
-    /// The mean lies within so much of that, with a confidence of 95%.
+    /// Half the width of the interval that holds the true mean with a confidence of 95%.
     pub within: f64,
 }
 
-/// Student's t for 95%, both sides, to within 2% from four degrees of freedom on.
+/// Two-sided 95% quantile of Student's t distribution, accurate to 2% from four degrees of freedom
+/// on.
 fn student(freedom: f64) -> f64 {
     1.96 + 2.37 / freedom + 2.8 / freedom.powi(2)
 }
 
-/// The mean of some differences. Of a single one nothing is certain.
+/// The mean of some differences; 0 without any, and for a single one the interval is infinite.
 #[must_use]
 pub fn mean(differences: &[f64]) -> Mean {
     #[expect(clippy::cast_precision_loss, reason = "a few dozen")]
@@ -34,7 +37,8 @@ pub fn mean(differences: &[f64]) -> Mean {
     Mean { mean, within }
 }
 
-/// Runs both sides `pairs` times, each first in every other pair; the pairs, first side first.
+/// Calls `one` and `other` `pairs` times; in every other pair `other` is called first. Returns the
+/// results of each pair, that of `one` first.
 pub fn pairs<S, T>(
     pairs: u64,
     with: &mut S,

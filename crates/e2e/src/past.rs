@@ -1,29 +1,31 @@
-//! A history that nobody has seen: the file of `serve --history`, written as docs/formats.md says.
+//! Writes a made-up history, in the format of `serve --history` (docs/formats.md).
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::wait::Chance;
 
-/// Milliseconds of a column, and columns, of the three spans.
+/// The three tables of a history: milliseconds that a column covers, and number of columns.
 const TIERS: [(u64, u64); 3] = [(15_000, 240), (300_000, 288), (1_800_000, 336)];
-/// Ages, then unknown, swapped, refaults (2), steals (3), whether pressure is known, microseconds of it.
+/// Number of figures in a column, in this order: ages, unknown age, swapped out, refaults (2),
+/// steals (3), whether pressure is known, and pressure in microseconds.
 const FIELDS: usize = 27;
+/// Number of the figures that are ages.
 const AGES: u64 = 18;
 
-/// One tenant's day: how much it has, of which so much is in use.
+/// A tenant with a made-up day.
 #[derive(Clone, Debug)]
 pub struct Past {
-    /// Its name, with its slash.
+    /// Name of the tenant, with its leading slash.
     pub name: String,
-    /// Pages.
+    /// Number of pages.
     pub pages: u64,
-    /// In use at the busiest time, hundredths.
+    /// Percentage of the pages in use at the busiest time.
     pub hot: u64,
 }
 
 impl Past {
-    /// Some of many sizes, by a seed.
+    /// Makes a tenant of random size for each name.
     #[must_use]
     pub fn some(names: &[String], seed: u64) -> Vec<Past> {
         let mut chance = Chance::new(seed);
@@ -35,7 +37,8 @@ impl Past {
         names.iter().map(one).collect()
     }
 
-    /// What it has at a time: more is in use at noon than at night, and what is not ages.
+    /// The figures at a time: more memory is in use at noon than at night, and unused memory grows
+    /// older.
     fn row(&self, at_ms: u64, chance: &mut Chance) -> [u64; FIELDS] {
         let mut row = [0; FIELDS];
         let of_day = at_ms % 86_400_000 / 864_000;
@@ -51,7 +54,7 @@ impl Past {
             cold -= part;
         }
         row[19] = cold;
-        // In the morning what was cold comes back.
+        // In the morning cold memory is used again and refaults.
         if (25..45).contains(&of_day) {
             row[20] = chance.below(self.pages / 40 + 2);
             row[26] = chance.below(400_000);
@@ -62,7 +65,7 @@ impl Past {
     }
 }
 
-/// Writes a history until now of all of these, with some actions.
+/// Writes a history of these tenants that ends now, with an action for each tenant.
 ///
 /// # Panics
 /// If it cannot be written.
@@ -75,17 +78,17 @@ pub fn write(path: &Path, tenants: &[Past]) {
     put(tenants.len() as u64, &mut body);
     for (number, tenant) in (0..).zip(tenants) {
         put(number, &mut body);
-        text(tenant.name.as_bytes(), &mut body);
+        put_bytes(tenant.name.as_bytes(), &mut body);
     }
     put(tenants.len() as u64, &mut body);
     for (number, tenant) in (0..).zip(tenants) {
         put(now_ms - number * 60_000, &mut body);
         let action = format!(
-            "paged out {} pages of {}: over memory.high, or too near to memory.max",
+            "paged out {} pages of {}: over memory.high, or too close to memory.max",
             tenant.pages / 9,
             tenant.name
         );
-        text(action.as_bytes(), &mut body);
+        put_bytes(action.as_bytes(), &mut body);
     }
     put(TIERS.len() as u64, &mut body);
     for (step_ms, length) in TIERS {
@@ -106,7 +109,7 @@ pub fn write(path: &Path, tenants: &[Past]) {
                     .filter(|value| **value > 0)
                     .for_each(|value| put(*value, &mut rows));
             }
-            text(&rows, &mut body);
+            put_bytes(&rows, &mut body);
         }
     }
     let mut file = b"pagetide history 1\n".to_vec();
@@ -119,7 +122,7 @@ pub fn write(path: &Path, tenants: &[Past]) {
     std::fs::write(path, file).expect("it can be written");
 }
 
-/// Seven bits a byte, the lowest first.
+/// Appends a number, seven bits in each byte, lowest bits first.
 fn put(mut number: u64, out: &mut Vec<u8>) {
     while number > 0x7f {
         out.push(number.to_le_bytes()[0] | 0x80);
@@ -128,7 +131,8 @@ fn put(mut number: u64, out: &mut Vec<u8>) {
     out.push(number.to_le_bytes()[0]);
 }
 
-fn text(bytes: &[u8], out: &mut Vec<u8>) {
+/// Appends the number of bytes, and the bytes.
+fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     put(bytes.len() as u64, out);
     out.extend_from_slice(bytes);
 }

@@ -1,6 +1,7 @@
-//! A `PostgreSQL` server of a test's own: on a socket in its own folder, by no network.
+//! A `PostgreSQL` server for one test. It listens on a socket in its own folder, not on the
+//! network.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -10,10 +11,12 @@ use crate::guard::{Run, Running, send};
 use crate::temp::TempDir;
 use crate::{proc, wait};
 
+/// Folder of the programs of `PostgreSQL`.
 const BIN: &str = "/usr/lib/postgresql/15/bin";
+/// Time limit for starting the server.
 const SOON: Duration = Duration::from_secs(120);
 
-/// A server that runs.
+/// A running server.
 #[derive(Debug)]
 pub struct Postgres {
     server: Running,
@@ -21,19 +24,20 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Starts one with these shared buffers and a `pgbench` database of this scale.
+    /// Starts a server with shared buffers of this size (such as `128MB`), and a `pgbench` database
+    /// of this scale.
     ///
     /// # Panics
-    /// If it does not start: version 15 is needed, and its user.
+    /// If it does not start: version 15 and its user must be installed.
     #[must_use]
     pub fn start(shared_buffers: &str, scale: u64) -> Postgres {
         Postgres::start_as(shared_buffers, scale, &Run::clone)
     }
 
-    /// The same, the server as the argument of another command.
+    /// Like [`Postgres::start`], but the command that `wrap` makes runs the server.
     ///
     /// # Panics
-    /// As [`Postgres::start`].
+    /// If it does not start.
     #[must_use]
     pub fn start_as(shared_buffers: &str, scale: u64, wrap: &dyn Fn(&Run) -> Run) -> Postgres {
         assert!(Path::new(BIN).is_dir(), "{BIN} is not there");
@@ -53,8 +57,8 @@ impl Postgres {
             folder,
         };
         let ready = || {
-            let asked = as_postgres(&["pg_isready", "-q", "-h", &place]).finish(SOON);
-            asked.status.success()
+            let requested = as_postgres(&["pg_isready", "-q", "-h", &place]).finish(SOON);
+            requested.status.success()
         };
         wait::until("the server", SOON, ready);
         let filled = postgres.pgbench(&["-i", "-q", "-s", &scale.to_string(), "postgres"]);
@@ -63,10 +67,10 @@ impl Postgres {
         postgres
     }
 
-    /// The first of its processes.
+    /// Pid of the server's first process.
     ///
     /// # Panics
-    /// If it wrote none.
+    /// If its pid file is missing.
     #[must_use]
     pub fn pid(&self) -> u32 {
         let file = self.folder.path().join("data/postmaster.pid");
@@ -75,14 +79,20 @@ impl Postgres {
         pid.unwrap_or_else(|| panic!("no server: {}", self.server.state()))
     }
 
-    /// A question to it, answered as text.
+    /// Path of the socket on which the server listens.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.folder.path().join(".s.PGSQL.5432")
+    }
+
+    /// The command that runs an SQL query on the server and prints the result as text.
     #[must_use]
     pub fn psql(&self, question: &str) -> Run {
         let place = self.folder.path().to_string_lossy().into_owned();
         as_postgres(&["psql", "-h", &place, "-Atqc", question, "postgres"])
     }
 
-    /// `pgbench` against it.
+    /// The command that runs `pgbench WORDS` on the server.
     #[must_use]
     pub fn pgbench(&self, words: &[&str]) -> Run {
         let place = self.folder.path().to_string_lossy().into_owned();
@@ -91,7 +101,7 @@ impl Postgres {
 }
 
 impl Drop for Postgres {
-    /// Killed, it would leave shared memory behind: it is asked to end first.
+    /// Ends the server in order: a killed server would not remove its shared memory.
     fn drop(&mut self) {
         let file = self.folder.path().join("data/postmaster.pid");
         let text = std::fs::read_to_string(file).unwrap_or_default();
@@ -104,7 +114,7 @@ impl Drop for Postgres {
     }
 }
 
-/// One of its programs, as its user: it refuses to run as root.
+/// The command that runs a program of `PostgreSQL` as its user: the program refuses to run as root.
 fn as_postgres(words: &[&str]) -> Run {
     let program = format!("{BIN}/{}", words[0]);
     let user = [

@@ -1,4 +1,5 @@
-//! `prefork.py`: a server whose workers inherited a table when they were forked, and whom it asks in turn.
+//! `prefork.py`: a server whose workers inherit a table in memory by fork(2). Any free worker
+//! answers a request.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
@@ -8,22 +9,24 @@ use std::time::Duration;
 use crate::guard::{Run, Running};
 use crate::{programs, wait};
 
+/// Time limit for each answer.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// One that runs; killed with its workers when dropped.
+/// The running server; when this is dropped, it is killed with its workers.
 #[derive(Debug)]
 pub struct Prefork {
-    /// All of it.
+    /// The server and its workers.
     pub running: Running,
-    /// The server itself, which does nothing but wait.
+    /// The pid of the server itself, which only waits.
     pub parent: u32,
-    /// Who answers.
+    /// The pids of the workers.
     pub workers: Vec<u32>,
     port: u16,
 }
 
 impl Prefork {
-    /// One with a table of so many MiB, as the argument of what `wrap` makes of it.
+    /// Starts a server with `workers` workers and a table of `mib` MiB; the command that `wrap`
+    /// makes runs it.
     ///
     /// # Panics
     /// If it does not get ready.
@@ -53,10 +56,10 @@ impl Prefork {
         }
     }
 
-    /// Whoever of them is free gets this line; who it was, and what it said.
+    /// Sends a line to any free worker; returns the worker's pid and its answer.
     ///
     /// # Panics
-    /// If nobody answers.
+    /// If no worker answers.
     #[must_use]
     pub fn ask(&self, line: &str) -> (u32, String) {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
@@ -69,12 +72,12 @@ impl Prefork {
         (pid.parse().expect("who it was"), answer.to_owned())
     }
 
-    /// Every worker has checked all of the table, and found it as it was read.
+    /// Makes every worker check the whole table.
     ///
     /// # Panics
-    /// If one finds something else, or does not answer.
+    /// If a worker finds a wrong byte, or does not answer.
     pub fn check(&self) {
-        let mut asked = BTreeSet::new();
+        let mut requested = BTreeSet::new();
         wait::until("every worker has answered", LIMIT, || {
             std::thread::scope(|scope| {
                 let one = || self.ask("check");
@@ -82,10 +85,10 @@ impl Prefork {
                 for answer in all {
                     let (pid, said) = answer.join().expect("it answers");
                     assert_eq!(said, "right", "worker {pid}");
-                    asked.insert(pid);
+                    requested.insert(pid);
                 }
             });
-            asked.len() == self.workers.len()
+            requested.len() == self.workers.len()
         });
     }
 }

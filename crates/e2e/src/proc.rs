@@ -1,4 +1,5 @@
-//! What /proc says of a process. A process that is gone says nothing: `None`.
+//! Reads /proc files of processes. Functions that return an `Option` return `None` for a process
+//! that has ended.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,25 +8,29 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long a file may take that the kernel prints under a lock of the process.
+/// Time limit for reading a file. To print some files the kernel needs a lock of the process, which
+/// may be held for long.
 const LOCKED: Duration = Duration::from_secs(1);
 
-/// A thread that reads files, and may have to be left where it waits.
+/// A thread that reads files of processes. If a read blocks forever, only this thread is lost.
 struct Reader {
+    /// Paths of files to be read.
     ask: Sender<String>,
+    /// Contents of each file; `None` if it cannot be read.
     answer: Receiver<Option<Vec<u8>>>,
 }
 
-/// The thread, if it is free, and the processes that it was left at.
+/// The reader thread, `None` while it is in use; and the pids of the processes whose files blocked
+/// a reader.
 static READER: Mutex<(Option<Reader>, BTreeSet<u32>)> = Mutex::new((None, BTreeSet::new()));
 
 impl Reader {
     fn start() -> Reader {
-        let (ask, asked) = channel::<String>();
+        let (ask, requested) = channel::<String>();
         let (tell, answer) = channel();
         std::thread::spawn(move || {
-            // Whoever asked may have stopped waiting: then the channel is closed.
-            while let Ok(path) = asked.recv() {
+            // The caller may have stopped waiting: then the channel is closed.
+            while let Ok(path) = requested.recv() {
                 if tell.send(fs::read(path).ok()).is_err() {
                     break;
                 }
@@ -35,10 +40,11 @@ impl Reader {
     }
 }
 
-/// A file of a process, as bytes; none if the process is gone, or holds the lock that the kernel prints the file under.
+/// Reads `/proc/PID/NAME` as bytes; `None` if the process has ended, or if the kernel cannot take
+/// the lock that it needs for printing the file.
 ///
-/// Regression: a test that read the environment of every process waited for 20 minutes for one that was stopped within an
-/// munmap(2), and so did the whole check.
+/// Regression: a test that read the environment of every process waited for 20 minutes for one
+/// process, which was stopped within munmap(2); the whole check waited for that test.
 fn bytes(pid: u32, name: &str) -> Option<Vec<u8>> {
     let mut reader = READER.lock().unwrap_or_else(PoisonError::into_inner);
     if reader.1.contains(&pid) {
@@ -50,18 +56,18 @@ fn bytes(pid: u32, name: &str) -> Option<Vec<u8>> {
         reader.1.insert(pid);
         return None;
     };
-    // One that was in time is there for the next.
+    // A reader that answered in time serves the next call.
     reader.0 = Some(now);
     answer
 }
 
-/// A file in `/proc/PID`.
+/// Reads `/proc/PID/NAME` as text.
 #[must_use]
 pub fn read(pid: u32, name: &str) -> Option<String> {
     bytes(pid, name).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A line of `/proc/PID/status`, without its name.
+/// Value of the line `name` in `/proc/PID/status`.
 #[must_use]
 pub fn status(pid: u32, name: &str) -> Option<String> {
     let text = read(pid, "status")?;
@@ -71,7 +77,7 @@ pub fn status(pid: u32, name: &str) -> Option<String> {
     Some(line.trim().to_owned())
 }
 
-/// A line of `/proc/PID/status` that is a number, or a size in kB given in bytes.
+/// Number in the line `name` of `/proc/PID/status`; a size in kB is returned in bytes.
 #[must_use]
 pub fn number(pid: u32, name: &str) -> Option<u64> {
     let text = status(pid, name)?;
@@ -83,7 +89,8 @@ pub fn number(pid: u32, name: &str) -> Option<u64> {
     })
 }
 
-/// A number of `/proc/PID/stat`, by its place as proc(5) counts them, from the fourth on: behind the name, which may hold anything.
+/// Number in `/proc/PID/stat`, by its number in proc(5). Fields are found from the fourth on, as
+/// the second may hold any character.
 #[must_use]
 pub fn stat(pid: u32, field: usize) -> Option<u64> {
     let text = read(pid, "stat")?;
@@ -91,11 +98,12 @@ pub fn stat(pid: u32, field: usize) -> Option<u64> {
     behind.split_whitespace().nth(field - 3)?.parse().ok()
 }
 
-/// What a manager has used of processors, in seconds: threads that have ended and its own children, too, in hundredths.
+/// Processor time of a manager, seconds: that of the manager itself, its running child processes,
+/// and its ended children. The kernel counts it in hundredths of a second.
 #[must_use]
 pub fn processor_seconds(pid: u32) -> Option<f64> {
     let own = stat(pid, 14)? + stat(pid, 15)? + stat(pid, 16)? + stat(pid, 17)?;
-    // Its access workers are processes.
+    // Access workers are child processes of the manager.
     let is_child = |one: &u32| stat(*one, 4) == Some(u64::from(pid));
     let of_child = |one: u32| Some(stat(one, 14)? + stat(one, 15)?);
     let children = all().into_iter().filter(is_child).filter_map(of_child);
@@ -103,17 +111,17 @@ pub fn processor_seconds(pid: u32) -> Option<f64> {
     Some(std::time::Duration::from_millis(ticks * 10).as_secs_f64())
 }
 
-/// How many files it has open.
+/// Number of open files of a process.
 ///
 /// # Panics
-/// If it is gone.
+/// If it has ended.
 #[must_use]
 pub fn open_files(pid: u32) -> usize {
     let open = fs::read_dir(format!("/proc/{pid}/fd"));
     open.expect("it runs").count()
 }
 
-/// Whether it has a file open, by this name.
+/// Whether the process has the file at `path` open.
 #[must_use]
 pub fn has_open(pid: u32, path: &str) -> bool {
     let open = fs::read_dir(format!("/proc/{pid}/fd"));
@@ -121,31 +129,31 @@ pub fn has_open(pid: u32, path: &str) -> bool {
     names.any(|fd| fs::read_link(fd.path()).is_ok_and(|to| to == Path::new(path)))
 }
 
-/// The name of its main thread.
+/// The name of a process's main thread.
 #[must_use]
 pub fn comm(pid: u32) -> Option<String> {
     read(pid, "comm").map(|text| text.trim_end().to_owned())
 }
 
-/// Its state letter; `Z` for a zombie.
+/// State letter of a process; `Z` for a zombie.
 #[must_use]
 pub fn state(pid: u32) -> Option<char> {
     status(pid, "State")?.chars().next()
 }
 
-/// Whether it exists and is not a zombie.
+/// Whether the process exists and is not a zombie.
 #[must_use]
 pub fn is_alive(pid: u32) -> bool {
     !matches!(state(pid), None | Some('Z' | 'X'))
 }
 
-/// Anonymous memory that is resident, in bytes.
+/// Resident anonymous memory of a process, bytes.
 #[must_use]
 pub fn rss_anon(pid: u32) -> Option<u64> {
     number(pid, "RssAnon")
 }
 
-/// A process and its children, to any depth.
+/// Pids of a process, its children, their children and so on.
 #[must_use]
 pub fn descendants(pid: u32) -> Vec<u32> {
     let parents: Vec<(u32, Option<u32>)> = all()
@@ -162,10 +170,11 @@ pub fn descendants(pid: u32) -> Vec<u32> {
     found
 }
 
-/// Whether a pagetide has claimed a process's accessed bits: it holds the lock of the byte that stands for the process
-/// (`ages/claim.rs`).
+/// Whether some pagetide has claimed a process's accessed bits. A claim is a lock on the byte that
+/// stands for the process in a lock file of pagetide (`ages/claim.rs`).
 #[must_use]
 pub fn is_claimed(pid: u32) -> bool {
+    /// Low bits of the byte's number that hold the pid; the higher bits hold the start time.
     const PID_BITS: u32 = 22;
     let byte = stat(pid, 22).map(|started| started << PID_BITS | u64::from(pid));
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
@@ -176,7 +185,7 @@ pub fn is_claimed(pid: u32) -> bool {
     })
 }
 
-/// Every process id.
+/// The pids of all processes.
 #[must_use]
 pub fn all() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -185,8 +194,8 @@ pub fn all() -> Vec<u32> {
         .collect()
 }
 
-/// The processes whose environment holds `marker` (`NAME=value`): all that a marked command started,
-/// unless they cleared their environment. Zombies have none.
+/// Processes whose environment holds `marker` (`NAME=value`). They are all processes that a command
+/// with this marker started, unless they cleared their environment. Zombies have no environment.
 #[must_use]
 pub fn marked(marker: &str) -> Vec<u32> {
     let has = |pid: &u32| {
@@ -199,7 +208,7 @@ pub fn marked(marker: &str) -> Vec<u32> {
     all().into_iter().filter(has).collect()
 }
 
-/// Whether any mapping of it is registered with a userfaultfd (VmFlags um).
+/// Whether any mapping of the process is registered with a userfaultfd (`um` in VmFlags).
 #[must_use]
 pub fn has_userfaultfd_range(pid: u32) -> bool {
     read(pid, "smaps").is_some_and(|text| {
@@ -210,7 +219,7 @@ pub fn has_userfaultfd_range(pid: u32) -> bool {
     })
 }
 
-/// Its mappings, one line each: range, permissions and name.
+/// Mappings of a process, one string each, as in `/proc/PID/maps`: range, permissions and name.
 #[must_use]
 pub fn maps(pid: u32) -> Vec<String> {
     read(pid, "maps")
@@ -220,14 +229,15 @@ pub fn maps(pid: u32) -> Vec<String> {
         .collect()
 }
 
-/// Whether a program can be found in PATH.
+/// Whether PATH has a program of this name.
 #[must_use]
 pub fn in_path(command: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| Path::new(&folder).join(command).is_file())
 }
 
-/// A counter of the machine since it started; 0 of none.
+/// Counter `name` of `/proc/vmstat`, counted since the machine started; 0 if there is no such
+/// counter.
 #[must_use]
 pub fn vmstat(name: &str) -> u64 {
     let text = fs::read_to_string("/proc/vmstat").unwrap_or_default();

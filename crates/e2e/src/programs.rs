@@ -1,18 +1,19 @@
-//! The test programs in `tests/programs`, built when their sources are newer.
+//! Builds the test programs in `tests/programs` if their sources are newer than what was built.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::temp::target_dir;
 
+/// The folder of the sources.
 fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs")
 }
 
-/// A source file, for an interpreter.
+/// Path of a source file, for an interpreter.
 ///
 /// # Panics
-/// If there is none of this name.
+/// If there is no such file.
 #[must_use]
 pub fn source(name: &str) -> String {
     let path = sources().join(name);
@@ -22,6 +23,7 @@ pub fn source(name: &str) -> String {
     path.to_string_lossy().into_owned()
 }
 
+/// Time of the latest change of any of the files.
 fn newest(files: &[PathBuf]) -> Option<std::time::SystemTime> {
     files
         .iter()
@@ -29,7 +31,8 @@ fn newest(files: &[PathBuf]) -> Option<std::time::SystemTime> {
         .max()
 }
 
-/// Where the result of building `files` lies; builds it if it is older than they are.
+/// Builds `name` with the command that `run` makes from the output path, if the output is older
+/// than `files`; returns the output path.
 fn build(name: &str, files: &[PathBuf], run: impl FnOnce(&Path) -> Command) -> String {
     let folder = target_dir().join("e2e/programs");
     std::fs::create_dir_all(&folder).expect("the target directory is writable");
@@ -48,10 +51,11 @@ fn build(name: &str, files: &[PathBuf], run: impl FnOnce(&Path) -> Command) -> S
     out.to_string_lossy().into_owned()
 }
 
-/// An example of a crate of ours: of the folder `PAGETIDE_EXAMPLES`, else built by the cargo that runs the tests.
+/// Path of an example program of a crate of this workspace. It is taken from the folder
+/// `PAGETIDE_EXAMPLES`; without that variable the cargo that runs the tests builds it.
 ///
-/// (The story: beside two busy loops a test waited a quarter of an hour for cargo's lock, which what is built beside the
-/// tests at the lowest priority held.)
+/// Regression: a test waited a quarter of an hour for cargo's lock. A build at the lowest priority
+/// had it, and got no processor time beside two busy loops.
 ///
 /// # Panics
 /// If it cannot be built.
@@ -75,6 +79,7 @@ pub fn example(package: &str, name: &str) -> String {
     path.to_string_lossy().into_owned()
 }
 
+/// Files in `folder` whose extension is one of `endings`, sorted.
 fn with_ending(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let is = |path: &PathBuf| {
@@ -86,6 +91,7 @@ fn with_ending(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
     files
 }
 
+/// Compiles C files to the program `name`; headers beside the first file count as sources, too.
 fn compile_c(name: &str, units: &[PathBuf], flags: &[&str]) -> String {
     let mut watched = units.to_vec();
     watched.extend(with_ending(&sources(), &["h"]));
@@ -106,25 +112,25 @@ fn compile_c(name: &str, units: &[PathBuf], flags: &[&str]) -> String {
     })
 }
 
-/// A program of one C file, `tests/programs/NAME.c`. A warning is an error.
+/// Compiles the C file `tests/programs/NAME.c`; returns the program's path. A warning is an error.
 #[must_use]
 pub fn c(name: &str) -> String {
     compile_c(name, &[sources().join(format!("{name}.c"))], &[])
 }
 
-/// The same, with more flags, under another name.
+/// Like [`c`], with more compiler flags; the program is called `built_name`.
 #[must_use]
 pub fn c_as(name: &str, built_name: &str, flags: &[&str]) -> String {
     compile_c(built_name, &[sources().join(format!("{name}.c"))], flags)
 }
 
-/// A program that is a folder of C files, `tests/programs/NAME/`.
+/// Compiles the C files in `tests/programs/NAME/` to one program; returns its path.
 #[must_use]
 pub fn folder(name: &str) -> String {
     folder_as(name, name, &[])
 }
 
-/// The same, with more flags, under another name.
+/// Like [`folder`], with more compiler flags; the program is called `built_name`.
 #[must_use]
 pub fn folder_as(name: &str, built_name: &str, flags: &[&str]) -> String {
     compile_c(
@@ -134,13 +140,13 @@ pub fn folder_as(name: &str, built_name: &str, flags: &[&str]) -> String {
     )
 }
 
-/// The hostile workload.
+/// Compiles the hostile workload `tests/programs/hostile`; returns its path.
 #[must_use]
 pub fn hostile() -> String {
     folder("hostile")
 }
 
-/// A static Go program.
+/// Compiles the Go file `tests/programs/NAME.go` to a static program; returns its path.
 #[must_use]
 pub fn go(name: &str) -> String {
     let file = sources().join(format!("{name}.go"));
@@ -154,7 +160,7 @@ pub fn go(name: &str) -> String {
     })
 }
 
-/// The folder with the classes of a Java program.
+/// Compiles the Java file `tests/programs/NAME.java`; returns the folder with the classes.
 #[must_use]
 pub fn java(name: &str) -> String {
     let file = sources().join(format!("{name}.java"));

@@ -1,4 +1,4 @@
-//! A redis server of a bench's own, filled with keys whose values are known.
+//! A redis server for one benchmark or test, filled with keys whose values are known.
 
 use crate::guard::{Run, Running, send};
 use crate::resp::{Client, Reply, free_port};
@@ -6,27 +6,29 @@ use crate::temp::TempDir;
 use crate::wait::Chance;
 use rustix::process::Signal;
 
-/// Of each value.
+/// Size of each value, bytes.
 const VALUE_BYTES: u64 = 4096;
-/// Percent of a value that is noise unless a bench says otherwise: 2.5 to 1 for zram's lzo-rle.
+/// Default percentage of a value that is random; zram's lzo-rle compresses such a value 2.5 to 1.
 pub const NOISE: u64 = 30;
-/// Commands on their way at once.
+/// Number of commands that are sent together.
 const BATCH: u64 = 100;
 
-/// A server that runs, with one client.
+/// A running server, with one client.
 #[derive(Debug)]
 pub struct Redis {
-    /// Ends what it started when it goes; but redis overwrites the mark that it is found by.
+    /// Kills the server when dropped, though redis overwrites the mark in its environment.
     _running: Running,
-    /// Its process.
+    /// Pid of the server.
     pub pid: u32,
     client: Client,
+    /// Percentage of each value that is random.
     noise: u64,
     _folder: TempDir,
 }
 
 impl Redis {
-    /// Starts one, as the argument of what `wrap` makes of it; `noise` percent of its values cannot be compressed.
+    /// Starts a server; the command that `wrap` makes runs it. `noise` percent of each value are
+    /// random and cannot be compressed.
     ///
     /// # Panics
     /// If it does not answer.
@@ -51,10 +53,10 @@ impl Redis {
         }
     }
 
-    /// Sets keys 0 to `keys`.
+    /// Sets the keys 0 to `keys - 1` to their values.
     ///
     /// # Panics
-    /// If it does not take them.
+    /// If the server refuses.
     pub fn fill(&mut self, keys: u64) {
         for first in (0..keys).step_by(100) {
             let pairs: Vec<_> = (first..(first + BATCH).min(keys))
@@ -66,19 +68,19 @@ impl Redis {
         }
     }
 
-    /// Sets a key to what it is.
+    /// Sets key `number` to its value.
     ///
     /// # Panics
-    /// If it does not take it.
+    /// If the server refuses.
     pub fn set(&mut self, number: u64) {
         let (key, value) = (key(number), value(number, self.noise));
         self.client.pipeline(&[&[b"SET", &key, &value]]);
     }
 
-    /// Reads some keys at once, and checks what comes.
+    /// Reads several keys at once, and checks their values.
     ///
     /// # Panics
-    /// If one is not what was set.
+    /// If a value is wrong.
     pub fn check_all(&mut self, numbers: &[u64]) {
         let keys: Vec<Vec<u8>> = numbers.iter().map(|number| key(*number)).collect();
         let words: Vec<[&[u8]; 2]> = keys.iter().map(|key| [&b"GET"[..], key]).collect();
@@ -90,10 +92,10 @@ impl Redis {
         }
     }
 
-    /// Reads a key, and checks what comes.
+    /// Reads key `number`, and checks its value.
     ///
     /// # Panics
-    /// If it is not what was set.
+    /// If the value is wrong.
     pub fn check(&mut self, number: u64) {
         let reply = self.client.pipeline(&[&[b"GET", &key(number)]]);
         let is_right = reply[0] == Reply::Bulk(Some(value(number, self.noise)));
@@ -107,7 +109,7 @@ impl Drop for Redis {
     }
 }
 
-/// The server's own process id; its name in /proc is what redis makes of it.
+/// Pid of the server, by its own answer: redis changes its name in /proc.
 fn pid_of(client: &mut Client) -> u32 {
     let Reply::Bulk(Some(text)) = client.call(&["INFO", "server"]) else {
         panic!("redis has nothing to say about itself");
@@ -119,11 +121,13 @@ fn pid_of(client: &mut Client) -> u32 {
     pid.expect("redis knows its process id")
 }
 
+/// Name of key `number`.
 fn key(number: u64) -> Vec<u8> {
     format!("key:{number:08}").into_bytes()
 }
 
-/// Some words in each hundred are noise, spread evenly; the rest is the same in the whole value.
+/// Makes the value of a key from 512 words of 8 bytes. Of each hundred words `noise` are random,
+/// evenly spread; all others are the number of the key.
 fn value(number: u64, noise: u64) -> Vec<u8> {
     let mut chance = Chance::new(number);
     let words = (0..VALUE_BYTES / 8).map(|at| {

@@ -1,4 +1,5 @@
-//! Two redis servers asked in turn: what something costs one of them, whatever else the machine does.
+//! Measures two redis servers in turn, to find out what something costs one of them. As their turns
+//! alternate, this works on a busy machine, too.
 
 use std::time::{Duration, Instant};
 
@@ -6,47 +7,49 @@ use crate::bench::{Findings, median, percents};
 use crate::redis::Redis;
 use crate::wait::Chance;
 
-/// One of them is asked for so long at a time.
+/// Time for which one server gets requests before the other server gets them.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// Keys a second of both servers, slice by slice.
+/// Keys that each of two servers has answered per second, one number for each of its turns.
 #[derive(Clone, Debug, Default)]
 pub struct Pairs([Vec<f64>; 2]);
 
 impl Pairs {
-    /// For so long; `look` is called after each pair.
+    /// Measures for `time`, with keys out of `used`. Calls `scan` with the elapsed time whenever
+    /// each server has had a turn.
     #[must_use]
     pub fn take(
         servers: &mut [Redis; 2],
         used: &[u64],
         chance: &mut Chance,
         time: Duration,
-        look: &mut dyn FnMut(Duration),
+        scan: &mut dyn FnMut(Duration),
     ) -> Pairs {
         let (begin, mut pairs) = (Instant::now(), Pairs::default());
         while begin.elapsed() < time {
-            // Each goes first every other time.
+            // Each server is first in every other pair.
             let turn = pairs.0[0].len() % 2;
             for side in [turn, 1 - turn] {
                 pairs.0[side].push(slice(&mut servers[side], used, chance));
             }
-            look(begin.elapsed());
+            scan(begin.elapsed());
         }
         pairs
     }
 
-    /// The second server's speed, percent of the first one's, pair by pair.
+    /// Speed of the second server in percent of the first one's, for each pair of turns.
     fn ratios(&self) -> Vec<f64> {
         percents(&self.0[1], &self.0[0])
     }
 
-    /// The same over the whole time.
+    /// Speed of the second server in percent of the first one's, over the whole time.
     fn whole(&self) -> f64 {
         100.0 * self.0[1].iter().sum::<f64>() / self.0[0].iter().sum::<f64>()
     }
 }
 
-/// The managed server's speed beside the other's, over what it was before.
+/// Adds what managing costs: the ratio of the managed server's speed to the other server's, in
+/// percent of that ratio before the server was managed.
 pub fn throughput(found: &mut Findings, before: &Pairs, managed: &Pairs) {
     let (was, is) = (before.ratios(), managed.ratios());
     found.figure("unmanaged, median of the pairs", median(&was), "%");
@@ -61,7 +64,7 @@ pub fn throughput(found: &mut Findings, before: &Pairs, managed: &Pairs) {
     found.figure("unmanaged, its second half over its first", error, "%");
 }
 
-/// Reads keys in use for one slice; keys a second.
+/// Reads random keys out of `used` for one turn; returns keys per second.
 fn slice(server: &mut Redis, used: &[u64], chance: &mut Chance) -> f64 {
     let begin = Instant::now();
     let mut reads = 0_u32;

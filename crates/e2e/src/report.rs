@@ -1,13 +1,14 @@
-//! The report file: the fields that scripts rely on.
+//! Reads a report file, and checks the fields that scripts rely on.
 
 use std::path::Path;
 
 use serde_json::Value;
 
-/// A report, read.
+/// A report as JSON.
 #[derive(Clone, Debug)]
 pub struct Report(pub Value);
 
+/// Fields that every report must have and that are numbers.
 const NUMBERS: [&str; 6] = [
     "pid",
     "wall_ms",
@@ -18,10 +19,10 @@ const NUMBERS: [&str; 6] = [
 ];
 
 impl Report {
-    /// Reads a file and checks that it holds what every report must.
+    /// Reads a report file and checks that it has all fields that every report must have.
     ///
     /// # Panics
-    /// If it is missing, or a field is.
+    /// If the file or a field is missing.
     #[must_use]
     pub fn read(path: &Path) -> Report {
         let text = std::fs::read_to_string(path)
@@ -31,6 +32,7 @@ impl Report {
         report
     }
 
+    /// Checks the fields that every report must have.
     fn check(&self) {
         for name in NUMBERS {
             assert!(self.0[name].is_u64(), "report: {name} is {}", self.0[name]);
@@ -60,10 +62,10 @@ impl Report {
         }
     }
 
-    /// A field that is a number.
+    /// Value of the field `name`, a number.
     ///
     /// # Panics
-    /// If it is none.
+    /// If it is no number.
     #[must_use]
     pub fn number(&self, name: &str) -> u64 {
         self.0[name]

@@ -1,21 +1,22 @@
-//! A redis client of a few lines: RESP over loopback TCP, with a limit on every wait.
+//! A small redis client: RESP over loopback TCP, with a time limit on every wait.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+/// Time limit of each wait.
 const WAIT: Duration = Duration::from_secs(180);
 
-/// A reply.
+/// A reply of redis.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
-    /// `+OK`.
+    /// A short text, such as `+OK`.
     Simple(String),
     /// A number.
     Number(i64),
-    /// A string; `None` if there is no such key.
+    /// A string of bytes; `None` if there is no such key.
     Bulk(Option<Vec<u8>>),
-    /// Several replies.
+    /// A list of replies.
     Array(Vec<Reply>),
 }
 
@@ -25,10 +26,10 @@ pub struct Client {
     stream: BufReader<TcpStream>,
 }
 
-/// A port that was free a moment ago.
+/// A TCP port that was free just now; another program may take it.
 ///
 /// # Panics
-/// If loopback has none.
+/// If loopback has no free port.
 #[must_use]
 pub fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback has a free port");
@@ -39,10 +40,10 @@ pub fn free_port() -> u16 {
 }
 
 impl Client {
-    /// Connects, once the server answers.
+    /// Connects, and waits until the server answers.
     ///
     /// # Panics
-    /// If it does not within a minute.
+    /// If it does not answer within three minutes.
     #[must_use]
     pub fn connect(port: u16) -> Client {
         let end = Instant::now() + WAIT;
@@ -55,6 +56,7 @@ impl Client {
         panic!("redis on port {port} does not answer");
     }
 
+    /// Connects; `None` if the server does not answer PING yet.
     fn try_connect(port: u16) -> Option<Client> {
         let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
         stream.set_read_timeout(Some(WAIT)).ok()?;
@@ -63,7 +65,7 @@ impl Client {
         let mut client = Client {
             stream: BufReader::new(stream),
         };
-        // While it loads its dump it answers with an error.
+        // While the server loads its data, it answers with an error.
         client.send(&[&[b"PING"]]).ok()?;
         matches!(client.receive(), Ok(Reply::Simple(_))).then_some(client)
     }
@@ -83,15 +85,16 @@ impl Client {
             .collect()
     }
 
-    /// One command.
+    /// Sends one command and returns its reply.
     ///
     /// # Panics
-    /// As [`Client::pipeline`].
+    /// On an error reply, or when no reply comes in time.
     pub fn call(&mut self, command: &[&str]) -> Reply {
         let words: Vec<&[u8]> = command.iter().map(|word| word.as_bytes()).collect();
         self.pipeline(&[&words]).remove(0)
     }
 
+    /// Sends commands without waiting for replies.
     fn send(&mut self, commands: &[&[&[u8]]]) -> std::io::Result<()> {
         let mut out = Vec::new();
         for command in commands {
@@ -105,6 +108,7 @@ impl Client {
         self.stream.get_mut().write_all(&out)
     }
 
+    /// Reads one reply.
     fn receive(&mut self) -> Result<Reply, String> {
         let mut line = String::new();
         self.stream
@@ -127,6 +131,7 @@ impl Client {
         }
     }
 
+    /// Reads a string of `len` bytes; a negative length means that there is no string.
     fn bulk(&mut self, len: i64) -> Result<Reply, String> {
         let Ok(len) = usize::try_from(len) else {
             return Ok(Reply::Bulk(None));

@@ -1,8 +1,10 @@
-//! A small Debian in a folder, made of what this machine has installed: nothing is fetched, and it is there in a second.
+//! A small Debian installation in a folder, to run commands in with chroot(1). It is copied from
+//! the packages of this machine, without any download, and takes a second to make.
 //!
-//! It has the packages that are named and what they depend on, each with its files and its place in dpkg's books, and nothing
-//! else; so a package that needs more cannot be installed there. Mounts are made in a namespace of the command that needs
-//! them, and end with it, however it ends: what is removed afterwards is a folder without any.
+//! It has the named packages and their dependencies, each with its files and its entries in dpkg's
+//! database, and nothing else. So a package that needs more cannot be installed there. Each command
+//! makes its mounts in a mount namespace of its own, which ends with the command: when the folder
+//! is removed, it holds no mounts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -13,12 +15,12 @@ use std::process::Command;
 use crate::guard::Run;
 use crate::temp::TempDir;
 
-/// Folders that stand at the root of every Debian.
+/// Folders at the root of every Debian.
 const FOLDERS: [&str; 8] = ["dev", "etc", "proc", "root", "run", "sys", "tmp", "var"];
-/// Links to folders in `usr`, where this machine has them.
+/// Names at the root that are links to folders in `usr`, if they are on this machine.
 const MERGED: [&str; 4] = ["bin", "lib", "lib64", "sbin"];
 /// Folders that apt and dpkg expect to find.
-const BOOKS: [&str; 6] = [
+const DPKG_FOLDERS: [&str; 6] = [
     "var/lib/dpkg/info",
     "var/lib/dpkg/updates",
     "var/lib/apt/lists/partial",
@@ -26,11 +28,12 @@ const BOOKS: [&str; 6] = [
     "var/log/apt",
     "usr/bin",
 ];
-/// Users are made by scripts of packages, which are not run here.
+/// Contents of `etc/passwd`. The scripts of packages would make these users, but do not run here.
 const USERS: &str = "root:x:0:0:root:/root:/bin/sh\n_apt:x:42:65534::/nonexistent:/usr/sbin/nologin\n\
                      nobody:x:65534:65534::/nonexistent:/usr/sbin/nologin\n";
+/// Contents of `etc/group`.
 const GROUPS: &str = "root:x:0:\nnogroup:x:65534:\n";
-/// What apt and dpkg write about themselves whatever they do.
+/// Beginnings of paths that apt and dpkg themselves write; listings omit them.
 const THEIR_OWN: [&str; 6] = [
     "var/lib/dpkg/status",
     "var/lib/dpkg/lock",
@@ -40,20 +43,22 @@ const THEIR_OWN: [&str; 6] = [
     "var/lib/apt",
 ];
 
-/// A root, removed in `Drop`.
+/// The folder that holds the installation; removed in `Drop`.
 #[derive(Debug)]
 pub struct Root {
     folder: TempDir,
 }
 
-/// What stands at each path: kind, mode, owner, and what is in it.
+/// For each path in the installation a text of its kind, a hash of its contents, its mode and
+/// owner.
 pub type Listing = BTreeMap<String, String>;
 
 impl Root {
-    /// One with these packages of this machine's, and those that every Debian has.
+    /// Makes an installation with these packages of this machine, and the essential packages of
+    /// Debian.
     ///
     /// # Panics
-    /// If one is not installed here.
+    /// If a package is not installed on this machine.
     #[must_use]
     pub fn debian(names: &[&str]) -> Root {
         let essential = Installed::read().essential;
@@ -61,10 +66,11 @@ impl Root {
         Root::of_packages(&names.iter().copied().chain(essential).collect::<Vec<_>>())
     }
 
-    /// One with these packages of this machine's alone: not even a shell, if none of them needs one.
+    /// Makes an installation with only these packages of this machine and what they depend on. It
+    /// has no shell if none of them depends on one.
     ///
     /// # Panics
-    /// If one is not installed here.
+    /// If a package is not installed on this machine.
     #[must_use]
     pub fn of_packages(names: &[&str]) -> Root {
         let root = Root::empty();
@@ -74,7 +80,7 @@ impl Root {
                 symlink(to, root.at(name)).expect("a link can be made");
             }
         }
-        for folder in BOOKS {
+        for folder in DPKG_FOLDERS {
             std::fs::create_dir_all(root.at(folder)).expect("a folder can be made");
         }
         let packages = Installed::read().with_all_they_need(names);
@@ -84,7 +90,7 @@ impl Root {
         root
     }
 
-    /// One with nothing but folders to mount at.
+    /// Makes an installation with no files, only folders at which file systems can be mounted.
     ///
     /// # Panics
     /// If it cannot be made.
@@ -97,21 +103,23 @@ impl Root {
         Root { folder }
     }
 
-    /// A path in it, seen from outside.
+    /// The path outside of the installation for `path` inside.
     #[must_use]
     pub fn at(&self, path: &str) -> PathBuf {
         self.folder.path().join(path.trim_start_matches('/'))
     }
 
-    /// A command in it, with this machine's `/proc`, `/sys` and `/dev`.
+    /// The command that runs `words` in the installation, with this machine's `/proc`, `/sys` and
+    /// `/dev`.
     #[must_use]
     pub fn command(&self, words: &[&str]) -> Run {
         let mounts = "for d in proc sys dev; do mount --rbind /$d \"$0/$d\"; done";
         self.within(&[], mounts, words)
     }
 
-    /// A command in it, in namespaces of its own (options of unshare(1)) besides that of its mounts, which a shell makes to which
-    /// `$0` is the root.
+    /// The command that runs `words` in the installation, in a mount namespace and in the further
+    /// `namespaces` (options of unshare(1)). Before that a shell runs `mounts`, in which `$0` is
+    /// the folder.
     #[must_use]
     pub fn within(&self, namespaces: &[&str], mounts: &str, words: &[&str]) -> Run {
         let script = format!("set -e; {mounts}; exec chroot \"$0\" \"$@\"");
@@ -125,10 +133,10 @@ impl Root {
             .env("DEBIAN_FRONTEND", "noninteractive")
     }
 
-    /// All that is in it, but what apt and dpkg write about themselves.
+    /// Lists all files in the installation, except those that apt and dpkg write for themselves.
     ///
     /// # Panics
-    /// If something cannot be read.
+    /// If a file cannot be read.
     #[must_use]
     pub fn listing(&self) -> Listing {
         let mut listing = Listing::new();
@@ -136,7 +144,7 @@ impl Root {
         listing
     }
 
-    /// The files of packages and their places in dpkg's books.
+    /// Copies the files of packages and their entries in dpkg's database.
     fn copy(&self, packages: &BTreeSet<String>) {
         let names: Vec<&str> = packages.iter().map(String::as_str).collect();
         let listed = query("-L", &names);
@@ -145,7 +153,7 @@ impl Root {
             .lines()
             .filter(|path| path.len() > 2 && path.starts_with('/'))
         {
-            // Docs may have been left out where a machine was made small.
+            // A small installation may lack the documentation.
             if Path::new(path).symlink_metadata().is_ok() {
                 let _ = writeln!(paths, "{}", path.trim_start_matches('/'));
             }
@@ -173,15 +181,15 @@ impl Root {
             .arg(self.folder.path())
             .output();
         let copied = copied.expect("sh is there");
-        let told = String::from_utf8_lossy(&copied.stderr);
-        assert!(copied.status.success() && told.is_empty(), "{told}");
+        let reported = String::from_utf8_lossy(&copied.stderr);
+        assert!(copied.status.success() && reported.is_empty(), "{reported}");
         std::fs::remove_file(list).expect("it was written");
         let status = query("-s", &names);
         std::fs::write(self.at("var/lib/dpkg/status"), status).expect("a file can be written");
     }
 }
 
-/// What differs: what is gone, come, or changed.
+/// The differences between two listings, one line for each path that is gone, new or changed.
 #[must_use]
 pub fn differences(before: &Listing, after: &Listing) -> Vec<String> {
     let mut found = Vec::new();
@@ -197,6 +205,7 @@ pub fn differences(before: &Listing, after: &Listing) -> Vec<String> {
     found
 }
 
+/// Adds all that is below `folder`, whose path in the installation is `below`, to the listing.
 fn list(folder: &Path, below: &str, listing: &mut Listing) {
     let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{below}: {error}"));
     for entry in entries {
@@ -227,44 +236,47 @@ fn list(folder: &Path, below: &str, listing: &mut Listing) {
     }
 }
 
-/// FNV-1a: files that differ by accident differ in it.
+/// FNV-1a, enough to find files that differ by accident.
 fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
+/// Runs `dpkg-query OPTION NAMES`; returns what it prints.
 fn query(option: &str, names: &[&str]) -> String {
     let output = Command::new("dpkg-query").arg(option).args(names).output();
     let output = output.expect("dpkg-query is there: this is a Debian");
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "dpkg-query {option}: {told}");
+    let reported = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "dpkg-query {option}: {reported}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The packages of this machine, each with what it depends on: alternatives in their order.
+/// The packages that are installed on this machine.
 struct Installed {
+    /// For each package its dependencies; each is a list of alternatives, preferred ones first.
     needs: BTreeMap<String, Vec<Vec<String>>>,
-    /// Who stands for a name that no package has.
+    /// For each virtual package a package that provides it.
     provide: BTreeMap<String, String>,
-    /// Those that nobody says to depend on.
+    /// Essential packages: every package needs them, but none names them as dependencies.
     essential: Vec<String>,
 }
 
 impl Installed {
+    /// Reads dpkg's database.
     fn read() -> Installed {
         let format = "-f=${db:Status-Abbrev}\t${Package}\t${Pre-Depends}, ${Depends}\t${Provides}\t${Essential}\n";
-        let told = query("-W", &[format]);
+        let reported = query("-W", &[format]);
         let (mut needs, mut provide) = (BTreeMap::new(), BTreeMap::new());
         let mut essential = Vec::new();
-        // `name:any (>= 1) [amd64]` is of `name`.
+        // `name:any (>= 1) [amd64]` is a dependency on `name`.
         let name = |word: &str| {
             let word = word
                 .split(['(', ':', '[', ' '])
                 .find(|part| !part.is_empty());
             word.unwrap_or_default().to_owned()
         };
-        for line in told.lines().filter(|line| line.starts_with("ii")) {
+        for line in reported.lines().filter(|line| line.starts_with("ii")) {
             let mut fields = line.split('\t').skip(1);
             let mut next = || fields.next().unwrap_or_default();
             let (package, depends, provides) = (next().to_owned(), next(), next());
@@ -286,6 +298,7 @@ impl Installed {
         }
     }
 
+    /// The named packages with all their dependencies.
     fn with_all_they_need(&self, names: &[&str]) -> BTreeSet<String> {
         let mut due: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut all = BTreeSet::new();

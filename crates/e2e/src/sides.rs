@@ -1,8 +1,10 @@
-//! The sides of a comparison: a program alone, under the kernel's limit, under pagetide's.
+//! The sides of a comparison: a program without a limit, under a limit of the kernel, and under the
+//! same limit of pagetide.
 //!
-//! Each run has a control group (v1) of its own, without a limit, and the limit holds in a group below it: the kernel's
-//! side has ours, pagetide's the wall that `pagetide run` makes. So what is counted in the upper one is the same on
-//! both sides, and stays when the wall is gone. Of the manager only little is in it.
+//! Each run has a control group (version 1) without a limit; the limit is set in a group below it.
+//! On the kernel's side that is a group of this test, on pagetide's side the hard-limit cgroup of
+//! `pagetide run`. So the counters of the upper group mean the same on each side, and stay when the
+//! hard-limit cgroup is removed. Little of the manager's memory is charged to the upper group.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,70 +18,77 @@ use crate::memcg::MemoryGroup;
 use crate::temp::TempDir;
 use crate::{pagetide, proc, wait};
 
-/// Until a manager whose program has ended has written its report.
+/// Time limit for a manager to write its report after its program has ended.
 const REPORT: Duration = Duration::from_secs(20);
 
-/// Of less, single pages would be percents.
+/// Smallest number of swapped-out bytes that is compared: of a smaller one, a single page would be
+/// some percent.
 const LEAST_OUT: u64 = 1 << 20;
 
-/// Who holds the limit, in bytes.
+/// What enforces the limit; the limit is in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
-    /// Nobody: there is none.
+    /// No limit.
     Alone,
-    /// A control group.
+    /// The kernel, by `memory.limit_in_bytes` of a control group.
     Kernel(u64),
-    /// `pagetide run --memory-max`.
+    /// pagetide, by `pagetide run --memory-max`.
     Pagetide(u64),
 }
 
-/// What one run came to.
+/// Results of one run.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Measured {
-    /// Of its work; none if it did not come to its end.
+    /// Duration of the work, seconds; `None` if it did not come to its end.
     pub seconds: Option<f64>,
-    /// The most that was charged to the group with the limit.
+    /// Highest memory that was charged to the group with the limit, bytes.
     pub peak: u64,
-    /// Pages that were swapped in meanwhile, by the machine's count: nothing else may need any. (The group's count of refaults told 36,597 of a loop
-    /// that needs some 400,000 and took as long as ever.)
+    /// Number of pages swapped in on the whole machine during the run, so nothing else may swap in
+    /// meanwhile. The group's own count of refaults cannot be used: it was 36,597 for a workload
+    /// with some 400,000 refaults.
     pub swapped_in: u64,
-    /// Processes that the kernel killed for want of memory; on pagetide's side one, if the program did not come to its end.
+    /// Number of processes that the kernel killed for lack of memory. On pagetide's side it is 1 if
+    /// a process was killed or the work did not come to its end, else 0.
     pub kills: u64,
-    /// Our processor time, of the time of the run.
+    /// Processor time of pagetide divided by the duration of the run.
     pub cpu_share: f64,
 }
 
-/// What the kernel has in swap, in percent of what we say is out.
+/// Memory that the kernel has in swap, in percent of what pagetide reports as swapped out; 100 is
+/// right.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Ledger {
-    /// Of what left by our books and did not come back (`stat`: pswpout less pswpin), which know nothing of swap entries but
-    /// where the kernel took a page itself.
+    /// Percentage of the bytes that the engine counts as swapped out (`swapped_known` of `stat`).
+    /// The engine learns about swap entries only where the kernel swapped a page out by its own
+    /// choice.
     pub booked: f64,
-    /// Of the report's `swapped_bytes`, which are read from page tables.
+    /// Percentage of the report's `swapped_bytes`, which the manager reads from page tables.
     pub reported: f64,
 }
 
-/// Where one run takes place.
+/// The control groups and files of one run.
 #[derive(Debug)]
-pub struct Place {
+pub struct RunSetup {
     side: Side,
     options: Vec<String>,
     folder: TempDir,
-    // Dropped in this order.
+    // The group with the limit is dropped first, as it is below the other one.
     limited: Option<MemoryGroup>,
     group: MemoryGroup,
+    /// Pages that the machine had swapped in before the run.
     swapped_in: u64,
 }
 
-/// Since the machine started; pages of nothing but zeroes are counted apart.
+/// Number of pages swapped in since the machine started. The kernel counts pages of zeros
+/// separately.
 fn swapped_in() -> u64 {
     proc::vmstat("pswpin") + proc::vmstat("swpin_zero")
 }
 
-impl Place {
-    /// An empty one; `options` are more of `pagetide run`.
+impl RunSetup {
+    /// Makes the groups for a run; `options` are further options of `pagetide run`.
     #[must_use]
-    pub fn new(side: Side, options: &[String]) -> Place {
+    pub fn new(side: Side, options: &[String]) -> RunSetup {
         let group = MemoryGroup::new();
         let limited = match side {
             Side::Kernel(bytes) => {
@@ -89,7 +98,7 @@ impl Place {
             }
             _ => None,
         };
-        Place {
+        RunSetup {
             side,
             options: options.to_vec(),
             folder: TempDir::new(),
@@ -99,11 +108,12 @@ impl Place {
         }
     }
 
+    /// The file to which the manager writes its report.
     fn report_file(&self) -> PathBuf {
         self.folder.path().join("report.json")
     }
 
-    /// The command, on this side.
+    /// The command that runs `run` on this side.
     #[must_use]
     pub fn wrap(&self, run: &Run) -> Run {
         match (self.side, &self.limited) {
@@ -119,7 +129,7 @@ impl Place {
         }
     }
 
-    /// What the run that took so long came to; everything of it has ended.
+    /// Returns the results of the run, which took `seconds`. All its processes must have ended.
     ///
     /// # Panics
     /// If pagetide writes no report.
@@ -133,15 +143,16 @@ impl Place {
         };
         if let Some(limited) = &self.limited {
             measured.kills = limited.line("memory.oom_control", "oom_kill ");
-            // A pipe ends well without one of its programs: what was killed has not done its work.
+            // A pipe succeeds though one of its programs was killed: such a run has not done its
+            // work.
             measured.seconds = seconds.filter(|_| measured.kills == 0);
         }
         if let Side::Pagetide(_) = self.side {
             let report = self.report();
             let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
-            // The kernel's own figure of the group, as on its side.
+            // The kernel's own figure of the group, as on the kernel's side.
             measured.peak = report["charged_peak_bytes"].as_u64().unwrap_or(0);
-            // As on the kernel's side: a pipe ends well without one of its programs.
+            // As on the kernel's side: a pipe succeeds though one of its programs was killed.
             let has_kills = report["notes"].to_string().contains("the kernel killed");
             measured.kills = u64::from(seconds.is_none() || has_kills);
             measured.seconds = seconds.filter(|_| measured.kills == 0);
@@ -153,6 +164,7 @@ impl Place {
         measured
     }
 
+    /// Waits for the manager's report; returns it.
     fn report(&self) -> Value {
         let read = || {
             let text = std::fs::read_to_string(self.report_file()).ok()?;
@@ -161,9 +173,12 @@ impl Place {
         wait::poll(REPORT, read).expect("pagetide writes its report")
     }
 
-    /// Of what our books say is out, and of what our report says is in swap, how much the kernel says is, while nothing
-    /// runs; none if it is too little to tell. The manager must look each second at least. (The story: of PostgreSQL 37%
-    /// were out by VmSwap, which leaves its shared buffers out.)
+    /// Compares the kernel's, the engine's and the report's counts of swapped-out memory, while the
+    /// processes `tree` are stopped. `None` if the engine's or the report's count is at most
+    /// `LEAST_OUT` or missing. The manager must scan at least once a second.
+    ///
+    /// Regression: by VmSwap only 37% of PostgreSQL's pages were swapped out, as VmSwap omits its
+    /// shared buffers.
     #[must_use]
     pub fn ledger(&self, tree: &[u32]) -> Option<Ledger> {
         let program = |pid: &&u32| proc::comm(**pid).is_some_and(|comm| comm != "pagetide");
@@ -173,7 +188,8 @@ impl Place {
         std::thread::sleep(Duration::from_millis(2500));
         let report = pagetide::try_report(first);
         let stat = pagetide::stat(first);
-        // VmSwap has no shared memory, and smaps tells it of each that maps it: the largest has all.
+        // VmSwap omits shared memory, and smaps counts it in each process that maps it: the largest
+        // value has all of it.
         let own = |pid: &u32| proc::number(*pid, "VmSwap").unwrap_or(0);
         let shared = |pid: &u32| rollup(&[*pid], "Swap").saturating_sub(own(pid));
         let swapped =
@@ -182,7 +198,8 @@ impl Place {
         let (report, stat) = (report?, stat?);
         let said = report["swapped_bytes"].as_u64()?;
         let number = |name: &str| stat[name].as_u64().unwrap_or(0);
-        // What was given up while it was out is in the difference of the counters, as it is in the kernel's.
+        // A page that was freed while it was swapped out stays in `out - back`, and in the same
+        // difference of the kernel's counters.
         let (out, back) = (number("pswpout"), number("pswpin"));
         let booked = number("swapped_known");
         eprintln!(

@@ -1,36 +1,40 @@
-//! Sizes of a report beside those that the kernel tells of the same processes.
+//! Compares the sizes in a report with those that the kernel reports for the same processes.
 
 use serde_json::Value;
 
 use crate::aged::{self, is_near, number, rollup};
 use crate::frames::pss_alone;
 
-/// What the kernel says of the same processes, read by us, is within 1% of the report; what it says of files
-/// is corrected for others that map them as well (libraries). What the report quotes is the kernel's own.
+/// Checks that the sizes in a report are within 1% of the kernel's for the same processes, which
+/// are read here. The resident size is compared with the kernel's as if no other process mapped the
+/// same files (libraries). The sizes that the report quotes must be those of the kernel.
 ///
 /// # Panics
-/// Where it is not so.
+/// If they differ.
 pub fn is_what_the_kernel_says(what: &str, report: &Value) {
     let pss = rollup(&aged::pids(report), "Pss");
     is_what_the_kernel_said(what, report, &[pss]);
 }
 
-/// The same, where sizes change: what is quoted is one of those that the kernel told. (The story: on a busy machine it is
-/// asked rarely, and what it had said 11 s ago was held against what is there now.)
+/// Like [`is_what_the_kernel_says`], for processes whose sizes change. The quoted size must be near
+/// one of the sizes `reported`, which the kernel has reported meanwhile, newest last.
+///
+/// Regression: on a busy machine the manager reads the kernel's sizes rarely. A quoted size that
+/// was 11 s old was compared with the current one.
 ///
 /// # Panics
-/// Where it is not so.
-pub fn is_what_the_kernel_said(what: &str, report: &Value, told: &[u64]) {
+/// If they differ.
+pub fn is_what_the_kernel_said(what: &str, report: &Value, reported: &[u64]) {
     let pids = aged::pids(report);
     let alone = pss_alone(&pids);
     let resident = number(report, "resident_bytes");
     let said = report["kernel_says"]["pss_bytes"].as_u64();
-    let pss = told.last();
+    let pss = reported.last();
     let sizes = format!("{what}: resident {resident}, Pss {pss:?}, alone {alone}, {said:?} quoted");
     eprintln!("{sizes}");
     assert!(is_near(resident, alone, 1), "{sizes}: {report}");
     if let Some(said) = said {
-        let is_told = told.iter().any(|pss| is_near(said, *pss, 1));
-        assert!(is_told, "{sizes}: {told:?}: {report}");
+        let is_reported = reported.iter().any(|pss| is_near(said, *pss, 1));
+        assert!(is_reported, "{sizes}: {reported:?}: {report}");
     }
 }

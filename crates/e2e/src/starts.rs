@@ -1,7 +1,8 @@
-//! Programs that wrap programs, started under `pagetide run`, and what must be true of each start.
+//! Commands that start other commands (such as sh, su or timeout), each run under `pagetide run`,
+//! and the checks of each.
 //!
-//! Invariant: the innermost program waits for a word of ours, so who must stand in the report is alive when it
-//! is asked for.
+//! Invariant: the innermost program waits for a word from the test, so each process that must be in
+//! the report is alive when the report is requested.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -16,12 +17,13 @@ use crate::notice::POLICY;
 use crate::temp::TempDir;
 use crate::{control, pagetide, proc, wait};
 
+/// Time limit of each wait.
 const SOON: Duration = Duration::from_secs(30);
 
-/// The innermost program: says who it is, waits for a word, and answers.
+/// The innermost program, a shell script: prints its user, waits for a word, and prints it.
 const INNER: &str = "id -un; echo $$ >> $DIR/pids; read word < $DIR/go; echo answer $word; exit 7";
 
-/// Each kind's name and its command.
+/// Name and command of each kind of start.
 pub const KINDS: [(&str, &[&str]); 10] = [
     ("sh", &["sh", "-c", "sh -c \"$INNER\"; exit $?"]),
     ("su", &["su", "nobody", "-s", "/bin/sh", "-c", INNER]),
@@ -34,7 +36,8 @@ pub const KINDS: [(&str, &[&str]); 10] = [
         "orphan",
         &["sh", "-c", "sh -c \"$INNER\" & echo parent; exit 5"],
     ),
-    // A file of root's with the set-user-id bit, started by an ordinary user, who may not trace it; `-p` so that the shell keeps the rights.
+    // A program with the set-user-id bit of root, started by an ordinary user, who may not trace
+    // it. `-p` makes the shell keep root's rights.
     (
         "setuid",
         &[
@@ -53,12 +56,15 @@ pub const KINDS: [(&str, &[&str]); 10] = [
     ),
 ];
 
-/// A directory that any user may use, with the channel to the innermost program.
+/// A directory that any user may use, with the pipe through which the innermost program gets its
+/// word.
 struct Stage {
+    /// The directory; it holds the pipe `go` and the file `pids`.
     folder: TempDir,
 }
 
 impl Stage {
+    /// Makes the directory, the pipe, and the file in which the innermost program writes its pid.
     fn set() -> Stage {
         let folder = TempDir::public();
         let made = Command::new("mkfifo").arg(folder.file("go")).status();
@@ -71,6 +77,7 @@ impl Stage {
         Stage { folder }
     }
 
+    /// The command of a kind of start.
     fn command(&self, kind: &[&str]) -> Run {
         let dir = self.folder.path().to_string_lossy();
         Run::new(kind.iter().copied())
@@ -78,7 +85,7 @@ impl Stage {
             .env("INNER", INNER)
     }
 
-    /// The innermost process, once it waits.
+    /// Waits until the innermost program runs; returns its pid.
     fn inner(&self) -> Result<u32, String> {
         let read = || {
             let text = fs::read_to_string(self.folder.path().join("pids")).ok()?;
@@ -87,9 +94,10 @@ impl Stage {
         wait::poll(SOON, read).ok_or_else(|| "the innermost program does not run".to_owned())
     }
 
-    /// Lets the innermost program go on, and waits for the end of all; what they said and how they ended.
+    /// Sends the word, and waits for the end of all programs. Returns their exit status and what
+    /// they printed, in one text.
     fn end(&self, running: &mut Running, inner: u32) -> Result<String, String> {
-        // Open for both ways nobody waits for the other end.
+        // Opened for reading and writing, so that open(2) does not wait for a reader.
         let path = self.folder.path().join("go");
         let go = OpenOptions::new().read(true).write(true).open(path);
         let mut go = go.expect("made above");
@@ -100,7 +108,7 @@ impl Stage {
         };
         let status = wait::poll(SOON, over);
         let status = status.ok_or_else(|| format!("it does not end\n{}", running.state()))?;
-        // A parent and the child that outlives it speak in any order.
+        // A parent and a child that outlives it print in any order.
         let (stdout, stderr) = (running.stdout(), running.stderr());
         let mut lines: Vec<&str> = stdout.lines().collect();
         lines.sort_unstable();
@@ -108,10 +116,10 @@ impl Stage {
     }
 }
 
-/// What one start of a kind says without pagetide, and how it ends.
+/// Runs a kind of start without pagetide; returns its exit status and output, in one text.
 ///
 /// # Errors
-/// It does not end.
+/// If it does not end.
 pub fn alone(kind: &[&str]) -> Result<String, String> {
     let stage = Stage::set();
     let mut running = stage.command(kind).start();
@@ -119,7 +127,8 @@ pub fn alone(kind: &[&str]) -> Result<String, String> {
     stage.end(&mut running, inner)
 }
 
-/// What the manager and the kernel know of a process of which nothing leaves.
+/// Text for the message if nothing of a process is swapped out: what the manager and the kernel
+/// report of it.
 fn why_not(manager: u32, pid: u32) -> String {
     let report = control::ask(manager, r#"{"op":"report"}"#);
     let kernel = ["status", "smaps_rollup"].map(|name| {
@@ -134,11 +143,14 @@ fn why_not(manager: u32, pid: u32) -> String {
     )
 }
 
-/// One start of a kind under `pagetide run`, while everything cold leaves: its answer is that of the program alone, its innermost
-/// process stands in the report while it lives, has memory in swap by the kernel's count, and the last report comes.
+/// Runs a kind of start under `pagetide run`, while all cold memory is swapped out. Checks that:
+/// - exit status and output are `alone`, those of the run without pagetide;
+/// - the innermost process is in the report while it lives;
+/// - the innermost process has memory in swap by the kernel's count;
+/// - the last report is written.
 ///
 /// # Errors
-/// What was not so.
+/// Says which check failed.
 pub fn managed(kind: &[&str], alone: &str) -> Result<(), String> {
     let stage = Stage::set();
     let report = stage.folder.file("report.json");
@@ -148,7 +160,7 @@ pub fn managed(kind: &[&str], alone: &str) -> Result<(), String> {
     let inner = stage
         .inner()
         .map_err(|why| format!("{why}\n{}", running.state()))?;
-    let is_told = || {
+    let is_reported = || {
         let report = control::ask(pid, r#"{"op":"report"}"#)?;
         let processes = report["report"]["processes"].as_array()?.clone();
         processes
@@ -156,13 +168,13 @@ pub fn managed(kind: &[&str], alone: &str) -> Result<(), String> {
             .any(|one| one["pid"] == inner)
             .then_some(())
     };
-    let told = wait::poll(SOON, is_told);
+    let reported = wait::poll(SOON, is_reported);
     let is_out = || (proc::number(inner, "VmSwap")? > 0).then_some(());
     let left = wait::poll(SOON, is_out);
     let state = running.state();
     let why = left.map_or_else(|| why_not(pid, inner), |()| String::new());
     let said = stage.end(&mut running, inner)?;
-    if told.is_none() {
+    if reported.is_none() {
         return Err(format!("{inner} is not in the report of {pid}\n{state}"));
     }
     if left.is_none() {
@@ -175,7 +187,8 @@ pub fn managed(kind: &[&str], alone: &str) -> Result<(), String> {
         let text = fs::read_to_string(&report).ok()?;
         serde_json::from_str::<Value>(&text).ok()
     };
-    // The manager carries the mark of what it manages: it ends before that is dropped.
+    // The manager has the mark of its program, so it is killed if `running` is dropped before it
+    // ends.
     let last = wait::poll(SOON, last)
         .ok_or_else(|| format!("the last report does not come\n{}", running.state()))?;
     match last["pid"] == pid {

@@ -1,6 +1,7 @@
-//! Programs whose memory is known, started and ready.
+//! Test programs with known memory contents. A function that starts one returns when it is ready.
 //!
-//! `ages` ends when its standard input does, so it gets one that stays open for as long as it is to run.
+//! The program `ages` ends when its standard input ends, so it gets one that stays open for as long
+//! as it must run.
 
 use std::time::Duration;
 
@@ -10,34 +11,35 @@ use crate::memcg::MemoryGroup;
 use crate::temp::TempDir;
 use crate::{programs, wait};
 
-/// Until a program says that it is ready.
+/// Time limit for a program to print that it is ready.
 const SOON: Duration = Duration::from_secs(120);
 
-/// A program that runs.
+/// A running test program.
 #[derive(Debug)]
 pub struct Subject {
-    /// All that was started for it.
+    /// The program and all processes that it started.
     pub running: Running,
-    /// Its own process.
+    /// Pid of the program.
     pub pid: u32,
 }
 
 impl Subject {
-    /// Starts one of the test programs and waits until it says `ready pid=...`.
+    /// Starts the test program `name` and waits until it prints `ready pid=...`.
     ///
     /// # Panics
-    /// If it does not within two minutes.
+    /// If it does not print that within two minutes.
     #[must_use]
     pub fn start(name: &str, words: &[&str]) -> Subject {
         Subject::ready(command(name, words).start())
     }
 
-    /// The same in a control group.
+    /// Like [`Subject::start`], in a control group.
     #[must_use]
     pub fn start_in(group: &MemoryGroup, name: &str, words: &[&str]) -> Subject {
         Subject::ready(group.run(&command(name, words)).start())
     }
 
+    /// Waits until a started program prints `ready pid=...`.
     pub(crate) fn ready(mut running: Running) -> Subject {
         let found = wait::poll(SOON, || {
             let ended = running.ended();
@@ -52,42 +54,45 @@ impl Subject {
     }
 }
 
+/// The command of the test program `name`.
 fn command(name: &str, words: &[&str]) -> Run {
     Run::new(std::iter::once(programs::c(name).as_str()).chain(words.iter().copied()))
 }
 
-/// `ages` with some kinds of memory.
+/// A running `ages`, a program that touches pages of several kinds of memory at known times.
 #[derive(Debug)]
 pub struct AgesSubject {
-    /// The program.
+    /// The running program.
     pub subject: Subject,
-    /// What it said.
+    /// What the program printed before it was ready.
     pub printed: Printed,
     _folder: TempDir,
 }
 
 impl AgesSubject {
-    /// Starts it with so many MiB of each kind.
+    /// Starts `ages` for `seconds` seconds, with `mib` MiB of each of these kinds of memory.
     ///
     /// # Panics
-    /// If it does not start, or says what cannot be true.
+    /// If it does not start, or its output contradicts itself.
     #[must_use]
     pub fn start(mib: u64, seconds: u64, kinds: &[&str]) -> AgesSubject {
         AgesSubject::under(|run| run, mib, seconds, kinds)
     }
 
-    /// The same, as the argument of these words: a command that becomes it.
+    /// Like [`AgesSubject::start`], as arguments of the command `prefix`, which must execute `ages`
+    /// in its own process.
     #[must_use]
     pub fn start_under(prefix: Vec<String>, mib: u64, seconds: u64, kinds: &[&str]) -> AgesSubject {
         AgesSubject::under(|run| run.under(prefix.clone()), mib, seconds, kinds)
     }
 
-    /// The same in a control group.
+    /// Like [`AgesSubject::start`], in a control group.
     #[must_use]
     pub fn start_in(group: &MemoryGroup, mib: u64, seconds: u64, kinds: &[&str]) -> AgesSubject {
         AgesSubject::under(|run| group.run(&run), mib, seconds, kinds)
     }
 
+    /// Starts `ages` by the command that `wrap` makes.
     fn under(wrap: impl Fn(Run) -> Run, mib: u64, seconds: u64, kinds: &[&str]) -> AgesSubject {
         let folder = TempDir::new();
         let script = format!(
@@ -107,13 +112,13 @@ impl AgesSubject {
         }
     }
 
-    /// When each class was touched, as of now.
+    /// Reads from the table of `ages` when each class of pages was touched, up to now.
     ///
     /// # Panics
     /// If the table cannot be read.
     #[must_use]
     pub fn table(&self) -> Table {
-        // A pass may begin while it is read.
+        // The program may begin a pass while the table is read: then it is read again.
         let read = || Table::parse(&std::fs::read(&self.printed.table).ok()?).ok();
         let table = wait::poll(Duration::from_secs(5), read);
         table.expect("ages keeps its table")
@@ -122,7 +127,7 @@ impl AgesSubject {
 
 impl Drop for AgesSubject {
     fn drop(&mut self) {
-        // Killed, it cannot remove its table.
+        // A killed program cannot remove its table.
         let _ = std::fs::remove_file(&self.printed.table);
     }
 }

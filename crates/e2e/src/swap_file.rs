@@ -1,6 +1,7 @@
-//! A swap file of a test's own, which is slower than memory: what leaves to it is charged until it is written and somebody needs the memory.
+//! A swap file for one test. It is slower than memory: a swapped-out page stays charged until it is
+//! written to the file and its memory is needed.
 //!
-//! It is gone after its test, as [`crate::zram::Swap`] is.
+//! The file is removed after the test, as [`crate::zram::Swap`] is.
 
 use std::process::Command;
 
@@ -10,15 +11,15 @@ use crate::temp::TempDir;
 #[derive(Debug)]
 pub struct SwapFile {
     path: String,
-    /// Removed behind it.
+    /// The folder of the swap file, removed after the swap is switched off.
     _folder: TempDir,
 }
 
 impl SwapFile {
-    /// One of so many MiB.
+    /// Makes a swap file of `mib` MiB and switches it on, with the highest priority.
     ///
     /// # Panics
-    /// If there cannot be one: these tests need root and a disk.
+    /// If that fails: these tests need root and a disk.
     #[must_use]
     pub fn new(mib: u64) -> SwapFile {
         let folder = TempDir::new();

@@ -1,9 +1,13 @@
-//! Who has swap at the same time: those who share one area, or one test that has its own.
+//! Decides which tests may have swap at the same time: several tests that share one swap area, or
+//! one test with areas of its own.
 //!
-//! Why: whoever switches an area off brings back all that is in it, also what others' programs have there, and those others count what is
-//! out. Tests of several lanes run at a time ([`crate::temp::serial`]), so what they share stays on until the last of them has gone.
+//! Why: switching an area off swaps in all pages in it, also those of other tests' programs, and
+//! these tests count swapped-out pages. Several lanes run tests at the same time
+//! ([`crate::temp::serial`]), so the shared area stays on until the last of the tests that share it
+//! has ended.
 //!
-//! Invariant: who waits to be alone is not overtaken by those who come later to share: all pass one gate, and he waits in it.
+//! Invariant: a test that waits for areas of its own is not overtaken by later tests that share.
+//! Each test takes the lock `swap-gate` before it waits, and keeps it while it waits.
 
 use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -12,26 +16,30 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::temp::target_dir;
 
-/// Held for as long as others may share, or nobody may.
+/// A lock: the right to share the swap area, or to have areas of its own, until this is dropped.
 #[derive(Debug)]
 pub struct Turn(#[expect(dead_code, reason = "the open file is the lock")] File);
 
-/// A test may have several areas of its own.
-static ALONE: Mutex<Weak<Turn>> = Mutex::new(Weak::new());
+/// The lock of this process's test that has swap areas of its own. All areas of that test share the
+/// lock, which is released with the last of them.
+static EXCLUSIVE_TURN: Mutex<Weak<Turn>> = Mutex::new(Weak::new());
 
-/// Waits until nobody has an area of his own.
+/// Waits until no test has areas of its own; returns the right to share the swap area.
 pub(crate) fn shared() -> Turn {
     let _gate = lock("swap-gate", FlockOperation::LockExclusive);
     Turn(lock("swap", FlockOperation::LockShared))
 }
 
-/// Waits until nobody else has any area of these tests, and keeps them away.
+/// Waits until no other test has a swap area; returns the right to have areas of its own. Later
+/// tests wait until the result is dropped.
 ///
 /// # Panics
 /// If a lock file cannot be made.
 #[must_use]
 pub fn alone() -> Arc<Turn> {
-    let mut held = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut held = EXCLUSIVE_TURN
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     if let Some(turn) = held.upgrade() {
         return turn;
     }
@@ -41,11 +49,12 @@ pub fn alone() -> Arc<Turn> {
     turn
 }
 
-/// For as long as an area is made or removed that all share.
+/// Locks making and removing the shared area, until the result is dropped.
 pub(crate) fn making() -> File {
     lock("swap-making", FlockOperation::LockExclusive)
 }
 
+/// Waits for the lock `name`, a file in cargo's target directory.
 fn lock(name: &str, how: FlockOperation) -> File {
     let folder = target_dir().join("e2e");
     std::fs::create_dir_all(&folder).expect("the target directory is writable");

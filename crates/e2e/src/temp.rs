@@ -1,4 +1,4 @@
-//! Directories that are gone when their owner is, and the lock that lets one test run at a time.
+//! Directories that are removed when dropped, and the lock that lets one test run at a time.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::{FlockOperation, flock};
 
-/// Where cargo builds: the test binary is `TARGET/debug/deps/NAME`, a bench `TARGET/release/NAME`.
+/// Cargo's target directory. The test binary is in it as `debug/deps/NAME`, a benchmark as
+/// `release/NAME`.
 ///
 /// # Panics
 /// If the running program is not in a cargo target directory.
@@ -28,19 +29,20 @@ pub fn target_dir() -> PathBuf {
 pub struct TempDir(PathBuf);
 
 impl TempDir {
-    /// A directory in cargo's target directory that did not exist before.
+    /// Makes a directory in cargo's target directory that did not exist before.
     ///
     /// # Panics
-    /// If it cannot be made.
+    /// If the directory cannot be made.
     #[must_use]
     pub fn new() -> TempDir {
         TempDir::create(&target_dir().join("e2e"))
     }
 
-    /// One that other users can enter: the target directory may lie under a private home.
+    /// Makes a directory in the system's temporary directory that other users can enter. Cargo's
+    /// target directory may be below a home directory that they cannot enter.
     ///
     /// # Panics
-    /// If it cannot be made.
+    /// If the directory cannot be made.
     #[must_use]
     pub fn public() -> TempDir {
         let folder = TempDir::create(&std::env::temp_dir());
@@ -49,24 +51,26 @@ impl TempDir {
         folder
     }
 
-    /// One that a program may make there.
+    /// Registers `path`, where a program may make a directory, for removal in `Drop`. Makes
+    /// nothing.
     #[must_use]
     pub fn at(path: &str) -> TempDir {
         TempDir(path.into())
     }
 
+    /// Makes a new directory in `parent`, which is made if it is missing.
     fn create(parent: &Path) -> TempDir {
         std::fs::create_dir_all(parent).expect("a directory can be made");
         TempDir(fresh(parent).expect("a directory can be made"))
     }
 
-    /// Its path.
+    /// Path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// A file in it, as text for a command line.
+    /// Path of a file in the directory, as text for a command line. The file need not exist.
     #[must_use]
     pub fn file(&self, name: &str) -> String {
         self.0.join(name).to_string_lossy().into_owned()
@@ -81,13 +85,16 @@ impl Default for TempDir {
 
 impl Drop for TempDir {
     fn drop(&mut self) {
-        // What is left behind is in the target directory, where it harms nobody.
+        // A directory that cannot be removed stays in the target directory, where it does no harm.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// Makes a directory in another that did not exist before, which a process id alone does not promise: those are used again,
-/// and a test that was killed leaves its directories, with files that were taken for those of a new test.
+/// Makes a directory in `parent` that did not exist before; returns its path.
+///
+/// Process ids are used again and a killed test does not remove its directories, so a process id in
+/// the name does not make it unique. Regression: a new test took such a directory's files for its
+/// own.
 pub(crate) fn fresh(parent: &Path) -> std::io::Result<PathBuf> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     loop {
@@ -100,11 +107,13 @@ pub(crate) fn fresh(parent: &Path) -> std::io::Result<PathBuf> {
     }
 }
 
-/// Held by a test for as long as it runs.
+/// The lock that allows a test to run; released when this is dropped.
 #[derive(Debug)]
 pub struct Serial(#[expect(dead_code, reason = "the open file is the lock")] File);
 
-/// Waits until no other test of any test binary of its lane runs (`PAGETIDE_LANE`; there are several in a check of the house).
+/// Waits until no other test of the same lane runs, in any test binary; returns the lane's lock.
+/// The lane is named by `PAGETIDE_LANE`: a check of the workspace runs several lanes at the same
+/// time.
 ///
 /// # Panics
 /// If the lock file cannot be made.

@@ -1,6 +1,7 @@
-//! A `pagetide serve` of a test's own: its mount, its control groups, and what it said.
+//! A `pagetide serve` for one test, with its own mount point and control groups.
 //!
-//! All of it is gone after its test, who is in its groups included: nobody but the test put anyone there.
+//! After the test all of it is removed, and all processes in its groups are killed: only the test
+//! put processes there.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,19 +11,20 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::guard::{Outcome, Run, Running, send};
+use crate::idle_program::IdleProgram;
 use crate::memcg::MemoryGroup;
-use crate::sleeper::Sleeper;
 use crate::temp::TempDir;
 use crate::{pagetide, wait};
 
-/// Where version 1's hierarchy that counts memory is mounted.
+/// Mount point of the version 1 hierarchy that counts memory.
 const GROUPS: &str = "/sys/fs/cgroup/memory";
-/// It begins, and ends, in much less.
+/// Time limit for `serve` to start or to end; each takes much less.
 const LIMIT: Duration = Duration::from_secs(30);
-/// A look finds what is in a tenant in much less.
+/// Time limit for a scan to find the memory of a tenant; it takes much less.
 const KNOWN: Duration = Duration::from_secs(60);
 
-/// As on the kernel's own files: who has not read yet is ready, who has waits for pressure.
+/// A Python script that polls the pressure file in its first argument. Like the kernel's pressure
+/// files, the file must be ready until it is first read, and after that at each event.
 pub const WAITS: &str = "
 import select, sys
 file = open(sys.argv[1])
@@ -34,26 +36,32 @@ print('read', bool(poll.poll(300)), flush=True)
 print('woken', bool(poll.poll(40000)), flush=True)
 ";
 
-/// A tree of tenants.
+/// A `pagetide serve` with its tenants.
 #[derive(Debug)]
 pub struct Tree {
+    /// The running `serve`; `None` after it was killed or has ended.
     serve: Option<Running>,
+    /// Where `serve` mounts its files.
     mount: TempDir,
+    /// Path of the tenants' group, relative to the hierarchy.
     root: String,
+    /// Further options of `serve`.
     options: Vec<String>,
 }
 
-/// A configuration by which every tenant gives what it has not used for a second, each second.
+/// Writes a configuration by which `serve` reclaims, each second and from every tenant, the memory
+/// that was not accessed for a second. Returns the file's path.
 ///
 /// # Panics
 /// If it cannot be written.
 #[must_use]
-pub fn gives_what_is_cold(folder: &TempDir) -> String {
+pub fn configuration_reclaiming_cold(folder: &TempDir) -> String {
     let policy = "policy = { by = \"cold-age\", older-than = \"1s\", every = \"1s\" }\n";
     configuration(folder, &format!("age-every = \"500ms\"\n{policy}"))
 }
 
-/// A configuration with this text, in place of one that is there; its file.
+/// Writes `text` as the configuration file in `folder`, replacing an earlier one; returns the
+/// file's path.
 ///
 /// # Panics
 /// If it cannot be written.
@@ -63,38 +71,41 @@ pub fn configuration(folder: &TempDir, text: &str) -> String {
     file
 }
 
-/// A sleeper of so many MiB in a tenant, when a look has found all of it.
+/// Starts an [`IdleProgram`] of `mib` MiB in a tenant, and waits until a scan has found all of its
+/// memory.
 ///
 /// # Panics
-/// If it is not found in time.
+/// If the memory is not found in time.
 #[must_use]
-pub fn known(tree: &Tree, tenant: &str, mib: u64) -> Sleeper {
-    let sleeper = Sleeper::start(tree.inside(tenant), mib);
+pub fn known(tree: &Tree, tenant: &str, mib: u64) -> IdleProgram {
+    let idle_program = IdleProgram::start(tree.inside(tenant), mib);
     wait::until("its pages are known", KNOWN, || {
         tree.line(&format!("{tenant}/memory.stat"), "anon") >= mib << 20
     });
-    sleeper
+    idle_program
 }
 
 impl Tree {
-    /// `pagetide serve OPTIONS`, mounted.
+    /// Starts `pagetide serve OPTIONS` with its own mount point and tenants. Groups outside of its
+    /// tenants are not scanned.
     ///
     /// # Panics
-    /// If it does not begin in time.
+    /// If it does not begin to serve in time.
     #[must_use]
     pub fn serve(options: &[&str]) -> Tree {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let root = format!("pagetide-e2e-tree-{}-{number}", std::process::id());
-        // This machine's own groups are not ours to look at.
+        // The machine's control groups outside of the tenants are not scanned.
         let options = ["--host", "none"].iter().chain(options);
         Tree::begun(root, options.map(|word| (*word).to_owned()).collect())
     }
 
-    /// The same below a group of a test's, whose groups are the host's own.
+    /// Like [`Tree::serve`], but the tenants are below `host`, and `serve` takes `host` for the
+    /// whole machine and scans it.
     ///
     /// # Panics
-    /// If it does not begin in time.
+    /// If it does not begin to serve in time.
     #[must_use]
     pub fn serve_host(host: &MemoryGroup, options: &[&str]) -> Tree {
         let name = host.name();
@@ -106,6 +117,7 @@ impl Tree {
         )
     }
 
+    /// Starts `serve` with its tenants in the group `root`.
     fn begun(root: String, options: Vec<String>) -> Tree {
         let mut tree = Tree {
             serve: None,
@@ -117,10 +129,10 @@ impl Tree {
         tree
     }
 
-    /// Anonymous bytes of a tenant in the youngest bin of its page ages.
+    /// Anonymous memory of a tenant, bytes, in the youngest bin of its page ages.
     ///
     /// # Panics
-    /// If its file cannot be read.
+    /// If the file of page ages cannot be read.
     #[must_use]
     pub fn youngest(&self, tenant: &str) -> u64 {
         let text = self.read(&format!("{tenant}/memory.workingset.page_age"));
@@ -130,59 +142,59 @@ impl Tree {
         bytes.and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until `serve` ends on its own.
     ///
     /// # Panics
-    /// If it has ended before, or does not in time.
+    /// If it had ended before, or if `limit` passes first.
     pub fn wait(&mut self, limit: Duration) -> Outcome {
         let serve = self.serve.take().expect("it runs");
         serve.wait(limit)
     }
 
-    /// The root of its tenants, as `--root` has it.
+    /// Path of the tenants' group, as the option `--root` takes it.
     #[must_use]
     pub fn root(&self) -> &str {
         &self.root
     }
 
-    /// Tells it to read its configuration once more.
+    /// Makes `serve` read its configuration again (SIGHUP).
     ///
     /// # Panics
-    /// If it does not run.
+    /// If `serve` does not run.
     pub fn reload(&self) {
         self.serve.as_ref().expect("it runs").signal(Signal::HUP);
     }
 
-    /// What it has said.
+    /// What `serve` has printed to its standard output.
     ///
     /// # Panics
-    /// If it does not run.
+    /// If `serve` does not run.
     #[must_use]
     pub fn said(&self) -> String {
         self.serve.as_ref().expect("it runs").stdout()
     }
 
-    /// What it has complained of.
+    /// What `serve` has printed to its standard error.
     ///
     /// # Panics
-    /// If it does not run.
+    /// If `serve` does not run.
     #[must_use]
     pub fn complained(&self) -> String {
         self.serve.as_ref().expect("it runs").stderr()
     }
 
-    /// Starts it, once more after [`Tree::kill`].
+    /// Starts `serve` again after [`Tree::kill`].
     ///
     /// # Panics
-    /// If it does not begin in time.
+    /// If it does not begin to serve in time.
     pub fn start(&mut self) {
         self.start_by(&pagetide::binary());
     }
 
-    /// The same, by another build of it.
+    /// Like [`Tree::start`], with another `pagetide` binary.
     ///
     /// # Panics
-    /// As [`Tree::start`].
+    /// If it does not begin to serve in time.
     pub fn start_by(&mut self, program: &str) {
         let mount = self.mount.path().display().to_string();
         let own = [program, "serve", "--mount", &mount, "--root", &self.root];
@@ -196,17 +208,17 @@ impl Tree {
         self.serve = Some(serve);
     }
 
-    /// Kills it.
+    /// Kills `serve` (SIGKILL) and waits for its end.
     pub fn kill(&mut self) {
         if let Some(mut serve) = self.serve.take() {
             serve.kill_and_reap();
         }
     }
 
-    /// Ends it in order; what it said.
+    /// Ends `serve` by SIGTERM; returns what it has printed to its standard output.
     ///
     /// # Panics
-    /// If it does not end well in time.
+    /// If it fails or does not end in time.
     pub fn end(&mut self) -> String {
         let serve = self.serve.take().expect("it runs");
         serve.signal(Signal::TERM);
@@ -215,28 +227,29 @@ impl Tree {
         outcome.stdout
     }
 
-    /// Its process.
+    /// Pid of `serve`.
     ///
     /// # Panics
-    /// If it does not run.
+    /// If `serve` does not run.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.serve.as_ref().expect("it runs").pid()
     }
 
-    /// A file or directory of its mount.
+    /// Returns the path of a file or directory below the mount point of `serve`.
     #[must_use]
     pub fn at(&self, path: &str) -> PathBuf {
         self.mount.path().join(path)
     }
 
-    /// The same of the kernel's.
+    /// Returns the directory in the kernel's cgroup file system of the tenant at `path`, which is
+    /// relative to the mount point of `serve`.
     #[must_use]
     pub fn group(&self, path: &str) -> PathBuf {
         Path::new(GROUPS).join(&self.root).join(path)
     }
 
-    /// Makes a tenant.
+    /// Makes a tenant, by a directory below the mount point.
     ///
     /// # Panics
     /// If it cannot be made.
@@ -245,7 +258,7 @@ impl Tree {
         made.unwrap_or_else(|error| panic!("mkdir {name}: {error}"));
     }
 
-    /// What a file holds.
+    /// Reads a file below the mount point.
     ///
     /// # Panics
     /// If it cannot be read.
@@ -255,28 +268,28 @@ impl Tree {
         text.unwrap_or_else(|error| panic!("{file}: {error}"))
     }
 
-    /// Writes to a file.
+    /// Writes to a file below the mount point.
     ///
     /// # Panics
-    /// If it is refused.
+    /// If the write is refused.
     pub fn write(&self, file: &str, text: &str) {
         let written = self.try_write(file, text);
         written.unwrap_or_else(|error| panic!("{text:?} > {file}: {error}"));
     }
 
-    /// The same; the kernel's number for a refusal.
+    /// Writes to a file below the mount point, which may be refused.
     ///
     /// # Errors
-    /// It is refused.
+    /// The error number, if the write is refused.
     pub fn try_write(&self, file: &str, text: &str) -> Result<(), i32> {
         let written = std::fs::write(self.at(file), text);
         written.map_err(|error| error.raw_os_error().unwrap_or(0))
     }
 
-    /// The only number of a file.
+    /// Reads a file below the mount point that holds one number.
     ///
     /// # Panics
-    /// If it is none.
+    /// If it holds no number.
     #[must_use]
     pub fn number(&self, file: &str) -> u64 {
         let text = self.read(file);
@@ -284,10 +297,10 @@ impl Tree {
         number.unwrap_or_else(|_| panic!("{file}: {text:?}"))
     }
 
-    /// What the kernel says of a tenant's memory under this name of its group's memory.stat, bytes.
+    /// Number in the line `name` of the kernel's memory.stat for a tenant's control group.
     ///
     /// # Panics
-    /// If it says nothing of that.
+    /// If there is no such line.
     #[must_use]
     pub fn of_kernel(&self, tenant: &str, name: &str) -> u64 {
         let text = std::fs::read_to_string(self.group(tenant).join("memory.stat"));
@@ -299,7 +312,7 @@ impl Tree {
             .expect("a number")
     }
 
-    /// A line of a file of names and numbers; 0 if there is none of this name.
+    /// Number in the line `name` of a file below the mount point; 0 if there is no such line.
     #[must_use]
     pub fn line(&self, file: &str, name: &str) -> u64 {
         let text = self.read(file);
@@ -310,7 +323,8 @@ impl Tree {
             .unwrap_or(0)
     }
 
-    /// A program in a tenant from its first page on: these words, before its own.
+    /// The words of a shell command that enters a tenant and then runs the command in the words
+    /// that follow. All memory of that program belongs to the tenant.
     #[must_use]
     pub fn inside(&self, name: &str) -> Vec<String> {
         let script = "echo $$ > \"$0/cgroup.procs\" && exec \"$@\"";
@@ -322,7 +336,7 @@ impl Tree {
 impl Drop for Tree {
     fn drop(&mut self) {
         self.kill();
-        // A killed one's mount stays.
+        // A killed `serve` does not unmount its files.
         let _ = Command::new("umount")
             .arg("-l")
             .arg(self.mount.path())
@@ -331,12 +345,13 @@ impl Drop for Tree {
     }
 }
 
-/// The groups of a tree that a test starts by itself, removed in `Drop` with whoever is in them: to be declared before it.
+/// The control groups of a `serve` that a test starts on its own. `Drop` removes them and kills the
+/// processes in them, so declare this before the `serve`.
 #[derive(Debug)]
 pub struct Groups(PathBuf);
 
 impl Groups {
-    /// Those of `--root NAME`, which need not be there yet.
+    /// The groups of `serve --root NAME`; they need not exist yet.
     #[must_use]
     pub fn named(name: &str) -> Groups {
         Groups(Path::new(GROUPS).join(name.trim_start_matches('/')))
@@ -349,6 +364,7 @@ impl Drop for Groups {
     }
 }
 
+/// Removes a group and all groups below it, and kills the processes in them.
 fn remove_groups(root: &Path) {
     let mut groups = vec![root.to_path_buf()];
     let mut at = 0;

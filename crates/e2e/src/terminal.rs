@@ -1,7 +1,7 @@
-//! A program on a terminal of its own, and what somebody sees there.
+//! Runs a program on a terminal of its own, and returns what a user would see on its screen.
 //!
-//! Invariant: the terminal is a real one (script(1) opens it), and what is on it is read by an emulator that is not ours. It ends
-//! with its guard, the program's own end first.
+//! Invariant: the terminal is a real one (script(1) opens it), and an emulator that is not ours
+//! computes its screen. The terminal ends when its guard is dropped, after the program.
 
 use std::io::{Read, Write};
 use std::num::NonZero;
@@ -14,22 +14,23 @@ use rustix::process::Signal;
 use crate::guard::send;
 use crate::{proc, wait};
 
-/// Something is waited for so long.
+/// Time limit of each wait.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A terminal, and whoever runs on it.
+/// A terminal and the program on it; when this is dropped, they end.
 pub struct Terminal {
     script: Child,
+    /// The pipe by which keys are typed.
     keys: ChildStdin,
     screen: Arc<Mutex<vt100::Parser>>,
 }
 
 impl Terminal {
-    /// Runs a line of a shell on a terminal of so many rows and columns. The shell goes on behind the program: what it says then
-    /// is on the screen, too.
+    /// Runs the shell command `line` on a terminal of this size. If the line has further commands
+    /// after the program, the screen shows their output, too.
     ///
     /// # Panics
-    /// If it cannot be started.
+    /// If the terminal cannot be started.
     #[must_use]
     pub fn start(line: &str, rows: u16, columns: u16) -> Terminal {
         let line = format!("stty rows {rows} cols {columns}; {line}");
@@ -62,16 +63,16 @@ impl Terminal {
         }
     }
 
-    /// Presses keys, one after the other.
+    /// Types keys, one after the other.
     ///
     /// # Panics
-    /// If nobody has the terminal any more.
+    /// If the terminal is closed.
     pub fn press(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).expect("it is there");
         self.keys.flush().expect("it is there");
     }
 
-    /// Its rows as they are.
+    /// The rows of the screen, as text.
     #[must_use]
     pub fn rows(&self) -> Vec<String> {
         let screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -79,40 +80,41 @@ impl Terminal {
         screen.screen().rows(0, columns.get()).collect()
     }
 
-    /// Whether it is as programs leave it: its first screen, with a cursor.
+    /// Whether the terminal is in its normal state, which programs restore when they end: the
+    /// primary screen, with a visible cursor.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         let screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
         !screen.screen().alternate_screen() && !screen.screen().hide_cursor()
     }
 
-    /// The first row that has this text, counted from 0.
+    /// Index, from 0 on, of the first row that contains `text`.
     #[must_use]
     pub fn row_of(&self, text: &str) -> Option<usize> {
         self.rows().iter().position(|row| row.contains(text))
     }
 
-    /// Waits until it shows this.
+    /// Waits until the screen shows `text`.
     ///
     /// # Panics
-    /// If it does not; with what it shows.
+    /// If it does not show it in time; the message has the screen.
     pub fn shows(&self, text: &str) {
         self.until(text, || self.row_of(text).is_some());
     }
 
-    /// Waits for something of what it shows.
+    /// Waits until `is_so` returns true; it may read the screen.
     ///
     /// # Panics
-    /// If it does not come; with what it shows.
+    /// If it does not in time; the message has `what` and the screen.
     pub fn until(&self, what: &str, is_so: impl Fn() -> bool) {
         let came = wait::poll(LIMIT, || is_so().then_some(()));
         assert!(came.is_some(), "{what}:\n{}", self.rows().join("\n"));
     }
 
-    /// Makes it another size, as a window is dragged: the program is told by SIGWINCH.
+    /// Changes the size of the terminal, as dragging a window would: the program gets SIGWINCH.
     ///
     /// # Panics
-    /// If nobody runs on it.
+    /// If no program runs on the terminal.
     pub fn resize(&self, rows: u16, columns: u16) {
         let name = std::fs::read_link(format!("/proc/{}/fd/0", self.pid())).expect("a terminal");
         let mut screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -129,10 +131,10 @@ impl Terminal {
         assert!(status.is_ok_and(|status| status.success()));
     }
 
-    /// The newest process on it that is no access worker: the program, while that runs.
+    /// Pid of the program: the newest process on the terminal that is not an access worker.
     ///
     /// # Panics
-    /// If nobody runs on it.
+    /// If no program runs on the terminal.
     #[must_use]
     pub fn pid(&self) -> u32 {
         let is_program = |pid: &u32| proc::comm(*pid).as_deref() != Some("pagetide-access");
@@ -141,6 +143,7 @@ impl Terminal {
     }
 }
 
+/// Converts numbers of rows and columns to the emulator's type.
 fn sizes(rows: u16, columns: u16) -> (NonZero<u16>, NonZero<u16>) {
     let size = |of: u16| NonZero::new(of).expect("a terminal has rows and columns");
     (size(rows), size(columns))

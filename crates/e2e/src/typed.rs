@@ -1,7 +1,8 @@
-//! A page of the docs, typed: its commands as they stand there, one after the other in one shell.
+//! Runs the commands of a page of the docs as they are written, one after the other in one shell.
 //!
-//! Invariant: the shell has a `/run` of its own, so it neither finds nor removes swap that a user of this machine has switched on; and what a
-//! page is to be told otherwise (a port, a process, a time) must stand in it, so that a page that changes is not typed as it is.
+//! Invariant: the shell has a `/run` of its own, so it neither finds nor removes swap that a user
+//! of this machine has switched on. A test may replace a text in the page (a port, a process, a
+//! time); that text must be in the page, so a test fails if the page has changed.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -11,34 +12,38 @@ use crate::guard::Run;
 use crate::pagetide;
 use crate::temp::TempDir;
 
-/// A page that takes longer hangs.
+/// Time limit for all commands of a page.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// What is to be typed.
+/// The commands of a page.
 #[derive(Debug)]
 pub struct Page {
     commands: Vec<Command>,
-    /// What the shell is given before the first of them.
+    /// A script that runs before the first command.
     first: String,
 }
 
-/// As it stands in the page, and as it is typed here.
+/// A command of a page.
 #[derive(Debug)]
 struct Command {
+    /// The command as the page has it.
     written: String,
+    /// The command as it is run.
     typed: String,
 }
 
-/// What came of it.
+/// The output of a page's commands.
 #[derive(Debug)]
 pub struct Typed {
-    /// As written, and what it printed.
+    /// Each command as the page has it, and its output.
     all: Vec<(String, String)>,
-    told: String,
+    /// The script and all its output, for messages.
+    reported: String,
 }
 
 impl Page {
-    /// The indented lines for which `is_typed` holds; one that ends with `|` goes on in the next.
+    /// Takes as commands the indented lines of `text` that `is_typed` accepts. A line that ends
+    /// with `|` continues in the next line.
     #[must_use]
     pub fn new(text: &str, is_typed: impl Fn(&str) -> bool) -> Page {
         let indented = text.lines().filter_map(|line| line.strip_prefix("    "));
@@ -63,10 +68,10 @@ impl Page {
         }
     }
 
-    /// Types this in place of that.
+    /// Replaces the text `of` by `other` in all commands.
     ///
     /// # Panics
-    /// If the page has none of it.
+    /// If `of` is not in the page.
     #[must_use]
     pub fn instead(mut self, of: &str, other: &str) -> Page {
         let has = |command: &Command| command.typed.contains(of);
@@ -77,7 +82,7 @@ impl Page {
         self
     }
 
-    /// Types each as this makes it.
+    /// Replaces each command by what `change` returns for it.
     #[must_use]
     pub fn each(mut self, change: impl Fn(&str) -> String) -> Page {
         for command in &mut self.commands {
@@ -86,14 +91,15 @@ impl Page {
         self
     }
 
-    /// Has this typed before all else.
+    /// Adds a script that runs before the first command.
     #[must_use]
     pub fn first(mut self, script: &str) -> Page {
         self.first.push_str(script);
         self
     }
 
-    /// One shell types all of them; what each prints stands behind a line that tells its number.
+    /// The script that runs all commands; it prints a line with the command's number before the
+    /// output of each command.
     fn script(&self) -> String {
         let folder = pagetide::binary();
         let folder = Path::new(&folder).parent().expect("a directory");
@@ -112,14 +118,14 @@ impl Page {
         script
     }
 
-    /// Types all of it, in a folder.
+    /// Runs all commands, in `folder`.
     ///
     /// # Panics
-    /// If a command ends with another status than 0, or there is none.
+    /// If a command fails, or the page has none.
     #[must_use]
     pub fn type_in(self, folder: &TempDir) -> Typed {
         let script = self.script();
-        // Not among its words: `pgrep -f` would find the shell.
+        // The script is in a file: among the shell's arguments, `pgrep -f` would find the shell.
         let file = TempDir::new();
         let file = (file.file("typed"), file);
         std::fs::write(&file.0, &script).expect("a file");
@@ -129,10 +135,10 @@ impl Page {
             file.0
         );
         let done = Run::new(["sh", "-c", &words]).finish(LIMIT);
-        let told = format!("{script}\n{}\n{}", done.stdout, done.stderr);
+        let reported = format!("{script}\n{}\n{}", done.stdout, done.stderr);
         let printed: Vec<&str> = done.stdout.split("\n=== ").collect();
         assert!(!self.commands.is_empty(), "nothing to type");
-        assert_eq!(printed.len(), 1 + 2 * self.commands.len(), "{told}");
+        assert_eq!(printed.len(), 1 + 2 * self.commands.len(), "{reported}");
         let ended = printed.iter().skip(2).step_by(2);
         let mut all = Vec::new();
         for ((command, ended), text) in
@@ -141,16 +147,16 @@ impl Page {
             let written = command.written;
             assert!(
                 ended.starts_with("ended with 0"),
-                "{written}: {ended}: {told}"
+                "{written}: {ended}: {reported}"
             );
             all.push((written, (*text).to_owned()));
         }
-        Typed { all, told }
+        Typed { all, reported }
     }
 }
 
 impl Typed {
-    /// What the first command with these words printed.
+    /// Output of the first command that contains `words`.
     ///
     /// # Panics
     /// If the page has no such command.
@@ -161,9 +167,9 @@ impl Typed {
         printed
     }
 
-    /// All that was typed and printed.
+    /// The script of all commands and their output, for messages.
     #[must_use]
-    pub fn told(&self) -> &str {
-        &self.told
+    pub fn reported(&self) -> &str {
+        &self.reported
     }
 }

@@ -1,80 +1,87 @@
-//! How much of a report can be true, given when each class of pages of `ages` was touched.
+//! Computes how much of a report can be right, given when the program `ages` touched each class of
+//! its pages.
 //!
-//! A report tells bytes by age, not pages: what is right is the most that can be right. A class may lie in
-//! any bin that its true age, one interval more or less, reaches into: a run of neighbouring bins. Going
-//! through the bins by age and giving each byte to the class that must end first finds the most.
-//! Memory that is of no class (libraries, stacks) may fill in for what is missing;
-//! `Verdict::share_at_least` takes that off.
+//! A report has bytes by age, not single pages, so the result is the largest number of bytes that
+//! can be in a right bin. The pages of a class may be in every bin that overlaps with their true
+//! age, one scan interval more or less; these bins are neighbours. The maximum is found by going
+//! through the bins by age, and assigning the bytes of each to the class whose ages end first.
+//!
+//! The report also has memory of no class (libraries, stacks), which may hide that pages are
+//! missing. [`Verdict::share_at_least`] subtracts it.
 
 use crate::ages::{ALWAYS, KINDS, Printed, Record, Table};
 
+/// Size of a page, bytes.
 const PAGE: u64 = 4096;
+/// Nanoseconds in a millisecond.
 const MS: u64 = 1_000_000;
 
-/// A bin of a report, all nodes together.
+/// A bin of a report's age histogram, summed over all NUMA nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Bin {
-    /// Lower edge; the upper one is the next bin's, the last has none.
+    /// Lower edge of the bin, milliseconds. The upper edge is the lower edge of the next bin; the
+    /// last bin has none.
     pub older_than_ms: u64,
-    /// Private and shared memory.
+    /// Bytes of anonymous and shared memory of these ages.
     pub anon_bytes: u64,
-    /// Files.
+    /// Bytes of file memory of these ages.
     pub file_bytes: u64,
 }
 
-/// When and how the report looked.
+/// When the last scan of a report was, and its interval. Times are nanoseconds of
+/// `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Look {
-    /// The last reading of the tables: not before this.
+pub struct ScanTimes {
+    /// A time before the last scan.
     pub begin: u64,
-    /// And not after this.
+    /// A time after the last scan.
     pub end: u64,
-    /// Between two readings, nanoseconds: an age may be wrong by so much.
+    /// Time between two scans, nanoseconds; a right age differs from the true age by at most this.
     pub interval: u64,
-    /// Since the first reading, nanoseconds: nothing can be seen to be older.
+    /// Time from the first scan to the last one, nanoseconds; no reported age can be larger.
     pub watched: u64,
 }
 
-/// The pages of one class of one kind.
+/// The pages of one class and one kind of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Group {
-    /// Index in `KINDS`.
+    /// Index in [`KINDS`].
     pub kind: usize,
-    /// 0 to 4.
+    /// Class of the pages, 0 to 4.
     pub class: usize,
-    /// Whether a report has it under files.
+    /// Whether a report counts the pages as file memory.
     pub file: bool,
-    /// Resident.
+    /// Resident bytes.
     pub bytes: u64,
-    /// The ages that a right report may give, nanoseconds.
+    /// Lowest and highest age that a right report may show, nanoseconds.
     pub ages: (u64, u64),
 }
 
-/// The ages that the pages of a class have at a look. None if the table does not reach back so far: it
-/// must be read within a few periods.
-fn true_ages(record: &Record, look: &Look) -> Option<(u64, u64)> {
+/// Lowest and highest true age of the pages of a class at a scan, nanoseconds. `None` if the table,
+/// which keeps only the last passes, does not reach back to the scan.
+fn true_ages(record: &Record, scan: &ScanTimes) -> Option<(u64, u64)> {
     if record.class == ALWAYS {
         return Some((0, 0));
     }
-    let done = |pass: &&(u64, u64)| pass.1 != 0 && pass.1 <= look.begin;
+    let done = |pass: &&(u64, u64)| pass.1 != 0 && pass.1 <= scan.begin;
     let before = record.passes.iter().rfind(done);
     let known = before.is_some() || record.begun == record.passes.len() as u64;
     let (oldest, mut newest) = *before.unwrap_or(&record.fill);
-    // A pass during the look has touched some pages, or all, or none.
-    if let Some(pass) = record.passes.iter().rfind(|pass| pass.0 <= look.end)
+    // A pass during the scan has touched some pages, or all, or none.
+    if let Some(pass) = record.passes.iter().rfind(|pass| pass.0 <= scan.end)
         && !done(&pass)
     {
-        newest = look.begin;
+        newest = scan.begin;
     }
-    let youngest = look.begin.saturating_sub(newest);
-    known.then_some((youngest, look.end.saturating_sub(oldest)))
+    let youngest = scan.begin.saturating_sub(newest);
+    known.then_some((youngest, scan.end.saturating_sub(oldest)))
 }
 
-/// What a right report would be made of.
+/// The pages that a right report must have, by class and kind of memory.
 ///
 /// # Errors
-/// If the table has no record of a class, or none as old as the look.
-pub fn groups(printed: &Printed, table: &Table, look: &Look) -> Result<Vec<Group>, String> {
+/// If the table has no record of a class, or none that reaches back to the scan.
+pub fn groups(printed: &Printed, table: &Table, scan: &ScanTimes) -> Result<Vec<Group>, String> {
     let mut groups = Vec::new();
     for map in printed.maps.iter().filter(|map| map.counts != "none") {
         let of_map = |record: &&Record| KINDS.get(record.kind) == Some(&map.kind.as_str());
@@ -83,15 +90,15 @@ pub fn groups(printed: &Printed, table: &Table, look: &Look) -> Result<Vec<Group
             let mut of_kind = table.0.iter().filter(of_map);
             let record = of_kind.find(|record| record.class == class);
             let record = record.ok_or_else(what)?;
-            let (youngest, oldest) = true_ages(record, look).ok_or_else(what)?;
+            let (youngest, oldest) = true_ages(record, scan).ok_or_else(what)?;
             groups.push(Group {
                 kind: record.kind,
                 class,
                 file: map.counts == "file",
                 bytes: record.pages * PAGE,
                 ages: (
-                    youngest.min(look.watched).saturating_sub(look.interval),
-                    oldest.min(look.watched) + look.interval,
+                    youngest.min(scan.watched).saturating_sub(scan.interval),
+                    oldest.min(scan.watched) + scan.interval,
                 ),
             });
         }
@@ -99,16 +106,16 @@ pub fn groups(printed: &Printed, table: &Table, look: &Look) -> Result<Vec<Group
     Ok(groups)
 }
 
-/// How much of the expected is where it may be.
+/// How much of the expected memory is in a right bin.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Verdict {
-    /// What should be there.
+    /// Number of bytes that the report must have.
     pub expected: u64,
-    /// Of that, what is in a right bin.
+    /// Number of those bytes that are in a right bin.
     pub matched: u64,
-    /// What the report has.
+    /// Number of bytes that the report has.
     pub reported: u64,
-    /// By group: what it lacks. Which of two groups lacks a byte is not always certain.
+    /// Missing bytes of each group. Which of two groups lacks a byte is not always certain.
     pub missing: Vec<(Group, u64)>,
 }
 
@@ -116,6 +123,7 @@ pub struct Verdict {
     clippy::cast_precision_loss,
     reason = "shares, of less than 2^52 bytes"
 )]
+/// `part / of`; 1 if `of` is 0.
 fn share(part: u64, of: u64) -> f64 {
     if of == 0 {
         1.0
@@ -125,19 +133,22 @@ fn share(part: u64, of: u64) -> f64 {
 }
 
 impl Verdict {
-    /// The share of the expected bytes that are in a right bin, if other memory filled in for none.
+    /// `matched / expected`: the right share of the expected bytes, if no other memory hides
+    /// missing pages.
     #[must_use]
     pub fn share(&self) -> f64 {
         share(self.matched, self.expected)
     }
 
-    /// The same, if all other memory filled in for missing pages.
+    /// The right share of the expected bytes, if all other memory in the report hides missing
+    /// pages.
     #[must_use]
     pub fn share_at_least(&self) -> f64 {
         let other = self.reported.saturating_sub(self.expected);
         share(self.matched.saturating_sub(other), self.expected)
     }
 
+    /// Adds groups and the bins that may have them: lower and upper edge in nanoseconds, and bytes.
     fn add(&mut self, groups: &[Group], sizes: &[(u64, u64, u64)]) {
         let mut left: Vec<u64> = groups.iter().map(|group| group.bytes).collect();
         for &(from, to, size) in sizes {
@@ -160,7 +171,7 @@ impl Verdict {
     }
 }
 
-/// Compares the bins of a report, by increasing age, with the groups.
+/// Compares the bins of a report, youngest first, with the groups that a right report must have.
 #[must_use]
 pub fn judge(groups: &[Group], bins: &[Bin]) -> Verdict {
     let mut verdict = Verdict::default();

@@ -1,8 +1,8 @@
-//! Waiting with a limit.
+//! Waits with a time limit, and random numbers.
 
 use std::time::{Duration, Instant};
 
-/// Asks every 5 ms until `ready` gives a value; `None` after `limit`.
+/// Calls `ready` every 5 ms; returns its value, or `None` if it has returned none within `limit`.
 pub fn poll<T>(limit: Duration, mut ready: impl FnMut() -> Option<T>) -> Option<T> {
     let end = Instant::now() + limit;
     loop {
@@ -16,27 +16,28 @@ pub fn poll<T>(limit: Duration, mut ready: impl FnMut() -> Option<T>) -> Option<
     }
 }
 
-/// Waits until `ready`.
+/// Waits until `ready` returns true.
 ///
 /// # Panics
-/// After `limit`, naming `what` did not come.
+/// If `limit` passes first; the message names `what`.
 pub fn until(what: &str, limit: Duration, mut ready: impl FnMut() -> bool) {
     let came = poll(limit, || ready().then_some(()));
     assert!(came.is_some(), "{what}: did not come within {limit:?}");
 }
 
-/// Small numbers by chance, from a seed that the caller prints.
+/// Generator of pseudo-random numbers. A test prints its seed, so that a failure can be repeated.
 #[derive(Clone, Debug)]
 pub struct Chance(u64);
 
 impl Chance {
-    /// The same seed gives the same numbers.
+    /// A generator; the same seed produces the same numbers.
     #[must_use]
     pub fn new(seed: u64) -> Chance {
         Chance(seed)
     }
 
-    /// The seed in `PAGETIDE_SEED`, or one from the clock; printed with the name of the test.
+    /// A generator with the seed in `PAGETIDE_SEED`, or else one from the clock. Prints the seed
+    /// with the name of the test.
     #[must_use]
     pub fn from_env(test: &str) -> Chance {
         let given = std::env::var("PAGETIDE_SEED")
@@ -50,7 +51,7 @@ impl Chance {
         Chance(seed)
     }
 
-    /// The next number below `end`.
+    /// The next number: at least 0, less than `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut x = self.0;
@@ -59,7 +60,7 @@ impl Chance {
         (x ^ (x >> 31)) % end.max(1)
     }
 
-    /// A time between the two, in milliseconds.
+    /// A random duration of at least `from` and less than `to` milliseconds.
     pub fn millis(&mut self, from: u64, to: u64) -> Duration {
         Duration::from_millis(from + self.below(to - from))
     }

@@ -1,4 +1,4 @@
-//! A client of `pagetide serve --listen`: questions by HTTP over TCP or a unix socket, as bytes.
+//! A client of `pagetide serve --listen`: sends HTTP requests as bytes over TCP or a Unix socket.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -11,36 +11,36 @@ use crate::temp::TempDir;
 use crate::tenants::Tree;
 use crate::wait;
 
-/// An answer comes in much less.
+/// Time limit of an answer; it takes much less.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Where it listens.
+/// Where a `serve` listens.
 #[derive(Clone, Debug)]
-pub enum Place {
-    /// With the file that has the token.
+pub enum ListenAddress {
+    /// A TCP address, and the path of the file that holds the access token.
     Tcp(SocketAddr, PathBuf),
-    /// By its path.
+    /// The path of a Unix socket.
     Unix(PathBuf),
 }
 
-/// An answer.
+/// The answer to an HTTP request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Answer {
-    /// 200 and the like; 0 of a connection that ended without one.
+    /// Status code; 0 if the connection ended without an answer.
     pub status: u16,
-    /// All headers as they came.
+    /// The status line and all headers, as text.
     pub headers: String,
-    /// What was behind them.
+    /// The body.
     pub body: String,
 }
 
-impl Place {
-    /// The TCP address that a tree says it listens on.
+impl ListenAddress {
+    /// The TCP address that `serve` has printed.
     ///
     /// # Panics
-    /// If it says none.
+    /// If it has printed none.
     #[must_use]
-    pub fn tcp_of(tree: &Tree) -> Place {
+    pub fn tcp_of(tree: &Tree) -> ListenAddress {
         let said = tree.said();
         let line = said.lines().find(|line| line.contains("http://"));
         let line = line.unwrap_or_else(|| panic!("no address in {said}"));
@@ -54,31 +54,31 @@ impl Place {
             .nth(1)
             .map(|rest| rest.split("; ").next().unwrap_or(rest));
         let file = file.unwrap_or_else(|| panic!("no token in {line}"));
-        Place::Tcp(
+        ListenAddress::Tcp(
             address.unwrap_or_else(|| panic!("no address in {line}")),
             file.into(),
         )
     }
 
-    /// Its address.
+    /// The TCP address.
     ///
     /// # Panics
-    /// If it is no TCP address.
+    /// If this is a Unix socket.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         match self {
-            Place::Tcp(address, _) => *address,
-            Place::Unix(path) => panic!("{} is a unix socket", path.display()),
+            ListenAddress::Tcp(address, _) => *address,
+            ListenAddress::Unix(path) => panic!("{} is a unix socket", path.display()),
         }
     }
 
-    /// What stands in the file of the token.
+    /// The access token, read from its file; empty for a Unix socket.
     ///
     /// # Panics
-    /// If there is none.
+    /// If the file cannot be read.
     #[must_use]
     pub fn token(&self) -> String {
-        let Place::Tcp(_, file) = self else {
+        let ListenAddress::Tcp(_, file) = self else {
             return String::new();
         };
         let text = std::fs::read_to_string(file);
@@ -86,43 +86,45 @@ impl Place {
         text.trim().to_owned()
     }
 
-    /// A question with all that it needs.
+    /// Text of an HTTP request with all headers that `serve` needs.
     #[must_use]
     pub fn question(&self, method: &str, path: &str) -> String {
         match self {
-            Place::Tcp(address, _) => {
+            ListenAddress::Tcp(address, _) => {
                 let token = self.token();
                 format!(
                     "{method} {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\r\n"
                 )
             }
-            Place::Unix(_) => format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+            ListenAddress::Unix(_) => {
+                format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            }
         }
     }
 
-    /// What is at a path.
+    /// Sends a GET request for a path; returns the answer.
     ///
     /// # Panics
-    /// If nobody listens.
+    /// If `serve` does not listen.
     #[must_use]
     pub fn get(&self, path: &str) -> Answer {
         self.ask(self.question("GET", path).as_bytes())
     }
 
-    /// The answer to these bytes.
+    /// Sends these bytes; returns the answer.
     ///
     /// # Panics
-    /// If nobody listens.
+    /// If `serve` does not listen.
     #[must_use]
     pub fn ask(&self, bytes: &[u8]) -> Answer {
         match self {
-            Place::Tcp(address, _) => {
+            ListenAddress::Tcp(address, _) => {
                 let stream = TcpStream::connect(address);
                 let stream = stream.unwrap_or_else(|error| panic!("{address}: {error}"));
                 stream.set_read_timeout(Some(LIMIT)).expect("a limit");
                 talk(stream, bytes)
             }
-            Place::Unix(path) => {
+            ListenAddress::Unix(path) => {
                 let stream = UnixStream::connect(path);
                 let stream = stream.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
                 stream.set_read_timeout(Some(LIMIT)).expect("a limit");
@@ -132,11 +134,12 @@ impl Place {
     }
 }
 
+/// Sends bytes to a connected stream; returns the answer.
 fn talk(mut stream: impl Read + Write, bytes: &[u8]) -> Answer {
-    // It may be answered before all of it is written.
+    // The server may answer before all bytes are written.
     let _ = stream.write_all(bytes);
     let mut text = Vec::new();
-    // A connection that is torn down ends what was said.
+    // A connection that is reset ends the answer.
     let _ = stream.read_to_end(&mut text);
     let text = String::from_utf8_lossy(&text);
     let (headers, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
@@ -151,10 +154,11 @@ fn talk(mut stream: impl Read + Write, bytes: &[u8]) -> Answer {
     }
 }
 
-/// The samples of a page of metrics: by name and labels, as they stand there.
+/// The samples of a metrics page in Prometheus's text format: for each name with its labels the
+/// value.
 ///
 /// # Panics
-/// If a line is none.
+/// If a line is no sample.
 #[must_use]
 pub fn samples(text: &str) -> BTreeMap<String, f64> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -166,33 +170,34 @@ pub fn samples(text: &str) -> BTreeMap<String, f64> {
     read.collect()
 }
 
-/// A tree that listens on TCP, with its token in a folder of the test's.
+/// Starts a `serve` that listens on TCP, with its access token in a file in `folder` and further
+/// options `more`. Waits until it serves metrics.
 ///
 /// # Panics
-/// If it tells nothing within a minute.
+/// If it does not serve them within a minute.
 #[must_use]
-pub fn listening(folder: &TempDir, more: &[&str]) -> (Tree, Place) {
+pub fn listening(folder: &TempDir, more: &[&str]) -> (Tree, ListenAddress) {
     let token = folder.file("token");
     let own = ["--listen", "127.0.0.1:0", "--token-file", &token];
     let options: Vec<&str> = own.iter().chain(more).copied().collect();
     let tree = Tree::serve(&options);
-    let place = Place::tcp_of(&tree);
+    let place = ListenAddress::tcp_of(&tree);
     wait::until("the first look is told", Duration::from_secs(60), || {
         place.get("/metrics").status == 200
     });
     (tree, place)
 }
 
-/// A sample; 0 if there is none.
+/// Value of the sample `name` on the metrics page; 0 if there is none.
 #[must_use]
-pub fn value(place: &Place, name: &str) -> f64 {
+pub fn value(place: &ListenAddress, name: &str) -> f64 {
     samples(&place.get("/metrics").body)
         .get(name)
         .copied()
         .unwrap_or(0.0)
 }
 
-/// A number of bytes as samples have it.
+/// A number of bytes as a floating-point number, to be compared with a sample.
 #[expect(clippy::cast_precision_loss, reason = "sizes of test programs")]
 #[must_use]
 pub fn float(bytes: u64) -> f64 {

@@ -1,10 +1,14 @@
-//! Swap for tests, in compressed memory: a test's own, or one that all share who only need that there is some.
+//! Swap for tests, in compressed memory (zram): areas of one test's own, or an area that is shared
+//! by all tests that only need some swap.
 //!
-//! It is gone after its test, or after the last of those who share it: the test must have ended what is in it before. Where it is the only
-//! swap, others may use it meanwhile; what they have there comes back. One whose test was killed is gone before the next one is made.
+//! An area is removed after its test, or after the last of the tests that share it. The test must
+//! end its programs before that. If the area is the machine's only swap, other programs use it,
+//! too, and their pages are swapped in when it is removed. The area of a killed test is removed
+//! before the next area is made.
 //!
-//! Invariant: an area with one of our labels whose device nobody has locked is a dead test's. Who shares one has locked it with others, who
-//! has his own alone.
+//! Invariant: an area with one of our labels whose device is not locked belongs to a test that has
+//! ended. Tests that share an area hold a shared lock on its device; a test with its own area holds
+//! an exclusive lock.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -19,92 +23,100 @@ use crate::swap_turn::{self, Turn};
 use crate::temp::{Serial, serial};
 use crate::wait;
 
+/// Folder of the files that make and remove zram devices.
 const CONTROL: &str = "/sys/class/zram-control";
-/// In the header of each area. (What `pagetide swap on` makes is called otherwise.)
+/// Label in the header of an area of a test's own. (`pagetide swap on` uses another label.)
 const LABEL: &str = "pagetide-e2e";
+/// Label in the header of the shared area.
 const SHARED_LABEL: &str = "pagetide-shared";
-/// What all who share one have in it at the same time is less.
+/// Size of the shared area, MiB: more than all tests that share it swap out at the same time.
 const SHARED_MIB: u64 = 8 << 10;
-/// How long a label is, with zeroes behind it.
+/// Length of a label in the header, bytes; it is padded with zeros.
 const LABEL_LEN: usize = 16;
-/// Where a header has it (mkswap(8): after the boot bits, version, sizes and uuid).
+/// Offset of the label in the header, bytes (mkswap(8): after boot bits, version, sizes and uuid).
 const LABEL_AT: u64 = 1052;
 
-/// A device with an active swap, removed in `Drop`.
+/// A zram device with an active swap area; removed in `Drop`.
 #[derive(Debug)]
 pub struct Swap {
+    /// Number of the device, as in `/dev/zram0`.
     number: String,
-    /// Locked for as long as the test lives; closed before the device is removed, which the kernel refuses while it is open.
+    /// The locked device, for as long as the test lives. Closed before the device is removed, which
+    /// the kernel refuses while it is open.
     held: Option<File>,
-    turn: Has,
+    owner: Owner,
 }
 
-/// Who has it.
+/// Which tests have the area.
 #[derive(Debug)]
-enum Has {
-    Own(#[expect(dead_code, reason = "held")] Arc<Turn>),
-    Shared(#[expect(dead_code, reason = "held")] Turn),
-    /// Whoever has died.
-    Nobody,
+enum Owner {
+    /// One test alone.
+    OneTest(#[expect(dead_code, reason = "a lock until it is dropped")] Arc<Turn>),
+    /// All tests that share it.
+    Shared(#[expect(dead_code, reason = "a lock until it is dropped")] Turn),
+    /// None: the test that had it was killed.
+    Dead,
 }
 
 impl Swap {
-    /// One of so many MiB of a test's own: no other test has swap meanwhile.
+    /// Makes an area of `mib` MiB for this test alone; no other test has swap meanwhile.
     ///
     /// # Panics
-    /// If there cannot be one: these tests need root and zram.
+    /// If that fails: these tests need root and zram.
     #[must_use]
     pub fn new(mib: u64) -> Swap {
         Swap::compressed_by(mib, None)
     }
 
-    /// The same, by this compressor.
+    /// Like [`Swap::new`], with this compressor; `None` is the kernel's default.
     ///
     /// # Panics
-    /// As [`Swap::new`], and if the kernel has no such compressor.
+    /// If that fails, or if the kernel has no such compressor.
     #[must_use]
     pub fn compressed_by(mib: u64, compressor: Option<&str>) -> Swap {
-        let turn = Has::Own(swap_turn::alone());
+        let owner = Owner::OneTest(swap_turn::alone());
         dead_tests(&[LABEL, SHARED_LABEL])
             .into_iter()
             .for_each(drop);
-        // Before any other swap, so that what is in it is ours, mostly.
-        Swap::make((mib, compressor), (LABEL, 32767), turn)
+        // With the highest priority, so that most of what is swapped out goes here.
+        Swap::make((mib, compressor), (LABEL, 32767), owner)
     }
 
-    /// One that others may have, too: for a test that needs some, and does not ask what is in it.
+    /// Returns the shared area, and makes it if there is none. For a test that needs some swap, but
+    /// not an area that only its own pages are in.
     ///
     /// # Panics
-    /// As [`Swap::new`].
+    /// If that fails: these tests need root and zram.
     #[must_use]
     pub fn shared() -> Swap {
-        let turn = Has::Shared(swap_turn::shared());
+        let owner = Owner::Shared(swap_turn::shared());
         let _making = swap_turn::making();
         dead_tests(&[LABEL]).into_iter().for_each(drop);
-        let swap = match there() {
+        let swap = match shared_area() {
             Some((number, held)) => Swap {
                 number,
                 held: Some(held),
-                turn,
+                owner,
             },
-            None => Swap::make((SHARED_MIB, None), (SHARED_LABEL, 32766), turn),
+            None => Swap::make((SHARED_MIB, None), (SHARED_LABEL, 32766), owner),
         };
         let held = swap.held.as_ref().expect("it is locked");
         flock(held, FlockOperation::LockShared).expect("it is ours, or shared");
         swap
     }
 
+    /// Makes an area with this label and priority.
     fn make(
         (mib, compressor): (u64, Option<&str>),
         (label, priority): (&str, u16),
-        turn: Has,
+        owner: Owner,
     ) -> Swap {
         let number = std::fs::read_to_string(Path::new(CONTROL).join("hot_add"))
             .expect("a zram device can be made");
         let mut swap = Swap {
             number: number.trim().to_owned(),
             held: None,
-            turn: Has::Nobody,
+            owner: Owner::Dead,
         };
         if let Some(compressor) = compressor {
             let taken = std::fs::write(swap.file("comp_algorithm"), compressor);
@@ -112,8 +124,8 @@ impl Swap {
         }
         let size = swap.file("disksize");
         std::fs::write(size, format!("{mib}M")).expect("the size can be set");
-        // Whoever manages devices has it for a moment after it was made.
-        swap.held = wait::poll(Duration::from_secs(20), || held(&swap.device()));
+        // A device manager (udev) opens the device for a moment after it is made.
+        swap.held = wait::poll(Duration::from_secs(20), || locked(&swap.device()));
         assert!(swap.held.is_some(), "{} is locked", swap.device());
         let priority = priority.to_string();
         for command in [&["mkswap", "-L", label][..], &["swapon", "-p", &priority]] {
@@ -125,19 +137,20 @@ impl Swap {
             let why = String::from_utf8_lossy(&done.stderr);
             assert!(done.status.success(), "{command:?}: {why}");
         }
-        swap.turn = turn;
+        swap.owner = owner;
         swap
     }
 
-    /// It may use so much memory and no more, whatever places it has.
+    /// Limits the memory that the device may use to `mib` MiB, however many pages are swapped out
+    /// to it.
     ///
     /// # Panics
-    /// If the kernel does not take it.
+    /// If the kernel refuses.
     pub fn limit(&self, mib: u64) {
         std::fs::write(self.file("mem_limit"), format!("{mib}M")).expect("a limit can be set");
     }
 
-    /// One of our own where there is no swap at all.
+    /// Makes an area of the test's own if the machine has no swap; `None` if it has.
     #[must_use]
     pub fn if_none(mib: u64) -> Option<Swap> {
         dead_tests(&[LABEL, SHARED_LABEL])
@@ -146,12 +159,12 @@ impl Swap {
         (areas() == 0).then(|| Swap::new(mib))
     }
 
-    /// A file of its in sysfs.
+    /// Path of the file `name` of the device in sysfs.
     fn file(&self, name: &str) -> String {
         format!("/sys/block/zram{}/{name}", self.number)
     }
 
-    /// What it compresses with.
+    /// Name of the compressor in use.
     ///
     /// # Panics
     /// If the kernel does not say.
@@ -163,7 +176,8 @@ impl Swap {
         chosen.expect("zram says which one is chosen").to_owned()
     }
 
-    /// What was ever written to it, in bytes (`stat`'s sectors written): pages that left, be they back or not.
+    /// Number of bytes that were ever written to the device (sectors written in `stat`): all pages
+    /// that were swapped out, also those swapped in since.
     ///
     /// # Panics
     /// If the kernel does not say.
@@ -174,7 +188,7 @@ impl Swap {
         sectors.expect("a disk counts writes").expect("a number") * 512
     }
 
-    /// Memory that it takes, in bytes (`mm_stat`'s mem_used_total).
+    /// Memory that the device uses, bytes (`mem_used_total` in `mm_stat`).
     ///
     /// # Panics
     /// If the kernel does not say.
@@ -185,7 +199,7 @@ impl Swap {
         used.expect("zram says what it uses").expect("a number")
     }
 
-    /// What lies in it, in bytes.
+    /// Size of the pages that are swapped out to the area now, bytes (`/proc/swaps`).
     #[must_use]
     pub fn used(&self) -> u64 {
         let text = std::fs::read_to_string("/proc/swaps").unwrap_or_default();
@@ -194,54 +208,58 @@ impl Swap {
         used.map_or(0, |kib: u64| kib * 1024)
     }
 
-    /// Its file.
+    /// Path of the device.
     #[must_use]
     pub fn device(&self) -> String {
         format!("/dev/zram{}", self.number)
     }
 }
 
-/// How many swap areas are on, whoever's.
+/// Number of active swap areas of the machine, of any kind and owner.
 #[must_use]
 pub fn areas() -> usize {
     let text = std::fs::read_to_string("/proc/swaps").unwrap_or_default();
-    // Below a line of names.
+    // The first line has the names of the columns.
     text.lines().skip(1).count()
 }
 
-/// The turn of a test ([`serial`]) that needs a swap: a machine may have none.
+/// Waits for the right to run ([`serial`]) and for the shared swap area; for a test that needs
+/// swap.
 #[must_use]
 pub fn serial_with_swap() -> (Swap, Serial) {
     let turn = serial();
     (Swap::shared(), turn)
 }
 
-/// The device, locked for this process alone, or nothing where another one has it.
-fn held(device: &str) -> Option<File> {
+/// Opens the device and locks it exclusively; `None` if another process has locked it.
+fn locked(device: &str) -> Option<File> {
     let file = File::open(device).ok()?;
     flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
     Some(file)
 }
 
-/// Areas with one of these labels that killed tests left on. The story: half of what a later run put out went to one, of the same
-/// priority, and swap of 8 MiB never was full.
+/// Areas with one of these labels that killed tests did not remove.
+///
+/// Regression: half of the pages that a later test swapped out went to such an area, which had the
+/// same priority. So the test's own swap of 8 MiB never was full.
 fn dead_tests(labels: &[&str]) -> Vec<Swap> {
     let dead = numbers().into_iter().filter_map(|number| {
-        let held = held(&format!("/dev/zram{number}"))?;
+        let held = locked(&format!("/dev/zram{number}"))?;
         let is_ours = labels.iter().any(|label| has_label(&held, label));
-        // Made only if it is ours: whoever drops one switches it off. (The story: any zram that somebody else swapped to was made into
-        // one, and dropped.)
+        // A `Swap` is made only for our own areas, because dropping it switches the area off.
+        // Regression: foreign zram areas became one, too, and were switched off.
         is_ours.then(|| Swap {
             number,
             held: Some(held),
-            turn: Has::Nobody,
+            owner: Owner::Dead,
         })
     });
     dead.collect()
 }
 
-/// The one that others share, locked with them, if there is one.
-fn there() -> Option<(String, File)> {
+/// Number and device of the shared area, with a shared lock on the device; `None` if there is no
+/// shared area.
+fn shared_area() -> Option<(String, File)> {
     numbers().into_iter().find_map(|number| {
         let file = File::open(format!("/dev/zram{number}")).ok()?;
         flock(&file, FlockOperation::NonBlockingLockShared).ok()?;
@@ -249,7 +267,7 @@ fn there() -> Option<(String, File)> {
     })
 }
 
-/// The numbers of zram devices that are swapped to.
+/// Numbers of the zram devices with active swap.
 fn numbers() -> Vec<String> {
     let text = std::fs::read_to_string("/proc/swaps").unwrap_or_default();
     let devices = text.lines().filter_map(|line| line.split(' ').next());
@@ -257,6 +275,7 @@ fn numbers() -> Vec<String> {
     numbers.map(str::to_owned).collect()
 }
 
+/// Whether the header of the swap area on the device has this label.
 fn has_label(device: &File, label: &str) -> bool {
     let mut bytes = [0; LABEL_LEN];
     let read = device.read_exact_at(&mut bytes, LABEL_AT);
@@ -266,13 +285,14 @@ fn has_label(device: &File, label: &str) -> bool {
 
 impl Drop for Swap {
     fn drop(&mut self) {
-        let _making = match self.turn {
-            Has::Shared(_) => Some(swap_turn::making()),
-            Has::Own(_) | Has::Nobody => None,
+        let _making = match self.owner {
+            Owner::Shared(_) => Some(swap_turn::making()),
+            Owner::OneTest(_) | Owner::Dead => None,
         };
         if let (Some(_), Some(held)) = (&_making, &self.held) {
-            // The last one has it for himself. A child that another thread has just forked has a copy of the file: what is not
-            // given back here stays locked until that one calls execve(2).
+            // The last test that shares the area gets the exclusive lock here. A child process that
+            // another thread has just forked has a copy of the file, so without the explicit unlock
+            // the lock would stay until that child calls execve(2).
             if flock(held, FlockOperation::NonBlockingLockExclusive).is_err() {
                 let _ = flock(held, FlockOperation::NonBlockingUnlock);
                 return;
@@ -280,7 +300,7 @@ impl Drop for Swap {
         }
         let off = Command::new("swapoff").arg(self.device()).output();
         self.held = None;
-        // Another check may look at its label in this moment.
+        // Another test may have the device open at this moment to read its label.
         let remove = || std::fs::write(Path::new(CONTROL).join("hot_remove"), &self.number).ok();
         if wait::poll(Duration::from_secs(2), remove).is_none() {
             eprintln!("cannot remove {}: {off:?}", self.device());

@@ -1,4 +1,5 @@
-//! The checker of page ages itself: what it reads, and that it finds the most that can be right.
+//! Tests of the code that checks page ages for other tests: its parsers, and that it finds the
+//! largest number of bytes in a report that can be right.
 
 #![forbid(unsafe_code)]
 
@@ -7,19 +8,23 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use e2e::ages::{Printed, Table};
-use e2e::verdict::{Bin, Group, Look, Verdict, groups, judge};
+use e2e::verdict::{Bin, Group, ScanTimes, Verdict, groups, judge};
 use e2e::{programs, temp};
 
+/// A second in nanoseconds.
 const S: u64 = 1_000_000_000;
+/// What the program `ages` prints.
 const TEXT: &str = "table path=/dev/shm/ages-a b\n\
     map kind=anon pid=7 start=0x7f0000200000 pages=10 classes=1,2,3,4 loop=0 counts=anon thp_kib=0\n\
     map kind=zero pid=7 start=0x7f0000600000 pages=1 classes=0,0,0,1 loop=0 counts=none thp_kib=0\n\
     map kind=loop pid=7 start=0x7f0000400000 pages=8 classes=0,0,0,0 loop=8 counts=anon thp_kib=0\n\
     ready pid=7 child=0 kinds=3 t0=1000\n";
 
-/// Kind, class, pages, the end of the fill, passes begun, and their times.
+/// An entry of the table: kind of memory, class, pages, end of the fill (ns), number of passes
+/// begun, and begin and end of each pass (ns; an end of 0: not ended).
 type Entry<'a> = (usize, usize, u64, u64, u64, &'a [(u64, u64)]);
 
+/// Returns the bytes of a table, as the program `ages` writes it, with these entries.
 fn table(entries: &[Entry]) -> Vec<u8> {
     let magic = u64::from_le_bytes(*b"PTAGES01");
     let mut words = vec![0; 8 + 8 * 5 * 24];
@@ -51,14 +56,17 @@ fn table(entries: &[Entry]) -> Vec<u8> {
         .collect()
 }
 
-fn truth(look: &Look, anon: [&[(u64, u64)]; 3]) -> Result<Vec<Group>, String> {
+/// Returns the expected ages for a program with five classes of pages. The first three were touched
+/// in the passes `anon`, the fourth never after the fill; a loop touches the fifth all the time.
+fn truth(scan: &ScanTimes, anon: [&[(u64, u64)]; 3]) -> Result<Vec<Group>, String> {
     let entry = |class: usize, pages| (0, class, pages, S, anon[class].len() as u64, anon[class]);
     let looping = (7, 4, 8, S, 1, &[(S, S + 1)][..]);
     let never = (0, 3, 4, S, 0, &[][..]);
     let bytes = table(&[entry(0, 1), entry(1, 2), entry(2, 3), never, looping]);
-    groups(&Printed::parse(TEXT)?, &Table::parse(&bytes)?, look)
+    groups(&Printed::parse(TEXT)?, &Table::parse(&bytes)?, scan)
 }
 
+/// Bins of anonymous pages from pairs of lower edge (ms) and number of pages.
 fn bins(anon_pages: &[(u64, u64)]) -> Vec<Bin> {
     let bin = |(older_than_ms, pages): &(u64, u64)| Bin {
         older_than_ms: *older_than_ms,
@@ -68,6 +76,7 @@ fn bins(anon_pages: &[(u64, u64)]) -> Vec<Bin> {
     anon_pages.iter().map(bin).collect()
 }
 
+/// A group of anonymous pages; `ages`: the youngest and the oldest age that is right.
 fn group(kind: usize, pages: u64, ages: (u64, u64)) -> Group {
     Group {
         kind,
@@ -111,7 +120,7 @@ fn the_per_page_file_is_split_by_map() {
 }
 
 #[test]
-fn a_table_is_read_with_its_ring() {
+fn a_table_and_its_ring_of_passes_are_parsed() {
     let passes: Vec<(u64, u64)> = (5..13).map(|n| (n * S, n * S + 3)).collect();
     let bytes = table(&[(0, 0, 9, S, 13, &passes)]);
     let read = Table::parse(&bytes).unwrap().0;
@@ -131,31 +140,32 @@ fn a_table_is_read_with_its_ring() {
 
 #[test]
 fn true_ages_follow_from_the_passes() {
-    let look = Look {
+    let scan = ScanTimes {
         begin: 20 * S,
         end: 20 * S + 10,
         interval: 0,
         watched: 100 * S,
     };
-    // The first has a pass during the look, the second one before it, the third none since the fill.
+    // Class 0 has a pass during the scan, class 1 one before the scan, class 2 none since the
+    // program filled its memory.
     let every_1 = [(18 * S, 18 * S + 5), (19 * S, 19 * S + 5), (20 * S + 4, 0)];
     let every_4 = [
         (14 * S, 14 * S + 5),
         (18 * S, 18 * S + 5),
         (22 * S, 22 * S + 5),
     ];
-    let ages = truth(&look, [&every_1, &every_4, &[]]).unwrap();
+    let ages = truth(&scan, [&every_1, &every_4, &[]]).unwrap();
     let ages: Vec<(u64, u64)> = ages.iter().map(|group| group.ages).collect();
     assert_eq!(ages[0], (0, S + 10));
     assert_eq!(ages[1], (2 * S - 5, 2 * S + 10));
     assert_eq!(ages[2], (19 * S, 19 * S + 11));
     assert_eq!(ages[3], (19 * S, 19 * S + 11));
     assert_eq!(ages[4], (0, 0));
-    // Nothing is seen to be older than the watch, and an age may be an interval off.
-    let seen = Look {
+    // No age exceeds the watched time; each may be wrong by one scan interval.
+    let seen = ScanTimes {
         interval: S,
         watched: 3 * S,
-        ..look
+        ..scan
     };
     let ages = truth(&seen, [&every_1, &every_4, &[]]).unwrap();
     assert_eq!(ages[1].ages, (S - 5, 3 * S + 10));
@@ -163,8 +173,8 @@ fn true_ages_follow_from_the_passes() {
 }
 
 #[test]
-fn a_table_that_was_read_too_late_is_no_truth() {
-    let look = Look {
+fn a_table_read_too_late_is_an_error() {
+    let scan = ScanTimes {
         begin: 3 * S,
         end: 3 * S,
         interval: 0,
@@ -179,12 +189,12 @@ fn a_table_that_was_read_too_late_is_no_truth() {
         (7, 4, 8, S, 0, &[]),
     ]);
     let table = Table::parse(&bytes).unwrap();
-    assert!(groups(&Printed::parse(TEXT).unwrap(), &table, &look).is_err());
+    assert!(groups(&Printed::parse(TEXT).unwrap(), &table, &scan).is_err());
 }
 
 #[test]
 fn a_right_report_is_right_and_a_shifted_one_is_not() {
-    let look = Look {
+    let scan = ScanTimes {
         begin: 20 * S,
         end: 20 * S,
         interval: S / 10,
@@ -195,8 +205,9 @@ fn a_right_report_is_right_and_a_shifted_one_is_not() {
         &[(17 * S, 17 * S)],
         &[(10 * S, 10 * S)],
     ];
-    let groups = truth(&look, passes).unwrap();
-    // Loop below 0.5 s, then 1 s, 3 s, 10 s, and 19 s since the fill; two more of other memory.
+    let groups = truth(&scan, passes).unwrap();
+    // Right: the loop's pages below 0.5 s, the classes at 1, 3 and 10 s, untouched pages at 19 s.
+    // Two pages more than expected are other memory of the program.
     let right = judge(
         &groups,
         &bins(&[(0, 8), (500, 1), (2000, 2), (8000, 3), (15000, 6)]),
@@ -229,25 +240,26 @@ fn files_do_not_fill_in_for_anonymous_memory() {
     assert_eq!(judge(&of, &[bin]).matched, 7 * 4096);
 }
 
-/// All ways of giving the pages of each group to its bins, and the most that fits.
-fn most(groups: &[Group], free: &mut [(u64, u64, u64)]) -> u64 {
+/// Tries all ways of assigning the pages of each group to the bins that allow its ages; returns the
+/// largest number of pages that can be assigned.
+fn most_pages(groups: &[Group], free: &mut [(u64, u64, u64)]) -> u64 {
     let Some((first, rest)) = groups.split_first() else {
         return 0;
     };
     if first.bytes == 0 {
-        return most(rest, free);
+        return most_pages(rest, free);
     }
     let less = Group {
         bytes: first.bytes - 4096,
         ..*first
     };
     let remaining = [&[less], rest].concat();
-    let mut best = most(&remaining, free);
+    let mut best = most_pages(&remaining, free);
     for i in 0..free.len() {
         let (from, to, pages) = free[i];
         if pages > 0 && first.ages.0 < to && first.ages.1 >= from {
             free[i].2 -= 1;
-            best = best.max(1 + most(&remaining, free));
+            best = best.max(1 + most_pages(&remaining, free));
             free[i].2 += 1;
         }
     }
@@ -280,16 +292,17 @@ fn no_other_assignment_finds_more() {
             .map(|(i, pages)| (i * S, end(i + 1), *pages))
             .collect();
         let found = judge(&of, &bins(&edges)).matched;
-        assert_eq!(found, most(&of, &mut free) * 4096, "{of:?} {pages:?}");
+        assert_eq!(found, most_pages(&of, &mut free) * 4096, "{of:?} {pages:?}");
     }
 }
 
-/// The formats are those of the program: what it prints and shares is read, and is a truth.
+/// The C program `ages` prints the formats that the checker parses: its output and its table can be
+/// parsed and agree.
 #[test]
-fn the_program_tells_what_the_checker_reads() {
+fn the_output_of_ages_can_be_parsed_and_agrees_with_its_table() {
     let _serial = temp::serial();
     let folder = temp::TempDir::new();
-    // It ends when its standard input does: at the latest when this test is over.
+    // The program ends when its standard input does: at the latest when this test is over.
     let mut child = Command::new(programs::c("ages"))
         .args(["4", "60", "--per-page", "classes"])
         .current_dir(folder.path())
@@ -309,25 +322,25 @@ fn the_program_tells_what_the_checker_reads() {
     std::thread::sleep(Duration::from_millis(4500));
     let read = || Table::parse(&std::fs::read(&printed.table).expect("the table is there"));
     let table = read().or_else(|_| read()).unwrap();
-    let told = [1, 2, 3, 4].map(|second| {
+    let reported = [1, 2, 3, 4].map(|second| {
         let begin = printed.t0 + second * S + S / 5;
-        let look = Look {
+        let scan = ScanTimes {
             begin,
             end: begin,
             interval: 0,
             watched: 10 * S,
         };
-        groups(&printed, &table, &look).unwrap()
+        groups(&printed, &table, &scan).unwrap()
     });
-    for expected in &told {
+    for expected in &reported {
         assert_eq!(expected.iter().filter(|group| group.class == 0).count(), 6);
         let is_known = |group: &Group| group.ages.1 < 10 * S;
         assert!(expected.iter().all(is_known), "{expected:?}");
     }
-    // A busy machine may hold one pass up; hardly all of four.
+    // A busy machine may delay one pass, but hardly one in each of the four reports.
     let is_in_time = |group: &Group| group.class > 0 || group.ages.1 < S;
-    let some = told.iter().any(|all| all.iter().all(is_in_time));
-    assert!(some, "{told:?}");
+    let some = reported.iter().any(|all| all.iter().all(is_in_time));
+    assert!(some, "{reported:?}");
     drop(child.stdin.take());
     assert!(child.wait().expect("it ends").success());
     assert!(!std::path::Path::new(&printed.table).exists());

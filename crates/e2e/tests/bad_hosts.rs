@@ -1,5 +1,6 @@
-//! Hosts, users and processes that do not give what managing takes: a clear error with what to do, its exit code,
-//! and a target that is as it was. What is taken away is taken away in a mount namespace, from the command alone.
+//! Hosts, users and processes that lack what managing needs: pagetide prints a clear error and what
+//! to do, ends with its exit code, and the target is unchanged. A mount namespace hides what is
+//! missing from the command only.
 #![forbid(unsafe_code)]
 
 use std::os::unix::fs::PermissionsExt;
@@ -14,6 +15,7 @@ use e2e::{kills, pagetide, proc, wait};
 use rustix::process::Signal;
 
 const SOON: Duration = Duration::from_secs(60);
+/// The command prefix for user 65534, without groups.
 const NOBODY: &str = "setpriv --reuid=65534 --regid=65534 --clear-groups --";
 
 #[track_caller]
@@ -26,7 +28,8 @@ fn assert_refused(outcome: &Outcome, code: i32, words: &[&str]) {
     assert!(!said.contains("panicked"), "{said}");
 }
 
-fn sleeper() -> Running {
+/// Starts `sleep 100`, and waits until the process has become `sleep`.
+fn idle_program() -> Running {
     let running = Run::new(["sleep", "100"]).start();
     wait::until("sleep", SOON, || {
         proc::comm(running.pid()).as_deref() == Some("sleep")
@@ -34,13 +37,14 @@ fn sleeper() -> Running {
     running
 }
 
-/// `pagetide ARGS` in a mount namespace of its own, after `setup`.
-fn after(setup: &str, args: &str) -> Outcome {
+/// Runs `setup` and then `pagetide ARGS` in a new mount namespace; returns the outcome.
+fn run_after(setup: &str, args: &str) -> Outcome {
     let script = format!("{setup} && exec {} {args}", pagetide::binary());
     Run::new(["unshare", "-m", "sh", "-c", &script]).finish(SOON)
 }
 
-/// A meminfo in which some lines are others.
+/// Writes a copy of /proc/meminfo in which these lines are 0; returns the shell command that mounts
+/// it over /proc/meminfo.
 fn meminfo(folder: &TempDir, lines: &[&str]) -> String {
     let text = std::fs::read_to_string("/proc/meminfo").expect("it is there");
     let changed = text.lines().map(|line| {
@@ -54,21 +58,21 @@ fn meminfo(folder: &TempDir, lines: &[&str]) -> String {
 }
 
 #[test]
-fn no_swap_at_all() {
+fn without_swap_commands_are_refused() {
     let _serial = serial();
     let folder = TempDir::new();
     let setup = meminfo(&folder, &["SwapTotal", "SwapFree"]);
-    let idle = sleeper();
+    let idle = idle_program();
     for args in [
         "run -- echo started".to_owned(),
         format!("attach --for 1s {}", idle.pid()),
         format!("reclaim --all {}", idle.pid()),
     ] {
-        let outcome = after(&setup, &args);
+        let outcome = run_after(&setup, &args);
         assert_refused(&outcome, 3, &["no swap", "pagetide swap on"]);
         assert_eq!(outcome.stdout, "");
     }
-    let runs = after(&setup, "run --best-effort -- echo started");
+    let runs = run_after(&setup, "run --best-effort -- echo started");
     assert_eq!(
         (runs.status.code(), runs.stdout.as_str()),
         (Some(0), "started\n")
@@ -78,26 +82,28 @@ fn no_swap_at_all() {
 }
 
 #[test]
-fn swap_that_is_full() {
+fn full_swap_is_reported_and_run_starts_the_program() {
     let _serial = serial();
     let _swap = Swap::shared();
     let folder = TempDir::new();
     let setup = meminfo(&folder, &["SwapFree"]);
-    let idle = sleeper();
-    let outcome = after(&setup, &format!("reclaim --all {}", idle.pid()));
+    let idle = idle_program();
+    let outcome = run_after(&setup, &format!("reclaim --all {}", idle.pid()));
     assert_refused(&outcome, 1, &["swap is full", "pagetide swap status"]);
     assert_eq!(proc::number(idle.pid(), "VmSwap"), Some(0));
-    let runs = after(&setup, "run -- echo started");
+    let runs = run_after(&setup, "run -- echo started");
     assert_eq!(
         (runs.status.code(), runs.stdout.as_str()),
         (Some(0), "started\n")
     );
 }
 
-/// A program that sleeps has read a file of its own through a mapping, and its other memory has nowhere to go: pages of a file need no
-/// swap, and leave. (The story: where swap was full, nothing was asked to leave at all.)
+/// Pages of a file need no swap, so they are paged out although swap is full. The program read the
+/// file through a mapping and is idle.
+///
+/// Regression: where swap was full, pagetide requested no page-out at all.
 #[test]
-fn pages_of_a_file_leave_where_swap_is_full() {
+fn file_pages_are_paged_out_where_swap_is_full() {
     const FILE: u64 = 32 << 20;
     let _serial = serial();
     let _swap = Swap::shared();
@@ -105,7 +111,7 @@ fn pages_of_a_file_leave_where_swap_is_full() {
     let setup = meminfo(&folder, &["SwapFree"]);
     let file = folder.file("data");
     std::fs::write(&file, vec![7_u8; 32 << 20]).expect("a file can be written");
-    // Only what is on the disk, too, can be dropped.
+    // The kernel can drop only a page that is already written to the disk.
     let synced = Run::new(["sync", &file]).finish(SOON);
     assert!(synced.status.success(), "{}", synced.stderr);
     let reads = "import mmap, sys, time\n\
@@ -116,10 +122,10 @@ fn pages_of_a_file_leave_where_swap_is_full() {
     let reader = Run::new(["python3", "-c", reads, &file]).start();
     let of_files = || proc::number(reader.pid(), "RssFile").unwrap_or(0);
     wait::until("the file is read", SOON, || of_files() > FILE);
-    // Its last page was read a moment before.
+    // The program read the file's last page only a moment before.
     std::thread::sleep(Duration::from_secs(1));
     let before = of_files();
-    let outcome = after(&setup, &format!("reclaim --all {}", reader.pid()));
+    let outcome = run_after(&setup, &format!("reclaim --all {}", reader.pid()));
     assert_refused(&outcome, 1, &["swap is full"]);
     let left = before.saturating_sub(of_files());
     assert!(
@@ -130,17 +136,19 @@ fn pages_of_a_file_leave_where_swap_is_full() {
     assert_eq!(proc::number(reader.pid(), "VmSwap"), Some(0));
 }
 
-/// Where only mappings tell whether they were used, nobody knows which pages to put out: that is said, and nothing is. (The story: `reclaim
-/// --all` told of MiB that had left where VmSwap was as before, each time that it was asked.)
+/// If pagetide can only see which mappings were used, it does not know which pages to page out: it
+/// says so and does nothing.
+///
+/// Regression: each `reclaim --all` reported MiB as paged out while VmSwap stayed as it was.
 #[test]
-fn page_tables_that_may_not_be_read() {
+fn without_page_tables_nothing_is_paged_out() {
     let _serial = serial();
     let _swap = Swap::shared();
     if std::path::Path::new("/sys/kernel/mm/page_idle/bitmap").exists() {
         eprintln!("left out: the idle bitmap tells pages, too");
         return;
     }
-    let idle = sleeper();
+    let idle = idle_program();
     let (own, pid) = (pagetide::binary(), idle.pid().to_string());
     for args in [["reclaim", "--all"], ["attach", "--for=10s"]] {
         let without = ["setpriv", "--bounding-set=-sys_admin,-bpf", &own];
@@ -152,7 +160,7 @@ fn page_tables_that_may_not_be_read() {
 }
 
 #[test]
-fn control_groups_that_are_read_only_or_not_there() {
+fn without_writable_control_groups_limits_are_refused() {
     let _serial = serial();
     let _swap = Swap::shared();
     let groups = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"];
@@ -162,24 +170,26 @@ fn control_groups_that_are_read_only_or_not_there() {
         (format!("mount -o remount,ro,bind {groups}"), "read-only"),
         (format!("umount -l {groups}"), "controller"),
     ] {
-        let refused = after(&setup, "run --memory-max 64M -- echo started");
+        let refused = run_after(&setup, "run --memory-max 64M -- echo started");
         assert_refused(&refused, 3, &[why]);
         assert_eq!(refused.stdout, "");
         for args in ["run --best-effort --memory-max 64M", "run"] {
-            let runs = after(&setup, &format!("{args} -- echo started"));
+            let runs = run_after(&setup, &format!("{args} -- echo started"));
             let said = (runs.status.code(), runs.stdout.as_str());
             assert_eq!(said, (Some(0), "started\n"), "{args}: {}", runs.stderr);
         }
     }
 }
 
-/// `nohup pagetide report --watch` ended when its user logged out, and `attach` in the background of a script at the ^C that was meant for
-/// the script: what was ignored when we were started stays so.
+/// A signal that was ignored when pagetide started must stay ignored.
+///
+/// Regression: `nohup pagetide report --watch` ended when its user logged out, and `attach` in the
+/// background of a script at the ^C that was meant for the script.
 #[test]
 fn a_signal_that_was_ignored_ends_nothing() {
     let _serial = serial();
     let _swap = Swap::shared();
-    let idle = sleeper();
+    let idle = idle_program();
     let ignoring = |args: &str| {
         let script = format!(
             "trap '' HUP INT; exec {} {args} {}",
@@ -216,11 +226,12 @@ fn a_signal_that_was_ignored_ends_nothing() {
     ends(attach);
 }
 
-/// Every process of the host was paged out by `reclaim --all 1`, for as long as one waited: init's descendants are
-/// everybody, whoever asks included. Init itself is never asked for here: the order is refused before. So it was by `reclaim --cgroup
-/// /$SLICE` where nothing had set that.
+/// Regression: `reclaim --all 1` paged out every process of the host for as long as it ran, because
+/// all processes descend from init, also the caller. So did `reclaim --cgroup /$SLICE` where that
+/// variable was not set. These tests name init only in commands that are refused before they do
+/// anything.
 #[test]
-fn processes_that_nobody_can_mean() {
+fn targets_that_no_user_can_mean_are_refused() {
     let _serial = serial();
     let init = pagetide::on("stat", 1);
     assert_refused(&init, 1, &["pid 1", "every process"]);
@@ -262,13 +273,14 @@ fn processes_that_nobody_can_mean() {
     assert_refused(&own, 1, &["pagetide itself"]);
 }
 
-/// A sleep of 2 MiB had 159 MiB that stayed: a page was counted at each of the engine's tries.
+/// Regression: of a `sleep` of 2 MiB, `reclaim` reported 159 MiB as not paged out: a page was
+/// counted once for each attempt of the engine.
 #[test]
-fn what_stayed_is_no_more_than_what_there_is() {
+fn pages_that_stayed_are_no_more_than_all_pages() {
     let _serial = serial();
     let _swap = Swap::shared();
-    let idle = sleeper();
-    // Before it sleeps its libraries are still on their way.
+    let idle = idle_program();
+    // Until the program sleeps, it loads its libraries.
     wait::until("its sleep", SOON, || proc::state(idle.pid()) == Some('S'));
     let resident = proc::number(idle.pid(), "VmRSS").expect("it runs") / 4096;
     let words = ["reclaim", "--json", "--all", &idle.pid().to_string()].map(str::to_owned);
@@ -283,14 +295,14 @@ fn what_stayed_is_no_more_than_what_there_is() {
         "busy_pages",
     ];
     let stayed: u64 = names.iter().filter_map(|name| done[name].as_u64()).sum();
-    // Counters of the kernel are some pages off.
+    // The kernel's counter of resident pages is wrong by some pages.
     assert!(stayed <= resident + 64, "{done} of {resident} pages");
 }
 
 #[test]
-fn with_nothing_managed() {
+fn commands_report_that_no_manager_runs() {
     let _serial = serial();
-    let idle = sleeper();
+    let idle = idle_program();
     for verb in ["stat", "detach"] {
         assert_refused(
             &pagetide::on(verb, idle.pid()),
@@ -301,8 +313,8 @@ fn with_nothing_managed() {
     assert_refused(&pagetide::on("reclaim", idle.pid()), 2, &["how much"]);
 }
 
-/// The program, for everybody to run.
-fn copied(folder: &TempDir) -> String {
+/// A copy of the program that all users can run.
+fn public_copy(folder: &TempDir) -> String {
     let copy = folder.file("pagetide");
     std::fs::copy(pagetide::binary(), &copy).expect("room for a copy");
     let mode = std::fs::Permissions::from_mode(0o755);
@@ -310,12 +322,15 @@ fn copied(folder: &TempDir) -> String {
     copy
 }
 
+/// Sets the capabilities of an executable file (setcap(8)).
 fn give(file: &str, capabilities: &str) {
     let given = Run::new(["setcap", capabilities, file]).finish(SOON);
     assert!(given.status.success(), "{}", given.stderr);
 }
 
-/// The kernel drops pages of a shared file for who may write it, and pagetide may write any: who could read one dropped its cache.
+/// The kernel drops a page of a shared file only for a process that may write the file, and
+/// pagetide may write any file. Regression: a user that may only read a file dropped its page
+/// cache.
 fn users_drop_no_cache_of_others(copy: &str) {
     const READS: &str = "import mmap, sys, time\n\
         file = open(sys.argv[1], 'rb')\n\
@@ -333,7 +348,8 @@ fn users_drop_no_cache_of_others(copy: &str) {
         .chain(["/usr/bin/python3", "-c", READS, &path]);
     let reader = Run::new(words).start();
     wait::until("it has read all", SOON, || reader.stdout().contains("4096"));
-    // In the page cache it may stay whoever asks (large folios); what is asked to leave is no longer mapped.
+    // A paged-out page is no longer mapped, but may stay in the page cache for any caller (large
+    // folios).
     let mapped = || e2e::proc::number(reader.pid(), "RssFile").expect("it runs");
     let before = mapped();
     let reclaim = [
@@ -349,31 +365,32 @@ fn users_drop_no_cache_of_others(copy: &str) {
     assert!(done.status.success(), "{}{}", done.stdout, done.stderr);
     let left = before.saturating_sub(mapped());
     assert!(left < 12 << 20, "{left} {}{}", done.stdout, done.stderr);
-    // Root, who may write it, has it leave.
+    // Root may write the file, so root's reclaim drops it.
     let done = pagetide::command(reclaim).finish(SOON);
     let left = before.saturating_sub(mapped());
     assert!(left >= 14 << 20, "{left} {}{}", done.stdout, done.stderr);
 }
 
-/// Two capabilities are enough to read ages and not to page out: `reclaim` said that nothing left, and 0.
+/// Regression: with two capabilities, enough to read ages but not to page out, `reclaim` reported
+/// that nothing was paged out, and its exit code was 0.
 #[test]
-fn capabilities_of_the_file() {
+fn capabilities_of_the_executable_allow_only_the_users_own_processes() {
     let _serial = serial();
-    // Where that user's managers listen.
+    // The directory of that user's control sockets.
     let _sockets = TempDir::at("/tmp/pagetide-65534");
     let _swap = Swap::shared();
     let folder = TempDir::public();
-    let copy = copied(&folder);
+    let copy = public_copy(&folder);
     let give = |capabilities: &str| give(&copy, capabilities);
     let nobody = |words: &str| Run::new(format!("{NOBODY} {words}").split_whitespace());
-    let (others, own) = (sleeper(), nobody("sleep 100").start());
+    let (others, own) = (idle_program(), nobody("sleep 100").start());
     wait::until("sleep", SOON, || {
         proc::comm(own.pid()).as_deref() == Some("sleep")
     });
     let (others, own) = (others.pid(), own.pid());
     give("cap_bpf,cap_perfmon+ep");
-    let told = nobody(&format!("{copy} reclaim --all {own}")).finish(SOON);
-    assert_refused(&told, 3, &["CAP_SYS_NICE"]);
+    let reported = nobody(&format!("{copy} reclaim --all {own}")).finish(SOON);
+    assert_refused(&reported, 3, &["CAP_SYS_NICE"]);
     give("cap_bpf,cap_perfmon,cap_sys_nice,cap_sys_ptrace,cap_dac_override,cap_dac_read_search+ep");
     let run = nobody(&format!("{copy} run -- grep CapPrm /proc/self/status")).finish(SOON);
     assert_eq!(run.stdout, "CapPrm:\t0000000000000000\n", "{}", run.stderr);
@@ -384,7 +401,8 @@ fn capabilities_of_the_file() {
         assert_refused(&refused, 3, &["another user"]);
     }
     users_drop_no_cache_of_others(&copy);
-    // (What the user named was opened with the rights of the file: anybody could have replaced /etc/passwd by a report.)
+    // Regression: pagetide opened files that the user named with the capabilities of its
+    // executable: any user could have replaced /etc/passwd by a report.
     let kept = TempDir::new();
     let (page, secret) = (kept.file("page.html"), kept.file("trace.csv"));
     for file in [&page, &secret] {
@@ -406,17 +424,18 @@ fn capabilities_of_the_file() {
     assert_eq!(std::fs::read_dir(kept.path()).expect("ours").count(), 2);
 }
 
-/// The guard kept the rights of the file: its user could lift the wall of root's program.
+/// Regression: the guard kept the capabilities of pagetide's executable, so the user that started
+/// it could lift the limit of root's program.
 #[test]
-fn a_guard_has_no_rights_of_its_file() {
+fn a_guard_has_no_capabilities_of_its_executable() {
     let _serial = serial();
     let _swap = Swap::shared();
     let folder = TempDir::public();
-    let copy = copied(&folder);
+    let copy = public_copy(&folder);
     give(&copy, "cap_dac_override,cap_dac_read_search+ep");
     let limited = ["run", "--memory-max", "64M", "--", "sleep", "100"].map(str::to_owned);
     let limited = pagetide::command(limited).start();
-    let wall = || {
+    let hard_limit = || {
         let groups = proc::read(limited.pid(), "cgroup")?;
         let group = groups
             .lines()
@@ -425,10 +444,10 @@ fn a_guard_has_no_rights_of_its_file() {
         let is_ours = group.contains("pagetide-");
         is_ours.then(|| format!("/sys/fs/cgroup/memory{group}"))
     };
-    wait::until("its wall", SOON, || wall().is_some());
-    let wall = wall().expect("it stands");
-    let limit = || std::fs::read_to_string(format!("{wall}/memory.limit_in_bytes"));
-    // (The program enters before the limit is set, and begins after it.)
+    wait::until("its wall", SOON, || hard_limit().is_some());
+    let hard_limit = hard_limit().expect("it stands");
+    let limit = || std::fs::read_to_string(format!("{hard_limit}/memory.limit_in_bytes"));
+    // (The program enters the cgroup before the limit is set, and begins to run after that.)
     wait::until("its limit", SOON, || {
         limit().is_ok_and(|text| text.trim() == "67108864")
     });
@@ -438,22 +457,23 @@ fn a_guard_has_no_rights_of_its_file() {
         group = os.open(sys.argv[2], os.O_RDONLY)\n\
         guard = subprocess.Popen([sys.argv[1], '__guard', 'stand'], stdin=line[1], stdout=group, stderr=other[0])\n\
         guard.wait(20)\n";
-    let words = NOBODY
-        .split_whitespace()
-        .chain(["/usr/bin/python3", "-c", LIFTS, &copy, &wall]);
+    let words =
+        NOBODY
+            .split_whitespace()
+            .chain(["/usr/bin/python3", "-c", LIFTS, &copy, &hard_limit]);
     let _ = Run::new(words).finish(SOON);
     assert_eq!(limit().expect("it stands").trim(), "67108864");
     drop(limited);
 }
 
 #[test]
-fn two_managers_at_once() {
+fn only_one_of_two_managers_is_started() {
     let _serial = serial();
     let _swap = Swap::shared();
-    let idle = sleeper();
+    let idle = idle_program();
     let words = ["attach", &idle.pid().to_string()].map(str::to_owned);
     let mut both = [(); 2].map(|()| pagetide::command(words.clone()).start());
-    // Both have begun, however late one did, when one of them has ended.
+    // When one manager has ended, both have begun, even if one was late.
     wait::until("one is refused", SOON, || {
         both.iter_mut().any(|one| one.ended().is_some())
     });
@@ -465,9 +485,10 @@ fn two_managers_at_once() {
     assert_eq!(codes, [Some(0), Some(1)]);
 }
 
-/// A target that ends at any step is an end or an error, never a hang or a panic.
+/// A target may end at any moment of the command: the command ends in order or with an error, never
+/// with a hang or a panic.
 #[test]
-fn a_target_that_ends_at_every_step() {
+fn a_target_may_end_at_any_moment() {
     let _serial = serial();
     let _swap = Swap::shared();
     for (number, verb) in [
@@ -482,7 +503,7 @@ fn a_target_that_ends_at_every_step() {
     .take(45)
     .enumerate()
     {
-        let idle = sleeper();
+        let idle = idle_program();
         let pid = idle.pid().to_string();
         let command = pagetide::command(verb.split(' ').chain([pid.as_str()])).start();
         std::thread::sleep(Duration::from_micros(number as u64 * 2000));
@@ -495,22 +516,24 @@ fn a_target_that_ends_at_every_step() {
             "{verb}: {code:?}: {}",
             outcome.stderr
         );
-        let is_told = code == Some(0) || outcome.stderr.contains("hint:");
+        let is_reported = code == Some(0) || outcome.stderr.contains("hint:");
         assert!(
-            is_told && !outcome.stderr.contains("panicked"),
+            is_reported && !outcome.stderr.contains("panicked"),
             "{}",
             outcome.stderr
         );
     }
 }
 
-/// The same of `run`, whose own process it is until CMD begins, with a wall: it ends by the signal and by nothing else, whoever reports on it is
-/// told so or gets a report, and at last nothing of ours is left.
+/// Kills `pagetide run` with a hard limit at different times before and after it becomes CMD.
+///
+/// The process ends by the signal alone. A `report` at the same time prints a report or an error
+/// with a hint. In the end no process or control group of pagetide remains.
 #[test]
-fn a_program_that_ends_at_every_step_of_run() {
+fn run_may_be_killed_at_any_moment() {
     let _serial = serial();
     let _swap = Swap::shared();
-    let mut walls = Vec::new();
+    let mut hard_limits = Vec::new();
     for number in 0..16 {
         let options = [&POLICY[..], &["--memory-max", "64M"]].concat();
         let mut running = pagetide::run(&options, &Run::new(["sleep", "100"])).start();
@@ -519,36 +542,37 @@ fn a_program_that_ends_at_every_step_of_run() {
         let words = ["report", "--json", "--for", "2s"].map(str::to_owned);
         let report = pagetide::command(words.into_iter().chain([pid.to_string()])).start();
         std::thread::sleep(Duration::from_micros(number % 8 * 2000));
-        walls.extend(kills::wall_of(pid));
+        hard_limits.extend(kills::hard_limit_of(pid));
         send(pid, Signal::KILL);
         let status = wait::poll(SOON, || running.ended());
         let status = status.expect("it was killed");
         assert_eq!(status.signal(), Some(9), "{status}: {}", running.stderr());
-        let told = report.wait(SOON);
-        let said = format!("{:?}: {}", told.status.code(), told.stderr);
-        let is_told = match told.status.code() {
-            Some(0) => serde_json::from_str::<serde_json::Value>(&told.stdout).is_ok(),
-            code => code == Some(1) && told.stderr.contains("hint:"),
+        let reported = report.wait(SOON);
+        let said = format!("{:?}: {}", reported.status.code(), reported.stderr);
+        let is_reported = match reported.status.code() {
+            Some(0) => serde_json::from_str::<serde_json::Value>(&reported.stdout).is_ok(),
+            code => code == Some(1) && reported.stderr.contains("hint:"),
         };
-        assert!(is_told && !said.contains("panicked"), "{said}");
+        assert!(is_reported && !said.contains("panicked"), "{said}");
         let nobody = || running.tree().is_empty();
         wait::until("its manager and its guard have ended", SOON, nobody);
     }
-    assert!(!walls.is_empty(), "it was killed too early each time");
-    // What who was killed in the middle left the next start takes up.
+    assert!(!hard_limits.is_empty(), "it was killed too early each time");
+    // The next `run` removes the control groups that the killed ones did not remove.
     let next = pagetide::run(&["--memory-max", "64M"], &Run::new(["true"])).finish(SOON);
     assert!(next.status.success(), "{}", next.stderr);
     wait::until("the walls are gone", SOON, || {
-        !walls.iter().any(|wall| wall.exists())
+        !hard_limits.iter().any(|hard_limit| hard_limit.exists())
     });
 }
 
-/// (The story: after ^Z in `attach`, `detach` in the same terminal said nothing for ten minutes.)
+/// Regression: after ^Z in `attach`, `detach` from the same terminal printed nothing for ten
+/// minutes.
 #[test]
 fn a_manager_that_is_stopped_is_not_waited_for() {
     let _serial = serial();
     let _swap = Swap::shared();
-    let idle = sleeper();
+    let idle = idle_program();
     let pid = idle.pid().to_string();
     let manager = pagetide::command(["attach", &pid].map(str::to_owned)).start();
     wait::until("it is managed", SOON, || {
@@ -557,8 +581,8 @@ fn a_manager_that_is_stopped_is_not_waited_for() {
     send(manager.pid(), Signal::STOP);
     for words in [&["detach"][..], &["reclaim", "--all"], &["stat"]] {
         let words = words.iter().copied().chain([pid.as_str()]);
-        let told = pagetide::command(words.map(str::to_owned)).finish(SOON);
-        assert_refused(&told, 1, &["is stopped", "kill -CONT"]);
+        let reported = pagetide::command(words.map(str::to_owned)).finish(SOON);
+        assert_refused(&reported, 1, &["is stopped", "kill -CONT"]);
     }
     send(manager.pid(), Signal::CONT);
     assert!(pagetide::on("detach", idle.pid()).status.success());

@@ -1,5 +1,5 @@
-//! Bad input: a clear error (what, why, what to do), the exit code of the interface, and a target
-//! that is untouched.
+//! Bad input: pagetide prints a clear error (what, why, what to do), ends with the documented exit
+//! code, and does not touch the target.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
@@ -11,11 +11,15 @@ use e2e::{pagetide, proc, programs, wait};
 use rustix::process::Signal;
 
 const SOON: Duration = Duration::from_secs(120);
+/// Exit code of a failure.
 const FAILURE: i32 = 1;
+/// Exit code of wrong usage.
 const USAGE: i32 = 2;
+/// Exit code if something that is needed is missing (a right, swap).
 const MISSING: i32 = 3;
 
-/// What failed and why stands on the first line, what to do under it.
+/// Checks the exit code and that the first line of the error says what failed and why (`words`),
+/// and the next line what to do.
 fn assert_refused(outcome: &Outcome, code: i32, words: &[&str]) {
     let said = &outcome.stderr;
     assert_eq!(
@@ -37,11 +41,12 @@ fn assert_refused(outcome: &Outcome, code: i32, words: &[&str]) {
     );
 }
 
+/// Runs `pagetide attach` with a limit on this target, to its end.
 fn attach(target: &str) -> Outcome {
     pagetide::command(["attach", "--memory-max", "16M", target]).finish(SOON)
 }
 
-/// A process that does nothing, with a check that nothing was done to it.
+/// An idle process, and what it was like at first, so that a test can check that it is unchanged.
 struct Idle {
     running: Running,
     size: Option<u64>,
@@ -79,7 +84,7 @@ impl Idle {
 }
 
 #[test]
-fn sizes_and_times_that_are_none() {
+fn invalid_sizes_and_times_are_refused() {
     let _serial = serial();
     let flag = TempDir::new();
     let touched = flag.file("touched");
@@ -110,7 +115,7 @@ fn sizes_and_times_that_are_none() {
 }
 
 #[test]
-fn no_command_no_pid_no_verb() {
+fn missing_and_unknown_arguments_are_refused() {
     let _serial = serial();
     for words in [
         &["run"][..],
@@ -125,9 +130,9 @@ fn no_command_no_pid_no_verb() {
 }
 
 #[test]
-fn unknown_pid() {
+fn an_unknown_pid_is_refused() {
     let _serial = serial();
-    // Above the largest pid_max that there can be.
+    // A pid above the largest possible pid_max.
     for verb in ["attach", "detach", "report", "stat"] {
         let outcome = pagetide::command([verb, "4194999"]).finish(SOON);
         assert_refused(&outcome, FAILURE, &["4194999", "hint"]);
@@ -135,7 +140,7 @@ fn unknown_pid() {
 }
 
 #[test]
-fn a_process_that_nobody_manages() {
+fn detach_and_stat_refuse_an_unmanaged_process() {
     let _serial = serial();
     let mut idle = Idle::new(&Run::new(["sleep", "100"]));
     for verb in ["detach", "stat"] {
@@ -143,14 +148,14 @@ fn a_process_that_nobody_manages() {
         assert_refused(&outcome, FAILURE, &[&idle.pid().to_string(), "hint"]);
         idle.assert_untouched();
     }
-    // Its ages can be reported all the same.
+    // The ages of its pages can be reported all the same.
     let outcome = pagetide::command(["report", &idle.pid().to_string(), "--for", "1s"]);
     assert!(outcome.finish(pagetide::PROMPT).status.success());
     idle.assert_untouched();
 }
 
 #[test]
-fn kernel_thread() {
+fn a_kernel_thread_is_refused() {
     let _serial = serial();
     assert_refused(
         &attach("2"),
@@ -160,7 +165,7 @@ fn kernel_thread() {
 }
 
 #[test]
-fn zombie() {
+fn a_zombie_is_refused() {
     let _serial = serial();
     let parent = Run::new(["sh", "-c", "true & exec sleep 100"]).start();
     let zombie = wait::poll(SOON, || {
@@ -177,7 +182,7 @@ fn zombie() {
 }
 
 #[test]
-fn a_process_that_is_managed_already() {
+fn a_second_manager_is_refused() {
     let _turn = serial_with_swap();
     let target = Run::new(
         [
@@ -200,13 +205,15 @@ fn a_process_that_is_managed_already() {
     assert!(proc::is_alive(first.pid()) && proc::is_alive(target.pid()));
 }
 
-/// The binary where another user can run it: the target directory may lie under a private home.
+/// A copy of the binary that another user can run: the target directory may lie under a private
+/// home directory.
 fn public_binary(folder: &TempDir) -> String {
     let copy = folder.file("pagetide");
     std::fs::copy(pagetide::binary(), &copy).expect("the binary can be copied");
     copy
 }
 
+/// A command that runs `words` as user 65534, without groups.
 fn as_nobody(words: &[&str]) -> Run {
     let prefix = [
         "setpriv",
@@ -219,7 +226,7 @@ fn as_nobody(words: &[&str]) -> Run {
 }
 
 #[test]
-fn another_users_process_without_privilege() {
+fn a_process_of_another_user_is_refused() {
     let _serial = serial();
     let folder = TempDir::public();
     let copy = public_binary(&folder);
@@ -233,7 +240,7 @@ fn another_users_process_without_privilege() {
 }
 
 #[test]
-fn a_report_file_that_cannot_be_written() {
+fn a_report_file_that_cannot_be_written_is_refused_at_once() {
     let _serial = serial();
     let flag = TempDir::new();
     let touched = flag.file("touched");
@@ -251,9 +258,9 @@ fn a_report_file_that_cannot_be_written() {
     );
 }
 
-/// A target that goes away is an end, not an error of the manager.
+/// If the target ends, its manager ends in order, without an error.
 #[test]
-fn a_target_that_dies_under_its_manager() {
+fn a_manager_ends_in_order_when_its_target_is_killed() {
     let _turn = serial_with_swap();
     let target = Run::new(
         [
@@ -278,9 +285,10 @@ fn a_target_that_dies_under_its_manager() {
     assert!(outcome.status.code().is_some(), "{}", outcome.status);
 }
 
-/// (The story: the report was written over the recording, without a word.)
+/// Regression: with the same file for `--report` and `--record`, the report silently overwrote the
+/// recording.
 #[test]
-fn one_file_is_no_report_and_recording() {
+fn one_file_cannot_be_report_and_recording() {
     let _serial = serial();
     let folder = TempDir::new();
     let (file, link, ran) = (folder.file("f"), folder.file("link"), folder.file("ran"));
@@ -296,9 +304,10 @@ fn one_file_is_no_report_and_recording() {
     }
 }
 
-/// (The story: `serve --history DIR` renamed the directory, and the one below which it was mounted.)
+/// Regression: `serve --history DIR` renamed the directory DIR, and the directory in which DIR was
+/// mounted.
 #[test]
-fn what_is_no_history_is_not_moved() {
+fn a_directory_that_is_no_history_is_not_moved() {
     let _serial = serial();
     let folder = TempDir::new();
     let (place, mount) = (folder.file("place"), folder.file("mount"));

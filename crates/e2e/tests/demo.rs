@@ -1,10 +1,10 @@
-//! `pagetide demo`, a newcomer's first command: every claim holds, in half a minute, and nothing is left
-//! behind, however it ends.
+//! `pagetide demo`, a newcomer's first command: all that it claims is true, it takes half a minute,
+//! and nothing remains of it, however it ends.
 //!
-//! The story: a ^C in the middle left the newcomer with a zram device and two programs that ran on.
+//! Regression: after a ^C in the middle a zram device stayed, and two programs ran on.
 //!
-//! Each test has a `/run` of its own, so that it neither finds nor removes a demo of this machine's user.
-//! Needs root and zram.
+//! Each test has a `/run` of its own, so that it neither finds nor removes a demo of this machine's
+//! user. Needs root and zram.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -18,13 +18,15 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(90);
-/// (Tests run in the background of a shell have SIGINT ignored, and so would the demo.)
+/// (If a shell runs the tests in its background, they inherit SIGINT as ignored, and so would the
+/// demo.)
 const ENTER: &str = "mount -t tmpfs none /run && exec env --default-signal=INT \"$@\"";
-/// Of the demo's own program, in its command line.
+/// A word in the command line of each program that the demo starts.
 const WORKLOAD: &str = "__demo-workload";
 
-/// `pagetide WORDS` with a `/run` of its own; `then` is another one in the same.
-fn inside(script: &str, words: &[&str]) -> Run {
+/// Returns a command that runs `pagetide WORDS` with a `/run` of its own. `script` is the shell
+/// script around the command and may run further commands with the same `/run`.
+fn in_own_run(script: &str, words: &[&str]) -> Run {
     let wrap = [
         "unshare",
         "--mount",
@@ -48,7 +50,7 @@ fn json(outcome: &Outcome) -> Value {
         .unwrap_or_else(|error| panic!("{error}: {}{}", outcome.stdout, outcome.stderr))
 }
 
-/// zram devices of this machine.
+/// Names of all zram devices of this machine.
 fn devices() -> BTreeSet<String> {
     let entries = std::fs::read_dir("/sys/block").expect("sysfs is mounted");
     let names = entries
@@ -57,48 +59,59 @@ fn devices() -> BTreeSet<String> {
     names.filter(|name| name.starts_with("zram")).collect()
 }
 
-/// The demo's own processes, its programs and their manager.
+/// Pids of the processes that the demo has started: its programs and their manager.
 fn processes(running: &Running) -> Vec<u32> {
     let is_ours =
         |pid: &u32| proc::read(*pid, "cmdline").is_some_and(|line| line.contains(WORKLOAD));
     running.tree().into_iter().filter(is_ours).collect()
 }
 
-/// Starts a demo, and waits until both of its programs run.
-fn started(script: &str) -> Running {
-    let running = inside(script, &["demo"]).start();
+/// Starts a demo and waits until both of its programs run. `script`: see [`in_own_run`].
+fn start_demo(script: &str) -> Running {
+    let running = in_own_run(script, &["demo"]).start();
     wait::until("both programs", LIMIT, || {
         processes(&running).len() >= 2 && running.stdout().contains("2. pagetide run")
     });
     running
 }
 
-/// Also beside a second one, which is refused, as is `swap off`: what the demo swaps on is not that of `swap on`.
+/// A second demo and `swap off` are refused meanwhile: `swap off` removes only the swap of `swap
+/// on`, not the demo's.
 #[test]
 fn every_claim_holds_in_half_a_minute_and_nothing_is_left() {
     let _turns = (serial(), swap_turn::alone());
     let before = devices();
     let script = "mount -t tmpfs none /run; (sleep 4; \"$1\" demo; \"$1\" swap off) & exec \"$@\"";
-    let outcome = inside(script, &["demo", "--json"]).finish(LIMIT);
+    let outcome = in_own_run(script, &["demo", "--json"]).finish(LIMIT);
     for refusal in [
-        "another pagetide demo is at work",
+        "another pagetide demo is running",
         "no swap that pagetide switched on",
     ] {
         assert!(outcome.stderr.contains(refusal), "{}", outcome.stderr);
     }
-    let told = json(&outcome);
-    assert_eq!(outcome.status.code(), Some(0), "{told:#}{}", outcome.stderr);
-    assert_eq!(told["ok"], true, "{told:#}");
-    let claims = told["claims"].as_array().expect("claims");
-    assert_eq!(claims.len(), 5, "{told:#}");
+    let reported = json(&outcome);
+    assert_eq!(
+        outcome.status.code(),
+        Some(0),
+        "{reported:#}{}",
+        outcome.stderr
+    );
+    assert_eq!(reported["ok"], true, "{reported:#}");
+    let claims = reported["claims"].as_array().expect("claims");
+    assert_eq!(claims.len(), 5, "{reported:#}");
     assert!(
         claims.iter().all(|claim| claim["state"] != "fails"),
-        "{told:#}"
+        "{reported:#}"
     );
-    let truth = told["truly_cold_bytes"].as_u64().unwrap_or(0);
-    let swapped = told["measured"]["after"]["swapped"].as_u64().unwrap_or(0);
-    assert!(swapped >= truth / 100 * 99, "the kernel's figure: {told:#}");
-    assert!(told["measured"]["zram"].is_string(), "{told:#}");
+    let truth = reported["truly_cold_bytes"].as_u64().unwrap_or(0);
+    let swapped = reported["measured"]["after"]["swapped"]
+        .as_u64()
+        .unwrap_or(0);
+    assert!(
+        swapped >= truth / 100 * 99,
+        "the kernel's figure: {reported:#}"
+    );
+    assert!(reported["measured"]["zram"].is_string(), "{reported:#}");
     assert_eq!(devices(), before);
     eprintln!("the demo took {:?}", outcome.took);
 }
@@ -108,9 +121,9 @@ fn a_signal_ends_it_and_nothing_is_left() {
     let _turns = (serial(), swap_turn::alone());
     let before = devices();
     for signal in [Signal::INT, Signal::TERM] {
-        let running = started(ENTER);
+        let running = start_demo(ENTER);
         assert_ne!(devices(), before, "it has a device of its own");
-        // Twice, as impatient people do.
+        // The signal is sent twice, as by an impatient user.
         running.signal(signal);
         running.signal(signal);
         let ours = processes(&running);
@@ -127,17 +140,17 @@ fn a_signal_ends_it_and_nothing_is_left() {
     }
 }
 
-/// (Its zram went without a word where there was one of `swap on`, too.)
+/// Regression: `swap off` silently removed the demo's zram if there was also one of `swap on`.
 #[test]
 fn after_a_kill_its_programs_end_and_swap_off_takes_its_zram_away() {
     let _turns = (serial(), swap_turn::alone());
     let before = devices();
-    // The shell stays: it has the /run that the record is in.
+    // The shell stays, because it has the /run with the demo's record.
     let script = "mount -t tmpfs none /run && \"$@\"; \"$1\" swap status; \
         \"$1\" swap on --size 64M && \"$1\" swap off; exec \"$1\" swap off";
-    let running = started(script);
+    let running = start_demo(script);
     let demo = |pid: &u32| {
-        // Not the shell, whose words end alike.
+        // Excludes the shell: its command line ends with the same words.
         let words = format!("{}\0demo\0", e2e::pagetide::binary());
         proc::read(*pid, "cmdline").is_some_and(|line| line == words)
     };
@@ -169,7 +182,7 @@ fn after_a_kill_its_programs_end_and_swap_off_takes_its_zram_away() {
 }
 
 #[test]
-fn who_may_not_make_swap_is_told_what_to_do() {
+fn a_user_without_rights_gets_a_hint() {
     let _turns = (serial(), swap_turn::alone());
     let wrap = [
         "setpriv",

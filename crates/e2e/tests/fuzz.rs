@@ -1,6 +1,7 @@
-//! Trees of groups and shapes of processes by chance: `serve` stays as it is asked for, and `report` agrees with the kernel.
+//! Random trees of groups and random processes: `serve` keeps its limits and settings, and `report`
+//! agrees with the kernel.
 //!
-//! `PAGETIDE_SEED` runs one again, `PAGETIDE_FUZZ_SECONDS` runs it for longer.
+//! `PAGETIDE_SEED` repeats a run, `PAGETIDE_FUZZ_SECONDS` makes it longer.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use e2e::aged::{self, Looking, is_near, number, rollup};
 use e2e::guard::Run;
-use e2e::sleeper::Sleeper;
+use e2e::idle_program::IdleProgram;
 use e2e::temp::serial;
 use e2e::tenants::Tree;
 use e2e::wait::Chance;
@@ -20,24 +21,26 @@ use e2e::{proc, wait};
 
 const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
-/// Most time of one call to a file of the tree, whatever else runs on the machine.
+/// Longest allowed time of one call to a file of the tree, also on a busy machine.
 const CALL: Duration = Duration::from_secs(10);
-/// Most tenants at a time, and levels.
+/// Largest number of tenants at a time, and largest depth of the tree.
 const TENANTS: usize = 60;
 const DEPTH: usize = 12;
 
+/// Duration of a test.
 fn time() -> Duration {
     let given = std::env::var("PAGETIDE_FUZZ_SECONDS").ok();
     Duration::from_secs(given.and_then(|text| text.parse().ok()).unwrap_or(4))
 }
 
-fn one<'a, T: ?Sized>(chance: &mut Chance, things: &[&'a T]) -> &'a T {
+/// Returns a random element of `things`.
+fn one_of<'a, T: ?Sized>(chance: &mut Chance, things: &[&'a T]) -> &'a T {
     let at = chance.below(things.len() as u64);
     things[usize::try_from(at).unwrap_or(0)]
 }
 
-/// A name: plain, odd, or none that there can be.
-fn name(chance: &mut Chance) -> OsString {
+/// Returns a random name of a tenant: plain, odd, or invalid.
+fn random_name(chance: &mut Chance) -> OsString {
     let odd: [&[u8]; 16] = [
         b"a",
         b"b",
@@ -61,13 +64,13 @@ fn name(chance: &mut Chance) -> OsString {
             b'n';
             usize::try_from(chance.below(300)).unwrap_or(1) + 1
         ]),
-        1 => OsString::from_vec(one(chance, &odd).to_vec()),
+        1 => OsString::from_vec(one_of(chance, &odd).to_vec()),
         _ => OsString::from(format!("t{}", chance.below(20))),
     }
 }
 
-/// What is written to a file.
-fn text(chance: &mut Chance) -> Vec<u8> {
+/// Returns random text to write to a file: valid values and garbage.
+fn random_text(chance: &mut Chance) -> Vec<u8> {
     let words: [&[u8]; 20] = [
         b"max",
         b"0",
@@ -92,7 +95,7 @@ fn text(chance: &mut Chance) -> Vec<u8> {
     ];
     let mut text = Vec::new();
     for _ in 0..=chance.below(4) {
-        text.extend_from_slice(one(chance, &words));
+        text.extend_from_slice(one_of(chance, &words));
     }
     if chance.below(20) == 0 {
         text = text.repeat(2000);
@@ -100,48 +103,55 @@ fn text(chance: &mut Chance) -> Vec<u8> {
     text
 }
 
-/// Files of a directory.
+/// Paths of the regular files of a directory.
 fn files(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let all = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
     all.map(|entry| entry.path()).collect()
 }
 
-/// The tree as it should be: paths of its tenants below the mount, and the calls that changed it.
+/// The expected tree: paths of its tenants below the mount, and the calls that changed it.
 struct Model<'a> {
     tree: &'a Tree,
     tenants: BTreeSet<PathBuf>,
-    sleeper: u32,
+    idle_program: u32,
 }
 
 impl Model<'_> {
-    /// A tenant, or the root.
-    fn any(&self, chance: &mut Chance) -> PathBuf {
+    /// Returns the path of a random tenant, or of the root.
+    fn any_tenant(&self, chance: &mut Chance) -> PathBuf {
         let at = usize::try_from(chance.below(self.tenants.len() as u64 + 1)).unwrap_or(0);
         self.tenants.iter().nth(at).cloned().unwrap_or_default()
     }
 
+    /// Absolute path of a tenant or file.
     fn at(&self, path: &Path) -> PathBuf {
         self.tree.at("").join(path)
     }
 
+    /// Makes a tenant with a random name in a random tenant, if that is possible.
     fn make(&mut self, chance: &mut Chance) {
-        let path = self.any(chance).join(name(chance));
+        let path = self.any_tenant(chance).join(random_name(chance));
         let is_small = self.tenants.len() < TENANTS && path.components().count() <= DEPTH;
         if is_small && std::fs::create_dir(self.at(&path)).is_ok() {
             self.tenants.insert(path);
         }
     }
 
+    /// Removes a random tenant, if that is possible.
     fn remove(&mut self, chance: &mut Chance) {
-        let path = self.any(chance);
+        let path = self.any_tenant(chance);
         if path != Path::new("") && std::fs::remove_dir(self.at(&path)).is_ok() {
             self.tenants.remove(&path);
         }
     }
 
+    /// Renames a random tenant, if that is possible.
     fn rename(&mut self, chance: &mut Chance) {
-        let (from, to) = (self.any(chance), self.any(chance).join(name(chance)));
+        let (from, to) = (
+            self.any_tenant(chance),
+            self.any_tenant(chance).join(random_name(chance)),
+        );
         if from == Path::new("") || std::fs::rename(self.at(&from), self.at(&to)).is_err() {
             return;
         }
@@ -156,29 +166,32 @@ impl Model<'_> {
         }
     }
 
+    /// Writes random text, or a pid, to a random file.
     fn write(&self, chance: &mut Chance) {
-        let all = files(&self.at(&self.any(chance)));
+        let all = files(&self.at(&self.any_tenant(chance)));
         let Some(file) = all.get(usize::try_from(chance.below(all.len() as u64)).unwrap_or(0))
         else {
             return;
         };
         let words = match file.ends_with("cgroup.procs") {
-            true => self.sleeper.to_string().into_bytes(),
-            false => text(chance),
+            true => self.idle_program.to_string().into_bytes(),
+            false => random_text(chance),
         };
-        // The kernel's word for a refusal is as good as its consent.
+        // The write may succeed or be refused; either is right.
         if let Ok(mut file) = std::fs::OpenOptions::new().write(true).open(file) {
             let _ = file.write_all(&words);
         }
     }
 
+    /// Reads a random file.
     fn read(&self, chance: &mut Chance) {
-        let all = files(&self.at(&self.any(chance)));
+        let all = files(&self.at(&self.any_tenant(chance)));
         if let Some(file) = all.get(usize::try_from(chance.below(all.len() as u64)).unwrap_or(0)) {
             let _ = std::fs::read(file);
         }
     }
 
+    /// Makes one random call, and checks that it took no longer than [`CALL`].
     fn step(&mut self, chance: &mut Chance) {
         let begin = Instant::now();
         let what = chance.below(8);
@@ -194,19 +207,20 @@ impl Model<'_> {
     }
 }
 
-/// Everything that can be made, renamed, written and removed below a mount, while scans go on.
+/// Makes, renames, writes and removes whatever is possible below a mount while `serve` scans: in
+/// the end the tree has all tenants that were made and not removed.
 #[test]
 fn fuzz_a_tree_is_as_it_was_made_whatever_is_written() {
     let _serial = serial();
     let mut chance = Chance::from_env("fuzz_a_tree_is_as_it_was_made_whatever_is_written");
     let mut tree = Tree::serve(&["--age-every", "200ms"]);
-    let sleeper = Sleeper::start(Vec::new(), 4);
+    let idle_program = IdleProgram::start(Vec::new(), 4);
     let before = proc::number(tree.pid(), "VmRSS").unwrap_or(0);
     let begin = Instant::now();
     let mut model = Model {
         tree: &tree,
         tenants: BTreeSet::new(),
-        sleeper: sleeper.pid(),
+        idle_program: idle_program.pid(),
     };
     while begin.elapsed() < time() {
         model.step(&mut chance);
@@ -230,11 +244,12 @@ fn fuzz_a_tree_is_as_it_was_made_whatever_is_written() {
         "{}",
         tree.complained()
     );
-    drop(sleeper);
+    drop(idle_program);
     tree.end();
 }
 
-/// Maps by chance: sizes, protections, holes, files, huge pages, children; then it waits.
+/// A Python program that makes random mappings (sizes, protections, holes, files, huge pages) and
+/// children, and then waits.
 const SHAPE: &str = r#"
 import mmap, os, random, sys, tempfile, time
 chance = random.Random(int(sys.argv[1]))

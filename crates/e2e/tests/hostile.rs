@@ -1,4 +1,4 @@
-//! The hostile workload while everything is evicted as fast as possible: no wrong byte.
+//! The hostile workload while all of its memory is evicted as fast as possible: no byte is wrong.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
@@ -13,9 +13,11 @@ use e2e::wait::Chance;
 use e2e::zram::Swap;
 use rustix::process::Signal;
 
-/// Its own watchdog ends it after 60 s without progress.
+/// How much longer than its own time a run may take. (The workload's watchdog ends it after 60 s
+/// without progress.)
 const SLACK: Duration = Duration::from_secs(150);
 
+/// Checks that the workload ended without finding a wrong byte.
 fn judge(what: &str, outcome: &Outcome) {
     let said = tail(&outcome.stderr, 4000);
     assert_eq!(
@@ -31,13 +33,14 @@ fn judge(what: &str, outcome: &Outcome) {
     );
 }
 
-/// Its report, and the pages that left by the kernel's count: what was written to a swap of its own.
-fn under_eviction(seconds: u64, seed: u64, more: &[&str]) -> (Report, u64) {
+/// Runs the program under eviction; returns the number of pages paged out, which is the kernel's
+/// count of pages written to a swap device of this run's own.
+fn under_eviction(seconds: u64, seed: u64, more: &[&str]) -> u64 {
     let (folder, swap) = (TempDir::new(), Swap::new(1024));
     let path = folder.file("report.json");
     let hostile = Hostile::new(seconds, seed, more);
     let mut options = POLICY.to_vec();
-    // The threads may be held up: it is to be as hard as can be, not as quick.
+    // The threads may be delayed for long: the test is to be as hard as possible.
     options.extend(["--max-wait", "1s", "--report", path.as_str()]);
     let limit = Duration::from_secs(seconds) + SLACK;
     let running = pagetide::run(&options, hostile.run()).start();
@@ -45,21 +48,43 @@ fn under_eviction(seconds: u64, seed: u64, more: &[&str]) -> (Report, u64) {
     let outcome = running.wait(limit);
     judge(&format!("seed {seed} {more:?} {stuck}"), &outcome);
     let file = folder.path().join("report.json");
-    // The manager writes it a moment after the workload has ended.
+    // The manager writes its report a moment after the workload has ended.
     e2e::wait::until("the report", SLACK, || {
         std::fs::metadata(&file).is_ok_and(|meta| meta.len() > 0)
     });
-    (Report::read(&file), swap.written() / 4096)
+    // Reading fails if the manager wrote no whole report.
+    let _report = Report::read(&file);
+    swap.written() / 4096
+}
+
+/// Largest number of runs of the program with the same options.
+const RUNS: usize = 8;
+
+/// Runs the program under eviction with one seed after another until `wanted` pages have been paged
+/// out, because a page that was never paged out cannot be wrong.
+///
+/// Regression: beside other tests, one run of five seconds paged out 2,381 pages where 5,000 were
+/// wanted, and the test failed although no byte was wrong. The number of pages that one run pages
+/// out depends on the machine's load.
+fn until_evicted(wanted: u64, seconds: u64, chance: &mut Chance, more: &[&str]) {
+    let mut evicted = 0;
+    for _ in 0..RUNS {
+        evicted += under_eviction(seconds, chance.below(1 << 32), more);
+        if evicted > wanted {
+            return;
+        }
+    }
+    panic!("only {evicted} pages were paged out in {RUNS} runs, {wanted} wanted");
 }
 
 #[test]
-fn runs_clean_alone() {
+fn the_unmanaged_workload_finds_no_wrong_byte() {
     let _serial = serial();
     let outcome = Hostile::new(1, 1, &[]).run().finish(SLACK);
     judge("alone", &outcome);
 }
 
-/// The workload must be able to fail: a byte changed behind its back is found.
+/// The workload finds a byte that was changed from outside, so it is able to fail.
 #[test]
 fn a_wrong_byte_is_found() {
     let _serial = serial();
@@ -67,7 +92,7 @@ fn a_wrong_byte_is_found() {
     let running = hostile.run().start();
     e2e::wait::until("the workload", SLACK, || hostile.ops() > 10);
     let pid = running.pid();
-    // Stopped meanwhile, or it would find the first page and end before the last is changed.
+    // The workload is stopped, or it would find the first page and end before the last is changed.
     running.signal(Signal::STOP);
     e2e::wait::until("the stop", SLACK, || e2e::proc::state(pid) == Some('T'));
     let changed = change_patterns(pid);
@@ -77,8 +102,8 @@ fn a_wrong_byte_is_found() {
     assert_eq!(outcome.status.code(), Some(99), "{}", outcome.stderr);
 }
 
-/// Changes a word of every page that holds a pattern, wherever it is mapped; their number. Other
-/// memory of the program (its configuration, stacks) is not touched.
+/// Changes a word of every page that holds the workload's test pattern; returns the number of these
+/// pages. Other memory of the program (its configuration, stacks) is not changed.
 fn change_patterns(pid: u32) -> usize {
     use std::os::unix::fs::FileExt;
     let open = std::fs::OpenOptions::new()
@@ -99,7 +124,7 @@ fn change_patterns(pid: u32) -> usize {
         };
         for at in (start..end).step_by(4096) {
             let mut page = [0; 4096];
-            // Unmapped meanwhile: then it is none of the regions, which stay.
+            // A page that was unmapped meanwhile is in no permanent region of the workload.
             if memory.read_exact_at(&mut page, at).is_ok() && is_pattern(&page) {
                 memory
                     .write_all_at(b"wrong", at + 64)
@@ -111,7 +136,8 @@ fn change_patterns(pid: u32) -> usize {
     changed
 }
 
-/// `word_at` of tests/programs/hostile/pattern.c, any version but 0.
+/// Whether a page is as `word_at` of tests/programs/hostile/pattern.c writes it, with any version
+/// but 0.
 fn is_pattern(page: &[u8; 4096]) -> bool {
     let words: Vec<u64> = page
         .chunks_exact(8)
@@ -130,32 +156,27 @@ fn is_pattern(page: &[u8; 4096]) -> bool {
 fn everything_at_once() {
     let _serial = serial();
     let mut chance = Chance::from_env("everything_at_once");
-    let seed = chance.below(1 << 32);
-    let (_, evicted) = under_eviction(8, seed, &[]);
-    assert!(evicted > 1000, "{evicted} pages left");
+    until_evicted(1000, 8, &mut chance, &[]);
 }
 
-/// Four times as much memory, and fewer threads to warm it: more of it is put out, and comes back.
+/// If the workload has more memory and fewer threads, more of its memory is swapped out and in.
 #[test]
 fn much_memory() {
     let _serial = serial();
     let mut chance = Chance::from_env("much_memory");
-    let seed = chance.below(1 << 32);
-    let (_, evicted) = under_eviction(5, seed, &["--mib", "256", "--threads", "2"]);
-    assert!(evicted > 5000, "{evicted} pages left");
+    until_evicted(5000, 5, &mut chance, &["--mib", "256", "--threads", "2"]);
 }
 
 #[test]
 fn several_processes() {
     let _serial = serial();
     let mut chance = Chance::from_env("several_processes");
-    let seed = chance.below(1 << 32);
     let more = ["--procs", "3", "--threads", "2", "--mib", "24"];
-    let (_, evicted) = under_eviction(5, seed, &more);
-    assert!(evicted > 1000, "{evicted} pages left");
+    until_evicted(1000, 5, &mut chance, &more);
 }
 
-/// One group of operations a run: what breaks is named by the test. `bench hostile` runs all of them for long.
+/// Each run does one group of operations, so a failure names the group. `bench hostile` runs all
+/// groups for longer.
 #[test]
 fn each_kind_of_operation_alone() {
     let _serial = serial();
@@ -172,15 +193,19 @@ fn each_kind_of_operation_alone() {
         "verify,rewrite,futex,thread,signal",
     ];
     let (mut failed, mut evicted) = (Vec::new(), 0);
-    for group in groups {
-        let seed = chance.below(1 << 32);
-        let result = std::panic::catch_unwind(|| under_eviction(1, seed, &["--ops", group]));
-        match result {
-            Ok((_, left)) => evicted += left,
-            Err(_) => failed.push(group),
+    // On a busy machine a run of a second pages out little.
+    for _ in 0..RUNS {
+        for group in groups {
+            let seed = chance.below(1 << 32);
+            match std::panic::catch_unwind(|| under_eviction(1, seed, &["--ops", group])) {
+                Ok(pages) => evicted += pages,
+                Err(_) => failed.push(group),
+            }
+        }
+        assert!(failed.is_empty(), "wrong under {failed:?}");
+        if evicted > 1000 {
+            return;
         }
     }
-    assert!(failed.is_empty(), "wrong under {failed:?}");
-    // Nothing can be wrong of what never left. One run of a second may be too short for that on a busy machine.
-    assert!(evicted > 1000, "{evicted} pages evicted in all of them");
+    panic!("only {evicted} pages were paged out, which shows nothing");
 }

@@ -1,20 +1,23 @@
-//! The how-tos, typed: the commands of `docs/howto` as they stand there, each page in one shell.
+//! Runs the how-tos: the commands of `docs/howto` exactly as they are written, each page in one
+//! shell.
 //!
-//! Otherwise are the names that a page makes up (a process, a program, a group, a file), which are made here first, and times. What a page has run until
-//! ^C gets it after four seconds. `install`, `python`, `service`, `prometheus` and `kubernetes` are not here: their tests are
-//! `package`, `python`, `shipped` and `serve_metrics`.
+//! Replaced are only times and names that a page makes up (a process, a program, a group, a file),
+//! which the test creates first. A command that a page runs until ^C gets a ^C after four seconds.
+//! Other tests run the pages `install` and `python` (test `package`, `python`), `service` and
+//! `kubernetes` (`shipped`), and `prometheus` (`serve_metrics`).
 #![forbid(unsafe_code)]
 
+use e2e::idle_program::IdleProgram;
 use e2e::memcg::MemoryGroup;
 use e2e::paced::{Pace, Paced};
 use e2e::programs;
-use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial};
 use e2e::tenants::Groups;
 use e2e::typed::Page;
 use e2e::zram::Swap;
 
-/// What runs until ^C: `serve` beside the rest, mounted, and `attach` without a time.
+/// Shell functions for commands that run until ^C: `serve` in the background, mounted, and `attach`
+/// without a time.
 const FOREVER: &str = r#"
 trap 'kill $(jobs -p) 2> /dev/null; wait' EXIT
 sudo() { [ "$1" = -s ] || "$@"; }
@@ -29,19 +32,19 @@ pagetide() {
     esac
 }
 "#;
-/// A program of 64 MiB that ends by itself.
+/// A command that uses 64 MiB and ends on its own.
 const PROGRAM: &str = "python3 -c 'print(len(bytearray(64 << 20)))'";
-/// Of the sleepers that pages have for process 1234.
+/// Size in MiB of the `idle_program` that replaces the process 1234 of the pages.
 const MIB: u64 = 128;
 
-/// All indented lines of a page are typed.
+/// A page of which all indented lines are run.
 fn page(text: &str) -> Page {
     Page::new(text, |_| true).first(FOREVER)
 }
 
-/// A page with a process.
-fn page_of(text: &str, sleeper: &Sleeper) -> Page {
-    page(text).instead("1234", &sleeper.pid().to_string())
+/// A page whose process 1234 is replaced by `idle_program`.
+fn page_with_process(text: &str, idle_program: &IdleProgram) -> Page {
+    page(text).instead("1234", &idle_program.pid().to_string())
 }
 
 #[test]
@@ -52,20 +55,27 @@ fn limit() {
         .instead("./program", PROGRAM)
         .type_in(&folder);
     for words in ["--its-own-options", "setpriv", "--evict-older-than"] {
-        assert!(done.of(words).contains("67108864"), "{}", done.told());
+        assert!(done.of(words).contains("67108864"), "{}", done.reported());
     }
 }
 
 #[test]
 fn measure() {
     let (_serial, folder) = (serial(), TempDir::new());
-    let sleeper = Sleeper::start([], MIB);
-    let done = page_of(include_str!("../../../docs/howto/measure.md"), &sleeper)
-        .instead("$(pgrep -o redis-server)", &sleeper.pid().to_string())
-        .instead("--for 1m", "--for 3s")
-        .instead("--for 1h", "--for 12s")
-        .type_in(&folder);
-    assert!(done.of("--for 1m").contains("Page age"), "{}", done.told());
+    let idle_program = IdleProgram::start([], MIB);
+    let done = page_with_process(
+        include_str!("../../../docs/howto/measure.md"),
+        &idle_program,
+    )
+    .instead("$(pgrep -o redis-server)", &idle_program.pid().to_string())
+    .instead("--for 1m", "--for 3s")
+    .instead("--for 1h", "--for 12s")
+    .type_in(&folder);
+    assert!(
+        done.of("--for 1m").contains("Page age"),
+        "{}",
+        done.reported()
+    );
     let pictures = std::fs::read_to_string(folder.path().join("hour.html"));
     assert!(pictures.is_ok_and(|text| text.contains("<svg")));
 }
@@ -73,26 +83,34 @@ fn measure() {
 #[test]
 fn park() {
     let (_serial, _swap, folder) = (serial(), Swap::shared(), TempDir::new());
-    let sleeper = Sleeper::start([], MIB);
-    let done = page_of(include_str!("../../../docs/howto/park.md"), &sleeper).type_in(&folder);
-    assert!(done.of("--bring-back").contains("pages"), "{}", done.told());
+    let idle_program = IdleProgram::start([], MIB);
+    let done = page_with_process(include_str!("../../../docs/howto/park.md"), &idle_program)
+        .type_in(&folder);
+    assert!(
+        done.of("--bring-back").contains("pages"),
+        "{}",
+        done.reported()
+    );
 }
 
 #[test]
 fn take_back() {
     let (_serial, _swap, folder) = (serial(), Swap::shared(), TempDir::new());
     let group = MemoryGroup::new();
-    let _inside = Sleeper::start_in(&group, 16, None);
-    let sleeper = Sleeper::start([], MIB);
-    let done = page_of(include_str!("../../../docs/howto/take-back.md"), &sleeper)
-        .instead("system.slice/nginx.service", &group.name())
-        .instead("--older-than 10s", "--older-than 2s")
-        .instead("256M", "64M")
-        .type_in(&folder);
+    let _inside = IdleProgram::start_in(&group, 16, None);
+    let idle_program = IdleProgram::start([], MIB);
+    let done = page_with_process(
+        include_str!("../../../docs/howto/take-back.md"),
+        &idle_program,
+    )
+    .instead("system.slice/nginx.service", &group.name())
+    .instead("--older-than 10s", "--older-than 2s")
+    .instead("256M", "64M")
+    .type_in(&folder);
     assert!(
-        sleeper.status("VmSwap") > (MIB / 2) << 20,
+        idle_program.status("VmSwap") > (MIB / 2) << 20,
         "{}",
-        done.told()
+        done.reported()
     );
 }
 
@@ -109,7 +127,7 @@ fn swap() {
     assert!(
         done.of("swap off").contains("swap is off"),
         "{}",
-        done.told()
+        done.reported()
     );
     assert!(!folder.path().join("pagetide.swap").exists());
 }
@@ -119,25 +137,28 @@ fn tenants() {
     let (_serial, _swap, folder) = (serial(), Swap::shared(), TempDir::new());
     let root = format!("pagetide-e2e-howto-{}", std::process::id());
     let _groups = Groups::named(&root);
-    let sleeper = Sleeper::start([], MIB);
-    let done = page_of(include_str!("../../../docs/howto/tenants.md"), &sleeper)
-        .first(&format!("ROOT={root}\n"))
-        .instead("serve --mount", "serve --age-every 1s --mount")
-        .instead("N0=10000", "N0=1000")
-        .instead(
-            "echo 256M > memory.reclaim",
-            "sleep 5; echo 64M > memory.reclaim",
-        )
-        .type_in(&folder);
+    let idle_program = IdleProgram::start([], MIB);
+    let done = page_with_process(
+        include_str!("../../../docs/howto/tenants.md"),
+        &idle_program,
+    )
+    .first(&format!("ROOT={root}\n"))
+    .instead("serve --mount", "serve --age-every 1s --mount")
+    .instead("N0=10000", "N0=1000")
+    .instead(
+        "echo 256M > memory.reclaim",
+        "sleep 5; echo 64M > memory.reclaim",
+    )
+    .type_in(&folder);
     let stolen = done.of("pgsteal");
     let of_web = stolen.lines().filter(|line| line.starts_with("web/"));
     let pages = of_web.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
-    assert!(pages.max() >= Some(16_000), "{}", done.told());
+    assert!(pages.max() >= Some(16_000), "{}", done.reported());
     assert!(
         done.of("cat web/memory.workingset.page_age")
             .contains("anon="),
         "{}",
-        done.told()
+        done.reported()
     );
 }
 
@@ -146,25 +167,29 @@ fn scripts() {
     let (_serial, _swap, folder) = (serial(), Swap::shared(), TempDir::new());
     let root = format!("pagetide-e2e-scripts-{}", std::process::id());
     let _groups = Groups::named(&root);
-    let sleeper = Sleeper::start([], MIB);
+    let idle_program = IdleProgram::start([], MIB);
     let done = page(include_str!("../../../docs/howto/scripts.md"))
         .first(&format!(
             "ROOT={root}\nPID={}\npagetide serve\n",
-            sleeper.pid()
+            idle_program.pid()
         ))
         .instead("--for 2m", "--for 2s")
         .instead("./test", PROGRAM)
         .instead("/ --all", &format!("/ --all --root {root}"))
         .type_in(&folder);
-    assert!(done.of("pagetide stat").contains('/'), "{}", done.told());
-    assert!(done.of("jq -e").contains("true"), "{}", done.told());
+    assert!(
+        done.of("pagetide stat").contains('/'),
+        "{}",
+        done.reported()
+    );
+    assert!(done.of("jq -e").contains("true"), "{}", done.reported());
 }
 
 #[test]
 fn simulate() {
     let (_serial, _swap, folder) = (serial(), Swap::shared(), TempDir::new());
     let examples = format!("{}/../../examples", env!("CARGO_MANIFEST_DIR"));
-    // What rests leaves nothing to replay.
+    // An idle program would leave no accesses in the recording that is replayed.
     let pace = Pace {
         values: 4096,
         per_second: 1000,
@@ -176,8 +201,16 @@ fn simulate() {
         .first(&format!("ln -s {examples} examples\n"))
         .instead("--for 10m", "--for 3s")
         .type_in(&folder);
-    assert!(done.of("--list").contains("memcg-lru"), "{}", done.told());
-    assert!(folder.path().join("results").is_dir(), "{}", done.told());
+    assert!(
+        done.of("--list").contains("memcg-lru"),
+        "{}",
+        done.reported()
+    );
+    assert!(
+        folder.path().join("results").is_dir(),
+        "{}",
+        done.reported()
+    );
 }
 
 #[test]
@@ -193,7 +226,7 @@ fn traces() {
     let done = page(include_str!("../../../docs/howto/traces.md"))
         .first(&first)
         .type_in(&folder);
-    assert!(done.of("jq").contains("lru"), "{}", done.told());
+    assert!(done.of("jq").contains("lru"), "{}", done.reported());
     assert!(folder.path().join("curve.html").exists());
 }
 
@@ -204,6 +237,6 @@ fn trouble() {
     assert!(
         done.of("doctor").contains("All commands work here"),
         "{}",
-        done.told()
+        done.reported()
     );
 }

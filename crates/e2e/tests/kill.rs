@@ -1,11 +1,13 @@
-//! Pagetide killed, a few times each way; `cargo xtask bench kill` does it 200 times and measures.
+//! Pagetide is killed a few times by each signal; `cargo xtask bench kill` does so 200 times and
+//! measures.
 #![forbid(unsafe_code)]
 
-use e2e::kills::{KILLS, nth, round};
+use e2e::kills::{KILLS, nth, run_trial};
 use e2e::temp::serial;
 use e2e::wait::Chance;
 use e2e::zram::Swap;
 
+/// Number of runs with each kind of kill.
 const TIMES: usize = 2;
 
 #[test]
@@ -15,7 +17,7 @@ fn a_program_does_not_notice_that_its_manager_is_killed() {
     let mut chance = Chance::from_env("kill");
     for number in 0..TIMES * KILLS.len() {
         let (kill, program) = nth(number);
-        if let Err(why) = round(kill, program, &mut chance) {
+        if let Err(why) = run_trial(kill, program, &mut chance) {
             panic!("{kill:?}, {program:?}, number {number}: {why}");
         }
     }

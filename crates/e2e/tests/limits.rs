@@ -1,12 +1,12 @@
-//! Limits and counts of `pagetide run`, beside the kernel's own figures.
+//! Limits and counts of `pagetide run`, compared with the kernel's own figures.
 #![forbid(unsafe_code)]
 
 use std::path::Path;
 use std::time::Duration;
 
 use e2e::guard::{Outcome, Run, Running};
+use e2e::idle_program::IdleProgram;
 use e2e::memcg::MemoryGroup;
-use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial};
 use e2e::zram::Swap;
 use e2e::{page_cache, pagetide, programs, wait};
@@ -15,14 +15,16 @@ use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The program under `run OPTIONS`, to its end, and the report, which the manager writes a little later.
+/// Runs a program under `run OPTIONS` to its end; returns its outcome and the report (JSON), which
+/// the manager writes a little later.
 fn run(options: &[&str], program: &str, words: &[&str]) -> (Outcome, Value) {
     run_until(options, program, words, |_| {})
 }
 
-/// `twins` of 100 MiB under `run OPTIONS`, which it ends once `is_done` of its process; the same.
+/// Runs `twins` with 100 MiB under `run OPTIONS`, ends it when `is_done` returns true for its pid;
+/// returns its outcome and the report. `what` is what the test waits for.
 fn twins(options: &[&str], what: &str, is_done: impl Fn(u32) -> bool) -> (Outcome, Value) {
-    // Longer than is waited.
+    // 600 s is longer than the test waits.
     run_until(options, "twins", &["100", "600"], |running| {
         let pid = running.pid();
         wait::until(what, LIMIT, || is_done(pid));
@@ -30,6 +32,8 @@ fn twins(options: &[&str], what: &str, is_done: impl Fn(u32) -> bool) -> (Outcom
     })
 }
 
+/// Runs a program under `run OPTIONS`, calls `meanwhile`, and waits for its end; returns its
+/// outcome and the report.
 fn run_until(
     options: &[&str],
     program: &str,
@@ -56,14 +60,17 @@ fn run_until(
     });
     let report: Value = report.unwrap_or_else(|| {
         let left = std::fs::read_to_string(&path);
-        panic!("no report, but {left:?}: {outcome:?}\n{}", kernels_words())
+        panic!(
+            "no report, but {left:?}: {outcome:?}\n{}",
+            kernel_messages()
+        )
     });
     assert_eq!(report.get("error"), None, "{outcome:?}");
     (outcome, report)
 }
 
-/// What the kernel said lately of processes that it ended.
-fn kernels_words() -> String {
+/// Recent kernel messages about killed processes.
+fn kernel_messages() -> String {
     let said = Run::new(["dmesg"]).finish(LIMIT).stdout;
     let is_of_ours = |line: &&str| line.contains("pagetide") || line.contains("Killed process");
     said.lines()
@@ -72,46 +79,49 @@ fn kernels_words() -> String {
         .join("\n")
 }
 
-/// Pages of it in swap, by the kernel.
+/// Number of pages of a process in swap, by the kernel's figure (VmSwap).
 fn swapped_pages(pid: u32) -> u64 {
     e2e::proc::number(pid, "VmSwap").unwrap_or(0) / 4096
 }
 
-/// The number behind a word of what a program printed.
-fn said(outcome: &Outcome, word: &str) -> u64 {
+/// The number after `word` in a program's output.
+fn number_after(outcome: &Outcome, word: &str) -> u64 {
     let mut words = outcome.stdout.split_whitespace();
     words.find(|one| *one == word).expect("the word");
     words.next().and_then(|n| n.parse().ok()).expect("a number")
 }
 
+/// The number with this name in a report.
 fn number(report: &Value, name: &str) -> u64 {
     report[name]
         .as_u64()
         .unwrap_or_else(|| panic!("{name}: {}", report[name]))
 }
 
-/// A program made a second process in its own address space (CLONE_VM). The engine was told of both, so each
-/// page was two: what left as a page of the first was found out as a page of the second, and 25,367 pages that
-/// we had paged out were counted once more as the kernel's.
+/// Regression: a program made a second process in its own address space (CLONE_VM). The engine was
+/// given both processes, so it counted each page twice: when it paged out a page of the first
+/// process, it found that page missing in the second one, and counted 25,367 pages also as kernel
+/// reclaim.
 #[test]
 fn one_address_space_of_two_processes_is_counted_once() {
     let _serial = serial();
     let _swap = Swap::shared();
     let options = ["--evict-older-than", "1s", "--every", "1s"];
-    // While it sleeps: what it checks at its end comes back, and on a slow machine leaves once more.
+    // The report is read while the program is idle: at its end the program checks its pages, which
+    // swaps them in, and on a slow machine they may be paged out once more.
     let asleep = std::cell::RefCell::new(Value::Null);
     let (outcome, report) = twins(&options, "it has left, and is told", |pid| {
         let out = swapped_pages(pid);
         if out <= 24_000 {
             return false;
         }
-        let told = pagetide::report(pid);
-        let is_told = number(&told, "evicted_pages") >= out;
-        asleep.replace(told);
-        is_told
+        let reported = pagetide::report(pid);
+        let is_reported = number(&reported, "evicted_pages") >= out;
+        asleep.replace(reported);
+        is_reported
     });
     let asleep = asleep.into_inner();
-    let out_pages = said(&outcome, "swapped") / 4;
+    let out_pages = number_after(&outcome, "swapped") / 4;
     let ours = number(&asleep, "evicted_pages");
     let kernels = number(&asleep, "left_by_kernel_pages");
     assert!(out_pages > 20_000, "{out_pages} pages out by VmSwap");
@@ -120,53 +130,64 @@ fn one_address_space_of_two_processes_is_counted_once() {
         "ours {ours}, VmSwap {out_pages}"
     );
     assert!(kernels < 1000, "counted as the kernel's: {kernels}");
-    // The story: what had left before the report was made was of no peak.
+    // Regression: the peak did not count pages that were paged out before the report was made.
     let peak = number(&report, "resident_peak_bytes");
     assert!(peak > 90 << 20, "resident peak {peak}");
 }
 
-/// Page cache goes first: 200 MiB in use once a second, and a file of four times the limit, 960 MiB, read inside the same wall. (The story:
-/// the file was still in the cache, charged to this test that wrote it, so nothing was read inside the wall.)
+/// The page cache of a file is reclaimed before memory in use. The program uses 200 MiB once a
+/// second, and a file of 960 MiB, four times the limit, is read inside the same hard-limit cgroup.
+///
+/// Regression (of this test): the file was still in the page cache and charged to this test, which
+/// had written it, so nothing was read inside that cgroup.
 #[test]
-fn no_hot_page_leaves_for_a_file_that_is_read() {
+fn no_hot_page_is_swapped_out_for_a_file_that_is_read() {
     let _serial = serial();
     let _swap = Swap::shared();
     let folder = TempDir::new();
     let path = page_cache::file(&folder, 960);
     let options = ["--memory-max", "240M", "--age-every", "2s"];
     let (outcome, _) = run(&options, "cached", &["200", "12", path.as_str()]);
-    assert!(said(&outcome, "read") >= 960, "{}", outcome.stdout);
-    let swapped = said(&outcome, "swapped");
+    assert!(number_after(&outcome, "read") >= 960, "{}", outcome.stdout);
+    let swapped = number_after(&outcome, "swapped");
     eprintln!("VmSwap was {swapped} KiB");
-    // 2%: some hundred pages may leave before the manager sees the cache (docs/known-gaps.md).
+    // 2% of the memory: some hundred pages may be swapped out before the manager sees the page
+    // cache (docs/known-gaps.md).
     assert!(swapped < 4 << 10, "VmSwap was {swapped} KiB");
 }
 
-/// --swap-max was the engine's alone: below a wall the kernel's own reclaim swapped more.
+/// Regression: only the engine obeyed --swap-max; at `memory.max` the kernel's own reclaim swapped
+/// out more than that.
 #[test]
-fn swap_max_bounds_what_is_out() {
+fn swap_max_bounds_the_swap_in_use() {
     let _serial = serial();
     let _swap = Swap::shared();
     let options = ["--memory-high", "60M", "--swap-max", "20M"];
-    let looks = std::cell::Cell::new(0);
+    let scans = std::cell::Cell::new(0);
     let (outcome, _) = twins(&options, "as much as may has left", |pid| {
-        // Two looks more: by then all would have left.
+        // Waits for two seconds more: without the limit all pages would be swapped out by then.
         let is_out = swapped_pages(pid) >= 10 << 8;
-        looks.set(if is_out { looks.get() + 1 } else { 0 });
+        scans.set(if is_out { scans.get() + 1 } else { 0 });
         std::thread::sleep(Duration::from_millis(100));
-        looks.get() > 20
+        scans.get() > 20
     });
-    let swapped = said(&outcome, "swapped");
+    let swapped = number_after(&outcome, "swapped");
     assert!(
         (10 << 10..=21 << 10).contains(&swapped),
         "VmSwap {swapped} KiB"
     );
 }
 
-/// What a program thrashes in is its own memory, not its text too. Some cache that nobody mapped, which was its text read a moment
-/// ago, was preferred, so text was thrown out and read again: 25,000 to 80,000 pages of it. And looks took the bits by which the kernel knows
-/// that text is in use: 9,000 to 18,000 pages, of 1,300 to 5,200 under the kernel alone. (Where its text was not in memory to begin with, or
-/// beside much else, it is 14,000 under the kernel too: of three runs one shows what is so.)
+/// A program that thrashes refaults its own anonymous memory, but hardly its text (code).
+///
+/// Regression: reclaim preferred page cache that seemed to be unmapped. Some was the program's
+/// text, unmapped a moment before, so text was dropped and read again: 25,000 to 80,000 pages of
+/// it.
+///
+/// Regression: scans cleared the bits by which the kernel knows that text is in use: 9,000 to
+/// 18,000 pages of text were read again, against 1,300 to 5,200 under the kernel alone. (If the
+/// text was not in memory at the start, or the machine is busy, it is 14,000 under the kernel, too:
+/// one good run of three is enough.)
 #[test]
 fn the_text_of_a_program_that_thrashes_stays() {
     const FILE_REFAULTS: &str = "/usr/bin/python3 \"$0\" && \
@@ -178,8 +199,8 @@ fn the_text_of_a_program_that_thrashes_stays() {
     let stays = || {
         let done = pagetide::run(&["--memory-max", "66M"], &Run::new(&words)).finish(LIMIT);
         assert!(done.status.success(), "{}", done.stderr);
-        let anon = said(&done, "total_workingset_refault_anon");
-        let file = said(&done, "total_workingset_refault_file");
+        let anon = number_after(&done, "total_workingset_refault_anon");
+        let file = number_after(&done, "total_workingset_refault_file");
         eprintln!("came back: {anon} anonymous pages, {file} of files");
         assert!(anon > 50_000, "it thrashes in nothing: {anon}");
         file < anon / 10
@@ -187,9 +208,11 @@ fn the_text_of_a_program_that_thrashes_stays() {
     assert!((0..3).any(|_| stays()), "its text left each time");
 }
 
-/// The story: a limit of a program that runs already, and is too large for looks to clear its bits, took nothing: all of it was in use for ever.
+/// Regression: clearing the accessed bits of a large program would delay it too long, so they stay
+/// set, and all of its pages counted as in use for ever: a limit on such a running program
+/// reclaimed nothing.
 #[test]
-fn who_is_too_large_for_its_bits_to_be_cleared_is_held_without_a_wall() {
+fn a_program_too_large_for_clearing_its_bits_is_limited_without_a_cgroup() {
     let _serial = serial();
     let _swap = Swap::shared();
     let words = [
@@ -221,15 +244,16 @@ fn who_is_too_large_for_its_bits_to_be_cleared_is_held_without_a_wall() {
     busy.kill_and_reap();
 }
 
-/// Nothing may leave, and no control group holds the limit: the report says how much is above it.
+/// No control group enforces the limit, and nothing may be paged out: the report says by how much
+/// the program exceeds its limit.
 #[test]
-fn what_is_above_a_limit_without_a_wall_is_told() {
+fn the_excess_above_a_limit_without_a_cgroup_is_reported() {
     let _serial = serial();
     let _swap = Swap::shared();
-    let sleeper = Sleeper::start([], 64);
-    let pid = sleeper.pid().to_string();
+    let idle_program = IdleProgram::start([], 64);
+    let pid = idle_program.pid().to_string();
     let notes = || {
-        let report = pagetide::try_report(sleeper.pid());
+        let report = pagetide::try_report(idle_program.pid());
         report.map_or_else(String::new, |report| report["notes"].to_string())
     };
     let attach = |more: &[&str]| {
@@ -244,25 +268,29 @@ fn what_is_above_a_limit_without_a_wall_is_told() {
     wait::until("the excess is told", LIMIT, || {
         notes().contains("more than --memory-max allows")
     });
-    assert_eq!(sleeper.status("VmSwap"), 0, "it might not be swapped");
-    assert!(pagetide::on("detach", sleeper.pid()).status.success());
+    assert_eq!(idle_program.status("VmSwap"), 0, "it might not be swapped");
+    assert!(pagetide::on("detach", idle_program.pid()).status.success());
     drop(unable);
     let _able = attach(&[]);
-    // Of what it maps together with others a part counts, and VmRSS has all of it: once that was 80 KiB above.
+    // RssAnon, not VmRSS: only a share of each shared page counts against the limit, but VmRSS
+    // counts shared pages whole (once this was 80 KiB too much).
     wait::until("what is above the limit has left", LIMIT, || {
-        sleeper.status("RssAnon") <= 16 << 20
+        idle_program.status("RssAnon") <= 16 << 20
     });
     wait::until("nothing is above it", LIMIT, || {
-        let told = notes();
-        !told.is_empty() && !told.contains("more than")
+        let reported = notes();
+        !reported.is_empty() && !reported.contains("more than")
     });
-    let _ = sleeper.touch();
+    let _ = idle_program.touch();
 }
 
-/// A program that grows meets its limit thousands of times where the kernel alone holds it. Under `run` what is old has left before. (The
-/// story: with a little page cache that nobody mapped, as every program has, nothing was ever reclaimed ahead.)
+/// If only the kernel enforces a limit, a growing program meets it thousands of times. Under `run`,
+/// pagetide pages out old pages before the program meets the limit.
+///
+/// Regression: if there was a little unmapped page cache, as of every program, nothing was ever
+/// reclaimed ahead of the limit.
 #[test]
-fn reclaim_ahead_keeps_a_program_off_its_wall() {
+fn reclaim_ahead_keeps_a_program_below_memory_max() {
     let _serial = serial();
     let _swap = Swap::shared();
     let folders = [(); 2].map(|()| TempDir::new());
@@ -270,7 +298,7 @@ fn reclaim_ahead_keeps_a_program_off_its_wall() {
     let is_kept_off = || {
         let group = MemoryGroup::new();
         group.limit(96 << 20);
-        // Each is charged for a file of its own.
+        // Each run reads a file of its own, charged to its own group.
         let [one, other] = [0, 1].map(|side: usize| {
             let file = page_cache::file(&folders[side], 3);
             let program = programs::source("growing.py");
@@ -280,7 +308,7 @@ fn reclaim_ahead_keeps_a_program_off_its_wall() {
         let managed = pagetide::run(&options, &other).finish(LIMIT);
         let hits = [alone.wait(LIMIT), managed].map(|one| {
             assert!(one.stdout.ends_with("right\n"), "{one:?}");
-            said(&one, "hits")
+            number_after(&one, "hits")
         });
         eprintln!(
             "its wall was met {} times alone, {} managed",
@@ -288,13 +316,15 @@ fn reclaim_ahead_keeps_a_program_off_its_wall() {
         );
         hits[0] > 1000 && hits[1] * 4 < hits[0]
     };
-    // A busy machine leaves the manager little time: then it is run again. (Quiet it is met 200 to 450 times of 10,500.)
+    // On a busy machine the manager gets little time: then the test runs again. (On a quiet one the
+    // limit is met 200 to 450 times under `run`, and 10,500 times without.)
     assert!((0..10).any(|_| is_kept_off()), "it meets its wall");
 }
 
-/// The story: who moved itself to another control group had no limit at all, and nobody was told: usage was what the group of the limits was charged.
+/// Regression: a program that moved itself to another control group had no limit at all, and no
+/// message said so: pagetide took the charge of the hard-limit cgroup for the program's usage.
 #[test]
-fn who_leaves_the_wall_is_held_between_looks() {
+fn a_process_that_leaves_the_hard_limit_cgroup_is_limited_at_each_scan() {
     let _serial = serial();
     let _swap = Swap::shared();
     let other = MemoryGroup::new();
@@ -315,14 +345,14 @@ fn who_leaves_the_wall_is_held_between_looks() {
     assert!(notes.contains("not in the control group"), "{report:#}");
 }
 
-/// A dry run says what it would do, and does nothing.
+/// A dry run reports what it would do, and does nothing.
 #[test]
 fn a_dry_run_pages_nothing_out() {
     let _serial = serial();
     let _swap = Swap::shared();
-    // Who asked its manager was told that nothing could leave.
-    let sleeper = Sleeper::start([], 64);
-    let pid = sleeper.pid().to_string();
+    // Regression: `reclaim` of a program under a dry run reported that nothing could be paged out.
+    let idle_program = IdleProgram::start([], 64);
+    let pid = idle_program.pid().to_string();
     let tries = [
         "attach",
         "--dry-run",
@@ -335,11 +365,11 @@ fn a_dry_run_pages_nothing_out() {
     .map(str::to_owned);
     let tries = pagetide::command(tries).start();
     wait::until("it is managed", Duration::from_secs(60), || {
-        pagetide::on("stat", sleeper.pid()).status.success()
+        pagetide::on("stat", idle_program.pid()).status.success()
     });
-    let asked = ["reclaim", "--all", "--json", &pid].map(str::to_owned);
-    let told = pagetide::command(asked).finish(Duration::from_secs(60));
-    let done: Value = serde_json::from_str(&told.stdout).expect("JSON");
+    let requested = ["reclaim", "--all", "--json", &pid].map(str::to_owned);
+    let reported = pagetide::command(requested).finish(Duration::from_secs(60));
+    let done: Value = serde_json::from_str(&reported.stdout).expect("JSON");
     assert!(
         number(&done, "would_pages") > 16_000 && number(&done, "evicted_pages") == 0,
         "{done}"
@@ -359,18 +389,19 @@ fn a_dry_run_pages_nothing_out() {
         report.is_some_and(|report| report["actions"].to_string().contains("would page out"))
     };
     let (outcome, report) = twins(&options, "an action", would);
-    assert_eq!(said(&outcome, "swapped"), 0);
+    assert_eq!(number_after(&outcome, "swapped"), 0);
     assert_eq!(number(&report, "evicted_pages"), 0);
-    // What a limit alone would do was told to nobody.
+    // Regression: the report did not say what a limit without a policy would do.
     let options = ["--dry-run", "--memory-max", "60M", "--age-every", "500ms"];
     let (_, report) = twins(&options, "an action for the limit", would);
     let actions = report["actions"].to_string();
     assert!(actions.contains("would page out"), "{report:#}");
 }
 
-/// The story: a program was killed at its limit, the shell said "Killed", and the report had no word of whose limit that was.
+/// Regression: a program was killed at its limit, the shell printed "Killed", and the report did
+/// not say by which limit.
 #[test]
-fn who_is_killed_at_its_limit_is_told_of_it() {
+fn a_kill_at_the_limit_is_reported() {
     let _serial = serial();
     let folder = TempDir::new();
     let path = folder.file("report.json");
@@ -395,9 +426,10 @@ fn who_is_killed_at_its_limit_is_told_of_it() {
     assert!(notes.contains("the kernel killed"), "{report:#}");
 }
 
-/// (The story: a program filled more than its limit at once, and `stat` said that six pages had left; the kernel had 12,000 in swap.)
+/// Regression: a program filled more than its limit at once, and `stat` reported six pages as
+/// swapped out; the kernel had 12,000 pages in swap.
 #[test]
-fn what_the_kernel_took_at_the_wall_has_left() {
+fn kernel_reclaim_at_memory_max_counts_as_swapped_out() {
     let _serial = serial();
     let _swap = Swap::shared();
     let own = [
@@ -410,29 +442,30 @@ fn what_the_kernel_took_at_the_wall_has_left() {
         "--",
     ]
     .map(str::to_owned);
-    let sleeper = Sleeper::start(own, 96);
+    let idle_program = IdleProgram::start(own, 96);
     let line = |name: &str| {
-        let told = pagetide::on("stat", sleeper.pid()).stdout;
-        let mut lines = told.lines().filter_map(|line| line.split_once(' '));
+        let reported = pagetide::on("stat", idle_program.pid()).stdout;
+        let mut lines = reported.lines().filter_map(|line| line.split_once(' '));
         let found = lines.find(|(found, _)| *found == name);
         found
             .and_then(|(_, count)| count.trim().parse::<u64>().ok())
             .unwrap_or(0)
     };
     wait::until("the kernel has it in swap", LIMIT, || {
-        sleeper.status("VmSwap") > 44 << 20
+        idle_program.status("VmSwap") > 44 << 20
     });
     wait::until("as much has left", LIMIT, || {
-        let out = sleeper.status("VmSwap") / 4096;
+        let out = idle_program.status("VmSwap") / 4096;
         line("pswpout") >= out && line("pgsteal") >= out && line("pgsteal_anon") >= out
     });
-    // The story: after a second and a third pass twice as much was out as the kernel had.
+    // Regression: after the second and third pass over the memory, twice as many bytes were
+    // reported as swapped out as the kernel had in swap.
     for pass in 0..4 {
-        let _ = sleeper.touch();
+        let _ = idle_program.touch();
         let out = wait::poll(LIMIT, || {
-            let told = line("pswpout") - line("pswpin");
-            let out = sleeper.status("VmSwap") / 4096;
-            (told.abs_diff(out) <= out / 50).then_some(out)
+            let reported = line("pswpout") - line("pswpin");
+            let out = idle_program.status("VmSwap") / 4096;
+            (reported.abs_diff(out) <= out / 50).then_some(out)
         });
         let out = out.unwrap_or_else(|| panic!("pass {pass}: more or less is told to be out"));
         let known = line("swapped_known") / 4096;

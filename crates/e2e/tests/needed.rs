@@ -1,4 +1,4 @@
-//! How much a program needs: one number, beside programs whose needs are known.
+//! `report` states how much memory a program needs: one size, checked on programs with known needs.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
@@ -11,9 +11,11 @@ use serde_json::Value;
 
 const SOON: Duration = Duration::from_secs(60);
 const MIB: u64 = 1 << 20;
-/// The program of these tests uses two fifths of 64 MiB, again and again.
+/// Range of right results, bytes: the program uses two fifths of 64 MiB again and again (25.6 MiB).
 const HOT: std::ops::Range<u64> = 23 * MIB..30 * MIB;
 
+/// Starts a program that uses two fifths of its 64 MiB again and again; returns it, and its pid as
+/// text.
 fn hotcold() -> (Running, String) {
     let program = programs::c("paced");
     let command = format!("exec {program} hotcold 64 20000 90 < <(exec sleep 90 2>/dev/null)");
@@ -25,12 +27,14 @@ fn hotcold() -> (Running, String) {
     (running, pid.expect("it is ready").to_string())
 }
 
+/// The JSON output of a command, which must have succeeded.
 fn json(outcome: &Outcome) -> Value {
     assert!(outcome.status.success(), "{}", outcome.stderr);
     serde_json::from_str(&outcome.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}", outcome.stdout))
 }
 
+/// The needed bytes in the object `needed` of a report.
 fn bytes(needed: &Value) -> u64 {
     needed["bytes"]
         .as_u64()
@@ -38,10 +42,20 @@ fn bytes(needed: &Value) -> u64 {
 }
 
 #[test]
-fn the_first_line_is_the_number() {
+fn a_report_states_the_needed_size() {
     let _turn = serial();
     let (_running, pid) = hotcold();
-    let report = json(&pagetide::command(["report", &pid, "--for", "8s", "--json"]).finish(SOON));
+    let watched = || {
+        let words = ["report", &pid, "--for", "8s", "--json"];
+        json(&pagetide::command(words).finish(SOON))
+    };
+    let mut report = watched();
+    // On a busy machine ages are unknown for most of these 8 s; `watched_ms` in the report says so.
+    for _ in 0..2 {
+        if report["needed"]["watched_ms"].as_u64() < Some(4000) {
+            report = watched();
+        }
+    }
     let needed = &report["needed"];
     assert!(HOT.contains(&bytes(needed)), "{needed}");
     assert_eq!(
@@ -61,21 +75,23 @@ fn the_first_line_is_the_number() {
     let plain = pagetide::command(["report", &pid, "--for", "3s"]).finish(SOON);
     let first = plain.stdout.lines().next().unwrap_or_default();
     assert!(
-        first.starts_with("needs ") && first.contains(" now (of "),
+        first.starts_with("needs ") && first.contains(" now"),
         "{}",
         plain.stdout
     );
+    let text = plain.stdout.replace('\n', " ");
     assert!(
-        plain.stdout.contains("low confidence: watched "),
+        text.contains("low confidence: watched "),
         "{}",
         plain.stdout
     );
 }
 
-/// Regression: of a report that began while another one watched the same program, what it took over when that one ended counted
-/// as used: 224 of 229 MiB were needed, where 21 were in use.
+/// Regression: a report began while another one watched the same program. When the other report
+/// ended, the pages that it had watched counted as used: 224 of 229 MiB were needed, while 21 MiB
+/// were in use.
 #[test]
-fn what_another_report_took_over_is_not_used() {
+fn pages_that_a_second_report_took_over_do_not_count_as_used() {
     let _turn = serial();
     let (_running, pid) = hotcold();
     let first = pagetide::command(["report", &pid, "--for", "5s", "--json"]).start();
@@ -100,14 +116,14 @@ fn what_another_report_took_over_is_not_used() {
     );
 }
 
-/// Regression: of a program that came to a fresh tenant all memory was its working set.
+/// Regression: if a program began in a new tenant, all of its memory counted as the working set.
 #[test]
 fn a_tenant_needs_what_its_programs_use() {
     let _turn = serial();
     let folder = TempDir::new();
     let (tree, place) = listening(&folder, &["--age-every", "500ms"]);
     tree.make("web");
-    // The tenant is there for some scans before the program comes.
+    // The tenant has been scanned some times before the program begins.
     std::thread::sleep(Duration::from_secs(2));
     let (_running, pid) = hotcold();
     tree.write("web/cgroup.procs", &pid);
@@ -116,7 +132,7 @@ fn a_tenant_needs_what_its_programs_use() {
         let key = format!("{name}{{tenant=\"/web\"}}");
         samples(&text).get(&key).copied()
     };
-    // At first all that has come counts; on a busy machine that takes longer to pass.
+    // At first all new memory counts as needed; on a busy machine for longer.
     let mut last = None;
     let is_right = wait::poll(SOON, || {
         last = gauge("pagetide_needed_bytes");
@@ -129,9 +145,9 @@ fn a_tenant_needs_what_its_programs_use() {
     assert!(gauge("pagetide_refaults_predicted").is_some());
 }
 
-/// The number in the forms in which limits are set.
+/// The report prints the needed size in all forms in which limits are set.
 #[test]
-fn a_recommendation_can_be_put_where_limits_are_set() {
+fn the_needed_size_is_printed_in_all_forms_of_limits() {
     let _turn = serial();
     let (_running, pid) = hotcold();
     let answer = |format: &str| {
@@ -140,9 +156,9 @@ fn a_recommendation_can_be_put_where_limits_are_set() {
         assert!(outcome.status.success(), "{}", outcome.stderr);
         outcome
     };
-    let told = json(&answer("json"));
-    let needed = &told["parts"][0]["needed"];
-    assert!(HOT.contains(&bytes(needed)), "{told}");
+    let reported = json(&answer("json"));
+    let needed = &reported["parts"][0]["needed"];
+    assert!(HOT.contains(&bytes(needed)), "{reported}");
     let systemd = answer("systemd").stdout;
     assert!(
         systemd.contains("[Service]\nMemoryHigh=") && systemd.contains("\nMemoryMax="),

@@ -1,4 +1,5 @@
-//! A core dump has all that was out: byte for byte what it has alone.
+//! A core dump contains all memory, also swapped-out memory: the same bytes as of an unmanaged
+//! program.
 #![forbid(unsafe_code)]
 
 use e2e::core::{loads, segment};
@@ -7,7 +8,7 @@ use e2e::notice::{beside, notice};
 use e2e::temp::{TempDir, serial};
 use e2e::zram::Swap;
 
-/// `PAGES` of tests/programs/notice.
+/// Size of the program's memory, bytes: `PAGES` pages of tests/programs/notice.
 const BYTES: usize = 8 << 20;
 
 #[test]
@@ -22,14 +23,15 @@ fn a_core_dump_is_the_same() {
     );
     let folder = TempDir::new();
     let dir = folder.path().display();
-    // Each run leaves a file named after its process or not; the folder of each has but one.
+    // The name of a core file may contain the pid or not, so each run has a folder of its own with
+    // one file in it.
     let script = format!(
         "mkdir -p {dir}/$NOTICE_MANAGED && cd {dir}/$NOTICE_MANAGED && ulimit -c unlimited && exec setarch -R {} dump",
         notice()
     );
     let pair = beside(&Run::new(["sh", "-c", &script]));
     pair.assert_same("dump");
-    pair.assert_left("dump");
+    pair.assert_paged_out("dump");
     let mut places = pair
         .managed
         .stdout
@@ -53,7 +55,7 @@ fn a_core_dump_is_the_same() {
         all.iter().map(|(at, bytes)| (*at, bytes.len())).collect()
     };
     assert_eq!(bounds(&a), bounds(&b), "segments");
-    // The environment differs, and what follows from it: the stack, and a page or two of variables.
+    // The environments differ, and so do the stack and one or two pages of variables.
     let pages = a
         .iter()
         .zip(&b)

@@ -1,14 +1,16 @@
-//! Threads, families and walls while everything cold leaves: the same answers and mappings as alone.
+//! Threads, families of processes, and hard limits while all cold memory is paged out: the output
+//! and the mappings are the same as of an unmanaged program.
 #![forbid(unsafe_code)]
 
 use e2e::notice::check_all;
 use e2e::temp::serial;
 use e2e::zram::Swap;
 
-/// Beside two busy loops memory that was idle for 100 ms stayed for 15 s: the policy rested for ten times what its pass had
-/// taken by the clock, most of it the loops' (in half of the runs; now it rests by processor time).
+/// Regression: beside two busy loops, memory that was idle for 100 ms was not paged out for 15 s.
+/// The policy waits for ten times the duration of its last pass, most of which was processor time
+/// of the loops. It now goes by its own processor time.
 #[test]
-fn threads() {
+fn threads_do_not_notice_page_out() {
     let _serial = serial();
     let _swap = Swap::shared();
     let names = [
@@ -23,7 +25,7 @@ fn threads() {
 }
 
 #[test]
-fn families() {
+fn process_families_do_not_notice_page_out() {
     let _serial = serial();
     let _swap = Swap::shared();
     let names = ["fork_storm", "vfork_storm", "prefork", "cow_tree", "daemon"];
@@ -31,7 +33,7 @@ fn families() {
 }
 
 #[test]
-fn walls() {
+fn confined_programs_do_not_notice_page_out() {
     let _serial = serial();
     let _swap = Swap::shared();
     let names = [
@@ -46,10 +48,11 @@ fn walls() {
     check_all(&names, 0);
 }
 
-/// The first thread ended; /proc says that the process is a zombie without memory, and process_madvise(2) does not find
-/// it. What had left before must be right when the other threads want it.
+/// The first thread of a process ends: /proc reports a zombie without memory, and
+/// process_madvise(2) does not find the process. Pages that were paged out before must be right
+/// when the other threads use them.
 #[test]
-fn the_first_thread_ends_first() {
+fn memory_is_right_after_the_first_thread_has_ended() {
     let _serial = serial();
     let _swap = Swap::shared();
     check_all(&["main_first"], 0);

@@ -1,4 +1,5 @@
-//! Every advice, lock, limit and move of memory that has left: the same answers, errno and mappings as alone.
+//! Every advice, lock, limit and move of swapped-out memory: results, errno and mappings are the
+//! same as of an unmanaged program.
 #![forbid(unsafe_code)]
 
 use e2e::notice::check_all;
@@ -6,7 +7,7 @@ use e2e::temp::serial;
 use e2e::zram::Swap;
 
 #[test]
-fn advice() {
+fn madvise_has_the_same_effects() {
     let _serial = serial();
     let _swap = Swap::shared();
     let names = [
@@ -30,7 +31,7 @@ fn advice() {
 }
 
 #[test]
-fn locks_and_limits() {
+fn mlock_and_rlimits_have_the_same_effects() {
     let _serial = serial();
     let _swap = Swap::shared();
     let names = [
@@ -43,7 +44,7 @@ fn locks_and_limits() {
 }
 
 #[test]
-fn moves() {
+fn mremap_and_brk_have_the_same_effects() {
     let _serial = serial();
     let _swap = Swap::shared();
     let names = [
@@ -57,7 +58,7 @@ fn moves() {
 }
 
 #[test]
-fn memory_that_others_see() {
+fn shared_memory_is_the_same() {
     let _serial = serial();
     let _swap = Swap::shared();
     let names = [

@@ -1,4 +1,5 @@
-//! Wrappers, shims, other users, debuggers and sanitizers around a program whose cold memory leaves.
+//! Wrappers, shims, other users, debuggers and sanitizers around a program while its cold memory is
+//! paged out.
 #![forbid(unsafe_code)]
 
 use e2e::guard::Run;
@@ -7,12 +8,13 @@ use e2e::programs;
 use e2e::temp::{TempDir, serial};
 use e2e::zram::Swap;
 
-/// `script` with `$P` as the program, which ends with 7 if all was right; another user may run it.
+/// Runs the shell script `script`, in which `$P` is the program, unmanaged and managed. The program
+/// ends with 7 if all was right. Every user may run it.
 fn wrapped(program: &str, script: &str) -> Pair {
     let folder = TempDir::public();
     let copy = folder.file("notice");
     std::fs::copy(program, &copy).expect("room for a copy");
-    // Mappings are told, too, where addresses are as they are without randomness.
+    // The program also prints its mappings, so addresses must not be randomised (`setarch -R`).
     let run = Run::new(["setarch", "-R", "sh", "-c", script]).env("P", &copy);
     let pair = beside(&run);
     assert_eq!(
@@ -22,22 +24,23 @@ fn wrapped(program: &str, script: &str) -> Pair {
         pair.alone.stderr
     );
     pair.assert_same(script);
-    pair.assert_left(script);
+    pair.assert_paged_out(script);
     pair
 }
 
+/// Runs each script around the program, unmanaged and managed; checks that the results are equal.
 fn wrap_all(program: &str, scripts: &[&str]) {
     let _swap = Swap::shared();
     each(scripts, |script| {
-        let told = wrapped(program, script).alone.stdout;
-        // But where a script shows what it wants to, and behind a file with the set-user-id bit.
+        let reported = wrapped(program, script).alone.stdout;
+        // No mappings are printed if a script filters them or the file has the set-user-id bit.
         let may_tell = !script.starts_with("gdb ") && !script.starts_with("su ");
-        assert_eq!(told.contains("VmFlags:"), may_tell, "{script}");
+        assert_eq!(reported.contains("VmFlags:"), may_tell, "{script}");
     });
 }
 
 #[test]
-fn shells_and_shims() {
+fn programs_below_shells_and_shims_notice_nothing() {
     let _serial = serial();
     let scripts = [
         "$P hold",
@@ -57,7 +60,7 @@ fn shells_and_shims() {
 }
 
 #[test]
-fn other_users_and_namespaces() {
+fn programs_of_other_users_and_namespaces_notice_nothing() {
     let _serial = serial();
     let scripts = [
         "su nobody -s /bin/sh -c '$P hold'",
@@ -71,9 +74,10 @@ fn other_users_and_namespaces() {
     wrap_all(&notice(), &scripts);
 }
 
-/// A file of root's with the set-user-id bit, started by an ordinary user, who may not trace it.
+/// An ordinary user, which may not trace the program, starts a file of root's with the set-user-id
+/// bit.
 #[test]
-fn a_program_that_gains_rights() {
+fn a_set_user_id_program_notices_nothing() {
     let _serial = serial();
     let _swap = Swap::shared();
     let script = "cp $P $P.$$ && chmod 4755 $P.$$ && \
@@ -84,19 +88,20 @@ fn a_program_that_gains_rights() {
 }
 
 #[test]
-fn debuggers() {
+fn programs_below_debuggers_notice_nothing() {
     let _serial = serial();
     let scripts = [
         "strace -f -o /dev/null $P hold",
-        // gdb passes the status on; what it says itself has addresses and times.
+        // gdb passes the exit status on; its own output has addresses and times.
         "gdb -q -batch -ex run -ex 'quit $_exitcode' --args $P hold >$P.$$ 2>&1; s=$?; grep -o '^held.*' $P.$$; exit $s",
     ];
     wrap_all(&notice(), &scripts);
 }
 
-/// `strace -p` and `gdb -p`, to a process of which all is out, and which goes on leaving while they are there.
+/// `strace -p` and `gdb -p` attach to a process with all memory swapped out; page-out goes on while
+/// they are attached.
 #[test]
-fn debuggers_that_come_later() {
+fn debuggers_can_attach_to_swapped_out_programs() {
     let _serial = serial();
     const ATTACHED: &str = "export NOTICE_READY=$P.$$; $P attached & p=$!; \
                             until [ -e $P.$$ ]; do kill -0 $p || exit 1; sleep .02; done;";
@@ -104,7 +109,7 @@ fn debuggers_that_come_later() {
         "{ATTACHED} strace -f -o $P.$$.log -p $p 2>/dev/null & wait $p; s=$?; wait; \
          grep -c 'exit_group(7)' $P.$$.log; exit $s"
     );
-    // It reads all of the memory, and stays.
+    // The debugger reads all memory of the program, and stays attached.
     let read = format!(
         "{ATTACHED} at='*(long*)&attached_memory'; \
          gdb -q -batch -p $p -ex \"dump binary memory $P.$$.dump $at $at+8388608\" -ex continue >/dev/null 2>&1 & \
@@ -114,7 +119,7 @@ fn debuggers_that_come_later() {
 }
 
 #[test]
-fn sanitizers() {
+fn programs_with_sanitizers_notice_nothing() {
     let _serial = serial();
     let _swap = Swap::shared();
     each(&["address", "thread"], |name| {
@@ -125,7 +130,7 @@ fn sanitizers() {
 }
 
 #[test]
-fn static_programs() {
+fn static_programs_notice_nothing() {
     let _serial = serial();
     let program = programs::folder_as("notice", "notice-static", &["-static"]);
     wrap_all(&program, &["$P hold"]);

@@ -1,12 +1,12 @@
-//! Targets and moments that no orderly test has: a frozen group, swap that is full before all is out, an id that is
-//! used again. Each goes on, or stays as it was, and nothing of ours hangs.
+//! Unusual targets: a frozen group, swap that fills up during reclaim, a pid that is used again.
+//! Each target continues or stays as it was, and pagetide does not hang.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use e2e::guard::Run;
-use e2e::sleeper::Sleeper;
+use e2e::idle_program::IdleProgram;
 use e2e::temp::{TempDir, serial};
 use e2e::zram::{self, Swap};
 use e2e::{pagetide, programs, wait};
@@ -14,13 +14,16 @@ use e2e::{pagetide, programs, wait};
 const LIMIT: Duration = Duration::from_secs(60);
 const MIB: u64 = 1 << 20;
 
-/// Bytes of it that are out, by the kernel.
-fn swapped(sleeper: &Sleeper) -> u64 {
-    sleeper.status("VmSwap")
+/// Bytes of the program in swap, by the kernel's figure (VmSwap).
+fn swapped(idle_program: &IdleProgram) -> u64 {
+    idle_program.status("VmSwap")
 }
 
-/// A group of the v1 freezer, thawed, emptied and removed in `Drop`. (The story: a failed test waited for ever for
-/// whom it had killed, as nobody dies frozen.) So it is declared after who is in it.
+/// A group of the v1 freezer; `Drop` thaws it, moves its processes out and removes it. Declare it
+/// after its processes, so that it is dropped first.
+///
+/// Regression: a frozen process does not die, and a failed test waited for ever for one that it had
+/// killed.
 struct Freezer(PathBuf);
 
 impl Freezer {
@@ -55,10 +58,10 @@ impl Drop for Freezer {
 }
 
 #[test]
-fn a_frozen_group_is_looked_at_and_parked() {
+fn a_frozen_group_is_scanned_and_paged_out() {
     let _serial = serial();
     let _swap = Swap::new(256);
-    let running = Sleeper::start([], 96);
+    let running = IdleProgram::start([], 96);
     let freezer = Freezer::new();
     freezer.enter(running.pid());
     freezer.set("FROZEN");
@@ -70,11 +73,15 @@ fn a_frozen_group_is_looked_at_and_parked() {
     assert!(swapped(&running) > 90 * MIB, "{}", reclaim.stdout);
     let back = pagetide::command(["detach", &pid, "--bring-back"]).finish(LIMIT);
     assert_eq!(back.status.code(), Some(0), "{}", back.stderr);
-    // They are read into the swap cache, and mapped when it runs and touches them.
-    assert!(back.stdout.contains("asked back in"), "{}", back.stdout);
+    // The pages are read into the swap cache; the program maps them when it runs and touches them.
+    assert!(
+        back.stdout.contains("read back requested"),
+        "{}",
+        back.stdout
+    );
     freezer.set("THAWED");
     let _ = running.touch();
-    // A manager is there before the group freezes, and while.
+    // A manager is attached before the group is frozen, and stays attached.
     let attach = ["attach", &pid, "--evict-older-than", "1s", "--every", "1s"];
     let words = attach.into_iter().chain(["--age-every", "500ms"]);
     let manager = pagetide::command(words).start();
@@ -89,19 +96,22 @@ fn a_frozen_group_is_looked_at_and_parked() {
     let _ = running.touch();
 }
 
-/// Whether swap can be full here: where others have some, which is not ours to take away, all finds room there. Then that is what is asserted.
+/// Whether the swap area of this test is the only one, so that it can be full. If there is another,
+/// which a test must not remove, all pages fit, and the tests check that instead.
 fn is_alone() -> bool {
     zram::areas() == 1
 }
 
-/// A device that takes no more though it has places. (The story: what it refused was told to be out, and stayed in memory.)
+/// The swap device (zram) takes no more data though it has free slots.
+///
+/// Regression: pages that the device refused were reported as swapped out, but stayed in memory.
 #[test]
-fn compressed_memory_that_is_full() {
+fn pages_that_a_full_zram_refuses_stay_and_are_reported() {
     let _serial = serial();
     let swap = Swap::new(512);
     swap.limit(4);
     let is_alone = is_alone();
-    let running = Sleeper::start([], 256);
+    let running = IdleProgram::start([], 256);
     let pid = running.pid().to_string();
     let reclaim = pagetide::command(["reclaim", &pid, "--all"]).finish(LIMIT);
     let said = format!("{}{}", reclaim.stdout, reclaim.stderr);
@@ -109,19 +119,20 @@ fn compressed_memory_that_is_full() {
     if is_alone {
         assert!(said.contains("swap is full"), "{said}");
         assert_eq!(reclaim.status.code(), Some(1), "{said}");
-        // What was on its way when it became full.
+        // When the device became full, page-out of some pages had begun: only these may be out.
         assert!(swapped(&running) < 128 * MIB, "{said}");
     }
     let _ = running.touch();
 }
 
-/// Real swap, really full: what fits leaves, the rest stays, and who asked is told.
+/// The swap area really fills up: as many pages as fit are swapped out, the others stay in memory,
+/// and the command reports it.
 #[test]
-fn swap_that_fills_up_on_the_way() {
+fn as_many_pages_are_swapped_out_as_fit() {
     let _serial = serial();
     let swap = Swap::new(24);
     let is_alone = is_alone();
-    let running = Sleeper::start([], 96);
+    let running = IdleProgram::start([], 96);
     let pid = running.pid().to_string();
     let begin = Instant::now();
     let reclaim = pagetide::command(["reclaim", &pid, "--all"]).finish(LIMIT);
@@ -140,7 +151,7 @@ fn swap_that_fills_up_on_the_way() {
         assert_eq!(reclaim.status.code(), Some(0), "{said}");
     }
     let _ = running.touch();
-    // With swap of somebody else's beside it, all finds room.
+    // With a second swap area of 256 MiB all pages fit.
     let other = Swap::new(256);
     let reclaim = pagetide::command(["reclaim", &pid, "--all"]).finish(LIMIT);
     let said = format!("{}{}", reclaim.stdout, reclaim.stderr);
@@ -148,7 +159,8 @@ fn swap_that_fills_up_on_the_way() {
     assert!(swapped(&running) > 90 * MIB, "{said}");
     let _ = running.touch();
     drop(other);
-    // What came back keeps its place in swap until it is written: once, nothing of the next program found room for a minute.
+    // Regression: a swapped-in page keeps its swap slot until the page is written, so for a minute
+    // no page of the next program found a free slot.
     drop(running);
     let words = [
         "run",
@@ -161,36 +173,39 @@ fn swap_that_fills_up_on_the_way() {
         "--",
     ];
     let own = std::iter::once(pagetide::binary()).chain(words.map(str::to_owned));
-    let managed = Sleeper::start(own, 96);
+    let managed = IdleProgram::start(own, 96);
     wait::until("swap is used up", LIMIT, || swapped(&managed) > 16 * MIB);
     std::thread::sleep(Duration::from_secs(3));
     let _ = managed.touch();
 }
 
-/// A manager stays as long as any descendant of its first process. (The story: it answered for whoever got that one's number: `reclaim` of
-/// that process parked the descendants, and another manager was refused.)
+/// A manager runs as long as any descendant of the process that it was started for.
+///
+/// Regression: when that process had ended and another got its pid, the manager answered requests
+/// by that pid: `reclaim` of the new process paged out the descendants, and another manager was
+/// refused.
 #[test]
-fn a_manager_does_not_speak_for_who_has_its_first_ones_number() {
+fn a_manager_does_not_serve_a_new_process_with_its_targets_pid() {
     let _serial = serial();
     let _swap = Swap::new(256);
     let folder = TempDir::new();
     let script = format!(
-        "{pagetide} run --evict-older-than 1h -- sh -c 'echo $$ >{file}; setsid {sleeper} 16 >/dev/null & sleep 3' &
+        "{pagetide} run --evict-older-than 1h -- sh -c 'echo $$ >{file}; setsid {idle_program} 16 >/dev/null & sleep 3' &
          wait $!; first=$(cat {file})
          {pagetide} stat $first >/dev/null; echo descendants $?
          echo $((first - 1)) >/proc/sys/kernel/ns_last_pid
-         {sleeper} 16 >/dev/null & second=$!
+         {idle_program} 16 >/dev/null & second=$!
          echo same $((first == second))
          {pagetide} stat $second; echo stat $?
          {pagetide} attach --for 1s $second; echo attach $?
          kill -9 $second",
-        sleeper = programs::c("sleeper"),
+        idle_program = programs::c("sleeper"),
         pagetide = pagetide::binary(),
         file = folder.file("first"),
     );
-    // A namespace of its own, where nobody else takes ids.
+    // In a new pid namespace no other process takes pids.
     let words = ["unshare", "--pid", "--fork", "--mount-proc"];
-    // Not by the namespace's first process: whose children are orphans may be anybody's.
+    // Not as the first process of the namespace, which adopts all orphans.
     let words = words
         .into_iter()
         .chain(["sh", "-c", "sh -c \"$0\"; exit $?", &script]);
@@ -201,29 +216,29 @@ fn a_manager_does_not_speak_for_who_has_its_first_ones_number() {
     }
 }
 
-/// The program ends while it is managed, and the next process of the machine gets its id: it is nobody's.
+/// The managed program ends, and another process gets its pid: that process is not managed.
 #[test]
-fn an_id_that_is_used_again_is_another_process() {
+fn a_new_process_with_the_pid_of_a_managed_one_is_not_managed() {
     let _serial = serial();
     let _swap = Swap::new(256);
     let script = format!(
         "of() {{ awk -v of=$1: '$1 == of {{ print $2 }}' /proc/$first/status; }}
-         {sleeper} 16 >/dev/null & first=$!
+         {idle_program} 16 >/dev/null & first=$!
          until [ \"$(of VmRSS)\" -gt 16384 ]; do sleep 0.05; done
          {pagetide} attach $first --evict-older-than 1s --every 1s --age-every 500ms & manager=$!
          until [ \"$(of VmSwap)\" -gt 8192 ]; do sleep 0.05; done
          grep VmSwap /proc/$first/status
          kill -9 $first; wait $first 2>/dev/null
          echo $((first - 1)) >/proc/sys/kernel/ns_last_pid
-         {sleeper} 16 >/dev/null & second=$!
+         {idle_program} 16 >/dev/null & second=$!
          sleep 4
          echo same $((first == second)); grep VmSwap /proc/$second/status
          {pagetide} stat $second; echo stat $?
          kill -9 $second; wait $manager; echo manager $?",
-        sleeper = programs::c("sleeper"),
+        idle_program = programs::c("sleeper"),
         pagetide = pagetide::binary(),
     );
-    // A namespace of its own, where nobody else takes ids.
+    // In a new pid namespace no other process takes pids.
     let words = [
         "unshare",
         "--pid",

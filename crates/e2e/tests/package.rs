@@ -1,6 +1,8 @@
-//! The .deb of the binary under test: what it needs, what is in it, and its life in a clean root.
+//! The .deb with the binary under test: its dependencies, its contents, and its installation, use
+//! and removal in a clean root.
 //!
-//! The package is built once for all tests here. The root is made of this machine's own packages (`e2e::root`), which takes a second and fetches nothing.
+//! All tests here share one build of the package. The root is made of this machine's own packages
+//! (`e2e::root`), which takes a second and downloads nothing.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -12,12 +14,13 @@ use e2e::packages::{deb, done, lives};
 use e2e::root::Root;
 use e2e::temp::{TempDir, serial, target_dir};
 
+/// Path of the package, which is built at the first call.
 fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| deb(&target_dir().join("e2e/package")))
 }
 
-/// A package, and what is in it.
+/// The package, and a directory with its unpacked contents.
 struct Unpacked {
     folder: TempDir,
 }
@@ -33,15 +36,17 @@ impl Unpacked {
         unpacked
     }
 
+    /// Absolute path of a file in the unpacked package.
     fn at(&self, path: &str) -> String {
         self.folder.file("unpacked") + "/" + path
     }
 
+    /// Contents of a file in the unpacked package.
     fn read(&self, path: &str) -> String {
         std::fs::read_to_string(self.at(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
     }
 
-    /// The names in a folder.
+    /// File names in a directory of the unpacked package.
     fn names(&self, path: &str) -> BTreeSet<String> {
         let entries = std::fs::read_dir(self.at(path));
         let entries = entries.unwrap_or_else(|error| panic!("{path}: {error}"));
@@ -53,14 +58,14 @@ impl Unpacked {
 }
 
 #[test]
-fn in_a_clean_root_it_serves_and_leaves_nothing() {
+fn the_package_serves_in_a_clean_root_and_its_removal_leaves_nothing() {
     let _serial = serial();
     let root = Root::debian(&["apt"]);
     lives(&root, built());
 }
 
 #[test]
-fn it_is_the_same_when_it_is_built_again() {
+fn a_second_build_of_the_package_is_identical() {
     let _serial = serial();
     let other = TempDir::public();
     let (one, other) = (built(), deb(other.path()));
@@ -82,10 +87,10 @@ fn it_is_the_same_when_it_is_built_again() {
 }
 
 #[test]
-fn what_is_in_it_fits_the_program_and_debian() {
+fn the_contents_of_the_package_fit_the_program_and_debian() {
     let _serial = serial();
     let package = Unpacked::new();
-    // Of each page that another one names there is one, and each has its head.
+    // Every manual page that another manual page names exists, and each page has a header.
     let pages = package.names("usr/share/man/man1");
     for page in &pages {
         let file = package.at("usr/share/man/man1/") + page;
@@ -109,7 +114,7 @@ fn what_is_in_it_fits_the_program_and_debian() {
     ] {
         assert!(pages.contains(page), "{pages:?}");
     }
-    // A shell takes the completions.
+    // A shell can load the completions.
     let script = format!(
         "source {} && complete -p pagetide",
         package.at("usr/share/bash-completion/completions/pagetide")
@@ -126,7 +131,7 @@ fn what_is_in_it_fits_the_program_and_debian() {
             "{file}"
         );
     }
-    // Whoever is told of by the tools that Debian has for it agrees.
+    // Debian's own tool for dependencies finds those that the package names.
     let depends = depends(&package);
     let fields = package.read("control/control");
     assert!(
@@ -152,13 +157,13 @@ fn what_is_in_it_fits_the_program_and_debian() {
     }
 }
 
-/// What dpkg keeps of a package that is removed, if there is any.
+/// Checks that dpkg keeps no files of the removed package: it has no conffiles.
 fn keeps_nothing(package: &Unpacked) {
     let about = package.names("control");
     assert!(!about.contains("conffiles") && !about.contains("postrm"));
 }
 
-/// What dpkg-shlibdeps(1) finds the program to need, sorted by name as ours is.
+/// The program's dependencies as dpkg-shlibdeps(1) finds them, sorted by name as in our package.
 fn depends(package: &Unpacked) -> String {
     let folder = TempDir::new();
     std::fs::create_dir(folder.path().join("debian")).expect("a folder can be made");
@@ -169,20 +174,21 @@ fn depends(package: &Unpacked) -> String {
         folder.path().display(),
         package.at("usr/bin/pagetide")
     );
-    let told = done(&Run::new(["sh", "-c", &script])).stdout;
-    let line = told.trim().trim_start_matches("shlibs:Depends=");
+    let reported = done(&Run::new(["sh", "-c", &script])).stdout;
+    let line = reported.trim().trim_start_matches("shlibs:Depends=");
     let mut all: Vec<&str> = line.split(", ").collect();
     all.sort_unstable();
     all.join(", ")
 }
 
 #[test]
-fn the_unit_is_one_that_systemd_takes() {
+fn systemd_accepts_the_unit() {
     let _serial = serial();
     let package = Unpacked::new();
     let unit = package.at("lib/systemd/system/pagetide.service");
     assert!(Path::new(&unit).is_file());
-    // It looks for the program and for the manual, so they are laid over this machine's for that.
+    // systemd-analyze needs the program and the manual in place, so an overlay mounts them over
+    // this machine's files.
     let script =
         "mount -t overlay -o lowerdir=\"$0\":/usr none /usr && exec systemd-analyze verify \"$1\"";
     let verify = |unit: &str| {
@@ -198,9 +204,12 @@ fn the_unit_is_one_that_systemd_takes() {
         ];
         done(&Run::new(wrap.iter().copied().chain([usr.as_str(), unit])))
     };
-    let told = verify(&unit);
-    assert_eq!((told.stdout.as_str(), told.stderr.as_str()), ("", ""));
-    // It can find something.
+    let reported = verify(&unit);
+    assert_eq!(
+        (reported.stdout.as_str(), reported.stderr.as_str()),
+        ("", "")
+    );
+    // The check must be able to fail: systemd-analyze finds an error in a broken unit.
     let broken = package.read("lib/systemd/system/pagetide.service");
     let broken = broken.replace("Type=notify", "Type=notice");
     let other = package.folder.file("broken.service");

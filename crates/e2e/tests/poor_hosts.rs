@@ -1,8 +1,9 @@
-//! Hosts and users that do not give all that reading ages needs, made by namespaces and capabilities:
-//! `report` takes the next source and says why, or ends with 3 and what to do; `doctor` says the same.
+//! Hosts and users that lack some of what reading ages needs, simulated by namespaces and
+//! capabilities. `report` uses the next best source and says why, or ends with 3 and says what to
+//! do; `doctor` says the same.
 //!
-//! Everything that is taken away is taken away from the command alone, and is back when it ends.
-//! Needs root: others cannot take rights away.
+//! All restrictions apply to the command alone, and end with it. Needs root: other users cannot
+//! take rights away.
 #![forbid(unsafe_code)]
 
 use std::os::unix::fs::PermissionsExt;
@@ -16,13 +17,17 @@ use e2e::{pagetide, proc, programs, wait};
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// What stands behind `SETUP && ` in the shells below.
+/// The end of the shell scripts `SETUP && GO`: the shell becomes the command in its arguments.
 const GO: &str = "exec \"$@\"";
+/// The command prefix for user 65534, without groups.
 const NOBODY: &str = "setpriv --reuid 65534 --regid 65534 --clear-groups";
+/// The command prefix that takes away the right to load BPF programs.
 const NO_BPF: &str = "setpriv --bounding-set=-sys_admin,-bpf";
+/// The shell command after which /proc cannot be written.
 const READ_ONLY_PROC: &str = "mount -o remount,bind,ro /proc";
 
-/// A place where every user can run `pagetide` and a program, and a program of root's.
+/// A directory with copies of `pagetide` and of a program that every user can run; root's running
+/// program, which the reports are about; and settings that must not change.
 struct Stage {
     folder: TempDir,
     target: Running,
@@ -31,7 +36,8 @@ struct Stage {
 }
 
 impl Stage {
-    /// None, with a word about it, where the tests cannot be run.
+    /// Starts root's program and waits until it has touched its memory. Panics if the test does not
+    /// run as root.
     fn set() -> Stage {
         let is_root = rustix::process::geteuid().is_root();
         assert!(is_root, "taking rights away needs root");
@@ -47,7 +53,7 @@ impl Stage {
             std::fs::set_permissions(to, mode).expect("the mode can be set");
         }
         let target = Run::new(toucher(&folder)).start();
-        touched(&target);
+        wait_until_touched(&target);
         Stage {
             before: settings(target.pid()),
             folder,
@@ -56,55 +62,60 @@ impl Stage {
         }
     }
 
-    /// `WRAP pagetide ARGS`.
+    /// Runs `WRAP pagetide ARGS` to its end.
     fn pagetide(&self, wrap: &[String], args: &[&str]) -> Outcome {
         let own = [self.folder.file("pagetide")];
         let args = args.iter().map(|word| (*word).to_owned());
         let words = wrap.iter().cloned().chain(own).chain(args);
         let outcome = Run::new(words).finish(LIMIT);
-        let told = format!("{}{}", outcome.stdout, outcome.stderr);
+        let reported = format!("{}{}", outcome.stdout, outcome.stderr);
         for bad in ["panicked", "RUST_BACKTRACE", "stack backtrace"] {
-            assert!(!told.contains(bad), "{wrap:?}: {told}");
+            assert!(!reported.contains(bad), "{wrap:?}: {reported}");
         }
         let code = outcome.status.code();
-        assert!(matches!(code, Some(0 | 3)), "{wrap:?}: {code:?}: {told}");
+        assert!(
+            matches!(code, Some(0 | 3)),
+            "{wrap:?}: {code:?}: {reported}"
+        );
         outcome
     }
 
+    /// Runs `WRAP pagetide report` on a process.
     fn report_of(&self, wrap: &[String], pid: u32) -> Outcome {
         let pid = pid.to_string();
         self.pagetide(wrap, &["report", &pid, "--for", "3s", "--json"])
     }
 
-    /// A report on the program of root's that succeeds.
+    /// Returns a report on root's program by `WRAP pagetide report`, which must succeed.
     fn report(&self, wrap: &[String]) -> Value {
         json(&self.report_of(wrap, self.target.pid()))
     }
 
-    /// What the doctor finds; its exit code is checked against its words.
+    /// Returns the findings of `doctor` as JSON; checks its exit code against its output.
     fn doctor(&self, wrap: &[String]) -> Value {
         let outcome = self.pagetide(wrap, &["doctor", "--json"]);
         let value = parse(&outcome);
         let code = if value["ready"] == true { 0 } else { 3 };
         assert_eq!(outcome.status.code(), Some(code), "{value}");
-        // Promised are 0.5 s; here others run too.
+        // `doctor` promises 0.5 s; but other tests run at the same time.
         assert!(outcome.took < Duration::from_secs(5), "{:?}", outcome.took);
         for finding in findings(&value) {
             let (is_ok, remedy) = (finding["state"] == "ok", &finding["remedy"]);
             assert_eq!(is_ok, remedy.is_null(), "{finding}");
         }
         let people = self.pagetide(wrap, &["doctor"]);
-        let told = &people.stdout;
-        // (The story: another test's swap went between the two questions.) So it is held against its own words.
-        let is_ready = told.contains("\nAll commands work here");
+        let reported = &people.stdout;
+        // The exit code must agree with the output of the same run. Regression: another test
+        // removed its swap between two runs.
+        let is_ready = reported.contains("\nAll commands work here");
         let expected = if is_ready { 0 } else { 3 };
-        assert_eq!(people.status.code(), Some(expected), "{told}");
-        assert!(told.contains("Reading ages"), "{told}");
+        assert_eq!(people.status.code(), Some(expected), "{reported}");
+        assert!(reported.contains("Reading ages"), "{reported}");
         value
     }
 }
 
-/// Nothing was changed, whatever was run.
+/// Checks that no command changed a setting.
 impl Drop for Stage {
     fn drop(&mut self) {
         if !std::thread::panicking() {
@@ -116,6 +127,7 @@ impl Drop for Stage {
     }
 }
 
+/// The command of a program that uses 32 MiB, from the copy in the folder.
 fn toucher(folder: &TempDir) -> Vec<String> {
     let options = [
         "--mib",
@@ -130,14 +142,15 @@ fn toucher(folder: &TempDir) -> Vec<String> {
     [vec![folder.file("toucher")], options.to_vec()].concat()
 }
 
-fn touched(running: &Running) {
+/// Waits until the program has touched its 32 MiB.
+fn wait_until_touched(running: &Running) {
     let all = || proc::rss_anon(running.pid()).is_some_and(|bytes| bytes >= 32 << 20);
     wait::until("32 MiB", LIMIT, all);
 }
 
-/// What may not have changed: our own mounts, a switch that rights hang on, and the program. What others
-/// on a machine change while tests run (swap, sysctls of memory) is left out.
-/// What the commands here must leave as it is. Trees that other tests mount come and go meanwhile.
+/// The settings that commands must not change: this test's own mounts, a switch that affects
+/// rights, and settings of the program. Settings that other programs change while tests run are not
+/// compared: swap, sysctls of memory, mounts of other tests' trees.
 fn settings(pid: u32) -> Vec<(String, String)> {
     let host = ["self/mountinfo", "sys/kernel/unprivileged_bpf_disabled"];
     let host = host.map(|name| format!("/proc/{name}"));
@@ -157,13 +170,14 @@ fn words(text: &str) -> Vec<String> {
     text.split_ascii_whitespace().map(str::to_owned).collect()
 }
 
-/// In new namespaces, after a setup.
+/// Returns the command prefix for new namespaces (`options` of unshare(1)), in which the shell
+/// command `setup` runs first.
 fn unshare(options: &str, setup: &str) -> Vec<String> {
     let shell = ["sh", "-c", &format!("{setup} && {GO}"), "sh"].map(str::to_owned);
     [words(&format!("unshare {options}")), shell.to_vec()].concat()
 }
 
-/// As nobody, with some capabilities.
+/// Returns the command prefix for user `nobody` with these capabilities.
 fn nobody_with(capabilities: &[&str]) -> Vec<String> {
     let list: Vec<String> = capabilities.iter().map(|name| format!("+{name}")).collect();
     let list = list.join(",");
@@ -180,12 +194,13 @@ fn json(outcome: &Outcome) -> Value {
     parse(outcome)
 }
 
-/// The doctor's findings on reading ages.
+/// The findings of `doctor` that are about reading ages.
 fn findings(doctor: &Value) -> impl Iterator<Item = &Value> {
     let all = doctor["findings"].as_array().expect("a list");
     all.iter().filter(|finding| finding["part"] == "reading")
 }
 
+/// The finding of `doctor` on this topic; panics if there is none.
 fn finding<'a>(doctor: &'a Value, topic: &str) -> &'a Value {
     let all = doctor["findings"].as_array().expect("a list");
     all.iter()
@@ -206,7 +221,8 @@ fn has_note(report: &Value, part: &str) {
     assert!(found.clone().any(|note| note.contains(part)), "{notes:?}");
 }
 
-/// The next source, with why and what would help, and the doctor of the same mind.
+/// Checks that the report uses the next best source, that its notes contain `why` and what helps
+/// (`helps`), and that `doctor` agrees.
 #[track_caller]
 fn is_next_source(report: &Value, doctor: &Value, why: &str, helps: &str) {
     let source = report["age_source"].as_str().unwrap_or_default();
@@ -229,19 +245,19 @@ fn is_next_source(report: &Value, doctor: &Value, why: &str, helps: &str) {
     has(&ages["remedy"], helps);
 }
 
-/// Exit code 3, with what failed, why, and what to do.
+/// Checks exit code 3, and that the error says what failed, why, and what to do.
 #[track_caller]
 fn is_refused(outcome: &Outcome, why: &str) {
-    let told = &outcome.stderr;
-    assert_eq!(outcome.status.code(), Some(3), "{told}");
+    let reported = &outcome.stderr;
+    assert_eq!(outcome.status.code(), Some(3), "{reported}");
     assert!(outcome.stdout.is_empty(), "{}", outcome.stdout);
     for part in ["pagetide: cannot read pid", why, "\n  hint: run "] {
-        assert!(told.contains(part), "no {part:?} in {told}");
+        assert!(reported.contains(part), "no {part:?} in {reported}");
     }
 }
 
 #[test]
-fn nothing_is_missing_where_nothing_was_taken_away() {
+fn nothing_is_missing_with_all_rights() {
     let stage = Stage::set();
     let (report, doctor) = (stage.report(&[]), stage.doctor(&[]));
     assert_eq!(report["age_source"], doctor["age_source"]);
@@ -250,7 +266,7 @@ fn nothing_is_missing_where_nothing_was_taken_away() {
 }
 
 #[test]
-fn without_the_right_to_bpf() {
+fn without_cap_bpf_the_next_source_is_used() {
     let stage = Stage::set();
     let wrap = words(NO_BPF);
     let (report, doctor) = (stage.report(&wrap), stage.doctor(&wrap));
@@ -262,9 +278,9 @@ fn without_the_right_to_bpf() {
 }
 
 #[test]
-fn without_the_right_to_kernel_memory() {
+fn without_cap_perfmon_the_next_source_is_used() {
     let stage = Stage::set();
-    // As lockdown=confidentiality answers, too.
+    // The kernel returns the same error as with lockdown=confidentiality.
     let wrap = words("setpriv --bounding-set=-sys_admin,-perfmon");
     let (report, doctor) = (stage.report(&wrap), stage.doctor(&wrap));
     is_next_source(
@@ -279,10 +295,11 @@ fn without_the_right_to_kernel_memory() {
     );
 }
 
-/// The manifest for Kubernetes says what each right of the container is for. (The story: that each had been taken away in turn was a
-/// remark in it, and no test.)
+/// The manifest for Kubernetes says what each right of the container is for.
+///
+/// Regression: the manifest claimed that each right had been taken away in turn, without a test.
 #[test]
-fn with_the_rights_of_the_daemonset() {
+fn the_rights_in_the_daemonset_are_enough_and_needed() {
     let stage = Stage::set();
     let path = workspace().join("dist/kubernetes/daemonset.yaml");
     let manifest = std::fs::read_to_string(path).expect("it is there");
@@ -298,10 +315,10 @@ fn with_the_rights_of_the_daemonset() {
         let list: Vec<String> = held.map(|name| format!("+{name}")).collect();
         words(&format!("setpriv --bounding-set=-all,{}", list.join(",")))
     };
-    // A program of root's, and one of another user's.
+    // Tried on a program of root's and on one of another user.
     let other = words(NOBODY).into_iter().chain(toucher(&stage.folder));
     let other = Run::new(other).start();
-    touched(&other);
+    wait_until_touched(&other);
     let best = stage.doctor(&[])["age_source"].clone();
     for pid in [stage.target.pid(), other.pid()] {
         let report = json(&stage.report_of(&only(None), pid));
@@ -315,16 +332,16 @@ fn with_the_rights_of_the_daemonset() {
     for name in &added {
         let lack = format!("no CAP_{}: ", name.to_uppercase());
         assert!(!whole.contains(&lack), "{whole}");
-        let told = doctor(Some(name));
+        let reported = doctor(Some(name));
         assert!(
-            told.contains(&lack),
-            "nothing is missing without {name}: {told}"
+            reported.contains(&lack),
+            "nothing is missing without {name}: {reported}"
         );
     }
 }
 
 #[test]
-fn without_type_information() {
+fn without_type_information_the_next_source_is_used() {
     let stage = Stage::set();
     let nothing = stage.folder.file("nothing");
     std::fs::write(&nothing, "").expect("a file can be written");
@@ -340,7 +357,7 @@ fn without_type_information() {
 }
 
 #[test]
-fn as_another_user() {
+fn another_user_reports_only_its_own_processes() {
     let stage = Stage::set();
     let wrap = words(NOBODY);
     let doctor = stage.doctor(&wrap);
@@ -348,14 +365,14 @@ fn as_another_user() {
         assert_eq!(finding(&doctor, topic)["state"], "limited");
     }
     let own = Run::new([wrap.clone(), toucher(&stage.folder)].concat()).start();
-    touched(&own);
+    wait_until_touched(&own);
     let report = json(&stage.report_of(&wrap, own.pid()));
     is_next_source(&report, &doctor, "cannot make a BPF map", "CAP_BPF");
     is_refused(
         &stage.report_of(&wrap, stage.target.pid()),
         "Permission denied",
     );
-    // Two capabilities are enough for one's own, and not for others'.
+    // Two capabilities are enough for processes of the same user, but not for those of other users.
     let wrap = nobody_with(&["bpf", "perfmon"]);
     let report = json(&stage.report_of(&wrap, own.pid()));
     assert_eq!(report["age_source"], "page-tables", "{report:#}");
@@ -366,8 +383,8 @@ fn as_another_user() {
     );
 }
 
-/// A program that is started by the shell, in its namespaces, and reported on.
-fn inside(stage: &Stage, unshare: &str, setup: &str) -> Value {
+/// Starts a program in new namespaces and returns the report on it, which is made inside them.
+fn report_from_inside(stage: &Stage, unshare: &str, setup: &str) -> Value {
     let toucher = toucher(&stage.folder).join(" ");
     let pagetide = stage.folder.file("pagetide");
     let script = format!(
@@ -379,7 +396,7 @@ fn inside(stage: &Stage, unshare: &str, setup: &str) -> Value {
 }
 
 #[test]
-fn in_a_user_namespace() {
+fn in_a_user_namespace_the_next_source_is_used() {
     let stage = Stage::set();
     let wrap = words("unshare -Ur");
     is_refused(
@@ -387,7 +404,7 @@ fn in_a_user_namespace() {
         "Permission denied",
     );
     let doctor = stage.doctor(&wrap);
-    let report = inside(&stage, "unshare -Ur", "true");
+    let report = report_from_inside(&stage, "unshare -Ur", "true");
     is_next_source(&report, &doctor, "cannot make a BPF map", "user namespaces");
     let namespace = finding(&doctor, "user namespace");
     has(&namespace["detail"], "uid_map: 0 0 1");
@@ -395,15 +412,15 @@ fn in_a_user_namespace() {
 }
 
 #[test]
-fn in_a_container() {
+fn in_a_container_missing_features_are_reported() {
     let stage = Stage::set();
     let unified = !Path::new("/sys/fs/cgroup/memory").is_dir();
     let groups = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"][usize::from(unified)];
     let setup = format!("mount -o remount,ro,bind {groups}");
-    let report = inside(&stage, "unshare -mpf --mount-proc", &setup);
+    let report = report_from_inside(&stage, "unshare -mpf --mount-proc", &setup);
     let doctor = stage.doctor(&unshare("-mpf --mount-proc", &setup));
     assert_eq!(report["age_source"], doctor["age_source"]);
-    has_note(&report, "forks and exits are found by looks alone");
+    has_note(&report, "forks and exits are found only by scans");
     assert_eq!(finding(&doctor, "process events")["state"], "limited");
     has(&finding(&doctor, "control groups")["detail"], "read-only");
     has(&finding(&doctor, "control groups")["remedy"], "remount,rw");
@@ -411,14 +428,14 @@ fn in_a_container() {
 }
 
 #[test]
-fn without_the_right_to_clear() {
+fn if_bits_may_not_be_cleared_ages_are_unknown() {
     let stage = Stage::set();
     let read_only = unshare("-m", READ_ONLY_PROC);
     let almost = nobody_with(&["bpf", "perfmon", "sys_ptrace", "dac_read_search"]);
     for wrap in [&read_only, &almost] {
         let report = stage.report(wrap);
         assert_eq!(report["age_source"], "page-tables");
-        // What is used is not called cold.
+        // The memory in use is not reported as cold.
         let unknown = report["unknown_age_bytes"].as_u64();
         assert!(unknown > Some(1 << 20), "{report:#}");
         has(
@@ -438,7 +455,7 @@ fn without_the_right_to_clear() {
 }
 
 #[test]
-fn without_any_source() {
+fn without_any_source_only_sizes_are_reported() {
     let stage = Stage::set();
     if Path::new("/sys/kernel/mm/page_idle/bitmap").exists() {
         eprintln!("left out: the idle-page bitmap is a source");
@@ -449,7 +466,8 @@ fn without_any_source() {
     assert_eq!(report["age_source"], "none");
     assert_eq!(report["age_grain"], "none");
     has_note(&report, "sizes only");
-    // Two readings of a running program: once it had a page more in the second (33,800,192 and 33,804,288 bytes).
+    // The two values are of different scans of a running program: once the second scan found a page
+    // more (33,800,192 and 33,804,288 bytes).
     let bytes = |name: &str| report[name].as_u64().expect(name);
     let apart = bytes("unknown_age_bytes").abs_diff(bytes("resident_bytes"));
     assert!(apart <= 16 * 4096, "{apart} bytes apart");
@@ -459,7 +477,7 @@ fn without_any_source() {
 }
 
 #[test]
-fn without_process_events() {
+fn missing_process_events_are_reported() {
     let stage = Stage::set();
     let wrap = words("unshare -n");
     let (report, doctor) = (stage.report(&wrap), stage.doctor(&wrap));
@@ -471,7 +489,7 @@ fn without_process_events() {
 }
 
 #[test]
-fn with_capabilities_of_its_file() {
+fn capabilities_of_the_executable_are_enough() {
     let stage = Stage::set();
     assert!(
         proc::in_path("setcap"),
@@ -482,16 +500,17 @@ fn with_capabilities_of_its_file() {
         let outcome = Run::new(words).finish(LIMIT);
         assert!(outcome.status.success(), "{}", outcome.stderr);
     };
-    // The shell gives up what setpriv leaves, so that pagetide gains something from its file.
+    // The shell drops the rights that remain after setpriv, so that pagetide has only the rights of
+    // its file.
     let wrap = [
         words(NOBODY),
         ["sh", "-c", GO, "sh"].map(str::to_owned).to_vec(),
     ]
     .concat();
     let own = Run::new([words(NOBODY), toucher(&stage.folder)].concat()).start();
-    touched(&own);
-    // A program that gains capabilities from its file belonged to root in /proc, and said that the kernel
-    // was not known, where it could not read its own page tables.
+    wait_until_touched(&own);
+    // Regression: in /proc a program that gets capabilities from its file belongs to root, so
+    // pagetide could not read its own page tables, and reported an unknown kernel.
     for capabilities in [
         "cap_bpf,cap_perfmon+ep",
         "cap_bpf,cap_perfmon,cap_dac_read_search,cap_dac_override+ep",

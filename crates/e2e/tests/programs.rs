@@ -1,4 +1,5 @@
-//! Real programs, the same answers, while everything that is cold leaves ten times a second.
+//! Real programs print the same results while all their cold memory is paged out ten times a
+//! second.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
@@ -14,7 +15,7 @@ use e2e::zram::Swap;
 
 const MIB: u64 = 1 << 20;
 
-/// The longest, 4,400 threads that wait, took 69 s beside builds.
+/// Time limit. The longest test (4,400 threads that wait) took 69 s beside builds.
 const SOON: Duration = Duration::from_secs(300);
 
 #[test]
@@ -50,8 +51,9 @@ fn sqlite_in_memory() {
 #[test]
 fn static_go_under_gc() {
     let _serial = serial();
-    // Its collector walks all of its heap; nothing of it is cold but while it rests. (The story: with half a second of
-    // rest, under 2 MiB left in each of four runs beside a build.)
+    // Go's garbage collector walks the whole heap, so the heap is cold only while the program
+    // rests: 1,200 ms. (With 500 ms, and a build running at the same time, less than 2 MiB were
+    // paged out in each of four runs.)
     Case::new("go", [programs::go("gc").as_str(), "4", "20000", "1200"]).check();
 }
 
@@ -75,7 +77,8 @@ fn node_heap() {
     .check();
 }
 
-/// What fio prints holds times; the answer is its verification, which `--verify_fatal` makes fatal.
+/// Runs fio with this block size. Its output contains times, so only its verification counts, whose
+/// errors `--verify_fatal` makes fatal.
 fn fio(block: &str) {
     let folder = TempDir::new();
     let file = format!("--filename={}", folder.file("data"));
@@ -104,7 +107,7 @@ fn fio(block: &str) {
             .find(|line| line.contains(";verify;"))
             .unwrap_or_default();
         let fields: Vec<&str> = line.split(';').collect();
-        // Name, error number, and the kilobytes read (verified) and written.
+        // Fields 2, 4, 5 and 46: job name, error number, and kilobytes read (verified) and written.
         [2, 4, 5, 46]
             .map(|at| fields.get(at).copied().unwrap_or("?"))
             .join(" ")
@@ -112,19 +115,19 @@ fn fio(block: &str) {
     Case::new(&format!("fio {block}"), command)
         .compare_by(errors)
         .one_by_one()
-        // Most of what it touches is page cache.
+        // Most memory that fio touches is page cache.
         .least(MIB)
         .check();
 }
 
-/// Small memory of its own, mostly file pages beside.
+/// With small blocks fio has little anonymous memory: nearly all is file pages.
 #[test]
 fn fio_mmap_engine_verifies_small_blocks() {
     let _serial = serial();
     fio("4k");
 }
 
-/// Buffers that the engine copies to the mapping and checks.
+/// With large blocks fio has large buffers of its own, which are copied to the mapping and checked.
 #[test]
 fn fio_mmap_engine_verifies_large_blocks() {
     let _serial = serial();
@@ -149,6 +152,7 @@ fn stress_ng_vm_methods_verify() {
         "7",
         "--stdout",
     ];
+    /// The result of stress-ng, without its times: whether it reports success, and failures.
     fn verdict(text: &str) -> String {
         let good = text.contains("successful run completed");
         let bad = text.to_lowercase().contains("fail") || text.contains("error");
@@ -173,16 +177,17 @@ fn fork_server_with_checking_children() {
     Case::new("forkserver", command).check();
 }
 
-/// Processes over shared buffers: after each rest what it is asked is answered as by a server of its own.
+/// Processes with shared buffers: after each idle time the server returns the same results as an
+/// unmanaged one.
 #[test]
 fn a_database_with_its_backends() {
     let _serial = serial();
     let swap = Swap::new(2048);
-    let told = |options: Option<&[&str]>| {
+    let reported = |options: Option<&[&str]>| {
         let wrap =
             |run: &Run| options.map_or_else(|| run.clone(), |options| pagetide::run(options, run));
         let server = Postgres::start_as("64MB", 4, &wrap);
-        // One client and a seed: the same balances in each run.
+        // With one client and a fixed seed, the balances are the same in each run.
         let work = ["-c", "1", "-t", "1000", "--random-seed=7", "postgres"];
         let sums = "SELECT count(*), sum(abalance), md5(string_agg(abalance::text, ',' ORDER BY aid)) \
                     FROM pgbench_accounts";
@@ -190,7 +195,7 @@ fn a_database_with_its_backends() {
         for _ in 0..2 {
             let done = server.pgbench(&work).finish(SOON);
             assert!(done.status.success(), "{}", done.stderr);
-            // It lies idle, and leaves.
+            // The server is idle meanwhile, and its memory is paged out.
             std::thread::sleep(Duration::from_secs(1));
             let answer = server.psql(sums).finish(SOON);
             assert!(answer.status.success(), "{}", answer.stderr);
@@ -198,10 +203,10 @@ fn a_database_with_its_backends() {
         }
         said
     };
-    let alone = told(None);
-    let walled = [&POLICY[..], &["--memory-max", "96M"]].concat();
+    let alone = reported(None);
+    let hard_limited = [&POLICY[..], &["--memory-max", "96M"]].concat();
     let before = (swap.written(), e2e::proc::vmstat("pswpin"));
-    assert_eq!(told(Some(&walled)), alone);
+    assert_eq!(reported(Some(&hard_limited)), alone);
     let (out, back) = (
         swap.written() - before.0,
         e2e::proc::vmstat("pswpin") - before.1,
@@ -225,9 +230,10 @@ fn a_compile_gives_the_same_objects() {
         .check();
 }
 
-/// Threads that give memory back, over and over, beside forks and moves.
+/// Threads free memory again and again (MADV_FREE and the like) while others fork and move
+/// mappings.
 #[test]
-fn threads_that_announce_without_a_pause() {
+fn threads_that_free_memory_without_a_pause() {
     let _serial = serial();
     let swap = Swap::new(1024);
     for more in [
@@ -235,7 +241,7 @@ fn threads_that_announce_without_a_pause() {
         vec!["--remap", "20"],
         vec!["--fork", "100"],
         vec!["--child", "1"],
-        // When they end they all give their stacks back at once.
+        // When these threads end, they all free their stacks at once.
         vec!["--waiters", "4400"],
         vec![
             "--threads",
@@ -256,7 +262,8 @@ fn threads_that_announce_without_a_pause() {
         assert_eq!(outcome.status.code(), Some(0), "{:?}: {said}", run.argv());
         assert!(outcome.stdout.ends_with("OK\n"), "{}", outcome.stdout);
     }
-    // Each has 36 MiB and waits for them to be put out; one may be too short for that on a busy machine.
+    // Each program has 36 MiB and waits until they are swapped out; on a busy machine one program
+    // may end before that.
     let written = swap.written();
     assert!(written > 1 << 20, "{written} bytes went out in all of them");
 }

@@ -1,6 +1,8 @@
-//! Memory that a program says it reads in order or at random (MADV_SEQUENTIAL, MADV_RANDOM), or that a rule says is used once
-//! (what POSIX_FADV_NOREUSE says, and nobody sees), leaves before memory that is used as much: its accesses say nothing of the
-//! next ones.
+//! Memory that a program reads in order or at random is reclaimed before other memory that is used
+//! as often. An access to such memory does not predict a later one.
+//!
+//! The program says so by MADV_SEQUENTIAL or MADV_RANDOM. For files used once, a rule of the
+//! configuration says so, because POSIX_FADV_NOREUSE cannot be seen from outside the program.
 #![forbid(unsafe_code)]
 
 use std::io::Write;
@@ -17,11 +19,12 @@ use rustix::process::Signal;
 
 const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
-/// Of each area.
+/// Size of each memory area of the test programs, MiB.
 const AREA: u64 = 48;
 
-/// A program of `tests/programs` in Python that says `ready` and where its areas begin; those.
-fn started(
+/// Starts a Python program of `tests/programs` and waits until it prints `ready` and the addresses
+/// of its areas; returns the process and these addresses.
+fn start_program(
     prefix: Vec<String>,
     name: &str,
     words: impl IntoIterator<Item = String>,
@@ -42,8 +45,8 @@ fn started(
     (running, places)
 }
 
-/// What the kernel has of the mapping at this address, bytes, by this name in smaps.
-fn of_mapping(pid: u32, start: u64, name: &str) -> u64 {
+/// Bytes in the field `name` of /proc/PID/smaps for the mapping at this address.
+fn smaps_bytes(pid: u32, start: u64, name: &str) -> u64 {
     let smaps = std::fs::read_to_string(format!("/proc/{pid}/smaps")).expect("it runs");
     let mut is_it = false;
     for line in smaps.lines() {
@@ -63,51 +66,54 @@ fn of_mapping(pid: u32, start: u64, name: &str) -> u64 {
 }
 
 #[test]
-fn what_is_read_in_order_leaves_before_what_is_used_as_much() {
+fn memory_read_in_order_is_reclaimed_before_memory_used_as_much() {
     let _serial = serial();
     let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "500ms"]);
     tree.make("a");
-    let (running, places) = started(tree.inside("a"), "advised.py", []);
+    let (running, places) = start_program(tree.inside("a"), "advised.py", []);
     let pid = running.pid();
     wait::until("its pages are known", SOON, || {
         tree.line("a/memory.stat", "anon") >= 2 * AREA * MIB
     });
-    // Some looks, each of which finds all of both accessed.
+    // During this time some scans find both areas accessed.
     std::thread::sleep(Duration::from_secs(3));
     running.signal(Signal::STOP);
     tree.write("a/memory.reclaim", "32m");
-    let out = [0, 1].map(|area| of_mapping(pid, places[area], "Swap"));
+    let out = [0, 1].map(|area| smaps_bytes(pid, places[area], "Swap"));
     running.signal(Signal::CONT);
-    // The rest of the 32 MiB is the interpreter's own, which is idle: older than either.
+    // Less than 32 MiB, as the interpreter's idle memory is older than both areas and goes first.
     assert!(
         out[0] >= 16 * MIB && out[1] <= MIB,
         "{out:?} of {AREA} MiB each"
     );
 }
 
-/// A file of [`AREA`] on the disk, of folios of one page: a larger one, of which a part is asked for, the kernel splits, and leaves
-/// all of it unmapped (of 48 MiB written at once all were, where 25 had left).
-fn written(path: &str) {
+/// Writes a file of [`AREA`] MiB to the disk, in folios of one page. The kernel would split a
+/// larger folio of which a part is paged out, and unmap all of it: of 48 MiB written at once, all
+/// were unmapped, where only 25 MiB were paged out.
+fn write_file(path: &str) {
     let mut file = std::fs::File::create(path).expect("it can be made");
     for _ in 0..AREA * MIB / 4096 {
         file.write_all(&[7; 4096]).expect("there is room");
     }
-    // What is not on the disk yet would have to be written before it can leave.
+    // A page that is not on the disk yet would have to be written before the kernel can drop it.
     file.sync_all().expect("it is written");
 }
 
-/// Two files that are streamed through, beside a hot set: which of them a rule names leaves, and nothing else does, in whatever
-/// order they were mapped. A configuration with a mistake leaves the rule before it in force, the next one replaces it; a
-/// file that was removed is known by the path that it had.
+/// A program streams through two files and uses a hot set. Only the file that a rule names is paged
+/// out, whichever of the two was mapped first.
+///
+/// If the changed configuration has a mistake, the rule before it stays in force; the next correct
+/// configuration replaces it. A removed file is recognised by the path that it had.
 #[test]
-fn files_that_a_rule_names_leave_before_what_is_used_as_much() {
+fn files_named_by_a_rule_are_reclaimed_before_memory_used_as_much() {
     let _serial = serial();
     let _swap = Swap::shared();
     let folder = TempDir::new();
-    // The kernel writes this name with an escape.
+    // The kernel escapes the line break in the first name.
     let files = [folder.file("str\neam"), folder.file("other")];
-    files.iter().for_each(|file| written(file));
+    files.iter().for_each(|file| write_file(file));
     let config = folder.file("pagetide.toml");
     let ask = |text: String| {
         std::fs::write(&config, format!("age-every = \"500ms\"\n{text}")).expect("it is written");
@@ -118,9 +124,9 @@ fn files_that_a_rule_names_leave_before_what_is_used_as_much() {
     ));
     let tree = Tree::serve(&["--config", &config]);
     tree.make("a");
-    let (running, places) = started(tree.inside("a"), "mapped.py", files.clone());
+    let (running, places) = start_program(tree.inside("a"), "mapped.py", files.clone());
     let pid = running.pid();
-    let resident = || [0, 1, 2].map(|area| of_mapping(pid, places[area], "Rss"));
+    let resident = || [0, 1, 2].map(|area| smaps_bytes(pid, places[area], "Rss"));
     let round = || {
         wait::until("all is there", SOON, || {
             resident().iter().all(|bytes| *bytes == AREA * MIB)
@@ -128,7 +134,7 @@ fn files_that_a_rule_names_leave_before_what_is_used_as_much() {
         wait::until("its pages are known", SOON, || {
             tree.line("a/memory.stat", "file") >= 2 * AREA * MIB
         });
-        // Some looks, each of which finds all of it accessed.
+        // During this time some scans find all of the memory accessed.
         std::thread::sleep(Duration::from_secs(3));
         running.signal(Signal::STOP);
         tree.write("a/memory.reclaim", "32m");
@@ -166,14 +172,17 @@ fn files_that_a_rule_names_leave_before_what_is_used_as_much() {
     assert!(is_second(out) && others(out, 1) <= MIB, "{out:?}");
 }
 
-/// A stream that goes through a large file again and again, beside a working set of which a page is used each two seconds: what is streamed is
-/// younger than most of it. `sequential`, `random` and `none` is what the program says of the file; `ruled` says nothing and is known by
-/// a rule (`noreuse = true`). Of as much as the working set is, by the kernel's own count, nothing of that leaves, but where nobody says
-/// anything of the stream.
+/// A stream is reclaimed before a working set, although the streamed pages are younger: the program
+/// reads a large file again and again, and uses each page of the working set every two seconds.
+///
+/// `sequential`, `random` and `none` are the program's advice for the file; `ruled` gives no
+/// advice, but a rule of the configuration names the file (`noreuse = true`). As many bytes are
+/// reclaimed as the working set has: by the kernel's count, none of them are of the working set,
+/// except in `none`.
 #[test]
-fn a_stream_leaves_before_what_is_used_again() {
+fn a_stream_is_reclaimed_before_memory_that_is_used_again() {
     const NAMES: [&str; 4] = ["none", "sequential", "random", "ruled"];
-    /// Of the working set, MiB.
+    /// Size of the working set, MiB.
     const HOT: u64 = 24;
     let _serial = serial();
     let _swap = Swap::shared();
@@ -183,7 +192,7 @@ fn a_stream_leaves_before_what_is_used_again() {
     let folders = NAMES.map(|_| TempDir::new());
     let start = |at: usize| {
         let name = NAMES[at];
-        // The configuration has made the one that it names.
+        // `serve` has already made the tenant that the configuration names.
         if name != "ruled" {
             tree.make(name);
         }
@@ -222,8 +231,9 @@ fn a_stream_leaves_before_what_is_used_again() {
         eprintln!("of what is used again, in swap: {NAMES:?} {out:?}");
         out[1..].iter().all(|out| *out <= MIB) && out[0] >= 4 * MIB
     };
-    // On a busy machine a stream may be slower than what is used again: then it is older, and there is nothing to be
-    // won by advice. And a program that got no turn for seconds has not used anything again.
+    // On a busy machine a stream may be slower than the working set: then the stream is older, and
+    // advice changes nothing. And a program that got no processor time for seconds has not used
+    // anything again.
     let is_shown = (0..5).any(|_| {
         let is_shown = shows();
         std::thread::sleep(Duration::from_secs(3));

@@ -1,8 +1,9 @@
-//! `reclaim --older-than` of a process that nobody managed: what was idle for so long leaves, by the kernel's
-//! count, and what is in use stays.
+//! `reclaim --older-than TIME` of an unmanaged process: memory that was idle for at least TIME is
+//! paged out, by the kernel's count, and memory in use is not.
 //!
-//! The story: it said "put out 0 B" of a program with 64 MiB idle, and ended with 0. The engine was asked for
-//! generations older than two looks, and the oldest that it tells apart is one look old.
+//! Regression: for a program with 64 MiB of idle memory, the command printed "put out 0 B" and
+//! ended with 0. It requested generations older than two scans from the engine, whose oldest one
+//! was only one scan old.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
@@ -10,19 +11,20 @@ use std::time::Duration;
 use e2e::aged::number;
 use e2e::cold_and_hot::{self, COLD, swapped};
 use e2e::guard::{Run, Running};
-use e2e::sleeper::Sleeper;
+use e2e::idle_program::IdleProgram;
 use e2e::temp::{TempDir, serial};
 use e2e::zram::Swap;
 use e2e::{pagetide, proc, programs, wait};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// Starts a program with cold and with hot memory, with `wrap` before its command.
 fn subject(wrap: &[&str]) -> Running {
     cold_and_hot::start(wrap, LIMIT)
 }
 
 #[test]
-fn what_was_idle_for_so_long_leaves_and_the_rest_stays() {
+fn idle_memory_is_paged_out_and_the_rest_stays() {
     let _serial = serial();
     let _swap = Swap::shared();
     let alone = subject(&[]);
@@ -38,7 +40,8 @@ fn what_was_idle_for_so_long_leaves_and_the_rest_stays() {
             let out = swapped(running.pid());
             let said = format!("{out} bytes of {pid} are out: {}", reclaim.stdout);
             assert!(out < COLD + (8 << 20), "{said}");
-            // Beside others bits cannot be cleared in time now and then, or somebody else's work hides them: then that is said, and it is tried again.
+            // On a busy machine bits may be cleared too late, or a foreign clearer hides accesses:
+            // then the command reports unknown ages, and the test tries again.
             let has_left = out >= COLD / 100 * 95;
             assert!(has_left || said.contains("of unknown age: "), "{said}");
             if !has_left {
@@ -51,18 +54,23 @@ fn what_was_idle_for_so_long_leaves_and_the_rest_stays() {
     }
 }
 
-/// The story: what a program has written to a file by its mapping is unmapped when it is asked to leave, and stays in memory until somebody has written it to
-/// the disk; all of it was told as out. And by age, where all of a batch was such, nothing of the heap left.
+/// Page-out unmaps a page that the program has written to a file through a mapping, but the page
+/// stays in memory until it is written to the disk.
+///
+/// Regression: all such pages were reported as paged out. And with `--older-than`, where a whole
+/// batch was such pages, nothing of the heap was paged out.
 #[test]
-fn what_is_in_memory_still_is_not_told_as_out() {
+fn pages_still_in_memory_are_not_reported_as_paged_out() {
     for ask in [&["--all"][..], &["--older-than", "1s"]] {
-        let is_told = (0..5).any(|_| is_not_told_as_out(ask));
-        assert!(is_told, "{ask:?}: the heap does not leave");
+        let is_reported = (0..5).any(|_| is_reported_as_in_memory(ask));
+        assert!(is_reported, "{ask:?}: the heap does not leave");
     }
 }
 
-/// Whether its heap has left and the rest is told as it is; not where the heap is of unknown age, which is said.
-fn is_not_told_as_out(ask: &[&str]) -> bool {
+/// Runs `reclaim` with these options on a program with a heap and with written file pages. Returns
+/// whether the heap was paged out and the file pages were reported as still in memory; false if the
+/// heap is reported as of unknown age.
+fn is_reported_as_in_memory(ask: &[&str]) -> bool {
     const PAGES: usize = 8192;
     const WRITTEN: &str = "\
 import ctypes, mmap, os, sys, time
@@ -92,11 +100,11 @@ print(sum(one & 1 for one in told))
     let words = [&["reclaim", pid.as_str(), "--json"], ask].concat();
     let reclaim = pagetide::command(words).finish(LIMIT);
     assert_eq!(reclaim.status.code(), Some(0), "{}", reclaim.stderr);
-    let told: serde_json::Value = serde_json::from_str(&reclaim.stdout).expect("it is JSON");
-    let of = |name: &str| usize::try_from(told[name].as_u64().expect(name)).expect("it fits");
+    let reported: serde_json::Value = serde_json::from_str(&reclaim.stdout).expect("it is JSON");
+    let of = |name: &str| usize::try_from(reported[name].as_u64().expect(name)).expect("it fits");
     let out = swapped(running.pid());
     if out <= 28 << 20 && of("unknown_pages") > PAGES / 8 {
-        eprintln!("of unknown age: {told}");
+        eprintln!("of unknown age: {reported}");
         return false;
     }
     assert!(
@@ -111,36 +119,39 @@ print(sum(one & 1 for one in told))
         .last()
         .and_then(|line| line.parse::<usize>().ok());
     let stays = stays.expect("the kernel says what is in memory");
-    // (Somebody may have had all files written in the middle: then it has left.)
+    // (If another program syncs all files meanwhile, more pages are paged out.)
     let most = all - stays.min(all) + PAGES / 100;
     assert!(
         of("evicted_pages") <= most,
-        "{stays} of {PAGES} stay: {told}"
+        "{stays} of {PAGES} stay: {reported}"
     );
     assert!(
         of("busy_pages") + PAGES / 100 >= stays,
-        "{stays} of {PAGES} stay: {told}"
+        "{stays} of {PAGES} stay: {reported}"
     );
     true
 }
 
-/// All of a program that sleeps leaves, wherever its pages lie and wait.
+/// All memory of an idle program is paged out, on whichever processors and lists its pages are.
 ///
-/// Two stories. Twenty pages that a process had read before it fell asleep stayed for as long as it slept: a page that comes
-/// in waits on its processor for its list, with some thirty others, and MADV_PAGEOUT from another processor passes it by.
-/// And up to all of a small heap stayed, in 5 runs of 40: mappings are not told in the order of addresses, and where a
-/// library's code lay in the same 2 MiB, pages that had been told before were taken for unmapped.
+/// Regression: twenty pages that a process had read before it became idle were not paged out while
+/// it was idle. A new page waits in a batch of its processor, with some thirty others, before it is
+/// put on an LRU list, and MADV_PAGEOUT from another processor skips it.
+///
+/// Regression: up to all of a small heap was not paged out, in 5 runs of 40. Mappings are not
+/// reported in the order of addresses. Where a library's code lay in the same 2 MiB, pages that had
+/// been reported before were taken for unmapped.
 #[test]
-fn all_of_a_sleeper_leaves() {
+fn all_memory_of_an_idle_program_is_paged_out() {
     let _serial = serial();
     let _swap = Swap::shared();
     let on = |processor: usize| ["taskset".to_owned(), "-c".to_owned(), processor.to_string()];
-    // Where mappings lie is another in each run.
+    // The addresses of mappings differ in each run, so there are twelve runs.
     for _ in 0..12 {
-        let running = Sleeper::start(on(0), 1);
+        let running = IdleProgram::start(on(0), 1);
         let pid = running.pid().to_string();
         let reclaim = [pagetide::binary(), "reclaim".into(), pid, "--all".into()];
-        // From wherever it runs: bound to a processor it could not go to that of the program.
+        // The command is not bound to a processor, so it can move to that of the program.
         let reclaim = Run::new(reclaim).finish(LIMIT);
         assert_eq!(reclaim.status.code(), Some(0), "{}", reclaim.stderr);
         let left = proc::number(running.pid(), "RssAnon").expect("it sleeps");
@@ -148,10 +159,11 @@ fn all_of_a_sleeper_leaves() {
     }
 }
 
-/// (The story: of a daemon that sleeps, whose memory is all from the parent that had started it and ended, a manager knew 9 MB of 77: the
-/// rest had been its parent's, and did not leave until something else had.)
+/// Regression: an idle daemon had inherited all its memory from a parent that had ended, and its
+/// manager knew 9 of 77 MB. The rest had counted as the parent's, and was not paged out until the
+/// daemon used some memory.
 #[test]
-fn what_a_sleeper_has_from_its_parent_is_known_when_that_has_ended() {
+fn inherited_memory_of_an_idle_program_is_known_after_its_parent_ends() {
     let _serial = serial();
     let _swap = Swap::shared();
     let script = format!("{} 32 3; sleep 60", programs::c("orphan"));
@@ -175,9 +187,9 @@ fn what_a_sleeper_has_from_its_parent_is_known_when_that_has_ended() {
     wait::until("its parent has ended", LIMIT, || {
         number(&report()["ended"], "processes") == 1
     });
-    let looks = number(&report(), "walks");
+    let scans = number(&report(), "walks");
     wait::until("it is looked at", LIMIT, || {
-        number(&report(), "walks") >= looks + 4
+        number(&report(), "walks") >= scans + 4
     });
     let known = number(&report(), "resident_bytes");
     assert!(known >= 32 << 20, "{known} bytes: {}", report());
@@ -193,10 +205,11 @@ fn what_a_sleeper_has_from_its_parent_is_known_when_that_has_ended() {
     wait::until("it leaves", LIMIT, leaves);
 }
 
-/// With `--evict-older-than 10s` pages left when they had been idle for up to thirty seconds: the engine's generations were
-/// opened ten seconds apart, and a page that has just come in is sure to be that old in the fourth one alone.
+/// Regression: with `--evict-older-than 10s`, pages were paged out only after up to thirty seconds
+/// of idleness. The engine opened generations ten seconds apart, and a new page is certainly 10 s
+/// old only in the fourth generation.
 #[test]
-fn what_a_policy_asks_for_leaves_in_time() {
+fn a_policy_pages_out_in_time() {
     let _serial = serial();
     let _swap = Swap::shared();
     let options = [
@@ -212,19 +225,21 @@ fn what_a_policy_asks_for_leaves_in_time() {
     let said = |name| number(&pagetide::report(managed.pid()), name);
     let listens = || pagetide::on("stat", managed.pid()).status.success();
     wait::until("the manager", LIMIT, listens);
-    let mut looks = 0;
+    let mut scans = 0;
     wait::until("it leaves", LIMIT, || {
         let seen = said("walks");
         let out = swapped(managed.pid());
-        // What is out before the manager's clock is asked was idle for less than that clock says.
+        // A page that is out when the manager's clock is read had been idle for less than the time
+        // on that clock.
         let is_due = || said("wall_ms") >= 6000;
         assert!(out < COLD / 100 || is_due(), "{out} bytes are out too soon");
         let has_left = out > COLD / 100 * 95;
-        // Those after which it was there still.
-        looks = if has_left { looks } else { seen };
+        // The number of scans after which the memory was still resident.
+        scans = if has_left { scans } else { seen };
         has_left
     });
-    // Looks, not seconds: six make a page old enough, a few more see that it left. Before, it took 18 and more.
-    assert!(looks <= 16, "it had not left after {looks} looks");
+    // The bound counts scans, not seconds: after six the pages are old enough, a few more find them
+    // paged out. Before the fix it took 18 or more.
+    assert!(scans <= 16, "it had not left after {scans} looks");
     assert!(swapped(managed.pid()) < COLD + (8 << 20), "the rest stays");
 }

@@ -1,5 +1,5 @@
-//! redis in half of its memory: 150,000 keys read back value by value, a BGSAVE while everything is
-//! evicted, and the dump loaded by another server and compared.
+//! redis with half of the memory that it uses: 150,000 keys are read back value by value; a BGSAVE
+//! runs while everything is evicted; another server loads the dump, which is compared.
 #![forbid(unsafe_code)]
 
 use std::os::unix::process::ExitStatusExt;
@@ -11,12 +11,16 @@ use e2e::temp::{TempDir, serial};
 use e2e::zram::Swap;
 use e2e::{pagetide, proc, wait};
 
+/// Number of keys.
 const KEYS: u64 = 150_000;
-/// Where everything is out again every 20 ms, every access is a fault.
+/// Number of keys where all memory is swapped out every 20 ms: few, as every access is a fault.
 const FEW: u64 = 40_000;
+/// Number of commands that are sent at once.
 const BATCH: u64 = 500;
+/// Longest time that a test waits for one event, also on a busy machine.
 const LONG: Duration = Duration::from_secs(300);
 
+/// A hash of `x`: pseudo-random bits that are the same in each run.
 fn mix(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -27,7 +31,7 @@ fn key(number: u64) -> Vec<u8> {
     format!("key:{number:08}").into_bytes()
 }
 
-/// 64 to 400 bytes, half of them hardly compressible.
+/// The value of a key: 64 to 400 bytes; every second value can hardly be compressed.
 fn value(number: u64) -> Vec<u8> {
     let len = 8 + mix(number) % 43;
     let word = |i: u64| {
@@ -40,6 +44,7 @@ fn value(number: u64) -> Vec<u8> {
     (0..len).flat_map(|i| word(i).to_le_bytes()).collect()
 }
 
+/// The command of a redis server at this port, with its dump in the folder.
 fn server(port: u16, folder: &TempDir) -> Run {
     let dir = folder.path().to_string_lossy().into_owned();
     let port = port.to_string();
@@ -63,6 +68,7 @@ fn server(port: u16, folder: &TempDir) -> Run {
     Run::new(words)
 }
 
+/// Sets `keys` keys to their values.
 fn fill(client: &mut Client, keys: u64) {
     for first in (0..keys).step_by(500) {
         let pairs: Vec<(Vec<u8>, Vec<u8>)> = (first..first + BATCH)
@@ -76,7 +82,7 @@ fn fill(client: &mut Client, keys: u64) {
     }
 }
 
-/// Reads every value, in an order that walks all over the memory.
+/// Reads and checks all `all` values, in an order that is spread over the whole memory.
 fn check_all(client: &mut Client, all: u64, what: &str) {
     assert_eq!(
         client.call(&["DBSIZE"]),
@@ -98,9 +104,10 @@ fn check_all(client: &mut Client, all: u64, what: &str) {
     }
 }
 
+/// Runs BGSAVE, and waits until the dump is written.
 fn background_save(client: &mut Client) {
     let before = client.call(&["LASTSAVE"]);
-    // LASTSAVE counts seconds: a save within the same second as the start would not show.
+    // LASTSAVE counts whole seconds: a save within the same second as the start could not be seen.
     std::thread::sleep(Duration::from_millis(1100));
     client.call(&["BGSAVE"]);
     let mut state = String::new();
@@ -118,6 +125,7 @@ fn background_save(client: &mut Client) {
     assert!(saved.is_some(), "BGSAVE did not end: {state}");
 }
 
+/// Bytes of resident anonymous memory of the redis server.
 fn rss(server: &Running) -> u64 {
     server
         .named("redis-server")
@@ -126,7 +134,7 @@ fn rss(server: &Running) -> u64 {
         .unwrap_or(0)
 }
 
-/// Bytes a filled server has without a limit.
+/// Resident bytes of a filled server without a limit.
 fn peak_alone() -> u64 {
     let (folder, port) = (TempDir::new(), free_port());
     let alone = server(port, &folder).start();
@@ -136,8 +144,9 @@ fn peak_alone() -> u64 {
     rss(&alone)
 }
 
-/// At half of some 50 MiB the kernel may kill while swap is free, where a busy machine keeps the thread that has its counters summed from running
-/// (docs/known-gaps.md): seldom, so not twice in a row.
+/// The kernel may kill the server (limit about 25 MiB) while swap is free, if a busy machine keeps
+/// the thread that refreshes its counters from running (docs/known-gaps.md). That is rare, so the
+/// test may fail once, but not twice in a row.
 #[test]
 fn redis_in_half_of_its_memory() {
     let _serial = serial();
@@ -147,7 +156,7 @@ fn redis_in_half_of_its_memory() {
     }
 }
 
-/// Its end, if the kernel has killed it.
+/// Returns how the server ended as an error, if the kernel has killed it.
 fn in_half_of_its_memory() -> Result<(), String> {
     let swap = Swap::new(2048);
     let back = e2e::proc::vmstat("pswpin");
@@ -194,7 +203,7 @@ fn in_half_of_its_memory() -> Result<(), String> {
         outcome.stderr
     );
     let file = folder.path().join("report.json");
-    // The manager writes it a moment after the server has ended.
+    // The manager writes its report a moment after the server has ended.
     wait::until("the report", LONG, || {
         std::fs::metadata(&file).is_ok_and(|meta| meta.len() > 0)
     });
@@ -217,7 +226,7 @@ fn bgsave_while_everything_is_evicted() {
     let mut client = Client::connect(port);
     fill(&mut client, FEW);
     let full = rss(&managed);
-    // By the kernel's count.
+    // Waits until the kernel has swapped out more than 8 MiB.
     wait::until("it leaves", LONG, || swap.written() > 8 << 20);
     background_save(&mut client);
     check_all(&mut client, FEW, "evicted as fast as possible");

@@ -1,4 +1,5 @@
-//! Whose memory a report is of: a process and all that descends from it, wherever that goes.
+//! The processes that a report counts: the target and all of its descendants, in any session or
+//! process group.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write as _;
@@ -15,12 +16,13 @@ use serde_json::Value;
 const SOON: Duration = Duration::from_secs(60);
 const MIB: u64 = 1 << 20;
 
-/// The descendants of a shell that hold memory: one after an exec, one in a session of its own, one
-/// whose parent is gone, one of another user.
+/// Descendants of a shell are counted, each with memory of its own: one after an exec, one in a new
+/// session, an orphan, and one of another user.
 #[test]
-fn descendants_stay_whatever_they_do() {
+fn all_descendants_are_counted() {
     let _serial = serial();
-    // Others must be able to run it, and the target directory may lie under a private home.
+    // Other users must be able to run the program, and the target directory may lie under a private
+    // home directory.
     let folder = TempDir::public();
     let program = folder.file("hotset");
     std::fs::copy(programs::c("hotset"), &program).expect("a program can be copied");
@@ -51,10 +53,11 @@ fn descendants_stay_whatever_they_do() {
     assert!(number(&report, "resident_bytes") >= 64 * MIB, "{report}");
 }
 
-/// (The story: of a daemon that sleeps, whose memory is all from the parent that had started it and ended, a report told of 9 MB of 77,
-/// for as long as it slept. What nobody reads twice was its parent's.)
+/// Regression: an idle daemon had inherited all its memory from a parent that had ended, and a
+/// report had 9 of its 77 MB for as long as it was idle: an idle process is not walked again, so
+/// the pages still counted as the parent's.
 #[test]
-fn what_a_sleeper_has_from_its_parent_stays_when_that_ends() {
+fn memory_that_an_idle_child_inherited_counts_after_its_parent_ends() {
     let _serial = serial();
     let script = format!("{} 32 4; sleep 60", programs::c("orphan"));
     let shell = Run::new(["sh", "-c", &script]).start();
@@ -68,12 +71,13 @@ fn what_a_sleeper_has_from_its_parent_stays_when_that_ends() {
     );
     let process = aged::process(&report, child).unwrap_or_else(|| panic!("{report}"));
     assert!(number(process, "resident_bytes") >= 32 * MIB, "{report}");
-    // As old as it was known to be. (Beside others bits cannot be cleared in time now and then.)
+    // The memory keeps its age. (On a busy machine some bits cannot be cleared in time.)
     let old = ["older_than_10s_bytes", "unknown_age_bytes"].map(|name| number(process, name));
     assert!(old.iter().sum::<u64>() >= 32 * MIB, "{report}");
 }
 
-/// A compile is hundreds of processes that live for milliseconds: none of them is lost.
+/// A compile starts hundreds of processes that live for milliseconds: the report counts all of
+/// them.
 #[test]
 fn the_short_lived_processes_of_a_compile_are_counted() {
     const FILES: usize = 200;
@@ -86,13 +90,13 @@ fn the_short_lived_processes_of_a_compile_are_counted() {
             format!("#include <stdio.h>\nint f{i}(int x) {{ return printf(\"%d\", x + {i}); }}\n");
         std::fs::write(folder.path().join(format!("f{i}.c")), text).expect("written");
     }
-    // A wrapper that says that it was started, and becomes the compiler.
+    // The compiler's wrapper adds a line to the file `started`, and then becomes the compiler.
     rules += "\n%.o: %.c\n\t@echo $@ >> started; exec cc -c -o $@ $<\n";
     std::fs::write(folder.path().join("Makefile"), rules).expect("written");
     let go = folder.file("go");
     let made = Command::new("mkfifo").arg(&go).status();
     assert!(made.is_ok_and(|status| status.success()));
-    // (The shell reads by itself: no process more.)
+    // (`read` is built into the shell: it adds no process.)
     let script = format!(
         "cd {} && read word < go && make -s -j2; sleep 3",
         folder.path().display()
@@ -100,9 +104,9 @@ fn the_short_lived_processes_of_a_compile_are_counted() {
     let shell = Run::new(["sh", "-c", &script]).start();
     let mut looking = Looking::at(shell.pid(), 300, 1000);
     looking.give_up_after(Duration::from_secs(120));
-    // Events are listened to before the first look, and that claims the process.
+    // A report subscribes to process events before its first scan, and the scan claims the process.
     wait::until("it looks", SOON, || proc::is_claimed(shell.pid()));
-    // (Opened for both it waits for nobody.)
+    // (The pipe is opened for reading and writing, so that opening does not wait.)
     let mut go = std::fs::File::options()
         .read(true)
         .write(true)
@@ -114,7 +118,7 @@ fn the_short_lived_processes_of_a_compile_are_counted() {
     assert_eq!(started.lines().count(), FILES, "{}", shell.stderr());
     let ended = &report["ended"];
     eprintln!("compile: {ended}");
-    // cc starts cc1 and as; they and it are three. Shells, make and sleep come on top.
+    // cc starts cc1 and as: three processes per file. Shells, make and sleep are added.
     let least = 3 * u64::try_from(FILES).expect("small");
     assert!(number(ended, "processes") >= least, "{report}");
     assert!(number(ended, "processes") < least + 50, "{report}");
@@ -122,9 +126,10 @@ fn the_short_lived_processes_of_a_compile_are_counted() {
     assert!(number(ended, "unseen") > 0, "{report}");
 }
 
-/// A report said "ended with 3" of a shell whose worker ran on, and listed the worker.
+/// Regression: the report on a shell printed "ended with 3" while a worker of the shell still ran,
+/// and listed the worker.
 #[test]
-fn how_it_ended_is_told_once_all_have_ended() {
+fn the_exit_status_is_reported_once_all_processes_have_ended() {
     let _serial = serial();
     let shell = Run::new(["sh", "-c", "sleep 8 & sleep 3; exit 3"]).start();
     let pid = shell.pid().to_string();

@@ -1,4 +1,5 @@
-//! The page of `report --html`: as a reader's browser shows the file, beside the JSON of the same report.
+//! The page of `report --html`: what a browser shows of the file, compared with the JSON of the
+//! same report.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
@@ -9,17 +10,18 @@ use e2e::{browser, pagetide, programs, wait};
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// What a program calls itself that would like to be more than words.
+/// A name of a program that would be markup or a script if the page did not escape it.
 const HOSTILE: &str = "</title></script><script>alert(1)</script><img src=http://127.0.0.1:9/ onerror=alert(2)>\"'&\u{202e}";
 
-/// Everything that `tests/page/read.py` does, in light and dark, wide and narrow, with nothing complained of: bars, heat map and
-/// curve are the report's own figures, the program's name is words, nothing is asked for, and keys reach all.
+/// Runs `tests/page/read.py` in a browser, with a light and a dark theme, wide and narrow, without
+/// an error of the browser. Bars, heat map and curve show the report's own figures, the program's
+/// name is shown as text, the page requests nothing, and all can be reached by keys.
 #[test]
 fn a_page_shows_what_the_report_says() {
     let _serial = serial();
     let folder = TempDir::new();
     let program = programs::c("paced");
-    // Its standard input stays open as long as it is wanted.
+    // The program runs until its standard input is closed, so that stays open.
     let command =
         format!("exec -a \"$0\" {program} tail 64 20000 60 < <(exec sleep 90 2>/dev/null)");
     let running = Run::new(["bash", "-c", &command, HOSTILE]).start();

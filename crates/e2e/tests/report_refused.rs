@@ -1,4 +1,5 @@
-//! What may not be looked at, or is not there, is said in words; what can be said without rights, is.
+//! Targets that may not be scanned, or do not exist, are refused with an error; what needs no
+//! rights is reported all the same.
 #![forbid(unsafe_code)]
 
 use std::path::Path;
@@ -13,6 +14,7 @@ use serde_json::Value;
 
 const SOON: Duration = Duration::from_secs(60);
 const MIB: u64 = 1 << 20;
+/// The command prefix for user `nobody`.
 const NOBODY: [&str; 6] = [
     "setpriv",
     "--reuid",
@@ -22,7 +24,7 @@ const NOBODY: [&str; 6] = [
     "--clear-groups",
 ];
 
-/// Programs that any user can run, in a folder that any user can enter.
+/// A directory that any user can enter, with programs that any user can run.
 struct Public(TempDir);
 
 impl Public {
@@ -37,12 +39,14 @@ impl Public {
         Public(folder)
     }
 
+    /// The command `HEAD pagetide report WORDS`, with the public copy of pagetide.
     fn report(&self, head: &[&str], words: &[&str]) -> Run {
         let program = self.0.file("pagetide");
         let words = [&[program.as_str(), "report"], words].concat();
         Run::new(head.iter().chain(&words).copied())
     }
 
+    /// The command `HEAD hotset`: a program that uses 32 MiB all the time.
     fn program(&self, head: &[&str]) -> Run {
         let program = self.0.file("hotset");
         let words = [program.as_str(), "32", "32", "60", "--rate", "1000"];
@@ -50,20 +54,21 @@ impl Public {
     }
 }
 
-/// Fails with one of these codes and says why and what to do, and nothing where data is expected.
+/// Checks that the command ends with one of these codes, says why and what to do, and prints no
+/// data.
 fn is_refused(what: &str, outcome: &Outcome, codes: &[i32]) {
     let code = outcome.status.code().unwrap_or(-1);
     let said = &outcome.stderr;
     eprintln!("{what}: {code}: {said}");
     assert!(codes.contains(&code), "{what}: {code}: {said}");
     assert_eq!(outcome.stdout, "", "{what}");
-    let told = said.starts_with("pagetide: ") && said.contains("\n  hint: ");
-    assert!(told, "{what}: {said}");
+    let reported = said.starts_with("pagetide: ") && said.contains("\n  hint: ");
+    assert!(reported, "{what}: {said}");
     assert!(!said.contains("panicked"), "{what}: {said}");
 }
 
 #[test]
-fn what_is_not_there_is_said() {
+fn missing_targets_are_refused() {
     let _serial = serial();
     let report = |pid: &str| aged::outcome(&[pid, "--for", "1s"]);
     let gone = Run::new(["true"]).start();
@@ -76,7 +81,7 @@ fn what_is_not_there_is_said() {
     is_refused("negative", &report("-5"), &[2]);
     let group = aged::outcome(&["--cgroup", "/no/such/group", "--for", "1s"]);
     is_refused("no group", &group, &[1]);
-    // Not reaped: its parent reads nothing of it.
+    // A zombie: its parent does not reap it.
     let shell = Run::new(["sh", "-c", "sleep 0 & exec sleep 60"]).start();
     let zombie = wait::poll(SOON, || {
         let mut of = proc::descendants(shell.pid()).into_iter();
@@ -84,7 +89,7 @@ fn what_is_not_there_is_said() {
     });
     let zombie = zombie.expect("a zombie").to_string();
     is_refused("a zombie", &report(&zombie), &[1]);
-    // We never look at ourselves: the shell becomes what it asks for.
+    // A report never scans its own process: here the shell becomes the report on its own pid.
     let own = format!("exec {} report $$ --for 1s --json", pagetide::binary());
     is_refused("itself", &Run::new(["sh", "-c", &own]).finish(SOON), &[1]);
 }
@@ -102,7 +107,8 @@ fn another_users_process_is_refused() {
     assert!(of_root.tree().contains(&of_root.pid()), "it runs on");
 }
 
-/// Reports without the right to read page tables: poorer, and they say so.
+/// Checks that a report made without the right to read page tables has no ages of pages, and says
+/// in a note what it lacks. `what` names the case in messages.
 fn is_poorer(what: &str, outcome: &Outcome) {
     let said = &outcome.stderr;
     assert_eq!(outcome.status.code(), Some(0), "{what}: {said}");
@@ -130,7 +136,8 @@ fn without_rights_ones_own_processes_are_reported_as_far_as_they_can_be() {
     let pid = own.pid().to_string();
     let words = [pid.as_str(), "--for", "3s", "--json"];
     is_poorer("nobody", &public.report(&NOBODY, &words).finish(SOON));
-    // The root of a user namespace has no rights outside of it: not even at processes of the same user.
+    // The root of a user namespace has no rights over processes outside of the namespace, not even
+    // over those of the same user.
     let namespace = [&NOBODY[..], &["unshare", "-Ur"]].concat();
     let outcome = public.report(&namespace, &words).finish(SOON);
     is_refused("a namespace at the outside", &outcome, &[1, 3]);
@@ -143,14 +150,15 @@ fn without_rights_ones_own_processes_are_reported_as_far_as_they_can_be() {
     is_poorer("a namespace", &Run::new(inside).finish(SOON));
 }
 
-/// The names of all swap areas; how full they are changes by itself.
+/// The names of all swap areas; their used sizes change all the time.
 fn swaps() -> Vec<String> {
     let text = std::fs::read_to_string("/proc/swaps").unwrap_or_default();
     let names = text.lines().filter_map(|line| line.split(' ').next());
     names.map(str::to_owned).collect()
 }
 
-/// Whether there is a control group, of any hierarchy, that a process of ours named by this id, its own or its target's.
+/// Whether any hierarchy below `folder` has a control group that pagetide created for `pid` (the
+/// pid of pagetide or of its target).
 fn has_group(folder: &Path, pid: u32) -> bool {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
@@ -160,7 +168,8 @@ fn has_group(folder: &Path, pid: u32) -> bool {
     })
 }
 
-/// Five watches, each killed a report later than the one before, of which no group is left.
+/// Kills five runs of `report --watch`, each after one more report than the run before, and checks
+/// that no control group of pagetide remains.
 fn watch_and_kill(pid: u32) {
     let words = ["report", &pid.to_string(), "--watch=100ms", "--json"].map(str::to_owned);
     for round in 0..5 {
@@ -175,13 +184,14 @@ fn watch_and_kill(pid: u32) {
     }
 }
 
-/// Killed in the middle it leaves nothing behind, and the program runs on.
+/// A report that is killed in the middle leaves no swap area or control group behind, and the
+/// program runs on.
 #[test]
-fn killed_it_leaves_nothing() {
+fn a_killed_report_leaves_nothing_behind() {
     let _serial = serial();
     let program = Subject::start("hotset", &["64", "64", "60", "--rate", "10000"]);
     let cpu = || proc::read(program.pid, "schedstat").unwrap_or_default();
-    // Others of this machine make swap, too; but hardly each time.
+    // Other programs of this machine add and remove swap, too, but hardly during each of four runs.
     let is_as_before = (0..4).any(|_| {
         let before = swaps();
         watch_and_kill(program.pid);
@@ -197,9 +207,24 @@ fn killed_it_leaves_nothing() {
     assert!(number(&report, "resident_bytes") > 64 * MIB, "{report}");
 }
 
-/// It only looks: no call that changes a program's memory, and no descriptor that a child would inherit.
+/// System calls that change a process or the machine.
+const CHANGING_CALLS: [&str; 10] = [
+    "process_madvise",
+    "ptrace",
+    "process_vm_writev",
+    "userfaultfd",
+    "swapon",
+    "mount",
+    "mkdir",
+    "unlink",
+    "kill",
+    "tgkill",
+];
+
+/// A report only reads: it makes no call that changes memory of a program, and opens no descriptor
+/// that a child would inherit.
 #[test]
-fn it_only_looks() {
+fn a_report_only_reads() {
     let _serial = serial();
     let program = Subject::start("hotset", &["64", "64", "60", "--rate", "10000"]);
     let folder = TempDir::new();
@@ -226,20 +251,14 @@ fn it_only_looks() {
         let opens = call.starts_with("open") || call.starts_with("creat");
         let inherits = opens && !call.contains("O_CLOEXEC");
         let socket = call.starts_with("socket(") && !call.contains("CLOEXEC");
-        // Of its own heap, by the allocator; other processes' memory needs process_madvise.
-        let changes = [
-            "process_madvise",
-            "ptrace",
-            "process_vm_writev",
-            "userfaultfd",
-        ]
-        .iter()
-        .chain(&["swapon", "mount", "mkdir", "unlink", "kill", "tgkill"])
-        .any(|name| {
-            call.strip_prefix(name)
-                .is_some_and(|rest| rest.starts_with('('))
-        });
-        // Once, 64 pages of its own: the time that swapping one in takes is measured.
+        // madvise(2) of the report's own allocator is no such call: the memory of another process
+        // can only be changed by process_madvise(2).
+        let is_call = |name: &str| {
+            let rest = call.strip_prefix(name);
+            rest.is_some_and(|rest| rest.starts_with('('))
+        };
+        let changes = CHANGING_CALLS.iter().any(|name| is_call(name));
+        // One exception: a report pages out 64 pages of its own, to measure how long swap-in takes.
         if let Some(opened) = call.strip_prefix(&format!("pidfd_open({own}, ")) {
             own_fd = opened.rsplit_once("= ").map(|(_, fd)| fd.trim().to_owned());
         }
@@ -249,6 +268,17 @@ fn it_only_looks() {
         });
         if is_own && own_pages == 0 {
             own_pages += 1;
+            continue;
+        }
+        // `strace -f` follows the report's access worker, which is killed if it hangs.
+        let killed = call
+            .strip_prefix("kill(")
+            .and_then(|rest| rest.split(',').next());
+        let is_own_child = killed.is_some_and(|pid| {
+            let begin = format!("{pid} ");
+            text.lines().any(|line| line.starts_with(&begin))
+        });
+        if is_own_child {
             continue;
         }
         let pages_out = call.contains("MADV_PAGEOUT") || call.contains("MADV_COLD");

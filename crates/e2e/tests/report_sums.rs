@@ -1,4 +1,5 @@
-//! Sizes are the kernel's: each frame once, however many processes map it, in swap or not.
+//! Sizes in a report are the kernel's: each frame counts once, however many processes map it. The
+//! same holds for swapped-out pages.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
@@ -15,7 +16,7 @@ use serde_json::Value;
 const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
 
-/// Each process maps what the kernel counts as its Rss.
+/// Checks that each process has as many mapped bytes in the report as the kernel counts (Rss).
 fn maps_its_rss(report: &Value) {
     for pid in aged::pids(report) {
         let mapped = aged::process(report, pid).map_or(0, |one| number(one, "mapped_bytes"));
@@ -37,7 +38,7 @@ fn every_kind_of_memory_counts_once() {
 }
 
 #[test]
-fn what_forked_workers_share_counts_once() {
+fn memory_shared_by_forked_workers_counts_once() {
     let _serial = serial();
     let workers = Subject::start("workers", &["8", "128", "60"]);
     let report = Looking::at(workers.pid, 3, 1000).finish().report;
@@ -49,7 +50,8 @@ fn what_forked_workers_share_counts_once() {
     assert!(resident < most, "shared pages count twice: {report}");
 }
 
-/// Whether what a process and its descendants hold together changes by less than a thousandth a second, by the kernel.
+/// Whether the memory of a process and its descendants (Pss) changes by less than 0.1% within a
+/// second.
 fn is_steady(root: u32) -> bool {
     let held = || rollup(&proc::descendants(root), "Pss");
     let before = held();
@@ -57,9 +59,12 @@ fn is_steady(root: u32) -> bool {
     held().abs_diff(before) < before / 1000
 }
 
-/// Shared buffers are mapped by every backend, and belong to all of them together once. (The story: on a busy machine the
-/// buffers still filled while the report was made, and the kernel was asked a second later; and Pss changed by 1.1% in three
-/// seconds, though the server's own memory did not: others ended that mapped the same libraries.)
+/// Shared buffers are mapped by every backend, and count once for all backends together.
+///
+/// Regression (of this test): on a busy machine the buffers were still being filled during the
+/// report, and the kernel's figure was read a second later. And Pss changed by 1.1% in three
+/// seconds, though the server's own memory did not: other processes that mapped the same libraries
+/// had ended.
 #[test]
 fn a_database_with_its_backends_counts_once() {
     let _serial = serial();
@@ -69,16 +74,16 @@ fn a_database_with_its_backends_counts_once() {
     let server = postgres.pid();
     wait::until("the backends", SOON, || proc::descendants(server).len() > 8);
     wait::until("the buffers are full", 2 * SOON, || is_steady(server));
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let looking = Looking::at(server, 3, 1000);
-    let report = looking.finish_while(|| told.push(rollup(&proc::descendants(server), "Pss")));
+    let report = looking.finish_while(|| reported.push(rollup(&proc::descendants(server), "Pss")));
     let report = report.report;
-    told.push(rollup(&aged::pids(&report), "Pss"));
-    is_what_the_kernel_said("postgres", &report, &told);
+    reported.push(rollup(&aged::pids(&report), "Pss"));
+    is_what_the_kernel_said("postgres", &report, &reported);
     assert!(aged::pids(&report).len() > 8, "{report}");
 }
 
-/// The group that is asked for is charged with what it is charged with.
+/// A report on a control group has the same size as the kernel's charge of that group.
 #[test]
 fn a_control_group_is_charged_what_the_kernel_says() {
     let _serial = serial();

@@ -1,4 +1,5 @@
-//! Reports while the kernel swaps: what is out counts as out, and what it took the bits of is not old.
+//! Reports while the kernel swaps: swapped-out pages count as swapped, and pages whose accessed
+//! bits the kernel has cleared do not count as old.
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -15,25 +16,27 @@ use e2e::zram::Swap;
 
 const MIB: u64 = 1 << 20;
 
-/// While its group is reclaimed all the time, the kernel clears bits, too, and leaves no mark: pages that it
-/// took them from look older than they are. What is touched every second must mostly be seen young
-/// all the same: in one of three reports, as it may have taken them a moment before the last look of one.
+/// While a group is reclaimed from all the time, the kernel clears accessed bits, too, and does not
+/// show it: such pages may seem older than they are. All the same, memory touched every second must
+/// mostly be reported as young, in at least one of three reports: in any of them the kernel may
+/// have cleared bits just before the last scan.
 #[test]
-fn what_is_in_use_stays_young_while_the_kernel_reclaims() {
+fn memory_in_use_stays_young_while_the_kernel_reclaims() {
     let _serial = serial();
     let _swap = Swap::shared();
     let group = MemoryGroup::new();
     let ages = AgesSubject::start_in(&group, 64, 100, &["anon"]);
-    // Three of its four classes are in use; the fourth, and some of what is rarely touched, must go.
+    // Three of the program's four classes are in use. The limit, 70% of its memory, swaps out the
+    // fourth class and some rarely touched pages.
     group.limit(group.number("memory.usage_in_bytes") / 10 * 7);
     assert!((0..3).any(|_| is_seen_young(&ages)), "in no report");
 }
 
-/// Whether a report has nine tenths of what is in use as young as it is.
+/// Whether one report shows at least 90% of the memory in use in the young bins.
 fn is_seen_young(ages: &AgesSubject) -> bool {
     let aged = Looking::at(ages.printed.pid, 20, 1000).finish();
-    let expected = groups(&ages.printed, &ages.table(), &aged.look).expect("a truth");
-    // As old as the class that is touched each second may look: a refault may hold its pass up.
+    let expected = groups(&ages.printed, &ages.table(), &aged.scan).expect("a truth");
+    // Young: at most as old as the class touched each second, which a refault may have delayed.
     let first = expected.iter().find(|group| group.class == 0);
     let bound = first.expect("a class that is touched each second").ages.1;
     assert!(
@@ -47,8 +50,9 @@ fn is_seen_young(ages: &AgesSubject) -> bool {
         .map(|group| group.bytes)
         .sum();
     let bins = aged::bins(&aged.report);
-    // The story: a bin that began below the bound counted whole, with a class that is touched every 4 s in it, and
-    // 8,407 of 4,007 pages were seen young. What ends within an interval of the bound counts.
+    // Regression: a bin that only began below the bound counted as a whole, with a class in it that
+    // is touched every 4 s, so 8,407 of 4,007 pages counted as young. Only bins that end at most 1
+    // s above the bound count.
     let ends = bins.iter().skip(1).map(|bin| bin.older_than_ms * 1_000_000);
     let seen = bins
         .iter()
@@ -66,26 +70,26 @@ fn is_seen_young(ages: &AgesSubject) -> bool {
     seen * 10 >= young * 9
 }
 
-/// Under a limit of its group a program loses memory to swap, and takes it back. One that touched its memory
-/// without pause would be killed: the kernel finds nothing that is not in use.
+/// Under the limit of its group a program's memory is swapped out and in. (The kernel would kill a
+/// program that touches its memory without a pause, as all pages would be in use.)
 #[test]
-fn what_is_in_swap_is_what_the_kernel_says() {
+fn swapped_sizes_are_those_of_the_kernel() {
     let _serial = serial();
     let _swap = Swap::shared();
     let group = MemoryGroup::new();
     let ages = AgesSubject::start_in(&group, 96, 60, &["anon"]);
     let pids = [ages.printed.pid];
     let looking = Looking::at(pids[0], 12, 1000);
-    let mut told = vec![rollup(&pids, "Pss")];
+    let mut reported = vec![rollup(&pids, "Pss")];
     std::thread::sleep(Duration::from_millis(2500));
     group.limit(60 * MIB);
-    // What is in swap changes while a pass is under way: any value of the last moments will do.
+    // The swapped size changes during the program's pass: any value of the last moments is right.
     let mut seen = VecDeque::new();
     let report = looking.finish_while(|| {
         seen.push_back(rollup(&pids, "Swap"));
         seen.push_back(proc::number(pids[0], "VmSwap").unwrap_or(0));
         seen.drain(..seen.len().saturating_sub(40));
-        told.push(rollup(&pids, "Pss"));
+        reported.push(rollup(&pids, "Pss"));
     });
     let report = report.report;
     let swapped = number(&report, "swapped_bytes");
@@ -97,7 +101,7 @@ fn what_is_in_swap_is_what_the_kernel_says() {
     assert!(near.contains(&swapped), "{near:?}: {report}");
     assert!(number(&report, "evicted_pages") > 4096, "{report}");
     assert!(number(&report, "refaulted_pages") > 0, "{report}");
-    told.push(rollup(&pids, "Pss"));
-    is_what_the_kernel_said("in swap", &report, &told);
+    reported.push(rollup(&pids, "Pss"));
+    is_what_the_kernel_said("in swap", &report, &reported);
     drop(ages);
 }

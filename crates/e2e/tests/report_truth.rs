@@ -1,4 +1,5 @@
-//! Ages are true: `ages` knows when each of its pages was touched, and `pagetide report` tells the same.
+//! Ages are true: the program `ages` records when it touched each of its pages, and `pagetide
+//! report` must agree.
 #![forbid(unsafe_code)]
 
 use e2e::aged::{self, Aged, Looking, number};
@@ -7,12 +8,13 @@ use e2e::temp::serial;
 use e2e::verdict::{Bin, Group, Verdict, groups, judge};
 
 const MIB: u64 = 1 << 20;
-/// Of the pages of a kind, so many at least are in a bin that is right within one interval.
+/// Smallest accepted share of pages that are in a bin that is right within one scan interval.
 const RIGHT: f64 = 0.99;
 
-/// How much of the memory of `ages` is in a right bin: private and shared memory, and files.
+/// Compares the report with the record of `ages`. Returns two verdicts: of its anonymous (private
+/// and shared) memory, and of its file pages.
 fn verdicts(ages: &AgesSubject, aged: &Aged) -> [Verdict; 2] {
-    let expected = groups(&ages.printed, &ages.table(), &aged.look).expect("a truth");
+    let expected = groups(&ages.printed, &ages.table(), &aged.scan).expect("a truth");
     let bins = aged::bins(&aged.report);
     [false, true].map(|file| {
         let of = |group: &&Group| group.file == file;
@@ -26,7 +28,7 @@ fn verdicts(ages: &AgesSubject, aged: &Aged) -> [Verdict; 2] {
     })
 }
 
-/// For the message of a failure, and for whoever looks at how it is.
+/// Describes a verdict in text, for the message of a failure and for the log.
 fn describe(what: &str, verdict: &Verdict, aged: &Aged) -> String {
     let missing: Vec<String> = verdict
         .missing
@@ -52,15 +54,16 @@ fn describe(what: &str, verdict: &Verdict, aged: &Aged) -> String {
     )
 }
 
-/// Watches it at 1 s; all is resident, and what is anonymous is in right bins. Libraries and stacks of the
-/// program may fill in for pages that are missing, so what they could is taken off: of anonymous memory
-/// that is little.
+/// Checks that all memory of `ages` is resident and that at least [`RIGHT`] of it is in right bins.
+/// Pages of libraries and stacks may fill in for missing anonymous pages, so their size is
+/// subtracted; it is small.
 fn check(what: &str, ages: &AgesSubject, looking: Looking) {
     if let Err(text) = try_check(what, ages, looking) {
         panic!("{text}");
     }
 }
 
+/// Makes one report and compares it; the error describes what is wrong.
 fn try_check(what: &str, ages: &AgesSubject, looking: Looking) -> Result<(), String> {
     let aged = looking.finish();
     let [anon, file] = verdicts(ages, &aged);
@@ -76,6 +79,7 @@ fn try_check(what: &str, ages: &AgesSubject, looking: Looking) -> Result<(), Str
     }
 }
 
+/// Starts a report on `ages` with scans 1 s apart, for `seconds`.
 fn watch(ages: &AgesSubject, seconds: u64) -> Looking {
     Looking::at(ages.printed.pid, seconds, 1000)
 }
@@ -84,13 +88,13 @@ fn watch(ages: &AgesSubject, seconds: u64) -> Looking {
 fn the_age_of_every_page_is_right_within_an_interval() {
     let _serial = serial();
     let kinds = ["anon", "cow", "memfd", "forked", "file"];
-    // For as long as somebody wants to watch: PAGETIDE_TRUTH_MINUTES=10 cargo xtask e2e report_truth
+    // To watch for longer: PAGETIDE_TRUTH_MINUTES=10 cargo xtask e2e report_truth
     let minutes = std::env::var("PAGETIDE_TRUTH_MINUTES").ok();
     let minutes: u64 = minutes.and_then(|text| text.parse().ok()).unwrap_or(0);
     let ages = AgesSubject::start(24, 100 + minutes * 70, &kinds);
-    // A pass over a class takes a millisecond. Where it falls, whole, between a reading and its clearing (some
-    // two milliseconds of each second here), nothing tells of it, and a class looks a pass older: seen once
-    // in some thirty runs. Twice in a row it is another matter.
+    // A pass over a class takes a millisecond. If it falls wholly between a walk and the clearing
+    // of bits (about 2 ms of each second here), no scan sees it, and the class seems one pass
+    // older. That was seen once in some thirty runs; twice in a row is an error.
     if let Err(text) = try_check("ages", &ages, watch(&ages, 20)) {
         eprintln!("once more, for: {text}");
         check("ages again", &ages, watch(&ages, 20));
@@ -102,7 +106,7 @@ fn the_age_of_every_page_is_right_within_an_interval() {
 }
 
 #[test]
-fn huge_pages_have_an_age_each() {
+fn each_huge_page_has_a_right_age() {
     let _serial = serial();
     let ages = AgesSubject::start(128, 100, &["thp"]);
     let map = &ages.printed.maps[0];
@@ -111,8 +115,8 @@ fn huge_pages_have_an_age_each() {
     check("thp", &ages, looking);
 }
 
-/// Eight pages that stay in the processor's translation cache are young at each look; memory that was
-/// only ever read is the zero page, which is nobody's.
+/// The eight pages of a busy loop stay in the processor's translation cache (TLB), and are still
+/// young at each scan. Memory that was only read is the zero page, which belongs to no process.
 #[test]
 fn a_busy_loop_is_young_and_zero_pages_are_not_resident() {
     let _serial = serial();
@@ -120,7 +124,7 @@ fn a_busy_loop_is_young_and_zero_pages_are_not_resident() {
     let zero = AgesSubject::start(64, 60, &["zero"]);
     let of_zero = watch(&zero, 5);
     let aged = watch(&ages, 5).finish();
-    // All that the program has: nothing of it is older than a look but the rest of its start.
+    // Only what the program used at its start is older than a scan; all other memory is young.
     let young: u64 = aged::bins(&aged.report)
         .iter()
         .take_while(|bin| bin.older_than_ms <= 1000)
@@ -135,8 +139,8 @@ fn a_busy_loop_is_young_and_zero_pages_are_not_resident() {
     assert!(resident < 8 * MIB, "zero pages count: {report}");
 }
 
-/// The guest's accesses do not show in the host's page tables: such memory may be unknown or young, and
-/// never old, for somebody who pages out by age would take what the guest uses.
+/// Accesses of a guest do not show in the host's page tables: the guest's memory may be of unknown
+/// age or young, but never old, because page-out by age would take pages that the guest uses.
 #[test]
 fn the_memory_of_a_virtual_machine_is_never_old() {
     let _serial = serial();

@@ -1,4 +1,5 @@
-//! `pagetide resize`: room first, then the limit; back where it costs too much, does not fit, or is stopped.
+//! `pagetide resize`: reclaims first, then sets the limit; restores it if that costs too much, does
+//! not fit, or is stopped.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
@@ -7,14 +8,15 @@ use e2e::guard::{Outcome, Run, Running};
 use e2e::memcg::MemoryGroup;
 use e2e::temp::serial;
 use e2e::zram::Swap;
-use e2e::{pagetide, wait};
+use e2e::{pagetide, proc, wait};
 use rustix::process::Signal;
 
 const LIMIT: Duration = Duration::from_secs(90);
 const MIB: u64 = 1 << 20;
+/// File of the memory limit (cgroup version 1).
 const MAX: &str = "memory.limit_in_bytes";
 
-/// 60 MiB of pages that differ, then what `rest` does with `b`.
+/// Starts a program with 60 MiB of pages that differ, which then runs `rest` with them as `b`.
 fn program(group: &MemoryGroup, rest: &str) -> Running {
     let text = format!(
         "import ctypes, mmap, time\n\
@@ -30,26 +32,30 @@ fn program(group: &MemoryGroup, rest: &str) -> Running {
     running
 }
 
+/// The command `pagetide resize` of this group.
 fn command(group: &MemoryGroup, options: &[&str]) -> Run {
     let path = group.path();
     pagetide::command([&["resize", "--cgroup", path.as_str()], options].concat())
 }
 
+/// Runs `pagetide resize` of this group to its end.
 fn resize(group: &MemoryGroup, options: &[&str]) -> Outcome {
     command(group, options).finish(LIMIT)
 }
 
 #[test]
-fn what_is_idle_leaves_and_the_limit_is_set() {
+fn idle_memory_is_paged_out_and_the_limit_is_set() {
     let _serial = serial();
     let _swap = Swap::new(256);
     let group = MemoryGroup::new();
     let former = group.number(MAX);
     let mut running = program(&group, "");
-    let options = ["--memory-max", "24M", "--watch", "2s"];
+    let options = ["--memory-max", "24M", "--look", "1s", "--watch", "2s"];
     let tried = resize(&group, &[&options[..], &["--dry-run"]].concat());
     assert_eq!(tried.status.code(), Some(0), "{}", tried.stderr);
     assert!(tried.stdout.contains("would page out"), "{}", tried.stdout);
+    let reported = "of swap is free, which is enough";
+    assert!(tried.stdout.contains(reported), "{}", tried.stdout);
     assert_eq!(group.number(MAX), former);
     assert!(group.number("memory.usage_in_bytes") > 60 * MIB);
     let done = resize(&group, &options);
@@ -67,8 +73,12 @@ fn what_is_idle_leaves_and_the_limit_is_set() {
         done.stdout
     );
     assert!(running.ended().is_none(), "it runs on");
-    // ^C while it watches: the limit before, which is the one of now.
-    let watching = command(&group, &["--memory-max", "20M", "--watch", "10m"]).start();
+    // ^C while it watches: the limit before is restored.
+    let watching = command(
+        &group,
+        &["--memory-max", "20M", "--look", "1s", "--watch", "10m"],
+    )
+    .start();
     wait::until("the limit is lowered", LIMIT, || {
         group.number(MAX) == 20 * MIB
     });
@@ -81,7 +91,7 @@ fn what_is_idle_leaves_and_the_limit_is_set() {
         stopped.stderr
     );
     assert_eq!(group.number(MAX), 24 * MIB);
-    // A higher one needs no room, no swap and no watch.
+    // A higher limit needs no reclaim, no swap and no watch.
     let raised = resize(&group, &["--memory-max", "300M"]);
     assert_eq!(raised.status.code(), Some(0), "{}", raised.stderr);
     assert_eq!(group.number(MAX), 300 * MIB);
@@ -89,12 +99,12 @@ fn what_is_idle_leaves_and_the_limit_is_set() {
 }
 
 #[test]
-fn a_limit_that_costs_too_much_or_does_not_fit_goes_back() {
+fn a_limit_that_costs_too_much_or_does_not_fit_is_restored() {
     let _serial = serial();
     let _swap = Swap::new(256);
     let group = MemoryGroup::new();
     let former = group.number(MAX);
-    // Idle until the limit is set; then all of it is used again and again.
+    // The program is idle until the limit is set, and then uses all its memory again and again.
     let loops = format!(
         "while int(open('{}/{MAX}').read()) > 1 << 30: time.sleep(0.05)\n\
          while True:\n    for at in range(0, 60 << 20, 4096): b[at]",
@@ -103,7 +113,16 @@ fn a_limit_that_costs_too_much_or_does_not_fit_goes_back() {
     let mut running = program(&group, &loops);
     let dear = resize(
         &group,
-        &["--memory-max", "40M", "--watch", "1m", "--cost", "0.01%"],
+        &[
+            "--memory-max",
+            "40M",
+            "--look",
+            "1s",
+            "--watch",
+            "1m",
+            "--cost",
+            "0.01%",
+        ],
     );
     assert_eq!(
         dear.status.code(),
@@ -112,8 +131,8 @@ fn a_limit_that_costs_too_much_or_does_not_fit_goes_back() {
         dear.stdout,
         dear.stderr
     );
-    let told = "the limit is none again, as before: it cost";
-    assert!(dear.stderr.contains(told), "{}", dear.stderr);
+    let reported = "the limit is none again, as before: it cost";
+    assert!(dear.stderr.contains(reported), "{}", dear.stderr);
     assert_eq!(group.number(MAX), former, "{}", dear.stderr);
     assert!(running.ended().is_none(), "it runs on");
     running.kill_and_reap();
@@ -121,7 +140,10 @@ fn a_limit_that_costs_too_much_or_does_not_fit_goes_back() {
     let locks = "assert ctypes.CDLL(None).mlockall(1) == 0";
     let mut running = program(&group, locks);
     std::thread::sleep(Duration::from_millis(500));
-    let locked = resize(&group, &["--memory-max", "24M", "--watch", "2s"]);
+    let locked = resize(
+        &group,
+        &["--memory-max", "24M", "--look", "1s", "--watch", "2s"],
+    );
     assert_eq!(locked.status.code(), Some(1), "{}", locked.stdout);
     assert!(
         locked.stderr.contains("cannot make room in"),
@@ -133,17 +155,41 @@ fn a_limit_that_costs_too_much_or_does_not_fit_goes_back() {
     running.kill_and_reap();
 }
 
+/// Regression: PostgreSQL, php-fpm and any pre-fork server could not be resized: madvise(2) does
+/// not page out pages that several processes map, and the command gave up, though the kernel
+/// reclaims such pages as the limit is set.
 #[test]
-fn what_cannot_be_resized_is_said() {
+fn shared_memory_is_reclaimed_as_the_limit_is_set() {
+    let _serial = serial();
+    let _swap = Swap::new(256);
+    let group = MemoryGroup::new();
+    let both = "import os; os.fork()\nfor at in range(0, 60 << 20, 4096): b[at]";
+    let mut running = program(&group, both);
+    let has_it = |pid: &u32| proc::number(*pid, "RssShmem") > Some(59 * MIB);
+    wait::until("two map it", LIMIT, || {
+        group.pids().iter().filter(|pid| has_it(pid)).count() == 2
+    });
+    let done = resize(
+        &group,
+        &["--memory-max", "24M", "--look", "1s", "--watch", "2s"],
+    );
+    assert!(done.status.success(), "{}{}", done.stdout, done.stderr);
+    assert_eq!(group.number(MAX), 24 * MIB);
+    assert!(running.ended().is_none(), "it runs on");
+    running.kill_and_reap();
+}
+
+#[test]
+fn targets_that_cannot_be_resized_are_refused() {
     let group = MemoryGroup::new();
     let absent = format!("{}-absent", group.path());
-    for (words, told) in [
+    for (words, reported) in [
         (&["--cgroup", absent.as_str()], "no control group"),
         (&["--cgroup", "/"], "root of all control groups"),
     ] {
         let words = [&["resize"], &words[..], &["--memory-max", "24M"]].concat();
         let done = pagetide::command(words).finish(LIMIT);
         assert!(!done.status.success(), "{}", done.stdout);
-        assert!(done.stderr.contains(told), "{}", done.stderr);
+        assert!(done.stderr.contains(reported), "{}", done.stderr);
     }
 }

@@ -1,5 +1,5 @@
-//! `pagetide run` becomes the program: each trait that an exec passes on is asked for twice, alone and under
-//! `run`, and must be the same.
+//! `pagetide run` becomes the program: each property that a process keeps across an exec is read
+//! without `run` and under `run`, and must be the same.
 #![forbid(unsafe_code)]
 
 use std::process::{Command, Stdio};
@@ -12,7 +12,8 @@ use e2e::{pagetide, proc, wait};
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// What a program said and how it ended. (Each has swap: without, `run` would say that there is none, and nothing would be the same.)
+/// What a program printed and how it ended. (All programs run with swap: without it, `run` would
+/// print a warning, and the outputs would differ.)
 #[derive(PartialEq, Eq, Debug)]
 struct Said {
     stdout: String,
@@ -21,6 +22,7 @@ struct Said {
     signal: Option<i32>,
 }
 
+/// Runs a command without input to its end; returns its outputs and status.
 fn said(command: &mut Command) -> Said {
     use std::os::unix::process::ExitStatusExt;
     let output = command.stdin(Stdio::null()).output().expect("sh is there");
@@ -32,8 +34,9 @@ fn said(command: &mut Command) -> Said {
     }
 }
 
-/// A script of sh around `$RUN COMMAND`, with `$RUN` empty and with it `pagetide run`.
-fn beside(script: &str) -> (Said, Said) {
+/// Runs a shell script with `$RUN COMMAND` in it twice: with an empty `$RUN`, and with `pagetide
+/// run` as `$RUN`; returns what each printed.
+fn alone_and_managed(script: &str) -> (Said, Said) {
     let with = |run: &str| {
         let mut command = Command::new("timeout");
         command.args(["60", "sh", "-c", script]).env("RUN", run);
@@ -43,8 +46,9 @@ fn beside(script: &str) -> (Said, Said) {
     (with(""), with(&run))
 }
 
+/// Checks that a script has the same result with and without `run`; returns it.
 fn same(script: &str) -> Said {
-    let (alone, managed) = beside(script);
+    let (alone, managed) = alone_and_managed(script);
     assert_eq!(alone, managed, "{script}");
     managed
 }
@@ -71,10 +75,10 @@ fn exit_codes_and_signals_are_the_programs_own() {
 }
 
 #[test]
-fn it_is_the_same_process() {
+fn the_program_is_the_process_of_run() {
     let _turn = serial_with_swap();
-    // pid, parent, group, session, terminal: fields 1, 4, 5, 6, 7 of /proc/self/stat. The shell tells its
-    // own pid first and then becomes the program.
+    // pid, parent, group, session, terminal: fields 1, 4, 5, 6, 7 of /proc/self/stat. The shell
+    // prints its own pid first and then becomes the program.
     let script = "echo $$ > $DIR/pid; exec $RUN cat /proc/self/stat";
     let folder = TempDir::new();
     for run in [
@@ -109,7 +113,8 @@ fn it_is_the_same_process() {
 #[test]
 fn signals_limits_and_masks_are_as_they_were() {
     let _turn = serial_with_swap();
-    // Not SigQ: it counts signals of all processes of the user, and two builds beside gave another number.
+    // Not SigQ: it counts signals of all processes of the user, and two concurrent builds changed
+    // its value.
     let lines =
         "grep -E '^(Sig[PBIC]|Shd|Seccomp:|NoNewPrivs|Cap|Cpus_allowed:|Umask)' /proc/self/status";
     for script in [
@@ -126,7 +131,8 @@ fn signals_limits_and_masks_are_as_they_were() {
     }
 }
 
-/// A shell that pipes knows SIGPIPE; Rust's runtime ignores it: `yes | head` would complain.
+/// A program in a shell's pipe must be ended by SIGPIPE. Rust's runtime ignores that signal, so
+/// `yes | head` would print an error.
 #[test]
 fn a_broken_pipe_ends_a_program_quietly() {
     let _turn = serial_with_swap();
@@ -138,7 +144,7 @@ fn a_broken_pipe_ends_a_program_quietly() {
 #[test]
 fn descriptors_are_those_that_were_given() {
     let _turn = serial_with_swap();
-    // The listing itself is one more, the same in both.
+    // `ls` itself opens one more descriptor, with and without `run`.
     for around in [
         "",
         "exec 0<&-;",
@@ -156,13 +162,14 @@ fn descriptors_are_those_that_were_given() {
 #[test]
 fn environment_and_arguments_are_the_same() {
     let _turn = serial_with_swap();
-    // RUN is the one variable in which the two differ.
+    // RUN is the only variable whose value differs.
     same("A='x y' B= $RUN env | grep -v ^RUN= | sort");
     same("env -i $RUN /usr/bin/env");
     same("unset PATH; $RUN /bin/echo a 'b  c' '' -- --help");
     same("$RUN -- 2>/dev/null; $RUN printf '%s|' \"$(printf '\\377')\" '*' \"a\nb\"");
 }
 
+/// Returns what a Python script prints.
 fn said_of_python(script: &str) -> String {
     let said = said(Command::new("python3").args(["-c", script]));
     said.stdout.trim().to_owned()
@@ -176,22 +183,23 @@ fn no_child_is_seen_that_the_program_did_not_start() {
         except ChildProcessError:\n    print('none')\n";
     let said = same(&format!("$RUN python3 -c \"{script}\""));
     assert_eq!(said.stdout, "none\n");
-    // One that was there before is still there.
+    // The shell has started a child before it becomes the program.
     let script = "import os; print(os.waitpid(-1, 0)[1])";
-    // The interpreter itself: `python3` may be a script of a shell, which waits for whoever ends under it.
+    // The path of the interpreter itself: `python3` may be a shell script, which waits for any
+    // process that ends below it.
     let path = said_of_python("import sys; print(sys.executable)");
     let said = same(&format!("sleep 0.2 & exec $RUN {path} -c '{script}'"));
     assert_eq!(said.stdout, "0\n");
 }
 
-/// The manager must hold no end of any pipe: a reader would wait for it.
+/// The manager must not keep an end of any pipe open: a reader would wait until the manager ends.
 #[test]
 fn substitutions_and_pipes_end_with_the_program() {
     let _turn = serial_with_swap();
     let said = same("x=$($RUN sh -c 'sleep 0.1; echo done'); echo got $x");
     assert_eq!(said.stdout, "got done\n");
     same("$RUN echo one | cat | $RUN cat");
-    // A child that stays keeps the pipe, as it does alone; here it does not.
+    // The child's output goes elsewhere: it would keep the pipe open, also without `run`.
     same("x=$($RUN sh -c 'sleep 3 >/dev/null 2>&1 & echo left'); echo $x");
 }
 
@@ -214,7 +222,7 @@ fn programs_that_cannot_run_end_as_in_a_shell() {
         (format!("{dir}/lost"), 127),
         ("/tmp".to_owned(), 126),
     ] {
-        let (alone, managed) = beside(&format!("env $RUN {command}"));
+        let (alone, managed) = alone_and_managed(&format!("env $RUN {command}"));
         assert_eq!(
             (alone.status, managed.status),
             (Some(code), Some(code)),
@@ -223,13 +231,13 @@ fn programs_that_cannot_run_end_as_in_a_shell() {
         assert!(managed.stderr.contains("hint:"), "{managed:?}");
         assert!(managed.stderr.contains(&command), "{managed:?}");
     }
-    // A script without a first line is sh's, as execvp(3) has it.
+    // A script without a `#!` line is run by sh, as execvp(3) does.
     let said = same(&format!("env $RUN {dir}/plain"));
     assert_eq!(said.stdout, "hello\n");
 }
 
 #[test]
-fn wrappers_around_and_inside_change_nothing() {
+fn wrappers_around_run_and_inside_it_change_nothing() {
     let _turn = serial_with_swap();
     same("timeout 20 nice -n 1 env X=1 $RUN sh -c 'sh -c \"exit 5\"'");
     same("$RUN timeout 20 sh -c 'exit 6'");
@@ -237,9 +245,10 @@ fn wrappers_around_and_inside_change_nothing() {
     same("su nobody -s /bin/sh -c 'exit 8'; $RUN su nobody -s /bin/sh -c 'id -un; exit 8'");
 }
 
-/// Another user has no right to what managing takes: said before the start, or done without.
+/// If a user lacks the rights that managing needs, `run` fails before it starts the program, or
+/// (with `--best-effort`) runs it unmanaged.
 #[test]
-fn who_has_no_rights_is_told_before_the_start() {
+fn a_user_without_rights_is_refused_before_the_start() {
     let _turn = serial_with_swap();
     let folder = TempDir::public();
     let copy = folder.file("pagetide");
@@ -261,7 +270,7 @@ fn who_has_no_rights_is_told_before_the_start() {
         (Some(0), "started\n"),
         "{runs:?}"
     );
-    assert!(runs.stderr.contains("goes on with less"), "{runs:?}");
+    assert!(runs.stderr.contains("continues with less"), "{runs:?}");
 }
 
 #[test]
@@ -287,17 +296,18 @@ fn the_report_comes_when_the_last_process_has_ended() {
         "{} run --report /no/such/dir/x -- echo started",
         pagetide::binary()
     );
-    let told = self::said(Command::new("sh").args(["-c", &bad]));
+    let reported = self::said(Command::new("sh").args(["-c", &bad]));
     assert_eq!(
-        (told.status, told.stdout.as_str()),
+        (reported.status, reported.stdout.as_str()),
         (Some(1), ""),
-        "{told:?}"
+        "{reported:?}"
     );
 }
 
-/// The story: `--report /dev/stderr` emptied the log that the shell appends to, and wrote over what the program said.
+/// Regression: `--report /dev/stderr` truncated the log that the shell appends to, and overwrote
+/// the program's output.
 #[test]
-fn a_report_to_a_log_that_is_open_comes_after_what_is_there() {
+fn a_report_to_an_open_log_is_appended() {
     let _turn = serial_with_swap();
     let folder = TempDir::new();
     for (name, fd) in [("stderr", 2), ("fd/3", 3)] {
@@ -312,16 +322,17 @@ fn a_report_to_a_log_that_is_open_comes_after_what_is_there() {
         let text = || std::fs::read_to_string(&log).unwrap_or_default();
         wait::until("the report comes", SOON, || text().ends_with("}\n"));
         let text = text();
-        // What is done without is said before the program starts.
+        // Warnings of `--best-effort` come before the program starts.
         let report = text.split_once("mine\n").map(|(_, report)| report);
         let report = serde_json::from_str::<serde_json::Value>(report.unwrap_or_default());
         assert!(text.starts_with("before\n") && report.is_ok(), "{text}");
     }
 }
 
-/// The manager stands beside: asked by the pid, told to let go, and the program goes on.
+/// The manager runs beside the program: it serves requests that name the program's pid, and it can
+/// be detached, after which the program goes on.
 #[test]
-fn a_program_under_run_is_managed_once_and_let_go() {
+fn a_program_under_run_is_managed_once_and_can_be_detached() {
     let _turn = serial_with_swap();
     let run = pagetide::run(&["--best-effort"], &e2e::guard::Run::new(["sleep", "60"]));
     let running = run.start();
@@ -337,55 +348,68 @@ fn a_program_under_run_is_managed_once_and_let_go() {
     assert!(second.stderr.contains("manages it"), "{}", second.stderr);
     let detached = pagetide::on("detach", pid);
     assert!(detached.status.success(), "{}", detached.stderr);
-    // At once. (The story: who was told that it is let go, and went on, was told that it is managed.)
-    let told = pagetide::on("stat", pid);
-    assert!(!told.status.success(), "nobody manages it: {}", told.stdout);
+    // Checked at once. Regression: after `detach` of a program, a further command reported that the
+    // program has a manager.
+    let reported = pagetide::on("stat", pid);
+    assert!(
+        !reported.status.success(),
+        "nobody manages it: {}",
+        reported.stdout
+    );
     let again = ["attach", "--best-effort", "--for", "1s", &pid.to_string()];
     let again = pagetide::command(again).finish(SOON);
     assert!(again.status.success(), "{}", again.stderr);
     assert!(proc::is_alive(pid), "the program runs on");
 }
 
-/// For ten seconds the report of a program told of pagetide, which it had been until its exec.
+/// Regression: for the first ten seconds a report on the program described pagetide, which the
+/// process had been until its exec.
 #[test]
-fn the_report_of_its_first_seconds_is_the_programs() {
+fn a_report_in_the_first_seconds_is_about_the_program() {
     let _turn = serial_with_swap();
     let words = ["run", "--age-every", "60s", "--", "sleep", "60"].map(str::to_owned);
     let running = pagetide::command(words).start();
     wait::until("it is the program's", Duration::from_secs(20), || {
         let pid = running.pid().to_string();
-        let told = pagetide::command(["report", "--json", &pid]).finish(SOON);
-        let report = serde_json::from_str::<serde_json::Value>(&told.stdout);
+        let reported = pagetide::command(["report", "--json", &pid]).finish(SOON);
+        let report = serde_json::from_str::<serde_json::Value>(&reported.stdout);
         report.is_ok_and(|report| report["processes"][0]["command"] == "sleep 60")
     });
 }
 
-/// On version 1 a limit of swap alone has no group of its own: the report says so, and the program's standard error is its own.
+/// On cgroup version 1, `run` creates no cgroup if only swap is limited. The report contains a note
+/// on that, and the program's standard error is unchanged.
 #[test]
-fn a_limit_of_swap_alone_is_told_in_the_report() {
+fn a_limit_of_swap_alone_is_noted_in_the_report() {
     let _turn = serial_with_swap();
     let folder = TempDir::new();
     let report = folder.file("report");
     let script = ["sh", "-c", "echo y; echo z >&2"];
     let words = ["run", "--swap-max", "1G", "--report", &report, "--"];
-    let told = pagetide::command(words.into_iter().chain(script)).finish(SOON);
-    assert_eq!((told.stdout.as_str(), told.stderr.as_str()), ("y\n", "z\n"));
+    let reported = pagetide::command(words.into_iter().chain(script)).finish(SOON);
+    assert_eq!(
+        (reported.stdout.as_str(), reported.stderr.as_str()),
+        ("y\n", "z\n")
+    );
     wait::until("its report says it", SOON, || {
         std::fs::read_to_string(&report).is_ok_and(|text| text.contains("--swap-max"))
     });
 }
 
-/// Who asks before the manager listens waits for it. (The story: in `pagetide run ... & pagetide reclaim $!` the second took the manager's name, and the
-/// program was not started; `stat` and `detach` said that nobody manages it.)
+/// A command that comes before the manager accepts requests waits for the manager.
+///
+/// Regression: in `pagetide run ... & pagetide reclaim $!` the command `reclaim` took the socket
+/// name of the manager, and the program was not started; `stat` and `detach` reported that there is
+/// no manager.
 #[test]
-fn who_asks_in_the_first_moment_waits_for_the_manager() {
+fn an_early_command_waits_for_the_manager() {
     let _turn = serial_with_swap();
     for verb in ["reclaim", "stat", "detach"] {
         let folder = TempDir::new();
         let report = folder.file("report");
         let made = Command::new("mkfifo").arg(&report).status();
         assert!(made.is_ok_and(|status| status.success()));
-        // It waits for who reads its report, before it starts its manager.
+        // `run` waits for the reader of its report (a pipe) before it starts its manager.
         let words = ["run", "--report", &report, "--", "sleep", "60"].map(str::to_owned);
         let running = pagetide::command(words).start();
         let pid = running.pid().to_string();
@@ -394,22 +418,25 @@ fn who_asks_in_the_first_moment_waits_for_the_manager() {
         let asks = pagetide::command(words.chain(size)).start();
         std::thread::sleep(Duration::from_millis(300));
         let _reader = std::fs::File::open(&report).expect("a pipe");
-        let told = asks.wait(SOON);
-        // Of a program that has just begun nothing may be old enough to leave; that is its manager's answer, too.
-        let is_answered = told.status.success() || told.stderr.contains("could leave");
-        assert!(is_answered, "{verb}: {}", told.stderr);
+        let reported = asks.wait(SOON);
+        // A program that has just begun may have no page that is old enough to be paged out. Its
+        // manager then says so, and the test accepts that answer.
+        let is_answered =
+            reported.status.success() || reported.stderr.contains("could be paged out");
+        assert!(is_answered, "{verb}: {}", reported.stderr);
         let name = || std::fs::read_to_string(format!("/proc/{}/comm", running.pid()));
         let is_program = || name().is_ok_and(|name| name == "sleep\n").then_some(());
         if wait::poll(SOON, is_program).is_none() {
-            let said = (told.stdout, told.stderr);
+            let said = (reported.stdout, reported.stderr);
             panic!("{verb} said {said:?}; run: {:?}", running.wait(SOON));
         }
     }
 }
 
-/// (The story: `pagetide run ... & pagetide reclaim $!` looked at a shell, which had not become `run` yet; `stat` said that nobody manages it.)
+/// Regression: in `pagetide run ... & pagetide reclaim $!`, `reclaim` acted on a shell that had not
+/// become `run` yet, and `stat` reported that there is no manager.
 #[test]
-fn who_asks_before_a_shell_has_become_run_waits() {
+fn a_command_before_the_shell_has_become_run_waits() {
     let _turn = serial_with_swap();
     for verb in ["reclaim", "stat", "detach"] {
         let size = if verb == "reclaim" { "4K" } else { "" };
@@ -424,13 +451,14 @@ fn who_asks_before_a_shell_has_become_run_waits() {
     }
 }
 
-/// The story: a child that was younger than the last look was nobody's, so a second manager of it began or was refused by chance.
+/// Regression: a child that began after the last scan did not count as managed, so that `attach` to
+/// it sometimes started a second manager and sometimes was refused.
 #[test]
 fn a_child_is_managed_from_its_birth_on() {
     let _turn = serial_with_swap();
     let folder = TempDir::new();
     let path = folder.file("child");
-    // After the looks of the first seconds.
+    // The child begins after the first seconds, in which scans are frequent.
     let script = format!("sleep 3; sleep 60 & echo $! >{path}; wait");
     let words = [
         "run",
@@ -452,9 +480,10 @@ fn a_child_is_managed_from_its_birth_on() {
     assert_eq!(second.status.code(), Some(1), "{}", second.stderr);
 }
 
-/// The story: as a container's first process the program took its manager along when it ended, and each report was an empty file.
+/// Regression: the program was the first process of a container, so its end also killed its
+/// manager, and each report was an empty file.
 #[test]
-fn a_report_that_process_1_would_take_along_is_refused() {
+fn a_report_of_process_1_of_a_container_is_refused() {
     let _turn = serial_with_swap();
     let folder = TempDir::new();
     let path = folder.file("report.json");
@@ -466,13 +495,13 @@ fn a_report_that_process_1_would_take_along_is_refused() {
         )
     };
     for (option, status, stdout) in [("", 1, ""), ("--best-effort", 0, "mine\n")] {
-        let told = said(Command::new("sh").args(["-c", &script(option)]));
+        let reported = said(Command::new("sh").args(["-c", &script(option)]));
         assert_eq!(
-            (told.status, told.stdout.as_str()),
+            (reported.status, reported.stdout.as_str()),
             (Some(status), stdout),
-            "{told:?}"
+            "{reported:?}"
         );
-        assert!(told.stderr.contains("process 1"), "{told:?}");
+        assert!(reported.stderr.contains("process 1"), "{reported:?}");
         assert_eq!(
             std::fs::read_to_string(&path).ok().as_deref(),
             Some("before")

@@ -1,11 +1,11 @@
-//! `pagetide serve`: tenants as files, on real processes, with the kernel's own figures beside.
+//! `pagetide serve`: tenants as files, on real processes, compared with the kernel's own figures.
 #![forbid(unsafe_code)]
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use e2e::guard::Run;
-use e2e::sleeper::Sleeper;
+use e2e::idle_program::IdleProgram;
 use e2e::temp::{TempDir, serial};
 use e2e::tenants::{Tree, known};
 use e2e::wait;
@@ -14,23 +14,31 @@ use e2e::zram::Swap;
 use e2e::{pagetide, proc};
 
 const MIB: u64 = 1 << 20;
-/// What anything here may take beside a busy machine.
+/// Longest time that a test waits for one event, also on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
+/// EPERM.
 const NOT_PERMITTED: i32 = 1;
+/// EAGAIN.
 const TRY_AGAIN: i32 = 11;
+/// EBUSY.
 const BUSY: i32 = 16;
+/// EEXIST.
 const EXISTS: i32 = 17;
+/// EINVAL.
 const INVALID: i32 = 22;
 
-/// What of a process the kernel has in swap.
-fn swapped(one: &Sleeper) -> u64 {
+/// Bytes of the program in swap, by the kernel's figure (VmSwap).
+fn swapped(one: &IdleProgram) -> u64 {
     one.status("VmSwap")
 }
 
-/// Regression: in a pod without a profile of its node's, each thread of `serve` might trace processes and load modules.
+/// Each thread of `serve` has a seccomp filter of system calls.
+///
+/// Regression: in a pod without a seccomp profile of the node, each thread of `serve` could trace
+/// processes and load kernel modules.
 #[test]
-fn every_thread_of_serve_has_a_filter_of_calls() {
+fn every_thread_of_serve_has_a_seccomp_filter() {
     let _serial = serial();
     let folder = TempDir::new();
     let (socket, history) = (folder.file("http"), folder.file("history"));
@@ -58,10 +66,10 @@ fn a_tenant_is_a_control_group_with_files_of_version_2() {
     let tree = Tree::serve(&["--age-every", "1s"]);
     tree.make("a");
     assert!(tree.group("a").is_dir(), "the kernel has no such group");
-    let sleeper = known(&tree, "a", 64);
+    let idle_program = known(&tree, "a", 64);
     let group = std::fs::read_to_string(tree.group("a/cgroup.procs")).expect("the kernel's");
     assert_eq!(tree.read("a/cgroup.procs"), group);
-    assert_eq!(group.trim(), sleeper.pid().to_string());
+    assert_eq!(group.trim(), idle_program.pid().to_string());
     assert!(tree.read("a/cgroup.events").starts_with("populated 1\n"));
 
     let charged = std::fs::read_to_string(tree.group("a/memory.usage_in_bytes"));
@@ -70,13 +78,13 @@ fn a_tenant_is_a_control_group_with_files_of_version_2() {
         .trim()
         .parse()
         .expect("a number");
-    let told = tree.number("a/memory.current");
-    assert!(told.abs_diff(charged) <= MIB, "{told} of {charged}");
+    let reported = tree.number("a/memory.current");
+    assert!(reported.abs_diff(charged) <= MIB, "{reported} of {charged}");
 
-    // What the engine has taken is what the kernel has swapped out.
+    // The engine counts as many pages reclaimed as the kernel counts swapped out.
     tree.write("a/memory.reclaim", "16m");
     let stolen = tree.line("a/memory.stat", "pgsteal_anon") * 4096;
-    let out = swapped(&sleeper);
+    let out = swapped(&idle_program);
     assert!(stolen > 8 * MIB, "{stolen} bytes left");
     assert!(out.abs_diff(stolen) * 50 <= stolen, "{out} of {stolen}");
     assert_eq!(
@@ -88,16 +96,17 @@ fn a_tenant_is_a_control_group_with_files_of_version_2() {
         SOON,
         || tree.read("memory.stat") == tree.read("a/memory.stat"),
     );
-    // All of it comes back as it was: a page that is wrong ends it. What came back is the kernel's figure, too.
-    let _ = sleeper.touch();
-    let still_out = swapped(&sleeper);
+    // All pages are swapped in unchanged (a wrong page ends the program), and the number of
+    // refaults is the kernel's figure, too.
+    let _ = idle_program.touch();
+    let still_out = swapped(&idle_program);
     assert!(still_out * 50 <= out, "{still_out} of {out} are still out");
     let refaults = || tree.line("a/memory.stat", "workingset_refault_anon") * 4096;
     wait::until("they came back", SOON, || refaults() * 100 >= stolen * 98);
 }
 
 #[test]
-fn what_is_refused_is_refused_as_by_the_kernel() {
+fn requests_are_refused_with_the_kernels_errors() {
     let _serial = serial();
     let tree = Tree::serve(&[]);
     tree.make("a");
@@ -114,18 +123,19 @@ fn what_is_refused_is_refused_as_by_the_kernel() {
         ("a/cgroup.procs", "4194305", 3),
         ("a/memory.reclaim", "1g", TRY_AGAIN),
         ("a/memory.max", "\0", INVALID),
-        // What is only read, to root: as of the kernel's own (`tests/guest/63-begins.sh`).
+        // Root's write to a read-only file fails as on the kernel's own
+        // (`tests/guest/63-begins.sh`).
         ("a/memory.stat", "1", INVALID),
-        // A file that we do not have, and controllers. (FUSE says ENOSYS of itself.)
+        // A file that pagetide does not have, and controllers. (FUSE itself returns ENOSYS.)
         ("a/memory.oom.group", "1", 13),
         ("a/cgroup.subtree_control", "+cpu", 2),
         ("a/cgroup.subtree_control", "+x", INVALID),
     ] {
-        // An empty text is no write at all; a line break is one.
+        // Writing an empty text is no write at all, so a line break is written instead.
         let text = if text.is_empty() { "\n" } else { text };
         assert_eq!(tree.try_write(file, text), Err(errno), "{text:?} > {file}");
     }
-    // And what is only written.
+    // A file that can only be written cannot be read.
     let read = std::fs::read(tree.at("a/memory.reclaim")).map_err(|error| error.raw_os_error());
     assert_eq!(read, Err(Some(INVALID)));
     let renamed = std::fs::rename(tree.at("a"), tree.at("b"));
@@ -133,7 +143,7 @@ fn what_is_refused_is_refused_as_by_the_kernel() {
     tree.write("a/cgroup.subtree_control", "+memory -cpu");
     tree.write("a/memory.max", "1048577");
     assert_eq!(tree.read("a/memory.max"), "1048576\n", "down to a page");
-    // As sizeof of a text has it.
+    // A text with the zero byte that C's sizeof includes is accepted.
     assert_eq!(tree.try_write("a/memory.max", "64m\0"), Ok(()));
     assert_eq!(tree.number("a/memory.max"), 64 * MIB);
     tree.write("a/memory.max", "max");
@@ -147,7 +157,7 @@ fn what_is_refused_is_refused_as_by_the_kernel() {
         errno(std::fs::remove_file(tree.at("a/memory.max"))),
         Some(NOT_PERMITTED)
     );
-    // Scripts set mode and owner after each mkdir: what changes nothing is taken.
+    // Scripts set mode and owner after each mkdir: chmod and chown that change nothing succeed.
     let mode = |mode| std::fs::set_permissions(tree.at("a"), PermissionsExt::from_mode(mode));
     let chown = |id| std::os::unix::fs::chown(tree.at("a"), Some(id), Some(id));
     assert_eq!((errno(mode(0o755)), errno(chown(0))), (None, None));
@@ -158,7 +168,7 @@ fn what_is_refused_is_refused_as_by_the_kernel() {
     );
     tree.make("a/b");
     assert_eq!(errno(std::fs::remove_dir(tree.at("a"))), Some(BUSY));
-    // An open file of a tenant that is gone.
+    // A file of a removed tenant that was opened before.
     let open = std::fs::File::open(tree.at("a/b/memory.current")).expect("it is there");
     std::fs::remove_dir(tree.at("a/b")).expect("nobody is in it");
     tree.make("a/b");
@@ -166,9 +176,9 @@ fn what_is_refused_is_refused_as_by_the_kernel() {
     assert_eq!(error.raw_os_error(), Some(19), "ENODEV");
 }
 
-/// The kernel keeps names of tenants, and is told which are gone.
+/// The kernel caches the names of tenants; `serve` must invalidate those that were removed.
 #[test]
-fn who_is_removed_by_another_hand_is_gone_by_name() {
+fn a_tenant_removed_in_the_kernels_directory_is_gone() {
     let _serial = serial();
     let tree = Tree::serve(&["--age-every", "200ms"]);
     tree.make("a");
@@ -192,22 +202,23 @@ fn a_limit_holds_and_the_program_is_as_it_was() {
     let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "1s"]);
     tree.make("a");
-    let sleeper = known(&tree, "a", 128);
+    let idle_program = known(&tree, "a", 128);
     tree.write("a/memory.max", "64m");
     wait::until("it is below its limit", SOON, || {
         tree.number("a/memory.current") <= 64 * MIB
     });
-    // By the kernel, too: the wall stands.
+    // The kernel has the hard limit, too.
     let limit = || std::fs::read_to_string(tree.group("a/memory.limit_in_bytes"));
     wait::until("its wall stands", SOON, || {
         limit().is_ok_and(|text| text.trim() == (64 * MIB).to_string())
     });
     for _ in 0..3 {
-        let _ = sleeper.touch();
+        let _ = idle_program.touch();
         assert!(tree.number("a/memory.current") <= 64 * MIB);
     }
     assert_eq!(tree.line("a/memory.events", "oom_kill"), 0);
-    // Charges that met the limit are the kernel's to count: pages that came since a look are none.
+    // `max` in memory.events counts only charges that met the limit in the kernel, not pages that
+    // came since a scan.
     let hits = || std::fs::read_to_string(tree.group("a/memory.failcnt")).expect("version 1");
     let hits = || hits().trim().parse::<u64>().expect("a number");
     let (before, max, after) = (hits(), tree.line("a/memory.events", "max"), hits());
@@ -217,9 +228,10 @@ fn a_limit_holds_and_the_program_is_as_it_was() {
     );
 }
 
-/// (The story: a job that was killed is removed next, and then its kill was in nobody's events.)
+/// Regression: a job was killed and then its tenant removed, and its kill was missing in the events
+/// of the tenants above.
 #[test]
-fn a_kill_stays_in_the_events_of_those_above() {
+fn a_kill_stays_in_the_events_of_the_tenants_above() {
     let _serial = serial();
     let tree = Tree::serve(&["--age-every", "1s"]);
     tree.make("a");
@@ -231,7 +243,8 @@ fn a_kill_stays_in_the_events_of_those_above() {
     assert!(!killed.status.success(), "{}", killed.stderr);
     let events = || ["oom_kill", "max"].map(|name| tree.line("a/memory.events", name));
     let [kills, hits] = events();
-    // Where swap is none, the charge meets the limit of both first, which has a count of its own.
+    // Without swap a charge first meets the limit of memory and swap together, which has its own
+    // counter.
     assert!(kills > 0, "{kills}, {hits}");
     std::fs::remove_dir(tree.at("a/b")).expect("nobody is there");
     let after = events();
@@ -239,14 +252,15 @@ fn a_kill_stays_in_the_events_of_those_above() {
     assert_eq!(tree.line("a/memory.events.local", "oom_kill"), 0);
 }
 
-/// (The story: a limit below what is in use takes its place later, and one of swap, which on version 1 needs it, was forgotten.)
+/// Regression: `serve` sets a memory limit below the usage later. On version 1 a swap limit can
+/// only be set after the memory limit, and was forgotten.
 #[test]
-fn a_limit_of_swap_waits_for_the_one_of_memory() {
+fn a_swap_limit_is_set_after_the_memory_limit() {
     let _serial = serial();
     let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "1s"]);
     tree.make("a");
-    let sleeper = known(&tree, "a", 96);
+    let idle_program = known(&tree, "a", 96);
     tree.write("a/memory.max", "48m");
     tree.write("a/memory.swap.max", "80m");
     let limit = |name: &str| {
@@ -259,12 +273,13 @@ fn a_limit_of_swap_waits_for_the_one_of_memory() {
     wait::until("that of swap, too", SOON, || {
         limit("memory.memsw.limit_in_bytes") == Some(128 * MIB)
     });
-    let _ = sleeper.touch();
+    let _ = idle_program.touch();
 }
 
-/// min is never broken, low only last, while neighbours give.
+/// While neighbours can be reclaimed from, memory.min is never violated, and memory.low only when
+/// no unprotected memory is left.
 #[test]
-fn who_is_protected_keeps_its_pages_while_neighbours_give() {
+fn a_protected_tenant_keeps_its_pages_while_neighbours_have_some() {
     let _serial = serial();
     let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "1s"]);
@@ -278,19 +293,20 @@ fn who_is_protected_keeps_its_pages_while_neighbours_give() {
     let out = [&min, &low, &plain].map(swapped);
     assert!(out[2] > 32 * MIB, "{out:?}");
     assert_eq!(out[..2], [0, 0], "while another had enough");
-    // Now there is nobody else.
-    let asked = tree.try_write("memory.reclaim", "64m");
+    // Now the unprotected tenants together have less than is requested.
+    let requested = tree.try_write("memory.reclaim", "64m");
     let out = [&min, &low, &plain].map(swapped);
-    assert_eq!(out[0], 0, "{asked:?}, {out:?}");
-    assert!(out[1] > 0, "{asked:?}, {out:?}: low is no wall");
+    assert_eq!(out[0], 0, "{requested:?}, {out:?}");
+    assert!(out[1] > 0, "{requested:?}, {out:?}: low is no wall");
     for one in [&min, &low, &plain] {
         let _ = one.touch();
     }
 }
 
-/// Bins are the root's. (They went with it where `serve` ended in order while it had no tenant.)
+/// Edges of age bins are settings of the root. Regression: if `serve` ended in order without a
+/// tenant, they were lost.
 #[test]
-fn what_was_asked_of_an_empty_tree_is_there_for_the_next() {
+fn settings_of_an_empty_tree_outlive_serve() {
     let _serial = serial();
     let mut tree = Tree::serve(&[]);
     tree.write("node0/workingset_report/page_age_intervals", "1000,2000");
@@ -303,9 +319,10 @@ fn what_was_asked_of_an_empty_tree_is_there_for_the_next() {
     assert!(!tree.group("").exists(), "nothing is kept of nothing");
 }
 
-/// A log of a tenant ended, with success, when the service was restarted while it asked.
+/// Regression: when the service was restarted, `pagetide report --watch` of a tenant ended with
+/// exit code 0 instead of waiting for the service.
 #[test]
-fn who_watches_a_tenant_waits_for_a_restarted_serve() {
+fn a_report_series_of_a_tenant_waits_for_a_restarted_serve() {
     let _serial = serial();
     let mut tree = Tree::serve(&["--age-every", "500ms"]);
     tree.make("a");
@@ -329,9 +346,10 @@ fn who_watches_a_tenant_waits_for_a_restarted_serve() {
     assert!(log.ended().is_none());
 }
 
-/// The story: each `run` in a tenant was a line in the journal; and the wall of one that was killed with its guard was a tenant for ever.
+/// Regression: each `run` in a tenant added a line to the journal. And when a `run` was killed with
+/// its guard, its hard-limit cgroup stayed a tenant for ever.
 #[test]
-fn the_wall_of_a_run_is_no_tenant() {
+fn the_hard_limit_cgroup_of_a_run_is_no_tenant() {
     let _serial = serial();
     let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "500ms"]);
@@ -346,23 +364,23 @@ fn the_wall_of_a_run_is_no_tenant() {
         "600",
     ];
     let run = Run::new(run).under(tree.inside("a")).start();
-    let wall = || {
+    let hard_limit = || {
         let mut below = std::fs::read_dir(tree.group("a")).expect("it is there");
         below.find_map(|one| {
             let path = one.ok()?.path();
-            let is_wall = path.file_name()?.to_str()?.starts_with("pagetide-");
-            is_wall.then_some(path)
+            let is_hard_limit = path.file_name()?.to_str()?.starts_with("pagetide-");
+            is_hard_limit.then_some(path)
         })
     };
-    wait::until("the wall", SOON, || wall().is_some());
-    // Who came after the wall is known: a look has listed both.
-    let later = Sleeper::start(tree.inside("a"), 16);
+    wait::until("the wall", SOON, || hard_limit().is_some());
+    // When a process that began after the hard-limit cgroup is known, a scan has seen both.
+    let later = IdleProgram::start(tree.inside("a"), 16);
     wait::until("a look", SOON, || {
         tree.line("a/memory.stat", "anon") >= 16 << 20
     });
     let said = tree.said();
     assert!(!said.contains("is not managed"), "{said}");
-    let name = wall().expect("it stands");
+    let name = hard_limit().expect("it stands");
     let name = name.file_name().unwrap_or_default().to_string_lossy();
     assert!(!tree.at(&format!("a/{name}")).exists(), "a tenant");
     let made = std::fs::create_dir(tree.at("a/pagetide-7-8"));
@@ -373,7 +391,8 @@ fn the_wall_of_a_run_is_no_tenant() {
     drop((run, later));
 }
 
-/// Killed at any time, or upgraded: programs go on, and the next one, be it another file, has the same tenants under the same limits.
+/// After `serve` was killed at any time, or upgraded, the programs go on, and the next `serve`,
+/// also from another executable, has the same tenants with the same limits.
 #[test]
 fn a_killed_one_is_followed_by_the_next() {
     let _serial = serial();
@@ -382,13 +401,13 @@ fn a_killed_one_is_followed_by_the_next() {
     let mut tree = Tree::serve(&["--age-every", "500ms"]);
     tree.make("a");
     tree.make("a/b");
-    let sleeper = known(&tree, "a/b", 96);
+    let idle_program = known(&tree, "a/b", 96);
     tree.write("a/memory.max", "64m");
     tree.write("a/b/memory.low", "8m");
     tree.write("node0/workingset_report/page_age_intervals", "1000,3000");
     tree.write("a/b/memory.workingset.refresh_interval", "N0=500");
     tree.write("a/b/memory.workingset.report_threshold", "N0=700");
-    // An upgrade has another file in the old one's place, whoever still runs from that.
+    // An upgrade replaces the executable of the old `serve` while that still runs.
     let folder = TempDir::new();
     let installed = folder.file("pagetide");
     for _ in 0..4 {
@@ -397,11 +416,11 @@ fn a_killed_one_is_followed_by_the_next() {
         std::fs::rename(&new, &installed).expect("the same folder");
         std::thread::sleep(chance.millis(0, 700));
         tree.kill();
-        let _ = sleeper.touch();
+        let _ = idle_program.touch();
         tree.start_by(&installed);
         assert_eq!(tree.number("a/memory.max"), 64 * MIB);
         assert_eq!(tree.number("a/b/memory.low"), 8 * MIB);
-        // Whoever reads its reports goes on, too.
+        // The settings of reports are as before, too.
         let bins = tree.read("node0/workingset_report/page_age_intervals");
         assert_eq!(bins, "1000,3000\n");
         let report = tree.read("a/b/memory.workingset.page_age");
@@ -414,25 +433,26 @@ fn a_killed_one_is_followed_by_the_next() {
         assert_eq!((refresh.trim(), threshold.trim()), ("N0=500", "N0=700"));
         assert_eq!(
             tree.read("a/b/cgroup.procs").trim(),
-            sleeper.pid().to_string()
+            idle_program.pid().to_string()
         );
         wait::until("the limit holds again", SOON, || {
             tree.number("a/memory.current") <= 64 * MIB
         });
     }
-    // The story: the wall alone held what was touched before it was killed, and the last one ended before it had anything to do.
-    let held = "/a: over memory.high, or too near to memory.max";
-    let _ = sleeper.touch();
+    // Regression (of this test): `memory.max` alone limited the pages touched before the kill, and
+    // the last `serve` ended before it had anything to reclaim.
+    let held = "/a: over memory.high, or too close to memory.max";
+    let _ = idle_program.touch();
     wait::until("it holds the limit itself", SOON, || {
         tree.said().contains(held)
     });
     assert!(tree.end().contains(held));
-    assert!(proc::is_alive(sleeper.pid()) && tree.group("a/b").is_dir());
-    let _ = sleeper.touch();
+    assert!(proc::is_alive(idle_program.pid()) && tree.group("a/b").is_dir());
+    let _ = idle_program.touch();
 }
 
 #[test]
-fn a_second_one_is_refused_and_the_first_goes_on() {
+fn a_second_serve_is_refused_and_the_first_goes_on() {
     let _serial = serial();
     let tree = Tree::serve(&[]);
     let root = tree.group("").display().to_string();
@@ -444,13 +464,14 @@ fn a_second_one_is_refused_and_the_first_goes_on() {
     let second = pagetide::command(["serve", "--root", name]).finish(SOON);
     assert_eq!(second.status.code(), Some(1), "{}", second.stderr);
     assert!(
-        second.stderr.contains("another pagetide serve has it"),
+        second.stderr.contains("another pagetide serve manages it"),
         "{}",
         second.stderr
     );
     tree.make("a");
     assert!(tree.group("a").is_dir());
-    // (The story: one with another root was mounted over the first, whose end then took the second one's files away.)
+    // Regression: a `serve` with another root was mounted over the first one, and when it ended,
+    // the files of the second one disappeared.
     let (root, mount) = (format!("{}-other", tree.root()), tree.at(""));
     let mount = mount.to_string_lossy();
     let mount = mount.trim_end_matches('/');
@@ -466,9 +487,10 @@ fn a_second_one_is_refused_and_the_first_goes_on() {
     assert_eq!(tree.read("a/memory.current").trim(), "0");
 }
 
-/// (The story: it went on without files, said nothing, and used a whole processor.)
+/// If its mount is removed, `serve` ends and says why. Regression: it went on without files,
+/// printed nothing, and used a whole processor.
 #[test]
-fn one_that_is_unmounted_ends_and_says_why() {
+fn a_serve_whose_mount_is_removed_ends_and_says_why() {
     let _serial = serial();
     let mut tree = Tree::serve(&[]);
     let mount = tree.at("").to_string_lossy().into_owned();
@@ -483,9 +505,10 @@ fn one_that_is_unmounted_ends_and_says_why() {
     );
 }
 
-/// Tenants that come and go while their files are read and nonsense is written to them.
+/// Tenants are made and removed, their files are read, and invalid values are written to them:
+/// other tenants are unaffected.
 #[test]
-fn abuse_costs_nobody_else_anything() {
+fn abuse_does_not_affect_other_tenants() {
     let _serial = serial();
     let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "200ms"]);
@@ -503,7 +526,7 @@ fn abuse_costs_nobody_else_anything() {
             let _ = std::fs::write(file.path(), "\0\u{7f}9999999999999999999999,=N");
         }
         if round % 50 == 0 {
-            let guest = Sleeper::start(tree.inside(&name), 1);
+            let guest = IdleProgram::start(tree.inside(&name), 1);
             let removed = std::fs::remove_dir(tree.at(&name));
             assert_eq!(
                 removed.err().and_then(|error| error.raw_os_error()),

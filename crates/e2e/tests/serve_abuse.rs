@@ -1,12 +1,13 @@
-//! `pagetide serve` abused: by programs that fork and end at any moment, and by who asks for much and wants it no more.
+//! Abuse of `pagetide serve`: by programs that fork and end at any moment, and by clients that make
+//! large requests and cancel them.
 #![forbid(unsafe_code)]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use e2e::guard::{Run, Running};
+use e2e::idle_program::IdleProgram;
 use e2e::page_cache::{self, read_by};
-use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial};
 use e2e::tenants::Tree;
 use e2e::zram::Swap;
@@ -16,14 +17,16 @@ use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
+/// EAGAIN: less was reclaimed than requested.
 const TRY_AGAIN: i32 = 11;
 
-/// Its memory, bytes.
+/// Bytes of resident memory of `serve`.
 fn resident(tree: &Tree) -> u64 {
     proc::number(tree.pid(), "VmRSS").unwrap_or(0)
 }
 
-/// Its descriptors, but for the files of claims: each of these is opened at the first process that is claimed there.
+/// Number of open descriptors of `serve`, without the lock files by which it claims processes: each
+/// of these is opened when the first process that needs it is claimed.
 fn open_files(tree: &Tree) -> usize {
     let open = std::fs::read_dir(format!("/proc/{}/fd", tree.pid())).expect("it runs");
     let links = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
@@ -31,19 +34,22 @@ fn open_files(tree: &Tree) -> usize {
     others.count()
 }
 
-/// What it says is of what it was asked for, a line at most each, and how it began; not of everybody who has gone. It complains of nothing.
-fn says_little(tree: &Tree, asked: usize) {
+/// Checks that `serve` printed at most one line for each of `requested` requests and those about
+/// its start, nothing about processes that ended, and no complaint.
+fn says_little(tree: &Tree, requested: usize) {
     let (said, complained) = (tree.said(), tree.complained());
     assert!(complained.is_empty(), "{complained}");
-    assert!(said.lines().count() <= asked + 5, "{said}");
+    assert!(said.lines().count() <= requested + 5, "{said}");
 }
 
+/// Pids in the tenant's cgroup.procs.
 fn pids(tree: &Tree, tenant: &str) -> Vec<u32> {
     let text = tree.read(&format!("{tenant}/cgroup.procs"));
     text.lines().filter_map(|pid| pid.parse().ok()).collect()
 }
 
-/// 500 processes at once, then none, three times: all are of their tenant, and nothing of them is left.
+/// 500 processes begin at once and then all end, three times. While they run, all are in their
+/// tenant; afterwards no process of them is reported, and `serve` uses hardly more memory.
 #[test]
 fn a_fork_bomb_stays_in_its_tenant() {
     let _serial = serial();
@@ -51,7 +57,7 @@ fn a_fork_bomb_stays_in_its_tenant() {
     let tree = Tree::serve(&["--age-every", "500ms"]);
     tree.make("bomb");
     tree.make("kept");
-    let kept = Sleeper::start(tree.inside("kept"), 16);
+    let kept = IdleProgram::start(tree.inside("kept"), 16);
     let script = "n=0; while [ $n -lt 500 ]; do sleep 60 & n=$((n+1)); done; echo all; wait";
     let mut before = 0;
     for round in 0..3 {
@@ -59,19 +65,19 @@ fn a_fork_bomb_stays_in_its_tenant() {
         let bomb = Run::new(tree.inside("bomb").into_iter().chain(words)).start();
         wait::until("all have begun", SOON, || bomb.stdout().contains("all"));
         assert_eq!(pids(&tree, "bomb").len(), 501);
-        let told = || {
+        let reported = || {
             let words = ["report", "/bomb", "--json", "--root", tree.root()];
             let outcome = pagetide::command(words).finish(SOON);
             let report: Value = serde_json::from_str(&outcome.stdout).unwrap_or_default();
             report["processes"].as_array().map_or(0, Vec::len)
         };
-        wait::until("all are told", SOON, || told() == 501);
+        wait::until("all are told", SOON, || reported() == 501);
         tree.try_write("bomb/memory.reclaim", "8m").ok();
         for pid in pids(&tree, "bomb") {
             e2e::guard::send(pid, Signal::KILL);
         }
         wait::until("none is left", SOON, || pids(&tree, "bomb").is_empty());
-        wait::until("none is told", SOON, || told() == 0);
+        wait::until("none is told", SOON, || reported() == 0);
         if round == 0 {
             before = resident(&tree);
         }
@@ -82,44 +88,47 @@ fn a_fork_bomb_stays_in_its_tenant() {
     let _ = kept.touch();
 }
 
-/// MiB that take longer to leave than those who ask below wait.
+/// MiB of memory. Paging them out takes longer than the clients in these tests wait.
 const MUCH: u64 = 768;
 
-/// A tenant `a` with so much.
-fn large() -> (Tree, Sleeper) {
+/// Starts `serve` with a tenant `a`, and a program of `MUCH` MiB in it.
+fn large() -> (Tree, IdleProgram) {
     let tree = Tree::serve(&[]);
     tree.make("a");
-    let sleeper = Sleeper::start(tree.inside("a"), MUCH);
-    (tree, sleeper)
+    let idle_program = IdleProgram::start(tree.inside("a"), MUCH);
+    (tree, idle_program)
 }
 
-/// (The story: who wrote to memory.reclaim slept until all was done, whatever signal it got: the kernel had been told that it cannot be
-/// interrupted.)
+/// Regression: a process that wrote to memory.reclaim waited until all was reclaimed, whatever
+/// signal it got: in the FUSE protocol, `serve` had declared that such a write cannot be
+/// interrupted.
 #[test]
-fn who_asks_for_much_can_be_interrupted() {
+fn a_large_request_can_be_interrupted() {
     let _serial = serial();
     let _swap = Swap::shared();
-    let (tree, _sleeper) = large();
+    let (tree, _idle_program) = large();
     let file = tree.at("a/memory.reclaim").to_string_lossy().into_owned();
     let script = format!("echo 100g > {file}");
-    // So soon that it cannot be over, however fast memory leaves here.
+    // The client is interrupted so early that its reclaim cannot be over, however fast page-out is.
     let words = ["timeout", "0.05", "sh", "-c", &script];
     let ended = Run::new(words).finish(SOON);
     assert_eq!(ended.status.code(), Some(124), "{}", ended.stderr);
     let left = tree.number("a/memory.current");
     assert!(left > MUCH / 8 * MIB, "{left}");
-    // What was asked for is over, and the next is answered: with less than it asked for, where the first had not looked yet.
+    // The first request is cancelled, and the next one is served: only in part, if the tree had not
+    // been scanned since.
     wait::until("the next gets what it asks for", SOON, || {
         tree.try_write("a/memory.reclaim", "1m") == Ok(())
     });
 }
 
-/// (The story: the command was gone, and `serve` went on to the last page.)
+/// Regression: after the command was interrupted, `serve` went on with its reclaim to the last
+/// page.
 #[test]
-fn a_command_that_is_interrupted_stops_what_it_asked_for() {
+fn an_interrupted_command_stops_its_reclaim() {
     let _serial = serial();
     let _swap = Swap::shared();
-    let (tree, _sleeper) = large();
+    let (tree, _idle_program) = large();
     let own = pagetide::binary();
     let words = [
         "timeout",
@@ -133,7 +142,7 @@ fn a_command_that_is_interrupted_stops_what_it_asked_for() {
     ];
     let ended = Run::new(words).finish(SOON);
     assert_eq!(ended.status.code(), Some(124), "{}", ended.stderr);
-    // A batch may be under way.
+    // One batch of pages may still be in progress.
     let mut left = 0;
     wait::until("nothing more leaves", SOON, || {
         let before = std::mem::replace(&mut left, tree.number("a/memory.current"));
@@ -143,9 +152,10 @@ fn a_command_that_is_interrupted_stops_what_it_asked_for() {
     assert!(left > MUCH / 8 * MIB, "{left}");
 }
 
-/// (The story: page cache that goes first went in one step: nobody was answered meanwhile, and who had asked could not be interrupted.)
+/// Regression: page cache, which is reclaimed first, was dropped in one uninterruptible call:
+/// meanwhile no other client was served, and the writer could not be interrupted.
 #[test]
-fn who_asks_for_much_page_cache_can_be_interrupted_and_holds_nobody_up() {
+fn a_large_request_for_page_cache_can_be_interrupted_and_delays_no_other() {
     const MUCH: usize = 1024;
     let _serial = serial();
     let folder = TempDir::new();
@@ -154,13 +164,15 @@ fn who_asks_for_much_page_cache_can_be_interrupted_and_holds_nobody_up() {
     ["a", "b"].iter().for_each(|name| tree.make(name));
     tree.write("node0/workingset_report/page_age_intervals", "2000");
     tree.write("a/memory.workingset.refresh_interval", "N0=500");
-    // All may have gone before the signal came, on a busy machine: that says nothing, and it is tried again.
+    // On a busy machine all may be dropped before the signal comes: such a run proves nothing, and
+    // the test tries again.
     assert!((0..4).any(|_| is_cut_short(&tree, &file, MUCH as u64 * MIB)));
-    // What was asked for is over, and the next is answered.
+    // The first request is cancelled, and the next is served.
     assert_eq!(tree.try_write("b/memory.reclaim", "1m"), Err(TRY_AGAIN));
 }
 
-/// Whether some of so much page cache of `a` is left when who has asked for all of it is interrupted; others are answered meanwhile.
+/// A client requests reclaim of `much` bytes of page cache of tenant `a` and is interrupted; other
+/// clients must be served meanwhile. Returns whether some of the page cache remains.
 fn is_cut_short(tree: &Tree, file: &str, much: u64) -> bool {
     read_by(tree, "a", file);
     assert!(tree.number("a/memory.current") > much / 8 * 7);
@@ -184,12 +196,13 @@ fn is_cut_short(tree: &Tree, file: &str, much: u64) -> bool {
             }
             answers
         });
-        // As soon as that may be: the kernel drops a GiB in 30 to 150 ms.
+        // The signal comes as soon as possible: the kernel drops a GiB in 30 to 150 ms.
         let words = ["timeout", "0.008", "sh", "-c", &script];
         let ended = Run::new(words).finish(SOON);
         is_done.store(true, Ordering::Relaxed);
         let left = tree.number("a/memory.current");
-        // Who could not be interrupted would have been waited for until all was gone.
+        // If the client could not be interrupted, timeout(1) would have waited until all was
+        // dropped.
         let is_interrupted = ended.status.code() == Some(124);
         let is_cut_short = !is_interrupted || left > 8 * MIB;
         (asks.join().expect("it was answered"), is_cut_short)
@@ -198,7 +211,7 @@ fn is_cut_short(tree: &Tree, file: &str, much: u64) -> bool {
     is_cut_short
 }
 
-/// A sleeper of 4 MiB with this number, which nobody has any more.
+/// A running program of 4 MiB, and its pid, which was that of a process that has ended.
 struct Again(Running, u32);
 
 impl Again {
@@ -218,7 +231,7 @@ impl Again {
         Again(running, pid)
     }
 
-    /// It has every byte.
+    /// Checks that every byte of the program's memory is right.
     fn check(&self) {
         let lines = || self.0.stdout().lines().count();
         let before = lines();
@@ -227,17 +240,18 @@ impl Again {
     }
 }
 
-/// Processes that end while they are walked, reclaimed, moved and limited; others begin at once with their numbers. Nothing of the former is
-/// done to these, nothing of either is left, and nobody is told of each.
+/// Processes end while they are walked, reclaimed from, moved and limited, and new processes get
+/// their pids at once. Nothing meant for an ended process is done to the new one, nothing of either
+/// remains in `serve`, and there is not a message for each.
 #[test]
-fn who_ends_at_any_moment_leaves_nothing() {
+fn processes_that_end_at_any_moment_leave_nothing_behind() {
     let _serial = serial();
     let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "100ms"]);
     ["a", "b"].iter().for_each(|name| tree.make(name));
     let mut before = 0;
     for number in 0..30u64 {
-        let one = Sleeper::start(tree.inside("a"), 16);
+        let one = IdleProgram::start(tree.inside("a"), 16);
         let pid = one.pid();
         std::thread::scope(|scope| {
             scope.spawn(|| match number % 3 {
@@ -257,7 +271,7 @@ fn who_ends_at_any_moment_leaves_nothing() {
         }
         next.check();
         tree.write("a/memory.max", "max");
-        // What it opens at its first looks stays open.
+        // Descriptors that `serve` opens at its first scans stay open, so they are counted before.
         if number == 2 {
             drop(next);
             before = open_files(&tree);

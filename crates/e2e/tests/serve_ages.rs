@@ -1,5 +1,5 @@
-//! Ages of many tenants are as true as those of one process: sixteen programs know when each of their pages was touched,
-//! and `memory.workingset.page_age` of their tenants tells the same.
+//! Ages of many tenants are as true as those of one process: sixteen programs record when they
+//! touched each of their pages, and `memory.workingset.page_age` of their tenants must agree.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
@@ -8,21 +8,25 @@ use e2e::aged::now_ns;
 use e2e::subject::AgesSubject;
 use e2e::temp::serial;
 use e2e::tenants::Tree;
-use e2e::verdict::{Bin, Look, groups, judge};
+use e2e::verdict::{Bin, ScanTimes, groups, judge};
 
+/// Number of tenants, each with one program.
 const TENANTS: usize = 16;
-/// Between two looks of the tree.
+/// Time between two scans of the tree.
 const EVERY: Duration = Duration::from_secs(1);
-/// Watched for so long, seconds: classes of 1, 4 and 16 s, and what is never touched, have ages of their own then.
+/// Seconds of watching: enough to tell apart the classes touched every 1, 4 and 16 s, and untouched
+/// memory.
 const WATCHED: u64 = 22;
 /// Upper edges of the bins, milliseconds.
 const EDGES: [u64; 8] = [1000, 2000, 3000, 5000, 7000, 11_000, 17_000, 20_000];
-/// What their memory is, in turn: private, written after a fork, in a memory file, and of a parent that its child has too.
+/// Kinds of memory, one per tenant in turn: private; written after a fork; of a memory file;
+/// inherited by a child that still shares it.
 const KINDS: [&str; 4] = ["anon", "cow", "memfd", "forked"];
-/// Of the pages of a tenant, so many at least are in a bin that is right within one interval.
+/// Smallest accepted share of a tenant's pages in a bin that is right within one interval.
 const RIGHT: f64 = 0.99;
 
-/// A report's bins, all nodes together: the kernel's have upper edges, ours lower ones.
+/// Parses the bins of a page-age report, all nodes together. In the file each bin has its upper
+/// edge; a `Bin` has its lower edge.
 fn bins(text: &str) -> Vec<Bin> {
     let mut found: Vec<Bin> = Vec::new();
     let mut lower = 0;
@@ -47,17 +51,17 @@ fn bins(text: &str) -> Vec<Bin> {
 }
 
 #[test]
-fn sixteen_tenants_are_as_old_as_their_programs_know() {
+fn the_page_ages_of_sixteen_tenants_are_right() {
     let _serial = serial();
-    // A pass that falls between a reading and its clearing is told by nothing, as in `report_truth`. Looks and passes are both a second apart, so the
-    // second try has looks of its own.
+    // A pass between a walk and the clearing of bits is seen by no scan, as in `report_truth`.
+    // Scans and passes are both one second apart, so the second try starts `serve` anew.
     if let Err(text) = all_are_right() {
         eprintln!("once more, for: {text}");
         all_are_right().unwrap_or_else(|text| panic!("{text}"));
     }
 }
 
-/// Of sixteen, or which one is not.
+/// Checks all sixteen tenants; the error names the first wrong tenant.
 fn all_are_right() -> Result<(), String> {
     let tree = Tree::serve(&["--age-every", "1s"]);
     let edges: Vec<String> = EDGES.iter().map(u64::to_string).collect();
@@ -85,14 +89,15 @@ fn all_are_right() -> Result<(), String> {
         let before = now_ns();
         let text = tree.read(&format!("{name}/memory.workingset.page_age"));
         let after = now_ns();
-        // The last look was at most one interval before the question, and a little more on a busy machine.
-        let look = Look {
+        // The last scan was at most one interval before the request; up to half an interval more on
+        // a busy machine.
+        let scan = ScanTimes {
             begin: before.saturating_sub(every + every / 2),
             end: after,
             interval: every,
             watched: after - begin,
         };
-        let expected = groups(&ages.printed, &ages.table(), &look).expect("a truth");
+        let expected = groups(&ages.printed, &ages.table(), &scan).expect("a truth");
         let expected: Vec<_> = expected.into_iter().filter(|group| !group.file).collect();
         let bins = bins(&text);
         assert_eq!(bins.len(), EDGES.len() + 1, "{text}");
@@ -101,7 +106,7 @@ fn all_are_right() -> Result<(), String> {
             let (share, missing) = (verdict.share(), verdict.missing);
             return Err(format!("{name}: {share:.4}: {missing:?}\n{text}"));
         }
-        // The classes are apart: it is not one bin that holds all.
+        // The pages are spread over several bins, because the classes have different ages.
         let filled = bins.iter().filter(|bin| bin.anon_bytes > 1 << 20).count();
         assert!(filled >= 3, "{name}: {text}");
     }

@@ -1,21 +1,22 @@
-//! How `pagetide serve` begins, and what it is told: by a configuration, by signals, by the service manager; what it changes where it cannot begin.
+//! How `pagetide serve` begins, and how it is controlled by a configuration, by signals, and by the
+//! service manager. A `serve` that cannot begin changes nothing.
 #![forbid(unsafe_code)]
 
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
 use e2e::guard::Run;
-use e2e::sleeper::Sleeper;
+use e2e::idle_program::IdleProgram;
 use e2e::temp::{TempDir, serial};
 use e2e::tenants::{Tree, configuration, known};
-use e2e::web::Place;
+use e2e::web::ListenAddress;
 use e2e::{pagetide, programs, wait};
 
 const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
 
 #[test]
-fn a_configuration_makes_tenants_and_is_read_once_more() {
+fn a_configuration_makes_tenants_and_is_reloaded() {
     let _serial = serial();
     let folder = TempDir::new();
     let begin =
@@ -25,7 +26,8 @@ fn a_configuration_makes_tenants_and_is_read_once_more() {
     assert_eq!(tree.number("a/b/memory.max"), 64 * MIB);
     assert_eq!(tree.number("a/b/memory.low"), MIB);
     assert_eq!(tree.read("a/memory.max"), "max\n");
-    // (The story, of a reading: who removed a tenant and made it anew, as a runner does for each job, had one without limits.)
+    // Regression: a tenant that was removed and made again, as a CI runner does for each job, had
+    // no limits.
     std::fs::remove_dir(tree.at("a/b")).expect("nobody is in it");
     tree.make("a/b");
     assert_eq!(tree.number("a/b/memory.max"), 64 * MIB);
@@ -39,7 +41,7 @@ fn a_configuration_makes_tenants_and_is_read_once_more() {
         tree.said().contains("read once more")
     });
     assert_eq!(tree.number("a/b/memory.max"), 96 * MIB);
-    // What the file does not say stays as it was asked for.
+    // Settings that the file does not name stay as they were set.
     assert_eq!(tree.number("a/b/memory.low"), MIB);
     assert_eq!(tree.number("a/b/memory.high"), 32 * MIB);
     assert!(tree.at("c").is_dir());
@@ -62,9 +64,10 @@ fn a_configuration_makes_tenants_and_is_read_once_more() {
     assert_eq!(outcome.status.code(), Some(2), "{}", outcome.stderr);
 }
 
-/// A service manager of our own: it hears that the tree stands, lives, is reloaded, and ends.
+/// The test plays the service manager: it is notified when the tree is mounted, that `serve` is
+/// alive, when it reloads, and when it ends.
 #[test]
-fn a_service_manager_is_told() {
+fn a_service_manager_is_notified() {
     let _serial = serial();
     let folder = TempDir::new();
     let socket = folder.file("notify");
@@ -89,7 +92,7 @@ fn a_service_manager_is_told() {
         .start();
     next("READY=1");
     next("WATCHDOG=1");
-    rests(serve.pid());
+    check_rests(serve.pid());
     serve.signal(rustix::process::Signal::HUP);
     let said = next("READY=1");
     assert!(
@@ -107,8 +110,11 @@ fn a_service_manager_is_told() {
     );
 }
 
-/// (The story: without a mount nobody was at the other end of the pipe that ends a wait, so no wait lasted: a whole processor.)
-fn rests(pid: u32) {
+/// Checks that an idle `serve` without a mount uses hardly any processor time.
+///
+/// Regression: without a mount the pipe that ends a wait had no writer, so every wait ended at
+/// once, and `serve` used a whole processor.
+fn check_rests(pid: u32) {
     let ticks = || -> u64 {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
         let (_, words) = stat.rsplit_once(") ").expect("a name");
@@ -122,22 +128,23 @@ fn rests(pid: u32) {
 }
 
 #[test]
-fn commands_say_where_nobody_serves() {
+fn commands_report_that_no_serve_runs() {
     let _serial = serial();
     let alone = pagetide::command(["stat", "/web", "--root", "nobody-serves-this"]).finish(SOON);
     assert_eq!(alone.status.code(), Some(1));
     assert!(alone.stderr.contains("pagetide serve"), "{}", alone.stderr);
 }
 
-/// cat of busybox (Alpine's, an initramfs's) asks for sendfile(2), which reads no further than the size that a file tells:
-/// told 0, it read nothing, and after a write of two bytes, two.
+/// Regression: busybox's cat (of Alpine or an initramfs) calls sendfile(2), which reads no more
+/// than the file's size. With a size of 0 it read nothing, and after a write of two bytes it read
+/// two bytes.
 #[test]
-fn who_reads_by_sendfile_or_from_the_end_reads_the_same() {
+fn sendfile_and_reads_from_the_end_return_the_same() {
     let _serial = serial();
     let folder = TempDir::new();
     let tree = Tree::serve(&[]);
     tree.make("a");
-    let sleeper = Sleeper::start(tree.inside("a"), 8);
+    let idle_program = IdleProgram::start(tree.inside("a"), 8);
     for value in ["2m", "268435456", "1g"] {
         tree.write("a/memory.low", value);
         for name in ["memory.low", "cgroup.procs", "memory.stat", "memory.max"] {
@@ -155,7 +162,8 @@ fn who_reads_by_sendfile_or_from_the_end_reads_the_same() {
             let mut tail = std::process::Command::new("tail");
             let last = tail.args(["-n", "1"]).arg(&file).output();
             let last = last.expect("there is a tail").stdout;
-            // Its counters go on.
+            // The counters in memory.stat change between two reads, so only the name in the last
+            // line is compared.
             let name_of_last =
                 |text: &str| text.lines().last()?.split(' ').next().map(str::to_owned);
             let last = String::from_utf8_lossy(&last);
@@ -167,11 +175,11 @@ fn who_reads_by_sendfile_or_from_the_end_reads_the_same() {
             }
         }
     }
-    drop(sleeper);
+    drop(idle_program);
 }
 
-/// Looks that were done, and how long it took to read tables for them, seconds.
-fn looks(place: &Place) -> (f64, f64) {
+/// The number of scans, and the seconds that reading page tables took in all of them.
+fn scans(place: &ListenAddress) -> (f64, f64) {
     let text = place.get("/metrics").body;
     let value = |name: &str| -> f64 {
         let mut lines = text.lines().filter_map(|line| line.split_once(' '));
@@ -182,9 +190,10 @@ fn looks(place: &Place) -> (f64, f64) {
     (value("_count"), value("_sum"))
 }
 
-/// A share of a processor bounds looks, from a SIGHUP on, too; who does nothing costs none of it.
+/// Scans take at most the configured share of a processor, also after a SIGHUP; idle processes need
+/// none of it.
 #[test]
-fn looks_are_as_rare_as_their_budget_asks_for() {
+fn scans_are_as_rare_as_their_budget_requires() {
     const LONG: Duration = Duration::from_secs(4);
     let _serial = serial();
     let folder = TempDir::new();
@@ -197,11 +206,11 @@ fn looks_are_as_rare_as_their_budget_asks_for() {
     for name in ["idle", "busy"] {
         tree.make(name);
     }
-    let place = Place::Unix(socket.clone().into());
+    let place = ListenAddress::Unix(socket.clone().into());
     let during = |time: Duration| {
-        let before = looks(&place);
+        let before = scans(&place);
         std::thread::sleep(time);
-        let after = looks(&place);
+        let after = scans(&place);
         (after.0 - before.0, after.1 - before.1)
     };
     let idle = known(&tree, "idle", 256);
@@ -230,7 +239,7 @@ fn looks_are_as_rare_as_their_budget_asks_for() {
     let (few, _) = during(LONG);
     eprintln!("{rest} looks at idle ones, {read_resting} s; {many}, {read} s; with 0.1% {few}");
     assert!(few * 4.0 <= many, "{few} of {many}");
-    // As much memory, of somebody who does nothing.
+    // A scan of an idle process of the same size costs at most half.
     assert!(rest > 0.0 && read_resting * many * 2.0 <= read * rest);
     drop(busy);
     let _ = idle.touch();
@@ -247,7 +256,8 @@ fn looks_are_as_rare_as_their_budget_asks_for() {
     }
 }
 
-/// (The story: of a `serve` whose directory was not there the root kept the limit, for whoever served it next.)
+/// Regression: a `serve` that could not start, because its directory did not exist, set its limit
+/// on the root, and the next `serve` had that limit.
 #[test]
 fn a_serve_that_cannot_begin_changes_nothing() {
     let _serial = serial();

@@ -1,24 +1,25 @@
-//! Page cache of tenants: what a policy has leave, and what nothing may take.
+//! Page cache of tenants: what a policy drops, and what it must not drop.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
 
 use e2e::guard::Run;
+use e2e::idle_program::IdleProgram;
 use e2e::page_cache::{file, read_by, reading};
 use e2e::pagetide;
-use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial};
 use e2e::tenants::{Tree, configuration};
 use e2e::wait;
 use e2e::zram::Swap;
 
 const MIB: u64 = 1 << 20;
-/// What anything here may take beside a busy machine.
+/// Longest time that a test waits for one event, also on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
-/// The story: much of what a compile is charged for is page cache that nobody reads again, and policies left all of it.
+/// Regression: much of what is charged to a compile is page cache that is never read again, and
+/// policies dropped none of it.
 #[test]
-fn cold_page_cache_leaves_where_a_policy_asks_for_it() {
+fn a_policy_drops_cold_page_cache() {
     let _serial = serial();
     let _swap = Swap::shared();
     let (folder, other) = (TempDir::new(), TempDir::new());
@@ -32,40 +33,44 @@ fn cold_page_cache_leaves_where_a_policy_asks_for_it() {
     let config = configuration(&folder, &text);
     let tree = Tree::serve(&["--config", &config]);
     tree.make("drops");
-    let sleepers = ["drops", "keeps"].map(|name| Sleeper::start(tree.inside(name), 16));
+    let idle_programs = ["drops", "keeps"].map(|name| IdleProgram::start(tree.inside(name), 16));
     read_by(&tree, "drops", &file(&folder, 64));
     read_by(&tree, "keeps", &file(&other, 64));
     let cache = |name| tree.of_kernel(name, "total_cache");
-    // The kernel sums its counters every two seconds. Of its 64 MiB others may take some: DAMON where it pages out by physical address (2 MiB at a time
-    // were seen), and the kernel. What nobody here drops is most of it all the same.
+    // The tenant without a policy keeps most of its 64 MiB of page cache. The kernel may reclaim
+    // some (it sums its counters every two seconds), and so may DAMON where it pages out by
+    // physical address (2 MiB at a time were seen).
     let has_its_cache = || cache("keeps") >= 48 * MIB;
     wait::until("it has read all", SOON, has_its_cache);
     wait::until("it is dropped", SOON, || cache("drops") < 8 * MIB);
     wait::until("it is said", SOON, || {
         tree.said()
-            .contains("pages of files that nobody maps, of /drops: there for 2s")
+            .contains("pages of unmapped page cache of /drops: there for 2s")
     });
     let has = wait::poll(Duration::from_secs(3), || has_its_cache().then_some(()));
     let at = tree.group("keeps").join("memory.stat");
-    let told = || std::fs::read_to_string(&at).unwrap_or_default();
+    let reported = || std::fs::read_to_string(&at).unwrap_or_default();
     assert!(
         has.is_some(),
         "the other's cache: {}{}",
-        told(),
+        reported(),
         tree.said()
     );
-    assert!(!tree.said().contains("nobody maps, of /keeps"));
-    for sleeper in &sleepers {
+    assert!(!tree.said().contains("unmapped page cache of /keeps"));
+    for idle_program in &idle_programs {
         wait::until("its memory leaves as ever", SOON, || {
-            sleeper.status("VmSwap") > 8 * MIB
+            idle_program.status("VmSwap") > 8 * MIB
         });
-        let _ = sleeper.touch();
+        let _ = idle_program.touch();
     }
 }
 
-/// Two stories: page cache and then as much of the heap left below what was protected, and of a `run` inside a tenant the policy of that took the cache.
+/// Regression: below the protected size, page cache and then as many bytes of heap were reclaimed.
+///
+/// Regression: the policy of a tenant dropped page cache in the hard-limit cgroup of a `run` inside
+/// it.
 #[test]
-fn cold_page_cache_is_no_way_around_protection_or_a_run_inside() {
+fn dropping_cold_page_cache_respects_protection_and_a_run_inside() {
     let _serial = serial();
     let _swap = Swap::shared();
     let (folder, other) = (TempDir::new(), TempDir::new());
@@ -75,16 +80,16 @@ fn cold_page_cache_is_no_way_around_protection_or_a_run_inside() {
     let tree = Tree::serve(&["--config", &config]);
     tree.make("low");
     tree.write("low/memory.low", "80m");
-    let _kept = Sleeper::start(tree.inside("low"), 64);
+    let _kept = IdleProgram::start(tree.inside("low"), 64);
     read_by(&tree, "low", &file(&folder, 64));
-    // One with a wall of its own inside: page cache there is its manager's affair.
+    // A tenant with a `run` inside: only the manager of that may drop its page cache.
     tree.make("outer");
     let data = file(&other, 64);
     let script = format!("{}; echo read; exec sleep 100", reading(&data));
     let own = pagetide::run(&["--memory-max", "512M"], &Run::new(["sh", "-c", &script]));
     let inner = own.under(tree.inside("outer")).start();
     wait::until("it has read", SOON, || inner.stdout().contains("read"));
-    let _outer = Sleeper::start(tree.inside("outer"), 16);
+    let _outer = IdleProgram::start(tree.inside("outer"), 16);
     let cache = |name| tree.of_kernel(name, "total_cache");
     wait::until("its cache goes", SOON, || cache("low") < 32 * MIB);
     let begin = std::time::Instant::now();
@@ -99,10 +104,11 @@ fn cold_page_cache_is_no_way_around_protection_or_a_run_inside() {
     assert!(cache("outer") >= 60 * MIB, "{} bytes", cache("outer"));
 }
 
-/// (The story: of a program that had made groups of its own the heap left, in use or not, for a policy of page cache: the kernel goes by each group's own
-/// swappiness. And a `run` in such a group lost its cache.)
+/// Regression: a program had made control groups of its own. A policy for page cache also paged out
+/// heap in these groups, used or not, because each group has a swappiness of its own. And the
+/// cgroup of a `run` in such a group lost its page cache.
 #[test]
-fn cold_page_cache_is_no_way_into_groups_that_a_program_has_made() {
+fn dropping_cold_page_cache_excludes_groups_that_a_program_has_made() {
     let _serial = serial();
     let _swap = Swap::shared();
     let (folder, other) = (TempDir::new(), TempDir::new());
@@ -115,17 +121,17 @@ fn cold_page_cache_is_no_way_into_groups_that_a_program_has_made() {
     let enter = format!("echo $$ > {}/cgroup.procs", job.display());
     let data = file(&folder, 64);
     let script = format!("{enter}; {}; echo read; exec sleep 600", reading(&data));
-    let _ci = Sleeper::start(tree.inside("ci"), 4);
+    let _ci = IdleProgram::start(tree.inside("ci"), 4);
     let inside = Run::new(["sh", "-c", &script])
         .under(tree.inside("ci"))
         .start();
     wait::until("it has read", SOON, || inside.stdout().contains("read"));
     let cache = || tree.of_kernel("ci", "total_cache");
     wait::until("its cache is counted", SOON, || cache() >= 60 * MIB);
-    // That of a tenant with nobody below it goes meanwhile, twice.
+    // Meanwhile the page cache of a tenant without groups below it is dropped, twice.
     tree.make("plain");
-    // (Of a tenant in which nobody is, it stays.)
-    let _plain = Sleeper::start(tree.inside("plain"), 4);
+    // (The cache of a tenant without processes stays.)
+    let _plain = IdleProgram::start(tree.inside("plain"), 4);
     for _ in 0..2 {
         read_by(&tree, "plain", &file(&other, 64));
         let plain = || tree.of_kernel("plain", "total_cache");
@@ -141,9 +147,10 @@ fn cold_page_cache_is_no_way_into_groups_that_a_program_has_made() {
     });
 }
 
-/// What a removed tenant had read is its parent's, and leaves when that is asked to give; so does that of others, of each.
+/// The page cache of a removed tenant is charged to its parent. A reclaim of the parent drops it,
+/// and also the page cache of every child.
 #[test]
-fn page_cache_of_all_and_of_a_removed_tenant_can_be_had() {
+fn page_cache_of_all_tenants_and_of_a_removed_one_can_be_reclaimed() {
     let _serial = serial();
     let _swap = Swap::shared();
     let folders = [TempDir::new(), TempDir::new(), TempDir::new()];
@@ -164,7 +171,7 @@ fn page_cache_of_all_and_of_a_removed_tenant_can_be_had() {
     assert!(cache() < 8 * MIB, "{} bytes stayed", cache());
 }
 
-/// A file in memory that is removed in `Drop`.
+/// A file in tmpfs; `Drop` removes it.
 struct InMemory(std::path::PathBuf);
 
 impl Drop for InMemory {
@@ -173,7 +180,8 @@ impl Drop for InMemory {
     }
 }
 
-/// Old files in tmpfs are told with page cache, and cannot be dropped: what is old leaves, not what was read just now in their stead.
+/// Old files in tmpfs are reported together with page cache, but cannot be dropped. A policy then
+/// pages out old memory, and keeps page cache of files that were just read.
 #[test]
 fn young_page_cache_stays_while_old_files_in_tmpfs_cannot_be_dropped() {
     let _serial = serial();
@@ -189,10 +197,10 @@ fn young_page_cache_stays_while_old_files_in_tmpfs_cannot_be_dropped() {
     let words = ["sh", "-c", &script].map(str::to_owned);
     let made = Run::new(tree.inside("a").into_iter().chain(words)).finish(SOON);
     assert!(made.status.success(), "{}", made.stderr);
-    let sleeper = Sleeper::start(tree.inside("a"), 64);
+    let idle_program = IdleProgram::start(tree.inside("a"), 64);
     std::thread::sleep(Duration::from_secs(3));
     read_by(&tree, "a", &data);
-    // By then its size is told, as is that of the others.
+    // When the report has the size of the file, it also has the other sizes.
     wait::until("it is known", SOON, || {
         let text = tree.read("a/memory.workingset.page_age");
         let words = text.split_whitespace();
@@ -201,7 +209,7 @@ fn young_page_cache_stays_while_old_files_in_tmpfs_cannot_be_dropped() {
     });
     let _ = tree.try_write("a/memory.reclaim", "32m");
     let of_files = tree.of_kernel("a", "total_cache") - tree.of_kernel("a", "total_shmem");
-    let out = sleeper.status("VmSwap");
+    let out = idle_program.status("VmSwap");
     assert!(
         of_files > 28 * MIB && out > 24 * MIB,
         "{of_files} bytes of files are left, {out} are out"

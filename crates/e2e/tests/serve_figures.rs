@@ -1,21 +1,22 @@
-//! `pagetide serve --listen`: figures of tenants are the kernel's.
+//! `pagetide serve --listen`: the figures of tenants agree with the kernel's.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
 
-use e2e::sleeper::Sleeper;
+use e2e::idle_program::IdleProgram;
 use e2e::temp::{TempDir, serial};
 use e2e::tenants::{Tree, known};
-use e2e::web::{Place, float, listening, samples, value};
+use e2e::web::{ListenAddress, float, listening, samples, value};
 use e2e::zram::Swap;
 use e2e::{proc, wait};
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// What is told of one tenant alone, and with all below it: a parent's own and its children's are its whole, of what is there, what left and what came
-/// back. On its node it has what the kernel says, too.
+/// Each counter exists for a tenant alone, and with all tenants below it. A parent's own value plus
+/// its children's equals its total, for resident, paged-out and refaulted pages. The size of a
+/// tenant on a NUMA node is the kernel's, too.
 #[test]
-fn what_is_a_tenants_own_and_what_is_below_it() {
+fn figures_of_a_tenant_and_its_children_sum_up() {
     let _serial = serial();
     let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "500ms"]);
@@ -60,11 +61,13 @@ fn what_is_a_tenants_own_and_what_is_below_it() {
         stolen.abs_diff(out) * 50 <= out,
         "{stolen} left for good, of {out} in swap"
     );
-    // A look later, for all of one has just come back.
+    // The sizes are compared one scan later, as all pages of a tenant have just been swapped in.
     let on_node = || {
         all.each_ref().map(|(name, _)| {
-            let told = tree.read(&format!("{name}/memory.numa_stat"));
-            let anon = told.lines().find_map(|line| line.strip_prefix("anon N0="));
+            let reported = tree.read(&format!("{name}/memory.numa_stat"));
+            let anon = reported
+                .lines()
+                .find_map(|line| line.strip_prefix("anon N0="));
             let anon = anon.and_then(|bytes| bytes.trim().parse::<u64>().ok());
             let those = all.iter().filter(|(at, _)| at.starts_with(name));
             let kernels: u64 = those.map(|(_, one)| one.status("RssAnon")).sum();
@@ -72,7 +75,7 @@ fn what_is_a_tenants_own_and_what_is_below_it() {
         })
     };
     let same = wait::poll(SOON, || {
-        let is = |(told, kernels): (u64, u64)| told.abs_diff(kernels) * 50 <= kernels;
+        let is = |(reported, kernels): (u64, u64)| reported.abs_diff(kernels) * 50 <= kernels;
         on_node().into_iter().all(is).then_some(())
     });
     assert!(
@@ -83,7 +86,7 @@ fn what_is_a_tenants_own_and_what_is_below_it() {
     );
 }
 
-/// Whatever is told of a tenant is what its processes have, in memory, by age and in swap.
+/// Every figure of a tenant is the sum over its processes: resident, by age, and in swap.
 #[test]
 fn figures_are_those_of_the_kernel() {
     let _serial = serial();
@@ -92,7 +95,7 @@ fn figures_are_those_of_the_kernel() {
     let (tree, place) = listening(&folder, &["--age-every", "500ms"]);
     tree.make("web");
     tree.make("web/a");
-    let sleeper = Sleeper::start(tree.inside("web/a"), 64);
+    let idle_program = IdleProgram::start(tree.inside("web/a"), 64);
     let anon = |tenant: &str| {
         value(
             &place,
@@ -100,10 +103,10 @@ fn figures_are_those_of_the_kernel() {
         )
     };
     wait::until("it is seen", SOON, || {
-        let rss = float(sleeper.status("RssAnon"));
+        let rss = float(idle_program.status("RssAnon"));
         rss > 64e6 && (anon("/web/a") - rss).abs() < 0.02 * rss
     });
-    // Of a tenant and all below it.
+    // The figures of a parent include all tenants below it.
     wait::until("so those above have it", SOON, || {
         anon("/web") >= anon("/web/a") && anon("/") >= anon("/web")
     });
@@ -122,7 +125,7 @@ fn figures_are_those_of_the_kernel() {
     tree.write("web/a/memory.reclaim", "32m");
     let swapped = r#"pagetide_swapped_bytes{tenant="/web/a"}"#;
     wait::until("what left is told", SOON, || {
-        let out = float(sleeper.status("VmSwap"));
+        let out = float(idle_program.status("VmSwap"));
         out > 32e6 && (value(&place, swapped) - out).abs() < 0.02 * out
     });
     let steals = value(
@@ -130,7 +133,7 @@ fn figures_are_those_of_the_kernel() {
         r#"pagetide_steals_total{tenant="/web",reason="proactive"}"#,
     );
     assert!(steals * 4096.0 >= 32e6, "{steals}");
-    let _ = sleeper.touch();
+    let _ = idle_program.touch();
     let refaults = r#"pagetide_refaults_total{tenant="/web/a",type="anon"}"#;
     wait::until("what came back is told", SOON, || {
         value(&place, refaults) >= 0.98 * steals
@@ -150,14 +153,15 @@ fn figures_are_those_of_the_kernel() {
     shares_are_a_whole(&tree, &place);
 }
 
-/// Processor time is shared out as a whole.
-fn shares_are_a_whole(tree: &Tree, place: &Place) {
-    let told = samples(&place.get("/metrics").body);
-    let cpu = told
+/// Checks that the parts of processor time sum up to all processor time that `serve` used.
+fn shares_are_a_whole(tree: &Tree, place: &ListenAddress) {
+    let reported = samples(&place.get("/metrics").body);
+    let cpu = reported
         .iter()
         .filter(|(name, _)| name.starts_with("pagetide_overhead_cpu"));
     let cpu: f64 = cpu.map(|(_, seconds)| seconds).sum();
     let kernels = proc::processor_seconds(tree.pid()).expect("it runs");
-    // The kernel tells whole hundredths of each process: of serve, and of up to four access workers.
+    // The kernel counts hundredths of a second for each process: for `serve` and up to four access
+    // workers.
     assert!(cpu > 0.0 && cpu <= kernels + 0.06, "{cpu} s of {kernels}");
 }

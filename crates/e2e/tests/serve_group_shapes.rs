@@ -1,5 +1,5 @@
-//! `pagetide serve` on a host whose users make very many control groups, side by side or one in
-//! another: other tenants are served as before.
+//! `pagetide serve` on a host where users make very many control groups, side by side or one inside
+//! the other: other tenants are served as before.
 #![forbid(unsafe_code)]
 
 use std::os::fd::OwnedFd;
@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use e2e::guard::Run;
+use e2e::idle_program::IdleProgram;
 use e2e::memcg::MemoryGroup;
-use e2e::sleeper::Sleeper;
 use e2e::temp::serial;
 use e2e::tenants::Tree;
 use e2e::{pagetide, proc, wait};
@@ -17,24 +17,25 @@ use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
-/// A request beside such groups takes no longer, on the busiest machine.
+/// Longest accepted time until a request is answered beside such groups, on the busiest machine.
 const ANSWERED: Duration = Duration::from_secs(5);
 
-/// Opens a directory by its name in another.
-fn below(above: &OwnedFd, name: &str) -> OwnedFd {
+/// Opens the directory `name` in the directory `above`.
+fn open_below(above: &OwnedFd, name: &str) -> OwnedFd {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::openat(above, name, flags, Mode::empty()).expect("a control group")
 }
 
+/// Opens a directory by its absolute path, of any length.
 fn open(path: &Path) -> OwnedFd {
-    below(
+    open_below(
         &OwnedFd::from(std::fs::File::open("/").expect("the root")),
         &path.to_string_lossy(),
     )
 }
 
-/// A chain of groups of this name below another, removed at the end, the deepest first: its path
-/// may be longer than the kernel takes.
+/// A chain of groups, each inside the one before, all with the same name. `Drop` removes the
+/// deepest first. Its path may be longer than the kernel accepts.
 struct Chain {
     top: PathBuf,
     name: String,
@@ -51,17 +52,17 @@ impl Chain {
         let mut dir = open(&chain.top);
         for _ in 0..depth {
             rustix::fs::mkdirat(&dir, name, Mode::from_raw_mode(0o755)).expect("we may");
-            dir = below(&dir, name);
+            dir = open_below(&dir, name);
         }
         chain
     }
 
-    /// The last group.
+    /// Opens the deepest group of the chain.
     fn last(&self) -> OwnedFd {
-        (0..self.depth).fold(open(&self.top), |dir, _| below(&dir, &self.name))
+        (0..self.depth).fold(open(&self.top), |dir, _| open_below(&dir, &self.name))
     }
 
-    /// Moves a process to the last group.
+    /// Moves a process to the deepest group.
     fn enter(&self, pid: u32) {
         let last = self.last();
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
@@ -75,8 +76,8 @@ impl Drop for Chain {
     fn drop(&mut self) {
         let mut dir = self.last();
         for _ in 0..self.depth {
-            dir = below(&dir, "..");
-            // A process that has just ended may be there for a moment.
+            dir = open_below(&dir, "..");
+            // A process that has just ended may remain in the group for a moment.
             let is_gone =
                 || rustix::fs::unlinkat(&dir, self.name.as_str(), AtFlags::REMOVEDIR).is_ok();
             wait::poll(Duration::from_secs(2), || is_gone().then_some(()));
@@ -84,7 +85,7 @@ impl Drop for Chain {
     }
 }
 
-/// Groups side by side, removed at the end.
+/// Paths of groups side by side; `Drop` removes them.
 struct Flat(Vec<PathBuf>);
 
 impl Flat {
@@ -106,27 +107,30 @@ impl Drop for Flat {
     }
 }
 
-/// A process of so many MiB in a group.
-fn inside(group: &MemoryGroup, mib: u64) -> Sleeper {
+/// Starts an idle program of `mib` MiB in a group.
+fn inside(group: &MemoryGroup, mib: u64) -> IdleProgram {
     let script = "echo $$ > \"$0/cgroup.procs\" && exec \"$@\"";
     let path = group.path();
-    Sleeper::start(["sh", "-c", script, &path].map(str::to_owned), mib)
+    IdleProgram::start(["sh", "-c", script, &path].map(str::to_owned), mib)
 }
 
+/// The group's name: the last part of its path.
 fn name(group: &MemoryGroup) -> String {
     let name = group.name();
     name.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
+/// Bytes of anonymous memory of a tenant, in its memory.stat.
 fn anon(tree: &Tree, tenant: &str) -> u64 {
     tree.line(&format!("{tenant}/memory.stat"), "anon")
 }
 
-fn has_told(tree: &Tree, what: &str) -> bool {
+/// Whether `serve` has printed this text.
+fn has_reported(tree: &Tree, what: &str) -> bool {
     tree.said().contains(what) || tree.complained().contains(what)
 }
 
-/// Soft limit of open files of a process, from now on.
+/// Sets the soft limit of open files of a process.
 fn limit_files(pid: u32, most: u64) {
     let words = [
         "prlimit",
@@ -138,8 +142,8 @@ fn limit_files(pid: u32, most: u64) {
     assert!(done.status.success(), "{}", done.stderr);
 }
 
-/// Reads a tenant's file and asks the control socket until `seconds` have passed; how long an
-/// answer took at most.
+/// Reads a tenant's file and sends requests to the control socket until `time` has passed; returns
+/// the longest answer time.
 fn longest_answer(tree: &Tree, tenant: &str, time: Duration) -> Duration {
     let (end, mut longest) = (Instant::now() + time, Duration::ZERO);
     while Instant::now() < end {
@@ -154,24 +158,24 @@ fn longest_answer(tree: &Tree, tenant: &str, time: Duration) -> Duration {
     longest
 }
 
-/// Regression: each group of the host took one of our descriptors. 2,000 groups, where 1,024 files
-/// may be open, ended `serve`; where more may be, its socket, files and metrics were dead, and it
-/// took a whole processor, also after the groups were gone.
+/// Regression: pagetide kept one descriptor open for each group of the host. With a limit of 1,024
+/// files, 2,000 groups ended `serve`. With a higher limit its socket, files and metrics did not
+/// answer, and it used a whole processor, even after the groups were removed.
 #[test]
-fn more_groups_than_descriptors() {
+fn serve_works_with_more_groups_than_descriptors() {
     let _serial = serial();
     let host = MemoryGroup::new();
     let (other, crowd) = (host.below(), host.below());
-    let sleeper = inside(&other, 16);
+    let idle_program = inside(&other, 16);
     let tree = Tree::serve_host(&host, &["--age-every", "500ms"]);
     let at = format!("host/{}", name(&other));
     wait::until("its pages are known", SOON, || anon(&tree, &at) >= 16 * MIB);
     let before = proc::open_files(tree.pid());
-    // Some of them are for requests and for the files that these need.
+    // Some of the 40 descriptors are for requests and for the files that requests need.
     limit_files(tree.pid(), before as u64 + 40);
     let memory = proc::number(tree.pid(), "VmRSS").unwrap_or(0);
     let flat = Flat::new(&crowd.path(), 3000);
-    let in_crowd = Sleeper::start(
+    let in_crowd = IdleProgram::start(
         [
             "sh",
             "-c",
@@ -182,12 +186,12 @@ fn more_groups_than_descriptors() {
         8,
     );
     let at_crowd = format!("host/{}", name(&crowd));
-    // Whatever group it is in, it is part of the group above.
+    // The memory counts for the group above, in whichever group below that it is charged.
     wait::until("all of it is known", SOON, || {
         anon(&tree, &at_crowd) >= 8 * MIB
     });
     wait::until("it says what it leaves out", SOON, || {
-        has_told(&tree, "have no figures of their own")
+        has_reported(&tree, "have no figures of their own")
     });
     let longest = longest_answer(&tree, &at, Duration::from_secs(3));
     assert!(longest < ANSWERED, "{longest:?}");
@@ -198,9 +202,9 @@ fn more_groups_than_descriptors() {
     assert!(proc::open_files(tree.pid()) <= before + 24);
     let words = ["report", &format!("/{at_crowd}"), "--root", tree.root()];
     let report = pagetide::command(words).finish(SOON);
-    let is_told = report.stdout.contains("have no figures of their own");
-    assert!(is_told, "{} {}", report.stdout, report.stderr);
-    // One that comes to another group has its own figures all the same.
+    let is_reported = report.stdout.contains("have no figures of their own");
+    assert!(is_reported, "{} {}", report.stdout, report.stderr);
+    // A process that moves to a group of its own has its own figures all the same.
     let late = host.below();
     let second = inside(&late, 16);
     let at_late = format!("host/{}", name(&late));
@@ -210,22 +214,22 @@ fn more_groups_than_descriptors() {
     drop((second, in_crowd));
     drop(flat);
     wait::until("all are told again", SOON, || {
-        has_told(&tree, "have figures of their own again")
+        has_reported(&tree, "have figures of their own again")
     });
     let longest = longest_answer(&tree, &at, Duration::from_secs(1));
     assert!(longest < ANSWERED, "{longest:?}");
-    let _ = sleeper.touch();
+    let _ = idle_program.touch();
 }
 
-/// Regression: a group beyond PATH_MAX could not be opened by its path, and its processes were left
-/// out without a word; of chains of 1,900 groups each was opened by its whole path, which took a
-/// start 15 s.
+/// Regression: a group beyond PATH_MAX could not be opened by its path, and its processes were
+/// silently skipped. And each group in a chain of 1,900 was opened by its whole path, so a start
+/// took 15 s.
 #[test]
-fn groups_deeper_than_a_path() {
+fn processes_in_groups_beyond_path_max_are_scanned() {
     let _serial = serial();
     let host = MemoryGroup::new();
     let (other, deep) = (host.below(), host.below());
-    let sleeper = inside(&other, 16);
+    let idle_program = inside(&other, 16);
     let chain = Chain::new(&deep.path(), &"n".repeat(200), 30);
     let narrow = Chain::new(&deep.path(), "c", 400);
     let hidden = inside(&deep, 24);
@@ -243,11 +247,11 @@ fn groups_deeper_than_a_path() {
     });
     assert!(anon(&tree, &at) >= 16 * MIB);
     wait::until("it says what it leaves out", SOON, || {
-        has_told(&tree, "have no figures of their own")
+        has_reported(&tree, "have no figures of their own")
     });
     assert!(tree.at(&format!("{at_deep}/c/c/c")).is_dir());
     assert!(longest_answer(&tree, &at, Duration::from_secs(1)) < ANSWERED);
-    // By the group alone, without `serve`.
+    // A report on the group by its path, without `serve`.
     let words = ["report", "--cgroup", &deep.path(), "--json", "--for", "1s"];
     let outcome = pagetide::command(words).finish(SOON);
     let report: Value = serde_json::from_str(&outcome.stdout).unwrap_or_default();
@@ -258,17 +262,17 @@ fn groups_deeper_than_a_path() {
         "{outcome:?}"
     );
     drop((hidden, chain, narrow));
-    let _ = sleeper.touch();
+    let _ = idle_program.touch();
 }
 
-/// Regression: where no descriptor was left, a scan that could not read a process ended `serve`,
-/// and a connection that could not be accepted took a whole processor.
+/// Regression: without a free descriptor, `serve` ended when it could not read a process in a scan,
+/// and used a whole processor when it could not accept a connection.
 #[test]
-fn without_descriptors_for_a_while() {
+fn serve_survives_a_time_without_free_descriptors() {
     let _serial = serial();
     let host = MemoryGroup::new();
     let other = host.below();
-    let sleeper = inside(&other, 16);
+    let idle_program = inside(&other, 16);
     let mut tree = Tree::serve_host(&host, &["--age-every", "300ms"]);
     let at = format!("host/{}", name(&other));
     wait::until("its pages are known", SOON, || anon(&tree, &at) >= 16 * MIB);
@@ -276,16 +280,16 @@ fn without_descriptors_for_a_while() {
     let asks = format!("/{at}");
     let waiting = pagetide::command(["stat", &asks, "--root", tree.root()]).start();
     wait::until("it says what is lacking", SOON, || {
-        has_told(&tree, "scans wait")
+        has_reported(&tree, "scans wait")
     });
     let (begin, before) = (Instant::now(), proc::processor_seconds(tree.pid()));
     std::thread::sleep(Duration::from_secs(1));
     let used = proc::processor_seconds(tree.pid()).zip(before);
     let used = used.map_or(f64::MAX, |(after, before)| after - before);
-    // A loop that never waits uses all of it, but for what others on a busy machine take.
+    // A loop that never waits would use all of a processor, except what other programs take.
     assert!(used < begin.elapsed().as_secs_f64() / 2.0, "{used} s");
     limit_files(tree.pid(), 1024);
-    // It may have been answered, or have given up.
+    // The request may have been served, or have failed.
     let _ = waiting.wait(SOON);
     let answered = pagetide::command(["stat", &asks, "--root", tree.root()]).finish(SOON);
     assert!(answered.status.success(), "{}", answered.stderr);
@@ -296,13 +300,13 @@ fn without_descriptors_for_a_while() {
         tree.at(&at_late).is_dir() && anon(&tree, &at_late) >= 16 * MIB
     });
     drop(second);
-    let _ = (sleeper.touch(), tree.end());
+    let _ = (idle_program.touch(), tree.end());
 }
 
-/// Regression: a limit of open files that was met while control groups were looked for was told as
-/// "no memory controller".
+/// Regression: when the search for control groups met the limit of open files, the error was "no
+/// memory controller".
 #[test]
-fn too_few_descriptors_are_told_as_such() {
+fn too_few_descriptors_are_reported_as_such() {
     let _serial = serial();
     for most in ["8", "10", "12"] {
         let limit = format!("--nofile={most}:{most}");

@@ -1,13 +1,13 @@
-//! `pagetide serve` beside the host's own groups: followed as they are, changed only where that was allowed. The host is a
-//! group of the test's.
+//! `pagetide serve` with the control groups of the host: it watches them, and changes them only
+//! where the configuration allows that. In these tests a group of the test plays the host.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
 
 use e2e::guard::Run;
+use e2e::idle_program::IdleProgram;
 use e2e::memcg::MemoryGroup;
 use e2e::page_cache::{file, read_by, reading};
-use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial};
 use e2e::tenants::{Tree, configuration};
 use e2e::zram::Swap;
@@ -17,49 +17,57 @@ use rustix::process::Signal;
 const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
 
+/// EPERM.
 const NOT_PERMITTED: i32 = 1;
+/// EAGAIN: less was reclaimed than requested.
 const TRY_AGAIN: i32 = 11;
 
-/// A sleeper in a group of the host's.
-fn inside(group: &MemoryGroup, mib: u64) -> Sleeper {
+/// Starts an idle program of `mib` MiB in a group of the host.
+fn inside(group: &MemoryGroup, mib: u64) -> IdleProgram {
     let script = "echo $$ > \"$0/cgroup.procs\" && exec \"$@\"";
     let path = group.path();
-    Sleeper::start(["sh", "-c", script, &path].map(str::to_owned), mib)
+    IdleProgram::start(["sh", "-c", script, &path].map(str::to_owned), mib)
 }
 
+/// The error number of a failed call; `None` if the call succeeded.
 fn errno(done: std::io::Result<()>) -> Option<i32> {
     done.err().and_then(|error| error.raw_os_error())
 }
 
-/// Its name below the group that it is in.
+/// The group's name: the last part of its path.
 fn name(group: &MemoryGroup) -> String {
     let name = group.name();
     name.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
+/// Bytes of anonymous memory of a tenant, in its memory.stat.
 fn anon(tree: &Tree, tenant: &str) -> u64 {
     tree.line(&format!("{tenant}/memory.stat"), "anon")
 }
 
-/// The story: what was asked of a group that may not be changed had nowhere to be noted, and after a restart its reports were off.
-fn is_asked_after_a_restart(tree: &mut Tree, at: &str) {
-    let asked = format!("{at}/memory.workingset.refresh_interval");
+/// Checks that the interval of reports, on or off, is the same after a restart.
+///
+/// Regression: settings of a group that `serve` may not change could not be stored in it, and after
+/// a restart its reports were off.
+fn check_interval_after_restart(tree: &mut Tree, at: &str) {
+    let requested = format!("{at}/memory.workingset.refresh_interval");
     for interval in ["N0=500", "N0=0"] {
-        tree.write(&asked, interval);
+        tree.write(&requested, interval);
         tree.kill();
         tree.start();
-        assert_eq!(tree.read(&asked).trim_end(), interval);
+        assert_eq!(tree.read(&requested).trim_end(), interval);
     }
 }
 
-/// Regression: a user set the ownership xattr on a control group of its own, and `serve` looked at nothing in it, silently.
+/// Regression: a user set the ownership xattr on a control group of its own, and `serve` silently
+/// skipped all processes in it.
 #[test]
-fn what_a_user_marks_is_looked_at_and_what_root_marks_is_said() {
+fn a_group_with_a_users_xattr_is_scanned_and_one_with_roots_is_reported() {
     const MARK: &str = "import os, sys\nos.setxattr(sys.argv[1], 'user.pagetide.wall.shown', b'1')";
     let _serial = serial();
     let host = MemoryGroup::new();
     let group = host.below();
-    let _sleeper = inside(&group, 16);
+    let _idle_program = inside(&group, 16);
     let path = group.path();
     let owned_by = |user| std::os::unix::fs::chown(&path, Some(user), Some(user)).expect("as root");
     owned_by(65_533);
@@ -73,7 +81,7 @@ fn what_a_user_marks_is_looked_at_and_what_root_marks_is_said() {
     wait::until("its pages are known", SOON, || anon(&tree, &at) >= 16 * MIB);
     assert!(!tree.said().contains("is left out"), "{}", tree.said());
     drop(tree);
-    // The same xattr on a group of root's is a manager's.
+    // On a group of root's, the same xattr means that a manager of pagetide made the group.
     owned_by(0);
     let tree = serve();
     let line = format!("{} is left out: another pagetide made", name(&group));
@@ -88,17 +96,17 @@ fn what_a_user_marks_is_looked_at_and_what_root_marks_is_said() {
         "--root",
         tree.root(),
     ];
-    let told = pagetide::command(report).finish(SOON);
+    let reported = pagetide::command(report).finish(SOON);
     assert!(
-        told.stdout.contains(&line),
+        reported.stdout.contains(&line),
         "{}{}",
-        told.stdout,
-        told.stderr
+        reported.stdout,
+        reported.stderr
     );
 }
 
 #[test]
-fn groups_of_the_host_are_followed_and_never_touched() {
+fn groups_of_the_host_are_watched_and_never_changed() {
     let _serial = serial();
     let _swap = Swap::shared();
     let host = MemoryGroup::new();
@@ -111,14 +119,14 @@ fn groups_of_the_host_are_followed_and_never_touched() {
         tree.read(&format!("{at}/cgroup.procs")).trim(),
         first.pid().to_string()
     );
-    // One that comes later, and goes.
+    // A group that is made while `serve` runs, and then removed.
     let late = host.below();
     let second = inside(&late, 16);
     let at_late = format!("host/{}", name(&late));
     wait::until("it is found", SOON, || {
         tree.at(&at_late).is_dir() && anon(&tree, &at_late) >= 16 * MIB
     });
-    // All of them together.
+    // The sum of all groups.
     wait::until("host has the sum", SOON, || anon(&tree, "host") >= 64 * MIB);
     drop(second);
     drop(late);
@@ -140,7 +148,7 @@ fn groups_of_the_host_are_followed_and_never_touched() {
         errno(std::fs::remove_dir(tree.at("host"))),
         Some(NOT_PERMITTED)
     );
-    // Ages may be asked for: that changes nothing of the host's.
+    // Reports of ages are allowed, because they change nothing on the host.
     tree.write(
         &format!("{at}/memory.workingset.refresh_interval"),
         "N0=500",
@@ -150,13 +158,13 @@ fn groups_of_the_host_are_followed_and_never_touched() {
             .contains("anon=")
     );
 
-    is_asked_after_a_restart(&mut tree, &at);
+    check_interval_after_restart(&mut tree, &at);
 
-    // A reclaim of all takes from who was made, and from the host nothing.
+    // A reclaim of the root takes memory of tenants made by `serve` only, none of the host's.
     assert_eq!(tree.try_write("memory.reclaim", "8m"), Err(TRY_AGAIN));
     assert_eq!(first.status("VmSwap"), 0);
     tree.make("made");
-    let made = Sleeper::start(tree.inside("made"), 48);
+    let made = IdleProgram::start(tree.inside("made"), 48);
     wait::until("it is known", SOON, || anon(&tree, "made") >= 48 * MIB);
     tree.write("memory.reclaim", "16m");
     assert!(made.status("VmSwap") > 8 * MIB);
@@ -165,7 +173,7 @@ fn groups_of_the_host_are_followed_and_never_touched() {
 }
 
 #[test]
-fn where_it_is_allowed_they_are_as_if_made_here() {
+fn with_manage_host_groups_of_the_host_are_managed_as_made_tenants() {
     let _serial = serial();
     let _swap = Swap::shared();
     let host = MemoryGroup::new();
@@ -181,7 +189,7 @@ fn where_it_is_allowed_they_are_as_if_made_here() {
         stolen > 8 * MIB && out.abs_diff(stolen) * 50 <= stolen,
         "{out} of {stolen}"
     );
-    // The limit is the kernel's, and stands when nobody serves.
+    // The limit is set in the kernel, and stays set when `serve` has ended.
     tree.write(&format!("{at}/memory.max"), "40m");
     let limit = || group.number("memory.limit_in_bytes");
     wait::until("its wall stands", SOON, || limit() == 40 * MIB);
@@ -193,16 +201,17 @@ fn where_it_is_allowed_they_are_as_if_made_here() {
     assert_eq!(tree.number(&format!("{at}/memory.max")), 40 * MIB);
     tree.write(&format!("{at}/memory.max"), "max");
     wait::until("it is lifted", SOON, || limit() > 1 << 60);
-    // A group that is made there is the host's, and removed as one.
+    // A group made through the mount is the host's, and can be removed there.
     tree.make("host/x");
     assert!(std::path::Path::new(&host.path()).join("x").is_dir());
     std::fs::remove_dir(tree.at("host/x")).expect("nobody is in it");
     assert!(!std::path::Path::new(&host.path()).join("x").exists());
 }
 
-/// The story, of a reading: with the right to change the host's groups a policy did nothing to them, and said nothing.
+/// Regression: with the right to change the host's groups, a policy of such a group silently did
+/// nothing.
 #[test]
-fn a_policy_of_theirs_takes_what_is_cold_in_them() {
+fn a_policy_of_a_host_group_pages_out_its_cold_memory() {
     let _serial = serial();
     let _swap = Swap::shared();
     let (host, folder) = (MemoryGroup::new(), TempDir::new());
@@ -215,7 +224,7 @@ fn a_policy_of_theirs_takes_what_is_cold_in_them() {
     let config = configuration(&folder, &text);
     let (theirs, others) = (inside(&group, 32), inside(&other, 32));
     let tree = Tree::serve_host(&host, &["--config", &config]);
-    // One that is not there is told of as such, when it begins and when it reads that once more.
+    // A group that is in the configuration but does not exist is reported at each start and reload.
     let is_missing = "/host/misspelt is not there";
     let said = |times| tree.said().matches(is_missing).count() == times;
     assert!(said(1), "{}", tree.said());
@@ -231,15 +240,19 @@ fn a_policy_of_theirs_takes_what_is_cold_in_them() {
         0,
         "what all are given is not the host's"
     );
-    let told = format!("pages of /host/{}", name(&group));
-    wait::until("it is said", SOON, || tree.said().contains(&told));
+    let reported = format!("pages of /host/{}", name(&group));
+    wait::until("it is said", SOON, || tree.said().contains(&reported));
     let _ = (theirs.touch(), others.touch());
 }
 
-/// The stories: one limit that was written below `host/` wrote all of them, so what the host had limited memory and swap together to was gone;
-/// after a soft limit all of them were, at the next start; and a copy of the host's limit was put back over one that the host gave it later.
+/// Regression: setting one limit below `host/` wrote all limits, so the host's limit on memory and
+/// swap together was lost.
+///
+/// Regression: after setting a soft limit, all limits were lost at the next start.
+///
+/// Regression: an old copy of the host's limit was restored over a limit that the host set later.
 #[test]
-fn what_was_not_asked_for_stays_the_hosts() {
+fn settings_that_were_not_changed_stay_the_hosts() {
     const MAX: &str = "memory.limit_in_bytes";
     const BOTH: &str = "memory.memsw.limit_in_bytes";
     let _serial = serial();
@@ -268,7 +281,7 @@ fn what_was_not_asked_for_stays_the_hosts() {
     assert_eq!(tree.number(&file("memory.soft_limit")), 16 * MIB);
     assert_eq!(now(), [128, 200]);
     assert_eq!(tree.number(&file("memory.max")), 128 * MIB);
-    // What is asked for here holds here, alone, and what may be in swap stays what it was.
+    // A limit set through pagetide changes no other, and the swap that it allows stays the same.
     tree.write(&file("memory.max"), "100m");
     assert_eq!(now(), [100, 172]);
     tree.kill();
@@ -278,10 +291,12 @@ fn what_was_not_asked_for_stays_the_hosts() {
     assert!(group.number(MAX) > 1 << 60);
 }
 
-/// Who is killed while the kernel reclaims for it leaves the limit lowered and swappiness at 1: nobody put them back. (Here as such a one leaves
-/// them.)
+/// A `serve` that is killed during a reclaim by the kernel leaves a lowered limit and a swappiness
+/// of 1 in the group. (The test sets both, as if it had been killed.)
+///
+/// Regression: the next `serve` did not restore them.
 #[test]
-fn what_a_killed_one_lowered_is_put_back() {
+fn a_limit_that_a_killed_serve_lowered_is_restored() {
     let _serial = serial();
     let host = MemoryGroup::new();
     let group = host.below();
@@ -316,10 +331,13 @@ fn what_a_killed_one_lowered_is_put_back() {
     }
 }
 
-/// The host budget was of made tenants alone: groups of the host gave nothing for it, and who was protected there was protected by nothing
-/// (`host` stands above them here, and has nothing to share out).
+/// The budget of the host counts all of its groups, if `serve` manages them.
+///
+/// Regression: it counted only tenants made by `serve`. Nothing was reclaimed from groups of the
+/// host for it, and their protection had no effect (here `host` is their parent, and has no
+/// protection to distribute).
 #[test]
-fn a_budget_is_of_the_host_where_its_groups_give() {
+fn the_budget_counts_all_groups_of_a_managed_host() {
     let _serial = serial();
     let _swap = Swap::shared();
     for manages in [true, false] {
@@ -330,18 +348,19 @@ fn a_budget_is_of_the_host_where_its_groups_give() {
         options.extend(manages.then_some("--manage-host"));
         let tree = Tree::serve_host(&host, &options);
         tree.make("made");
-        let made = Sleeper::start(tree.inside("made"), 96);
+        let made = IdleProgram::start(tree.inside("made"), 96);
         let known = || anon(&tree, "made") >= 96 * MIB && anon(&tree, "host") >= 144 * MIB;
         wait::until("all are known", SOON, known);
-        // Of the one that came last nobody knows yet what it uses.
+        // For a new tenant it is not known at first which pages it uses.
         wait::until("it is idle", SOON, || {
             tree.try_write("made/memory.reclaim", "8m").is_ok()
         });
         if manages {
             tree.write(&format!("host/{}/memory.low", name(&kept)), "64m");
         }
-        // The kernel's charge of the group that all of them are below, once; and the root's own where the host is left out.
-        // (So little that no one of them could give it all: the memcg LRU takes of one at a time.)
+        // Used bytes: the charge of the group above all groups, counted once; where the host is
+        // excluded, the root's own. (The limit is so low that no single tenant is large enough for
+        // it: the memcg LRU reclaims from one tenant at a time.)
         let limit = if manages { 104 * MIB } else { 64 * MIB };
         let used = || match manages {
             true => host.number("memory.usage_in_bytes"),
@@ -360,9 +379,10 @@ fn a_budget_is_of_the_host_where_its_groups_give() {
     }
 }
 
-/// Of two that clear accessed bits neither knows an age: who is under `run` is that manager's, also on a host that is served.
+/// On a host with a `serve`, only its own manager scans a program under `run`: if two processes
+/// clear accessed bits, neither knows ages.
 #[test]
-fn who_has_a_manager_is_left_to_it() {
+fn a_program_with_its_own_manager_is_not_scanned() {
     let _serial = serial();
     let _swap = Swap::shared();
     let host = MemoryGroup::new();
@@ -387,10 +407,11 @@ fn who_has_a_manager_is_left_to_it() {
     drop((other, running));
 }
 
-/// Beside a `serve` that looks at the whole host, `reclaim` of a program that slept said "put out 0 B, stayed: all, accessed
-/// meanwhile", for it had ended before `serve` let go of the program at its next look.
+/// Regression: beside a `serve` that scans the whole host, `reclaim` of an idle program printed
+/// "put out 0 B, stayed: all, accessed meanwhile". It had ended before the next scan, at which
+/// `serve` releases the program.
 #[test]
-fn who_is_reclaimed_by_hand_is_let_go_of_first() {
+fn serve_releases_a_program_before_a_reclaim_command() {
     let _serial = serial();
     let _swap = Swap::shared();
     let host = MemoryGroup::new();
@@ -399,20 +420,20 @@ fn who_is_reclaimed_by_hand_is_let_go_of_first() {
     let tree = Tree::serve_host(&host, &["--age-every", "2s"]);
     let at = format!("host/{}", name(&group));
     wait::until("serve looks at it", SOON, || anon(&tree, &at) >= 48 * MIB);
-    // Some pages of files are among those that leave.
+    // Some of the paged-out pages are file pages, which are not in VmSwap.
     for (what, least) in [("16M", 15 * MIB), ("--all", 44 * MIB)] {
         let pid = program.pid().to_string();
         let outcome = pagetide::command(["reclaim", &pid, what]).finish(SOON);
         assert_eq!(outcome.status.code(), Some(0), "{what}: {}", outcome.stderr);
         assert!(
-            outcome.stderr.contains("another pagetide looks at pid"),
+            outcome.stderr.contains("another pagetide scans pid"),
             "{what}: it had nothing to wait for: {}",
             outcome.stderr
         );
         let out = program.status("VmSwap");
         assert!(out >= least, "{what}: {out} bytes: {}", outcome.stdout);
         wait::until("serve has it again", SOON, || anon(&tree, &at) > 0);
-        // In between it is nobody's.
+        // Between the two commands `serve` must claim the program again.
         wait::until("serve has claimed it", SOON, || {
             proc::is_claimed(program.pid())
         });
@@ -420,9 +441,9 @@ fn who_is_reclaimed_by_hand_is_let_go_of_first() {
     let _ = program.touch();
 }
 
-/// What the host's groups are asked for is not taken from made tenants that stand below them.
+/// A reclaim of the host's groups takes nothing from tenants that `serve` made below them.
 #[test]
-fn what_the_host_is_asked_for_is_no_made_tenants_page_cache() {
+fn a_reclaim_of_the_host_keeps_page_cache_of_made_tenants() {
     let _serial = serial();
     let _swap = Swap::shared();
     let host = MemoryGroup::new();
@@ -431,7 +452,7 @@ fn what_the_host_is_asked_for_is_no_made_tenants_page_cache() {
     let folder = e2e::temp::TempDir::new();
     read_by(&tree, "db", &file(&folder, 48));
     tree.write("db/memory.low", "64m");
-    // With reports, too, by which page cache goes first.
+    // The same is true if reports are on, though page cache is then reclaimed first.
     tree.write("host/memory.workingset.refresh_interval", "N0=500");
     std::thread::sleep(Duration::from_secs(2));
     let _ = tree.try_write("host/memory.reclaim", "64m");
@@ -439,9 +460,10 @@ fn what_the_host_is_asked_for_is_no_made_tenants_page_cache() {
     assert!(cache > 44 * MIB, "{cache} bytes are left");
 }
 
-/// Nor from the wall of a `run` further down, which is its manager's.
+/// A reclaim of a group of the host takes nothing from the hard-limit cgroup of a `run` further
+/// down, which is its manager's.
 #[test]
-fn what_an_upper_group_is_asked_for_is_not_taken_from_a_wall_below() {
+fn a_reclaim_of_an_upper_group_excludes_a_hard_limit_cgroup_below() {
     let _serial = serial();
     let _swap = Swap::shared();
     let host = MemoryGroup::new();
@@ -453,12 +475,12 @@ fn what_an_upper_group_is_asked_for_is_not_taken_from_a_wall_below() {
     let managed = group.run(&pagetide::run(&["--memory-max", "200M"], &program));
     let managed = managed.start();
     wait::until("it has read", SOON, || managed.stdout().contains("ready"));
-    let wall = e2e::kills::wall_of(managed.pid()).expect("it has one");
+    let hard_limit = e2e::kills::hard_limit_of(managed.pid()).expect("it has one");
     let tree = Tree::serve_host(&host, &["--age-every", "500ms", "--manage-host"]);
     let file = format!("host/{}/memory.reclaim", name(&upper));
     wait::until("serve knows it", SOON, || tree.at(&file).exists());
     let _ = tree.try_write(&file, "64m");
-    let text = std::fs::read_to_string(wall.join("memory.stat")).expect("the kernel's");
+    let text = std::fs::read_to_string(hard_limit.join("memory.stat")).expect("the kernel's");
     let cache = text
         .lines()
         .find_map(|line| line.strip_prefix("total_cache "));

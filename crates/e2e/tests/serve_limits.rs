@@ -1,12 +1,13 @@
-//! Limits of tenants as the kernel has them: lowered below what is in use, beside page cache, and what it does not take.
+//! Limits of tenants in the kernel: limits set below the usage, also with page cache, and limits
+//! that the kernel refuses.
 #![forbid(unsafe_code)]
 
 use std::path::Path;
 use std::time::Duration;
 
 use e2e::guard::Run;
+use e2e::idle_program::IdleProgram;
 use e2e::page_cache::{file, read_by};
-use e2e::sleeper::Sleeper;
 use e2e::swap_file::SwapFile;
 use e2e::temp::{TempDir, serial};
 use e2e::tenants::{Tree, WAITS};
@@ -15,78 +16,82 @@ use e2e::zram::Swap;
 use e2e::{proc, programs};
 
 const MIB: u64 = 1 << 20;
-/// What anything here may take beside a busy machine.
+/// Longest time that a test waits for one event, also on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
+/// File of the memory limit (cgroup version 1).
 const MAX: &str = "memory.limit_in_bytes";
+/// File of the charged memory (cgroup version 1).
 const USAGE: &str = "memory.usage_in_bytes";
 
-/// What a file of the tenant's group (version 1) says, bytes.
-fn of_kernel(tree: &Tree, tenant: &str, file: &str) -> u64 {
+/// The number in a file of the tenant's control group (version 1), bytes.
+fn kernel_number(tree: &Tree, tenant: &str, file: &str) -> u64 {
     let text = std::fs::read_to_string(tree.group(tenant).join(file));
     let text = text.unwrap_or_else(|error| panic!("{tenant}/{file}: {error}"));
     text.trim().parse().expect("a number")
 }
 
-/// (The story: what a disk has taken is charged until somebody needs the memory, so all of a tenant went there for a limit that a part was over, by
-/// whichever file it was given.)
+/// Regression: pages swapped out to a disk stay charged until their memory is needed, so all of a
+/// tenant was swapped out although it exceeded its limit by a part only. Tested for `memory.high`
+/// and `memory.max`.
 #[test]
-fn no_more_goes_to_a_disk_than_a_limit_asks_for() {
+fn no_more_is_swapped_to_a_disk_than_a_limit_requires() {
     let _serial = serial();
     let _swap = SwapFile::new(512);
     let tree = Tree::serve(&["--age-every", "500ms"]);
     tree.make("a");
-    let sleeper = Sleeper::start(tree.inside("a"), 192);
-    let out = || sleeper.status("VmSwap") / MIB;
+    let idle_program = IdleProgram::start(tree.inside("a"), 192);
+    let out = || idle_program.status("VmSwap") / MIB;
     for (file, limit) in [("a/memory.max", 160), ("a/memory.high", 112)] {
         tree.write(file, &format!("{limit}m"));
         wait::until("it is held", SOON, || {
             tree.number("a/memory.current") <= limit * MIB
         });
-        // It is measured again and again.
+        // During these seconds `serve` measures the usage again and again.
         std::thread::sleep(Duration::from_secs(3));
         let most = 192 + 16 - limit + 32;
         assert!(out() <= most, "{} of {most} MiB are out", out());
     }
-    drop(sleeper);
+    drop(idle_program);
 }
 
-/// (The story: what was above a lowered limit was page cache, which was left to the kernel, to drop at its wall; and no wall was put, as too much was
-/// charged. It was said to be limited, and grew without end.)
+/// Regression: the usage above a lowered limit was page cache, which the kernel was to drop at
+/// `memory.max`. But `memory.max` was not set, because too much was charged. The tenant was
+/// reported as limited, and grew without end.
 #[test]
-fn a_lowered_limit_takes_its_place_where_cache_is_above_it() {
+fn a_lowered_limit_is_set_where_page_cache_exceeds_it() {
     let _serial = serial();
     let _swap = Swap::shared();
     let (folder, tree) = (TempDir::new(), Tree::serve(&["--age-every", "1s"]));
     let file = file(&folder, 96);
-    // What one with others below it has read itself is charged to none of these.
+    // Page cache that the tenant `b` has read itself is not charged to its child.
     ["a", "b", "b/c"].iter().for_each(|name| tree.make(name));
     for tenant in ["a", "b"] {
-        let sleeper = Sleeper::start(tree.inside(tenant), 16);
+        let idle_program = IdleProgram::start(tree.inside(tenant), 16);
         read_by(&tree, tenant, &file);
-        assert!(of_kernel(&tree, tenant, USAGE) > 100 * MIB);
+        assert!(kernel_number(&tree, tenant, USAGE) > 100 * MIB);
         tree.write(&format!("{tenant}/memory.max"), "48m");
         wait::until("its wall stands", SOON, || {
-            of_kernel(&tree, tenant, MAX) == 48 * MIB
+            kernel_number(&tree, tenant, MAX) == 48 * MIB
         });
-        assert!(of_kernel(&tree, tenant, USAGE) <= 48 * MIB);
-        let out = sleeper.status("VmSwap");
+        assert!(kernel_number(&tree, tenant, USAGE) <= 48 * MIB);
+        let out = idle_program.status("VmSwap");
         assert!(out < 4 * MIB, "{out} bytes left though cache was there");
-        let _ = sleeper.touch();
+        let _ = idle_program.touch();
     }
 }
 
-/// The story: most of a database is shared memory that several of its processes map; the kernel skips it where one of them is asked for it, and the limit
-/// never took its place.
+/// Regression: most of a database is shared memory that several processes map. Page-out by process
+/// (MADV_PAGEOUT) skips such pages, so the usage stayed above the limit, which was never set.
 #[test]
-fn a_lowered_limit_takes_its_place_where_memory_is_shared() {
-    // Its own, of the one above, or the budget of all.
+fn a_lowered_limit_is_set_where_memory_is_shared() {
+    // The limit is that of the tenant, of its parent, or of all tenants (the root's).
     for tenant in ["a/b", "a", ""] {
-        takes_its_place_where_memory_is_shared(tenant);
+        check_limit_of_shared_memory(tenant);
     }
 }
 
-fn takes_its_place_where_memory_is_shared(tenant: &str) {
+fn check_limit_of_shared_memory(tenant: &str) {
     const SHARED: &str = "\
 import mmap, os, sys, time
 memory = mmap.mmap(-1, 48 << 20)
@@ -111,22 +116,24 @@ print('right' if right and os.wait()[1] == 0 else 'wrong', flush=True)
     wait::until("it is shared", SOON, || shared.stdout().contains("ready"));
     tree.write(&at("memory.max"), "32m");
     wait::until("its wall stands", SOON, || {
-        of_kernel(&tree, tenant, MAX) == 32 * MIB
+        kernel_number(&tree, tenant, MAX) == 32 * MIB
     });
-    assert!(of_kernel(&tree, tenant, USAGE) <= 32 * MIB);
+    assert!(kernel_number(&tree, tenant, USAGE) <= 32 * MIB);
     assert!(swap.written() >= 16 * MIB, "{} written", swap.written());
-    // (At its wall the kernel kills what several processes use now and then, with swap free.)
+    // (At `memory.max` the kernel sometimes kills processes that use shared memory, though swap is
+    // free: so the limit is lifted first.)
     tree.write(&at("memory.max"), "max");
     wait::until("its wall is gone", SOON, || {
-        of_kernel(&tree, tenant, MAX) > 1 << 40
+        kernel_number(&tree, tenant, MAX) > 1 << 40
     });
     std::fs::write(&end, "").expect("the folder is ours");
     let outcome = shared.wait(SOON);
     assert!(outcome.stdout.contains("right"), "{outcome:?}");
 }
 
-/// (The story, of a reading: who polled the ages of a tenant that thrashed was woken before it did, and never while it lasted.)
-fn is_told_of_pressure(tree: &Tree, tenant: &str) {
+/// Regression: a process that polled the ages of a thrashing tenant was woken before the thrashing
+/// began, and never during it.
+fn check_pressure_wakes(tree: &Tree, tenant: &str) {
     let file = |name: &str| format!("{tenant}/memory.workingset.{name}");
     tree.write(&file("refresh_interval"), "N0=60000");
     tree.write(&file("report_threshold"), "N0=500");
@@ -135,16 +142,19 @@ fn is_told_of_pressure(tree: &Tree, tenant: &str) {
     assert_eq!(waits.stdout.lines().last(), Some("woken True"), "{waits:?}");
 }
 
-/// Who needs more than it may have is left to the kernel: what our hand takes then is wanted again at once. (The story: two redis under one wall
-/// answered 64% of what they did under the kernel alone.)
+/// If a tenant needs more memory than its limit, only the kernel reclaims from it: pages that
+/// pagetide reclaims refault at once.
+///
+/// Regression: two redis servers under one hard limit served 64% of the requests that they served
+/// when only the kernel enforced the limit.
 #[test]
-fn who_thrashes_is_left_to_its_wall() {
+fn a_thrashing_tenant_is_left_to_the_kernel() {
     let _serial = serial();
     let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "1s"]);
     tree.make("a");
     tree.write("a/memory.max", "192m");
-    // It ends with its input.
+    // The program ends when its input ends.
     let script = format!(
         "sleep 600 | exec {} loop 256 200000 600",
         programs::c("paced")
@@ -155,45 +165,46 @@ fn who_thrashes_is_left_to_its_wall() {
     let back = || tree.of_kernel("a", "total_pgmajfault");
     wait::until("it goes around", SOON, || back() > 200_000);
     wait::until("it is said", SOON, || {
-        tree.said().contains("/a is left to the kernel")
+        tree.said().contains("/a is thrashing")
     });
-    // From then on what is in its wall is the kernel's choice. (Each time that it is tried again, a little is ours.)
+    // From now on the kernel chooses what is reclaimed, at `memory.max`. (At each retry, pagetide
+    // reclaims a little.)
     let ours = || tree.line("a/memory.stat", "pgsteal_direct");
     let (came, took) = (back(), ours());
     wait::until("it goes on", SOON, || back() > came + 200_000);
     let (came, took) = (back() - came, ours() - took);
     assert!(took < came / 4, "{took} of {came} pages left by our hand");
     assert_eq!(tree.line("a/memory.events", "oom_kill"), 0);
-    is_told_of_pressure(&tree, "a");
+    check_pressure_wakes(&tree, "a");
     drop(looping);
 }
 
-/// (The story: on Linux 6.1 a server that went through its 40 MiB each second was not brought under a limit of 28: what left was back before the limit was
-/// looked at again.)
+/// Regression: on Linux 6.1 a limit of 28 MiB was never set for a server that used its 40 MiB each
+/// second: reclaimed pages had refaulted before the usage was compared with the limit again.
 #[test]
-fn a_lowered_limit_takes_its_place_where_all_is_in_use() {
+fn a_lowered_limit_is_set_where_all_memory_is_in_use() {
     let _serial = serial();
     let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "1s"]);
     tree.make("a");
-    // 24 MiB that all of them read, and 4 MiB that each writes, once a second.
+    // Per second, all workers read 24 MiB that they share, and each worker writes 4 MiB of its own.
     let words = [&programs::c("workers"), "4", "24", "1000"].map(str::to_owned);
     let mut busy = Run::new(tree.inside("a").into_iter().chain(words)).start();
     wait::until("all of it is there", SOON, || {
-        of_kernel(&tree, "a", USAGE) > 38 * MIB
+        kernel_number(&tree, "a", USAGE) > 38 * MIB
     });
     for _ in 0..4 {
         tree.write("a/memory.max", "28m");
         wait::until("its wall stands", SOON, || {
-            of_kernel(&tree, "a", MAX) == 28 * MIB
+            kernel_number(&tree, "a", MAX) == 28 * MIB
         });
-        assert!(of_kernel(&tree, "a", USAGE) <= 28 * MIB);
+        assert!(kernel_number(&tree, "a", USAGE) <= 28 * MIB);
         tree.write("a/memory.max", "max");
         wait::until("all of it is back", SOON, || {
-            of_kernel(&tree, "a", USAGE) > 38 * MIB
+            kernel_number(&tree, "a", USAGE) > 38 * MIB
         });
     }
-    // (The story: 162 lines a second of one that needs more than it may have.)
+    // (Regression: 162 lines a second about a tenant that needs more than its limit.)
     tree.write("a/memory.max", "36m");
     std::thread::sleep(Duration::from_secs(3));
     let said = tree.said();
@@ -202,41 +213,43 @@ fn a_lowered_limit_takes_its_place_where_all_is_in_use() {
     assert!(busy.ended().is_none(), "{}", busy.stderr());
 }
 
-/// The kernel is asked for what our hand does not get where nothing else was forbidden.
+/// `serve` has the kernel reclaim the rest of the usage only if that is allowed; here swapping is
+/// not.
 #[test]
-fn what_may_not_be_swapped_stays_whatever_limit_is_lowered() {
+fn memory_that_may_not_be_swapped_stays_when_a_limit_is_lowered() {
     let _serial = serial();
     let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "500ms"]);
     ["a", "a/b"].iter().for_each(|name| tree.make(name));
     tree.write("a/memory.swap.max", "0");
-    let sleeper = Sleeper::start(tree.inside("a/b"), 64);
+    let idle_program = IdleProgram::start(tree.inside("a/b"), 64);
     tree.write("a/b/memory.max", "32m");
     std::thread::sleep(Duration::from_secs(4));
-    assert_eq!(sleeper.status("VmSwap"), 0);
-    let _ = sleeper.touch();
+    assert_eq!(idle_program.status("VmSwap"), 0);
+    let _ = idle_program.touch();
 }
 
-/// The same for all tenants together: of their budget.
+/// A budget (the limit of all tenants together) below the usage is set, too, where page cache
+/// exceeds it.
 #[test]
-fn a_lowered_budget_takes_its_place_where_cache_is_above_it() {
+fn a_lowered_budget_is_set_where_page_cache_exceeds_it() {
     let _serial = serial();
     let _swap = Swap::shared();
     let (folder, tree) = (TempDir::new(), Tree::serve(&["--age-every", "1s"]));
     let file = file(&folder, 96);
     ["a", "b"].iter().for_each(|name| tree.make(name));
-    let sleeper = Sleeper::start(tree.inside("a"), 16);
+    let idle_program = IdleProgram::start(tree.inside("a"), 16);
     read_by(&tree, "b", &file);
     tree.write("memory.max", "48m");
     wait::until("its wall stands", SOON, || {
-        of_kernel(&tree, "", MAX) == 48 * MIB
+        kernel_number(&tree, "", MAX) == 48 * MIB
     });
-    let out = sleeper.status("VmSwap");
+    let out = idle_program.status("VmSwap");
     assert!(out < 4 * MIB, "{out} bytes left though cache was there");
-    let _ = sleeper.touch();
+    let _ = idle_program.touch();
 }
 
-/// 8 MiB more each 20 ms, up to a gibibyte.
+/// A Python program that adds 8 MiB every 20 ms, up to 1 GiB.
 const GROWS: &str = "
 import time
 print('ready', flush=True)
@@ -247,9 +260,10 @@ for _ in range(128):
 time.sleep(60)
 ";
 
-/// (The story: while more was in use than a lowered limit allowed no limit stood at all, and who grew faster than reclaim grew on.)
+/// Regression: while the usage was above a lowered limit, no limit was set at all, so a tenant that
+/// grew faster than pagetide reclaimed grew on.
 #[test]
-fn who_is_over_a_lowered_limit_does_not_grow_on() {
+fn a_tenant_above_a_lowered_limit_does_not_grow_on() {
     let _serial = serial();
     let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "1s"]);
@@ -257,7 +271,7 @@ fn who_is_over_a_lowered_limit_does_not_grow_on() {
     let words = ["python3", "-c", GROWS].map(str::to_owned);
     let grows = Run::new(tree.inside("a").into_iter().chain(words)).start();
     wait::until("it has grown", SOON, || {
-        of_kernel(&tree, "a", USAGE) > 200 * MIB
+        kernel_number(&tree, "a", USAGE) > 200 * MIB
     });
     tree.write("a/memory.max", "100m");
     assert_eq!(
@@ -265,9 +279,12 @@ fn who_is_over_a_lowered_limit_does_not_grow_on() {
         100 * MIB,
         "it reads as it was asked for"
     );
-    let most = of_kernel(&tree, "a", USAGE) + 64 * MIB;
+    let most = kernel_number(&tree, "a", USAGE) + 64 * MIB;
     wait::until("its wall stands", SOON, || {
-        let (usage, max) = (of_kernel(&tree, "a", USAGE), of_kernel(&tree, "a", MAX));
+        let (usage, max) = (
+            kernel_number(&tree, "a", USAGE),
+            kernel_number(&tree, "a", MAX),
+        );
         assert!(
             usage < most && max < most,
             "{usage} bytes, limited to {max}"
@@ -277,70 +294,74 @@ fn who_is_over_a_lowered_limit_does_not_grow_on() {
     assert!(proc::is_alive(grows.pid()));
 }
 
-/// (The story: a limit of swap below what was in swap threw out all page cache of the tenant, was refused, and forgotten.)
+/// Regression: a swap limit below the swap in use dropped all page cache of the tenant, was refused
+/// by the kernel, and was forgotten.
 #[test]
-fn a_limit_of_swap_below_what_is_in_swap_waits_for_it() {
+fn a_swap_limit_below_the_swap_in_use_is_set_later() {
     const BOTH: &str = "memory.memsw.limit_in_bytes";
     let _serial = serial();
     let _swap = Swap::shared();
     let (folder, tree) = (TempDir::new(), Tree::serve(&["--age-every", "1s"]));
     let file = file(&folder, 16);
     tree.make("a");
-    let sleeper = Sleeper::start(tree.inside("a"), 96);
+    let idle_program = IdleProgram::start(tree.inside("a"), 96);
     tree.write("a/memory.max", "48m");
     wait::until("its wall stands", SOON, || {
-        of_kernel(&tree, "a", MAX) == 48 * MIB
+        kernel_number(&tree, "a", MAX) == 48 * MIB
     });
     wait::until("the rest is in swap", SOON, || {
-        sleeper.status("VmSwap") > 44 * MIB
+        idle_program.status("VmSwap") > 44 * MIB
     });
     let cached = || tree.of_kernel("a", "total_cache");
-    // On a busy machine one reclaim may make too little room.
+    // On a busy machine one reclaim may free too little.
     wait::until("the file is cached", SOON, || {
         tree.write("a/memory.reclaim", "20m");
         read_by(&tree, "a", &file);
         cached() > 14 * MIB
     });
-    let before = of_kernel(&tree, "a", BOTH);
+    let before = kernel_number(&tree, "a", BOTH);
     tree.write("a/memory.swap.max", "20m");
     std::thread::sleep(Duration::from_secs(3));
     assert!(cached() > 14 * MIB, "{} bytes are cached still", cached());
-    assert_eq!(of_kernel(&tree, "a", BOTH), before);
-    drop(sleeper);
+    assert_eq!(kernel_number(&tree, "a", BOTH), before);
+    drop(idle_program);
     wait::until("it stands", SOON, || {
-        of_kernel(&tree, "a", BOTH) == 68 * MIB
+        kernel_number(&tree, "a", BOTH) == 68 * MIB
     });
 }
 
-/// (The story: a tenant was given to a user as cgroup v2 documents it: the directory is the user's, its limits stay root's. What stood on it was
-/// believed no more at the next start, and the limits were lifted.)
+/// Regression: a tenant was delegated to a user as cgroup v2 documents it: the user owns the
+/// directory, and root owns its limit files. At the next start `serve` no longer trusted the xattrs
+/// on the directory, and removed the limits.
 #[test]
-fn a_restart_leaves_the_limits_of_who_was_given_away() {
+fn a_restart_keeps_the_limits_of_a_delegated_tenant() {
     let _serial = serial();
     let mut tree = Tree::serve(&[]);
     tree.make("a");
     tree.write("a/memory.max", "64m");
-    assert_eq!(of_kernel(&tree, "a", MAX), 64 * MIB);
+    assert_eq!(kernel_number(&tree, "a", MAX), 64 * MIB);
     tree.kill();
     let given = std::os::unix::fs::chown(tree.group("a"), Some(65534), None);
     given.expect("it is ours to give");
     tree.start();
-    assert_eq!(of_kernel(&tree, "a", MAX), 64 * MIB);
+    assert_eq!(kernel_number(&tree, "a", MAX), 64 * MIB);
     assert_eq!(tree.number("a/memory.max"), 64 * MIB);
 }
 
-/// (The story: what the kernel refused was told to nobody, and read as if it stood.)
+/// Regression: if the kernel refused a setting, that was not reported, and the file of the setting
+/// had the new value as if it were in force.
 #[test]
-fn what_the_kernel_does_not_take_is_told() {
+fn settings_that_the_kernel_refuses_are_reported() {
     let _serial = serial();
     let tree = Tree::serve(&[]);
     tree.make("a");
-    // Version 1 limits swap only together with memory.
+    // On version 1 swap alone cannot be limited, only memory and swap together.
     tree.write("a/memory.swap.max", "100m");
     wait::until("it is told", SOON, || {
-        tree.said().contains("does not take memory.swap.max of /a")
+        tree.said()
+            .contains("the kernel refused memory.swap.max of /a")
     });
     tree.write("a/memory.max", "200m");
-    let both = of_kernel(&tree, "a", "memory.memsw.limit_in_bytes");
+    let both = kernel_number(&tree, "a", "memory.memsw.limit_in_bytes");
     assert_eq!(both, 300 * MIB);
 }

@@ -1,4 +1,5 @@
-//! `pagetide serve --listen`: what is told, to whom, and that nobody can make it tell more, or hold it up.
+//! `pagetide serve --listen`: which figures it serves, and to which clients. No client can make it
+//! serve more, or delay it.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -9,17 +10,17 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use e2e::guard::Run;
-use e2e::sleeper::Sleeper;
+use e2e::idle_program::IdleProgram;
 use e2e::temp::{TempDir, serial};
 use e2e::tenants::Tree;
-use e2e::web::{Place, float, listening, samples};
+use e2e::web::{ListenAddress, float, listening, samples};
 use e2e::{pagetide, proc, wait};
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
 
-/// Whatever is told has its row in docs/usage.md, and each row is told.
+/// docs/usage.md has exactly one row for every series.
 #[test]
 fn the_document_names_all_series_and_no_others() {
     let _serial = serial();
@@ -33,16 +34,16 @@ fn the_document_names_all_series_and_no_others() {
         .filter(|word| word.starts_with("pagetide_"))
         .collect();
     let body = place.get("/metrics").body;
-    let told: BTreeSet<&str> = body
+    let reported: BTreeSet<&str> = body
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
         .collect();
-    assert_eq!(told, named);
+    assert_eq!(reported, named);
 }
 
-/// However often it is asked, the owner composes figures at its looks alone.
+/// Figures are composed only at scans, however often a client requests them.
 #[test]
-fn who_asks_often_costs_the_owner_nothing() {
+fn frequent_requests_cost_the_main_thread_nothing() {
     let _serial = serial();
     let folder = TempDir::new();
     let (tree, place) = listening(&folder, &["--age-every", "60s"]);
@@ -58,7 +59,7 @@ fn who_asks_often_costs_the_owner_nothing() {
     assert!(tree.read("t7/memory.stat").contains("pgsteal"));
 }
 
-/// Tenants may be called whatever a directory may be called.
+/// A tenant may have any name that a directory can have.
 #[test]
 fn names_of_tenants_break_no_line() {
     let _serial = serial();
@@ -77,14 +78,14 @@ fn names_of_tenants_break_no_line() {
     odd.iter().for_each(|name| tree.make(name));
     let label = |name: &str| name.replace('\\', r"\\").replace('"', r#"\""#);
     wait::until("all are told", SOON, || {
-        let told = samples(&place.get("/metrics").body);
-        let is_told = |name: &&str| {
-            told.contains_key(&format!(
+        let reported = samples(&place.get("/metrics").body);
+        let is_reported = |name: &&str| {
+            reported.contains_key(&format!(
                 "pagetide_swapped_bytes{{tenant=\"/{}\"}}",
                 label(name)
             ))
         };
-        odd.iter().all(is_told)
+        odd.iter().all(is_reported)
     });
     let checked = Run::new(["promtool", "check", "metrics"])
         .stdin(&place.get("/metrics").body)
@@ -98,7 +99,8 @@ fn names_of_tenants_break_no_line() {
     assert_eq!(checked.stderr, "", "it has nothing to say");
 }
 
-fn prometheus(folder: &TempDir, place: &Place, port: u16) -> e2e::guard::Running {
+/// Starts a Prometheus server at `port` that scrapes `place`.
+fn prometheus(folder: &TempDir, place: &ListenAddress, port: u16) -> e2e::guard::Running {
     let token = folder.file("credentials");
     std::fs::write(&token, place.token()).expect("written");
     let config = folder.file("prometheus.yml");
@@ -117,8 +119,8 @@ fn prometheus(folder: &TempDir, place: &Place, port: u16) -> e2e::guard::Running
     Run::new(words).start()
 }
 
-/// What a Prometheus answers to an expression.
-fn asked(port: u16, expression: &str) -> Value {
+/// Returns the answer of the Prometheus server at `port` to an expression.
+fn prometheus_answer(port: u16, expression: &str) -> Value {
     let mut stream = match TcpStream::connect(("127.0.0.1", port)) {
         Ok(stream) => stream,
         Err(_) => return Value::Null,
@@ -134,20 +136,20 @@ fn asked(port: u16, expression: &str) -> Value {
     answer["data"]["result"].clone()
 }
 
-/// A port that is free this moment.
+/// Returns a TCP port that is free at this moment.
 fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("it has one").port()
 }
 
-/// The real one: what it scrapes can be asked for as its users ask.
+/// A real Prometheus server scrapes `serve` and evaluates expressions over its figures.
 #[test]
-fn a_prometheus_scrapes_it() {
+fn prometheus_can_scrape_serve() {
     let _serial = serial();
     let folder = TempDir::new();
     let (tree, place) = listening(&folder, &["--age-every", "500ms"]);
     tree.make("web");
-    let sleeper = Sleeper::start(tree.inside("web"), 48);
+    let idle_program = IdleProgram::start(tree.inside("web"), 48);
     let checked = Run::new(["promtool", "check", "metrics"])
         .stdin(&place.get("/metrics").body)
         .finish(SOON);
@@ -162,7 +164,7 @@ fn a_prometheus_scrapes_it() {
     let port = free_port();
     let scraper = prometheus(&folder, &place, port);
     let number = |expression: &str| {
-        let result = asked(port, expression);
+        let result = prometheus_answer(port, expression);
         let text = result[0]["value"][1].as_str().map(str::to_owned);
         text.and_then(|text| text.parse::<f64>().ok())
             .unwrap_or(-1.0)
@@ -173,27 +175,27 @@ fn a_prometheus_scrapes_it() {
     assert!(up.is_some(), "not scraped: {}", scraper.state());
     wait::until("a size", SOON, || {
         let resident = number("sum(pagetide_resident_bytes{tenant=\"/web\"})");
-        resident > 48e6 && (resident - float(sleeper.status("VmRSS"))).abs() < 4e6
+        resident > 48e6 && (resident - float(idle_program.status("VmRSS"))).abs() < 4e6
     });
-    // Cold memory, and an age by quantile, as with any histogram's buckets.
+    // Bytes of cold memory, and a quantile of ages, as of the buckets of any histogram.
     let cold = "sum(pagetide_page_age_bytes{tenant=\"/web\",le=\"+Inf\"}) - sum(pagetide_page_age_bytes{tenant=\"/web\",le=\"5\"})";
     wait::until("what is cold", SOON, || number(cold) > 44e6);
     let median = "histogram_quantile(0.5, sum by (le) (pagetide_page_age_bytes{tenant=\"/web\"}))";
     assert!(number(median) > 5.0, "{}", number(median));
-    // Of two scrapes at least.
+    // A rate can be computed from two scrapes or more.
     wait::until("a rate", SOON, || {
         number("rate(pagetide_walk_seconds_count[1m])") > 0.0
     });
     assert_eq!(number("count(pagetide_build_info)"), 1.0);
-    // It may not scrape what it has no token for.
+    // With a wrong token Prometheus may not scrape.
     std::fs::write(folder.file("credentials"), "0123456789abcdef0123").expect("written");
     wait::until("it is refused", SOON, || {
         number("up{job=\"pagetide\"}") == 0.0
     });
 }
 
-/// Questions that are not answered, and the status of what is said instead.
-fn unanswered(place: &Place) -> Vec<(String, u16)> {
+/// Requests that `serve` must refuse, each with the HTTP status that it must return.
+fn refused_requests(place: &ListenAddress) -> Vec<(String, u16)> {
     let (at, token) = (place.address(), place.token());
     let bearer = format!("Authorization: Bearer {token}\r\n");
     let host = format!("Host: {at}\r\n");
@@ -254,15 +256,16 @@ fn unanswered(place: &Place) -> Vec<(String, u16)> {
     ]
 }
 
-/// Who has no token, asks in another's name, or asks for something else is told no more than that.
+/// A client without the token, with another host name, or with an invalid request gets nothing but
+/// the refusal.
 #[test]
-fn strangers_are_told_nothing() {
+fn strangers_get_no_information() {
     let _serial = serial();
     let folder = TempDir::new();
     let (tree, place) = listening(&folder, &["--age-every", "500ms"]);
     tree.make("secret");
     let token = place.token();
-    for (request, status) in unanswered(&place) {
+    for (request, status) in refused_requests(&place) {
         let answer = place.ask(request.as_bytes());
         assert_eq!(answer.status, status, "{request}{answer:?}");
         let all = answer.headers + &answer.body;
@@ -274,7 +277,7 @@ fn strangers_are_told_nothing() {
             assert!(all.contains("\r\nWWW-Authenticate: Bearer"), "{all}");
         }
     }
-    // Nobody's command line or environment has it.
+    // The token is in no command line and no environment.
     for file in ["cmdline", "environ"] {
         let text = std::fs::read(format!("/proc/{}/{file}", tree.pid())).expect("it runs");
         assert!(!String::from_utf8_lossy(&text).contains(&token), "{file}");
@@ -289,16 +292,17 @@ fn strangers_are_told_nothing() {
     );
 }
 
-/// On a unix socket the kernel says who asks; its mode keeps others out before that.
+/// On a unix socket the kernel reports the client's user to `serve`; for users that may not
+/// connect, the socket's mode is enough.
 #[test]
-fn another_user_is_told_nothing_on_a_unix_socket() {
+fn another_user_gets_no_information_on_a_unix_socket() {
     let _serial = serial();
     let folder = TempDir::public();
     let socket = folder.file("metrics.sock");
     let listen = format!("unix:{socket}");
     let tree = Tree::serve(&["--age-every", "500ms", "--listen", &listen]);
     tree.make("secret");
-    let place = Place::Unix(socket.clone().into());
+    let place = ListenAddress::Unix(socket.clone().into());
     wait::until("root is told", SOON, || {
         place.get("/metrics").body.contains("/secret")
     });
@@ -310,7 +314,7 @@ fn another_user_is_told_nothing_on_a_unix_socket() {
         let who = ["setpriv"].iter().chain(who).copied();
         Run::new(who.chain(["/usr/bin/python3", "-c", &script])).finish(SOON)
     };
-    // Root that may trace nobody may not be told ages either.
+    // Root without the right to trace processes gets no ages either.
     let untraced = ["--bounding-set", "-sys_ptrace", "--inh-caps", "-sys_ptrace"];
     let outcome = ask(&untraced);
     assert!(
@@ -338,15 +342,16 @@ fn another_user_is_told_nothing_on_a_unix_socket() {
     assert!(!outcome.stdout.contains("secret"), "{}", outcome.stdout);
 }
 
-/// What a killed one left is taken; what somebody listens on is not; ended in order, it is gone.
+/// At its start `serve` replaces the socket of a killed `serve`, but not a socket with a listener.
+/// A `serve` that ends in order removes its socket.
 #[test]
-fn a_socket_is_taken_from_the_dead_alone() {
+fn only_the_socket_of_a_dead_serve_is_replaced() {
     let _serial = serial();
     let folder = TempDir::new();
     let socket = folder.file("metrics.sock");
     let listen = format!("unix:{socket}");
     let mut tree = Tree::serve(&["--age-every", "500ms", "--listen", &listen]);
-    let place = Place::Unix(socket.clone().into());
+    let place = ListenAddress::Unix(socket.clone().into());
     tree.kill();
     assert!(Path::new(&socket).exists());
     tree.start();
@@ -360,7 +365,7 @@ fn a_socket_is_taken_from_the_dead_alone() {
     let outcome = pagetide::command(words).finish(SOON);
     assert_eq!(outcome.status.code(), Some(1), "{}", outcome.stderr);
     assert!(
-        outcome.stderr.contains("somebody listens there"),
+        outcome.stderr.contains("another process listens there"),
         "{}",
         outcome.stderr
     );
@@ -372,9 +377,10 @@ fn a_socket_is_taken_from_the_dead_alone() {
     assert!(!Path::new(&socket).exists());
 }
 
-/// Slow, silent, greedy and talkative clients, a thousand of them: metrics and files go on, and nothing grows.
+/// With a thousand slow, silent, greedy and talkative clients, metrics and files are served all the
+/// same, and neither memory nor descriptors of `serve` grow.
 #[test]
-fn nobody_holds_it_up() {
+fn no_client_delays_serve() {
     let _serial = serial();
     let folder = TempDir::new();
     let (tree, place) = listening(&folder, &["--age-every", "500ms"]);
@@ -416,7 +422,7 @@ fn nobody_holds_it_up() {
     );
 }
 
-/// A token that others may read is none.
+/// A token file that others may read is refused.
 #[test]
 fn a_token_that_others_may_read_is_refused() {
     let _serial = serial();

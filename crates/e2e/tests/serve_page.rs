@@ -1,4 +1,5 @@
-//! The page of `pagetide serve --listen`: as a reader's browser shows it, what it remembers, and what it lets nobody do.
+//! The web page of `pagetide serve --listen`: what a browser shows, which history it keeps, and
+//! what is refused.
 #![forbid(unsafe_code)]
 
 use std::os::unix::fs::PermissionsExt;
@@ -6,25 +7,26 @@ use std::path::Path;
 use std::time::Duration;
 
 use e2e::guard::{Run, Running};
+use e2e::idle_program::IdleProgram;
 use e2e::past::{self, Past};
-use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial, target_dir};
 use e2e::tenants::Tree;
-use e2e::web::Place;
+use e2e::web::ListenAddress;
 use e2e::{browser, pagetide, programs, wait};
 
 const SOON: Duration = Duration::from_secs(60);
 
+/// A `serve` with a web page: its tree, its address, and its history file.
 struct Shown {
     tree: Tree,
-    place: Place,
+    place: ListenAddress,
     history: String,
-    /// Gone last.
+    /// The last field, so that the directory is removed after the others are dropped.
     _folder: TempDir,
 }
 
-/// A tree with a page, and some history if there are names.
-fn shown(names: &[&str]) -> Shown {
+/// Starts `serve` with a page. Before that, writes a history of tenants with these names, if any.
+fn start_with_page(names: &[&str]) -> Shown {
     let folder = TempDir::new();
     let (token, history) = (folder.file("token"), folder.file("history"));
     if !names.is_empty() {
@@ -42,7 +44,7 @@ fn shown(names: &[&str]) -> Shown {
         &history,
     ];
     let tree = Tree::serve(&options);
-    let place = Place::tcp_of(&tree);
+    let place = ListenAddress::tcp_of(&tree);
     wait::until("the first look is told", SOON, || {
         place.get("/").status == 200
     });
@@ -54,39 +56,40 @@ fn shown(names: &[&str]) -> Shown {
     }
 }
 
-/// Everything that `tests/page/look.py` does, in light and dark, wide and narrow, with nothing complained of: keys, pointer,
-/// sorting, finding, refreshing, no request to anywhere else, nothing wider than its screen.
+/// Runs `tests/page/scan.py` in a browser, with a light and a dark theme, wide and narrow, without
+/// an error of the browser: keys, pointer, sorting, finding and refreshing work, the page requests
+/// nothing from elsewhere, and nothing is wider than the screen.
 #[test]
-fn a_reader_sees_and_does_all_that_there_is() {
+fn everything_on_the_page_works_in_a_browser() {
     let _serial = serial();
     let names = ["", "web", "web/a", "t1", "t2", "t11", "a<b>\"'&"];
-    let shown = shown(&names);
+    let shown = start_with_page(&names);
     for name in names.iter().filter(|name| !name.is_empty()) {
         shown.tree.make(name);
     }
-    let used = in_use(&shown.tree, "web/a");
-    let sleepers: Vec<Sleeper> = [("t1", 32), ("t2", 16)]
+    let used = start_in_use(&shown.tree, "web/a");
+    let idle_programs: Vec<IdleProgram> = [("t1", 32), ("t2", 16)]
         .iter()
-        .map(|(name, mib)| Sleeper::start(shown.tree.inside(name), *mib))
+        .map(|(name, mib)| IdleProgram::start(shown.tree.inside(name), *mib))
         .collect();
     wait::until("they are seen", SOON, || {
         shown.place.get("/?tenant=/web").body.contains("<b>6")
     });
-    has_curve(&shown, "/web");
+    check_curve(&shown, "/web");
     let pictures = target_dir().join("e2e/page");
-    let seen = browser::look(&shown.place, &pictures, "/web");
+    let seen = browser::scan(&shown.place, &pictures, "/web");
     let problems = seen["problems"].as_array().expect("a list");
     assert!(problems.is_empty(), "{problems:#?}");
     for name in ["light-wide", "dark-wide", "light-phone", "dark-phone"] {
         assert!(pictures.join(format!("{name}.png")).is_file(), "{name}");
     }
-    drop((used, sleepers));
+    drop((used, idle_programs));
 }
 
-/// A program in a tenant that uses a tenth of its 64 MiB all the time, and the rest now and then.
-fn in_use(tree: &Tree, name: &str) -> Running {
+/// Starts a program in a tenant that uses a tenth of its 64 MiB all the time, and the rest rarely.
+fn start_in_use(tree: &Tree, name: &str) -> Running {
     let program = programs::c("paced");
-    // Its standard input stays open.
+    // The program ends with its standard input, so that stays open.
     let command = format!("exec {program} tail 64 20000 300 < <(exec sleep 300 2>/dev/null)");
     let words = ["bash".to_owned(), "-c".to_owned(), command];
     let running = Run::new(tree.inside(name).into_iter().chain(words)).start();
@@ -96,9 +99,9 @@ fn in_use(tree: &Tree, name: &str) -> Running {
     running
 }
 
-/// Bytes in use, as the page's curve has them in words.
-fn in_use_of(page: &str) -> Option<f64> {
-    let (_, rest) = page.split_once("<dd>below ")?;
+/// Bytes in use, parsed from the page's text below its curve; `None` if the page has no curve.
+fn bytes_in_use(page: &str) -> Option<f64> {
+    let (_, rest) = page.split_once("<dd>sizes below ")?;
     let (words, _) = rest.split_once(", which is in use")?;
     let (number, unit) = words.split_once(' ')?;
     let scale = match unit {
@@ -111,15 +114,16 @@ fn in_use_of(page: &str) -> Option<f64> {
     Some(number.parse::<f64>().ok()? * scale)
 }
 
-/// A scan may have come between the two.
-fn is_about_the_same((bytes, told): (u64, f64)) -> bool {
+/// Whether the two sizes are about the same: a scan may come between the page and the report.
+fn is_about_the_same((bytes, reported): (u64, f64)) -> bool {
     #[expect(clippy::cast_precision_loss, reason = "a size in a test")]
     let bytes = bytes as f64;
-    (0.8..1.25).contains(&(told / bytes))
+    (0.8..1.25).contains(&(reported / bytes))
 }
 
-/// The page tells the same curve as `report --curve`: from what is in use between two looks on.
-fn has_curve(shown: &Shown, tenant: &str) {
+/// Checks that the page has the same curve as `report --curve`. (The curve begins at the size that
+/// is used between two scans.)
+fn check_curve(shown: &Shown, tenant: &str) {
     wait::until("page and report tell one curve", SOON, || {
         let page = shown.place.get(&format!("/?tenant={tenant}")).body;
         let root = shown.tree.root();
@@ -128,26 +132,29 @@ fn has_curve(shown: &Shown, tenant: &str) {
         let report: serde_json::Value = serde_json::from_str(&report.stdout).unwrap_or_default();
         let known = report["curve"]["known_from_bytes"].as_u64();
         let is_drawn = page.contains("<path class=\"curve\" d=\"M0 ");
-        is_drawn && known.zip(in_use_of(&page)).is_some_and(is_about_the_same)
+        is_drawn
+            && known
+                .zip(bytes_in_use(&page))
+                .is_some_and(is_about_the_same)
     });
 }
 
-/// A figure's path in the page: whether anything is drawn.
-fn has_picture(place: &Place, tenant: &str, range: &str) -> bool {
+/// Whether the page of a tenant has a heat map for this range of time.
+fn has_heat_map(place: &ListenAddress, tenant: &str, range: &str) -> bool {
     let page = place.get(&format!("/?tenant={tenant}&range={range}")).body;
     let heat = page.split_once("Page age over time");
     heat.is_some_and(|(_, rest)| rest.contains("<path") || rest.contains("<rect"))
 }
 
-/// Ended or killed, what was seen is there again; a file that is none is put aside and told of, and nobody is kept from
-/// serving.
+/// After `serve` has ended or was killed, the next `serve` has its history. A file that is no
+/// history is renamed and reported, and `serve` starts all the same.
 #[test]
 fn history_outlives_restarts_and_bad_files() {
     let _serial = serial();
-    let mut shown = shown(&["", "web", "gone"]);
+    let mut shown = start_with_page(&["", "web", "gone"]);
     shown.tree.make("web");
     assert!(
-        has_picture(&shown.place, "/gone", "week"),
+        has_heat_map(&shown.place, "/gone", "week"),
         "of a tenant that was there before"
     );
     assert!(
@@ -155,7 +162,7 @@ fn history_outlives_restarts_and_bad_files() {
             .place
             .get("/?tenant=/gone")
             .body
-            .contains("It is gone.")
+            .contains("This tenant no longer exists.")
     );
     let page = shown.place.get("/?tenant=/nobody");
     assert_eq!(page.status, 404);
@@ -169,16 +176,16 @@ fn history_outlives_restarts_and_bad_files() {
     assert_eq!(mode & 0o777, 0o600, "others do not see it");
     let restart = |shown: &mut Shown| {
         shown.tree.start();
-        shown.place = Place::tcp_of(&shown.tree);
+        shown.place = ListenAddress::tcp_of(&shown.tree);
         let place = &shown.place;
         wait::until("it is there again", SOON, || place.get("/").status == 200);
     };
     restart(&mut shown);
-    assert!(has_picture(&shown.place, "/gone", "week"));
+    assert!(has_heat_map(&shown.place, "/gone", "week"));
     assert!(!shown.tree.said().contains("cannot use"));
     shown.tree.kill();
     restart(&mut shown);
-    assert!(has_picture(&shown.place, "/gone", "week"));
+    assert!(has_heat_map(&shown.place, "/gone", "week"));
 
     shown.tree.kill();
     let whole = std::fs::read(&shown.history).expect("it is kept");
@@ -190,7 +197,7 @@ fn history_outlives_restarts_and_bad_files() {
         "{said}"
     );
     assert!(
-        !has_picture(&shown.place, "/gone", "week"),
+        !has_heat_map(&shown.place, "/gone", "week"),
         "it begins anew"
     );
     assert!(Path::new(&format!("{}.bad", shown.history)).exists());
@@ -198,11 +205,12 @@ fn history_outlives_restarts_and_bad_files() {
     assert!(Path::new(&shown.history).exists(), "and goes on");
 }
 
-/// A token in the address becomes a cookie that no script sees; without either there is no page.
+/// If the address contains the token, the page sets it as a cookie that scripts cannot read.
+/// Without token and cookie the page is refused.
 #[test]
-fn a_token_is_given_once() {
+fn a_token_in_the_address_becomes_a_cookie() {
     let _serial = serial();
-    let shown = shown(&[]);
+    let shown = start_with_page(&[]);
     let (place, token) = (&shown.place, shown.place.token());
     let host = format!("Host: {}\r\n", place.address());
     let without = place.ask(format!("GET / HTTP/1.1\r\n{host}\r\n").as_bytes());

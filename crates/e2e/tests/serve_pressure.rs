@@ -1,21 +1,22 @@
-//! What tenants wait for: `memory.pressure`; what becomes of `memory.soft_limit`; that swap is full.
+//! Time for which tenants wait for memory, in `memory.pressure`; that `memory.soft_limit` is
+//! stored; that full swap is reported.
 #![forbid(unsafe_code)]
 
 use std::time::{Duration, Instant};
 
 use e2e::guard::Run;
+use e2e::idle_program::IdleProgram;
 use e2e::programs;
-use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial};
-use e2e::tenants::{Tree, gives_what_is_cold, known};
+use e2e::tenants::{Tree, configuration_reclaiming_cold, known};
 use e2e::wait;
 use e2e::zram::Swap;
 
 const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(180);
 
-/// Microseconds of its first line.
-fn total(text: &str) -> u64 {
+/// The `total` in the first line of a pressure file, microseconds.
+fn total_us(text: &str) -> u64 {
     let first = text.lines().next().unwrap_or_default();
     assert!(first.starts_with("some avg10="), "{text:?}");
     let total = first.rsplit("total=").next();
@@ -24,9 +25,10 @@ fn total(text: &str) -> u64 {
         .expect("a number")
 }
 
-/// Version 1 tells no pressure of a group; `memory.pressure` was refused there.
+/// Regression: the kernel has no pressure of a single group on version 1, and reads of
+/// `memory.pressure` failed there.
 #[test]
-fn who_waits_for_swap_is_under_pressure() {
+fn a_tenant_that_waits_for_swap_is_under_pressure() {
     let _serial = serial();
     let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "500ms"]);
@@ -35,40 +37,41 @@ fn who_waits_for_swap_is_under_pressure() {
     }
     let begin = Instant::now();
     for name in ["waits", "idle", "."] {
-        assert_eq!(total(&tree.read(&format!("{name}/memory.pressure"))), 0);
+        assert_eq!(total_us(&tree.read(&format!("{name}/memory.pressure"))), 0);
     }
     let waits = known(&tree, "waits/below", 64);
     let idle = known(&tree, "idle", 16);
     tree.write("waits/memory.reclaim", "48m");
-    // (A page may come back meanwhile, of those that lie about the program: once 3 us were told.)
-    let only_out = total(&tree.read("waits/memory.pressure"));
+    // (A page may be swapped in meanwhile: once a wait of 3 us was counted.)
+    let only_out = total_us(&tree.read("waits/memory.pressure"));
     let _ = waits.touch();
     // The kernel sums its counters every two seconds.
     wait::until("it has waited", SOON, || {
-        total(&tree.read("waits/memory.pressure")) > 100 * only_out
+        total_us(&tree.read("waits/memory.pressure")) > 100 * only_out
     });
-    let waited = total(&tree.read("waits/memory.pressure"));
+    let waited = total_us(&tree.read("waits/memory.pressure"));
     assert!(u128::from(waited) < begin.elapsed().as_micros());
     assert!(!tree.read("waits/memory.pressure").contains("avg10=0.00"));
-    assert_eq!(total(&tree.read("idle/memory.pressure")), 0);
-    assert!(total(&tree.read("memory.pressure")) > 0, "the root's");
+    assert_eq!(total_us(&tree.read("idle/memory.pressure")), 0);
+    assert!(total_us(&tree.read("memory.pressure")) > 0, "the root's");
     let _ = idle.touch();
 }
 
-/// The story: swap filled up in the second week; policies and limits had no effect any more, and nobody was told.
+/// Regression: swap was full after two weeks. Policies and limits had no effect any more, and no
+/// message said so.
 #[test]
-fn that_swap_is_full_is_said() {
+fn full_swap_is_reported() {
     let _serial = serial();
     let _swap = Swap::new(8);
     let folder = TempDir::new();
-    let file = gives_what_is_cold(&folder);
+    let file = configuration_reclaiming_cold(&folder);
     let tree = Tree::serve(&["--config", &file]);
     tree.make("a");
-    let _idle = Sleeper::start(tree.inside("a"), 64);
+    let _idle = IdleProgram::start(tree.inside("a"), 64);
     wait::until("it is said", SOON, || {
-        tree.said().contains("/a keeps its pages: no free swap")
+        tree.said().contains("/a is not paged out: no free swap")
     });
-    // It is tried again and again, and said once a minute.
+    // `serve` retries again and again, but reports that only once a minute.
     std::thread::sleep(Duration::from_secs(3));
     assert_eq!(tree.said().matches("no free swap").count(), 1);
 }
@@ -89,14 +92,17 @@ fn a_soft_limit_is_kept_and_refused_as_others_are() {
     assert_eq!(tree.number("a/memory.low"), 4 * MIB);
 }
 
-/// The story: clearing the bits of a program of 1 GiB would have held it up for longer than it may be, so they stayed set, and all of its pages were
-/// in use for ever. Where no wall is (`memory.high` on version 1, the host's lack of memory) it gave nothing.
+/// Regression: clearing the accessed bits of a program of 1 GiB would have delayed it longer than
+/// allowed, so they stayed set, and all of its pages counted as in use for ever. Where only
+/// pagetide enforces a limit (`memory.high` on version 1) or the host lacks memory, nothing was
+/// reclaimed.
 #[test]
-fn who_is_too_large_for_its_bits_to_be_cleared_gives_too() {
+fn a_program_too_large_for_clearing_its_bits_is_reclaimed_from() {
     const ALL: u64 = 1024;
     let _serial = serial();
     let _swap = Swap::shared();
-    // Nobody may be held up for longer than 5 ms at this interval, which is some 80,000 pages. Here are 262,144, a tenth of which is used.
+    // At this interval clearing may delay a process by 5 ms, enough for about 80,000 pages. This
+    // program has 262,144 pages, and uses a tenth.
     let tree = Tree::serve(&["--age-every", "250ms"]);
     tree.make("a");
     let (toucher, all) = (programs::c("toucher"), ALL.to_string());

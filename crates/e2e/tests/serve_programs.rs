@@ -1,12 +1,13 @@
-//! Tenants of many processes that share memory: a database, a pre-fork server, a compile. Told, reclaimed, limited and served on after a kill as the
-//! kernel's groups are.
+//! Tenants of many processes that share memory: a database, a pre-fork server, a compile. `serve`
+//! reports, reclaims from and limits them, is killed and started again, and its figures equal those
+//! of the kernel's groups.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
 
 use e2e::guard::{Run, send};
+use e2e::idle_program::IdleProgram;
 use e2e::postgres::Postgres;
-use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial};
 use e2e::tenants::Tree;
 use e2e::zram::Swap;
@@ -16,7 +17,8 @@ use rustix::process::Signal;
 const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(120);
 
-/// Bytes that processes of a group map and that are charged to others, by the kernel: a library that was read before.
+/// A Python program that prints how many bytes the processes of a group map that the kernel charges
+/// to other groups, such as a library that was read before.
 const ELSEWHERE: &str = "\
 import os, struct, sys
 group = sys.argv[1]
@@ -39,8 +41,10 @@ of = lambda frame: struct.unpack('Q', os.pread(groups, 8, frame * 8))[0]
 print(4096 * sum(of(frame) != own for frame in seen))
 ";
 
-/// The bins of a tenant's report are all that the kernel charges for pages of users, and what its processes map beside that.
-fn is_the_kernels(tree: &Tree, tenant: &str) {
+/// Checks that the bins of a tenant's report sum up to `charged + elsewhere`. `charged`: user pages
+/// that the kernel charges to the tenant; `elsewhere`: pages that its processes map and others are
+/// charged for.
+fn check_bins(tree: &Tree, tenant: &str) {
     let charged = || tree.of_kernel(tenant, "total_rss") + tree.of_kernel(tenant, "total_cache");
     let elsewhere = || {
         let group = tree.group(tenant).display().to_string();
@@ -48,7 +52,7 @@ fn is_the_kernels(tree: &Tree, tenant: &str) {
         let bytes = said.stdout.trim().parse::<u64>();
         bytes.unwrap_or_else(|_| panic!("{}{}", said.stdout, said.stderr))
     };
-    let told = || {
+    let reported = || {
         let text = tree.read(&format!("{tenant}/memory.workingset.page_age"));
         let words = text.split([' ', '\n']);
         let values = words.filter_map(|word| word.split_once('=')?.1.parse::<u64>().ok());
@@ -56,20 +60,23 @@ fn is_the_kernels(tree: &Tree, tenant: &str) {
     };
     wait::until("bins sum up to the kernel's size", SOON, || {
         let kernel = charged() + elsewhere();
-        told().abs_diff(kernel) <= kernel / 50
+        reported().abs_diff(kernel) <= kernel / 50
     });
 }
 
-/// It is told, gives, is limited, loses its server and gets another; its `work` is right all the while. Who is never still is stopped for
-/// what is compared, when it has so much memory, and goes on with a limit of so much.
-fn goes_through(tree: &mut Tree, tenant: &str, work: &dyn Fn(), stopped: Option<(u64, u64)>) {
+/// `serve` reports, reclaims from and limits the tenant, is killed and started again; `work` checks
+/// the tenant's results meanwhile.
+///
+/// `stopped` is for a tenant that is never idle: (size in bytes at which its processes are stopped
+/// for the comparison with the kernel, limit in bytes with which they go on).
+fn check_tenant(tree: &mut Tree, tenant: &str, work: &dyn Fn(), stopped: Option<(u64, u64)>) {
     let of = |file: &str| format!("{tenant}/{file}");
     tree.write(&of("memory.workingset.refresh_interval"), "N0=500");
     let still = stopped.map(|(bytes, _)| Stopped::with(tree, tenant, bytes));
-    is_the_kernels(tree, tenant);
+    check_bins(tree, tenant);
     let before = tree.of_kernel(tenant, "total_swap");
     let stolen = tree.line(&of("memory.stat"), "pgsteal_anon");
-    // What several map stays, so it may be less than is asked for.
+    // Pages that several processes map are skipped, so less than requested may be reclaimed.
     let _ = tree.try_write(&of("memory.reclaim"), "16m");
     let stolen = (tree.line(&of("memory.stat"), "pgsteal_anon") - stolen) * 4096;
     let out = tree.of_kernel(tenant, "total_swap").saturating_sub(before);
@@ -101,7 +108,7 @@ fn goes_through(tree: &mut Tree, tenant: &str, work: &dyn Fn(), stopped: Option<
 }
 
 #[test]
-fn a_database() {
+fn a_database_is_reported_reclaimed_from_and_limited() {
     let _serial = serial();
     let _swap = Swap::shared();
     let mut tree = Tree::serve(&["--age-every", "1s"]);
@@ -114,11 +121,11 @@ fn a_database() {
         assert!(done.status.success(), "{}", done.stderr);
     };
     work();
-    goes_through(&mut tree, "pg", &work, None);
+    check_tenant(&mut tree, "pg", &work, None);
 }
 
 #[test]
-fn a_pre_fork_server() {
+fn a_pre_fork_server_is_reported_reclaimed_from_and_limited() {
     let _serial = serial();
     let _swap = Swap::shared();
     let mut tree = Tree::serve(&["--age-every", "1s"]);
@@ -129,31 +136,32 @@ fn a_pre_fork_server() {
         "64".into(),
         "300".into(),
     ];
-    // All that the server has is used each second; beside it lies what is not.
-    let sleeper = Sleeper::start(tree.inside("web"), 64);
+    // The server uses all of its memory each second; the program beside it is idle.
+    let idle_program = IdleProgram::start(tree.inside("web"), 64);
     let server = Run::new(words).under(tree.inside("web")).start();
     wait::until("it is ready", SOON, || server.stdout().contains("ready"));
-    // A worker that ends takes its parent along.
+    // A worker whose memory is wrong ends, and then its parent ends, too.
     let work = || {
         std::thread::sleep(Duration::from_secs(1));
         assert!(proc::is_alive(server.pid()), "{}", server.stderr());
     };
-    goes_through(&mut tree, "web", &work, None);
-    assert!(sleeper.status("VmSwap") > 16 * MIB);
+    check_tenant(&mut tree, "web", &work, None);
+    assert!(idle_program.status("VmSwap") > 16 * MIB);
 }
 
-/// All processes of a tenant, stopped: of a compile nothing stands still by itself. Dropped, they go on.
+/// All processes of a tenant, stopped, because a compile is never idle. `Drop` lets them go on.
 struct Stopped<'a>(&'a Tree, &'a str);
 
 impl<'a> Stopped<'a> {
-    /// When it has so much memory. Who waits for a child that was stopped before it became a program (vfork) does not stand, and has
-    /// to go on first.
+    /// Stops the processes of a tenant when they have at least `bytes` of memory. A parent does not
+    /// stop while it waits for its child that was stopped between vfork and exec: then all
+    /// processes go on for a moment first.
     fn with(tree: &'a Tree, tenant: &'a str, bytes: u64) -> Stopped<'a> {
         let stopped = Stopped(tree, tenant);
         wait::until("it stands still with much memory", SOON, || {
             let stands = wait::poll(Duration::from_millis(200), || {
                 let all = stopped.signal(Signal::STOP);
-                let stand = all.iter().all(|pid| stands(*pid));
+                let stand = all.iter().all(|pid| is_stopped(*pid));
                 (stand && stopped.pids() == all).then_some(())
             });
             let is_much = tree.of_kernel(tenant, "total_rss") >= bytes;
@@ -172,6 +180,7 @@ impl<'a> Stopped<'a> {
         text.lines().filter_map(|pid| pid.parse().ok()).collect()
     }
 
+    /// Sends a signal to all processes of the tenant; returns their pids.
     fn signal(&self, signal: Signal) -> Vec<u32> {
         let all = self.pids();
         all.iter().for_each(|pid| send(*pid, signal));
@@ -185,15 +194,17 @@ impl Drop for Stopped<'_> {
     }
 }
 
-/// Stopped by a signal, or dead.
-fn stands(pid: u32) -> bool {
+/// Whether a process is stopped by a signal, or dead.
+fn is_stopped(pid: u32) -> bool {
     proc::state(pid).is_none_or(|state| "TZX".contains(state))
 }
 
-/// A compile that begins again and again; each result is what it is alone.
+/// The same sources are compiled again and again; each result is the same as in an unmanaged
+/// compile.
 #[test]
-fn a_compile() {
-    /// What it has when it is stopped, and what all of its compilers at once make do with (of 40 MiB the kernel killed one).
+fn a_compile_is_reported_reclaimed_from_and_limited() {
+    /// Bytes at which the compile is stopped, and a limit in bytes that is enough for all compilers
+    /// at once (at 40 MiB the kernel killed one).
     const MUCH: (u64, u64) = (48 * MIB, 96 * MIB);
     let _serial = serial();
     let _swap = Swap::shared();
@@ -215,7 +226,7 @@ fn a_compile() {
         .under(tree.inside("build"))
         .start();
     let last = folder.path().join("last");
-    // The one that was under way, and one from its begin on.
+    // Waits for the end of the build in progress, and of a whole build after it.
     let work = || {
         for _ in 0..2 {
             let _ = std::fs::remove_file(&last);
@@ -225,6 +236,6 @@ fn a_compile() {
         }
     };
     work();
-    goes_through(&mut tree, "build", &work, Some(MUCH));
+    check_tenant(&mut tree, "build", &work, Some(MUCH));
     assert!(tree.number("build/memory.peak") > MUCH.0);
 }

@@ -1,13 +1,15 @@
-//! Protection of nested tenants that claim more than those above them have: each keeps its share, as the kernel's formula deals
-//! it out, on real processes and by the kernel's figures. spec: reclaim-control.md 2.1.
+//! Nested tenants that claim more protection than their parents have: each tenant keeps its share
+//! by the kernel's formula. Tested with real processes and by the kernel's figures.
+//!
+//! spec: reclaim-control.md 2.1.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write;
 use std::time::Duration;
 
 use e2e::guard::Run;
+use e2e::idle_program::IdleProgram;
 use e2e::redis::{NOISE, Redis};
-use e2e::sleeper::Sleeper;
 use e2e::temp::serial;
 use e2e::tenants::Tree;
 use e2e::zram::Swap;
@@ -15,19 +17,24 @@ use e2e::{programs, wait};
 
 const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
+/// EAGAIN: less was reclaimed than requested.
 const TRY_AGAIN: i32 = 11;
-/// Of one request, MiB: shares change with what is charged, so they are compared as often.
+/// Size of one reclaim request, MiB. Shares of protection change with the charges, so they are
+/// computed again for each request.
 const STEP: u64 = 2;
-/// What a request may move a share by, bytes.
+/// Largest accepted change of a share by one request, bytes.
 const MOVED: u64 = 512 << 10;
-/// What is charged for no page of a program: tables, and what each processor charges ahead. Bytes.
+/// Largest number of bytes charged to a tenant beside the program's pages: page tables, and what
+/// each processor charges in advance.
 const BESIDE: u64 = 1 << 20;
 
-/// A tenant, those above it first: its path, what of it is protected and what a process in it has, MiB.
+/// A tenant: its path, its protection in MiB, and the size in MiB of the process in it (0: none).
+/// Parents come before their children.
 type Row = (&'static str, u64, u64);
 
-/// `over` has 64 MiB for children that claim 128, of which one deals out 48 for the 96 that are claimed below it. `most` has 48 for
-/// one that claims 16: the rest is for both by what they use beyond that. `none` has nothing.
+/// The tenants. `over` has 64 MiB of protection, its children claim 128, and the children of
+/// `over/p` claim 96 of its share of 48. `most` has 48 MiB, and its child claims 16: the other 32
+/// go to both children by their use beyond their claims. `none` has no protection.
 const ROWS: [Row; 10] = [
     ("over", 64, 0),
     ("over/p", 96, 0),
@@ -41,10 +48,10 @@ const ROWS: [Row; 10] = [
     ("none", 0, 32),
 ];
 
-/// Tenants with their processes, protected by this file's limit.
+/// `serve` with these tenants, and a process in each that has a size, with path and size in MiB.
 struct Stand {
     tree: Tree,
-    sleepers: Vec<(&'static str, u64, Sleeper)>,
+    idle_programs: Vec<(&'static str, u64, IdleProgram)>,
 }
 
 impl Stand {
@@ -52,8 +59,9 @@ impl Stand {
         let tree = Tree::serve(&["--age-every", "1s"]);
         ROWS.iter().for_each(|(path, ..)| tree.make(path));
         let with = ROWS.iter().filter(|(_, _, mib)| *mib > 0);
-        let start = |(path, _, mib): &Row| (*path, *mib, Sleeper::start(tree.inside(path), *mib));
-        let sleepers: Vec<(&str, u64, Sleeper)> = with.map(start).collect();
+        let start =
+            |(path, _, mib): &Row| (*path, *mib, IdleProgram::start(tree.inside(path), *mib));
+        let idle_programs: Vec<(&str, u64, IdleProgram)> = with.map(start).collect();
         wait::until("all pages are known", SOON, || {
             let sum: u64 = ROWS.iter().map(|(_, _, mib)| mib * MIB).sum();
             tree.line("memory.stat", "anon") >= sum
@@ -61,10 +69,13 @@ impl Stand {
         for (path, protected, _) in ROWS {
             tree.write(&format!("{path}/{file}"), &format!("{protected}m"));
         }
-        Stand { tree, sleepers }
+        Stand {
+            tree,
+            idle_programs,
+        }
     }
 
-    /// What the kernel charges to a tenant with all below it, bytes.
+    /// Bytes that the kernel charges to a tenant and all tenants below it.
     fn charged(&self, path: &str) -> u64 {
         let text = std::fs::read_to_string(self.tree.group(path).join("memory.usage_in_bytes"));
         text.expect("the kernel's")
@@ -73,15 +84,16 @@ impl Stand {
             .expect("a number")
     }
 
-    /// What is in memory of the processes in it and below it, bytes.
+    /// Bytes of resident anonymous memory of the processes in a tenant and below it.
     fn inside(&self, path: &str) -> u64 {
         let below = format!("{path}/");
         let is_in = |at: &str| at == path || at.starts_with(&below);
-        let those = self.sleepers.iter().filter(|(at, ..)| is_in(at));
+        let those = self.idle_programs.iter().filter(|(at, ..)| is_in(at));
         those.map(|(.., one)| one.status("RssAnon")).sum()
     }
 
-    /// What each may keep when the root is reclaimed, bytes, by what is charged now: the formula, from above to below.
+    /// Effective protection of each tenant in bytes, for a reclaim of the root, with the present
+    /// charges: the kernel's formula, computed from parents to children.
     fn shares(&self) -> Vec<(&'static str, u64)> {
         let parent = |path: &str| path.rsplit_once('/').map(|(parent, _)| parent.to_owned());
         let claim = |(path, protected, _): &Row| self.charged(path).min(protected * MIB);
@@ -89,7 +101,7 @@ impl Stand {
         for row in &ROWS {
             let (path, claimed) = (row.0, claim(row));
             let Some(above) = parent(path) else {
-                // Right below who is reclaimed, what is set holds.
+                // Directly below the target of the reclaim, the configured protection applies.
                 shares.push((path, claimed));
                 continue;
             };
@@ -114,15 +126,19 @@ impl Stand {
         shares
     }
 
-    /// Asks the root for so many MiB, step by step. Who has no more than its share before a step loses no page by it. Whether all
-    /// was to be had. (The story: by the charge one lost 189 pages. That has what each processor charged ahead for each of its five
-    /// children, and gives it back when another is charged.)
+    /// Reclaims `mib` MiB from the root by requests of [`STEP`] MiB; returns whether all was
+    /// reclaimed. A request takes no page of a tenant that has no more than its share before the
+    /// request.
+    ///
+    /// Regression (of this test): by its charge, one tenant lost 189 pages. The charge includes
+    /// what each processor has charged in advance for each of its five children, which the kernel
+    /// takes back when another group is charged.
     fn reclaim(&self, mib: u64) -> bool {
         for _ in 0..mib.div_ceil(STEP) {
             let shares = self.shares();
             let now = |(path, _): &(&str, u64)| (self.charged(path), self.inside(path));
             let before: Vec<(u64, u64)> = shares.iter().map(now).collect();
-            let asked = self.tree.try_write("memory.reclaim", &format!("{STEP}m"));
+            let requested = self.tree.try_write("memory.reclaim", &format!("{STEP}m"));
             for ((path, share), (charged, before)) in shares.iter().zip(before) {
                 let after = self.inside(path);
                 assert!(
@@ -130,7 +146,7 @@ impl Stand {
                     "{path} had {before} bytes in memory, charged {charged}, no more than its {share}, and has {after}"
                 );
             }
-            match asked {
+            match requested {
                 Ok(()) => {}
                 Err(TRY_AGAIN) => return false,
                 Err(errno) => panic!("memory.reclaim: {errno}"),
@@ -139,16 +155,18 @@ impl Stand {
         true
     }
 
-    /// What everybody has at the end, against what the formula dealt out at first; so many bytes were not asked for. Who loses
-    /// claims less, and the others' shares grow: what two that claim too much have together is exact, what each has depends on who
-    /// was met when. In the guest (tests/guest/44-protection.sh) the kernel's own reclaim does the same.
+    /// Compares the final charge of each tenant with its share in `first`, computed before the
+    /// reclaim; `left` bytes of unprotected memory were not requested. Top tenants must be within
+    /// 2%: what siblings that claim too much have together is exact. Children must be within a
+    /// factor of 2: a child that loses pages claims less, and the shares of its siblings grow, as
+    /// in the kernel's own reclaim in the guest (tests/guest/44-protection.sh).
     fn judge(&self, first: &[(&str, u64)], left: u64) {
-        let mut told = String::new();
+        let mut reported = String::new();
         for (path, share) in first {
             let charged = self.charged(path);
-            let _ = writeln!(told, "{path}: {} of {} KiB", charged >> 10, share >> 10);
+            let _ = writeln!(reported, "{path}: {} of {} KiB", charged >> 10, share >> 10);
         }
-        eprintln!("{told}");
+        eprintln!("{reported}");
         for (path, share) in first {
             let (charged, exact) = (self.charged(path), !path.contains('/'));
             let (least, most) = match exact {
@@ -158,29 +176,30 @@ impl Stand {
             let most = most + BESIDE + left;
             assert!(
                 (least..=most).contains(&charged),
-                "{path}: {charged} bytes, not {least} to {most}\n{told}"
+                "{path}: {charged} bytes, not {least} to {most}\n{reported}"
             );
         }
-        for (path, mib, one) in &self.sleepers {
+        for (path, mib, one) in &self.idle_programs {
             let (inside, out) = (one.status("RssAnon"), one.status("VmSwap"));
             assert!(
                 inside.abs_diff(self.charged(path)) <= BESIDE,
-                "{path}: {inside}\n{told}"
+                "{path}: {inside}\n{reported}"
             );
             assert!(
                 (inside + out).abs_diff(mib * MIB) <= BESIDE,
                 "{path}: {inside}, {out}"
             );
         }
-        for (_, _, one) in &self.sleepers {
+        for (_, _, one) in &self.idle_programs {
             let _ = one.touch();
         }
     }
 }
 
-/// Everything that is not protected goes, and no more, however much is asked for.
+/// If `memory.min` protects the tenants, all unprotected memory is reclaimed, and no more, however
+/// much is requested.
 #[test]
-fn min_that_is_overcommitted_is_shared_out() {
+fn overcommitted_min_is_distributed() {
     let _serial = serial();
     let _swap = Swap::shared();
     let stand = Stand::new("memory.min");
@@ -189,25 +208,27 @@ fn min_that_is_overcommitted_is_shared_out() {
     stand.judge(&first, 0);
 }
 
-/// As long as anybody has something that is not protected.
+/// If `memory.low` protects the tenants, only unprotected memory is reclaimed as long as any tenant
+/// has some.
 #[test]
-fn low_that_is_overcommitted_is_shared_out() {
+fn overcommitted_low_is_distributed() {
     let _serial = serial();
     let _swap = Swap::shared();
     let stand = Stand::new("memory.low");
     let first = stand.shares();
     let top = first.iter().filter(|(path, _)| !path.contains('/'));
     let protected: u64 = top.map(|(_, share)| share).sum();
-    // What is charged beside their pages does not go.
+    // What is charged beside the programs' pages cannot be reclaimed.
     let beside = ROWS.len() as u64 * BESIDE;
     let all = stand.charged("") - protected - beside;
     assert!(stand.reclaim(all / MIB), "it can be had");
     stand.judge(&first, beside);
 }
 
-/// A limit over two of which one is protected: a pre-fork server keeps what it shares and what it has written, its neighbour gives.
+/// Two tenants under a common limit, one of them protected: a pre-fork server in the protected one
+/// keeps its shared and its written pages, and the neighbour is reclaimed from.
 #[test]
-fn at_a_limit_above_both_who_is_protected_keeps_its_pages() {
+fn under_a_common_limit_the_protected_tenant_keeps_its_pages() {
     let _serial = serial();
     let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "1s"]);
@@ -222,7 +243,7 @@ fn at_a_limit_above_both_who_is_protected_keeps_its_pages() {
     ];
     let server = Run::new(server).under(tree.inside("p/kept")).start();
     wait::until("it is ready", SOON, || server.stdout().contains("ready"));
-    let plain = Sleeper::start(tree.inside("p/plain"), 96);
+    let plain = IdleProgram::start(tree.inside("p/plain"), 96);
     for tenant in ["p", "p/kept"] {
         tree.write(&format!("{tenant}/memory.low"), "80m");
     }
@@ -241,11 +262,13 @@ fn at_a_limit_above_both_who_is_protected_keeps_its_pages() {
     let _ = plain.touch();
 }
 
-/// Servers with what they use: redis under `memory.min`, two pre-fork servers under a parent's `memory.low` that has less than they claim, and a
-/// neighbour, all idle but for what they do by themselves. The root is asked for more and more: redis loses nothing whatever is asked for,
-/// what `low` protects goes after all that nobody protects, and nothing that anybody has is lost. By the kernel's figures of swap.
+/// Real servers, idle except for their own upkeep: redis under `memory.min`, two pre-fork servers
+/// under a parent's `memory.low` that is less than they claim, and an unprotected neighbour.
+///
+/// More and more is reclaimed from the root. By the kernel's figures of swap, redis never loses a
+/// page, and memory under `low` is reclaimed only after all unprotected memory. No data is lost.
 #[test]
-fn real_servers_keep_what_is_protected() {
+fn real_servers_keep_their_protected_memory() {
     const KEYS: u64 = 8000;
     let _serial = serial();
     let _swap = Swap::shared();
@@ -261,10 +284,10 @@ fn real_servers_keep_what_is_protected() {
     for server in &servers {
         wait::until("it is ready", SOON, || server.stdout().contains("ready"));
     }
-    let plain = Sleeper::start(tree.inside("plain"), 64);
+    let plain = IdleProgram::start(tree.inside("plain"), 64);
     let charged = |name: &str| tree.number(&format!("{name}/memory.current"));
     wait::until("all pages are known", SOON, || {
-        // Each server's workers have 4 MiB of their own beside what they share.
+        // Each server's workers have 4 MiB of their own beside their shared pages.
         tree.line("memory.stat", "anon") >= (32 + 2 * 56 + 64) * MIB
     });
     tree.write("db/memory.min", "64m");
@@ -273,10 +296,14 @@ fn real_servers_keep_what_is_protected() {
         tree.write(&format!("{name}/memory.low"), "64m");
     }
     let out = || ["db", "web", "plain"].map(|name| tree.of_kernel(name, "total_swap"));
-    // No more than what nobody protects: the neighbour's, and what the servers have above their parent's share.
+    // Requests 48 MiB, no more than the unprotected memory: the neighbour's, and what the servers
+    // have above their parent's protection.
     for _ in 0..12 {
-        let asked = tree.try_write("memory.reclaim", "4m");
-        assert!(matches!(asked, Ok(()) | Err(TRY_AGAIN)), "{asked:?}");
+        let requested = tree.try_write("memory.reclaim", "4m");
+        assert!(
+            matches!(requested, Ok(()) | Err(TRY_AGAIN)),
+            "{requested:?}"
+        );
     }
     let [db_out, web_out, plain_out] = out();
     eprintln!("48 MiB asked for: {db_out}, {web_out}, {plain_out} bytes are out");
@@ -286,7 +313,7 @@ fn real_servers_keep_what_is_protected() {
         "{} of 80 MiB under low are left",
         charged("web")
     );
-    // All that is to be had: of min nothing, of low something.
+    // Requests more than there is: nothing under min is reclaimed, some memory under low is.
     let before = charged("db");
     for _ in 0..40 {
         let _ = tree.try_write("memory.reclaim", "4m");

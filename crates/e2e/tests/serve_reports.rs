@@ -1,13 +1,13 @@
-//! Working-set reports of tenants: when they are taken anew, who is told of pressure, and an agent that knows nothing of
-//! pagetide, which works on the files alone.
+//! Working-set reports of tenants: when they are refreshed, which processes are notified of
+//! pressure, and an agent that knows nothing of pagetide and uses only the files.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
 
 use e2e::guard::{Run, Running};
+use e2e::idle_program::IdleProgram;
 use e2e::page_cache::{self, read_by};
 use e2e::programs;
-use e2e::sleeper::Sleeper;
 use e2e::temp::serial;
 use e2e::tenants::{Tree, WAITS, known};
 use e2e::wait;
@@ -17,12 +17,12 @@ const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
 
 #[test]
-fn pressure_wakes_who_waits_for_a_report() {
+fn pressure_wakes_a_process_that_polls_a_report() {
     let _serial = serial();
     let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "500ms"]);
     tree.make("a");
-    let sleeper = known(&tree, "a", 64);
+    let idle_program = known(&tree, "a", 64);
     tree.write("a/memory.workingset.refresh_interval", "N0=200");
     tree.write("a/memory.workingset.report_threshold", "N0=200");
     let file = tree
@@ -32,29 +32,29 @@ fn pressure_wakes_who_waits_for_a_report() {
     let waits = Run::new(["python3", "-c", WAITS, &file]).start();
     wait::until("it waits", SOON, || waits.stdout().contains("read"));
     assert_eq!(waits.stdout(), "at first True\nread False\n");
-    // What is asked for is no pressure.
+    // A reclaim on request is not reported as pressure.
     std::thread::sleep(Duration::from_millis(300));
     tree.write("a/memory.reclaim", "4m");
     std::thread::sleep(Duration::from_millis(500));
     assert!(!waits.stdout().contains("woken"));
     tree.write("a/memory.max", "48m");
     wait::until("it is told", SOON, || waits.stdout().contains("woken True"));
-    let _ = sleeper.touch();
+    let _ = idle_program.touch();
 }
 
-/// Told how old pages are since its last look, which was up to a minute ago here, an agent that asked each second saw nothing
-/// grow older, and nothing of a program that had just begun.
+/// Regression: reports had the ages of the last scan, which was up to a minute ago here. An agent
+/// that read them each second saw no page grow older, and no page of a program that had just begun.
 #[test]
-fn who_wants_fresh_reports_has_them_between_looks() {
+fn reports_are_refreshed_between_scans() {
     let _serial = serial();
     let tree = Tree::serve(&["--age-every", "60s"]);
     tree.write("node0/workingset_report/page_age_intervals", "2000");
     tree.make("a");
-    let sleeper = Sleeper::start(tree.inside("a"), 32);
+    let idle_program = IdleProgram::start(tree.inside("a"), 32);
     let file = "a/memory.workingset.page_age";
     assert_eq!(tree.read(file), "");
     tree.write("a/memory.workingset.refresh_interval", "N0=500");
-    // Bytes of anonymous memory in the first and in the last bin.
+    // Returns bytes of anonymous memory in the first bin, and in the last bin.
     let bins = || {
         let text = tree.read(file);
         let words = text.split([' ', '\n']);
@@ -67,21 +67,23 @@ fn who_wants_fresh_reports_has_them_between_looks() {
     wait::until("it is cold", SOON, || {
         bins().last().is_some_and(|cold| *cold >= 30 * MIB)
     });
-    let _ = sleeper.touch();
+    let _ = idle_program.touch();
     wait::until("it was used", SOON, || {
         bins().first().is_some_and(|young| *young >= 30 * MIB)
     });
 }
 
-/// Bytes of a program that are in swap; it must be there: one that has ended has none.
-fn out_of(program: &Running) -> u64 {
+/// Bytes of a program in swap (VmSwap); panics if the program has ended.
+fn swapped_bytes(program: &Running) -> u64 {
     let out = e2e::proc::number(program.pid(), "VmSwap");
     out.unwrap_or_else(|| panic!("it has ended: {}", program.stderr()))
 }
 
-/// What is asked for by the author's rule, and by the other one. workingset-report.md 9; 11, test 15.
+/// The example agent (agent.py) requests the bytes of all bins that it takes for cold. By the rule
+/// `label` it compares the upper edge of a bin with the cold age, by the rule `lower` the lower
+/// edge. workingset-report.md 9; 11, test 15.
 #[test]
-fn the_agent_asks_by_its_authors_rule() {
+fn agent_requests_bytes_by_upper_or_lower_bin_edge() {
     let folder = e2e::temp::TempDir::new();
     let group = folder.path().join("a");
     std::fs::create_dir(&group).expect("it is new");
@@ -91,7 +93,7 @@ fn the_agent_asks_by_its_authors_rule() {
         (u64::MAX, 3 << 30),
     ];
     let bins = lines.map(|(label, bytes)| format!("{label} anon={} file=4096\n", bytes - 4096));
-    // Its author's takes node 0 alone.
+    // The author's agent reads node 0 alone.
     let text = format!("N0\n{}N1\n{}", bins.concat(), bins.concat());
     std::fs::write(group.join("memory.workingset.page_age"), text).expect("it can be written");
     let at = folder.path().display().to_string();
@@ -104,14 +106,14 @@ fn the_agent_asks_by_its_authors_rule() {
         let script = programs::source("agent.py");
         let words = ["python3", &script, &at, "0.1", cold_ms, rule];
         let agent = Run::new(words).start();
-        let asked = format!("a asked {}\n", gib << 30);
+        let requested = format!("a asked {}\n", gib << 30);
         wait::until("it has asked", SOON, || agent.stdout().ends_with('\n'));
-        assert!(agent.stdout().starts_with(&asked), "{}", agent.stdout());
+        assert!(agent.stdout().starts_with(&requested), "{}", agent.stdout());
     }
 }
 
 #[test]
-fn an_agent_of_version_2_takes_what_is_cold() {
+fn an_agent_for_version_2_reclaims_cold_memory() {
     let _serial = serial();
     let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "500ms"]);
@@ -134,13 +136,13 @@ fn an_agent_of_version_2_takes_what_is_cold() {
     let hot = Run::new(tree.inside("hot").into_iter().chain(words)).start();
     wait::until("it is filled", SOON, || hot.stderr().contains("ready"));
     let at = tree.at("").display().to_string();
-    // By the label: what was not used for 2 s.
+    // By the label of a bin: memory that was not used for 2 s is cold.
     let agent = Run::new(["python3", &programs::source("agent.py"), &at, "3", "4000"]).start();
     wait::until("what is cold is gone", SOON, || {
         cold.status("VmSwap") > 60 * MIB
     });
     std::thread::sleep(Duration::from_secs(4));
-    let out = out_of(&hot);
+    let out = swapped_bytes(&hot);
     assert!(
         out < 4 * MIB,
         "{out} bytes of what is in use: {}",
@@ -150,9 +152,10 @@ fn an_agent_of_version_2_takes_what_is_cold() {
     let _ = cold.touch();
 }
 
-/// A tenant that reads files has page cache that nobody maps: it was in no report, and an agent that goes by reports left it.
+/// Regression: unmapped page cache of a tenant that reads files was in no report, so an agent that
+/// goes by reports never reclaimed it.
 #[test]
-fn page_cache_that_nobody_maps_is_told_and_taken() {
+fn unmapped_page_cache_is_reported_and_reclaimed() {
     let _serial = serial();
     let _swap = Swap::shared();
     let folder = e2e::temp::TempDir::new();
@@ -161,7 +164,7 @@ fn page_cache_that_nobody_maps_is_told_and_taken() {
     tree.write("node0/workingset_report/page_age_intervals", "4000");
     tree.make("a");
     tree.write("a/memory.workingset.refresh_interval", "N0=500");
-    // In use all the time, so none of it is old.
+    // The memory is in use all the time, so none of it is old.
     let words = [
         programs::c("hotset"),
         "16".to_owned(),
@@ -193,7 +196,7 @@ fn page_cache_that_nobody_maps_is_told_and_taken() {
     tree.write("a/memory.reclaim", "64m");
     let left = cached();
     assert!(left < 48 * MIB, "{left} bytes are cached still");
-    let out = out_of(&hot);
+    let out = swapped_bytes(&hot);
     assert!(out < 4 * MIB, "{out} bytes of what is in use");
     wait::until("the report knows", SOON, || {
         bins("page_age_estimated").iter().sum::<u64>() < 48 * MIB
@@ -202,7 +205,7 @@ fn page_cache_that_nobody_maps_is_told_and_taken() {
     assert_eq!(tree.read("a/memory.workingset.page_age_estimated"), "");
 }
 
-/// What a file holds, once more each time that it is told to have changed.
+/// A Python program that prints the contents of a file, and again at each notification of a change.
 const FOLLOWS: &str = "
 import os, select, sys
 file = os.open(sys.argv[1], os.O_RDONLY)
@@ -221,9 +224,10 @@ while True:
     waits.poll()
 ";
 
-/// (The story: service managers, runtimes of containers and killers wait for these files by poll(2), and slept for ever.)
+/// Regression: service managers, container runtimes and OOM killers wait for changes of these files
+/// by poll(2), and waited for ever.
 #[test]
-fn events_wake_who_waits_for_them() {
+fn events_wake_processes_that_poll_them() {
     let _serial = serial();
     let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "1s"]);
@@ -235,40 +239,40 @@ fn events_wake_who_waits_for_them() {
     let ways = ["levels", "edges"].map(|how| follow("a/cgroup.events", how));
     let events =
         ["memory.events", "memory.events.local"].map(|file| follow(&format!("a/{file}"), "levels"));
-    let told = |what: &str, times: usize| {
+    let reported = |what: &str, times: usize| {
         wait::until(what, SOON, || {
-            let told = ways.iter().map(|one| one.stdout().matches(what).count());
-            told.min().is_some_and(|told| told >= times)
+            let reported = ways.iter().map(|one| one.stdout().matches(what).count());
+            reported.min().is_some_and(|reported| reported >= times)
         });
     };
-    told("populated 0 ", 1);
-    let sleeper = Sleeper::start(tree.inside("a"), 64);
-    told("populated 1 ", 1);
+    reported("populated 0 ", 1);
+    let idle_program = IdleProgram::start(tree.inside("a"), 64);
+    reported("populated 1 ", 1);
     assert!(events.iter().all(|one| !one.stdout().is_empty()));
     let empty = || {
         ways.each_ref()
             .map(|one| one.stdout().matches("populated 0 ").count())
     };
     let before = empty();
-    // Its wall is met.
+    // The program meets `memory.max` from now on.
     tree.write("a/memory.max", "32m");
     let limit = tree.group("a/memory.limit_in_bytes");
     wait::until("it stands", SOON, || {
         let limit = std::fs::read_to_string(&limit).unwrap_or_default();
         limit.trim() == (32 << 20).to_string()
     });
-    let _ = sleeper.touch();
+    let _ = idle_program.touch();
     let is_met = |text: &str| text.lines().any(|line| !line.contains("max 0 "));
     wait::until("charges met the limit", SOON, || {
         events.iter().all(|one| is_met(&one.stdout()))
     });
-    drop(sleeper);
+    drop(idle_program);
     wait::until("it is empty", SOON, || {
         let now = empty();
         now.iter().zip(&before).all(|(now, before)| now > before)
     });
     std::fs::remove_dir(tree.at("a")).expect("nobody is in it");
-    told("gone 19", 1);
+    reported("gone 19", 1);
     wait::until("all are told", SOON, || {
         events.iter().all(|one| one.stdout().contains("gone 19"))
     });

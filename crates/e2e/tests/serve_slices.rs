@@ -1,4 +1,5 @@
-//! What goes on while `pagetide serve` reclaims: others are answered, tenants come and go, and each reclaim ends with what it took.
+//! While `pagetide serve` reclaims, other clients are served, tenants are made and removed, and
+//! each reclaim reports its own amount.
 #![forbid(unsafe_code)]
 
 use std::io::Write;
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use e2e::bench::median;
-use e2e::sleeper::Sleeper;
+use e2e::idle_program::IdleProgram;
 use e2e::temp::serial;
 use e2e::tenants::Tree;
 use e2e::zram::Swap;
@@ -16,16 +17,20 @@ use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
+/// EAGAIN: less was reclaimed than requested.
 const TRY_AGAIN: i32 = 11;
+/// ENODEV: the tenant was removed.
 const NO_DEVICE: i32 = 19;
 
-/// What is to happen while memory leaves: where this thread was not let run until all had left, that says nothing, and it is tried again.
+/// Tries `is_tried` up to five times, until it returns true. It returns false if the page-out ended
+/// before this thread could do something during it: such a try proves nothing.
 fn in_time(is_tried: impl FnMut(u32) -> bool) {
     assert!((0..5).any(is_tried), "all had left each time");
 }
 
-/// Waits until what it has is idle: of what was seen once, or whose bits could not be cleared yet, nobody knows what it uses.
-fn rests(tree: &Tree, tenant: &str, mib: u64) {
+/// Waits until the tenant's memory is known to be idle. Pages that were scanned only once, or whose
+/// bits could not be cleared yet, have unknown ages. `mib`: size of its memory, MiB.
+fn wait_until_idle(tree: &Tree, tenant: &str, mib: u64) {
     let part = (mib * MIB / 8).to_string();
     wait::until("they are idle", SOON, || {
         tree.try_write(&format!("{tenant}/memory.reclaim"), &part)
@@ -33,48 +38,51 @@ fn rests(tree: &Tree, tenant: &str, mib: u64) {
     });
 }
 
-/// A sleeper whose pages the tree knows, as idle.
-fn idle(tree: &Tree, tenant: &str, mib: u64) -> Sleeper {
+/// Starts an idle program of `mib` MiB in a new tenant, and waits until the tree knows its pages as
+/// idle.
+fn start_idle(tree: &Tree, tenant: &str, mib: u64) -> IdleProgram {
     tree.make(tenant);
-    let sleeper = Sleeper::start(tree.inside(tenant), mib);
+    let idle_program = IdleProgram::start(tree.inside(tenant), mib);
     wait::until("its pages are known", SOON, || {
         tree.line(&format!("{tenant}/memory.stat"), "anon") >= mib * MIB
     });
-    rests(tree, tenant, mib);
-    sleeper
+    wait_until_idle(tree, tenant, mib);
+    idle_program
 }
 
-fn stolen(tree: &Tree, tenant: &str) -> u64 {
+/// Bytes that proactive reclaim has taken from the tenant so far.
+fn reclaimed_bytes(tree: &Tree, tenant: &str) -> u64 {
     tree.line(&format!("{tenant}/memory.stat"), "pgsteal_proactive") * 4096
 }
 
-/// What of a process the kernel has in swap.
-fn swapped(one: &Sleeper) -> u64 {
+/// Bytes of the program in swap, by the kernel's figure (VmSwap).
+fn swapped(one: &IdleProgram) -> u64 {
     one.status("VmSwap")
 }
 
-/// The story: one thread reads tables, pages out and answers files, and a reader of a tenant's memory.stat waited until a reclaim
-/// of another one was over. A reader that waits for all of it is answered once in that time.
+/// Regression: one thread walks page tables, pages out and serves files, so a reader of a tenant's
+/// memory.stat waited until a reclaim of another tenant had ended. (Such a reader is served once
+/// during a reclaim.)
 #[test]
-fn others_are_answered_while_a_reclaim_goes_on() {
+fn other_clients_are_served_during_a_reclaim() {
     let _serial = serial();
     let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "2s"]);
-    let large = idle(&tree, "large", 512);
-    let _small = idle(&tree, "small", 8);
+    let large = start_idle(&tree, "large", 512);
+    let _small = start_idle(&tree, "small", 8);
     in_time(|_| {
         let is_answered = is_answered_meanwhile(&tree, &large);
         let _ = large.touch();
         if !is_answered {
-            rests(&tree, "large", 512);
+            wait_until_idle(&tree, "large", 512);
         }
         is_answered
     });
 }
 
-/// Whether there were readers of `small` while 400 MiB of `large` left.
-fn is_answered_meanwhile(tree: &Tree, large: &Sleeper) -> bool {
-    let (before, out_before) = (stolen(tree, "large"), swapped(large));
+/// Whether more than three reads of `small` were served while 400 MiB of `large` were paged out.
+fn is_answered_meanwhile(tree: &Tree, large: &IdleProgram) -> bool {
+    let (before, out_before) = (reclaimed_bytes(tree, "large"), swapped(large));
     let (begin, ended) = (Instant::now(), AtomicUsize::new(0));
     let (took, reads) = std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
@@ -82,24 +90,31 @@ fn is_answered_meanwhile(tree: &Tree, large: &Sleeper) -> bool {
             ended.store(1, Ordering::Release);
             (written, begin.elapsed().as_secs_f64())
         });
-        // Asked before it has begun, all are answered at once.
+        // Reads count only from here on: before the reclaim begins, each is served at once.
         wait::until("it is under way", SOON, || {
-            stolen(tree, "large") > before || ended.load(Ordering::Acquire) > 0
+            reclaimed_bytes(tree, "large") > before || ended.load(Ordering::Acquire) > 0
         });
         let mut reads = Vec::new();
         while ended.load(Ordering::Acquire) == 0 {
-            let asked = Instant::now();
+            let requested = Instant::now();
             assert!(tree.line("small/memory.stat", "anon") >= 4 * MIB);
-            reads.push(asked.elapsed().as_secs_f64());
+            reads.push(requested.elapsed().as_secs_f64());
         }
         let (written, took) = writer.join().expect("it is answered");
         assert_eq!(written, Ok(()));
         (took, reads)
     });
-    // What is told to have left is what the kernel has out, and what was asked for: no batch overshoots.
-    let (told, out) = (stolen(tree, "large") - before, swapped(large) - out_before);
-    assert_eq!(told, 400 * MIB);
-    assert!(out.abs_diff(told) * 50 <= told, "{out} of {told}");
+    // The reported amount is what the kernel has in swap, and exactly what was requested: batches
+    // end at the amount.
+    let (reported, out) = (
+        reclaimed_bytes(tree, "large") - before,
+        swapped(large) - out_before,
+    );
+    assert_eq!(reported, 400 * MIB);
+    assert!(
+        out.abs_diff(reported) * 50 <= reported,
+        "{out} of {reported}"
+    );
     if reads.len() <= 3 {
         return false;
     }
@@ -108,28 +123,38 @@ fn is_answered_meanwhile(tree: &Tree, large: &Sleeper) -> bool {
     true
 }
 
-/// Two at once go on in turn, and each gets its own.
+/// Two reclaims at the same time go on in turn, and each reclaims its own amount.
 #[test]
 fn reclaims_go_on_side_by_side() {
     let _serial = serial();
     let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "2s"]);
-    let tenants = ["a", "b"].map(|name| (name, idle(&tree, name, 300)));
+    let tenants = ["a", "b"].map(|name| (name, start_idle(&tree, name, 300)));
     in_time(|_| {
         let both = go_on_side_by_side(&tree, &tenants);
-        for (_, sleeper) in &tenants {
-            let _ = sleeper.touch();
+        for (_, idle_program) in &tenants {
+            let _ = idle_program.touch();
         }
         if !both {
-            tenants.iter().for_each(|(name, _)| rests(&tree, name, 300));
+            tenants
+                .iter()
+                .for_each(|(name, _)| wait_until_idle(&tree, name, 300));
         }
         both
     });
 }
 
-/// Whether both were seen half way; each gets what was asked of it.
-fn go_on_side_by_side(tree: &Tree, tenants: &[(&str, Sleeper); 2]) -> bool {
-    let state = || [0, 1].map(|at| (stolen(tree, tenants[at].0), swapped(&tenants[at].1)));
+/// Reclaims from both tenants at once; returns whether both were seen half way. Checks that each
+/// reclaimed the requested amount.
+fn go_on_side_by_side(tree: &Tree, tenants: &[(&str, IdleProgram); 2]) -> bool {
+    let state = || {
+        [0, 1].map(|at| {
+            (
+                reclaimed_bytes(tree, tenants[at].0),
+                swapped(&tenants[at].1),
+            )
+        })
+    };
     let before = state();
     let ended = AtomicUsize::new(0);
     let halfway = std::thread::scope(|scope| {
@@ -141,39 +166,42 @@ fn go_on_side_by_side(tree: &Tree, tenants: &[(&str, Sleeper); 2]) -> bool {
                 assert_eq!(written, Ok(()), "{name}");
             });
         }
-        // By the socket, too: its client waits beside.
+        // A third reclaim, of tenant `a` by the socket, with a client that waits.
         scope.spawn(move || {
             let words = ["reclaim", "/a", "20M", "--json", "--root", tree.root()];
             let outcome = pagetide::command(words).finish(SOON);
-            let told: Value = serde_json::from_str(&outcome.stdout).unwrap_or_default();
-            assert_eq!(told["evicted_pages"], 20 * 256, "{}", outcome.stderr);
+            let reported: Value = serde_json::from_str(&outcome.stdout).unwrap_or_default();
+            assert_eq!(reported["evicted_pages"], 20 * 256, "{}", outcome.stderr);
         });
         let mut both = 0;
         while done.load(Ordering::Acquire) == 0 {
-            let now = ["a", "b"].map(|name| stolen(tree, name));
+            let now = ["a", "b"].map(|name| reclaimed_bytes(tree, name));
             both += usize::from(now[0] > before[0].0 && now[1] > before[1].0);
         }
         both
     });
-    for (at, (told, out)) in state().into_iter().enumerate() {
-        let (told, out) = (told - before[at].0, out - before[at].1);
-        assert_eq!(told, [220, 200][at] * MIB, "{}", tenants[at].0);
-        assert!(out.abs_diff(told) * 50 <= told, "{out} of {told}");
+    for (at, (reported, out)) in state().into_iter().enumerate() {
+        let (reported, out) = (reported - before[at].0, out - before[at].1);
+        assert_eq!(reported, [220, 200][at] * MIB, "{}", tenants[at].0);
+        assert!(
+            out.abs_diff(reported) * 50 <= reported,
+            "{out} of {reported}"
+        );
     }
     halfway > 0
 }
 
-/// A tenant that is removed while it is reclaimed, its process having gone elsewhere, ends the reclaim; one whose process ends
-/// has no more to give.
+/// If a tenant is removed during its reclaim, after its process was moved, the reclaim ends. If its
+/// only process ends, the reclaim ends, too, as nothing remains to reclaim.
 #[test]
-fn a_tenant_may_go_while_it_gives() {
+fn a_tenant_may_be_removed_during_its_reclaim() {
     let _serial = serial();
     let _swap = Swap::shared();
     let mut tree = Tree::serve(&["--age-every", "1s"]);
     in_time(|number| {
         let (other, name) = (format!("other{number}"), format!("moved{number}"));
         tree.make(&other);
-        let moved = idle(&tree, &name, 500);
+        let moved = start_idle(&tree, &name, 500);
         let written = reclaimed_while(&tree, &name, || {
             tree.write(&format!("{other}/cgroup.procs"), &moved.pid().to_string());
             std::fs::remove_dir(tree.at(&name)).expect("nobody is in it");
@@ -182,9 +210,9 @@ fn a_tenant_may_go_while_it_gives() {
             return false;
         }
         assert_eq!(written, Err(NO_DEVICE));
-        // The same name once more is another tenant, and nothing of the old reclaim is done to it.
-        let next = idle(&tree, &name, 64);
-        assert!(stolen(&tree, &name) <= 9 * MIB && swapped(&next) <= 9 * MIB);
+        // A new tenant with the same name is another tenant: the old reclaim takes nothing from it.
+        let next = start_idle(&tree, &name, 64);
+        assert!(reclaimed_bytes(&tree, &name) <= 9 * MIB && swapped(&next) <= 9 * MIB);
         let _ = moved.touch();
         wait::until("the other has it", SOON, || {
             tree.line(&format!("{other}/memory.stat"), "anon") >= 500 * MIB
@@ -193,7 +221,7 @@ fn a_tenant_may_go_while_it_gives() {
     });
     in_time(|number| {
         let name = format!("ends{number}");
-        let ends = idle(&tree, &name, 500);
+        let ends = start_idle(&tree, &name, 500);
         let kill = || e2e::guard::send(ends.pid(), rustix::process::Signal::KILL);
         let written = reclaimed_while(&tree, &name, kill);
         assert!(matches!(written, Ok(()) | Err(TRY_AGAIN)), "{written:?}");
@@ -202,19 +230,23 @@ fn a_tenant_may_go_while_it_gives() {
     tree.end();
 }
 
-/// What who asks for 400 MiB of a tenant is answered, where something happens as soon as they begin to leave.
+/// Requests reclaim of 400 MiB of a tenant and calls `happens` as soon as the page-out has begun;
+/// returns the result of the request, with the error number if it failed.
 fn reclaimed_while(tree: &Tree, tenant: &str, happens: impl FnOnce()) -> Result<(), i32> {
-    let before = stolen(tree, tenant);
+    let before = reclaimed_bytes(tree, tenant);
     std::thread::scope(|scope| {
         let file = format!("{tenant}/memory.reclaim");
         let writer = scope.spawn(move || tree.try_write(&file, "400m"));
-        wait::until("it has begun", SOON, || stolen(tree, tenant) > before);
+        wait::until("it has begun", SOON, || {
+            reclaimed_bytes(tree, tenant) > before
+        });
         happens();
         writer.join().expect("it is answered")
     })
 }
 
-/// Whoever waits for a reclaim when `serve` is told to end is answered, by both ways, and it ends at once.
+/// When `serve` ends, clients that wait for a reclaim, by a file or by the socket, get an answer,
+/// and `serve` ends at once.
 #[test]
 fn the_end_of_serve_ends_reclaims() {
     const INTERRUPTED: i32 = 4;
@@ -227,19 +259,22 @@ fn the_end_of_serve_ends_reclaims() {
     });
 }
 
-/// The error number for who has asked for 600 MiB when `serve` is told to end, if there was one.
+/// Ends `serve` while a client waits for its write of `600m` to memory.reclaim; returns the error
+/// number that the client got, or `None` if the write succeeded.
 fn reclaimed_at_the_end() -> Option<i32> {
     let mut tree = Tree::serve(&["--age-every", "1s"]);
-    let one = idle(&tree, "a", 700);
-    let (file, before) = (tree.at("a/memory.reclaim"), stolen(&tree, "a"));
-    // One write(2): whoever repeats what is interrupted asks once more.
+    let one = start_idle(&tree, "a", 700);
+    let (file, before) = (tree.at("a/memory.reclaim"), reclaimed_bytes(&tree, "a"));
+    // One write(2): a helper that retries after EINTR would send the request once more.
     let writer = std::thread::spawn(move || {
         let mut file = std::fs::File::options().write(true).open(file)?;
         file.write(b"600m")
     });
-    wait::until("it has begun", SOON, || stolen(&tree, "a") > before);
-    let asker = ask(&tree);
-    // Whoever has asked before a read is heard before the next one.
+    wait::until("it has begun", SOON, || {
+        reclaimed_bytes(&tree, "a") > before
+    });
+    let asker = request_all(&tree);
+    // `serve` has received the request when two reads that were sent after it have ended.
     (0..2).for_each(|_| drop(tree.read("a/memory.current")));
     tree.end();
     let written = writer.join().expect("it is answered");
@@ -251,8 +286,9 @@ fn reclaimed_at_the_end() -> Option<i32> {
     errno
 }
 
-/// Asks for all of a tenant by the socket, and waits for no answer.
-fn ask(tree: &Tree) -> UnixStream {
+/// Requests reclaim of all of a tenant at the socket, without waiting for the answer; returns the
+/// connection.
+fn request_all(tree: &Tree) -> UnixStream {
     let socket = e2e::control::of_tree(tree.pid()).expect("its socket");
     let mut client = UnixStream::connect(&socket).expect("it listens");
     let question = "{\"op\":\"tenant\",\"path\":\"/a\",\"ask\":{\"reclaim\":\"all\"}}\n";

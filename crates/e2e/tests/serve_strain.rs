@@ -1,4 +1,5 @@
-//! `pagetide serve` strained: by clients that never read, by tenants that come and go in thousands, by garbage and by those who may not.
+//! `pagetide serve` under strain: clients that never read, thousands of tenants that are made and
+//! removed, invalid values, and clients without rights.
 #![forbid(unsafe_code)]
 
 use std::io::Write;
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use e2e::control;
 use e2e::guard::Run;
-use e2e::sleeper::Sleeper;
+use e2e::idle_program::IdleProgram;
 use e2e::temp::serial;
 use e2e::tenants::Tree;
 use e2e::{pagetide, proc, wait};
@@ -17,14 +18,15 @@ use serde_json::Value;
 const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
 
-/// Its memory, bytes.
+/// Bytes of resident memory of `serve`.
 fn resident(tree: &Tree) -> u64 {
     proc::number(tree.pid(), "VmRSS").unwrap_or(0)
 }
 
-/// Clients that ask and never read, or say half of a question: others are answered.
+/// Clients that send requests and never read the answers, or send half a request, do not delay
+/// other clients.
 #[test]
-fn who_never_reads_holds_nobody_up() {
+fn a_client_that_never_reads_delays_no_other() {
     let _serial = serial();
     let tree = Tree::serve(&["--age-every", "500ms"]);
     (0..50).for_each(|number| tree.make(&format!("t{number}")));
@@ -41,7 +43,7 @@ fn who_never_reads_holds_nobody_up() {
         let times = if number % 2 == 0 { 200 } else { 1 };
         let text = question.repeat(times);
         let half = &text[..text.len() - 1];
-        // It may be told to go away, or be full.
+        // The write may be refused, or the socket be full.
         let _ = client.write_all(half.as_bytes());
         silent.push(client);
     }
@@ -61,11 +63,12 @@ fn who_never_reads_holds_nobody_up() {
     assert!(tree.read("t7/memory.stat").contains("pgsteal"));
 }
 
-/// So long nobody is kept waiting by others who make and remove tenants, on the busiest machine.
+/// Longest accepted wait of a client while others make and remove tenants, on the busiest machine.
 const HELD_UP: Duration = Duration::from_secs(5);
 
-/// Asks a tenant until all is done: how often it was answered, and how long that took at most.
-fn asked(tree: &Tree, is_done: &AtomicBool) -> (u64, Duration) {
+/// Reads files of a tenant until `is_done`; returns the number of reads that succeeded, and the
+/// duration of the longest read.
+fn read_until_done(tree: &Tree, is_done: &AtomicBool) -> (u64, Duration) {
     let (mut answers, mut longest) = (0, Duration::ZERO);
     while !is_done.load(Ordering::Relaxed) {
         let begin = Instant::now();
@@ -78,8 +81,8 @@ fn asked(tree: &Tree, is_done: &AtomicBool) -> (u64, Duration) {
     (answers, longest)
 }
 
-/// One that is made and removed, some of them by somebody else's hand and in the kernel's own directory.
-fn comes_and_goes(tree: &Tree, number: u32) {
+/// Makes and removes a tenant, some of them directly in the kernel's control group file system.
+fn make_and_remove(tree: &Tree, number: u32) {
     let name = format!("t{number}");
     match number % 4 {
         0 => std::fs::create_dir(tree.group(&name)).expect("by the kernel's hand"),
@@ -87,7 +90,7 @@ fn comes_and_goes(tree: &Tree, number: u32) {
     }
     let at = match number % 4 {
         1 => tree.group(&name),
-        // It may be there for a look only.
+        // The tree may know such a tenant only from the next scan on.
         0 => {
             let _ = std::fs::read(tree.at(&format!("{name}/memory.stat")));
             tree.group(&name)
@@ -97,14 +100,14 @@ fn comes_and_goes(tree: &Tree, number: u32) {
     std::fs::remove_dir(at).expect("nobody is in it");
 }
 
-/// 10,000 are made and removed: it grows no more once it has seen some, nothing of them stays open, and others are answered
-/// meanwhile.
+/// 10,000 tenants are made and removed: after the first ones the memory of `serve` no longer grows,
+/// no descriptor stays open, and other clients are served meanwhile.
 #[test]
-fn ten_thousand_come_and_go() {
+fn ten_thousand_tenants_are_made_and_removed() {
     let _serial = serial();
     let tree = Tree::serve(&["--age-every", "200ms"]);
     tree.make("kept");
-    let kept = Sleeper::start(tree.inside("kept"), 16);
+    let kept = IdleProgram::start(tree.inside("kept"), 16);
     let left = || {
         let all = std::fs::read_dir(tree.at(""))
             .into_iter()
@@ -114,7 +117,7 @@ fn ten_thousand_come_and_go() {
         tenants.count()
     };
     let churn = |numbers: std::ops::Range<u32>| {
-        numbers.for_each(|number| comes_and_goes(&tree, number));
+        numbers.for_each(|number| make_and_remove(&tree, number));
         wait::until("only one is left", SOON, || left() == 1);
         resident(&tree)
     };
@@ -122,7 +125,7 @@ fn ten_thousand_come_and_go() {
     let is_done = AtomicBool::new(false);
     let begin = Instant::now();
     let (last, (answers, longest)) = std::thread::scope(|scope| {
-        let asks = scope.spawn(|| asked(&tree, &is_done));
+        let asks = scope.spawn(|| read_until_done(&tree, &is_done));
         let after = churn(1000..10_000);
         is_done.store(true, Ordering::Relaxed);
         (after, asks.join().expect("it was answered"))
@@ -136,7 +139,6 @@ fn ten_thousand_come_and_go() {
         last.saturating_sub(first) < 4 * MIB,
         "from {first} to {last} bytes"
     );
-    // The one that keeps processors awake is closed a moment later.
     wait::until("descriptors are as before", SOON, || {
         proc::open_files(tree.pid()) <= open
     });
@@ -144,10 +146,13 @@ fn ten_thousand_come_and_go() {
     let _ = kept.touch();
 }
 
-/// (The stories: any user could lock a tenant's directory, and the next `serve` took it for another manager's; a number from a container's pid
-/// namespace named a process of the host here, 1 its init.)
+/// Regression: any user could lock a tenant's directory, and the next `serve` took the lock for
+/// that of another manager.
+///
+/// Regression: a pid written in a container's pid namespace was taken for a pid of the host; 1 was
+/// the host's init.
 #[test]
-fn neither_others_nor_containers_move_or_lock_what_is_not_theirs() {
+fn users_and_containers_cannot_move_or_lock_what_is_not_theirs() {
     let _serial = serial();
     let tree = Tree::serve(&[]);
     tree.make("a");
@@ -160,31 +165,33 @@ fn neither_others_nor_containers_move_or_lock_what_is_not_theirs() {
     let group = group.to_string_lossy().into_owned();
     let locked = as_nobody(&["flock", "--nonblock", &group, "true"]);
     assert!(!locked.status.success(), "{}", locked.stderr);
-    // What the kernel lets everybody read is read by its name as ever.
+    // A file that the kernel lets all users read can still be read.
     let read = as_nobody(&["cat", &format!("{group}/memory.stat")]);
     assert!(read.status.success(), "{}", read.stderr);
-    // The inner shell is 2 there; here that is a thread of the kernel, which nobody can move (EINVAL).
+    // The inner shell has pid 2 in its namespace; on the host that is a kernel thread, which cannot
+    // be moved (EINVAL).
     let procs = tree.at("a/cgroup.procs").to_string_lossy().into_owned();
     let script = format!("sh -c '/bin/echo $$ > {procs}'; exit $?");
     let words = ["unshare", "--pid", "--fork", "sh", "-c", &script];
     let moved = Run::new(words).finish(SOON);
     assert!(!moved.status.success());
     assert!(moved.stderr.contains("No such process"), "{}", moved.stderr);
-    // It may move itself by the number that all know.
+    // A process may move itself by writing the pid 0, which means the writer in every namespace.
     let words = ["unshare", "--pid", "--fork", "sh", "-c"].map(str::to_owned);
     let script = format!("sh -c 'echo 0 > {procs} && cat /proc/self/cgroup'");
     let moved = Run::new(words.into_iter().chain([script])).finish(SOON);
     assert!(moved.stdout.contains("/a\n"), "{moved:?}");
 }
 
-/// (The story: where an entry stands was told by its place among those that there were then, and whoever removed what it listed met half of it.)
+/// Regression: the offset of a directory entry was its index in the present list, so a client that
+/// removed the entries while it listed them saw only half of them.
 #[test]
-fn all_that_are_listed_can_be_removed_meanwhile() {
+fn all_tenants_can_be_removed_while_they_are_listed() {
     let _serial = serial();
     let tree = Tree::serve(&[]);
     (0..300).for_each(|number| tree.make(&format!("t{number}")));
     for entry in std::fs::read_dir(tree.at("")).expect("the root").flatten() {
-        // Files are no directories.
+        // The call fails for files, as they are no directories.
         let _ = std::fs::remove_dir(entry.path());
     }
     let left = std::fs::read_dir(tree.at("")).expect("the root").flatten();
@@ -192,8 +199,8 @@ fn all_that_are_listed_can_be_removed_meanwhile() {
     assert_eq!(tenants.count(), 0);
 }
 
-/// Reads all files of all that there is, again and again, until all is done: how many were read whole, how many of somebody who had gone, and how
-/// long one took at most.
+/// Reads all files of all tenants again and again until `is_done`; returns how many reads were
+/// whole, how many found the tenant removed, and the duration of the longest read.
 fn read_all(tree: &Tree, is_done: &AtomicBool) -> (u64, u64, Duration) {
     let (mut whole, mut gone, mut longest) = (0, 0, Duration::ZERO);
     while !is_done.load(Ordering::Relaxed) {
@@ -217,10 +224,10 @@ fn read_all(tree: &Tree, is_done: &AtomicBool) -> (u64, u64, Duration) {
                         assert!(is_line, "{}: {text:?}", entry.display());
                         whole += 1;
                     }
-                    // ENOENT, ENODEV: of one that is removed, before and after it was opened. EISDIR: of a directory that has gone for who asks what it
-                    // is, and not yet for the kernel.
+                    // ENOENT, ENODEV: the tenant was removed, before or after the file was opened.
+                    // EISDIR: its directory is gone for stat(2), and not yet for the kernel.
                     Err(Some(2 | 19 | 21)) => gone += 1,
-                    // EACCES, EINVAL: what is only written.
+                    // EACCES, EINVAL: a file that can only be written.
                     Err(Some(13 | 22)) if entry.ends_with("memory.reclaim") => {}
                     Err(errno) => panic!("{}: {errno:?}", entry.display()),
                 }
@@ -230,8 +237,9 @@ fn read_all(tree: &Tree, is_done: &AtomicBool) -> (u64, u64, Duration) {
     (whole, gone, longest)
 }
 
-/// A tenant with one below it, limits, and a process that is moved from one to the other and out again; then nothing of it.
-fn lives(tree: &Tree, number: u32, mover: u32) {
+/// Makes a tenant with one tenant below it, sets limits, moves the process `mover` from one to the
+/// other and out again, and removes both.
+fn make_use_and_remove(tree: &Tree, number: u32, mover: u32) {
     let name = format!("t{number}");
     let below = format!("{name}/below");
     [&name, &below].into_iter().for_each(|name| tree.make(name));
@@ -249,37 +257,37 @@ fn lives(tree: &Tree, number: u32, mover: u32) {
     }
 }
 
-/// Three read everything there is while tenants come and go with limits and a process in them: what is read is whole or of somebody who has gone, and
-/// nothing stays open.
+/// Three threads read all files while tenants with limits and a process are made and removed. Each
+/// read returns the whole file or finds the tenant removed, and no descriptor stays open.
 #[test]
 fn files_are_read_while_the_tree_changes() {
     let _serial = serial();
     let tree = Tree::serve(&["--age-every", "200ms"]);
     tree.make("kept");
-    let mover = Sleeper::start(tree.inside("kept"), 16);
-    // What is opened once for several that are read at a time stays open.
-    (0..50).for_each(|number| lives(&tree, number, mover.pid()));
+    let mover = IdleProgram::start(tree.inside("kept"), 16);
+    // Descriptors that `serve` opens once and keeps must be open before they are counted.
+    (0..50).for_each(|number| make_use_and_remove(&tree, number, mover.pid()));
     let open = proc::open_files(tree.pid());
     let is_done = AtomicBool::new(false);
-    let told = std::thread::scope(|scope| {
+    let reported = std::thread::scope(|scope| {
         let readers = [0, 1, 2].map(|_| scope.spawn(|| read_all(&tree, &is_done)));
-        (50..250).for_each(|number| lives(&tree, number, mover.pid()));
+        (50..250).for_each(|number| make_use_and_remove(&tree, number, mover.pid()));
         is_done.store(true, Ordering::Relaxed);
         readers.map(|reader| reader.join().expect("all was as it should be"))
     });
-    eprintln!("whole, gone, longest: {told:?}");
-    for (whole, _, longest) in told {
-        assert!(whole > 500 && longest < HELD_UP, "{told:?}");
+    eprintln!("whole, gone, longest: {reported:?}");
+    for (whole, _, longest) in reported {
+        assert!(whole > 500 && longest < HELD_UP, "{reported:?}");
     }
-    let gone: u64 = told.iter().map(|(_, gone, _)| gone).sum();
-    assert!(gone > 0, "nothing changed meanwhile: {told:?}");
+    let gone: u64 = reported.iter().map(|(_, gone, _)| gone).sum();
+    assert!(gone > 0, "nothing changed meanwhile: {reported:?}");
     wait::until("descriptors are as before", SOON, || {
         proc::open_files(tree.pid()) <= open
     });
     let _ = mover.touch();
 }
 
-/// All files below a directory.
+/// Paths of all files below a directory.
 fn files(of: &std::path::Path) -> Vec<std::path::PathBuf> {
     let entries = std::fs::read_dir(of).expect("it is there").flatten();
     let (below, mut found): (Vec<_>, Vec<_>) =
@@ -288,7 +296,7 @@ fn files(of: &std::path::Path) -> Vec<std::path::PathBuf> {
     found
 }
 
-/// Garbage is refused by each file there is, that of the root and of nodes too, and changes nothing.
+/// Every file, also of the root and of nodes, refuses invalid text and then has its old value.
 #[test]
 fn garbage_is_refused_by_every_file() {
     let _serial = serial();

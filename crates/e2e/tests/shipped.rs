@@ -1,7 +1,8 @@
-//! What is shipped beside the program: rules and a dashboard for Prometheus's figures, a manifest for Kubernetes, a unit for systemd.
+//! Files that ship with the program: rules and a dashboard for Prometheus, a manifest for
+//! Kubernetes, a unit for systemd.
 //!
-//! promtool(1) judges their form and what they say; that they ask for series and labels that there are is judged here, by the
-//! names that `docs/interfaces.md` fixes.
+//! promtool(1) checks the form and the results of the rules. The tests here check that they query
+//! existing series and labels, by the names that `docs/interfaces.md` fixes.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -12,18 +13,18 @@ use std::process::Command;
 use std::time::Duration;
 
 use e2e::guard::{Run, Running, send};
+use e2e::idle_program::IdleProgram;
 use e2e::packages::done;
-use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial};
 use e2e::tenants::Groups;
 use e2e::{pagetide, wait};
 use rustix::process::Signal;
 use serde_json::Value;
 
-/// For what takes well under a second.
+/// Time limit of commands that take well under a second.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Series that scripts may rely on.
+/// Names of series that do not change, so that scripts may rely on them.
 const SERIES: [&str; 11] = [
     "pagetide_build_info",
     "pagetide_needed_bytes",
@@ -37,9 +38,10 @@ const SERIES: [&str; 11] = [
     "pagetide_swapped_bytes",
     "pagetide_walk_seconds",
 ];
-/// What a histogram's own series end with.
+/// Suffixes of the series of a histogram.
 const OF_HISTOGRAMS: [&str; 3] = ["_bucket", "_count", "_sum"];
 
+/// Path of a file that ships, in the directory `dist`.
 fn dist(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../dist")
@@ -50,7 +52,7 @@ fn dist(name: &str) -> PathBuf {
 fn series(text: &str) -> BTreeSet<String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':');
     let words = text.split(|c| !is_name(c));
-    // `tenant:pagetide_...` is a rule's own.
+    // `tenant:pagetide_...` is no series of pagetide, but recorded by a rule.
     let names = words.filter(|word| word.starts_with("pagetide_"));
     names
         .map(|name| {
@@ -60,12 +62,13 @@ fn series(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
+/// The names in [`SERIES`].
 fn expected() -> BTreeSet<String> {
     SERIES.map(str::to_owned).into()
 }
 
 #[test]
-fn rules_say_what_they_should_of_series_that_there_are() {
+fn rules_compute_the_right_values_from_existing_series() {
     let _serial = serial();
     let rules = dist("prometheus/pagetide.rules.yml");
     let tests = dist("prometheus/pagetide.rules.test.yml");
@@ -98,8 +101,61 @@ fn rules_say_what_they_should_of_series_that_there_are() {
     assert_eq!(untested, [""; 0]);
 }
 
+/// The recommender of vertical-pod-autoscaler 1.8.1 must find its history in the recorded series;
+/// the queries here are those of its `GetClusterHistory`.
+///
+/// Regression: with the flags of our page it read no history: "expected query to return a matrix".
+/// It sends the query of its flag for pods' labels as it is, so the flag must contain a range; its
+/// default contains none.
 #[test]
-fn the_dashboard_asks_for_all_series_and_no_others() {
+fn the_recommender_queries_series_that_the_rules_record() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/howto/kubernetes.md");
+    let page = std::fs::read_to_string(page).expect("the page is there");
+    let flags: Vec<(&str, &str)> = page
+        .lines()
+        .filter(|line| line.starts_with("    --"))
+        .flat_map(str::split_whitespace)
+        .filter_map(|flag| flag.strip_prefix("--")?.split_once('='))
+        .collect();
+    let flag = |name: &str| {
+        let found = flags.iter().find(|(flag, _)| *flag == name);
+        found
+            .unwrap_or_else(|| panic!("--{name} is not in {flags:?}"))
+            .1
+    };
+    let (pod, container) = (
+        flag("container-pod-name-label"),
+        flag("container-name-label"),
+    );
+    let query = format!(
+        r#"{}{{job="{}", {pod}=~".+", {container}!="POD", {container}!=""}}"#,
+        flag("history-memory-metric"),
+        flag("prometheus-cadvisor-job-name"),
+    );
+    let tests = std::fs::read_to_string(dist("prometheus/pagetide.rules.test.yml"));
+    let tests = tests.expect("the rules' tests are there");
+    assert!(tests.contains(&format!("expr: '{query}'")), "{query}");
+    for label in [pod, container, flag("container-namespace-label")] {
+        assert!(tests.contains(&format!(r#"{label}=""#)), "{label}");
+    }
+    let labels = flag("metric-for-pod-labels");
+    let range = labels
+        .rsplit_once('[')
+        .and_then(|(_, range)| range.strip_suffix(']'));
+    assert_eq!(range, Some("8d"), "as long as the recommender's history");
+    let folder = TempDir::new();
+    let file = folder.file("recommender.yml");
+    let rules = format!(
+        "groups: [{{name: asked, rules: [{{record: a, expr: {}}}, {{record: b, expr: {}}}]}}]\n",
+        Value::from(query),
+        Value::from(format!("count_over_time({labels})")),
+    );
+    std::fs::write(&file, rules).expect("a file can be written");
+    let _ = done(&Run::new(["promtool", "check", "rules", &file]));
+}
+
+#[test]
+fn the_dashboard_queries_all_series_and_no_others() {
     let _serial = serial();
     let text = std::fs::read_to_string(dist("grafana/pagetide.json")).expect("it is there");
     let board: Value = serde_json::from_str(&text).expect("it is JSON");
@@ -107,22 +163,23 @@ fn the_dashboard_asks_for_all_series_and_no_others() {
     let targets = panels
         .iter()
         .flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
-    let asked: Vec<&str> = targets
+    let requested: Vec<&str> = targets
         .filter_map(|target| target["expr"].as_str())
         .collect();
-    assert!(asked.len() >= panels.len(), "{asked:?}");
-    assert_eq!(series(&asked.join("\n")), expected());
-    // A tenant's figures have those below it in them: a sum that is not by tenant is of one of them. (The story: what lay three levels
-    // deep was in the heat map four times.)
+    assert!(requested.len() >= panels.len(), "{requested:?}");
+    assert_eq!(series(&requested.join("\n")), expected());
+    // The figures of a tenant include those of all tenants below it, so no query may sum over
+    // tenants. Regression: memory three levels deep was counted four times in the heat map.
     let sums_up = |expr: &str| expr.contains("sum(") || expr.contains("sum by (le)");
-    let twice: Vec<&&str> = asked
+    let twice: Vec<&&str> = requested
         .iter()
         .filter(|expr| sums_up(expr) && expr.contains("tenant=~"))
         .collect();
     assert!(twice.is_empty(), "{twice:?}");
-    // As rules they are something that promtool judges; what Grafana puts in comes first.
+    // promtool can check queries only as rules; the variables that Grafana replaces are replaced
+    // first.
     let mut rules = String::from("groups:\n  - name: dashboard\n    rules:\n");
-    for (number, expr) in asked.iter().enumerate() {
+    for (number, expr) in requested.iter().enumerate() {
         let expr = expr.replace("$__rate_interval", "5m");
         rules += &format!(
             "      - {{record: panel:{number}, expr: {}}}\n",
@@ -135,9 +192,10 @@ fn the_dashboard_asks_for_all_series_and_no_others() {
     let _ = done(&Run::new(["promtool", "check", "rules", &file]));
 }
 
-/// A cluster that rations its highest priorities makes no pod of them where no quota of the namespace lets it, and nobody is told.
+/// A cluster may allow its highest priorities only in namespaces with a quota for them. Without
+/// such a quota it silently makes no pod of that priority.
 #[test]
-fn the_manifest_may_have_the_priority_that_it_asks_for() {
+fn the_manifest_is_allowed_its_priority() {
     let text = std::fs::read_to_string(dist("kubernetes/daemonset.yaml")).expect("it is there");
     let of = |kind: &str| {
         let line = format!("kind: {kind}");
@@ -163,14 +221,16 @@ fn the_manifest_may_have_the_priority_that_it_asks_for() {
     }
 }
 
+/// Path of the systemd unit.
 fn unit() -> String {
     dist("pagetide.service").to_string_lossy().into_owned()
 }
 
-/// Exposure that is at most allowed, tenths (systemd-analyze(1), `--threshold`).
+/// Highest accepted exposure of the unit (systemd-analyze(1), `--threshold`): 30 is 3.0 of 10.
 const EXPOSURE_MAX: &str = "--threshold=30";
 
-/// Regression: the unit had no limits at all: whatever ran in `serve`'s process was root of its host, and systemd judged it 9.6.
+/// Regression: the unit had no confinement. Any code in the process of `serve` had root's rights on
+/// the host, and systemd-analyze rated its exposure as 9.6 of 10.
 #[test]
 fn the_unit_is_confined() {
     let judge = |unit: &str| {
@@ -185,7 +245,7 @@ fn the_unit_is_confined() {
     };
     let judged = judge(&unit());
     assert_eq!(judged.status.code(), Some(0), "{}", judged.stdout);
-    // It can find something.
+    // The check must be able to fail: systemd-analyze finds an error in a broken unit.
     let text = std::fs::read_to_string(unit()).expect("it is there");
     let folder = TempDir::new();
     let open = folder.file("open.service");
@@ -194,24 +254,25 @@ fn the_unit_is_confined() {
     assert_ne!(judge(&open).status.code(), Some(0));
 }
 
-/// The names of a group of system calls, and of all groups in it.
-fn of_group(group: &str, calls: &mut BTreeSet<String>) {
-    let told = done(&Run::new([
+/// Adds the names of all system calls in a systemd group (`@...`) and in the groups inside it to
+/// `calls`.
+fn add_calls_of(group: &str, calls: &mut BTreeSet<String>) {
+    let reported = done(&Run::new([
         "systemd-analyze",
         "--no-pager",
         "syscall-filter",
         group,
     ]))
     .stdout;
-    for word in told.lines().skip(1).map(str::trim) {
+    for word in reported.lines().skip(1).map(str::trim) {
         match word.starts_with('@') {
-            true => of_group(word, calls),
+            true => add_calls_of(word, calls),
             false => _ = calls.insert(word.to_owned()),
         }
     }
 }
 
-/// System calls that a unit lets through.
+/// Names of the system calls that a unit allows.
 fn allowed(unit: &str) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     let lines = unit.lines();
@@ -223,7 +284,7 @@ fn allowed(unit: &str) -> BTreeSet<String> {
         let mut named = BTreeSet::new();
         for word in words.split(' ') {
             match word.starts_with('@') {
-                true => of_group(word, &mut named),
+                true => add_calls_of(word, &mut named),
                 false => _ = named.insert(word.to_owned()),
             }
         }
@@ -232,12 +293,14 @@ fn allowed(unit: &str) -> BTreeSet<String> {
             false => all.extend(named),
         }
     }
-    // Each unit may do what a process needs to begin and to end, whatever the list (systemd.exec(5), `@default`).
-    of_group("@default", &mut all);
+    // In addition to the list, systemd allows every unit the calls that a process needs to begin
+    // and to end (systemd.exec(5), `@default`).
+    add_calls_of("@default", &mut all);
     all
 }
 
-/// `serve` as the unit has it, by strace(1): it waits for its mount, which is gone when this is.
+/// `serve` with the options of the unit, under strace(1). The test waits for its mount; `Drop`
+/// removes the mount.
 struct Traced {
     running: Running,
     folder: TempDir,
@@ -275,12 +338,13 @@ impl Traced {
         }
     }
 
-    /// A place below its mount.
+    /// Path of a file below the mount of `serve`.
     fn at(&self, path: &str) -> PathBuf {
         self.folder.path().join("tenants").join(path)
     }
 
-    /// The mount comes, a tenant gets a limit and a process, gives memory, and is shown by HTTP; the configuration is read once more.
+    /// Uses all functions of the service: its mount, a tenant with a limit and a process, reclaim,
+    /// HTTP, and a reload of the configuration.
     fn ask_all(&self) {
         let (socket, mount) = (self.folder.file("mount.sock"), self.folder.file("tenants"));
         let _ = done(&Run::new([
@@ -291,37 +355,37 @@ impl Traced {
         ]));
         std::fs::create_dir(self.at("a")).expect("a tenant can be made");
         std::fs::write(self.at("a/memory.max"), "64M").expect("it has a limit");
-        let sleeper = Sleeper::start([], 8);
-        let pid = sleeper.pid().to_string();
+        let idle_program = IdleProgram::start([], 8);
+        let pid = idle_program.pid().to_string();
         std::fs::write(self.at("a/cgroup.procs"), pid).expect("it is moved");
         wait::until("its pages are known", LIMIT, || {
             let stat = std::fs::read_to_string(self.at("a/memory.stat")).unwrap_or_default();
             let anon = stat.lines().find_map(|line| line.strip_prefix("anon "));
             anon.and_then(|bytes| bytes.parse().ok()) >= Some(8_u64 << 20)
         });
-        // Without swap it says that it cannot.
+        // Without swap this reclaim fails.
         let _ = std::fs::write(self.at("a/memory.reclaim"), "1M");
         let at = self.folder.file("metrics.sock");
         let mut stream = UnixStream::connect(at).expect("it listens");
         stream.set_read_timeout(Some(LIMIT)).expect("a limit");
         let head = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
         stream.write_all(head).expect("it reads");
-        let mut told = String::new();
-        stream.read_to_string(&mut told).expect("it answers");
-        assert!(told.starts_with("HTTP/1.1 200"), "{told}");
+        let mut reported = String::new();
+        stream.read_to_string(&mut reported).expect("it answers");
+        assert!(reported.starts_with("HTTP/1.1 200"), "{reported}");
         self.signal(Signal::HUP);
         wait::until("it is read once more", LIMIT, || {
             self.running.stdout().contains("is read once more")
         });
     }
 
-    /// To `serve`, not to strace.
+    /// Sends a signal to `serve`, not to its strace.
     fn signal(&self, signal: Signal) {
         let all = self.running.named("pagetide");
         all.iter().for_each(|pid| send(*pid, signal));
     }
 
-    /// The names of all system calls until its end.
+    /// Ends `serve`; returns the names of all system calls that it made.
     fn calls(mut self) -> BTreeSet<String> {
         self.signal(Signal::TERM);
         wait::until("it ends", LIMIT, || self.running.ended().is_some());
@@ -345,12 +409,12 @@ impl Drop for Traced {
 }
 
 #[test]
-fn the_unit_lets_through_what_serve_calls() {
+fn the_unit_allows_the_system_calls_of_serve() {
     let _serial = serial();
     let traced = Traced::start();
     traced.ask_all();
     let calls = traced.calls();
-    // It is the trace of what reads page tables, and of what gives up rights.
+    // The trace must include the threads that read page tables and those that drop rights.
     assert!(
         calls.contains("bpf") && calls.contains("seccomp"),
         "{calls:?}"

@@ -1,4 +1,5 @@
-//! Programs that wrap programs, a few starts of each kind; `cargo xtask bench starts` does 200.
+//! Programs that start other programs: a few starts of each kind under `run`; `cargo xtask bench
+//! starts` does 200.
 #![forbid(unsafe_code)]
 
 use e2e::notice::each;
@@ -6,13 +7,14 @@ use e2e::starts::{KINDS, alone, managed};
 use e2e::temp::serial;
 use e2e::zram::Swap;
 
+/// Number of starts of each kind.
 const STARTS: u32 = 3;
 
 #[test]
-fn wrappers_give_their_own_answer_and_stand_in_the_report() {
+fn programs_that_start_programs_have_the_same_result() {
     let _serial = serial();
     let _swap = Swap::shared();
-    // Side by side: most of a start is waiting.
+    // The kinds run in parallel, because a start consists mostly of waiting.
     each(&KINDS.map(|(name, _)| name), |kind| {
         let (name, command) = KINDS
             .iter()

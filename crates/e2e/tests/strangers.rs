@@ -1,4 +1,5 @@
-//! Users that want to be taken for a manager, or to keep one from knowing ages: only root's and one's own managers count.
+//! Users that pretend to be a manager, or that keep a manager from clearing bits: pagetide believes
+//! only managers of root and of its own user.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
@@ -9,7 +10,7 @@ use e2e::zram::Swap;
 use e2e::{pagetide, proc, wait};
 
 const SOON: Duration = Duration::from_secs(60);
-/// A user that no other test is.
+/// The command prefix for a user id that no other test uses.
 const ANOTHER: &str = "setpriv --reuid=65533 --regid=65533 --clear-groups --";
 
 #[track_caller]
@@ -22,7 +23,8 @@ fn assert_refused(outcome: &Outcome, code: i32, words: &[&str]) {
     assert!(!said.contains("panicked"), "{said}");
 }
 
-fn sleeper() -> Running {
+/// Starts `sleep 100`, and waits until the process has become `sleep`.
+fn idle_program() -> Running {
     let running = Run::new(["sleep", "100"]).start();
     wait::until("sleep", SOON, || {
         proc::comm(running.pid()).as_deref() == Some("sleep")
@@ -30,12 +32,14 @@ fn sleeper() -> Running {
     running
 }
 
+/// The words of a command that manages a process for a second.
 fn attach_once(pid: u32) -> [String; 4] {
     ["attach", "--for", "1s", &pid.to_string()].map(str::to_owned)
 }
 
-/// Does what it can to be taken for the manager of the process of its first argument (`0` for its own), and answers each
-/// question with what its second argument says. With the directory of its user's managers, and the names that root's once had.
+/// A Python program that pretends to be the manager of the process in its first argument (`0`: of
+/// itself). It listens in the socket directory of its user and under the names that root's managers
+/// once had. It answers each request with its second argument.
 const STRANGER: &str = "import os, socket, sys, threading\n\
 pid, answer = int(sys.argv[1]) or os.getpid(), sys.argv[2].encode() + b'\\n'\n\
 def serve(name):\n\
@@ -57,7 +61,8 @@ for name in names: threading.Thread(target=serve, args=(name,), daemon=True).sta
 print('listens', flush=True)\n\
 threading.Event().wait(600)\n";
 
-fn stranger(pid: u32, answer: &str) -> Running {
+/// Starts [`STRANGER`] as the other user, and waits until it listens.
+fn start_stranger(pid: u32, answer: &str) -> Running {
     let pid = pid.to_string();
     let script = ["/usr/bin/python3", "-c", STRANGER, &pid, answer];
     let stranger = Run::new(ANOTHER.split_whitespace().chain(script)).start();
@@ -65,16 +70,17 @@ fn stranger(pid: u32, answer: &str) -> Running {
     stranger
 }
 
-/// Regression: root asked whatever listened under the name of a process's manager. `reclaim` printed that program's own \"put out\"
-/// and `report --for 300ms` did not end; no program could be managed whose name a user had taken, nor a tree be served.
+/// Regression: root sent requests to any listener under the socket name of a process's manager.
+/// `reclaim` printed that listener's own "put out", and `report --for 300ms` did not end. If a user
+/// had taken the name, a process could not be managed, and a tree could not be served.
 #[test]
 fn a_stranger_is_no_manager() {
     const LIE: &str = r#"{"reclaimed":{"asked_pages":4399,"evicted_pages":4399,"would_pages":0,"shared_pages":0,"locked_pages":0,"lazyfree_pages":0,"referenced_pages":0,"busy_pages":0,"unknown_pages":0,"no_swap":false}}"#;
     let _serial = serial();
     let _swap = Swap::shared();
     let _sockets = TempDir::at("/tmp/pagetide-65533");
-    // Of itself: nothing that it says is passed on.
-    let liar = stranger(0, LIE);
+    // The process pretends to manage itself: nothing of its answers is printed.
+    let liar = start_stranger(0, LIE);
     let done = pagetide::on("stat", liar.pid());
     assert_refused(&done, 1, &["no pagetide manages it"]);
     let pid = liar.pid().to_string();
@@ -93,9 +99,9 @@ fn a_stranger_is_no_manager() {
     let report = report.map(str::to_owned);
     let done = pagetide::command(report).finish(SOON);
     assert!(done.status.success(), "{}", done.stderr);
-    // Of a process of root's: it is managed, and asked about, as if there were no stranger.
-    let idle = sleeper();
-    let thief = stranger(idle.pid(), r#"{"manages":true}"#);
+    // A process of root's is managed and serves requests as if the stranger did not exist.
+    let idle = idle_program();
+    let thief = start_stranger(idle.pid(), r#"{"manages":true}"#);
     let pid = idle.pid().to_string();
     let attach = pagetide::command(["attach".to_owned(), pid]).start();
     wait::until("it is managed", SOON, || {
@@ -106,8 +112,9 @@ fn a_stranger_is_no_manager() {
     drop(thief);
 }
 
-/// A container may share the host's /run: its root is in another pid namespace, and its numbers are of other processes. It lifted its own limits,
-/// and by taking names it hid the host's processes.
+/// Regression: a container may share the host's /run, but its root is in another pid namespace,
+/// where pids name other processes. Such a root lifted limits of its own, and by taking socket
+/// names it hid processes of the host.
 #[test]
 fn root_of_a_container_is_a_stranger() {
     const DETACH: &str = "import socket, sys\n\
@@ -134,19 +141,19 @@ fn root_of_a_container_is_a_stranger() {
                 .chain(words),
         )
     };
-    let idle = sleeper();
+    let idle = idle_program();
     let pid = idle.pid().to_string();
     let manager = pagetide::command(["attach", &pid].map(str::to_owned)).start();
     wait::until("it is managed", SOON, || {
         pagetide::on("stat", idle.pid()).status.success()
     });
-    // (It may have been refused before it could ask.)
-    let asked = inside(DETACH, &[&pid]).finish(SOON);
+    // (The connection may be refused before the client can send.)
+    let requested = inside(DETACH, &[&pid]).finish(SOON);
     assert!(
-        asked.stdout.contains("denied"),
+        requested.stdout.contains("denied"),
         "{}{}",
-        asked.stdout,
-        asked.stderr
+        requested.stdout,
+        requested.stderr
     );
     assert!(pagetide::on("stat", idle.pid()).status.success());
     assert!(pagetide::on("detach", idle.pid()).status.success());
@@ -155,18 +162,19 @@ fn root_of_a_container_is_a_stranger() {
     let socket = e2e::control::of_process(idle.pid());
     let thief = inside(LISTEN, &[&socket.display().to_string()]).start();
     wait::until("it listens", SOON, || thief.stdout().contains("listens"));
-    let asked = pagetide::on("stat", idle.pid());
+    let requested = pagetide::on("stat", idle.pid());
     let done = pagetide::command(attach_once(idle.pid())).finish(SOON);
     drop(thief);
     let _ = std::fs::remove_file(&socket);
-    assert!(!asked.status.success(), "{}", asked.stdout);
+    assert!(!requested.status.success(), "{}", requested.stdout);
     assert!(done.status.success(), "{}", done.stderr);
     let said = done.stdout + &done.stderr;
     assert!(said.contains("no command reaches"), "{said}");
 }
 
-/// Regression: the process that clears a program's bits was known by a name that any user could take, and later by a lock of clear_refs,
-/// which a program took of its own: root's pagetide knew no age of it.
+/// Regression: a process that clears a program's bits was recognised by a socket name, which any
+/// user could take; later by a lock of the program's clear_refs, which the program took itself.
+/// Root's pagetide then knew no age of that program.
 #[test]
 fn a_user_claims_no_bits_against_root() {
     const THIEF: &str = "import fcntl, os, time\n\
@@ -194,8 +202,8 @@ fn a_user_claims_no_bits_against_root() {
         "--json",
         &pid,
     ];
-    let told = pagetide::command(words.map(str::to_owned)).finish(SOON);
-    let report: serde_json::Value = serde_json::from_str(&told.stdout).expect("JSON");
+    let reported = pagetide::command(words.map(str::to_owned)).finish(SOON);
+    let report: serde_json::Value = serde_json::from_str(&reported.stdout).expect("JSON");
     let number = |name: &str| report[name].as_u64().unwrap_or(0);
     assert!(
         number("unknown_age_bytes") * 10 < number("resident_bytes"),

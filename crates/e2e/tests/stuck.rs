@@ -1,31 +1,35 @@
-//! A process that waits for a file server delays neither `report` nor `serve`, nor other readers of the process.
+//! A process that waits for a file server with its memory map locked delays neither `report` nor
+//! `serve`, nor other readers of the process.
 #![forbid(unsafe_code)]
 
 use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
 use e2e::guard::Run;
+use e2e::idle_program::IdleProgram;
 use e2e::locked::Locked;
-use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial};
 use e2e::tenants::Tree;
 use e2e::{pagetide, wait};
 use rustix::process::Signal;
 use serde_json::Value;
 
+/// The system calls in which the processes wait.
 const KINDS: [&str; 3] = ["mmap", "munmap", "exec"];
 const SOON: Duration = Duration::from_secs(60);
-/// The promise is 1 s for a request and 2 s for an end; a busy machine takes longer. Without it both wait for 60 s.
+/// Longest accepted time. pagetide promises 1 s for a request and 2 s for an end; a busy machine
+/// takes longer. Without a deadline a request and an end take 60 s.
 const PROMPT: Duration = Duration::from_secs(10);
 
-/// Regression: `report --all` waited in clear_refs, and `report PID` in /proc/PID/cmdline, for as long as the file server was
-/// silent, and all who read the process's command line waited behind it.
+/// Regression: while a file server did not answer, `report --all` waited in clear_refs, and `report
+/// PID` in /proc/PID/cmdline. All readers of the process's command line waited behind pagetide.
 #[test]
-fn a_report_of_the_host_tells_who_is_locked() {
+fn a_report_of_the_host_names_locked_processes() {
     let _serial = serial();
     let mut locked = KINDS.map(|kind| Locked::start(&[], kind, 3));
     let mut report = pagetide::command(["report", "--all", "--for", "2s", "--json"]).start();
-    // A process that waits in munmap(2) holds its lock for reading: other readers do not wait, unless pagetide waits to write.
+    // A process that waits in munmap(2) has locked its memory map for reading: other readers do not
+    // wait, unless pagetide waits for the lock to write.
     let neighbour = locked[1].pids()[0];
     let mut longest = Duration::ZERO;
     while report.ended().is_none() {
@@ -58,25 +62,26 @@ fn a_report_of_the_host_tells_who_is_locked() {
     }
 }
 
-/// How long listing all processes takes, as a test has it that has no other view of them.
-fn list() -> Duration {
+/// Returns how long `ps`, which knows nothing of pagetide, takes to list all processes.
+fn time_of_ps() -> Duration {
     let begin = Instant::now();
     let ps = Run::new(["ps", "-e", "-o", "pid,args"]).finish(SOON);
     assert!(ps.status.success(), "{}", ps.stderr);
     begin.elapsed()
 }
 
-/// Regression: pagetide waited to write clear_refs of a process within munmap(2), and `ps`, which reads its command line, waited
-/// behind it. (Beside a process within mmap(2) or an exec, `ps` waits by itself, with pagetide or without.)
+/// Regression: pagetide waited to write clear_refs of a process in munmap(2), and `ps`, which reads
+/// the process's command line, waited behind pagetide. (For a process in mmap(2) or an exec, `ps`
+/// waits also without pagetide.)
 #[test]
-fn processes_are_listed_beside_pagetide_as_without() {
+fn pagetide_does_not_delay_ps() {
     let _serial = serial();
     let locked = Locked::start(&[], "munmap", 10);
-    let alone = list();
+    let alone = time_of_ps();
     let mut report = pagetide::command(["report", "--all", "--for", "3s", "--json"]).start();
     let mut longest = Duration::ZERO;
     while report.ended().is_none() {
-        longest = longest.max(list());
+        longest = longest.max(time_of_ps());
         std::thread::sleep(Duration::from_millis(50));
     }
     assert!(report.wait(SOON).status.success());
@@ -87,9 +92,10 @@ fn processes_are_listed_beside_pagetide_as_without() {
     drop(locked);
 }
 
-/// Regression: `serve` waited for a stuck process, and the service manager restarted it for that, into the same wait.
+/// Regression: `serve` waited for a locked process, so the service manager restarted it, and the
+/// new `serve` waited in the same way.
 #[test]
-fn a_service_manager_hears_in_time_beside_a_hundred_of_them() {
+fn a_service_manager_is_notified_in_time_beside_a_hundred_locked_processes() {
     let _serial = serial();
     let folder = TempDir::new();
     let socket = folder.file("notify");
@@ -114,7 +120,7 @@ fn a_service_manager_hears_in_time_beside_a_hundred_of_them() {
     next("READY=1");
     let locked = [("mmap", 34), ("munmap", 33), ("exec", 33)];
     let locked = locked.map(|(kind, count)| Locked::start(&[], kind, count));
-    // Told once a second; the wait for one of them had no end.
+    // `WATCHDOG=1` comes once a second. Regression: one of the waits had no deadline.
     let longest = (0..6).map(|_| next("WATCHDOG=1")).max();
     assert!(longest < Some(PROMPT), "{longest:?}");
     serve.signal(Signal::TERM);
@@ -123,9 +129,9 @@ fn a_service_manager_hears_in_time_beside_a_hundred_of_them() {
     assert!(ended.status.success(), "{}", ended.stderr);
 }
 
-/// A process that is free again is known again within two scans.
+/// After a process is unlocked, it is scanned again within two scans.
 #[test]
-fn who_is_free_again_is_known_again() {
+fn a_process_that_is_unlocked_is_scanned_again() {
     let _serial = serial();
     for kind in ["mmap", "munmap"] {
         let mut locked = Locked::start(&[], kind, 1);
@@ -145,19 +151,19 @@ fn who_is_free_again_is_known_again() {
     }
 }
 
-/// Whether a report has a row of this process.
+/// Whether a report has a row for the process `pid`.
 fn has_row_of(report: &Value, pid: u32) -> bool {
     let rows = report["processes"].as_array();
     rows.is_some_and(|rows| rows.iter().any(|row| row["pid"] == pid))
 }
 
-/// Regression: `serve` answered no file, socket or signal while one process of the tree was locked.
+/// Regression: while one process of the tree was locked, `serve` served no file, socket or signal.
 #[test]
 fn a_tree_with_locked_processes_answers_and_ends() {
     let _serial = serial();
     let mut tree = Tree::serve(&["--age-every", "500ms"]);
     ["stuck", "kept"].iter().for_each(|name| tree.make(name));
-    let kept = Sleeper::start(tree.inside("kept"), 16);
+    let kept = IdleProgram::start(tree.inside("kept"), 16);
     let mut locked = KINDS.map(|kind| Locked::start(&tree.inside("stuck"), kind, 2));
     let mut longest = Duration::ZERO;
     let end = Instant::now() + Duration::from_secs(4);
@@ -170,8 +176,8 @@ fn a_tree_with_locked_processes_answers_and_ends() {
     }
     assert!(longest < PROMPT, "{longest:?}");
     let _ = kept.touch();
-    // Within an exec nothing of a process can be read. Where a scan had seen it before, it has a row;
-    // else a note names it.
+    // During an exec nothing of a process can be read. The process has a row if an earlier scan has
+    // seen it; else a note names it.
     let words = ["report", "/stuck", "--root", tree.root(), "--json"];
     let report = pagetide::command(words).finish(SOON);
     assert!(report.status.success(), "{}", report.stderr);

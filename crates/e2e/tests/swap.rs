@@ -1,10 +1,10 @@
-//! `pagetide swap` on the machine itself: what it makes is swapped to and removed again, beside swap of
-//! others, which stays as it is.
+//! `pagetide swap` on the machine itself: it makes, uses and removes its own swap, and changes no
+//! foreign swap (swap that pagetide did not make).
 //!
-//! The story that each test guards: a user's own zram went away with ours.
+//! Regression, guarded by each test: a user's own zram was removed with pagetide's.
 //!
-//! Each test has a `/run` of its own (a mount namespace with a tmpfs), so that it neither finds nor removes
-//! what a user of this machine switched on. Needs root and zram.
+//! Each test has a `/run` of its own (a mount namespace with a tmpfs), so that it neither finds nor
+//! removes swap that a user of this machine switched on. Needs root and zram.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -13,18 +13,19 @@ use std::path::Path;
 use std::time::Duration;
 
 use e2e::guard::{Outcome, Run, Running};
+use e2e::idle_program::IdleProgram;
 use e2e::memcg::MemoryGroup;
-use e2e::sleeper::Sleeper;
 use e2e::temp::{Serial, TempDir, serial, target_dir};
 use e2e::{pagetide, proc, programs, wait, zram};
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A zram that somebody swaps to, gone with its value.
+/// Number of a foreign zram device with active swap; `Drop` removes it.
 struct Foreign(String);
 
 impl Foreign {
+    /// Makes a zram device of 8 MiB as swap, with these options of mkswap(8).
     fn on(label: &[&str]) -> Foreign {
         let command = format!(
             "n=$(cat /sys/class/zram-control/hot_add) && echo 8M > /sys/block/zram$n/disksize && \
@@ -51,13 +52,14 @@ impl Drop for Foreign {
     }
 }
 
-/// Whether a device is swapped to.
+/// Whether the device has active swap.
 fn is_on(device: &str) -> bool {
     let begin = format!("{device} ");
     areas().iter().any(|area| area.starts_with(&begin))
 }
 
-/// The harness's own. The story: whatever zram was swapped to when a test began was switched off, whoever's it was.
+/// Regression of the test harness: at its start a test switched off swap of any zram, also of a
+/// foreign one.
 #[test]
 fn swap_of_others_stays_on_while_tests_make_theirs() {
     let _serial = serial();
@@ -72,7 +74,8 @@ fn swap_of_others_stays_on_while_tests_make_theirs() {
     assert!(on(), "one that is shared");
 }
 
-/// The harness's own, [`zram::Swap`]: a check that was killed in the middle left its swap on, of the highest priority.
+/// Regression of the test harness ([`zram::Swap`]): when a test was killed, its swap stayed on,
+/// with the highest priority.
 #[test]
 fn swap_of_a_killed_test_is_gone_before_the_next_one_begins() {
     let _serial = serial();
@@ -84,20 +87,21 @@ fn swap_of_a_killed_test_is_gone_before_the_next_one_begins() {
     let left = left.stdout.trim();
     let next = zram::Swap::new(8);
     assert!(is_on(&alive.device()) && is_on(&next.device()));
-    // (A number is given again.)
+    // (The kernel may use the number of a removed device again.)
     assert!(!is_on(left) || left == next.device());
 }
 
-/// A `/run` of a test's own, and a swap of somebody else's.
+/// A mount namespace with its own `/run`, and a foreign swap area.
 struct Stage {
     namespace: Running,
     foreign: zram::Swap,
-    /// Devices and areas that were there before.
+    /// zram devices, and swap areas, that existed before the test.
     before: (BTreeSet<String>, BTreeSet<String>),
     _serial: Serial,
 }
 
 impl Stage {
+    /// Makes the foreign swap area and the mount namespace.
     fn set() -> Stage {
         let serial = serial();
         let foreign = zram::Swap::new(64);
@@ -123,19 +127,21 @@ impl Stage {
         }
     }
 
+    /// A command that runs in the mount namespace.
     fn inside(&self, words: &[&str]) -> Run {
         let pid = self.namespace.pid().to_string();
         let enter = ["nsenter", "-m", "-t", &pid, "--wd=."];
         Run::new(enter.iter().chain(words).map(|word| (*word).to_owned()))
     }
 
+    /// Runs `pagetide swap ARGS` in the mount namespace.
     fn swap(&self, args: &[&str]) -> Outcome {
         let binary = pagetide::binary();
         self.inside(&[&[binary.as_str(), "swap"], args].concat())
             .finish(LIMIT)
     }
 
-    /// What a command that succeeds says as JSON.
+    /// Runs `pagetide swap ARGS --json`, which must succeed; returns its output.
     fn json(&self, args: &[&str]) -> Value {
         let outcome = self.swap(&[args, &["--json"]].concat());
         assert!(outcome.status.success(), "{args:?}: {}", outcome.stderr);
@@ -143,8 +149,8 @@ impl Stage {
             .unwrap_or_else(|error| panic!("{error}: {}", outcome.stdout))
     }
 
-    /// A command that fails with this code and says this.
-    fn fails(&self, args: &[&str], code: i32, told: &str) {
+    /// Runs `pagetide swap ARGS`, which must fail with this exit code and message.
+    fn fails(&self, args: &[&str], code: i32, reported: &str) {
         let outcome = self.swap(args);
         assert_eq!(
             outcome.status.code(),
@@ -153,15 +159,15 @@ impl Stage {
             outcome.stderr
         );
         assert!(
-            outcome.stderr.contains(told),
+            outcome.stderr.contains(reported),
             "{args:?}: {}",
             outcome.stderr
         );
         assert!(outcome.stderr.contains("\n  hint: "), "{}", outcome.stderr);
     }
 
-    /// Somebody else's swap is there, and nothing of ours is. Others of this machine may make zram meanwhile, or
-    /// remove theirs: a device that is empty for a moment may be theirs.
+    /// Checks that the foreign swap is on and that nothing of pagetide's remains. Other programs
+    /// may add or remove zram meanwhile: a device that is empty for a moment may be theirs.
     fn is_as_before(&self) {
         let foreign = format!("{} ", self.foreign.device());
         let is_left = || {
@@ -180,6 +186,7 @@ impl Stage {
     }
 }
 
+/// Whether a zram device has size 0, or the swap label of pagetide.
 fn is_ours_or_empty(name: &str) -> bool {
     let size = std::fs::read_to_string(format!("/sys/block/{name}/disksize"));
     let mut page = [0; 4096];
@@ -191,11 +198,12 @@ fn is_ours_or_empty(name: &str) -> bool {
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        // What a test that failed in the middle left on.
+        // If a test failed in the middle, its swap may still be on.
         let _ = self.swap(&["off"]);
     }
 }
 
+/// Names of all zram devices of this machine.
 fn devices() -> BTreeSet<String> {
     let all = std::fs::read_dir("/sys/block")
         .into_iter()
@@ -205,7 +213,7 @@ fn devices() -> BTreeSet<String> {
     names.filter(|name| name.starts_with("zram")).collect()
 }
 
-/// Names and sizes of what the kernel swaps to.
+/// Names and sizes of the active swap areas.
 fn areas() -> BTreeSet<String> {
     let text = std::fs::read_to_string("/proc/swaps").unwrap_or_default();
     let words = |line: &str| {
@@ -217,14 +225,14 @@ fn areas() -> BTreeSet<String> {
     text.lines().skip(1).map(words).collect()
 }
 
-/// The areas of a status that are ours.
-fn ours(status: &Value) -> Vec<Value> {
+/// The areas in the output of `swap status` that pagetide made.
+fn our_areas(status: &Value) -> Vec<Value> {
     let all = status["areas"].as_array().expect("a list").iter();
     all.filter(|area| area["ours"] == true).cloned().collect()
 }
 
-/// A program that fills 128 MiB and goes through a tenth of them again and again: more than a group's 24 MiB, and
-/// more than 64 MiB of somebody else's swap.
+/// A program that fills 128 MiB and uses a tenth of them again and again. It fits neither into the
+/// 24 MiB of a group nor into the 64 MiB of the foreign swap.
 fn toucher() -> Run {
     let words = [
         "--mib",
@@ -239,38 +247,42 @@ fn toucher() -> Run {
     Run::new([vec![programs::c("toucher")], words].concat())
 }
 
-/// Switches our area off and on again with the highest priority there is: areas of one priority are filled in turn. The
-/// story: once no page came to ours within a minute. Whoever else has swap on this machine may have so much of it, before ours,
-/// that nothing is left for ours.
-fn before_others(path: &str) {
-    run_well(&["swapoff", path]);
-    run_well(&["swapon", "-p", "32767", path]);
+/// Switches our swap area off and on again with the highest possible priority, so that the kernel
+/// fills it.
+///
+/// Regression (of this test): no page was written to our area within a minute. The kernel fills
+/// areas of one priority in turn, and other swap on this machine may be large enough for all pages.
+fn set_highest_priority(path: &str) {
+    must_run(&["swapoff", path]);
+    must_run(&["swapon", "-p", "32767", path]);
 }
 
-/// A command that must succeed.
-fn run_well(words: &[&str]) {
+/// Runs a command; panics if it fails.
+fn must_run(words: &[&str]) {
     let done = Run::new(words.iter().copied()).finish(LIMIT);
     assert!(done.status.success(), "{words:?}: {}", done.stderr);
 }
 
-/// Memory that it has, resident and swapped, in bytes.
-fn grown(pid: u32) -> u64 {
+/// Bytes of anonymous memory of a process, resident and swapped out.
+fn anon_bytes(pid: u32) -> u64 {
     let bytes = |name| proc::number(pid, name).unwrap_or(0);
     bytes("RssAnon") + bytes("VmSwap")
 }
 
-/// The program when it has all its memory, with pages in our swap: who still grows may meet his limit while pages come
-/// back (docs/known-gaps.md). Whom the kernel ended, as it found nothing to swap, is no evidence against us:
-/// again, up to four times.
+/// Starts the program in `group`; returns it when it has all its memory, with pages in our swap.
+///
+/// (A program that still grows may meet its limit while pages are swapped in: docs/known-gaps.md.)
+/// If the kernel killed it because it found nothing to swap out, that is no fault of pagetide: the
+/// program is started again, up to four times in all.
 fn swapped_out(stage: &Stage, group: &MemoryGroup) -> Running {
-    let used = || ours(&stage.json(&["status"]))[0]["used_bytes"].as_u64();
+    let used = || our_areas(&stage.json(&["status"]))[0]["used_bytes"].as_u64();
     let killed = || group.line("memory.oom_control", "oom_kill ");
     for _ in 0..4 {
         let before = killed();
         let mut program = group.run(&toucher()).start();
         let came = wait::poll(LIMIT, || {
             let ended = program.ended().map(|status| Err(status.to_string()));
-            let is_grown = || grown(program.pid()) >= 128 << 20;
+            let is_grown = || anon_bytes(program.pid()) >= 128 << 20;
             ended.or_else(|| (is_grown() && used() > Some(4 << 20)).then_some(Ok(())))
         });
         match came {
@@ -286,23 +298,24 @@ fn swapped_out(stage: &Stage, group: &MemoryGroup) -> Running {
     panic!("the kernel ended the program four times");
 }
 
-/// The kernel of this machine may write nothing back from zram, or may: then what is missing is the disk.
+/// The kernel of this machine may lack writeback of zram; if it has it, the command lacks only a
+/// disk.
 #[test]
-fn what_cannot_go_on_to_a_disk_is_said_before_anything_starts() {
+fn missing_writeback_is_reported_before_anything_starts() {
     let stage = Stage::set();
     let attribute = format!(
         "/sys/block/{}/writeback",
         stage.foreign.device().trim_start_matches("/dev/")
     );
     let can = Path::new(&attribute).exists();
-    let (code, told) = match can {
-        true => (2, "it is no block device"),
+    let (code, reported) = match can {
+        true => (2, "it is not a block device"),
         false => (3, "CONFIG_ZRAM_WRITEBACK"),
     };
     stage.fails(
         &["on", "--size", "8M", "--backing", "/dev/null"],
         code,
-        told,
+        reported,
     );
     stage.is_as_before();
     let both = ["on", "--file", "x", "--backing", "/dev/null"];
@@ -324,29 +337,29 @@ fn what_cannot_go_on_to_a_disk_is_said_before_anything_starts() {
         );
         (outcome.status.code(), stderr)
     };
-    // Of nobody's making: it is there, and is not ours.
+    // The only swap area is a foreign one.
     let (code, stderr) = run(&[]);
     assert_eq!(code, Some(3), "{stderr}");
     assert!(
-        stderr.contains("no compressed swap here is pagetide's"),
+        stderr.contains("pagetide has no compressed swap here"),
         "{stderr}"
     );
     let device = stage.foreign.device();
     let named = ["--write-back-from", &device];
     let (code, stderr) = run(&named);
     assert_eq!(code, Some(3), "{stderr}");
-    let told = if can {
+    let reported = if can {
         "no disk behind it"
     } else {
         "CONFIG_ZRAM_WRITEBACK"
     };
     assert!(
-        stderr.contains(told) && stderr.contains("hint: "),
+        stderr.contains(reported) && stderr.contains("hint: "),
         "{stderr}"
     );
     let (code, stderr) = run(&["--write-back-from", "/dev/null"]);
     assert_eq!(code, Some(2), "{stderr}");
-    // Without it the program runs, and that is said.
+    // With `--best-effort` the program runs without swap, and a message says so.
     let (code, stderr) = run(&["--best-effort"]);
     assert_eq!(code, Some(0), "{stderr}");
     assert!(stderr.contains("no compressed swap"), "{stderr}");
@@ -361,10 +374,10 @@ fn compressed_memory_is_made_used_and_removed() {
     let path = made["path"].as_str().expect("a path").to_owned();
     stage.fails(&["on", "--size", "1G"], 1, &path);
     let status = stage.json(&["status"]);
-    assert_eq!(ours(&status).len(), 1, "{status:#}");
-    assert_eq!(ours(&status)[0]["path"], path.as_str());
+    assert_eq!(our_areas(&status).len(), 1, "{status:#}");
+    assert_eq!(our_areas(&status)[0]["path"], path.as_str());
     assert_eq!(
-        ours(&status)[0]["compressed"]["algorithm"],
+        our_areas(&status)[0]["compressed"]["algorithm"],
         made["algorithm"]
     );
     assert!(
@@ -381,10 +394,11 @@ fn compressed_memory_is_made_used_and_removed() {
     stage.fails(&["off"], 1, "no swap that pagetide switched on");
 }
 
-/// Each way to compress that this kernel has: the device is of it by the kernel's own file, what leaves goes there, what is touched comes back
-/// right, and what is in it when it is switched off as well.
+/// Tests each compressor of this kernel: the kernel's file says that the device uses it, and pages
+/// that are swapped out to the device are right when the program touches them, and after `swap
+/// off`.
 #[test]
-fn each_way_to_compress_keeps_every_byte() {
+fn each_compressor_keeps_every_byte() {
     let stage = Stage::set();
     let offered = compressors(&stage.foreign.device());
     let names: Vec<&str> = offered.split_whitespace().collect();
@@ -401,27 +415,27 @@ fn each_way_to_compress_keeps_every_byte() {
         let path = made["path"].as_str().expect("a path").to_owned();
         let chosen = compressors(&path);
         assert!(chosen.contains(&format!("[{name}]")), "{name}: {chosen}");
-        before_others(&path);
-        let sleeper = Sleeper::start([], 32);
+        set_highest_priority(&path);
+        let idle_program = IdleProgram::start([], 32);
         let all_out = || {
-            let words = ["reclaim", "--all", &sleeper.pid().to_string()].map(str::to_owned);
-            let told = pagetide::command(words).finish(LIMIT);
-            assert!(told.status.success(), "{name}: {}", told.stderr);
-            assert!(sleeper.status("VmSwap") > 30 << 20, "{name}");
-            // Half of it: the other swap has the same priority.
-            let used = ours(&stage.json(&["status"]))[0]["used_bytes"].as_u64();
+            let words = ["reclaim", "--all", &idle_program.pid().to_string()].map(str::to_owned);
+            let reported = pagetide::command(words).finish(LIMIT);
+            assert!(reported.status.success(), "{name}: {}", reported.stderr);
+            assert!(idle_program.status("VmSwap") > 30 << 20, "{name}");
+            // At least 8 MiB of the 30: the foreign swap area has the same priority.
+            let used = our_areas(&stage.json(&["status"]))[0]["used_bytes"].as_u64();
             assert!(used > Some(8 << 20), "{name}: {used:?} bytes are there");
         };
         all_out();
-        let _ = sleeper.touch();
+        let _ = idle_program.touch();
         all_out();
         stage.json(&["off"]);
-        let _ = sleeper.touch();
+        let _ = idle_program.touch();
         stage.is_as_before();
     }
 }
 
-/// What a zram's device says of ways to compress: all that it could have, its own in brackets.
+/// Compressors that a zram device offers; the one in use is in brackets.
 fn compressors(device: &str) -> String {
     let name = device.trim_start_matches("/dev/");
     let file = format!("/sys/block/{name}/comp_algorithm");
@@ -438,8 +452,8 @@ fn a_file_on_a_disk_is_made_and_removed() {
         (&made["kind"], &made["path"]),
         (&Value::from("file"), &Value::from(path.as_str()))
     );
-    assert!(ours(&stage.json(&["status"]))[0]["path"] == path.as_str());
-    // In use it keeps its name: nobody could switch it off by any other.
+    assert!(our_areas(&stage.json(&["status"]))[0]["path"] == path.as_str());
+    // A file with active swap cannot be removed: without its name it could not be switched off.
     assert!(std::fs::remove_file(&path).is_err());
     stage.fails(
         &["on", "--file", &folder.file("second"), "--size", "20M"],
@@ -451,30 +465,33 @@ fn a_file_on_a_disk_is_made_and_removed() {
     stage.is_as_before();
 }
 
-/// The story: a swapoff ended a program below a limit, with gigabytes free on the machine.
+/// Regression: `swap off` killed a program under a limit, although gigabytes of memory were free.
 #[test]
 fn a_program_below_a_limit_outlives_off() {
     let stage = Stage::set();
     let made = stage.json(&["on", "--size", "200M"]);
-    before_others(made["path"].as_str().expect("a path"));
+    set_highest_priority(made["path"].as_str().expect("a path"));
     let group = MemoryGroup::new();
     group.limit(24 << 20);
     let mut program = swapped_out(&stage, &group);
     let off = stage.swap(&["off"]);
-    let told = &off.stderr;
+    let reported = &off.stderr;
     match off.status.code() {
-        // Other swap of this machine takes what does not fit the group.
+        // Other swap of this machine takes the pages that do not fit into the group.
         Some(0) => stage.is_as_before(),
         code => {
-            assert_eq!(code, Some(1), "{told}");
+            assert_eq!(code, Some(1), "{reported}");
             assert!(
-                told.contains("above its limit") && told.contains("hint: raise its limit"),
-                "{told}"
+                reported.contains("above its limit") && reported.contains("hint: raise its limit"),
+                "{reported}"
             );
-            assert_eq!(ours(&stage.json(&["status"])).len(), 1);
+            assert_eq!(our_areas(&stage.json(&["status"])).len(), 1);
         }
     }
-    assert!(program.ended().is_none(), "the program was ended: {told}");
+    assert!(
+        program.ended().is_none(),
+        "the program was ended: {reported}"
+    );
     group.limit(200 << 20);
     if !off.status.success() {
         stage.json(&["off"]);
@@ -485,37 +502,37 @@ fn a_program_below_a_limit_outlives_off() {
 }
 
 #[test]
-fn what_others_switched_off_or_took_is_left_or_removed() {
+fn swap_that_others_switched_off_is_removed_and_swap_they_relabelled_is_kept() {
     let stage = Stage::set();
     let made = stage.json(&["on", "--size", "20M"]);
     let path = made["path"].as_str().expect("a path").to_owned();
-    run_well(&["swapoff", &path]);
+    must_run(&["swapoff", &path]);
     assert_eq!(stage.json(&["status"])["left"][0], path.as_str());
     let again = stage.json(&["on", "--size", "30M"]);
     assert!(
         again["removed"]
             .as_str()
-            .is_some_and(|told| told.starts_with(&path)),
+            .is_some_and(|reported| reported.starts_with(&path)),
         "{again:#}"
     );
     let path = again["path"].as_str().expect("a path").to_owned();
 
-    // Another makes it his own.
-    run_well(&["swapoff", &path]);
-    run_well(&["mkswap", &path]);
-    run_well(&["swapon", &path]);
-    stage.fails(&["off"], 1, "is left alone: its header");
+    // Another program formats the device as its own swap.
+    must_run(&["swapoff", &path]);
+    must_run(&["mkswap", &path]);
+    must_run(&["swapon", &path]);
+    stage.fails(&["off"], 1, "is not changed: its header");
     assert!(areas().iter().any(|area| area.starts_with(&path)));
-    run_well(&["swapoff", &path]);
+    must_run(&["swapoff", &path]);
     let number = path.trim_start_matches("/dev/zram");
     std::fs::write("/sys/class/zram-control/hot_remove", number).expect("it is free");
     stage.is_as_before();
 }
 
 #[test]
-fn whoever_cannot_leaves_nothing() {
+fn a_refused_command_leaves_no_swap_behind() {
     let stage = Stage::set();
-    for (args, code, told) in [
+    for (args, code, reported) in [
         (&["on", "--size", "0"][..], 2, "no swap at all"),
         (&["on", "--size", "500%"], 2, "more than all of it"),
         (&["on", "--size", "64K"], 2, "too few"),
@@ -530,13 +547,13 @@ fn whoever_cannot_leaves_nothing() {
         (
             &["on", "--file", "/tmp", "--size", "20M"],
             1,
-            "there is a file",
+            "a file of this name exists",
         ),
     ] {
-        stage.fails(args, code, told);
+        stage.fails(args, code, reported);
         stage.is_as_before();
     }
-    // Where nobody may go, too.
+    // A copy is used, as the other user may not be able to enter the target directory.
     let folder = TempDir::public();
     let binary = folder.file("pagetide");
     std::fs::copy(pagetide::binary(), &binary).expect("a program can be copied");
@@ -570,7 +587,7 @@ fn whoever_cannot_leaves_nothing() {
     }
 }
 
-/// Killed at any instant, nothing is left that the next command does not take up.
+/// At whatever time a command is killed, the next command removes what remains of it.
 #[test]
 fn killed_commands_are_taken_up() {
     let stage = Stage::set();
@@ -581,7 +598,7 @@ fn killed_commands_are_taken_up() {
         let on = ["on", "--size", "8M", "--file", &path];
         let on = if round % 2 == 0 { &on[..3] } else { &on[..] };
         let verb = if chance.below(2) == 0 { on } else { &["off"] };
-        // The command replaces the shell and nsenter, so that the signal is its own.
+        // The command replaces the shell and nsenter, so the signal is sent to the command itself.
         let mut running = stage
             .inside(&[&[binary.as_str(), "swap"], verb].concat())
             .start();
@@ -600,7 +617,7 @@ fn killed_commands_are_taken_up() {
     let _ = stage.swap(&["off"]);
     let left = devices();
     let new: Vec<_> = left.difference(&stage.before.0).collect();
-    // A device that was added and not yet written down is empty, and cannot be told from anybody's.
+    // A device that was added but not recorded yet is empty, and may be taken for a foreign one.
     for name in &new {
         let size = std::fs::read_to_string(format!("/sys/block/{name}/disksize"));
         assert_eq!(

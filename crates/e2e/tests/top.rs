@@ -1,9 +1,9 @@
-//! `pagetide top` on a terminal, as somebody sees it who presses keys.
+//! `pagetide top` on a terminal, as a user that presses keys sees it.
 #![forbid(unsafe_code)]
 
 use e2e::guard::send;
+use e2e::idle_program::IdleProgram;
 use e2e::pagetide;
-use e2e::sleeper::Sleeper;
 use e2e::temp::serial;
 use e2e::tenants::{Tree, known};
 use e2e::terminal::Terminal;
@@ -11,20 +11,24 @@ use e2e::zram::Swap;
 use rustix::process::Signal;
 
 const MIB: u64 = 1 << 20;
+/// What the terminal sends for the key Down.
 const DOWN: &str = "\x1b[B";
+/// What the terminal sends for the key Left.
 const LEFT: &str = "\x1b[D";
 
-/// `top` with these words on a terminal of so many columns; what it leaves behind is told after it.
+/// Runs `pagetide top WORDS` on a terminal of `columns` columns; after it has ended, the shell
+/// prints its exit status and the state of the terminal.
 fn top(words: &str, columns: u16) -> Terminal {
     let own = pagetide::binary();
     let line = format!("{own} top {words}; echo ended with $?; stty -a; sleep 600");
     Terminal::start(&line, 24, columns)
 }
 
-/// The terminal is as it was: its own screen, a cursor, and lines that are edited and echoed.
-fn has_ended(terminal: &Terminal, status: &str) {
+/// Checks that `top` ended with `status` and that the terminal is restored: its own screen, a
+/// visible cursor, and lines that are edited and echoed.
+fn check_restored(terminal: &Terminal, status: &str) {
     terminal.shows(&format!("ended with {status}"));
-    // (The story: the first lines of what stty says were there, and the last one, with `echo`, not yet.)
+    // (Waits for both words, as the last line of stty's output may come later than the others.)
     terminal.until("lines are edited and echoed", || {
         let text = terminal.rows().join(" ");
         text.contains(" icanon") && text.contains(" echo ")
@@ -32,9 +36,10 @@ fn has_ended(terminal: &Terminal, status: &str) {
     assert!(terminal.is_plain(), "{}", terminal.rows().join("\n"));
 }
 
-/// Tenants are sorted, descended into, filtered, and reclaimed by a key that is asked for twice; by the kernel what was idle left, of that one alone.
+/// Tenants are sorted, entered, filtered, and reclaimed from by a key that is pressed twice. By the
+/// kernel's count only idle memory of that tenant is paged out.
 #[test]
-fn tenants_are_looked_at_and_reclaimed_with_keys() {
+fn tenants_are_shown_and_reclaimed_with_keys() {
     let _serial = serial();
     let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "500ms"]);
@@ -53,7 +58,7 @@ fn tenants_are_looked_at_and_reclaimed_with_keys() {
         let rows = [row(&terminal, "web"), row(&terminal, "db/")];
         rows[0].is_some() && rows[0] < rows[1]
     });
-    // All of it is cold in ten seconds.
+    // After ten seconds all of its memory is cold.
     terminal.until("what it does not use is told", || {
         let rows = terminal.rows();
         let web = rows.iter().find(|row| row.contains("web "));
@@ -70,16 +75,16 @@ fn tenants_are_looked_at_and_reclaimed_with_keys() {
     terminal.until("all are there once more", || {
         row(&terminal, "web").is_some() && row(&terminal, "db/").is_some()
     });
-    // The root is first, then the largest.
+    // The first row is the root, then comes the largest tenant.
     terminal.press(DOWN);
     terminal.press("r");
     terminal.shows("reclaim what /web did not use for 10 s? y for yes");
     assert_eq!(web.status("VmSwap"), 0, "nobody has said yes");
     terminal.press("y");
-    terminal.shows("/web: put out");
+    terminal.shows("/web: paged out");
     assert!(web.status("VmSwap") > 44 * MIB);
     assert_eq!(db.status("VmSwap") + inner.status("VmSwap"), 0);
-    // By what is in swap it is first still; by resident memory no more.
+    // The tenant is still first if sorted by swap, but not if sorted by resident memory.
     terminal.until("the other one is larger now", || {
         row(&terminal, "db/") < row(&terminal, "web")
     });
@@ -91,18 +96,18 @@ fn tenants_are_looked_at_and_reclaimed_with_keys() {
     terminal.until("a narrow one has names", || row(&terminal, "web").is_some());
     assert!(terminal.rows().iter().all(|row| row.chars().count() <= 40));
     terminal.press("q");
-    has_ended(&terminal, "0");
+    check_restored(&terminal, "0");
     let _ = web.touch();
 }
 
-/// Nobody serves: processes and groups are looked at all the same, and a reclaim by key says what to do instead.
+/// Without `serve`, `top` shows processes and groups, and the reclaim key shows what to do instead.
 #[test]
-fn without_a_daemon_processes_are_looked_at() {
+fn without_serve_processes_are_shown() {
     let _serial = serial();
-    let sleeper = Sleeper::start(std::iter::empty(), 32);
+    let idle_program = IdleProgram::start(std::iter::empty(), 32);
     let mut terminal = top("--every 500ms", 100);
     terminal.shows("processes below /");
-    let name = format!("{} sleeper 32", sleeper.pid());
+    let name = format!("{} sleeper 32", idle_program.pid());
     terminal.press(&format!("/{name}\r"));
     terminal.until("it alone is there", || {
         let rows = terminal.rows();
@@ -112,14 +117,14 @@ fn without_a_daemon_processes_are_looked_at() {
     terminal.press("r");
     terminal.shows("only tenants of `pagetide serve`");
     terminal.press("\x03");
-    has_ended(&terminal, "0");
-    // Who wants tenants is told that nobody has any, on the terminal as it was.
+    check_restored(&terminal, "0");
+    // `--by tenant` without a `serve` ends with a message, on the restored terminal.
     let terminal = top("--by tenant --root nobody-serves-this", 100);
-    has_ended(&terminal, "1");
+    check_restored(&terminal, "1");
     terminal.shows("nobody-serves-this");
 }
 
-/// Whatever ends it, the terminal is as it was.
+/// However `top` ends, the terminal is restored.
 #[test]
 fn a_terminal_is_as_it_was_after_a_signal_and_the_end_of_serve() {
     let _serial = serial();
@@ -128,9 +133,9 @@ fn a_terminal_is_as_it_was_after_a_signal_and_the_end_of_serve() {
     let terminal = top(&words, 80);
     terminal.shows("tenants below /");
     send(terminal.pid(), Signal::TERM);
-    has_ended(&terminal, "0");
+    check_restored(&terminal, "0");
     let terminal = top(&words, 80);
     terminal.shows("tenants below /");
     tree.end();
-    has_ended(&terminal, "1");
+    check_restored(&terminal, "1");
 }

@@ -1,6 +1,8 @@
-//! The tutorial, typed: its commands as they stand in `docs/tutorial.md`, one after the other in one shell, and what it says of what they print.
+//! Runs the commands of `docs/tutorial.md` exactly as they are written, one after the other in one
+//! shell, and checks what the page says of their output.
 //!
-//! Otherwise are the port, which may be somebody's here, and the time for which the policy is at work; and the clients are nice, as other tests run beside.
+//! Only three things differ: the port, which may be in use here; the time for which the policy
+//! works; and the clients run at low priority, as other tests run at the same time.
 #![forbid(unsafe_code)]
 
 use e2e::resp::free_port;
@@ -8,7 +10,7 @@ use e2e::temp::{TempDir, serial};
 use e2e::typed::Page;
 use e2e::zram::Swap;
 
-/// What stands at the beginning of a line that is to be typed; other indented lines are what is printed.
+/// Beginnings of the lines that are commands; other indented lines of the page are output.
 const TYPED: [&str; 6] = [
     "sudo",
     "pagetide",
@@ -18,8 +20,8 @@ const TYPED: [&str; 6] = [
     "kill",
 ];
 
-/// The number that stands before these words.
-fn before(text: &str, words: &str) -> f64 {
+/// The number before `words` in `text`.
+fn number_before(text: &str, words: &str) -> f64 {
     let end = text
         .find(words)
         .unwrap_or_else(|| panic!("no `{words}`: {text}"));
@@ -32,8 +34,9 @@ fn before(text: &str, words: &str) -> f64 {
     number.unwrap_or_else(|| panic!("no number before `{words}`: {text}"))
 }
 
-/// The clients ask as fast as they can, and others' tests come first; the server is waited for.
-fn here(command: &str, port: u16) -> String {
+/// Changes a command for this machine: the clients run at low priority, as other tests run at the
+/// same time, and wait for the server.
+fn adapted_to_this_machine(command: &str, port: u16) -> String {
     if command.ends_with('&') && command.starts_with("redis-benchmark") {
         return format!("nice -n 19 {command}");
     }
@@ -45,7 +48,7 @@ fn here(command: &str, port: u16) -> String {
 }
 
 #[test]
-fn what_the_tutorial_says_is_typed_and_comes_true() {
+fn the_commands_of_the_tutorial_do_what_it_says() {
     let _serial = serial();
     let _swap = Swap::shared();
     let (port, folder) = (free_port(), TempDir::new());
@@ -53,30 +56,30 @@ fn what_the_tutorial_says_is_typed_and_comes_true() {
     let page = Page::new(include_str!("../../../docs/tutorial.md"), is_typed)
         .first("trap 'kill $(jobs -p); pagetide swap off' EXIT\n")
         .instead("7788", &port.to_string())
-        // A policy of 10 s finds all of them idle by then.
+        // After 24 s a policy of 10 s has found all cold pages idle.
         .instead("--for 40s", "--for 24s")
-        .each(|command| here(command, port));
+        .each(|command| adapted_to_this_machine(command, port));
     let done = page.type_in(&folder);
-    let told = done.told();
+    let reported = done.reported();
     assert!(
         done.of("doctor").contains("All commands work here"),
-        "{told}"
+        "{reported}"
     );
-    // Four fifths of the server are cold, and a safe age brings next to nothing back.
+    // Four fifths of the server are cold, and a safe age causes next to no refaults.
     let report = done.of("report");
-    assert!(before(report, "% (") > 60.0, "{told}");
+    assert!(number_before(report, "% (") > 60.0, "{reported}");
     assert!(
-        report.contains("Page age") && report.contains("come"),
-        "{told}"
+        report.contains("Page age") && report.contains("Touched again"),
+        "{reported}"
     );
     let attach = done.of("attach");
     assert!(
-        before(attach, "pages: not accessed for 10s") > 30_000.0,
-        "{told}"
+        number_before(attach, "pages: not accessed for 10s") > 30_000.0,
+        "{reported}"
     );
     assert!(
-        before(done.of("--bring-back"), "pages") > 10_000.0,
-        "{told}"
+        number_before(done.of("--bring-back"), "pages") > 10_000.0,
+        "{reported}"
     );
-    assert!(done.of("swap off").contains("swap is off"), "{told}");
+    assert!(done.of("swap off").contains("swap is off"), "{reported}");
 }

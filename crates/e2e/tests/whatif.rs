@@ -1,4 +1,5 @@
-//! What less memory would cost: curves of live processes, and recordings that are replayed.
+//! The cost of less memory: curves of live processes, and recordings that are replayed with other
+//! sizes.
 #![forbid(unsafe_code)]
 
 use std::path::Path;
@@ -13,27 +14,29 @@ use serde_json::Value;
 const SOON: Duration = Duration::from_secs(60);
 const MIB: u64 = 1 << 20;
 
-/// A command for bash whose standard input stays open: `paced` ends with it. (Behind a pipe the shell waited for the sleep, too, and
-/// each test took a minute.)
+/// A command for bash whose standard input stays open, because `paced` ends with its input. (With a
+/// pipe the shell also waited for the sleep, and each test took a minute.)
 fn open_ended(command: &str) -> [String; 3] {
     let whole = format!("exec {command} < <(exec sleep 90 2>/dev/null)");
     ["bash".to_owned(), "-c".to_owned(), whole]
 }
 
+/// The JSON output of a command, which must have succeeded.
 fn json(outcome: &Outcome) -> Value {
     assert!(outcome.status.success(), "{}", outcome.stderr);
     serde_json::from_str(&outcome.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}", outcome.stdout))
 }
 
+/// The number with this name in a JSON object.
 fn number(value: &Value, name: &str) -> u64 {
     value[name]
         .as_u64()
         .unwrap_or_else(|| panic!("{name} is {}", value[name]))
 }
 
-/// Runs `paced` under `run --record` to its end; what it printed, and the report.
-fn recorded(folder: &TempDir, options: &str, words: &str) -> (Outcome, Value) {
+/// Runs `paced` under `run --record` to its end; returns its output, and the report (JSON).
+fn run_recorded(folder: &TempDir, options: &str, words: &str) -> (Outcome, Value) {
     let [recording, report] = ["a.rec", "report.json"].map(|name| folder.file(name));
     let command = format!(
         "{} run --dry-run --age-every 200ms --record {recording} --report {report} {options} -- {} {words}",
@@ -48,13 +51,14 @@ fn recorded(folder: &TempDir, options: &str, words: &str) -> (Outcome, Value) {
     (outcome, written.expect("a report"))
 }
 
+/// Runs `pagetide mrc` on the recording `a.rec` in the folder.
 fn mrc(folder: &TempDir, options: &[&str]) -> Outcome {
     let file = folder.file("a.rec");
     pagetide::command(["mrc", &file].iter().chain(options).copied()).finish(SOON)
 }
 
-/// `paced WORDS` by itself, and its pid when it is ready.
-fn paced(words: &str) -> (Running, String) {
+/// Starts `paced WORDS` unmanaged; returns it, and its pid as text, when it is ready.
+fn start_paced(words: &str) -> (Running, String) {
     let running = Run::new(open_ended(&format!("{} {words}", programs::c("paced")))).start();
     let pid = wait::poll(SOON, || {
         let text = running.stdout();
@@ -63,12 +67,13 @@ fn paced(words: &str) -> (Running, String) {
     (running, pid.expect("it is ready").to_string())
 }
 
-/// Of a program that runs already: the misses of a loop that does not fit, from the moment on at which it is attached to.
+/// A running program is recorded from the moment of the attach on; the curve has the misses of a
+/// loop that does not fit into memory.
 #[test]
-fn who_is_attached_to_is_recorded() {
+fn a_running_program_is_recorded_from_the_attach_on() {
     let _turn = serial();
     let folder = TempDir::new();
-    let (_running, pid) = paced("loop 16 4096 60");
+    let (_running, pid) = start_paced("loop 16 4096 60");
     let file = folder.file("a.rec");
     let options = ["--dry-run", "--best-effort", "--age-every", "200ms"];
     let words = ["attach", &pid, "--for", "5s", "--record", &file];
@@ -84,19 +89,20 @@ fn who_is_attached_to_is_recorded() {
         let ratio = curve["sizes"][at]["miss_ratio"]["lru"].as_f64();
         ratio.expect("a ratio") * curve["references"].as_f64().expect("a number")
     };
-    // Some 20,000 touches: all miss in 12 MiB, and in 24 MiB none but the first of each page.
+    // About 20,000 touches: all miss with 12 MiB; with 24 MiB only the first touch of each page.
     let first = curve["pages"].as_f64().expect("a number");
     assert!(misses(0) > 12_000.0 && misses(1) < first + 1.0, "{curve}");
 }
 
 #[test]
-fn a_curve_of_a_live_process() {
+fn a_live_process_has_a_curve() {
     let _turn = serial();
-    let (_running, pid) = paced("hotcold 64 20000 60");
+    let (_running, pid) = start_paced("hotcold 64 20000 60");
     let words = ["report", &pid, "--for", "6s", "--curve", "--json"];
     let report = json(&pagetide::command(words).finish(SOON));
     let curve = &report["curve"];
-    // Two fifths of 64 MiB are in use, 20,000 touches a second: hardly a page of them is missed by a look.
+    // Two fifths of 64 MiB are in use, with 20,000 touches a second: each scan finds nearly all of
+    // these pages accessed.
     let (from, to) = (
         number(curve, "known_from_bytes"),
         number(curve, "known_to_bytes"),
@@ -118,22 +124,23 @@ fn a_curve_of_a_live_process() {
     assert!(without["curve"].is_null(), "nobody asked for it");
 }
 
-/// The recording says what the program did: as much memory, and the misses of a loop that does not fit.
+/// A recording shows what the program did: its size, and the misses of a loop that does not fit
+/// into memory.
 #[test]
-fn a_recorded_program_is_replayed_with_other_sizes_and_in_company() {
+fn a_recording_is_replayed_with_other_sizes_and_beside_others() {
     let _turn = serial();
     let folder = TempDir::new();
-    // 16 MiB around and around, 4096 pages a second.
-    let (outcome, report) = recorded(&folder, "", "loop 16 4096 8");
+    // The program goes through 16 MiB again and again, 4096 pages a second.
+    let (outcome, report) = run_recorded(&folder, "", "loop 16 4096 8");
     assert_eq!(
         outcome.stdout.lines().last(),
         Some("touched 32768"),
         "{}",
         outcome.stderr
     );
-    let told = &report["recording"];
+    let reported = &report["recording"];
     assert!(
-        told["stopped"].is_null() && number(told, "looks") > 20,
+        reported["stopped"].is_null() && number(reported, "looks") > 20,
         "{report}"
     );
 
@@ -154,7 +161,7 @@ fn a_recorded_program_is_replayed_with_other_sizes_and_in_company() {
         let references = curve["references"].as_f64().expect("a number");
         ratio * references - curve["pages"].as_f64().expect("a number")
     };
-    // Some 30,000 touches after the fill: all miss in 12 MiB, none in 24 MiB.
+    // About 30,000 touches after the fill: all miss with 12 MiB, none with 24 MiB.
     assert!(refaults(0) > 24_000.0 && refaults(1) < 1.0, "{curve}");
 
     let scenario = folder.file("a.toml");
@@ -166,9 +173,9 @@ fn a_recorded_program_is_replayed_with_other_sizes_and_in_company() {
     serde_json::from_str::<Value>(&sim.stdout).expect("results");
 }
 
-/// A manager that is killed leaves a file that is read up to its last whole look.
+/// The recording of a killed manager can be read up to its last complete scan.
 #[test]
-fn a_killed_manager_leaves_what_was_whole() {
+fn a_killed_manager_leaves_a_readable_recording() {
     let _turn = serial();
     let folder = TempDir::new();
     let file = folder.file("a.rec");
@@ -196,7 +203,7 @@ fn a_killed_manager_leaves_what_was_whole() {
     );
 }
 
-/// Who has the file open.
+/// Pid of the process that has the file open; `None` if there is none.
 fn running_manager(file: &str) -> Option<u32> {
     let processes = std::fs::read_dir("/proc").ok()?.flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -213,10 +220,11 @@ fn running_manager(file: &str) -> Option<u32> {
         .find(|pid| has_it(pid) && proc::is_alive(*pid))
 }
 
-/// A file system of 16 KiB, gone with this, also when a test fails.
+/// Path of a mounted file system of 16 KiB; `Drop` unmounts it, also if a test fails.
 struct Mounted<'a>(&'a str);
 
 impl Mounted<'_> {
+    /// Mounts a file system of 16 KiB at this path.
     fn small(at: &str) -> Mounted<'_> {
         let words = ["mount", "-t", "tmpfs", "-o", "size=16k", "none", at];
         let mounted = Run::new(words).finish(SOON);
@@ -232,10 +240,10 @@ impl Drop for Mounted<'_> {
 }
 
 #[test]
-fn what_cannot_be_recorded_hurts_nobody() {
+fn a_recording_that_fails_does_not_harm_the_program() {
     let _turn = serial();
     let folder = TempDir::new();
-    let (outcome, report) = recorded(&folder, "--record-max 2K", "zipf 16 4000 3");
+    let (outcome, report) = run_recorded(&folder, "--record-max 2K", "zipf 16 4000 3");
     assert_eq!(
         outcome.stdout.lines().last(),
         Some("touched 12000"),
@@ -256,7 +264,7 @@ fn what_cannot_be_recorded_hurts_nobody() {
             <= 2048
     );
 
-    // A full disk: what is written is whole looks, and the program does not notice.
+    // If the disk is full, the recording has complete scans, and the program does not notice.
     let full = folder.file("full");
     std::fs::create_dir(&full).expect("a folder");
     let mounted = Mounted::small(&full);
@@ -267,7 +275,7 @@ fn what_cannot_be_recorded_hurts_nobody() {
         programs::c("paced")
     );
     let outcome = Run::new(open_ended(&command)).finish(SOON);
-    let told = wait::poll(SOON, || {
+    let reported = wait::poll(SOON, || {
         serde_json::from_str::<Value>(&std::fs::read_to_string(&report).ok()?).ok()
     });
     let read = pagetide::command(["mrc", "--json", &format!("{full}/a.rec")]).finish(SOON);
@@ -277,17 +285,17 @@ fn what_cannot_be_recorded_hurts_nobody() {
         "{}",
         outcome.stderr
     );
-    let told = told.expect("a report");
-    let stopped = told["recording"]["stopped"].as_str().expect("a reason");
+    let reported = reported.expect("a report");
+    let stopped = reported["recording"]["stopped"].as_str().expect("a reason");
     assert!(stopped.contains("No space left"), "{stopped}");
     assert!(json(&read)["references"].as_u64() > Some(0));
 
-    for (file, told) in [
+    for (file, reported) in [
         ("/dev/null", "no regular file"),
         ("/nowhere/a.rec", "No such file"),
     ] {
         let refused = pagetide::command(["run", "--record", file, "--", "true"]).finish(SOON);
         assert_eq!(refused.status.code(), Some(1), "{}", refused.stderr);
-        assert!(refused.stderr.contains(told), "{}", refused.stderr);
+        assert!(refused.stderr.contains(reported), "{}", refused.stderr);
     }
 }

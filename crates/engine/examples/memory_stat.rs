@@ -1,9 +1,11 @@
-//! What reading memory.stat of every memcg costs, beside the rstat flush alone:
-//! `cargo run --release -p engine --example memory_stat -- [MEMCGS] [RUNS]`.
+//! Measures what reading memory.stat of every memcg costs, compared with the rstat flush alone:
+//! `cargo run --release -p pagetide-engine --example memory_stat -- [MEMCGS] [RUNS]`.
 //!
-//! Two machines' worth of the same changes: each tenant (all below the root, or in tens below a parent) faults so many pages in and
-//! loses as many. One side reads memory.stat and memory.stat.local of all through the machine. The other is handed the
-//! same deltas beforehand, outside the measured time, and only flushes. Sides take turns; medians of ratios are printed.
+//! Both sides make the same changes: each tenant faults in some pages and loses as many. Tenants
+//! are all below the root, or in groups of ten below a parent. One side reads memory.stat and
+//! memory.stat.local of all tenants through the machine. The other side is a bare rstat: it gets
+//! the same deltas outside the measured time, and only flushes. The sides are measured in turn; the
+//! medians of the ratios are printed.
 #![forbid(unsafe_code)]
 
 use engine::machine::ReclaimRequest;
@@ -19,7 +21,7 @@ use std::time::{Duration, Instant};
 
 const PAGES: u32 = 64;
 
-/// All pages can go; nobody accesses them.
+/// A memory whose pages can all be paged out; nothing accesses them.
 struct Simple;
 
 impl Memory for Simple {
@@ -35,8 +37,8 @@ struct Pair {
     ids: Vec<MemcgId>,
     rstat: Rstat,
     groups: Vec<GroupId>,
-    /// By memcg: what the bare rstat was told.
-    told: Vec<Vec<u64>>,
+    /// For each memcg: the counter values that the bare rstat has got so far.
+    reported: Vec<Vec<u64>>,
     now: u64,
 }
 
@@ -64,12 +66,12 @@ impl Pair {
             ids,
             rstat,
             groups,
-            told: vec![vec![0; nr_stats]; memcgs],
+            reported: vec![vec![0; nr_stats]; memcgs],
             now: 0,
         }
     }
 
-    /// Changes statistics of one memcg in so many, on both sides.
+    /// Changes statistics of one memcg in `one_in`, on both sides.
     fn change(&mut self, one_in: usize) {
         self.now += 1;
         for n in (0..self.ids.len()).step_by(one_in) {
@@ -88,9 +90,9 @@ impl Pair {
             let lruvec = self.machine.lruvec(id);
             let stats = VmEvent::ALL.iter().map(|&event| lruvec.stat().get(event));
             let stats: Vec<u64> = stats.collect();
-            for (place, (now, told)) in stats.iter().zip(&mut self.told[n]).enumerate() {
+            for (place, (now, reported)) in stats.iter().zip(&mut self.reported[n]).enumerate() {
                 let delta = now
-                    .wrapping_sub(std::mem::replace(told, *now))
+                    .wrapping_sub(std::mem::replace(reported, *now))
                     .cast_signed();
                 if delta != 0 {
                     self.rstat.update(0, self.groups[n], place, delta);

@@ -1,12 +1,13 @@
-//! How fast the machine is and what a page costs:
-//! `cargo run --release -p machine --example touch -- [PAGES] [RUNS]`.
+//! Measures how fast the machine is and how much memory a page costs:
+//! `cargo run --release -p pagetide-engine --example touch -- [PAGES] [RUNS]`.
 //!
-//! One machine a case. Page numbers are drawn from a zipf distribution over all pages, anew for each
-//! run and outside the measured time. They are touched a batch at a time; what is out is faulted in,
-//! and above the limit pages are evicted, those apart that were touched since the last walk.
+//! Each case has one machine. Page numbers are drawn from a zipf distribution over all pages, anew
+//! for each run and outside the measured time. They are touched in batches; pages that are swapped
+//! out are faulted in, and above the limit pages are evicted, except those touched since the last
+//! walk.
 //!
-//! Tables should lie in huge pages, which is the embedder's to arrange: this program starts itself
-//! anew for each case with `GLIBC_TUNABLES=glibc.malloc.hugetlb=1`.
+//! Tables should lie in huge pages, which the embedder has to arrange: this program restarts itself
+//! for each case with `GLIBC_TUNABLES=glibc.malloc.hugetlb=1`.
 #![forbid(unsafe_code)]
 
 use engine::lru_gen::MIN_LRU_BATCH;
@@ -16,7 +17,8 @@ use engine::{FaultKind, FolioId, FolioType, Machine, MachineConfig, MemcgId, Mil
 const ONE: MemcgId = MemcgId::FIRST;
 
 const TOUCHES: usize = 1 << 24;
-/// Touches between two looks at the limit, as a kernel charges ahead.
+/// Number of touches between two checks of the limit; a kernel checks as rarely, as it charges
+/// ahead.
 const BATCH: usize = 512;
 const TUNABLES: &str = "GLIBC_TUNABLES";
 
@@ -24,7 +26,7 @@ struct Case {
     name: &'static str,
     limit_percent: u64,
     zipf: f64,
-    /// Touches a second that are wanted, in millions.
+    /// Speed to reach, in millions of touches a second.
     goal: f64,
 }
 
@@ -114,7 +116,7 @@ impl Run {
         self.resident -= left.0;
     }
 
-    /// Touches `ids`; returns how many were out.
+    /// Touches `ids`; returns how many of these pages were swapped out.
     fn touch(&mut self, ids: &[FolioId]) -> u64 {
         self.missing.clear();
         self.machine
@@ -140,8 +142,8 @@ impl Run {
     }
 }
 
-/// Nanoseconds that this thread has been on a processor: on a shared machine the clock on the wall
-/// tells more of the neighbours.
+/// Nanoseconds that this thread has spent on a processor: on a shared machine elapsed time depends
+/// more on other programs.
 fn on_cpu() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let time = text.split_whitespace().next().and_then(|n| n.parse().ok());
@@ -216,8 +218,9 @@ fn measure(case: &Case, pages: u32, runs: usize) {
     );
 }
 
-/// What the machine gives right now: read-modify-write of one 4-byte word a page, nothing else, with
-/// uniform draws. Undisturbed it does some 100 million a second; the measured figures suffer with it.
+/// Measures the machine's present speed: read-modify-write of one 4-byte word a page, nothing else,
+/// with uniform draws. An undisturbed machine does some 100 million a second; if it is slower, the
+/// measured figures suffer too.
 fn bare_table(pages: u32, runs: usize) {
     let mut draws = Draws::new(pages, 0.0);
     let (mut table, mut speed) = (vec![1u32; pages as usize], Vec::new());

@@ -4,9 +4,9 @@
 //! in chunk). A lruvec owns the table of its folios: 4 bytes an id, holes included. Folios are of
 //! order 0 here; `nr_pages` is where larger ones would come in.
 //!
-//! Invariants: an id beyond the table's end behaves as [`State::Absent`] and cannot be inserted before
-//! [`FolioTable::ensure`]; the table ends no earlier than the last id whose word says anything; the
-//! accessed bits (page_table.rs) know of exactly the pages that are present.
+//! Invariants: an id beyond the table's end behaves as [`State::Absent`] and cannot be inserted
+//! before [`FolioTable::ensure`]; the table ends no earlier than the last id with a non-zero word;
+//! the accessed bits (page_table.rs) cover exactly the pages that are present.
 
 mod page_table;
 
@@ -20,26 +20,28 @@ use page_table::PageTable;
 pub struct FolioId(pub u32);
 
 impl FolioId {
-    /// Ring entries have 29 bits for the id: 2 TiB of base pages a lruvec.
+    /// Bits of an id: list entries have no more for it. That is 2 TiB of 4 KiB pages a lruvec.
     pub const BITS: u32 = 29;
 
-    /// The table index.
+    /// Returns the id as an index into the table.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Whether what maps a page has recency (`vma_has_recency`), asked at each look at its accessed bit.
+/// Whether the VMA that maps a page has recency (`vma_has_recency`); requested each time the page's
+/// accessed bit is read.
 /// spec: reclaim-control.md 6.1.
 pub(crate) type Recency<'a> = &'a dyn Fn(FolioId) -> bool;
 
-/// The two kinds of pages reclaim tells apart. spec: lru-gen.md 1 (lazyfree pages are type file).
+/// The two kinds of pages that reclaim distinguishes.
+/// spec: lru-gen.md 1 (lazyfree pages are type file).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FolioType {
-    /// Swap-backed.
+    /// Pages that are written to swap.
     Anon = 0,
-    /// Has another home, or none that matters.
+    /// Pages that need no swap: backed by a file, or lazyfree.
     File = 1,
 }
 
@@ -53,7 +55,7 @@ impl FolioType {
         self as usize
     }
 
-    /// The other one.
+    /// Returns the other of the two types.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {
@@ -74,7 +76,7 @@ impl Word {
         }
     }
 
-    /// The type that a page had when it left.
+    /// The type that a page had when it was evicted.
     pub(crate) const fn shadow_type(self) -> FolioType {
         if self.shadow_is_file() {
             FolioType::File
@@ -84,8 +86,8 @@ impl Word {
     }
 }
 
-/// Pages whose accessed bits are read ahead of touching them: as many lines as a first-level cache
-/// holds with room to spare.
+/// How many pages [`FolioTable::touch_all`] reads ahead: their accessed bits take as many cache
+/// lines as a first-level cache holds, with some to spare.
 const TOUCHES_AHEAD: usize = 512;
 
 /// The state words and accessed bits of all folios of one lruvec.
@@ -96,26 +98,26 @@ pub struct FolioTable {
 }
 
 impl FolioTable {
-    /// Number of ids, holes included.
+    /// Returns the number of ids in the table, ids without a page included.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.words.len()
     }
 
-    /// True when no id exists.
+    /// Whether the table has no ids.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
-    /// Bytes held.
+    /// Bytes that the table occupies.
     #[must_use]
     pub const fn footprint(&self) -> usize {
         self.words.capacity() * 4 + self.bits.footprint()
     }
 
-    /// Makes ids below `len` valid. Growing the table in one step costs exactly 4.25 bytes an id;
-    /// small steps leave up to 1/64 spare, so that growth stays linear.
+    /// Makes all ids below `len` valid. Growing in large steps costs exactly 4.25 bytes an id;
+    /// after small steps the table has up to 1/64 spare capacity, so that growth takes linear time.
     ///
     /// # Panics
     /// When `len` exceeds what a ring entry can name (2^29).
@@ -137,7 +139,8 @@ impl FolioTable {
         self.bits.ensure(len, self.words.capacity());
     }
 
-    /// Ends the table at `len`, or behind the last id whose word says anything, and gives the memory back.
+    /// Shortens the table to `len` ids, or to the last id with a non-zero word if that is more, and
+    /// frees the memory behind.
     pub(crate) fn shrink(&mut self, len: usize) {
         let used = self.words.iter().rposition(|&raw| raw != 0);
         let len = len.max(used.map_or(0, |last| last + 1));
@@ -148,7 +151,7 @@ impl FolioTable {
         }
     }
 
-    /// The state word; `Absent` beyond the end.
+    /// Returns the state word of `id`; beyond the table's end a word in state [`State::Absent`].
     #[must_use]
     #[inline]
     pub fn get(&self, id: FolioId) -> Word {
@@ -157,7 +160,8 @@ impl FolioTable {
             .map_or(Word::default(), |&raw| Word::from_raw(raw))
     }
 
-    /// Stores a word. When the page comes or goes with it, its accessed bit is clear.
+    /// Stores the word of `id`. If this makes the page present or absent, its accessed bit is
+    /// cleared.
     #[inline]
     pub(crate) fn set(&mut self, id: FolioId, word: Word) {
         let slot = &mut self.words[id.index()];
@@ -167,7 +171,7 @@ impl FolioTable {
         }
     }
 
-    /// The pages of `run` become absent, all of them within the table.
+    /// Makes the pages of `run` absent; all of them are within the table.
     pub(crate) fn forget(&mut self, run: Range<u32>) {
         let run = run.start as usize..run.end as usize;
         for raw in &mut self.words[run.clone()] {
@@ -176,15 +180,16 @@ impl FolioTable {
         self.bits.forget(run);
     }
 
-    /// The hardware's part in a simulation: sets the accessed bit. False when the page is out.
+    /// Sets the accessed bit, as the hardware does on an access; for simulations. Returns false,
+    /// and does nothing, if the page is not present.
     #[inline]
     pub fn touch(&mut self, id: FolioId) -> bool {
         self.bits.touch(id)
     }
 
-    /// [`Self::touch`] of many pages; those that are out are appended to `missing`, in order and as
-    /// often as they were touched. Faster than one by one: nothing waits for memory twice, and there
-    /// is no branch to guess wrong.
+    /// Calls [`Self::touch`] for many pages. Ids that are not present are appended to `missing`, in
+    /// the order of `ids` and as often as they stand there. Faster than single calls: memory
+    /// latencies overlap, and there is no branch to mispredict.
     pub fn touch_all(&mut self, ids: &[FolioId], missing: &mut Vec<FolioId>) {
         let mut end = missing.len();
         missing.resize(end + ids.len(), FolioId(0));
@@ -204,25 +209,26 @@ impl FolioTable {
         self.bits.is_accessed(id)
     }
 
-    /// Clears the accessed bit and says whether it was set.
+    /// Clears the accessed bit and returns whether it was set.
     pub(crate) fn take_accessed(&mut self, id: FolioId) -> bool {
         self.bits.take_accessed(id)
     }
 
-    /// Reads the words of `ids`, all at once as far as the processor can, so that they are near when
-    /// they are needed one by one.
+    /// Loads the words of `ids` into the processor's cache, with many loads at a time, before the
+    /// caller reads them one by one.
     pub(crate) fn bring_near(&self, ids: impl Iterator<Item = FolioId>) {
         let all = ids.fold(0, |all, id| all ^ self.get(id).raw());
         core::hint::black_box(all);
     }
 
-    /// The same for the accessed bits.
+    /// Loads the accessed bits of `ids` into the processor's cache.
     pub(crate) fn bring_bits_near(&self, ids: &[FolioId]) {
         self.bits.bring_near(ids);
     }
 
-    /// Visits the accessed pages in id order: `visit` is given page and word and returns the new word, or
-    /// `None` to leave the page and its bit as they are. It must not change whether it is present.
+    /// Calls `visit` with id and word of each accessed page, in id order. `visit` returns the new
+    /// word, which also clears the accessed bit, or `None` to change nothing. The new word must not
+    /// change whether the page is present.
     pub(crate) fn for_accessed(&mut self, mut visit: impl FnMut(FolioId, Word) -> Option<Word>) {
         for block in 0..self.bits.blocks() {
             let (mut rest, mut taken) = (self.bits.accessed_in(block), 0);
@@ -249,7 +255,7 @@ impl FolioTable {
             .map(|(id, &raw)| (FolioId(id), Word::from_raw(raw)))
     }
 
-    /// Counts ids in `state`, by looking at all.
+    /// Counts ids in `state` by reading every word.
     #[must_use]
     pub fn count(&self, state: State) -> usize {
         self.iter()
@@ -257,9 +263,9 @@ impl FolioTable {
             .count()
     }
 
-    /// Asserts that words and accessed bits speak of the same pages.
+    /// Asserts that words and accessed bits agree on which pages are present.
     pub(crate) fn check(&self) {
-        let (present, stray) = self.bits.tally();
+        let (present, stray) = self.bits.present_and_stray();
         assert!(!stray, "a page is accessed and not present");
         let mut words = 0;
         for (id, _) in self.iter().filter(|(_, word)| word.is_present()) {
@@ -317,7 +323,7 @@ mod tests {
         table
     }
 
-    /// Canaries: each plants one bug that `check` must find.
+    /// A planted bug that `check` must find.
     #[test]
     #[should_panic(expected = "FolioId(7) lacks its present bit")]
     fn canary_a_present_bit_is_lost() {

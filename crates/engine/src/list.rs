@@ -1,9 +1,10 @@
 //! The lists of a lruvec, with lazy removal.
 //!
-//! A page knows not where it stands; a ring only knows ids. To take a page out of the middle, its
-//! word forgets the entry, which becomes a *tombstone*: skipped when a tail reaches it, swept when
-//! there are too many. A page may come back before its tombstone is met, so an entry carries one of
-//! four versions and the word says which one counts.
+//! A list is a ring of entries; an entry holds a page's id and a version from 0 to 3. A page does
+//! not store where its entry is. To remove a page from the middle of a list, only its word is
+//! changed: the entry stays as a *tombstone*, which is dropped when a scan from the tail meets it,
+//! or when a sweep drops all. A page may be listed again while its tombstone exists: the new entry
+//! has another version, and the word says which version is live.
 //!
 //! Invariants:
 //! 1. a listed page has exactly one live entry, in exactly one list; any other page has none;
@@ -19,10 +20,11 @@ use core::ops::Range;
 
 const VERSION_BITS: u32 = 2;
 const _: () = assert!(FolioId::BITS + VERSION_BITS == ENTRY_BITS);
-/// How far from the head an eager removal looks.
+/// Number of entries at the head that an eager removal searches.
 const EAGER_DEPTH: usize = 32;
 
-/// The version in the low bits: small tables make narrow entries.
+/// Packs an entry. The version is in the low bits, so that the small ids of a small table make
+/// small entries.
 const fn entry(id: FolioId, version: u32) -> u32 {
     id.0 << VERSION_BITS | version
 }
@@ -40,13 +42,13 @@ pub(crate) struct Lists<const N: usize> {
     tombstones: usize,
 }
 
-/// Room for the entries that are looked at together.
+/// A buffer for entries whose pages' words are read ahead together.
 pub(crate) type Ahead = [u32; AHEAD];
 
 /// Which end of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The young end.
+    /// Where pages are added: the youngest end.
     Head,
     /// The end that reclaim takes from.
     Tail,
@@ -66,7 +68,7 @@ impl<const N: usize> Lists<N> {
         self.live
     }
 
-    /// Entries of a list, those of pages that have gone among them.
+    /// Entries of a list, including tombstones.
     pub(crate) const fn entries(&self, list: usize) -> usize {
         self.rings[list].len()
     }
@@ -75,7 +77,7 @@ impl<const N: usize> Lists<N> {
         self.rings.iter().map(Ring::footprint).sum()
     }
 
-    /// Puts `id` on `list`. `word` is its word, already in state [`State::Listed`]; it is stored.
+    /// Puts `id` at one end of `list` and stores `word`, which must be in state [`State::Listed`].
     pub(crate) fn push(
         &mut self,
         folios: &mut FolioTable,
@@ -85,7 +87,8 @@ impl<const N: usize> Lists<N> {
     ) {
         debug_assert_eq!(word.state(), State::Listed);
         let (word, version) = word.claim_version().unwrap_or_else(|| {
-            // Four times in and out while no tail or sweep came by. Sweeping frees all versions.
+            // Listed and removed four times while no tail or sweep came by. Sweeping frees all
+            // versions.
             self.sweep_except(folios, Some(id));
             let versions = folios.get(id);
             (0..4)
@@ -102,8 +105,9 @@ impl<const N: usize> Lists<N> {
         self.live += 1;
     }
 
-    /// Takes the live page at the tail of `list`, with its word: state still Listed, version
-    /// released, not yet stored. The caller must push it back or store another state.
+    /// Removes and returns the live page at the tail of `list`, with its word; `None` if there is
+    /// none. The word returned is in state Listed, without the entry's version, and not yet stored:
+    /// the caller must push the page back or store another state.
     #[inline]
     pub(crate) fn pop(&mut self, folios: &mut FolioTable, list: usize) -> Option<(FolioId, Word)> {
         while let Some(raw) = Self::pop_raw(&mut self.rings[list], folios) {
@@ -121,8 +125,8 @@ impl<const N: usize> Lists<N> {
         None
     }
 
-    /// The next entry at the tail. Words lie scattered: those of the next pages are read ahead, all
-    /// at once, because one after the other each would be waited for.
+    /// Removes and returns the entry at the tail, live or not. The words of the next pages are
+    /// scattered in memory: they are read ahead, many at a time, so that their latencies overlap.
     #[inline]
     fn pop_raw(ring: &mut Ring, folios: &FolioTable) -> Option<u32> {
         if ring.is_ahead_due() {
@@ -133,17 +137,19 @@ impl<const N: usize> Lists<N> {
         ring.pop_tail()
     }
 
-    /// Copies the next entries at the tail of `list` into `to`, the next one last, and reads their
-    /// words, all at once; returns how many, 0 only if there are none. What [`Self::meet`] has met of
-    /// them is to be taken off with [`Self::passed`], before anything else is done to this list.
-    pub(crate) fn look_ahead(&self, folios: &FolioTable, list: usize, to: &mut Ahead) -> usize {
+    /// Copies the entries nearest to the tail of `list` into `to`, the tail last, and loads their
+    /// pages' words into the cache. Returns the number of entries, 0 only if the list is empty. The
+    /// caller calls [`Self::meet`] for each, and then [`Self::passed`], before it does anything
+    /// else to this list.
+    pub(crate) fn prefetch(&self, folios: &FolioTable, list: usize, to: &mut Ahead) -> usize {
         let nr = self.rings[list].ahead(to);
         folios.bring_near(to[..nr].iter().map(|&raw| split(raw).0));
         nr
     }
 
-    /// The page of `raw` with its word, if it is live. Its version is not released: the caller must
-    /// [`Self::relist`] or [`Self::take`] it. A tombstone is dropped.
+    /// Returns the page of the entry `raw` with its word, or `None` if the entry is a tombstone,
+    /// which is then forgotten. The word of a live page keeps the entry's version: the caller must
+    /// call [`Self::relist`] or [`Self::take`].
     #[inline]
     pub(crate) fn meet(&mut self, folios: &mut FolioTable, raw: u32) -> Option<(FolioId, Word)> {
         let (id, version) = split(raw);
@@ -156,8 +162,8 @@ impl<const N: usize> Lists<N> {
         None
     }
 
-    /// A page that was met goes to the head of another list: its entry does, as it is. A page whose
-    /// word is right already is not written to.
+    /// Moves the entry of a page returned by [`Self::meet`] to the head of another list, and stores
+    /// the word `new` if it differs from `old`.
     #[inline]
     pub(crate) fn relist(
         &mut self,
@@ -171,18 +177,20 @@ impl<const N: usize> Lists<N> {
         self.rings[list].push_head(raw);
     }
 
-    /// A page that was met is on no list any more; `word` loses the version of its entry.
+    /// Counts a page returned by [`Self::meet`] as on no list; returns `word` without its entry's
+    /// version.
     pub(crate) fn take(&mut self, raw: u32, word: Word) -> Word {
         self.live -= 1;
         word.release_version(split(raw).1)
     }
 
-    /// The `nr` entries at the tail of `list` have been met.
+    /// Removes the `nr` entries at the tail of `list` after [`Self::meet`] was called for each of
+    /// them.
     pub(crate) fn passed(&mut self, list: usize, nr: usize) {
         self.rings[list].drop_tail(nr);
     }
 
-    /// True when no live page is on `list`; tombstones at its tail are dropped on the way.
+    /// Whether no live page is on `list`; drops tombstones at its tail.
     pub(crate) fn is_empty(&mut self, folios: &mut FolioTable, list: usize) -> bool {
         while let Some(raw) = self.rings[list].tail() {
             let (id, version) = split(raw);
@@ -197,8 +205,9 @@ impl<const N: usize> Lists<N> {
         true
     }
 
-    /// Takes `id` off whatever list it is on and stores `next` as its state. `hint` is the list
-    /// where it most likely is, should it have come in only just now.
+    /// Removes `id` from its list and stores `next` as its state. `hint` is the list to search near
+    /// its head, for a page that was added only just now; with `None` the entry becomes a
+    /// tombstone.
     pub(crate) fn remove(
         &mut self,
         folios: &mut FolioTable,
@@ -221,8 +230,8 @@ impl<const N: usize> Lists<N> {
         }
     }
 
-    /// The listed page `from` is known as `to` from now on, an id without a page. It stands at the
-    /// head of `list`, with all that its word says.
+    /// Moves the listed page `from` to the id `to`, which must have no page. The page keeps its
+    /// flags and accessed bit, and goes to the head of `list`.
     pub(crate) fn rename(
         &mut self,
         folios: &mut FolioTable,
@@ -238,8 +247,8 @@ impl<const N: usize> Lists<N> {
         }
     }
 
-    /// Takes pages that follow each other off the list where all of them are, for good; see
-    /// [`Self::remove`].
+    /// Removes the pages with the ids `run`, all on the same list, and makes them absent. `hint` is
+    /// as in [`Self::remove`].
     pub(crate) fn remove_run(
         &mut self,
         folios: &mut FolioTable,
@@ -258,7 +267,8 @@ impl<const N: usize> Lists<N> {
         self.tombstones += nr;
     }
 
-    /// Keeps invariant 3; called after removals, once a batch.
+    /// Drops all tombstones if there are more than invariant 3 allows; called once after each batch
+    /// of removals.
     pub(crate) fn bound_tombstones(&mut self, folios: &mut FolioTable) {
         if self.tombstones > self.live / 16 + 256 {
             self.sweep_except(folios, None);
@@ -272,8 +282,8 @@ impl<const N: usize> Lists<N> {
         }
     }
 
-    /// Drops all tombstones. The entry of `keep_out`, whose caller holds a newer word than the
-    /// table, is dropped whatever the table says.
+    /// Drops all tombstones, and the entries of `keep_out` even if its word in the table says that
+    /// one is live: the caller has a newer word for that page.
     fn sweep_except(&mut self, folios: &mut FolioTable, keep_out: Option<FolioId>) {
         for ring in &mut self.rings {
             let mut swept = Ring::default();
@@ -365,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_came_back_is_met_at_its_new_place() {
+    fn a_page_listed_again_is_met_at_its_new_place() {
         let (mut folios, mut lists) = setup(3);
         lists.remove(&mut folios, FolioId(0), State::Absent, None);
         let page = listed(&folios, 0);
@@ -392,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_in_a_hurry_leaves_no_tombstone() {
+    fn a_short_lived_page_makes_no_tombstone() {
         let (mut folios, mut lists) = setup(100);
         lists.remove(&mut folios, FolioId(90), State::Absent, Some(0));
         lists.check(&folios);
@@ -402,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn removing_most_pages_gives_their_memory_back() {
+    fn removing_most_pages_frees_their_memory() {
         let (mut folios, mut lists) = setup(50_000);
         let before = lists.footprint();
         for id in 0..40_000 {
@@ -413,7 +423,7 @@ mod tests {
         assert!(lists.footprint() < before / 4);
     }
 
-    /// Canaries: each plants one bug that `check` must find.
+    /// A planted bug that `check` must find.
     #[test]
     #[should_panic(expected = "is in twice")]
     fn canary_an_entry_is_in_twice() {
@@ -437,7 +447,7 @@ mod tests {
         let (mut folios, lists) = setup(3);
         let word = folios.get(FolioId(1));
         assert_eq!(word.live_version(), 0);
-        // The bit of version 1: an entry that is nowhere.
+        // The bit of version 1 is set, though no list has such an entry.
         folios.set(FolioId(1), Word::from_raw(word.raw() | 1 << 3));
         lists.check(&folios);
     }

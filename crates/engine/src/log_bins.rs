@@ -1,17 +1,18 @@
-//! Bins for lengths of time whose width grows with the length.
+//! Bins for durations; a bin's width grows with the duration.
 //!
-//! Invariant: every length has one bin, in order, and is its lower edge's bin if it is one. Up to `2 << FINE_BITS` each millisecond
-//! has its own; above, a bin is no wider than `1 / (1 << FINE_BITS)` of its lower edge, which stands for it.
+//! Invariant: every duration has one bin, bins are in order, and a lower edge is in its own bin.
+//! Durations below `2 << FINE_BITS` milliseconds have a bin for each millisecond; above, a bin's
+//! width is at most its lower edge divided by `1 << FINE_BITS`. The lower edge stands for the bin.
 
-/// Each doubling is divided into `1 << FINE_BITS` bins.
+/// Duration bins; each doubling of the duration is divided into `1 << FINE_BITS` bins.
 #[derive(Clone, Copy, Debug)]
 pub struct LogBins<const FINE_BITS: u32>;
 
 impl<const FINE_BITS: u32> LogBins<FINE_BITS> {
-    /// Below this, each millisecond has a bin.
+    /// Durations below this many milliseconds have a bin for each millisecond.
     const EXACT: u64 = 2 << FINE_BITS;
 
-    /// The bin of a length, milliseconds.
+    /// Returns the bin of a duration of `ms` milliseconds.
     #[must_use]
     pub fn bin(ms: u64) -> usize {
         if ms < Self::EXACT {
@@ -22,7 +23,7 @@ impl<const FINE_BITS: u32> LogBins<FINE_BITS> {
         ((shift as usize + 1) << FINE_BITS) + usize::try_from(fine).unwrap_or(0)
     }
 
-    /// The lower edge of a bin, milliseconds; of the bin after the last one, beyond all lengths.
+    /// Returns the lower edge of a bin, in milliseconds; `u64::MAX` for the bin after the last one.
     #[must_use]
     pub const fn edge(bin: usize) -> u64 {
         let bin = bin as u64;

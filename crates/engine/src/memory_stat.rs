@@ -1,7 +1,8 @@
-//! What memory.stat, memory.stat.local, memory.events and memory.events.local say. spec: reclaim-control.md 8, 9; rstat.md.
+//! The content of memory.stat, memory.stat.local, memory.events and memory.events.local.
+//! spec: reclaim-control.md 8, 9; rstat.md.
 //!
-//! Invariant: a statistic has one place, the same in all groups: events of reclaim, then sizes, then the
-//! tenant's events.
+//! Invariant: a statistic has one index, the same in all groups: events of reclaim, then sizes,
+//! then the tenant's events.
 
 use crate::folio::FolioType;
 use crate::lruvec::Lruvec;
@@ -9,25 +10,25 @@ use crate::memcg::{MemcgEvent, MemcgEvents};
 use crate::rstat::shown;
 use crate::vmstat::{VmEvent, VmStat};
 
-/// A size of memory.stat, in pages.
+/// A size in memory.stat, counted in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LruSize {
-    /// Anonymous pages that are resident.
+    /// Anonymous pages in memory.
     Anon,
-    /// File pages that are resident.
+    /// File pages in memory.
     File,
     /// Anonymous pages of old generations, or of the inactive list.
     InactiveAnon,
-    /// The other anonymous pages that are listed.
+    /// All other anonymous pages that are on a list.
     ActiveAnon,
     /// File pages of old generations, or of the inactive list.
     InactiveFile,
-    /// The other file pages that are listed.
+    /// All other file pages that are on a list.
     ActiveFile,
 }
 
 impl LruSize {
-    /// All sizes, in memory.stat's order.
+    /// All sizes, in the order of memory.stat.
     pub const ALL: [Self; 6] = [
         Self::Anon,
         Self::File,
@@ -37,7 +38,7 @@ impl LruSize {
         Self::ActiveFile,
     ];
 
-    /// The name in memory.stat.
+    /// Returns the key of this size in memory.stat.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -50,7 +51,7 @@ impl LruSize {
         }
     }
 
-    /// Inactive pages of a type.
+    /// Returns the size that counts inactive pages of `ty`.
     #[must_use]
     pub const fn inactive(ty: FolioType) -> Self {
         match ty {
@@ -59,7 +60,7 @@ impl LruSize {
         }
     }
 
-    /// Active pages of a type.
+    /// Returns the size that counts active pages of `ty`.
     #[must_use]
     pub const fn active(ty: FolioType) -> Self {
         match ty {
@@ -68,21 +69,21 @@ impl LruSize {
         }
     }
 
-    /// Its place among all statistics.
+    /// Returns the index of this size among all statistics.
     pub(crate) const fn place(self) -> usize {
         FIRST_SIZE + self as usize
     }
 }
 
 const FIRST_SIZE: usize = VmEvent::ALL.len();
-/// Statistics of a lruvec.
+/// Number of statistics of a lruvec.
 const NR_OF_LRUVEC: usize = FIRST_SIZE + LruSize::ALL.len();
-/// Where those of the tenant begin: events of memory.events.
+/// Index of the first event of memory.events among all statistics.
 pub(crate) const FIRST_EVENT: usize = NR_OF_LRUVEC;
-/// Statistics of a memcg.
+/// Number of all statistics of a memcg.
 pub(crate) const NR_COUNTED: usize = FIRST_EVENT + MemcgEvent::ALL.len();
 
-/// What a lruvec has counted so far, and what it holds, from place 0 on.
+/// Returns the event counts and sizes of a lruvec: the statistics from index 0 on.
 pub(crate) fn of_lruvec(lruvec: &Lruvec) -> [i64; NR_OF_LRUVEC] {
     let mut counted = [0; NR_OF_LRUVEC];
     for &event in VmEvent::ALL {
@@ -98,22 +99,23 @@ pub(crate) fn of_lruvec(lruvec: &Lruvec) -> [i64; NR_OF_LRUVEC] {
     counted
 }
 
-/// What a tenant has counted so far, from [`FIRST_EVENT`] on.
+/// Returns the event counts of a tenant: the statistics from [`FIRST_EVENT`] on.
 pub(crate) fn of_tenant(events: &MemcgEvents) -> [i64; MemcgEvent::ALL.len()] {
     MemcgEvent::ALL.map(|event| events.get(event).cast_signed())
 }
 
-/// memory.stat, of a memcg alone or with all below it ([`MemoryStat::lines`]).
+/// memory.stat of a memcg alone, or of a memcg and all below it ([`MemoryStat::lines`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryStat {
-    /// Events of reclaim.
+    /// Counts of reclaim events.
     pub events: VmStat,
     sizes: [u64; LruSize::ALL.len()],
 }
 
 impl MemoryStat {
-    /// Names and values as memory.stat has them: sizes in bytes, pgscan and pgsteal as sums over whoever asked, then all events,
-    /// in pages. spec: reclaim-control.md 8.
+    /// Returns keys and values as in memory.stat: sizes in bytes, then pgscan and pgsteal as sums
+    /// over all kinds of reclaim, then all events, in pages.
+    /// spec: reclaim-control.md 8.
     pub fn lines(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let sizes = LruSize::ALL.map(|size| (size.name(), self.size(size) * 4096));
         let sums = [
@@ -123,7 +125,7 @@ impl MemoryStat {
         sizes.into_iter().chain(sums).chain(self.events.iter())
     }
 
-    /// Of the statistics in their places.
+    /// Creates it from all statistics of a memcg, by index.
     pub(crate) fn new(stats: &[i64]) -> Self {
         Self {
             events: VmStat::new(|place| shown(stats[place])),
@@ -131,20 +133,20 @@ impl MemoryStat {
         }
     }
 
-    /// A size, in pages.
+    /// Returns one size, in pages.
     #[must_use]
     pub const fn size(&self, size: LruSize) -> u64 {
         self.sizes[size as usize]
     }
 
-    /// All statistics with their names, sizes (in pages) first, as memory.stat has them.
+    /// Returns all statistics with their keys: the sizes, in pages, first.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let sizes = LruSize::ALL.map(|size| (size.name(), self.size(size)));
         sizes.into_iter().chain(self.events.iter())
     }
 }
 
-/// memory.events of the statistics in their places.
+/// Returns memory.events from all statistics of a memcg, by index.
 pub(crate) fn memcg_events(stats: &[i64]) -> MemcgEvents {
     let mut events = MemcgEvents::default();
     for event in MemcgEvent::ALL {

@@ -1,28 +1,29 @@
-//! A double-ended queue of entries that pays for what it holds.
+//! A double-ended queue of entries that needs memory only for the entries it has.
 //!
-//! Entries live in chunks that are freed as they drain. Those between the first and the last are
-//! packed without gaps, each entry as wide as the largest of its chunk (28 bits for 63 million
-//! pages). What that saves pays for allocator, bookkeeping and accessed bits, so that all a page
-//! needs stays below 8 bytes. The outer two, the only ones that entries enter and leave, are not
-//! packed. The head is the young end, reclaim works at the tail.
+//! Entries are kept in chunks, which are freed when they become empty. All chunks but the first and
+//! the last are packed without gaps: each of their entries is as wide as the largest in its chunk
+//! (28 bits for 63 million pages). What this saves pays for allocator, bookkeeping and accessed
+//! bits, so that a page needs less than 8 bytes in all. The first and the last chunk are not
+//! packed, because entries are added and taken only there. The head is the young end, reclaim works
+//! at the tail.
 //!
 //! Invariant: the entries are the slots `head..` of the front chunk, all slots of the chunks
-//! between, and `..tail` of the back chunk; a ring without entries owns no chunk; front and back are
-//! unpacked.
+//! between, and `..tail` of the back chunk; a ring without entries owns no chunk; front and back
+//! are unpacked.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
 
-/// The widest entry.
+/// Most bits that an entry may have.
 pub(crate) const ENTRY_BITS: u32 = 31;
-/// Slots come in groups, so that a chunk fills whole words whatever the width.
+/// A chunk has a multiple of this many slots, so that it fills whole words at any entry width.
 const GROUP: usize = 32;
 const CHUNK_MAX: usize = 1024;
-/// How many entries the tail looks ahead: enough to keep a processor's loads in flight.
+/// Number of entries read ahead at the tail: enough to keep a processor's loads in flight.
 pub(crate) const AHEAD: usize = 64;
 
-/// Some groups of entries of `width` bits; unpacked ones are as wide as a word.
+/// A block of entries of `width` bits each; in an unpacked chunk an entry is as wide as a word.
 #[derive(Debug)]
 struct Chunk {
     words: Box<[u32]>,
@@ -46,17 +47,17 @@ impl Chunk {
         self.slots as usize
     }
 
-    /// Any slot of any chunk; slow.
+    /// Returns the entry in slot `i`, of a packed or an unpacked chunk; slow.
     fn get(&self, i: usize) -> u32 {
         let bit = i * self.width as usize;
         let (word, bit) = (bit / 32, bit % 32);
-        // The last slot ends with the last word, so there is none to run over.
+        // The last slot ends with the last word, so no bits beyond it are needed.
         let high = self.words.get(word + 1).map_or(0, |&w| u64::from(w) << 32);
         let both = high | u64::from(self.words[word]);
         low_half(both >> bit & ((1 << self.width) - 1))
     }
 
-    /// The same entries in as few bits as the largest needs.
+    /// Packs the entries into as few bits as the largest needs.
     #[cold]
     fn pack(&mut self) {
         debug_assert_eq!(self.width, UNPACKED);
@@ -104,7 +105,7 @@ const fn low_half(value: u64) -> u32 {
     value as u32
 }
 
-/// The queue.
+/// The queue of entries of one list.
 #[derive(Debug, Default)]
 pub(crate) struct Ring {
     chunks: VecDeque<Chunk>,
@@ -118,13 +119,14 @@ impl Ring {
         self.len
     }
 
-    /// Bytes held, allocator headers not counted.
+    /// Returns the bytes that the ring occupies, allocator headers not counted.
     pub(crate) fn footprint(&self) -> usize {
         let spine = self.chunks.capacity() * size_of::<Chunk>();
         spine + self.chunks.iter().map(|c| c.words.len() * 4).sum::<usize>()
     }
 
-    /// Small rings take small chunks, so that a hundred thousand small tenants stay cheap.
+    /// Returns the number of slots of the next chunk: few for small rings, so that a hundred
+    /// thousand small tenants need little memory.
     const fn next_chunk(&self) -> usize {
         let slots = self.len.next_power_of_two();
         if slots < GROUP {
@@ -136,7 +138,7 @@ impl Ring {
         }
     }
 
-    /// Adds at the young end.
+    /// Adds an entry at the young end.
     #[inline]
     pub(crate) fn push_head(&mut self, entry: u32) {
         if self.head == 0 {
@@ -161,7 +163,7 @@ impl Ring {
         self.chunks.push_front(chunk);
     }
 
-    /// Adds at the end that reclaim takes from next.
+    /// Adds an entry at the tail, from which reclaim takes next.
     pub(crate) fn push_tail(&mut self, entry: u32) {
         if self.chunks.back().is_none_or(|c| c.slots() == self.tail) {
             self.new_back();
@@ -186,12 +188,12 @@ impl Ring {
         self.tail = 0;
     }
 
-    /// The entry at the tail.
+    /// Returns the entry at the tail; `None` if the ring is empty.
     pub(crate) fn tail(&self) -> Option<u32> {
         Some(self.chunks.back()?.words[self.tail - 1])
     }
 
-    /// Takes the entry at the tail.
+    /// Removes and returns the entry at the tail; `None` if the ring is empty.
     #[inline]
     pub(crate) fn pop_tail(&mut self) -> Option<u32> {
         let entry = self.chunks.back()?.words[self.tail - 1];
@@ -215,14 +217,14 @@ impl Ring {
         }
     }
 
-    /// True when the next entries to be taken, up to [`AHEAD`], may not have been looked at yet.
+    /// Whether the next entries at the tail, up to [`AHEAD`], may not have been read ahead yet.
     #[inline]
     pub(crate) const fn is_ahead_due(&self) -> bool {
         self.tail.is_multiple_of(AHEAD)
     }
 
-    /// Copies the next entries at the tail, none beyond their chunk, the next one last; returns how
-    /// many: none only if there are none.
+    /// Copies the entries nearest to the tail, up to the start of their chunk, into `to`, the tail
+    /// last. Returns their number, 0 only if the ring is empty.
     pub(crate) fn ahead(&self, to: &mut [u32; AHEAD]) -> usize {
         let Some(back) = self.chunks.back() else {
             return 0;
@@ -234,7 +236,7 @@ impl Ring {
         nr
     }
 
-    /// Takes the `nr` entries at the tail, which [`Self::ahead`] has shown.
+    /// Removes the `nr` entries at the tail, after [`Self::ahead`] has copied them.
     pub(crate) fn drop_tail(&mut self, nr: usize) {
         debug_assert!(nr <= self.tail.min(self.len));
         self.tail -= nr;
@@ -244,8 +246,8 @@ impl Ring {
         }
     }
 
-    /// Removes `entry` if it is among the first `depth` of the head chunk; pages that come and go
-    /// in a hurry leave no tombstone this way.
+    /// Removes `entry` if it is among the first `depth` entries of the head chunk, and returns
+    /// whether it was. So short-lived pages do not cause tombstones.
     pub(crate) fn remove_near_head(&mut self, entry: u32, depth: usize) -> bool {
         let Some(front) = self.chunks.front_mut() else {
             return false;
@@ -267,7 +269,7 @@ impl Ring {
         true
     }
 
-    /// Entries from the tail to the head, in the order reclaim would meet them.
+    /// Returns the entries from tail to head, in the order in which reclaim would meet them.
     pub(crate) fn iter_from_tail(&self) -> impl Iterator<Item = u32> + '_ {
         let last = self.chunks.len().wrapping_sub(1);
         self.chunks
@@ -315,15 +317,15 @@ mod tests {
     #[test]
     fn behaves_like_a_deque_over_many_chunks() {
         let (mut ring, mut model) = (Ring::default(), VecDeque::new());
-        // A fixed xorshift: the test is the same in every run.
+        // A xorshift generator with a fixed seed: the test is the same in every run.
         let mut x = 0x2545_f491u32;
         for step in 0..60_000u32 {
             x ^= x << 13;
             x ^= x >> 17;
             x ^= x << 5;
-            // Wider entries come as time goes by, at either end.
+            // Entries become wider with time, at either end.
             let entry = (x & BIG) >> (30 - step / 2000);
-            // Phases of growth and of drain, so that chunks come and go at both ends.
+            // The ring grows and drains in turn, so that chunks come and go at both ends.
             let grow = if step / 10_000 % 2 == 0 { 6 } else { 2 };
             match x % 8 {
                 n if n < grow && n % 2 == 0 => {

@@ -1,38 +1,38 @@
-//! Numbers with units. The engine has no clock: a [`Millis`] is always an argument, counted from
-//! whatever instant the embedder likes, and never runs backwards.
+//! Numbers with units. The engine has no clock: a [`Millis`] is always an argument, counted from an
+//! instant that the embedder chooses, and never runs backwards.
 
 mod display;
 
 /// Bytes in a base page.
 pub const PAGE_SIZE: u64 = 4096;
-/// Fewest pages that reclaim is asked for at a time.
+/// Fewest pages that a reclaim tries to get.
 pub const SWAP_CLUSTER_MAX: u64 = 32;
 
-/// `number * of / whole`, rounded down and without overflow; a `whole` of nothing counts as one.
+/// Returns `number * of / whole`, rounded down, without overflow; a `whole` of 0 counts as 1.
 pub(crate) fn scaled(number: u64, of: impl Into<u128>, whole: impl Into<u128>) -> u64 {
     let product = u128::from(number).saturating_mul(of.into());
     u64::try_from(product / whole.into().max(1)).unwrap_or(u64::MAX)
 }
 
-/// A point in time, or a span of it, in milliseconds.
+/// A point in time, or a duration, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Millis(pub u64);
 
 impl Millis {
-    /// The span since `earlier`; zero when `earlier` lies in the future.
+    /// Returns the duration since `earlier`; zero when `earlier` lies in the future.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))
     }
 
-    /// The point in time `span` after this one.
+    /// Returns the point in time `span` after this one.
     #[must_use]
     pub const fn after(self, span: Self) -> Self {
         Self(self.0.saturating_add(span.0))
     }
 }
 
-/// In whole milliseconds, rounded down; what is too long for them is the longest there is.
+/// Rounds down to whole milliseconds; a duration that is too long becomes the largest possible one.
 impl From<core::time::Duration> for Millis {
     fn from(time: core::time::Duration) -> Self {
         Self(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
@@ -44,13 +44,13 @@ impl From<core::time::Duration> for Millis {
 pub struct Pages(pub u64);
 
 impl Pages {
-    /// The same amount in bytes, saturating.
+    /// Returns the same amount in bytes; the largest number on overflow.
     #[must_use]
     pub const fn bytes(self) -> Bytes {
         Bytes(self.0.saturating_mul(PAGE_SIZE))
     }
 
-    /// This many pages less `other`, not below zero.
+    /// Returns this number of pages minus `other`, but at least zero.
     #[must_use]
     pub const fn less(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
@@ -62,7 +62,8 @@ impl Pages {
 pub struct Bytes(pub u64);
 
 impl Bytes {
-    /// Whole pages in this many bytes, as the kernel rounds limits: down.
+    /// Returns the number of whole pages in this many bytes; rounded down, as the kernel rounds
+    /// limits.
     #[must_use]
     pub const fn pages(self) -> Pages {
         Pages(self.0 / PAGE_SIZE)
@@ -75,12 +76,12 @@ pub enum Limit {
     /// No limit.
     #[default]
     Max,
-    /// At most this much, rounded down to pages.
+    /// At most this many bytes, rounded down to pages.
     Bytes(Bytes),
 }
 
 impl Limit {
-    /// The limit in pages; "no limit" is the largest number there is.
+    /// Returns the limit in pages; the largest number for no limit.
     #[must_use]
     pub const fn pages(self) -> Pages {
         match self {
@@ -90,20 +91,21 @@ impl Limit {
     }
 }
 
-/// How willing reclaim is to take anon instead of file pages: 0 (file only) to 200 (anon first),
-/// and 201, anon only. spec: lru-gen.md 1, reclaim-control.md 6.3.
+/// Preference of reclaim for anon over file pages: 0 is file only, 200 the strongest preference for
+/// anon, 201 anon only.
+/// spec: lru-gen.md 1, reclaim-control.md 6.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Swappiness(u8);
 
 impl Swappiness {
-    /// Never touch anon pages.
+    /// Anon pages are never evicted.
     pub const FILE_ONLY: Self = Self(0);
-    /// Never touch file pages; `max` in memory.reclaim.
+    /// File pages are never evicted; `max` in memory.reclaim.
     pub const ANON_ONLY: Self = Self(201);
     /// The largest value a user may set by number.
     pub const MAX: u8 = 200;
 
-    /// `value` as a swappiness, or `None` above 201.
+    /// Creates a swappiness from a number; `None` above 201.
     #[must_use]
     pub const fn new(value: u8) -> Option<Self> {
         if value <= 201 {
@@ -113,7 +115,7 @@ impl Swappiness {
         }
     }
 
-    /// The plain number.
+    /// Returns the swappiness as a number, 0 to 201.
     #[must_use]
     pub const fn get(self) -> u8 {
         self.0

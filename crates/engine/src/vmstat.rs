@@ -1,15 +1,16 @@
-//! Event counters under the kernel's names. spec: reclaim-control.md 8, workingset.md 8.
+//! Event counters under the kernel's names.
+//! spec: reclaim-control.md 8, workingset.md 8.
 
 use crate::folio::FolioType;
 
-/// Who reclaims. Counters and events depend on it.
+/// The kind of reclaim; counters depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanReason {
-    /// Below a watermark or above a limit, on nobody's time (kswapd).
+    /// Reclaim because of a watermark or a limit, for which no task waits (kswapd).
     Background,
-    /// On the time of whoever needs the memory.
+    /// Reclaim in the task that needs the memory, which waits for it.
     Direct,
-    /// Asked for, by size or by age; no pressure (memory.reclaim).
+    /// Reclaim requested by size or by age, without memory pressure (memory.reclaim).
     Proactive,
 }
 
@@ -20,7 +21,8 @@ impl ScanReason {
 
 macro_rules! events {
     ($($variant:ident = $name:literal,)+) => {
-        /// An event of memory.stat, in its order, and behind these what memory.stat has no line for (`VmEvent::is_shown`).
+        /// An event of memory.stat, in its order. Events that memory.stat does not show come last
+        /// (`VmEvent::is_shown`).
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum VmEvent {
             $(#[doc = concat!("`", $name, "`, in pages unless its name says otherwise.")] $variant,)+
@@ -30,7 +32,7 @@ macro_rules! events {
             /// Every event, in order.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
-            /// The name in memory.stat.
+            /// Returns the event's key in memory.stat.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ }
@@ -70,8 +72,9 @@ events! {
 const NR_EVENTS: usize = VmEvent::ALL.len();
 
 impl VmEvent {
-    /// Whether memory.stat has it. What left by the kernel's own hand ([`Self::PgstealKernel`]) nobody here has stolen, so it is in
-    /// no sum of what was; metrics alone tell it.
+    /// Whether memory.stat shows the event. Pages that kernel reclaim took
+    /// ([`Self::PgstealKernel`]) were not stolen by the engine, so no sum of stolen pages includes
+    /// them; only metrics show them.
     const fn is_shown(self) -> bool {
         !matches!(self, Self::PgstealKernel)
     }
@@ -116,7 +119,7 @@ impl VmEvent {
     }
 }
 
-/// One set of counters.
+/// The counts of all events of one lruvec or memcg.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VmStat {
     counts: [u64; NR_EVENTS],
@@ -131,7 +134,7 @@ impl Default for VmStat {
 }
 
 impl VmStat {
-    /// Counters as `read` says, by place.
+    /// Creates the counts; `read` returns the count of the event with a given index.
     pub(crate) fn new(read: impl Fn(usize) -> u64) -> Self {
         Self {
             counts: core::array::from_fn(read),
@@ -164,7 +167,7 @@ impl VmStat {
         );
     }
 
-    /// `pgscan`: the sum of its sources.
+    /// Returns `pgscan`: the pages scanned by all kinds of reclaim.
     #[must_use]
     pub const fn pgscan(&self) -> u64 {
         self.get(VmEvent::PgscanKswapd)
@@ -172,7 +175,7 @@ impl VmStat {
             + self.get(VmEvent::PgscanProactive)
     }
 
-    /// `pgsteal`: the sum of its sources.
+    /// Returns `pgsteal`: the pages stolen by all kinds of reclaim.
     #[must_use]
     pub const fn pgsteal(&self) -> u64 {
         self.get(VmEvent::PgstealKswapd)
@@ -180,7 +183,7 @@ impl VmStat {
             + self.get(VmEvent::PgstealProactive)
     }
 
-    /// All counters with their names, in memory.stat's order.
+    /// Returns all counts with their keys, in the order of memory.stat.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         VmEvent::ALL
             .iter()
@@ -188,7 +191,8 @@ impl VmStat {
             .map(|&event| (event.name(), self.get(event)))
     }
 
-    /// Asserts what must hold between counters. spec: workingset.md 8, reclaim-control.md I5.
+    /// Asserts the relations between counters.
+    /// spec: workingset.md 8, reclaim-control.md I5.
     pub(crate) fn check(&self) {
         for ty in FolioType::ALL {
             let refaults = self.get(VmEvent::refault(ty));

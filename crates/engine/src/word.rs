@@ -1,27 +1,27 @@
 //! The one state word of a page: everything the engine knows of it, in 32 bits.
 //!
-//! | bits | present page | page that is out |
+//! | bits | present page | evicted page |
 //! |---|---|---|
 //! | 0-1 | state: see [`State`] | the same |
 //! | 2-5 | which of the four entry versions are in some ring (list.rs) | the same |
 //! | 6-7 | version of the live entry | 6: the shadow was reclaimed; 7: 0 |
-//! | 8-9 | generation, seq % 4 | 8: workingset, 9: the page that left was of type file |
+//! | 8-9 | generation, seq % 4 | 8: workingset, 9: the evicted page was of type file |
 //! | 10 | type: file | token, 22 bits from bit 10 |
 //! | 11, 12-13, 14 | PG_referenced, refs field, PG_workingset | |
 //! | 15-23 | flags, see [`Flag`] | |
 //!
-//! Invariant: the version bits survive every change of state, but that of the live entry, which a page
-//! that is out has none of; all else is legal only in the state
-//! it is written for, and states change only as [`State::may_become`] allows.
+//! Invariant: the version bits survive every change of state, except that of the live entry, which
+//! an evicted page has none of; all else is legal only in the state it is written for, and states
+//! change only as [`State::may_become`] allows.
 
-/// Where a page is, as far as the engine cares.
+/// Where a page is: in memory or not, on a list or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Never seen, or removed by its program.
+    /// Never in memory, or removed by its program.
     Absent,
-    /// Present and on a list.
+    /// In memory and on a list.
     Listed,
-    /// Present, but taken off its list: isolated for reclaim, or unevictable.
+    /// In memory, but taken off its list: isolated for reclaim, or unevictable.
     OffList,
     /// Evicted; the word holds the shadow entry.
     Shadow,
@@ -31,8 +31,9 @@ impl State {
     /// All states, for exhaustive tests.
     pub const ALL: [Self; 4] = [Self::Absent, Self::Listed, Self::OffList, Self::Shadow];
 
-    /// The legal transitions. Only an isolated page can be evicted, so that nothing leaves unseen;
-    /// only a list insertion makes a page present, so that nothing resident is uncounted.
+    /// Whether a page in this state may change to `next`. Only an isolated page can be evicted, so
+    /// that every eviction is counted. Only an insertion into a list makes a page present, so that
+    /// every resident page is counted.
     #[must_use]
     pub const fn may_become(self, next: Self) -> bool {
         use State::{Absent, Listed, OffList, Shadow};
@@ -50,27 +51,29 @@ impl State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Flag {
-    /// Type file (clear: anon).
+    /// The page is of type file; without this flag, anon.
     File = 10,
-    /// PG_referenced.
+    /// PG_referenced: the page was accessed lately.
     Referenced = 11,
-    /// PG_workingset.
+    /// PG_workingset: the page belongs to the working set.
     Workingset = 14,
-    /// PG_active: where the next insertion puts the page (multi-gen), or its list (classic).
+    /// PG_active. Multi-gen: the next insertion puts the page into a young generation. Classic: the
+    /// page is on the active list.
     Active = 15,
-    /// PG_reclaim: to be rotated to the tail when its writeback ends.
+    /// PG_reclaim: the page moves to the tail when its writeback ends.
     Reclaim = 16,
-    /// Told young ([`crate::Lruvec::young`]) while it was on no generation's list: for whoever looks next.
+    /// The page was reported young ([`crate::Lruvec::young`]) while it was on no generation's list;
+    /// the next check of the page uses and clears this flag.
     Young = 18,
-    /// Locked in memory.
+    /// The page is locked in memory.
     Unevictable = 19,
-    /// Newer than its backing store.
+    /// The page's content differs from its copy in swap or file.
     Dirty = 20,
-    /// Being written out.
+    /// The page is being written to swap or file.
     Writeback = 21,
-    /// In the swap cache.
+    /// The page is in the swap cache.
     SwapCache = 22,
-    /// Mapped executable.
+    /// An executable mapping maps the page.
     Exec = 23,
 }
 
@@ -80,8 +83,8 @@ const ENTRIES: u32 = 0b1111 << ENTRIES_SHIFT;
 const LIVE_SHIFT: u32 = 6;
 const LIVE: u32 = 0b11 << LIVE_SHIFT;
 const COMMON: u32 = STATE | ENTRIES | LIVE;
-/// The lowest clear bit of four, 4 if there is none; a table, because computing it is compiled to a
-/// jump table, and the jump is guessed wrong.
+/// For each 4-bit value: the lowest clear bit, or 4 if none is clear. It is a table because the
+/// compiler turns the computation into a jump table, whose jumps a processor predicts wrongly.
 const LOWEST_CLEAR: [u8; 16] = [0, 1, 0, 2, 0, 1, 0, 3, 0, 1, 0, 2, 0, 1, 0, 4];
 const GEN_SHIFT: u32 = 8;
 const REFS_SHIFT: u32 = 12;
@@ -89,12 +92,13 @@ const REFS: u32 = 0b11 << REFS_SHIFT;
 const SHADOW_WORKINGSET: u32 = 1 << 8;
 const SHADOW_FILE: u32 = 1 << 9;
 const TOKEN_SHIFT: u32 = 10;
-/// Bits of a shadow's token.
+/// Number of bits of a shadow's token.
 pub(crate) const TOKEN_BITS: u32 = 32 - TOKEN_SHIFT;
-/// Of a page that is out: its shadow was reclaimed. It has no live entry that the bit could name.
+/// Of an evicted page: its shadow was dropped. The bit is free then, because an evicted page has no
+/// live entry.
 const SHADOW_GONE: u32 = 1 << LIVE_SHIFT;
 
-/// The state word. A plain value: read it, change it, store it back.
+/// The state word of a page: a plain value, to be read, changed and stored back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Word(u32);
 
@@ -107,7 +111,7 @@ impl Word {
         self.0
     }
 
-    /// Where the page is.
+    /// Returns where the page is.
     #[must_use]
     pub const fn state(self) -> State {
         match self.0 & STATE {
@@ -118,13 +122,13 @@ impl Word {
         }
     }
 
-    /// True when the page occupies memory.
+    /// Whether the page is in memory.
     #[must_use]
     pub const fn is_present(self) -> bool {
         matches!(self.state(), State::Listed | State::OffList)
     }
 
-    /// Changes the state; what belonged to the old state only is cleared.
+    /// Returns the word in the state `next`, without what is valid only in the old state.
     #[must_use]
     pub(crate) fn into_state(self, next: State) -> Self {
         debug_assert!(
@@ -137,7 +141,7 @@ impl Word {
         Self(self.0 & (ENTRIES | LIVE) | payload | next as u32)
     }
 
-    /// True when `flag` is set. Meaningful for present pages only.
+    /// Whether `flag` is set; valid only for a page in memory.
     #[must_use]
     pub const fn has(self, flag: Flag) -> bool {
         self.0 & (1 << flag as u32) != 0
@@ -149,7 +153,7 @@ impl Word {
         Self(if on { self.0 | bit } else { self.0 & !bit })
     }
 
-    /// Generation slot (seq % 4).
+    /// Returns the slot of the page's generation (seq % 4).
     #[must_use]
     pub const fn generation(self) -> usize {
         (self.0 >> GEN_SHIFT & 0b11) as usize
@@ -162,7 +166,7 @@ impl Word {
         Self(self.0 & !(0b11 << GEN_SHIFT) | slot << GEN_SHIFT)
     }
 
-    /// The raw 2-bit reference field, 0..=3.
+    /// Returns the 2-bit reference field, 0 to 3.
     #[must_use]
     pub const fn refs_field(self) -> u32 {
         (self.0 & REFS) >> REFS_SHIFT
@@ -173,7 +177,7 @@ impl Word {
         Self(self.0 & !REFS | (refs << REFS_SHIFT) & REFS)
     }
 
-    /// A shadow's token and workingset bit; only for [`State::Shadow`].
+    /// Returns a shadow's token and workingset bit; only for [`State::Shadow`].
     #[must_use]
     pub(crate) const fn shadow(self) -> (u32, bool) {
         (self.0 >> TOKEN_SHIFT, self.0 & SHADOW_WORKINGSET != 0)
@@ -188,13 +192,15 @@ impl Word {
         Self(out | token << TOKEN_SHIFT | workingset | file)
     }
 
-    /// The page stays out; what is known of how it left is forgotten. Only for [`State::Shadow`].
+    /// Returns the word without its shadow: the page stays evicted, and the history of its eviction
+    /// is lost. Only for [`State::Shadow`].
     #[must_use]
     pub(crate) const fn without_shadow(self) -> Self {
         Self(self.0 & (STATE | ENTRIES | SHADOW_FILE) | SHADOW_GONE)
     }
 
-    /// What is known of the page of `other`, under this id's own versions; for an id without a page.
+    /// Returns the word of `other` for this id, which has no page: with the versions of this id's
+    /// own entries.
     #[must_use]
     pub(crate) fn renamed_from(self, other: Self) -> Self {
         debug_assert_eq!(self.state(), State::Absent);
@@ -205,31 +211,32 @@ impl Word {
         Self(self.0 & own | other.0 & !own)
     }
 
-    /// False when the page is out and its shadow was reclaimed; only for [`State::Shadow`].
+    /// Whether an evicted page still has its shadow; only for [`State::Shadow`].
     #[must_use]
     pub(crate) const fn has_shadow(self) -> bool {
         self.0 & SHADOW_GONE == 0
     }
 
-    /// True when the page that left was of type file; only for [`State::Shadow`].
+    /// Whether an evicted page was of type file; only for [`State::Shadow`].
     #[must_use]
     pub(crate) const fn shadow_is_file(self) -> bool {
         self.0 & SHADOW_FILE != 0
     }
 
-    /// True when `version` is the page's entry that counts.
+    /// Whether the entry with this `version` is the page's live one.
     #[must_use]
     pub(crate) const fn is_live(self, version: u32) -> bool {
         matches!(self.state(), State::Listed) && (self.0 & LIVE) >> LIVE_SHIFT == version
     }
 
-    /// The version of the live entry.
+    /// Returns the version of the page's live entry.
     #[must_use]
     pub(crate) const fn live_version(self) -> u32 {
         (self.0 & LIVE) >> LIVE_SHIFT
     }
 
-    /// Claims a version that no ring holds, or `None` when all four are out.
+    /// Claims a version that no entry in any ring has. Returns the new word and the version; `None`
+    /// when all four are in use.
     #[must_use]
     pub(crate) const fn claim_version(self) -> Option<(Self, u32)> {
         let version = LOWEST_CLEAR[(self.0 >> ENTRIES_SHIFT & 0b1111) as usize] as u32;
@@ -240,13 +247,13 @@ impl Word {
         Some((Self(word), version))
     }
 
-    /// Gives back a version whose entry has left its ring.
+    /// Returns the word without `version`, whose entry was removed from its ring.
     #[must_use]
     pub(crate) const fn release_version(self, version: u32) -> Self {
         Self(self.0 & !(1 << (ENTRIES_SHIFT + version)))
     }
 
-    /// How many ring entries name this page, live or not.
+    /// Returns the number of ring entries of this page, live or not.
     #[cfg(test)]
     pub(crate) const fn entries(self) -> u32 {
         (self.0 & ENTRIES).count_ones()

@@ -1,13 +1,14 @@
-//! Random operations on the machine and on a naive model of it: after each one, everything that can
-//! be seen of the two must be the same, in particular the order in which pages would be evicted.
-//! A failing case prints its (shrunk) operations and the seed that proptest found it with.
+//! Random operations on the engine's machine and on a naive model. After each operation all that
+//! can be seen of the two must be equal, in particular the order in which pages would be evicted.
+//!
+//! A failing case prints its (shrunk) operations and the seed of proptest.
 #![forbid(unsafe_code)]
 #![expect(unreachable_pub, reason = "the model is a module of this test only")]
 
 mod naive;
 
 use engine::folio::FolioId;
-use engine::lru_gen::ByAgePlace;
+use engine::lru_gen::ByAgeCursor;
 use engine::memcg::MemcgLimits;
 use engine::vmstat::VmEvent;
 use engine::word::{Flag, State};
@@ -16,17 +17,19 @@ use engine::{
     FaultKind, FolioType, Machine, MachineConfig, MemcgId, Millis, PageOut, Pages, ScanReason,
     Swappiness,
 };
-use naive::{Naive, Place, naive_page_age};
+use naive::{Naive, PageState, naive_page_age};
 use proptest::prelude::*;
 
 const ONE: MemcgId = MemcgId::FIRST;
 
+/// Number of page ids.
 const PAGES: u32 = 150;
+/// Edges of the bins of the page-age histogram, ms.
 const EDGES: [u64; 3] = [10, 25, 60];
 
 #[derive(Clone, Debug)]
 enum Op {
-    /// Pages `id..id + len` fault, or are touched where present.
+    /// Faults in the absent pages of `id..id + len`, and touches those that are present.
     Fault {
         id: u32,
         len: u32,
@@ -39,13 +42,13 @@ enum Op {
         len: u32,
     },
     Walk,
-    /// The mapping of these pages has recency, or has it no longer.
+    /// Sets whether the mapping of these pages has recency.
     Advise {
         id: u32,
         len: u32,
         recency: bool,
     },
-    /// The reference check of all isolated pages.
+    /// Makes the reference check of all isolated pages: accessed ones are put back.
     Check,
     Mark {
         id: u32,
@@ -64,7 +67,7 @@ enum Op {
     IsolateByAge {
         nr: usize,
     },
-    /// Settles this many of the oldest isolated pages.
+    /// Finishes the `nr` pages that were isolated first, with this outcome.
     Settle {
         nr: usize,
         outcome: PageOut,
@@ -80,8 +83,9 @@ enum Op {
     Deactivate {
         id: u32,
     },
-    /// Pages come in, are read `times` more, leave and come back: what feeds the controller.
-    Thrash {
+    /// Pages fault in, are read `times` more, are evicted, and refault: so the refault controller
+    /// gets evictions and refaults.
+    Cycle {
         id: u32,
         len: u32,
         file: bool,
@@ -89,6 +93,7 @@ enum Op {
     },
 }
 
+/// Random operations; the numbers are their weights.
 fn ops() -> impl Strategy<Value = Op> {
     let id = 0..PAGES;
     let kind = prop_oneof![
@@ -129,15 +134,16 @@ fn ops() -> impl Strategy<Value = Op> {
         1 => id.clone().prop_map(|id| Op::Rotate { id }),
         1 => id.clone().prop_map(|id| Op::Deactivate { id }),
         1 => (id, 60..150u32, any::<bool>(), 0..5u32)
-            .prop_map(|(id, len, file, times)| Op::Thrash { id, len, file, times }),
+            .prop_map(|(id, len, file, times)| Op::Cycle { id, len, file, times }),
     ]
 }
 
+/// The machine and its model, which get the same operations.
 struct Pair {
     machine: Machine,
     model: Naive,
     isolated: Vec<(u32, ScanReason)>,
-    /// Whether what maps a page has recency: known to neither, asked by both.
+    /// Whether the mapping of each page has recency; machine and model both read it from here.
     recency: Vec<bool>,
     now: u64,
 }
@@ -165,6 +171,7 @@ impl Pair {
         }
     }
 
+    /// Applies an operation to the machine and to the model.
     fn apply(&mut self, op: &Op) {
         match *op {
             Op::Fault {
@@ -190,7 +197,7 @@ impl Pair {
                     self.model.young(id);
                 }
             }
-            Op::Walk | Op::Advise { .. } | Op::Check => self.look(op),
+            Op::Walk | Op::Advise { .. } | Op::Check => self.scan(op),
             Op::Mark { id, times } => {
                 for _ in 0..times {
                     self.machine.lruvec_mut(ONE).mark_accessed(FolioId(id));
@@ -216,18 +223,18 @@ impl Pair {
                 self.machine.lruvec_mut(ONE).deactivate(FolioId(id));
                 self.model.deactivate(id);
             }
-            Op::Thrash {
+            Op::Cycle {
                 id,
                 len,
                 file,
                 times,
-            } => self.thrash(id, len, file, times),
+            } => self.cycle_through(id, len, file, times),
             Op::Isolate { .. } | Op::IsolateByAge { .. } | Op::Settle { .. } => self.reclaim(op),
         }
     }
 
-    /// Looks at accessed bits, and what they depend on.
-    fn look(&mut self, op: &Op) {
+    /// Applies operations that read accessed bits, or that change which bits count.
+    fn scan(&mut self, op: &Op) {
         let (lruvec, recency) = (self.machine.lruvec_mut(ONE), &mut self.recency);
         match *op {
             Op::Walk => {
@@ -252,7 +259,8 @@ impl Pair {
         }
     }
 
-    fn thrash(&mut self, id: u32, len: u32, file: bool, times: u32) {
+    /// Applies [`Op::Cycle`] as other operations.
+    fn cycle_through(&mut self, id: u32, len: u32, file: bool, times: u32) {
         let fault = |kind| Op::Fault {
             id,
             len,
@@ -273,6 +281,8 @@ impl Pair {
         self.apply(&fault(FaultKind::Refault));
     }
 
+    /// Isolates or finishes pages in the machine and in the model; checks that both chose the same
+    /// pages in the same order.
     fn reclaim(&mut self, op: &Op) {
         let mut out = Vec::new();
         let by_age = matches!(op, Op::IsolateByAge { .. });
@@ -287,14 +297,15 @@ impl Pair {
                 self.model.isolate(nr)
             }
             Op::IsolateByAge { nr } => {
-                let how_many = (nr, &mut ByAgePlace::default());
+                let how_many = (nr, &mut ByAgeCursor::default());
                 self.machine.isolate_by_age(ONE, how_many, &mut out);
                 self.model.isolate_by_age(nr)
             }
             Op::Settle { nr, outcome } => {
                 for (id, reason) in self.isolated.drain(..nr.min(self.isolated.len())) {
-                    self.machine.settle(ONE, FolioId(id), (outcome, reason));
-                    self.model.settle(id, outcome);
+                    self.machine
+                        .finish_page(ONE, FolioId(id), (outcome, reason));
+                    self.model.finish_page(id, outcome);
                 }
                 return;
             }
@@ -308,7 +319,7 @@ impl Pair {
     fn flag(&mut self, id: u32, flag: Flag, on: bool) {
         self.machine.lruvec_mut(ONE).set_flag(FolioId(id), flag, on);
         let page = &mut self.model.pages[id as usize];
-        if matches!(page.place, Place::Gen(_) | Place::Off) {
+        if matches!(page.place, PageState::Gen(_) | PageState::Off) {
             match flag {
                 Flag::Dirty => page.dirty = on,
                 Flag::Writeback => page.writeback = on,
@@ -317,6 +328,7 @@ impl Pair {
         }
     }
 
+    /// Checks that machine and model are equal in all that can be seen.
     fn compare(&self) {
         self.machine.check_invariants();
         let lru = self.machine.lruvec(ONE).lru_gen();
@@ -359,15 +371,16 @@ impl Pair {
         );
     }
 
+    /// Compares state and flags of each page.
     fn compare_pages(&self) {
         let lru = self.machine.lruvec(ONE).lru_gen();
         for (id, page) in (0..).map(FolioId).zip(&self.model.pages) {
             let word = self.machine.lruvec(ONE).folios().get(id);
             match page.place {
-                Place::Nowhere => assert_eq!(word.state(), State::Absent, "{id:?}"),
-                Place::Out(..) => assert_eq!(word.state(), State::Shadow, "{id:?}"),
-                Place::Off => assert_eq!(word.state(), State::OffList, "{id:?}"),
-                Place::Gen(seq) => {
+                PageState::Nowhere => assert_eq!(word.state(), State::Absent, "{id:?}"),
+                PageState::Out(..) => assert_eq!(word.state(), State::Shadow, "{id:?}"),
+                PageState::Off => assert_eq!(word.state(), State::OffList, "{id:?}"),
+                PageState::Gen(seq) => {
                     assert_eq!(word.state(), State::Listed, "{id:?}");
                     let refs = (word.has(Flag::Referenced), word.has(Flag::Workingset));
                     assert_eq!(refs, (page.referenced, page.workingset), "{id:?}");
@@ -378,6 +391,7 @@ impl Pair {
         }
     }
 
+    /// Compares the event counters.
     fn compare_counts(&self) {
         let (stat, counts) = (self.machine.lruvec(ONE).stat(), &self.model.counts);
         let by_type = |anon, file| [stat.get(anon), stat.get(file)];
@@ -413,16 +427,16 @@ proptest! {
             let before = (pair.model.max_seq, pair.model.min_seq);
             pair.apply(op);
             pair.compare();
-            // Invariant I4 of the spec: seqs never go back.
+            // Invariant I4 of the spec: the generation numbers (seqs) never decrease.
             prop_assert!(before.0 <= pair.model.max_seq);
             prop_assert!((0..2).all(|t| before.1[t] <= pair.model.min_seq[t]));
         }
     }
 }
 
-/// The harness itself: random operations must reach promotion, refaults and eviction.
+/// Checks the test itself: its random operations must lead to promotion, refaults and eviction.
 #[test]
-fn the_operations_reach_what_they_should() {
+fn the_operations_reach_all_cases() {
     use proptest::strategy::ValueTree;
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();

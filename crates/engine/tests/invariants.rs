@@ -1,5 +1,6 @@
-//! Every policy, profile and swappiness under seeded random operations: all invariants after each.
-//! What the naive models do not cover is covered here: P63, and reclaim of one type only.
+//! Seeded random operations with every policy, profile and swappiness; all invariants are checked
+//! after each operation. Only this test covers profile P63 and reclaim of one page type, which the
+//! naive model does not have.
 #![forbid(unsafe_code)]
 
 use engine::active_inactive::Stage;
@@ -13,11 +14,14 @@ use engine::{
 
 const ONE: MemcgId = MemcgId::FIRST;
 
+/// Number of page ids.
 const PAGES: u32 = 400;
 
+/// A generator of random numbers: runs with the same seed are the same.
 struct Random(u64);
 
 impl Random {
+    /// A random number below `n`.
     fn below(&mut self, n: u32) -> u32 {
         self.0 = self
             .0
@@ -27,6 +31,7 @@ impl Random {
     }
 }
 
+/// `max_seq`, then `min_seq` of anonymous and of file pages; `None` with the classic lists.
 fn seqs(machine: &Machine) -> Option<[u64; 3]> {
     let lru = machine.lruvec(ONE).multi_gen()?;
     Some([
@@ -36,6 +41,7 @@ fn seqs(machine: &Machine) -> Option<[u64; 3]> {
     ])
 }
 
+/// Applies one random operation.
 fn step(machine: &mut Machine, random: &mut Random, isolated: &mut Vec<FolioId>, now: &mut u64) {
     let (id, len) = (FolioId(random.below(PAGES)), random.below(40));
     let range = (id.0..(id.0 + len).min(PAGES)).map(FolioId);
@@ -88,7 +94,7 @@ fn step(machine: &mut Machine, random: &mut Random, isolated: &mut Vec<FolioId>,
             ];
             for id in isolated.drain(..) {
                 let outcome = outcomes[random.below(4) as usize];
-                machine.settle(ONE, id, (outcome, ScanReason::Background));
+                machine.finish_page(ONE, id, (outcome, ScanReason::Background));
             }
         }
     }

@@ -1,4 +1,5 @@
-//! Mappings without recency: what a page was first touched through decides nothing about it later.
+//! Mappings without recency: how a page was first touched does not matter later.
+//!
 //! spec: reclaim-control.md 6.1, 11 (tests 11 and 12).
 #![forbid(unsafe_code)]
 
@@ -14,9 +15,11 @@ use engine::{
 use std::ops::Range;
 
 const ONE: MemcgId = MemcgId::FIRST;
+/// Number of page ids.
 const PAGES: u32 = 200;
 
-/// Memory in which what maps the pages of `noreuse` has no recency, and those of `busy` cannot go.
+/// A memory in which the mappings of the pages `noreuse` have no recency, and page-out of the pages
+/// `busy` fails.
 #[derive(Default)]
 struct Mapped {
     noreuse: Range<u32>,
@@ -50,12 +53,13 @@ fn machine(policy: Policy) -> Machine {
     machine
 }
 
+/// The default policy, and the classic lists.
 fn policies() -> [Policy; 2] {
     let classic = Policy::ActiveInactive(Stage::Detection, Pages(u64::from(PAGES)));
     [Policy::default(), classic]
 }
 
-/// Pages of a file fault, and the accesses are made again.
+/// Faults in these pages, of a file, and then touches each once more.
 fn fault(machine: &mut Machine, ids: Range<u32>, has_recency: bool) {
     let (ty, kind) = (FolioType::File, FaultKind::Refault);
     for id in ids.map(FolioId) {
@@ -70,7 +74,8 @@ fn touch(machine: &mut Machine, ids: Range<u32>) {
     }
 }
 
-/// The accesses of the faults are behind us: their bits were taken, by a walk or, of classic lists, by a pass.
+/// Clears the accessed bits that the faults set: by a walk or, with the classic lists, by a reclaim
+/// in which all pages are busy.
 fn forget(machine: &mut Machine) {
     let busy = 0..PAGES;
     let mut memory = Mapped {
@@ -83,6 +88,7 @@ fn forget(machine: &mut Machine) {
     }
 }
 
+/// Reclaims 32 pages at the time `now` (ms), and checks the invariants.
 fn reclaim(machine: &mut Machine, memory: &mut Mapped, now: u64) {
     let request = ReclaimRequest {
         reason: ScanReason::Direct,
@@ -94,16 +100,17 @@ fn reclaim(machine: &mut Machine, memory: &mut Mapped, now: u64) {
     machine.check_invariants();
 }
 
+/// Number of these pages that are in memory.
 fn present(machine: &Machine, ids: Range<u32>) -> usize {
     let folios = machine.lruvec(ONE).folios();
     let ids = ids.filter(|&id| folios.get(FolioId(id)).is_present());
     ids.count()
 }
 
-/// A page first touched through a NOREUSE mapping was evicted while another mapping used it all the time,
-/// because it remembered the first one.
+/// Regression: the engine remembered through which mapping a page was first touched. A page first
+/// touched through a NOREUSE mapping was evicted although another mapping used it all the time.
 #[test]
-fn another_mapping_keeps_what_a_noreuse_mapping_brought_in() {
+fn another_mapping_keeps_pages_that_a_noreuse_mapping_brought_in() {
     for policy in policies() {
         let (mut machine, mut memory) = (machine(policy), Mapped::default());
         fault(&mut machine, 0..PAGES, false);
@@ -115,7 +122,8 @@ fn another_mapping_keeps_what_a_noreuse_mapping_brought_in() {
     }
 }
 
-/// Advice given after the first touch changed nothing: the pages were kept for accesses that mean nothing.
+/// Regression: madvise had no effect on pages touched before: accesses without recency kept these
+/// pages in memory.
 #[test]
 fn later_advice_takes_effect_at_once() {
     for policy in policies() {
@@ -130,7 +138,8 @@ fn later_advice_takes_effect_at_once() {
     }
 }
 
-/// A page that came back through a mapping without recency counted as activated, and starts no younger.
+/// Regression: a page that refaulted through a mapping without recency was counted as activated,
+/// although it begins as old as any other page.
 #[test]
 fn no_activation_is_counted_for_a_fault_without_recency() {
     for (has_recency, expect) in [(false, 0), (true, 1)] {
@@ -144,10 +153,10 @@ fn no_activation_is_counted_for_a_fault_without_recency() {
     }
 }
 
-/// A page of a mapping without recency that could not leave was put back as referenced, by an accessed bit
-/// that is nobody's to read. reclaim-control.md 10, I10.
+/// Regression: if a page of a mapping without recency could not be evicted, it was put back as
+/// referenced, because of an accessed bit that must not count. reclaim-control.md 10, I10.
 #[test]
-fn what_is_put_back_is_not_raised_by_its_bit() {
+fn a_page_put_back_is_not_promoted_by_its_bit() {
     for policy in policies() {
         let mut machine = machine(policy);
         let mut memory = Mapped {

@@ -1,11 +1,11 @@
-//! Reclaim of one tenant through a memory that keeps accessed bits in the engine's words.
+//! Reclaim from one tenant. Its accessed bits are kept in the engine's lruvec.
 #![forbid(unsafe_code)]
 
 use engine::active_inactive::Stage;
-use engine::lru_gen::ByAgePlace;
+use engine::lru_gen::ByAgeCursor;
 use engine::machine::{OomAt, ReclaimRequest};
 use engine::memcg::{MemcgEvent, MemcgLimits};
-use engine::vmscan::{Settled, TryAgain};
+use engine::vmscan::{PageEnd, TryAgain};
 use engine::vmstat::VmEvent;
 use engine::workingset_report::{Aggregation, Bins};
 use engine::{
@@ -13,7 +13,7 @@ use engine::{
     Millis, PageOut, Pages, Policy, ScanReason,
 };
 
-/// Memory that pages out whatever it is given, except that the pages of `busy` cannot go.
+/// A memory in which page-out of the pages `busy` fails, and of all other pages succeeds.
 #[derive(Default)]
 struct Simple {
     busy: std::ops::Range<u32>,
@@ -36,12 +36,14 @@ impl Memory for Simple {
 
 const ONE: MemcgId = MemcgId::FIRST;
 
+/// A machine with one tenant and `pages` page ids.
 fn engine(pages: u32, limits: MemcgLimits) -> Machine {
     let mut machine = Machine::of_one(MachineConfig::default(), limits, Millis(0));
     machine.lruvec_mut(ONE).ensure(pages as usize);
     machine
 }
 
+/// A request to reclaim `nr` pages proactively.
 fn proactive(nr: Pages, now: Millis) -> ReclaimRequest {
     ReclaimRequest {
         reason: ScanReason::Proactive,
@@ -57,10 +59,13 @@ fn fault(machine: &mut Machine, ids: std::ops::Range<u32>) {
     }
 }
 
+/// A limit of `n` pages.
 fn pages(n: u64) -> Limit {
     Limit::Bytes(Bytes(n * 4096))
 }
 
+/// A charge above max first tries to reclaim, and then fails.
+///
 /// reclaim-control.md 11, test 7.
 #[test]
 fn a_charge_over_max_with_nothing_to_reclaim() {
@@ -90,7 +95,7 @@ fn a_charge_over_max_with_nothing_to_reclaim() {
 }
 
 #[test]
-fn a_charge_over_max_makes_room() {
+fn a_charge_over_max_reclaims() {
     let mut machine = engine(
         200,
         MemcgLimits {
@@ -115,9 +120,11 @@ fn a_charge_over_max_makes_room() {
     );
 }
 
+/// Proactive reclaim fails without pages, and counts no event of a limit.
+///
 /// reclaim-control.md 11, test 8, and I8.
 #[test]
-fn proactive_reclaim() {
+fn proactive_reclaim_takes_at_least_what_is_requested() {
     let mut machine = engine(100, MemcgLimits::default());
     let mut memory = Simple::default();
     let empty = machine.proactive_reclaim(ONE, proactive(Pages(32), Millis(1)), &mut memory);
@@ -148,7 +155,7 @@ fn proactive_reclaim() {
     machine.check_invariants();
 }
 
-/// With swap.max 0 anon stays: reclaim-control.md 11, test 13, as far as one tenant goes.
+/// With swap.max 0 no anonymous page is evicted: reclaim-control.md 11, test 13, for one tenant.
 #[test]
 fn without_swap_only_file_pages_go() {
     let mut machine = engine(
@@ -172,9 +179,9 @@ fn without_swap_only_file_pages_go() {
     machine.check_invariants();
 }
 
-/// What is touched between walks stays; what is not goes.
+/// Pages touched between walks stay in memory; others are evicted.
 #[test]
-fn the_hot_stay_and_the_cold_go() {
+fn hot_pages_stay_and_cold_pages_are_evicted() {
     let mut machine = engine(1000, MemcgLimits::default());
     fault(&mut machine, 0..1000);
     let mut memory = Simple::default();
@@ -189,10 +196,12 @@ fn the_hot_stay_and_the_cold_go() {
     assert!(batch.iter().all(|id| id.0 >= 200));
     for id in batch {
         assert!(
-            machine.settle(ONE, id, (PageOut::Stored, ScanReason::Background)) == Settled::Left
+            machine.finish_page(ONE, id, (PageOut::Stored, ScanReason::Background))
+                == PageEnd::Left
         );
         assert!(
-            machine.settle(ONE, id, (PageOut::Stored, ScanReason::Background)) != Settled::Left,
+            machine.finish_page(ONE, id, (PageOut::Stored, ScanReason::Background))
+                != PageEnd::Left,
             "only once"
         );
     }
@@ -207,7 +216,7 @@ fn by_age_all_but_the_two_youngest_generations_are_offered() {
     let mut memory = Simple::default();
     let offered = |machine: &mut Machine| {
         let mut batch = Vec::new();
-        let how_many = (1000, &mut ByAgePlace::default());
+        let how_many = (1000, &mut ByAgeCursor::default());
         machine.isolate_by_age(ONE, how_many, &mut batch);
         batch.iter().map(|id| id.0).collect::<Vec<_>>()
     };
@@ -221,9 +230,9 @@ fn by_age_all_but_the_two_youngest_generations_are_offered() {
     }
 }
 
-/// A page that is touched while it is on its way out comes back young.
+/// A page that is touched while it is isolated is put back young.
 #[test]
-fn touched_while_isolated() {
+fn a_page_touched_while_isolated_is_put_back_young() {
     let mut machine = engine(10, MemcgLimits::default());
     fault(&mut machine, 0..10);
     machine.age(ONE, Millis(1));
@@ -234,7 +243,7 @@ fn touched_while_isolated() {
     machine.unmap_range(ONE, FolioId(4), 1);
     fault(&mut machine, 4..5);
     for id in batch {
-        machine.settle(ONE, id, (PageOut::Busy, ScanReason::Direct));
+        machine.finish_page(ONE, id, (PageOut::Busy, ScanReason::Direct));
         machine.check_invariants();
     }
     assert_eq!(machine.lruvec(ONE).resident(), Pages(10));
@@ -245,9 +254,10 @@ fn touched_while_isolated() {
     assert!(referenced(3) && !referenced(2));
 }
 
-/// Architecture rule 3: the histogram sums to the resident pages, isolated ones included.
+/// Architecture rule 3: the bins of the histogram sum up to all resident pages, isolated ones
+/// included.
 #[test]
-fn the_histogram_sums_to_what_is_resident() {
+fn the_histogram_sums_to_the_resident_pages() {
     let mut machine = engine(500, MemcgLimits::default());
     let bins = Bins::new(&[Millis(10), Millis(100)]).expect("increasing");
     fault(&mut machine, 0..500);
@@ -263,15 +273,15 @@ fn the_histogram_sums_to_what_is_resident() {
             );
         }
         for id in batch {
-            machine.settle(ONE, id, (PageOut::Stored, ScanReason::Direct));
+            machine.finish_page(ONE, id, (PageOut::Stored, ScanReason::Direct));
         }
     }
     assert_eq!(machine.lruvec(ONE).out(FolioType::Anon), Pages(90));
 }
 
-/// workingset.md 12, test 13: a refault outside a fault counts, but activates nothing.
+/// workingset.md 12, test 13: a refault by readahead is counted, but activates nothing.
 #[test]
-fn readahead_of_an_evicted_page() {
+fn readahead_of_an_evicted_page_activates_nothing() {
     let mut machine = engine(64, MemcgLimits::default());
     fault(&mut machine, 0..64);
     let mut memory = Simple::default();
@@ -301,7 +311,7 @@ fn readahead_of_an_evicted_page() {
     );
 }
 
-/// workingset.md 12, test 15, and I2: a shadow is consumed once, also by truncation.
+/// workingset.md 12, test 15, and I2: a shadow entry is consumed once; truncation consumes it, too.
 #[test]
 fn truncation_leaves_no_shadow() {
     let mut machine = engine(64, MemcgLimits::default());
@@ -323,9 +333,9 @@ fn truncation_leaves_no_shadow() {
     machine.check_invariants();
 }
 
-/// The classic policy behind the same facade: the coldest half goes, and comes back.
+/// The classic policy behind the same functions: the coldest half is evicted, and refaults.
 #[test]
-fn the_classic_policy_through_the_same_facade() {
+fn the_classic_policy_evicts_the_coldest_half() {
     let policy = Policy::ActiveInactive(Stage::Detection, Pages(1 << 20));
     let config = MachineConfig {
         policy,
@@ -346,7 +356,8 @@ fn the_classic_policy_through_the_same_facade() {
         machine.isolate(ONE, 32, ScanReason::Background, &mut batch);
         for id in batch {
             assert!(
-                machine.settle(ONE, id, (PageOut::Stored, ScanReason::Background)) == Settled::Left
+                machine.finish_page(ONE, id, (PageOut::Stored, ScanReason::Background))
+                    == PageEnd::Left
             );
             gone.push(id.0);
         }

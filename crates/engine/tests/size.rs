@@ -1,5 +1,5 @@
-//! What a page costs: at most 8 bytes all in (design/simulator.md), resident or not, and after any
-//! amount of churn.
+//! Memory of the engine for one page: at most 8 bytes in all (design/simulator.md), resident or
+//! not, and after any number of changes.
 #![forbid(unsafe_code)]
 
 use engine::memcg::MemcgLimits;
@@ -9,13 +9,16 @@ use engine::{
 
 const ONE: MemcgId = MemcgId::FIRST;
 
+/// Number of page ids.
 const PAGES: u32 = 1 << 20;
 
+/// Bytes of the engine's memory divided by the number of pages.
 fn per_page(machine: &Machine) -> f64 {
     let bytes = u32::try_from(machine.lruvec(ONE).footprint()).expect("below 4 GiB");
     f64::from(bytes) / f64::from(PAGES)
 }
 
+/// A machine with all pages in memory.
 fn full() -> Machine {
     let mut machine = Machine::of_one(MachineConfig::default(), MemcgLimits::default(), Millis(0));
     machine.lruvec_mut(ONE).ensure(PAGES as usize);
@@ -25,6 +28,7 @@ fn full() -> Machine {
     machine
 }
 
+/// Evicts `nr` pages; opens a generation where there are not enough.
 fn evict(machine: &mut Machine, nr: usize, now: &mut u64) {
     let mut batch = Vec::new();
     while batch.len() < nr {
@@ -39,11 +43,11 @@ fn evict(machine: &mut Machine, nr: usize, now: &mut u64) {
         }
     }
     for id in batch {
-        machine.settle(ONE, id, (PageOut::Stored, ScanReason::Direct));
+        machine.finish_page(ONE, id, (PageOut::Stored, ScanReason::Direct));
     }
 }
 
-/// A fixed sequence: the test is the same in every run.
+/// Page ids from a xorshift with a fixed seed, so the test is the same in every run.
 fn random_ids(seed: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(seed), |&x| {
         let x = x ^ x << 13;
@@ -82,10 +86,11 @@ fn a_million_pages_cost_at_most_eight_bytes_each() {
     machine.check_invariants();
 }
 
-/// Pages that are unmapped leave tombstones, and come back: the worst case for lazy removal. The
-/// pages in memory count then, since a page that is unmapped needs no place in a list.
+/// An unmapped page leaves a tombstone in its list, and is then faulted in again: the worst case
+/// for lazy removal from lists. The cost is per page in memory; an unmapped page needs no list
+/// entry.
 #[test]
-fn unmapping_and_coming_back_stays_within_a_sixteenth() {
+fn unmapping_and_refaulting_costs_little_more_than_eight_bytes_a_page() {
     let mut machine = full();
     for (n, id) in random_ids(7).take(PAGES as usize).map(FolioId).enumerate() {
         machine.unmap_range(ONE, id, 1);

@@ -1,5 +1,5 @@
-//! Two machines under the same random operations: one removes memory by ranges, the other page by
-//! page. They must be the same after each operation, and go on as the same.
+//! Two machines under the same random operations: one unmaps memory by ranges, the other page by
+//! page. They must be equal after each operation.
 #![forbid(unsafe_code)]
 
 use engine::active_inactive::Stage;
@@ -12,8 +12,9 @@ use engine::{
 };
 use proptest::prelude::*;
 
+/// Number of page ids of each tenant.
 const PAGES: u32 = 700;
-/// What decides about a page, beside the list that it is on.
+/// The flags that determine, together with its list, what happens to a page.
 const FLAGS: [Flag; 5] = [
     Flag::Unevictable,
     Flag::Writeback,
@@ -74,7 +75,7 @@ impl Memory for Plain {
     }
 }
 
-/// A machine of two tenants.
+/// A machine with two tenants; `by_ranges`: how it unmaps.
 struct World {
     machine: Machine,
     ids: [MemcgId; 2],
@@ -139,14 +140,14 @@ impl World {
         }
     }
 
-    /// All that may be seen of a tenant.
+    /// Returns all that can be seen of a tenant, for comparison.
     fn seen(&self, who: usize) -> impl PartialEq + std::fmt::Debug + use<> {
         let id = self.ids[who];
         let (lruvec, memcg) = (self.machine.lruvec(id), self.machine.tree().get(id));
         let pages = (0..PAGES).map(FolioId).map(|id| {
             let word = lruvec.folios().get(id);
             let accessed = lruvec.folios().is_accessed(id);
-            // Of what is absent a word has no flags.
+            // The word of an absent page has no flags.
             let flags = FLAGS.map(|flag| word.is_present() && word.has(flag));
             (word.state(), accessed, flags)
         });
@@ -178,7 +179,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn by_ranges_as_page_by_page(
+    fn unmapping_ranges_equals_unmapping_page_by_page(
         ops in prop::collection::vec(ops(), 1..40),
         policy in 0..4usize,
         bound_shadows: bool,

@@ -1,5 +1,5 @@
-//! workingset.md 12, test 11: memory that became hot late, beside memory that is cold. The experiment
-//! of workingset.md 9 with a page for each of its megabytes.
+//! workingset.md 12, test 11: memory that became hot late, beside memory that is cold. It repeats
+//! the experiment of workingset.md 9, with one page instead of each megabyte.
 #![forbid(unsafe_code)]
 
 use engine::active_inactive::Stage;
@@ -13,14 +13,20 @@ use std::ops::Range;
 
 const ONE: MemcgId = MemcgId::FIRST;
 
+/// Pages that are read in order, a part in each round.
 const COLD: Range<u32> = 0..512;
+/// Pages that are hot at first, and then no longer used.
 const HOT_1: Range<u32> = 512..608;
+/// Pages that are hot later: used in each round.
 const HOT_2: Range<u32> = 608..704;
+/// Number of cold pages that are read in each round.
 const COLD_PART: u32 = 128;
+/// The tenant's limit.
 const MEMORY: Pages = Pages(280);
+/// Number of rounds.
 const ROUNDS: u32 = 20;
 
-/// All pages can go; accessed bits are in the words.
+/// A memory in which page-out always succeeds; accessed bits are kept in the lruvec.
 struct Simple;
 
 impl Memory for Simple {
@@ -33,6 +39,7 @@ impl Memory for Simple {
     }
 }
 
+/// A program in a machine with one tenant.
 struct Program {
     machine: Machine,
     now: u64,
@@ -53,6 +60,7 @@ impl Program {
         Self { machine, now: 0 }
     }
 
+    /// Touches these pages; those that are not in memory are faulted in.
     fn access(&mut self, pages: Range<u32>) {
         self.now += 1000;
         for id in pages.map(FolioId) {
@@ -67,7 +75,7 @@ impl Program {
         }
     }
 
-    /// Uses these pages until they are active.
+    /// Accesses these pages twice, so that they are active.
     fn activate(&mut self, pages: Range<u32>) {
         for id in pages.map(FolioId) {
             self.machine.lruvec_mut(ONE).mark_accessed(id);
@@ -76,7 +84,8 @@ impl Program {
     }
 }
 
-/// Pages swapped in over all, and of hot-2 in the last round.
+/// Returns the number of pages swapped in during the whole run, and the number of pages of `HOT_2`
+/// swapped in during the last round.
 fn run(stage: Stage) -> (u64, u64) {
     let mut program = Program::new(stage);
     let swapped_in = |program: &Program| program.machine.lruvec(ONE).stat().get(VmEvent::Pswpin);
@@ -97,11 +106,11 @@ fn run(stage: Stage) -> (u64, u64) {
 }
 
 #[test]
-fn detection_swaps_in_less() {
+fn workingset_detection_swaps_in_fewer_pages() {
     let (without, hot_without) = run(Stage::Protection);
     let (with, hot_with) = run(Stage::Detection);
     assert!(with < without, "{with} with detection, {without} without");
-    // What makes the difference: hot-2 is found to be in use, and hot-1 has to go.
+    // With detection, `HOT_2` is found to be in use, and so `HOT_1` is evicted.
     let all_of_hot_2 = u64::from(HOT_2.end - HOT_2.start);
     assert_eq!(hot_without, all_of_hot_2, "swapped in anew each round");
     assert!(hot_with < all_of_hot_2 / 4, "{hot_with} in the last round");

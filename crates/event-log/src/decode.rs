@@ -1,7 +1,7 @@
-//! From frames to looks.
+//! Decodes the frames of a recording into scans.
 //!
-//! Invariant: the bits are those that the encoder had at the end of the same look; what breaks a rule is [`Damaged`], and
-//! nothing is made of it.
+//! Invariant: after each scan the decoder has the same bits as the encoder had. A frame that breaks
+//! a rule of the format is [`Damaged`]; no scan is made from it.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,14 @@ use crate::runs::{self, Run};
 use crate::unit::Unit;
 use crate::{Header, PAGE_BITS, SPACES_MAX, varint};
 
-/// Chunks of all address spaces together, and of those that change in a look: 2 TiB, and some 300 MiB of memory each.
+/// Maximum number of chunks in all address spaces together: 2 TiB of addresses, which take about
+/// 300 MiB of the decoder's memory. It is also the maximum number of chunks that change in one
+/// scan, which take as much memory again.
 pub const CHUNKS_MAX: usize = 1 << 20;
-/// Times are below this, milliseconds: some thousands of years.
+/// Upper bound of a scan's time in milliseconds since the recording began: some thousands of years.
 const TIME_MAX: u64 = 1 << 47;
 
-/// What is wrong with a frame.
+/// What is wrong with a frame, in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damaged(pub &'static str);
 
@@ -29,79 +31,89 @@ impl std::fmt::Display for Damaged {
 
 impl std::error::Error for Damaged {}
 
-/// What a frame was.
+/// What a frame contained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decoded {
     /// The header; see [`Decoder::header`].
     Header,
-    /// A part of a look.
+    /// A part of a scan; the scan goes on in the next frame.
     Part,
-    /// The last of a look; see [`Decoder::look`].
-    Look,
-    /// Nothing follows.
+    /// The last frame of a scan; see [`Decoder::scan`].
+    Scan,
+    /// The end of the recording; no frame may follow.
     End,
 }
 
-/// One look.
+/// What one scan of a program found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Look {
-    /// When, milliseconds since the recording was begun.
+pub struct Scan {
+    /// Time of the scan, milliseconds since the recording began.
     pub now_ms: u64,
-    /// Pages that were accessed since the look before, in the order in which they are to be accessed. In the first look
-    /// all that were there: those whose bit was clear first.
+    /// Pages that were accessed since the previous scan, in the order in which to replay the
+    /// accesses. The first scan lists all present pages: first those with a clear accessed bit,
+    /// then the others.
     pub accessed: Vec<Unit>,
-    /// Pages that their program removed, or that ended with it.
+    /// Pages that the program unmapped since the previous scan, or that were freed when it ended.
     pub unmapped: Vec<Unit>,
-    /// Pages that left memory since the look before.
+    /// Number of pages that were paged out since the previous scan.
     pub left: u64,
-    /// Pages that came back since then.
+    /// Number of pages that refaulted since the previous scan.
     pub back: u64,
-    /// Pages of which nobody knew whether they were accessed: among the accessed.
+    /// Number of pages for which the scan could not find out whether they were accessed. They are
+    /// listed as accessed.
     pub unknown: u64,
 }
 
+/// The decoder's state of one address space.
 #[derive(Debug, Default)]
 struct Space {
+    /// The bits of its pages, as of the frames read so far.
     pages: Pages,
-    /// In this look.
+    /// Whether the current scan has read this address space.
     was_read: bool,
 }
 
-/// See the module.
+/// Decodes the frames of a recording, one after the other.
 #[derive(Debug, Default)]
 pub struct Decoder {
     header: Option<Header>,
     spaces: BTreeMap<u32, Space>,
-    /// Chunks that changed in this look, as they were before.
+    /// For each chunk that changed in the current scan, its bits before the scan. Key: number of
+    /// the address space, number of the chunk.
     before: BTreeMap<(u32, u64), Planes>,
+    /// Number of chunks of all address spaces ([`CHUNKS_MAX`]).
     chunks: usize,
+    /// Time of the last scan, in milliseconds since the recording began.
     now_ms: u64,
+    /// [`Scan::unknown`] of the last scan.
     unknown: u64,
-    looks: u64,
+    /// Number of scans read so far.
+    scans: u64,
     has_ended: bool,
 }
 
+/// The number of a page in the recording ([`Unit::first`]).
 fn key(space: u32, page: u64) -> u64 {
     u64::from(space) << PAGE_BITS | page
 }
 
 impl Decoder {
-    /// The header, once it was read.
+    /// Returns the header; `None` until its frame was read.
     #[must_use]
     pub const fn header(&self) -> Option<&Header> {
         self.header.as_ref()
     }
 
-    /// Looks until now.
+    /// Returns the number of scans read so far.
     #[must_use]
-    pub const fn looks(&self) -> u64 {
-        self.looks
+    pub const fn scans(&self) -> u64 {
+        self.scans
     }
 
-    /// Reads the content of one frame.
+    /// Reads the content of the next frame.
     ///
     /// # Errors
-    /// It breaks a rule; nothing more can be read then.
+    /// If the frame breaks a rule of the format. The decoder must not be used after an error.
     pub fn frame(&mut self, mut content: &[u8]) -> Result<Decoded, Damaged> {
         let bytes = &mut content;
         let (mut space, mut decoded) = (None, Decoded::Part);
@@ -109,40 +121,41 @@ impl Decoder {
             *bytes = rest;
             let is_alone = decoded == Decoded::Part;
             if !is_alone || self.has_ended || self.header.is_none() != (tag == item::HEADER) {
-                return Err(Damaged("something stands where nothing may follow"));
+                return Err(Damaged("data follows where the recording must end"));
             }
             match tag {
                 item::HEADER => {
                     let header = Header::take(bytes);
-                    self.header = Some(header.ok_or(Damaged("the header makes no sense"))?);
+                    self.header = Some(header.ok_or(Damaged("the header is not valid"))?);
                     decoded = Decoded::Header;
                 }
                 item::SPACE => space = Some(self.space(number(bytes)?)?),
                 item::RUNS => {
-                    let space = space.ok_or(Damaged("pages of no address space"))?;
+                    let space = space.ok_or(Damaged("pages that belong to no address space"))?;
                     self.runs(space, bytes)?;
                 }
                 item::GONE => {
                     space = None;
                     self.gone(number(bytes)?);
                 }
-                item::LOOK => {
-                    self.end_look(number(bytes)?, number(bytes)?)?;
-                    decoded = Decoded::Look;
+                item::SCAN => {
+                    self.end_scan(number(bytes)?, number(bytes)?)?;
+                    decoded = Decoded::Scan;
                 }
                 item::END => {
-                    if number(bytes)? != self.looks || !self.before.is_empty() {
-                        return Err(Damaged("looks are missing before its end"));
+                    if number(bytes)? != self.scans || !self.before.is_empty() {
+                        return Err(Damaged("scans are missing before the end"));
                     }
                     self.has_ended = true;
                     decoded = Decoded::End;
                 }
-                _ => return Err(Damaged("there is no such item: is it of a newer pagetide?")),
+                _ => return Err(Damaged("unknown item: from a newer pagetide?")),
             }
         }
         Ok(decoded)
     }
 
+    /// Reads an item that says which address space the next runs belong to; returns its number.
     fn space(&mut self, number: u64) -> Result<u32, Damaged> {
         let number = u32::try_from(number).ok();
         let number = number.filter(|number| *number < SPACES_MAX);
@@ -151,25 +164,27 @@ impl Decoder {
         Ok(number)
     }
 
+    /// Reads an item of runs, and inverts the bits of their pages in the address space `space`.
     fn runs(&mut self, space: u32, bytes: &mut &[u8]) -> Result<(), Damaged> {
         let kind = usize::try_from(number(bytes)?).ok();
         let kind = kind.filter(|kind| *kind < Planes::KINDS);
-        let kind = kind.ok_or(Damaged("no such kind of change"))?;
+        let kind = kind.ok_or(Damaged("unknown kind of change"))?;
         let mut at = 0_u64;
         for _ in 0..number(bytes)? {
             let (gap, more) = (number(bytes)?, number(bytes)?);
             let first = at.checked_add(gap).filter(|first| *first < 1 << PAGE_BITS);
-            let first = first.ok_or(Damaged("a page beyond all addresses"))?;
+            let first = first.ok_or(Damaged("a page number above the highest address"))?;
             let end = first
                 .checked_add(more)
                 .filter(|last| *last < 1 << PAGE_BITS);
-            at = end.ok_or(Damaged("a page beyond all addresses"))? + 1;
+            at = end.ok_or(Damaged("a page number above the highest address"))? + 1;
             let pages = at - first;
             self.toggle(space, kind, Run { first, pages })?;
         }
         Ok(())
     }
 
+    /// Inverts the bits of this kind of the run's pages in the address space `space`.
     fn toggle(&mut self, space: u32, kind: usize, run: Run) -> Result<(), Damaged> {
         let Decoder {
             spaces,
@@ -178,7 +193,7 @@ impl Decoder {
             ..
         } = self;
         let Some(of) = spaces.get_mut(&space) else {
-            return Err(Damaged("pages of no address space"));
+            return Err(Damaged("pages that belong to no address space"));
         };
         let mut is_fine = true;
         runs::masks(run, |number, words| {
@@ -187,16 +202,17 @@ impl Decoder {
             before.entry((space, number)).or_insert(*planes);
             runs::toggle(planes, kind, words);
             *chunks += of.pages.len() - held;
-            // Chunks that came and went within a look count, too.
+            // Chunks that appear and disappear within the same scan count, too.
             is_fine = *chunks <= CHUNKS_MAX && before.len() <= CHUNKS_MAX;
             is_fine
         });
         match is_fine {
             true => Ok(()),
-            false => Err(Damaged("more pages than any program has")),
+            false => Err(Damaged("more pages than an address space can have")),
         }
     }
 
+    /// Removes an address space that has ended, with all its pages.
     fn gone(&mut self, number: u64) {
         let number = u32::try_from(number).unwrap_or(u32::MAX);
         if let Some(space) = self.spaces.remove(&number) {
@@ -207,37 +223,39 @@ impl Decoder {
         }
     }
 
-    fn end_look(&mut self, since_ms: u64, unknown: u64) -> Result<(), Damaged> {
+    /// Ends the current scan, `since_ms` after the previous one; fails if its bits contradict each
+    /// other.
+    fn end_scan(&mut self, since_ms: u64, unknown: u64) -> Result<(), Damaged> {
         let now_ms = self.now_ms.checked_add(since_ms);
         let now_ms = now_ms.filter(|now_ms| *now_ms < TIME_MAX);
-        self.now_ms = now_ms.ok_or(Damaged("a time beyond all times"))?;
+        self.now_ms = now_ms.ok_or(Damaged("a time that is too large"))?;
         self.unknown = unknown;
-        self.looks += 1;
+        self.scans += 1;
         let after = |(space, number): (u32, u64)| {
             let space = self.spaces.get(&space);
             space.map_or(Planes::default(), |space| space.pages.chunk(number))
         };
         match self.before.keys().all(|at| after(*at).is_sound()) {
             true => Ok(()),
-            false => Err(Damaged("a page is in memory and out at once")),
+            false => Err(Damaged("a page is both in memory and swapped out")),
         }
     }
 
-    /// The look that ended last. To be asked once, before the next frame.
-    pub fn look(&mut self) -> Look {
-        let mut look = Look {
+    /// Returns the last scan. Call it once after [`Decoded::Scan`], before the next frame is read.
+    pub fn scan(&mut self) -> Scan {
+        let mut scan = Scan {
             now_ms: self.now_ms,
             unknown: self.unknown,
-            ..Look::default()
+            ..Scan::default()
         };
         let seed = self.header.as_ref().map_or(0, |header| header.seed);
-        if self.looks == 1 {
-            look.accessed = self.units(|planes, at| planes.present[at] & !planes.accessed[at]);
-            shuffle(&mut look.accessed, seed, 0);
+        if self.scans == 1 {
+            scan.accessed = self.units(|planes, at| planes.present[at] & !planes.accessed[at]);
+            shuffle(&mut scan.accessed, seed, 0);
         }
         let mut accessed = self.units(|planes, at| planes.accessed[at]);
-        shuffle(&mut accessed, seed, self.looks);
-        look.accessed.append(&mut accessed);
+        shuffle(&mut accessed, seed, self.scans);
+        scan.accessed.append(&mut accessed);
         for ((space, number), before) in std::mem::take(&mut self.before) {
             let of = self.spaces.get_mut(&space);
             let after = of
@@ -251,22 +269,24 @@ impl Decoder {
             }
             for at in 0..before.present.len() {
                 let (was, is) = (before.present[at], after.present[at]);
-                look.left += u64::from((was & after.out[at]).count_ones());
-                look.back += u64::from((is & before.out[at]).count_ones());
+                scan.left += u64::from((was & after.out[at]).count_ones());
+                scan.back += u64::from((is & before.out[at]).count_ones());
                 let bits = (was | before.out[at]) & !(is | after.out[at]);
                 if bits != 0 {
                     let first = key(space, number * CHUNK_PAGES) + at as u64 * WORD_PAGES;
-                    look.unmapped.push(Unit { first, bits });
+                    scan.unmapped.push(Unit { first, bits });
                 }
             }
         }
         self.spaces
             .values_mut()
             .for_each(|space| space.was_read = false);
-        look
+        scan
     }
 
-    /// Words of the spaces that were read in this look, of which some bits are wanted.
+    /// Returns the units with at least one page for which `wanted` returns a bit, in the address
+    /// spaces that this scan has read. `wanted` gets the bits of a chunk and the index of a word in
+    /// it.
     fn units(&self, wanted: impl Fn(&Planes, usize) -> u64) -> Vec<Unit> {
         let mut units = Vec::new();
         for (space, of) in self.spaces.iter().filter(|(_, of)| of.was_read) {
@@ -284,6 +304,7 @@ impl Decoder {
     }
 }
 
+/// Reads a number and removes it from `bytes`.
 fn number(bytes: &mut &[u8]) -> Result<u64, Damaged> {
     varint::take(bytes).ok_or(Damaged("a number is cut off or too large"))
 }

@@ -1,7 +1,8 @@
-//! From the bits of each look to frames.
+//! Encodes what each scan found into the frames of a recording.
 //!
-//! Invariant: frames are within their bound however much changed; what [`Encoder::take`] gives, added up, is a recording
-//! that was cut off, and a whole one with [`Encoder::end_of`] behind it.
+//! Invariant: no frame is longer than [`FRAME_MAX`], however much changed. All results of
+//! [`Encoder::take`] in a row are a recording without an end mark; a reader takes it for one that
+//! was cut off. [`Encoder::end_of`] returns the end mark that completes it.
 
 use crate::frame::{self, FRAME_MAX};
 use crate::item;
@@ -9,24 +10,25 @@ use crate::pages::{Pages, Planes};
 use crate::runs::{Run, differing};
 use crate::{Header, MAGIC, SPACES_MAX, varint};
 
-/// Runs of one item: they fit a frame in their longest form, two numbers of ten bytes each.
+/// Maximum number of runs in one item. A run takes at most two numbers of ten bytes, so the item
+/// fits in a frame.
 const RUNS_MAX: usize = 4096;
-/// A frame that is longer takes no further item of runs.
+/// Content length in bytes above which a frame is closed before more runs are added.
 const FULL: usize = FRAME_MAX - RUNS_MAX * 20 - 64;
 
-/// See the module.
+/// Encodes a recording, scan by scan.
 #[derive(Debug, Default)]
 pub struct Encoder {
-    /// Whole frames that nobody has taken.
+    /// Complete frames that the caller has not taken yet.
     done: Vec<u8>,
-    /// The content of the next one.
+    /// The content of the frame that is being built.
     content: Vec<u8>,
-    /// Time of the last look, milliseconds.
+    /// Time of the last scan, milliseconds since the recording began.
     last_ms: u64,
 }
 
 impl Encoder {
-    /// Begins a recording.
+    /// Begins a recording: its first bytes ([`MAGIC`]) and the frame of its header.
     #[must_use]
     pub fn new(header: &Header) -> Encoder {
         let mut encoder = Encoder::default();
@@ -37,6 +39,7 @@ impl Encoder {
         encoder
     }
 
+    /// Appends the frame that is being built to the complete ones, unless it is empty.
     fn close_frame(&mut self) {
         if !self.content.is_empty() {
             frame::put(&mut self.done, &self.content);
@@ -44,6 +47,7 @@ impl Encoder {
         }
     }
 
+    /// Adds an item of this kind and its numbers to the frame that is being built.
     fn put(&mut self, tag: u8, values: &[u64]) {
         self.content.push(tag);
         for value in values {
@@ -51,10 +55,11 @@ impl Encoder {
         }
     }
 
-    /// An address space was read: its bits as of the look that read it before, and as they are now.
+    /// Adds an address space that this scan has read. `number` identifies it in the recording;
+    /// `before` are the bits of its pages at the last scan that read it, `after` their bits now.
     ///
     /// # Panics
-    /// If its number is too large.
+    /// If `number` is not below [`SPACES_MAX`].
     pub fn space(&mut self, number: u32, before: &Pages, after: &Pages) {
         assert!(number < SPACES_MAX, "so many address spaces are told apart");
         self.put(item::SPACE, &[u64::from(number)]);
@@ -72,19 +77,20 @@ impl Encoder {
         }
     }
 
+    /// Adds an item of these runs; `kind` is the kind of bit that changed.
     fn runs(&mut self, kind: usize, runs: &[Run]) {
         self.put(item::RUNS, &[kind as u64, runs.len() as u64]);
         let mut at = 0;
         for run in runs {
             varint::put(&mut self.content, run.first - at);
-            // At least one page.
+            // A run has at least one page.
             varint::put(&mut self.content, run.pages - 1);
             at = run.first + run.pages;
         }
         debug_assert!(self.content.len() <= FRAME_MAX);
     }
 
-    /// An address space is gone, with all its pages.
+    /// Records that the address space `number` has ended, with all its pages.
     pub fn gone(&mut self, number: u32) {
         self.put(item::GONE, &[u64::from(number)]);
         if self.content.len() > FULL {
@@ -92,25 +98,28 @@ impl Encoder {
         }
     }
 
-    /// A look ends: when it was (milliseconds since the recording was begun), and of how many pages that were there before nobody knows
-    /// whether they were accessed. They are told as accessed.
-    pub fn look(&mut self, now_ms: u64, unknown: u64) {
+    /// Ends a scan at `now_ms`, milliseconds since the recording began.
+    ///
+    /// `unknown` counts the pages for which this scan could not find out whether they were
+    /// accessed, though they existed before the scan. They are recorded as accessed.
+    pub fn scan(&mut self, now_ms: u64, unknown: u64) {
         let since = now_ms.saturating_sub(self.last_ms);
         self.last_ms += since;
-        self.put(item::LOOK, &[since, unknown]);
+        self.put(item::SCAN, &[since, unknown]);
         self.close_frame();
     }
 
-    /// What stands behind the last look: the whole end of a recording of so many looks.
+    /// Returns the end mark of a recording that has `scans` scans. These bytes follow its last
+    /// scan.
     #[must_use]
-    pub fn end_of(looks: u64) -> Vec<u8> {
+    pub fn end_of(scans: u64) -> Vec<u8> {
         let mut encoder = Encoder::default();
-        encoder.put(item::END, &[looks]);
+        encoder.put(item::END, &[scans]);
         encoder.close_frame();
         encoder.done
     }
 
-    /// Whole frames since the last time.
+    /// Returns the frames that were completed since the last call.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.done)
     }

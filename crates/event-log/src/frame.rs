@@ -1,24 +1,26 @@
-//! Frames: what is written at once, with its length and a checksum before it.
+//! Frames: the units in which a recording is written. A frame is a length, a checksum and a
+//! content.
 //!
-//! Invariant: a frame is whole or it is not read; no frame is longer than [`FRAME_MAX`].
+//! Invariant: an incomplete frame is not read; no content is longer than [`FRAME_MAX`].
 
-/// Bytes before the content: its length and its checksum, 32 bits each, little-endian.
+/// Number of bytes before the content: its length, then its checksum, 32 bits each, little-endian.
 pub const PREFIX: usize = 8;
-/// Longest content, bytes.
+/// Maximum length of the content, bytes.
 pub const FRAME_MAX: usize = 128 << 10;
 
 /// What some bytes begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split<'a> {
-    /// The beginning of a frame that needs so many bytes in all.
+    /// An incomplete frame. The number is how many bytes are needed to go on: those of the prefix,
+    /// or, once the prefix is there, of the whole frame.
     Needs(usize),
-    /// A whole frame: its content.
+    /// A complete frame: its content.
     Whole(&'a [u8]),
-    /// No frame: too long, empty, or not what was written.
+    /// No frame: the length is 0 or above [`FRAME_MAX`], or the checksum is wrong.
     Damaged,
 }
 
-/// Appends a frame.
+/// Appends a frame with this content to `out`.
 ///
 /// # Panics
 /// If the content is empty or longer than [`FRAME_MAX`].
@@ -33,7 +35,7 @@ pub fn put(out: &mut Vec<u8>, content: &[u8]) {
     out.extend_from_slice(content);
 }
 
-/// What `bytes` begin with.
+/// Returns what `bytes` begin with.
 #[must_use]
 pub fn split(bytes: &[u8]) -> Split<'_> {
     let Some((prefix, rest)) = bytes.split_first_chunk::<PREFIX>() else {
@@ -51,9 +53,10 @@ pub fn split(bytes: &[u8]) -> Split<'_> {
     }
 }
 
-/// CRC-32C (Castagnoli), reflected.
+/// Polynomial of the checksum CRC-32C (Castagnoli), lowest bit first.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
+/// For each value of a byte: the remainder of its division by [`POLYNOMIAL`].
 const TABLE: [u32; 256] = {
     let mut table = [0; 256];
     let mut at = 0;
@@ -75,6 +78,7 @@ const TABLE: [u32; 256] = {
     table
 };
 
+/// The checksum of `bytes`.
 fn crc(bytes: &[u8]) -> u32 {
     let step = |sum: u32, byte: &u8| {
         let low = sum.to_le_bytes()[0] ^ byte;
@@ -95,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_is_whole_or_not_there() {
+    fn an_incomplete_frame_is_not_read() {
         let mut bytes = Vec::new();
         put(&mut bytes, b"content");
         assert_eq!(split(&bytes), Split::Whole(b"content"));

@@ -1,26 +1,27 @@
-//! What a recording is of.
+//! The header of a recording: its first frame.
 
 use crate::varint;
 
-/// Longest command that is kept, bytes.
+/// Maximum length of the recorded command line, bytes.
 const COMMAND_MAX: usize = 4096;
 
-/// The first frame.
+/// What was recorded, and how.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// Bytes of a page.
+    /// Size of a page, bytes.
     pub page_bytes: u64,
-    /// Time between two looks that was asked for, milliseconds; looks may come more often.
+    /// Configured time between two scans, milliseconds. Scans may follow each other faster.
     pub interval_ms: u64,
-    /// What the order of accesses within a look is made from.
+    /// Seed for the order in which the accesses of one scan are replayed.
     pub seed: u64,
-    /// When it was begun, milliseconds since 1970.
+    /// Time at which the recording began, milliseconds since 1970.
     pub begun_ms: u64,
-    /// The command line of its first process.
+    /// The command line of the program's first process.
     pub command: String,
 }
 
 impl Header {
+    /// Appends the header to `out`; cuts the command line to [`COMMAND_MAX`] bytes.
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
         for value in [self.page_bytes, self.interval_ms, self.seed, self.begun_ms] {
             varint::put(out, value);
@@ -33,7 +34,7 @@ impl Header {
         out.extend_from_slice(&self.command.as_bytes()[..end]);
     }
 
-    /// None if it is none.
+    /// Parses a header and removes it from `bytes`; `None` if `bytes` do not begin with a header.
     pub(crate) fn take(bytes: &mut &[u8]) -> Option<Header> {
         let mut header = Header {
             page_bytes: varint::take(bytes)?,

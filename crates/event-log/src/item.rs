@@ -1,16 +1,22 @@
-//! What the content of a frame is made of; each item begins with its number.
+//! The items in a frame's content. Each begins with the number of its kind; numbers follow
+//! ([`crate::varint`]).
 //!
-//! Invariant: a number keeps its meaning; what ends a look, and the end, is the last item of its frame.
+//! Invariant: the meaning of a kind never changes. An item that ends a scan or the recording is the
+//! last of its frame.
 
-/// page bytes, interval, seed, begin, length of the command, command.
+/// Page size, scan interval, seed, start time, length of the command line; then the command line
+/// ([`crate::Header`]).
 pub(crate) const HEADER: u8 = 1;
-/// number: what follows is of this address space, which was read.
+/// Number of an address space that the scan has read. The runs that follow are of its pages.
 pub(crate) const SPACE: u8 = 2;
-/// kind, how many runs; of each the pages between it and the one before, and its pages less one.
+/// Kind of bit (0 present, 1 paged out, 2 accessed), number of runs. Then two numbers for each run
+/// of pages whose bit has changed: pages between the previous run and this one, and the run's
+/// length in pages minus 1.
 pub(crate) const RUNS: u8 = 3;
-/// number: this address space is gone.
+/// Number of an address space that has ended.
 pub(crate) const GONE: u8 = 4;
-/// milliseconds since the last look, pages of which nothing is known.
-pub(crate) const LOOK: u8 = 5;
-/// how many looks there were.
+/// End of a scan: milliseconds since the previous scan, number of pages of which it is unknown
+/// whether they were accessed.
+pub(crate) const SCAN: u8 = 5;
+/// End of the recording: number of its scans.
 pub(crate) const END: u8 = 6;

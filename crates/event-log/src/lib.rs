@@ -1,12 +1,15 @@
-//! Recordings of real programs: which pages each look found accessed, come and gone, in a file that is read again by the
-//! simulator. The format is in docs/formats.md.
+//! Recordings of real programs: which pages each scan found accessed, new or gone, in a file that
+//! the simulator reads. The format is in docs/formats.md.
 //!
-//! A recording is a row of frames, each with its length and a checksum ([`frame`]). What changed since the look before is
-//! told as runs of pages, by address space and by what changed (`runs`): present, out, accessed. So both sides keep
-//! the same bits ([`Pages`]), and a look of a program that does what it did before takes some bytes.
+//! A recording is a sequence of frames, each with its length and a checksum ([`frame`]). A scan
+//! records only what changed since the previous scan: runs of pages, by address space and by kind
+//! of bit (present, paged out, accessed). The decoder applies the changes, so it has the same bits
+//! as the encoder ([`Pages`]). If a program accesses the same pages in every scan, a scan takes
+//! only a few bytes.
 //!
-//! Invariant: whatever bytes come in, reading ends with looks, the end, or [`Damaged`]; memory is bounded by
-//! [`CHUNKS_MAX`] (1 GiB at most). A file that was cut off anywhere gives the looks that were whole.
+//! Invariant: for any input bytes, reading ends: with the end mark, with [`Damaged`], or with the
+//! last complete scan of a file that was cut off. The decoder's memory is bounded by [`CHUNKS_MAX`]
+//! (1 GiB at most).
 #![forbid(unsafe_code)]
 
 mod decode;
@@ -20,19 +23,21 @@ mod runs;
 mod unit;
 mod varint;
 
-pub use decode::{CHUNKS_MAX, Damaged, Decoded, Decoder, Look};
+pub use decode::{CHUNKS_MAX, Damaged, Decoded, Decoder, Scan};
 pub use encode::Encoder;
 pub use header::Header;
 pub use pages::{CHUNK_PAGES, Pages, Planes};
 pub use unit::Unit;
 
-/// What a recording begins with.
+/// First bytes of a recording.
 pub const MAGIC: [u8; 16] = *b"pagetide-events2";
 
-/// A page's number has so many bits (5 levels of tables: 57 bits of addresses less 12).
+/// Number of bits in a page number: addresses have 57 bits (5 levels of page tables), of which 12
+/// are the offset in a page.
 pub const PAGE_BITS: u32 = 45;
 
-/// Address spaces that a recording can tell apart: with [`PAGE_BITS`] they are 64 bits.
+/// Maximum number of address spaces in a recording: 19 bits. With [`PAGE_BITS`] a page of any of
+/// them has a number of 64 bits.
 pub const SPACES_MAX: u32 = 1 << 19;
 
 #[cfg(test)]

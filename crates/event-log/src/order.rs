@@ -1,13 +1,16 @@
-//! In which order the pages of one look were accessed: nobody knows, so chance says, the same each time.
+//! The order in which a replay accesses the pages that one scan found accessed. The real order is
+//! unknown, so a seeded generator chooses one: the same each time.
 //!
-//! Invariant: depends on seed and look alone; each order of units is as likely as any other.
+//! Invariant: the order depends only on the seed and the scan's number. All orders of the units are
+//! equally likely.
 
 use crate::unit::Unit;
 
-/// A generator of numbers (`SplitMix64`, Steele and others 2014).
+/// A random number generator (`SplitMix64`, Steele and others 2014).
 struct Chance(u64);
 
 impl Chance {
+    /// Returns a random number of 64 bits.
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -16,16 +19,16 @@ impl Chance {
         z ^ (z >> 31)
     }
 
-    /// Below `limit`, evenly but for what 64 bits cannot divide.
+    /// Returns a number in `0..limit`. All are equally likely, up to the rounding of 64 bits.
     fn below(&mut self, limit: usize) -> usize {
         let product = u128::from(self.next()) * limit as u128;
         usize::try_from(product >> 64).unwrap_or(0)
     }
 }
 
-/// Puts units into the order of this look.
-pub(crate) fn shuffle(units: &mut [Unit], seed: u64, look: u64) {
-    let mut chance = Chance(seed ^ Chance(look).next());
+/// Puts the units of scan number `scan` into a random order.
+pub(crate) fn shuffle(units: &mut [Unit], seed: u64, scan: u64) {
+    let mut chance = Chance(seed ^ Chance(scan).next());
     for at in (1..units.len()).rev() {
         units.swap(at, chance.below(at + 1));
     }

@@ -1,33 +1,37 @@
-//! The pages of an address space, three bits each: present, out, accessed.
+//! Three bits for each page of an address space: present, paged out, accessed.
 //!
-//! Invariant: what is present is not out; only what is present is accessed; a chunk of which nothing is known is not there.
+//! Invariant: a present page is not paged out, and an accessed page is present. After
+//! [`Pages::prune`] no chunk has only clear bits.
 
 use std::collections::BTreeMap;
 
-/// Pages of a chunk: a leaf table of x86-64.
+/// Number of pages in a chunk: as many as one last-level page table of x86-64 maps.
 pub const CHUNK_PAGES: u64 = 512;
-/// Pages of a word.
+/// Number of pages whose bits are in one word.
 pub(crate) const WORD_PAGES: u64 = 64;
+/// Number of words that have one bit for each page of a chunk.
 pub(crate) const WORDS: usize = (CHUNK_PAGES / WORD_PAGES) as usize;
 
-/// The bits of one kind in a chunk.
+/// The bits of one kind of all pages of a chunk.
 pub(crate) type Plane = [u64; WORDS];
 
-/// The bits of 512 pages.
+/// The bits of a chunk: of each kind, one bit for each of the 512 pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Planes {
-    /// In memory.
+    /// The page is present in memory.
     pub present: [u64; WORDS],
-    /// In swap, or gone from memory in another way that its program did not ask for.
+    /// The page is in swap, or was dropped from memory in another way that the program did not
+    /// request.
     pub out: [u64; WORDS],
-    /// Accessed between the last two looks.
+    /// The page was accessed between the last two scans.
     pub accessed: [u64; WORDS],
 }
 
 impl Planes {
-    /// Kinds of bits.
+    /// Number of kinds of bits.
     pub(crate) const KINDS: usize = 3;
 
+    /// The bits of one kind: 0 present, 1 paged out, 2 accessed.
     pub(crate) const fn plane(&self, kind: usize) -> &Plane {
         match kind {
             0 => &self.present,
@@ -36,6 +40,7 @@ impl Planes {
         }
     }
 
+    /// The bits of one kind, to be changed.
     pub(crate) const fn plane_mut(&mut self, kind: usize) -> &mut Plane {
         match kind {
             0 => &mut self.present,
@@ -44,13 +49,14 @@ impl Planes {
         }
     }
 
-    /// Whether nothing is known of these pages.
+    /// Returns whether all bits are clear.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Planes::default()
     }
 
-    /// Whether the invariant holds.
+    /// Returns whether the bits fit together: no page is both present and paged out, and no page is
+    /// accessed without being present.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         let words = self.present.iter().zip(&self.out).zip(&self.accessed);
@@ -60,23 +66,24 @@ impl Planes {
     }
 }
 
-/// An address space's pages, by number of their chunk.
+/// The bits of an address space's pages, by number of the chunk (page number / [`CHUNK_PAGES`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pages(pub(crate) BTreeMap<u64, Planes>);
 
 impl Pages {
-    /// The bits of a chunk.
+    /// Returns the bits of the chunk `number`; all are clear if it is not stored.
     #[must_use]
     pub fn chunk(&self, number: u64) -> Planes {
         self.0.get(&number).copied().unwrap_or_default()
     }
 
-    /// The same, to change: they are there from now on.
+    /// Returns the bits of the chunk `number` to be changed; stores the chunk if it is not stored
+    /// yet.
     pub fn chunk_mut(&mut self, number: u64) -> &mut Planes {
         self.0.entry(number).or_default()
     }
 
-    /// Numbers of the chunks of which anything is known in a range of such numbers, ascending.
+    /// Returns the stored chunks with numbers in this range, ascending: number, bits.
     pub fn chunks(&self, numbers: std::ops::Range<u64>) -> impl Iterator<Item = (u64, &Planes)> {
         let found = (numbers.start < numbers.end).then(|| self.0.range(numbers));
         found
@@ -85,18 +92,18 @@ impl Pages {
             .map(|(number, planes)| (*number, planes))
     }
 
-    /// Forgets chunks of which nothing is known.
+    /// Removes chunks in which all bits are clear.
     pub fn prune(&mut self) {
         self.0.retain(|_, planes| !planes.is_empty());
     }
 
-    /// How many chunks there are.
+    /// Returns the number of stored chunks.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether no chunk is stored.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -1,20 +1,22 @@
-//! Differences between bits before and after, as runs of neighbours.
+//! The pages whose bits differ between two scans, as runs of consecutive pages.
 //!
-//! Invariant: runs are in ascending order and do not touch; to change them twice is to change nothing.
+//! Invariant: runs ascend, with at least one page between two of them. To apply them twice restores
+//! the bits.
 
 use std::collections::BTreeSet;
 
 use crate::pages::{CHUNK_PAGES, Pages, Planes, WORD_PAGES};
 
-/// Neighbouring pages.
+/// A run of consecutive pages of one address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// The first one's number.
+    /// Number of the run's first page.
     pub(crate) first: u64,
+    /// Number of pages, at least 1.
     pub(crate) pages: u64,
 }
 
-/// Where the bits of one kind differ.
+/// Returns the runs of pages whose bits of one kind differ between `before` and `after`.
 pub(crate) fn differing(before: &Pages, after: &Pages, kind: usize) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let numbers: BTreeSet<u64> = before.0.keys().chain(after.0.keys()).copied().collect();
@@ -33,7 +35,7 @@ pub(crate) fn differing(before: &Pages, after: &Pages, kind: usize) -> Vec<Run> 
     runs
 }
 
-/// The set bits of 64 pages from `first`.
+/// Adds runs for the set bits of `bits`; its lowest bit stands for page `first`.
 fn add_word(runs: &mut Vec<Run>, first: u64, mut bits: u64) {
     let mut at = first;
     while bits != 0 {
@@ -51,7 +53,8 @@ fn add_word(runs: &mut Vec<Run>, first: u64, mut bits: u64) {
     }
 }
 
-/// Calls `each` for the part of the run in each chunk: the chunk's number, and its words' masks.
+/// Calls `each` for each chunk with pages of the run. `each` gets the chunk's number, and a mask of
+/// the run's pages in the chunk's words. Stops when `each` returns false.
 pub(crate) fn masks(run: Run, mut each: impl FnMut(u64, &[u64; 8]) -> bool) {
     let (mut at, end) = (run.first, run.first + run.pages);
     while at < end {
@@ -69,7 +72,7 @@ pub(crate) fn masks(run: Run, mut each: impl FnMut(u64, &[u64; 8]) -> bool) {
     }
 }
 
-/// The lowest so many bits.
+/// Returns a mask of the lowest `bits` bits.
 const fn below(bits: u64) -> u64 {
     match bits {
         0..WORD_PAGES => (1 << bits) - 1,
@@ -77,7 +80,7 @@ const fn below(bits: u64) -> u64 {
     }
 }
 
-/// Changes the bits of one kind.
+/// Inverts the bits of one kind in `planes` where the mask `words` has ones.
 pub(crate) fn toggle(planes: &mut Planes, kind: usize, words: &[u64; 8]) {
     for (word, mask) in planes.plane_mut(kind).iter_mut().zip(words) {
         *word ^= mask;

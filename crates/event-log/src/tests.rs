@@ -1,4 +1,5 @@
-//! What is written comes back; whatever else comes in is refused, and a file that was cut off gives what was whole.
+//! A recording can be read as it was written; any other input is refused. From a file that was cut
+//! off, all complete scans can be read.
 
 mod fuzz;
 
@@ -7,7 +8,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use crate::frame::{Split, split};
-use crate::{Damaged, Decoded, Decoder, Encoder, Header, Look, MAGIC, PAGE_BITS, Pages};
+use crate::{Damaged, Decoded, Decoder, Encoder, Header, MAGIC, PAGE_BITS, Pages, Scan};
 
 fn header() -> Header {
     Header {
@@ -19,44 +20,47 @@ fn header() -> Header {
     }
 }
 
-/// All looks of some bytes, and how reading ended: well, cut off, or damaged.
-fn read(bytes: &[u8]) -> (Vec<Look>, Result<bool, Damaged>) {
-    let mut looks = Vec::new();
+/// Reads a recording: returns its scans, and how reading ended. That is `Ok(true)` at the end mark,
+/// `Ok(false)` if the file was cut off.
+fn read(bytes: &[u8]) -> (Vec<Scan>, Result<bool, Damaged>) {
+    let mut scans = Vec::new();
     let Some(mut left) = bytes.strip_prefix(&MAGIC) else {
-        return (looks, Err(Damaged("no recording")));
+        return (scans, Err(Damaged("no recording")));
     };
     let mut decoder = Decoder::default();
     let mut is_whole = false;
     while !left.is_empty() {
         let content = match split(left) {
-            Split::Needs(_) => return (looks, Ok(false)),
-            Split::Damaged => return (looks, Err(Damaged("no frame"))),
+            Split::Needs(_) => return (scans, Ok(false)),
+            Split::Damaged => return (scans, Err(Damaged("no frame"))),
             Split::Whole(content) => content,
         };
         left = &left[crate::frame::PREFIX + content.len()..];
         match decoder.frame(content) {
-            Err(damaged) => return (looks, Err(damaged)),
-            Ok(Decoded::Look) => looks.push(decoder.look()),
+            Err(damaged) => return (scans, Err(damaged)),
+            Ok(Decoded::Scan) => scans.push(decoder.scan()),
             Ok(Decoded::End) => is_whole = true,
             Ok(Decoded::Header | Decoded::Part) => {}
         }
     }
-    (looks, Ok(is_whole))
+    (scans, Ok(is_whole))
 }
 
-/// A state of a page.
+/// The states of a page: unmapped; present but not accessed; paged out; present and accessed.
 const GONE: u8 = 0;
 const IDLE: u8 = 1;
 const OUT: u8 = 2;
 const USED: u8 = 3;
 
-/// Pages of some spaces and looks at them.
+/// A program: what each scan of it finds.
 #[derive(Clone, Debug)]
 struct Program {
-    /// By look: by space: page and state, if it was read; and whether it is gone.
-    looks: Vec<BTreeMap<u32, Option<BTreeMap<u64, u8>>>>,
+    /// For each scan, the address spaces that it reads, by number. The value is the state of each
+    /// page by page number, or `None` if the address space has ended.
+    scans: Vec<BTreeMap<u32, Option<BTreeMap<u64, u8>>>>,
 }
 
+/// Converts the states of pages to bits.
 fn bits(pages: &BTreeMap<u64, u8>) -> Pages {
     let mut all = Pages::default();
     for (page, state) in pages {
@@ -76,14 +80,15 @@ fn bits(pages: &BTreeMap<u64, u8>) -> Pages {
     all
 }
 
-/// The recording of a program, and what its looks are to say: accessed and unmapped pages, left, back.
+/// Returns the recording of a program, and what each of its scans must be: accessed pages, unmapped
+/// pages, number of pages paged out, number of refaults.
 #[expect(clippy::type_complexity, reason = "one row of a table")]
 fn recorded(program: &Program) -> (Vec<u8>, Vec<(Vec<u64>, Vec<u64>, u64, u64)>) {
     let mut encoder = Encoder::new(&header());
-    let (mut held, mut told) = (BTreeMap::<u32, BTreeMap<u64, u8>>::new(), Vec::new());
-    for (number, look) in program.looks.iter().enumerate() {
+    let (mut held, mut reported) = (BTreeMap::<u32, BTreeMap<u64, u8>>::new(), Vec::new());
+    for (number, scan) in program.scans.iter().enumerate() {
         let (mut accessed, mut unmapped, mut left, mut back) = (Vec::new(), Vec::new(), 0, 0);
-        for (space, pages) in look {
+        for (space, pages) in scan {
             let key = |page: u64| u64::from(*space) << PAGE_BITS | page;
             let before = held.remove(space).unwrap_or_default();
             let after = pages.clone().unwrap_or_default();
@@ -106,16 +111,17 @@ fn recorded(program: &Program) -> (Vec<u8>, Vec<(Vec<u64>, Vec<u64>, u64, u64)>)
                 None => encoder.gone(*space),
             }
         }
-        encoder.look(number as u64 * 1000, 0);
+        encoder.scan(number as u64 * 1000, 0);
         accessed.sort_unstable();
         unmapped.sort_unstable();
-        told.push((accessed, unmapped, left, back));
+        reported.push((accessed, unmapped, left, back));
     }
     let mut bytes = encoder.take();
-    bytes.extend(Encoder::end_of(told.len() as u64));
-    (bytes, told)
+    bytes.extend(Encoder::end_of(reported.len() as u64));
+    (bytes, reported)
 }
 
+/// Makes random programs.
 fn programs() -> impl Strategy<Value = Program> {
     let page = prop_oneof![
         0..200_u64,
@@ -124,10 +130,11 @@ fn programs() -> impl Strategy<Value = Program> {
     ];
     let pages = prop::collection::btree_map(page, 0..4_u8, 0..120);
     let space = (0..3_u32, prop::option::weighted(0.9, pages));
-    let look = prop::collection::vec(space, 0..3).prop_map(|all| all.into_iter().collect());
-    prop::collection::vec(look, 1..8).prop_map(|looks| Program { looks })
+    let scan = prop::collection::vec(space, 0..3).prop_map(|all| all.into_iter().collect());
+    prop::collection::vec(scan, 1..8).prop_map(|scans| Program { scans })
 }
 
+/// The numbers of all pages of the units, ascending.
 fn pages_of(units: &[crate::Unit]) -> Vec<u64> {
     let mut all: Vec<u64> = units.iter().flat_map(|unit| unit.pages()).collect();
     all.sort_unstable();
@@ -138,21 +145,21 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(80) })]
 
     #[test]
-    fn what_is_written_comes_back(program in programs()) {
-        let (bytes, told) = recorded(&program);
-        let (looks, end) = read(&bytes);
+    fn what_is_written_can_be_read(program in programs()) {
+        let (bytes, reported) = recorded(&program);
+        let (scans, end) = read(&bytes);
         prop_assert_eq!(end, Ok(true));
-        prop_assert_eq!(looks.len(), told.len());
-        for (look, (accessed, unmapped, left, back)) in looks.iter().zip(told) {
-            prop_assert_eq!(pages_of(&look.accessed), accessed);
-            prop_assert_eq!(pages_of(&look.unmapped), unmapped);
-            prop_assert_eq!((look.left, look.back), (left, back));
+        prop_assert_eq!(scans.len(), reported.len());
+        for (scan, (accessed, unmapped, left, back)) in scans.iter().zip(reported) {
+            prop_assert_eq!(pages_of(&scan.accessed), accessed);
+            prop_assert_eq!(pages_of(&scan.unmapped), unmapped);
+            prop_assert_eq!((scan.left, scan.back), (left, back));
         }
-        prop_assert_eq!(read(&bytes).0, looks, "the same bytes give the same order");
+        prop_assert_eq!(read(&bytes).0, scans, "the same bytes give the same order");
     }
 
     #[test]
-    fn what_was_cut_off_gives_what_was_whole(program in programs(), part in 0.0..1.0_f64) {
+    fn a_truncated_recording_yields_its_complete_scans(program in programs(), part in 0.0..1.0_f64) {
         let (bytes, _) = recorded(&program);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "a share")]
         let cut = MAGIC.len() + ((bytes.len() - MAGIC.len()) as f64 * part) as usize;
@@ -162,19 +169,20 @@ proptest! {
         prop_assert!(some.len() <= all.len() && some[..] == all[..some.len()]);
     }
 
-    /// Also where the checksum is right: whoever made such a file meant it.
+    /// If one byte of a file is changed, reading ends before the end mark, with scans of the
+    /// original only.
     #[test]
-    fn what_was_changed_ends_reading(program in programs(), at in any::<prop::sample::Index>(), with in 1..=255_u8) {
+    fn a_changed_byte_ends_reading(program in programs(), at in any::<prop::sample::Index>(), with in 1..=255_u8) {
         let (bytes, _) = recorded(&program);
         let mut changed = bytes.clone();
         changed[at.index(bytes.len())] ^= with;
-        let (looks, end) = read(&changed);
+        let (scans, end) = read(&changed);
         prop_assert!(end.is_err() || end == Ok(false), "a changed byte is found: {end:?}");
         let (all, _) = read(&bytes);
-        prop_assert!(looks[..] == all[..looks.len().min(all.len())]);
+        prop_assert!(scans[..] == all[..scans.len().min(all.len())]);
     }
 
-    /// The same with a checksum that is right.
+    /// A forged file has correct checksums: reading it yields at most one scan for each frame.
     #[test]
     fn what_was_forged_is_refused_or_bounded(program in programs(), forge in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
         let (bytes, _) = recorded(&program);
@@ -190,8 +198,8 @@ proptest! {
         }
         let mut forged = MAGIC.to_vec();
         contents.iter().for_each(|content| crate::frame::put(&mut forged, content));
-        let (looks, _) = read(&forged);
-        prop_assert!(looks.len() <= contents.len());
+        let (scans, _) = read(&forged);
+        prop_assert!(scans.len() <= contents.len());
     }
 
     #[test]
@@ -202,7 +210,7 @@ proptest! {
         prop_assert_eq!(decoder.frame(&first), Ok(Decoded::Header));
         for content in contents {
             match decoder.frame(&content) {
-                Ok(Decoded::Look) => drop(decoder.look()),
+                Ok(Decoded::Scan) => drop(decoder.scan()),
                 Ok(_) => {}
                 Err(_) => break,
             }
@@ -210,7 +218,8 @@ proptest! {
     }
 }
 
-/// The story that the bound is for: ten bytes that claim all memory there can be.
+/// Regression: an item of ten bytes could make the decoder take all memory. [`crate::CHUNKS_MAX`]
+/// prevents that.
 #[test]
 fn a_run_of_everything_is_refused() {
     let mut decoder = Decoder::default();
@@ -222,38 +231,38 @@ fn a_run_of_everything_is_refused() {
     crate::varint::put(&mut content, (1 << PAGE_BITS) - 1);
     assert_eq!(
         decoder.frame(&content),
-        Err(Damaged("more pages than any program has"))
+        Err(Damaged("more pages than an address space can have"))
     );
 }
 
-/// A first look at a large program is longer than a frame.
+/// The first scan of a large program is longer than a frame.
 #[test]
-fn a_look_of_many_runs_is_several_frames() {
+fn a_scan_of_many_runs_is_several_frames() {
     let pages: BTreeMap<u64, u8> = (0..100_000).map(|n| (n * 3, USED)).collect();
     let program = Program {
-        looks: vec![[(5, Some(pages.clone()))].into(), [(5, Some(pages))].into()],
+        scans: vec![[(5, Some(pages.clone()))].into(), [(5, Some(pages))].into()],
     };
-    let (bytes, told) = recorded(&program);
-    let (looks, end) = read(&bytes);
-    assert_eq!((end, looks.len()), (Ok(true), 2));
-    assert_eq!(pages_of(&looks[0].accessed), told[0].0);
+    let (bytes, reported) = recorded(&program);
+    let (scans, end) = read(&bytes);
+    assert_eq!((end, scans.len()), (Ok(true), 2));
+    assert_eq!(pages_of(&scans[0].accessed), reported[0].0);
     assert_ne!(
-        looks[0].accessed, looks[1].accessed,
+        scans[0].accessed, scans[1].accessed,
         "each look has its order"
     );
-    assert_eq!(pages_of(&looks[1].accessed), told[1].0);
+    assert_eq!(pages_of(&scans[1].accessed), reported[1].0);
 }
 
-/// A program that does what it did before takes some bytes a look.
+/// If a program accesses the same pages in every scan, each scan takes at most 20 bytes.
 #[test]
 fn what_does_not_change_costs_nothing() {
     let pages: BTreeMap<u64, u8> = (0..50_000).map(|n| (n * 2, USED)).collect();
     let same = || [(0, Some(pages.clone()))].into();
     let one = Program {
-        looks: vec![same()],
+        scans: vec![same()],
     };
     let many = Program {
-        looks: (0..11).map(|_| same()).collect(),
+        scans: (0..11).map(|_| same()).collect(),
     };
     let more = recorded(&many).0.len() - recorded(&one).0.len();
     assert!(more < 10 * 20, "{more} bytes for ten looks");

@@ -1,18 +1,18 @@
-//! Neighbouring pages of an address space.
+//! Up to 64 consecutive pages as one value.
 //!
-//! Invariant: no two pages of a recording have the same number, whatever address space they are of.
+//! Invariant: each page of a recording has its own number, also across address spaces.
 
-/// Up to 64 neighbouring pages.
+/// Up to 64 consecutive pages of one address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Unit {
-    /// `space << 45 | page` of the first one, a multiple of 64.
+    /// Number of the page of bit 0: `space << 45 | page`, a multiple of 64.
     pub first: u64,
-    /// Which of them.
+    /// Bit `n` is set if page `first + n` belongs to the unit.
     pub bits: u64,
 }
 
 impl Unit {
-    /// The pages, `space << 45 | page` each, ascending.
+    /// Returns the numbers of the unit's pages (`space << 45 | page`), ascending.
     pub fn pages(self) -> impl Iterator<Item = u64> {
         let mut bits = self.bits;
         std::iter::from_fn(move || {

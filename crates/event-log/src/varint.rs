@@ -1,8 +1,9 @@
-//! Whole numbers in as few bytes as they need: seven bits a byte, the lowest first, the highest bit set while more follow.
+//! Whole numbers in as few bytes as possible. Each byte has seven bits of the number, the lowest
+//! bits first. The highest bit of a byte is set if another byte follows.
 //!
-//! Invariant: a number has one form that is read: no more than ten bytes, none of which is needless.
+//! Invariant: only one encoding of each number is accepted: the shortest, at most ten bytes.
 
-/// Appends a number.
+/// Appends the encoding of `value` to `out`.
 pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         #[expect(
@@ -16,7 +17,8 @@ pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Takes a number off the front; none if there is none.
+/// Reads a number and removes it from `bytes`; `None` if `bytes` do not begin with a valid
+/// encoding.
 pub(crate) fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0_u64;
     for at in 0..10 {
@@ -41,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_come_back_and_nothing_else_does() {
+    fn only_encoded_numbers_can_be_read() {
         for value in [
             0,
             1,

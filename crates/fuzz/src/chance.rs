@@ -1,19 +1,19 @@
-//! Numbers by chance.
+//! Random numbers.
 //!
-//! Invariant: the same seed gives the same numbers (`SplitMix64`, Steele and others 2014).
+//! Invariant: the same seed produces the same numbers (`SplitMix64`, Steele and others 2014).
 
-/// A generator.
+/// A random number generator.
 #[derive(Clone, Debug)]
 pub struct Chance(u64);
 
 impl Chance {
-    /// Of a seed.
+    /// Makes a generator from a seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Any number.
+    /// Returns a random number of 64 bits.
     pub const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -21,26 +21,27 @@ impl Chance {
         z ^ (z >> 31)
     }
 
-    /// A number below `limit`, which is at least 1.
+    /// Returns a number in `0..limit`; a limit of 0 counts as 1.
     pub fn below(&mut self, limit: usize) -> usize {
         let product = u128::from(self.next()) * limit.max(1) as u128;
         usize::try_from(product >> 64).unwrap_or(0)
     }
 
-    /// True once in so many.
+    /// Returns true once in `many` calls on average.
     pub fn one_in(&mut self, many: usize) -> bool {
         self.below(many) == 0
     }
 
-    /// One of some things.
+    /// Returns a random member of `things`.
     ///
     /// # Panics
-    /// If there are none.
+    /// If `things` is empty.
     pub fn pick<'a, T: ?Sized>(&mut self, things: &[&'a T]) -> &'a T {
         things[self.below(things.len())]
     }
 
-    /// A number of any size: as many small ones as large ones, and those beside powers of two.
+    /// Returns a number of 0 to 64 bits. About every length is equally likely; powers of two and
+    /// their predecessors are frequent.
     pub fn number(&mut self) -> u64 {
         let edge = 1_u64 << self.below(64);
         match self.below(4) {
@@ -51,7 +52,7 @@ impl Chance {
         }
     }
 
-    /// Up to `most` bytes.
+    /// Returns a random number of random bytes: 0 to `most`.
     pub fn bytes(&mut self, most: usize) -> Vec<u8> {
         let length = self.below(most + 1);
         (0..length).map(|_| self.next().to_le_bytes()[0]).collect()

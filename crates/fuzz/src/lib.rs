@@ -1,8 +1,9 @@
-//! Structured fuzzing for tests: inputs of a generator, of a corpus, and of changes to both, for a time.
+//! Structured fuzzing for tests. Inputs come from a generator and from a corpus; some of them are
+//! then changed at random.
 //!
-//! Invariant: an input depends on its seed and the corpus alone, so what failed is run again with
-//! `PAGETIDE_SEED=N`. `PAGETIDE_FUZZ_SECONDS` says for how long (`IN_THE_CHECK` unless given). An input
-//! that fails is printed with its seed; its bytes belong in `corpus/NAME` with the mend.
+//! Invariant: an input depends only on its seed and the corpus, so `PAGETIDE_SEED=N` repeats a
+//! failure. `PAGETIDE_FUZZ_SECONDS` sets how long a fuzzer runs (default: `IN_THE_CHECK`). An input
+//! that fails is printed with its seed; add its bytes to `corpus/NAME` together with the fix.
 #![forbid(unsafe_code)]
 
 mod chance;
@@ -15,22 +16,24 @@ use std::time::{Duration, Instant};
 pub use chance::Chance;
 pub use mutate::mutate;
 
-/// How long a fuzzer runs in the house's check.
+/// How long a fuzzer runs in `cargo xtask test`.
 const IN_THE_CHECK: Duration = Duration::from_millis(700);
-/// Most processor time of one input.
+/// Maximum processor time for the check of one input.
 const CASE_TIME: Duration = Duration::from_secs(20);
-/// Most time of one input, whatever else runs on the machine: an input that waits for something is found, too.
-const CASE_WALL_TIME: Duration = Duration::from_secs(600);
-/// What a run of inputs may take, bytes. The peak is the process's: the crate's other tests run beside it, and the largest of them
-/// takes .8 GiB, as the largest input may.
+/// Maximum elapsed time for the check of one input, long enough for a busy machine. Finds a check
+/// that waits for something, which takes no processor time.
+const CASE_REAL_TIME: Duration = Duration::from_secs(600);
+/// Maximum growth of the process's peak memory while a fuzzer runs, bytes. Other tests of the crate
+/// run in the same process: the largest takes 0.8 GiB, and one input may take as much.
 const MEMORY_MAX: u64 = 2 << 30;
-/// Inputs between two readings of the memory.
+/// Number of inputs between two checks of the peak memory.
 const MEMORY_EVERY: u64 = 64;
 
-/// Runs a fuzzer: `make` makes an input, `check` panics if something is wrong with what becomes of it.
+/// Runs the fuzzer `name` (its corpus is in `corpus/NAME`): `make` makes an input, `check` panics
+/// if the code under test handles the input wrongly.
 ///
 /// # Panics
-/// `check` does, an input takes too long, or too much memory.
+/// If `check` panics, or if an input takes too much time or memory.
 pub fn run(name: &str, make: impl Fn(&mut Chance) -> Vec<u8>, check: impl Fn(&[u8])) {
     let corpus = corpus(name);
     let before = peak_bytes();
@@ -54,7 +57,7 @@ pub fn run(name: &str, make: impl Fn(&mut Chance) -> Vec<u8>, check: impl Fn(&[u
     let time = number_of("PAGETIDE_FUZZ_SECONDS").map_or(IN_THE_CHECK, Duration::from_secs);
     let (begin, first) = (Instant::now(), RandomState::new().hash_one(name));
     let mut tried = 0;
-    // Beside a busy machine, too, some are tried.
+    // At least 128 inputs run, even if the machine is busy.
     while begin.elapsed() < time || tried < 2 * MEMORY_EVERY {
         let seed = first.wrapping_add(tried);
         one(&format!("{name}, seed {seed}"), &input(seed), &check);
@@ -70,33 +73,33 @@ pub fn run(name: &str, make: impl Fn(&mut Chance) -> Vec<u8>, check: impl Fn(&[u
     println!("fuzz {name}: {tried} inputs in {:?}", begin.elapsed());
 }
 
-/// One input; what it is is printed if it fails.
+/// Checks one input; if that panics, prints `what` and the input.
 fn one(what: &str, bytes: &[u8], check: &impl Fn(&[u8])) {
-    let told = Told { what, bytes };
+    let reported = PrintOnPanic { what, bytes };
     let (begin, before) = (Instant::now(), processor_time());
     check(bytes);
     let (waited, took) = (begin.elapsed(), processor_time().saturating_sub(before));
     assert!(
-        took < CASE_TIME && waited < CASE_WALL_TIME,
+        took < CASE_TIME && waited < CASE_REAL_TIME,
         "{what}: it took {took:?} of processor time within {waited:?}"
     );
-    drop(told);
+    drop(reported);
 }
 
-/// Processor time of this thread since it began; 0 where that is not known.
+/// Returns the processor time of this thread since it began; 0 if the kernel does not report it.
 fn processor_time() -> Duration {
     let times = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = times.split(' ').next().and_then(|text| text.parse().ok());
     Duration::from_nanos(nanos.unwrap_or(0))
 }
 
-/// Prints the input while its test panics.
-struct Told<'a> {
+/// Prints the input if the thread panics before this value is dropped.
+struct PrintOnPanic<'a> {
     what: &'a str,
     bytes: &'a [u8],
 }
 
-impl Drop for Told<'_> {
+impl Drop for PrintOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let shown = &self.bytes[..self.bytes.len().min(4096)];
@@ -105,7 +108,7 @@ impl Drop for Told<'_> {
     }
 }
 
-/// Inputs that failed once, in the order of their names.
+/// Returns the inputs that once failed, from `corpus/NAME`: file name and content, sorted by name.
 #[must_use]
 pub fn corpus(name: &str) -> Vec<(String, Vec<u8>)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -121,11 +124,12 @@ pub fn corpus(name: &str) -> Vec<(String, Vec<u8>)> {
     all
 }
 
+/// The number in an environment variable; `None` if the variable is not set or is no number.
 fn number_of(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// Most memory that the process ever had, bytes; 0 where that is not known.
+/// Returns the peak memory of the process, bytes; 0 if the kernel does not report it.
 fn peak_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,13 +1,14 @@
-//! Changes to bytes: what damage, a cut, a copy or a hostile hand would make of them.
+//! Random changes to bytes, as damage, truncation, copying or an attacker would make them.
 //!
-//! Invariant: no input becomes longer than [`LONGEST`] by it.
+//! Invariant: one change adds at most 20 bytes, unless it repeats a part of the input. Repeating
+//! never makes an input longer than [`LONGEST`].
 
 use crate::Chance;
 
-/// Longest input that changes make, bytes.
+/// Maximum length of an input after a part of the input was repeated, bytes.
 const LONGEST: usize = 1 << 20;
 
-/// What parsers like least.
+/// Byte sequences that often break parsers.
 const ODD: [&[u8]; 14] = [
     b"\0",
     b"\r\n",
@@ -25,7 +26,7 @@ const ODD: [&[u8]; 14] = [
     b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
 ];
 
-/// Changes `bytes` in one to four places.
+/// Makes one to four random changes to `bytes`.
 pub fn mutate(bytes: &mut Vec<u8>, chance: &mut Chance) {
     for _ in 0..=chance.below(4) {
         let at = chance.below(bytes.len() + 1);

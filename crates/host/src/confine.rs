@@ -1,8 +1,11 @@
-//! What a thread may still do once it reads bytes of strangers, and what no manager's thread may.
+//! Confinement: takes from a thread the rights that it no longer needs once it reads data of
+//! untrusted clients, and forbids all threads of a manager system calls that it never makes.
 //!
-//! Invariant: a thread gives up rights and never gets them back; threads that it starts have no more than it has. Each layer that
-//! the kernel lacks is named by [`Confined`], and the other layers hold without it. Threads of a process share its memory: this
-//! keeps a thread that is misled from using rights, not code of an attacker from writing into the other threads.
+//! Invariant: a thread never gets rights back. Threads that it starts have no more rights than it
+//! has. If the kernel lacks a layer (Landlock, capabilities, seccomp), [`Confined`] names it, and
+//! the other layers work without it. Threads of a process share its memory. So confinement stops a
+//! misled thread from using rights, but not an attacker's code from writing to the memory of the
+//! other threads.
 
 mod calls;
 mod never;
@@ -15,25 +18,28 @@ use landlock::{PathBeneath, PathFd, RulesetCreatedAttr, RulesetStatus, Scope};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs};
 
-/// The newest set of Landlock's rights that is asked for. An older kernel has fewer, and keeps to those.
+/// Newest version of Landlock's access rights that we request. An older kernel applies those rights
+/// of it that it knows.
 const NEWEST: ABI = ABI::V6;
 
-/// What a thread has given up.
+/// Result of [`confine_to_open_descriptors`].
 #[derive(Debug)]
 pub struct Confined {
-    /// What the kernel did not take away, with its reason; empty if all layers hold.
+    /// Layers (Landlock, capabilities, seccomp) that the kernel did not apply, each with the
+    /// reason; empty if all work.
     pub lacks: Vec<String>,
 }
 
-/// Whether the kernel has Landlock, switched on.
+/// Returns whether the kernel has Landlock and it is enabled.
 #[must_use]
 pub fn has_landlock() -> bool {
-    let asked = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
-    let asked = asked.handle_access(AccessFs::from_all(ABI::V1));
-    asked.and_then(Ruleset::create).is_ok()
+    let requested = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    let requested = requested.handle_access(AccessFs::from_all(ABI::V1));
+    requested.and_then(Ruleset::create).is_ok()
 }
 
-/// For the rest of the calling thread: no capability, no file, no process, no new socket. What is open stays usable.
+/// Takes two things from the calling thread, until it ends: all capabilities, and the right to open
+/// files, to start processes and to make sockets. Descriptors that are already open stay usable.
 pub fn confine_to_open_descriptors() -> Confined {
     let mut lacks = Vec::new();
     let mut note = |what: &str, done: Result<(), String>| {
@@ -47,16 +53,19 @@ pub fn confine_to_open_descriptors() -> Confined {
     Confined { lacks }
 }
 
-/// For the rest of the calling thread: no capability but those to files of other users. Where the kernel refuses, all stay.
+/// Drops all capabilities of the calling thread except the three that give access to other users'
+/// files. If the kernel refuses, the thread keeps all its capabilities.
 pub fn keep_rights_to_files() {
     let files = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
     let _ = keep_capabilities(files | CapabilitySet::FOWNER);
 }
 
-/// For all threads of this process, those that it starts and programs that these start: no call that
-/// a manager never makes (`confine/never.rs`): no tracing, no module, no clock, no new root, no io_uring.
-/// Nothing is taken from a process without root's rights, which may do none of that: programs that it
-/// starts with rights of their own (fusermount3) would lose them.
+/// Forbids system calls that a manager never makes (`confine/never.rs`): tracing, loading modules,
+/// setting the clock, changing the root directory, io_uring, and others. The filter applies to all
+/// threads of this process, to those that they start, and to programs that any of them starts.
+///
+/// Does nothing if the process is not root. Such a process could not make these calls anyway, and
+/// the filter would take the rights of set-user-ID programs that it starts (fusermount3).
 ///
 /// # Errors
 /// The kernel has no seccomp, or a thread has a filter of its own already.
@@ -67,8 +76,8 @@ pub fn forbid_what_no_manager_does() -> io::Result<()> {
     }
 }
 
-/// For the rest of the calling thread: it makes, changes and removes files beneath this directory
-/// alone, wherever its path leads later.
+/// Restricts the calling thread, until it ends, to make, change and remove files only beneath this
+/// directory. It does not matter if the path leads elsewhere later.
 ///
 /// # Errors
 /// The directory cannot be opened, or the kernel has no Landlock.
@@ -84,6 +93,7 @@ pub fn change_files_beneath(directory: &Path) -> Result<(), String> {
     enforced(done.map_err(|error| text(&error))?.ruleset)
 }
 
+/// Returns an error if Landlock has not restricted the thread.
 fn enforced(status: RulesetStatus) -> Result<(), String> {
     match status {
         RulesetStatus::NotEnforced => Err("the kernel has none, or it is switched off".to_owned()),
@@ -91,8 +101,9 @@ fn enforced(status: RulesetStatus) -> Result<(), String> {
     }
 }
 
-/// For the rest of the calling thread: no file but what is open already, no TCP port, no abstract socket and no signal of
-/// processes outside. What `/proc/PID/root` leads to is a file like any other.
+/// Forbids the calling thread, until it ends: all files that are not open already, TCP ports, and
+/// abstract sockets and signals to other processes. Files below `/proc/PID/root` are forbidden,
+/// too.
 ///
 /// # Errors
 /// The kernel has no Landlock.
@@ -106,14 +117,17 @@ fn forbid_files() -> Result<(), String> {
     enforced(done.map_err(|error| error.to_string())?.ruleset)
 }
 
-/// For the rest of the calling thread: no capability but these. CAP_IPC_LOCK stays where the limit of locked memory is finite and cannot be
-/// lifted: all of our memory is locked, and the kernel then refuses a thread without it new memory.
+/// Drops all capabilities of the calling thread except those in `kept`.
+///
+/// CAP_IPC_LOCK is kept as well if the limit of locked memory is finite and cannot be lifted: all
+/// our memory is locked, and the kernel would refuse new memory to a thread without that
+/// capability.
 fn keep_capabilities(kept: CapabilitySet) -> rustix::io::Result<()> {
     let kept = match lift_locked_memory() {
         true => kept,
         false => kept | CapabilitySet::IPC_LOCK,
     };
-    // No program that it could start has more rights than itself.
+    // No program that the thread starts gets more rights than the thread.
     set_no_new_privs(true)?;
     let before = rustix::thread::capabilities(None)?;
     let kept = before.permitted.intersection(kept);
@@ -125,7 +139,7 @@ fn keep_capabilities(kept: CapabilitySet) -> rustix::io::Result<()> {
     set_capabilities(None, sets)
 }
 
-/// Lifts the process's limit of locked memory; whether there is none now.
+/// Removes the limit of locked memory of the process. Returns whether it is unlimited afterwards.
 fn lift_locked_memory() -> bool {
     let none = Rlimit {
         current: None,

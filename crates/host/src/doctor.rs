@@ -1,17 +1,18 @@
 //! What this host and this user allow for reading ages and for paging, and how to get the rest.
 //!
-//! Invariant: what can be tried is tried, on ourselves alone; versions decide nothing. Nothing is changed
-//! but our own accessed bits. Each module gathers the facts of one matter and judges them by a pure
-//! function; whatever is not as it should be carries a remedy, or says that there is none.
+//! Invariant: everything that can be tried is tried, on this process only; the kernel's version
+//! decides nothing. Nothing is changed except the accessed bits of this process. Each module
+//! gathers the facts on one topic and judges them by a pure function. A finding that is not `Ok`
+//! has a remedy, or says that there is none.
 
 mod forks;
 mod groups;
 mod kernel;
 mod memory;
 mod others;
+mod restrictions;
 mod rights;
 mod source;
-mod walls;
 
 use std::path::Path;
 
@@ -21,28 +22,28 @@ use crate::report::AgeSource;
 use crate::system::Proc;
 use crate::system::process::Stat;
 
-/// How well a thing is there.
+/// How well something works.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// As it should be.
+    /// The examined feature works without restriction.
     Ok,
-    /// It works, with less.
+    /// The feature works with a restriction, which the finding names.
     Limited,
-    /// It does not work.
+    /// The feature does not work.
     Missing,
 }
 
-/// One thing that was looked at.
+/// Result of one examination.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Finding {
-    /// What was looked at.
+    /// What was examined.
     pub topic: &'static str,
-    /// How it is.
+    /// How well it works.
     pub state: State,
-    /// What was found, and what that means.
+    /// What was found on this host, and what that means for pagetide.
     pub detail: String,
-    /// What to type or to ask for, unless all is well.
+    /// What to type, or which right to ask an administrator for; `None` if nothing can be improved.
     pub remedy: Option<String>,
 }
 
@@ -80,19 +81,19 @@ impl Finding {
     }
 }
 
-/// All that was found.
+/// All findings.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Examined {
-    /// For reading ages, in the order in which people should read them.
+    /// Findings on reading ages, in the order in which people should read them.
     pub reading: Vec<Finding>,
-    /// For paging out, and for limits.
+    /// Findings on paging out, and on limits.
     pub paging: Vec<Finding>,
     /// The best source of ages that works here.
     pub source: AgeSource,
 }
 
-/// Looks at everything. Takes well under half a second: the longest is the 0.2 s that the kernel
-/// may keep silent when it is asked for events.
+/// Examines this host and this user. Takes less than 0.5 s, of which at most 0.2 s are spent
+/// waiting for the kernel to report a process event.
 #[must_use]
 pub fn examine() -> Examined {
     crate::watch::own::stay_readable();
@@ -105,7 +106,9 @@ pub fn examine() -> Examined {
     let memory = memory::Memory::gather(proc.as_ref());
     let mut reading = found.judge();
     reading.extend(rights.judge(events.is_ok()));
-    reading.extend(walls::Walls::gather(&mountinfo).judge(rights.has(rights::SYS_PTRACE)));
+    reading.extend(
+        restrictions::Restrictions::gather(&mountinfo).judge(rights.has(rights::SYS_PTRACE)),
+    );
     reading.push(others::Others::gather(&all).judge());
     reading.push(forks::judge(&events));
     reading.push(memory.judge_pressure());
@@ -120,7 +123,7 @@ pub fn examine() -> Examined {
     }
 }
 
-/// All processes that we are shown, kernel threads among them.
+/// Returns all processes that are visible to us, including kernel threads.
 fn processes(proc: &Proc) -> Vec<Stat> {
     let pids = proc.pids().unwrap_or_default();
     pids.into_iter()
@@ -128,13 +131,13 @@ fn processes(proc: &Proc) -> Vec<Stat> {
         .collect()
 }
 
-/// A file of one line, as the kernel has many.
+/// Returns the text of a file that has one line; `None` if it cannot be read.
 fn line(path: impl AsRef<Path>) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     Some(text.trim().to_owned())
 }
 
-/// `always [madvise] never` -> `madvise`.
+/// Returns the word in brackets: `always [madvise] never` -> `madvise`.
 fn chosen(words: &str) -> Option<&str> {
     let (_, rest) = words.split_once('[')?;
     Some(rest.split_once(']')?.0)
@@ -146,10 +149,10 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn this_host_is_examined_quickly_and_every_lack_has_a_remedy() {
+    fn this_host_is_examined_quickly_and_every_finding_has_a_remedy() {
         let begin = Instant::now();
         let examined = examine();
-        // Twice what is promised: these builds are slow, and others use this machine.
+        // Twice the documented 0.5 s: test builds are slow, and other tests run on the machine.
         assert!(begin.elapsed() < Duration::from_secs(1), "{begin:?}");
         assert!(examined.reading.len() > 6, "{examined:?}");
         let paging: Vec<&str> = examined

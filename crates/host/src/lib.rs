@@ -1,23 +1,29 @@
-//! Real memory: what the kernel says of processes, how old their pages are, and what takes cold pages back.
+//! Memory of real processes: what the kernel reports about it, the ages of its pages, and the
+//! reclaim of cold pages.
 //!
-//! Invariant: which page leaves is decided by the engine, never here. Reading ([`system`], [`books`], [`ages`],
-//! [`watch`], [`report`]) changes nothing of a process but its accessed bits; managing ([`swap`], [`wall`], [`manage`])
-//! changes where its pages are and, for what enters a wall, its control group. Modules stand on floors:
-//! [`system`] reads what the kernel says; [`books`] keeps ages and knows no process; [`ages`] brings both
-//! together; [`watch`] keeps a pace and makes a [`report`]. Beside `ages`, [`swap`] makes the room that memory
-//! can leave to, and [`wall`] a control group; on all of them, [`manage`] has cold pages leave. [`confine`] takes rights from a
-//! thread of ours.
+//! Invariant: the engine (crate `engine`) decides which page is reclaimed; this crate never does.
+//! The modules that only read ([`system`], [`age_table`], [`ages`], [`watch`], [`report`]) change
+//! nothing of a process except its accessed bits. The modules that manage ([`swap`],
+//! [`hard_limit`], [`manage`]) also page memory out, and with a hard limit they move the process to
+//! another control group.
+//!
+//! In this list each module uses only modules before it: [`system`] reads the kernel's files;
+//! [`age_table`] keeps the age of each frame, without knowledge of processes; [`ages`] scans
+//! processes into the age table; [`watch`] scans at intervals and makes a [`report`]; [`swap`] sets
+//! up swap; [`hard_limit`] makes hard-limit cgroups; [`manage`] reclaims cold pages. [`confine`]
+//! takes rights from a thread of this process.
 #![forbid(unsafe_code)]
 
+pub mod age_table;
 pub mod ages;
-pub mod books;
 pub mod confine;
 pub mod doctor;
+mod fair;
+pub mod hard_limit;
 pub mod manage;
 pub mod price;
 pub mod report;
 pub mod swap;
 pub mod system;
-pub mod wall;
 pub mod watch;
 pub mod workload;

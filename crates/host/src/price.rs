@@ -1,7 +1,8 @@
-//! What a page costs that comes back: from swap, and from a file.
+//! Price of a refault: the time that it takes to read a page back from swap, and from a file.
 //!
-//! Invariant: a price is measured on this host, on pages and a file of pagetide itself, or its text says that it was not. A
-//! measurement reads fewer than 100 pages. `SwapInCost` repeats it once a minute at most.
+//! Invariant: a price is measured on this host, with memory and a file of pagetide itself;
+//! otherwise the price's text says that it was not measured. One measurement reads fewer than 100
+//! pages. `SwapInCost` measures at most once a minute.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -12,10 +13,11 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pagetables::{Advice, advise, unlock};
+use pagetables::{Advice, advise};
 use rustix::fs::{Advice as FileAdvice, FileType, fadvise, major, minor, stat};
 use rustix::io::{ReadWriteFlags, preadv2};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
+use sys::unlock;
 
 use crate::report::Price;
 use crate::system::Proc;
@@ -23,26 +25,44 @@ use crate::system::maps::parse_line;
 use crate::system::swap::{SwapArea, SwapKind};
 use crate::system::text::{number, words};
 
-/// Pages that are paged out to see what one costs.
+/// Number of pages that a measurement pages out.
 const PAGES: usize = 64;
 const PAGE: usize = 4096;
-/// What a read takes of a device that does not say.
+/// Assumed time to read a page from a swap device if the device has no statistics.
 const DISK: Duration = Duration::from_millis(1);
-/// What one costs is measured again after so long: other swap may be on, and the host busier.
+/// Time after which a measurement is repeated: swap areas and the host's load may have changed.
 const STALE: Duration = Duration::from_secs(60);
 
-/// What a page from zram is taken to cost where none can be measured.
+/// Assumed time to swap in a page from zram if no time could be measured.
 const ZRAM: Duration = Duration::from_micros(15);
-/// What a page from a file is taken to cost where none can be measured.
+/// Assumed time to read a page of a file if no time could be measured.
 const FILE: Duration = Duration::from_micros(100);
-/// Reads of pagetide's own file, and how far apart they are.
+/// Maximum number of pages that are read from pagetide's own file (`READS`), and the distance
+/// between two of them in bytes (`APART`).
 const READS: u64 = 16;
 const APART: u64 = 1 << 20;
 
-/// What a page costs on this host, as far as it can be measured.
-///
-/// # Errors
-/// None: what cannot be measured is a usual value, and says so.
+/// Text in a report for a price that was measured on this host.
+const HERE: &str = "measured here";
+/// Text in a report for a price that was not measured on this host.
+const USUAL: &str = "a usual value, not measured here";
+
+/// Returns the largest number of pages that the kernel reads for a fault on one page of a file: the
+/// maximum of `read_ahead_kb` over all devices of this host.
+#[must_use]
+pub fn read_around() -> u64 {
+    // The kernel's default, if no device reports a value.
+    const UNSET_KIB: u64 = 128;
+    let devices = std::fs::read_dir("/sys/class/bdi").into_iter().flatten();
+    let kib = devices.flatten().filter_map(|device| {
+        let text = std::fs::read(device.path().join("read_ahead_kb")).ok()?;
+        number(text.trim_ascii())
+    });
+    kib.max().unwrap_or(UNSET_KIB) / 4
+}
+
+/// Returns the price of a refault on this host. If it cannot be measured, returns a usual value,
+/// and the text says so.
 #[must_use]
 pub fn price(proc: &Proc) -> Price {
     let areas = proc.swaps().unwrap_or_default();
@@ -55,25 +75,29 @@ pub fn price(proc: &Proc) -> Price {
         true => None,
         false => measure(proc).unwrap_or_default(),
     };
-    let (anon, anon_from) = match measured {
-        Some(cost) => (cost, format!("{name}, measured")),
-        None if name == "swap" => (of_devices(proc), "swap, by its device's reads".to_owned()),
-        None => (ZRAM, "zram, not measured: a usual value".to_owned()),
+    let devices = || reported_by_devices(proc);
+    let (anon, anon_how) = match measured {
+        Some(cost) => (cost, HERE),
+        None if name == "swap" => match devices() {
+            Some(cost) => (cost, "an average of its device's reads here"),
+            None => (DISK, USUAL),
+        },
+        None => (ZRAM, USUAL),
     };
-    let (file, file_from) = match file_read() {
-        Some(cost) => (cost, "disk, measured".to_owned()),
-        None => (FILE, "disk, not measured: a usual value".to_owned()),
-    };
+    let (file, file_how) = file_read().map_or((FILE, USUAL), |cost| (cost, HERE));
     let us = |cost: Duration| cost.as_secs_f64() * 1e6;
     Price {
         anon_us: us(anon),
         file_us: us(file),
-        anon_from,
-        file_from,
+        anon_from: format!("{name}, {anon_how}"),
+        file_from: format!("disk, {file_how}"),
+        anon_measured: anon_how != USUAL,
+        file_measured: file_how != USUAL,
     }
 }
 
-/// The file that holds pagetide's code: the program, or the library that another program (Python) has loaded.
+/// Opens the file that contains pagetide's code: the executable, or the shared library if another
+/// program (Python) loaded pagetide.
 fn own_file() -> Option<File> {
     let here = (price as fn(&Proc) -> Price as *const ()).addr() as u64;
     let maps = std::fs::read("/proc/self/maps").ok()?;
@@ -82,7 +106,8 @@ fn own_file() -> Option<File> {
     File::open(OsStr::from_bytes(own?.1)).ok()
 }
 
-/// Median time of reading a page of [`own_file`] that is not in memory; `None` where all are.
+/// Returns the median time of reading a page of [`own_file`] that is not in memory; `None` if all
+/// pages that were tried are in memory.
 fn file_read() -> Option<Duration> {
     let file = own_file()?;
     let length = file.metadata().ok()?.len();
@@ -94,11 +119,11 @@ fn file_read() -> Option<Duration> {
         .take_while(|at| at + APART <= length)
     {
         let size = std::num::NonZeroU64::new(PAGE as u64);
-        // Pages that a process maps stay in memory.
+        // The kernel keeps pages that a process maps.
         fadvise(&file, at, size, FileAdvice::DontNeed).ok()?;
         let mut buffers = [IoSliceMut::new(&mut page)];
         if preadv2(&file, &mut buffers, at, ReadWriteFlags::NOWAIT).is_ok() {
-            // It did not leave memory.
+            // The page is still in memory.
             continue;
         }
         let begin = Instant::now();
@@ -110,12 +135,13 @@ fn file_read() -> Option<Duration> {
     took.get(took.len() / 2).copied()
 }
 
-/// What it costs here to bring a page back from swap.
+/// Keeps the time that swapping in one page takes on this host; measures it at most once a minute.
 #[derive(Debug, Default)]
 pub(crate) struct SwapInCost(Option<(Instant, Duration)>);
 
 impl SwapInCost {
-    /// As measured on pages of our own, at most a minute ago; where these were not read, what the devices have taken for one since the boot.
+    /// Returns the time, measured on our own pages at most a minute ago. If those pages were not
+    /// read from swap, returns the average read time of the slowest swap device since boot.
     pub(crate) fn get(&mut self, proc: &Proc) -> Duration {
         if let Some((_, cost)) = self.0.filter(|(then, _)| then.elapsed() < STALE) {
             return cost;
@@ -127,18 +153,31 @@ impl SwapInCost {
     }
 }
 
-/// What reading a page takes where swap is slower than memory: the slowest area's device counts, as nobody knows where a page is. Nothing
-/// where all is zram, or nothing.
+/// Returns the average read time of the slowest swap device, as it is unknown which swap area has a
+/// page. Returns zero if all swap is zram or there is none.
 fn of_devices(proc: &Proc) -> Duration {
     let areas = proc.swaps().unwrap_or_default();
     let slow = areas.iter().filter(|area| area.kind() != SwapKind::Zram);
-    let takes = |area: &SwapArea| device_of(&area.path).and_then(|text| of_reads(&text));
     slow.map(|area| takes(area).unwrap_or(DISK))
         .max()
         .unwrap_or_default()
 }
 
-/// The figures of the device that an area is, or that its file is on.
+/// Returns the average read time of the slowest swap device that has statistics; `None` if no
+/// device has any. Ignores zram.
+fn reported_by_devices(proc: &Proc) -> Option<Duration> {
+    let areas = proc.swaps().unwrap_or_default();
+    let slow = areas.iter().filter(|area| area.kind() != SwapKind::Zram);
+    slow.filter_map(takes).max()
+}
+
+/// Returns the average read time of a swap area's device; `None` if it has no statistics.
+fn takes(area: &SwapArea) -> Option<Duration> {
+    of_reads(&device_of(&area.path)?)
+}
+
+/// Returns the `stat` file of the block device that is the swap area, or that contains the swap
+/// file.
 fn device_of(area: &Path) -> Option<Vec<u8>> {
     let stat = stat(area).ok()?;
     let number = match FileType::from_raw_mode(stat.st_mode) {
@@ -149,24 +188,28 @@ fn device_of(area: &Path) -> Option<Vec<u8>> {
     std::fs::read(format!("/sys/dev/block/{major}:{minor}/stat")).ok()
 }
 
-/// What a read took on average (Documentation/block/stat.rst: reads, ..., milliseconds in fourth place); none of a device that was never read.
+/// Returns the average time of a read from the text of a device's `stat` file; `None` if the device
+/// was never read. The first number is the number of reads, the fourth is their total time in
+/// milliseconds (Documentation/block/stat.rst).
 fn of_reads(stat: &[u8]) -> Option<Duration> {
     let numbers: Vec<u64> = words(stat).map_while(number).collect();
     let (reads, ms) = (*numbers.first()?, *numbers.get(3)?);
     Some(Duration::from_micros((ms * 1000).checked_div(reads)?))
 }
 
-/// What touches took: their median, if most of them had to read; none else. (The story: what was written to a disk is still in memory when it is touched
-/// at once, so one from there was told to take a microsecond, and `pressure` squeezed who waited half of its time.)
+/// Returns the median of `took`, the times to touch paged-out pages. `None` if `read`, the number
+/// of touches that read from swap, is less than half of all touches. Pages just written to a disk
+/// are still in memory, and touching them takes only a microsecond.
 fn median(mut took: Vec<Duration>, read: u64) -> Option<Duration> {
     took.sort_unstable();
     let is_read = read * 2 >= took.len() as u64;
     took.get(took.len() / 2).copied().filter(|_| is_read)
 }
 
-/// The median of [`PAGES`]; of a host without swap it is next to nothing, as is what is waited for there.
+/// Pages out [`PAGES`] pages of our own, touches them, and returns the median time of a touch;
+/// `None` if fewer than half of the touches read from swap.
 fn measure(proc: &Proc) -> std::io::Result<Option<Duration>> {
-    // Half of each page is noise: it compresses as programs' memory does.
+    // Half of each page is random, so that it compresses like a program's memory.
     let mut noise = 0x9E37_79B9_7F4A_7C15_u64;
     let mut memory: Vec<u8> = (0..(PAGES + 1) * PAGE)
         .map(|at| {
@@ -183,7 +226,7 @@ fn measure(proc: &Proc) -> std::io::Result<Option<Duration>> {
     let base = memory.as_mut_ptr().addr();
     let skip = base.next_multiple_of(PAGE) - base;
     let pages = &mut memory[skip..skip + PAGES * PAGE];
-    // All our memory is locked.
+    // All our memory is locked, and locked pages cannot be paged out.
     unlock(pages)?;
     let start = (base + skip) as u64;
     let own = pidfd_open(getpid(), PidfdFlags::empty())?;
@@ -210,23 +253,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_a_price_and_it_says_where_it_is_from() {
+    fn a_price_says_how_it_was_found() {
         let price = price(&Proc::system().expect("/proc"));
         assert!(price.anon_us > 0.0 && price.file_us > 0.0, "{price:?}");
-        assert!(price.anon_from.contains("measured") || price.anon_from.contains("device"));
-        assert!(price.file_from.contains("disk"), "{price:?}");
+        assert_eq!(
+            price.anon_measured,
+            !price.anon_from.ends_with(USUAL),
+            "{price:?}"
+        );
+        assert_eq!(
+            price.file_measured,
+            !price.file_from.ends_with(USUAL),
+            "{price:?}"
+        );
+        let words = price.words();
+        assert!(
+            words.contains(&price.anon_from) && words.contains(&price.file_from),
+            "{words}"
+        );
     }
 
     #[test]
     fn a_page_costs_something() {
         let (mut cost, proc) = (SwapInCost::default(), Proc::system().expect("/proc"));
         let first = cost.get(&proc);
-        // Without swap it is nothing; with zram some microseconds. In either case it is kept.
+        // The cost is zero without swap, and microseconds with zram; a second call returns the
+        // same.
         assert_eq!(cost.get(&proc), first);
     }
 
     #[test]
-    fn what_had_not_to_be_read_says_nothing() {
+    fn touches_that_read_nothing_yield_no_price() {
         let took = |micros: u64| vec![Duration::from_micros(micros); 64];
         assert_eq!(median(took(1), 0), None);
         assert_eq!(median(took(6), 64), Some(Duration::from_micros(6)));

@@ -1,12 +1,14 @@
-//! What is known about the memory of some processes, as data: `report --json`, and what `top` shows.
+//! What is known about the memory of the watched processes, as data: for `report --json` and `top`.
 //!
-//! Invariant: names are those of `interfaces.md`; scripts rely on them. Fields are added and never
-//! change their meaning. Units are in the names. The kernel's own figure stands beside each of ours
-//! that has one (`kernel_says`).
+//! Invariant: field names are those of `interfaces.md`; scripts rely on them. Fields may be added,
+//! but a field never changes its meaning. Units are part of the names. If the kernel has a figure
+//! for the same quantity as one of ours, both are reported (`kernel_says`).
 
 mod curve;
 mod needed;
 mod part;
+mod price;
+mod quantile;
 mod recording;
 mod write_back;
 
@@ -15,12 +17,15 @@ use serde::{Deserialize, Serialize};
 #[cfg(test)]
 pub(crate) use curve::HELD_PER_MILLE;
 pub use curve::{Curve, CurvePoint, REFAULTS_FLOOR, REFAULTS_PER_MILLE, Recommended};
-pub use needed::{Beside, Budget, COST_PERCENT, Confidence, Needed, Price, Suggestion};
+pub use needed::{Beside, Budget, COST_PERCENT, Confidence, Needed, Suggestion};
 pub use part::Part;
+pub use price::Price;
+pub use quantile::AgeQuantile;
 pub use recording::RecordingReport;
 pub use write_back::WriteBackReport;
 
-/// Edges of bins, milliseconds: fine where policies are, coarse where only the order matters.
+/// Lower edges of the age bins, in milliseconds: close together at ages where policies decide, far
+/// apart at ages where only the order of pages matters.
 pub const AGE_EDGES_MS: [u64; 18] = [
     0,
     1_000,
@@ -42,13 +47,13 @@ pub const AGE_EDGES_MS: [u64; 18] = [
     604_800_000,
 ];
 
-/// Where ages come from (`interfaces.md`, `age_source`).
+/// Source of ages (`interfaces.md`, `age_source`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AgeSource {
-    /// The accessed bits of page tables: each page.
+    /// The accessed bits of page tables: an age for each page.
     PageTables,
-    /// `/sys/kernel/mm/page_idle/bitmap`: each page, by frame.
+    /// `/sys/kernel/mm/page_idle/bitmap`: an age for each frame.
     IdleBitmap,
     /// `Referenced` of `/proc/PID/smaps`: a whole mapping is as young as its youngest page.
     Referenced,
@@ -57,120 +62,148 @@ pub enum AgeSource {
     None,
 }
 
-/// What one age stands for.
+/// Unit of memory that has one age.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AgeGrain {
-    /// One page, of whatever size the tables have it in.
+    /// One page, of the size that it has in the page tables (4 KiB or a huge page).
     Page,
     /// One mapping.
     Mapping,
-    /// Nothing is known.
+    /// No ages are known.
     #[default]
     None,
 }
 
-/// One report: the processes of one target (a pid with its descendants, a control group, or all).
+/// A report on the processes of one target: a PID with its descendants, a control group, or all
+/// processes.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Report {
-    /// The pid that was asked for; none for a control group or for all.
+    /// The target's PID; `None` if the target is a control group or all processes.
     pub pid: Option<u32>,
-    /// Its command line, the control group's path, or `all processes`.
+    /// The target in words: a command line, a control group's path, or `all processes`.
     pub command: String,
-    /// Time since watching began, milliseconds.
+    /// Time since the watch began, milliseconds.
     pub wall_ms: u64,
-    /// How it ended, if the processes are all gone and the kernel told: as a shell gives it.
+    /// Exit status as a shell shows it; `None` while a process runs or if the kernel did not report
+    /// it.
     pub exit: Option<i32>,
-    /// Each frame once: anonymous, mapped file and shared memory.
+    /// Resident memory: anonymous, mapped file and shared memory. Each frame counts once.
     pub resident_bytes: u64,
-    /// `memory.current` (v1: `memory.usage_in_bytes`) of the target's own control group; none if it has none.
+    /// `memory.current` (v1: `memory.usage_in_bytes`) of the target's own control group; `None` if
+    /// the target has no group of its own.
     pub charged_bytes: Option<u64>,
-    /// The highest that was, as the kernel tells it: `memory.peak` (v1: `memory.max_usage_in_bytes`). What was charged to other groups before (a
-    /// library that was in memory already) is not in it.
+    /// The kernel's peak of `charged_bytes`: `memory.peak` (v1: `memory.max_usage_in_bytes`).
+    /// Memory that was charged to another group before (a library that was in memory already) is
+    /// not included.
     pub charged_peak_bytes: Option<u64>,
-    /// The larger one of that and of `resident_bytes`; without a group of its own the highest that a look saw.
+    /// The larger of `charged_peak_bytes` and `resident_bytes`. If the target has no group of its
+    /// own: the largest resident memory that a scan found.
     pub resident_peak_bytes: u64,
-    /// In swap: entries of private memory, and shared memory by the kernel's smaps (asked for as rarely as
-    /// `kernel_says`), each file's once.
+    /// Memory in swap: private memory by its swap entries, and shared memory by the kernel's smaps,
+    /// each file once. Shared memory is read as rarely as `kernel_says`.
     pub swapped_bytes: u64,
-    /// Pages that went to swap while we watched: of all processes, the kernel's count; of some, what more is in
-    /// swap and what came back, no more than the host's count.
+    /// Pages swapped out since the watch began. If the target is all processes: the kernel's count;
+    /// else the growth of the target's swap plus its refaults, limited to the host's count.
     pub evicted_pages: u64,
-    /// Pages that came back from swap while we watched: of all processes, the kernel's count; of some, their
-    /// faults that needed reading (files' among them), no more than the host's count.
+    /// Pages swapped in since the watch began. If the target is all processes: the kernel's count;
+    /// else the target's major faults (those on file pages, too), limited to the host's count.
     pub refaulted_pages: u64,
-    /// Of a managed target: pages that the kernel's own reclaim took.
+    /// Managed targets: pages that kernel reclaim took.
     pub left_by_kernel_pages: u64,
-    /// Of a managed target: pages that were to leave and did not, by reason.
+    /// Managed targets: pages that were chosen for reclaim and stayed resident, by reason.
     pub kept_pages: KeptPages,
-    /// Of a managed target: its limits.
+    /// Managed targets: the limits that are set.
     pub limits: LimitsReport,
-    /// Of a managed target with a policy: which, and what it did.
+    /// Managed targets: the policy and what it did; `None` without a policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyReport>,
-    /// Of a managed target whose oldest pages go on to a disk: how many did.
+    /// Managed targets: writeback from zram to a disk; `None` if it is not enabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_back: Option<WriteBackReport>,
-    /// Of a managed target: the latest of what was done for its limits, its policy and commands, or would have been, and why; of lines
-    /// that differ in numbers alone the last one.
+    /// Managed targets: the latest actions for limits, policy and commands, each with its reason.
+    /// In a dry run they were only decided. Of lines that differ only in numbers, the last is kept.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub actions: Vec<String>,
-    /// Bytes by age, one entry a node. All bins and `unknown_age_bytes` together are `resident_bytes`.
+    /// Resident bytes by age, one entry for each NUMA node. The sum of all bins and
+    /// `unknown_age_bytes` is `resident_bytes`.
     pub page_age: Vec<NodeAge>,
-    /// Resident bytes whose age is not known (secondary MMU, no clearing without a stall, no source).
+    /// Resident bytes of unknown age. Causes: a secondary MMU, accessed bits that cannot be cleared
+    /// without stalling the process, or no source of ages.
     pub unknown_age_bytes: u64,
-    /// Why, in words with bytes, largest first; empty if nothing is unknown.
+    /// Reasons for unknown ages, each with its bytes, largest first; empty if all ages are known.
     pub unknown_because: Vec<Unknown>,
     /// Where ages come from.
     pub age_source: AgeSource,
-    /// What one age stands for.
+    /// Unit of memory that one age stands for.
     pub age_grain: AgeGrain,
-    /// Time between two readings, milliseconds.
+    /// Time between two scans, milliseconds.
     pub interval_ms: u64,
-    /// Readings so far.
+    /// Number of completed scans.
     pub walks: u64,
-    /// Pages that were accessed again, by the age they had before (the promotion histogram).
+    /// Pages that were accessed again, by the age that they had before (the promotion histogram).
     pub reaccessed: Vec<Reaccess>,
-    /// How much memory it needs, at what cost, how sure that is, and what to set; none before two looks.
+    /// How much memory the target needs, at what cost, with what confidence, and which limits to
+    /// set; `None` before the second scan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub needed: Option<Needed>,
-    /// What less memory would cost; none before two looks, and where nobody asked for it.
+    /// The age up to which a requested share of the memory was accessed; `None` if not requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quantile: Option<AgeQuantile>,
+    /// What less memory would cost; `None` before the second scan, or if it was not requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub curve: Option<Curve>,
-    /// Of a managed target: what is recorded of it; none without `--record`.
+    /// Managed targets: state of the recording; `None` without `--record`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recording: Option<RecordingReport>,
-    /// Page cache of the control group that nobody maps; none without a group.
+    /// Unmapped page cache of the target's control group; `None` without a group of its own.
     pub unmapped_cache_bytes: Option<u64>,
-    /// Kernel memory of the control group (stacks, tables, slab); none without a group.
+    /// The part of `unmapped_cache_bytes` that was used more than once (the kernel's active list).
+    /// Page tables do not show its ages, so all of it counts as needed. `None` without a group of
+    /// its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub used_cache_bytes: Option<u64>,
+    /// Kernel memory of the target's control group (stacks, page tables, slab); `None` without a
+    /// group of its own.
     pub kernel_bytes: Option<u64>,
-    /// hugetlb pages: outside resident_bytes as they are outside the kernel's Rss; no age.
+    /// Memory in hugetlb pages. As in the kernel's Rss, it is not part of `resident_bytes`; it has
+    /// no age.
     pub hugetlb_bytes: u64,
-    /// What the kernel itself says, for comparison.
+    /// The kernel's own figures for the same processes, for comparison.
     pub kernel_says: KernelSays,
-    /// Processes that ended while we watched.
+    /// Processes that ended since the watch began.
     pub ended: Ended,
-    /// What watching cost.
+    /// Time and memory that the watch itself has used.
     pub overhead: Overhead,
-    /// What is watched by parts that people have names for; empty unless that was asked for.
+    /// The target divided into named parts (systemd units, containers, ...); empty unless
+    /// requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Part>,
-    /// Each process, largest resident first.
+    /// All processes of the target, the one with the largest resident memory first.
     pub processes: Vec<Process>,
-    /// Things a reader should know: processes that could not be read, sources that are missing.
+    /// Notes for the user: processes that could not be read, sources of ages that are missing.
     pub notes: Vec<String>,
 }
 
 impl Report {
-    /// Tells a curve of the same target, with what of its memory stays beside.
-    pub fn tell_curve(&mut self, curve: Option<Curve>) {
+    /// Sets the target's curve, and adds to it the kernel memory and shared memory that no limit
+    /// reduces.
+    pub fn set_curve(&mut self, curve: Option<Curve>) {
         let (kernel, shared) = (self.kernel_bytes, self.kernel_says.shared_bytes);
-        self.curve = curve.map(|curve| curve.beside(kernel, shared));
+        let cache = self.used_cache_bytes;
+        self.curve = curve.map(|curve| curve.beside(kernel, shared).with_cache(cache));
     }
 
-    /// Says how much memory the target needs, from the curve that was told, within this budget and at these prices.
-    pub fn tell_needed(&mut self, budget: Budget, price: &Price) {
+    /// Sets the age up to which `percent` of the memory of this node, or of all nodes, was
+    /// accessed.
+    pub fn set_quantile(&mut self, percent: f64, node: Option<u32>) {
+        let quantile = AgeQuantile::of(&self.page_age, self.interval_ms, (percent, node));
+        self.quantile = Some(quantile);
+    }
+
+    /// Sets how much memory the target needs, from its curve, for this budget and these prices.
+    pub fn set_needed(&mut self, budget: Budget, price: &Price) {
         let beside = Beside {
             resident_bytes: self.resident_bytes,
             unknown_bytes: self.unknown_age_bytes,
@@ -180,89 +213,92 @@ impl Report {
     }
 }
 
-/// Pages that were to leave and did not. A page counts each time.
+/// Pages that were chosen for reclaim and stayed resident, by reason. A page counts each time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct KeptPages {
-    /// Mapped by another process, too.
+    /// Pages that another process maps, too.
     pub shared: u64,
-    /// Locked in memory.
+    /// Pages that are locked in memory (mlock(2)).
     pub locked: u64,
-    /// Given back by their program (`MADV_FREE`): the kernel frees them when memory is short.
+    /// Lazyfree pages (`MADV_FREE`): the kernel frees them when memory is short.
     pub lazyfree: u64,
-    /// Accessed meanwhile.
+    /// Pages that were accessed between the decision and the page-out.
     pub referenced: u64,
-    /// For another reason: being written, pinned, no free swap.
+    /// Pages that stayed for another reason: under writeback, pinned, or no free swap.
     pub busy: u64,
 }
 
-/// A policy, and what it did until now.
+/// A policy, and what it has done so far.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PolicyReport {
-    /// `cold-age`, `promotion-rate`, `pressure` or `fit`.
+    /// Name of the policy: `cold-age`, `promotion-rate`, `pressure` or `fit`.
     pub name: String,
-    /// It decides, and nothing leaves.
+    /// Whether the policy only decides, and no page is reclaimed.
     pub dry_run: bool,
-    /// What was not accessed for so long leaves, milliseconds; none of a policy that goes by size, or has not chosen yet.
+    /// Idle time from which pages are reclaimed, milliseconds; `None` if the policy chooses by
+    /// size, or before its first choice.
     pub threshold_ms: Option<u64>,
-    /// What is above this leaves; none of a policy that goes by age, or has not chosen yet.
+    /// Size above which memory is reclaimed; `None` if the policy chooses by age, or before its
+    /// first choice.
     pub limit_bytes: Option<u64>,
-    /// How often it ordered that something leaves.
+    /// Number of reclaims that the policy ordered.
     pub orders: u64,
-    /// Pages that left for it.
+    /// Pages that were paged out because the policy ordered it.
     pub evicted_pages: u64,
-    /// Pages of files that nobody maps that were dropped for it.
+    /// Pages of unmapped page cache that were dropped because the policy ordered it.
     pub dropped_pages: u64,
-    /// Pages that came back, whoever had made them leave.
+    /// Pages that were refaulted, no matter whether this policy or the kernel had reclaimed them.
     pub came_back_pages: u64,
-    /// The latest of what it did, each with its reason.
+    /// The latest actions of the policy, each with its reason.
     pub actions: Vec<ActionReport>,
 }
 
-/// Something that a policy did.
+/// One action of a policy.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ActionReport {
-    /// When, milliseconds since watching began.
+    /// Time of the action, milliseconds since the watch began.
     pub at_ms: u64,
-    /// Pages that left, or would have.
+    /// Pages that were reclaimed; in a dry run, pages that would have been.
     pub pages: u64,
-    /// They would have.
+    /// Whether this was a dry run: nothing was reclaimed.
     pub is_dry: bool,
-    /// Why.
+    /// The reason for the action, in words.
     pub why: String,
 }
 
-/// Limits in bytes; none where there is no limit.
+/// Limits of a managed target in bytes; `None` where no limit is set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LimitsReport {
-    /// `--memory-min`.
+    /// Value of `--memory-min`.
     pub min_bytes: Option<u64>,
-    /// `--memory-low`.
+    /// Value of `--memory-low`.
     pub low_bytes: Option<u64>,
-    /// `--memory-high`.
+    /// Value of `--memory-high`.
     pub high_bytes: Option<u64>,
-    /// `--memory-max`.
+    /// Value of `--memory-max`.
     pub max_bytes: Option<u64>,
-    /// `--swap-max`.
+    /// Value of `--swap-max`.
     pub swap_max_bytes: Option<u64>,
 }
 
 /// The page-age histogram of one node (`spec/workingset-report.md`).
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct NodeAge {
-    /// NUMA node.
+    /// Number of the NUMA node.
     pub node: u32,
-    /// By increasing age; the first bin's edge is 0.
+    /// Bins in ascending order of age; the lower edge of the first bin is 0.
     pub bins: Vec<AgeBin>,
 }
 
-/// Bytes last accessed longer ago than this and no longer than the next bin's edge.
+/// Bytes that were last accessed at least `older_than_ms` ago, and less than the next bin's
+/// `older_than_ms` ago.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct AgeBin {
-    /// Lower edge, milliseconds.
+    /// Lower edge of the bin, milliseconds.
     pub older_than_ms: u64,
     /// Anonymous memory, private and shared (memfd, tmpfs, System V).
     pub anon_bytes: u64,
@@ -270,97 +306,144 @@ pub struct AgeBin {
     pub file_bytes: u64,
 }
 
-/// Accesses to pages that had been idle for at least so long.
+impl AgeBin {
+    /// Returns the bytes of anonymous and file memory together.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.anon_bytes.saturating_add(self.file_bytes)
+    }
+}
+
+/// Number of accesses to pages that had been idle for at least `older_than_ms` before the access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Reaccess {
-    /// Lower edge of the age before, milliseconds.
+    /// Lower edge of the bin of idle times, milliseconds.
     pub older_than_ms: u64,
-    /// Pages of 4 KiB.
+    /// Number of accesses, in pages of 4 KiB.
     pub pages: u64,
 }
 
-/// A reason for unknown ages.
+/// A reason why ages are unknown, with the bytes concerned.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Unknown {
-    /// In words: what hides the accesses.
+    /// What hides the accesses, in words.
     pub reason: String,
-    /// How much of the resident bytes.
+    /// Resident bytes of unknown age for this reason.
     pub bytes: u64,
 }
 
-/// The kernel's own sums over the same processes.
+/// The kernel's own figures for the same processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct KernelSays {
-    /// Sum of `Pss` of `smaps_rollup`; none where it may not be read, or where that would hold a program up for too long.
+    /// Sum of `Pss` in the processes' `smaps_rollup`; `None` if we may not read it, or if reading
+    /// it would delay a process for too long.
     pub pss_bytes: Option<u64>,
-    /// Sum of `SwapPss`.
+    /// Sum of `SwapPss` in the processes' `smaps_rollup`; `None` as for `pss_bytes`.
     pub swap_pss_bytes: Option<u64>,
-    /// What one of the processes has in memory that others map, too: of the one with the most.
+    /// The largest resident memory that any one of the processes shares with other processes.
     #[serde(default)]
     pub shared_bytes: Option<u64>,
-    /// How long ago it was asked for these, milliseconds: it walks all tables for them, so it is asked for
-    /// no more than a four-hundredth of the time.
+    /// Age of the `smaps_rollup` figures, milliseconds. To compute them the kernel walks all page
+    /// tables, so we spend at most 1/400 of the time on reading them.
     pub asked_ms_ago: u64,
-    /// `memory.pressure` (or `/proc/pressure/memory`): some avg10, hundredths of a percent.
+    /// Part of the last 10 s in which some process waited for memory (PSI `some avg10`), in
+    /// hundredths of a percent.
     pub pressure_some_avg10: Option<u32>,
+    /// The processes whose waiting the pressure measures; `None` if the pressure is unknown.
+    #[serde(default)]
+    pub pressure_of: Option<PressureOf>,
 }
 
-/// Processes that came and went.
+/// The processes whose waiting a memory pressure measures.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PressureOf {
+    /// Processes of the target's own control group (`memory.pressure`).
+    Group,
+    /// All processes of the host (`/proc/pressure/memory`): those of the target may have waited
+    /// less, or not at all.
+    Host,
+}
+
+impl PressureOf {
+    /// Returns `group` or `host`, as in JSON.
+    #[must_use]
+    pub const fn id(self) -> &'static str {
+        match self {
+            PressureOf::Group => "group",
+            PressureOf::Host => "host",
+        }
+    }
+
+    /// Returns the words that name these processes in text output.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            PressureOf::Group => "processes of its control group",
+            PressureOf::Host => "processes of the whole host",
+        }
+    }
+}
+
+/// Processes of the target that ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Ended {
-    /// How many ended while we watched.
+    /// Number of processes that ended since the watch began.
     pub processes: u64,
-    /// How many of them no look ever saw (they lived between two).
+    /// Number of ended processes that no scan saw, as they began and ended between two scans.
     pub unseen: u64,
-    /// The largest resident peak among all that ended, as far as the kernel told, bytes.
+    /// The largest peak of resident memory that the kernel reported for an ended process, bytes.
     pub peak_resident_bytes: u64,
-    /// Whether the kernel's events counted them; without, only looks did, and some may be missing.
+    /// Whether the kernel's process events counted the ended processes. If only scans did,
+    /// short-lived processes are missing.
     pub counted_by_events: bool,
 }
 
-/// What watching cost.
+/// Time and memory that the watch itself has used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Overhead {
-    /// Our CPU time, milliseconds.
+    /// Pagetide's CPU time, milliseconds.
     pub cpu_ms: u64,
-    /// Reading tables, milliseconds.
+    /// Time of reading page tables, milliseconds.
     pub walk_ms: u64,
-    /// Clearing accessed bits, milliseconds.
+    /// Time of clearing accessed bits, milliseconds.
     pub clear_ms: u64,
-    /// The longest that one clearing held a target's memory map, microseconds.
+    /// Longest time for which clearing accessed bits held the mmap lock of one process,
+    /// microseconds.
     pub clear_longest_us: u64,
-    /// In kernel calls that page out, milliseconds; 0 unless the target is managed.
+    /// Time in system calls that page out, milliseconds; 0 if the target is not managed.
     pub page_out_ms: u64,
-    /// Resident bytes of the books.
+    /// Memory that the age table uses, bytes.
     pub memory_bytes: u64,
 }
 
 /// One process of the target.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Process {
-    /// Its pid.
+    /// PID of the process.
     pub pid: u32,
-    /// Its command line, or its name where there is none.
+    /// Command line of the process; its name if it has no command line.
     pub command: String,
-    /// Its user.
+    /// User ID of the process.
     pub uid: u32,
-    /// Its control group (memory controller), as a path below the mount.
+    /// Control group of the process (memory controller), as a path below the mount.
     pub cgroup: String,
-    /// Frames that it owns: those of all processes add up to the target's.
+    /// Resident memory that is counted for this process. A shared frame counts for one process
+    /// only, so all processes add up to the target's `resident_bytes`.
     pub resident_bytes: u64,
-    /// All that it maps, shared or not (its Rss by our reading).
+    /// All resident memory that the process maps, shared or not (Rss, as counted by our walks).
     pub mapped_bytes: u64,
-    /// In swap.
+    /// Private memory of the process that is swapped out.
     pub swapped_bytes: u64,
-    /// Of resident_bytes: accessed within the last interval.
+    /// Part of `resident_bytes` that was accessed within the last interval.
     pub young_bytes: u64,
-    /// Of resident_bytes: not accessed for 10 s, 1 min, 10 min.
+    /// Part of `resident_bytes` that was not accessed for 10 s.
     pub older_than_10s_bytes: u64,
-    /// See above.
+    /// Part of `resident_bytes` that was not accessed for 1 minute.
     pub older_than_1m_bytes: u64,
-    /// See above.
+    /// Part of `resident_bytes` that was not accessed for 10 minutes.
     pub older_than_10m_bytes: u64,
-    /// Of resident_bytes: nobody knows.
+    /// Part of `resident_bytes` of unknown age.
     pub unknown_age_bytes: u64,
 }

@@ -1,7 +1,7 @@
-//! How long it takes to read, decode and clear the accessed bits of a running process, a GiB:
-//! `scan PID [ROUNDS] [clear | PROBE]`. Medians; the machine is whatever it is. PROBE is a bare reader to
-//! compare with, run once a round as `PROBE -p PID`; the last word but one of its line of totals is what
-//! it took, in microseconds.
+//! Measures how long it takes to read, decode and clear the accessed bits of a running process, for
+//! a GiB of it: `scan PID [ROUNDS] [clear | PROBE]`. Prints medians. PROBE is another reader to
+//! compare with; it is run once in each iteration as `PROBE -p PID`. The last word but one of its
+//! line of totals must be its time in microseconds.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -28,7 +28,7 @@ fn median(mut times: Vec<f64>) -> f64 {
     times[times.len() / 2]
 }
 
-/// What a bare probe says that it took.
+/// The time that the probe reports, in microseconds.
 fn probe_us(probe: &str, pid: u32) -> f64 {
     let output = Command::new(probe)
         .args(["-p", &pid.to_string()])
@@ -94,16 +94,16 @@ fn main() {
     let times = [bare, decoded, probed, cleared];
     tell(present, accessed, times);
     println!(
-        "{} levels, {:.0} runs for two readings",
+        "{} levels, {:.0} runs for two scans",
         reader.levels(),
         median(cpu)
     );
 }
 
-/// Medians a GiB, of what was measured.
+/// Prints medians for a GiB.
 fn tell(present: u64, accessed: u64, times: [Vec<f64>; 4]) {
     let gib = present as f64 / 262_144.0;
-    println!("{present} pages present, {accessed} accessed at the last look");
+    println!("{present} pages present, {accessed} accessed at the last scan");
     let names = ["read", "read and decoded", "the probe, decoded", "cleared"];
     for (name, times) in names.into_iter().zip(times) {
         if !times.is_empty() {

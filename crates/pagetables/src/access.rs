@@ -1,18 +1,29 @@
-//! Access to what another process can lock without end: its memory.
+//! Reads, opens and writes what another process can keep locked without end: its memory and its
+//! `/proc` files.
 //!
-//! Invariant: **nothing waits on another process's memory without a deadline.** The kernel takes a process's memory lock
-//! (mmap_lock, or exec_update_lock during an exec) for what is opened, read and written here, and the process holds that lock
-//! for as long as it likes: in mmap(2) or munmap(2) of a file whose file server (FUSE, NFS) does not answer. So these calls
-//! are made by an access worker (`sys::worker`), which is killed when it has waited, and used no processor time, for `Patience::stall`.
+//! Invariant: **nothing waits on another process's memory without a deadline.** The kernel takes a
+//! process's memory lock (mmap_lock, or exec_update_lock during an exec) for the files that are
+//! opened, read and written here. The process can hold that lock for any length of time: in mmap(2)
+//! or munmap(2) of a file on a file server (FUSE, NFS) that does not answer. So a helper process,
+//! the access worker (`calls::worker`), makes these calls. The worker is killed when it has used no
+//! processor time for `CallDeadline::stall`.
 //!
-//! A process for which a deadline was missed is *locked*. It is tried again after a pause that doubles with each try
-//! (`PAUSE_MIN` to `PAUSE_MAX`), or at once when [`note_free`] says that its memory lock is free, or when it has run since
-//! (for the lock of an exec). All waiting for locked processes together is bounded: once `STALL_BUDGET` is used up, a process
-//! that is known to be locked is not tried, and the first try of another ends after `STALL_SHORT` or `STALL_OF_EXEC_SHORT`.
+//! A process for which a deadline was missed is *locked*. It is tried again after a pause that
+//! doubles with each try (`PAUSE_MIN` to `PAUSE_MAX`). It is tried at once when [`note_free`]
+//! reports that its memory lock is free; during an exec, when the process has run since the last
+//! try.
 //!
-//! Which files wait for what, seen on Linux 6.18: for the memory lock cmdline, environ, smaps, pagemap, clear_refs, numa_maps
-//! (maps only until 6.16); for the end of an exec stat, io, fd, ns, exe, cwd, root, and all that is opened with a check of
-//! rights (maps, pagemap, environ, mem). status, statm, cgroup, mountinfo and comm wait for nothing.
+//! All waiting for locked processes together is bounded by `STALL_BUDGET`. Once that is used up, a
+//! process that is known to be locked is not tried. The first try of any other process then ends
+//! after `STALL_SHORT` or `STALL_OF_EXEC_SHORT`.
+//!
+//! Which files wait for what, as seen on Linux 6.18:
+//!
+//! - for the memory lock: cmdline, environ, smaps, pagemap, clear_refs, numa_maps (maps only until
+//!   6.16);
+//! - for the end of an exec: stat, io, fd, ns, exe, cwd, root, and every file that is opened with a
+//!   check of rights (maps, pagemap, environ, mem);
+//! - for nothing: status, statm, cgroup, mountinfo, comm.
 
 mod ledger;
 
@@ -26,72 +37,80 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::sys::worker::{
+use crate::calls::worker::{
     Abandoned, Busy, DATA_BYTES, Operation, PATH_BYTES, WITHOUT_FILE_RIGHTS, Waited, Worker,
     own_rights,
 };
-use crate::sys::{Advice, cpu_time};
-use ledger::Ledger;
+use crate::calls::{Advice, cpu_time};
+use ledger::LockedProcesses;
 
-/// No progress for so long: the process is locked.
+/// Longest time that a call may make no progress; then its process counts as locked.
 const STALL: Duration = Duration::from_millis(100);
-/// The same for advice, which writes to swap and reads from it: a disk may take that long.
+/// Longest time that a call with advice may make no progress. It is long because such a call writes
+/// to swap or reads from it, which may take a disk that long.
 const STALL_OF_ADVICE: Duration = Duration::from_millis(500);
-/// The same for the second try of a process, and when [`STALL_BUDGET`] is used up.
+/// Longest time that a later try of a locked process may make no progress; once [`STALL_BUDGET`] is
+/// used up, any try.
 const STALL_SHORT: Duration = Duration::from_millis(10);
-/// Both for the lock of an exec, held for microseconds unless a file server hangs. A process that is taken for locked in vain is
-/// tried again as soon as it has run.
+/// Longest time without progress of a call that waits for the end of an exec: at the first try; at
+/// later tries. The lock of an exec is held for microseconds unless a file server hangs. The limits
+/// may be short: a process that was taken for locked by mistake is tried again as soon as it has
+/// run.
 const STALL_OF_EXEC: Duration = Duration::from_millis(30);
 const STALL_OF_EXEC_SHORT: Duration = Duration::from_millis(2);
-/// Waiting for locked processes in [`STALL_WINDOW`].
+/// Most time that waiting for locked processes may take within one [`STALL_WINDOW`].
 const STALL_BUDGET: Duration = Duration::from_millis(150);
 const STALL_WINDOW: Duration = Duration::from_secs(10);
-/// The first pause before a locked process is tried again, and the longest.
+/// Shortest and longest pause before a locked process is tried again.
 const PAUSE_MIN: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
-/// No call takes longer, progress or not.
+/// Longest time of one call, also of one that makes progress.
 const CALL_MAX: Duration = Duration::from_secs(2);
-/// How often progress is measured, and how often at least before a worker is given up.
+/// Time between two checks of a call's progress. The worker is given up only after more than
+/// [`SEEN_MIN`] checks without progress.
 const STEP: Duration = Duration::from_millis(5);
 const SEEN_MIN: u32 = 2;
-/// How long a killed worker is waited for; one that takes longer is abandoned.
+/// Longest time to wait for the end of a killed worker; a worker that takes longer is abandoned.
 const END: Duration = Duration::from_millis(20);
-/// Idle workers that are kept, and for how long beside others that are used.
+/// Most idle workers that are kept, and the time after which an idle worker is ended.
 const IDLE_MAX: usize = 4;
 const IDLE_TIME: Duration = Duration::from_secs(1);
-/// Killed workers that wait uninterruptibly: with more of them no new worker is started.
+/// Most abandoned workers: killed, but in an uninterruptible wait. With so many, none is started.
 const ABANDONED_MAX: usize = 16;
 
-/// Workers and what is known of locked processes.
+/// The access workers, and what is known of locked processes.
 struct Pool {
-    /// The process that made them: a fork has copies of their sockets, and must not use them.
+    /// The process that created this pool. A fork has copies of the workers' sockets and must not
+    /// use them.
     owner: u32,
-    /// With when each was used last, in that order.
+    /// Idle workers with the time of their last use, the least recently used first.
     idle: Vec<(Worker, Instant)>,
+    /// Killed workers that have not ended yet.
     abandoned: Vec<Abandoned>,
-    ledger: Ledger,
+    ledger: LockedProcesses,
 }
 
 static POOL: Mutex<Option<Pool>> = Mutex::new(None);
-/// Processor time of all workers' calls, nanoseconds.
+/// Processor time of all workers' calls, in nanoseconds.
 static CPU_NS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// The same of calls that this thread asked for.
+    /// Processor time of the workers' calls that this thread requested, in nanoseconds.
     static THREAD_CPU_NS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How long a call may take.
+/// Time limits of one call.
 #[derive(Clone, Copy, Debug)]
-struct Patience {
-    /// Without progress.
+struct CallDeadline {
+    /// Longest time without progress.
     stall: Duration,
-    /// At real-time priority, for so long at most; none: not at all.
+    /// Longest time that the worker has real-time priority; `None` if it never has.
     real_time: Option<Duration>,
 }
 
-impl Patience {
-    const ORDINARY: Patience = Patience {
+impl CallDeadline {
+    /// The limits of a call that neither gives advice nor clears accessed bits.
+    const ORDINARY: CallDeadline = CallDeadline {
         stall: STALL,
         real_time: None,
     };
@@ -100,35 +119,36 @@ impl Patience {
 /// A process whose memory is locked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LockedProcess {
-    /// Its number.
+    /// Its process id.
     pub pid: u32,
-    /// For how long it is known to be locked.
+    /// Time since the first missed deadline.
     pub known_for: Duration,
 }
 
-/// What a process that makes calls for us is called (`comm`).
+/// Name (`comm`) of an access worker's process.
 pub const WORKER: &str = "pagetide-access";
 
-/// How a call takes a process's memory lock.
+/// How a call takes the memory lock of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
-    /// For reading: it waits while the lock is held for writing.
+    /// For reading: the call waits while a task holds the lock for writing.
     Read,
-    /// For writing: it waits while any task holds the lock, and all later readers and writers wait behind it.
+    /// For writing: the call waits while any task holds the lock, and all later readers and writers
+    /// wait behind the call.
     Change,
 }
 
-/// What a call waits for.
+/// What a call to a process has to wait for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Stage {
-    /// The end of an exec: what is opened only.
+    /// The end of an exec: calls that only open a file.
     Open,
-    /// The memory lock.
+    /// The memory lock: calls that read or change memory.
     Memory,
 }
 
 impl Stage {
-    /// By the name of a process's file.
+    /// Returns what a read of the file `name` of a process has to wait for.
     fn of(name: &str) -> Stage {
         let of_exec = ["stat", "fd", "io", "pagemap"];
         let last = name.rsplit('/').next().unwrap_or_default();
@@ -138,7 +158,8 @@ impl Stage {
         }
     }
 
-    /// The longest deadline of a call: while there is time to wait, and when it is used up.
+    /// Upper limit of [`CallDeadline::stall`]. `is_short`: for a locked process, or with
+    /// [`STALL_BUDGET`] used up.
     fn stall_max(self, is_short: bool) -> Duration {
         match (self, is_short) {
             (Stage::Open, false) => STALL_OF_EXEC,
@@ -154,37 +175,39 @@ pub(crate) fn locked_error() -> io::Error {
     io::Error::from_raw_os_error(libc::ETIMEDOUT)
 }
 
-/// Processor time that access workers took for calls of this process.
+/// Processor time that access workers have used for calls of this process.
 #[must_use]
 pub fn workers_cpu() -> Duration {
     Duration::from_nanos(CPU_NS.load(Ordering::Relaxed))
 }
 
-/// The same for calls of the calling thread.
+/// Processor time that access workers have used for calls of the calling thread.
 #[must_use]
 pub fn workers_cpu_of_thread() -> Duration {
     Duration::from_nanos(THREAD_CPU_NS.get())
 }
 
-/// Whether an error means that the process's memory is locked.
+/// Returns whether the error means that the process's memory is locked.
 #[must_use]
 pub fn is_locked(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ETIMEDOUT)
 }
 
-/// Processes whose memory was locked when they were tried last.
+/// Returns the processes whose memory was locked at their last try.
 #[must_use]
 pub fn locked() -> Vec<LockedProcess> {
     let now = Instant::now();
     pool().ledger.locked(now)
 }
 
-/// The lock of this process's memory was seen free: the next call tries it at once.
+/// Notes that this process's memory lock was seen free: the next call for the process is not
+/// delayed.
 pub fn note_free(pid: u32) {
     pool().ledger.forget((pid, Stage::Memory));
 }
 
-/// The lock of this process's memory was seen held for long: calls are refused until the pause is over.
+/// Notes that this process's memory lock was seen held for long: calls fail until the pause is
+/// over.
 pub fn note_locked(pid: u32) {
     let of = (pid, Stage::Memory);
     pool()
@@ -192,13 +215,14 @@ pub fn note_locked(pid: u32) {
         .note_stall(of, Duration::ZERO, (Instant::now(), 0));
 }
 
-/// Ends all idle workers, and waits for their end. To be called before an exec: the program would have them as children.
+/// Ends all idle workers and waits for their end. Call it before an exec: the new program would
+/// have the workers as children.
 pub fn end_workers() {
     let idle = std::mem::take(&mut pool().idle);
     drop(idle);
 }
 
-/// Ends idle workers that were not used for a while.
+/// Ends the idle workers that were not used for `IDLE_TIME`, and those above `IDLE_MAX`.
 pub fn trim_workers() {
     let mut pool = pool();
     let surplus = pool.surplus(Instant::now());
@@ -206,10 +230,12 @@ pub fn trim_workers() {
     drop(surplus);
 }
 
-/// Appends the file `name` of a process to `into`, up to about `limit` bytes of it. `proc` is /proc.
+/// Appends the file `name` of a process to `into`: up to `limit` bytes and the rest of the last
+/// piece. `proc` is the open `/proc`.
 ///
 /// # Errors
-/// As open(2) and read(2) of that file; `ETIMEDOUT` if the process's memory is locked ([`is_locked`]).
+/// Those of open(2) and read(2) of that file; `ETIMEDOUT` if the process's memory is locked
+/// ([`is_locked`]).
 pub fn read(
     proc: BorrowedFd<'_>,
     (pid, name): (u32, &str),
@@ -223,19 +249,20 @@ pub fn read(
     })
 }
 
-/// Appends all of the file `name` of a process, of the system's /proc.
+/// Appends the whole file `name` of a process to `into`; opens the system's `/proc` itself.
 ///
 /// # Errors
-/// As those of [`read`].
+/// The same as those of [`read`].
 pub(crate) fn read_system(file: (u32, &str), into: &mut Vec<u8>) -> io::Result<()> {
     let proc = std::fs::File::open("/proc")?;
     read(proc.as_fd(), file, usize::MAX, into)
 }
 
-/// The same in pieces of some hundred KiB, until `sink` wants no more.
+/// Passes the file `name` of a process to `sink` in pieces, until `sink` returns false. A piece has
+/// at most 256 KiB, unless the file is this process's own.
 ///
 /// # Errors
-/// As those of [`read`].
+/// The same as those of [`read`].
 pub fn read_pieces(
     proc: BorrowedFd<'_>,
     file: (u32, &str),
@@ -244,10 +271,11 @@ pub fn read_pieces(
     pieces(proc, file, [Operation::Read, Operation::ReadOn], sink)
 }
 
-/// Tells `sink` the targets of the links in the directory `name` of a process, cut to some 64 bytes each, until it wants no more.
+/// Calls `sink` with the target of each link in the directory `name` of a process, until `sink`
+/// returns false. A target is cut to 64 bytes.
 ///
 /// # Errors
-/// As those of [`read`].
+/// The same as those of [`read`].
 pub fn read_links(
     proc: BorrowedFd<'_>,
     directory: (u32, &str),
@@ -260,7 +288,8 @@ pub fn read_links(
     })
 }
 
-/// What the first of two operations reads, and the second as long as there is more.
+/// Passes on what the operation `first` reads, then what `next` reads, until all is read or `sink`
+/// returns false.
 fn pieces(
     proc: BorrowedFd<'_>,
     (pid, name): (u32, &str),
@@ -271,7 +300,7 @@ fn pieces(
         sink(&std::fs::read(own_path(pid, name))?);
         return Ok(());
     }
-    let mut call = Call::to((pid, Stage::of(name)), Patience::ORDINARY)?;
+    let mut call = Call::to((pid, Stage::of(name)), CallDeadline::ORDINARY)?;
     let begin = Instant::now();
     call.set(first, &path(pid, name));
     let mut bytes = call.make(Some(proc))?.0;
@@ -290,11 +319,11 @@ fn pieces(
     }
 }
 
-/// Reads an open file of a process (its pagemap) at `offset`; how many bytes that gave, 0 at its end. `into` is cut to some
-/// hundred KiB.
+/// Reads an open file of a process (its pagemap) from `offset` (in bytes) on. Returns the number of
+/// bytes, 0 at the file's end. Of another process at most 256 KiB are read at once.
 ///
 /// # Errors
-/// As pread(2); `ETIMEDOUT` if the process's memory is locked ([`is_locked`]).
+/// Those of pread(2); `ETIMEDOUT` if the process's memory is locked ([`is_locked`]).
 pub fn read_at(
     (pid, file): (u32, BorrowedFd<'_>),
     offset: u64,
@@ -304,7 +333,7 @@ pub fn read_at(
         let file = std::fs::File::from(file.try_clone_to_owned()?);
         return file.read_at(into, offset);
     }
-    let mut call = Call::to((pid, Stage::Memory), Patience::ORDINARY)?;
+    let mut call = Call::to((pid, Stage::Memory), CallDeadline::ORDINARY)?;
     let header = call.worker().header();
     header.operation = Operation::ReadAt;
     header.count = into.len().min(DATA_BYTES) as u64;
@@ -318,24 +347,25 @@ pub fn read_at(
 /// Opens the file `name` of a process for reading.
 ///
 /// # Errors
-/// As those of [`read`].
+/// The same as those of [`read`].
 pub fn open(pid: u32, name: &str) -> io::Result<OwnedFd> {
     if is_own(pid) {
         return std::fs::File::open(own_path(pid, name)).map(OwnedFd::from);
     }
-    let mut call = Call::to((pid, Stage::Open), Patience::ORDINARY)?;
+    let mut call = Call::to((pid, Stage::Open), CallDeadline::ORDINARY)?;
     call.set(Operation::Open, &system_path(pid, name));
     call.worker().header().flags = libc::O_RDONLY;
     let (_, opened) = call.make(None)?;
-    // It was opened; without it, no descriptor was left for us.
+    // The worker opened the file; if no descriptor arrived, this process had no free one.
     opened.ok_or_else(|| io::Error::from_raw_os_error(libc::EMFILE))
 }
 
-/// Writes to the file `name` of a process, in one call; how long that took. The worker does it at real-time priority for
-/// `real_time` at most, so that no other program takes the processor from it while it holds the process's lock.
+/// Writes `bytes` to the file `name` of a process in one call, and returns how long the call took.
+/// The worker has real-time priority for at most `real_time`, so that no other program takes the
+/// processor from it while it holds the process's lock.
 ///
 /// # Errors
-/// As those of [`read`].
+/// The same as those of [`read`].
 pub(crate) fn write(
     (pid, name): (u32, &str),
     bytes: &[u8],
@@ -348,7 +378,7 @@ pub(crate) fn write(
         let begin = Instant::now();
         return file.write_all(bytes).map(|()| begin.elapsed());
     }
-    let patience = Patience {
+    let patience = CallDeadline {
         stall: STALL,
         real_time: Some(real_time),
     };
@@ -361,20 +391,24 @@ pub(crate) fn write(
     Ok(Duration::from_nanos(call.worker().header().took_ns))
 }
 
-/// Advises about ranges of another process's memory, by its pidfd; the bytes that were gone through. It stops early at the
-/// first range that is not all mapped. At most [`crate::ADVICE_RANGES_MAX`] ranges. Where `keeps_files`, without the rights to
-/// files that root or capabilities give: pages of files that the process itself could not drop stay.
+/// Advises the kernel about ranges of another process's memory, by its pidfd; returns the number of
+/// bytes that the kernel processed. The kernel stops at the first range that is not all mapped. At
+/// most [`crate::ADVICE_RANGES_MAX`] ranges are used.
+///
+/// `keeps_files`: the call runs without the file rights of root and of capabilities. Then it does
+/// not drop pages of files that the process itself could not drop.
 ///
 /// # Errors
-/// As process_madvise(2): no right (`EPERM`), the process is gone (`ESRCH`), nothing is mapped at the first range
-/// (`ENOMEM`); `ETIMEDOUT` if the process's memory is locked: some of the advice may have been taken.
+/// Those of process_madvise(2): no right (`EPERM`), the process is gone (`ESRCH`), nothing is
+/// mapped at the first range (`ENOMEM`). `ETIMEDOUT` if the process's memory is locked: the kernel
+/// may have taken part of the advice.
 pub fn advise(
     (pid, pidfd): (u32, &OwnedFd),
     ranges: &[Range<u64>],
     advice: Advice,
     keeps_files: bool,
 ) -> io::Result<u64> {
-    let patience = Patience {
+    let patience = CallDeadline {
         stall: STALL_OF_ADVICE,
         real_time: None,
     };
@@ -390,14 +424,15 @@ pub fn advise(
         start.copy_from_slice(&range.start.to_ne_bytes());
         length.copy_from_slice(&(range.end - range.start).to_ne_bytes());
     }
-    // Where the calling thread is bound to a processor, it means the call to be made there.
+    // A calling thread that is bound to a processor means the call to run there.
     worker.follow_affinity();
     let (bytes, _) = call.make(Some(pidfd.as_fd()))?;
     u64::try_from(bytes).map_err(io::Error::other)
 }
 
-/// How often the first thread of a process gave up its processor, by its status, which the kernel prints without a lock; 0
-/// for what waits for the memory lock. While a process waits within an exec, this stays the same.
+/// Number of context switches of the process's first thread, from its file `status`; reading that
+/// takes no lock. 0 for a call that waits for the memory lock ([`Stage::Memory`]). While a process
+/// waits within an exec, this number stays the same.
 fn switches((pid, stage): (u32, Stage)) -> u64 {
     if stage != Stage::Open {
         return 0;
@@ -411,49 +446,53 @@ fn switches((pid, stage): (u32, Stage)) -> u64 {
         .sum()
 }
 
-/// Whether a process runs or waits for a processor, by its status, which the kernel prints without a lock.
+/// Whether a process runs or waits for a processor, from its file `status`; reading that takes no
+/// lock.
 fn is_runnable(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let state = status.lines().find_map(|line| line.strip_prefix("State:"));
     state.is_some_and(|state| state.trim_start().starts_with('R'))
 }
 
-/// Whether a process is this one: it does not lock its own memory without end, and the kernel lets it read its files where it
-/// lets no other process (a file with capabilities).
+/// Whether `pid` is this process, which needs no worker: it does not lock its own memory without
+/// end. And if its program has file capabilities, the kernel lets no other process read its files.
 fn is_own(pid: u32) -> bool {
     pid == std::process::id()
 }
 
+/// Absolute path of one of this process's files.
 fn own_path(pid: u32, name: &str) -> String {
     format!("/proc/{pid}/{name}")
 }
 
-/// A path below /proc, with its NUL.
+/// A path below `/proc`, relative to it, ending with NUL.
 fn path(pid: u32, name: &str) -> Vec<u8> {
     format!("{pid}/{name}\0").into_bytes()
 }
 
+/// The absolute path of a file of a process, ending with NUL.
 fn system_path(pid: u32, name: &str) -> Vec<u8> {
     format!("/proc/{pid}/{name}\0").into_bytes()
 }
 
+/// Locks the pool; makes a new one in a fork, and on the first call.
 fn pool() -> Locked {
     let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
     let us = std::process::id();
     if pool.as_ref().is_some_and(|pool| pool.owner != us) {
-        // We are a fork: the workers are another process's.
+        // This process is a fork: the workers belong to its parent.
         std::mem::forget(pool.take());
     }
     pool.get_or_insert_with(|| Pool {
         owner: us,
         idle: Vec::new(),
         abandoned: Vec::new(),
-        ledger: Ledger::default(),
+        ledger: LockedProcesses::default(),
     });
     Locked(pool)
 }
 
-/// The pool, which is there.
+/// The locked pool, which is always `Some`.
 struct Locked(MutexGuard<'static, Option<Pool>>);
 
 impl std::ops::Deref for Locked {
@@ -471,8 +510,8 @@ impl std::ops::DerefMut for Locked {
 }
 
 impl Pool {
-    /// A worker with the calling thread's rights, an idle one if there is one; none starts while too many wait
-    /// uninterruptibly.
+    /// Returns an idle worker that has the calling thread's capabilities, or starts one. Fails if
+    /// there are [`ABANDONED_MAX`] abandoned workers.
     fn worker(&mut self) -> io::Result<Worker> {
         let rights = own_rights();
         let idle = self.idle.iter();
@@ -488,8 +527,8 @@ impl Pool {
 }
 
 impl Pool {
-    /// Takes those out that were not used for a while, or are too many: one with other rights, or for another thread, may never
-    /// be wanted again.
+    /// Removes and returns the workers that were idle for too long, and those above `IDLE_MAX`.
+    /// They may have capabilities that no later call wants.
     fn surplus(&mut self, now: Instant) -> Vec<(Worker, Instant)> {
         let is_old = |(_, used): &&(Worker, Instant)| now - *used > IDLE_TIME;
         let old = self.idle.iter().take_while(is_old).count();
@@ -498,20 +537,23 @@ impl Pool {
     }
 }
 
-/// Calls to one process, by one worker.
+/// One or more calls to one process, made by one worker.
 struct Call {
+    /// The process, and what the calls have to wait for.
     of: (u32, Stage),
-    patience: Patience,
-    /// Taken while it is at work.
+    patience: CallDeadline,
+    /// `None` while the worker makes a call, and after a call that failed.
     worker: Option<Worker>,
-    /// Processor time of the worker before this call.
+    /// Processor time that the worker had used before this `Call`.
     cpu_before: Duration,
 }
 
 impl Call {
+    /// Takes a worker for calls to one process.
+    ///
     /// # Errors
-    /// The process is known to be locked, or there is no worker.
-    fn to(of: (u32, Stage), mut patience: Patience) -> io::Result<Call> {
+    /// The process is known to be locked, or no worker can be started.
+    fn to(of: (u32, Stage), mut patience: CallDeadline) -> io::Result<Call> {
         let mut pool = pool();
         let now = Instant::now();
         let is_known = pool.ledger.is_locked(of);
@@ -532,10 +574,12 @@ impl Call {
         })
     }
 
+    /// The worker. Panics after a call that failed.
     fn worker(&mut self) -> &mut Worker {
         self.worker.as_mut().expect("a call that failed is over")
     }
 
+    /// Sets the request's operation and its path, which ends with NUL.
     fn set(&mut self, operation: Operation, path: &[u8]) {
         debug_assert!(CStr::from_bytes_with_nul(path).is_ok() && path.len() <= PATH_BYTES);
         let header = self.worker().header();
@@ -545,7 +589,8 @@ impl Call {
         header.path[length] = 0;
     }
 
-    /// Has the worker make it; what it returned, and the descriptor that it opened.
+    /// Has the worker make the call, with a copy of the descriptor `with`. Returns the call's
+    /// result (not negative), and the descriptor that the worker opened, if any.
     fn make(&mut self, with: Option<BorrowedFd<'_>>) -> io::Result<(i64, Option<OwnedFd>)> {
         let ended = || io::Error::other("the access worker was ended");
         let worker = self.worker.take().ok_or_else(ended)?;
@@ -567,7 +612,8 @@ impl Call {
         Ok((result, opened))
     }
 
-    /// Waits for the worker, for as long as it makes progress.
+    /// Waits until the call is done; gives the worker up if it makes no progress, or after
+    /// [`CALL_MAX`].
     fn wait(&self, mut busy: Busy) -> io::Result<(Worker, Option<OwnedFd>)> {
         let begin = Instant::now();
         let (mut progress, mut progressed, mut seen) = (None, begin, 0);
@@ -584,8 +630,8 @@ impl Call {
                 is_real_time = false;
             }
             let used = cpu_time(busy.pid()).ok();
-            // One that waits for a processor on a busy machine does not wait for the process; nor does this tell anything if
-            // we have waited for one.
+            // A worker that waits for a processor on a busy machine does not wait for the process.
+            // Nor does time count in which this thread itself waited for a processor.
             if used != progress || is_runnable(busy.pid()) {
                 (progress, progressed, seen) = (used, now, 0);
             }
@@ -597,7 +643,7 @@ impl Call {
         }
     }
 
-    /// Counts what the worker took for this call.
+    /// Adds the processor time that the worker used since [`Call::cpu_before`] to both totals.
     fn count_cpu(&self, pid: u32) {
         let now = cpu_time(pid).unwrap_or(self.cpu_before);
         let took = now.saturating_sub(self.cpu_before).as_nanos();
@@ -606,7 +652,7 @@ impl Call {
         THREAD_CPU_NS.set(THREAD_CPU_NS.get().saturating_add(took));
     }
 
-    /// The worker has missed the deadline.
+    /// Kills a worker that missed its deadline, and notes the process as locked.
     fn give_up(&self, busy: Busy, waited: Duration) -> io::Error {
         self.count_cpu(busy.pid());
         let left = busy.kill(END);
@@ -619,7 +665,8 @@ impl Call {
 }
 
 impl Drop for Call {
-    /// The worker is idle again. The process let it through: it is not locked.
+    /// Puts the worker back: it is idle again. The process is not locked, because the call
+    /// succeeded.
     fn drop(&mut self) {
         let Some(worker) = self.worker.take() else {
             return;

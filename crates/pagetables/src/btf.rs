@@ -1,15 +1,16 @@
-//! Where members of the kernel's structures lie, from its own type information (BTF).
+//! Offsets of members in the kernel's structures, from the kernel's own type information (BTF).
 //!
-//! Invariant: any bytes give an answer or `None`, never a panic and never an endless search; only what
-//! is asked for is looked at. Format: the kernel's documentation, bpf/btf.rst.
+//! Invariant: any bytes yield a result or `None`, never a panic and never an endless search. Only
+//! the types that lead to a requested member are decoded. Format: the kernel's documentation,
+//! bpf/btf.rst.
 
 use std::collections::BTreeMap;
 
 const MAGIC: u16 = 0xeb9f;
-/// How deep unnamed members are looked into.
+/// Nesting depth to which members without a name are searched for a member.
 const DEPTH_MAX: u32 = 8;
 
-/// Type kinds whose size after the common 12 bytes differs.
+/// Kinds of types that have more bytes than the common 12.
 mod kind {
     pub(super) const INT: u32 = 1;
     pub(super) const ARRAY: u32 = 3;
@@ -23,37 +24,43 @@ mod kind {
     pub(super) const ENUM64: u32 = 19;
 }
 
-/// The structures of a kernel.
+/// The type information of a kernel.
 #[derive(Debug)]
 pub(crate) struct Btf<'a> {
+    /// Names, each ending with NUL.
     strings: &'a [u8],
+    /// All types, one after another.
     types: &'a [u8],
-    /// Where each type begins in `types`, by its number less one.
+    /// Offset in `types` of each type; the type with number N is at index N - 1.
     starts: Vec<u32>,
-    /// Named structures and enumerations.
+    /// The numbers of structures and enumerations, by name.
     named: BTreeMap<&'a [u8], u32>,
 }
 
-/// One type's head.
+/// The 12 bytes with which each type begins, decoded.
 #[derive(Clone, Copy)]
 struct Head {
+    /// Offset of the type's name in the strings.
     name: u32,
-    /// Of a structure, its size in bytes.
+    /// For a structure: its size in bytes.
     size: u32,
     kind: u32,
+    /// Number of members.
     members: u32,
-    /// Whether a member's offset has a bit field's width in its upper byte.
+    /// Whether the upper 8 bits of a member's offset are the width of a bit field.
     has_widths: bool,
+    /// Offset of the type in [`Btf::types`].
     at: usize,
 }
 
+/// The 32-bit word at offset `at`; `None` if it is not all in `bytes`.
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
     let four = bytes.get(at..at.checked_add(4)?)?;
     Some(u32::from_ne_bytes(four.try_into().ok()?))
 }
 
 impl<'a> Btf<'a> {
-    /// Reads the tables of `/sys/kernel/btf/vmlinux`; `None` if that is not what `bytes` are.
+    /// Reads the contents of `/sys/kernel/btf/vmlinux`; `None` if they have another format.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Btf<'a>> {
         let magic = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
         if magic != MAGIC {
@@ -76,7 +83,8 @@ impl<'a> Btf<'a> {
         Some(btf)
     }
 
-    /// Notes where each type begins, and which structures have a name.
+    /// Finds where each type begins, and the named structures and enumerations; `None` if the
+    /// format is wrong.
     fn index(&mut self) -> Option<()> {
         let mut at = 0;
         while at < self.types.len() {
@@ -92,21 +100,21 @@ impl<'a> Btf<'a> {
         Some(())
     }
 
-    /// Where `member` lies in the structure `name`, in bytes; members of unnamed members count as its
-    /// own. `None` if there is no such structure or member.
+    /// Offset of `member` in the structure `name`, in bytes. Members of a member without a name
+    /// count as the structure's own. `None` if there is no such structure or member.
     pub(crate) fn offset(&self, name: &str, member: &str) -> Option<u64> {
         let number = *self.named.get(name.as_bytes())?;
         let bits = self.member_bits(number, member.as_bytes(), DEPTH_MAX)?;
         Some(u64::from(bits / 8))
     }
 
-    /// The size of a structure, in bytes.
+    /// The size of a structure in bytes; `None` if there is no such structure.
     pub(crate) fn size(&self, name: &str) -> Option<u64> {
         let head = self.head(*self.named.get(name.as_bytes())?)?;
         (head.kind == kind::STRUCT).then_some(u64::from(head.size))
     }
 
-    /// The value of a constant of an enumeration.
+    /// The value of `constant` in the enumeration `name`; `None` if there is no such constant.
     pub(crate) fn constant(&self, name: &str, constant: &str) -> Option<u32> {
         let head = self.head(*self.named.get(name.as_bytes())?)?;
         if head.kind != kind::ENUM {
@@ -123,12 +131,14 @@ impl<'a> Btf<'a> {
         })
     }
 
+    /// Decodes the type with this number.
     fn head(&self, number: u32) -> Option<Head> {
         let index = usize::try_from(number.checked_sub(1)?).ok()?;
         self.head_at(*self.starts.get(index)? as usize)
     }
 
-    /// The member's offset in bits.
+    /// The offset of a member in the structure `number`, in bits. `depth`: levels of nesting to
+    /// search.
     fn member_bits(&self, number: u32, member: &[u8], depth: u32) -> Option<u32> {
         let head = self.head(number)?;
         if depth == 0 || !matches!(head.kind, kind::STRUCT | kind::UNION) {
@@ -154,6 +164,7 @@ impl<'a> Btf<'a> {
         })
     }
 
+    /// Decodes the type at offset `at`.
     fn head_at(&self, at: usize) -> Option<Head> {
         let info = word(self.types, at.checked_add(4)?)?;
         Some(Head {
@@ -166,6 +177,7 @@ impl<'a> Btf<'a> {
         })
     }
 
+    /// The string at offset `at`.
     fn name(&self, at: u32) -> Option<&'a [u8]> {
         let rest = self.strings.get(at as usize..)?;
         let end = rest.iter().position(|byte| *byte == 0)?;
@@ -174,7 +186,7 @@ impl<'a> Btf<'a> {
 }
 
 impl Head {
-    /// Bytes behind the common 12.
+    /// Number of bytes of this type after the common 12.
     fn tail(self) -> usize {
         let each = match self.kind {
             kind::INT | kind::VAR | kind::DECL_TAG => return 4,
@@ -197,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_members_also_of_unnamed_ones() {
+    fn members_of_unnamed_members_are_found() {
         let bytes = kernel();
         let btf = Btf::parse(&bytes).expect("BTF");
         assert_eq!(btf.offset("list_head", "next"), Some(0));
@@ -216,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_is_no_btf_or_has_less() {
+    fn truncated_type_information_does_not_panic() {
         let bytes = kernel();
         for len in [0, 1, 2, 23, 24, 1000, bytes.len() / 2, bytes.len() - 1] {
             if let Some(btf) = Btf::parse(&bytes[..len]) {
@@ -225,7 +237,7 @@ mod tests {
         }
     }
 
-    /// A head, and types and strings of the given bytes.
+    /// Type information that consists of a header and these types and strings.
     fn made(types: &[u8], strings: &[u8]) -> Vec<u8> {
         let mut bytes = MAGIC.to_ne_bytes().to_vec();
         bytes.extend([1, 0]);
@@ -239,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_structure_that_holds_itself_ends() {
+    fn a_search_in_a_recursive_structure_ends() {
         // struct "a" with one unnamed member of its own type.
         let words = [1u32, 1 | 4 << 24, 0, 0, 1, 0];
         let types: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
@@ -250,7 +262,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_survived(types: Vec<u8>, strings: Vec<u8>, raw: Vec<u8>) {
+        fn any_bytes_yield_a_result_or_none(types: Vec<u8>, strings: Vec<u8>, raw: Vec<u8>) {
             let bytes = made(&types, &strings);
             if let Some(btf) = Btf::parse(&bytes) {
                 let _ = btf.offset("a", "b");

@@ -1,33 +1,36 @@
-//! Clearing accessed bits by `/proc/PID/clear_refs`.
+//! Clears accessed bits by writing to `/proc/PID/clear_refs`.
 //!
-//! Invariant: no program waits for us longer than the caller allows, as far as can be foreseen. The
-//! kernel holds the address space's lock for writing while it clears, in one piece; so how long that
-//! will take is estimated from how long it took before, but for the worst of late, and where it is too long nothing is done.
-//! (`MADV_COLD`, which works in slices, deactivates exactly what is young: reading must not do that.)
+//! Invariant: no process waits for a clearing longer than the caller allows, as far as that can be
+//! foreseen. The kernel clears all pages in one go, and holds the address space's lock for writing
+//! all the time. So we estimate the time from earlier clearings ([`Pace`]), and clear nothing if
+//! the estimate is too long. (`MADV_COLD` works in slices. But it also deactivates the young pages,
+//! which reading ages must not do.)
 
 use std::io;
 use std::time::Duration;
 
 use crate::access;
 
-/// What is foreseen for a page before anything was measured, in nanoseconds: what a busy machine showed,
-/// 7 to 19 ms a GiB.
+/// Estimate of the time to clear one page before anything was measured, in nanoseconds: 16 ms a
+/// GiB. On a busy machine we measured 7 to 19 ms a GiB.
 const PAGE_NS: f64 = 60.0;
-/// Cost of the call itself and of a mapping without pages, nanoseconds.
+/// Time of a clearing that does not depend on the number of pages, in nanoseconds: the system call
+/// itself, and mappings without pages.
 const CALL_NS: f64 = 50_000.0;
-/// Factor by which each measurement decays when a clearing is not tried because it would take too long, so that it is
-/// tried again some time: later, the longer it was.
+/// Each time that a clearing is refused as too long, all long measurements are multiplied by this
+/// factor. So clearing is tried again after some scans: the longer the estimate, the later.
 const FORGET: f64 = 0.9;
-/// So many measurements are kept.
+/// Number of measurements that are kept.
 const MEASUREMENTS: usize = 6;
-/// The worker that clears has real-time priority for twice as long as it is expected to take, and for so long at least.
+/// Shortest time for which the worker that clears has real-time priority; else twice the estimate.
 const REAL_TIME_MIN: Duration = Duration::from_millis(10);
-/// Clearings of fewer pages are dominated by the cost of the call: what they say of a page counts as [`PAGE_NS`] at
-/// least.
+/// A measurement with fewer pages than this counts as at least [`PAGE_NS`] for each page: most of
+/// the time is the system call's own.
 const FEW: u64 = 4096;
 
-/// Which mappings are cleared: the kernel tells them apart by whether they are of a file, memory files and
-/// shared memory among them. Each part is a wait of its own, so two short ones take the place of a long.
+/// Which mappings one clearing covers. The kernel clears either mappings of files (including memory
+/// files and shared memory) or all other mappings. The process waits for each of the two clearings
+/// separately: two short waits instead of a long one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Part {
     /// Mappings without a file.
@@ -37,7 +40,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// What is written to `clear_refs`.
+    /// The text that makes `clear_refs` clear these mappings.
     const fn mode(self) -> &'static [u8] {
         match self {
             Part::Anon => b"2",
@@ -46,25 +49,26 @@ impl Part {
     }
 }
 
-/// How long a page takes to clear, learned from one part of an address space.
+/// How long it takes to clear one page, learned from clearings of one [`Part`] of an address space.
 ///
-/// It goes by the second longest of the last measurements. One that stands alone says nothing of the next: a processor that a host
-/// takes from its guest for 10 ms is gone in the midst of a clearing that takes 1. (The story: it went by the longest, forgotten by a
-/// twentieth a look, and all ages of a program were unknown for thirty looks, on an idle machine too.)
+/// The estimate is the second longest of the last measurements, since a single long measurement
+/// does not predict the next one. A hypervisor that takes the processor away for 10 ms may do so
+/// during a clearing of 1 ms. If the longest measurement were the estimate, clearings would be
+/// refused for many scans, and all ages would be unknown meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
-    /// The last ones in nanoseconds a page, in any order.
+    /// The last measurements, in nanoseconds for each page; the oldest is at [`Pace::oldest`].
     page_ns: [f64; MEASUREMENTS],
-    /// Where the oldest of them is.
+    /// Index of the oldest measurement, which the next one replaces.
     oldest: usize,
 }
 
-/// What became of a clearing.
+/// The result of a clearing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cleared {
-    /// Done; the address space was held for so long.
+    /// The bits were cleared; the address space was locked for this time.
     Done(Duration),
-    /// Not tried: it would have been held for about so long.
+    /// Not tried: the address space would have been locked for about this time.
     TooLong(Duration),
 }
 
@@ -78,7 +82,7 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// How long clearing that many present pages (of any size: entries) will take.
+    /// Estimated time to clear `pages` present entries; a huge page counts as one.
     #[must_use]
     pub fn expected(&self, pages: u64) -> Duration {
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
@@ -86,14 +90,14 @@ impl Pace {
         Duration::from_nanos(whole(ns))
     }
 
-    /// The longest but one.
+    /// Returns the second longest of the measurements, in nanoseconds for each page.
     fn page_ns(&self) -> f64 {
         let mut kept = self.page_ns;
         kept.sort_unstable_by(f64::total_cmp);
         kept[MEASUREMENTS - 2]
     }
 
-    /// Learns from a measurement.
+    /// Replaces the oldest measurement by a new one: to clear `pages` pages took `took`.
     fn learn(&mut self, pages: u64, took: Duration) {
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
         let seen = (took.as_nanos() as f64 - CALL_NS).max(0.0) / (pages.max(256) as f64);
@@ -102,7 +106,8 @@ impl Pace {
         self.oldest = (self.oldest + 1) % MEASUREMENTS;
     }
 
-    /// A clearing was not tried. What was measured must not rule for ever.
+    /// Makes the measurements shorter after a clearing was refused. Otherwise every later clearing
+    /// would be refused, too.
     fn forget(&mut self) {
         let is_slow = |one: &&mut f64| **one > PAGE_NS / 2.0;
         for one in self.page_ns.iter_mut().filter(is_slow) {
@@ -110,12 +115,13 @@ impl Pace {
         }
     }
 
-    /// Clears the accessed bits of a part of a process, if its `pages` present ones are expected to take no
-    /// longer than `at_most`. hugetlb pages stay as they are.
+    /// Clears the accessed bits of one part of a process, if that is expected to take at most
+    /// `at_most`. `pages` is the number of present entries in that part. Bits of hugetlb pages stay
+    /// as they are.
     ///
     /// # Errors
-    /// The process is gone, or may not be written to (CAP_DAC_OVERRIDE for another user's); its memory is locked
-    /// ([`access::is_locked`]).
+    /// The process is gone; it may not be written to (for another user's process CAP_DAC_OVERRIDE
+    /// is needed); its memory is locked ([`access::is_locked`]).
     pub fn clear(
         &mut self,
         pid: u32,
@@ -135,6 +141,7 @@ impl Pace {
     }
 }
 
+/// Converts nanoseconds to a whole number, rounded down.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -149,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_takes_too_long_is_not_tried() {
+    fn a_clearing_expected_to_take_too_long_is_not_tried() {
         let mut pace = Pace::default();
         let eight_gib = 2 << 20;
         let answer = pace.clear(4_194_305, Part::Anon, eight_gib, Duration::from_millis(5));
@@ -157,15 +164,16 @@ mod tests {
     }
 
     #[test]
-    fn one_long_clearing_alone_says_nothing_of_the_next() {
+    fn a_single_long_clearing_does_not_raise_the_estimate() {
         let mut pace = Pace::default();
         pace.learn(10_000, Duration::from_millis(10));
         assert!(pace.expected(10_000) < Duration::from_millis(1));
     }
 
-    /// The story: a hundred pages of libraries, cleared in no time at each look, were what was foreseen for gigabytes beside them.
+    /// Regression: the time for each of a hundred library pages became the estimate for gigabytes
+    /// of the same part.
     #[test]
-    fn few_pages_say_nothing_of_many() {
+    fn clearings_of_few_pages_do_not_lower_the_estimate_for_many() {
         let mut pace = Pace::default();
         for _ in 0..2 * MEASUREMENTS {
             pace.forget();
@@ -175,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn two_long_ones_are_remembered_for_a_while() {
+    fn two_long_clearings_raise_the_estimate_for_a_while() {
         let (long, short) = (Duration::from_millis(10), Duration::from_micros(300));
         let mut pace = Pace::default();
         for took in [long, short, short, long] {
@@ -189,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_clearing_is_tried_again_one_day() {
+    fn a_refused_clearing_is_tried_again_some_time() {
         let mut pace = Pace::default();
         for _ in 0..MEASUREMENTS {
             pace.learn(1000, Duration::from_millis(100));

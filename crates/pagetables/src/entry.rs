@@ -1,74 +1,81 @@
 //! One entry of an x86-64 page table, as the hardware and Linux write it.
 //!
-//! Invariant: an entry says what it says and no more. What the kernel keeps elsewhere (where an evicted
-//! page of a file or of shared memory is) is an *empty* entry, and that is not read as "swapped".
+//! Invariant: nothing is inferred beyond the bits of the entry. If a page of a file or of shared
+//! memory was evicted, its entry is *empty*, since the kernel notes elsewhere where the page is.
+//! Such an entry does not count as swapped.
 
-/// Bits of an entry (Intel SDM vol. 3, 4.5; Linux' software bits where it says so).
+/// Bits of an entry (Intel SDM vol. 3, 4.5), and Linux's software bits where noted.
 mod bit {
     pub(super) const PRESENT: u64 = 1;
     pub(super) const WRITABLE: u64 = 1 << 1;
     pub(super) const ACCESSED: u64 = 1 << 5;
     pub(super) const DIRTY: u64 = 1 << 6;
-    /// In an entry above the last level: this is the page, there is no table below.
+    /// In an entry above the last level: the entry maps a huge page, there is no table below.
     pub(super) const HUGE: u64 = 1 << 7;
-    /// Linux: present for the kernel but not for the hardware (`PROT_NONE`, NUMA hinting), if not PRESENT.
+    /// Linux: present for the kernel but not for the hardware (`PROT_NONE`, NUMA hinting), if
+    /// PRESENT is clear.
     pub(super) const PROT_NONE: u64 = 1 << 8;
-    /// Linux: no page of the page allocator behind it (zero page, device memory).
+    /// Linux: the entry maps no page of the page allocator (zero page, device memory).
     pub(super) const SPECIAL: u64 = 1 << 9;
-    /// Ours, in copies only; nobody uses this bit of an entry: see `Entry::is_vague`.
+    /// Set by this crate in its own copies of entries (`Entry::is_vague`). Neither the hardware nor
+    /// Linux uses this bit.
     pub(super) const VAGUE: u64 = 1 << 52;
-    /// Linux since 6.6: dirty, in an entry that is write-protected.
+    /// Linux since 6.6: the page is dirty, but the entry that says so is write-protected.
     pub(super) const SAVED_DIRTY: u64 = 1 << 58;
 }
 
-/// What an entry stands for.
+/// What an entry refers to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Nothing here: never touched, or evicted by means that leave no trace in the table.
+    /// No page: it was never touched, or was evicted without a trace in the table.
     Empty,
     /// A page in memory, or the next table.
     Present,
     /// A page in swap.
     Swapped,
-    /// Neither: being migrated, poisoned, a guard, a userfaultfd marker, device memory.
+    /// Something else: a page under migration, a poisoned page, a guard, a userfaultfd marker,
+    /// device memory.
     Other,
 }
 
-/// An entry.
+/// A page-table entry of 64 bits, as it is in the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(transparent)]
 pub struct Entry(pub u64);
 
-/// Swap types from here up are migration, poison, markers and device memory. Swap areas are numbered
-/// from 0, and a kernel with every such option leaves 23 numbers for them.
+/// Swap types from this number on stand for migration, poison, markers and device memory. Swap
+/// areas are numbered from 0; a kernel with all these features has numbers 0 to 22 for swap areas.
 const SWAP_TYPES: u64 = 23;
 
 impl Entry {
-    /// A present page that is in use: what stands for an entry that changes all the time.
+    /// A present and accessed page. Stands for an entry that could not be read because it changed
+    /// at every try.
     pub const IN_USE: Entry = Entry(bit::PRESENT | bit::ACCESSED);
 
-    /// The entry that a page `offset` bytes into a huge page would have by itself.
+    /// The entry that one 4 KiB page of this huge page would have if it were mapped on its own.
+    /// `offset`: that page's offset in the huge page, in bytes.
     #[must_use]
     pub const fn part_at(self, offset: u64) -> Entry {
         if !self.is_present() {
             return self;
         }
-        // Linux keeps addresses inverted where the hardware must not use them.
+        // Linux stores the address inverted where the hardware must not use it (L1TF).
         if self.0 & bit::PRESENT == 0 {
             return Entry(self.0 - offset);
         }
-        // Where a huge entry has its flags (PAT, bit 12), an address has bits.
+        // A huge entry has a flag (PAT) in bit 12, which in other entries is a bit of the address.
         Entry((self.0 & !bit::HUGE & !(1 << 12)) + offset)
     }
 
-    /// What it stands for.
+    /// What the entry refers to.
     #[must_use]
     #[inline]
     pub const fn kind(self) -> Kind {
         if self.is_present() {
             return Kind::Present;
         }
-        // An old processor's erratum sets A and D in an entry that is not present; Linux ignores both.
+        // An erratum of old processors sets A and D in an entry that is not present; Linux ignores
+        // both.
         if self.0 & !(bit::ACCESSED | bit::DIRTY) == 0 {
             return Kind::Empty;
         }
@@ -79,78 +86,83 @@ impl Entry {
         }
     }
 
-    /// Whether it is [`Kind::Present`].
+    /// Whether the entry is [`Kind::Present`].
     #[must_use]
     #[inline]
     pub const fn is_present(self) -> bool {
-        // A huge one that is being split has neither for a moment (Linux' `pmd_present`): it was told as 512 pages in swap.
+        // The entry of a huge page that is being split has neither PRESENT nor PROT_NONE for a
+        // moment, but HUGE (Linux's `pmd_present`); it must not count as swapped.
         self.0 & (bit::PRESENT | bit::PROT_NONE | bit::HUGE) != 0
     }
 
-    /// Whether the processor used it since the bit was last cleared. Of present entries only.
+    /// Whether the processor used the entry since its accessed bit was last cleared. Meaningful
+    /// only if the entry is present.
     #[must_use]
     #[inline]
     pub const fn is_accessed(self) -> bool {
         self.0 & bit::ACCESSED != 0
     }
 
-    /// The same entry with its accessed bit set: somebody else had cleared it.
+    /// Returns the entry with its accessed bit set again, after a foreign clearer cleared it.
     #[must_use]
     pub(crate) const fn accessed(self) -> Entry {
         Entry(self.0 | bit::ACCESSED)
     }
 
-    /// The same entry as [`Entry::is_special`].
+    /// Returns the entry changed so that [`Entry::is_special`] is true.
     #[must_use]
     pub(crate) const fn special(self) -> Entry {
         Entry(self.0 | bit::SPECIAL)
     }
 
-    /// The same entry as [`Entry::is_vague`].
+    /// Returns the entry changed so that [`Entry::is_vague`] is true.
     #[must_use]
     pub(crate) const fn vague(self) -> Entry {
         Entry(self.0 | bit::VAGUE)
     }
 
-    /// Whether it is not known if the page was accessed: somebody else cleared accessed bits of the
-    /// folio that it is a part of, and one of them was set.
+    /// Whether it is unknown if the page was accessed. A foreign clearer (DAMON, idle page
+    /// tracking) cleared accessed bits of some pages of the same folio, and at least one of these
+    /// bits was set.
     #[must_use]
     #[inline]
     pub const fn is_vague(self) -> bool {
         self.0 & bit::VAGUE != 0
     }
 
-    /// Whether the page was written since it was last clean.
+    /// Whether the page was written since the kernel last counted it as clean.
     #[must_use]
     #[inline]
     pub const fn is_dirty(self) -> bool {
         self.0 & (bit::DIRTY | bit::SAVED_DIRTY) != 0
     }
 
-    /// Whether the processor may write through it.
+    /// Whether the processor may write to the page through this entry.
     #[must_use]
     #[inline]
     pub const fn is_writable(self) -> bool {
         self.0 & bit::WRITABLE != 0
     }
 
-    /// Above the last level: whether it is a huge page rather than a table.
+    /// Whether the entry maps a huge page. Meaningful only for entries above the last level of
+    /// tables.
     #[must_use]
     #[inline]
     pub const fn is_huge(self) -> bool {
         self.is_present() && self.0 & bit::HUGE != 0
     }
 
-    /// Whether no page that counts as resident is behind it: the zero page, memory of a device. (A huge
-    /// zero page is marked so since Linux 6.18 only.)
+    /// Whether the entry maps no page that counts as resident: the zero page, device memory. (Linux
+    /// marks the huge zero page in this way only since 6.18.)
     #[must_use]
     #[inline]
     pub const fn is_special(self) -> bool {
         self.0 & bit::SPECIAL != 0
     }
 
-    /// The physical address in it, under `mask` (the processor's physical address bits, which leaves an
-    /// encryption bit out). Linux stores it inverted where the hardware must not use it (L1TF).
+    /// Physical address in bytes. `mask` has the processor's physical address bits, without a bit
+    /// of memory encryption. Linux stores the address inverted where the hardware must not use it
+    /// (L1TF); this returns it as it is.
     #[must_use]
     #[inline]
     pub const fn physical(self, mask: u64) -> u64 {
@@ -161,7 +173,7 @@ impl Entry {
         self.0 & mask
     }
 
-    /// Whether two readings of an entry lead to the same table.
+    /// Whether two copies of an entry, read at different times, lead to the same table.
     #[must_use]
     #[inline]
     pub(crate) const fn leads_where(self, other: Entry, mask: u64) -> bool {

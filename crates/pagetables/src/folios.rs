@@ -1,39 +1,46 @@
-//! What the kernel notes of folios: whether somebody else took accessed bits of one away.
+//! The kernel's young mark of folios: it shows whether a foreign clearer has cleared accessed bits
+//! of a folio.
 //!
-//! Invariant: flags are read through a place that was checked twice with pages of our own; what cannot
-//! be read says nothing. A tail page's flags are its folio's.
+//! Invariant: flags are read only if two calibrations with pages of our own found the same array of
+//! page structures. A folio whose flags cannot be read counts as not marked. For a tail page the
+//! flags of its folio's first page are read.
 //!
-//! DAMON and the idle-page bitmap clear accessed bits, too; for the kernel's own reclaim they leave the
-//! folio marked young (`PG_young`, CONFIG_PAGE_IDLE_FLAG). `clear_refs` clears that mark. So between two
-//! of our clearings an entry without its bit, in a folio with the mark, may have been accessed: it has,
-//! if the folio is this one page or this one huge page.
+//! DAMON and the idle-page bitmap clear accessed bits, too. When they do, they mark the folio young
+//! (`PG_young`, CONFIG_PAGE_IDLE_FLAG), so that the kernel's own reclaim still knows of the access.
+//! `clear_refs` clears that mark. So, if an entry's bit is clear and its folio is marked, the page
+//! may have been accessed since our last clearing. It was accessed for certain if the folio is only
+//! this page, or only this huge page.
 
 use std::io;
 
 use crate::btf::Btf;
+use crate::calls::{self, Shared};
 use crate::reader::Reader;
-use crate::sys::{self, Shared};
 
-/// Bytes of a page's structure that are read: flags, and where the folio's first page is.
+/// Number of bytes that are read of a page's structure: 8 bytes of flags, and 8 of the pointer to
+/// the folio's first page.
 const HEAD_BYTES: u64 = 16;
-/// A pointer to the first page has this bit set.
+/// Bit of the pointer to the folio's first page: set in tail pages only.
 const IS_TAIL: u64 = 1;
-/// Requests of one run.
+/// Greatest number of copy requests in one run of the BPF program.
 const BATCH: usize = 600;
 
-/// Where things lie in the kernel's structures.
+/// Offsets and sizes in the kernel's structures, in bytes; masks of page flags.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     file_mapping: u64,
     mapping_pages: u64,
     array_head: u64,
     page_bytes: u64,
+    /// Mask of the flag that marks a folio as young.
     young: u64,
+    /// Mask of the flag that the first page of a large folio has.
     large: u64,
 }
 
 impl Layout {
-    /// From the kernel's type information; none if it keeps no such mark.
+    /// Finds the offsets and bits in the kernel's type information; `None` if this kernel does not
+    /// mark folios young.
     pub(crate) fn find(btf: &Btf<'_>) -> Option<Layout> {
         let flag = |name| Some(1 << btf.constant("pageflags", name).filter(|bit| *bit < 64)?);
         let head = btf.offset("page", "flags")? == 0 && btf.offset("page", "compound_head")? == 8;
@@ -48,25 +55,27 @@ impl Layout {
     }
 }
 
-/// Where the kernel's array of page structures is.
+/// Where the kernel's array of page structures is, and the layout of its members.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Folios {
     layout: Layout,
+    /// Kernel address of the structure of frame 0.
     first: u64,
 }
 
-/// What a folio's mark says of one of its pages whose accessed bit is clear.
+/// What the young mark of a folio says about one of its pages whose accessed bit is clear.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mark {
-    /// Nobody took a bit away.
+    /// The folio is not marked: no foreign clearer has cleared a bit of it.
     None,
-    /// The page was accessed: the folio is this page alone.
+    /// The page was accessed: the folio consists of this page alone.
     Accessed,
-    /// Some page of the folio was.
+    /// Some page of the folio was accessed, perhaps this one.
     OneOf,
 }
 
-/// A page's flags and, of a tail, its folio's first page structure.
+/// The first two words of a page structure: the flags; for a tail page, the address of the
+/// structure of its folio's first page, with [`IS_TAIL`] added.
 #[derive(Clone, Copy, Default)]
 struct Head {
     flags: u64,
@@ -74,15 +83,19 @@ struct Head {
 }
 
 impl Folios {
-    /// Finds the array with two pages of our own, whose structures a file's mapping names.
+    /// Finds the array of page structures; `None` if two tries have different results. Each try
+    /// makes a file of one page: the kernel's structure of the file has the address of that page's
+    /// structure.
     pub(crate) fn calibrate(reader: &mut Reader, layout: Layout) -> Option<Folios> {
         let first = Self::locate(reader, layout).ok().flatten()?;
         let again = Self::locate(reader, layout).ok().flatten()?;
         (first == again).then_some(Folios { layout, first })
     }
 
+    /// Finds the address of the structure of frame 0 by one file of one page; `None` if the file's
+    /// page is not found.
     fn locate(reader: &mut Reader, layout: Layout) -> io::Result<Option<u64>> {
-        let file = sys::one_page()?;
+        let file = calls::one_page()?;
         let mut page = Shared::map(&file, 512)?;
         page.words_mut()[0] = 1;
         let space = reader.attach(std::process::id())?;
@@ -96,27 +109,30 @@ impl Folios {
         let structure = reader.file(&file)?;
         let mapping = reader.pointer(structure.wrapping_add(layout.file_mapping))?;
         let pages = mapping.wrapping_add(layout.mapping_pages + layout.array_head);
-        // The only page of a file stands in the array's head itself; a node would have a low bit set.
+        // For a file of one page the array's head is that page's entry; a pointer to a node would
+        // have a low bit set.
         let folio = reader.pointer(pages)?;
         let is_page = folio & 3 == 0 && folio.is_multiple_of(8);
         Ok(is_page.then(|| folio.wrapping_sub(frame * layout.page_bytes)))
     }
 
+    /// Kernel address of the structure of a frame.
     fn address(&self, frame: u64) -> u64 {
         self.first.wrapping_add(frame * self.layout.page_bytes)
     }
 
+    /// Number of the frame whose structure has this kernel address.
     fn frame(&self, address: u64) -> u64 {
         address.wrapping_sub(self.first) / self.layout.page_bytes
     }
 }
 
 impl Folios {
-    /// The marks of the folios of these frames. `is_whole`: each frame is the first of a huge page that
-    /// is a folio of its own.
+    /// Returns what the mark of each frame's folio says, in the order of `frames`. `is_whole`: each
+    /// frame is the first of a huge page that is a folio of its own.
     ///
     /// # Errors
-    /// The program cannot be run.
+    /// The BPF program cannot be run.
     pub(crate) fn marks(
         &self,
         reader: &mut Reader,
@@ -134,7 +150,8 @@ impl Folios {
             .collect())
     }
 
-    /// The marks, and whether the folio has other pages.
+    /// Returns for each frame: what its folio's mark says, and whether the folio has more than one
+    /// page.
     pub(crate) fn folio_marks(
         &self,
         reader: &mut Reader,
@@ -163,7 +180,8 @@ impl Folios {
         Ok(own.iter().map(mark).collect())
     }
 
-    /// The page structures of some frames; zeros where one cannot be read. Neighbours are read together.
+    /// Reads the first two words of the page structures of `frames`, in order; zeros for a
+    /// structure that cannot be read. Structures of consecutive frames are read in one request.
     fn heads(&self, reader: &mut Reader, frames: &[u64]) -> io::Result<Vec<Head>> {
         let bytes = self.layout.page_bytes;
         let most = usize::try_from(4096 / bytes).unwrap_or(1).max(1);
@@ -207,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_kernel_tells_of_folios_and_our_own_pages_are_plain() {
+    fn folio_flags_of_this_kernel_can_be_read() {
         let mut reader = Reader::open().expect("root, BPF and BTF");
         let bytes = crate::reader::type_information().expect("BTF");
         let layout = Layout::find(&Btf::parse(&bytes).expect("BTF")).expect("PG_young");
@@ -220,7 +238,7 @@ mod tests {
         let heads = folios
             .heads(&mut reader, &[frame, frame + 1, u64::MAX >> 24])
             .expect("read");
-        // What is mapped is in use and up to date, whatever else it is.
+        // A mapped page has some flags set (in use, up to date).
         assert_ne!(heads[0].flags, 0);
         assert_eq!(heads[2].flags, 0, "no such frame");
         assert_eq!(folios.marks(&mut reader, &[], false).expect("nothing"), []);

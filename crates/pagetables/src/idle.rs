@@ -1,8 +1,9 @@
-//! The idle-page bitmap (`/sys/kernel/mm/page_idle/bitmap`): a bit a frame, set by us, cleared by the
-//! kernel when the frame was accessed through any of its mappings.
+//! The idle-page bitmap (`/sys/kernel/mm/page_idle/bitmap`). It has one bit for each frame: we set
+//! the bit, and the kernel clears it when the frame is accessed through any of its mappings.
 //!
-//! Invariant: a frame that the bitmap does not tell of (not on a list of reclaim) is told as accessed:
-//! never old. Format: the kernel's documentation, admin-guide/mm/idle_page_tracking.rst and pagemap.rst.
+//! Invariant: a frame that the bitmap does not cover (it is on none of the kernel's reclaim lists)
+//! is reported as accessed, never as old. Format: the kernel's documentation,
+//! admin-guide/mm/idle_page_tracking.rst and pagemap.rst.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -16,41 +17,46 @@ use std::time::{Duration, Instant};
 use crate::access;
 use crate::clear::{Cleared, Pace};
 use crate::entry::Entry;
-use crate::source::{Grain, Reading, Source, SourceKind};
+use crate::source::{Grain, Source, SourceKind, WalkResult};
 use crate::walk::{Piece, Sink, Walked};
 
-/// Pages of pagemap that are read at once: no piece is of more than one table, as page tables tell them.
+/// Number of pagemap entries that are read at once. All of them belong to one page table: no source
+/// passes on a piece of more than one table.
 const BATCH: u64 = 512;
+/// Bytes of address space that one page table maps.
 const TABLE: u64 = BATCH * 4096;
+/// Bits of a pagemap entry: the page is present; it is swapped; the number of its frame.
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
 const FRAME: u64 = (1 << 40) - 1;
-/// Where the frame stands in the entries that we make.
+/// The bits that hold the frame number, in the entries that this source makes.
 const MASK: u64 = FRAME << 12;
 
-/// Reads pagemap and the idle bitmap.
+/// The source of accessed bits that reads pagemap and the idle-page bitmap.
 #[derive(Debug)]
 pub struct IdleBitmap {
     bitmap: File,
+    /// The folder with the processes' files: `/proc`, or a test's own.
     proc: PathBuf,
-    /// Words of the bitmap that were read, by their number.
+    /// The words of the bitmap that the last walk read, by their index in the bitmap.
     words: BTreeMap<u64, Word>,
 }
 
-/// 64 frames, a bit each.
+/// One word of the bitmap: 64 frames, a bit each.
 #[derive(Debug)]
 struct Word {
-    /// Those that were idle when it was read.
+    /// The bits that were set when the word was read: those of idle frames.
     idle: u64,
-    /// Those that some process had present.
+    /// Bits of the frames that the walked process has mapped.
     seen: u64,
 }
 
 impl IdleBitmap {
-    /// Opens the bitmap, for reading and writing.
+    /// Opens the bitmap for reading and writing.
     ///
     /// # Errors
-    /// There is none in this kernel (CONFIG_IDLE_PAGE_TRACKING), or it may not be opened (root).
+    /// This kernel has no bitmap (CONFIG_IDLE_PAGE_TRACKING), or this process may not open it (only
+    /// root may).
     pub fn open() -> io::Result<IdleBitmap> {
         Self::at(
             Path::new("/sys/kernel/mm/page_idle/bitmap"),
@@ -58,7 +64,8 @@ impl IdleBitmap {
         )
     }
 
-    /// The same with other places, for tests.
+    /// Opens the bitmap at the path `bitmap`; reads processes' files in the folder `proc`. Tests
+    /// pass paths of their own.
     fn at(bitmap: &Path, proc: &Path) -> io::Result<IdleBitmap> {
         let bitmap = OpenOptions::new().read(true).write(true).open(bitmap)?;
         Ok(IdleBitmap {
@@ -68,7 +75,7 @@ impl IdleBitmap {
         })
     }
 
-    /// Whether the frame was accessed since its bit was set, or is unknown to the bitmap.
+    /// Whether the frame was accessed since its bit was set; true if the bitmap does not cover it.
     fn is_accessed(&mut self, frame: u64) -> bool {
         let bit = 1 << (frame % 64);
         let bitmap = &self.bitmap;
@@ -82,7 +89,8 @@ impl IdleBitmap {
         word.idle & bit == 0
     }
 
-    /// An entry that says what pagemap and bitmap say.
+    /// Makes a page-table entry from `page`, an entry of pagemap, and from the frame's bit in the
+    /// bitmap.
     fn entry(&mut self, page: u64) -> Entry {
         if page & SWAPPED != 0 {
             return Entry(1 << 9 | 1 << 10);
@@ -90,7 +98,8 @@ impl IdleBitmap {
         if page & PRESENT == 0 {
             return Entry(0);
         }
-        // No frame number: it is hidden from us (CAP_SYS_ADMIN), and frame 0 is nobody's.
+        // The kernel hides the frame number from a process without CAP_SYS_ADMIN: it is 0 then, and
+        // no page of a process has frame 0.
         let frame = page & FRAME;
         let accessed = frame == 0 || self.is_accessed(frame);
         Entry(1 | u64::from(accessed) << 5 | frame << 12)
@@ -111,10 +120,10 @@ impl Source for IdleBitmap {
         pid: u32,
         ranges: &[Range<u64>],
         sink: &mut Sink<'_>,
-    ) -> io::Result<Reading> {
+    ) -> io::Result<WalkResult> {
         let pagemap = match self.proc == Path::new("/proc") {
             true => File::from(access::open(pid, "pagemap")?),
-            // A tree of a test.
+            // A test's own directory tree.
             false => File::open(self.proc.join(pid.to_string()).join("pagemap"))?,
         };
         self.words.clear();
@@ -128,7 +137,7 @@ impl Source for IdleBitmap {
                 match access::read_at((pid, pagemap.as_fd()), start / 4096 * 8, part) {
                     Ok(got) if got == part.len() => {}
                     Err(error) if access::is_locked(&error) => return Err(error),
-                    // Unmapped meanwhile, or the process is gone: nothing is there.
+                    // The range was unmapped meanwhile, or the process is gone.
                     _ => break,
                 }
                 let words = part
@@ -147,7 +156,7 @@ impl Source for IdleBitmap {
                 start += pages * 4096;
             }
         }
-        Ok(Reading {
+        Ok(WalkResult {
             space: u64::from(pid),
             hides: None,
             walked: Walked::default(),
@@ -158,7 +167,8 @@ impl Source for IdleBitmap {
         MASK
     }
 
-    /// Sets the idle bits of the frames that were seen accessed. Takes no lock of the process.
+    /// Sets the idle bits of the accessed frames that the last walk found. Takes no lock of the
+    /// process.
     fn clear(
         &mut self,
         _: (u32, crate::Part),
@@ -225,8 +235,8 @@ mod tests {
     }
 
     #[test]
-    fn accessed_is_what_is_not_idle_and_clearing_makes_it_idle() {
-        // Frames 65 (idle), 66 (not idle), a hole, one in swap, one without a frame number.
+    fn a_frame_that_is_not_idle_is_accessed_until_cleared() {
+        // Frame 65 (idle), frame 66 (not idle), a hole, a swapped page, a hidden frame number.
         let pages = [PRESENT | 65, PRESENT | 66, 0, SWAPPED | 5, PRESENT];
         let fake = Fake::new("clear", [0, 1 << 1, 0, 0], &pages);
         let mut source = fake.open();
@@ -244,13 +254,14 @@ mod tests {
         );
         assert!(matches!(cleared, Ok(Cleared::Done(_))));
         let bytes = std::fs::read(fake.0.join("bitmap")).expect("it is there");
-        // The kernel ignores zero bits in what is written; a file takes them as they are.
+        // The kernel ignores zero bits in what is written; a plain file stores them.
         assert_eq!(bytes[8..16], (1u64 << 2).to_ne_bytes());
     }
 
-    /// Whoever hears of a piece takes it for a part of one table: of larger ones only the first 2 MiB were known.
+    /// Regression: this source passed on pieces of more than one table; the age table takes a piece
+    /// for a part of one table, and counted only its first 2 MiB.
     #[test]
-    fn no_piece_is_of_two_tables() {
+    fn no_piece_covers_two_tables() {
         let fake = Fake::new("tables", [0; 4], &[PRESENT | 1; 5000]);
         let mut pieces = Vec::new();
         let range = 3 * 4096..5000 * 4096;
@@ -271,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_that_is_gone_reads_as_nothing() {
+    fn an_unmapped_range_has_no_entries() {
         let fake = Fake::new("gone", [0; 4], &[PRESENT | 1]);
         assert_eq!(read(&mut fake.open(), 50).len(), 0);
     }

@@ -1,15 +1,28 @@
-//! Accessed, present, dirty and swapped bits of another process, read from its page tables.
+//! Reads the present, accessed, dirty and swapped bits of another process from its page tables, and
+//! clears the accessed bits.
 //!
-//! Invariant: this crate reads and clears bits; what they mean for a program's memory is the
-//! caller's. It knows no tenant, age or report. All unsafe code of the product is here, in `sys`.
+//! Invariant: this crate reads and clears bits; the caller decides what they mean for a program's
+//! memory. This crate knows no tenant, no age and no report. Its unsafe code is in the module
+//! `calls`, and in tests.
 //!
-//! From below: `sys` (system calls), `access` (what may wait for another process), `entry` (one entry), `btf` (where the kernel's members lie),
-//! `program` and `copier` (copies of kernel memory), `reader` (what must be known of this
-//! kernel), `walk` (a reading), `folios` (what others took away), `mappings` and `lock` (what is mapped, and whether a process's memory is locked), `clear` (setting back), `source` (the trait that all this is
-//! behind), and the poorer sources `idle` and `sizes`.
+//! Modules, from the lowest to the highest:
+//!
+//! - `calls`: system calls that no safe library offers;
+//! - `access`: every call that may have to wait for another process's memory lock;
+//! - `entry`: one page-table entry;
+//! - `btf`: offsets of members in the kernel's structures;
+//! - `program` and `copier`: the BPF program, and batches of copies of kernel memory that it makes;
+//! - `reader`: the constants of the running kernel, and how a process's tables are found;
+//! - `walk`: one walk of a process's page tables;
+//! - `folios`: accessed bits that a foreign clearer (DAMON, idle page tracking) cleared;
+//! - `mappings` and `lock`: a process's mappings, and whether its memory lock is held;
+//! - `clear`: clearing the accessed bits;
+//! - `source`: the trait over all sources of accessed bits, `page_tables` its best implementation;
+//! - `idle` and `sizes`: sources for hosts on which page tables cannot be read.
 
 pub mod access;
 mod btf;
+mod calls;
 mod clear;
 mod copier;
 mod entry;
@@ -22,11 +35,11 @@ mod program;
 mod reader;
 mod sizes;
 mod source;
-mod sys;
 mod unavailable;
 mod walk;
 mod zero;
 
+pub use calls::{ADVICE_RANGES_MAX, Advice, advise, cpu_time};
 pub use clear::{Cleared, Pace, Part};
 pub use entry::{Entry, Kind};
 pub use idle::IdleBitmap;
@@ -34,11 +47,11 @@ pub use mappings::{Backing, Mapping};
 pub use page_tables::PageTables;
 pub use reader::{Mm, Reader};
 pub use sizes::{Referenced, Sizes};
-pub use source::{Grain, Reading, Source, SourceKind};
-pub use sys::{
-    ADVICE_RANGES_MAX, Advice, Found, advise, become_program, block_no_signal, child_signal_waits,
-    close_on_exec_from, cpu_time, found, give_large_blocks_back, is_ignored, peer,
-    run_before_others, swap_off, swap_on, take_child_signal, uninterrupted, unlock,
-};
+pub use source::{Grain, Source, SourceKind, WalkResult};
 pub use unavailable::Unavailable;
 pub use walk::{Piece, Sink, Walked};
+
+/// The example of the README runs as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,10 +1,13 @@
-//! Whether a process's memory lock (mmap_lock) is held, and for long: its words are read without taking it.
+//! Finds out whether a process's memory lock (mmap_lock) is held for long. Reads the lock's words
+//! without taking the lock.
 //!
-//! Invariant: a lock counts as held only if it was never seen free, and its holder never seen to change, for
-//! [`WINDOW`]; for a lock that was held so before, one look is enough. What cannot be read counts as free.
+//! Invariant: a lock counts as held only if it was never seen free during [`WINDOW`], and its
+//! holder was never seen to change. If the same holder held the lock at the last check, one check
+//! is enough. A lock that cannot be read counts as free.
 //!
-//! The lock is the kernel's rw_semaphore: a count (bit 0: held for writing; from bit 8 on: the number of readers), and the
-//! task that took it last, with flags in its low bits. Source: Linux, kernel/locking/rwsem.c, as of 5.3 and later.
+//! The lock is the kernel's rw_semaphore. It consists of a count (bit 0: held for writing; from bit
+//! 8 on: the number of readers) and of the task that took it last, with flags in the low bits.
+//! Source: Linux, kernel/locking/rwsem.c, as of 5.3 and later.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,34 +17,34 @@ use crate::access::Access;
 use crate::btf::Btf;
 use crate::reader::{Mm, Reader};
 
-/// The count's bit of a writer, and its unit of readers.
+/// Values in the count: a writer, and one reader.
 const WRITER: u64 = 1;
 const READER: u64 = 1 << 8;
-/// Flags in the low bits of the owner: what they say changes while the same task holds the lock.
+/// Flags in the low bits of the task's address. They may change while the same task holds the lock.
 const OWNER_FLAGS: u64 = 7;
-/// For how long a lock is watched before it counts as held.
+/// How long a lock is watched before it counts as held.
 const WINDOW: Duration = Duration::from_millis(30);
-/// The same once so much was spent on watching within [`BUDGET_TIME`].
+/// How long a lock is watched once all watching has taken [`BUDGET`] within [`BUDGET_TIME`].
 const SHORT_WINDOW: Duration = Duration::from_millis(2);
 const BUDGET: Duration = Duration::from_millis(120);
 const BUDGET_TIME: Duration = Duration::from_secs(10);
-/// Between two looks at it.
+/// Time between two checks.
 const STEP: Duration = Duration::from_micros(500);
-/// Looks within one run of the program.
-const LOOKS: usize = 8;
+/// Number of times that one check reads the lock, in one run of the BPF program.
+const SCANS: usize = 8;
 
 /// The holder of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Holder {
     Free,
-    /// The task's address in the kernel.
+    /// A writer: kernel address of its task.
     Writer(u64),
-    /// How many, and the last of them.
+    /// Number of readers, and kernel address of the task of the last one.
     Readers(u64, u64),
 }
 
 impl Holder {
-    /// From the lock's two words.
+    /// Decodes the lock's two words.
     fn of(count: u64, owner: u64) -> Holder {
         let owner = owner & !OWNER_FLAGS;
         match (count & WRITER, count / READER) {
@@ -51,7 +54,7 @@ impl Holder {
         }
     }
 
-    /// Whether a call that takes the lock in this way would wait for the holder.
+    /// Whether a call that takes the lock as `access` says would have to wait for this holder.
     fn blocks(self, access: Access) -> bool {
         match (self, access) {
             (Holder::Free, _) | (Holder::Readers(..), Access::Read) => false,
@@ -60,21 +63,23 @@ impl Holder {
     }
 }
 
-/// Where the lock lies, and which were held when they were seen last.
+/// Offsets of the lock, and the locks that were held at their last check.
 #[derive(Debug)]
 pub(crate) struct Locks {
-    /// Of its two words in the mm, bytes.
+    /// Offsets of the lock's two words in the mm, in bytes.
     count: u64,
     owner: u64,
-    /// By the mm's number.
+    /// The holders of the locks that were held at their last check, by [`Mm::id`].
     held: BTreeMap<u64, Holder>,
-    /// When the time of [`Locks::spent`] began.
+    /// Begin of the time for which [`Locks::spent`] counts.
     since: Instant,
+    /// Time that watching locks took since [`Locks::since`].
     spent: Duration,
 }
 
 impl Locks {
-    /// From the kernel's type information; none where the lock is of another kind (PREEMPT_RT).
+    /// Finds the offsets in the kernel's type information; `None` if the lock is of another kind
+    /// (PREEMPT_RT).
     pub(crate) fn find(btf: &Btf<'_>) -> Option<Locks> {
         let lock = btf.offset("mm_struct", "mmap_lock")?;
         Some(Locks {
@@ -86,10 +91,11 @@ impl Locks {
         })
     }
 
-    /// Whether the lock is held in a way that this access would wait for, and for long.
+    /// Whether the lock is held for long, and a call that takes it as `access` says would have to
+    /// wait.
     ///
     /// # Errors
-    /// The program cannot be run.
+    /// The BPF program cannot be run.
     pub(crate) fn is_held(
         &mut self,
         reader: &mut Reader,
@@ -100,7 +106,7 @@ impl Locks {
         let mut seen: Option<Holder> = None;
         let window = self.window(begin);
         loop {
-            for holder in self.look(reader, space)? {
+            for holder in self.scan(reader, space)? {
                 if !holder.blocks(access) || seen.is_some_and(|seen| seen != holder) {
                     self.held.remove(&space.id());
                     self.spent += begin.elapsed();
@@ -114,7 +120,7 @@ impl Locks {
             let is_known = self.held.get(&space.id()) == Some(&holder);
             if is_known || begin.elapsed() >= window {
                 self.spent += begin.elapsed();
-                // Numbers of processes that have ended stay; they are few, and tell nothing wrong.
+                // Entries of processes that have ended stay: they are few, and do no harm.
                 if self.held.len() >= 4096 {
                     self.held.pop_first();
                 }
@@ -125,7 +131,7 @@ impl Locks {
         }
     }
 
-    /// How long to watch a lock.
+    /// How long to watch a lock now before it counts as held.
     fn window(&mut self, now: Instant) -> Duration {
         if now.saturating_duration_since(self.since) >= BUDGET_TIME {
             (self.since, self.spent) = (now, Duration::ZERO);
@@ -136,16 +142,17 @@ impl Locks {
         }
     }
 
-    /// Its holders at some moments right after each other; those that cannot be read are left out.
-    fn look(&self, reader: &mut Reader, space: &Mm) -> io::Result<Vec<Holder>> {
+    /// Returns the holders at [`SCANS`] moments in quick succession; skips moments that cannot be
+    /// read.
+    fn scan(&self, reader: &mut Reader, space: &Mm) -> io::Result<Vec<Holder>> {
         let copier = &mut reader.copier;
         let at = |offset| space.id() + offset;
-        let asked: Vec<[usize; 2]> = (0..LOOKS)
+        let requested: Vec<[usize; 2]> = (0..SCANS)
             .map(|_| [copier.ask(at(self.count), 8), copier.ask(at(self.owner), 8)])
             .collect();
         copier.run()?;
         let word = |number| copier.answer(number).map(|words| words[0]);
-        let holders = asked.into_iter().filter_map(|[count, owner]| {
+        let holders = requested.into_iter().filter_map(|[count, owner]| {
             let (count, owner) = (word(count)?, word(owner)?);
             Some(Holder::of(count, owner))
         });
@@ -158,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn holders_are_told_from_the_words() {
+    fn holders_are_decoded_from_the_words() {
         let waiters = 0b110;
         assert_eq!(Holder::of(waiters, 0x1000), Holder::Free);
         assert_eq!(Holder::of(WRITER | waiters, 0x1002), Holder::Writer(0x1000));

@@ -1,11 +1,12 @@
 //! The mappings of another process, read from the kernel's tree of them without a lock.
 //!
-//! Invariant: a list that is returned was the same at one moment: the mm's count of mappings and its sequence of changes are
-//! read before and after it ([`Layout::read`]); a list that changed meanwhile is read again. A structure that was freed and
-//! used anew between two reads gives wrong words, never a fault.
+//! Invariant: a returned list was the process's list at one moment. The mm's number of mappings and
+//! its count of changes are read before and after the list ([`Layout::read`]). A list that changed
+//! meanwhile is read again. A structure that is freed and reused between two reads yields wrong
+//! words, never a fault.
 //!
-//! `/proc/PID/maps` tells the same and more (names), but its reader waits for the process's memory lock, and one process may
-//! have 65,530 mappings with names of 4 KiB.
+//! `/proc/PID/maps` has the same and also names. But a read of it waits for the process's memory
+//! lock, and one process may have 65,530 mappings with names of 4 KiB.
 //!
 //! The tree is the kernel's maple tree (Documentation/core-api/maple_tree.rst), since Linux 6.1.
 
@@ -16,41 +17,44 @@ use crate::btf::Btf;
 use crate::copier::Copier;
 use crate::reader::{Mm, Reader};
 
-/// `VM_READ`, `VM_WRITE`, `VM_EXEC`.
+/// Bits of a mapping's flags: `VM_READ`, `VM_WRITE`, `VM_EXEC`.
 const READ: u64 = 1;
 const WRITE: u64 = 2;
 const EXEC: u64 = 4;
-/// `VM_MAYSHARE`: writes reach the file and its other mappings.
+/// `VM_MAYSHARE`: writes reach the file and other mappings of the file.
 const MAY_SHARE: u64 = 0x80;
-/// `VM_SEQ_READ`, `VM_RAND_READ`.
+/// `VM_SEQ_READ`, `VM_RAND_READ`: see [`Mapping::is_advised`].
 const ADVISED: u64 = 0x8000 | 0x1_0000;
 /// `VM_HUGETLB`.
 const HUGETLB: u64 = 0x40_0000;
-/// Requests of one run.
+/// Most requests in one run of the BPF program.
 const BATCH: usize = 600;
-/// More nodes than a tree of the most mappings that a process may have (65,530 by default) takes.
+/// Most nodes of the tree that are read. A tree of 65,530 mappings, the default limit of a process,
+/// has fewer.
 const NODES_MAX: usize = 1 << 15;
-/// Readings before a list that changes all the time is given up.
+/// Number of tries to read a list that changes during each try.
 const TRIES: u32 = 4;
 
-/// A node is aligned to so many bytes, and its size is no more.
+/// Alignment of a node, and its largest size, in bytes.
 const NODE_BYTES: u64 = 256;
-/// Of a pointer to a node: its kind.
+/// A pointer to a node has the node's kind in these low bits.
 const KIND_SHIFT: u32 = 3;
 const KIND_MASK: u64 = 0xf;
-/// Kinds: leaves, and inner nodes without and with gaps.
+/// Kinds of nodes: leaf, inner node without sizes of gaps, inner node with sizes of gaps.
 const LEAF: u64 = 1;
 const RANGE: u64 = 2;
 const WITH_GAPS: u64 = 3;
 
-/// `S_IFMT`, `S_IFREG`, and the inode's mode where anonymous inodes have no type (before Linux 6.16).
+/// `S_IFMT` and `S_IFREG` of an inode's mode. Before Linux 6.16 anonymous inodes have no file type.
 const TYPE_MASK: u64 = 0o170_000;
 const REGULAR: u64 = 0o100_000;
-/// `SB_NOUSER`: a file system of the kernel's own, such as those of anonymous inodes, dma-buf and secret memory.
+/// `SB_NOUSER`: a file system that only the kernel itself mounts (anonymous inodes, dma-buf, secret
+/// memory).
 const NO_USER: u64 = 1 << 31;
-/// Of tmpfs (memfd, System V and shared anonymous memory, devtmpfs), and of ramfs.
+/// Magic numbers of tmpfs (memfd, System V and shared anonymous memory, devtmpfs), then of ramfs.
 const MEMORY_MAGICS: [u64; 2] = [0x0102_1994, 0x8584_58f6];
-/// Of proc, sysfs, debugfs, tracefs, bpf, mqueue, devpts: what is mapped there is stored nowhere.
+/// Magic numbers of proc, sysfs, debugfs, tracefs, bpf, mqueue, devpts: files of these have no
+/// storage.
 const DEVICE_MAGICS: [u64; 7] = [
     0x9fa0,
     0x6265_6572,
@@ -61,54 +65,57 @@ const DEVICE_MAGICS: [u64; 7] = [
     0x1cd1,
 ];
 
-/// What holds the pages of a mapping.
+/// The storage behind the pages of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Backing {
-    /// Nothing: private anonymous memory.
+    /// No file: private anonymous memory.
     None,
-    /// A file that can be read again.
+    /// A file, from which the pages can be read again.
     File,
-    /// A file without a disk: memfd, tmpfs, System V segments, shared anonymous memory.
+    /// A file in memory: memfd, tmpfs, System V segments, shared anonymous memory.
     Shmem,
     /// The hugetlb pool.
     Hugetlb,
-    /// A device, or the kernel (vdso).
+    /// A device, or the kernel itself (vdso).
     Device,
 }
 
-/// One mapping; addresses and offset in bytes.
+/// One mapping (VMA) of a process; addresses and offset in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mapping {
-    /// First byte.
+    /// Address of the first byte.
     pub start: u64,
-    /// One past the last byte.
+    /// Address behind the last byte.
     pub end: u64,
-    /// May be read, written, executed.
+    /// Whether the mapping may be read, written, executed, in this order.
     pub rights: [bool; 3],
-    /// Writes reach the file and its other mappings.
+    /// Whether writes reach the file and other mappings of the file.
     pub is_shared: bool,
-    /// The program reads it in order or at random (MADV_SEQUENTIAL, MADV_RANDOM): accesses say nothing of the next ones
-    /// (the kernel's `vma_has_recency`).
+    /// Whether the program has advised that it reads this memory in order or at random
+    /// (MADV_SEQUENTIAL, MADV_RANDOM). Then accesses do not predict later ones (the kernel's
+    /// `vma_has_recency`).
     pub is_advised: bool,
-    /// Of `start` in the file; 0 without one.
+    /// Offset of `start` in the file, in bytes; 0 without a file.
     pub offset: u64,
-    /// Major and minor number of the file's file system; 0 without a file.
+    /// Major, then minor number of the file's file system; zeros without a file.
     pub device: (u32, u32),
-    /// Of the file; 0 without one.
+    /// Inode number of the file; 0 without a file.
     pub inode: u64,
-    /// What holds its pages.
+    /// The storage behind the mapping's pages.
     pub backing: Backing,
 }
 
-/// Where things lie in the kernel's structures, bytes.
+/// Offsets in the kernel's structures, and their sizes, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
-    /// The tree's root, and the number of mappings, in the mm.
+    /// Offsets in the mm: of the tree's root, and of the number of mappings.
     root: u64,
     count: u64,
-    /// The sequence of changes in the mm (since Linux 6.4); even and the same while nothing changes.
+    /// Offset in the mm: of the count of changes, which is even and constant while nothing changes.
+    /// `None` before Linux 6.4.
     sequence: Option<u64>,
-    /// Size of a mapping's structure.
+    /// Size of the structure of a mapping (`vm_area_struct`); the six offsets that follow are in
+    /// it.
     bytes: u64,
     start: u64,
     end: u64,
@@ -117,13 +124,13 @@ pub(crate) struct Layout {
     file: u64,
     operations: u64,
     inode: InodeLayout,
-    /// Pivots and slots of a leaf, or of an inner node without gaps: where, and how many slots.
+    /// Arrays of a leaf, and of an inner node without gaps.
     plain: Shape,
-    /// Of one with gaps.
+    /// Arrays of an inner node with gaps.
     with_gaps: Shape,
 }
 
-/// The way from a file to its file system.
+/// Offsets of the members that lead from a file to its inode and file system, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct InodeLayout {
     file_inode: u64,
@@ -135,6 +142,8 @@ struct InodeLayout {
     system_flags: u64,
 }
 
+/// Where a node has its two arrays: pivots (the end of each slot's range) and slots (the next
+/// nodes, or the mappings). Offsets in bytes, and the number of slots.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     pivots: u64,
@@ -142,7 +151,7 @@ struct Shape {
     count: usize,
 }
 
-/// A mapping's structure, before its file is known.
+/// What is read of a `vm_area_struct`, before its file is known.
 #[derive(Clone, Copy, Debug)]
 struct Structure {
     start: u64,
@@ -153,7 +162,7 @@ struct Structure {
     operations: u64,
 }
 
-/// What is known of a file.
+/// What a [`Mapping`] says of its file.
 #[derive(Clone, Copy, Debug)]
 struct FileFacts {
     inode: u64,
@@ -161,10 +170,12 @@ struct FileFacts {
     backing: Backing,
 }
 
-/// What changes when a mapping comes, goes or changes.
+/// Words of the mm that change when a mapping is added, removed or changed: the tree's root, the
+/// number of mappings, the count of changes. `None`: not in this kernel, or not readable.
 type Stamp = [Option<u64>; 3];
 
 impl InodeLayout {
+    /// Finds the offsets in the kernel's type information; `None` if one is missing.
     fn find(btf: &Btf<'_>) -> Option<InodeLayout> {
         Some(InodeLayout {
             file_inode: btf.offset("file", "f_inode")?,
@@ -179,12 +190,13 @@ impl InodeLayout {
 }
 
 impl Layout {
-    /// From the kernel's type information; none where mappings are in another kind of tree.
+    /// Finds the offsets in the kernel's type information; `None` if this kernel keeps mappings in
+    /// another kind of tree.
     pub(crate) fn find(btf: &Btf<'_>) -> Option<Layout> {
         let shape = |name: &str, end: u64| -> Option<Shape> {
             let (pivots, slots) = (btf.offset(name, "pivot")?, btf.offset(name, "slot")?);
             let count = usize::try_from(end.checked_sub(slots)? / 8).ok()?;
-            // One pivot less than slots: the last slot ends where the node does.
+            // There is one pivot less than slots: the last slot ends where the node ends.
             (slots == pivots + (count as u64 - 1) * 8).then_some(Shape {
                 pivots,
                 slots,
@@ -209,10 +221,11 @@ impl Layout {
         })
     }
 
-    /// The mappings of an address space, ascending and disjoint; `None` if they changed each time that they were read.
+    /// Returns the mappings of an address space, ascending and disjoint; `None` if they changed
+    /// during each try.
     ///
     /// # Errors
-    /// The program cannot be run.
+    /// The BPF program cannot be run.
     pub(crate) fn read(self, reader: &mut Reader, space: &Mm) -> io::Result<Option<Vec<Mapping>>> {
         let copier = &mut reader.copier;
         for _ in 0..TRIES {
@@ -232,20 +245,23 @@ impl Layout {
         Ok(None)
     }
 
+    /// Reads the words by which a change is noticed.
     fn stamp(self, copier: &mut Copier, space: &Mm) -> io::Result<Stamp> {
         let members = [Some(self.root), Some(self.count), self.sequence];
-        let asked = members.map(|at| at.map(|at| copier.ask(space.mm() + at, 8)));
+        let requested = members.map(|at| at.map(|at| copier.ask(space.mm() + at, 8)));
         copier.run()?;
-        Ok(asked.map(|number| number.and_then(|number| Some(copier.answer(number)?[0]))))
+        Ok(requested.map(|number| number.and_then(|number| Some(copier.answer(number)?[0]))))
     }
 
-    /// The structures at these addresses; those that cannot be read are left out.
+    /// Reads the structures of the mappings at these kernel addresses; skips those that cannot be
+    /// read.
     fn structures(self, copier: &mut Copier, at: &[u64]) -> io::Result<Vec<Structure>> {
         let mut found = Vec::with_capacity(at.len());
         for batch in at.chunks(BATCH) {
-            let asked: Vec<usize> = batch.iter().map(|at| copier.ask(*at, self.bytes)).collect();
+            let requested: Vec<usize> =
+                batch.iter().map(|at| copier.ask(*at, self.bytes)).collect();
             copier.run()?;
-            for number in asked {
+            for number in requested {
                 let Some(words) = copier.answer(number) else {
                     continue;
                 };
@@ -263,20 +279,20 @@ impl Layout {
         Ok(found)
     }
 
-    /// The addresses of all mappings' structures.
+    /// Reads the tree from `root` on; returns the kernel addresses of all mappings' structures.
     fn mappings(self, copier: &mut Copier, root: u64) -> io::Result<Vec<u64>> {
         let (mut nodes, mut mappings, mut seen) = (vec![root], Vec::new(), 0);
         while !nodes.is_empty() && seen < NODES_MAX {
             seen += nodes.len();
             let mut below = Vec::new();
             for batch in nodes.chunks(BATCH) {
-                let asked: Vec<(u64, usize)> = batch
+                let requested: Vec<(u64, usize)> = batch
                     .iter()
                     .filter(|node| is_node(**node))
                     .map(|node| (*node, copier.ask(node & !(NODE_BYTES - 1), NODE_BYTES)))
                     .collect();
                 copier.run()?;
-                for (node, number) in asked {
+                for (node, number) in requested {
                     let Some(words) = copier.answer(number) else {
                         continue;
                     };
@@ -287,7 +303,8 @@ impl Layout {
                         _ => continue,
                     };
                     match kind {
-                        // What is no pointer to a structure is the tree's own.
+                        // A slot that is no pointer to a structure is an internal entry of the
+                        // tree.
                         LEAF => mappings.extend(slots.filter(|slot| slot % 8 == 0)),
                         _ => below.extend(slots),
                     }
@@ -300,7 +317,8 @@ impl Layout {
 }
 
 impl Shape {
-    /// The slots that are in use and not empty: a pivot of 0 behind the first ends them.
+    /// Returns the slots of a node that are in use and not empty. `words` is the node. A pivot of
+    /// 0, unless it is the first, belongs to the last slot in use.
     fn slots_of(self, words: &[u64]) -> impl Iterator<Item = u64> {
         let word = |bytes: u64, index: usize| words[(bytes / 8) as usize + index];
         let last = (1..self.count - 1).find(|index| word(self.pivots, *index) == 0);
@@ -312,7 +330,8 @@ impl Shape {
 }
 
 impl InodeLayout {
-    /// What is known of the files of these, by the address of each.
+    /// Returns what is known of the files of these mappings, by the kernel address of the file's
+    /// structure.
     fn facts(
         self,
         copier: &mut Copier,
@@ -341,7 +360,8 @@ impl InodeLayout {
     }
 }
 
-/// Words of the structures at these addresses; 0 for what cannot be read.
+/// Reads the words at `offsets` (in bytes) of each structure at the addresses `at`; 0 for a word
+/// that cannot be read.
 fn members<const N: usize>(
     copier: &mut Copier,
     at: &[u64],
@@ -349,18 +369,18 @@ fn members<const N: usize>(
 ) -> io::Result<Vec<[u64; N]>> {
     let mut found = Vec::with_capacity(at.len());
     for batch in at.chunks(BATCH / N) {
-        let asked: Vec<[usize; N]> = batch
+        let requested: Vec<[usize; N]> = batch
             .iter()
             .map(|at| offsets.map(|offset| copier.ask(at.wrapping_add(offset), 8)))
             .collect();
         copier.run()?;
         let answer = |number| copier.answer(number).map_or(0, |words| words[0]);
-        found.extend(asked.into_iter().map(|numbers| numbers.map(answer)));
+        found.extend(requested.into_iter().map(|numbers| numbers.map(answer)));
     }
     Ok(found)
 }
 
-/// By the mode of a file's inode, and by magic number and flags of its file system.
+/// The storage behind a file, from its inode's mode, and its file system's magic number and flags.
 fn backing(mode: u64, magic: u64, flags: u64) -> Backing {
     if mode & TYPE_MASK != REGULAR {
         Backing::Device
@@ -373,13 +393,14 @@ fn backing(mode: u64, magic: u64, flags: u64) -> Backing {
     }
 }
 
-/// Whether they ascend, none is empty and none overlaps the next.
+/// Whether the mappings ascend, are not empty and do not overlap.
 fn are_sound(structures: &[Structure]) -> bool {
     let is_sound = |one: &Structure| one.start < one.end && one.start.is_multiple_of(4096);
     structures.iter().all(is_sound) && structures.windows(2).all(|two| two[0].end <= two[1].start)
 }
 
 impl Structure {
+    /// Makes the mapping of this structure and of its file, if `files` has one.
     fn with_file(&self, files: &HashMap<u64, FileFacts>) -> Mapping {
         let file = files.get(&self.file);
         Mapping {
@@ -392,7 +413,7 @@ impl Structure {
             device: file.map_or((0, 0), |file| file.device),
             inode: file.map_or(0, |file| file.inode),
             backing: match file {
-                // Private /dev/zero has a file, and is anonymous.
+                // A private mapping of /dev/zero has a file, but is anonymous memory.
                 _ if self.operations == 0 => Backing::None,
                 _ if self.flags & HUGETLB != 0 => Backing::Hugetlb,
                 Some(file) => file.backing,
@@ -402,7 +423,7 @@ impl Structure {
     }
 }
 
-/// Whether a word of the tree leads to a node: an address in the kernel's half.
+/// Whether a word of the tree is a pointer to a node: an address in the kernel's half.
 fn is_node(word: u64) -> bool {
     word >> 63 == 1
 }
@@ -417,7 +438,8 @@ mod tests {
     use crate::page_tables::PageTables;
     use crate::source::Source;
 
-    /// Neighbours with different advice are mappings of their own: some 1,500 of them, then none advised.
+    /// Gives neighbouring pages different advice, so that they become about 1,500 mappings; later
+    /// takes the advice back.
     const PROGRAM: &str = "
 import mmap, sys
 area = mmap.mmap(-1, 2048 * 4096)
@@ -431,8 +453,8 @@ print('ready', flush=True)
 sys.stdin.readline()
 ";
 
-    /// What the kernel's own smaps says.
-    fn told(pid: u32) -> Vec<Range<u64>> {
+    /// The address ranges with advice, as the kernel's smaps reports them.
+    fn reported(pid: u32) -> Vec<Range<u64>> {
         let smaps = std::fs::read_to_string(format!("/proc/{pid}/smaps")).expect("it is there");
         let (mut found, mut at) = (Vec::new(), 0..0);
         for line in smaps.lines() {
@@ -450,7 +472,7 @@ sys.stdin.readline()
     }
 
     #[test]
-    fn what_smaps_has_as_advised_is_found() {
+    fn advised_ranges_are_those_of_smaps() {
         let mut child = Command::new("python3")
             .args(["-c", PROGRAM])
             .stdin(Stdio::piped())
@@ -461,7 +483,7 @@ sys.stdin.readline()
         let mut lines = BufReader::new(stdout.expect("piped")).lines();
         assert!(lines.next().is_some_and(|line| line.is_ok()), "it is ready");
         let mut source = PageTables::open().expect("root, BPF and BTF");
-        let expected = told(child.id());
+        let expected = reported(child.id());
         let mut advised = || {
             let mappings = source.mappings(child.id()).expect("it can be read");
             let mappings = mappings.expect("it changes nothing");
@@ -469,11 +491,11 @@ sys.stdin.readline()
             advised.map(|one| one.start..one.end).collect::<Vec<_>>()
         };
         let found = advised();
-        // One line, then it takes the advice back.
+        // The program reads one line, then takes the advice back.
         let mut write = || std::io::Write::write_all(stdin.as_mut().expect("piped"), b"\n");
         write().expect("it reads");
         assert!(lines.next().is_some_and(|line| line.is_ok()), "it is ready");
-        let (none, later) = (told(child.id()), advised());
+        let (none, later) = (reported(child.id()), advised());
         write().expect("it reads");
         child.wait().expect("it ends");
         assert!(expected.len() >= 512, "{}", expected.len());
@@ -494,7 +516,7 @@ sys.stdin.readline()
             shape.slots_of(&words).collect::<Vec<u64>>()
         };
         assert_eq!(of([7, 9, 11], [1, 2, 3, 4]), [1, 2, 3, 4]);
-        // The second slot is the last: what lies behind it is old.
+        // The second slot is the last: slots behind it are stale.
         assert_eq!(of([7, 0, 11], [1, 2, 3, 4]), [1, 2]);
         assert_eq!(of([0, 0, 0], [1, 2, 3, 4]), [1, 2]);
         assert_eq!(of([7, 9, 11], [0, 2, 0, 4]), [2, 4]);

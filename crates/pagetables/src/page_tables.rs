@@ -1,8 +1,9 @@
-//! A reading that makes up for bits that somebody else cleared (DAMON, another reader of idle pages), and
-//! that knows the huge zero page.
+//! The source that walks page tables. It finds out which accessed bits a foreign clearer (DAMON,
+//! idle page tracking) cleared, and recognizes the huge zero page.
 //!
-//! Invariant: an entry is told as accessed only if its page was, and as vague if it may have been. Where
-//! nobody else clears bits this costs a look at a few pages of each table.
+//! Invariant: an entry is reported as accessed only if its page was accessed. It is reported as
+//! vague ([`Entry::is_vague`]) if the page may have been. Without a foreign clearer this costs a
+//! check of a few pages of each table.
 
 use std::io;
 use std::ops::Range;
@@ -14,61 +15,65 @@ use crate::folios::{Folios, Layout, Mark};
 use crate::lock::Locks;
 use crate::mappings::{self, Mapping};
 use crate::reader::{Mm, Reader, not_btf, type_information};
-use crate::source::{Grain, Reading, Source, SourceKind};
+use crate::source::{Grain, Source, SourceKind, WalkResult};
 use crate::unavailable::Unavailable;
 use crate::walk::{Piece, Sink, Walked};
 use crate::zero::HugeZero;
 
-/// Bytes of address space that are read before the reader passes them on. Where all of it is mapped, its entries take 256 KiB.
+/// Number of bytes of address space that are read before their entries are passed on. The entries
+/// take at most 256 KiB: 8 bytes for each page of 4 KiB.
 const PART: u64 = 128 << 20;
-/// Pages of a table whose folios are asked about. A folio of one page is hit by DAMON once in minutes; a
-/// large one, which is a folio for all its pages, again and again: so all pages of a table are asked
-/// about where one of these is a part of a large folio.
+/// Number of idle pages of each table whose folios' young marks are read ([`crate::folios`]) to
+/// notice a foreign clearer. DAMON clears a folio of one page about once in some minutes. It clears
+/// a large folio again and again, since it may sample any page of it. So if one of these pages is
+/// part of a large folio, the marks of all idle pages of the table are read.
 const SAMPLES: usize = 4;
-/// Readings, of whatever process, for which it is remembered that somebody else was seen to clear bits: for so long
-/// idle pages of small folios are asked about, too ([`ASKED_MAX`]).
+/// Number of walks, of any process, for which a foreign clearer is remembered. Meanwhile the marks
+/// of idle pages in small folios are read, too: up to [`REQUESTED_MAX`] in each walk.
 const REMEMBERED: u32 = 2048;
-/// Idle pages of one process that are asked about in a reading because of that, some milliseconds; where there are more,
-/// each reading asks about others.
-const ASKED_MAX: usize = 128 << 10;
+/// Most idle pages of small folios whose marks one walk reads; to read so many takes some
+/// milliseconds. If a process has more such pages, each walk begins at another table.
+const REQUESTED_MAX: usize = 128 << 10;
 
-/// The source that reads page tables, and knows what others took away.
+/// The source of accessed bits that reads page tables, and finds what foreign clearers cleared.
 #[derive(Debug)]
 pub struct PageTables {
     reader: Reader,
-    /// What the kernel notes of folios; none if it cannot be read.
+    /// Finds the page structures of frames, for the young marks; `None` if these cannot be read.
     folios: Option<Folios>,
-    /// Where the tree of mappings is; none where it is of another kind.
+    /// Offsets in the kernel's tree of mappings; `None` if this kernel has another kind of tree.
     mappings: Option<mappings::Layout>,
-    /// Whether memory locks are held; none where this kernel's are of another kind.
+    /// Checks memory locks; `None` if this kernel has another kind of lock.
     locks: Option<Locks>,
-    /// The address space that [`Source::begin`] opened, until it is read.
+    /// The process and address space that [`Source::begin`] or the last walk opened.
     begun: Option<(u32, Mm)>,
     huge_zero: HugeZero,
     foreign: Foreign,
-    /// Room for entries that wait for their folios' marks, kept so that it is not made anew each time.
-    held: Vec<Entry>,
+    /// Empty buffer of entries for the next walk; kept so that a walk need not allocate it.
+    spare: Vec<Entry>,
 }
 
-/// Whether somebody else clears bits, as far as it was noticed.
+/// What this source remembers of a foreign clearer, and how far this walk has checked for one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Foreign {
-    /// Readings until it is forgotten.
+    /// Number of walks until the foreign clearer is forgotten; 0 if none is remembered.
     remembered: u32,
-    /// Idle pages that may still be asked about in this reading.
-    left: usize,
-    /// Moves on with each reading, so that the pages that are asked about change.
-    turn: usize,
+    /// Number of idle pages of small folios that this walk may still check.
+    checks_left: usize,
+    /// Number of walks so far. The order in which tables are checked depends on it.
+    walks: usize,
 }
 
-/// A piece that waits for its folios' marks.
+/// A piece of a walk that is buffered until the marks of its folios are read. `number` is the index
+/// of its range, `start` its address.
 enum Unmarked {
-    /// Entries that are held in the reader's buffer.
+    /// Entries of 4 KiB pages: those at the indices `at` of the buffer of entries.
     Pages {
         number: usize,
         start: u64,
         at: Range<usize>,
     },
+    /// One entry that covers the whole piece ([`Piece::Whole`]).
     Whole {
         number: usize,
         start: u64,
@@ -78,21 +83,22 @@ enum Unmarked {
     },
 }
 
-/// A huge entry of which more must be known before it is told.
+/// Whether a huge entry must be checked before it is passed on: it is idle, or may be the zero
+/// page.
 fn is_open(entry: Entry) -> bool {
     is_idle(entry) || HugeZero::may_be(entry)
 }
 
-/// A present page whose bit is clear.
+/// Whether an entry is of a present page with a clear accessed bit.
 fn is_idle(entry: Entry) -> bool {
     entry.is_present() && !entry.is_accessed() && !entry.is_special()
 }
 
 impl PageTables {
-    /// Finds what must be known of this kernel.
+    /// Finds the constants of the running kernel and loads the BPF program.
     ///
     /// # Errors
-    /// What is missing here, and what would help.
+    /// [`Unavailable`]: what is missing on this host, with a hint.
     pub fn open() -> Result<PageTables, Unavailable> {
         let bytes = type_information()?;
         let btf = Btf::parse(&bytes).ok_or_else(not_btf)?;
@@ -106,17 +112,17 @@ impl PageTables {
             reader,
             huge_zero: HugeZero::open(),
             foreign: Foreign::default(),
-            held: Vec::new(),
+            spare: Vec::new(),
         })
     }
 
-    /// How many levels the tables have: 4 or 5.
+    /// Number of levels of the page tables: 4 or 5.
     #[must_use]
     pub fn levels(&self) -> u32 {
         self.reader.levels()
     }
 
-    /// The address space that was opened for this process last, or anew.
+    /// Takes the address space that was opened for this process; opens it if there is none.
     fn begun(&mut self, pid: u32) -> io::Result<Mm> {
         match self.begun.take() {
             Some((of, space)) if of == pid => Ok(space),
@@ -124,15 +130,15 @@ impl PageTables {
         }
     }
 
-    /// Whether somebody else was seen to clear accessed bits.
+    /// Whether a foreign clearer was noticed lately.
     fn is_watchful(&self) -> bool {
         self.foreign.remembered > 0
     }
 
-    /// As [`Reader::walk`], with what others took away put back.
+    /// Does what [`Reader::walk`] does, and sets the bits again that a foreign clearer cleared.
     ///
     /// # Errors
-    /// As [`Reader::walk`].
+    /// The same as those of [`Reader::walk`].
     fn walk_all(
         &mut self,
         space: &Mm,
@@ -141,11 +147,11 @@ impl PageTables {
     ) -> io::Result<Walked> {
         let mut walked = Walked::default();
         self.foreign.remembered = self.foreign.remembered.saturating_sub(1);
-        self.foreign.left = ASKED_MAX;
-        self.foreign.turn = self.foreign.turn.wrapping_add(1);
+        self.foreign.checks_left = REQUESTED_MAX;
+        self.foreign.walks = self.foreign.walks.wrapping_add(1);
         for (numbers, part) in parts(ranges) {
-            let mut held = Vec::new();
-            let mut buffer = std::mem::take(&mut self.held);
+            let mut unmarked = Vec::new();
+            let mut buffer = std::mem::take(&mut self.spare);
             buffer.clear();
             let read = self.reader.walk(space, &part, &mut |place, piece| {
                 let number = numbers[place];
@@ -156,7 +162,7 @@ impl PageTables {
                         let from = buffer.len();
                         buffer.extend_from_slice(entries);
                         let at = from..buffer.len();
-                        held.push(Unmarked::Pages { number, start, at });
+                        unmarked.push(Unmarked::Pages { number, start, at });
                     }
                     Piece::Whole {
                         start,
@@ -164,7 +170,7 @@ impl PageTables {
                         span,
                         entry,
                     } if is_open(entry) => {
-                        held.push(Unmarked::Whole {
+                        unmarked.push(Unmarked::Whole {
                             number,
                             start,
                             bytes,
@@ -177,21 +183,22 @@ impl PageTables {
             })?;
             walked.tables += read.tables;
             walked.again += read.again;
-            self.mark_wholes(&mut held)?;
-            self.mark_pages(&held, &mut buffer)?;
-            for one in &held {
-                one.tell(&buffer, sink);
+            self.mark_wholes(&mut unmarked)?;
+            self.mark_pages(&unmarked, &mut buffer)?;
+            for one in &unmarked {
+                one.pass_on(&buffer, sink);
             }
-            self.held = buffer;
+            self.spare = buffer;
         }
         Ok(walked)
     }
 
-    /// Asks about huge pages, all of them: they are few.
-    fn mark_wholes(&mut self, held: &mut [Unmarked]) -> io::Result<()> {
+    /// Marks the huge entries: as special if they map the huge zero page, else by their folio's
+    /// young mark. The marks of all huge pages are read, since these are few.
+    fn mark_wholes(&mut self, unmarked: &mut [Unmarked]) -> io::Result<()> {
         let mask = self.reader.mask;
         let first = |entry: Entry, span: u64| (entry.physical(mask) & !(span - 1)) >> 12;
-        let frames: Vec<u64> = held
+        let frames: Vec<u64> = unmarked
             .iter()
             .filter_map(|one| match one {
                 Unmarked::Whole { entry, span, .. } => Some(first(*entry, *span)),
@@ -199,7 +206,7 @@ impl PageTables {
             })
             .collect();
         let mut marks = self.marks(&frames, true)?.into_iter();
-        for one in held {
+        for one in unmarked {
             let Unmarked::Whole { entry, span, .. } = one else {
                 continue;
             };
@@ -211,21 +218,22 @@ impl PageTables {
                 *entry = entry.special();
                 continue;
             }
-            self.notice(mark);
+            self.note_mark(mark);
             *entry = marked(*entry, mark);
         }
         Ok(())
     }
 
-    /// Asks about some idle pages of each table, and about all where large folios are, or where somebody
-    /// was seen to clear bits.
-    fn mark_pages(&mut self, held: &[Unmarked], buffer: &mut [Entry]) -> io::Result<()> {
+    /// Marks the entries of 4 KiB pages in `buffer` by the young marks of their folios. Reads the
+    /// marks of some idle pages of each table; of all its idle pages if one of these is in a large
+    /// folio, or if a foreign clearer is remembered.
+    fn mark_pages(&mut self, unmarked: &[Unmarked], buffer: &mut [Entry]) -> io::Result<()> {
         let mask = self.reader.mask;
         let idle = |entries: &[Entry], frames: &mut Vec<u64>| {
             let idle = entries.iter().filter(|entry| is_idle(**entry));
             frames.extend(idle.map(|entry| entry.physical(mask) >> 12));
         };
-        let tables: Vec<Range<usize>> = held.iter().filter_map(Unmarked::place).collect();
+        let tables: Vec<Range<usize>> = unmarked.iter().filter_map(Unmarked::buffered).collect();
         let (mut frames, mut samples, mut counts) = (Vec::new(), Vec::new(), Vec::new());
         for at in &tables {
             frames.clear();
@@ -238,34 +246,35 @@ impl PageTables {
         let mut is_large = Vec::with_capacity(tables.len());
         for (sampled, _) in &counts {
             let of_table: Vec<(Mark, bool)> = marks.by_ref().take(*sampled).collect();
-            of_table.iter().for_each(|(mark, _)| self.notice(*mark));
+            of_table.iter().for_each(|(mark, _)| self.note_mark(*mark));
             is_large.push(of_table.iter().any(|(_, is_large)| *is_large));
         }
-        let mut asked = Vec::new();
+        let mut requested = Vec::new();
         for step in 0..tables.len() {
-            let place = (step + self.foreign.turn.wrapping_mul(67)) % tables.len();
+            let place = (step + self.foreign.walks.wrapping_mul(67)) % tables.len();
             let pages = counts[place].1;
-            let has_room = self.is_watchful() && self.foreign.left >= pages;
+            let has_room = self.is_watchful() && self.foreign.checks_left >= pages;
             if is_large[place] || has_room {
-                self.foreign.left = self.foreign.left.saturating_sub(pages);
-                asked.push(tables[place].clone());
+                self.foreign.checks_left = self.foreign.checks_left.saturating_sub(pages);
+                requested.push(tables[place].clone());
             }
         }
         frames.clear();
-        asked
+        requested
             .iter()
             .for_each(|at| idle(&buffer[at.clone()], &mut frames));
         let mut marks = self.marks(&frames, false)?.into_iter();
-        for at in asked {
+        for at in requested {
             for entry in buffer[at].iter_mut().filter(|entry| is_idle(**entry)) {
                 let mark = marks.next().unwrap_or(Mark::None);
-                self.notice(mark);
+                self.note_mark(mark);
                 *entry = marked(*entry, mark);
             }
         }
         Ok(())
     }
 
+    /// Returns for each frame what its folio's mark says ([`Folios::marks`]).
     fn marks(&mut self, frames: &[u64], is_whole: bool) -> io::Result<Vec<Mark>> {
         match self.folios {
             Some(folios) => folios.marks(&mut self.reader, frames, is_whole),
@@ -273,6 +282,7 @@ impl PageTables {
         }
     }
 
+    /// Returns for each frame what its folio's mark says, and whether the folio has several pages.
     fn samples(&mut self, frames: &[u64]) -> io::Result<Vec<(Mark, bool)>> {
         match self.folios {
             Some(folios) => folios.folio_marks(&mut self.reader, frames),
@@ -280,7 +290,8 @@ impl PageTables {
         }
     }
 
-    fn notice(&mut self, mark: Mark) {
+    /// Remembers a foreign clearer if a folio is marked.
+    fn note_mark(&mut self, mark: Mark) {
         if mark != Mark::None {
             self.foreign.remembered = REMEMBERED;
         }
@@ -301,10 +312,10 @@ impl Source for PageTables {
         pid: u32,
         ranges: &[Range<u64>],
         sink: &mut Sink<'_>,
-    ) -> io::Result<Reading> {
+    ) -> io::Result<WalkResult> {
         let space = self.begun(pid)?;
         let walked = self.walk_all(&space, ranges, sink)?;
-        let reading = Reading {
+        let reading = WalkResult {
             space: space.id(),
             hides: space.has_secondary_mmu(),
             walked,
@@ -355,11 +366,11 @@ impl Source for PageTables {
         Ok(is_locked)
     }
 
-    fn company(&self) -> u32 {
+    fn foreign_clearer(&self) -> u32 {
         self.foreign.remembered
     }
 
-    fn hear_of_company(&mut self, readings: u32) {
+    fn hear_of_foreign_clearer(&mut self, readings: u32) {
         self.foreign.remembered = readings;
     }
 
@@ -374,15 +385,16 @@ impl Source for PageTables {
 }
 
 impl Unmarked {
-    /// Where entries of single pages are held.
-    fn place(&self) -> Option<Range<usize>> {
+    /// The indices of the piece's entries in the buffer; `None` if it has one entry for all.
+    fn buffered(&self) -> Option<Range<usize>> {
         match self {
             Unmarked::Pages { at, .. } => Some(at.clone()),
             Unmarked::Whole { .. } => None,
         }
     }
 
-    fn tell(&self, buffer: &[Entry], sink: &mut Sink<'_>) {
+    /// Passes the piece on to `sink`.
+    fn pass_on(&self, buffer: &[Entry], sink: &mut Sink<'_>) {
         match self {
             Unmarked::Pages { number, start, at } => {
                 let entries = &buffer[at.clone()];
@@ -416,13 +428,13 @@ impl Unmarked {
     }
 }
 
-/// Adds some of `frames`, apart from each other, to `samples`.
+/// Adds up to [`SAMPLES`] of `frames`, evenly spread, to `samples`.
 fn spread(frames: &[u64], samples: &mut Vec<u64>) {
     let step = frames.len().div_ceil(SAMPLES).max(1);
     samples.extend(frames.iter().step_by(step));
 }
 
-/// An entry with what its folio's mark says.
+/// Returns the entry with what its folio's mark says of it.
 fn marked(entry: Entry, mark: Mark) -> Entry {
     match mark {
         Mark::Accessed => entry.accessed(),
@@ -431,7 +443,8 @@ fn marked(entry: Entry, mark: Mark) -> Entry {
     }
 }
 
-/// Ranges cut into parts of at most [`PART`] together, each with the numbers of the ranges it is made of.
+/// Cuts the ranges into groups of at most [`PART`] bytes each. A group is: for each of its ranges,
+/// the index in `ranges` of the range that it was cut from; then the cut ranges.
 fn parts(ranges: &[Range<u64>]) -> Vec<(Vec<usize>, Vec<Range<u64>>)> {
     let mut all: Vec<(Vec<usize>, Vec<Range<u64>>)> = Vec::new();
     let mut room = 0;
@@ -459,7 +472,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_all_of_the_ranges() {
+    fn parts_cover_the_ranges() {
         let ranges = [
             4096..8192,
             8192..8192,

@@ -1,28 +1,34 @@
-//! The BPF program: it copies up to [`COPIES`] pieces of kernel memory, of at most a page each, into a
-//! map that we have mapped. All that is clever happens in user space.
+//! The BPF program: it copies up to [`COPIES`] pieces of kernel memory, of at most a page each,
+//! into a map that this process has mapped. All decisions are made in user space.
 //!
-//! Invariant: it reads with `probe_read_kernel` alone, which fails on what cannot be read; it attaches
-//! to nothing and ends after at most [`COPIES`] rounds.
+//! Invariant: the program reads with `probe_read_kernel` alone, which fails on memory that cannot
+//! be read. It attaches to nothing and ends after at most [`COPIES`] iterations.
 //!
-//! The map, in 64-bit words: word 0 out, our task_struct; word 1 in, how many requests; then for each request
-//! its address and its length in bytes, the latter replaced by 0 or an error; then a page for each.
+//! The map consists of 64-bit words:
+//!
+//! - word 0: output, the address of this process's task_struct;
+//! - word 1: input, the number of requests;
+//! - 2 words for each request: the address, then the length in bytes, which the program replaces by
+//!   0 or an error;
+//! - one page for each request: the copied memory.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Requests that one run takes: 512 leaf tables and the way to them.
+/// Most requests in one run: 512 last-level tables, and the upper tables on the way to them.
 pub(crate) const COPIES: usize = 676;
-/// Where requests begin, in words.
+/// Index of the first request, in words.
 pub(crate) const REQUESTS: usize = 2;
-/// Where the copied pages begin, in words: the first page boundary behind the requests.
+/// Index of the first copied page, in words: the first page boundary behind the requests.
 pub(crate) const PAGES: usize = (REQUESTS + 2 * COPIES).next_multiple_of(512);
-/// The whole map, in words.
+/// Size of the whole map, in words.
 pub(crate) const WORDS: usize = PAGES + COPIES * 512;
 
+/// The request with index N has its page N << `PAGE_SHIFT` bytes after the first page.
 const PAGE_SHIFT: i32 = 12;
-/// A request takes 16 bytes.
+/// A request takes 16 bytes, so its index is shifted left by this number of bits.
 const REQUEST_SHIFT: i32 = 4;
 
-/// Operation codes (RFC 9669), of those that are used: class, width or operation, and source.
+/// The operation codes in use (RFC 9669): class, width or operation, and source.
 mod code {
     pub(super) const LOAD_IMMEDIATE: u8 = 0x18;
     pub(super) const LOAD: u8 = 0x79;
@@ -39,7 +45,10 @@ mod code {
     pub(super) const CALL: u8 = 0x85;
     pub(super) const EXIT: u8 = 0x95;
 }
+/// Source of `code::LOAD_IMMEDIATE`: the immediate is a map's descriptor; the address of its
+/// value is loaded.
 const MAP_VALUE: u8 = 2;
+/// Numbers of the kernel's helper functions that the program calls.
 const GET_CURRENT_TASK: i32 = 35;
 const PROBE_READ_KERNEL: i32 = 113;
 
@@ -56,9 +65,9 @@ const fn op(code: u8, to: u8, from: u8, offset: i16, immediate: i32) -> u64 {
         | (immediate as u32 as u64) << 32
 }
 
-/// The program for this map.
+/// Returns the instructions of the program that serves the requests in this map.
 ///
-/// Registers: r6 the map, r7 the number of the request, r8 its record.
+/// Registers: r6 the map, r7 the number of the request, r8 the request's two words.
 pub(crate) fn code(map: &OwnedFd) -> Vec<u64> {
     let bytes = |words: usize| i32::try_from(words * 8).unwrap_or(i32::MAX);
     let copies = i32::try_from(COPIES).unwrap_or(i32::MAX);

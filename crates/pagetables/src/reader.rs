@@ -1,8 +1,9 @@
-//! The reader of page tables: what it must know of this kernel, and how it finds a process.
+//! The reader of page tables: the constants of the running kernel that it needs, and how it finds a
+//! process's tables.
 //!
-//! Invariant: it only reads. The right to look at a process was checked by the kernel when we opened its
-//! `/proc/PID/pagemap` (PTRACE_MODE_READ); that descriptor also keeps the mm's top table from being freed.
-//! A wrong address gives an error or stale words, never a fault.
+//! Invariant: this module only reads. The kernel checked the right to read the process when this
+//! process opened its `/proc/PID/pagemap` (PTRACE_MODE_READ). While that descriptor is open, the
+//! mm's top table is not freed. A wrong address yields an error or stale words, never a fault.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -13,12 +14,13 @@ use crate::copier::Copier;
 use crate::entry::Entry;
 use crate::unavailable::Unavailable;
 
-/// 1 GiB: what an entry of the third level spans, and the grain of the direct map's base.
+/// 1 GiB: what a third-level entry covers, and the alignment of the direct map's base.
 pub(crate) const GIB: u64 = 1 << 30;
-/// The direct map begins at or below the top table; so many GiB below are tried (64 TiB).
+/// Number of addresses that are tried for the base of the direct map: 1 GiB apart, 64 TiB in all.
+/// The base is at or below the address of the top table.
 const BASES_MAX: u64 = 1 << 16;
 
-/// Where the members on the way from a task to a file's mm lie, in bytes.
+/// Offsets, in bytes, of the members that lead from a task to the mm behind one of its open files.
 #[derive(Clone, Copy, Debug)]
 struct Offsets {
     task_files: u64,
@@ -26,72 +28,75 @@ struct Offsets {
     fdt_fd: u64,
     file_private: u64,
     mm_pgd: u64,
-    /// None in kernels built without secondary MMUs (CONFIG_MMU_NOTIFIER).
+    /// Offset of the pointer to the list of registered secondary MMUs; `None` in kernels built
+    /// without CONFIG_MMU_NOTIFIER.
     mm_notifiers: Option<u64>,
 }
 
-/// Reads other processes' page tables.
+/// Reads the page tables of other processes.
 #[derive(Debug)]
 pub struct Reader {
     pub(crate) copier: Copier,
     offsets: Offsets,
-    /// Our own `files_struct`, the same for all our threads.
+    /// Address of this process's `files_struct`, which all its threads share.
     files: u64,
-    /// Where physical address 0 is mapped.
+    /// Kernel address at which physical address 0 is mapped.
     pub(crate) direct_map: u64,
-    /// 4 or 5.
+    /// Number of levels of the page tables: 4 or 5.
     pub(crate) levels: u32,
-    /// The bits of an entry that are an address.
+    /// The bits of an entry that hold a physical address.
     pub(crate) mask: u64,
 }
 
-/// An address space.
+/// An address space, opened for reading ([`Reader::attach`]).
 #[derive(Debug)]
 pub struct Mm {
-    /// Keeps the mm's structure; reading through it is not needed.
+    /// Keeps the mm and its top table alive; nothing is read through this descriptor.
     _pagemap: OwnedFd,
+    /// Kernel address of the top table.
     pub(crate) pgd: u64,
+    /// Kernel address of the mm.
     mm: u64,
     has_secondary_mmu: Option<bool>,
 }
 
 impl Mm {
-    /// A number that no other living address space has (the mm's address in the kernel).
+    /// A number that no other living address space has: the mm's kernel address.
     #[must_use]
     pub fn id(&self) -> u64 {
         self.mm
     }
 
-    /// The mm's address in the kernel.
+    /// Kernel address of the mm.
     pub(crate) fn mm(&self) -> u64 {
         self.mm
     }
 
-    /// Whether a secondary MMU (KVM, SVA, ...) has registered with it, whose accesses entries do not show;
-    /// `None` if this kernel does not tell.
+    /// Whether a secondary MMU (KVM, SVA, ...) has registered with this address space. That MMU's
+    /// accesses do not set accessed bits. `None` if this kernel's type information does not say.
     #[must_use]
     pub fn has_secondary_mmu(&self) -> Option<bool> {
         self.has_secondary_mmu
     }
 }
 
-/// The entry of a page: in a last-level table, or a huge one above.
+/// The entry that maps a page: an entry of a last-level table, or the upper entry of a huge page.
 pub(crate) struct LeafEntry {
     pub(crate) entry: Entry,
-    /// How many bytes it spans.
+    /// Number of bytes that the entry maps.
     pub(crate) span: u64,
 }
 
 impl Reader {
-    /// Loads the program and finds what must be known.
+    /// Loads the BPF program and finds the constants of the running kernel.
     ///
     /// # Errors
-    /// What is missing here, and what would help.
+    /// [`Unavailable`]: what is missing on this host, with a hint.
     pub fn open() -> Result<Reader, Unavailable> {
         Reader::with(&Btf::parse(&type_information()?).ok_or_else(not_btf)?)
     }
 
-    /// The same, with the kernel's type information.
+    /// Does what [`Reader::open`] does, with type information that the caller has parsed.
     pub(crate) fn with(btf: &Btf<'_>) -> Result<Reader, Unavailable> {
         if !cfg!(all(target_arch = "x86_64", target_pointer_width = "64")) {
             return Err(Unavailable::Processor);
@@ -107,29 +112,31 @@ impl Reader {
         };
         let task = reader.copier.task();
         let files = reader.copier.peek(task + offsets.task_files);
-        let unreadable = Unavailable::DirectMap("our own task cannot be read");
+        let unreadable = Unavailable::DirectMap("pagetide's own task cannot be read");
         reader.files = files.ok().flatten().ok_or(unreadable)?;
         reader.calibrate()?;
         Ok(reader)
     }
 
-    /// How many levels the tables have: 4 or 5.
+    /// Number of levels of the page tables: 4 or 5.
     #[must_use]
     pub fn levels(&self) -> u32 {
         self.levels
     }
 
-    /// Runs of the BPF program so far.
+    /// Number of runs of the BPF program so far.
     #[must_use]
     pub fn runs(&self) -> u64 {
         self.copier.runs
     }
 
-    /// The address space of a process.
+    /// Opens the address space of a process.
     ///
     /// # Errors
-    /// The process is gone, has no memory (a kernel thread, a zombie), or may not be looked at; its memory is locked
-    /// ([`access::is_locked`]).
+    /// - The process is gone or has no memory (a kernel thread, a zombie):
+    ///   [`io::ErrorKind::NotFound`].
+    /// - The process may not be read.
+    /// - Its memory is locked ([`access::is_locked`]).
     pub fn attach(&mut self, pid: u32) -> io::Result<Mm> {
         let pagemap = access::open(pid, "pagemap").map_err(|error| {
             if error.raw_os_error() == Some(libc::ESRCH) {
@@ -153,8 +160,8 @@ impl Reader {
         let has_secondary_mmu = match subscriptions {
             None => None,
             Some(0) => Some(false),
-            // The structure stays when the last one has gone; its list is empty then. Its second word
-            // tells whether it ever had a tree of ranges (GPUs, RDMA).
+            // The kernel keeps this structure, with an empty list, after the last MMU has gone. Its
+            // second word says whether there ever was a tree of ranges (GPUs, RDMA).
             Some(list) => Some(
                 self.copier.peek(list)?.is_none_or(|head| head != 0)
                     || self
@@ -171,7 +178,7 @@ impl Reader {
         })
     }
 
-    /// The kernel's structure of an open file of ours.
+    /// Returns the kernel address of the `struct file` of `file`, which this process has open.
     pub(crate) fn file(&mut self, file: &impl AsRawFd) -> io::Result<u64> {
         let fd = u64::try_from(file.as_raw_fd()).map_err(io::Error::other)?;
         let table = self.pointer(self.files.wrapping_add(self.offsets.files_fdt))?;
@@ -179,7 +186,7 @@ impl Reader {
         self.pointer(files.wrapping_add(fd * 8))
     }
 
-    /// A pointer that is not null.
+    /// Reads the pointer at the kernel address `at`; a null pointer is an error.
     pub(crate) fn pointer(&mut self, at: u64) -> io::Result<u64> {
         let value = self.copier.peek(at)?.unwrap_or(0);
         if value == 0 {
@@ -188,8 +195,8 @@ impl Reader {
         Ok(value)
     }
 
-    /// Finds the direct map's base and the number of levels: with the right ones a walk of our own tables
-    /// leads to a page that holds a token of ours, and nobody else's.
+    /// Finds the base of the direct map and the number of levels by trying all of them. With the
+    /// right ones, a walk of this process's own tables leads to a page that holds a random token.
     fn calibrate(&mut self) -> Result<(), Unavailable> {
         let buffer = vec![0u64; 1024];
         let page = (buffer.as_ptr().addr() as u64).next_multiple_of(4096);
@@ -217,9 +224,12 @@ impl Reader {
                 }
             }
         }
-        Err(Unavailable::DirectMap("no place leads to our own memory"))
+        Err(Unavailable::DirectMap(
+            "no known layout leads to pagetide's own memory",
+        ))
     }
 
+    /// Whether the 64 bytes at the kernel address `at` are the token.
     fn holds(&mut self, at: u64, token: &[u64; 8]) -> io::Result<bool> {
         let number = self.copier.ask(at, 64);
         self.copier.run()?;
@@ -229,7 +239,7 @@ impl Reader {
             .is_some_and(|words| words[..8] == *token))
     }
 
-    /// The entry of one page, if it is present.
+    /// Returns the entry that maps the page at address `page`; `None` if the page is not present.
     pub(crate) fn look_up(&mut self, space: &Mm, page: u64) -> io::Result<Option<LeafEntry>> {
         let (mut table, mut shift) = (space.pgd, self.top_shift());
         loop {
@@ -249,28 +259,31 @@ impl Reader {
         }
     }
 
-    /// How far an address is shifted for its index in the top table.
+    /// Number of bits by which an address is shifted right to get its index in the top table.
     pub(crate) fn top_shift(&self) -> u32 {
         if self.levels == 5 { 48 } else { 39 }
     }
 }
 
-/// The kernel's type information.
+/// Reads the kernel's type information.
 pub(crate) fn type_information() -> Result<Vec<u8>, Unavailable> {
     std::fs::read("/sys/kernel/btf/vmlinux").map_err(Unavailable::Btf)
 }
 
+/// The error when the type information has an unknown format.
 pub(crate) fn not_btf() -> Unavailable {
-    Unavailable::Btf(io::Error::other("its format is not known"))
+    Unavailable::Btf(io::Error::other("its format is unknown"))
 }
 
+/// The error when a process is gone or is a kernel thread.
 fn no_memory() -> io::Error {
     io::Error::new(
         io::ErrorKind::NotFound,
-        "it has no memory of its own (any more)",
+        "it has no memory of its own (anymore)",
     )
 }
 
+/// Finds the offsets; an error names the first that is missing.
 fn offsets(btf: &Btf<'_>) -> Result<Offsets, Unavailable> {
     let find = |name: &'static str| {
         let (structure, member) = name.split_once('.').unwrap_or_default();
@@ -287,8 +300,8 @@ fn offsets(btf: &Btf<'_>) -> Result<Offsets, Unavailable> {
     })
 }
 
-/// The address bits of an entry. The processor says how many physical address bits it has; memory
-/// encryption takes its bit from above them, so that it is left out.
+/// The bits of an entry that hold an address, from the number of physical address bits in
+/// /proc/cpuinfo (52 if that is missing). Memory encryption uses a bit above these.
 fn physical_mask(cpuinfo: &str) -> u64 {
     let line = cpuinfo
         .lines()
@@ -303,7 +316,7 @@ fn physical_mask(cpuinfo: &str) -> u64 {
     (1 << bits) - 4096
 }
 
-/// Eight words that nobody else has, from the standard library's source of chance for hash maps.
+/// Returns eight random words, made from the random seeds of the standard library's hash maps.
 fn token() -> [u64; 8] {
     use std::hash::{BuildHasher, RandomState};
     std::array::from_fn(|index| RandomState::new().hash_one(index))
@@ -322,13 +335,13 @@ mod tests {
     }
 
     #[test]
-    fn it_finds_this_kernel() {
+    fn the_number_of_levels_is_found() {
         let reader = Reader::open().expect("root, BPF and BTF");
         assert!(matches!(reader.levels(), 4 | 5));
     }
 
     #[test]
-    fn what_has_no_memory_is_said() {
+    fn a_process_without_memory_is_not_found() {
         let mut reader = Reader::open().expect("root, BPF and BTF");
         // kthreadd
         let error = reader.attach(2).expect_err("a kernel thread");

@@ -1,8 +1,10 @@
-//! Sources without bits of single pages: `Referenced` of `/proc/PID/smaps`, and sizes alone.
+//! Two sources that know no accessed bits of single pages: `Referenced` of `/proc/PID/smaps`, and
+//! sizes alone.
 //!
-//! Invariant: a mapping's share of memory (its Pss, so that what is shared counts once) is told as so
-//! many pages at its start, with frame numbers of our own that no frame has; all of them are as young as
-//! the youngest. Format: proc_pid_smaps(5).
+//! Invariant: these sources report a mapping's share of memory, its Pss (a page that N processes
+//! share counts as 1/N). They report it as that many pages at the mapping's start. Those pages have
+//! made-up frame numbers that no real frame has. All of them are as young as the mapping's youngest
+//! page. Format: proc_pid_smaps(5).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,31 +12,34 @@ use std::ops::Range;
 
 use crate::access;
 use crate::entry::Entry;
-use crate::source::{Grain, Reading, Source, SourceKind};
+use crate::source::{Grain, Source, SourceKind, WalkResult};
 use crate::walk::{Piece, Sink, Walked};
 
-/// Frame numbers from here up are ours: above any memory that entries can name.
+/// The first made-up frame number: that of the address 1 PiB, above the memory of any machine.
 const FIRST_FRAME: u64 = 1 << 38;
-/// Frame numbers that one mapping gets: 4 GiB; a larger one goes on in the next.
+/// Number of frame numbers for one key of [`Mappings::given`]: as many as 4 GiB have pages. A
+/// larger mapping also uses the keys after its own.
 const STRIDE: u64 = 1 << 20;
-/// Where the number stands in the entries that we make.
+/// The bits that hold the frame number, in the entries that these sources make.
 const MASK: u64 = ((1 << 40) - 1) << 12;
 
-/// The source by `Referenced`.
+/// The source that reads `Referenced` of smaps: whether any page of a mapping was accessed.
 #[derive(Debug, Default)]
 pub struct Referenced(Mappings);
 
-/// The source that knows sizes only.
+/// The source that knows only sizes: the accessed bits of its entries have no meaning.
 #[derive(Debug, Default)]
 pub struct Sizes(Mappings);
 
-/// Frame numbers given to mappings, by process and address.
+/// The made-up frame numbers.
 #[derive(Debug, Default)]
 struct Mappings {
+    /// The first frame number of each mapping, by process id and key: the mapping's address, plus 1
+    /// for each further [`STRIDE`] pages.
     given: BTreeMap<(u32, u64), u64>,
 }
 
-/// What smaps says of one mapping, in bytes.
+/// One mapping as smaps reports it: its address, then sizes in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Mapping {
     start: u64,
@@ -44,26 +49,29 @@ struct Mapping {
 }
 
 impl Mappings {
+    /// Reads the smaps of a process, and passes an entry for each page of its mappings to `sink`.
     fn tell(
         &mut self,
         pid: u32,
         ranges: &[Range<u64>],
         sink: &mut Sink<'_>,
-    ) -> io::Result<Reading> {
+    ) -> io::Result<WalkResult> {
         let mut text = Vec::new();
         access::read_system((pid, "smaps"), &mut text)?;
         self.tell_text(pid, &String::from_utf8_lossy(&text), ranges, sink);
-        Ok(Reading {
+        Ok(WalkResult {
             space: u64::from(pid),
             hides: None,
             walked: Walked::default(),
         })
     }
 
+    /// Passes the entries of the mappings in `text`, the smaps of a process, to `sink`.
     fn tell_text(&mut self, pid: u32, text: &str, ranges: &[Range<u64>], sink: &mut Sink<'_>) {
         let mut entries = Vec::new();
         for mapping in parse(text) {
-            // They ascend, and a process may have a hundred thousand: to look at each took minutes.
+            // Mappings and ranges ascend, and a process may have a hundred thousand of each: a
+            // binary search, not a loop over all ranges.
             let number = ranges.partition_point(|range| range.end <= mapping.start);
             let range = ranges.get(number);
             if !range.is_some_and(|range| range.contains(&mapping.start)) {
@@ -88,13 +96,15 @@ impl Mappings {
         }
     }
 
+    /// Returns the made-up frame number of the page with this index, at this key of
+    /// [`Mappings::given`].
     fn frame(&mut self, pid: u32, key: u64, page: u64) -> u64 {
         let next = FIRST_FRAME + self.given.len() as u64 * STRIDE;
         *self.given.entry((pid, key)).or_insert(next) + page
     }
 }
 
-/// All mappings of a smaps file.
+/// Parses all mappings of a smaps file.
 fn parse(text: &str) -> Vec<Mapping> {
     let mut found: Vec<Mapping> = Vec::new();
     for line in text.lines() {
@@ -140,7 +150,7 @@ impl Source for Referenced {
         pid: u32,
         ranges: &[Range<u64>],
         sink: &mut Sink<'_>,
-    ) -> io::Result<Reading> {
+    ) -> io::Result<WalkResult> {
         self.0.tell(pid, ranges, sink)
     }
 
@@ -163,9 +173,9 @@ impl Source for Sizes {
         pid: u32,
         ranges: &[Range<u64>],
         sink: &mut Sink<'_>,
-    ) -> io::Result<Reading> {
+    ) -> io::Result<WalkResult> {
         let reading = self.0.tell(pid, ranges, sink)?;
-        Ok(Reading {
+        Ok(WalkResult {
             hides: Some(true),
             ..reading
         })
@@ -175,7 +185,7 @@ impl Source for Sizes {
         MASK
     }
 
-    /// Bits mean nothing here: none are cleared.
+    /// Clears nothing: this source has no accessed bits.
     fn clear(
         &mut self,
         _: (u32, crate::Part),
@@ -223,8 +233,8 @@ Referenced:            0 kB
         assert_eq!(parse(TEXT), [first, second]);
     }
 
-    /// Each of as many mappings as a process may have is found among the ranges, empty ones between them: looked for from the first one on,
-    /// that would take minutes.
+    /// Regression: a process may have very many mappings, and some ranges are empty. For each
+    /// mapping all ranges were searched from the first one on, which took minutes.
     #[test]
     fn each_of_many_mappings_is_found() {
         let starts = (1..=200_000_u64).map(|number| number * 8192);
@@ -232,7 +242,7 @@ Referenced:            0 kB
             .clone()
             .map(|start| format!("{start:x}-{:x} rw-p 0 0:0 0\nPss: 4 kB\n", start + 4096))
             .collect();
-        // The mapping of a device is not read.
+        // Every fifth range is empty, as those of devices are: its mapping is not reported.
         let end = |start: u64| start + if start.is_multiple_of(5) { 0 } else { 4096 };
         let ranges: Vec<Range<u64>> = starts.clone().map(|start| start..end(start)).collect();
         let mut found = Vec::new();
@@ -252,17 +262,17 @@ Referenced:            0 kB
         let pid = std::process::id();
         let mut pages = 0;
         let everything = 0..u64::MAX;
-        let told = Referenced::default().read(pid, &[everything], &mut |_, piece| {
+        let reported = Referenced::default().read(pid, &[everything], &mut |_, piece| {
             if let Piece::Pages { entries, .. } = piece {
                 pages += entries.iter().filter(|entry| entry.is_present()).count();
             }
         });
-        told.expect("our own smaps");
+        reported.expect("our own smaps");
         assert!(pages > 100, "{pages}");
     }
 
     #[test]
-    fn a_mapping_keeps_its_frame_numbers_and_shares_them_with_nobody() {
+    fn a_mapping_keeps_frame_numbers_of_its_own() {
         let mut mappings = Mappings::default();
         let first = mappings.frame(1, 4096, 0);
         assert_ne!(mappings.frame(1, 8192, 0), first);
@@ -272,7 +282,7 @@ Referenced:            0 kB
 
     proptest! {
         #[test]
-        fn any_text_is_survived(text: String) {
+        fn any_text_is_parsed_without_panic(text: String) {
             let _ = parse(&text);
         }
     }

@@ -1,15 +1,15 @@
-//! Where accessed bits come from: one small trait, four sources.
+//! The trait over all sources of accessed bits, and what a walk returns.
 //!
-//! Invariant: every source tells the same thing, entries of pages with their frames, so that who asks
-//! need not know which it is. What a source cannot know it says ([`Reading::hides`], [`Grain`]), and
-//! does not make up.
+//! Invariant: all sources report in the same form: page-table entries with the pages' frames. So
+//! the caller need not know which source it uses. A source says what it cannot know
+//! ([`WalkResult::hides`], [`Grain`]) and makes no accesses up.
 //!
 //! | source | knows | costs |
 //! |---|---|---|
-//! | [`crate::PageTables`] | each page, 4 KiB or huge | 0.3 ms a GiB to copy, some more for folios' marks |
+//! | [`crate::PageTables`] | each page, 4 KiB or huge | 0.3 ms a GiB, more with a foreign clearer |
 //! | [`crate::IdleBitmap`] | each page, by frame | a microsecond a page |
-//! | [`crate::Referenced`] | whether anything of a mapping was accessed | smaps: some 10 ms a GiB |
-//! | [`crate::Sizes`] | sizes only | smaps |
+//! | [`crate::Referenced`] | whether any page of a mapping was accessed | smaps: some 10 ms a GiB |
+//! | [`crate::Sizes`] | sizes only | smaps: some 10 ms a GiB |
 
 use std::io;
 use std::ops::Range;
@@ -20,117 +20,133 @@ use crate::clear::{Cleared, Pace, Part};
 use crate::mappings::Mapping;
 use crate::walk::{Sink, Walked};
 
-/// Which source it is (`age_source` in interfaces.md).
+/// The kind of a source (`age_source` in interfaces.md).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SourceKind {
-    /// Page tables.
+    /// Page tables ([`crate::PageTables`]).
     PageTables,
-    /// `/sys/kernel/mm/page_idle/bitmap`.
+    /// `/sys/kernel/mm/page_idle/bitmap` ([`crate::IdleBitmap`]).
     IdleBitmap,
-    /// `Referenced` in `/proc/PID/smaps`.
+    /// `Referenced` in `/proc/PID/smaps` ([`crate::Referenced`]).
     Referenced,
-    /// None: sizes only.
+    /// No accessed bits, only sizes ([`crate::Sizes`]).
     None,
 }
 
-/// What one accessed bit stands for.
+/// What one accessed bit covers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Grain {
-    /// A page, of whatever size it is mapped in.
+    /// One page, in the size in which it is mapped.
     Page,
-    /// A mapping.
+    /// One mapping.
     Mapping,
-    /// Nothing: bits say nothing.
+    /// Nothing: the bits have no meaning.
     None,
 }
 
-/// What a reading found out beside the entries.
+/// What a walk of one process found, in addition to the entries that the walk passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reading {
-    /// A number that no other living address space has; two processes that share one have the same.
+pub struct WalkResult {
+    /// A number that no other living address space has. Processes that share an address space have
+    /// the same number.
     pub space: u64,
-    /// Whether a secondary MMU accesses this memory unseen; `None` if the source cannot tell.
+    /// Whether a secondary MMU (KVM, a GPU) accesses this memory without setting accessed bits;
+    /// `None` if the source does not know.
     pub hides: Option<bool>,
-    /// What it took.
+    /// What the walk cost.
     pub walked: Walked,
 }
 
-/// Reads and clears accessed bits.
+/// A source of accessed bits: reads them, and clears them.
 pub trait Source: Send {
-    /// Which it is.
+    /// The kind of this source.
     fn kind(&self) -> SourceKind;
 
-    /// What one bit stands for.
+    /// What one accessed bit of this source covers.
     fn grain(&self) -> Grain;
 
-    /// Tells `sink` the entries of `ranges` of a process: ascending, disjoint, whole pages; one for each
-    /// mapping.
+    /// Walks `ranges` of a process and passes each piece to `sink`, with the index of its range.
+    /// The ranges must ascend, be disjoint and consist of whole pages, one for each mapping.
     ///
     /// # Errors
     /// The process is gone ([`io::ErrorKind::NotFound`]), or may not be read.
-    fn read(&mut self, pid: u32, ranges: &[Range<u64>], sink: &mut Sink<'_>)
-    -> io::Result<Reading>;
+    fn read(
+        &mut self,
+        pid: u32,
+        ranges: &[Range<u64>],
+        sink: &mut Sink<'_>,
+    ) -> io::Result<WalkResult>;
 
-    /// Tells the entries of `ranges` as they are this moment, and nothing that takes time to find out (whose
-    /// bits others took away): what is asked right before and after paging out.
+    /// Passes the present state of the entries of `ranges` to `sink`, for checks right before and
+    /// after a page-out. Does not set the bits again that a foreign clearer cleared: to find these
+    /// takes time.
     ///
     /// # Errors
-    /// As [`Source::read`].
+    /// The same as those of [`Source::read`].
     fn peek(&mut self, pid: u32, ranges: &[Range<u64>], sink: &mut Sink<'_>) -> io::Result<()> {
         self.read(pid, ranges, sink).map(drop)
     }
 
-    /// Opens a process's address space: what is asked of this process next is of that one.
+    /// Opens a process's address space. Later calls for this process use it until [`Source::end`].
     ///
     /// # Errors
-    /// As [`Source::read`]; its memory is locked ([`crate::access::is_locked`]).
+    /// The same as those of [`Source::read`]; also if the process's memory is locked
+    /// ([`crate::access::is_locked`]).
     fn begin(&mut self, _pid: u32) -> io::Result<()> {
         Ok(())
     }
 
-    /// Lets go of what [`Source::begin`] opened.
+    /// Closes what [`Source::begin`] opened.
     fn end(&mut self) {}
 
-    /// The mappings of a process, ascending and disjoint, read without its memory lock; `None` where the source cannot tell,
-    /// or they change all the time: then `/proc/PID/maps` tells.
+    /// Returns the mappings of a process, ascending and disjoint, read without its memory lock.
+    /// `None` if this source cannot read them, or if they change all the time: then the caller
+    /// reads `/proc/PID/maps`.
     ///
     /// # Errors
-    /// As [`Source::read`].
+    /// The same as those of [`Source::read`].
     fn mappings(&mut self, _pid: u32) -> io::Result<Option<Vec<Mapping>>> {
         Ok(None)
     }
 
-    /// Whether the process's memory lock has been held, in a way that `access` would wait for, for longer than a call takes;
-    /// false where the source cannot tell.
+    /// Whether a call that takes the process's memory lock as `access` says would have to wait,
+    /// because a task has held the lock for longer than calls take. False if this source cannot
+    /// know.
     ///
     /// # Errors
-    /// As [`Source::read`].
+    /// The same as those of [`Source::read`].
     fn is_locked(&mut self, _pid: u32, _access: Access) -> io::Result<bool> {
         Ok(false)
     }
 
-    /// For how many readings more it is remembered that somebody else clears accessed bits; 0 if nobody was seen to.
-    fn company(&self) -> u32 {
+    /// For how many more walks this source remembers the foreign clearer that it noticed; 0 if it
+    /// remembers none.
+    fn foreign_clearer(&self) -> u32 {
         0
     }
 
-    /// From now on it is remembered for so many, as all sources of this kind together know.
-    fn hear_of_company(&mut self, _readings: u32) {}
+    /// Sets the number that [`Source::foreign_clearer`] returns. The caller passes the greatest
+    /// number among all sources of this kind, so that all of them know what one has noticed.
+    fn hear_of_foreign_clearer(&mut self, _readings: u32) {}
 
-    /// One of the same kind for another thread, which tells the same of the same process once it has heard of the same company; none where
-    /// sources of this kind remember something else of what they read.
+    /// Returns a new source of the same kind, for another thread. The two report the same about a
+    /// process once they know of the same foreign clearers ([`Source::hear_of_foreign_clearer`]).
+    /// `None` if sources of this kind remember anything else of earlier walks.
     fn another(&self) -> Option<Box<dyn Source>> {
         None
     }
 
-    /// The bits of a present entry that are a frame's address ([`crate::Entry::physical`]).
+    /// The bits of a present entry that hold its frame's physical address
+    /// ([`crate::Entry::physical`]).
     fn frame_mask(&self) -> u64;
 
-    /// Clears the accessed bits of a part of what was read last, `pages` present entries, if that is
-    /// expected to hold the process up for no longer than `at_most`.
+    /// Clears the accessed bits of one part (anonymous or file mappings) of the process that was
+    /// read last. `pages` is the number of present entries in that part. Clears nothing if the
+    /// process would probably be locked for longer than `at_most`.
     ///
     /// # Errors
-    /// The process is gone, or may not be written to; its memory is locked ([`crate::access::is_locked`]).
+    /// The process is gone, or may not be written to; its memory is locked
+    /// ([`crate::access::is_locked`]).
     fn clear(
         &mut self,
         (pid, part): (u32, Part),

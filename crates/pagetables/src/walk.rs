@@ -1,9 +1,10 @@
-//! One reading of page tables: all entries of some ranges of an address space.
+//! One walk of page tables: all entries of some ranges of an address space.
 //!
-//! Invariant: each page of each range is told exactly once, as an entry that was in its table while the
-//! way to that table was as we had read it, or as [`Piece::Unsure`]. The upper entries are read again in
-//! the same run of the program, behind the leaf tables, so that a table which was freed (and perhaps
-//! used again) meanwhile is noticed.
+//! Invariant: each page of each range is reported exactly once: as an entry, or as
+//! [`Piece::Unsure`]. An entry was in its table at a moment when the upper entries still led to
+//! that table. To check this, each run of the BPF program first copies the last-level tables, then
+//! the upper entries once more. So the walk notices a table that was freed (and perhaps reused)
+//! meanwhile.
 
 use std::io;
 use std::ops::Range;
@@ -11,102 +12,109 @@ use std::ops::Range;
 use crate::entry::Entry;
 use crate::reader::{GIB, Mm, Reader};
 
+/// 2 MiB: what a last-level table maps.
 const MIB2: u64 = 2 << 20;
-/// Regions of 1 GiB whose upper tables are read together.
+/// Number of regions of 1 GiB whose upper tables are read together.
 const REGIONS: usize = 32;
-/// Leaf tables in one run: those of 1 GiB. The way to them fits beside ([`crate::program::COPIES`]).
+/// Greatest number of last-level tables in one run of the BPF program: those of 1 GiB. The upper
+/// entries that lead to them fit into the same run ([`crate::program::COPIES`]).
 const LEAVES: usize = 512;
-/// Readings before a table that changes all the time is given up.
+/// Number of times that a table is read. If it changed each time, it is reported as unsure.
 const TRIES: u32 = 4;
 
-/// What a reading tells.
+/// What a walk passes on: a piece of one of the requested ranges.
 #[derive(Clone, Copy, Debug)]
 pub enum Piece<'a> {
-    /// Entries of 4 KiB pages, from the address `start` on.
+    /// Entries of consecutive 4 KiB pages.
     Pages {
-        /// The first page's address.
+        /// Address of the first page, in bytes.
         start: u64,
-        /// Their entries.
+        /// The pages' entries, one for each page.
         entries: &'a [Entry],
     },
-    /// A part of a huge page, or of a hole above the last level: one entry for all of it.
+    /// A part of a huge page, or of a hole without lower tables: one entry covers all of the part.
     Whole {
-        /// The part's address.
+        /// Address of the part, in bytes.
         start: u64,
-        /// The part's length in bytes.
+        /// Length of the part in bytes.
         bytes: u64,
-        /// The entry's own span in bytes: 2 MiB, 1 GiB or more.
+        /// Number of bytes that the entry covers: 2 MiB, 1 GiB or more.
         span: u64,
-        /// The entry.
+        /// The page-table entry.
         entry: Entry,
     },
-    /// The tables changed while they were read, several times.
+    /// A part that could not be read: its tables changed during each try.
     Unsure {
-        /// The part's address.
+        /// Address of the part, in bytes.
         start: u64,
-        /// The part's length in bytes.
+        /// Length of the part in bytes.
         bytes: u64,
     },
 }
 
-/// What a reading cost.
+/// What a walk cost: numbers of tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Walked {
-    /// Last-level tables that were read.
+    /// Number of last-level tables that were read.
     pub tables: u64,
-    /// Tables that had to be read again.
+    /// Number of tables that had to be read again because they changed.
     pub again: u64,
 }
 
-/// The 2 MiB that one leaf table maps.
+/// A last-level table: the 2 MiB of address space that it maps.
 #[derive(Clone, Copy, Debug)]
 struct Leaf {
-    /// Address of the region of 1 GiB that it is in.
+    /// Address of the 1 GiB region that contains the table's 2 MiB.
     region: u64,
-    /// Its own address.
+    /// First address that the table maps.
     start: u64,
 }
 
 impl Leaf {
+    /// The addresses that the table maps.
     fn span(self) -> Range<u64> {
         self.start..self.start + MIB2
     }
 }
 
-/// A region of 1 GiB, and the way to its table of the second level.
+/// A 1 GiB region of address space, and the upper entries that lead to its second-level table.
 struct Region {
+    /// Address of the region's first byte.
     base: u64,
-    /// Addresses and values of the entries on the way.
+    /// The upper entries from the top table down: kernel address, then value.
     way: Vec<(u64, Entry)>,
-    /// The address of its second-level table; 0 if the way ends above.
+    /// Kernel address of the region's second-level table; 0 if a higher entry is not present or
+    /// maps all of the region.
     table: u64,
-    /// That table; the entry that ends the way, 512 times, if there is none.
+    /// The entries of the second-level table. If there is no such table: 512 copies of the upper
+    /// entry that covers the region.
     entries: Box<[Entry; 512]>,
-    /// The span of one of these entries.
+    /// Number of bytes that one of `entries` covers.
     span: u64,
 }
 
-/// Takes a range's number and a piece of it.
+/// The consumer of a walk: receives the index of a range in `ranges`, and a piece of that range.
 pub type Sink<'a> = dyn FnMut(usize, Piece<'_>) + 'a;
 
-/// A reading under way.
+/// The state of a walk that is under way.
 struct Pass<'a, 'b> {
     ranges: &'a [Range<u64>],
     sink: &'a mut Sink<'b>,
     walked: Walked,
-    /// To be read again.
+    /// Last-level tables that changed while they were read, for the next try.
     again: Vec<Leaf>,
-    /// Nothing of these regions was told yet.
+    /// Whether this is the first try for these regions: nothing of them was passed on yet.
     is_first: bool,
-    /// What changes once more is given up.
+    /// Whether this is the last try: a table that changes again is reported as unsure.
     is_last: bool,
 }
 
 impl Reader {
-    /// Tells `sink` all entries of `ranges`, which ascend, do not overlap and are whole pages.
+    /// Passes all entries of `ranges` to `sink`. The ranges must ascend, must not overlap and must
+    /// consist of whole pages.
     ///
     /// # Errors
-    /// The program cannot be run. (Memory that vanishes meanwhile is no error.)
+    /// The BPF program cannot be run. (Memory that vanishes during the walk is no error.)
     pub fn walk(
         &mut self,
         space: &Mm,
@@ -140,7 +148,8 @@ impl Reader {
         Ok(pass.walked)
     }
 
-    /// Reads the upper tables of the regions in which `wanted` lies, level by level, all at once.
+    /// Reads the upper tables of the regions that contain the tables `wanted`: level by level, for
+    /// all regions at once.
     fn descend(&mut self, space: &Mm, wanted: &[Leaf]) -> io::Result<Vec<Region>> {
         let mut regions: Vec<Region> = Vec::new();
         for leaf in wanted {
@@ -164,7 +173,7 @@ impl Reader {
                     step.1 = entry;
                 }
                 if !entry.is_present() || (shift == 30 && entry.is_huge()) {
-                    // The way ends here: one entry stands for all that is below.
+                    // There is no lower table: this entry covers the whole region.
                     *region = Region {
                         table: 0,
                         span: 1 << shift,
@@ -191,7 +200,7 @@ impl Reader {
         Ok(regions)
     }
 
-    /// Reads and tells the 2 MiB pieces in `wanted`.
+    /// Reads the last-level tables in `wanted` and passes their entries on.
     fn read_leaves(
         &mut self,
         regions: &[Region],
@@ -199,20 +208,21 @@ impl Reader {
         pass: &mut Pass<'_, '_>,
     ) -> io::Result<()> {
         let mut batch: Vec<(usize, Leaf)> = Vec::with_capacity(LEAVES);
-        let (mut at, mut told) = (0, None);
+        let (mut at, mut reported) = (0, None);
         for leaf in wanted {
             let base = leaf.region;
-            if told == Some(base) {
+            if reported == Some(base) {
                 continue;
             }
             while regions[at].base != base {
                 at += 1;
             }
             let entry = regions[at].entry(leaf.start);
-            // Programs reserve terabytes: told in pieces of 2 MiB, ThreadSanitizer's 133 TiB took 35 s.
+            // Passes on 1 GiB at once. Programs reserve terabytes: in pieces of 2 MiB,
+            // ThreadSanitizer's 133 TiB would take 35 s.
             if regions[at].table == 0 && !entry.is_present() && pass.is_first {
                 pass.tell_whole(base..base + GIB, regions[at].span, entry);
-                told = Some(base);
+                reported = Some(base);
                 continue;
             }
             if regions[at].table == 0 || entry.is_huge() || !entry.is_present() {
@@ -231,7 +241,9 @@ impl Reader {
         self.read_batch(regions, &batch, pass)
     }
 
-    /// One run: these leaf tables, then the way to them.
+    /// Reads the tables of `batch` in one run of the program, and after them the upper entries
+    /// again. Passes on the entries of tables that are still in use. Each member of `batch` is the
+    /// index of a region and a table in that region.
     fn read_batch(
         &mut self,
         regions: &[Region],
@@ -243,15 +255,16 @@ impl Reader {
             self.copier.ask(self.direct_map.wrapping_add(table), 4096);
         }
         let (first, last) = (batch[0].0, batch[batch.len() - 1].0);
-        // For each region of the batch, the numbers of its way's answers, the table's last.
+        // For each region of the batch: the request numbers of its upper entries, then that of its
+        // second-level table.
         let mut checks: Vec<Vec<usize>> = Vec::with_capacity(last - first + 1);
         for region in &regions[first..=last] {
             let steps = region.way.iter().map(|(at, _)| (*at, 8));
             let table = (region.table != 0).then_some((region.table, 4096));
-            let asked = steps
+            let requested = steps
                 .chain(table)
                 .map(|(at, bytes)| self.copier.ask(at, bytes));
-            checks.push(asked.collect());
+            checks.push(requested.collect());
         }
         self.copier.run()?;
         pass.walked.tables += batch.len() as u64;
@@ -273,7 +286,9 @@ impl Reader {
         Ok(())
     }
 
-    /// A region's second-level table as it is now, if the way to it is the way that we came.
+    /// Returns the region's second-level table as the last run copied it; `None` if the region's
+    /// upper entries lead to another table now. `check`: the request numbers
+    /// ([`Reader::read_batch`]).
     fn table_if_same(&self, region: &Region, check: &[usize]) -> Option<&[u64]> {
         let (table, steps) = check.split_last()?;
         let is_same = steps.iter().zip(&region.way).all(|(number, (_, before))| {
@@ -285,6 +300,7 @@ impl Reader {
 }
 
 impl Region {
+    /// A region whose upper tables are still to be read, from the top table `table` on.
     fn new(base: u64, table: u64) -> Region {
         let (way, entries) = (Vec::with_capacity(3), Box::new([Entry(0); 512]));
         Region {
@@ -296,16 +312,18 @@ impl Region {
         }
     }
 
+    /// Index of the entry for the address `start` in the second-level table.
     fn slot(&self, start: u64) -> usize {
         usize::try_from(start >> 21 & 511).unwrap_or(0)
     }
 
+    /// The second-level entry for the address `start`.
     fn entry(&self, start: u64) -> Entry {
         self.entries[self.slot(start)]
     }
 }
 
-/// The leaves of the region at `region` in which something of `ranges` lies.
+/// Returns the last-level tables in the 1 GiB at address `region` that overlap one of `ranges`.
 fn tables_in(region: u64, ranges: &[Range<u64>]) -> Vec<Leaf> {
     let end = region + GIB;
     let mut pieces: Vec<Leaf> = Vec::new();
@@ -324,7 +342,8 @@ fn tables_in(region: u64, ranges: &[Range<u64>]) -> Vec<Leaf> {
     pieces
 }
 
-/// The parts of `ranges` in `span`, with their numbers.
+/// Calls `tell` with each part of `span` that lies in a range: the range's index in `ranges`, then
+/// the part.
 fn clip(span: &Range<u64>, ranges: &[Range<u64>], mut tell: impl FnMut(usize, Range<u64>)) {
     let from = ranges.partition_point(|range| range.end <= span.start);
     for (number, range) in ranges.iter().enumerate().skip(from) {
@@ -339,6 +358,7 @@ fn clip(span: &Range<u64>, ranges: &[Range<u64>], mut tell: impl FnMut(usize, Ra
 }
 
 impl Pass<'_, '_> {
+    /// Passes on the entries of one last-level table, which maps `span`.
     fn tell_pages(&mut self, span: Range<u64>, words: &[u64]) {
         let entries: [Entry; 512] = std::array::from_fn(|index| Entry(words[index]));
         let index = |at: u64| usize::try_from((at - span.start) >> 12).unwrap_or(0);
@@ -348,7 +368,8 @@ impl Pass<'_, '_> {
         });
     }
 
-    /// All of `whole` is one entry, which maps `span` bytes.
+    /// Passes on the addresses `whole`, for all of which there is one entry. That entry covers
+    /// `span` bytes.
     fn tell_whole(&mut self, whole: Range<u64>, span: u64, entry: Entry) {
         clip(&whole, self.ranges, |number, part| {
             let (start, bytes) = (part.start, part.end - part.start);
@@ -364,6 +385,7 @@ impl Pass<'_, '_> {
         });
     }
 
+    /// Passes on that the entries of the addresses `span` could not be read.
     fn tell_unsure(&mut self, span: Range<u64>) {
         clip(&span, self.ranges, |number, part| {
             let (start, bytes) = (part.start, part.end - part.start);
@@ -372,7 +394,7 @@ impl Pass<'_, '_> {
     }
 }
 
-/// The bases of the regions of 1 GiB in which something of `ranges` lies.
+/// The start addresses of the 1 GiB regions that overlap one of `ranges`.
 fn regions_of(ranges: &[Range<u64>]) -> Vec<u64> {
     let mut bases: Vec<u64> = Vec::new();
     for range in ranges.iter().filter(|range| !range.is_empty()) {

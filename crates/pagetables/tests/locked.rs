@@ -1,4 +1,4 @@
-//! Processes whose memory is locked by a file server that does not answer.
+//! Processes whose memory map is locked while a file server does not answer.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use pagetables::access::{self, Access};
 use pagetables::{Cleared, Pace, PageTables, Part, Source};
 
-/// `tests/programs/locked.c`, which ends with its value.
+/// A running `tests/programs/locked.c`; `Drop` ends it.
 struct Locked {
     child: Child,
     stdin: Option<ChildStdin>,
     pids: Vec<u32>,
 }
 
-/// Where the program is; built once.
+/// Path of the program, which is built at the first call.
 fn built() -> &'static str {
     static BUILT: OnceLock<String> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -31,6 +31,7 @@ fn built() -> &'static str {
 }
 
 impl Locked {
+    /// Starts `count` processes that wait in the system call `kind`.
     fn start(kind: &str, count: u32) -> Locked {
         let mut child = Command::new(built())
             .args([kind, "60", &count.to_string()])
@@ -50,7 +51,7 @@ impl Locked {
         }
     }
 
-    /// The file server ends, and all go on.
+    /// Stops the file server, so that the processes that wait for it continue.
     fn free(&mut self) {
         let stdin = self.stdin.as_mut().expect("freed once");
         stdin.write_all(b"\n").expect("it reads");
@@ -64,7 +65,7 @@ impl Drop for Locked {
     }
 }
 
-/// Whether `done` holds within a minute.
+/// Whether `done` returns true within a minute.
 fn comes(mut done: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + Duration::from_secs(60);
     while Instant::now() < end {
@@ -76,8 +77,9 @@ fn comes(mut done: impl FnMut() -> bool) -> bool {
     false
 }
 
-/// Regression: one process that waited for a file server within mmap(2) or munmap(2) stopped every scan: the reader waited in
-/// clear_refs for as long as the server was silent, and all who read the process's files waited behind it.
+/// Regression: one process that waited for a file server in mmap(2) or munmap(2) stopped every
+/// scan. The scan waited in clear_refs until the server answered, and every reader of the process's
+/// files waited behind the scan.
 #[test]
 fn nothing_waits_for_a_locked_process() {
     let mut source = PageTables::open().expect("root, BPF and BTF");
@@ -102,7 +104,7 @@ fn nothing_waits_for_a_locked_process() {
                 access::is_locked(&error.expect_err("it is locked")),
                 "{kind}"
             );
-            // What it maps and has is known all the same.
+            // The mappings and present pages of the process can be read all the same.
             let mappings = source.mappings(pid).expect("readable");
             let ranges: Vec<_> = mappings
                 .expect("it changes nothing")
@@ -150,10 +152,10 @@ fn nothing_waits_for_a_locked_process() {
     }
 }
 
-/// Without the page tables' source the lock cannot be seen: a deadline ends each wait, and other readers of the
+/// A source that cannot see the lock: a deadline ends each of its waits, and other readers of the
 /// process wait no longer than that.
 #[test]
-fn a_deadline_ends_what_waits() {
+fn a_deadline_ends_each_wait() {
     for kind in ["mmap", "munmap", "exec"] {
         let mut locked = Locked::start(kind, 1);
         let pid = locked.pids[0];
@@ -161,7 +163,7 @@ fn a_deadline_ends_what_waits() {
         let mut sources = pagetables::Referenced::default();
         let begin = Instant::now();
         let what = match kind {
-            // The process's lock is held for reading: only a change waits.
+            // In munmap(2) the process has locked its memory map for reading: only a change waits.
             "munmap" => sources
                 .clear(
                     (pid, Part::Anon),
@@ -181,7 +183,7 @@ fn a_deadline_ends_what_waits() {
             "{:?}",
             begin.elapsed()
         );
-        // A process that is known to be locked is not waited for again.
+        // If a process is known to be locked, reading it fails at once.
         let begin = Instant::now();
         let proc = std::os::fd::AsFd::as_fd(&proc);
         let read = access::read(proc, (pid, "smaps_rollup"), usize::MAX, &mut Vec::new());
@@ -198,7 +200,8 @@ fn a_deadline_ends_what_waits() {
     }
 }
 
-/// The list without a lock is the one that the kernel prints, for every process of this machine that holds still.
+/// For every process of this machine, the mappings that are read without a lock equal those that
+/// the kernel prints. Processes whose mappings change meanwhile are skipped.
 #[test]
 fn mappings_are_those_of_the_kernels_list() {
     let mut source = PageTables::open().expect("root, BPF and BTF");
@@ -223,7 +226,7 @@ fn mappings_are_those_of_the_kernels_list() {
         }
         tried += 1;
         let found = found.expect("it changed nothing");
-        // The gate that is the same for all processes is in no process's tree.
+        // The vsyscall page is the same for all processes, and is in no process's tree.
         let lines = before.lines().filter(|line| !line.ends_with("[vsyscall]"));
         let expected: Vec<String> = lines
             .map(|line| {
@@ -234,7 +237,7 @@ fn mappings_are_those_of_the_kernels_list() {
                     + line.split_whitespace().nth(2).expect("an offset")
             })
             .collect();
-        let told: Vec<String> = found
+        let reported: Vec<String> = found
             .iter()
             .map(|one| {
                 let right = |at: usize, letter| if one.rights[at] { letter } else { '-' };
@@ -250,7 +253,7 @@ fn mappings_are_those_of_the_kernels_list() {
                 )
             })
             .collect();
-        assert_eq!(told, expected, "process {pid}");
+        assert_eq!(reported, expected, "process {pid}");
         same += 1;
     }
     assert!(tried > 0 && same == tried, "{same} of {tried}");

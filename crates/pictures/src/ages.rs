@@ -1,10 +1,12 @@
-//! Ages: the bins that are kept, and the fewer classes that a picture can tell apart by colour.
+//! Ages of pages in two scales. Memory is counted by bins of ages; a picture shows fewer classes,
+//! each with its colour.
 //!
-//! Invariant: each bin is of one class, and both ascend.
+//! Invariant: each bin belongs to one class; bins and classes ascend with age.
 
 use engine::Millis;
 
-/// Lower edges of bins, milliseconds: those of a report (`host::report::AGE_EDGES_MS`).
+/// Lower edges of the bins, milliseconds; reports have the same bins
+/// (`host::report::AGE_EDGES_MS`).
 pub const EDGES_MS: [u64; BINS] = [
     0,
     1_000,
@@ -25,21 +27,21 @@ pub const EDGES_MS: [u64; BINS] = [
     86_400_000,
     604_800_000,
 ];
-/// How many bins there are.
+/// Number of bins.
 pub const BINS: usize = 18;
 
-/// Lower edges of classes, milliseconds.
+/// Lower edges of the classes, milliseconds.
 const CLASS_EDGES_MS: [u64; CLASSES] = [0, 1_000, 5_000, 10_000, 60_000, 600_000, 3_600_000];
-/// How many classes there are: `a0`, the youngest, to `a6`.
+/// Number of classes. Their CSS classes are `a0`, the youngest, to `a6`.
 pub const CLASSES: usize = 7;
 
-/// The class of a bin.
+/// Returns the class to which the bin with index `bin` belongs.
 #[must_use]
 pub fn class_of(bin: usize) -> usize {
     CLASS_EDGES_MS.partition_point(|edge| *edge <= EDGES_MS[bin]) - 1
 }
 
-/// Sums of bins by class.
+/// Returns the bytes in each class. `ages` are the bytes in each bin.
 #[must_use]
 pub fn class_sums(ages: &[u64; BINS]) -> [u64; CLASSES] {
     let mut sums = [0u64; CLASSES];
@@ -50,19 +52,21 @@ pub fn class_sums(ages: &[u64; BINS]) -> [u64; CLASSES] {
     sums
 }
 
-/// `up to 1s`, `10s - 1m`, `over 1h`.
+/// Returns the range of ages of a class as text: `up to 1s`, `10s - 1m`, `over 1h`.
 #[must_use]
 pub fn name_of_class(class: usize) -> String {
-    name(CLASS_EDGES_MS[class], CLASS_EDGES_MS.get(class + 1))
+    range_text(CLASS_EDGES_MS[class], CLASS_EDGES_MS.get(class + 1))
 }
 
-/// The same of a bin.
+/// Returns the range of ages of a bin as text, in the same form as [`name_of_class`].
 #[must_use]
 pub fn name_of_bin(bin: usize) -> String {
-    name(EDGES_MS[bin], EDGES_MS.get(bin + 1))
+    range_text(EDGES_MS[bin], EDGES_MS.get(bin + 1))
 }
 
-fn name(from: u64, to: Option<&u64>) -> String {
+/// Returns the range of ages between two edges (milliseconds) as text. `to` is `None` for the
+/// oldest ages.
+fn range_text(from: u64, to: Option<&u64>) -> String {
     match to {
         Some(to) if from == 0 => format!("up to {}", short(*to)),
         Some(to) => format!("{} - {}", short(from), short(*to)),
@@ -70,7 +74,7 @@ fn name(from: u64, to: Option<&u64>) -> String {
     }
 }
 
-/// `10s`, `6h`, `7d`.
+/// Formats a duration in milliseconds briefly: `10s`, `6h`, `7d`.
 pub(crate) fn short(ms: u64) -> String {
     const DAY_MS: u64 = 86_400_000;
     match ms {

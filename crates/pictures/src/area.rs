@@ -1,7 +1,7 @@
-//! Memory over time, stacked by age: the coldest at the bottom, so that cold memory is read from the ground; what is in swap
-//! is a line.
+//! The picture of memory over time, in layers by age. The oldest pages are at the bottom, so that
+//! the amount of cold memory can be read off the axis. Swapped memory is a line.
 //!
-//! Invariant: layers never cross; the top of the highest is what was resident.
+//! Invariant: layers never cross; the top of the highest layer is the resident memory.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use crate::axis::{WHOLE, place, sizes, times};
 use crate::figure::{Figure, legend};
 use crate::track::{Moment, Track};
 
-/// The picture and its legend.
+/// Draws the picture of a track, with its legend, as HTML.
 #[must_use]
 pub fn area(track: &Track) -> String {
     let highest = |moment: &Moment| moment.resident().max(moment.swapped);
@@ -32,13 +32,13 @@ pub fn area(track: &Track) -> String {
             line(track, most)
         );
     }
-    // From the youngest, as ages are listed.
+    // The legend starts with the youngest, as lists of ages do.
     let mut items: Vec<(String, &str)> = layers
         .iter()
         .rev()
         .map(|(class, name)| (class.clone(), name.as_str()))
         .collect();
-    // What is unknown is last.
+    // Unknown age comes last.
     if items.first().is_some_and(|(class, _)| class == "un") {
         items.rotate_left(1);
     }
@@ -56,7 +56,7 @@ pub fn area(track: &Track) -> String {
     figure.html()
 }
 
-/// Classes with their names, from the ground up.
+/// Returns the layers from the bottom up: CSS class, name.
 fn layers_of(track: &Track) -> Vec<(String, String)> {
     let aged = (0..CLASSES).rev().filter(|class| track.has_class(*class));
     let mut layers: Vec<_> = aged
@@ -68,7 +68,7 @@ fn layers_of(track: &Track) -> Vec<(String, String)> {
     layers
 }
 
-/// Bytes of a layer.
+/// Returns the bytes of the layer with the CSS class `class`.
 fn bytes_of(moment: &Moment, class: &str) -> u64 {
     let number = class
         .strip_prefix('a')
@@ -76,7 +76,8 @@ fn bytes_of(moment: &Moment, class: &str) -> u64 {
     number.map_or(moment.unknown, |number| class_sums(&moment.ages)[number])
 }
 
-/// Stretches of neighbouring columns that there are figures of: column and figures.
+/// Returns each series of neighbouring columns that have figures: number of the column, its
+/// figures.
 fn stretches(track: &Track) -> Vec<Vec<(u64, &Moment)>> {
     let mut found = vec![Vec::new()];
     for (column, moment) in (0..).zip(&track.columns) {
@@ -90,7 +91,9 @@ fn stretches(track: &Track) -> Vec<Vec<(u64, &Moment)>> {
     found
 }
 
-/// The corners of a stretch at some height: its ends reach to the ends of their columns.
+/// Returns the points (x, y) of a line through the middles of a series of columns; y is `height` of
+/// the figures. The line begins and ends at the outer edges of the series. A column is two units
+/// wide.
 fn corners(stretch: &[(u64, &Moment)], height: impl Fn(&Moment) -> u64) -> Vec<(u64, u64)> {
     let mut corners = Vec::with_capacity(stretch.len() + 2);
     for (n, (column, moment)) in stretch.iter().enumerate() {
@@ -102,6 +105,7 @@ fn corners(stretch: &[(u64, &Moment)], height: impl Fn(&Moment) -> u64) -> Vec<(
     corners
 }
 
+/// Returns the SVG path of a line through these points (x, y).
 fn path(corners: &[(u64, u64)]) -> String {
     let mut text = String::new();
     for (n, (x, y)) in corners.iter().enumerate() {
@@ -110,6 +114,7 @@ fn path(corners: &[(u64, u64)]) -> String {
     text
 }
 
+/// Returns the SVG path of layer `n`. The full height stands for `most` bytes.
 fn layer(track: &Track, most: u64, layers: &[(String, String)], n: usize) -> String {
     let below = |moment: &Moment, up_to: usize| {
         let sum = layers[..up_to].iter().fold(0u64, |sum, (class, _)| {
@@ -128,6 +133,7 @@ fn layer(track: &Track, most: u64, layers: &[(String, String)], n: usize) -> Str
     text
 }
 
+/// Returns the SVG path of the swapped memory. The full height stands for `most` bytes.
 fn line(track: &Track, most: u64) -> String {
     let of = |stretch: Vec<(u64, &Moment)>| {
         path(&corners(&stretch, |moment| {
@@ -172,7 +178,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_numbers_corners_lie_inside(
+        fn for_any_numbers_corners_lie_inside(
             all in prop::collection::vec(prop::option::of((prop::array::uniform18(any::<u64>()), any::<u64>(), any::<u64>())), 0..6)
         ) {
             let moments = all.into_iter().map(|one| one.map(|(ages, unknown, swapped)| Moment {

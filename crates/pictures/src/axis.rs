@@ -1,4 +1,4 @@
-//! Marks along a picture: places in tenths of a percent, with their words.
+//! Marks along an axis: a coordinate in tenths of a percent of the axis, and a text.
 //!
 //! Invariant: marks lie inside the picture, and are few enough for a screen of 320 pixels.
 
@@ -7,13 +7,13 @@ use engine::{Bytes, Millis};
 use crate::ages::short;
 use crate::track::{Clock, Track};
 
-/// The whole length.
+/// Length of a whole axis in its unit, tenths of a percent.
 pub(crate) const WHOLE: u64 = 1000;
 
-/// One mark.
+/// A mark on an axis: coordinate in tenths of a percent, text.
 pub(crate) type Mark = (u64, String);
 
-/// Between two times, milliseconds.
+/// Times that may lie between two marks of a time axis, milliseconds.
 const STEPS_MS: [u64; 23] = [
     100,
     200,
@@ -39,17 +39,17 @@ const STEPS_MS: [u64; 23] = [
     172_800_000,
     604_800_000,
 ];
-/// Times, and sizes, at most.
+/// Maximum number of intervals between marks: `TIMES` on a time axis, `SIZES` on other axes.
 const TIMES: u64 = 5;
 const SIZES: u64 = 4;
 
-/// `part` of `whole`, in tenths of a percent.
+/// Returns `part` of `whole` in tenths of a percent, at most [`WHOLE`].
 pub(crate) fn place(part: u64, whole: u64) -> u64 {
     let part = u128::from(part.min(whole)) * u128::from(WHOLE);
     u64::try_from(part / u128::from(whole.max(1))).unwrap_or(WHOLE)
 }
 
-/// Times of a track, from left to right.
+/// Returns the marks of a track's time axis, from left to right.
 pub(crate) fn times(track: &Track) -> Vec<Mark> {
     let span = track.span_ms();
     let fits = |step: &&u64| span / **step <= TIMES;
@@ -82,9 +82,9 @@ pub(crate) fn times(track: &Track) -> Vec<Mark> {
     }
 }
 
-/// Sizes up to `most`, from the ground up; places from the top.
+/// Returns marks for sizes from 0 to `most` bytes, ascending. The coordinates count from the top.
 pub(crate) fn sizes(most: u64) -> Vec<Mark> {
-    // Round in binary, as sizes are named.
+    // The steps are powers of two, so that the texts are short.
     levels(
         most,
         (most / SIZES).max(1).checked_next_power_of_two(),
@@ -92,7 +92,7 @@ pub(crate) fn sizes(most: u64) -> Vec<Mark> {
     )
 }
 
-/// Sizes from `from` over `span`; places from the left.
+/// Returns marks for sizes from `from` to `from + span` bytes. The coordinates count from the left.
 pub(crate) fn sizes_between(from: u64, span: u64) -> Vec<Mark> {
     let step = (span / SIZES).max(1);
     let step = step.checked_next_power_of_two().unwrap_or(step);
@@ -101,7 +101,7 @@ pub(crate) fn sizes_between(from: u64, span: u64) -> Vec<Mark> {
     for n in 0..=SIZES {
         let size = first.saturating_add(step.saturating_mul(n));
         let name = Bytes(size).to_string();
-        // Two that are named alike would tell nothing.
+        // Leaves out a mark whose text equals the previous one's.
         let is_new = marks.last().is_none_or(|(_, last)| *last != name);
         if size >= from && size - from <= span && is_new {
             marks.push((place(size - from, span), name));
@@ -110,11 +110,13 @@ pub(crate) fn sizes_between(from: u64, span: u64) -> Vec<Mark> {
     marks
 }
 
-/// Counts up to `most`.
+/// Returns marks for counts from 0 to `most`, ascending, with the texts that `name` returns. The
+/// coordinates count from the top.
 pub(crate) fn counts(most: u64, name: impl Fn(u64) -> String) -> Vec<Mark> {
     levels(most, decimal_step((most / SIZES).max(1)), name)
 }
 
+/// Returns marks at 0 and at multiples of `step` up to `most`, with the texts that `name` returns.
 fn levels(most: u64, step: Option<u64>, name: impl Fn(u64) -> String) -> Vec<Mark> {
     let step = step.unwrap_or(most).max(1);
     let all = (0..=SIZES).map_while(|n| {
@@ -124,7 +126,8 @@ fn levels(most: u64, step: Option<u64>, name: impl Fn(u64) -> String) -> Vec<Mar
     all.collect()
 }
 
-/// 1, 2 or 5 of a power of ten, no less than `least`.
+/// Returns the smallest number of the form 1, 2 or 5 times a power of ten that is at least `least`;
+/// `None` if it has more than 64 bits.
 fn decimal_step(least: u64) -> Option<u64> {
     let mut power = 1u64;
     loop {

@@ -1,7 +1,8 @@
-//! Horizontal bars: sizes beside each other on one scale, each divided into parts.
+//! Horizontal bars on a common scale, each divided into parts.
 //!
-//! Invariant: parts lie in their bar one after the other and never outside; something never looks like nothing. Each part has its
-//! bytes as they are (`data-bytes`), so that a picture can be held against its figures.
+//! Invariant: the parts of a bar lie next to each other inside the bar, and a part with at least
+//! one byte is always visible. Each part has its exact bytes in the attribute `data-bytes`, so that
+//! tests can compare a picture with its figures.
 
 use std::fmt::Write;
 
@@ -11,31 +12,31 @@ use crate::axis::{WHOLE, place};
 use crate::figure::{legend, percent};
 use crate::text::escaped;
 
-/// Of no part less is drawn.
+/// Minimum length of a drawn part, in tenths of a percent of the full width.
 const LEAST: u64 = 3;
 
 /// A part of a bar.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Part {
-    /// Its classes: what it looks like.
+    /// CSS classes of the part.
     pub class: String,
-    /// What it is, for who points at it.
+    /// Name of the part. The browser shows it under the pointer, with the size.
     pub name: String,
-    /// Its size.
+    /// Size of the part, bytes.
     pub bytes: u64,
 }
 
 /// One bar.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bar {
-    /// What stands at its left.
+    /// Name of the bar, which is shown to its left.
     pub name: String,
-    /// From left to right.
+    /// Parts of the bar, from left to right.
     pub parts: Vec<Part>,
 }
 
 impl Bar {
-    /// All of it.
+    /// Returns the size of the bar in bytes: the sum of its parts.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let parts = self.parts.iter();
@@ -43,15 +44,15 @@ impl Bar {
     }
 }
 
-/// Bars with their names and sizes, the longest as wide as there is room; below them the colours of `colours` (class, name).
-/// Nothing without bars.
+/// Draws bars with their names and sizes, and below them a legend of `colours` (CSS class, name).
+/// The longest bar has the full width. Returns an empty text if there are no bars.
 #[must_use]
 pub fn bars(title: &str, all: &[Bar], colours: &[(String, String)]) -> String {
     let Some(most) = all.iter().map(Bar::bytes).max() else {
         return String::new();
     };
     let title = escaped(title);
-    // A table, so that it can be read aloud, too.
+    // The bars are rows of a table, so that a screen reader can read them.
     let mut text = format!(
         "<figure class=\"fig\"><figcaption>{title}</figcaption>\n<table class=\"bars\" aria-label=\"{title}\">\n"
     );
@@ -72,14 +73,14 @@ pub fn bars(title: &str, all: &[Bar], colours: &[(String, String)]) -> String {
     text + "</figure>\n"
 }
 
-/// Parts of a bar that is `whole` long.
+/// Draws the parts of a bar as SVG. The full width stands for `whole` bytes.
 pub(crate) fn drawn<'a>(parts: impl Iterator<Item = &'a Part>, whole: u64) -> String {
     let mut svg = "<svg class=\"agebar\" aria-hidden=\"true\">".to_owned();
     let parts: Vec<&Part> = parts.filter(|part| part.bytes > 0).collect();
     let (mut before, mut last) = (0u64, 0);
     for (at, Part { class, name, bytes }) in parts.iter().enumerate() {
         let after = before.saturating_add(*bytes);
-        // Room for each one behind it.
+        // Leaves the minimum length for each of the parts that follow.
         let most = WHOLE.saturating_sub(LEAST * (parts.len() - 1 - at) as u64);
         let x = place(before, whole)
             .max(last)
@@ -134,7 +135,8 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        // (Two little parts and a large one began at the same place, and the last one hid the others.)
+        // Regression: two small parts and a large one began at the same coordinate, and the last
+        // one hid the others.
         let little = bar("d", &[("a0", 1), ("a1", 1), ("a6", 1 << 30), ("un", 1)]);
         let text = bars("d", &[little], &[]);
         for part in [

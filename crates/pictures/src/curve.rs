@@ -1,7 +1,7 @@
-//! What less memory would cost: how many pages would come back in a minute, over the memory.
+//! The picture of what less memory would cost: refaults a minute, by size of the memory.
 //!
-//! Invariant: the line lies inside, and its points as far along and as high as their figures are; a rate of nothing lies on the
-//! ground, and nothing else does.
+//! Invariant: the line lies inside the picture. Each point is at its exact coordinates. Only a rate
+//! of zero is drawn on the zero line.
 
 use std::fmt::Write;
 
@@ -11,30 +11,32 @@ use crate::axis::{Mark, WHOLE, place, sizes_between};
 use crate::decades::{Decades, short_rate};
 use crate::figure::{Figure, legend};
 
-/// Of the height, for rates between nothing and the lowest decade: tenths of a percent.
+/// Height of the lowest power of ten above the zero line, tenths of a percent.
 const GROUND: u64 = 80;
-/// A mark for each decade takes more room than there is from so many on.
-const DECADES: usize = 5;
+/// Maximum number of powers of ten that have a mark: more do not fit.
+const MARKED_DECADES_MAX: usize = 5;
 
-/// A size, and what would come back with so much memory.
+/// A size of the memory, and the refaults at that size.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct CurveAt {
-    /// Memory.
+    /// Size of the memory, bytes.
     pub bytes: u64,
-    /// Pages that would come back in a minute.
+    /// Refaults a minute, pages.
     pub per_minute: f64,
 }
 
-/// The curve.
+/// The data of a picture of refaults by size.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Curve {
-    /// By ascending size.
+    /// The points of the line, by ascending size.
     pub points: Vec<CurveAt>,
-    /// Sizes to choose: classes, what they are, where they are.
+    /// Suggested sizes, which the picture marks: CSS class, name, size with its refaults.
     pub chosen: Vec<(&'static str, String, CurveAt)>,
 }
 
-/// What the axes span.
+/// The ranges of the axes. The x axis shows sizes of the memory, from `from` to `from + span`
+/// bytes. The y axis shows rates (refaults a minute, in pages) on the logarithmic scale `decades`,
+/// which is `None` if all rates are zero.
 struct Frame {
     from: u64,
     span: u64,
@@ -42,22 +44,23 @@ struct Frame {
 }
 
 impl Frame {
+    /// Returns the x coordinate of a size, in tenths of a percent from the left.
     fn x(&self, bytes: u64) -> u64 {
         place(bytes.saturating_sub(self.from), self.span)
     }
 
-    /// From the top.
+    /// Returns the y coordinate of a rate, in tenths of a percent from the top.
     fn y(&self, rate: f64) -> u64 {
         let height = self.decades.and_then(|decades| decades.height(rate));
         WHOLE - height.map_or(0, |height| GROUND + tenths(height, WHOLE - GROUND))
     }
 
-    /// Nothing, and powers of ten: as many as there is room for, the highest among them.
+    /// Returns the marks of the y axis: zero, the highest power of ten, and as many others as fit.
     fn marks(&self) -> Vec<Mark> {
         let powers = self.decades.into_iter().flat_map(Decades::powers);
         let mut powers: Vec<f64> = powers.collect();
         powers.reverse();
-        let step = powers.len().div_ceil(DECADES).max(1);
+        let step = powers.len().div_ceil(MARKED_DECADES_MAX).max(1);
         let mark = |rate: f64| (self.y(rate), short_rate(rate));
         let powers = powers.into_iter().step_by(step).map(mark);
         std::iter::once((WHOLE, "0".to_owned()))
@@ -66,7 +69,7 @@ impl Frame {
     }
 }
 
-/// A part (0 to 1) of a length.
+/// Returns `part` (0 to 1) times `whole`, rounded.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -77,7 +80,7 @@ fn tenths(part: f64, whole: u64) -> u64 {
     (part.clamp(0.0, 1.0) * whole as f64).round() as u64
 }
 
-/// The picture; nothing of less than two points.
+/// Draws the picture as HTML. Returns an empty text if there are fewer than two points.
 #[must_use]
 pub fn curve(curve: &Curve) -> String {
     let [first, .., last] = &curve.points[..] else {
@@ -125,6 +128,7 @@ pub fn curve(curve: &Curve) -> String {
     .html()
 }
 
+/// Returns the figures of a point as text: `60 MiB: 10.0 pages a minute`.
 fn words(at: &CurveAt) -> String {
     let digits = usize::from(at.per_minute < 99.95);
     format!(
@@ -134,7 +138,8 @@ fn words(at: &CurveAt) -> String {
     )
 }
 
-/// Each point's figures, for who points at it: from halfway to the one before to halfway to the next.
+/// Returns an invisible area around each point, as SVG. The browser shows the point's figures while
+/// the pointer is in the area. The areas meet halfway between two points.
 fn titles(curve: &Curve, frame: &Frame) -> String {
     let mut text = "<g class=\"hits\">".to_owned();
     let mut begin = 0;
@@ -176,7 +181,8 @@ mod tests {
             chosen: vec![("limit", "limit 75.4 MiB".to_owned(), limit)],
         };
         let html = curve(&all);
-        // Three decades on what the ground leaves; nothing on the ground.
+        // The y axis is logarithmic: three powers of ten between the zero line and the top. A rate
+        // of zero is drawn on the zero line.
         assert!(
             html.contains("<path class=\"curve\" d=\"M0 0L200 613L500 920L1000 1000\"/>"),
             "{html}"
@@ -210,7 +216,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_numbers_the_line_lies_inside(
+        fn for_any_numbers_the_line_lies_inside(
             points in prop::collection::vec((any::<u64>(), any::<f64>()), 2..9), chosen in any::<(u64, f64)>()
         ) {
             let all = Curve {

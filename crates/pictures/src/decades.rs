@@ -1,14 +1,14 @@
-//! Rates from next to nothing to very much: places by powers of ten.
+//! A logarithmic scale for rates from very small to very large. A decade is a factor of ten.
 //!
-//! Invariant: whatever the rates are, there are [`MOST`] powers at most, the largest rate's among them; a rate of nothing has no
-//! place.
+//! Invariant: for any rates, the scale spans at most [`MOST`] decades, and the largest rate is on
+//! the scale. A rate of zero has no height.
 
-/// Powers of ten between both ends, at most.
+/// Maximum number of decades on the scale.
 const MOST: f64 = 8.0;
-/// Both ends and what lies between.
+/// Maximum number of marks: one for each power of ten, including the ends of the scale.
 const MARKS: usize = 9;
 
-/// Powers of ten that rates lie between.
+/// A logarithmic scale from `10^low` to `10^high`; both exponents are whole numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Decades {
     low: f64,
@@ -16,10 +16,10 @@ pub struct Decades {
 }
 
 impl Decades {
-    /// Of some rates; none where all are nothing.
+    /// Returns the scale for these rates; `None` if all are zero.
     #[must_use]
     pub fn of(rates: impl Iterator<Item = f64>) -> Option<Decades> {
-        // The power above the largest number is none.
+        // The power of ten above a rate must be a finite number, too.
         let some = rates.filter(|rate| rate.is_finite() && *rate > 0.0);
         let some = some.map(|rate| rate.min(1e300));
         let (least, most) = some.fold((f64::INFINITY, 0.0_f64), |(least, most), rate| {
@@ -36,20 +36,21 @@ impl Decades {
         })
     }
 
-    /// From 0, the lowest decade, to 1; none of a rate of nothing.
+    /// Returns the height of a rate on the scale: 0 at the lower end, 1 at the upper end. `None`
+    /// for a rate of zero.
     #[must_use]
     pub fn height(self, rate: f64) -> Option<f64> {
         let above = rate.log10() - self.low;
         (rate > 0.0).then(|| (above / (self.high - self.low)).clamp(0.0, 1.0))
     }
 
-    /// The ends, as rates.
+    /// Returns the rates at the two ends of the scale: lower, upper.
     #[must_use]
     pub fn ends(self) -> (f64, f64) {
         (10_f64.powf(self.low), 10_f64.powf(self.high))
     }
 
-    /// Each power of ten from one end to the other.
+    /// Returns the powers of ten on the scale, ascending, including its ends.
     pub(crate) fn powers(self) -> impl Iterator<Item = f64> {
         let (low, high) = self.ends();
         std::iter::successors(Some(low), |power| Some(power * 10.0))
@@ -58,7 +59,7 @@ impl Decades {
     }
 }
 
-/// A power of ten in few letters: `1M`, `10k`, `100`, `0.1`.
+/// Formats a power of ten briefly: `1M`, `10k`, `100`, `0.1`.
 #[must_use]
 pub fn short_rate(rate: f64) -> String {
     match rate {

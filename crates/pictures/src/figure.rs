@@ -1,33 +1,34 @@
-//! The frame of a picture: its title, its axes, and the field that is stretched to whatever room there is.
+//! The layout of a picture: its title, its axes, its legend, and the field between the axes.
 //!
-//! Invariant: only the field is stretched; letters stand beside it at places in percent.
+//! Invariant: only the field is stretched to the available space. Letters are beside the field;
+//! their coordinates are in percent.
 
 use std::fmt::Write;
 
 use crate::axis::{Mark, WHOLE};
 use crate::text::escaped;
 
-/// What a picture is made of.
+/// The contents of a picture.
 pub(crate) struct Figure<'a> {
-    /// Its class: how high it is.
+    /// CSS class of the picture, which sets its height.
     pub(crate) class: &'a str,
     pub(crate) title: &'a str,
-    /// What it shows, for who cannot see it.
+    /// What the picture shows, for readers who cannot see it.
     pub(crate) says: &'a str,
-    /// Marks at its left, from the top.
+    /// Marks of the y axis, which is left of the field. The coordinates count from the top.
     pub(crate) ys: &'a [Mark],
-    /// Marks below it, from the left.
+    /// Marks of the x axis, which is below the field. The coordinates count from the left.
     pub(crate) xs: &'a [Mark],
-    /// Whether a column of it is a time: pages tell the figures of such a one under the pointer.
+    /// Whether the x axis is time. Then the page shows the figures of the column under the pointer.
     pub(crate) is_timed: bool,
-    /// Width and height of the field, and what is in it.
+    /// The field: width and height in its own units, then its content as SVG.
     pub(crate) field: (u64, u64, &'a str),
-    /// Below it.
+    /// The legend as HTML; it is below the picture.
     pub(crate) legend: &'a str,
 }
 
 impl Figure<'_> {
-    /// All of it.
+    /// Returns the HTML of the whole picture.
     pub(crate) fn html(&self) -> String {
         let Figure { class, title, .. } = self;
         let timed = if self.is_timed { " timed" } else { "" };
@@ -49,6 +50,7 @@ impl Figure<'_> {
     }
 }
 
+/// Returns the marks of the y axis as SVG.
 fn at_the_left(marks: &[Mark]) -> String {
     let mut svg = "<svg class=\"ys\" aria-hidden=\"true\">".to_owned();
     for (at, text) in marks {
@@ -62,16 +64,17 @@ fn at_the_left(marks: &[Mark]) -> String {
     svg + "</svg>\n"
 }
 
+/// Returns the marks of the x axis as SVG.
 fn below(marks: &[Mark]) -> String {
     let mut svg = "<svg class=\"xs\" aria-hidden=\"true\">".to_owned();
     for (n, (at, text)) in marks.iter().enumerate() {
-        // Those at the ends stay inside.
+        // Texts at the ends of the axis must stay inside the picture.
         let anchor = match at {
             0..50 => "first",
             950.. => "last",
             _ => "middle",
         };
-        // Where there is little room, every second one goes.
+        // On a narrow screen the style hides every second mark.
         let odd = if (marks.len() - n).is_multiple_of(2) {
             " odd"
         } else {
@@ -86,12 +89,12 @@ fn below(marks: &[Mark]) -> String {
     svg + "</svg>\n"
 }
 
-/// Tenths of a percent, as markup has them.
+/// Formats tenths of a percent as a percentage: `12.5%`.
 pub(crate) fn percent(tenths: u64) -> String {
     format!("{}.{}%", tenths / 10, tenths % 10)
 }
 
-/// Colours and their names.
+/// Returns a legend as HTML. Each item is a CSS class, which sets the colour, and a name.
 pub(crate) fn legend<'a>(items: impl Iterator<Item = (String, &'a str)>) -> String {
     let mut text = "<p class=\"legend\">".to_owned();
     for (class, name) in items {

@@ -1,7 +1,8 @@
-//! Page age over time: a column is a time, a row an age, the darker the more memory.
+//! The heat map of page age over time: a column is a time, a row is a bin of ages. A darker cell
+//! has more memory.
 //!
-//! Invariant: a shade is a power of two of the fullest cell, so the eight of them span a hundred and twenty-eight times; a
-//! cell with anything in it has one.
+//! Invariant: a shade stands for half as much memory as the next darker one, so the eight shades
+//! span a factor of 128. Only an empty cell has no shade.
 
 use std::fmt::Write;
 
@@ -12,16 +13,16 @@ use crate::axis::{Mark, place, times};
 use crate::figure::{Figure, percent};
 use crate::track::{Hints, Track};
 
-/// Shades: `h1`, the lightest, to `h8`.
+/// Number of shades; their CSS classes are `h1`, the lightest, to `h8`.
 pub(crate) const SHADES: usize = 8;
-/// Rows that are shown at least.
+/// Minimum number of rows.
 const ROWS_MIN: usize = 8;
-/// Edges that have a mark, milliseconds.
+/// Edges of bins that have a mark on the y axis, milliseconds.
 const MARKED_MS: [u64; 7] = [
     1_000, 10_000, 60_000, 600_000, 3_600_000, 21_600_000, 86_400_000,
 ];
 
-/// The picture.
+/// Draws the heat map of a track as HTML.
 #[must_use]
 pub fn heat(track: &Track, hints: Hints) -> String {
     let most = track
@@ -56,11 +57,13 @@ pub fn heat(track: &Track, hints: Hints) -> String {
     figure.html()
 }
 
+/// Converts a number of rows to a length: a row is one unit high.
 fn as_length(rows: usize) -> u64 {
     u64::try_from(rows).unwrap_or(u64::MAX)
 }
 
-/// The shade of a cell; 0 of an empty one.
+/// Returns the shade of a cell with so many bytes: 1 to [`SHADES`], or 0 if it is empty. The
+/// darkest shade stands for `most` bytes.
 pub(crate) fn shade(bytes: u64, most: u64) -> usize {
     if bytes == 0 {
         return 0;
@@ -69,11 +72,12 @@ pub(crate) fn shade(bytes: u64, most: u64) -> usize {
     SHADES - usize::try_from(halvings).unwrap_or(SHADES).min(SHADES - 1)
 }
 
-/// One path a shade: neighbours of one shade in a row are one piece.
+/// Draws one SVG path for each shade. `of` returns the shade of the cell at a column and a row.
+/// Cells of the same shade that are neighbours in a row are drawn as one rectangle.
 pub(crate) fn cells(rows: usize, columns: usize, of: impl Fn(usize, usize) -> usize) -> String {
     let mut paths = vec![String::new(); SHADES + 1];
     for row in 0..rows {
-        // The youngest is at the bottom.
+        // The youngest row is at the bottom.
         let y = rows - 1 - row;
         let mut column = 0;
         while column < columns {
@@ -96,6 +100,7 @@ pub(crate) fn cells(rows: usize, columns: usize, of: impl Fn(usize, usize) -> us
         .collect()
 }
 
+/// Draws the cells of a track. The darkest shade stands for `most` bytes.
 fn shades(track: &Track, rows: usize, most: u64) -> String {
     cells(rows, track.columns.len(), |column, row| {
         let moment = track.columns[column].as_ref();
@@ -103,7 +108,8 @@ fn shades(track: &Track, rows: usize, most: u64) -> String {
     })
 }
 
-/// What a column is, for who points at it.
+/// Returns an invisible area over each column, as SVG. The browser shows the column's figures while
+/// the pointer is in the area.
 fn titles(track: &Track, rows: usize) -> String {
     let mut text = "<g class=\"hits\">".to_owned();
     for (column, moment) in track.columns.iter().enumerate() {
@@ -118,16 +124,18 @@ fn titles(track: &Track, rows: usize) -> String {
     text + "</g>\n"
 }
 
+/// Returns the marks of the y axis.
 fn marks(rows: usize) -> Vec<Mark> {
     let edges = EDGES_MS.iter().enumerate().take(rows + 1).skip(1);
     let marked = edges.filter(|(_, edge)| MARKED_MS.contains(edge));
     let whole = as_length(rows);
-    // Near the top there is no room above.
+    // An age is marked at the lower edge of its row.
     let mark = |(bin, edge): (usize, &u64)| (place(whole - as_length(bin), whole), short(*edge));
     marked.map(mark).collect()
 }
 
-/// From the lightest to the darkest.
+/// Returns the legend as HTML: the shades from the lightest to the darkest, which stands for `most`
+/// bytes.
 fn legend(most: u64) -> String {
     let mut svg = "<svg class=\"ramp\" aria-hidden=\"true\">".to_owned();
     for shade in 1..=SHADES {
@@ -180,7 +188,7 @@ mod tests {
             clock: Clock::Ago,
         };
         let html = heat(&track, Hints::None);
-        // Eight rows: the second from the ground is at 6.
+        // There are eight rows, so the second row from the bottom is at y = 6.
         assert!(
             html.contains("<path class=\"h8\" d=\"M0 6h2v1h-2zM3 6h1v1h-1z\"/>"),
             "{html}"
@@ -197,7 +205,7 @@ mod tests {
             let columns = ages.iter().map(|ages| Some(Moment { ages: *ages, ..Moment::default() })).collect();
             let track = Track { from_ms: 0, step_ms: 1, columns, clock: Clock::Passed };
             let html = heat(&track, Hints::None);
-            // Widths of pieces are as many cells as have anything.
+            // The widths of all rectangles sum to the number of cells that are not empty.
             let wide = html.split("class=\"h").flat_map(|path| path.split('M').skip(1)).filter_map(|piece| {
                 piece.split('h').nth(1)?.split('v').next()?.parse::<usize>().ok()
             });

@@ -1,6 +1,7 @@
-//! One number over time: pages that came back, and how long somebody waited.
+//! Pictures of one number over time: refaults, or the share of time in which processes waited for
+//! memory.
 //!
-//! Invariant: a column is as high as its number; without a number there is none.
+//! Invariant: a column is as high as its number. A time without a number, or with 0, has no column.
 
 use std::fmt::Write;
 
@@ -8,9 +9,9 @@ use crate::axis::{Mark, WHOLE, counts, place, times};
 use crate::figure::Figure;
 use crate::track::{Moment, Track};
 
-/// Pages that came back a minute; nothing where that is not known.
+/// Draws refaults a minute, in pages. Returns an empty text if they are unknown at all times.
 #[must_use]
-pub fn came_back(track: &Track) -> String {
+pub fn refaults(track: &Track) -> String {
     let name = |pages: u64| match pages {
         0..10_000 => pages.to_string(),
         10_000..10_000_000 => format!("{}k", pages / 1_000),
@@ -25,7 +26,8 @@ pub fn came_back(track: &Track) -> String {
     )
 }
 
-/// The share of the time in which somebody waited for memory; nothing where that is not known.
+/// Draws the share of time in which some process waited for memory. Returns an empty text if the
+/// share is unknown at all times.
 #[must_use]
 pub fn waited(track: &Track) -> String {
     let name = |hundredths: u64| match hundredths % 100 {
@@ -36,7 +38,7 @@ pub fn waited(track: &Track) -> String {
     draw(
         track,
         (
-            "Share of the time in which somebody waited for memory",
+            "Share of the time in which a process waited for memory",
             "waited",
         ),
         of,
@@ -45,7 +47,8 @@ pub fn waited(track: &Track) -> String {
     )
 }
 
-/// Its axis reaches to `least` at least, so that next to nothing does not look like much.
+/// Draws the numbers that `of` returns as columns; `name` formats a number. The axis reaches at
+/// least to `least`, so that very small numbers do not seem large.
 fn draw(
     track: &Track,
     (title, class): (&str, &str),
@@ -62,7 +65,7 @@ fn draw(
     for (column, moment) in track.columns.iter().enumerate() {
         let level = moment.as_ref().and_then(&of).filter(|level| *level > 0);
         if let Some(level) = level {
-            // Something never looks like nothing.
+            // A number above 0 is always visible: at least a tenth of a percent of the height.
             let high = place(level, most).max(1);
             let _ = write!(path, "M{column} {WHOLE}v-{high}h1v{high}z");
         }
@@ -105,11 +108,11 @@ mod tests {
 
     #[test]
     fn columns_are_as_high_as_their_numbers() {
-        let html = came_back(&track(&[Some(0), None, Some(20), Some(40), Some(1)]));
+        let html = refaults(&track(&[Some(0), None, Some(20), Some(40), Some(1)]));
         let path = "d=\"M2 1000v-500h1v500zM3 1000v-1000h1v1000zM4 1000v-25h1v25z\"";
         assert!(html.contains(path) && html.contains("at most 40"), "{html}");
-        assert_eq!(came_back(&track(&[None])), "");
-        let little = came_back(&track(&[Some(1)]));
+        assert_eq!(refaults(&track(&[None])), "");
+        let little = refaults(&track(&[Some(1)]));
         assert!(
             little.contains("v-100h1"),
             "one page is a tenth of the picture: {little}"
@@ -119,6 +122,6 @@ mod tests {
             shares.contains("at most 2.50%") && shares.contains("v-4h1"),
             "{shares}"
         );
-        assert!(came_back(&track(&[Some(u64::MAX), Some(1)])).contains("v-1h1"));
+        assert!(refaults(&track(&[Some(u64::MAX), Some(1)])).contains("v-1h1"));
     }
 }

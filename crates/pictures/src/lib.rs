@@ -1,11 +1,14 @@
-//! Memory over time, by age, and what less of it would cost, as pictures: markup for pages that load nothing, shared by `report --html` and the dashboard.
+//! Pictures as HTML and SVG, for pages that load nothing from elsewhere: memory over time by age,
+//! and what less memory would cost. `report --html` and the dashboard use the same pictures.
 //!
-//! Invariant: numbers in, text out; the same numbers give the same bytes. Every coordinate is a whole number inside its
-//! picture, whatever the numbers are; every word from outside goes through [`escaped`]. Nothing here knows a process, a file
-//! or a clock, runs in a browser, or sets a style of its own: colours are classes of [`STYLE`], so that a page may forbid
-//! all others. Letters are never part of what is stretched: they have one size on any screen.
+//! Invariant: the same numbers produce the same bytes. Every coordinate is a whole number inside
+//! its picture, for any numbers. Every text from outside goes through [`escaped`]. Nothing here
+//! uses a process, a file or a clock, or runs in a browser. No style is set but by the classes of
+//! [`STYLE`], so a page may forbid all other styles. Letters are never inside the part of a picture
+//! that is stretched, so they have the same size on any screen.
 //!
-//! Floors: `ages`, `decades`, `share`, `style`, `text`; `track`; `axis`; `figure`; `bars`, `heat`; `area`, `curve`, `level`, `strip`.
+//! Modules, from the lowest to the highest; each uses only lower ones: `ages`, `decades`, `share`,
+//! `style`, `text`; `track`; `axis`; `figure`; `bars`, `heat`; `area`, `curve`, `level`, `strip`.
 #![forbid(unsafe_code)]
 
 mod ages;
@@ -29,7 +32,7 @@ pub use bars::{Bar, Part, bars};
 pub use curve::{Curve, CurveAt, curve};
 pub use decades::{Decades, short_rate};
 pub use heat::heat;
-pub use level::{came_back, waited};
+pub use level::{refaults, waited};
 pub use share::per_cent;
 pub use strip::{age_bar, strip};
 pub use style::STYLE;

@@ -1,8 +1,9 @@
-//! Parts of a whole in words.
+//! Formats shares in percent.
 //!
-//! Invariant: what is neither nothing nor all never looks like it.
+//! Invariant: `0%` is shown only for nothing, and `100%` only for all.
 
-/// A share of something in whole percent, rounded to the nearest: `<1%`, `62%`, `>99%`.
+/// Formats `part` of `whole` in whole percent, rounded to the nearest: `62%`. A share that would be
+/// rounded to nothing or to all is `<1%` or `>99%`.
 #[must_use]
 pub fn per_cent(part: u64, whole: u64) -> String {
     let (part, whole) = (u128::from(part), u128::from(whole));
@@ -12,7 +13,7 @@ pub fn per_cent(part: u64, whole: u64) -> String {
     match halves.div_ceil(2) {
         _ if part > 0 && part * 200 < whole => "<1%".to_owned(),
         100.. if part < whole => ">99%".to_owned(),
-        // Figures that contradict each other: they are a look apart.
+        // `part` may exceed `whole` if the two come from different scans.
         percent => format!("{}%", percent.min(100)),
     }
 }
@@ -22,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_never_lie_about_nothing_and_all() {
+    fn a_share_is_never_shown_as_nothing_or_all_unless_it_is() {
         for (part, whole, want) in [
             (0, 0, "0%"),
             (0, 9, "0%"),

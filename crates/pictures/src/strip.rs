@@ -1,10 +1,12 @@
-//! Pictures for a row of a table: page age over time without axes, and the ages of now as a bar.
+//! Small pictures for a row of a table: a heat map of ages over time without axes, and the current
+//! ages as a bar.
 
 use crate::ages::{CLASSES, name_of_class};
 use crate::bars::{Part, drawn};
 use crate::heat::{cells, shade};
 
-/// Bytes by class of age at evenly spaced times; none where nobody watched.
+/// Draws a heat map without axes as SVG. A column has the bytes of each age class at one time, or
+/// is `None` if nothing was watched then.
 #[must_use]
 pub fn strip(columns: &[Option<[u64; CLASSES]>]) -> String {
     let most = columns
@@ -25,7 +27,8 @@ pub fn strip(columns: &[Option<[u64; CLASSES]>]) -> String {
     )
 }
 
-/// Bytes by class of age, then of unknown age, as parts of a bar that is `whole` long.
+/// Draws a bar as SVG. Its parts are the bytes of each age class, then `unknown`, the bytes of
+/// unknown age. The full width stands for `whole` bytes.
 #[must_use]
 pub fn age_bar(ages: &[u64; CLASSES], unknown: u64, whole: u64) -> String {
     let aged = ages.iter().enumerate().map(|(class, bytes)| Part {

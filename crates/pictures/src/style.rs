@@ -1,9 +1,11 @@
-//! The look of the pictures, light or dark as their reader's system is.
+//! The style sheet of the pictures. The reader's system setting chooses between light and dark.
 //!
-//! Invariant: every colour is one of the variables at the top, which both looks define.
+//! Invariant: every colour is one of the variables at the top, which have values for light and for
+//! dark.
 
-/// The style sheet of what this crate draws. Paper is light. Ages go from warm (in use) to dark blue (cold); what is unknown is grey, what is
-/// out is violet; shades of a heat map go away from the page's own colour.
+/// The style sheet of what this crate draws; print is always light. Colours of ages go from warm
+/// (in use) to dark blue (cold). Unknown age is grey, swapped memory is violet. The more memory a
+/// cell of a heat map has, the more its shade differs from the page's background.
 pub const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#1d2329;--dim:#58616b;--back:#fcfcfb;--paper:#fff;--line:#dfe2e5;\
 --a0:#d9531e;--a1:#ee9336;--a2:#f3c969;--a3:#a9cbd9;--a4:#6ba3c8;--a5:#3a76ae;--a6:#1f4a7d;\
@@ -51,7 +53,7 @@ table.bars{width:100%;border-collapse:collapse;font-size:13px;font-variant-numer
 mod tests {
     use super::*;
 
-    /// Names of variables that are defined in a part of the sheet.
+    /// Returns the names of the variables that this part of the style sheet defines.
     fn defined(part: &str) -> Vec<&str> {
         let names = part
             .split([';', '{'])

@@ -1,9 +1,10 @@
-//! Words of others: on a terminal, on a page, in a cell of a table.
+//! Makes text from outside safe: for a terminal, for an HTML page, for a cell of a spreadsheet.
 //!
-//! Invariant: what comes out is text, never markup, a formula or a command to a terminal, and nothing
-//! in it hides or turns the direction of writing.
+//! Invariant: the result is shown as text. It is never markup, a formula or a command to a
+//! terminal. Nothing in it is invisible or changes the direction of writing.
 
-/// Draws nothing of its own: it moves the cursor, turns the direction, joins, or is invisible.
+/// Returns whether a character is not drawn: it moves the cursor, changes the direction of writing,
+/// joins other characters, or is invisible.
 #[must_use]
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
@@ -12,18 +13,19 @@ pub fn is_hidden(c: char) -> bool {
             | '\u{fe00}'..='\u{fe0f}' | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// The text with `?` for each character that a terminal would obey rather than show.
+/// Returns the text with `?` in place of each character that is not drawn ([`is_hidden`]).
 #[must_use]
 pub fn plain(text: &str) -> String {
     let shown = text.chars().map(|c| if is_hidden(c) { '?' } else { c });
     shown.collect()
 }
 
-/// A field of comma-separated values (RFC 4180): quoted if it has to be, and always one line.
+/// Formats a field of comma-separated values (RFC 4180): in quotes if necessary, and always one
+/// line.
 ///
-/// A spreadsheet calculates a cell that begins with `=`, `+`, `-` or `@`. So text that does gets a
-/// `'` before it (OWASP, CSV Injection), also behind a `;`, which separates cells in some countries.
-/// A number stays a number.
+/// A spreadsheet evaluates a cell that begins with `=`, `+`, `-` or `@`. Such text gets a `'` in
+/// front (OWASP, CSV Injection). The same holds after a `;`, which separates cells in some
+/// countries. A number does not change.
 #[must_use]
 pub fn csv_field(text: &str) -> String {
     let text = plain(text);
@@ -36,7 +38,8 @@ pub fn csv_field(text: &str) -> String {
     text
 }
 
-/// Whether a spreadsheet takes what begins so for a formula; in full width, too.
+/// Returns whether a spreadsheet takes a text that begins with this character for a formula. The
+/// full-width forms of these characters count, too.
 fn begins_formula(c: char) -> bool {
     matches!(
         c,
@@ -44,10 +47,10 @@ fn begins_formula(c: char) -> bool {
     )
 }
 
-/// The text with a `'` before each place where a cell with a formula could begin.
+/// Returns the text with a `'` wherever a cell with a formula could begin.
 fn no_formula(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 1);
-    // Quotes and spaces at the beginning of a cell do not keep a formula from being one.
+    // A formula may follow quotes and spaces at the begin of a cell.
     let mut at_begin = true;
     for c in text.chars() {
         if at_begin && begins_formula(c) {
@@ -59,7 +62,7 @@ fn no_formula(text: &str) -> String {
     out
 }
 
-/// As text of a page of HTML, in attributes too.
+/// Escapes a text for HTML, also inside attributes.
 #[must_use]
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -81,8 +84,8 @@ pub fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Regression: a process named `=cmd|'/c calc'!A1` became a formula in the spreadsheet of whoever
-    /// opened `report --csv`.
+    /// Regression: a process named `=cmd|'/c calc'!A1` became a formula when a user opened the
+    /// output of `report --csv` in a spreadsheet.
     #[test]
     fn no_cell_is_a_formula_and_numbers_stay_numbers() {
         for (text, field) in [

@@ -1,46 +1,48 @@
-//! What is drawn: one target's figures at evenly spaced times.
+//! The data of a picture: the figures of one target at evenly spaced times.
 //!
-//! Invariant: a column that nobody watched is none, and is drawn as nothing: neither as 0 nor as what was before.
+//! Invariant: a column in which nothing was watched is `None`. It is drawn empty: neither as 0 nor
+//! as the figures before it.
 
 use engine::{Bytes, Millis};
 
 use crate::ages::{BINS, EDGES_MS, class_sums, short};
 
-/// How times are told.
+/// How the times on an axis are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Clock {
-    /// By what has passed since the beginning.
+    /// As the time since the beginning.
     Passed,
-    /// By how long ago it was: the last column is now.
+    /// As the time until now; the last column is now.
     Ago,
 }
 
-/// Whether a picture tells its figures by itself.
+/// Whether the picture itself shows the figures under the pointer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hints {
-    /// To who points at a column.
+    /// Yes, as titles of the columns.
     Titles,
-    /// The page sees to that.
+    /// No: the page shows them.
     None,
 }
 
-/// Figures at one time.
+/// The figures at one time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Moment {
-    /// Bytes in memory by age ([`EDGES_MS`]).
+    /// Bytes in memory, by bin of ages ([`EDGES_MS`]).
     pub ages: [u64; BINS],
     /// Bytes in memory of unknown age.
     pub unknown: u64,
     /// Bytes in swap.
     pub swapped: u64,
-    /// Pages that came back, a minute.
+    /// Refaults a minute, pages; `None` if unknown.
     pub back: Option<u64>,
-    /// The share of the time in which somebody waited for memory, hundredths of a percent.
+    /// Share of the time in which some process waited for memory, hundredths of a percent; `None`
+    /// if unknown.
     pub waited: Option<u32>,
 }
 
 impl Moment {
-    /// Bytes in memory.
+    /// Returns the bytes in memory, of known and of unknown age.
     #[must_use]
     pub fn resident(&self) -> u64 {
         self.ages
@@ -48,7 +50,8 @@ impl Moment {
             .fold(self.unknown, |sum, bytes| sum.saturating_add(*bytes))
     }
 
-    /// Bytes that were surely not touched for so long.
+    /// Returns the bytes in those bins whose lower edge is at least `ms`. No page in them was
+    /// accessed in the last `ms` milliseconds.
     #[must_use]
     pub fn older_than(&self, ms: u64) -> u64 {
         let old = EDGES_MS
@@ -58,7 +61,7 @@ impl Moment {
         old.fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
     }
 
-    /// In a line, for who points at it.
+    /// Returns the figures as one line of text, which the browser shows under the pointer.
     pub(crate) fn words(&self) -> String {
         let mut text = format!("{} in memory", Bytes(self.resident()));
         if self.swapped > 0 {
@@ -74,50 +77,51 @@ impl Moment {
     }
 }
 
-/// Figures over time.
+/// The figures of one target over time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Track {
-    /// When the first column begins, milliseconds: since the beginning, or of any clock.
+    /// Beginning of the first column, milliseconds. For [`Clock::Passed`] it counts from the
+    /// beginning; for [`Clock::Ago`] any clock will do.
     pub from_ms: u64,
-    /// How long a column is.
+    /// Duration of a column, milliseconds.
     pub step_ms: u64,
-    /// All of them.
+    /// The columns, oldest first; `None` for a column in which nothing was watched.
     pub columns: Vec<Option<Moment>>,
-    /// How times are told.
+    /// How the times are written.
     pub clock: Clock,
 }
 
 impl Track {
-    /// Its columns, as a coordinate; 1 at least.
+    /// Returns the width of a picture: the number of columns, at least 1.
     pub(crate) fn width(&self) -> u64 {
         u64::try_from(self.columns.len())
             .unwrap_or(u64::MAX)
             .clamp(1, 1 << 20)
     }
 
-    /// From its beginning to its end, milliseconds; 1 at least.
+    /// Returns the duration of all columns together, milliseconds; at least 1.
     pub(crate) fn span_ms(&self) -> u64 {
         self.step_ms.saturating_mul(self.width()).max(1)
     }
 
-    /// The newest figures.
+    /// Returns the newest figures; `None` if no column has figures.
     #[must_use]
     pub fn last(&self) -> Option<&Moment> {
         self.columns.iter().rev().flatten().next()
     }
 
-    /// The figures that there are.
+    /// Returns the figures of all columns that have figures, oldest first.
     pub(crate) fn moments(&self) -> impl Iterator<Item = &Moment> {
         self.columns.iter().flatten()
     }
 
-    /// The oldest class of age that there ever is any memory of.
+    /// Returns whether any column has memory in this age class.
     pub(crate) fn has_class(&self, class: usize) -> bool {
         self.moments()
             .any(|moment| class_sums(&moment.ages)[class] > 0)
     }
 
-    /// When a column was, in words.
+    /// Returns the time of the column with this index as text: `after 10s`, `10s ago` or `now`.
     #[must_use]
     pub fn time_of(&self, column: usize) -> String {
         let column = u64::try_from(column).unwrap_or(u64::MAX);

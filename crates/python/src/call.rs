@@ -1,7 +1,7 @@
-//! A command at work on a thread of its own.
+//! A command of pagetide that runs on its own thread.
 //!
-//! Invariant: who waits for it holds no lock of the interpreter. A call that is dropped or stopped ends by itself, when its
-//! work next looks.
+//! Invariant: a Python thread that waits for a call does not hold the interpreter's lock. A call
+//! that is dropped or stopped ends when the command next checks the stop flag.
 
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,18 +16,22 @@ use pyo3::types::PyBytes;
 
 use crate::shared::{End, Output, Shared};
 
-/// No wait is longer, in seconds: what is longer than a day is forever, which a clock may not have.
+/// Maximum time of one wait, seconds. The end of a longer wait could exceed what a clock can
+/// represent.
 const LONGEST: f64 = 86_400.0;
 
-/// `report`, `mrc` or `sim` with these words, begun.
+/// A running call of the command `report`, `mrc` or `sim`.
 #[pyclass(frozen)]
 pub(crate) struct Call {
     shared: Arc<Shared>,
+    /// Set when the command must stop.
     stop: Arc<AtomicBool>,
 }
 
-/// Output, what is being done, how much of it is done, and how it ended.
-type Told<'py> = (
+/// What [`Call::wait`] returns: new output; name of the current activity; the completed share of
+/// that activity, 0 to 1; how the call ended. The name is `None` if there was no news of the
+/// activity, the share is `None` if it is not known, the end is `None` while the call runs.
+type Progress<'py> = (
     Bound<'py, PyBytes>,
     Option<String>,
     Option<f64>,
@@ -36,15 +40,16 @@ type Told<'py> = (
 
 #[pymethods]
 impl Call {
+    /// Starts the command with the command line `words`.
     #[new]
     fn new(words: Vec<OsString>) -> PyResult<Call> {
         let (shared, stop) = (Arc::<Shared>::default(), Arc::<AtomicBool>::default());
-        let (told, stopped) = (Arc::clone(&shared), Arc::clone(&stop));
+        let (reported, stopped) = (Arc::clone(&shared), Arc::clone(&stop));
         let begun = thread::Builder::new()
             .name("pagetide".to_owned())
             .spawn(move || {
-                let end = catch_unwind(AssertUnwindSafe(|| perform(&words, &stopped, &told)));
-                told.end(end.unwrap_or_else(|_| unwound(&stopped)));
+                let end = catch_unwind(AssertUnwindSafe(|| perform(&words, &stopped, &reported)));
+                reported.end(end.unwrap_or_else(|_| unwound(&stopped)));
             });
         match begun {
             Ok(_) => Ok(Call { shared, stop }),
@@ -54,9 +59,9 @@ impl Call {
         }
     }
 
-    /// Waits for output or the end, `seconds` at most.
-    fn wait<'py>(&self, py: Python<'py>, seconds: f64) -> Told<'py> {
-        // What is no number is no time.
+    /// Waits for output or for the end of the call, at most `seconds`.
+    fn wait<'py>(&self, py: Python<'py>, seconds: f64) -> Progress<'py> {
+        // NaN means no wait.
         let seconds = if seconds.is_nan() { 0.0 } else { seconds };
         let time = Duration::from_secs_f64(seconds.clamp(0.0, LONGEST));
         let news = py.detach(|| self.shared.wait(time));
@@ -65,7 +70,8 @@ impl Call {
         (output, what, share.flatten(), news.end)
     }
 
-    /// Ends a report with what was seen until now; of the others no result is wanted any more.
+    /// Stops the call. A report ends with the figures that it has so far; `mrc` and `sim` end
+    /// without a result.
     fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
@@ -77,9 +83,10 @@ impl Drop for Call {
     }
 }
 
+/// Runs the command; returns how it ended.
 fn perform(words: &[OsString], stop: &Arc<AtomicBool>, shared: &Shared) -> End {
-    let told = &mut |what: &str, share| shared.progress(what, share);
-    match cli::call::call(words, stop, told, Output { shared, stop }) {
+    let reported = &mut |what: &str, share| shared.progress(what, share);
+    match cli::call::call(words, stop, reported, Output { shared, stop }) {
         Ok(()) => (0, String::new(), String::new()),
         Err(failure) => (
             failure.exit(),
@@ -89,7 +96,7 @@ fn perform(words: &[OsString], stop: &Arc<AtomicBool>, shared: &Shared) -> End {
     }
 }
 
-/// Of a call that did not come back.
+/// Returns how a call ended whose thread unwound: it was stopped, or it panicked.
 fn unwound(stop: &AtomicBool) -> End {
     match stop.load(Ordering::Relaxed) {
         true => (1, "stopped".to_owned(), "call it again".to_owned()),

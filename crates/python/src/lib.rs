@@ -1,7 +1,9 @@
-//! `pagetide._native`: commands as calls, for the Python package in `python/pagetide`, which has all that a user sees.
+//! `pagetide._native`: runs pagetide's commands for the Python package in `python/pagetide`. That
+//! package defines all that users see.
 //!
-//! Invariant: no work is done here and none while the interpreter's lock is held: a call runs on a thread of its own, and
-//! Python waits for it in slices, between which it handles its signals.
+//! Invariant: no command runs on Python's thread or with the interpreter's lock. Each call has a
+//! thread of its own. Python waits for that thread for a short time, handles signals, and waits
+//! again.
 #![forbid(unsafe_code)]
 
 use pyo3::prelude::*;
@@ -9,7 +11,7 @@ use pyo3::prelude::*;
 mod call;
 mod shared;
 
-/// The module.
+/// The Python module.
 #[pymodule]
 #[pyo3(name = "_native")]
 fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {

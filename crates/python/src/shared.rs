@@ -1,59 +1,70 @@
-//! What the thread of a call and Python tell each other.
+//! State that a call's thread and Python's thread share.
 //!
-//! Invariant: output is taken once, in the order in which it was written; the end is known only when all of it is there.
+//! Invariant: Python receives each byte of output once, in the order in which it was written, and
+//! sees the end of the call only after all output.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Bytes that wait to be taken, beyond which whoever writes waits, too.
+/// Bytes of output that may wait for Python; with more, the command waits before it writes.
 const FULL: usize = 1 << 20;
-/// So often it looks whether it was stopped.
+/// Time between two checks whether the call was stopped, by a command that waits to write.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// How a call ended: the exit code that the command would have had, what failed, and what to do. 0 of a success.
+/// How a call ended: the exit code that the command would have had (0 for success), what failed,
+/// and a hint what to do about it. The texts are empty after a success.
 pub(crate) type End = (u8, String, String);
 
-/// What is new since Python asked last.
+/// Output, progress and end of a call that Python has not taken yet.
 #[derive(Default)]
 pub(crate) struct News {
+    /// Output of the command.
     pub(crate) output: Vec<u8>,
-    /// What is being done, and how much of it is done, 0 to 1.
+    /// Name of the current activity, and its completed share (0 to 1; `None` if that is not known).
+    /// `None` if nothing was reported since Python last took it.
     pub(crate) progress: Option<(String, Option<f64>)>,
+    /// How the call ended; `None` while it runs.
     pub(crate) end: Option<End>,
 }
 
-/// Between the two threads.
+/// The state that both threads share.
 #[derive(Default)]
 pub(crate) struct Shared {
     news: Mutex<News>,
-    told: Condvar,
+    /// Wakes the thread that waits for news, or for room for output.
+    reported: Condvar,
 }
 
 impl Shared {
+    /// Locks the news for the calling thread.
     fn lock(&self) -> MutexGuard<'_, News> {
-        // Nothing under the lock can leave it half done.
+        // A panic while the lock is held cannot make the value inconsistent.
         self.news.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How far it is. Wakes nobody: who waits sees it soon enough.
+    /// Sets the progress. Does not wake Python's thread, which takes the progress the next time it
+    /// wakes.
     pub(crate) fn progress(&self, what: &str, share: Option<f64>) {
         self.lock().progress = Some((what.to_owned(), share));
     }
 
-    /// It is over.
+    /// Sets how the call ended, and wakes Python's thread.
     pub(crate) fn end(&self, end: End) {
         self.lock().end = Some(end);
-        self.told.notify_all();
+        self.reported.notify_all();
     }
 
-    /// Waits for output or the end, `time` at most, and takes what is new; the end stays.
+    /// Waits at most `time` for output or for the end of the call, and takes what is new. The end
+    /// is not taken: later calls return it again.
     pub(crate) fn wait(&self, time: Duration) -> News {
         let is_quiet = |news: &mut News| news.output.is_empty() && news.end.is_none();
-        let waited = self.told.wait_timeout_while(self.lock(), time, is_quiet);
+        let waited = self
+            .reported
+            .wait_timeout_while(self.lock(), time, is_quiet);
         let (mut news, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        self.told.notify_all();
+        self.reported.notify_all();
         News {
             output: std::mem::take(&mut news.output),
             progress: news.progress.take(),
@@ -65,27 +76,31 @@ impl Shared {
 /// Where a command writes its output.
 pub(crate) struct Output<'a> {
     pub(crate) shared: &'a Shared,
-    /// Nobody takes any of it any more.
+    /// Set when the call must stop: then writing never waits.
     pub(crate) stop: &'a AtomicBool,
 }
 
 impl Write for Output<'_> {
-    /// Waits, as at a pipe, while so much was not taken yet: who does not ask for the next report gets none meanwhile.
+    /// Waits, like a pipe, while too much output waits for Python. So if Python takes no reports,
+    /// the command makes no new ones.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let is_full =
             |news: &mut News| news.output.len() > FULL && !self.stop.load(Ordering::Relaxed);
         let mut news = self.shared.lock();
         while is_full(&mut news) {
-            let waited = self.shared.told.wait_timeout_while(news, SLICE, is_full);
+            let waited = self
+                .shared
+                .reported
+                .wait_timeout_while(news, SLICE, is_full);
             news = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         news.output.extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
-    /// What was written until here may be used.
+    /// Wakes Python's thread, so that it takes all output written so far.
     fn flush(&mut self) -> io::Result<()> {
-        self.shared.told.notify_all();
+        self.shared.reported.notify_all();
         Ok(())
     }
 }

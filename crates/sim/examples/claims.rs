@@ -1,6 +1,7 @@
-//! The claims of an experiment at several scales, with several seeds: do they hold at each?
-//! `cargo xtask bench claims -- NAME SCALES SEEDS`, e.g. `memcg-lru 4,16,24,32,48 1,2,3`. Runs are spread over the
-//! processors. Exit code 1 if one does not hold.
+//! Checks whether the claims of an experiment hold at several scales, with several seeds:
+//! `cargo xtask bench claims -- NAME SCALES SEEDS`, e.g. `memcg-lru 4,16,24,32,48 1,2,3`.
+//!
+//! Runs are spread over the processors. Exit code 1 if a claim does not hold.
 #![forbid(unsafe_code)]
 
 use sim::experiments::{ALL, Settings};

@@ -1,8 +1,8 @@
 //! Speeds and figures of traces, every side in one run:
 //! `cargo run --release -p sim --example curves -- FILE...`.
 //!
-//! For each trace: reading, the exact LRU curve, LRU and CLOCK at a tenth of the footprint, OPT; and
-//! for the multi-gen LRU at 20 limits the full runs against miniature ones.
+//! For each trace: reading, the exact LRU curve, LRU and CLOCK at a tenth of the footprint, OPT;
+//! and for the multi-gen LRU at 20 limits the full runs against miniature ones.
 #![forbid(unsafe_code)]
 
 use engine::Policy;
@@ -40,7 +40,8 @@ fn cpu_seconds() -> f64 {
     nanos.expect("/proc/thread-self/schedstat begins with a number") / 1e9
 }
 
-/// Runs `work` three times; its result and the millions of references a second of the median, by CPU time.
+/// Runs `work` three times; returns its result and the millions of references a second of the
+/// median, by CPU time.
 fn timed<T>(references: usize, mut work: impl FnMut() -> T) -> (T, f64) {
     let mut runs: Vec<(f64, T)> = (0..3)
         .map(|_| {
@@ -127,7 +128,7 @@ fn what_if(pages: &[u64], ids: &[u32], curve: &Curve) {
         mini.add(|size, batch| Box::new(EngineRun::with_batch(Policy::default(), size, batch)));
         pages
             .chunks(1 << 16)
-            .for_each(|pages| mini.feed(pages.iter().copied()));
+            .for_each(|pages| mini.replay(pages.iter().copied()));
         let seconds = cpu_seconds() - start;
         println!(
             "    rate {rate}: {} pages, {}; uncorrected {}; {seconds:.1} s",

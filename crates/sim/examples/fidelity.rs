@@ -1,15 +1,15 @@
-//! The simulator's half of `cargo xtask guest oracle`: reads lines of what the guest has told of its runs, as figures
-//! without those that are compared, and prints what is counted of each tenant.
+//! The simulator's half of `cargo xtask guest oracle`: reads lines that the guest printed of its
+//! runs, as figures without those that are compared, and prints what is counted of each tenant.
 #![forbid(unsafe_code)]
 
-use sim::fidelity::{Told, run};
+use sim::fidelity::{GuestFacts, run};
 use std::process::ExitCode;
 use touches::figures::Figures;
 
 fn job(line: &str) -> Result<(), String> {
     let job = Figures::parse(line).ok_or_else(|| format!("`{line}` is no figures"))?;
     let key = &job.key;
-    for figures in run(&key.case, &key.policy, key.seed, &Told::of(&job))? {
+    for figures in run(&key.case, &key.policy, key.seed, &GuestFacts::of(&job))? {
         println!("{figures}");
     }
     Ok(())

@@ -1,5 +1,9 @@
-//! What tearing mappings down costs, by ranges or page by page. In time on the processor, all ways in turn:
-//! `mmu_gather time|scattered [ORDER] [MIB] [ROUNDS]`, folios in the order of addresses or in none. In instructions, to be counted from outside:
+//! Measures what tearing mappings down costs, by ranges or page by page.
+//!
+//! In time on the processor, all ways in turn, with folios in the order of addresses or in none:
+//! `mmu_gather time|scattered [ORDER] [MIB] [ROUNDS]`.
+//!
+//! In instructions, to be counted from outside:
 //! `valgrind --tool=callgrind --toggle-collect='*teardown*' --callgrind-out-file=/dev/null
 //! target/release/examples/mmu_gather runs|ranges|pages [ORDER] [MIB]`.
 #![forbid(unsafe_code)]
@@ -26,7 +30,7 @@ fn once(mut table: PageTable, how: How) {
     println!("{millis:.3} ms, {:?}", table.stats());
 }
 
-/// Rounds of all ways one after the other, so that what disturbs the machine disturbs them all.
+/// Times all ways in turn, `rounds` times, so that what disturbs the machine disturbs them all.
 fn time(fresh: &PageTable, rounds: u64) {
     let mut millis = How::ALL.map(|_| Vec::new());
     for _ in 0..rounds {

@@ -1,19 +1,19 @@
-//! What hardware does after a fault: the access is made again, and sets the accessed bit.
+//! What hardware does after a fault: it repeats the access, which sets the accessed bit.
 //!
-//! This is the simulator's to do and not the engine's: `Machine::fault_in` also tells the engine of pages that
-//! a host has found in real page tables, and those have their bits already.
+//! The simulator does this, not the engine: a host also calls `Machine::fault_in`, to report pages
+//! found in real page tables, and those have their accessed bits already.
 //!
-//! Invariant: an access through a mapping leaves the page's bit set, whether it faulted or not; an access
-//! through a descriptor leaves it alone.
+//! Invariant: an access through a mapping sets the page's bit, whether it faulted or not; an access
+//! through a file descriptor does not change the bit.
 
 use engine::workingset::Refault;
 use engine::{FaultKind, FolioId, FolioType, Machine, MemcgId};
 
-/// A page of a simulated program is not there: it comes in, and what faulted is done. Returns what its
-/// shadow told, as [`Machine::fault_in`]; the accessed bit is the one in the engine's table.
+/// Faults in a page of a simulated program and repeats the access, which sets the bit in the
+/// engine's table. Returns what the page's shadow entry says, as [`Machine::fault_in`] does.
 ///
 /// # Panics
-/// When `id` is beyond what [`engine::Lruvec::ensure`] made valid.
+/// If `id` is beyond the pages that [`engine::Lruvec::ensure`] made valid.
 pub fn fault(
     machine: &mut Machine,
     (memcg, id): (MemcgId, FolioId),

@@ -1,11 +1,12 @@
-//! Simulated memory whose accessed bits lie in the engine's own words: a touch costs one cache line.
+//! Simulated memory whose accessed bits are in the engine's own words, so a touch costs one cache
+//! line.
 //!
-//! Invariant: it stores whatever it is given; what was accessed has been taken out of the batch by
-//! the engine's reference check before.
+//! Invariant: every page that the engine passes to it is stored; the engine's reference check has
+//! removed accessed pages from the batch before.
 
 use engine::{FolioId, Lruvec, MemcgId, Memory, PageOut};
 
-/// Memory of any number of tenants.
+/// Memory of any number of tenants, with accessed bits in the engine's words.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InWords;
 

@@ -1,6 +1,6 @@
-//! What `pagetide sim` is asked to run: a built-in experiment by its name, or a file.
+//! A job of `pagetide sim`: a built-in experiment, found by its name, or a file.
 //!
-//! Invariant: everything that can be refused is refused before the work starts.
+//! Invariant: whatever can be refused is refused before the work starts.
 
 mod pictures;
 
@@ -19,40 +19,40 @@ pub enum JobError {
     /// No experiment has this name.
     #[error("no experiment is called `{name}`")]
     Unknown {
-        /// What was asked for.
+        /// The name that was requested.
         name: String,
-        /// What may have been meant.
+        /// The experiment with the most similar name; `None` if none is similar.
         nearest: Option<&'static str>,
     },
     /// The file cannot be read.
     #[error("cannot read {path}: {why}")]
     Read {
-        /// Which.
+        /// Path of the file.
         path: String,
-        /// Why not.
+        /// Error of the operating system.
         why: std::io::Error,
     },
-    /// The file is no experiment.
+    /// The file is not a valid experiment.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
-    /// A built-in experiment has no such value to set.
+    /// The value cannot be set for a built-in experiment.
     #[error("`{given}` cannot be set: {why}")]
     Set {
-        /// What was given.
+        /// The value that the user wrote.
         given: String,
-        /// Why not.
+        /// Reason why it cannot be set.
         why: String,
     },
 }
 
 impl JobError {
-    /// True when the command line is at fault, and not a file.
+    /// Returns whether the command line is wrong, and not a file.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
         matches!(self, Self::Unknown { .. } | Self::Set { .. })
     }
 
-    /// What to do.
+    /// Returns what the user can do about the error.
     #[must_use]
     pub fn hint(&self) -> String {
         match self {
@@ -70,24 +70,25 @@ impl JobError {
     }
 }
 
-/// Something to run.
+/// A job: what to run.
 pub enum Job {
     /// A built-in experiment.
     BuiltIn(&'static Experiment, Settings),
     /// A file.
     File {
-        /// Its name, or the file's.
+        /// Name of the experiment, or of its file if it has none.
         name: String,
-        /// What it says.
+        /// The runs that the file describes.
         plans: Box<Plans>,
     },
 }
 
 impl Job {
-    /// Finds what `what` means. `set` are assignments `key=value`; `seed` and `scale` win over them.
+    /// Finds the experiment or file that `what` names. `set` has assignments `key=value`; `seed`
+    /// and `scale` override them.
     ///
     /// # Errors
-    /// [`JobError`].
+    /// If there is no such experiment, or the file or an assignment is wrong.
     pub fn find(
         what: &str,
         set: &[String],
@@ -145,7 +146,7 @@ impl Job {
         })
     }
 
-    /// Its name.
+    /// Returns the name of the experiment.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -154,7 +155,7 @@ impl Job {
         }
     }
 
-    /// Runs it; `progress` is told the part done.
+    /// Runs the experiment. `progress` gets the completed share, 0 to 1.
     pub fn run(&self, progress: &mut dyn FnMut(f64)) -> (Heading, Outcome) {
         match self {
             Self::BuiltIn(experiment, settings) => {
@@ -187,7 +188,8 @@ impl Job {
     }
 }
 
-/// What a file says, or so much of it that it is too long: a link to /dev/zero filled all memory.
+/// Returns the text of a file. Reads only the beginning of a file that is too long: a link to
+/// /dev/zero must not fill all memory.
 fn text_of(path: &str) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?
@@ -229,7 +231,8 @@ mod tests {
         }
     }
 
-    /// A name that ends in .toml was read to its end before its length was looked at.
+    /// Regression: a file with a name that ends in .toml was read to its end before its length was
+    /// checked.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_file_without_an_end_is_refused() {
@@ -239,12 +242,12 @@ mod tests {
         let (said, read) = (error(&path, ""), text_of(&path).map(|text| text.len()));
         std::fs::remove_file(&link).expect("it is there");
         assert!(said.contains("1048576 are the most"), "{said}");
-        // What is too long is said of any length: that no more was read is what keeps memory.
+        // However long the text, reading stops one byte above the limit, so memory is bounded.
         assert_eq!(read.ok(), Some(TEXT_MAX + 1));
     }
 
     #[test]
-    fn what_is_asked_for_is_found_or_refused() {
+    fn a_name_is_found_or_refused() {
         assert_eq!(error("memcg-lru", "seed=4 scale=16"), "memcg-lru");
         assert!(error("memcg-lur", "").contains("did you mean `memcg-lru`?"));
         assert!(error("zzzzzzzzzzzzzzz", "").contains("--list"));

@@ -1,4 +1,11 @@
 //! The simulator: the engine, unchanged, on simulated memory.
+//!
+//! Models of parts of the kernel that only simulations call (real memory has the kernel itself):
+//!
+//! | here | the kernel's | deliberate differences |
+//! |---|---|---|
+//! | `mmu_gather/` | mm/mmu_gather.c, mm/swap.c | frames and folios are a model, their counters are atomic, locks are counted |
+//! | `vma.rs` | mm/mmap.c, mm/madvise.c, mm/fadvise.c | what reclaim needs of them: whether accesses predict later ones |
 #![forbid(unsafe_code)]
 
 pub mod experiments;
@@ -8,16 +15,18 @@ pub mod in_words;
 pub mod job;
 pub mod mapped;
 pub mod memory_bound;
-pub mod minder;
+pub mod mmu_gather;
 pub mod mrc;
 mod nearest;
 pub mod outcome;
 pub mod parallel;
+pub mod policy_runner;
 pub mod scenario;
 pub mod show;
 pub mod stats;
 pub mod stopwatch;
 pub mod tenant;
 pub mod trace;
+pub mod vma;
 
 pub use touches::rng;

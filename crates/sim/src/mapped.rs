@@ -1,12 +1,14 @@
-//! Simulated memory behind the mappings of one address space, with its accessed bits in the engine's table.
+//! Simulated memory behind the mappings of one address space, with accessed bits in the engine's
+//! table.
 //!
-//! Invariant: whether an accessed bit means anything is asked of the mappings at each look. There is one bit a
-//! page here: a page that is mapped twice, once without recency, needs page tables (`scenario::space`).
+//! Invariant: at each read of an accessed bit, the mappings decide whether it counts. There is one
+//! bit for each page: a page that is mapped twice, once without recency, needs page tables
+//! (`scenario::space`).
 
+use crate::vma::AddressSpace;
 use engine::{FolioId, Lruvec, MemcgId, Memory, PageOut};
-use models::vma::AddressSpace;
 
-/// Memory of one tenant; without any mapping as [`crate::in_words::InWords`].
+/// Memory of one tenant. Without any mapping it behaves as [`crate::in_words::InWords`].
 #[derive(Clone, Copy, Debug)]
 pub struct Mapped<'a>(pub &'a AddressSpace);
 

@@ -1,30 +1,30 @@
-//! How much memory a piece of work may take.
+//! A bound on the memory that a piece of work takes.
 //!
-//! Invariant: work that would pass its bound ends with an error that names the bound; it is asked
-//! before tables grow, so a file of a few bytes cannot take the memory of a host.
+//! Invariant: work that would exceed its bound ends with an error that names the bound. The check
+//! is made before tables grow, so a file of a few bytes cannot take all memory of a host.
 
 use std::fmt;
 
 /// A bound, and the function that measures what is used.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryBound {
-    /// Most memory that the work may take, bytes.
+    /// Maximum memory that the work may take, bytes.
     pub most: u64,
-    /// Memory that the process had before the work, bytes: it does not count.
+    /// Memory that the process had before the work, bytes; does not count.
     pub before: u64,
-    /// Returns the memory that the process has now, bytes; 0 where that is not known.
+    /// Returns the current memory of the process, bytes; 0 if it is not known.
     pub used: fn() -> u64,
 }
 
 impl MemoryBound {
-    /// Without a bound.
+    /// A bound that allows any amount.
     pub const NONE: Self = Self {
         most: u64::MAX,
         before: 0,
         used: || 0,
     };
 
-    /// Returns a bound of `most` bytes beside what the process has now.
+    /// Returns a bound of `most` bytes in addition to the current memory of the process.
     #[must_use]
     pub fn of(most: u64, used: fn() -> u64) -> Self {
         Self {
@@ -34,10 +34,10 @@ impl MemoryBound {
         }
     }
 
-    /// Returns `Ok` if `more` bytes may be taken beside what is used.
+    /// Returns `Ok` if the work may take `more` bytes in addition to what it uses.
     ///
     /// # Errors
-    /// They would pass the bound.
+    /// If that would exceed the bound.
     pub fn admit(&self, more: u64) -> Result<(), Exceeded> {
         let taken = (self.used)().saturating_sub(self.before);
         match taken.saturating_add(more) <= self.most {
@@ -50,7 +50,7 @@ impl MemoryBound {
 /// The work needs more memory than it may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exceeded {
-    /// Most memory that the work may take, bytes.
+    /// Maximum memory that the work may take, bytes.
     pub most: u64,
 }
 
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_used_and_what_comes_count() {
+    fn used_and_refaulted_pages_count() {
         let bound = MemoryBound {
             most: 3 << 20,
             before: 1 << 20,

@@ -1,7 +1,8 @@
-//! What an experiment gives: tables of cells, pictures of what they answer, and claims that were checked.
+//! The result of an experiment: tables, pictures and checked claims.
 //!
-//! Invariant: a table's rows are as long as its list of columns; the same seed gives the same cells,
-//! so what depends on time of day is kept apart (`Outcome::timings`).
+//! Invariant: each row of a table has as many cells as the table has columns. The same seed
+//! produces the same cells, so what depends on the machine's speed is kept separately
+//! (`Outcome::timings`).
 
 mod picture;
 
@@ -14,38 +15,39 @@ pub enum Cell {
     Text(String),
     /// A count.
     Count(u64),
-    /// A measured or derived figure.
+    /// A measured or computed figure.
     Figure(f64),
-    /// Nothing to say, e.g. the document gives no figure here.
+    /// No value, e.g. the document has no figure here.
     Empty,
 }
 
 /// A table with a title.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// The heading.
+    /// Heading of the table.
     pub title: String,
-    /// Names with units, e.g. `pgsteal (MiB)`.
+    /// Names of the columns with units, e.g. `pgsteal (MiB)`.
     pub columns: Vec<String>,
     /// Rows, each as long as `columns`.
     pub rows: Vec<Vec<Cell>>,
 }
 
-/// A statement of the source document, or of the issue, held against our figure.
+/// A statement of the source document, or of pagetide's own goals, compared with the simulator's
+/// figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
-    /// What is claimed, with its bound, e.g. `stddev/mean of pgsteal <= 5%`.
+    /// The claim, with its bound, e.g. `stddev/mean of pgsteal <= 5%`.
     pub what: String,
-    /// The document's figure, when it has one.
+    /// The document's figure, if it has one.
     pub document: Option<f64>,
-    /// Ours.
+    /// The simulator's figure.
     pub ours: f64,
-    /// Whether ours is within the bound.
+    /// Whether the simulator's figure is within the bound.
     pub holds: bool,
 }
 
 impl Claim {
-    /// One of which the document has no figure.
+    /// Makes a claim for which the document has no figure.
     #[must_use]
     pub const fn ours(what: String, ours: f64, holds: bool) -> Self {
         Self {
@@ -57,24 +59,24 @@ impl Claim {
     }
 }
 
-/// Everything that one run of an experiment gives.
+/// All results of one run of an experiment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// Deterministic results.
     pub tables: Vec<Table>,
     /// Deterministic statements.
     pub claims: Vec<Claim>,
-    /// What a page draws, in this order; tables by themselves draw nothing.
+    /// The pictures of a page, in this order; a table alone is not drawn.
     pub pictures: Vec<Picture>,
-    /// Results that depend on the machine (seconds, instructions); not part of "same seed, same
-    /// bytes".
+    /// Results that depend on the machine (seconds, instructions); the same seed need not reproduce
+    /// them.
     pub timings: Vec<Table>,
     /// Remarks for the reader, e.g. why a figure differs from the document's.
     pub notes: Vec<String>,
 }
 
 impl Table {
-    /// An empty table.
+    /// Makes an empty table.
     #[must_use]
     pub fn new(title: &str, columns: &[&str]) -> Self {
         Self {
@@ -87,7 +89,7 @@ impl Table {
     /// Adds a row.
     ///
     /// # Panics
-    /// If it is not as long as the list of columns.
+    /// If its length is not the number of columns.
     pub fn row(&mut self, cells: Vec<Cell>) {
         assert_eq!(cells.len(), self.columns.len(), "a row of {}", self.title);
         self.rows.push(cells);

@@ -1,16 +1,16 @@
-//! Independent tasks on as many threads as there are CPUs.
+//! Runs independent tasks on as many threads as there are CPUs.
 //!
-//! Invariant: the results come in the order of the tasks, and a task knows nothing of the others, so
-//! that one thread gives the same. Where no thread is to be had the calling one does the work.
+//! Invariant: the results are in the order of the tasks, and no task depends on another, so one
+//! thread produces the same results. If no thread can be started, the calling thread does the work.
 
 use crate::stats::number;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-/// The results of `work` on each of `tasks`; `progress` is told the part that is done, 0 to 1.
+/// Returns the results of `work` on each of `tasks`. `progress` gets the completed share, 0 to 1.
 ///
 /// # Panics
-/// When `work` does.
+/// If `work` panics.
 pub fn map<T: Sync, R: Send>(
     tasks: &[T],
     work: impl Fn(&T) -> R + Sync,
@@ -20,7 +20,7 @@ pub fn map<T: Sync, R: Send>(
     map_on(threads, tasks, work, progress)
 }
 
-/// As [`map`], on so many threads; on none of its own with 0.
+/// Runs [`map`] on this number of threads; with 0, on the calling thread.
 fn map_on<T: Sync, R: Send>(
     threads: usize,
     tasks: &[T],
@@ -43,7 +43,7 @@ fn map_on<T: Sync, R: Send>(
                     }
                 }
             });
-            // There may be no more: a limit of the caller, or of its group.
+            // A limit of the caller or of its group may forbid more threads.
             if thread.is_err() {
                 break;
             }
@@ -83,7 +83,8 @@ mod tests {
         assert!((last - 1.0).abs() < 1e-9);
         assert!(map(&[], |n: &u64| *n, &mut |_| {}).is_empty());
     }
-    /// Regression: where no thread was left (ulimit -u) a simulation panicked, or waited for ever.
+    /// Regression: if no thread could be started (ulimit -u), a simulation panicked, or waited for
+    /// ever.
     #[test]
     fn without_threads_the_caller_does_the_work() {
         let (tasks, mut parts): (Vec<u64>, Vec<f64>) = ((0..4).collect(), Vec::new());

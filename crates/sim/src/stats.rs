@@ -1,12 +1,12 @@
-//! Means and spreads of what was counted.
+//! Means and spreads of counts.
 
-/// A count as a number with a fraction.
+/// Converts a count to a floating-point number.
 #[must_use]
 pub const fn number(count: u64) -> f64 {
     count as f64
 }
 
-/// The whole part of a number that is known to fit: pages, touches.
+/// Rounds a number down to an integer; the caller knows that it fits (pages, touches).
 #[must_use]
 #[expect(
     clippy::cast_possible_truncation,
@@ -17,19 +17,19 @@ pub const fn whole(x: f64) -> u32 {
     x as u32
 }
 
-/// The lowest; the highest number of nothing.
+/// Returns the smallest value; the largest possible number if there is none.
 #[must_use]
 pub fn least(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::MAX, f64::min)
 }
 
-/// The highest, 0 at least.
+/// Returns the largest value, at least 0.
 #[must_use]
 pub fn most(values: &[f64]) -> f64 {
     values.iter().copied().fold(0.0, f64::max)
 }
 
-/// The mean; 0 of nothing.
+/// Returns the mean; 0 if there is no value.
 #[must_use]
 pub fn mean(values: &[f64]) -> f64 {
     if values.is_empty() {
@@ -38,7 +38,7 @@ pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / number(values.len() as u64)
 }
 
-/// The standard deviation, of all and not of a sample; 0 of nothing.
+/// Returns the standard deviation of a whole population, not of a sample; 0 if there is no value.
 #[must_use]
 pub fn stddev(values: &[f64]) -> f64 {
     let mean = mean(values);
@@ -46,7 +46,7 @@ pub fn stddev(values: &[f64]) -> f64 {
     self::mean(&squares).sqrt()
 }
 
-/// The median, the lower one of two; 0 of nothing.
+/// Returns the median, the lower one of two; 0 if there is no value.
 #[must_use]
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();

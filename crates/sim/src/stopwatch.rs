@@ -1,47 +1,48 @@
-//! How long something took: on the wall, and on the processor, which a busy machine disturbs less.
+//! Measures elapsed time, and processor time, which a busy machine disturbs less.
 //!
-//! Invariant: nothing that is simulated depends on it; it is for the timings of an outcome alone.
+//! Invariant: no simulated result depends on it; it is only for the timings of an outcome.
 
 use std::time::Instant;
 
-/// A moment.
+/// A point in time from which times are measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch {
-    wall: Instant,
+    wall_clock: Instant,
     processor: Option<f64>,
 }
 
-/// Seconds since a moment.
+/// Time since a stopwatch was started, seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seconds {
-    /// On the wall.
-    pub wall: f64,
-    /// Of this thread on the processor; `None` where the system does not tell.
+    /// Elapsed seconds.
+    pub wall_clock: f64,
+    /// Processor time of this thread, seconds; `None` if the system does not report it.
     pub processor: Option<f64>,
 }
 
 impl Stopwatch {
-    /// Now.
+    /// Starts a stopwatch.
     #[must_use]
     pub fn start() -> Self {
         Self {
-            wall: Instant::now(),
+            wall_clock: Instant::now(),
             processor: processor(),
         }
     }
 
-    /// Since then.
+    /// Returns the time since the start.
     #[must_use]
     pub fn read(&self) -> Seconds {
         let since = |then: f64| processor().map(|now| now - then);
         Seconds {
-            wall: self.wall.elapsed().as_secs_f64(),
+            wall_clock: self.wall_clock.elapsed().as_secs_f64(),
             processor: self.processor.and_then(since),
         }
     }
 }
 
-/// Seconds that this thread has had a processor.
+/// Returns the processor time of this thread so far, seconds; `None` if the system does not report
+/// it.
 fn processor() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let nanos: u64 = text.split_ascii_whitespace().next()?.parse().ok()?;
@@ -56,11 +57,11 @@ mod tests {
     fn time_goes_on() {
         let watch = Stopwatch::start();
         let mut sum = 0u64;
-        while watch.wall.elapsed().as_micros() < 2000 {
+        while watch.wall_clock.elapsed().as_micros() < 2000 {
             sum = std::hint::black_box(sum + 1);
         }
         let seconds = watch.read();
-        assert!(seconds.wall >= 0.002);
+        assert!(seconds.wall_clock >= 0.002);
         assert!(seconds.processor.is_none_or(|s| s >= 0.0));
     }
 }

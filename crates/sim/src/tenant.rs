@@ -1,9 +1,11 @@
-//! One program under a limit: what it touches and does not find is faulted in, after room was made.
+//! One program with a memory limit. If it touches an absent page, the page is faulted in after a
+//! reclaim.
 //!
 //! Invariant: resident pages never exceed the limit; all decisions are the engine's.
 
 use crate::hardware;
 use crate::mapped::Mapped;
+use crate::vma::AddressSpace;
 use ::engine::memcg::MemcgLimits;
 use ::engine::vmstat::VmEvent;
 use ::engine::word::State;
@@ -11,21 +13,20 @@ use ::engine::{
     FaultKind, FolioId, FolioType, Limit, Lruvec, Machine, MachineConfig, MemcgId, Millis, Pages,
     Policy,
 };
-use models::vma::AddressSpace;
 
 const ONE: MemcgId = MemcgId::FIRST;
 
-/// The program.
+/// A program with a memory limit, on a machine of its own.
 #[derive(Debug)]
 pub struct Tenant {
     machine: Machine,
-    /// What it has mapped, where that matters.
+    /// The program's mappings, for simulations in which they matter.
     pub space: AddressSpace,
     now: Millis,
 }
 
 impl Tenant {
-    /// A program that may have `pages` pages of which `limit` fit.
+    /// Makes a program of up to `pages` pages, of which `limit` fit in memory.
     #[must_use]
     pub fn new(policy: Policy, pages: u32, limit: Pages) -> Self {
         let limits = MemcgLimits {
@@ -45,12 +46,12 @@ impl Tenant {
         }
     }
 
-    /// Time goes on to `now`.
+    /// Sets the simulated time to `now`.
     pub fn at(&mut self, now: Millis) {
         self.now = now;
     }
 
-    /// A touch of an anon page. True when it was in memory.
+    /// Touches an anonymous page; returns whether it was in memory.
     #[inline]
     pub fn touch(&mut self, page: u32) -> bool {
         let hit = self.lruvec_mut().touch(FolioId(page));
@@ -60,11 +61,10 @@ impl Tenant {
         hit
     }
 
-    /// Brings in a page that is not there, and touches it. `swap_in` is how a page that was out
-    /// comes.
+    /// Brings in an absent page, and touches it. `swap_in` says how a swapped-out page comes in.
     ///
     /// # Panics
-    /// When no room can be made: a simulation whose limit is below what it pins is wrong.
+    /// If reclaim cannot free a page: then the limit is below the number of pinned pages.
     pub fn fault(&mut self, page: u32, ty: FolioType, swap_in: FaultKind) {
         let id = FolioId(page);
         self.machine
@@ -80,25 +80,25 @@ impl Tenant {
         hardware::fault(&mut self.machine, (ONE, id), ty, kind, has_recency);
     }
 
-    /// The machine, of which the program is the only tenant.
+    /// Returns the machine, whose only tenant is the program.
     #[must_use]
     pub const fn machine(&self) -> &Machine {
         &self.machine
     }
 
-    /// The program's pages.
+    /// Returns the program's pages.
     #[must_use]
     pub fn lruvec(&self) -> &Lruvec {
         self.machine.lruvec(ONE)
     }
 
-    /// The program's pages, for what is not a touch.
+    /// Returns the program's pages, for operations other than touches.
     #[inline]
     pub fn lruvec_mut(&mut self) -> &mut Lruvec {
         self.machine.lruvec_mut(ONE)
     }
 
-    /// A counter of memory.stat.
+    /// Returns a counter of memory.stat.
     #[must_use]
     pub fn stat(&self, event: VmEvent) -> u64 {
         self.lruvec().stat().get(event)
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limit_holds_and_what_left_comes_back() {
+    fn the_limit_holds_and_evicted_pages_refault() {
         for policy in [
             Policy::default(),
             Policy::ActiveInactive(::engine::active_inactive::Stage::Detection, Pages(300)),

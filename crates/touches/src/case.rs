@@ -1,17 +1,18 @@
-//! A workload: a tree of groups with limits, and tenants that touch pages in its leaves.
+//! A workload: a tree of control groups with limits, and tenants that touch pages in its leaf
+//! groups.
 //!
-//! Invariants: a group's parent stands before it; tenants are in groups that have no children, one in
-//! each (control groups version 2 allows processes in leaves only).
+//! Invariants: a group comes after its parent. Each tenant is alone in its group, and that group
+//! has no children: in control groups version 2 only leaf groups may have processes.
 
-/// Pages as a limit that is none.
+/// Value of [`Group::max`] that means no limit.
 pub const NO_LIMIT: u32 = u32::MAX;
 
 /// A control group.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
-    /// Its name, unique in the case.
+    /// Name of the group, unique in the case.
     pub name: &'static str,
-    /// Place of its parent among the groups; the first has none.
+    /// Index of the parent in [`Case::groups`]; `None` for the root of the tree.
     pub parent: Option<usize>,
     /// memory.max in pages, or [`NO_LIMIT`].
     pub max: u32,
@@ -19,67 +20,70 @@ pub struct Group {
     pub low: u32,
 }
 
-/// What a tenant touches, after it has written each of its pages once, from the first to the last.
+/// Which pages a tenant touches, after it has written each of its pages once in ascending order.
 #[derive(Clone, Copy, Debug)]
 pub enum Pattern {
-    /// Any page.
+    /// All pages are equally likely.
     Uniform,
-    /// By popularity; the exponent.
+    /// Pages with a Zipf distribution with this exponent.
     Zipf(f64),
-    /// One after the other, from the start again.
+    /// The pages in ascending order, again and again.
     Loop,
-    /// One of the first `hot` pages, or the next one of a pass over all others: either with chance 1/2.
+    /// With probability 1/2 a random one of the first `hot` pages; otherwise the next one of all
+    /// other pages, in ascending order, again and again.
     ScanHot {
-        /// Pages that are hot.
+        /// Number of hot pages.
         hot: u32,
     },
-    /// Nine in ten touches go to `hot` pages, which are others after every `every` touches.
+    /// Nine in ten touches go to random ones of `hot` pages, the others to any page. After every
+    /// `every` touches the next `hot` pages become the hot ones.
     MovingHot {
-        /// Pages that are hot at a time.
+        /// Number of pages that are hot at a time.
         hot: u32,
-        /// Touches until the next ones are.
+        /// Number of touches until the hot pages change.
         every: u64,
     },
 }
 
-/// One process.
+/// A tenant: one process in one group.
 #[derive(Clone, Copy, Debug)]
 pub struct Tenant {
-    /// Place of its group.
+    /// Index of the tenant's group in [`Case::groups`].
     pub group: usize,
-    /// Pages that it has.
+    /// Number of pages that the tenant touches.
     pub pages: u32,
-    /// What it touches.
+    /// How the tenant chooses pages.
     pub pattern: Pattern,
-    /// How many touches follow the first write of all pages.
+    /// Number of touches after the first write of all pages.
     pub touches: u64,
 }
 
 /// A workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// What it is called.
+    /// Name of the case.
     pub name: &'static str,
-    /// Its groups, parents first.
+    /// The groups, parents before their children.
     pub groups: &'static [Group],
-    /// Its tenants; they take turns in this order.
+    /// The tenants, in the order in which they take turns.
     pub tenants: &'static [Tenant],
 }
 
 impl Case {
-    /// The name of a tenant: that of its group.
+    /// Returns the name of the tenant with this index: the name of its group.
     #[must_use]
     pub const fn tenant_name(&self, tenant: usize) -> &'static str {
         self.groups[self.tenants[tenant].group].name
     }
 
-    /// Whether a group has children.
+    /// Returns whether the group with this index has children.
     #[must_use]
     pub fn is_inner(&self, group: usize) -> bool {
         self.groups.iter().any(|other| other.parent == Some(group))
     }
 
-    /// The path of a group from the first one on, with slashes.
+    /// Returns the path of the group with this index: the names of the groups from the root of the
+    /// tree to this group, with slashes between.
     #[must_use]
     pub fn path(&self, group: usize) -> String {
         let Group { name, parent, .. } = self.groups[group];

@@ -1,14 +1,16 @@
-//! All workloads. Sizes are such that a run takes seconds in an emulated processor, that batches of
-//! 64 pages are small beside the limits, and that thousands of pages come back.
+//! All workloads. Their sizes are chosen so that a run takes seconds on an emulated processor, has
+//! thousands of refaults, and has limits that are large against reclaim batches of 64 pages.
 
 use crate::case::{Case, Group, NO_LIMIT, Pattern, Tenant};
 
-/// Pages below the limit of most cases: 32 MiB.
+/// Limit (memory.max) of most cases, pages: 32 MiB.
 const MAX: u32 = 8192;
-/// Pages of their tenant, 59 MiB. With twice the limit the first writes would end where a generation does, and all
-/// that follows would hang on a few pages more or less.
+/// Number of pages that the tenant of most cases touches: 59 MiB. It is not exactly twice the
+/// limit: then the first writes would end together with a generation, and a few pages more or less
+/// would change all later results.
 const PAGES: u32 = 15_000;
 
+/// Makes a [`Group`]: name, index of the parent, memory.max and memory.low in pages.
 const fn group(name: &'static str, parent: Option<usize>, max: u32, low: u32) -> Group {
     Group {
         name,
@@ -18,6 +20,7 @@ const fn group(name: &'static str, parent: Option<usize>, max: u32, low: u32) ->
     }
 }
 
+/// Makes a [`Tenant`]: index of the group, number of pages, pattern, number of touches.
 const fn tenant(group: usize, pages: u32, pattern: Pattern, touches: u64) -> Tenant {
     Tenant {
         group,
@@ -27,9 +30,10 @@ const fn tenant(group: usize, pages: u32, pattern: Pattern, touches: u64) -> Ten
     }
 }
 
+/// A single group with the limit [`MAX`].
 const ONE: &[Group] = &[group("one", None, MAX, 0)];
 
-/// All of them.
+/// All cases except [`WATCH`].
 pub const ALL: &[Case] = &[
     Case {
         name: "uniform",
@@ -103,14 +107,15 @@ pub const ALL: &[Case] = &[
     },
 ];
 
-/// None that is asked for by name: the group beside the others whose memory.stat shows when the kernel flushes.
+/// An auxiliary case, not in [`ALL`]. memory.stat of its group shows when the kernel flushes its
+/// statistics.
 pub const WATCH: Case = Case {
     name: "watch",
     groups: &[group("watch", None, NO_LIMIT, 0)],
     tenants: &[tenant(0, 4096, Pattern::Loop, 0)],
 };
 
-/// The case of this name.
+/// Returns the case in [`ALL`] with this name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Case> {
     ALL.iter().find(|case| case.name == name)
@@ -121,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parents_come_first_and_tenants_are_in_leaves_alone() {
+    fn parents_come_first_and_tenants_are_in_leaf_groups_only() {
         for case in ALL {
             for (at, group) in case.groups.iter().enumerate() {
                 assert!(group.parent.is_none_or(|parent| parent < at));

@@ -1,41 +1,47 @@
-//! What is counted of one tenant in one run, as a line of text that either side writes.
+//! The counts of one tenant in one run, as a line of text. The program in the guest and the
+//! simulator write the same format.
 //!
-//! `figures CASE POLICY SEED BURST TENANT name=value ... name:value,value ...`; names are memory.stat's where it has
-//! them. Lists are told of all tenants together; older files have none.
+//! `figures CASE POLICY SEED BURST TENANT name=value ... name:value,value ...`
+//!
+//! A count that memory.stat has is called as it is there. The line with the counts of all tenants
+//! together may also have lists of values; in older files it has none.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A list: after how many bursts the kernel's periodic flush of statistics was seen, each time.
+/// Name of the list that has, for each periodic flush of the kernel's statistics, the number of
+/// bursts before that flush.
 pub const FLUSHES: &str = "flushes";
-/// A list: which walks of the only tenant's page tables, from 1 on, found that its program had not run since the one before.
+/// Name of the list of those walks of a tenant's page tables before which its program had not run
+/// since the previous walk. The first walk is number 1. Only for a case with one tenant.
 pub const RESTED: &str = "rested";
-/// Begins each line.
+/// First word of each line of figures.
 pub const MARK: &str = "figures";
 
-/// Which run, and whose.
+/// The run and the tenant that some figures belong to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     /// Name of the case.
     pub case: String,
-    /// `multi-gen` or `classic`.
+    /// The kernel's reclaim algorithm: `multi-gen` or `classic`.
     pub policy: String,
-    /// The seed.
+    /// Seed of the random numbers.
     pub seed: u64,
-    /// Touches between two forced context switches; 0 in the simulator, which knows none.
+    /// Number of touches between two forced context switches; 0 in the simulator, which forces
+    /// none.
     pub burst: u64,
     /// Name of the tenant.
     pub tenant: String,
 }
 
-/// Which run, and what was counted.
+/// The counts of one tenant in one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Figures {
-    /// Which run, and whose.
+    /// The run and the tenant that the counts belong to.
     pub key: Key,
-    /// By name.
+    /// Counts by name.
     pub counts: BTreeMap<String, u64>,
-    /// By name.
+    /// Lists by name.
     pub lists: BTreeMap<String, Vec<u64>>,
 }
 
@@ -59,14 +65,14 @@ impl fmt::Display for Figures {
     }
 }
 
-/// Numbers with commas between them; nothing is an empty list.
+/// Parses numbers with commas between them; an empty text has none. `None` if a number is invalid.
 fn numbers(text: &str) -> Option<Vec<u64>> {
     let words = text.split(',').filter(|_| !text.is_empty());
     words.map(|word| word.parse().ok()).collect()
 }
 
 impl Figures {
-    /// Reads a line; none if it is another kind of line.
+    /// Parses a line of figures; `None` for any other line.
     #[must_use]
     pub fn parse(line: &str) -> Option<Self> {
         let mut words = line.split_whitespace();
@@ -92,6 +98,7 @@ impl Figures {
         Some(figures)
     }
 
+    /// Adds the count or list that `word` says; `None` if it says neither.
     fn take(&mut self, word: &str) -> Option<()> {
         if let Some((name, count)) = word.split_once('=') {
             self.counts.insert(name.to_owned(), count.parse().ok()?);

@@ -1,12 +1,17 @@
-//! Which pages a workload touches, in which order: the same sequence for a real kernel in a guest and
-//! for the simulator, so that their counters can be compared (docs/fidelity.md).
+//! Which pages a workload touches, and in which order. A real kernel in a guest and the simulator
+//! run the same sequence of touches, so that their counters can be compared (docs/fidelity.md).
 //!
-//! The binary beside it is the guest's program. It is static and small, so nothing here depends on any
-//! other crate.
+//! The binary of this crate is the program that runs in the guest. It is static and small, so this
+//! crate depends on no other.
 //!
-//! From the bottom: [`rng`] and [`zipf`] (also the simulator's own), [`case`](mod@case) (a tree of groups and who
-//! touches what in it), [`cases`] (all there are), [`stream`] (one tenant's touches), [`turns`] (whose
-//! turn it is), [`figures`] (what is counted, as a line of text).
+//! Modules, from the lowest to the highest:
+//!
+//! - [`rng`] and [`zipf`]: random numbers, for the simulator too;
+//! - [`case`](mod@case): a tree of control groups, and which tenant touches what;
+//! - [`cases`]: all workloads;
+//! - [`stream`]: the touches of one tenant;
+//! - [`turns`]: which tenant runs next;
+//! - [`figures`]: the counts, as a line of text.
 #![forbid(unsafe_code)]
 
 pub mod case;

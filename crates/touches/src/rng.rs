@@ -1,25 +1,27 @@
 //! Random numbers from a seed: the only source of chance in the simulator.
 //!
-//! Invariant: the same seed gives the same numbers, on every machine and for ever; a stream of its
-//! own is made for everything that is random on its own ([`Rng::stream`]), so that adding one does
-//! not change the others.
+//! Invariant: the same seed always produces the same numbers, on every machine. Each random process
+//! has its own stream ([`Rng::stream`]), so one more process does not change the numbers of the
+//! others.
 
-/// A counter put through splitmix64's mixer: every seed is good, zero too.
+/// A random number generator: a counter with the mixer of splitmix64. Every seed is good, also
+/// zero.
 #[derive(Clone, Debug)]
 pub struct Rng {
     state: u64,
 }
 
+/// What the counter grows by for each number.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Rng {
-    /// A stream of numbers.
+    /// Makes a stream of numbers from a seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// Stream number `n` of `seed`.
+    /// Makes stream number `n` of those with this seed.
     #[must_use]
     pub const fn stream(seed: u64, n: u64) -> Self {
         let mut mixed = Self::new(seed);
@@ -28,7 +30,7 @@ impl Rng {
         Self::new(other.next_u64())
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     #[inline]
     pub const fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(STEP);
@@ -37,28 +39,28 @@ impl Rng {
         z ^ z >> 31
     }
 
-    /// Two numbers in `0..n` at the cost of one: each half of 64 bits is scaled, which favours no
-    /// number by more than `n` in 2^32.
+    /// Returns two numbers in `0..n`, one from each half of a 64-bit number. A number is at most
+    /// about `1 + n / 2^32` times as likely as another.
     #[inline]
     pub const fn two_below(&mut self, n: u32) -> [u32; 2] {
         let bits = self.next_u64();
         [scale(bits >> 32, n), scale(bits & 0xffff_ffff, n)]
     }
 
-    /// A number in `0..n`; `n` must not be 0.
+    /// Returns a number in `0..n`; `n` must not be 0.
     #[inline]
     pub const fn below(&mut self, n: u32) -> u32 {
         scale(self.next_u64() >> 32, n)
     }
 
-    /// A number in 0..1 with 53 random bits.
+    /// Returns a number from 0 to below 1, with 53 random bits.
     #[inline]
     pub const fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 
-/// 32 bits by 32 bits, the upper half.
+/// Scales 32 random bits to `0..n`: returns the upper half of the product.
 const fn scale(bits: u64, n: u32) -> u32 {
     ((bits * n as u64) >> 32) as u32
 }

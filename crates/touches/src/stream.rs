@@ -1,39 +1,39 @@
-//! The touches of one tenant.
+//! The sequence of a tenant's touches.
 //!
-//! Invariant: they depend on the tenant, the seed and the tenant's place alone; every page is written before
-//! it is read, for a page that was never written is no memory of its own.
+//! Invariant: the touches depend only on the tenant's fields, its index and the seed. Every page is
+//! written before it is read, because a page that was never written has no frame of its own.
 
 use crate::case::{Case, Pattern, Tenant};
 use crate::rng::Rng;
 use crate::zipf::Zipf;
 
-/// One touch.
+/// One access to a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touch {
-    /// The page, from 0 on.
+    /// Number of the page; the tenant's first page is 0.
     pub page: u32,
-    /// It is written; else it is read.
+    /// Whether the access is a write; otherwise it is a read.
     pub write: bool,
 }
 
-/// All touches of a tenant, in order.
+/// An iterator over all touches of a tenant, in order.
 #[derive(Clone, Debug)]
 pub struct Stream {
     tenant: Tenant,
     zipf: Zipf,
     rng: Rng,
-    /// Touches so far, the first writes among them.
+    /// Number of touches so far, including the first writes.
     done: u64,
-    /// The next page of a pass over many.
+    /// The next page in ascending order, for the patterns that have such an order.
     next: u32,
     checksum: u64,
 }
 
 impl Stream {
-    /// The touches of tenant number `tenant` of `case` with this seed.
+    /// Returns the touches of the tenant with index `tenant` in `case`, with this seed.
     ///
     /// # Panics
-    /// When the case has no such tenant.
+    /// If the case has no such tenant.
     #[must_use]
     pub fn new(case: &Case, tenant: usize, seed: u64) -> Self {
         let rng = Rng::stream(seed, tenant as u64);
@@ -52,18 +52,20 @@ impl Stream {
         }
     }
 
-    /// How many there are in all.
+    /// Returns the total number of a tenant's touches, including the first writes.
     #[must_use]
     pub const fn total(tenant: &Tenant) -> u64 {
         tenant.pages as u64 + tenant.touches
     }
 
-    /// A number that two sequences share if they are the same, and by chance once in 2^64.
+    /// Returns a checksum of all touches so far, in their order. For other touches it differs,
+    /// except by chance (once in 2^64).
     #[must_use]
     pub const fn checksum(&self) -> u64 {
         self.checksum
     }
 
+    /// Chooses the page of the next touch.
     fn page(&mut self) -> u32 {
         let pages = self.tenant.pages;
         match self.tenant.pattern {
@@ -85,7 +87,7 @@ impl Stream {
         }
     }
 
-    /// The next page of a pass over the pages from `first` on.
+    /// Returns the next page in an endless repetition of the pages from `first` to the last.
     fn pass(&mut self, first: u32) -> u32 {
         let page = self.next.max(first);
         self.next = if page + 1 == self.tenant.pages {

@@ -1,25 +1,31 @@
-//! Whose turn it is: tenants take turns of [`SLICE`] touches, in their order, until each has done all.
+//! Which tenant runs next. In each turn a tenant does [`SLICE`] touches. The turns go through the
+//! tenants in order, again and again, until each tenant has done all its touches.
 //!
-//! Invariant: the order of touches over all tenants does not depend on the burst, which only says how often
-//! one turn is interrupted.
+//! Invariant: the order of touches over all tenants does not depend on the burst length. The burst
+//! length only sets how often a turn is interrupted.
 
 use crate::case::Case;
 use crate::stream::Stream;
 
-/// Touches of a turn.
+/// Number of touches in one turn, if the case has several tenants.
 pub const SLICE: u64 = 256;
 
-/// An iterator over (tenant, touches), bursts of at most so many touches.
+/// An iterator over bursts (parts of turns): index of the tenant, then number of touches.
 #[derive(Clone, Debug)]
 pub struct Turns {
+    /// For each tenant: number of touches that it has not done.
     left: Vec<u64>,
+    /// Maximum number of touches in a burst.
     burst: u64,
+    /// Index of the tenant whose turn it is.
     tenant: usize,
+    /// Number of touches left in this turn.
     of_turn: u64,
 }
 
 impl Turns {
-    /// The turns of `case` in bursts of at most `burst` touches, at least 1.
+    /// Returns the turns of `case` in bursts of at most `burst` touches; a `burst` of 0 counts as
+    /// 1.
     #[must_use]
     pub fn new(case: &Case, burst: u64) -> Self {
         Self {
@@ -30,7 +36,8 @@ impl Turns {
         }
     }
 
-    /// Who is alone needs no turns.
+    /// Returns the number of touches in a turn, in a case with so many tenants. A single tenant
+    /// does all its touches in one turn.
     const fn slice(tenants: usize) -> u64 {
         if tenants == 1 { u64::MAX } else { SLICE }
     }

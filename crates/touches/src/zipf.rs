@@ -1,22 +1,26 @@
-//! Ranks drawn by their popularity, and scattered over the numbers that they are drawn from.
+//! Random numbers with a Zipf distribution. Popular numbers are scattered over the whole range.
 
 use crate::rng::Rng;
 
-/// Draws from 0..n with probability proportional to 1 / (rank + 1)^exponent, by rejection-inversion
-/// (Hörmann and Derflinger 1996): constant time and memory for any exponent.
+/// A Zipf distribution: the probability of a rank in `0..n` is proportional to
+/// `1 / (rank + 1)^exponent`. The ranks are then scattered over `0..n`. Method: rejection-inversion
+/// (Hörmann and Derflinger 1996), which takes constant time for any exponent.
 #[derive(Clone, Debug)]
 pub struct Zipf {
     n: u32,
     exponent: f64,
+    /// Bounds of the random number that [`Zipf::inverse`] maps to a rank.
     low: f64,
     high: f64,
+    /// A rank is accepted without a further check if `rank - x` is at most this; `x` is the rank
+    /// before rounding.
     shortcut: f64,
-    /// Ranks are multiplied by this modulo n, so that popular pages are not neighbours.
+    /// A rank is multiplied by this factor modulo `n`, so that popular numbers are not neighbours.
     scatter: u64,
 }
 
 impl Zipf {
-    /// Over `n` numbers, at least 1.
+    /// Makes a distribution over the numbers `0..n`; an `n` of 0 counts as 1.
     #[must_use]
     pub fn new(n: u32, exponent: f64) -> Self {
         let n = n.max(1);
@@ -34,7 +38,7 @@ impl Zipf {
         zipf
     }
 
-    /// The next number.
+    /// Returns a random number of the distribution.
     #[inline]
     pub fn next(&self, rng: &mut Rng) -> u32 {
         loop {
@@ -49,11 +53,12 @@ impl Zipf {
         }
     }
 
+    /// Weight of `x`: `x^-exponent`. Here the first rank is 1.
     fn weight(&self, x: f64) -> f64 {
         (-self.exponent * x.ln()).exp()
     }
 
-    /// Of the weight, so that it is well defined at exponent 1 too.
+    /// Returns the integral of `x^-exponent`, computed so that it is exact at exponent 1, too.
     fn integral(&self, x: f64) -> f64 {
         let (log, rest) = (x.ln(), 1.0 - self.exponent);
         if (rest * log).abs() < 1e-8 {
@@ -63,6 +68,7 @@ impl Zipf {
         }
     }
 
+    /// The inverse function of [`Zipf::integral`].
     fn inverse(&self, x: f64) -> f64 {
         let t = (x * (1.0 - self.exponent)).max(-1.0);
         let log = if t.abs() < 1e-8 {
@@ -74,7 +80,8 @@ impl Zipf {
     }
 }
 
-/// A multiplier that maps 0..n to itself one to one.
+/// Returns a factor without a common divisor with `n`. Multiplying by it modulo `n` maps `0..n` to
+/// itself one to one.
 fn scatter(n: u32) -> u64 {
     let gcd = |mut a: u64, mut b: u64| {
         while b > 0 {
@@ -88,7 +95,7 @@ fn scatter(n: u32) -> u64 {
     coprime.unwrap_or(1)
 }
 
-/// Whole part of a number that is known to fit.
+/// Rounds a number down to an integer, which the caller knows to fit.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -98,6 +105,7 @@ const fn floor(x: f64) -> u32 {
     x as u32
 }
 
+/// Converts a number that fits in 32 bits.
 fn small(n: u64) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
@@ -106,7 +114,7 @@ fn small(n: u64) -> u32 {
 mod tests {
     use super::*;
 
-    /// Frequencies against the definition, for exponents around and at 1.
+    /// Compares the frequencies with the definition, for exponents around and at 1.
     #[test]
     fn zipf_is_zipf() {
         for exponent in [0.0, 0.5, 0.9, 1.0, 1.5, 3.0] {

@@ -1,5 +1,5 @@
-//! One boot: QEMU runs until the guest powers off or the time is over, and never longer than this
-//! process. What the guest says is passed on as it comes.
+//! One boot: QEMU runs until the guest powers off or the time limit has passed, and never longer
+//! than this process. The guest's output is passed on as it comes.
 
 use std::io::Read;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::needs;
 const QEMU: &str = "qemu-system-x86_64";
 const NEEDED: [&str; 4] = [QEMU, "dpkg-deb", "setpriv", "xz"];
 
-/// Who said something.
+/// The source of a piece of output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stream {
     Program,
@@ -30,14 +30,15 @@ pub(super) enum Outcome {
     /// The program ended with this status.
     Status(u8),
     OutOfTime,
-    /// The guest stopped, and no status came: it has panicked, or could not begin.
+    /// The guest stopped without a status: it has panicked, or could not start.
     NoStatus,
 }
 
-/// Boots the machine with these files. One of them, `program`, is run with the arguments.
+/// Boots the machine with these files. Its first process runs the file `program` with the
+/// arguments.
 ///
 /// # Errors
-/// Why there is no machine to run it in.
+/// If the machine could not be started.
 pub(super) fn boot(
     machine: &Machine,
     files: Vec<GuestFile>,
@@ -77,8 +78,9 @@ pub(super) fn boot(
     Ok(Outcome::NoStatus)
 }
 
-/// A kernel that has not come up, before anything of ours ran, is booted anew: emulated processors that patch code which another one runs
-/// at that moment were seen to end it (`int3` in `sched_clock_tick`).
+/// Maximum number of boots. A kernel that has not started the first process is booted again:
+/// emulated processors sometimes crash when they patch code that another processor runs at that
+/// moment (`int3` in `sched_clock_tick`).
 const BOOTS: u32 = 3;
 
 /// QEMU, killed and waited for when this is dropped.
@@ -93,8 +95,8 @@ impl Drop for Running {
 
 /// setpriv(1) becomes QEMU, so that the child's id is QEMU's and the kernel kills it with us.
 fn command(machine: &Machine, image: &Path, scratch: &Path) -> Command {
-    // The kernel tries whether its timer ticks while it counts loops, and panics where it does not: so it did on a busy machine, where
-    // QEMU was not run in that time.
+    // The kernel checks that its timer ticks while it counts loops, and panics if it does not. On a
+    // busy machine QEMU may not run in that time.
     let append = format!(
         "console=ttyS0 quiet loglevel=4 panic=-1 no_timer_check psi=1 {}",
         machine.arguments
@@ -127,11 +129,12 @@ fn command(machine: &Machine, image: &Path, scratch: &Path) -> Command {
     command
 }
 
-/// Memory, dealt out to the nodes as processors are, in turn; nodes behind the last processor have memory alone.
+/// Distributes memory to the nodes in turn, as processors are; nodes behind the last processor have
+/// only memory.
 fn memory(machine: &Machine) -> Vec<String> {
     let each = machine.memory_mib / machine.nodes;
     let mut args = vec!["-m".to_owned(), format!("{}M", each * machine.nodes)];
-    // With one, the machine has no table of nodes, as most have none.
+    // With one node the machine has no table of nodes, like most machines.
     let nodes = (0..machine.nodes).filter(|_| machine.nodes > 1);
     for node in nodes {
         let cpus = (node..machine.cpus).step_by(machine.nodes as usize);
@@ -146,8 +149,8 @@ fn memory(machine: &Machine) -> Vec<String> {
     args
 }
 
-/// Passes on what the guest says until it is gone, or killed at the deadline; whether it was gone
-/// in time.
+/// Passes on the guest's output until QEMU has ended, or is killed at the deadline; returns whether
+/// it ended in time.
 fn follow(
     child: &mut Child,
     deadline: Instant,
@@ -163,14 +166,14 @@ fn follow(
     }
     let in_time = pass(&receiver, deadline, sink) && ended(child, deadline)?;
     if !in_time {
-        // It may have ended this very moment; then there is nothing to kill.
+        // QEMU may have ended at this moment; then there is nothing to kill.
         let _ = child.kill();
         pass(&receiver, Instant::now() + Duration::from_secs(5), sink);
     }
     Ok(in_time)
 }
 
-/// Passes on what comes; whether all of it came before the deadline.
+/// Passes on output as it comes; returns false if the deadline passed before its end.
 fn pass(
     receiver: &Receiver<(Stream, Vec<u8>)>,
     deadline: Instant,
@@ -189,7 +192,8 @@ fn pass(
     }
 }
 
-/// Waits for the end of a child that has closed its output; whether it came before the deadline.
+/// Waits for the end of a child that has closed its output; returns false if the deadline passed
+/// before.
 fn ended(child: &mut Child, deadline: Instant) -> Result<bool, String> {
     while Instant::now() < deadline {
         match child.try_wait() {
@@ -206,7 +210,7 @@ fn ended(child: &mut Child, deadline: Instant) -> Result<bool, String> {
     Ok(false)
 }
 
-/// Reads to the end in a thread of its own. The kernel ends its lines as a terminal wants them.
+/// Reads to the end in a separate thread. The kernel's lines end with CR LF, as on a terminal.
 fn read(stream: Stream, mut from: impl Read + Send + 'static, to: Sender<(Stream, Vec<u8>)>) {
     std::thread::spawn(move || {
         let mut buffer = [0; 4096];
@@ -247,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn all_output_is_passed_on_apart() {
+    fn output_streams_are_passed_on_separately() {
         let said = shell("printf 'a\\r\\n'; printf 'b\\r\\n' >&2", 60);
         assert_eq!(said, (Ok(true), b"a\r\n".to_vec(), b"b\n".to_vec()));
     }

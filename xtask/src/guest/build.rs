@@ -1,5 +1,6 @@
-//! Builds what runs inside. What was built for the end-to-end tests goes there as it is, with the libraries that it names
-//! (a static build of it all took a minute of a processor); the rest is static, for a guest has no libraries.
+//! Builds the programs that run in a guest. Programs that were built for the end-to-end tests are
+//! copied, with the libraries that they need (a static build of them took a minute of processor
+//! time). All others are static, because a guest has no libraries.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,14 +12,14 @@ use super::files::GuestFile;
 use super::{folder, target};
 use crate::{e2e, root};
 
-/// A whole release build on a small machine takes minutes.
+/// Time limit of a build: a whole release build on a small machine takes minutes.
 const BUILD_LIMIT: Duration = Duration::from_secs(3600);
 const COMPILE_LIMIT: Duration = Duration::from_secs(300);
-/// The C library of this machine, linked statically: musl would need a toolchain of its own, for
-/// Rust as well as for C.
+/// Build target: this machine's C library, linked statically. musl would need a separate toolchain
+/// for Rust and for C.
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 
-/// The folder of what was built.
+/// Returns the folder of the built programs.
 pub(super) fn programs() -> Result<PathBuf, String> {
     let folder = folder()?.join("programs");
     std::fs::create_dir_all(&folder)
@@ -26,11 +27,12 @@ pub(super) fn programs() -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// A release build without optimisations that take minutes and that no guest's clock could show.
+/// Build profile: as a release build, without the optimisations that take minutes and make no
+/// visible difference in a guest.
 const PROFILE: &str = "guest";
 
-/// The `pagetide` that users run, without what only a debugger reads, and the example of crate host that makes walls; with
-/// their libraries.
+/// Returns the `pagetide` that users run, without debug information, and the example of crate host
+/// that makes hard-limit cgroups; with their libraries.
 pub(super) fn programs_of_tests() -> Result<Vec<GuestFile>, String> {
     let builds = match std::env::var_os("PAGETIDE_BUILT") {
         Some(_) => vec![],
@@ -44,7 +46,7 @@ pub(super) fn programs_of_tests() -> Result<Vec<GuestFile>, String> {
         }
     }
     let (mut files, mut libraries) = (Vec::new(), BTreeSet::new());
-    for built in [e2e::release_binary(), e2e::examples().join("wall")] {
+    for built in [e2e::release_binary(), e2e::examples().join("hard_limit")] {
         let name = built
             .file_name()
             .unwrap_or_default()
@@ -65,15 +67,16 @@ pub(super) fn programs_of_tests() -> Result<Vec<GuestFile>, String> {
     Ok(files)
 }
 
-/// The paths of the libraries that a program or a library of this machine needs.
+/// Returns the paths of the libraries that a program or a library of this machine needs.
 pub(super) fn libraries(of: &Path) -> Result<Vec<String>, String> {
-    let told = output("ldd", [of.as_os_str()], &root(), COMPILE_LIMIT)?;
-    Ok(libraries_of(&String::from_utf8_lossy(&told)))
+    let reported = output("ldd", [of.as_os_str()], &root(), COMPILE_LIMIT)?;
+    Ok(libraries_of(&String::from_utf8_lossy(&reported)))
 }
 
-/// The paths that ldd(1) names: behind an arrow, or alone (the loader). What has none is the kernel's.
-fn libraries_of(told: &str) -> Vec<String> {
-    let words = told.lines().filter_map(|line| {
+/// Returns the paths in the output of ldd(1): after an arrow, or alone (the loader). An entry
+/// without a path is provided by the kernel.
+fn libraries_of(reported: &str) -> Vec<String> {
+    let words = reported.lines().filter_map(|line| {
         let line = line.split(" (0x").next()?.trim();
         Some(line.split("=> ").last()?.trim())
     });
@@ -83,12 +86,13 @@ fn libraries_of(told: &str) -> Vec<String> {
         .collect()
 }
 
-/// The program that touches pages as the simulator's tenants do.
+/// Builds the program that touches pages as the simulator's tenants do.
 pub(super) fn touches() -> Result<GuestFile, String> {
     program("touches", "--bin", "touches", "touches")
 }
 
-/// A program of this kind and name in a package, which cargo puts at `built`.
+/// Builds the program `name` of this kind (cargo's option) in a package; cargo writes it to
+/// `built`.
 fn program(package: &str, kind: &str, name: &str, built: &str) -> Result<GuestFile, String> {
     let target = target()?;
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
@@ -113,7 +117,7 @@ fn program(package: &str, kind: &str, name: &str, built: &str) -> Result<GuestFi
     GuestFile::read(&stripped, &format!("files/{name}"))
 }
 
-/// The C programs in this folder, each by its name without the ending.
+/// Builds the C programs in this folder, each named as its source without the ending.
 pub(super) fn c_programs(sources: &Path) -> Result<Vec<GuestFile>, String> {
     let folder = programs()?;
     let mut built = Vec::new();
@@ -130,7 +134,7 @@ pub(super) fn c_programs(sources: &Path) -> Result<Vec<GuestFile>, String> {
     Ok(built)
 }
 
-/// Programs of the end-to-end tests, each a folder of sources or one.
+/// Builds programs of the end-to-end tests, each from a folder of sources or a single file.
 pub(super) fn shared_programs(wanted: &BTreeSet<String>) -> Result<Vec<GuestFile>, String> {
     let mut built = Vec::new();
     for name in wanted {
@@ -154,7 +158,7 @@ pub(super) fn shared_programs(wanted: &BTreeSet<String>) -> Result<Vec<GuestFile
     Ok(built)
 }
 
-/// The names, sorted and without it, of the files in a folder that have this ending.
+/// Returns the names of files with this ending in a folder, sorted and without the ending.
 pub(super) fn names(folder: &Path, ending: &str) -> Result<Vec<String>, String> {
     let entries = std::fs::read_dir(folder)
         .map_err(|error| format!("cannot read {}: {error}", folder.display()))?;
@@ -175,10 +179,10 @@ mod tests {
 
     #[test]
     fn libraries_are_those_with_a_path() {
-        let told = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f)\n\
+        let reported = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f)\n\
                     \t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
         assert_eq!(
-            libraries_of(told),
+            libraries_of(reported),
             [
                 "/lib/x86_64-linux-gnu/libc.so.6",
                 "/lib64/ld-linux-x86-64.so.2"

@@ -1,13 +1,13 @@
-//! Commands of this machine that have a limit. One that fails is an error with its own words.
+//! Runs commands of this machine with a time limit. If a command fails, the error has its output.
 
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// A command that timeout(1) ends with all that it has started: any of them may hold its output
-/// open. They are a process group of their own for that, which no key on a terminal reaches, so
-/// setpriv(1) has timeout(1) told when we are gone.
+/// Returns a command that timeout(1) kills with all its children, because any of them may keep its
+/// output open. timeout(1) makes them a process group of their own, which does not get signals from
+/// the terminal's keys. So setpriv(1) has the kernel signal timeout(1) when this process ends.
 pub(super) fn limited(program: &str, limit: Duration) -> Command {
     let mut command = Command::new("setpriv");
     command
@@ -18,10 +18,10 @@ pub(super) fn limited(program: &str, limit: Duration) -> Command {
     command
 }
 
-/// What a command prints.
+/// Returns what a command prints.
 ///
 /// # Errors
-/// The command, how it ended and the end of what it said.
+/// If the command fails: the command, how it ended and the end of its output.
 pub(super) fn output<A: AsRef<OsStr>>(
     program: &str,
     args: impl IntoIterator<Item = A>,

@@ -1,5 +1,5 @@
-//! A writer of newc cpio archives, the format that the kernel unpacks before anything runs. Every
-//! header and every body begins at a multiple of four, and a folder comes before what is in it.
+//! Writes newc cpio archives, the format that the kernel unpacks before anything runs. Every header
+//! and every body begins at a multiple of four, and a folder comes before its content.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,8 @@ const FOLDER: u32 = 0o040_755;
 const EXECUTABLE: u32 = 0o100_755;
 const PLAIN: u32 = 0o100_644;
 
-/// An archive that grows; everything in it belongs to root and is as old as the epoch, so that
-/// equal files make equal archives.
+/// An archive that is being written. All its files belong to root and have time 0, so that the same
+/// files make the same archive.
 #[derive(Default)]
 pub(super) struct Archive {
     bytes: Vec<u8>,
@@ -17,7 +17,7 @@ pub(super) struct Archive {
 }
 
 impl Archive {
-    /// Adds a folder, and those above it, unless they are there.
+    /// Adds a folder and its parents, if they are not in the archive yet.
     pub(super) fn folder(&mut self, path: &str) {
         if path.is_empty() || self.folders.contains(path) {
             return;
@@ -27,10 +27,10 @@ impl Archive {
         self.folders.insert(path.to_owned());
     }
 
-    /// Adds a file, and the folders above it.
+    /// Adds a file and its parent folders.
     ///
     /// # Errors
-    /// The format has no room for files of 4 GiB.
+    /// If the file has 4 GiB or more, which the format cannot hold.
     pub(super) fn file(
         &mut self,
         path: &str,
@@ -45,7 +45,7 @@ impl Archive {
         Ok(())
     }
 
-    /// The whole archive, with its closing entry.
+    /// Returns the whole archive, with its closing entry.
     pub(super) fn finish(mut self) -> Vec<u8> {
         self.entry("TRAILER!!!", 0, &[], 0);
         self.bytes
@@ -96,7 +96,7 @@ impl Archive {
 mod tests {
     use super::*;
 
-    /// Path, mode and body of each entry, read by the format's description.
+    /// Returns path, mode and body of each entry, parsed as the format's description says.
     fn read(archive: &[u8]) -> Vec<(String, u32, Vec<u8>)> {
         let (mut found, mut at) = (Vec::new(), 0);
         while at < archive.len() {

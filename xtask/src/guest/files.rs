@@ -1,19 +1,19 @@
-//! Files that go into a guest. What would start there is executable there; what could not start,
-//! for it needs a dynamic loader, is refused here and not found out inside.
+//! Files that are copied into a guest; programs are executable there. A program that needs a
+//! dynamic loader could not start, so it is refused before the boot.
 
 use std::path::Path;
 
 /// A file of the guest.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct GuestFile {
-    /// From the root on, without the leading slash.
+    /// Path from the guest's root, without the leading slash.
     pub(super) path: String,
     pub(super) bytes: Vec<u8>,
     pub(super) is_executable: bool,
 }
 
 impl GuestFile {
-    /// A file with this text that is not executable.
+    /// Makes a file with this text that is not executable.
     pub(super) fn text(path: &str, text: impl Into<Vec<u8>>) -> GuestFile {
         GuestFile {
             path: path.to_owned(),
@@ -22,7 +22,7 @@ impl GuestFile {
         }
     }
 
-    /// An executable script or static program.
+    /// Makes an executable script or static program.
     pub(super) fn executable(path: &str, bytes: impl Into<Vec<u8>>) -> GuestFile {
         GuestFile {
             is_executable: true,
@@ -30,7 +30,7 @@ impl GuestFile {
         }
     }
 
-    /// Reads a file of this machine that goes to `path` in the guest.
+    /// Reads a file of this machine, which gets the path `path` in the guest.
     pub(super) fn read(host: &Path, path: &str) -> Result<GuestFile, String> {
         let name = host.display();
         let bytes = std::fs::read(host).map_err(|error| format!("cannot read {name}: {error}"))?;
@@ -47,14 +47,14 @@ impl GuestFile {
         })
     }
 
-    /// Reads a program or a library whose libraries go there, too.
+    /// Reads a program or a library, and its libraries.
     pub(super) fn dynamic(host: &Path, path: &str) -> Result<GuestFile, String> {
         let bytes = std::fs::read(host);
         let bytes = bytes.map_err(|error| format!("cannot read {}: {error}", host.display()))?;
         Ok(GuestFile::executable(path, bytes))
     }
 
-    /// Reads the program that the guest is there for.
+    /// Reads the program that the guest runs.
     pub(super) fn program(host: &Path) -> Result<GuestFile, String> {
         let file = GuestFile::read(host, "program")?;
         if file.is_executable {
@@ -71,7 +71,7 @@ const ELF: &[u8] = b"\x7fELF";
 /// The type of a program header that names the loader.
 const PT_INTERP: u32 = 3;
 
-/// Whether this is an ELF file of 64 bits that names a dynamic loader.
+/// Returns whether this is an ELF file of 64 bits that names a dynamic loader.
 fn needs_loader(bytes: &[u8]) -> bool {
     let number = |at: usize, size: usize| -> Option<usize> {
         let field = bytes.get(at..at.checked_add(size)?)?;
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_names_a_loader_is_told_from_a_static_one() {
+    fn a_dynamic_program_is_distinguished_from_a_static_one() {
         assert!(needs_loader(&elf(&[6, 3, 1])));
         assert!(!needs_loader(&elf(&[1, 1, 2])));
         assert!(!needs_loader(b"#!/bin/sh\n"));

@@ -1,13 +1,14 @@
-//! The guest's first process. It mounts what a program may look at, runs the program, says its
-//! status and powers off: whatever happens, the machine stops by itself.
+//! The guest's first process. It mounts the file systems that programs read, runs the program,
+//! prints its exit status and powers off, even if something fails.
 //!
-//! Three serial lines keep apart what must not be mixed: the kernel's messages on the first, the
-//! program's output on the second, its status on the third.
+//! There are three serial lines, so that output is not mixed: the kernel's messages are on the
+//! first, the program's output on the second, its exit status on the third.
 
 use super::Machine;
 
-/// A guest without a mount or with half a swap would fail tests for reasons that no test names, so
-/// that it stops instead. Messages go through the kernel: those are out before the power is.
+/// Beginning of `/init`. Without a mount, or with half of its swap, tests in the guest would fail
+/// without naming the reason; so the guest stops instead. Errors are kernel messages, which are
+/// sent before the power is off.
 const BEGIN: &str = r#"#!/bin/busybox sh
 stop() { echo "<0>guest: cannot $1" >/dev/kmsg; poweroff -f; }
 /bin/busybox --install -s /bin
@@ -32,8 +33,8 @@ exec 3>/dev/ttyS1 4>/dev/ttyS2
 cd /tmp
 "#;
 
-/// No process is left to write to the second line when the status is said, and closing a line waits
-/// until all of it is out. The kernel need not say that it powers off.
+/// When the status is printed, no process writes to the second line any more; closing a line waits
+/// until all of it is sent. The kernel need not print that it powers off.
 const END: &str = "\
 status=$?
 kill -9 -1 2>/dev/null
@@ -44,7 +45,7 @@ echo 0 >/proc/sys/kernel/printk
 poweroff -f
 ";
 
-/// The script that is the guest's `/init`.
+/// Returns the script that is the guest's `/init`.
 pub(super) fn script(machine: &Machine, modules: &[&str], arguments: &[String]) -> String {
     let mut text = BEGIN.to_owned();
     for name in modules {
@@ -69,7 +70,7 @@ pub(super) fn script(machine: &Machine, modules: &[&str], arguments: &[String]) 
     text + " </dev/null >&3 2>&1 3>&- 4>&-\n" + END
 }
 
-/// A word of the shell that stands for exactly this text.
+/// Quotes a text as one word of the shell.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
@@ -97,12 +98,12 @@ mod tests {
     }
 
     #[test]
-    fn no_swap_is_set_up_unless_asked_for() {
+    fn no_swap_is_set_up_unless_requested() {
         assert!(!script(&machine(0), &[], &[]).contains("zram0"));
     }
 
     #[test]
-    fn the_shell_reads_an_argument_as_it_was_given() {
+    fn the_shell_reads_an_argument_unchanged() {
         for text in ["", "a b", "it's", "$x `y` \\ \"z\"", "*\n?"] {
             let line = format!("printf %s {}", quoted(text));
             let output = Command::new("sh").args(["-c", &line]).output().unwrap();

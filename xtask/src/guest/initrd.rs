@@ -1,6 +1,6 @@
-//! The guest's files as the kernel unpacks them: busybox, the first process, modules, the program
-//! and what was given. Not compressed, for an emulated processor unpacks slower than memory is
-//! copied.
+//! The guest's files, in the archive that the kernel unpacks: busybox, the first process, modules,
+//! the program and its files. The archive is not compressed, because an emulated processor unpacks
+//! slower than it copies memory.
 
 use std::path::Path;
 
@@ -10,12 +10,12 @@ use super::files::GuestFile;
 use super::packages::file_in;
 use super::{init, modules};
 
-/// Folders that are mounted on, or written to.
+/// Folders that are mount points, or are written to.
 const FOLDERS: [&str; 7] = ["bin", "dev", "files", "proc", "run", "sys", "tmp"];
 const USERS: &str = "root:x:0:0:root:/tmp:/bin/sh\nnobody:x:65534:65534:nobody:/tmp:/bin/sh\n";
 const GROUPS: &str = "root:x:0:\nnogroup:x:65534:\n";
-/// What the kernel itself needs, generously; the rest of its memory holds the archive and what was
-/// unpacked from it.
+/// Memory that the kernel itself needs at most, MiB. The rest of the guest's memory has the archive
+/// and the files unpacked from it.
 const KERNEL_MIB: usize = 192;
 
 /// Builds the archive for this machine from the unpacked package of its kernel.
@@ -26,7 +26,7 @@ pub(super) fn build(
     files: Vec<GuestFile>,
     arguments: &[String],
 ) -> Result<Vec<u8>, String> {
-    // Since 6.12 zram has its compressors within; before, it asked the kernel's own for one.
+    // Since 6.12 zram has its own compressors; before, it used those of the kernel.
     let wanted: &[&str] = if machine.zram_mib > 0 {
         &["fuse", "lz4", "zram"]
     } else {

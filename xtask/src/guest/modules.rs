@@ -1,5 +1,6 @@
-//! The modules that a guest loads, each after those that it needs. A module says itself what it
-//! needs, so no index of depmod(8) is read; what the kernel has built in is not loaded.
+//! The kernel modules that a guest loads, each after the modules that it needs. A module's file
+//! names these, so the index of depmod(8) is not needed. Modules that are built into the kernel are
+//! not loaded.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,8 +15,8 @@ pub(super) struct Module {
     pub(super) bytes: Vec<u8>,
 }
 
-/// These modules of the kernel whose package is unpacked at `package`, and those that they need, in
-/// the order in which they can be loaded.
+/// Finds these modules, and those that they need, in the kernel unpacked at `package`. Returns them
+/// in the order in which they can be loaded.
 pub(super) fn load(package: &Path, names: &[&str]) -> Result<Vec<Module>, String> {
     let mut files = BTreeMap::new();
     // Debian 13 has them below /usr.
@@ -25,7 +26,7 @@ pub(super) fn load(package: &Path, names: &[&str]) -> Result<Vec<Module>, String
     find(&folder, &mut files)?;
     let mut builtin = String::new();
     for version in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
-        // Without the list, a module that is built in is named as missing: the error says which.
+        // Without this list, a built-in module is reported as missing, with its name.
         builtin +=
             &std::fs::read_to_string(version.path().join("modules.builtin")).unwrap_or_default();
     }
@@ -73,14 +74,15 @@ fn is_builtin(list: &str, name: &str) -> bool {
     list.lines().any(|line| stem(line) == name)
 }
 
-/// The modules of `names` and those that they need, each after what it needs. `read` gives a
-/// module's bytes, or nothing if it is built in.
+/// Orders the modules of `names` and those that they need, each after what it needs. `read` returns
+/// a module's bytes, or `None` if it is built in.
 fn order(
     names: &[&str],
     read: impl Fn(&str) -> Result<Option<Vec<u8>>, String>,
 ) -> Result<Vec<Module>, String> {
     let mut ready: Vec<Module> = Vec::new();
-    // A module is taken up twice: to put what it needs above it, then to be put out itself.
+    // A module is popped twice: first to push what it needs above it, then to append it to the
+    // result.
     let mut stack: Vec<(String, Option<Vec<u8>>)> = Vec::new();
     stack.extend(names.iter().rev().map(|name| ((*name).to_owned(), None)));
     while let Some((name, bytes)) = stack.pop() {
@@ -106,7 +108,8 @@ fn order(
     Ok(ready)
 }
 
-/// What a module says that it needs: `depends=a,b`, closed by a zero, among its other properties.
+/// Returns the modules that a module needs, from its property `depends=a,b`, which ends with a zero
+/// byte.
 fn depends(module: &[u8]) -> Vec<String> {
     let key = b"depends=";
     let property = module
@@ -149,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_module_and_a_circle_are_said() {
+    fn a_missing_module_and_a_cycle_are_errors() {
         assert_eq!(names(&["a"], &[("a", "b")]), Err("no b".to_owned()));
         let circle = names(&["a"], &[("a", "b"), ("b", "a")]);
         assert_eq!(circle, Err("module a needs itself".to_owned()));

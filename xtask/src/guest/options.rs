@@ -1,5 +1,5 @@
-//! The options of `cargo xtask guest`. Options come first; what follows the first word that is
-//! none, or `--`, is passed on as it is.
+//! The options of `cargo xtask guest`. Options come first. The first word that is not an option, or
+//! the first one after `--`, begins the words that are passed on unchanged.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +8,8 @@ use super::Machine;
 use super::files::GuestFile;
 use super::versions::Kernel;
 
-/// What was asked for; `None` is the default, which differs between a program and the suite.
+/// The options of the command line; `None` is the default, which differs between a program and the
+/// suite.
 #[derive(Default, PartialEq, Eq, Debug)]
 pub(super) struct Options {
     pub(super) kernel: Option<Kernel>,
@@ -18,7 +19,7 @@ pub(super) struct Options {
     zram_mib: Option<u32>,
     pub(super) nodes: Option<u32>,
     arguments: Vec<String>,
-    /// Path here, name below `/files` there.
+    /// Files to copy: path on this machine, and name below `/files` in the guest.
     files: Vec<(String, String)>,
     /// The program and its arguments, or the scripts of the suite.
     pub(super) operands: Vec<String>,
@@ -92,7 +93,7 @@ fn number(name: &str, value: &str, least: u32) -> Result<u32, String> {
         .ok_or_else(|| format!("{name} wants a whole number from {least} on, not `{value}`"))
 }
 
-/// `HOST[:NAME]`; the name is a path below `/files`, by default the file's own name.
+/// Parses `HOST[:NAME]`; the name is a path below `/files`, by default the file's own name.
 fn file(value: &str) -> Result<(String, String), String> {
     let (host, name) = match value.rsplit_once(':') {
         Some((host, name)) => (host, name),
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn wrong_options_are_errors() {
         for (args, part) in [
             (&["-x", "1"][..], "-x is no option"),
             (&["-m"], "lacks its value"),
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_keeps_its_name_unless_another_is_given() {
+    fn a_file_keeps_its_name_by_default() {
         let pair = |host: &str, name: &str| Ok((host.to_owned(), name.to_owned()));
         assert_eq!(file("a/b.bin"), pair("a/b.bin", "b.bin"));
         assert_eq!(file("a/b.bin:c/d"), pair("a/b.bin", "c/d"));

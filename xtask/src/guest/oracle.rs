@@ -1,9 +1,10 @@
-//! `cargo xtask guest oracle`: a kernel as oracle of the engine. The same seeded accesses run in a guest and in the
-//! simulator, and what both count is compared.
+//! `cargo xtask guest oracle`: compares the engine with a real kernel. The same seeded accesses run
+//! in a guest and in the simulator, and the counters of both are compared.
 //!
-//! Invariant: nothing is fitted. From the guest to the simulator goes what only a machine has: what the kernel itself
-//! has charged to the group with the limit (page tables, its own structures), which its tenants cannot have; when it
-//! flushed its statistics; which of its walks found that the program had not run.
+//! Invariant: nothing is fitted to the guest's results. The simulator gets from the guest only
+//! facts that only a real machine has: the memory that the kernel has charged for itself to the
+//! group with the limit (page tables and other structures), when the kernel flushed its statistics,
+//! and which of its walks found that the program had not run.
 
 mod compare;
 mod jobs;
@@ -14,27 +15,28 @@ mod table;
 
 use touches::cases;
 
-/// Runs what was asked for; false when a figure misses that is not known to.
+/// Runs the comparison; returns false if a figure differs by more than allowed and the difference
+/// is not a known one.
 ///
 /// # Errors
-/// What was asked for in the wrong way, or why there is nothing to compare.
+/// If the usage is wrong, or if there is nothing to compare.
 pub(super) fn run(args: &[&str]) -> Result<bool, String> {
     if let ["list"] = args {
         cases::ALL.iter().for_each(|case| println!("{}", case.name));
         return Ok(true);
     }
-    let asked = options::parse(args)?;
-    let guest = match &asked.from {
-        Some(file) => sides::recorded(file, &asked)?,
-        None => sides::guest(&asked)?,
+    let requested = options::parse(args)?;
+    let guest = match &requested.from {
+        Some(file) => sides::recorded(file, &requested)?,
+        None => sides::guest(&requested)?,
     };
-    if let Some(file) = &asked.save {
+    if let Some(file) = &requested.save {
         sides::save(file, &guest)?;
     }
     let simulated = sides::simulator(&jobs::of(&guest)?)?;
     let pairs = jobs::pair(&guest, simulated)?;
     let rows = compare::rows(&pairs);
-    if asked.json {
+    if requested.json {
         println!("{}", table::json(&pairs, &rows));
     } else {
         print!("{}", table::text(&rows));

@@ -1,5 +1,5 @@
-//! Debian's packages, fetched once and kept unpacked. A folder below `packages` is complete: it is
-//! filled elsewhere and renamed.
+//! Debian's packages, downloaded once and kept unpacked. A folder below `packages` is always
+//! complete, because it is filled elsewhere and then renamed.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,14 +11,14 @@ use super::versions::Kernel;
 const FETCH_LIMIT: Duration = Duration::from_secs(600);
 const UNPACK_LIMIT: Duration = Duration::from_secs(120);
 
-/// The packages that are there, and the way to more.
+/// The packages that were downloaded, and how to download more.
 pub(super) struct Packages {
     folder: PathBuf,
     parent: PathBuf,
 }
 
 impl Packages {
-    /// The packages below this folder.
+    /// Opens the packages below this folder.
     pub(super) fn new(parent: &Path) -> Result<Packages, String> {
         let folder = parent.join("packages");
         std::fs::create_dir_all(&folder)
@@ -29,9 +29,10 @@ impl Packages {
         })
     }
 
-    /// Where the kernel's package is unpacked.
+    /// Returns the folder of the unpacked kernel package; downloads it if there is none.
     pub(super) fn kernel(&self, kernel: Kernel) -> Result<PathBuf, String> {
-        // One that is there will do: a test of today should not wait for a kernel of tomorrow.
+        // An existing package is used even if there is a newer one: tests should not wait for a
+        // download.
         let names: Vec<String> = std::fs::read_dir(&self.folder)
             .into_iter()
             .flatten()
@@ -57,14 +58,14 @@ impl Packages {
         self.package(name)
     }
 
-    /// Where the static busybox lies.
+    /// Returns the path of the static busybox.
     pub(super) fn busybox(&self) -> Result<PathBuf, String> {
         let package = self.package("busybox-static")?;
         file_in(&package.join("bin"), "busybox")
             .or_else(|_| file_in(&package.join("usr/bin"), "busybox"))
     }
 
-    /// Where this package is unpacked; fetched if it is not there yet.
+    /// Returns where this package is unpacked; fetches it if it is not there yet.
     fn package(&self, name: &str) -> Result<PathBuf, String> {
         let place = self.folder.join(name);
         if place.is_dir() {
@@ -84,7 +85,7 @@ impl Packages {
 
     fn fetch(&self, name: &str, place: &Path) -> Result<(), String> {
         let scratch = Scratch::new(&self.parent)?;
-        // apt's user for downloads cannot write here, and says so every time it is asked to.
+        // apt's user for downloads cannot write here, and prints a warning at each download.
         let sandbox = ["-o", "APT::Sandbox::User=root"];
         let patience = ["-o", "Acquire::http::Timeout=60"];
         let args = [&sandbox[..], &patience, &["-q", "download", name]].concat();
@@ -94,7 +95,7 @@ impl Packages {
         let args = ["-x".as_ref(), archive.as_os_str(), unpacked.as_os_str()];
         commands::output("dpkg-deb", args, scratch.path(), UNPACK_LIMIT)?;
         match std::fs::rename(&unpacked, place) {
-            // Another process may have been faster; what it has put there is the same.
+            // Another process may have been faster; its folder has the same content.
             Err(error) if !place.is_dir() => {
                 Err(format!("cannot move it to {}: {error}", place.display()))
             }
@@ -103,7 +104,7 @@ impl Packages {
     }
 }
 
-/// The file in `folder` whose name begins with `begin`.
+/// Finds the file in `folder` whose name begins with `begin`.
 pub(super) fn file_in(folder: &Path, begin: &str) -> Result<PathBuf, String> {
     std::fs::read_dir(folder)
         .into_iter()

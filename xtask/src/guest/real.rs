@@ -1,5 +1,6 @@
-//! Real programs of this machine for a guest: a database, a compiler with sources to compile, a pre-fork server and a program
-//! in Go; with the libraries and the files that they need, at the places where they have them here.
+//! Real programs of this machine for a guest: a database, a compiler with sources to compile, a
+//! pre-fork server and a program in Go; with the libraries and the files that they need, at the
+//! same paths as here.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,13 +11,13 @@ use super::commands::output;
 use super::files::GuestFile;
 use crate::root;
 
-/// A preprocessor, or the Go compiler with nothing in its cache.
+/// Time limit of a preprocessor, or of the Go compiler with an empty cache.
 const LIMIT: Duration = Duration::from_secs(300);
-/// Debian 12's, as in the end-to-end tests.
+/// The PostgreSQL of Debian 12, as in the end-to-end tests.
 const POSTGRES: &str = "/usr/lib/postgresql/15";
-/// What initdb(1) copies from.
+/// The folder that initdb(1) copies from.
 const SHARED: &str = "/usr/share/postgresql/15";
-/// Without these initdb(1) makes no database.
+/// Files without which initdb(1) makes no database.
 const POSTGRES_FILES: [&str; 7] = [
     "bin/initdb",
     "bin/postgres",
@@ -26,10 +27,10 @@ const POSTGRES_FILES: [&str; 7] = [
     "lib/plpgsql.so",
     "lib/dict_snowball.so",
 ];
-/// Sources of a program that is tested anyway, each a unit of the compile.
+/// Sources that the guest compiles, each on its own.
 const SOURCES: &str = "tests/programs/hostile";
 
-/// All of them.
+/// Returns all of these files.
 pub(super) fn files() -> Result<Vec<GuestFile>, String> {
     let mut dynamic: Vec<PathBuf> = (POSTGRES_FILES.iter())
         .map(|name| Path::new(POSTGRES).join(name))
@@ -43,7 +44,7 @@ pub(super) fn files() -> Result<Vec<GuestFile>, String> {
     Ok(files)
 }
 
-/// Programs of these names, of the search path.
+/// Returns the programs of these names in the search path.
 pub(super) fn installed(names: &BTreeSet<String>) -> Result<Vec<GuestFile>, String> {
     let programs: Vec<PathBuf> = names
         .iter()
@@ -52,7 +53,7 @@ pub(super) fn installed(names: &BTreeSet<String>) -> Result<Vec<GuestFile>, Stri
     with_libraries(&programs)
 }
 
-/// Programs, and the libraries that they name, each once.
+/// Returns programs, and the libraries that they name, each once.
 fn with_libraries(programs: &[PathBuf]) -> Result<Vec<GuestFile>, String> {
     let (mut files, mut wanted) = (Vec::new(), BTreeSet::new());
     for program in programs {
@@ -65,18 +66,19 @@ fn with_libraries(programs: &[PathBuf]) -> Result<Vec<GuestFile>, String> {
     Ok(files)
 }
 
-/// The driver of the C compiler under a name that does not depend on its version, the compiler itself, and the assembler.
+/// Returns the C compiler's driver under a name that does not depend on its version, the compiler
+/// itself, and the assembler.
 fn compiler() -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
-    for asked in ["cc1", "as"] {
-        let argument = format!("-print-prog-name={asked}");
-        let told = output("cc", [&argument], &root(), LIMIT)?;
-        let told = String::from_utf8_lossy(&told).trim().to_owned();
+    for requested in ["cc1", "as"] {
+        let argument = format!("-print-prog-name={requested}");
+        let reported = output("cc", [&argument], &root(), LIMIT)?;
+        let reported = String::from_utf8_lossy(&reported).trim().to_owned();
         // A name without a folder is one of the search path.
-        let path = if told.starts_with('/') {
-            told
+        let path = if reported.starts_with('/') {
+            reported
         } else {
-            format!("/usr/bin/{told}")
+            format!("/usr/bin/{reported}")
         };
         found.push(PathBuf::from(path));
     }
@@ -84,12 +86,12 @@ fn compiler() -> Result<Vec<PathBuf>, String> {
     Ok(found)
 }
 
-/// A program, a library or a file of this machine, where it is here.
+/// Returns a program, a library or a file of this machine, at the same path.
 fn at_its_place(file: &Path) -> Result<GuestFile, String> {
     GuestFile::dynamic(file, file.to_string_lossy().trim_start_matches('/'))
 }
 
-/// All files below a folder.
+/// Adds all files below a folder.
 fn below(folder: &Path, files: &mut Vec<GuestFile>) -> Result<(), String> {
     let cannot = |error| format!("cannot read {}: {error}", folder.display());
     for entry in std::fs::read_dir(folder).map_err(cannot)? {
@@ -103,7 +105,7 @@ fn below(folder: &Path, files: &mut Vec<GuestFile>) -> Result<(), String> {
     Ok(())
 }
 
-/// Sources with all that they include, for there are no headers in the guest.
+/// Returns preprocessed sources, because the guest has no headers.
 fn sources() -> Result<Vec<GuestFile>, String> {
     let folder = root().join(SOURCES);
     let mut units = Vec::new();
@@ -115,7 +117,7 @@ fn sources() -> Result<Vec<GuestFile>, String> {
     Ok(units)
 }
 
-/// A program of the tests, linked statically.
+/// Builds a program of the tests, linked statically.
 fn built(name: &str, with: &str, words: &[&str], source: &str) -> Result<GuestFile, String> {
     let program = programs()?.join(name);
     let source = root().join("tests/programs").join(source);

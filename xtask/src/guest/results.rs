@@ -1,15 +1,15 @@
-//! What the scripts of a suite said of themselves. A script that does not say anything has failed,
-//! and so has one of which the end is not seen.
+//! The results that the scripts of a suite report. A script without a report has failed, and so has
+//! one whose end was not reported.
 
 use super::runner::{LATE, MARK};
 use crate::summary::Counts;
 
-/// A script, and what is known of it.
+/// What a script has reported.
 struct Script {
     name: String,
     counts: Counts,
     begun: bool,
-    /// Its exit status, or the word for none.
+    /// Its exit status, or [`LATE`]; `None` if it has not ended.
     end: Option<String>,
 }
 
@@ -35,7 +35,7 @@ impl Results {
         }
     }
 
-    /// Takes in some output; the lines that are complete with it, for people.
+    /// Processes some output; returns the lines that are complete now, for people.
     pub(super) fn output(&mut self, bytes: &[u8]) -> Vec<String> {
         self.partial.extend(bytes);
         let Some(last) = self.partial.iter().rposition(|byte| *byte == b'\n') else {
@@ -47,7 +47,7 @@ impl Results {
         text.lines().filter_map(|line| self.line(line)).collect()
     }
 
-    /// Takes in a line; what to print of it.
+    /// Processes a line; returns what to print of it, if anything.
     fn line(&mut self, line: &str) -> Option<String> {
         if let Some(mark) = line.strip_prefix(MARK) {
             return self.mark(mark);
@@ -74,7 +74,7 @@ impl Results {
         None
     }
 
-    /// What all scripts counted, and the failures that no line of theirs speaks of.
+    /// Returns the counts of all scripts, and the failures that scripts did not report themselves.
     pub(super) fn finish(&self) -> (Counts, Vec<String>) {
         let mut counts = Counts::default();
         let mut problems = Vec::new();
@@ -98,7 +98,7 @@ impl Script {
             Some(LATE) => Some("was killed when its time was over".to_owned()),
             Some("0") if said == 0 => Some("said neither ok nor FAILED".to_owned()),
             Some("0") => None,
-            // A script that has said what failed may well end with a status that says so too.
+            // A script that has reported failures may end with a status other than 0.
             Some(_) if self.counts.failed > 0 => None,
             Some(status) => Some(format!("ended with status {status}")),
         }

@@ -1,23 +1,25 @@
-//! The program of a suite's guest: runs the scripts one after the other and marks on its output
-//! where each begins and how it ended. No process of a script lives on into the next.
+//! The program that runs in a suite's guest. It runs the scripts one after the other, and prints
+//! where each begins and how it ended. All processes of a script are killed before the next one
+//! starts.
 
 use std::time::Duration;
 
 use super::files::GuestFile;
 
-/// Begins every line that is the runner's.
+/// Beginning of each line that the runner prints.
 pub(super) const MARK: &str = "guest-suite: ";
-/// Where the scripts lie in the guest.
+/// Folder of the scripts in the guest.
 pub(super) const FOLDER: &str = "suite";
-/// Stands for the status of a script that was killed because its time was over.
+/// Status of a script that was killed at its time limit.
 pub(super) const LATE: &str = "late";
 
-/// For one script.
+/// Time limit of one script.
 pub(super) const SCRIPT_LIMIT: Duration = Duration::from_secs(300);
 
-/// The runner as the guest's program; its arguments are the limit and the scripts' names.
+/// Returns the runner as the guest's program; its arguments are the limit and the scripts' names.
 pub(super) fn program() -> GuestFile {
-    // The kill reaches all but the first process and the runner itself, the guard included.
+    // The kill reaches all processes except the first one and the runner; the guard of a hard limit
+    // is killed, too.
     let text = format!(
         r#"#!/bin/sh
 limit=$1; shift

@@ -1,21 +1,21 @@
-//! A folder for the time of one boot. It goes when its owner does; that of a process that was
-//! killed goes when the next one comes.
+//! A temporary folder for one boot. It is removed with its owner; the folder of a killed process is
+//! removed when the next one is made.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const BEGIN: &str = "run-";
 
-/// A folder of our own that is removed when this is dropped.
+/// A temporary folder that is removed when this value is dropped.
 pub(super) struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Makes a folder in `parent`, and removes those whose process is gone.
+    /// Makes a folder in `parent`, and removes folders of processes that have ended.
     pub(super) fn new(parent: &Path) -> Result<Scratch, String> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
             if is_orphan(&entry.file_name().to_string_lossy()) {
-                // Another process may sweep at the same time.
+                // Another process may remove it at the same time.
                 let _ = std::fs::remove_dir_all(entry.path());
             }
         }
@@ -37,7 +37,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Whether this is the name of a folder whose process is gone.
+/// Returns whether this is the name of a temporary folder whose process has ended.
 fn is_orphan(name: &str) -> bool {
     let id = name
         .strip_prefix(BEGIN)
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn other_folders_are_nobodys() {
+    fn other_folders_are_not_orphans() {
         assert!(!is_orphan("packages"));
         assert!(!is_orphan("run-x-0"));
         assert!(!is_orphan(&format!("run-{}-0", std::process::id())));

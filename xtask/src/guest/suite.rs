@@ -1,8 +1,12 @@
-//! `cargo xtask guest suite`: the scripts of tests/guest, in one boot of each kernel and number of memory
-//! nodes. A script prints `ok NAME` or `FAILED NAME: why` for each of its tests, and ends with status 0; one
-//! that needs several nodes says so in a line `# nodes: N`, one that needs programs of tests/programs in a line
-//! `# programs: NAME...`, of this machine in a line `# installed: NAME...`, and one that needs real ones with their files a
-//! line `# real:`. What scripts share is in the file `lib` beside them.
+//! `cargo xtask guest suite`: runs the scripts of tests/guest, in one boot of each kernel and
+//! number of memory nodes. A script prints `ok NAME` or `FAILED NAME: why` for each of its tests,
+//! and ends with status 0. What scripts share is in the file `lib` beside them.
+//!
+//! Lines of a script name what it needs:
+//! - `# nodes: N`: several memory nodes;
+//! - `# programs: NAME...`: programs of tests/programs;
+//! - `# installed: NAME...`: programs of this machine;
+//! - `# real:`: real programs with their files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -16,22 +20,22 @@ use super::{Machine, build, real, runner};
 use crate::summary::Counts;
 use crate::{needs, root};
 
-/// For a boot, and for each script in it: a script that hangs is ended by the runner long before.
+/// Time limit of a boot. The runner stops a script that hangs long before.
 const BOOT_LIMIT: Duration = Duration::from_secs(300);
 const EACH_LIMIT: Duration = Duration::from_secs(75);
 const ZRAM_MIB: u32 = 256;
-/// Begins the line of a script that says how many nodes it needs.
+/// Beginning of a script's line with the number of memory nodes that it needs.
 const NODES: &str = "# nodes:";
-/// Begins the line of a script that names programs of the end-to-end tests.
+/// Beginning of a script's line with the programs of the end-to-end tests that it needs.
 const PROGRAMS: &str = "# programs:";
-/// Begins the line of a script that names programs of this machine.
+/// Beginning of a script's line with the programs of this machine that it needs.
 const INSTALLED: &str = "# installed:";
-/// Begins the line of a script that needs what is in [`real`].
+/// Beginning of a script's line that requests the programs of [`real`].
 const REAL: &str = "# real:";
-/// What the scripts share.
+/// Name of the file with functions for all scripts.
 const LIBRARY: &str = "lib";
 
-/// Runs the scripts asked for, or all, under the kernel asked for, or each.
+/// Runs the named scripts (by default all) under the named kernel (by default under each).
 pub(super) fn run(options: &Options) -> Result<Counts, String> {
     needs::require(&["cc", "strip"])?;
     let names = scripts(&options.operands)?;
@@ -54,7 +58,8 @@ pub(super) fn run(options: &Options) -> Result<Counts, String> {
     Ok(counts)
 }
 
-/// The scripts that go into one boot, by the number of nodes that they want, unless all are given one.
+/// Groups scripts into boots by the number of nodes that they need, unless one number is set for
+/// all.
 fn boots(names: &[String], files: &[GuestFile], given: Option<u32>) -> BTreeMap<u32, Vec<String>> {
     let mut boots: BTreeMap<u32, Vec<String>> = BTreeMap::new();
     for name in names {
@@ -69,21 +74,22 @@ fn boots(names: &[String], files: &[GuestFile], given: Option<u32>) -> BTreeMap<
     boots
 }
 
-/// What a script says behind this.
+/// Returns the rest of the first line of a script that begins with `begin`; `None` if there is
+/// none.
 fn said(script: &[u8], begin: &str) -> Option<String> {
     let text = String::from_utf8_lossy(script);
     let rest = text.lines().find_map(|line| line.strip_prefix(begin))?;
     Some(rest.trim().to_owned())
 }
 
-/// How many memory nodes a script says that it needs.
+/// Returns how many memory nodes a script needs.
 fn nodes_of(script: &[u8]) -> u32 {
     said(script, NODES)
         .and_then(|number| number.parse().ok())
         .unwrap_or(1)
 }
 
-/// The programs that scripts say they need behind this, each once.
+/// Returns the programs that scripts name in lines that begin with `begin`, each once.
 fn programs_of(scripts: &[GuestFile], begin: &str) -> BTreeSet<String> {
     let said = scripts.iter().filter_map(|file| said(&file.bytes, begin));
     said.flat_map(|names| {
@@ -95,7 +101,8 @@ fn programs_of(scripts: &[GuestFile], begin: &str) -> BTreeSet<String> {
     .collect()
 }
 
-/// The names of the scripts, checked; with their ending, as people name files.
+/// Returns the names of the scripts, checked; also accepts names with their ending, as people
+/// write.
 fn scripts(wanted: &[String]) -> Result<Vec<String>, String> {
     let folder = root().join("tests/guest");
     let mut names = build::names(&folder, ".sh")?;
@@ -138,7 +145,7 @@ fn files(names: &[String], options: &Options) -> Result<Vec<GuestFile>, String> 
     }
     files.extend(real::installed(&installed)?);
     files.extend(options.files()?);
-    // The C library is one for all.
+    // All programs share one C library.
     let mut places = BTreeSet::new();
     files.retain(|file| places.insert(file.path.clone()));
     Ok(files)

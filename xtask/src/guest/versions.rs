@@ -1,16 +1,17 @@
-//! The kernels that the guests run, and which of Debian's packages is the newest of each.
+//! The kernels of the guests, and the newest of Debian's packages for each.
 
-/// A kernel of Debian's for clouds: everything a virtual machine needs is built in.
+/// A kernel of Debian for clouds: everything that a virtual machine needs is built in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kernel {
     V6_12,
     V6_1,
-    /// Of Debian 13's backports: there for who unpacks its package, as Debian 12 does not know it.
+    /// From Debian 13's backports. Debian 12 does not have it, so its package must be unpacked by
+    /// hand.
     V6_17,
 }
 
 impl Kernel {
-    /// Those that Debian 12 has, which a suite runs on if none is named.
+    /// The kernels that Debian 12 has: a suite runs on these if none is named.
     pub(super) const ALL: [Kernel; 2] = [Kernel::V6_12, Kernel::V6_1];
     const NAMED: [Kernel; 3] = [Kernel::V6_12, Kernel::V6_1, Kernel::V6_17];
 
@@ -29,8 +30,8 @@ impl Kernel {
             .ok_or_else(|| format!("there is no kernel {text}; there are 6.12, 6.1 and 6.17"))
     }
 
-    /// The newest package of this kernel among these names. The signed and the unsigned packages
-    /// hold the same kernel; some versions are in the archive as one of them only.
+    /// Returns the newest package of this kernel among these names. The signed and the unsigned
+    /// packages hold the same kernel; for some versions the archive has only one of them.
     pub(super) fn newest<'a>(self, packages: impl Iterator<Item = &'a str>) -> Option<&'a str> {
         let begin = format!("linux-image-{}.", self.name());
         let is_ours = |name: &str| {
@@ -43,7 +44,7 @@ impl Kernel {
     }
 }
 
-/// The numbers in a text, in order: versions compare by them, never as text.
+/// Returns the numbers in a text, in order: versions compare by numbers, never as text.
 fn numbers(text: &str) -> Vec<u64> {
     text.split(|c: char| !c.is_ascii_digit())
         .filter_map(|digits| digits.parse().ok())

@@ -1,15 +1,15 @@
-//! What dpkg(1) is told of the package.
+//! The package's metadata for dpkg(1).
 
 use std::process::Command;
 
 use super::output;
 use super::stage::Entry;
 
-/// Debian's number behind ours: packaged once.
+/// Version of the package: pagetide's version and Debian's revision.
 pub(super) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-1");
-/// The only kind of machine that pagetide runs on.
+/// The only architecture on which pagetide runs.
 pub(super) const ARCHITECTURE: &str = "amd64";
-/// There is no address to write to.
+/// Debian requires an address, but there is none to write to.
 const MAINTAINER: &str = "the pagetide authors <pagetide@localhost.invalid>";
 
 const DESCRIPTION: &str = "\
@@ -23,9 +23,9 @@ working-set manager: sees how old each page is, takes back what is cold
  a host among many tenants, is installed but not started.
 ";
 
-/// The file `control`.
+/// Returns the file `control`.
 pub(super) fn control(depends: &str, files: &[Entry]) -> Entry {
-    // Of each file what it takes in blocks of 1 KiB, and one for each folder, as Debian counts.
+    // Debian counts blocks of 1 KiB for each file, and one for each folder.
     let sizes = files.iter().map(|file| file.bytes.len().div_ceil(1024));
     let installed: usize = sizes.sum::<usize>() + folders(files);
     let text = format!(
@@ -46,7 +46,7 @@ fn folders(files: &[Entry]) -> usize {
     all.len()
 }
 
-/// The history that Debian asks for: one entry, of the commit that is packaged.
+/// Returns the changelog that Debian requires: one entry, of the commit that is packaged.
 pub(super) fn changelog(epoch: u64) -> Result<String, String> {
     let time = format!("@{epoch}");
     let date = output(Command::new("date").args(["--utc", "--rfc-email", "--date", &time]))?;
@@ -69,7 +69,8 @@ mod tests {
             Entry::new("usr/share/b", vec![0; 1]),
         ];
         let text = String::from_utf8(control("libc6", &files).bytes).unwrap();
-        // Two blocks, one block, and usr, usr/bin, usr/share.
+        // Blocks: two for the larger file, one for the other, and one each for usr, usr/bin and
+        // usr/share.
         assert!(
             text.contains("\nInstalled-Size: 6\nDepends: libc6\n"),
             "{text}"

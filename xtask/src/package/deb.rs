@@ -1,7 +1,8 @@
-//! The .deb.
+//! Builds the .deb package.
 //!
-//! Invariant: built of a program that is there already, so that a test can package what it has; dpkg-deb(1) is the only tool
-//! of Debian's that is needed, and the maintainer's scripts are whole files in `dist/debian`, not fragments of a helper's.
+//! Invariant: the package is made from an existing program, so that a test can package the program
+//! that it has. dpkg-deb(1) is the only tool of Debian that is needed. The maintainer's scripts are
+//! complete files in `dist/debian`, not parts that a helper joins.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,13 +11,14 @@ use super::stage::{Entry, Stage};
 use super::{control, epoch, files, needed, output, stripped};
 use crate::root;
 
-/// None behind the removal, and no conffiles: dpkg would keep something of the package for either.
+/// The maintainer's scripts. There is no postrm and there are no conffiles: for either, dpkg would
+/// keep a part of the package after its removal.
 const SCRIPTS: [&str; 2] = ["postinst", "prerm"];
 
-/// Packages a program, and says where.
+/// Packages a program; returns the path of the package.
 ///
 /// # Errors
-/// A tool fails, or the program needs what no known package has.
+/// If a tool fails, or the program needs a library of no known package.
 pub(super) fn build(binary: &Path, out: &Path) -> Result<PathBuf, String> {
     let epoch = epoch()?;
     let stage = Stage::new(out)?;
@@ -40,13 +42,13 @@ pub(super) fn build(binary: &Path, out: &Path) -> Result<PathBuf, String> {
         .arg(stage.path())
         .arg(&deb)
         .env("SOURCE_DATE_EPOCH", epoch.to_string())
-        // How many threads there are would show in the bytes.
+        // The number of threads would change the bytes.
         .env("DPKG_DEB_THREADS_MAX", "1");
     output(&mut dpkg)?;
     Ok(deb)
 }
 
-/// What dpkg keeps for itself.
+/// Returns the files of the package that are for dpkg itself.
 fn about(depends: &str, files: &[Entry]) -> Result<Vec<Entry>, String> {
     let mut about = vec![
         control::control(depends, files),
@@ -61,7 +63,7 @@ fn about(depends: &str, files: &[Entry]) -> Result<Vec<Entry>, String> {
     Ok(about)
 }
 
-/// `sum  path`, by which `dpkg --verify` sees what was changed.
+/// Returns lines `sum  path`, with which `dpkg --verify` finds changed files.
 fn sums(files: &[Entry]) -> Result<String, String> {
     let mut text = String::new();
     for file in files {

@@ -1,6 +1,7 @@
-//! What is in the package, and where Debian wants it.
+//! The files of the package, at the paths that Debian requires.
 //!
-//! Invariant: manual and completions are printed by the program that is packaged, so they are of its version.
+//! Invariant: manual and completions are printed by the program that is packaged, so they match its
+//! version.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,13 +12,13 @@ use super::{control, output, third_party};
 use crate::root;
 
 const DOC: &str = "usr/share/doc/pagetide";
-/// Of each shell: its name, and where Debian's looks.
+/// Names of shells, and the path where Debian's version of each looks for completions.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "usr/share/bash-completion/completions/pagetide"),
     ("zsh", "usr/share/zsh/vendor-completions/_pagetide"),
     ("fish", "usr/share/fish/vendor_completions.d/pagetide.fish"),
 ];
-/// Ours, and where they go.
+/// Files of this repository, and their paths in the package.
 const OURS: [(&str, &str); 3] = [
     ("dist/pagetide.toml", "usr/share/pagetide/pagetide.toml"),
     (
@@ -26,9 +27,9 @@ const OURS: [(&str, &str); 3] = [
     ),
     ("dist/debian/copyright", "usr/share/doc/pagetide/copyright"),
 ];
-/// Folders of ours whose files are examples.
+/// Folders of this repository that hold examples.
 const EXAMPLES: [&str; 4] = ["grafana", "kubernetes", "policies", "prometheus"];
-/// Pages that commands and samples send their users to.
+/// Pages that commands and samples refer to.
 const PAGES: [&str; 7] = [
     "formats.md",
     "interfaces.md",
@@ -39,10 +40,10 @@ const PAGES: [&str; 7] = [
     "usage.md",
 ];
 
-/// All files, sorted by path.
+/// Returns all files, sorted by path.
 ///
 /// # Errors
-/// One of ours is not there, or the program prints no manual.
+/// If a file of this repository is missing, or the program prints no manual.
 pub(super) fn all(program: &Path, epoch: u64) -> Result<Vec<Entry>, String> {
     let mut files = vec![Entry::program("usr/bin/pagetide", read(program)?)];
     for (from, to) in OURS {
@@ -83,7 +84,7 @@ pub(super) fn all(program: &Path, epoch: u64) -> Result<Vec<Entry>, String> {
     Ok(files)
 }
 
-/// The page of each command, packed as Debian packs them.
+/// Returns the manual page of each command, compressed as Debian requires.
 fn manual(program: &Path) -> Result<Vec<Entry>, String> {
     let folder = program.with_extension("man");
     std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -99,7 +100,7 @@ fn manual(program: &Path) -> Result<Vec<Entry>, String> {
         .collect()
 }
 
-/// Name and contents of each file in a folder.
+/// Returns name and contents of each file in a folder.
 fn folder_of(folder: &Path) -> Result<Vec<(String, Vec<u8>)>, String> {
     let entries = std::fs::read_dir(folder);
     let entries = entries.map_err(|error| format!("cannot read {}: {error}", folder.display()))?;
@@ -115,15 +116,15 @@ fn read(file: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(file).map_err(|error| format!("cannot read {}: {error}", file.display()))
 }
 
-/// Packed as well as gzip(1) can, without name and time.
+/// Compresses with gzip(1) as much as possible, without file name and time.
 fn gzip(bytes: &[u8]) -> Result<Vec<u8>, String> {
     through("gzip", &["-9n"], bytes)
 }
 
-/// What a filter makes of bytes.
+/// Returns the output of a filter program for these bytes.
 ///
 /// # Errors
-/// It cannot be run, or fails.
+/// If the filter cannot be run, or fails.
 pub(super) fn through(program: &str, args: &[&str], bytes: &[u8]) -> Result<Vec<u8>, String> {
     let failed = |error: std::io::Error| format!("cannot run {program}: {error}");
     let mut child = Command::new(program)
@@ -134,7 +135,7 @@ pub(super) fn through(program: &str, args: &[&str], bytes: &[u8]) -> Result<Vec<
         .map_err(failed)?;
     let input = child.stdin.take();
     let bytes = bytes.to_vec();
-    // It may say something before it has read all.
+    // The filter may write before it has read everything, so another thread writes its input.
     let writer = std::thread::spawn(move || input.map(|mut input| input.write_all(&bytes)));
     let output = child.wait_with_output().map_err(failed)?;
     let written = writer

@@ -1,7 +1,8 @@
-//! `cargo xtask package`: what people install, built by what every Debian has: cargo, a linker, dpkg-deb, gzip.
+//! `cargo xtask package`: makes what people install, with tools that every Debian has: cargo, a
+//! linker, dpkg-deb, gzip.
 //!
-//! Invariant: the same commit, program and tools give the same bytes. Times are the commit's, owners are root's, and what is
-//! listed is sorted; no clock and no name of a user gets in.
+//! Invariant: the same commit, program and tools produce the same bytes. All times are the
+//! commit's, owners are root, lists are sorted, and no clock or user name has any influence.
 
 mod control;
 mod deb;
@@ -25,13 +26,13 @@ usage: cargo xtask package KIND [--binary FILE] [--out DIR]
   musl    the same, linked with musl: needs `rustup target add x86_64-unknown-linux-musl` and musl-tools
 What is built is in DIR, target/package if none is given.";
 
-/// Builds a package, and prints its path; whether that went well.
+/// Builds a package, and prints its path; returns whether that succeeded.
 pub(crate) fn run(words: &[&str]) -> bool {
-    let Some(asked) = Asked::of(words) else {
+    let Some(requested) = PackageArgs::of(words) else {
         eprintln!("{USAGE}");
         return false;
     };
-    match asked.build() {
+    match requested.build() {
         Ok(built) => println!("{}", built.display()),
         Err(why) => {
             eprintln!("{why}");
@@ -47,17 +48,17 @@ enum Kind {
     Static(Libc),
 }
 
-/// What the command line asks for.
+/// What the command line requests.
 #[derive(PartialEq, Eq, Debug)]
-struct Asked {
+struct PackageArgs {
     kind: Kind,
     binary: Option<PathBuf>,
     out: PathBuf,
 }
 
-impl Asked {
-    /// None for bad usage.
-    fn of(words: &[&str]) -> Option<Asked> {
+impl PackageArgs {
+    /// Parses the words; `None` for bad usage.
+    fn of(words: &[&str]) -> Option<PackageArgs> {
         let (kind, mut rest) = words.split_first()?;
         let kind = match *kind {
             "deb" => Kind::Deb,
@@ -65,20 +66,20 @@ impl Asked {
             "musl" => Kind::Static(Libc::Musl),
             _ => return None,
         };
-        let mut asked = Asked {
+        let mut requested = PackageArgs {
             kind,
             binary: None,
             out: e2e::target().join("package"),
         };
         while let [name, value, more @ ..] = rest {
             match *name {
-                "--binary" if kind == Kind::Deb => asked.binary = Some(value.into()),
-                "--out" => asked.out = value.into(),
+                "--binary" if kind == Kind::Deb => requested.binary = Some(value.into()),
+                "--out" => requested.out = value.into(),
                 _ => return None,
             }
             rest = more;
         }
-        rest.is_empty().then_some(asked)
+        rest.is_empty().then_some(requested)
     }
 
     fn build(self) -> Result<PathBuf, String> {
@@ -100,7 +101,8 @@ impl Asked {
     }
 }
 
-/// When the commit was made that is built, in seconds: all that is in a package is as old as this.
+/// Returns the time of the commit that is built, in seconds since 1970; all files of the package
+/// have this time.
 fn epoch() -> Result<u64, String> {
     let given = std::env::var("SOURCE_DATE_EPOCH").ok();
     let text = match given {
@@ -116,7 +118,7 @@ fn epoch() -> Result<u64, String> {
         .map_err(|_| format!("the time of the sources is `{text}`, not a number of seconds"))
 }
 
-/// What a command prints, run in the workspace.
+/// Runs a command in the workspace; returns what it prints.
 fn output(command: &mut Command) -> Result<Vec<u8>, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command
@@ -135,7 +137,7 @@ fn output(command: &mut Command) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Runs a command whose words are for people.
+/// Runs a command and shows its output.
 fn done(command: &mut Command) -> Result<(), String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let status = command.stdin(Stdio::null()).status();
@@ -146,7 +148,7 @@ fn done(command: &mut Command) -> Result<(), String> {
     }
 }
 
-/// A program without what only a debugger and a linker read.
+/// Writes a program without its symbols for debuggers and linkers.
 fn stripped(binary: &Path, to: &Path) -> Result<(), String> {
     let mut strip = Command::new("strip");
     strip.args(["--strip-unneeded", "--remove-section=.comment"]);
@@ -158,14 +160,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for_is_understood_or_refused() {
-        let asked = Asked::of(&["deb", "--binary", "b", "--out", "/o"]);
-        let expected = Asked {
+    fn arguments_are_understood_or_refused() {
+        let requested = PackageArgs::of(&["deb", "--binary", "b", "--out", "/o"]);
+        let expected = PackageArgs {
             kind: Kind::Deb,
             binary: Some("b".into()),
             out: "/o".into(),
         };
-        assert_eq!(asked, Some(expected));
+        assert_eq!(requested, Some(expected));
         for words in [
             &[][..],
             &["rpm"],
@@ -174,7 +176,7 @@ mod tests {
             &["static", "--binary", "b"],
             &["musl", "--binary", "b"],
         ] {
-            assert_eq!(Asked::of(words), None, "{words:?}");
+            assert_eq!(PackageArgs::of(words), None, "{words:?}");
         }
     }
 

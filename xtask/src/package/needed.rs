@@ -1,7 +1,8 @@
-//! What a program needs of other packages: the libraries that it names, and the versions of their symbols.
+//! The packages that a program needs, from the libraries that it names and the versions of their
+//! symbols.
 //!
-//! Invariant: what is not known is an error, never left out. The e2e test `package` holds it against dpkg-shlibdeps(1), which
-//! not every machine has.
+//! Invariant: an unknown library or version is an error, it is never left out. The e2e test
+//! `package` compares the result with dpkg-shlibdeps(1), which not every machine has.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,36 +10,37 @@ use std::process::Command;
 
 use super::output;
 
-/// A library, its package, and how the versions of its symbols begin.
+/// A library: its file name, the name of its package, and the beginning of its symbols' versions.
 const LIBRARIES: [(&str, &str, &str); 4] = [
     ("ld-linux-x86-64.so.2", "libc6", "GLIBC_"),
     ("libc.so.6", "libc6", "GLIBC_"),
     ("libgcc_s.so.1", "libgcc-s1", "GCC_"),
     ("libm.so.6", "libc6", "GLIBC_"),
 ];
-/// What a program with short relocations asks for; glibc has it since then.
+/// Version name that a program with short relocations requires, and the glibc version that
+/// introduced it.
 const RELR: (&str, [u32; 2]) = ("GLIBC_ABI_DT_RELR", [2, 36]);
 
-/// The packages that a program needs, as a `Depends` has them.
+/// Returns the packages that a program needs, in the form of `Depends`.
 ///
 /// # Errors
-/// objdump(1) fails, or a library or version is not known.
+/// If objdump(1) fails, or if a library or version is not known.
 pub(super) fn packages(program: &Path) -> Result<String, String> {
-    let told = output(Command::new("objdump").arg("-p").arg(program))?;
-    of_objdump(&String::from_utf8_lossy(&told))
+    let reported = output(Command::new("objdump").arg("-p").arg(program))?;
+    of_objdump(&String::from_utf8_lossy(&reported))
 }
 
-fn of_objdump(told: &str) -> Result<String, String> {
+fn of_objdump(reported: &str) -> Result<String, String> {
     let mut packages: BTreeMap<&str, [u32; 2]> = BTreeMap::new();
     let mut within = None;
-    for line in told.lines() {
+    for line in reported.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         match *words.as_slice() {
             ["NEEDED", library] => {
                 packages.entry(find(library)?.1).or_default();
             }
             ["required", "from", library] => within = Some(find(library.trim_end_matches(':'))?),
-            // Of `Version definitions` there are none in a program.
+            // A program has no `Version definitions`.
             [_, _, _, symbol] if within.is_some() && line.trim().starts_with("0x") => {
                 let (library, package, start) = within.unwrap_or_default();
                 let version = version(symbol, start)
@@ -67,7 +69,7 @@ fn find(library: &str) -> Result<(&'static str, &'static str, &'static str), Str
     ))
 }
 
-/// `GLIBC_2.3.4` is of 2.3.
+/// Parses the version of a symbol: 2.3 for `GLIBC_2.3.4`.
 fn version(symbol: &str, start: &str) -> Option<[u32; 2]> {
     if symbol == RELR.0 {
         return Some(RELR.1);
@@ -81,7 +83,7 @@ fn version(symbol: &str, start: &str) -> Option<[u32; 2]> {
 mod tests {
     use super::*;
 
-    const TOLD: &str = "
+    const REPORTED: &str = "
 Dynamic Section:
   NEEDED               libgcc_s.so.1
   NEEDED               libc.so.6
@@ -98,9 +100,9 @@ Version References:
 
     #[test]
     fn the_newest_version_of_each_package_counts() {
-        let found = of_objdump(TOLD).unwrap();
+        let found = of_objdump(REPORTED).unwrap();
         assert_eq!(found, "libc6 (>= 2.34), libgcc-s1 (>= 4.2)");
-        let more = format!("{TOLD}    0x1 0x00 14 GLIBC_ABI_DT_RELR\n");
+        let more = format!("{REPORTED}    0x1 0x00 14 GLIBC_ABI_DT_RELR\n");
         assert!(of_objdump(&more).unwrap().starts_with("libc6 (>= 2.36)"));
         assert_eq!(of_objdump("  NEEDED  libc.so.6\n").unwrap(), "libc6");
         assert_eq!(of_objdump("").unwrap(), "");
@@ -110,7 +112,7 @@ Version References:
     fn what_is_not_known_is_an_error() {
         let unknown = of_objdump("  NEEDED   libfuse3.so.3\n").unwrap_err();
         assert!(unknown.contains("libfuse3.so.3"), "{unknown}");
-        let private = format!("{TOLD}    0x1 0x00 14 GLIBC_PRIVATE\n");
+        let private = format!("{REPORTED}    0x1 0x00 14 GLIBC_PRIVATE\n");
         assert!(of_objdump(&private).unwrap_err().contains("GLIBC_PRIVATE"));
     }
 }

@@ -1,6 +1,7 @@
 //! A folder that becomes an archive.
 //!
-//! Invariant: modes are those that are given, whatever the umask; every time is the one of the sources.
+//! Invariant: files have exactly the requested modes, whatever the umask is, and the modification
+//! times of their sources.
 
 use std::fs::{File, FileTimes, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -10,14 +11,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// A file of a package.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Entry {
-    /// Below the package's root, without a first slash.
+    /// Path below the package's root, without a leading slash.
     pub(super) path: String,
     pub(super) mode: u32,
     pub(super) bytes: Vec<u8>,
 }
 
 impl Entry {
-    /// One that everybody may read.
+    /// Makes a file that every user may read.
     pub(super) fn new(path: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Entry {
         Entry {
             path: path.into(),
@@ -26,7 +27,7 @@ impl Entry {
         }
     }
 
-    /// One that everybody may run.
+    /// Makes a file that every user may run.
     pub(super) fn program(path: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Entry {
         Entry {
             mode: 0o755,
@@ -35,17 +36,18 @@ impl Entry {
     }
 }
 
-/// A folder of our own, removed when this is dropped.
+/// A temporary folder that is removed when this value is dropped.
 pub(super) struct Stage {
     folder: PathBuf,
 }
 
 impl Stage {
-    /// An empty one in `parent`; what a killed process of the same number left there goes first.
+    /// Makes an empty folder in `parent`. First removes the folder of a killed process that had the
+    /// same pid.
     pub(super) fn new(parent: &Path) -> Result<Stage, String> {
         let folder = parent.join(format!(".stage-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(&folder).map_err(|error| told(&folder, &error))?;
+        std::fs::create_dir_all(&folder).map_err(|error| reported(&folder, &error))?;
         Ok(Stage { folder })
     }
 
@@ -53,7 +55,7 @@ impl Stage {
         &self.folder
     }
 
-    /// Puts files there.
+    /// Writes files into the folder.
     pub(super) fn put(&self, entries: &[Entry]) -> Result<(), String> {
         for entry in entries {
             let path = self.folder.join(&entry.path);
@@ -62,12 +64,12 @@ impl Stage {
                 .map_or(Ok(()), std::fs::create_dir_all)
                 .and_then(|()| std::fs::write(&path, &entry.bytes))
                 .and_then(|()| std::fs::set_permissions(&path, Permissions::from_mode(entry.mode)));
-            written.map_err(|error| told(&path, &error))?;
+            written.map_err(|error| reported(&path, &error))?;
         }
         Ok(())
     }
 
-    /// Gives all folders the mode that folders of a system have, and everything the time of the sources.
+    /// Sets all folders to the usual mode of system folders, and all times to the sources' time.
     pub(super) fn seal(&self, epoch: u64) -> Result<(), String> {
         seal(&self.folder, UNIX_EPOCH + Duration::from_secs(epoch))
     }
@@ -79,9 +81,9 @@ impl Drop for Stage {
     }
 }
 
-/// Those below first: making a file changes its folder's time.
+/// Sets times from the bottom up, because making a file changes the time of its folder.
 fn seal(path: &Path, time: SystemTime) -> Result<(), String> {
-    let failed = |error: std::io::Error| told(path, &error);
+    let failed = |error: std::io::Error| reported(path, &error);
     if path.is_dir() {
         for entry in std::fs::read_dir(path).map_err(failed)? {
             seal(&entry.map_err(failed)?.path(), time)?;
@@ -93,7 +95,7 @@ fn seal(path: &Path, time: SystemTime) -> Result<(), String> {
     file.set_times(times).map_err(failed)
 }
 
-fn told(path: &Path, error: &std::io::Error) -> String {
+fn reported(path: &Path, error: &std::io::Error) -> String {
     format!("cannot write {}: {error}", path.display())
 }
 
@@ -104,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modes_and_times_are_those_that_are_given() {
+    fn modes_and_times_are_those_requested() {
         let parent = std::env::temp_dir().join(format!("xtask-stage-{}", std::process::id()));
         let stage = Stage::new(&parent).unwrap();
         let entries = [Entry::new("a/b/c", "text"), Entry::program("a/run", "#!")];
@@ -124,7 +126,7 @@ mod tests {
             );
         }
         drop(stage);
-        // It was empty again, so it can be removed.
+        // The folder is empty again, so it can be removed.
         std::fs::remove_dir(&parent).unwrap();
     }
 }

@@ -1,7 +1,8 @@
-//! One program that needs no library and no loader: it runs in an empty root.
+//! Builds a single program that needs no library and no loader, so it runs in an empty root.
 //!
-//! Invariant: the build is the release profile of what everybody else runs. What is linked in is this machine's glibc, or musl, for which Rust's standard
-//! library is rustup's to get: no package of Debian's has it, so nothing that must pass on a fresh machine needs it.
+//! Invariant: the build has the release profile that other users get. The C library that is linked
+//! in is this machine's glibc, or musl. Rust's standard library for musl comes from rustup, because
+//! no package of Debian has it; so no step that must pass on a fresh machine needs musl.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +10,7 @@ use std::process::Command;
 use super::{done, output, stripped};
 use crate::{cargo, e2e};
 
-/// What is linked in.
+/// The C library that is linked in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Libc {
     Gnu,
@@ -36,11 +37,11 @@ impl Libc {
     }
 }
 
-/// Where the library for another target is, or what gets it.
+/// Checks that the standard library for another target is there; the error says how to get it.
 fn has_what_it_takes(triple: &str) -> Result<(), String> {
-    let told =
+    let reported =
         output(Command::new("rustc").args(["--print", "target-libdir", "--target", triple]))?;
-    let folder = String::from_utf8_lossy(&told).trim().to_owned();
+    let folder = String::from_utf8_lossy(&reported).trim().to_owned();
     if !Path::new(&folder).exists() {
         return Err(format!(
             "Rust has no standard library for {triple} here: there is no {folder}\nget it: rustup target add {triple}"
@@ -49,20 +50,22 @@ fn has_what_it_takes(triple: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Builds it, and says where it is.
+/// Builds the program; returns its path.
 ///
 /// # Errors
-/// It cannot be built, what it takes is not there, or it is not static.
+/// If it cannot be built, something that it needs is missing, or the result is not static.
 pub(super) fn build(libc: Libc, out: &Path) -> Result<PathBuf, String> {
     let triple = libc.triple();
     has_what_it_takes(triple)?;
-    // A folder of its own: other flags would have all of the usual build built anew.
+    // A separate folder: with other flags, cargo would rebuild the whole usual build.
     let folder = e2e::target().join("standalone");
     let mut build = cargo(&[
         "build",
         "--release",
         "--package",
         "cli",
+        "--features",
+        "simulator",
         "--bin",
         "pagetide",
     ]);
@@ -78,10 +81,10 @@ pub(super) fn build(libc: Libc, out: &Path) -> Result<PathBuf, String> {
     done(&mut build)?;
     let program = out.join(libc.name());
     stripped(&folder.join(triple).join("release/pagetide"), &program)?;
-    let told = output(Command::new("objdump").arg("-p").arg(&program))?;
-    let told = String::from_utf8_lossy(&told);
-    match told.contains("NEEDED") || told.contains("INTERP") {
+    let reported = output(Command::new("objdump").arg("-p").arg(&program))?;
+    let reported = String::from_utf8_lossy(&reported);
+    match reported.contains("NEEDED") || reported.contains("INTERP") {
         false => Ok(program),
-        true => Err(format!("{} is not static:\n{told}", program.display())),
+        true => Err(format!("{} is not static:\n{reported}", program.display())),
     }
 }

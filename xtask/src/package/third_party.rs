@@ -1,7 +1,7 @@
-//! Whose code is in the program besides ours, and under which licences: what these ask of whoever passes the program on.
+//! The third-party code in the program: its licences, and the notices that they require.
 //!
-//! Invariant: every crate from a registry that is built into the program stands in it, with the licence that it names and the
-//! text of it that it comes with. Each text stands there once.
+//! Invariant: every crate from a registry that is built into the program is listed, with the
+//! licence that it names and the licence text in its sources. Each text is included only once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,7 +13,8 @@ use crate::cargo;
 
 const PROGRAM: &str = "cli";
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
-/// How the name of a file begins that has a licence or what it asks to be passed on.
+/// Prefixes of the names of files with a licence, or with a notice that must be distributed with
+/// the crate.
 const NAMES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "NOTICE", "UNLICENSE"];
 
 /// A crate.
@@ -22,14 +23,14 @@ struct Crate {
     name: String,
     version: String,
     licence: String,
-    /// Its folder.
+    /// Folder of its sources.
     folder: String,
 }
 
-/// The list, and the texts.
+/// Returns the list of crates, and the texts of their licences.
 ///
 /// # Errors
-/// cargo does not say what the program is built of, or a crate names no licence.
+/// If cargo does not report what the program is built of, or a crate names no licence.
 pub(super) fn text() -> Result<String, String> {
     let words = [
         "metadata",
@@ -39,10 +40,10 @@ pub(super) fn text() -> Result<String, String> {
         "--filter-platform",
         TRIPLE,
     ];
-    let told = output(&mut cargo(&words))?;
-    let told: Value = serde_json::from_slice(&told)
+    let reported = output(&mut cargo(&words))?;
+    let reported: Value = serde_json::from_slice(&reported)
         .map_err(|error| format!("cargo metadata printed no JSON: {error}"))?;
-    let crates = built_in(&told);
+    let crates = built_in(&reported);
     let mut texts: BTreeMap<String, usize> = BTreeMap::new();
     let mut list = String::from(
         "What is built into pagetide besides its own code. Numbers are those of the texts below.\n\n",
@@ -75,7 +76,8 @@ pub(super) fn text() -> Result<String, String> {
     Ok(list)
 }
 
-/// The crates from registries that the program is built of: not what only tests and build scripts use.
+/// Returns the crates from registries that are built into the program, without those that only
+/// tests and build scripts use.
 fn built_in(metadata: &Value) -> BTreeSet<Crate> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -120,7 +122,8 @@ fn built_in(metadata: &Value) -> BTreeSet<Crate> {
         .collect()
 }
 
-/// The texts in a folder and so many below it (zstd's C sources have their own), sorted.
+/// Returns the licence texts in a folder and `depth` levels below it, sorted. (zstd's C sources
+/// have their own.)
 fn licences(folder: &Path, depth: usize) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -131,7 +134,7 @@ fn licences(folder: &Path, depth: usize) -> BTreeSet<String> {
         if path.is_dir() && depth > 1 {
             found.extend(licences(&path, depth - 1));
         } else if NAMES.iter().any(|start| name.starts_with(start)) {
-            // A file that is no text is none that a person could read.
+            // A file that is no text is skipped: it cannot be read as a licence.
             found.extend(std::fs::read_to_string(&path));
         }
     }

@@ -1,18 +1,20 @@
-//! Rule: files of other processes that the kernel prints under a lock of the process are opened in one place, by an access
-//! worker (`pagetables::access`): nothing waits on another process without a deadline.
+//! Rule: some files of other processes make the reader wait for a lock of that process. Only the
+//! access worker (`pagetables::access`) opens them, so nothing waits for another process without a
+//! deadline.
 
 use super::sources::Source;
 
-/// The one place; and the worker that opens what it is told to.
+/// Files that may open them: the access worker, and the worker process that opens what is
+/// requested.
 const PLACES: [&str; 2] = [
     "crates/pagetables/src/access.rs",
     "crates/pagetables/src/access/",
 ];
-/// Elsewhere, with why nothing waits.
+/// Other files that may, each with the reason why nothing waits there.
 const OTHERS: [&str; 2] = [
-    // It opens clear_refs, and the open waits for nothing.
+    // It opens clear_refs, and that open does not wait.
     "crates/host/src/ages/claim.rs",
-    // It asks about root's processes alone.
+    // It reads only files of root's processes.
     "crates/daemon/src/control/peer.rs",
 ];
 /// Crates of the product.
@@ -23,7 +25,8 @@ const PRODUCT: [&str; 5] = [
     "crates/pagetables/src/",
     "crates/python/src/",
 ];
-/// What waits for the memory lock or for the end of an exec (list and kernels: `pagetables::access`).
+/// Files that make a reader wait for the memory lock or for the end of an exec (list and kernels:
+/// `pagetables::access`).
 const FILES: [&str; 18] = [
     "auxv",
     "clear_refs",
@@ -45,7 +48,7 @@ const FILES: [&str; 18] = [
     "stat",
 ];
 
-/// Paths of such files that are made from a number of a process, outside of tests.
+/// Finds paths of such files made from a process id, outside of tests.
 pub(super) fn problems(files: &[Source]) -> Vec<String> {
     let is_product = |file: &&Source| {
         PRODUCT.iter().any(|folder| file.path.starts_with(folder))
@@ -70,7 +73,8 @@ pub(super) fn problems(files: &[Source]) -> Vec<String> {
     found
 }
 
-/// The file of another process that a line's path `/proc/{...}/NAME` names, if it is one of [`FILES`].
+/// Returns the file that a line names by a path `/proc/{...}/NAME` of another process, if it is one
+/// of [`FILES`].
 fn named(line: &str) -> Option<&'static str> {
     let (_, behind) = line.split_once("\"/proc/{")?;
     let (_, behind) = behind.split_once("}/")?;

@@ -1,5 +1,5 @@
-//! Rule: a text names only pages that the repository holds, and of the pages in `docs/spec` only sections,
-//! invariants and tests that stand there.
+//! Rule: a text names only pages that are in the repository, and of the pages in `docs/spec` only
+//! sections, invariants and tests that exist there.
 //!
 //! A citation is `PAGE.md` and what follows on its line: `lru-gen.md 3, 5.2`, `rstat.md 9, test 2`,
 //! `workingset.md I3`.
@@ -9,11 +9,12 @@ use std::path::Path;
 
 use super::sources::Source;
 
-/// The pages that may be named: by file name, what can be cited of them.
+/// The pages that may be named: by file name, what can be cited from them.
 #[derive(Default)]
 pub(super) struct Pages(BTreeMap<String, Points>);
 
-/// What a page in `docs/spec` has: `5.2`, `I3`, and of its tests `test 4`. Of other pages nothing is known.
+/// What can be cited from a page in `docs/spec`: `5.2`, `I3`, and of its tests `test 4`. Other
+/// pages are not parsed.
 #[derive(Default)]
 struct Points {
     is_spec: bool,
@@ -21,7 +22,7 @@ struct Points {
 }
 
 impl Pages {
-    /// The pages among `texts`.
+    /// Returns the pages among `texts`.
     pub(super) fn of(texts: &[Source]) -> Pages {
         let pages = texts.iter().map(|text| {
             let name = text.path.rsplit('/').next().unwrap_or_default();
@@ -37,22 +38,21 @@ impl Pages {
     }
 }
 
-/// The Markdown pages of the workspace: those at its root, and all in `docs`.
+/// Reads the Markdown pages of the workspace: those at its root, and all in `docs` and `crates`.
 pub(super) fn read(workspace: &Path) -> Vec<Source> {
     let mut pages = Vec::new();
     let mut folders = vec![workspace.to_path_buf()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
             let path = entry.path();
-            let is_docs = folder != workspace || entry.file_name() == "docs";
-            if path.is_dir() && is_docs {
+            let name = entry.file_name();
+            let holds_pages = folder != workspace || name == "docs" || name == "crates";
+            if path.is_dir() && holds_pages {
                 folders.push(path);
             } else if path.extension().is_some_and(|end| end == "md") {
                 let relative = path.strip_prefix(workspace).unwrap_or(&path);
-                pages.push(Source {
-                    path: relative.to_string_lossy().into_owned(),
-                    text: std::fs::read_to_string(&path).unwrap_or_default(),
-                });
+                let text = std::fs::read_to_string(&path).unwrap_or_default();
+                pages.push(Source::new(&relative.to_string_lossy(), &text));
             }
         }
     }
@@ -60,7 +60,8 @@ pub(super) fn read(workspace: &Path) -> Vec<Source> {
     pages
 }
 
-/// Sections by their numbers, `- I3 ...`, and the numbered list of the section called Tests.
+/// Returns sections by their numbers, `- I3 ...`, and the numbered list of the section called
+/// Tests.
 fn points(text: &str) -> BTreeSet<String> {
     let (mut known, mut in_tests) = (BTreeSet::new(), false);
     for line in text.lines() {
@@ -81,9 +82,9 @@ fn points(text: &str) -> BTreeSet<String> {
 
 pub(super) fn problems(pages: &Pages, files: &[Source]) -> Vec<String> {
     let mut found = Vec::new();
-    // Tests of the rules on pages name pages that nobody has.
+    // Tests of the rules on pages name pages that do not exist.
     let are_made_up = |path: &str| {
-        ["citations.rs", "links.rs"]
+        ["citations.rs", "links.rs", "prose.rs", "words.rs"]
             .iter()
             .any(|end| path.ends_with(end))
     };
@@ -120,13 +121,13 @@ fn of_line(pages: &Pages, line: &str) -> Vec<String> {
     found
 }
 
-/// What is cited behind a page's name: numbers with commas, dashes or `and` between.
+/// Returns what is cited behind a page's name: numbers with commas, dashes or `and` between.
 fn cited(after: &str) -> Vec<String> {
     let after = after.trim_start_matches(['`', ')', ' ', '|']);
     let (mut points, mut of_tests) = (Vec::new(), false);
     let separators = [' ', ',', '-', ':', '|'];
     for word in after.split_inclusive(separators) {
-        // What follows a full stop, a bracket or a semicolon is no citation any more.
+        // After a full stop, a bracket or a semicolon the citation is over.
         let core = word.trim_end_matches(separators);
         let number = core.trim_end_matches(['.', ';', ')', '`', '*']);
         let digits = number.strip_prefix('I').unwrap_or(number);
@@ -134,7 +135,7 @@ fn cited(after: &str) -> Vec<String> {
             && digits.chars().all(|c| c.is_ascii_digit() || c == '.')
             && digits.starts_with(|c: char| c.is_ascii_digit());
         match number {
-            // The next column of a table.
+            // The next column of a table begins.
             "" if word.contains('|') && !points.is_empty() => break,
             "" | "and" => {}
             "test" | "tests" => of_tests = true,

@@ -1,8 +1,8 @@
-//! Rust or C text with comments, strings and character literals blanked out, line breaks kept: what
-//! is left can be searched for words and counted by braces.
+//! The code of Rust or C text: comments, strings and character literals are replaced by blanks,
+//! line breaks are kept. So the rest can be searched for words, and its braces counted.
 
-/// Blanks out everything that is not code. Raw strings with any number of hashes are known, nested
-/// block comments too.
+/// Blanks out everything that is not code. Knows raw strings with any number of hashes, and nested
+/// block comments.
 pub(super) fn code_only(text: &str) -> String {
     let chars: Vec<char> = text.chars().collect();
     let mut out = String::with_capacity(text.len());
@@ -24,7 +24,7 @@ pub(super) fn code_only(text: &str) -> String {
     out
 }
 
-/// Where the comment or literal that starts at `at` ends; `at` if none starts there.
+/// Returns the end of the comment or literal that starts at `at`; `at` if none starts there.
 fn skipped_end(chars: &[char], at: usize) -> usize {
     let next = chars.get(at + 1).copied();
     match (chars[at], next) {
@@ -39,7 +39,8 @@ fn skipped_end(chars: &[char], at: usize) -> usize {
     .min(chars.len())
 }
 
-/// Whether the letter at `at` is the tail of a name; the `b` and `c` of `br""` and `cr""` are none.
+/// Returns whether the letter at `at` is inside a name; the `b` and `c` of `br""` and `cr""` are
+/// not.
 fn follows_word(chars: &[char], at: usize) -> bool {
     let is_word = |at: usize| chars[at].is_alphanumeric() || chars[at] == '_';
     let prefix = at > 0 && matches!(chars[at - 1], 'b' | 'c') && (at == 1 || !is_word(at - 2));
@@ -100,11 +101,20 @@ fn raw_string_end(chars: &[char], at: usize) -> usize {
         .map_or(chars.len(), |end| end + 1 + hashes)
 }
 
-/// Whether `word` stands in `code` as a whole word.
+/// Returns whether `c` may be a part of a name.
+pub(super) fn is_name(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// Returns whether `word` stands in `code` as a whole word.
 pub(super) fn has_word(code: &str, word: &str) -> bool {
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    code.match_indices(word).any(|(at, _)| {
-        !code[..at].ends_with(is_word) && !code[at + word.len()..].starts_with(is_word)
+    stands_alone(code, word, is_name)
+}
+
+/// Returns whether `phrase` stands in `text` without a character of a word before or behind it.
+pub(super) fn stands_alone(text: &str, phrase: &str, is_word: fn(char) -> bool) -> bool {
+    text.match_indices(phrase).any(|(at, _)| {
+        !text[..at].ends_with(is_word) && !text[at + phrase.len()..].starts_with(is_word)
     })
 }
 

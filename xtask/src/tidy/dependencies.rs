@@ -1,11 +1,11 @@
-//! Rule: every crate from a registry has a line in `docs/dependencies.md` that says who uses it and
-//! why, sorted, and every line has its crate.
+//! Rule: every crate from a registry has a line in `docs/dependencies.md` that says what uses it
+//! and why, sorted, and every line has its crate.
 
 use std::collections::BTreeSet;
 
 use super::metadata::Metadata;
 
-/// The table, relative to the workspace.
+/// Path of the table, relative to the workspace.
 pub(super) const TABLE: &str = "docs/dependencies.md";
 
 pub(super) fn problems(metadata: &Metadata, table: &str) -> Vec<String> {
@@ -47,7 +47,7 @@ struct Row<'a> {
     why: &'a str,
 }
 
-/// The lines of the table `| crate | used by | why |` under its head.
+/// Returns the lines of the table `| crate | used by | why |` below its heading.
 fn rows(table: &str) -> Vec<Row<'_>> {
     table
         .lines()

@@ -1,5 +1,5 @@
-//! Rule: the engine knows no clock, thread, file, process or source of chance, so that every run of
-//! it can be replayed; and it depends on nothing.
+//! Rule: the engine uses no clock, thread, file, process or source of chance, so that every run of
+//! it can be replayed; and it depends on no other crate.
 
 use super::code::{code_only, has_word};
 use super::metadata::Metadata;
@@ -50,7 +50,7 @@ pub(super) fn problems(metadata: &Metadata, files: &[Source]) -> Vec<String> {
     found
 }
 
-/// The part of a file that is built into the engine: what precedes its unit tests.
+/// Returns the part of a file that is built into the engine: everything before its unit tests.
 fn shipped(file: &Source) -> &str {
     if file.path.ends_with("/tests.rs") || file.path.contains("/tests/") {
         return "";
@@ -58,7 +58,8 @@ fn shipped(file: &Source) -> &str {
     file.text.split("#[cfg(test)]").next().unwrap_or_default()
 }
 
-/// Lower-case words are common as names; as a path segment (`std::fs`, `rand::`) they are not.
+/// Lower-case words are common as names, so this finds them only as path segments (`std::fs`,
+/// `rand::`).
 fn has_path_word(code: &str, word: &str) -> bool {
     if word.starts_with(char::is_uppercase) || word == "println" {
         return has_word(code, word);

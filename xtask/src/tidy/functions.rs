@@ -1,7 +1,6 @@
-//! Rule: no function above 70 lines. Braces are counted, so macros and closures count with the
-//! function they stand in.
+//! Rule: no function has more than 70 lines. Braces are counted, so macros and closures count as
+//! part of the function around them.
 
-use super::code::code_only;
 use super::sources::Source;
 
 const LINES_MAX: usize = 70;
@@ -10,8 +9,8 @@ pub(super) fn problems(files: &[Source]) -> Vec<String> {
     let mut found = Vec::new();
     for file in files {
         let long: Vec<(usize, usize)> = match file.path.rsplit('.').next() {
-            Some("rs") => rust_functions(&code_only(&file.text)),
-            Some("c" | "java" | "go" | "js") => top_blocks(&code_only(&file.text)),
+            Some("rs") => rust_functions(file.code()),
+            Some("c" | "java" | "go" | "js") => top_blocks(file.code()),
             _ => Vec::new(),
         };
         for (line, lines) in long.into_iter().filter(|(_, lines)| *lines > LINES_MAX) {
@@ -24,7 +23,7 @@ pub(super) fn problems(files: &[Source]) -> Vec<String> {
     found
 }
 
-/// First line and number of lines of each `fn` with a body, nested ones too.
+/// Returns the first line and the number of lines of each `fn` with a body, also of nested ones.
 fn rust_functions(code: &str) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     let mut open: Vec<(usize, usize)> = Vec::new(); // depth outside, first line
@@ -59,13 +58,13 @@ fn rust_functions(code: &str) -> Vec<(usize, usize)> {
     found
 }
 
-/// A semicolon ends a declaration without a body only outside the function that is being read.
+/// Returns whether `depth` is inside the innermost open function, or no function is open.
 fn open_at(open: &[(usize, usize)], depth: usize) -> bool {
     open.last().is_none_or(|(outside, _)| *outside < depth)
 }
 
-/// First line and number of lines of each outermost block, and of each block right inside a type
-/// (Java): enough to find a long C function.
+/// Returns the first line and the number of lines of each outermost block, and of each block
+/// directly inside a type (Java). That is enough to find a long C function.
 fn top_blocks(code: &str) -> Vec<(usize, usize)> {
     let (mut found, mut depth, mut first) = (Vec::new(), 0_usize, 0);
     for (number, line) in code.lines().enumerate() {

@@ -1,7 +1,7 @@
-//! Rule: a link from one page to another place in the repository leads to something: a file that is there, and in it the heading
-//! that is named. And every page of `docs` is in the book's table of contents.
+//! Rule: a link to another page or file of the repository leads to an existing file, and to an
+//! existing heading in it. Every page of `docs` is in the book's table of contents.
 //!
-//! Links to other hosts are not followed.
+//! Links to other hosts are not checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,10 @@ use super::sources::Source;
 /// The book's table of contents.
 const SUMMARY: &str = "docs/SUMMARY.md";
 
-/// A link: the line that it is on, and where it leads.
+/// A link: number of its line, and its target.
 type Link<'a> = (usize, &'a str);
 
-/// `exists` knows files of the workspace that are not among the pages.
+/// Finds dead links. `exists` knows files of the workspace that are not among the pages.
 pub(super) fn problems(pages: &[Source], exists: impl Fn(&str) -> bool) -> Vec<String> {
     let anchors: BTreeMap<&str, BTreeSet<String>> = pages
         .iter()
@@ -31,7 +31,7 @@ pub(super) fn problems(pages: &[Source], exists: impl Fn(&str) -> bool) -> Vec<S
                 ));
                 continue;
             };
-            // The book turns it into a link to a page that it does not have.
+            // In the book, this would be a link to a page that the book does not have.
             let is_in_book = |path: &str| path.starts_with("docs/");
             if is_in_book(&page.path) && !is_in_book(&path) && path.ends_with(".md") {
                 found.push(format!("{}:{line}: {path} is not in the book", page.path));
@@ -53,7 +53,7 @@ pub(super) fn problems(pages: &[Source], exists: impl Fn(&str) -> bool) -> Vec<S
     found
 }
 
-/// Lines that are text, not code, with their numbers.
+/// Returns the lines that are text, not code, with their line numbers.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut in_code = false;
     (1..).zip(text.lines()).filter(move |(_, line)| {
@@ -63,12 +63,12 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Those that lead to places in the repository.
+/// Returns the links to places in the repository.
 fn links(text: &str) -> Vec<Link<'_>> {
     let mut found = Vec::new();
     for (number, line) in prose(text) {
         for (at, _) in line.match_indices("](") {
-            // In quotes of code it is no link.
+            // Text between backticks is not a link.
             let is_code = line[..at].matches('`').count() % 2 == 1 && line[at..].contains('`');
             let target = line[at + 2..].split(')').next().unwrap_or_default();
             if !is_code && !target.contains("://") && !target.starts_with("mailto:") {
@@ -79,7 +79,7 @@ fn links(text: &str) -> Vec<Link<'_>> {
     found
 }
 
-/// A path from a page as one from the workspace's root; none above it.
+/// Resolves a path in a page to one from the workspace's root; `None` if it leads above the root.
 fn resolve(page: &str, path: &str) -> Option<String> {
     if path.is_empty() {
         return Some(page.to_owned());
@@ -98,7 +98,7 @@ fn resolve(page: &str, path: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// What headings can be led to by, as mdBook and others name them.
+/// Returns the anchors of headings, as mdBook and others name them.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for (_, line) in prose(text).filter(|(_, line)| line.starts_with('#')) {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_the_book_leaves_out_is_found() {
+    fn a_page_missing_from_the_book_is_found() {
         let pages = [
             Source::new("docs/page.md", ""),
             Source::new("docs/SUMMARY.md", ""),

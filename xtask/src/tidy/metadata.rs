@@ -1,4 +1,4 @@
-//! What `cargo metadata` says of the workspace's own crates.
+//! The output of `cargo metadata` about the workspace's own crates.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,9 +11,9 @@ use serde_json::Value;
 pub(crate) struct Edge {
     pub(crate) from: String,
     pub(crate) to: String,
-    /// In this workspace, as opposed to a registry.
+    /// Whether the dependency is in this workspace, not from a registry.
     pub(crate) is_ours: bool,
-    /// Built into the crate, as opposed to its tests and build script.
+    /// Whether the dependency is built into the crate, not only into its tests or build script.
     pub(crate) is_normal: bool,
 }
 
@@ -22,12 +22,14 @@ pub(crate) struct Edge {
 pub(crate) struct Metadata {
     pub(crate) crates: BTreeSet<String>,
     pub(crate) edges: Vec<Edge>,
-    /// Crate name and the path of a target's first file, relative to the workspace.
+    /// Name of a crate, and path of a target's first file, relative to the workspace.
     pub(crate) roots: Vec<(String, String)>,
 }
 
+/// Reads the metadata with `cargo metadata`.
+///
 /// # Errors
-/// If cargo cannot be run or its answer is not what it documents.
+/// If cargo cannot be run or its output is not as documented.
 pub(crate) fn read(workspace: &Path) -> Result<Metadata, String> {
     let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["metadata", "--no-deps", "--format-version", "1", "--quiet"])
@@ -48,12 +50,12 @@ pub(crate) fn read(workspace: &Path) -> Result<Metadata, String> {
 fn parse(json: &Value, workspace: &Path) -> Metadata {
     let mut metadata = Metadata::default();
     for package in list(&json["packages"]) {
-        let name = text(&package["name"]);
+        let name = short(&package["name"]);
         metadata.crates.insert(name.clone());
         for dependency in list(&package["dependencies"]) {
             metadata.edges.push(Edge {
                 from: name.clone(),
-                to: text(&dependency["name"]),
+                to: short(&dependency["name"]),
                 is_ours: dependency["path"].is_string(),
                 is_normal: dependency["kind"].is_null(),
             });
@@ -73,6 +75,13 @@ fn parse(json: &Value, workspace: &Path) -> Metadata {
 
 fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
+}
+
+/// Returns a crate's name without the project's prefix, as other crates name it.
+fn short(name: &Value) -> String {
+    let name = text(name);
+    let short = name.strip_prefix("pagetide-").map(str::to_owned);
+    short.unwrap_or(name)
 }
 
 fn text(value: &Value) -> String {

@@ -1,6 +1,6 @@
-//! `cargo xtask tidy`: the rules of the house that no compiler checks.
+//! `cargo xtask tidy`: checks rules of this repository that no compiler checks.
 //!
-//! Each rule is a function from texts to problems, so that a unit test can show it failing.
+//! Each rule is a function from texts to problems, so that a unit test can show a failure.
 
 mod access;
 mod arrows;
@@ -12,13 +12,16 @@ mod floors;
 mod functions;
 mod links;
 mod metadata;
+mod names;
+mod prose;
 mod sizes;
 mod sources;
 mod unsafety;
+mod words;
 
 use crate::root;
 
-/// Every problem found in this workspace, one line each; empty if the house is in order.
+/// Returns every problem found in this workspace, one line each; empty if there are none.
 pub(crate) fn problems() -> Vec<String> {
     let metadata = match metadata::read(&root()) {
         Ok(metadata) => metadata,
@@ -37,6 +40,9 @@ pub(crate) fn problems() -> Vec<String> {
     found.extend(citations::problems(&named, &files));
     found.extend(citations::problems(&named, &pages));
     found.extend(links::problems(&pages, |path| root().join(path).exists()));
+    found.extend(names::problems(&files, &pages));
+    found.extend(prose::problems(&files, &pages));
+    found.extend(words::Replaced::of(&pages).problems(&files, &pages));
     let table = std::fs::read_to_string(root().join(dependencies::TABLE)).unwrap_or_default();
     found.extend(dependencies::problems(&metadata, &table));
     for name in ["rust-toolchain", "rust-toolchain.toml"] {
@@ -49,7 +55,7 @@ pub(crate) fn problems() -> Vec<String> {
     found
 }
 
-/// Prints what [`problems`] finds; whether there is none.
+/// Prints what [`problems`] finds; returns whether there are none.
 pub(crate) fn run() -> bool {
     let found = problems();
     for problem in &found {

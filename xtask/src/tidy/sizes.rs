@@ -1,4 +1,5 @@
-//! Rule: files that can be read in one sitting. Budgets in lines over all sources.
+//! Rule: files are short enough to read in one sitting. There are limits for the lines of all
+//! sources.
 
 use super::sources::Source;
 

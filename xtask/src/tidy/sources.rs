@@ -1,12 +1,17 @@
 //! The texts that the rules read: every Rust and C source of the work tree.
 
 use std::path::Path;
+use std::sync::OnceLock;
+
+use super::code::code_only;
 
 /// A source file: its path relative to the workspace, with slashes, and its text.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) path: String,
     pub(crate) text: String,
+    /// [`Self::code`], once a rule has asked for it.
+    code: OnceLock<String>,
 }
 
 impl Source {
@@ -14,12 +19,17 @@ impl Source {
         self.path.ends_with(".rs")
     }
 
-    #[cfg(test)]
     pub(super) fn new(path: &str, text: &str) -> Source {
         Source {
             path: path.to_owned(),
             text: text.to_owned(),
+            code: OnceLock::new(),
         }
+    }
+
+    /// The text without comments and literals ([`code_only`]): several rules read it.
+    pub(super) fn code(&self) -> &str {
+        self.code.get_or_init(|| code_only(&self.text))
     }
 }
 
@@ -49,12 +59,9 @@ fn walk(workspace: &Path, folder: &Path, files: &mut Vec<Source>) {
         {
             let relative = path.strip_prefix(workspace).unwrap_or(&path);
             let relative = relative.to_string_lossy().into_owned();
-            // A source that cannot be read as text is a problem of its own: it has no lines.
+            // A source that cannot be read as text has no lines.
             let text = std::fs::read_to_string(&path).unwrap_or_default();
-            files.push(Source {
-                path: relative,
-                text,
-            });
+            files.push(Source::new(&relative, &text));
         }
     }
 }

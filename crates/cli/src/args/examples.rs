@@ -1,4 +1,4 @@
-//! What people copy from `--help`.
+//! The examples in `--help`, for users to copy.
 
 pub(super) const TOP: &str = "\
 Examples:
@@ -70,6 +70,7 @@ Examples:
   pagetide report --all --html page.html      the whole host, with pictures
   pagetide report --watch 1234                each second again, until ^C
   pagetide report --watch=10s --csv 1234 >> history.csv
+  pagetide report --for 2m --quantile 80% --node 0 --all     in how short a time 80% of a node was used
   pagetide report --json 1234 | jq '.page_age[].bins'";
 
 pub(super) const TOP_TABLE: &str = "\

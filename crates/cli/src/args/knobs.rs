@@ -1,4 +1,4 @@
-//! Limits and policy: what `run` and `attach` have in common.
+//! Options for limits and policy, which `run` and `attach` share.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const POLICY: &str = "Policy (times: 500ms, 10s, 2m)";
 
 /// The options of a target's manager.
 #[derive(clap::Args, Debug, Clone)]
-pub(crate) struct Knobs {
+pub(crate) struct ManageArgs {
     /// Hold resident memory within this
     #[arg(long, value_name = "SIZE", default_value = "max", help_heading = LIMITS)]
     #[arg(allow_negative_numbers = true)]
@@ -25,11 +25,11 @@ pub(crate) struct Knobs {
     #[arg(long, value_name = "SIZE", default_value = "max", help_heading = LIMITS)]
     #[arg(allow_negative_numbers = true)]
     memory_high: Size,
-    /// Policies leave the program this much (as --memory-min: the larger one holds)
+    /// Policies do not take the program below this (as --memory-min: the larger one holds)
     #[arg(long, value_name = "SIZE", default_value = "0", help_heading = LIMITS)]
     #[arg(allow_negative_numbers = true)]
     memory_low: Size,
-    /// Policies leave the program this much (the kernel's own reclaim may take it)
+    /// Policies do not take the program below this (the kernel's own reclaim may)
     #[arg(long, value_name = "SIZE", default_value = "0", help_heading = LIMITS)]
     #[arg(allow_negative_numbers = true)]
     memory_min: Size,
@@ -46,7 +46,7 @@ pub(crate) struct Knobs {
     #[arg(long, value_name = "TIME", default_value = "10s", help_heading = POLICY)]
     #[arg(value_parser = millis, allow_negative_numbers = true)]
     age_every: Millis,
-    /// Put out what was not touched for so long, whatever the limits
+    /// Page out what was not touched for so long, also without a limit that requires it
     #[arg(long, value_name = "TIME", help_heading = POLICY)]
     #[arg(value_parser = millis, allow_negative_numbers = true)]
     evict_older_than: Option<Millis>,
@@ -54,15 +54,17 @@ pub(crate) struct Knobs {
     #[arg(long, value_name = "TIME", default_value = "40s", help_heading = POLICY)]
     #[arg(requires = "evict_older_than", value_parser = millis, allow_negative_numbers = true)]
     every: Millis,
-    /// Put out what this policy says, whatever the limits: cold-age, promotion-rate, pressure or fit
+    /// Page out what this policy chooses, also without a limit that requires it: cold-age,
+    /// promotion-rate, pressure or fit
     #[arg(long, value_name = "NAME[:KEY=VALUE,...]", help_heading = POLICY)]
     #[arg(conflicts_with = "evict_older_than", long_help = evict_by_help())]
     evict_by: Option<EvictBy>,
-    /// Of what is out in zram, write to the disk behind it what was not touched for so long (`swap on --backing`)
+    /// Write pages in zram to the disk behind it once they were not touched for so long (`swap on
+    /// --backing`)
     #[arg(long, value_name = "TIME", help_heading = POLICY)]
     #[arg(value_parser = millis, allow_negative_numbers = true)]
     write_back_older_than: Option<Millis>,
-    /// Write at most so much a day: flash wears out by it
+    /// Write at most so much a day, because writing wears out flash
     #[arg(long, value_name = "SIZE", default_value = "1G", help_heading = POLICY)]
     #[arg(requires = "write_back_older_than", value_parser = bytes, allow_negative_numbers = true)]
     write_back_max: Bytes,
@@ -74,25 +76,25 @@ pub(crate) struct Knobs {
     #[arg(long, value_name = "0..200", default_value = "60", help_heading = POLICY)]
     #[arg(value_parser = clap::value_parser!(u8).range(0..=200), allow_negative_numbers = true)]
     swappiness: u8,
-    /// Decide and explain, and leave every page where it is
+    /// Decide and explain, and page out nothing
     #[arg(long, help_heading = POLICY)]
     dry_run: bool,
-    /// How long a look may make the program wait [default: as for `report`]
+    /// How long a scan may make the program wait [default: as for `report`]
     #[arg(long, value_name = "TIME", help_heading = POLICY)]
     #[arg(value_parser = millis, allow_negative_numbers = true)]
     max_wait: Option<Millis>,
-    /// Where something is missing on this host, go on without it, and say so
+    /// If something is missing on this host, go on without it, and say so
     #[arg(long)]
     best_effort: bool,
 }
 
-impl Knobs {
-    /// The options, without contradictions.
+impl ManageArgs {
+    /// Returns the options of a manager, checked for contradictions.
     ///
     /// # Errors
-    /// What contradicts what.
+    /// Options contradict each other.
     pub(crate) fn options(&self) -> Result<Options, Failure> {
-        // The same policy by two options of its own.
+        // `--evict-older-than` and `--every` stand for the policy cold-age.
         let cold_age = self.evict_older_than;
         let cold_age = cold_age.map(|older_than| EvictBy::cold_age(older_than, self.every));
         let options = Options {
@@ -123,10 +125,10 @@ impl Knobs {
     }
 }
 
-/// `--help` has every policy with its numbers.
+/// Returns the help text of `--evict-by`: every policy with its parameters.
 pub(super) fn evict_by_help() -> String {
     format!(
-        "Put out what this policy says, whatever the limits, the coldest first. With what holds unless told otherwise: {} \
+        "Page out what this policy selects, whatever the limits, the coldest first. Policies and defaults: {} \
          (docs/policies.md)",
         evict_by::help()
     )

@@ -1,4 +1,4 @@
-//! What `run`, `attach`, `reclaim`, `stat` and `detach` take.
+//! Arguments of `run`, `attach`, `reclaim`, `stat` and `detach`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,13 +7,13 @@ use std::time::Duration;
 use daemon::control::Ask;
 use daemon::options::{Bytes, Millis, UnitError, bytes, millis};
 
-use super::{Knobs, pid, pid_or};
+use super::{ManageArgs, pid, pid_or};
 use crate::failure::Failure;
 
 /// A recording, for `mrc` and `sim`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Record {
-    /// Record there which pages each look finds in use, for `pagetide mrc` and `pagetide sim`
+    /// Record there which pages each scan finds in use, for `pagetide mrc` and `pagetide sim`
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
     /// Record no more than this
@@ -31,7 +31,7 @@ pub(crate) enum Figure {
     Peak,
 }
 
-/// Where a result goes besides standard error's plain line.
+/// The form in which a result is printed besides the plain line on standard error.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Annotation {
     /// A workflow command of GitHub Actions
@@ -58,7 +58,7 @@ pub(crate) struct Gate {
     /// Write the result of --fail-above there, as one JUnit test case
     #[arg(long, value_name = "FILE", requires = "fail_above")]
     pub(crate) junit: Option<PathBuf>,
-    /// Set by `run --fail-above` for the pagetide that becomes the program
+    /// Set by `run --fail-above` for the pagetide process that becomes the program
     #[arg(long, value_name = "FILE", hide = true)]
     pub(crate) measured_in: Option<PathBuf>,
 }
@@ -67,7 +67,7 @@ pub(crate) struct Gate {
 #[derive(clap::Args, Debug)]
 pub(crate) struct Run {
     #[command(flatten)]
-    pub(crate) knobs: Knobs,
+    pub(crate) knobs: ManageArgs,
     /// Write the final report there, as JSON, when the last of its processes has ended
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
@@ -80,10 +80,10 @@ pub(crate) struct Run {
     pub(crate) command: Vec<OsString>,
 }
 
-/// Whose memory: a process with its descendants, or a control group.
+/// The memory that is meant: of a process with its descendants, or of a control group.
 #[derive(clap::Args, Debug, Clone)]
 #[group(required = true, multiple = false)]
-pub(crate) struct Whose {
+pub(crate) struct TargetArgs {
     /// This process and all of its descendants
     #[arg(value_name = "PID", value_parser = pid, allow_negative_numbers = true)]
     pub(crate) pid: Option<u32>,
@@ -94,39 +94,39 @@ pub(crate) struct Whose {
 
 /// A process, or a tenant of `pagetide serve`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Who {
+pub(crate) enum ProcessOrTenant {
     Pid(u32),
-    /// By its path, which begins with a slash.
+    /// A tenant of `serve`, by its path, which begins with a slash.
     Tenant(String),
 }
 
 const WHO: &str =
     "give the number that `pgrep -o NAME` shows, or a tenant of `pagetide serve` as /PATH";
 
-/// Numbers are processes, what begins with a slash are tenants.
-pub(super) fn who(text: &str) -> Result<Who, UnitError> {
+/// Parses a target: a number is a process, a path with a leading slash is a tenant.
+pub(super) fn parse_process_or_tenant(text: &str) -> Result<ProcessOrTenant, UnitError> {
     match text.starts_with('/') {
-        true => Ok(Who::Tenant(text.to_owned())),
-        false => pid_or(text, WHO).map(Who::Pid),
+        true => Ok(ProcessOrTenant::Tenant(text.to_owned())),
+        false => pid_or(text, WHO).map(ProcessOrTenant::Pid),
     }
 }
 
-/// Whose figures: a process with its descendants, a control group, or a tenant.
+/// The figures that are meant: of a process with its descendants, a control group, or a tenant.
 #[derive(clap::Args, Debug, Clone)]
 #[group(required = true, multiple = false)]
-pub(crate) struct Told {
+pub(crate) struct TargetArg {
     /// This process and all of its descendants, or this tenant of `pagetide serve`
-    #[arg(value_name = "PID|/TENANT", value_parser = who, allow_negative_numbers = true)]
-    pub(crate) who: Option<Who>,
+    #[arg(value_name = "PID|/TENANT", value_parser = parse_process_or_tenant, allow_negative_numbers = true)]
+    pub(crate) target: Option<ProcessOrTenant>,
     /// The processes of this control group and of those below it
     #[arg(long, value_name = "PATH")]
     pub(crate) cgroup: Option<PathBuf>,
 }
 
-/// Which tree of tenants.
+/// The tree of tenants that is meant.
 #[derive(clap::Args, Debug, Clone)]
 pub(crate) struct Tree {
-    /// The root of the tenants, if `serve` was given another
+    /// The root of the tenants, if `serve` has another one
     #[arg(long, value_name = "PATH", default_value = "pagetide")]
     pub(crate) root: PathBuf,
 }
@@ -135,10 +135,10 @@ pub(crate) struct Tree {
 #[derive(clap::Args, Debug)]
 pub(crate) struct Attach {
     #[command(flatten)]
-    pub(crate) knobs: Knobs,
+    pub(crate) knobs: ManageArgs,
     #[command(flatten)]
-    pub(crate) whose: Whose,
-    /// Let go after this time
+    pub(crate) whose: TargetArgs,
+    /// Detach after this time
     #[arg(long = "for", value_name = "TIME", value_parser = millis, allow_negative_numbers = true)]
     pub(crate) time: Option<Millis>,
     #[command(flatten)]
@@ -148,10 +148,11 @@ pub(crate) struct Attach {
     pub(crate) json: bool,
 }
 
-/// What is to leave.
+/// What to page out.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Reclaim {
-    /// This process and all of its descendants, or this tenant of `pagetide serve`; then how much, e.g. 256M
+    /// This process and all of its descendants, or this tenant of `pagetide serve`; then how much,
+    /// e.g. 256M
     #[arg(value_names = ["PID|/TENANT", "SIZE"], num_args = 0..=2, allow_negative_numbers = true)]
     pub(crate) words: Vec<String>,
     /// The processes of this control group and of those below it
@@ -160,7 +161,7 @@ pub(crate) struct Reclaim {
     /// All that was not accessed for so long
     #[arg(long, value_name = "TIME", value_parser = millis, allow_negative_numbers = true)]
     pub(crate) older_than: Option<Millis>,
-    /// All that can leave
+    /// All that can be paged out
     #[arg(long, conflicts_with = "older_than")]
     pub(crate) all: bool,
     #[command(flatten)]
@@ -171,20 +172,20 @@ pub(crate) struct Reclaim {
 }
 
 impl Reclaim {
-    /// Whose, and what is to leave.
+    /// Returns the target, and what to page out of it.
     ///
     /// # Errors
-    /// Too little or too much was said.
-    pub(crate) fn plan(&self) -> Result<(Told, Ask), Failure> {
+    /// There are too few or too many words.
+    pub(crate) fn plan(&self) -> Result<(TargetArg, Ask), Failure> {
         let mut words = self.words.iter();
-        let told = Told {
+        let reported = TargetArg {
             cgroup: self.cgroup.clone(),
-            who: match &self.cgroup {
+            target: match &self.cgroup {
                 Some(_) => None,
                 None => {
                     let word = words.next();
-                    let word = word.ok_or_else(|| usage("whose memory is to leave is not said"))?;
-                    Some(who(word).map_err(|error| bad("PID", &error))?)
+                    let word = word.ok_or_else(|| usage("no process or tenant is given"))?;
+                    Some(parse_process_or_tenant(word).map_err(|error| bad("PID", &error))?)
                 }
             },
         };
@@ -197,14 +198,14 @@ impl Reclaim {
             (Some(size), None, false) => Ask::Bytes(size.0),
             (None, Some(age), false) => Ask::OlderThan(Duration::from_millis(age.0)),
             (None, None, true) => Ask::All,
-            (None, None, false) => return Err(usage("how much is to leave is not said")),
+            (None, None, false) => return Err(usage("how much to reclaim is not given")),
             _ => {
                 return Err(usage(
                     "only one of SIZE, --older-than and --all can be meant",
                 ));
             }
         };
-        Ok((told, ask))
+        Ok((reported, ask))
     }
 }
 

@@ -1,4 +1,4 @@
-//! What `mrc` takes.
+//! Arguments of `mrc`.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -13,13 +13,14 @@ use crate::view::curves::PAGE;
 const TRACE: &str = "Trace";
 const OUTPUT: &str = "Output";
 
-/// A trace and what is wanted of it.
+/// A trace, and what to compute from it.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Mrc {
     /// The trace, plain or compressed with zstd
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Memory sizes: pages (1000), bytes (64M) or shares of the footprint (10%); every 5% by default
+    /// Memory sizes: pages (1000), bytes (64M) or shares of the footprint (10%); every 5% by
+    /// default
     #[arg(
         long,
         value_name = "LIST",
@@ -36,14 +37,14 @@ pub(crate) struct Mrc {
     )]
     #[arg(value_parser = policy())]
     policy: Vec<&'static [CurvePolicy]>,
-    /// Look at this share of the pages only, 0 to 1: faster, and nearly right (docs/traces.md)
+    /// Use this share of the pages only, 0 to 1: faster, and nearly right (docs/traces.md)
     #[arg(long, value_name = "SHARE", value_parser = share, allow_negative_numbers = true)]
     sampled: Option<f64>,
     /// Most memory to take; 2G by default, and 1G more for each policy but lru
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     memory_max: Option<Bytes>,
 
-    /// The trace's format, if its name and content do not tell
+    /// The trace's format, if its name and content do not show it
     #[arg(long, value_name = "FORMAT", value_parser = format(), help_heading = TRACE)]
     format: Option<Format>,
     /// Between the columns of a CSV: one character, or `tab`
@@ -70,13 +71,13 @@ pub(crate) struct Mrc {
     /// As comma-separated values, a line a size
     #[arg(long, conflicts_with = "json", help_heading = OUTPUT)]
     pub(crate) csv: bool,
-    /// Write a page with the plot there, too; it needs nothing else to be shown
+    /// Write a page with the plot there, too; it is one file that loads nothing
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub(crate) html: Option<PathBuf>,
 }
 
 impl Mrc {
-    /// What to compute.
+    /// Returns what to compute.
     pub(crate) fn job(&self) -> Job {
         let mut policies = Vec::new();
         for &policy in self.policy.iter().copied().flatten() {
@@ -91,7 +92,7 @@ impl Mrc {
         }
     }
 
-    /// Most memory that the work may take, bytes.
+    /// Returns the most memory in bytes that the computation may take.
     pub(crate) fn memory_max(&self) -> u64 {
         const FIRST: u64 = 2 << 30;
         const OTHER: u64 = 1 << 30;
@@ -101,7 +102,7 @@ impl Mrc {
         self.memory_max.map_or(default, |size| size.0)
     }
 
-    /// How to read the trace.
+    /// Returns how to read the trace.
     pub(crate) fn trace(&self) -> TraceOptions {
         let columns = self.columns.clone();
         TraceOptions {
@@ -123,7 +124,7 @@ impl Mrc {
     }
 }
 
-/// `1000`, `64M`, `10%`.
+/// A memory size: `1000`, `64M`, `10%`.
 #[derive(Clone, Copy, Debug)]
 struct SizeArg(Size);
 
@@ -159,7 +160,7 @@ impl FromStr for SizeArg {
     }
 }
 
-/// `id=1,time=when,op=3`.
+/// Columns of a CSV: `id=1,time=when,op=3`.
 #[derive(Clone, Debug)]
 struct Columns {
     id: Column,
@@ -208,7 +209,7 @@ fn share(text: &str) -> Result<f64, UnitError> {
         .filter(|share| *share > 0.0 && *share <= 1.0);
     share.ok_or_else(|| UnitError {
         why: format!("`{text}` is not above 0 and up to 1"),
-        hint: "give the share of the pages to look at: --sampled 0.1",
+        hint: "give the share of the pages to sample: --sampled 0.1",
     })
 }
 
@@ -223,13 +224,13 @@ fn delimiter(text: &str) -> Result<u8, UnitError> {
     }
 }
 
-/// One policy by its name, or all of them.
+/// Parses a policy by its name, or `all`.
 fn policy() -> impl TypedValueParser<Value = &'static [CurvePolicy]> {
     const EVERY: &str = "all";
     let names = CurvePolicy::ALL.iter().map(|policy| policy.name());
     PossibleValuesParser::new(names.chain([EVERY])).map(|text| {
         let found = CurvePolicy::ALL.iter().find(|policy| policy.name() == text);
-        // The parser in front lets known names and `all` through only.
+        // The parser accepts only known names and `all`, so a word that is not found is `all`.
         found.map_or(&CurvePolicy::ALL[..], std::slice::from_ref)
     })
 }
@@ -251,7 +252,7 @@ fn header() -> impl TypedValueParser<Value = Header> {
     })
 }
 
-/// A parser that knows its values by their names.
+/// Returns a parser that accepts the names of the values in `all`.
 fn named<T: Copy + Send + Sync>(
     all: &'static [T],
     name: fn(T) -> &'static str,
@@ -259,7 +260,7 @@ fn named<T: Copy + Send + Sync>(
     let names: Vec<&'static str> = all.iter().map(|&value| name(value)).collect();
     PossibleValuesParser::new(names).map(move |text| {
         let found = all.iter().find(|&&value| name(value) == text);
-        // The parser in front lets known names through only.
+        // The parser accepts only known names, so one is always found.
         *found.unwrap_or(&all[0])
     })
 }

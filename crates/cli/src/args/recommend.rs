@@ -1,4 +1,4 @@
-//! What `recommend` takes.
+//! Arguments of `recommend`.
 
 use daemon::options::{Millis, millis};
 use host::report::Budget;
@@ -12,48 +12,50 @@ use super::report::{
     Plan, WatchTime, cost, duration, long_enough, scan_interval, settings, watch_time,
 };
 
-/// How long to watch unless told: until the numbers are sure, but no longer than this.
+/// Longest time of watching if none is set; watching ends earlier once all numbers have high
+/// confidence.
 const LONGEST: Millis = Millis(300_000);
 
-/// Whose limits, and in which form they are wanted.
+/// What to recommend limits for, and the form of the output.
 #[derive(clap::Args, Debug, Clone)]
 pub(crate) struct Recommend {
     /// A process, a unit, a container, a pod, or a control group. Without: all
     #[arg(value_name = "PID|NAME", conflicts_with = "all")]
     pub(crate) name: Option<String>,
-    /// All of the host, which is also what is done where no name is given
+    /// All of the host, which is also the default
     #[arg(long)]
     pub(crate) all: bool,
     /// What a row of the table is
     #[arg(long, value_enum, default_value = "unit")]
     pub(crate) by: By,
-    /// Watch so long [default: auto, which ends as soon as all numbers have high confidence, after 5 minutes at the latest]
+    /// Watch so long [default: auto, which ends as soon as all numbers have high confidence, after
+    /// 5 minutes at the latest]
     #[arg(long = "for", value_name = "TIME|auto", value_parser = watch_time, allow_negative_numbers = true)]
     pub(crate) time: Option<WatchTime>,
-    /// Time between two looks [default: 1s, up to 10s with a long --for]
+    /// Time between two scans [default: 1s, up to 10s with a long --for]
     #[arg(long, value_name = "TIME", value_parser = millis, allow_negative_numbers = true)]
     pub(crate) age_every: Option<Millis>,
-    /// How much of its time a program may wait for pages to come back
+    /// How much of its time a program may wait for refaults
     #[arg(long, value_name = "PERCENT", value_parser = cost, default_value = "0.1%", allow_negative_numbers = true)]
     pub(crate) cost: f64,
     /// A table, or what can be put into a unit, a manifest, a compose file, a program
     #[arg(long, value_enum, default_value = "table")]
     pub(crate) format: Format,
-    /// Leave out rows with less resident memory than this
+    /// Omit rows with less resident memory than this
     #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = daemon::options::bytes)]
     pub(crate) above: daemon::options::Bytes,
 }
 
 impl Recommend {
-    /// How much may come back.
+    /// Returns how much of a program's time refaults may cost.
     pub(crate) fn budget(&self) -> Budget {
         Budget::Cost(self.cost)
     }
 
-    /// What to watch and for how long.
+    /// Returns what to watch and for how long.
     ///
     /// # Errors
-    /// Times that contradict each other.
+    /// The times contradict each other.
     pub(crate) fn plan(&self, target: Target) -> Result<Plan, Failure> {
         let time = match self.time {
             Some(WatchTime::Fixed(time)) => time,

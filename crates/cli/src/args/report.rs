@@ -1,7 +1,7 @@
-//! What `report` takes, and the plan that comes out of it: what to watch, how often, how long.
+//! Arguments of `report`, and the plan that results: what to watch, how often, how long.
 //!
-//! Invariant: a plan has no contradictions: exactly one target, at least one look after the first,
-//! no look more often than the processes can bear.
+//! Invariant: a plan has no contradictions: exactly one target, at least one scan after the first,
+//! and no scans so frequent that they would slow the processes much.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,57 +10,61 @@ use daemon::options::{Millis, UnitError, millis};
 use host::report::{AgeSource, Budget, COST_PERCENT};
 
 use crate::failure::Failure;
-use crate::watching::{Settings, Target, TenantName};
+use crate::watching::{Target, TenantName, WatchRequest};
 
-use super::manage::{Tree, Who, who};
+use super::manage::{ProcessOrTenant, Tree, parse_process_or_tenant};
 
-/// How long to watch unless told.
+/// How long to watch if no time is set.
 const FOR: Millis = Millis(10_000);
-/// The longest that `--for auto` watches.
+/// Longest time for which `--for auto` watches.
 const SURE: Millis = Millis(900_000);
-/// Looks that are wanted at least, where the time of watching is ours to choose.
-const LOOKS: u64 = 3;
-/// No two looks are closer: each costs the processes a miss of their translations.
+/// Minimum number of scans if the command chooses how long to watch.
+const SCANS: u64 = 3;
+/// Minimum time between two scans: after each scan the processes have more TLB misses.
 const CLOSEST: Millis = Millis(100);
-/// A long time of watching is divided into about so many looks.
+/// Approximate number of scans into which a long time of watching is divided.
 const MANY: u64 = 120;
-/// Most milliseconds between two looks, however long is watched, or cold memory could not be told by 10 s.
+/// Maximum time between two scans in milliseconds: with a longer time no age of 10 s could be
+/// recognized.
 const RAREST: u64 = 10_000;
 
-/// Whose memory, for how long, and how it is shown.
+/// What to report on, for how long, and how it is shown.
 #[derive(clap::Args, Debug, Clone)]
 #[command(group = clap::ArgGroup::new("target").multiple(false))]
 pub(crate) struct Report {
     /// This process and all of its descendants, or this tenant of `pagetide serve`
-    #[arg(value_name = "PID|/TENANT", value_parser = who, allow_negative_numbers = true)]
+    #[arg(value_name = "PID|/TENANT", value_parser = parse_process_or_tenant, allow_negative_numbers = true)]
     #[arg(group = "target")]
-    pub(crate) who: Option<Who>,
+    pub(crate) process: Option<ProcessOrTenant>,
     /// The processes of this control group and of those below it
     #[arg(long, value_name = "PATH", group = "target")]
     pub(crate) cgroup: Option<PathBuf>,
     /// All processes of the host
     #[arg(long, group = "target")]
     pub(crate) all: bool,
-    /// Watch so long [default: 10s, or three looks if that is longer; with --watch: until ^C]
+    /// Watch so long [default: 10s, or three scans if that is longer; with --watch: until ^C]
     ///
-    /// What is managed is asked of its manager: what that has seen until now is the report, at once; with a time, as soon as
-    /// it has watched for so long. `auto` ends as soon as the number that is needed has high confidence, after 15 minutes at the latest.
+    /// If a manager watches the target already, the report comes from it: without a time at once,
+    /// from all that it has seen until now; with a time, as soon as it has watched for so long.
+    /// `auto` ends as soon as the number that is needed has high confidence, after 15 minutes at
+    /// the latest.
     #[arg(long = "for", value_name = "TIME|auto", value_parser = watch_time, allow_negative_numbers = true)]
     pub(crate) time: Option<WatchTime>,
-    /// A report after each look, or each TIME, until ^C
+    /// A report after each scan, or each TIME, until ^C
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "1s", value_parser = millis)]
     pub(crate) watch: Option<Millis>,
-    /// Time between two looks [default: 1s, or the TIME of --watch, or up to 10s with a long --for]
+    /// Time between two scans [default: 1s, or the TIME of --watch, or up to 10s with a long --for]
     #[arg(long, value_name = "TIME", value_parser = millis, allow_negative_numbers = true)]
     pub(crate) age_every: Option<Millis>,
-    /// How long a look may make a program wait [default: 5ms, or 1/500 of the time between two looks]
+    /// How long a scan may make a program wait [default: 5ms, or 1/500 of the time between two
+    /// scans]
     ///
-    /// To see which pages are used, a look clears the marks that the processor leaves in the
+    /// To see which pages are used, a scan clears the accessed bits that the processor sets in the
     /// program's page tables. While that runs, the program waits if it needs a new page. Where it
-    /// would take longer than this (a very large program), the marks stay, nothing waits, and those
-    /// ages are reported as unknown. A program that took no page fault since the last look needs no
-    /// new pages: it does not wait, and may be looked at for up to 1/50 of the time between two looks.
+    /// would take longer than this (a very large program), the bits stay, nothing waits, and those
+    /// ages are reported as unknown. A program that took no page fault since the last scan needs no
+    /// new pages: it does not wait, and clearing may take up to 1/50 of the time between two scans.
     #[arg(long, value_name = "TIME", value_parser = millis, allow_negative_numbers = true)]
     pub(crate) max_wait: Option<Millis>,
     /// Where ages come from [default: the best that works here]
@@ -72,18 +76,38 @@ pub(crate) struct Report {
     /// One line of comma-separated values a report, under a line of names
     #[arg(long, conflicts_with = "json")]
     pub(crate) csv: bool,
-    /// What less memory would cost: how many pages would come back in a minute, by size, and which size to choose
+    /// What less memory would cost: how many pages would refault in a minute, by size, and which
+    /// size to choose
     #[arg(long, conflicts_with = "csv")]
     pub(crate) curve: bool,
-    /// How much of its time the program may wait for pages to come back, at the size that it is said to need [default: 0.1%]
+    /// How much of its time the program may wait for refaults, at the size that it needs by the
+    /// report [default: 0.1%]
     #[arg(long, value_name = "PERCENT", value_parser = cost, conflicts_with = "refaults", allow_negative_numbers = true)]
     pub(crate) cost: Option<f64>,
-    /// Instead: how much of the working set may come back in a minute (the far-memory rule is 0.2%; 60 pages always may)
+    /// Instead: how much of the working set may refault in a minute (the far-memory rule is 0.2%;
+    /// 60 pages always may)
     #[arg(long, value_name = "PERCENT", value_parser = percent, allow_negative_numbers = true)]
     pub(crate) refaults: Option<f64>,
+    /// Also say in how short a time so much of the memory was accessed, e.g. 80%: an age from which
+    /// memory may live on a slower node
+    ///
+    /// The answer is the smallest edge of the report's bins that suffices, and the time between two
+    /// scans more, because an access is dated at the scan that finds it. Memory of unknown age does
+    /// not count.
+    #[arg(long, value_name = "PERCENT", value_parser = quantile, conflicts_with = "csv", allow_negative_numbers = true)]
+    pub(crate) quantile: Option<f64>,
+    /// With --quantile: of the memory of this NUMA node alone
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "quantile",
+        allow_negative_numbers = true
+    )]
+    pub(crate) node: Option<u32>,
     #[command(flatten)]
     pub(crate) tree: Tree,
-    /// Write a page with pictures there: one file that loads nothing and runs nothing. With --watch it is kept up to date
+    /// Write a page with pictures there: one file that loads nothing and runs nothing. With --watch
+    /// it is kept up to date
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 }
@@ -91,11 +115,11 @@ pub(crate) struct Report {
 /// Sources of ages, best first.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Source {
-    /// The processor's marks in page tables: each page
+    /// The accessed bits in page tables: each page
     PageTables,
     /// The kernel's idle-page bitmap: each page
     IdleBitmap,
-    /// The kernel's sums of referenced memory: each mapping
+    /// The kernel's sums of referenced memory: each mapping as a whole
     Referenced,
     /// Sizes only
     None,
@@ -112,7 +136,7 @@ impl From<Source> for AgeSource {
     }
 }
 
-/// How reports are written to standard output.
+/// The format in which reports are written to standard output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
     Human,
@@ -120,22 +144,22 @@ pub(crate) enum Form {
     Csv,
 }
 
-/// What a watching command does.
+/// What a command that watches is to do, without contradictions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Plan {
-    pub(crate) settings: Settings,
-    /// It ends then; without, ^C ends it.
+    pub(crate) settings: WatchRequest,
+    /// How long to watch; `None`: until ^C.
     pub(crate) time: Option<Duration>,
-    /// A report each so often; without, one at the end.
+    /// Time between two reports; `None`: a single report at the end.
     pub(crate) each: Option<Duration>,
-    /// No time was asked for: what a manager has watched until now will do.
+    /// Whether the user set no time, so that what a manager has watched until now is enough.
     pub(crate) any_time: bool,
-    /// It ends, too, when the number that is needed has high confidence.
+    /// Whether watching also ends when the needed size has high confidence.
     pub(crate) until_sure: bool,
 }
 
 impl Report {
-    /// How much may come back at the size that is needed.
+    /// Returns how much may refault, or how long refaults may take, at the needed size.
     pub(crate) fn budget(&self) -> Budget {
         match (self.refaults, self.cost) {
             (Some(per_mille), _) => Budget::Refaults(per_mille),
@@ -151,14 +175,14 @@ impl Report {
         }
     }
 
-    /// The plan, without contradictions.
+    /// Returns the plan, checked for contradictions.
     ///
     /// # Errors
-    /// No target, or times that contradict each other.
+    /// There is no target, or the times contradict each other.
     pub(crate) fn plan(&self) -> Result<Plan, Failure> {
-        let target = match (&self.who, &self.cgroup) {
-            (Some(Who::Pid(pid)), _) => Target::Pid(*pid),
-            (Some(Who::Tenant(path)), _) => Target::Tenant(TenantName {
+        let target = match (&self.process, &self.cgroup) {
+            (Some(ProcessOrTenant::Pid(pid)), _) => Target::Pid(*pid),
+            (Some(ProcessOrTenant::Tenant(path)), _) => Target::Tenant(TenantName {
                 root: self.tree.root.clone(),
                 path: path.clone(),
             }),
@@ -177,15 +201,15 @@ impl Report {
         if let (Target::Tenant(tenant), Some(every), None) = (&target, self.age_every, self.watch) {
             return Err(Failure::usage(
                 format!(
-                    "cannot look at {} each {every}: `pagetide serve` looks at it",
+                    "cannot scan {} every {every}: `pagetide serve` scans it",
                     tenant.path
                 ),
-                "ask without --age-every; `serve --age-every` is how often it looks, and --watch=TIME how often it is asked",
+                "omit --age-every; `serve --age-every` sets how often it scans, and --watch=TIME how often this command reports",
             ));
         }
         let mut settings = settings(target, every, self.max_wait)?;
         settings.source = self.source.map(AgeSource::from);
-        let own = || Millis(FOR.0.max(every.0.saturating_mul(LOOKS)));
+        let own = || Millis(FOR.0.max(every.0.saturating_mul(SCANS)));
         let time = match self.time {
             Some(WatchTime::Fixed(time)) => Some(time),
             Some(WatchTime::UntilSure) => Some(SURE),
@@ -202,7 +226,7 @@ impl Report {
     }
 }
 
-/// Time between two scans where none is asked for: whole seconds.
+/// Returns the time between two scans, in whole seconds, if the command line sets none.
 pub(super) fn scan_interval(time: Option<WatchTime>) -> Millis {
     let long = match time {
         Some(WatchTime::Fixed(time)) => time.0 / MANY,
@@ -211,19 +235,22 @@ pub(super) fn scan_interval(time: Option<WatchTime>) -> Millis {
     Millis(long.clamp(1_000, RAREST) / 1_000 * 1_000)
 }
 
-/// How to look, unless that is more often than anybody could bear.
+/// Returns how to scan.
+///
+/// # Errors
+/// Scans would be so frequent that they cost the programs too much time.
 pub(super) fn settings(
     target: Target,
     every: Millis,
     max_wait: Option<Millis>,
-) -> Result<Settings, Failure> {
+) -> Result<WatchRequest, Failure> {
     if every < CLOSEST {
         return Err(Failure::usage(
-            format!("cannot look each {every}: a look costs the programs time"),
+            format!("cannot scan every {every}: scans cost the programs time"),
             format!("give {CLOSEST} or more"),
         ));
     }
-    Ok(Settings {
+    Ok(WatchRequest {
         target,
         age_every: duration(every),
         max_wait: max_wait.map(duration),
@@ -236,7 +263,7 @@ pub(super) fn settings(
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WatchTime {
     Fixed(Millis),
-    /// Until the number has high confidence.
+    /// Until the needed size has high confidence.
     UntilSure,
 }
 
@@ -247,16 +274,21 @@ pub(super) fn watch_time(text: &str) -> Result<WatchTime, UnitError> {
     }
 }
 
-/// `0.2%` or `0.2`, in tenths of a percent.
+/// Parses `0.2%` or `0.2` into tenths of a percent.
 fn percent(text: &str) -> Result<f64, UnitError> {
     let hint = "say how much of the working set may come back in a minute: --refaults 0.2%";
     Ok(percentage(text, hint)? * 10.0)
 }
 
-/// `0.1%` or `0.1`, in percent.
+/// Parses `0.1%` or `0.1` into percent.
 pub(super) fn cost(text: &str) -> Result<f64, UnitError> {
     let hint = "say how much of its time the program may wait: --cost 0.1%";
     percentage(text, hint)
+}
+
+/// Parses `80%` or `80` into percent.
+fn quantile(text: &str) -> Result<f64, UnitError> {
+    percentage(text, "say how much of the memory: --quantile 80%")
 }
 
 fn percentage(text: &str, hint: &'static str) -> Result<f64, UnitError> {
@@ -273,12 +305,12 @@ fn percentage(text: &str, hint: &'static str) -> Result<f64, UnitError> {
     })
 }
 
-/// An age takes two looks.
+/// Checks that there is time for two scans: without two scans no age is known.
 pub(super) fn long_enough(time: Option<Millis>, every: Millis) -> Result<(), Failure> {
     match time {
         Some(time) if time < every => Err(Failure::usage(
-            format!("cannot watch for {time} and look each {every}: an age takes two looks"),
-            format!("give --for {every} or more, or look more often"),
+            format!("cannot watch for {time} and scan every {every}: an age takes two scans"),
+            format!("give --for {every} or more, or scan more often"),
         )),
         _ => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! What `resize` takes.
+//! Arguments of `resize`.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use daemon::options::{Bytes, Millis, bytes, millis};
 
 use super::report::cost;
 
-/// Whose limit is set.
+/// The control group or unit whose limit is set.
 #[derive(clap::Args, Debug, Clone)]
 #[group(required = true, multiple = false)]
 pub(crate) struct Whom {
@@ -26,16 +26,19 @@ pub(crate) struct Resize {
     /// The limit
     #[arg(long, value_name = "SIZE", value_parser = bytes, allow_negative_numbers = true)]
     pub(crate) memory_max: Bytes,
-    /// Say each step, and change nothing
+    /// Watch for so long which pages are used, before the coldest are paged out
+    #[arg(long = "look", value_name = "TIME", value_parser = millis, default_value = "20s", allow_negative_numbers = true)]
+    pub(crate) scan: Millis,
+    /// Print each step, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Go back to the limit as it was if the cost passes --cost in this time; 0s watches nothing
+    /// Restore the former limit if the cost passes --cost in this time; 0s does not watch
     #[arg(long, value_name = "TIME", value_parser = millis, default_value = "2m", allow_negative_numbers = true)]
     pub(crate) watch: Millis,
     /// How much of the watched time the group may wait for memory
     #[arg(long, value_name = "PERCENT", value_parser = cost, default_value = "0.1%", allow_negative_numbers = true)]
     pub(crate) cost: f64,
-    /// Where systemd sets the limit: also after the next boot
+    /// If systemd sets the limit, keep it after the next boot, too
     #[arg(long)]
     pub(crate) persistent: bool,
 }
@@ -53,12 +56,12 @@ mod tests {
     }
 
     #[test]
-    fn one_target_and_a_size_are_given() {
+    fn exactly_one_target_and_a_size_are_required() {
         let line = |words: &str| Line::try_parse_from(words.split_whitespace());
         let one = line("resize redis --memory-max 1M --watch 0s").expect("both are given");
         assert_eq!(
-            (one.resize.memory_max, one.resize.watch),
-            (Bytes(1 << 20), Millis(0))
+            (one.resize.memory_max, one.resize.watch, one.resize.scan),
+            (Bytes(1 << 20), Millis(0), Millis(20_000))
         );
         assert!(line("resize --cgroup a/b --memory-max 1M --dry-run --persistent").is_ok());
         for bad in [

@@ -1,4 +1,4 @@
-//! What `swap` takes.
+//! Arguments of `swap`.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,8 @@ use super::examples;
 pub(crate) enum Swap {
     /// Show all swap of the machine, and which of it pagetide made
     ///
-    /// Needs no rights and changes nothing. Of zram: what it holds, and the memory that this takes.
+    /// Needs no rights and changes nothing. For zram: what it holds, and the memory that this
+    /// takes.
     #[command(after_help = examples::SWAP_STATUS)]
     Status {
         /// As a JSON object
@@ -21,25 +22,27 @@ pub(crate) enum Swap {
     },
     /// Make compressed swap in memory (zram), or in a file, and switch it on
     ///
-    /// Needs root. It is filled before other swap, and lasts until `swap off` or until the machine stops.
-    /// No sysctl is changed.
+    /// Needs root. It is filled before other swap, and lasts until `swap off` or until the machine
+    /// stops. No sysctl is changed.
     #[command(after_help = examples::SWAP_ON)]
     On(On),
-    /// Bring back what is out in the swap that `swap on` made, and remove it
+    /// Swap in all that is in the swap that `swap on` made, and remove that swap
     ///
-    /// Needs root. Other swap is never touched. If what is out does not fit in memory, nothing is done.
+    /// Needs root. Other swap is never touched. If the pages do not fit in memory, nothing is done.
     #[command(after_help = examples::SWAP_OFF)]
     Off {
         /// As a JSON object
         #[arg(long)]
         json: bool,
     },
-    /// Compress once more what has been out for long, by the algorithm of `swap on --recompress`
+    /// Compress again what has been swapped out for long, by the algorithm of `swap on
+    /// --recompress`
     ///
-    /// Needs root. Of the swap that `swap on` made; what the kernel tells is how long a page has lain in it. Takes as long as compressing it takes.
+    /// Needs root. For the swap that `swap on` made; the kernel reports how long a page has been in
+    /// it. Takes as long as compressing it takes.
     #[command(after_help = examples::SWAP_RECOMPRESS)]
     Recompress {
-        /// What has lain in it for so long; 0s is all
+        /// What has been in it for so long; 0s is all
         #[arg(long, value_name = "TIME", default_value = "10m", value_parser = millis)]
         #[arg(allow_negative_numbers = true)]
         older_than: Millis,
@@ -61,16 +64,17 @@ pub(crate) struct On {
         allow_negative_numbers = true
     )]
     pub(crate) size: Size,
-    /// What zram compresses with [default: the fastest that the kernel has, lz4 before all]
+    /// What zram compresses with [default: the fastest that the kernel has, lz4 first]
     #[arg(long, value_name = "zstd|lz4|...")]
     pub(crate) compress: Option<String>,
-    /// What zram compresses once more with, when `swap recompress` asks for it: a better and slower one
+    /// What zram compresses again with, on `swap recompress`: a better and slower algorithm
     #[arg(long, value_name = "zstd|...")]
     pub(crate) recompress: Option<String>,
     /// Make a file of this name instead, on a disk
     #[arg(long, value_name = "PATH", conflicts_with_all = ["compress", "recompress"])]
     pub(crate) file: Option<PathBuf>,
-    /// Put this disk or partition behind it, which must be nobody's: what is out for long can go on there (`--write-back-older-than`)
+    /// Put this unused disk or partition behind it: what is swapped out for long can be written
+    /// there (`--write-back-older-than`)
     #[arg(long, value_name = "DEVICE", conflicts_with = "file")]
     pub(crate) backing: Option<PathBuf>,
     /// As a JSON object
@@ -79,7 +83,7 @@ pub(crate) struct On {
 }
 
 impl On {
-    /// The request, on a host of so much memory.
+    /// Returns the request for swap, for a host with `memory` bytes.
     pub(crate) fn request(&self, memory: u64) -> Request {
         Request {
             size: self.size.bytes_of(memory),
@@ -91,7 +95,7 @@ impl On {
     }
 }
 
-/// The one place that knows how sizes are written here.
+/// Parses a size as all other options do, with hints of its own.
 fn size(text: &str) -> Result<Size, UnitError> {
     let hint = "write a size such as 2G, or a share of memory such as 50%";
     match text.parse::<Size>() {

@@ -62,7 +62,7 @@ fn every_option_of_the_interface_is_there() {
 }
 
 #[test]
-fn a_policy_is_asked_for_by_its_name_and_numbers() {
+fn a_policy_is_set_by_its_name_and_parameters() {
     let evict_by = |line| match parse(line) {
         Ok(Command::Run(Run { knobs, .. })) => {
             knobs.options().expect("no contradiction").policy.evict_by
@@ -75,10 +75,10 @@ fn a_policy_is_asked_for_by_its_name_and_numbers() {
     );
     let rate = evict_by("run --evict-by promotion-rate:rate=0.1% -- ls").expect("a policy");
     assert_eq!(rate.0.get("rate"), Some(1000));
-    let told = parse("run --evict-by presure -- ls").expect_err("no such policy");
+    let reported = parse("run --evict-by presure -- ls").expect_err("no such policy");
     assert!(
-        told.contains("`pressure`") && told.contains("--evict-by"),
-        "{told}"
+        reported.contains("`pressure`") && reported.contains("--evict-by"),
+        "{reported}"
     );
     let both = parse("run --evict-by fit --evict-older-than 1s -- ls").expect_err("one of them");
     assert!(both.contains("--evict-older-than"), "{both}");
@@ -107,7 +107,7 @@ fn without_options_nothing_is_limited() {
 }
 
 #[test]
-fn bad_usage_is_told_in_our_form() {
+fn bad_usage_is_reported_in_our_form() {
     for (line, what, hint) in [
         (
             "run --memory-max -1 ls",
@@ -142,7 +142,7 @@ fn bad_usage_is_told_in_our_form() {
             "usage: pagetide swap on",
         ),
         ("swap of", "of", "off"),
-        // `-1` was an unknown option.
+        // Regression: `-1` was an unknown option.
         (
             "sim memcg-lru --scale -1",
             "invalid value '-1' for '--scale",
@@ -154,13 +154,13 @@ fn bad_usage_is_told_in_our_form() {
             "--help",
         ),
     ] {
-        let told = parse(line).expect_err(line);
-        assert!(told.contains(what), "{line}: {told}");
-        assert!(told.contains(hint), "{line}: {told}");
-        assert!(told.contains("exit: 2"), "{line}: {told}");
+        let reported = parse(line).expect_err(line);
+        assert!(reported.contains(what), "{line}: {reported}");
+        assert!(reported.contains(hint), "{line}: {reported}");
+        assert!(reported.contains("exit: 2"), "{line}: {reported}");
         assert!(
-            !told.contains("error:") && !told.contains("\\u{1b}"),
-            "{told}"
+            !reported.contains("error:") && !reported.contains("\\u{1b}"),
+            "{reported}"
         );
     }
 }
@@ -171,15 +171,16 @@ fn contradictions_are_bad_usage() {
     else {
         panic!("it parses");
     };
-    let told = format!("{:?}", knobs.options().expect_err("crossed"));
+    let reported = format!("{:?}", knobs.options().expect_err("crossed"));
     assert!(
-        told.contains("--memory-min is above --memory-max"),
-        "{told}"
+        reported.contains("--memory-min is above --memory-max"),
+        "{reported}"
     );
-    assert!(told.contains("exit: 2"), "{told}");
+    assert!(reported.contains("exit: 2"), "{reported}");
 }
 
-/// Target, look each (ms), end after (ms), report each (ms).
+/// Target, time between scans (ms), end after (ms; `None`: ^C), time between reports (ms; `None`:
+/// one).
 type Planned = (Target, u128, Option<u128>, Option<u128>);
 
 fn planned(line: &str) -> Result<Planned, String> {
@@ -271,34 +272,34 @@ fn reports_that_cannot_be_are_bad_usage() {
         ("report 5 --all", "--all"),
         ("report --cgroup /a --all", "--all"),
         ("report 5 --cgroup /a", "--cgroup"),
-        ("report --for 1s --age-every 2s 5", "an age takes two looks"),
+        ("report --for 1s --age-every 2s 5", "an age takes two scans"),
         ("report --for 10 5", "has no unit"),
         ("report --age-every 10ms 5", "give 100ms or more"),
         ("report --watch=0 5", "give 100ms or more"),
         ("report --max-wait=-1ms 5", "-1ms"),
         ("top --every 10ms", "give 100ms or more"),
-        ("top --for 1s", "an age takes two looks"),
+        ("top --for 1s", "an age takes two scans"),
         ("top --by user", "cgroup"),
         ("top --sort pid", "swapped"),
     ] {
-        let told = planned(line).expect_err(line);
+        let reported = planned(line).expect_err(line);
         assert!(
-            told.contains(what) && told.contains("exit: 2"),
-            "{line}: {told}"
+            reported.contains(what) && reported.contains("exit: 2"),
+            "{line}: {reported}"
         );
     }
 }
 
 #[test]
-fn what_is_to_leave_is_said_once() {
+fn reclaim_takes_exactly_one_amount() {
     let plan = |line: &str| match parse(line)? {
         Command::Reclaim(args) => args
             .plan()
-            .map(|(told, ask)| (told.who, told.cgroup.is_some(), ask))
+            .map(|(reported, ask)| (reported.target, reported.cgroup.is_some(), ask))
             .map_err(|failure| format!("{failure:?}")),
         other => panic!("{line}: {other:?}"),
     };
-    let pid = |pid| Some(Who::Pid(pid));
+    let pid = |pid| Some(ProcessOrTenant::Pid(pid));
     for (line, want) in [
         ("reclaim 5 1M", (pid(5), false, Ask::Bytes(1 << 20))),
         ("reclaim --cgroup /a 1M", (None, true, Ask::Bytes(1 << 20))),
@@ -310,7 +311,7 @@ fn what_is_to_leave_is_said_once() {
         (
             "reclaim /a/b 1M",
             (
-                Some(Who::Tenant("/a/b".to_owned())),
+                Some(ProcessOrTenant::Tenant("/a/b".to_owned())),
                 false,
                 Ask::Bytes(1 << 20),
             ),
@@ -319,7 +320,7 @@ fn what_is_to_leave_is_said_once() {
         assert_eq!(plan(line), Ok(want), "{line}");
     }
     for (line, what) in [
-        ("reclaim", "whose memory"),
+        ("reclaim", "no process or tenant"),
         ("reclaim 5", "how much"),
         ("reclaim 5 50%", "unknown suffix `%`"),
         ("reclaim x 5M", "`x` is no process id"),
@@ -328,16 +329,16 @@ fn what_is_to_leave_is_said_once() {
         ("reclaim 5 --all --older-than 1s", "--older-than"),
         ("reclaim --cgroup /a 5 1M", "too many words"),
     ] {
-        let told = plan(line).expect_err(line);
+        let reported = plan(line).expect_err(line);
         assert!(
-            told.contains(what) && told.contains("exit: 2"),
-            "{line}: {told}"
+            reported.contains(what) && reported.contains("exit: 2"),
+            "{line}: {reported}"
         );
     }
 }
 
 #[test]
-fn swap_is_asked_for_in_bytes() {
+fn swap_sizes_are_converted_to_bytes() {
     let request = |line: &str| match parse(line) {
         Ok(Command::Swap {
             verb: SwapVerb::On(on),
@@ -346,16 +347,16 @@ fn swap_is_asked_for_in_bytes() {
     };
     assert_eq!(request("swap on").size, Some(500 << 20));
     assert_eq!(request("swap on --size 2G").size, Some(2 << 30));
-    let asked = request("swap on --compress zstd --size 12.5%");
-    assert_eq!(asked.algorithm.as_deref(), Some("zstd"));
-    assert_eq!(asked.size, Some(125 << 20));
-    let asked = request("swap on --recompress zstd");
+    let requested = request("swap on --compress zstd --size 12.5%");
+    assert_eq!(requested.algorithm.as_deref(), Some("zstd"));
+    assert_eq!(requested.size, Some(125 << 20));
+    let requested = request("swap on --recompress zstd");
     assert_eq!(
-        (asked.algorithm, asked.recompress.as_deref()),
+        (requested.algorithm, requested.recompress.as_deref()),
         (None, Some("zstd"))
     );
-    let asked = request("swap on --file x");
-    assert_eq!(asked.file.as_deref(), Some(std::path::Path::new("x")));
+    let requested = request("swap on --file x");
+    assert_eq!(requested.file.as_deref(), Some(std::path::Path::new("x")));
 }
 
 #[test]
@@ -396,7 +397,8 @@ fn commands_are_those_that_work_and_each_has_examples() {
 }
 
 proptest! {
-    /// Words that are nearly right, in any order: a command, or a complaint that names the usage.
+    /// Words that are nearly right, in any order: the result is a command, or an error that names
+    /// the usage.
     #[test]
     fn any_command_line_is_understood_or_refused(
         line in "(swap on|swap off|swap|run|attach|detach|report|top|stat|reclaim|doctor|man)( (--memory-max|--size|--file|--memory-high=|--every|--evict-older-than|--evict-by|--watch|--json|--all|--cgroup|--for|--age-every|--once|--older-than|--best-effort|--dry-run|--swappiness|--|-[1-9]|[0-9]{1,22}[KMGTPs%]?|max|-h|[^ ]{0,4})){0,8}"
@@ -420,9 +422,9 @@ proptest! {
     }
 }
 
-/// What a newcomer writes is told what it should have been.
+/// For each typical mistake of a new user the hint names the right form.
 #[test]
-fn slips_have_their_hints() {
+fn common_mistakes_have_a_hint() {
     for (line, hint) in [
         ("report --watch 10s 1234", "--watch=10s"),
         ("attach 10s", "--watch=10s"),
@@ -432,16 +434,17 @@ fn slips_have_their_hints() {
         ("swap remove", "pagetide swap --help"),
         ("doctor 5", "usage: "),
     ] {
-        let told = parse(line).err().unwrap_or_default();
-        assert!(told.contains(hint), "{line}: {told}");
+        let reported = parse(line).err().unwrap_or_default();
+        assert!(reported.contains(hint), "{line}: {reported}");
     }
 }
 
-/// (The story: a site's wrapper gave options of its own, and whoever called it could not give others.)
+/// Regression: a site's wrapper passed options of its own, and the caller of the wrapper could not
+/// override them.
 #[test]
-fn the_last_of_an_option_holds() {
+fn the_last_of_repeated_options_wins() {
     let twice = "run --memory-max 64M --age-every 1s --memory-max 128M -- true";
     let once = "run --age-every 1s --memory-max 128M -- true";
-    let told = |line: &str| format!("{:?}", parse(line).expect("it is right"));
-    assert_eq!(told(twice), told(once));
+    let reported = |line: &str| format!("{:?}", parse(line).expect("it is right"));
+    assert_eq!(reported(twice), reported(once));
 }

@@ -1,4 +1,4 @@
-//! What `top` takes.
+//! Arguments of `top`.
 
 use daemon::options::{Millis, millis};
 
@@ -13,10 +13,10 @@ use super::report::{duration, long_enough, settings};
 /// What the rows are, which come first, and how often they are drawn.
 #[derive(clap::Args, Debug, Clone)]
 pub(crate) struct Top {
-    /// What a row is; `tenant` asks `pagetide serve`
+    /// What a row is; for `tenant` the rows come from `pagetide serve`
     #[arg(long, value_name = "WHAT", value_enum, default_value = "process")]
     pub(crate) by: By,
-    /// Time between two looks, each of which is shown
+    /// Time between two scans, each of which is shown
     #[arg(
         long,
         value_name = "TIME",
@@ -45,10 +45,10 @@ pub(crate) struct Top {
 }
 
 impl Top {
-    /// The plan, without contradictions.
+    /// Returns the plan, checked for contradictions.
     ///
     /// # Errors
-    /// Times that contradict each other.
+    /// The times contradict each other.
     pub(crate) fn plan(&self) -> Result<Plan, Failure> {
         let settings = settings(Target::All, self.every, None)?;
         let time = self.time.or_else(|| self.once.then_some(self.every));

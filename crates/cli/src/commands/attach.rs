@@ -1,14 +1,14 @@
-//! `pagetide attach`: stays in front until the process ends, a time has passed, or ^C.
+//! `pagetide attach`: stays in the foreground until the process ends, a time has passed, or ^C.
 //!
-//! Invariant: ^C and SIGTERM let go, in order; a second one ends pagetide at once. Either way the process is
-//! left as it is.
+//! Invariant: ^C and SIGTERM detach in order; a second such signal ends pagetide at once. Either
+//! way the process goes on as it is.
 
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use daemon::options::Limits;
 use daemon::record::{self, About};
-use daemon::serve::{Served, Watcher};
+use daemon::serve::{RunningManager, Watcher};
 use host::report::Report;
 
 use crate::args::Attach;
@@ -18,21 +18,21 @@ use crate::view;
 use crate::view::memory;
 use crate::view::text::{json_lines, plain};
 
-use super::ask;
 use super::live::Live;
+use super::requests;
 
-/// Time between two status lines where nothing can be redrawn.
+/// Time between two status lines if the output is not a terminal.
 const PLAIN_PACE: Duration = Duration::from_secs(10);
 /// Time between two status lines on a terminal.
 const LIVE_PACE: Duration = Duration::from_secs(1);
 
 pub(super) fn attach(args: &Attach) -> Result<u8, Failure> {
     let options = args.knobs.options()?;
-    let chosen = ask::chosen(&args.whose)?;
+    let chosen = requests::chosen(&args.whose)?;
     let name = chosen.tenant.to_string();
     let record = args.record.record.as_deref();
     let record = record.map(record::create).transpose()?;
-    let mut served = Served::begin(chosen, options.clone(), false)?;
+    let mut served = RunningManager::begin(chosen, options.clone(), false)?;
     if let Some(file) = record {
         let about = About::command(&[OsString::from(&name)], args.record.record_max.0);
         served.record(about.begin(file));
@@ -49,11 +49,11 @@ pub(super) fn attach(args: &Attach) -> Result<u8, Failure> {
         last: None,
     };
     front.say(&format!(
-        "managing {}; ^C lets go",
+        "managing {}; ^C stops managing it",
         plain(&name, style.unicode)
     ));
     for note in served.notes() {
-        front.say(&format!("goes on with less: {note}"));
+        front.say(&format!("continues with less: {note}"));
     }
     let (report, ended) = served.stay(&mut front);
     if let Some(live) = front.live {
@@ -64,13 +64,13 @@ pub(super) fn attach(args: &Attach) -> Result<u8, Failure> {
         false => memory::human(&report, style),
     };
     let written = std::io::Write::write_all(&mut std::io::stdout().lock(), text.as_bytes());
-    // What failed is told even if nobody reads the report.
+    // The failure is reported even if the report could not be written.
     ended?;
     written?;
     Ok(0)
 }
 
-/// Who looks on from a terminal or a log.
+/// What the user sees of the manager, in a terminal or a log.
 struct Front {
     live: Option<Live>,
     style: Style,

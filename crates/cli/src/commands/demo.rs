@@ -1,9 +1,11 @@
-//! `pagetide demo`: what a newcomer must see in half a minute.
+//! `pagetide demo`: what a new user should see in half a minute.
 //!
-//! A program whose cold part is known runs twice, as separate, unmodified processes that take turns: one
-//! alone, one under `pagetide run`. Its cold memory is found and taken back, its manager killed.
+//! A program of which we know the cold part runs twice, as two separate, unmodified processes that
+//! take turns: one alone, the other under `pagetide run`. The cold memory of the managed one is
+//! found and paged out, then its manager is killed.
 //!
-//! Invariant: nothing is left when it ends, however it ends; it succeeds only if every claim held.
+//! Invariant: nothing remains when the demo ends, however it ends; it succeeds only if every claim
+//! holds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,42 +21,45 @@ use super::stop::gentle_flag;
 use crate::failure::Failure;
 use crate::terminal::Style;
 
+mod demo_swap;
 mod pages;
 mod pairs;
 mod picture;
-mod room;
 mod subject;
 mod verdict;
 mod workload;
 
-pub(crate) use room::left_behind;
+pub(crate) use demo_swap::remove_stale_swap;
 pub(crate) use workload::workload;
 
-use room::Room;
-use subject::Subject;
+use demo_swap::DemoSwap;
+use subject::Workload;
 use verdict::{Measured, Sizes};
 
-/// First argument of the program's process. Not a command for people.
+/// First argument of the process that runs the demo's program. Not a command for users.
 pub(crate) const WORKLOAD: &str = "__demo-workload";
 
-/// What was not accessed for so long is cold here.
+/// Age from which memory is cold in the demo.
 const COLD: Duration = Duration::from_secs(2);
-/// The program alone, before anything is managed.
+/// Time for which the program runs alone, before the managed one is started.
 const ALONE: Duration = Duration::from_secs(1);
-/// How long it watches at first: until everything cold is older than [`COLD`] by some looks.
+/// Time for which the manager scans first: until all cold memory is older than [`COLD`] by some
+/// scans.
 const WATCH: Duration = Duration::from_secs(4);
-/// How often it is asked then whether all that is cold was found, a second apart: a busy machine makes looks late.
+/// Number of checks after that, a second apart, whether all cold memory is found: on a busy machine
+/// scans are late.
 const PATIENT: usize = 6;
-/// After the cold part has left, and again after the manager was killed.
+/// Time for which the speed is measured after the cold memory was paged out, and again after the
+/// manager was killed.
 const PART: Duration = Duration::from_secs(3);
-/// Length of a turn, about.
+/// Approximate time for which one program runs before the other one does.
 const TURN: Duration = Duration::from_millis(40);
-/// The longest that a manager may take for an answer, or to vanish.
+/// Longest wait for a manager to respond, or to vanish after it was killed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(super) fn demo(json: bool) -> Result<u8, Failure> {
     let style = Style::of_stdout();
-    let mut stage = Stage {
+    let mut stage = DemoRun {
         style,
         live: (!json).then(|| Live::new(style, Duration::from_secs(2))),
         stop: gentle_flag()?,
@@ -62,7 +67,7 @@ pub(super) fn demo(json: bool) -> Result<u8, Failure> {
         turn: 1,
         ahead: 0,
     };
-    let room = Room::make()?;
+    let room = DemoSwap::make()?;
     let mut measured = stage.perform(&room)?;
     measured.zram = room.path();
     room.remove()?;
@@ -74,20 +79,20 @@ pub(super) fn demo(json: bool) -> Result<u8, Failure> {
     verdict.complaint().map_or(Ok(0), Err)
 }
 
-/// Where it is shown.
-struct Stage {
+/// The state of the demo, and where it is shown.
+struct DemoRun {
     style: Style,
     live: Option<Live>,
     stop: Arc<AtomicBool>,
     began: Instant,
-    /// Passes of a turn.
+    /// Number of passes over the hot memory before the other program runs.
     turn: u64,
-    /// Passes that the one alone is ahead.
+    /// Number of passes that the program alone has made more than the managed one.
     ahead: u64,
 }
 
-impl Stage {
-    fn perform(&mut self, room: &Room) -> Result<Measured, Failure> {
+impl DemoRun {
+    fn perform(&mut self, room: &DemoSwap) -> Result<Measured, Failure> {
         let mut measured = Measured::default();
         self.say("A program of 160 MiB that uses a tenth of it, and knows nothing of pagetide.");
         if let Some(path) = room.path() {
@@ -99,14 +104,14 @@ impl Stage {
             self.say(&format!("Note: {note}"));
         }
         self.head("1. alone");
-        let mut alone = Subject::start(false)?;
+        let mut alone = Workload::start(false)?;
         measured.alone_pages_per_s = self.alone(&mut alone)?;
         self.say(&format!(
             "   {}",
             verdict::pages_per_s(measured.alone_pages_per_s)
         ));
         self.head("2. pagetide run -- PROGRAM, in turns with the one alone");
-        let mut managed = Subject::start(true)?;
+        let mut managed = Workload::start(true)?;
         self.catch_up(&mut managed)?;
         let mut pairs = self.pairs(&mut alone, &mut managed, WATCH)?;
         for again in 0..PATIENT {
@@ -132,8 +137,9 @@ impl Stage {
         Ok(measured)
     }
 
-    /// Its pages a second; and how many passes make a turn.
-    fn alone(&mut self, alone: &mut Subject) -> Result<u64, Failure> {
+    /// Runs the program alone. Returns its pages a second, and sets how many passes it makes at a
+    /// time.
+    fn alone(&mut self, alone: &mut Workload) -> Result<u64, Failure> {
         let begin = Instant::now();
         let (mut took, mut passes) = (0, 0);
         while begin.elapsed() < ALONE {
@@ -149,8 +155,9 @@ impl Stage {
         Ok(u64::try_from(pages / u128::from(took.max(1))).unwrap_or(u64::MAX))
     }
 
-    /// Both have done as much after that, so that both must have the same bytes in the end.
-    fn catch_up(&mut self, managed: &mut Subject) -> Result<(), Failure> {
+    /// Lets the managed program make the passes that it has made less than the program alone, so
+    /// that both must end with the same bytes.
+    fn catch_up(&mut self, managed: &mut Workload) -> Result<(), Failure> {
         while self.ahead > 0 {
             self.pulse(managed)?;
             let turn = self.turn.min(self.ahead);
@@ -160,16 +167,17 @@ impl Stage {
         Ok(())
     }
 
-    /// Turns of both, each first in every other pair; nanoseconds of the one alone and of the managed one.
+    /// Measures both programs in pairs; in every other pair the managed program runs first. Returns
+    /// for each pair the nanoseconds of the program alone, then of the managed one.
     fn pairs(
         &mut self,
-        alone: &mut Subject,
-        managed: &mut Subject,
+        alone: &mut Workload,
+        managed: &mut Workload,
         time: Duration,
     ) -> Result<Vec<(u64, u64)>, Failure> {
         let begin = Instant::now();
         let mut pairs = Vec::new();
-        // A machine that is busier than it was at first has fewer in that time.
+        // If the machine is busier than at first, fewer pairs fit into the time.
         while begin.elapsed() < time || pairs.len() < pairs::LEAST {
             self.pulse(managed)?;
             let turn = self.turn;
@@ -184,16 +192,16 @@ impl Stage {
         Ok(pairs)
     }
 
-    fn find(&mut self, managed: &Subject, measured: &mut Measured) -> Result<(), Failure> {
-        let Response::Report(report) = question(managed, &Request::Report {})? else {
-            return Err(super::ask::unexpected());
+    fn find(&mut self, managed: &Workload, measured: &mut Measured) -> Result<(), Failure> {
+        let Response::Report(report) = request_manager(managed, &Request::Report {})? else {
+            return Err(super::requests::unexpected());
         };
         if !matches!(
             report.age_source,
             AgeSource::PageTables | AgeSource::IdleBitmap
         ) {
             return Err(Failure::missing(
-                "cannot show the age of each page: nothing here tells it",
+                "cannot show the age of each page: no source here shows it",
                 "sudo pagetide demo; `pagetide doctor` says what is missing, and how to get it",
             ));
         }
@@ -203,16 +211,17 @@ impl Stage {
         Ok(())
     }
 
-    fn show(&mut self, managed: &Subject, measured: &Measured) {
+    fn show(&mut self, managed: &Workload, measured: &Measured) {
         let found = Bytes(measured.found_cold_bytes);
         self.say(&format!("   {found} not accessed for 2 s or longer"));
         self.draw(managed);
     }
 
-    fn reclaim(&mut self, managed: &Subject, measured: &mut Measured) -> Result<(), Failure> {
+    fn reclaim(&mut self, managed: &Workload, measured: &mut Measured) -> Result<(), Failure> {
         let what = Ask::OlderThan(COLD);
-        let Response::Reclaimed(done) = question(managed, &Request::Reclaim { what })? else {
-            return Err(super::ask::unexpected());
+        let Response::Reclaimed(done) = request_manager(managed, &Request::Reclaim { what })?
+        else {
+            return Err(super::requests::unexpected());
         };
         measured.evicted_pages = done.evicted_pages;
         measured.after = sizes(managed)?;
@@ -221,7 +230,7 @@ impl Stage {
         Ok(())
     }
 
-    fn kill(&mut self, managed: &Subject, measured: &mut Measured) -> Result<(), Failure> {
+    fn kill(&mut self, managed: &Workload, measured: &mut Measured) -> Result<(), Failure> {
         let tenant = Tenant::Pid(managed.pid());
         let manager = manager_of(&tenant)?.unwrap_or(0);
         measured.manager = manager;
@@ -235,8 +244,8 @@ impl Stage {
         Ok(())
     }
 
-    /// Shows how it is, and hears whether it is to stop.
-    fn pulse(&mut self, subject: &Subject) -> Result<(), Failure> {
+    /// Redraws the demo's state, and fails if the user has stopped the demo.
+    fn pulse(&mut self, subject: &Workload) -> Result<(), Failure> {
         if self.stop.load(Ordering::Relaxed) {
             if let Some(live) = self.live.take() {
                 live.close();
@@ -261,7 +270,7 @@ impl Stage {
         Ok(())
     }
 
-    fn draw(&mut self, subject: &Subject) {
+    fn draw(&mut self, subject: &Workload) {
         for line in picture::draw(subject, self.style) {
             self.say(&line);
         }
@@ -283,19 +292,19 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn question(subject: &Subject, request: &Request) -> Result<Response, Failure> {
+fn request_manager(subject: &Workload, request: &Request) -> Result<Response, Failure> {
     Ok(ask(&Tenant::Pid(subject.pid()), request, PATIENCE)?)
 }
 
-/// Anonymous memory that is older than [`COLD`].
+/// Returns the bytes of anonymous memory that are older than [`COLD`].
 fn cold(report: &Report) -> u64 {
     let bins = report.page_age.iter().flat_map(|node| &node.bins);
     let old = bins.filter(|bin| u128::from(bin.older_than_ms) >= COLD.as_millis());
     old.map(|bin| bin.anon_bytes).sum()
 }
 
-/// The kernel's figures.
-fn sizes(subject: &Subject) -> Result<Sizes, Failure> {
+/// Reads from the kernel how much memory the program has, resident and swapped out.
+fn sizes(subject: &Workload) -> Result<Sizes, Failure> {
     let path = format!("/proc/{}/status", subject.pid());
     let text = std::fs::read_to_string(&path).map_err(|error| {
         Failure::new(format!("cannot read {path}: {error}"), "is /proc mounted?")

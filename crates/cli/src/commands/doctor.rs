@@ -12,7 +12,9 @@ use crate::view::findings::{Finding, Health, Part, State, text};
 pub(super) fn doctor(json: bool) -> Result<u8, Failure> {
     let reading = examine();
     let of = |part, findings: Vec<host::doctor::Finding>| {
-        findings.into_iter().map(move |finding| told(part, finding))
+        findings
+            .into_iter()
+            .map(move |finding| reported(part, finding))
     };
     let findings = of(Part::Reading, reading.reading);
     let findings = findings.chain(of(Part::Paging, reading.paging)).collect();
@@ -37,8 +39,8 @@ pub(super) fn doctor(json: bool) -> Result<u8, Failure> {
     })
 }
 
-/// What `host` found out, as it is shown.
-fn told(part: Part, finding: host::doctor::Finding) -> Finding {
+/// Converts a finding of `host` to the form that is shown.
+fn reported(part: Part, finding: host::doctor::Finding) -> Finding {
     Finding {
         part,
         topic: finding.topic.to_owned(),

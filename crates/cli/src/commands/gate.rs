@@ -1,7 +1,8 @@
-//! `pagetide run --fail-above`: a program's memory compared with a size when the program has ended.
+//! `pagetide run --fail-above`: compares a program's memory with a size when the program has ended.
 //!
-//! Invariant: a program that ended with anything but 0 keeps its exit code; standard output is the program's. A memory that was not
-//! measured never passes: then the kernel's figure of the largest process counts.
+//! Invariant: a program that did not end with 0 keeps its exit code; standard output is the
+//! program's. If the memory was not measured, the program does not pass unmeasured: then the
+//! kernel's figure of its largest process is compared.
 
 mod verdict;
 
@@ -14,25 +15,26 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use daemon::control::{Request, Tenant, ask};
 use host::report::Report;
-use host::system::start;
+use host::system::{private_dir, start};
 use nix::sys::resource::{UsageWho, getrusage};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::args::{Annotation, Gate, Run};
 use crate::failure::Failure;
 
-use super::ask::QUICK;
+use super::requests::QUICK;
 use verdict::{Verdict, github, junit};
 
-/// How long descendants may run on after the program before they are let go of.
+/// Time for which the program's descendants may run after the program has ended before we stop
+/// waiting.
 const STRAGGLERS: Duration = Duration::from_secs(10);
 const PULSE: Duration = Duration::from_millis(20);
 
-/// Runs the program, waits for it, and compares.
+/// Runs the program, waits until it has ended, and compares its memory with the size.
 pub(super) fn run(args: &Run) -> Result<u8, Failure> {
     daemon::rights::drop_capabilities_of_file()?;
     let folder = Folder::make()?;
@@ -66,14 +68,15 @@ pub(super) fn run(args: &Run) -> Result<u8, Failure> {
     })
 }
 
-/// Bytes that the largest of the program's processes had, of those that it waited for; from the kernel. (It became the program, so what
-/// pagetide itself had before is a lower bound.) 0 where the kernel refuses.
+/// Returns the peak resident bytes of the largest of the program's processes that were waited for;
+/// 0 if the kernel does not tell. (pagetide's process became the program, so the figure is at least
+/// what pagetide itself had.)
 fn largest() -> u64 {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN);
     usage.map_or(0, |usage| u64::try_from(usage.max_rss()).unwrap_or(0) << 10)
 }
 
-/// Whether it could be; standard error says why not.
+/// Writes a file; returns whether that succeeded, and prints on standard error if it did not.
 fn written(path: &Path, bytes: &[u8]) -> bool {
     let done = std::fs::write(path, bytes);
     if let Err(error) = &done {
@@ -83,13 +86,13 @@ fn written(path: &Path, bytes: &[u8]) -> bool {
     done.is_ok()
 }
 
-/// Whether all files were written.
+/// Prints the verdict and writes the requested file; returns whether the file was written.
 fn tell(gate: &Gate, verdict: &Verdict, command: &[OsString]) -> bool {
     let line = match gate.format {
         None => format!("pagetide: {}", verdict.text),
         Some(Annotation::Github) => github(verdict),
     };
-    // Standard error may be closed; the exit code says it, too.
+    // Standard error may be closed; the exit code reports the result, too.
     let _ = writeln!(std::io::stderr(), "{line}");
     let junit = |path: &PathBuf| written(path, junit(verdict, command).as_bytes());
     gate.junit.as_ref().is_none_or(junit)
@@ -102,18 +105,29 @@ fn failed(what: &str, error: &std::io::Error) -> Failure {
     )
 }
 
-/// As a shell gives it: 128 + n after signal n.
+/// Returns the exit code that a shell would set: 128 + n after signal n.
 fn code(status: ExitStatus) -> u8 {
     let by_signal = || status.signal().map_or(1, |signal| 128 + signal);
     u8::try_from(status.code().unwrap_or_else(by_signal)).unwrap_or(1)
 }
 
-/// A private folder, removed in `Drop`.
+/// A directory of this process in pagetide's private directory; it is removed in `Drop`.
 struct Folder(PathBuf);
 
 impl Folder {
     fn make() -> Result<Folder, Failure> {
-        let path = std::env::temp_dir().join(format!("pagetide-run-{}", std::process::id()));
+        let above = private_dir::make("gate").map_err(|refused| {
+            let all: Vec<String> = refused.iter().map(ToString::to_string).collect();
+            Failure::new(
+                format!("cannot make a folder for the report: {}", all.join("; ")),
+                "one of these directories must be writable",
+            )
+        })?;
+        // An earlier process that was killed, or one in another pid namespace, may have the same
+        // pid.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let nanos = now.unwrap_or_default().as_nanos();
+        let path = above.path().join(format!("{}-{nanos}", std::process::id()));
         let made = DirBuilder::new().mode(0o700).create(&path);
         made.map_err(|error| failed(&format!("make {}", path.display()), &error))?;
         Ok(Folder(path))
@@ -126,11 +140,11 @@ impl Drop for Folder {
     }
 }
 
-/// Signals that are passed on to the program.
+/// Signals that are forwarded to the program.
 struct Signals(Vec<(Signal, Arc<AtomicBool>)>);
 
 impl Signals {
-    /// Catches those that were not ignored: the program inherits what is ignored.
+    /// Catches the signals that are not ignored: the program inherits ignored ones.
     fn catch() -> Result<Signals, Failure> {
         let all = [
             Signal::TERM,
@@ -162,7 +176,7 @@ impl Signals {
             for (signal, flag) in &self.0 {
                 let is_keyed = [Signal::INT, Signal::QUIT].contains(signal) && in_front();
                 if flag.swap(false, Ordering::Relaxed) && !is_keyed {
-                    // It is not reaped yet, so the number is its own.
+                    // The child is not reaped yet, so no other process has its pid.
                     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
                     let _ = pid.map(|pid| kill_process(pid, *signal));
                 }
@@ -172,7 +186,8 @@ impl Signals {
     }
 }
 
-/// Whether this process group is a terminal's foreground: the terminal then signals the program, too.
+/// Returns whether this process group is in the foreground of a terminal: then the terminal sends
+/// its signals to the program, too.
 fn in_front() -> bool {
     let terminal = std::fs::File::open("/dev/tty");
     terminal.is_ok_and(|terminal| {
@@ -180,7 +195,7 @@ fn in_front() -> bool {
     })
 }
 
-/// The manager's last report; `None` if the manager ended without one.
+/// Returns the report that the manager wrote at its end; `None` if it ended without a report.
 fn read(file: &Path, pid: u32) -> Option<Report> {
     let wait = || {
         let end = Instant::now() + STRAGGLERS;
@@ -198,4 +213,26 @@ fn read(file: &Path, pid: u32) -> Option<Report> {
         ask(&Tenant::Pid(pid), &detach, QUICK).ok()?;
         wait()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: the folder was in /tmp with a predictable name that every user could take.
+    #[test]
+    fn the_folder_is_private_and_a_stale_one_of_the_same_pid_does_no_harm() {
+        let first = Folder::make().expect("a private directory");
+        let second = Folder::make().expect("another one");
+        assert!(first.0.is_dir() && second.0.is_dir());
+        let places = private_dir::existing(private_dir::effective_user(), "gate");
+        for folder in [first, second] {
+            let path = folder.0.clone();
+            let above = path.parent();
+            let is_ours = places.iter().any(|place| Some(place.path()) == above);
+            assert!(is_ours, "{path:?}");
+            drop(folder);
+            assert!(!path.exists());
+        }
+    }
 }

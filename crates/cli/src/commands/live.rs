@@ -1,17 +1,17 @@
-//! Progress: one line that is redrawn on a terminal, a line now and then elsewhere.
+//! Progress: on a terminal one line that is redrawn, elsewhere a line now and then.
 //!
-//! Invariant: never more than one line is pending; [`Live::close`] leaves the cursor at the start of
-//! an empty line. Output that fails is dropped: progress is not a result.
+//! Invariant: never more than one line is pending; after [`Live::close`] the cursor is at the start
+//! of an empty line. Output that fails is dropped: progress is not a result.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use crate::terminal::Style;
 
-/// A terminal is redrawn at most this often.
+/// Minimum time between two redraws of a terminal.
 const FRAME: Duration = Duration::from_millis(100);
 
-/// A line that changes.
+/// The progress line.
 pub(crate) struct Live {
     style: Style,
     pace: Duration,
@@ -20,7 +20,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// `plain_pace` is the time between two lines where nothing can be redrawn.
+    /// Returns an empty progress line. `plain_pace`: time between two lines if not on a terminal.
     pub(crate) fn new(style: Style, plain_pace: Duration) -> Live {
         let pace = if style.live { FRAME } else { plain_pace };
         Live {
@@ -31,13 +31,13 @@ impl Live {
         }
     }
 
-    /// A line that stays.
+    /// Prints a line that stays.
     pub(crate) fn say(&mut self, line: &str) {
         self.erase();
         put(&format!("{line}\n"));
     }
 
-    /// The line as it is now; dropped if the last one is too fresh.
+    /// Shows `line` as the progress, unless the last one was shown too short a time ago.
     pub(crate) fn update(&mut self, line: &str) {
         if self.last.is_some_and(|last| last.elapsed() < self.pace) {
             return;
@@ -51,7 +51,7 @@ impl Live {
         }
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub(crate) fn close(mut self) {
         self.erase();
     }

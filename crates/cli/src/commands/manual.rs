@@ -1,7 +1,7 @@
 //! `pagetide man`: the manual, made from the command line's own definition.
 //!
-//! Invariant: what `--help` says and what the manual says is one text. Every command that `--help` names has a page, named as
-//! git's are: that of `swap on` is pagetide-swap-on(1).
+//! Invariant: `--help` and the manual have the same text. Every command that `--help` names has a
+//! page, named as git's are: the page of `swap on` is pagetide-swap-on(1).
 
 mod markdown;
 mod roff;
@@ -27,29 +27,29 @@ pub(super) fn man(args: &Man) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// All commands with their full names.
+/// Returns the whole command line, in which each command has its full name.
 fn whole() -> Command {
     let mut all = args::command();
     all.build();
     all
 }
 
-/// Its name as a page has it: `pagetide-swap-on`.
+/// Returns the name of a command's manual page: `pagetide-swap-on`.
 fn name(command: &Command) -> &str {
     command.get_display_name().unwrap_or(command.get_name())
 }
 
-/// Its name as it is typed: `pagetide swap on`.
+/// Returns a command's name as users type it: `pagetide swap on`.
 fn called(command: &Command) -> &str {
     command.get_bin_name().unwrap_or(command.get_name())
 }
 
-/// The commands below one that people are told of.
+/// Returns the subcommands of a command that are not hidden.
 fn below(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|sub| !sub.is_hide_set())
 }
 
-/// The command of these words, from the first one down.
+/// Finds the command of these words, from the top level down.
 fn find<'a>(all: &'a Command, words: &[String]) -> Result<&'a Command, Failure> {
     let mut at = all;
     for word in words {
@@ -91,7 +91,8 @@ fn write(all: &Command, folder: &Path) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// What stands behind the options in the help: the examples, a line each, and the paragraphs after them.
+/// Returns what follows the options in the help: the examples, a line each, and the paragraphs
+/// after them.
 fn after(command: &Command) -> (Vec<String>, Vec<String>) {
     let text = command.get_after_long_help().or(command.get_after_help());
     let text = text.map(ToString::to_string).unwrap_or_default();

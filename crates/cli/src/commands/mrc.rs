@@ -1,7 +1,8 @@
 //! `pagetide mrc`: miss-ratio curves of a trace.
 //!
-//! Invariant: progress goes to standard error, and only to a terminal; the page is opened before the
-//! work, so that a path that cannot be written is known at once, and a page that is there stays until the new one is whole.
+//! Invariant: progress goes to standard error, and only to a terminal. The page is opened before
+//! the work, so that a path that cannot be written fails at once; an existing page stays until the
+//! new one is complete.
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -28,23 +29,23 @@ impl From<TraceError> for Failure {
 }
 
 pub(super) fn mrc(args: &Mrc) -> Result<u8, Failure> {
-    let mut progress = Progress::new();
-    let told = &mut |what: &str, share, n| progress.update(what, share, n);
-    let text = text_of(args, Style::of_stdout(), told);
-    progress.close();
+    let mut bar = Progress::new();
+    let progress = &mut |what: &str, share, n| bar.update(what, share, n);
+    let text = text_of(args, Style::of_stdout(), progress);
+    bar.close();
     io::stdout().write_all(text?.as_bytes())?;
     Ok(0)
 }
 
-/// What the command prints; a page that was asked for is written on the way. `told` hears what is done, how much of it
-/// (0 to 1, if known), and references so far.
+/// Returns what the command prints, and writes the page if one is requested. `progress` receives
+/// what is done, how much of it (0 to 1, if known), and the number of references so far.
 ///
 /// # Errors
-/// The trace cannot be read, or the page not be written.
+/// The trace cannot be read, or the page cannot be written.
 pub(crate) fn text_of(
     args: &Mrc,
     style: Style,
-    told: &mut sim::mrc::Progress<'_>,
+    progress: &mut sim::mrc::Progress<'_>,
 ) -> Result<String, Failure> {
     let page = args.html.as_deref();
     if page.is_some_and(|page| is_same(page, &args.file)) {
@@ -57,10 +58,10 @@ pub(crate) fn text_of(
         ));
     }
     let page = page.map(Page::open).transpose()?;
-    // What the caller has already is not the trace's.
+    // Memory that the caller already uses does not count for the trace.
     let bound = MemoryBound::of(args.memory_max(), used_bytes);
     let trace = (args.file.as_path(), &args.trace());
-    let result = args.job().run(trace, bound, told)?;
+    let result = args.job().run(trace, bound, progress)?;
     let name = args.file.display().to_string();
     if let Some(page) = page {
         page.write(&curves::html(&name, &result))?;
@@ -72,7 +73,8 @@ pub(crate) fn text_of(
     })
 }
 
-/// Whether two paths lead to one regular file. (The story: a name that was completed once too often emptied a recording.)
+/// Returns whether two paths lead to one regular file: a page must not overwrite the recording it
+/// is made from.
 pub(super) fn is_same(one: &Path, other: &Path) -> bool {
     let file = |path: &Path| {
         let there = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
@@ -81,7 +83,7 @@ pub(super) fn is_same(one: &Path, other: &Path) -> bool {
     file(one).is_some_and(|found| Some(found) == file(other))
 }
 
-/// A bar on standard error.
+/// A progress bar on standard error.
 struct Progress {
     shown: bool,
     drawn: bool,
@@ -104,7 +106,7 @@ impl Progress {
         (self.last, self.drawn) = (Instant::now(), true);
         let bar = share.map_or(String::new(), |share| bar(share, 30, false));
         let line = format!("{what:13} {bar} {} references", count(references));
-        // Progress is no result: nobody misses it where it cannot be shown.
+        // Progress is no result: a failed write is ignored.
         let _ = write!(io::stderr(), "\r{line}\x1b[K");
     }
 
@@ -128,7 +130,8 @@ mod tests {
         text_of(&args, Style::PLAIN, &mut |_, _, _| {})
     }
 
-    /// A typo in the trace's name, or ^C, left last week's page empty; and the trace itself, where it was given as the page.
+    /// Regression: a typo in the trace's name, or ^C, emptied last week's page; and also the trace
+    /// itself where it was named as the page.
     #[test]
     fn a_page_stays_until_the_new_one_is_whole() {
         let name = format!("pagetide-mrc-{}", std::process::id());
@@ -143,10 +146,10 @@ mod tests {
 
         assert!(run(&[&path("trase.lis"), "--html", &page]).is_err());
         assert_eq!(text(&page), "old");
-        let told = run(&[&trace, "--html", &link]).expect_err("the trace");
+        let progress = run(&[&trace, "--html", &link]).expect_err("the trace");
         assert!(
-            format!("{told:?}").contains("that is the trace"),
-            "{told:?}"
+            format!("{progress:?}").contains("that is the trace"),
+            "{progress:?}"
         );
         assert_eq!(text(&trace), "0 4 0 0\n");
         run(&[&trace, "--html", &page]).expect("written");

@@ -1,7 +1,7 @@
-//! A file that is written as a whole, again and again.
+//! A file that is written as a whole, again and again (`--html`).
 //!
-//! Invariant: who reads the file sees one whole page, never a part; a file that is no regular one (a
-//! pipe, /dev/null) is written to, not replaced. Nothing is left beside the page.
+//! Invariant: a reader of the file sees one whole HTML page, never a part. A file that is not
+//! regular (a pipe, /dev/null) is written to, not replaced. No temporary file remains.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -12,54 +12,55 @@ use daemon::rights::as_user;
 
 use crate::failure::Failure;
 
-/// Where the page goes.
+/// Where the HTML file is written.
 #[derive(Debug)]
 pub(super) struct Page {
     path: PathBuf,
-    place: Place,
+    place: PageFile,
 }
 
 #[derive(Debug)]
-enum Place {
-    /// Written beside it, and renamed.
+enum PageFile {
+    /// A temporary file in the directory of the HTML file. It is written, then renamed to the HTML
+    /// file.
     Draft(PathBuf),
-    /// No regular file, or one without a name: written to as it was opened. (The story: where /dev/stdout leads to a pipe it has
-    /// no path, and root's link was replaced by a file.)
+    /// A file that is not regular, or has no name: written through the open descriptor. For example
+    /// /dev/stdout may lead to a pipe: replacing its path would replace the system's link.
     Open(File),
 }
 
 impl Page {
-    /// Checks that it can be written.
+    /// Opens the HTML file at `path`, and checks that it can be written.
     ///
     /// # Errors
-    /// It cannot.
+    /// It cannot be written.
     pub(super) fn open(path: &Path) -> Result<Page, Failure> {
         as_user(|| Page::open_as_user(path))
     }
 
     fn open_as_user(path: &Path) -> Result<Page, Failure> {
-        let told = |error: io::Error| unwritable(path, &error);
-        // The kernel says whether it may be written by this name: links of others in /tmp are not followed (fs.protected_symlinks),
-        // and finding out where they lead would go around that.
+        let reported = |error: io::Error| unwritable(path, &error);
+        // The kernel decides whether this path may be written: it does not follow other users'
+        // links in /tmp (fs.protected_symlinks). Resolving the links ourselves would bypass that.
         let path = match File::options().write(true).open(path) {
             Ok(file) => match named(path, &file) {
                 Some(real) => real,
                 None => {
-                    let (path, place) = (path.to_owned(), Place::Open(file));
+                    let (path, place) = (path.to_owned(), PageFile::Open(file));
                     return Ok(Page { path, place });
                 }
             },
             Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),
-            Err(error) => return Err(told(error)),
+            Err(error) => return Err(reported(error)),
         };
         let draft = draft_of(&path);
-        create(&draft).map_err(told)?;
-        fs::remove_file(&draft).map_err(told)?;
-        let place = Place::Draft(draft);
+        create(&draft).map_err(reported)?;
+        fs::remove_file(&draft).map_err(reported)?;
+        let place = PageFile::Draft(draft);
         Ok(Page { path, place })
     }
 
-    /// Puts `text` there.
+    /// Replaces the content of the HTML file by `text`.
     ///
     /// # Errors
     /// It cannot be written (any more).
@@ -69,8 +70,8 @@ impl Page {
 
     fn put(&self, text: &str) -> io::Result<()> {
         let draft = match &self.place {
-            Place::Draft(draft) => draft,
-            Place::Open(file) => {
+            PageFile::Draft(draft) => draft,
+            PageFile::Open(file) => {
                 let mut file = file;
                 return file.write_all(text.as_bytes());
             }
@@ -85,7 +86,7 @@ impl Page {
     }
 }
 
-/// The path of a regular file that was opened by this one; none where there is no such file by that path.
+/// Returns the resolved path of an open regular file; `None` if no such file is at `path`.
 fn named(path: &Path, file: &File) -> Option<PathBuf> {
     let opened = file.metadata().ok().filter(fs::Metadata::is_file)?;
     let real = fs::canonicalize(path).ok()?;
@@ -94,13 +95,13 @@ fn named(path: &Path, file: &File) -> Option<PathBuf> {
     is_same.then_some(real)
 }
 
-/// Of this process alone.
+/// Returns the path of the temporary file, which only this process uses.
 fn draft_of(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.{}", std::process::id()))
 }
 
-/// A new file: never through a link that somebody else put there.
+/// Creates a new file: never through a link that another user put there.
 fn create(draft: &Path) -> io::Result<File> {
     let new = || File::options().write(true).create_new(true).open(draft);
     match new() {
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_is_replaced_as_a_whole_and_nothing_is_left() {
+    fn the_page_is_replaced_as_a_whole_and_no_draft_remains() {
         let dir = dir("whole");
         let path = dir.join("page.html");
         let page = Page::open(&path).expect("writable");
@@ -160,7 +161,7 @@ mod tests {
         fs::remove_dir_all(dir).expect("ours");
     }
 
-    /// (The story: `sudo pagetide report --html /dev/stdout | ...` put a file in the place of /dev/stdout.)
+    /// Regression: `sudo pagetide report --html /dev/stdout | ...` replaced /dev/stdout by a file.
     #[test]
     fn a_link_to_a_pipe_stays_and_the_pipe_has_the_page() {
         use std::io::Read;
@@ -185,11 +186,11 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_told() {
+    fn a_path_that_cannot_be_written_is_an_error() {
         for path in ["/nonexistent/page.html", "/tmp/", "/proc/page.html"] {
-            let told = Page::open(Path::new(path)).expect_err(path);
+            let reported = Page::open(Path::new(path)).expect_err(path);
             assert!(
-                format!("{told:?}").contains("cannot write the page"),
+                format!("{reported:?}").contains("cannot write the page"),
                 "{path}"
             );
         }

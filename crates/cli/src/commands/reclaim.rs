@@ -1,22 +1,25 @@
 //! `pagetide reclaim`.
 //!
-//! Invariant: what left is the kernel's count; less than was asked for is a failure that says why.
+//! Invariant: the count of pages paged out is the kernel's; less than requested is a failure that
+//! says why.
 
 use std::io::Write;
+use std::sync::atomic::AtomicBool;
 
 use daemon::control::{Ask, Done, Request, Response, TenantAsk, ask};
 use daemon::error::Error;
 use daemon::options::{Bytes, Pages};
+use daemon::reclaim::{WATCH_MIN, WatchBeforeReclaim};
 
-use crate::args::{Reclaim, Who, Whose};
+use crate::args::{ProcessOrTenant, Reclaim, TargetArgs};
 use crate::failure::Failure;
 use crate::view::count;
 
-use super::ask::{LONG, Whole, of_tenant, unexpected, whose, whose_manager};
+use super::requests::{LONG, TargetFound, find_target, of_tenant, target_args, unexpected};
 
 pub(super) fn reclaim(args: &Reclaim) -> Result<u8, Failure> {
-    let (told, what) = args.plan()?;
-    if let Some(Who::Tenant(path)) = &told.who {
+    let (target, what) = args.plan()?;
+    if let Some(ProcessOrTenant::Tenant(path)) = &target.target {
         let answer = of_tenant(&args.tree, path, TenantAsk::Reclaim(what), LONG)?;
         let Response::Reclaimed(done) = answer else {
             return Err(unexpected());
@@ -24,22 +27,32 @@ pub(super) fn reclaim(args: &Reclaim) -> Result<u8, Failure> {
         let written = print(&done, args.json);
         return ended(short(&format!("tenant {path}"), what, &done), written);
     }
-    let (done, name) = page_out(&whose(&told), what)?;
+    let glance = WatchBeforeReclaim {
+        time: WATCH_MIN,
+        stop: &AtomicBool::new(false),
+    };
+    let (done, name) = page_out(&target_args(&target), (what, glance))?;
     let written = print(&done, args.json);
     ended(short(&name, what, &done), written)
 }
 
-/// Pages out by the manager of a target, or by one for this alone; what left, and the target's name.
-pub(super) fn page_out(whose: &Whose, what: Ask) -> Result<(Done, String), Failure> {
-    match whose_manager(whose)? {
-        Whole::Managed(managed) => match ask(&managed.tenant, &Request::Reclaim { what }, LONG)? {
-            Response::Reclaimed(done) => Ok((done, managed.tenant.to_string())),
-            _ => Err(unexpected()),
-        },
-        Whole::Alone(chosen) => {
+/// Pages out by the manager of a target, or, without one, by a manager for this command alone,
+/// which watches for a moment first. Returns what was paged out, and the target's name.
+pub(super) fn page_out(
+    target: &TargetArgs,
+    (what, glance): (Ask, WatchBeforeReclaim),
+) -> Result<(Done, String), Failure> {
+    match find_target(target)? {
+        TargetFound::Managed(managed) => {
+            match ask(&managed.tenant, &Request::Reclaim { what }, LONG)? {
+                Response::Reclaimed(done) => Ok((done, managed.tenant.to_string())),
+                _ => Err(unexpected()),
+            }
+        }
+        TargetFound::Alone(chosen) => {
             let name = chosen.tenant.to_string();
-            let done = daemon::reclaim::alone(chosen, what, &mut |line| {
-                // Progress: no result, and no failure when nobody reads it.
+            let done = daemon::reclaim::alone(chosen, (what, glance), &mut |line| {
+                // Progress is no result: a failed write is ignored.
                 let _ = writeln!(std::io::stderr(), "{line}");
             })?;
             Ok((done, name))
@@ -47,7 +60,7 @@ pub(super) fn page_out(whose: &Whose, what: Ask) -> Result<(Done, String), Failu
     }
 }
 
-/// What failed is told even if nobody reads what was done.
+/// Returns the failure even if the result could not be written.
 fn ended(failed: Option<Failure>, written: Result<(), Failure>) -> Result<u8, Failure> {
     match failed {
         Some(failed) => Err(failed),
@@ -62,8 +75,8 @@ fn print(done: &Done, json: bool) -> Result<(), Failure> {
         return Ok(());
     }
     let (did, pages) = match done.would_pages {
-        0 => ("put out", done.evicted_pages),
-        would => ("its manager only tries (--dry-run): would put out", would),
+        0 => ("paged out", done.evicted_pages),
+        would => ("dry run of its manager (--dry-run): would page out", would),
     };
     writeln!(
         out,
@@ -82,9 +95,9 @@ fn print(done: &Done, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What stayed, by reason.
+/// Returns how much stayed in memory, by reason.
 pub(super) fn stayed(done: &Done) -> String {
-    // Whose accesses leave no trace for us counts as accessed.
+    // Pages whose accesses we cannot see count as accessed.
     let in_use = match done.unknown_pages {
         0 => "accessed meanwhile",
         _ => "accessed meanwhile or of unknown age",
@@ -92,7 +105,7 @@ pub(super) fn stayed(done: &Done) -> String {
     let kept = [
         ("mapped more than once", done.shared_pages),
         ("locked", done.locked_pages),
-        ("given back by the program", done.lazyfree_pages),
+        ("freed by the program", done.lazyfree_pages),
         (in_use, done.referenced_pages),
         ("in use by the kernel", done.busy_pages),
     ];
@@ -103,7 +116,7 @@ pub(super) fn stayed(done: &Done) -> String {
     words.join(", ")
 }
 
-/// The failure, if less left than was asked for (as memory.reclaim has it).
+/// Returns the failure if less than requested was paged out (as memory.reclaim does).
 pub(super) fn short(name: &str, what: Ask, done: &Done) -> Option<Failure> {
     let pages = done.evicted_pages + done.would_pages;
     let out = Pages(pages).bytes();
@@ -114,20 +127,22 @@ pub(super) fn short(name: &str, what: Ask, done: &Done) -> Option<Failure> {
             "run as root, or give pagetide's file CAP_SYS_NICE: `pagetide doctor` says how",
         )));
     }
-    // Pages of files may have made up for what had no room.
+    // Pages of files may have made up for those that did not fit into swap.
     let is_met = matches!(what, Ask::Bytes(_)) && pages >= done.asked_pages;
     if done.no_swap && !is_met {
-        let what = format!("cannot reclaim more of {name}: swap is full; {out} went out before");
+        let what =
+            format!("cannot reclaim more of {name}: swap is full; {out} was paged out before");
         return Some(Failure::new(what, "make more room: `pagetide swap status`"));
     }
     match what {
-        // By who did it: of a tenant a part of a page is left out, as memory.reclaim does. (The story: of 4096 sizes 4095 ended with 1.)
+        // Compares the whole pages that the manager counted as requested: of a tenant a part of a
+        // page is ignored, as memory.reclaim does.
         Ask::Bytes(bytes) if pages < done.asked_pages => Some(Failure::new(
             format!(
-                "cannot reclaim all of {} from {name}: {out} could leave",
+                "cannot reclaim all of {} from {name}: {out} could be paged out",
                 Bytes(bytes)
             ),
-            "what is in use or pinned stays; `--all` takes what can leave",
+            "pages in use or pinned stay; `--all` pages out what can be",
         )),
         _ => None,
     }
@@ -138,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn less_than_asked_for_is_a_failure() {
+    fn less_than_requested_is_a_failure() {
         let done = Done {
             asked_pages: 256,
             evicted_pages: 256,
@@ -146,14 +161,16 @@ mod tests {
             ..Done::default()
         };
         assert!(short("pid 5", Ask::Bytes(1 << 20), &done).is_none());
-        // A part of a page nobody can put out: a tenant was not asked for it.
+        // Part of a page cannot be paged out: a tenant's manager did not count it as requested.
         assert!(short("tenant /a", Ask::Bytes((1 << 20) + 1), &done).is_none());
         let more = Done {
             asked_pages: 512,
             ..done.clone()
         };
-        let told = format!("{:?}", short("pid 5", Ask::Bytes(2 << 20), &more));
-        assert!(told.contains("cannot reclaim all of 2 MiB from pid 5: 1 MiB could leave"));
+        let reported = format!("{:?}", short("pid 5", Ask::Bytes(2 << 20), &more));
+        assert!(
+            reported.contains("cannot reclaim all of 2 MiB from pid 5: 1 MiB could be paged out")
+        );
         assert!(short("pid 5", Ask::All, &done).is_none());
         assert_eq!(stayed(&done), "4 KiB locked");
         let mut unseen = Done {
@@ -161,7 +178,8 @@ mod tests {
             ..Done::default()
         };
         assert_eq!(stayed(&unseen), "8 KiB accessed meanwhile");
-        // Beside another pagetide nobody knows, and it is not said that they were accessed.
+        // Beside another pagetide accesses are not known: the text must not claim that the pages
+        // were accessed.
         unseen.unknown_pages = 2;
         assert_eq!(
             stayed(&unseen),
@@ -171,10 +189,10 @@ mod tests {
             no_swap: true,
             ..done
         };
-        let told = format!("{:?}", short("pid 5", Ask::All, &full));
+        let reported = format!("{:?}", short("pid 5", Ask::All, &full));
         assert!(
-            told.contains("swap is full; 1 MiB went out before"),
-            "{told}"
+            reported.contains("swap is full; 1 MiB was paged out before"),
+            "{reported}"
         );
         assert!(short("pid 5", Ask::Bytes(1 << 20), &full).is_none());
         let tried = Done {
@@ -187,7 +205,7 @@ mod tests {
             refused: Some("EPERM".to_owned()),
             ..Done::default()
         };
-        let told = format!("{:?}", short("pid 5", Ask::All, &refused));
-        assert!(told.contains("CAP_SYS_NICE"), "{told}");
+        let reported = format!("{:?}", short("pid 5", Ask::All, &refused));
+        assert!(reported.contains("CAP_SYS_NICE"), "{reported}");
     }
 }

@@ -1,6 +1,7 @@
 //! `pagetide recommend`.
 //!
-//! Invariant: standard output has the answer only, once, when watching is over; progress goes to standard error, and only to a terminal.
+//! Invariant: standard output has the result only, once, when watching is over; progress goes to
+//! standard error, and only to a terminal.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use std::time::Instant;
 
 use daemon::options::{Bytes, Millis};
 use host::report::{Confidence, Part, Price, Report, Unknown};
-use host::system::Proc;
+use host::system::{Groups, Proc};
 use host::workload::{By, Kind, Workload};
 use indicatif::ProgressBar;
 
@@ -19,8 +20,8 @@ use crate::view::recommend::{self as view, Answer, Format};
 use crate::watching::{self, Target};
 use crate::workloads::{self, Found};
 
-use super::looks::{User, follow};
 use super::report::watch_bar;
+use super::scans::{ReportSink, follow};
 use super::stop::stop_flag;
 
 pub(super) fn recommend(args: &Recommend) -> Result<u8, Failure> {
@@ -52,11 +53,12 @@ pub(super) fn recommend(args: &Recommend) -> Result<u8, Failure> {
     follow(&plan, watching::open, &stop, &mut rows)?;
     rows.bar.finish_and_clear();
     let Some(mut report) = rows.newest else {
-        let what = "cannot say what is needed: stopped before the first look";
+        let what = "cannot say what is needed: stopped before the first scan";
         return Err(Failure::new(what, "let it run for a moment"));
     };
-    let parts = shown(report.parts, args.above);
-    refuse_nothing(&parts, args.format, &report.unknown_because)?;
+    let mut parts = shown(report.parts, args.above);
+    tell_pressure(&mut parts);
+    require_a_limit(&parts, args.format, &report.unknown_because)?;
     report
         .notes
         .extend(why_not(&parts, &report.unknown_because));
@@ -64,6 +66,8 @@ pub(super) fn recommend(args: &Recommend) -> Result<u8, Failure> {
         parts,
         watched_ms: report.wall_ms,
         price: rows.price,
+        pressure_some_avg10: report.kernel_says.pressure_some_avg10,
+        pressure_of: report.kernel_says.pressure_of,
         notes: report.notes,
     };
     let text = view::answer(&answer, args.format, Style::of_stdout());
@@ -71,7 +75,25 @@ pub(super) fn recommend(args: &Recommend) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Why some part has no number, where one has none.
+/// Adds how long processes of units, containers and pods waited for memory. Other parts have no
+/// control group of their own.
+fn tell_pressure(parts: &mut [Part]) {
+    let groups = Proc::system().and_then(|proc| Groups::find(&proc));
+    let Ok(groups) = groups else {
+        return;
+    };
+    for part in parts {
+        let workload = Workload::of(Path::new(&part.cgroup));
+        if !matches!(workload.kind, Kind::Unit | Kind::Container | Kind::Pod) {
+            continue;
+        }
+        let group = groups.resolve(&workload.path.to_string_lossy());
+        let pressure = group.and_then(|group| groups.pressure(&group));
+        part.pressure_some_avg10 = pressure.ok().flatten().map(|found| found.some.avg10);
+    }
+}
+
+/// Returns why a part has no number, if one has none.
 fn why_not(parts: &[Part], unknown: &[Unknown]) -> Option<String> {
     let without = parts.iter().find(|part| part.needed.is_none())?;
     let reasons: Vec<&str> = unknown.iter().map(|one| one.reason.as_str()).collect();
@@ -82,11 +104,12 @@ fn why_not(parts: &[Part], unknown: &[Unknown]) -> Option<String> {
     Some(format!("no number for {}: {reasons}", without.name))
 }
 
-/// A file of limits without any would empty the one that it is written into.
+/// Checks that a file of limits would have at least one limit. A file without limits is refused,
+/// because it would replace the limits that the user has.
 ///
 /// # Errors
-/// No part has a number, and what is asked for are limits.
-fn refuse_nothing(parts: &[Part], format: Format, unknown: &[Unknown]) -> Result<(), Failure> {
+/// No part has a number, and the requested format holds limits.
+fn require_a_limit(parts: &[Part], format: Format, unknown: &[Unknown]) -> Result<(), Failure> {
     let is_of_limits = matches!(format, Format::Systemd | Format::K8s | Format::Compose);
     if !is_of_limits || parts.iter().any(|part| part.needed.is_some()) {
         return Ok(());
@@ -100,7 +123,7 @@ fn refuse_nothing(parts: &[Part], format: Format, unknown: &[Unknown]) -> Result
     ))
 }
 
-/// The largest first, those that are too small left out.
+/// Returns the parts, largest first, without those that are too small.
 fn shown(mut parts: Vec<Part>, above: Bytes) -> Vec<Part> {
     parts.retain(|part| part.resident_bytes >= above.0);
     parts.sort_by(|one, other| {
@@ -110,19 +133,19 @@ fn shown(mut parts: Vec<Part>, above: Bytes) -> Vec<Part> {
     parts
 }
 
-/// Takes reports until the numbers are sure.
+/// Receives reports until all numbers have high confidence.
 struct Rows<'a> {
     args: &'a Recommend,
     plan: &'a Plan,
     price: Price,
     bar: ProgressBar,
     started: Instant,
-    /// Of all that is watched the parts in these groups are wanted; empty where all are.
+    /// Only parts in these groups are shown; empty for all.
     only: Vec<PathBuf>,
     newest: Option<Report>,
 }
 
-impl User for Rows<'_> {
+impl ReportSink for Rows<'_> {
     fn report(&mut self, mut report: Report) -> Result<(), Failure> {
         let target = &self.plan.settings.target;
         let is_managed = matches!(target, Target::Tenant(_)) && report.parts.is_empty();
@@ -137,10 +160,10 @@ impl User for Rows<'_> {
             report.parts.retain(is_wanted);
         }
         for part in &mut report.parts {
-            part.tell_needed(self.args.budget(), &self.price);
+            part.set_needed(self.args.budget(), &self.price);
             part.curve = None;
         }
-        // What all have ended of is told as it was.
+        // If all processes have ended, the last report that had parts is the result.
         if report.parts.is_empty() && self.newest.is_some() {
             return Ok(());
         }
@@ -168,7 +191,8 @@ impl User for Rows<'_> {
     }
 }
 
-/// The unit or container that a process is in, or what the process is called: others may share its control group.
+/// Returns the unit or container that a process is in, or else the name of its program: other
+/// processes may share its control group.
 fn name_of(report: &Report) -> String {
     let group = report.processes.first().map(|process| &process.cgroup);
     let workload = group.map(|group| Workload::of(Path::new(group)));
@@ -180,7 +204,8 @@ fn name_of(report: &Report) -> String {
     name.to_owned()
 }
 
-/// All that is watched as one part, where it has a manager or is one process with its descendants.
+/// Returns all that is watched as one part, if it has a manager or is one process with its
+/// descendants.
 fn whole(report: &Report) -> Part {
     let first = report.processes.first();
     Part {
@@ -199,6 +224,7 @@ fn whole(report: &Report) -> Part {
         swapped_bytes: report.swapped_bytes,
         curve: report.curve.clone(),
         needed: None,
+        pressure_some_avg10: None,
     }
 }
 
@@ -206,9 +232,9 @@ fn whole(report: &Report) -> Part {
 mod tests {
     use super::*;
 
-    /// Regression: limits of a process whose ages were not known were an empty file, and exit code 0.
+    /// Regression: for a process of unknown ages the file of limits was empty, and the exit code 0.
     #[test]
-    fn limits_without_a_number_are_refused_and_the_reason_is_told() {
+    fn limits_without_a_number_are_refused_with_the_reason() {
         let part = Part {
             name: "redis-server".to_owned(),
             ..Part::default()
@@ -219,20 +245,20 @@ mod tests {
         }];
         for format in [Format::Systemd, Format::K8s, Format::Compose] {
             let parts = std::slice::from_ref(&part);
-            let refused = refuse_nothing(parts, format, &unknown).expect_err("nothing is known");
-            let told = refused.to_string();
+            let refused = require_a_limit(parts, format, &unknown).expect_err("nothing is known");
+            let reported = refused.to_string();
             assert!(
-                told.contains("redis-server") && told.contains("another pagetide"),
-                "{told}"
+                reported.contains("redis-server") && reported.contains("another pagetide"),
+                "{reported}"
             );
-            assert!(refuse_nothing(&[], format, &[]).is_err());
+            assert!(require_a_limit(&[], format, &[]).is_err());
         }
         let known = Part {
             needed: Some(host::report::Needed::default()),
             ..part.clone()
         };
-        assert!(refuse_nothing(&[part.clone(), known], Format::K8s, &unknown).is_ok());
-        assert!(refuse_nothing(&[part], Format::Json, &unknown).is_ok());
+        assert!(require_a_limit(&[part.clone(), known], Format::K8s, &unknown).is_ok());
+        assert!(require_a_limit(&[part], Format::Json, &unknown).is_ok());
     }
 
     #[test]

@@ -20,17 +20,32 @@ use crate::view::memory::{self, History};
 use crate::view::text::{json_line, json_lines, plain};
 use crate::watching;
 
-use super::looks::{Open, User, due, follow};
 use super::page::Page;
+use super::scans::{Open, ReportSink, due, follow};
 use super::screen::Screen;
 use super::stop::stop_flag;
+
+/// Checks that the requested NUMA node exists.
+fn check_node(node: u32) -> Result<(), Failure> {
+    let nodes = Proc::system().and_then(|proc| proc.nodes());
+    // Without NUMA in the kernel, all memory is of node 0.
+    let known = nodes.map_or_else(|_| vec![0], |nodes| nodes.all().to_vec());
+    if known.contains(&node) {
+        return Ok(());
+    }
+    let known: Vec<String> = known.iter().map(ToString::to_string).collect();
+    Err(Failure::usage(
+        format!("cannot report on node {node}: this host has no such NUMA node"),
+        format!("give one of these: {}", known.join(", ")),
+    ))
+}
 
 pub(super) fn report(args: &args::Report) -> Result<u8, Failure> {
     let plan = args.plan()?;
     let stop = stop_flag()?;
     let bar = progress_bar(&plan);
     let target = bar.message();
-    let told = &mut |passed: Option<Duration>, so_far: &str| match passed {
+    let progress = &mut |passed: Option<Duration>, so_far: &str| match passed {
         Some(passed) => {
             bar.set_position(Millis::from(passed).0);
             if !so_far.is_empty() {
@@ -41,58 +56,64 @@ pub(super) fn report(args: &args::Report) -> Result<u8, Failure> {
     };
     let output = (args.form(), Style::of_stdout as fn() -> Style);
     let how = (watching::open as Open, &stop);
-    write_to(args, &plan, how, output, told, io::stdout().lock())?;
+    write_to(args, &plan, how, output, progress, io::stdout().lock())?;
     Ok(0)
 }
 
-/// Told how long it watches already, and the number so far, if there is one; no time when it is over, before the last report is
-/// written.
-pub(crate) type Told<'a> = dyn FnMut(Option<Duration>, &str) + 'a;
+/// Receives progress: how long the command has watched (`None` when watching is over, before the
+/// last report is written), and the needed size so far, empty if unknown.
+pub(crate) type Progress<'a> = dyn FnMut(Option<Duration>, &str) + 'a;
 
-/// What the command does, with its standard output anywhere. It opens the target by `open`, and ends when `stop` is set, too.
+/// Runs the command with its standard output in `out`. Opens the target by `open`, and ends when
+/// `stop` is set, too.
 ///
 /// # Errors
-/// Nothing can be seen of the target, or `out` or a page that was asked for cannot be written.
+/// Nothing can be seen of the target, or `out` or a requested page cannot be written.
 pub(crate) fn write_to(
     args: &args::Report,
     plan: &Plan,
     (open, stop): (Open, &Arc<AtomicBool>),
     (form, style): (Form, fn() -> Style),
-    told: &mut Told<'_>,
+    progress: &mut Progress<'_>,
     out: impl Write,
 ) -> Result<(), Failure> {
-    // Before the work, not after it, for what cannot be written.
+    args.node.map(check_node).transpose()?;
+    // Opened before the work, so that a path that cannot be written fails at once.
     let page = args.html.as_deref().map(Page::open).transpose()?;
     let mut writer = Writer::new(plan, form, style, page, out);
     writer.wants_curve = args.curve;
     writer.budget = args.budget();
-    writer.told = Some(told);
+    writer.quantile = args.quantile.map(|percent| (percent, args.node));
+    writer.progress = Some(progress);
     follow(plan, open, stop, &mut writer)?;
     writer.end()
 }
 
-/// Writes the reports that are due, in all the forms that were asked for.
+/// Writes reports at the requested interval, in all requested forms.
 struct Writer<'a, W: Write> {
     plan: &'a Plan,
     form: Form,
-    /// Asked anew for each frame: windows change their size.
+    /// Called for each frame: windows change their size.
     style: fn() -> Style,
     page: Option<Page>,
     wants_curve: bool,
-    /// How much may come back at the size that is needed.
+    /// How much may refault, or how long refaults may take, at the needed size.
     budget: Budget,
-    /// Price of a refault; measured at the first report, none before.
+    /// Share of the memory whose age is requested, percent, and its NUMA node, if not all nodes.
+    quantile: Option<(f64, Option<u32>)>,
+    /// Price of a refault; measured at the first report, `None` before.
     price: Option<Price>,
     out: W,
     screen: Screen,
-    told: Option<&'a mut Told<'a>>,
+    progress: Option<&'a mut Progress<'a>>,
     started: Instant,
     history: History,
     /// Whether any report was written.
     has_written: bool,
-    /// When the last one was, by the reports' clock; none since that began anew.
+    /// When the last report was written, by the reports' clock; `None` since the clock started
+    /// anew.
     written: Option<Duration>,
-    /// The newest report, with whether it was written.
+    /// The newest report, and whether it was written.
     newest: Option<(Report, bool)>,
     /// The newest report that has processes.
     alive: Option<Report>,
@@ -107,10 +128,11 @@ impl<'a, W: Write> Writer<'a, W> {
             page,
             wants_curve: false,
             budget: Budget::Cost(COST_PERCENT),
+            quantile: None,
             price: None,
             out,
             screen: Screen::default(),
-            told: None,
+            progress: None,
             started: Instant::now(),
             history: History::default(),
             has_written: false,
@@ -155,15 +177,15 @@ impl<'a, W: Write> Writer<'a, W> {
         Ok(())
     }
 
-    /// What is still to be written when watching is over.
+    /// Writes what is still to be written when watching is over.
     fn end(mut self) -> Result<(), Failure> {
-        if let Some(told) = &mut self.told {
-            told(None, "");
+        if let Some(progress) = &mut self.progress {
+            progress(None, "");
         }
         let Some((mut report, written)) = self.newest.take() else {
             return Err(Failure::new(
                 format!(
-                    "cannot report on {}: stopped before the first look",
+                    "cannot report on {}: stopped before the first scan",
                     self.plan.settings.target
                 ),
                 "let it run for a moment",
@@ -187,21 +209,23 @@ impl<'a, W: Write> Writer<'a, W> {
     }
 }
 
-impl<W: Write> User for Writer<'_, W> {
+impl<W: Write> ReportSink for Writer<'_, W> {
     fn report(&mut self, mut report: Report) -> Result<(), Failure> {
         if report.curve.is_some() {
             let price = self.price.get_or_insert_with(measured_price);
-            report.tell_needed(self.budget, price);
+            report.set_needed(self.budget, price);
         }
         let per_mille = match self.budget {
             Budget::Refaults(per_mille) => per_mille,
             Budget::Cost(_) => REFAULTS_PER_MILLE,
         };
         let curve = report.curve.take().filter(|_| self.wants_curve);
-        report.curve = curve.map(|curve| curve.recommending(per_mille));
+        report.curve = curve.map(|curve| curve.recommend(per_mille));
+        if let Some((percent, node)) = self.quantile {
+            report.set_quantile(percent, node);
+        }
         let newest = self.newest.as_ref();
-        // Its manager was replaced, and the new one's clock is another. (The story: beside a service that had run for a week and was
-        // started again, no line was written for a week.)
+        // The target's manager was replaced, and the new manager's clock starts at 0: start anew.
         if newest.is_some_and(|(newest, _)| report.wall_ms < newest.wall_ms) {
             (self.written, self.history) = (None, History::default());
         }
@@ -228,15 +252,15 @@ impl<W: Write> User for Writer<'_, W> {
 
     fn idle(&mut self) {
         let passed = self.started.elapsed();
-        if let Some(told) = &mut self.told {
+        if let Some(progress) = &mut self.progress {
             let newest = self.newest.as_ref();
             let needed = newest.and_then(|(report, _)| report.needed.as_ref());
-            told(Some(passed), &needed.map_or(String::new(), so_far));
+            progress(Some(passed), &needed.map_or(String::new(), so_far));
         }
     }
 }
 
-/// `needs 34 MiB (low)`.
+/// Formats the needed size so far: `needs 34 MiB (low)`.
 fn so_far(needed: &Needed) -> String {
     let bytes = Bytes(needed.bytes);
     format!("needs {bytes} ({})", needed.confidence.name())
@@ -246,11 +270,11 @@ fn measured_price() -> Price {
     Proc::system().map_or_else(|_| Price::default(), |proc| host::price::price(&proc))
 }
 
-/// Where one report is the result and all processes have ended: what the last look at them saw, and
-/// how they ended. A report of nothing would tell nobody anything.
+/// Returns the result where one report is the result and all processes have ended: what the last
+/// scan saw of them, and how they ended. A report without processes would be of no use.
 fn last_alive(alive: Report, gone: Report) -> Report {
     let mut notes = gone.notes;
-    notes.push("all processes have ended; sizes and ages are of the last look before".to_owned());
+    notes.push("all processes have ended; sizes and ages are of the last scan before".to_owned());
     Report {
         exit: gone.exit,
         ended: gone.ended,
@@ -278,7 +302,7 @@ pub(super) fn watch_bar(plan: &Plan, template: &str) -> ProgressBar {
     if !Style::of_stdout().unicode {
         style = style.progress_chars("##-");
     }
-    // Away with it, however watching ends.
+    // The bar is removed however watching ends.
     ProgressBar::with_draw_target(length, place)
         .with_finish(ProgressFinish::AndClear)
         .with_style(style)

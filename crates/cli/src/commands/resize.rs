@@ -1,7 +1,9 @@
-//! `pagetide resize`: makes room in a control group, then lowers its limit, and goes back if that costs too much.
+//! `pagetide resize`: pages out of a control group, then lowers its limit, and restores the limit
+//! if that costs too much.
 //!
-//! Invariant: the limit is lowered only when what cannot be dropped fits below it, so no process is killed for it; until the watch is
-//! over each end of this command but SIGKILL puts the limit back that was there.
+//! Invariant: the limit is lowered only when what cannot be dropped fits below it, so the kernel
+//! kills no process for it. Until the watch is over each end of this command but SIGKILL restores
+//! the limit.
 
 mod limit;
 mod plan;
@@ -12,27 +14,31 @@ use std::time::{Duration, Instant};
 
 use daemon::control::Ask;
 use daemon::options::{Bytes, Millis};
+use daemon::reclaim::{WATCH_MIN, WatchBeforeReclaim};
 use host::report::Price;
 use host::system::cgroup::Version;
 use host::system::{Group, Groups, Proc};
 use host::workload::{self, Workload};
 
-use crate::args::{Resize, Whose};
+use crate::args::{Resize, TargetArgs};
 use crate::failure::Failure;
 use crate::workloads::{self, Found};
 
 use super::reclaim::{page_out, stayed};
 use super::stop::{gentle_flag, pause};
 use limit::{Limit, Owner};
-use plan::{Counters, Verdict, excess, kubectl, limit_text};
+use plan::{Counters, SwapDemand, Verdict, excess, kubectl, limit_text};
 
-/// So often in a row may hardly any memory leave before the rest is taken to stay.
+/// Number of attempts in a row that page out hardly anything, after which the rest counts as
+/// staying.
 const ATTEMPTS: u32 = 3;
-/// So often at most is it paged out at all.
+/// Maximum number of attempts to page out.
 const ATTEMPTS_AT_MOST: u32 = 30;
-/// Time between two of these: what the kernel was writing to swap leaves meanwhile.
+/// Time between two attempts, in which the kernel finishes writing pages to swap.
 const WRITTEN: Duration = Duration::from_millis(300);
-/// Time between two readings of what the limit costs.
+/// Bytes of a page.
+const PAGE: u64 = 4096;
+/// Time between two measurements of what the limit costs.
 const PULSE: Duration = Duration::from_millis(500);
 
 pub(super) fn resize(args: &Resize) -> Result<u8, Failure> {
@@ -62,7 +68,7 @@ pub(super) fn resize(args: &Resize) -> Result<u8, Failure> {
     job.run(&proc)
 }
 
-/// The control group that is meant.
+/// Resolves the control group of the command line.
 fn group(args: &Resize, proc: &Proc, groups: &Groups) -> Result<Group, Failure> {
     if let Some(path) = &args.whom.cgroup {
         return Ok(groups.resolve(&path.to_string_lossy())?);
@@ -86,13 +92,13 @@ fn group(args: &Resize, proc: &Proc, groups: &Groups) -> Result<Group, Failure> 
     }
 }
 
-/// What is said on standard output. A reader that is gone changes nothing.
+/// Prints a line on standard output. A closed pipe is no error.
 fn say(line: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stdout().lock(), "{line}");
 }
 
-/// One group whose limit is set.
+/// One group and its new limit.
 struct Job<'a> {
     args: &'a Resize,
     groups: Groups,
@@ -107,7 +113,10 @@ impl Job<'_> {
         let former = self.limit.former();
         let cache = match held.all - held.stays {
             0 => String::new(),
-            cache => format!(", {} of it page cache that leaves first", Bytes(cache)),
+            cache => format!(
+                ", {} of it page cache, which is reclaimed first",
+                Bytes(cache)
+            ),
         };
         say(&format!(
             "{path}: {} charged{cache}, limit {}",
@@ -115,33 +124,19 @@ impl Job<'_> {
             limit_text(former)
         ));
         let over = excess(held.stays, size.0);
+        let swap = over.map(|over| self.swap(proc, over)).transpose()?;
         if self.args.dry_run {
-            if let Some(over) = over {
-                say(&format!(
-                    "would page out {}, the coldest first",
-                    Bytes(over)
-                ));
-            }
-            say(&format!(
-                "would set the limit to {size}: {}",
-                self.limit.how(size.0)
-            ));
-            say(&format!(
-                "would watch for {}, and go back to {} at a cost of more than {}%",
-                self.args.watch,
-                limit_text(former),
-                self.args.cost
-            ));
+            self.say_plan(over.zip(swap));
             return Ok(0);
         }
         let stop = gentle_flag()?;
-        // Measuring a price takes a moment: not while the limit is tried.
+        // Measuring a price takes a moment, so do it before the limit is set.
         let price = host::price::price(proc);
-        self.make_room(&stop)?;
-        let lowered = Lowered::set(&self.limit, size.0)?;
+        let why = self.make_room(&stop)?;
+        let lowered = self.lower(&why)?;
         say(&format!("limit set to {size}: {}", self.limit.how(size.0)));
-        if former.is_some_and(|former| former <= size.0) {
-            // A higher limit costs nothing.
+        if self.fits(size.0) {
+            // A higher limit costs nothing: keep it without a watch.
             lowered.keep();
             return Ok(0);
         }
@@ -155,21 +150,79 @@ impl Job<'_> {
         }
     }
 
+    /// Prints what would be done: how many bytes would be paged out, and a note about swap.
+    fn say_plan(&self, leaves: Option<(u64, String)>) {
+        let size = self.args.memory_max;
+        if let Some((over, swap)) = leaves {
+            let over = Bytes(over);
+            say(&format!("would page out {over}, the coldest first; {swap}"));
+        }
+        say(&format!(
+            "would set the limit to {size}: {}",
+            self.limit.how(size.0)
+        ));
+        if self.fits(size.0) {
+            return;
+        }
+        say(&format!(
+            "would then watch for {}; if processes wait for memory longer than {}% of that, the limit is {} again",
+            self.args.watch,
+            self.args.cost,
+            limit_text(self.limit.former())
+        ));
+    }
+
+    /// Checks that swap can take `over` bytes of the group; returns how much is free, in words.
+    ///
+    /// # Errors
+    /// Swap is too small.
+    fn swap(&self, proc: &Proc, over: u64) -> Result<String, Failure> {
+        let usage = self.groups.usage(&self.group)?.unwrap_or_default();
+        let limit = self.groups.swap_limit(&self.group);
+        let allowed = limit.map(|limit| limit.saturating_sub(usage.swap.unwrap_or(0)));
+        let free = proc.swap_free_pages()?.saturating_mul(PAGE);
+        let cache = usage.cache.unwrap_or_default();
+        let room = SwapDemand {
+            over,
+            free: allowed.map_or(free, |allowed| allowed.min(free)),
+            files: cache.total.saturating_sub(cache.shmem),
+        };
+        room.words().ok_or_else(|| {
+            Failure::new(
+                format!(
+                    "cannot make room in {}: {} must go to swap, and {} of it is free; the limit is as it was ({})",
+                    self.group.path.display(),
+                    Bytes(room.at_least()),
+                    Bytes(room.free),
+                    limit_text(self.limit.former())
+                ),
+                "`pagetide swap on` makes compressed swap in memory; or give a larger size",
+            )
+        })
+    }
+
+    /// Returns whether the former limit is no higher than this one.
+    fn fits(&self, size: u64) -> bool {
+        self.limit.former().is_some_and(|former| former <= size)
+    }
+
+    /// Returns the failure for a control group that does not exist any more.
     fn gone(&self) -> Failure {
         Failure::new(
             format!(
-                "cannot resize {}: the control group is gone",
+                "cannot resize {}: the control group no longer exists",
                 self.group.path.display()
             ),
             "its processes have ended",
         )
     }
 
-    /// Bytes that count against the limit.
+    /// Returns the bytes that count against the limit.
     fn charged(&self) -> Result<Charged, Failure> {
         let usage = self.groups.usage(&self.group)?.ok_or_else(|| self.gone())?;
         let all = usage.current.ok_or_else(|| self.gone())?;
-        // Lowering a limit of version 1 drops page cache, and fails where it cannot. One of version 2 kills.
+        // To lower a limit, version 1 drops page cache, and fails if it cannot. Version 2 kills
+        // processes.
         let cache = match self.groups.version {
             Version::V1 => usage.cache.map_or(0, |cache| cache.unmapped_file_least()),
             Version::V2 => 0,
@@ -180,19 +233,38 @@ impl Job<'_> {
         })
     }
 
-    /// Pages out until the rest fits below the limit.
-    fn make_room(&self, stop: &AtomicBool) -> Result<(), Failure> {
+    /// Sets the limit. If the kernel has to reclaim for it and cannot, the failure says with `why`
+    /// what stayed.
+    fn lower(&self, why: &str) -> Result<Lowered<'_>, Failure> {
+        Lowered::set(&self.limit, self.args.memory_max.0).or_else(|failed| {
+            match self.limit.kernel_reclaims() && self.limit.is_there() {
+                true => Err(self.no_room(self.charged()?.stays, why)),
+                false => Err(failed),
+            }
+        })
+    }
+
+    /// Pages out the coldest memory until the rest fits below the limit. If the kernel itself
+    /// reclaims when the limit is lowered, only one attempt is made. Returns what stayed, in words.
+    fn make_room(&self, stop: &AtomicBool) -> Result<String, Failure> {
         let size = self.args.memory_max.0;
         let mut why = String::new();
         let mut before = self.charged()?.stays;
         let mut in_vain = 0;
-        // A group that takes memory as fast as it leaves is given up, too.
-        for _ in 0..ATTEMPTS_AT_MOST {
+        // A group that allocates as fast as it is paged out is given up, too. Where the kernel
+        // reclaims for the limit, one attempt is enough: it knows better than a second short scan
+        // what is cold.
+        let attempts = if self.limit.kernel_reclaims() {
+            1
+        } else {
+            ATTEMPTS_AT_MOST
+        };
+        for attempt in 0..attempts {
             if in_vain == ATTEMPTS {
                 break;
             }
             let Some(over) = excess(before, size) else {
-                return Ok(());
+                return Ok(why);
             };
             if stop.load(Ordering::Relaxed) {
                 let what = format!(
@@ -205,8 +277,13 @@ impl Job<'_> {
                 ));
             }
             say(&format!("paging out {}, the coldest first", Bytes(over)));
+            let time = if attempt == 0 {
+                Duration::from_millis(self.args.scan.0)
+            } else {
+                WATCH_MIN
+            };
             why = self
-                .page_out(over)
+                .page_out(over, WatchBeforeReclaim { time, stop })
                 .inspect_err(|_| say("the limit is as it was"))?;
             pause(stop, WRITTEN);
             let now = self.charged()?.stays;
@@ -215,14 +292,19 @@ impl Job<'_> {
             before = now;
         }
         let stays = self.charged()?.stays;
-        if excess(stays, size).is_none() {
-            return Ok(());
+        // The margin below the limit is optional: it is enough to fit below the limit itself.
+        match stays <= size || self.limit.kernel_reclaims() {
+            true => Ok(why),
+            false => Err(self.no_room(stays, &why)),
         }
+    }
+
+    fn no_room(&self, stays: u64, why: &str) -> Failure {
         let hint = match why.is_empty() {
             true => "what is locked, in use or of the kernel stays; give a larger size".to_owned(),
             false => format!("{why}; give a larger size"),
         };
-        Err(Failure::new(
+        Failure::new(
             format!(
                 "cannot make room in {}: {} stay, too much for {}; the limit is as it was ({})",
                 self.group.path.display(),
@@ -231,14 +313,14 @@ impl Job<'_> {
                 limit_text(self.limit.former())
             ),
             hint,
-        ))
+        )
     }
 
-    /// What stayed, in words.
-    fn page_out(&self, bytes: u64) -> Result<String, Failure> {
+    /// Pages out this many bytes of the group; returns what stayed and why, in words.
+    fn page_out(&self, bytes: u64, glance: WatchBeforeReclaim) -> Result<String, Failure> {
         let file = self.group.dir.join("memory.reclaim");
         if file.exists() {
-            // The kernel ends with EAGAIN if less could leave: what is charged says how much did.
+            // The kernel returns EAGAIN if it reclaimed less: the group's charge shows how much.
             return match std::fs::write(&file, bytes.to_string()) {
                 Err(error)
                     if error.raw_os_error() == Some(rustix::io::Errno::AGAIN.raw_os_error()) =>
@@ -253,11 +335,11 @@ impl Job<'_> {
                     .map_err(|error| limit::refused(&file, &error)),
             };
         }
-        let whose = Whose {
+        let whose = TargetArgs {
             pid: None,
             cgroup: Some(self.group.dir.clone()),
         };
-        let (done, _) = page_out(&whose, Ask::Bytes(bytes))?;
+        let (done, _) = page_out(&whose, (Ask::Bytes(bytes), glance))?;
         let full = if done.no_swap { "swap is full; " } else { "" };
         let refused = done
             .refused
@@ -277,17 +359,19 @@ impl Job<'_> {
     fn counters(&self, price: &Price) -> Result<Counters, String> {
         let pressure = self.groups.pressure(&self.group).ok().flatten();
         let read = |name: &str| std::fs::read_to_string(self.group.dir.join(name));
-        let stat = read("memory.stat").map_err(|_| "the control group is gone".to_owned())?;
+        let stat =
+            read("memory.stat").map_err(|_| "the control group no longer exists".to_owned())?;
         let events = read("memory.events").or_else(|_| read("memory.oom_control"));
         Ok(Counters::of(
             pressure,
             &stat,
             &events.unwrap_or_default(),
-            price,
+            (price, host::price::read_around()),
         ))
     }
 
-    /// What it cost, in words, or why the limit cannot stay.
+    /// Watches the new limit; returns what it cost, in words. The error is why the limit cannot
+    /// stay.
     fn watch(&self, stop: &AtomicBool, price: &Price) -> Result<String, String> {
         let time = Duration::from_millis(self.args.watch.0);
         let before = self.counters(price)?;
@@ -326,22 +410,23 @@ impl Job<'_> {
     }
 }
 
-/// What counts against a limit, bytes.
+/// Bytes of the group that count against its limit.
 struct Charged {
     all: u64,
-    /// Without what the kernel drops as the limit is set.
+    /// The charge without what the kernel drops when the limit is set.
     stays: u64,
 }
 
-/// A limit that is being tried; in `Drop` the former one is back.
+/// A limit that is being tried; `Drop` restores the former limit.
 struct Lowered<'a> {
     limit: &'a Limit,
     is_kept: bool,
 }
 
 impl<'a> Lowered<'a> {
+    /// Sets the limit; dropping the returned value restores the former one.
     fn set(limit: &'a Limit, bytes: u64) -> Result<Lowered<'a>, Failure> {
-        // Before it is set: systemd may have set it and fail afterwards.
+        // Created before the limit is set: systemd may set it and then fail.
         let lowered = Lowered {
             limit,
             is_kept: false,
@@ -350,10 +435,12 @@ impl<'a> Lowered<'a> {
         Ok(lowered)
     }
 
+    /// Keeps the new limit.
     fn keep(mut self) {
         self.is_kept = true;
     }
 
+    /// Restores the former limit; returns the failure with the reason.
     fn back(mut self, why: &str) -> Failure {
         self.is_kept = true;
         let former = limit_text(self.limit.former());

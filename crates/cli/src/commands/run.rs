@@ -1,7 +1,7 @@
 //! `pagetide run`.
 //!
-//! Invariant: standard output and error belong to the program: nothing is printed unless it cannot be
-//! started, or `--best-effort` starts it with less than was asked for.
+//! Invariant: standard output and error belong to the program: nothing is printed unless it cannot
+//! be started, or `--best-effort` starts it with less than requested.
 
 use std::io::Write;
 
@@ -12,7 +12,7 @@ use crate::failure::Failure;
 
 use super::gate;
 
-/// Comes back only when the program could not be started, or with --fail-above when it has ended.
+/// Returns only when the program could not be started, or with --fail-above when it has ended.
 pub(super) fn run(args: &Run) -> Result<u8, Failure> {
     let options = args.knobs.options()?;
     if args.gate.fail_above.is_some() && args.gate.measured_in.is_none() {
@@ -29,8 +29,11 @@ pub(super) fn run(args: &Run) -> Result<u8, Failure> {
             .map(|path| (path, args.record.record_max.0)),
     };
     let error = launch::run(&launch, &mut |without| {
-        // Nobody is left to be told when standard error is gone.
-        let _ = writeln!(std::io::stderr(), "pagetide: goes on with less: {without}");
+        // A failed write to standard error cannot be reported.
+        let _ = writeln!(
+            std::io::stderr(),
+            "pagetide: continues with less: {without}"
+        );
     });
     Err(error.into())
 }

@@ -1,26 +1,27 @@
-//! A screen that is drawn again and again.
+//! A screen that is drawn again and again, frame over frame.
 //!
-//! Invariant: a frame is one write, home first and each line cleared behind its text, so nothing
-//! flickers; it is never higher than the terminal. The cursor is never hidden and rests below the
-//! frame, so whatever ends the program leaves a terminal as it should be.
+//! Invariant: a frame is one write, which first moves the cursor to the top and clears each line
+//! behind its text, so nothing flickers. A frame is never higher than the terminal. The cursor is
+//! never hidden and rests below the frame, so the terminal is usable however the program ends.
 
 use std::io::{self, Write};
 
-/// What is on the screen.
+/// The state of the screen.
 #[derive(Debug, Default)]
 pub(super) struct Screen {
     drawn: bool,
 }
 
 impl Screen {
-    /// Draws the text's first lines, as many as fit, over what is there.
+    /// Draws the text's first lines, as many as fit, over the last frame.
     pub(super) fn draw(
         &mut self,
         out: &mut impl Write,
         text: &str,
         height: usize,
     ) -> io::Result<()> {
-        // The terminal shows all of it at once, if it knows how to (others ignore this).
+        // Synchronized output: a terminal that knows this sequence shows the frame at once; others
+        // ignore it.
         let mut frame = "\x1b[?2026h".to_owned();
         if !self.drawn {
             self.drawn = true;
@@ -30,7 +31,7 @@ impl Screen {
         let lines: Vec<&str> = text.lines().collect();
         let fit = height.saturating_sub(1).max(1);
         let shown = match lines.len() > fit {
-            // One of them says that there is more.
+            // The last line says how many lines do not fit.
             true => fit.saturating_sub(1),
             false => lines.len(),
         };
@@ -47,7 +48,7 @@ impl Screen {
         out.flush()
     }
 
-    /// Leaves the last frame, without the `^C` that the terminal may have put below it.
+    /// Ends with the last frame shown, without the `^C` that the terminal may have put below it.
     pub(super) fn leave(&self, out: &mut impl Write) -> io::Result<()> {
         if self.drawn {
             out.write_all(b"\r\x1b[K")?;
@@ -56,7 +57,7 @@ impl Screen {
         Ok(())
     }
 
-    /// Takes the last frame away, if there is one; the whole of it can be printed then.
+    /// Clears the last frame, if there is one, so that all of the text can be printed.
     pub(super) fn clear(&self, out: &mut impl Write) -> io::Result<()> {
         if self.drawn {
             out.write_all(b"\x1b[H\x1b[J")?;

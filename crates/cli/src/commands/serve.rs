@@ -1,12 +1,12 @@
-//! `pagetide serve`: stays in front until a signal ends it.
+//! `pagetide serve`: stays in the foreground until a signal ends it.
 //!
-//! Invariant: what it does is told line by line, with the reason; ^C and SIGTERM end it in order, and tenants stay as
-//! they are.
+//! Invariant: `serve` prints a line for each action, with the reason. ^C and SIGTERM end `serve` in
+//! order, and tenants stay as they are.
 
 use std::path::Path;
 use std::time::Duration;
 
-use daemon::tenants::{self, Given, Log, config};
+use daemon::tenants::{self, Log, ServeOptions, config};
 
 use crate::args::{Global, Serve};
 use crate::failure::Failure;
@@ -15,7 +15,7 @@ use crate::view::text::plain;
 
 use super::live::Live;
 
-/// Lines are all that it draws.
+/// Interval that [`Live::new`] requires; without effect, as `serve` never shows a progress line.
 const PACE: Duration = Duration::from_secs(10);
 
 pub(super) fn serve(args: &Serve) -> Result<u8, Failure> {
@@ -34,7 +34,7 @@ pub(super) fn serve(args: &Serve) -> Result<u8, Failure> {
         Global::MemcgLru => config::Global::MemcgLru,
         Global::Iterator => config::Global::Iterator,
     });
-    let given = Given {
+    let given = ServeOptions {
         config: args.config.clone(),
         mount: args.mount.clone(),
         mount_socket: args.mount_socket.clone(),
@@ -42,6 +42,7 @@ pub(super) fn serve(args: &Serve) -> Result<u8, Failure> {
         memory_max: args.memory_max,
         age_every: args.age_every,
         look_budget: args.look_budget,
+        own_memory: args.own_memory,
         evict_by: args.evict_by,
         write_back_older_than: args.write_back_older_than,
         write_back_max: args.write_back_max,
@@ -64,7 +65,7 @@ pub(super) fn serve(args: &Serve) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Who looks on from a terminal or a log.
+/// What the user sees of `serve`, in a terminal or a log.
 struct Front {
     live: Live,
     style: Style,

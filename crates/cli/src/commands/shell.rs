@@ -19,8 +19,8 @@ fn script(shell: Shell) -> Vec<u8> {
     text
 }
 
-/// zsh's `_arguments` ends what a value is called at a colon, and takes what follows for a command that completes it; clap_complete
-/// quotes none there. (The story: after `--evict-by fit` a tab said that there is no command `KEY=VALUE,...]`.)
+/// Renames a value whose name has a colon to `VALUE`. In zsh's `_arguments` a colon ends the name,
+/// and a command that completes the value follows; clap_complete does not quote colons there.
 fn without_colons(command: clap::Command) -> clap::Command {
     let plain = |arg: clap::Arg| {
         let mut names = arg.get_value_names().into_iter().flatten();
@@ -36,9 +36,10 @@ fn without_colons(command: clap::Command) -> clap::Command {
 mod tests {
     use super::*;
 
-    /// What zsh reads is `:message:action`: a message with a colon made two values of one, and a command of its end.
+    /// Regression: zsh reads `:message:action`; a message with a colon became two values, and its
+    /// end a command.
     #[test]
-    fn zsh_is_told_of_one_value_where_its_name_has_a_colon() {
+    fn zsh_gets_one_value_if_its_name_has_a_colon() {
         let text = String::from_utf8(script(Shell::Zsh)).expect("UTF-8");
         let options = text.lines().filter(|line| line.contains("--evict-by="));
         let values = options.filter_map(|line| line.rsplit_once("]:"));

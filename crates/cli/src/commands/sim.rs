@@ -16,7 +16,7 @@ use crate::view::text::{json_lines, plain};
 use super::mrc::is_same;
 use super::page::Page;
 
-/// Thousandths of the work.
+/// Steps of the progress bar: thousandths of the work.
 const STEPS: u64 = 1000;
 
 pub(super) fn sim(args: &Sim) -> Result<u8, Failure> {
@@ -41,27 +41,29 @@ pub(super) fn sim(args: &Sim) -> Result<u8, Failure> {
     Ok(unmet(&outcome).map_or(0, |failure| failure.tell()))
 }
 
-/// What the command prints, and what is wrong with it: claims that do not hold. `told` hears the part done.
+/// Returns what the command prints, and a failure with the claims that do not hold (`None`: all
+/// hold). `progress` receives the share of the work that is done, 0 to 1.
 ///
 /// # Errors
 /// There is no such experiment, or results cannot be written.
 pub(crate) fn printed(
     args: &Sim,
-    told: &mut dyn FnMut(f64),
+    progress: &mut dyn FnMut(f64),
 ) -> Result<(String, Option<Failure>), Failure> {
     if args.list {
         return Ok((list(args.json), None));
     }
-    let Simulated { heading, outcome } = run(args, &job(args)?, told)?;
+    let Simulated { heading, outcome } = run(args, &job(args)?, progress)?;
     Ok((text_of(args, &heading, &outcome), unmet(&outcome)))
 }
 
-/// What an experiment gave.
+/// The result of an experiment.
 struct Simulated {
     heading: Heading,
     outcome: Outcome,
 }
 
+/// Returns the experiment to run.
 fn job(args: &Sim) -> Result<Job, Failure> {
     let what = args.what.as_deref().unwrap_or_default();
     let job = Job::find(what, &args.set, args.seed, args.scale);
@@ -71,16 +73,16 @@ fn job(args: &Sim) -> Result<Job, Failure> {
     })
 }
 
-/// Runs it, and writes what was asked for beside what is printed.
-fn run(args: &Sim, job: &Job, told: &mut dyn FnMut(f64)) -> Result<Simulated, Failure> {
-    // Before the work, not after it, for what cannot be written.
-    let places = Places::open(args, job)?;
-    let (heading, outcome) = job.run(told);
+/// Runs the experiment, and writes the requested files.
+fn run(args: &Sim, job: &Job, progress: &mut dyn FnMut(f64)) -> Result<Simulated, Failure> {
+    // Opened before the work, so that a path that cannot be written fails at once.
+    let places = OutputPaths::open(args, job)?;
+    let (heading, outcome) = job.run(progress);
     places.write(&heading, &outcome, args.timings)?;
     Ok(Simulated { heading, outcome })
 }
 
-/// The built-in experiments.
+/// Lists the built-in experiments.
 fn list(json: bool) -> String {
     if json {
         let all: Vec<_> = sim::experiments::ALL
@@ -97,7 +99,7 @@ fn list(json: bool) -> String {
         .collect()
 }
 
-/// On a terminal only.
+/// Returns the progress bar, which is visible on a terminal only.
 fn progress_bar(name: &str) -> ProgressBar {
     let target = if std::io::stderr().is_terminal() {
         ProgressDrawTarget::stderr()
@@ -109,15 +111,15 @@ fn progress_bar(name: &str) -> ProgressBar {
     bar.with_style(
         ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()),
     )
-    // A file's words may be anybody's.
+    // An experiment's file is not trusted: `plain` removes control characters from its texts.
     .with_message(plain(name, true))
 }
 
-/// What goes to standard output.
+/// Returns the text for standard output.
 fn text_of(args: &Sim, heading: &Heading, outcome: &Outcome) -> String {
     match args.json {
         true => json_lines(&show::json(heading, outcome, args.timings)) + "\n",
-        // A file's words may be anybody's: nothing of them is for the terminal to obey.
+        // An experiment's file is not trusted: its texts must not control the terminal.
         false => {
             let text = show::text(heading, outcome, args.timings);
             text.lines().map(|line| plain(line, true) + "\n").collect()
@@ -125,7 +127,7 @@ fn text_of(args: &Sim, heading: &Heading, outcome: &Outcome) -> String {
     }
 }
 
-/// What depends on this machine, where it is not among the results.
+/// Prints what depends on this machine on standard error, unless it is among the results.
 fn tell_timings(args: &Sim, heading: &Heading, outcome: &Outcome) {
     if args.timings || outcome.timings.is_empty() {
         return;
@@ -137,11 +139,11 @@ fn tell_timings(args: &Sim, heading: &Heading, outcome: &Outcome) {
     let text = show::text(heading, &only, false);
     let lines = text.lines().skip(2).map(|line| plain(line, true));
     let text = lines.collect::<Vec<_>>().join("\n");
-    // Nobody is left to be told when standard error is gone.
+    // A failed write to standard error cannot be reported.
     let _ = writeln!(std::io::stderr(), "On this machine:\n{text}");
 }
 
-/// Claims that do not hold.
+/// Returns the claims that do not hold as a failure, if there are any.
 fn unmet(outcome: &Outcome) -> Option<Failure> {
     let failed = outcome.claims.iter().filter(|c| !c.holds).count();
     let all = outcome.claims.len();
@@ -153,7 +155,7 @@ fn unmet(outcome: &Outcome) -> Option<Failure> {
     })
 }
 
-/// Refuses a page in the place of what the experiment reads. (The story: a name that was completed once too often emptied a recording.)
+/// Refuses to write a page over a file that the experiment reads, such as a recording.
 fn refuse_what_is_read(page: &Path, args: &Sim, job: &Job) -> Result<(), Failure> {
     let Job::File { plans, .. } = job else {
         return Ok(());
@@ -173,13 +175,14 @@ fn refuse_what_is_read(page: &Path, args: &Sim, job: &Job) -> Result<(), Failure
 }
 
 /// Where results are written.
-struct Places<'a> {
+struct OutputPaths<'a> {
     args: &'a Sim,
     page: Option<Page>,
 }
 
-impl<'a> Places<'a> {
-    /// Makes the directories, and opens the page: one that is there stays until the new one is whole.
+impl<'a> OutputPaths<'a> {
+    /// Makes the directories, and opens the page: an existing page stays until the new one is
+    /// complete.
     fn open(args: &'a Sim, job: &Job) -> Result<Self, Failure> {
         if let Some(page) = &args.html {
             refuse_what_is_read(page, args, job)?;

@@ -1,4 +1,4 @@
-//! ^C and its kin.
+//! Signals that end a command: ^C and others.
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -10,7 +10,8 @@ use host::system::start::{TWICE, ending_signals};
 
 use crate::failure::Failure;
 
-/// Set by the first SIGINT, SIGTERM or SIGHUP that was not ignored; one that comes [`TWICE`] later ends the process.
+/// Returns a flag that the first SIGINT, SIGTERM or SIGHUP sets, unless the signal is ignored.
+/// Another of these signals [`TWICE`] later or more ends the process.
 pub(super) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let [flag, is_last] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
     let (mut heard, tell) = UnixStream::pair().map_err(|error| refused(0, &error))?;
@@ -22,7 +23,7 @@ pub(super) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     }
     let thread = std::thread::Builder::new().name("signals".to_owned());
     let begun = thread.spawn(move || {
-        // The end of the line would be no signal: it lives as long as we do.
+        // A byte means a signal. (The other end is never closed while the process lives.)
         if heard.read(&mut [0]).is_ok() {
             std::thread::sleep(TWICE);
             is_last.store(true, Ordering::Relaxed);
@@ -35,8 +36,8 @@ pub(super) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     Ok(flag)
 }
 
-/// Set by SIGINT, SIGTERM or SIGHUP that was not ignored, however many: for who must put things away before the end, which then
-/// must come soon.
+/// Returns a flag that each SIGINT, SIGTERM or SIGHUP sets, unless the signal is ignored; no signal
+/// ends the process. For commands that must clean up, and that end soon after the flag is set.
 pub(super) fn gentle_flag() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in ending_signals() {
@@ -46,9 +47,9 @@ pub(super) fn gentle_flag() -> Result<Arc<AtomicBool>, Failure> {
     Ok(flag)
 }
 
-/// Waits so long, or until `stop` is set.
+/// Waits for the time `how_long`, or until `stop` is set.
 pub(super) fn pause(stop: &AtomicBool, how_long: Duration) {
-    /// How late ^C may be heard.
+    /// Maximum delay until ^C takes effect.
     const PULSE: Duration = Duration::from_millis(50);
     let end = Instant::now() + how_long;
     while !stop.load(Ordering::Relaxed) {

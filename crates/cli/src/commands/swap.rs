@@ -45,12 +45,12 @@ pub(super) fn swap(verb: &SwapVerb) -> Result<u8, Failure> {
     }
 }
 
-/// What `swap on` made; or, where there is nothing of that, what a demo left that was killed.
+/// Removes the swap that `swap on` made or, if there is none, the swap of a demo that was killed.
 fn off() -> Result<Removed, SwapError> {
-    or_left(Swap::system().off(), demo::left_behind)
+    or_left(Swap::system().off(), demo::remove_stale_swap)
 }
 
-/// What was done, or where there was nothing to do what becomes of what is `left`, if anything is.
+/// Returns `done`; but if there was no swap to remove, calls `left`, which removes a demo's swap.
 fn or_left(
     done: Result<Removed, SwapError>,
     left: impl FnOnce() -> Option<Result<Removed, SwapError>>,
@@ -68,7 +68,7 @@ fn on(args: &SwapOn) -> Result<u8, Failure> {
     show(args.json, &made, || view::made(&made, Style::of_stdout()))
 }
 
-/// On a terminal: a gibibyte takes some seconds.
+/// Returns a progress bar, visible on a terminal only: swapping in a gibibyte takes some seconds.
 fn progress_bar() -> ProgressBar {
     let place = match io::stderr().is_terminal() {
         true => ProgressDrawTarget::stderr(),
@@ -79,6 +79,7 @@ fn progress_bar() -> ProgressBar {
         .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
+/// Prints a result as JSON or as text.
 fn show<T: Serialize>(json: bool, value: &T, text: impl FnOnce() -> String) -> Result<u8, Failure> {
     let mut out = io::stdout().lock();
     match json {
@@ -115,9 +116,10 @@ mod tests {
         Err(SwapError::NothingOn { why: String::new() })
     }
 
-    /// What a demo had left went first, whatever became of ours, and what kept it from going was not told.
+    /// Regression: a demo's leftover swap was removed first, before it was known what became of
+    /// ours, and a failure to remove it was not reported.
     #[test]
-    fn what_is_left_goes_where_there_is_nothing_of_ours_alone() {
+    fn a_demos_swap_is_removed_only_if_there_is_no_other() {
         let ours = or_left(Ok(removed("/dev/zram0")), || panic!("it is not ours"));
         assert_eq!(ours.expect("ours").path, PathBuf::from("/dev/zram0"));
         let left = or_left(nothing(), || Some(Ok(removed("/dev/zram1"))));
@@ -129,9 +131,12 @@ mod tests {
                 why: "why".to_owned(),
             }))
         };
-        let told = or_left(nothing(), refused).expect_err("it stays");
-        assert!(matches!(told, SwapError::NotOurs { .. }), "{told}");
-        let told = or_left(nothing(), || None).expect_err("nothing");
-        assert!(matches!(told, SwapError::NothingOn { .. }), "{told}");
+        let reported = or_left(nothing(), refused).expect_err("it stays");
+        assert!(matches!(reported, SwapError::NotOurs { .. }), "{reported}");
+        let reported = or_left(nothing(), || None).expect_err("nothing");
+        assert!(
+            matches!(reported, SwapError::NothingOn { .. }),
+            "{reported}"
+        );
     }
 }

@@ -6,12 +6,13 @@ use crate::args::Tree;
 use crate::failure::Failure;
 use crate::view::top::{Row, Watched};
 
-use super::ask::{QUICK, of_tenant, unexpected};
+use super::requests::{QUICK, of_tenant, unexpected};
 
-/// All of them, those above first, and how they are watched; each has the sums of all below it.
+/// Returns the rows of all tenants, parents before children, and how the tenants are watched. Each
+/// row has the sums of all tenants below it.
 ///
 /// # Errors
-/// Nobody serves, or answers us.
+/// No `serve` runs, or it does not respond to this user.
 pub(super) fn tenant_rows(tree: &Tree) -> Result<(Vec<Row>, Watched), Failure> {
     match of_tenant(tree, "/", TenantAsk::Rows, QUICK)? {
         Response::Tenants(tenants) => {
@@ -22,7 +23,8 @@ pub(super) fn tenant_rows(tree: &Tree) -> Result<(Vec<Row>, Watched), Failure> {
     }
 }
 
-/// One manager watches all of them.
+/// Returns how a tenant is watched. That is the same for all tenants, because one manager watches
+/// them.
 fn watched(tenant: &TenantRow) -> Watched {
     Watched {
         wall_ms: tenant.wall_ms,
@@ -35,7 +37,7 @@ fn row(tenant: &TenantRow) -> Row {
     let bins = || tenant.page_age.iter().flat_map(|node| &node.bins);
     let older = |ms: u64| {
         let old = bins().filter(|bin| bin.older_than_ms >= ms);
-        old.map(|bin| bin.anon_bytes + bin.file_bytes).sum()
+        old.fold(0, |sum: u64, bin| sum.saturating_add(bin.bytes()))
     };
     Row {
         pid: None,

@@ -3,7 +3,7 @@
 //! Invariant: a terminal shows one table that changes; elsewhere tables follow each other.
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -16,8 +16,9 @@ use crate::view::text::json_line;
 use crate::view::top::{By, Table, human};
 use crate::watching;
 
+#[cfg(feature = "dashboard")]
 use super::browse::browse;
-use super::looks::{User, follow};
+use super::scans::{ReportSink, follow};
 use super::screen::Screen;
 use super::stop::{pause, stop_flag};
 use super::tenant_rows::tenant_rows;
@@ -25,10 +26,8 @@ use super::users::users;
 
 pub(super) fn top(args: &Top) -> Result<u8, Failure> {
     let plan = args.plan()?;
-    // What is redrawn without an end is for somebody who looks on, and has keys.
-    let is_watched = io::stdin().is_terminal() && Style::of_stdout().live;
-    if is_watched && plan.each.is_some() && plan.time.is_none() && !args.json && args.rows.is_none()
-    {
+    #[cfg(feature = "dashboard")]
+    if is_browsed(args, &plan) {
         return browse(args, &plan);
     }
     let stop = stop_flag()?;
@@ -41,12 +40,20 @@ pub(super) fn top(args: &Top) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Shows tenants as tables, as often as is asked for.
+/// Returns whether a user at a terminal sees the browser, which has neither an end nor a number of
+/// rows.
+#[cfg(feature = "dashboard")]
+fn is_browsed(args: &Top, plan: &Plan) -> bool {
+    let is_watched = io::IsTerminal::is_terminal(&io::stdin()) && Style::of_stdout().live;
+    is_watched && plan.each.is_some() && plan.time.is_none() && !args.json && args.rows.is_none()
+}
+
+/// Shows tenants as tables, at the requested interval.
 fn tenants(args: &Top, plan: &Plan, stop: &AtomicBool) -> Result<u8, Failure> {
     let mut tables = Tables::new(args, plan, Style::of_stdout, io::stdout().lock());
     let begin = Instant::now();
     if let (None, Some(time)) = (plan.each, plan.time.filter(|_| args.time.is_some())) {
-        // Nobody may serve.
+        // Fails early if no `serve` runs.
         tenant_rows(&args.tree)?;
         pause(stop, time);
     }
@@ -105,7 +112,7 @@ impl<'a, W: Write> Tables<'a, W> {
         let redraws = style.live && self.plan.each.is_some();
         let fit = match redraws {
             true => style,
-            // It scrolls: all rows have room.
+            // Output that scrolls has space for all rows.
             false => Style {
                 height: usize::MAX,
                 ..style
@@ -123,7 +130,7 @@ impl<'a, W: Write> Tables<'a, W> {
         Ok(())
     }
 
-    /// The one table, if there was to be one only.
+    /// Prints the table if a single one was requested.
     fn end(mut self) -> Result<(), Failure> {
         if let Some(report) = self.newest.take() {
             self.show(&report)?;
@@ -133,7 +140,7 @@ impl<'a, W: Write> Tables<'a, W> {
     }
 }
 
-impl<W: Write> User for Tables<'_, W> {
+impl<W: Write> ReportSink for Tables<'_, W> {
     fn report(&mut self, report: Report) -> Result<(), Failure> {
         if self.plan.each.is_some() {
             return self.show(&report);

@@ -1,10 +1,11 @@
-//! Names of users, from `/etc/passwd`. Users that only a directory service knows keep their numbers.
+//! Names of users, from `/etc/passwd`. Users that only a directory service knows keep their
+//! numbers.
 
 use std::collections::BTreeMap;
 
-/// Name by user id; empty if it cannot be read.
+/// Returns names by user id; empty if the file cannot be read.
 pub(super) fn users() -> BTreeMap<u32, String> {
-    // Names are a convenience: numbers do as well.
+    // Names are optional: without them the numbers are shown.
     named(&std::fs::read_to_string("/etc/passwd").unwrap_or_default())
 }
 
@@ -13,7 +14,7 @@ fn named(passwd: &str) -> BTreeMap<u32, String> {
     for line in passwd.lines() {
         let mut fields = line.split(':');
         if let (Some(name), Some(Ok(uid))) = (fields.next(), fields.nth(1).map(str::parse)) {
-            // The first of several names is the one that tools show.
+            // If an id has several names, tools show the first one.
             users.entry(uid).or_insert_with(|| name.to_owned());
         }
     }

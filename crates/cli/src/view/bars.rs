@@ -1,11 +1,12 @@
 //! Horizontal bars.
 //!
-//! Invariant: a bar is exactly as wide as asked; something never looks like nothing, and less than
-//! all never looks like all.
+//! Invariant: a bar is exactly as wide as requested. A share above 0 is never drawn as an empty
+//! bar, and one below 1 never as a full bar.
 
 use daemon::options::Millis;
 
-/// `share` (0 to 1, more is all) of `width` columns: eighths in Unicode, whole columns in ASCII.
+/// Draws `fraction` of `width` columns (0 to 1; more is drawn as 1): eighths of a column in
+/// Unicode, whole columns in ASCII.
 pub(crate) fn bar(fraction: f64, width: usize, unicode: bool) -> String {
     const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
     let steps = if unicode { width * 8 } else { width };
@@ -21,7 +22,7 @@ pub(crate) fn bar(fraction: f64, width: usize, unicode: bool) -> String {
     text + &" ".repeat(width - used)
 }
 
-/// How many of `steps` a fraction fills.
+/// Returns how many of `steps` a fraction fills.
 pub(crate) fn filled_steps(fraction: f64, steps: usize) -> usize {
     if steps == 0 || fraction.is_nan() || fraction <= 0.0 {
         return 0;
@@ -39,11 +40,11 @@ pub(crate) fn filled_steps(fraction: f64, steps: usize) -> usize {
     filled.clamp(1, steps.saturating_sub(1).max(1))
 }
 
-/// Lower edges of the rows, seconds. Fixed, so that rows stay where they are while one watches;
-/// each is an edge of the report's bins, or what is in one would stand below another's name.
+/// Lower edges of the rows, seconds. They are fixed, so that rows keep their places during a watch.
+/// Each is an edge of the report's bins; otherwise memory would stand in the wrong row.
 pub(super) const ROWS_S: [u64; 13] = [0, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600];
 
-/// `up to 1s`, `10s - 20s`, `over 1h`.
+/// Formats a range of ages: `up to 1s`, `10s - 20s`, `over 1h`.
 pub(super) fn age(from: u64, to: Option<u64>) -> String {
     match to {
         Some(to) if from == 0 => format!("up to {}", Millis(to)),

@@ -1,7 +1,7 @@
 //! Miss-ratio curves as text with a plot, JSON, CSV and a page.
 //!
-//! Invariant: made from the result alone, so the same trace gives the same bytes; the trace's name, which is somebody else's, is shown
-//! and never obeyed.
+//! Invariant: the output depends only on the result, so the same trace produces the same bytes. The
+//! trace's name is not trusted: it is shown as text, never as control characters.
 
 mod chart;
 mod gaps;
@@ -25,7 +25,7 @@ use super::{count, share};
 /// Bytes of a page.
 pub(crate) const PAGE: u64 = 4096;
 
-/// What a trace is, in a line.
+/// Describes a trace in one line.
 fn summary(name: &str, result: &Curves) -> String {
     let about = if result.sampled_pages.is_some() && result.curves.len() == 1 {
         "about "
@@ -40,7 +40,7 @@ fn summary(name: &str, result: &Curves) -> String {
         Bytes(result.pages.saturating_mul(PAGE)),
     );
     if let Some(sampled) = result.sampled_pages {
-        let _ = write!(text, "; looked at {} of them", count(sampled));
+        let _ = write!(text, "; sampled {} of them", count(sampled));
     }
     if result.left_out > 0 {
         let _ = write!(
@@ -55,7 +55,8 @@ fn summary(name: &str, result: &Curves) -> String {
     text
 }
 
-/// A size as a part of all pages: in more memory than there are pages nothing differs any more.
+/// Formats a size as a part of all pages; larger memory makes no difference, so the text is `>
+/// 100%`.
 fn part_of_all(size: u64, pages: u64) -> String {
     match size > pages {
         true => "> 100%".to_owned(),
@@ -63,10 +64,10 @@ fn part_of_all(size: u64, pages: u64) -> String {
     }
 }
 
-/// The policy whose gaps to the others are told.
+/// The policy with which all others are compared.
 const OURS: CurvePolicy = CurvePolicy::LruGen;
 
-/// For people.
+/// Formats the result for people.
 pub(crate) fn human(name: &str, result: &Curves, style: Style) -> String {
     let mut text = plain(&summary(name, result), style.unicode) + "\n\n";
     text += &plot::plot(result, style);
@@ -75,7 +76,7 @@ pub(crate) fn human(name: &str, result: &Curves, style: Style) -> String {
     text
 }
 
-/// One object.
+/// Formats the result as one JSON object.
 pub(crate) fn json(name: &str, result: &Curves) -> String {
     let gaps = result.gaps(OURS);
     let sizes = result.sizes.iter().enumerate();
@@ -110,7 +111,7 @@ pub(crate) fn json(name: &str, result: &Curves) -> String {
     json_lines(&value) + "\n"
 }
 
-/// A line a size under a line of names.
+/// Formats the result as CSV: a line for each size under a line of names.
 pub(crate) fn csv(result: &Curves) -> String {
     let names = result.curves.iter().map(|(policy, _)| policy.name());
     let names: Vec<_> = ["pages", "bytes"].into_iter().chain(names).collect();

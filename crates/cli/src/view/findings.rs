@@ -1,6 +1,7 @@
 //! The doctor's table: what this host can do, and which commands work here.
 //!
-//! Invariant: every lack has its remedy below it; the last line names the commands that work.
+//! Invariant: below everything that is missing stands what to do; the last line names the commands
+//! that work.
 
 use daemon::preflight;
 use host::report::AgeSource;
@@ -10,19 +11,19 @@ use crate::terminal::Style;
 
 use super::sheet::{Ink, Sheet};
 
-/// How something is.
+/// The state of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum State {
-    /// As it should be.
+    /// It works without restrictions.
     Ok,
-    /// It works, with less.
+    /// It works with restrictions.
     Limited,
     /// It does not work.
     Missing,
 }
 
-/// What something is needed for.
+/// What a finding is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Part {
@@ -37,22 +38,22 @@ pub(crate) struct Finding {
     pub(crate) topic: String,
     pub(crate) state: State,
     pub(crate) detail: String,
-    /// What to type or to ask for, unless all is well.
+    /// What to type or to request; `None` if the state is `Ok`.
     pub(crate) remedy: Option<String>,
 }
 
-/// All of them, and what they come to.
+/// All findings, and what follows from them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Health {
     pub(crate) findings: Vec<Finding>,
-    /// The best source of ages that works here; `None` if nobody looked.
+    /// The best source of ages that works here; `None` if that was not checked.
     pub(crate) age_source: Option<AgeSource>,
-    /// Whether memory has somewhere to go, and may be sent there.
+    /// Whether there is swap, and the right to page out to it.
     pub(crate) paging: bool,
 }
 
 impl Health {
-    /// As `--json` prints it.
+    /// Returns what `--json` prints.
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::json!({
             "ready": self.ready(),
@@ -68,14 +69,14 @@ impl Health {
             .filter(move |finding| finding.part == part)
     }
 
-    /// Whether all commands work, with less or with more.
+    /// Returns whether all commands work, possibly with restrictions.
     pub(crate) fn ready(&self) -> bool {
         let may_put_out = |source| preflight::source(source).is_ok();
         self.paging && self.age_source.is_none_or(may_put_out)
     }
 }
 
-/// The table for people.
+/// Returns the table for people.
 pub(crate) fn text(health: &Health, style: Style) -> String {
     let topics = health.findings.iter().map(|finding| finding.topic.len());
     let width = topics.max().unwrap_or(0);
@@ -93,7 +94,7 @@ pub(crate) fn text(health: &Health, style: Style) -> String {
     sheet.finish()
 }
 
-/// One finding, its remedy below it.
+/// Writes one finding, with its remedy below it.
 fn lines(finding: &Finding, width: usize, sheet: &mut Sheet) {
     let state: (Ink, &str) = match finding.state {
         State::Ok => (Style::green, "ok     "),
@@ -107,7 +108,7 @@ fn lines(finding: &Finding, width: usize, sheet: &mut Sheet) {
     }
 }
 
-/// Which commands work here.
+/// Returns which commands work here.
 fn verdict(health: &Health) -> String {
     let less = health.findings.iter().any(|f| f.state != State::Ok);
     let ages = match health.age_source {
@@ -161,7 +162,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_lack_has_its_remedy_below() {
+    fn what_is_missing_has_its_remedy_below() {
         let want = "\
 Reading ages: report, top
 limited  page tables  detail
@@ -190,7 +191,7 @@ Works here: report, top, sim, mrc. Does not (see Paging): run, attach, reclaim.
         assert!(!one.ready() && last(&one).contains("sizes only"), "{one:?}");
         one.paging = true;
         assert!(!one.ready() && last(&one).contains("with --best-effort."));
-        // What refuses there was told to work.
+        // Regression: a command that refuses to run there was listed as working.
         one.age_source = Some(AgeSource::Referenced);
         assert!(!one.ready() && last(&one).contains("whole mappings"));
         one.age_source = Some(AgeSource::PageTables);

@@ -1,7 +1,7 @@
 //! Reports about the memory of any processes (`host::report`): for people, as CSV, as a page.
 //!
-//! Invariant: made from reports alone, so the same reports give the same bytes; whatever numbers and
-//! names stand in them, nothing overflows and nothing but text comes out.
+//! Invariant: the output depends only on the reports, so the same reports produce the same bytes.
+//! For any numbers and names in a report, nothing overflows and the output is only text.
 
 mod ages;
 mod bins;
@@ -14,7 +14,7 @@ pub(crate) mod needed;
 mod page;
 mod processes;
 mod reaccess;
-mod words;
+pub(crate) mod words;
 
 use bins::older_than;
 pub(crate) use history::History;
@@ -31,7 +31,7 @@ use crate::terminal::Style;
 use super::count;
 use super::sheet::Sheet;
 
-/// A report for people, newline at the end.
+/// Formats a report for people, with a newline at the end.
 pub(crate) fn human(report: &Report, style: Style) -> String {
     let mut sheet = Sheet::new(style);
     needed::needed(report, &mut sheet);
@@ -49,7 +49,8 @@ pub(crate) fn human(report: &Report, style: Style) -> String {
     sheet.finish()
 }
 
-/// When the kernel was asked, where that is some time ago. (The story: of a program that grew, its figure looked like an error of ours.)
+/// Returns the age of the kernel's figure if it is not fresh: for a program that grows, an old
+/// figure looks like an error of ours.
 fn ago(ms: u64) -> String {
     match ms {
         0..1000 => String::new(),
@@ -57,12 +58,12 @@ fn ago(ms: u64) -> String {
     }
 }
 
-/// How much there is, with the kernel's own figure beside ours.
+/// Writes how much memory there is, with the kernel's own figure beside ours.
 fn sizes(report: &Report, sheet: &mut Sheet) {
     let says = report.kernel_says;
     let resident = Bytes(report.resident_bytes);
     let mut text = resident.to_string();
-    // A group's is of all that it was charged, page cache and all. (The story: "resident 1.7 MiB, peak 63.3 MiB" of who had written a file.)
+    // A control group's peak includes page cache, so it does not fit beside resident memory.
     if report.charged_bytes.is_none() {
         text += &format!(", peak {}", Bytes(report.resident_peak_bytes));
     }
@@ -94,25 +95,26 @@ fn sizes(report: &Report, sheet: &mut Sheet) {
         let text = format!("{}, not in resident, no ages", Bytes(report.hugetlb_bytes));
         sheet.row("hugetlb", &text);
     }
-    if let Some(hundredths) = says.pressure_some_avg10 {
-        let text = format!(
-            "somebody waited for memory in {}.{:02}% of the last 10s",
-            hundredths / 100,
-            hundredths % 100
-        );
-        sheet.row("pressure", &text);
+    if let Some((hundredths, of)) = says.pressure_some_avg10.zip(says.pressure_of) {
+        sheet.row("pressure", &words::waited(hundredths, of));
+    }
+    if let Some(quantile) = &report.quantile {
+        sheet.row("accessed", &words::accessed(quantile));
+    }
+    if let Some(needed) = &report.needed {
+        sheet.row("price", &needed.price.words());
     }
     ended(report, sheet);
 }
 
-/// What the control group is charged, and what of it no process maps.
+/// Returns what the control group is charged, and how much of that is unmapped page cache.
 fn charged(report: &Report) -> Option<String> {
     let now = report.charged_bytes?;
     let peak = report.charged_peak_bytes;
     let peak = Bytes(peak.unwrap_or(report.resident_peak_bytes));
     let mut text = format!("{}, peak {peak}", Bytes(now));
     let parts = [
-        ("page cache that nobody maps", report.unmapped_cache_bytes),
+        ("unmapped page cache", report.unmapped_cache_bytes),
         ("kernel memory", report.kernel_bytes),
     ];
     let parts = parts.into_iter().filter_map(|(name, bytes)| {
@@ -133,7 +135,7 @@ fn ended(report: &Report, sheet: &mut Sheet) {
     }
     let mut text = words::processes(ended.processes);
     if ended.unseen > 0 {
-        text += &format!(" ({} lived between two looks)", count(ended.unseen));
+        text += &format!(" ({} lived between two scans)", count(ended.unseen));
     }
     if ended.peak_resident_bytes > 0 {
         text += &format!(", the largest had {}", Bytes(ended.peak_resident_bytes));

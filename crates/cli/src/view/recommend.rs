@@ -1,21 +1,22 @@
-//! What `recommend` answers: a table for people, or what can be put where limits are set.
+//! The output of `recommend`: a table for people, or text to put where limits are set.
 //!
-//! Invariant: names are somebody else's text: in a table they are printed as text, in a file to be read by a program they are quoted or in a
-//! comment of one line. A part without a number has no limits.
+//! Invariant: names are not trusted: in a table they are printed as text, in a file for a program
+//! they are quoted or in a comment of one line. A part without a number has no limits.
 
 use std::fmt::Write;
 
 use daemon::options::{Bytes, Millis};
-use host::report::{Needed, Part, Price};
+use host::report::{Needed, Part, PressureOf, Price};
 use serde::Serialize;
 
 use crate::terminal::Style;
 
-use super::memory::needed::{percent, setting};
+use super::memory::needed::{number, percent, setting};
+use super::memory::words::waited;
 use super::sheet::Sheet;
 use super::text::{json_lines, plain};
 
-/// How the numbers are written.
+/// The form of the output.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Format {
     /// For people
@@ -30,17 +31,21 @@ pub(crate) enum Format {
     Json,
 }
 
-/// All that is answered.
+/// All that `recommend` reports.
 #[derive(Debug, Serialize)]
 pub(crate) struct Answer {
-    /// The largest first.
+    /// The parts, largest first.
     pub(crate) parts: Vec<Part>,
     pub(crate) watched_ms: u64,
     pub(crate) price: Price,
+    /// Share of the last 10 s in which some process waited for memory, in hundredths of a percent.
+    pub(crate) pressure_some_avg10: Option<u32>,
+    /// Which processes `pressure_some_avg10` is about.
+    pub(crate) pressure_of: Option<PressureOf>,
     pub(crate) notes: Vec<String>,
 }
 
-/// The text, newline at the end.
+/// Returns the text, with a newline at the end.
 pub(crate) fn answer(answer: &Answer, format: Format, style: Style) -> String {
     match format {
         Format::Table => table(answer, style),
@@ -51,7 +56,7 @@ pub(crate) fn answer(answer: &Answer, format: Format, style: Style) -> String {
     }
 }
 
-/// Columns beside the name.
+/// Width of the figures beside the name, columns.
 const FIGURES: usize = 58;
 
 fn table(answer: &Answer, style: Style) -> String {
@@ -87,15 +92,22 @@ fn table(answer: &Answer, style: Style) -> String {
     if answer.parts.is_empty() {
         sheet.line("nothing has as much memory as that (--above)");
     }
-    let anon = &answer.price.anon_from;
     let text = format!(
-        "high and max are for MemoryHigh and MemoryMax. Watched for {}; a page back costs {:.0} us ({anon}), of a file {:.0} us ({}).",
+        "high and max are for MemoryHigh and MemoryMax. Watched for {}; {}.",
         Millis(answer.watched_ms),
-        answer.price.anon_us,
-        answer.price.file_us,
-        answer.price.file_from,
+        answer.price.words(),
     );
     sheet.hanging("", &text);
+    if let Some((hundredths, of)) = answer.pressure_some_avg10.zip(answer.pressure_of) {
+        let text = waited(hundredths, of);
+        sheet.hanging("", &format!("Pressure: {text}."));
+    }
+    for part in &answer.parts {
+        if let Some(hundredths) = part.pressure_some_avg10.filter(|waited| *waited > 0) {
+            let text = waited(hundredths, PressureOf::Group);
+            sheet.hanging("  ", &format!("{}: {text}", plain(&part.name, false)));
+        }
+    }
     for part in answer.parts.iter().filter(|part| part.needed.is_some()) {
         let needed = part.needed.as_ref().filter(|needed| needed.why.len() > 1);
         if let Some(needed) = needed {
@@ -109,18 +121,18 @@ fn table(answer: &Answer, style: Style) -> String {
     sheet.finish()
 }
 
-/// One text a part that has a number, a blank line between two.
+/// Returns a text for each part that has a number, with a blank line between two.
 fn each(answer: &Answer, text_of: fn(&Part, &Needed) -> String) -> String {
     let parts = answer.parts.iter();
     let texts = parts.filter_map(|part| Some(text_of(part, part.needed.as_ref()?)));
     texts.collect::<Vec<String>>().join("\n")
 }
 
-/// Where the number is from, for a comment of one line.
+/// Returns the reasons for the number, for a comment of one line.
 fn from(needed: &Needed) -> String {
     format!(
         "needs {} of {} resident; {} confidence: {}",
-        Bytes(needed.bytes),
+        number(needed, ""),
         Bytes(needed.now_bytes),
         needed.confidence.name(),
         needed.why.join(", ")
@@ -143,7 +155,7 @@ fn systemd(part: &Part, needed: &Needed) -> String {
     )
 }
 
-/// `48Mi`, as Kubernetes takes sizes.
+/// Formats a size as Kubernetes takes it: `48Mi`.
 fn quantity(bytes: u64) -> String {
     format!("{}Mi", bytes.div_ceil(1 << 20).max(1))
 }
@@ -178,12 +190,12 @@ fn compose(answer: &Answer) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use host::report::Confidence;
 
     use super::*;
 
-    fn sample(name: &str) -> Answer {
+    pub(crate) fn sample(name: &str) -> Answer {
         let needed = Needed {
             confidence: Confidence::High,
             ..super::super::memory::needed::sample()
@@ -192,12 +204,15 @@ mod tests {
             name: name.to_owned(),
             resident_bytes: 229 << 20,
             needed,
+            pressure_some_avg10: Some(25),
             ..Part::default()
         };
         Answer {
             parts: vec![part(name, Some(needed)), part("young", None)],
             watched_ms: 300_000,
             price: Price::default(),
+            pressure_some_avg10: Some(300),
+            pressure_of: Some(PressureOf::Host),
             notes: Vec::new(),
         }
     }
@@ -225,6 +240,12 @@ mod tests {
         );
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");
         assert!(text.contains("young"), "{text}");
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let reported = words.join(" ");
+        assert!(
+            reported.contains("processes of the whole host waited for memory in 3.00%"),
+            "{reported}"
+        );
     }
 
     #[test]
@@ -249,7 +270,7 @@ mod tests {
         assert_eq!(json["parts"][0]["needed"]["confidence"], "high");
     }
 
-    /// A name is text of whoever started the program.
+    /// The user who starts a program chooses its name, so the name is not trusted.
     #[test]
     fn a_hostile_name_stays_one_line_of_text() {
         let sample = sample("a\nMemoryMax=1\u{1b}[2J: {x}\"");

@@ -1,21 +1,22 @@
 //! Lines of text on their way to a terminal.
 //!
-//! Invariant: no line is wider than the terminal, whatever stands in it: figures and words are
-//! wrapped or cut first and painted after, so that no colour is cut in two.
+//! Invariant: no line is wider than the terminal, for any text: figures and words are wrapped or
+//! cut first and coloured after, so that no colour is cut in two.
 
 use crate::terminal::Style;
 
 use super::text::{cut, wrap};
 
-/// A colour.
+/// A function that colours a text.
 pub(crate) type Ink = fn(Style, &str) -> String;
 
-/// Columns that a text has beside what it hangs from, or it goes below that.
+/// Minimum columns for a text beside its heading; if there are fewer, the text goes below the
+/// heading.
 const LEAST: usize = 16;
-/// So far in.
+/// Indentation of a text below its heading, columns.
 const BELOW: usize = 5;
 
-/// Lines, as far as there are any.
+/// The lines so far, and how to draw them.
 pub(crate) struct Sheet {
     style: Style,
     lines: Vec<String>,
@@ -29,18 +30,18 @@ impl Sheet {
         }
     }
 
-    /// How it is drawn.
+    /// Returns the style in which the lines are drawn.
     pub(crate) fn style(&self) -> Style {
         self.style
     }
 
-    /// A line as it is, as much of it as fits.
+    /// Adds a line, as much of it as fits.
     pub(crate) fn line(&mut self, text: &str) {
         let text = cut(text, self.style.width, self.style.unicode);
         self.lines.push(text.trim_end().to_owned());
     }
 
-    /// A heading, with a blank line above unless it is the first line.
+    /// Adds a heading, with a blank line above unless it is the first line.
     pub(crate) fn heading(&mut self, text: &str) {
         if !self.lines.is_empty() {
             self.blank();
@@ -49,11 +50,11 @@ impl Sheet {
         self.lines.push(self.style.bold(&text));
     }
 
-    /// [`Sheet::hanging`] behind a word in a colour.
+    /// Adds a text as [`Sheet::hanging`] does, and colours `word`, with which the text begins.
     pub(crate) fn marked(&mut self, (ink, word): (Ink, &str), first: &str, text: &str) {
         let at = self.lines.len();
         self.hanging(&format!("{word}{first}"), text);
-        // The word is ours and stands at the front, wherever the line was cut.
+        // The word is short and at the front, so a line that was cut still begins with it.
         if let Some(line) = self.lines.get_mut(at)
             && let Some(rest) = line.strip_prefix(word)
         {
@@ -61,13 +62,13 @@ impl Sheet {
         }
     }
 
-    /// A line beside the point, or above a table.
+    /// Adds a less important line, or the headings above a table.
     pub(crate) fn dim(&mut self, text: &str) {
         let text = cut(text, self.style.width, self.style.unicode);
         self.lines.push(self.style.dim(text.trim_end()));
     }
 
-    /// A title: what it is about at the left, as much as fits beside the facts at the right.
+    /// Adds a title: its subject at the left, as much as fits beside the facts at the right.
     pub(crate) fn title(&mut self, about: &str, facts: &str) {
         let Style { width, unicode, .. } = self.style;
         let facts = cut(facts, width.saturating_sub(14), unicode);
@@ -77,16 +78,18 @@ impl Sheet {
         self.lines.push(line);
     }
 
-    /// A figure with its name; what does not fit goes on below.
+    /// Adds a figure with its name; text that does not fit continues below.
     pub(crate) fn row(&mut self, name: &str, value: &str) {
         self.hanging(&format!("  {name:<10} "), value);
     }
 
-    /// `first` and the text; further lines of the text stand below its start.
+    /// Adds `first`, then the text; further lines of the text are indented to where the text
+    /// begins.
     pub(crate) fn hanging(&mut self, first: &str, text: &str) {
         let (mut start, mut indent) = (first.to_owned(), first.chars().count());
         if indent > BELOW && self.style.width < indent + LEAST {
-            // No word has room beside it: it stands below, but for a mark.
+            // No word fits behind `first`: the text starts on the next line, unless `first` is
+            // short.
             let mark = first.trim();
             if mark.len() + 2 < BELOW {
                 start = format!("  {mark} ");
@@ -107,7 +110,7 @@ impl Sheet {
         self.lines.push(String::new());
     }
 
-    /// All of it, a newline at the end of each line.
+    /// Returns all lines, a newline at the end of each.
     pub(crate) fn finish(self) -> String {
         self.lines.join("\n") + "\n"
     }

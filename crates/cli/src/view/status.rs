@@ -7,12 +7,12 @@ use crate::terminal::Style;
 
 use super::{bar, clock, count, share};
 
-/// Columns of a bar.
+/// Width of a bar, columns.
 const BAR: usize = 20;
-/// The same in a status line of a narrow terminal, where figures say more.
+/// Width of a bar in columns on a narrow terminal, where figures are more useful.
 const SHORT_BAR: usize = 8;
 
-/// The first of `max` and `high` that limits something, in bytes.
+/// Returns the limit to draw in bytes: `max`, or `high` if there is no `max`; `None` without both.
 fn effective_limit(report: &Report, limits: Limits) -> Option<Bytes> {
     let whole = Bytes(report.resident_bytes.saturating_add(report.swapped_bytes));
     let bytes = |size: Size| match size {
@@ -39,8 +39,10 @@ fn bar_of(resident: u64, limit: Bytes, columns: usize, style: Style) -> String {
     format!("{open}{drawn}{close}")
 }
 
-/// `12s  resident 96 MiB of 96 MiB [####] swapped 100 MiB  out 12,345  back 1,234`, no wider than
-/// the terminal (what is left out is at the end, and least needed).
+/// Returns one line, no wider than the terminal, with the least needed figures last.
+///
+/// For example: `12s  resident 96 MiB of 96 MiB [####] swapped 100 MiB  out 12,345  back 1,234`.
+/// What does not fit is omitted from the end.
 pub(crate) fn status(report: &Report, limits: Limits, style: Style) -> String {
     let resident = Bytes(report.resident_bytes);
     let mut parts = vec![clock(report.wall_ms)];

@@ -1,7 +1,7 @@
 //! Swap in words: what there is, what was made, what was removed.
 //!
-//! Invariant: paths are as safe to show as all words of others ([`Sheet`] sees to it); advice names the
-//! command that follows it.
+//! Invariant: paths are as safe to show as all words from outside ([`Sheet`] cleans them); advice
+//! names the command to run.
 
 use daemon::options::Bytes;
 use host::swap::{Area, Made, Recompressed, Removed, Status};
@@ -13,11 +13,11 @@ use super::sheet::Sheet;
 
 const PAGE_CLUSTER: &str = "sysctl vm.page-cluster=0";
 
-/// All areas, whose each is, and what to do about the rest.
+/// Describes all swap areas, what made each of them, and what to do if one could be better.
 pub(crate) fn status(status: &Status, style: Style) -> String {
     let mut sheet = Sheet::new(style);
     if status.areas.is_empty() {
-        sheet.line("There is no swap: cold memory has nowhere to go.");
+        sheet.line("There is no swap: cold memory cannot be swapped out.");
         sheet.hanging("  -> ", "as root: pagetide swap on");
     }
     for area in &status.areas {
@@ -68,8 +68,8 @@ fn area_lines(area: &Area, sheet: &mut Sheet) {
     sheet.row("compressed", &text);
     if let Some(second) = &compressed.recompress {
         let when = match area.ours {
-            true => ", when `pagetide swap recompress` asks",
-            false => ", when somebody asks",
+            true => ", when `pagetide swap recompress` runs",
+            false => ", on request",
         };
         sheet.row("once more", &format!("by {second}{when}"));
     }
@@ -85,7 +85,7 @@ fn area_lines(area: &Area, sheet: &mut Sheet) {
     }
 }
 
-/// What was made.
+/// Describes the swap that was made.
 pub(crate) fn made(made: &Made, style: Style) -> String {
     let mut sheet = Sheet::new(style);
     if let Some(removed) = &made.removed {
@@ -110,7 +110,7 @@ pub(crate) fn made(made: &Made, style: Style) -> String {
     sheet.finish()
 }
 
-/// What was compressed once more.
+/// Describes what was compressed again.
 pub(crate) fn recompressed(done: &Recompressed, style: Style) -> String {
     let mut sheet = Sheet::new(style);
     let (path, by) = (done.path.display(), &done.algorithm);
@@ -128,20 +128,21 @@ pub(crate) fn recompressed(done: &Recompressed, style: Style) -> String {
     sheet.finish()
 }
 
-/// What was taken away.
+/// Describes the swap that was removed.
 pub(crate) fn removed(removed: &Removed, style: Style) -> String {
     let mut sheet = Sheet::new(style);
     let path = removed.path.display();
     let text = match (removed.was_on, removed.brought_back_bytes) {
         (false, _) => format!("{path} was not on any more; it is removed"),
-        (true, 0) => format!("swap is off: {path} is removed; nothing was out in it"),
+        (true, 0) => format!("swap is off: {path} is removed; nothing was swapped out to it"),
         (true, bytes) => format!("swap is off: {path} is removed; {} came back", Bytes(bytes)),
     };
     sheet.hanging("", &text);
     sheet.finish()
 }
 
-/// Said, and left to the user: a sysctl belongs to the whole machine.
+/// Advises about the sysctl `vm.page-cluster`, but does not set it, because it applies to the whole
+/// machine.
 fn cluster(page_cluster: Option<u32>, sheet: &mut Sheet) {
     let exponent = page_cluster.unwrap_or_default();
     let pages = 1u64.checked_shl(exponent).unwrap_or(u64::MAX);
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn each_area_with_whose_it_is_and_what_to_do() {
+    fn each_area_is_shown_with_its_maker_and_what_to_do() {
         let zram = Area {
             kind: SwapKind::Zram,
             priority: 100,
@@ -203,7 +204,7 @@ mod tests {
 /dev/zram1  (zram, made by pagetide, priority 100)
   used       512 MiB of 2 GiB (25%)
   compressed 512 MiB by lz4 to 190 MiB, in 200 MiB of memory (ratio 2.6)
-  once more  by zstd, when `pagetide swap recompress` asks
+  once more  by zstd, when `pagetide swap recompress` runs
   behind it  3 MiB on /dev/vdb1 (5 MiB written, 4 KiB read back)
 
 /my?[2J swap  (file, not pagetide's, priority -2)
@@ -219,7 +220,7 @@ vm.page-cluster is 3: 8 pages are read where zram gives one at once
     }
 
     #[test]
-    fn a_host_without_swap_is_told_how_to_get_some() {
+    fn a_host_without_swap_gets_advice() {
         let none = Status {
             areas: Vec::new(),
             page_cluster: Some(3),
@@ -234,7 +235,7 @@ vm.page-cluster is 3: 8 pages are read where zram gives one at once
     }
 
     #[test]
-    fn what_was_done_is_told() {
+    fn the_result_is_shown() {
         let mut one = Made {
             path: PathBuf::from("/dev/zram1"),
             kind: SwapKind::Zram,

@@ -1,4 +1,4 @@
-//! What is shown, to the character where it is plain.
+//! Output for people, compared exactly where it is plain text.
 
 use daemon::options::{Bytes, Limits, Size};
 use host::report::Report;
@@ -67,7 +67,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_bar_is_as_wide_as_asked(fraction in -1.0f64..3.0, width in 1usize..200, unicode: bool) {
+    fn a_bar_is_as_wide_as_requested(fraction in -1.0f64..3.0, width in 1usize..200, unicode: bool) {
         let drawn = bar(fraction, width, unicode);
         prop_assert_eq!(drawn.chars().count(), width);
         let full = bar(1.0, width, unicode);
@@ -77,7 +77,7 @@ proptest! {
     }
 }
 
-/// The names of all fields, however deep.
+/// Collects the names of all fields, at any depth.
 pub(crate) fn names(value: &serde_json::Value) -> std::collections::BTreeSet<String> {
     use serde_json::Value;
     match value {
@@ -90,8 +90,8 @@ pub(crate) fn names(value: &serde_json::Value) -> std::collections::BTreeSet<Str
     }
 }
 
-/// What `swap` prints, with all that it may have.
-fn of_swap() -> [serde_json::Result<serde_json::Value>; 4] {
+/// The JSON of each of the four subcommands of `swap`, with all fields that it may have.
+fn swap_json() -> [serde_json::Result<serde_json::Value>; 4] {
     use host::swap::{Area, Backing, Compressed, Made, Recompressed, Removed, Status};
     use host::system::swap::SwapKind;
     let (path, kind) = (std::path::PathBuf::from("/dev/zram1"), SwapKind::Zram);
@@ -154,9 +154,10 @@ fn of_swap() -> [serde_json::Result<serde_json::Value>; 4] {
     ]
 }
 
-/// The story: the fields of `reclaim`, `top` and `swap` stood in no page, though interfaces.md promises them.
+/// Regression: the fields of `reclaim`, `top` and `swap` were documented on no page, though
+/// interfaces.md promises them.
 #[test]
-fn what_json_has_stands_in_usage_md() {
+fn every_json_field_is_documented() {
     use daemon::control::Done;
     let report = memory::samples::everything(2, 1);
     let table = top::Table::of(&report, top::By::Process, top::Sort::Resident);
@@ -168,10 +169,11 @@ fn what_json_has_stands_in_usage_md() {
         serde_json::to_value(table),
         serde_json::to_value(&report),
         serde_json::to_value(done),
+        serde_json::to_value(recommend::tests::sample("redis.service")),
         Ok(findings::tests::health().json()),
     ];
     let mut all = std::collections::BTreeSet::new();
-    for value in of_swap().into_iter().chain(others) {
+    for value in swap_json().into_iter().chain(others) {
         all.extend(names(&value.expect("it is JSON")));
     }
     let page = include_str!("../../../../docs/usage.md");

@@ -1,13 +1,13 @@
-//! Words of others, made safe to show: command lines, paths, names of users.
+//! Makes texts from other processes and users safe to show: command lines, paths, names of users.
 //!
-//! Invariant: nothing that comes out of here moves a cursor, changes a colour, turns the direction of
-//! writing, hides itself, or is markup; what is said to fit so many columns takes no more of them.
+//! Invariant: no text returned from here moves a cursor, changes a colour, turns the direction of
+//! writing, hides itself, or is markup. A text cut to a number of columns takes no more columns.
 
 use pictures::is_hidden;
 pub(crate) use pictures::{csv_field, escaped};
 
-/// The text with `?` for each character that a terminal would obey rather than show, and, without
-/// Unicode, for each beyond ASCII.
+/// Returns the text with `?` for each character that would control a terminal and, without
+/// `unicode`, for each character beyond ASCII.
 pub(crate) fn plain(text: &str, unicode: bool) -> String {
     let shown = |c: char| match c {
         c if is_hidden(c) || (!unicode && !c.is_ascii()) => '?',
@@ -16,8 +16,9 @@ pub(crate) fn plain(text: &str, unicode: bool) -> String {
     text.chars().map(shown).collect()
 }
 
-/// Columns of a character. Beyond the alphabets and the signs that are surely narrow it says two:
-/// a line that is too short does no harm, one that is too long breaks the screen.
+/// Returns the width of a character, columns. For characters beyond the alphabets and signs that
+/// are certainly narrow it returns two: a line that is too short does no harm, one that is too long
+/// breaks the screen.
 fn columns_of(c: char) -> usize {
     match c {
         c if c < '\u{1100}' => 1,
@@ -26,12 +27,12 @@ fn columns_of(c: char) -> usize {
     }
 }
 
-/// Columns of a text, or more.
+/// Returns an upper bound of a text's width in columns.
 pub(crate) fn columns(text: &str) -> usize {
     text.chars().map(columns_of).sum()
 }
 
-/// [`plain`] in at most `width` columns, cut at the end.
+/// Returns [`plain`] in at most `width` columns, cut at the end.
 pub(crate) fn cut(text: &str, width: usize, unicode: bool) -> String {
     let shown = plain(text, unicode);
     if columns(&shown) <= width {
@@ -41,7 +42,8 @@ pub(crate) fn cut(text: &str, width: usize, unicode: bool) -> String {
     start(&shown, width.saturating_sub(columns(mark))).to_owned() + mark
 }
 
-/// [`plain`] in at most `width` columns, cut at the front: of a path the end says most.
+/// Returns [`plain`] in at most `width` columns, cut at the front: the end of a path is most
+/// useful.
 pub(crate) fn cut_front(text: &str, width: usize, unicode: bool) -> String {
     let shown = plain(text, unicode);
     if columns(&shown) <= width {
@@ -58,7 +60,7 @@ pub(crate) fn cut_front(text: &str, width: usize, unicode: bool) -> String {
     mark.to_owned() + &kept.into_iter().rev().collect::<String>()
 }
 
-/// What stands for the part that was cut off.
+/// Returns the characters that stand for the part that was cut off.
 fn mark(width: usize, unicode: bool) -> &'static str {
     match width {
         0 => "",
@@ -69,7 +71,7 @@ fn mark(width: usize, unicode: bool) -> &'static str {
     }
 }
 
-/// As much of the text's start as `width` columns take.
+/// Returns as much of the text's start as fits into `width` columns.
 fn start(text: &str, width: usize) -> &str {
     let mut used = 0;
     for (at, c) in text.char_indices() {
@@ -81,16 +83,17 @@ fn start(text: &str, width: usize) -> &str {
     text
 }
 
-/// `text` in lines of at most `width` columns, broken at spaces where there are some. At least one.
+/// Splits `text` into lines of at most `width` columns, broken at spaces where there are some.
+/// Returns at least one line.
 pub(crate) fn wrap(text: &str, width: usize, unicode: bool) -> Vec<String> {
     let text = plain(text, unicode);
-    // A character may be two columns wide; in less room nothing could ever be placed.
+    // A character may be two columns wide; in fewer columns nothing could ever be placed.
     let width = width.max(2);
     let mut lines = Vec::new();
     let mut rest = text.trim();
     while columns(rest) > width {
         let head = start(rest, width);
-        // The space may stand just behind the line.
+        // The space behind the last word may be just beyond the line.
         let whole = rest[head.len()..].starts_with(' ');
         let at = match head.rfind(' ') {
             _ if whole => head.len(),
@@ -104,17 +107,19 @@ pub(crate) fn wrap(text: &str, width: usize, unicode: bool) -> Vec<String> {
     lines
 }
 
-/// One line of JSON. What a terminal would obey is escaped, which JSON alone does not ask for.
+/// Returns one line of JSON. Characters that would control a terminal are escaped, also where JSON
+/// does not require that.
 pub(crate) fn json_line(value: &impl serde::Serialize) -> String {
     safe_json(&serde_json::to_string(value).unwrap_or_default())
 }
 
-/// Indented JSON, as safe.
+/// Returns indented JSON, with the same characters escaped as by [`json_line`].
 pub(crate) fn json_lines(value: &impl serde::Serialize) -> String {
     safe_json(&serde_json::to_string_pretty(value).unwrap_or_default())
 }
 
-/// Such characters stand inside strings alone, but for the line ends of the indentation.
+/// Escapes characters that would control a terminal. They occur only inside strings, except for the
+/// line ends of the indentation.
 fn safe_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     let mut units = [0; 2];
@@ -130,11 +135,11 @@ fn safe_json(json: &str) -> String {
     out
 }
 
-/// A size in at most four columns, for tables: `0`, `4K`, `1.2G`, `999T`.
+/// Formats a size in at most four columns, for tables: `0`, `4K`, `1.2G`, `999T`.
 pub(crate) fn short_size(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["", "K", "M", "G", "T", "P", "E"];
     let mut unit = 0;
-    // Up while it would print as 1000 or more of this unit.
+    // Take the next unit while the number would be printed as 1000 or more.
     while unit + 1 < UNITS.len() && rounded(bytes, unit, 1) >= 1000 {
         unit += 1;
     }
@@ -145,7 +150,7 @@ pub(crate) fn short_size(bytes: u64) -> String {
     format!("{}{}", rounded(bytes, unit, 1), UNITS[unit])
 }
 
-/// `bytes` in parts (1 or 10) of the `unit`-th power of 1024, rounded to the nearest.
+/// Returns `bytes / 1024^unit * parts`, rounded to the nearest; `parts` is 1, or 10 for tenths.
 fn rounded(bytes: u64, unit: usize, parts: u128) -> u128 {
     let one = 1u128 << (10 * unit);
     (u128::from(bytes) * parts + one / 2) / one

@@ -1,7 +1,7 @@
-//! The table of `top`: all processes, or all control groups.
+//! The table of `top`: all processes, all control groups, or all tenants.
 //!
-//! Invariant: a group's figures are the sums over its processes; the totals are those of all rows,
-//! shown or not; no line is wider than the terminal. An age that nobody can know yet is `-`.
+//! Invariant: a group's figures are the sums over its processes. The totals are those of all rows,
+//! shown or not. No line is wider than the terminal. An age that is not known yet is `-`.
 
 mod draw;
 mod rows;

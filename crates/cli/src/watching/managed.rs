@@ -1,7 +1,8 @@
-//! A target that is managed: its manager tells, because two who clear bits of one process know no ages.
+//! Watches a target through its manager: if two processes clear accessed bits of one process,
+//! neither knows its ages.
 //!
-//! Invariant: the manager's reports are passed on as they are, but for notes: that they cover more than was asked, that
-//! the manager no longer answers.
+//! Invariant: the manager's reports are passed on unchanged, except for two notes: that a report
+//! covers more than the target, and that the manager does not respond any more.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -9,34 +10,34 @@ use std::time::{Duration, Instant};
 use daemon::control::{self, ControlError, Managed, Request, Response, Tenant, TenantAsk};
 use host::report::Report;
 
-use super::{Settings, Target, TenantName, Watching};
+use super::{Target, TenantName, WatchRequest, Watching};
 use crate::failure::Failure;
 
-/// A manager answers between two looks.
+/// Timeout of a request: a manager responds between two scans.
 const WITHIN: Duration = Duration::from_secs(20);
-/// A manager that is busy, or a tree's that is started again, is waited for, since it answered last.
+/// Longest wait since the last response for a manager that is busy, or for a `serve` that restarts.
 const AWAY_MAX: Duration = Duration::from_secs(120);
 const AGAIN_EVERY: Duration = Duration::from_millis(500);
-/// One that does not even say that it is there in this time is stopped, or another's.
+/// Timeout of a ping. A manager that does not respond in this time is stopped, or another user's.
 const SOON: Duration = Duration::from_secs(3);
 
-/// Asks a manager again and again.
-pub(super) struct Asked {
+/// Requests reports from a manager again and again.
+pub(super) struct ManagedWatch {
     tenant: Tenant,
     request: Request,
     every: Duration,
-    /// What every report says beside its own notes.
+    /// A note that is added to every report.
     note: Option<String>,
-    /// What was asked when it was found, and has not been passed on.
+    /// The report that was requested when the manager was found, until it is passed on.
     first: Option<Report>,
     last: Option<(Instant, Report)>,
     is_over: bool,
 }
 
-impl Asked {
-    /// The manager of what is to be watched; none if there is none that answers us with a report, or if it was said how
-    /// ages are to be read.
-    pub(super) fn find(settings: &Settings) -> Option<Asked> {
+impl ManagedWatch {
+    /// Finds the manager of the target. `None` if no manager responds with a report, or if the
+    /// settings choose how ages are read.
+    pub(super) fn find(settings: &WatchRequest) -> Option<ManagedWatch> {
         if settings.source.is_some() || settings.max_wait.is_some() {
             return None;
         }
@@ -46,7 +47,8 @@ impl Asked {
             Target::All | Target::Tenant(_) => return None,
         };
         let Managed { tenant, manager } = control::find_begun(&wanted).ok().flatten()?;
-        // Whom it does not answer (another user's), or whom something answers that is no manager, looks with eyes of his own.
+        // If the manager is another user's and does not respond, or what responds is no manager,
+        // this process scans the target itself.
         let pong = control::ask(&tenant, &Request::Ping {}, SOON).ok()?;
         if !matches!(pong, Response::Pong(_)) {
             return None;
@@ -54,7 +56,7 @@ impl Asked {
         let note = (tenant != wanted).then(|| {
             format!("{wanted} is managed with {tenant} (manager {manager}): all that it manages is reported")
         });
-        let mut asked = Asked {
+        let mut requested = ManagedWatch {
             tenant,
             request: Request::Report {},
             every: settings.age_every,
@@ -63,21 +65,21 @@ impl Asked {
             last: None,
             is_over: false,
         };
-        match asked.ask() {
-            Ok(report) => asked.first = Some(report),
-            // It has ended, or let go, since it was found. One that is only slow is waited for: two who clear bits of one
-            // process know no ages.
+        match requested.ask() {
+            Ok(report) => requested.first = Some(report),
+            // The manager has ended or detached since it was found. A slow manager is waited for
+            // instead: if two processes clear accessed bits of one process, neither knows its ages.
             Err(ControlError::Timeout { .. }) => {}
             Err(_) => return None,
         }
-        Some(asked)
+        Some(requested)
     }
 
-    /// A tenant of `pagetide serve`.
-    pub(super) fn of_tenant(name: &TenantName, every: Duration) -> Result<Asked, Failure> {
+    /// Watches a tenant of `pagetide serve`.
+    pub(super) fn of_tenant(name: &TenantName, every: Duration) -> Result<ManagedWatch, Failure> {
         let tenant = Tenant::Tree(name.root.clone());
         control::ask(&tenant, &Request::Ping {}, SOON)?;
-        Ok(Asked {
+        Ok(ManagedWatch {
             tenant,
             request: Request::Tenant {
                 path: name.path.clone(),
@@ -91,8 +93,8 @@ impl Asked {
         })
     }
 
-    /// Whether an answer is worth waiting for: who is busy or stopped has not let go, and tenants outlive their `serve`, which is about to be started
-    /// again. (The story: a log of a tenant ended, with success, when the service was restarted.)
+    /// Returns whether a response is worth waiting for. A busy or stopped manager has not detached;
+    /// and tenants outlive their `serve`, which may be restarting.
     fn is_to_come(&self, error: &ControlError, since: Instant) -> bool {
         let is_soon = since.elapsed() < AWAY_MAX.max(self.every * 2);
         let may_return = matches!(self.tenant, Tenant::Tree(_));
@@ -118,7 +120,7 @@ impl Asked {
     }
 }
 
-impl Watching for Asked {
+impl Watching for ManagedWatch {
     fn next(&mut self) -> Result<Report, Failure> {
         if let Some((at, _)) = &self.last {
             sleep(self.every.saturating_sub(at.elapsed()));
@@ -133,7 +135,7 @@ impl Watching for Asked {
         }
         let report = match (answer, self.last.take()) {
             (Ok(report), _) => report,
-            // The program has ended, or was let go of: what was said last is the last.
+            // The program has ended, or the manager has detached: the last report stands.
             (Err(error), Some((_, mut report))) => {
                 self.is_over = true;
                 report

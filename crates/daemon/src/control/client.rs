@@ -1,8 +1,8 @@
-//! The commands' end: one question, one answer, in bounded time.
+//! The client's end of the control socket: one request, one response, in bounded time.
 //!
-//! Invariant: [`ask`] returns within its timeout whatever the other side does, reads at most
-//! [`RESPONSE_BYTES_MAX`] bytes, and believes only managers of root and of its own user, in our pid
-//! namespace. (The story: root believed what a program said as its own manager: "put out 17.2 MiB".)
+//! Invariant: [`ask`] returns within its timeout, reads at most [`RESPONSE_BYTES_MAX`] bytes, and
+//! trusts only managers that run as root or as the client's own user, in the client's pid
+//! namespace. So a managed program cannot pretend to be its own manager.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -16,13 +16,13 @@ use super::protocol::{RESPONSE_BYTES_MAX, Request, Response};
 use super::{ControlError, Tenant, socket};
 use crate::options::Millis;
 
-/// Bytes that are read at a time: the counters of some hundred tenants.
+/// Most bytes that one read(2) takes: the counters of some hundred tenants.
 const CHUNK: usize = 64 << 10;
 
-/// Asks the manager of a tenant, waiting at most `within`.
+/// Sends a request to the manager of a tenant and waits at most `within` for its answer.
 ///
 /// # Errors
-/// [`ControlError`]; a [`Response::Error`] comes as [`ControlError::Refused`].
+/// [`ControlError`]; a [`Response::Error`] is returned as [`ControlError::Refused`].
 pub fn ask(tenant: &Tenant, request: &Request, within: Duration) -> Result<Response, ControlError> {
     let call = Call {
         tenant,
@@ -32,7 +32,7 @@ pub fn ask(tenant: &Tenant, request: &Request, within: Duration) -> Result<Respo
     let (stream, _) = call.connect()?;
     call.send(&stream, &request.line())?;
     let line = call.receive(&stream).map_err(|error| match error {
-        // (The story: of two `reclaim` at once the second was told to use a pagetide of the same version.)
+        // If the manager has ended meanwhile, report that, not a manager of another version.
         ControlError::Io { .. } | ControlError::Protocol { .. }
             if matches!(manager_of(tenant), Ok(None)) =>
         {
@@ -53,8 +53,8 @@ pub fn ask(tenant: &Tenant, request: &Request, within: Duration) -> Result<Respo
     }
 }
 
-/// Who manages a tenant: the pid of the process at the other end of its socket; none if no manager
-/// that we believe listens. Does not depend on the manager answering.
+/// Returns the pid of a tenant's manager: of the process at the other end of the manager's socket.
+/// `None` if no manager that we trust listens. Sends no request, so a busy manager is found, too.
 ///
 /// # Errors
 /// [`ControlError::Io`], [`ControlError::Timeout`].
@@ -62,11 +62,11 @@ pub fn manager_of(tenant: &Tenant) -> Result<Option<u32>, ControlError> {
     manager_within(tenant, Duration::from_millis(500))
 }
 
-/// The same without waiting for a manager whose backlog is full.
+/// Whether a tenant has a manager. Does not wait if the manager's backlog of connections is full.
 pub(super) fn is_managed(tenant: &Tenant) -> bool {
     match manager_within(tenant, Duration::ZERO) {
         Ok(found) => found.is_some(),
-        // It listens, and has as many clients as it can have.
+        // The connection timed out: a manager listens, and its backlog is full.
         Err(error) => matches!(error, ControlError::Timeout { .. }),
     }
 }
@@ -79,13 +79,13 @@ fn manager_within(tenant: &Tenant, within: Duration) -> Result<Option<u32>, Cont
     };
     match call.connect() {
         Ok((_, peer)) => Ok(Some(peer.pid)),
-        // What we do not believe manages nothing as far as we know.
+        // A listener that we do not trust does not count as a manager.
         Err(ControlError::NotManaged { .. } | ControlError::Impostor { .. }) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// One question and its deadline.
+/// One request to a tenant's manager, and the request's deadline.
 struct Call<'a> {
     tenant: &'a Tenant,
     begin: Instant,
@@ -93,6 +93,7 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// Returns the error for a failed system call.
     fn io(&self, why: impl std::fmt::Display) -> ControlError {
         ControlError::Io {
             tenant: self.tenant.clone(),
@@ -100,7 +101,7 @@ impl Call<'_> {
         }
     }
 
-    /// What is left of the time.
+    /// Returns the time until the deadline, or the timeout error if the deadline has passed.
     fn left(&self) -> Result<Duration, ControlError> {
         let left = self.within.saturating_sub(self.begin.elapsed());
         if left.is_zero() {
@@ -112,7 +113,7 @@ impl Call<'_> {
         Ok(left)
     }
 
-    /// Connects to the first manager that we believe.
+    /// Connects to the first manager that we trust.
     fn connect(&self) -> Result<(UnixStream, Peer), ControlError> {
         let name = self.tenant.socket_name();
         let mut impostor = None;
@@ -121,7 +122,8 @@ impl Call<'_> {
                 continue;
             };
             let peer = Peer::of(&stream).map_err(|error| self.io(error))?;
-            // Only the directory's user can make a socket there, and root gives it no other owner.
+            // Only the directory's user can make a socket there, and root does not change its
+            // owner.
             if peer.uid == dir.owner() && peer.is_near() {
                 return Ok((stream, peer));
             }
@@ -134,7 +136,8 @@ impl Call<'_> {
         })
     }
 
-    /// Waits no longer than is left: the backlog of a stopped manager is full.
+    /// Connects within the time left; waits if the backlog is full, as that of a stopped manager
+    /// is.
     fn connect_in(&self, dir: &PrivateDir, name: &str) -> Result<Option<UnixStream>, ControlError> {
         loop {
             let within = self.within.saturating_sub(self.begin.elapsed());
@@ -144,7 +147,7 @@ impl Call<'_> {
                     return Ok(Some(stream));
                 }
                 Err(Errno::NOENT | Errno::CONNREFUSED) => return Ok(None),
-                // For a moment it is its owner's alone.
+                // For a moment a new socket is open to its owner alone.
                 Err(Errno::ACCESS) => return Ok(None),
                 Err(Errno::AGAIN | Errno::INTR) => {
                     self.left()?;
@@ -159,14 +162,15 @@ impl Call<'_> {
             .set_write_timeout(Some(self.left()?))
             .map_err(|e| self.io(e))?;
         match stream.write_all(line) {
-            // It may have answered (Denied) and closed before it read the question.
+            // The manager may have answered (Denied) and closed the connection before it read the
+            // request.
             Err(error) if hung_up(&error) => Ok(()),
             Err(error) if error.kind() == ErrorKind::WouldBlock => self.left().map(|_| ()),
             sent => sent.map_err(|e| self.io(e)),
         }
     }
 
-    /// Reads up to the newline.
+    /// Reads the response line up to its newline.
     fn receive(&self, mut stream: &UnixStream) -> Result<Vec<u8>, ControlError> {
         let mut line = Vec::new();
         let mut chunk = vec![0; CHUNK];
@@ -185,7 +189,8 @@ impl Call<'_> {
                     }
                 }
                 Err(error) => match error.kind() {
-                    // A timeout of the socket: `left` above turns it into ours.
+                    // The socket's timeout has passed: the next call of `left` returns our own
+                    // error.
                     ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {}
                     _ => return Err(self.io(error)),
                 },
@@ -196,6 +201,7 @@ impl Call<'_> {
         }
     }
 
+    /// Returns the error for a response that cannot be parsed.
     fn broken(&self, why: &str) -> ControlError {
         ControlError::Protocol {
             tenant: self.tenant.clone(),
@@ -204,6 +210,7 @@ impl Call<'_> {
     }
 }
 
+/// Whether the error means that the other end has closed the connection.
 fn hung_up(error: &std::io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,23 +1,23 @@
-//! Why a manager could not be asked.
+//! Errors of the control socket.
 
 use super::Tenant;
 use crate::error::Error;
 
-/// Why a manager could not be asked, or could not listen.
+/// Why a request failed, or why a manager could not listen.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ControlError {
-    /// Nobody listens.
+    /// No manager listens.
     #[error("cannot reach the manager of {tenant}: no pagetide manages it")]
     NotManaged {
         /// The target.
         tenant: Tenant,
     },
-    /// The manager belongs to somebody else.
+    /// The manager belongs to another user.
     #[error("cannot use the manager of {tenant}: it belongs to user {owner}")]
     Denied {
         /// The target.
         tenant: Tenant,
-        /// User of the manager.
+        /// User id of the manager.
         owner: u32,
     },
     /// The process behind the socket is another user's, or in another pid namespace.
@@ -27,37 +27,37 @@ pub enum ControlError {
     Impostor {
         /// The target.
         tenant: Tenant,
-        /// User of that process.
+        /// User id of that process.
         owner: u32,
     },
-    /// It did not answer in time.
+    /// The manager did not answer in time.
     #[error("no answer from the manager of {tenant}: it was silent for {waited_ms} ms")]
     Timeout {
         /// The target.
         tenant: Tenant,
-        /// How long we waited.
+        /// How long the client waited, in milliseconds.
         waited_ms: u64,
     },
-    /// The manager said no.
+    /// The manager refused the request.
     #[error("{0}")]
     Refused(Error),
-    /// The answer makes no sense.
+    /// The manager's response cannot be parsed.
     #[error("cannot understand the manager of {tenant}: {why}")]
     Protocol {
         /// The target.
         tenant: Tenant,
-        /// What is wrong.
+        /// What is wrong with the response.
         why: String,
     },
-    /// The socket's name is taken.
+    /// The name of the manager's socket is already in use.
     #[error("cannot manage {tenant}: {why}")]
     Bind {
         /// The target.
         tenant: Tenant,
-        /// The kernel's reason.
+        /// What uses the name.
         why: String,
     },
-    /// It ended before it answered.
+    /// The manager ended before it answered.
     #[error("no answer from the manager of {tenant}: it ended before it answered")]
     Ended {
         /// The target.
@@ -74,7 +74,7 @@ pub enum ControlError {
 }
 
 impl ControlError {
-    /// What to do about it.
+    /// What the user can do about it.
     #[must_use]
     pub fn hint(&self) -> String {
         match self {
@@ -106,10 +106,10 @@ impl ControlError {
             ControlError::Bind { tenant, .. } => {
                 let detach = tenant.pid().map(|pid| format!("`pagetide detach {pid}`"));
                 let detach = detach.unwrap_or_else(|| "detach that one".to_owned());
-                format!("ask that manager instead, or end it first: {detach}")
+                format!("send the request to that manager, or end it first: {detach}")
             }
             ControlError::Ended { .. } => {
-                "nobody manages it now: look how it is, and ask again".to_owned()
+                "its manager has ended: check the program's state, then try again".to_owned()
             }
             ControlError::Io { .. } => "see whether the manager still runs".to_owned(),
         }

@@ -1,7 +1,8 @@
-//! Whose manager has a process among its own: asked of all managers that listen here.
+//! Finds the manager of a process, also one that manages an ancestor of the process, by a request
+//! to each manager that listens in our directories.
 //!
-//! Invariant: a manager that does not answer, or may not be asked, says no within [`WITHIN`], and one
-//! that does not listen at once. Only managers of root and of our own user are asked at all.
+//! Invariant: a manager that does not reply within [`WITHIN`], refuses the request or does not
+//! listen counts as "no". Only managers of root and of our own user are sent a request.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,36 +14,38 @@ use host::system::{Proc, start};
 use super::client::is_managed;
 use super::{ControlError, Request, Response, Tenant, ask, manager_of, socket};
 
-/// How long one manager has for its answer.
+/// Longest wait for the reply of one manager.
 const WITHIN: Duration = Duration::from_millis(500);
 
-/// How long all have together, each of which may be stopped.
+/// Longest wait for the replies of all managers together, since each of them may be stopped
+/// (SIGSTOP).
 const ALL_WITHIN: Duration = Duration::from_secs(3);
 
-/// Between two looks.
+/// Time between two checks whether a manager listens.
 const BETWEEN: Duration = Duration::from_millis(10);
 
-/// `run` has its program's number before its manager listens: for so long it is waited for.
+/// Longest wait for the manager of a `run`: `run` has its program's pid before its manager listens.
 const BEGINS: Duration = Duration::from_secs(5);
 
-/// What a shell has just forked may be about to become `run`: so long after its birth nobody knows.
+/// Age up to which a process that a shell forked may still be about to call `run`.
 const NEWBORN: Duration = Duration::from_millis(200);
-/// The same in clock ticks of /proc, of which a second has 100.
+/// [`NEWBORN`] in clock ticks of /proc, 100 a second.
 const NEWBORN_TICKS: u64 = 20;
 
-/// A tenant that is managed.
+/// A tenant with a manager.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Managed {
-    /// By which name.
+    /// The tenant after which the manager's socket is named.
     pub tenant: Tenant,
-    /// Its manager's pid (0 if that is in another pid namespace).
+    /// Pid of the tenant's manager; 0 if the manager is in another pid namespace.
     pub manager: u32,
 }
 
-/// Who manages a tenant: under its own name, or, for a process, whoever has it among its descendants.
+/// Finds the manager of a tenant: the manager with the tenant's name or, for a process, a manager
+/// that has the process among the descendants it manages. `None` if there is none.
 ///
 /// # Errors
-/// [`ControlError`] of the tenant's own name.
+/// The [`ControlError`] of connecting to the socket with the tenant's own name.
 pub fn find(tenant: &Tenant) -> Result<Option<Managed>, ControlError> {
     if let Some(manager) = manager_of(tenant)?.filter(|_| !is_anothers(tenant)) {
         let tenant = tenant.clone();
@@ -63,14 +66,15 @@ pub fn find(tenant: &Tenant) -> Result<Option<Managed>, ControlError> {
         }))
 }
 
-/// As [`find`], for whoever is not that manager himself: of a `pagetide run` that has not become its program yet, the manager is waited for.
-/// (The story: in `pagetide run ... & pagetide reclaim $!` the second had the name of the manager before the manager had, and the program was
-/// not started.)
+/// Finds a manager like [`find`], but first waits if the process is a `pagetide run` that is about
+/// to start its manager. Otherwise the second command of `pagetide run ... & pagetide reclaim $!`
+/// could take the tenant's name before the manager does.
 ///
 /// # Errors
-/// As [`find`].
+/// Those of [`find`].
 pub fn find_begun(tenant: &Tenant) -> Result<Option<Managed>, ControlError> {
-    // Its name alone is looked at meanwhile: one that has become its program by then had its manager before. (While others are asked, it may.)
+    // Only the tenant's own name matters here: the manager of a process has its name before that
+    // process becomes its program. [`find`] asks the other managers afterwards.
     if let Some(pid) = tenant.pid() {
         let begun = Instant::now();
         let may_begin = || {
@@ -84,8 +88,9 @@ pub fn find_begun(tenant: &Tenant) -> Result<Option<Managed>, ControlError> {
     find(tenant)
 }
 
-/// For the manager of `run`: a command that asked before there was a `run` to be seen may have its name, and lets go of it soon. Who manages says so, and is
-/// not waited for.
+/// Waits, for the manager of a `run`, until the tenant's name is free. A short command such as
+/// `reclaim` may have taken the name before this `run` was visible, and soon releases it. Does not
+/// wait if the name belongs to a manager that replies to a ping.
 pub(crate) fn wait_for_name(tenant: &Tenant) {
     let begun = Instant::now();
     let manages = || {
@@ -102,8 +107,8 @@ pub(crate) fn wait_for_name(tenant: &Tenant) {
     }
 }
 
-/// Whether a process is `pagetide run`, which has another name from its exec on. (The story: for a moment within its exec a process has its name and no
-/// words yet, and on a busy machine it was seen then: `stat` said that nobody manages it.)
+/// Whether a process is a `pagetide run` that has not become its program yet. For a moment within
+/// execve(2) a process has our name and no arguments; such a process counts, too.
 fn is_about_to_run(pid: u32) -> bool {
     let stat = stat(pid).filter(|stat| stat.comm == start::NAME && !stat.is_over());
     let words = Proc::system().and_then(|proc| proc.words(pid));
@@ -111,20 +116,23 @@ fn is_about_to_run(pid: u32) -> bool {
     stat.is_some() && (words.is_empty() || words.split(|byte| *byte == 0).nth(1) == Some(b"run"))
 }
 
-/// Whether it was born when we were, or after that. (The story: what a shell had forked was a shell yet.)
+/// Whether a process was born at most [`NEWBORN`] before this one, or later. Such a process may be
+/// a shell's fork that is about to call `run`.
 fn is_newborn(pid: u32) -> bool {
     let born = |pid| stat(pid).map(|stat| stat.started);
     let both = born(pid).zip(born(std::process::id()));
     both.is_some_and(|(its, ours)| its + NEWBORN_TICKS >= ours)
 }
 
+/// Returns /proc/PID/stat; `None` if the process has ended.
 fn stat(pid: u32) -> Option<Stat> {
     Proc::system().ok()?.stat(pid).ok()?
 }
 
-/// Whether who listens under the name of a process's manager has nothing to do with that process. A manager stays as long as any
-/// descendant of its first process does, and by then another process may have that number. One that does not say so is believed:
-/// it may be about to begin. (The story: `reclaim` of the later process parked the earlier one's descendants.)
+/// Whether a manager has the name of this process but does not manage the process. A manager stays
+/// while any descendant of its first process lives, and meanwhile another process may have got that
+/// first process's pid. False if the manager does not say "no": it may be about to manage the
+/// process.
 #[must_use]
 pub fn is_anothers(tenant: &Tenant) -> bool {
     let Some(pid) = tenant.pid() else {
@@ -135,16 +143,17 @@ pub fn is_anothers(tenant: &Tenant) -> bool {
     lives && matches!(answer(), Ok(Response::Manages(false)))
 }
 
-/// Whether the manager that has a tenant's name has it from an earlier process, and manages that one's descendants.
+/// Whether a manager has this tenant's name because of an earlier process with the same pid, and
+/// now manages the descendants of that earlier process.
 #[must_use]
 pub fn is_held_by_a_stranger(tenant: &Tenant) -> bool {
     manager_of(tenant).is_ok_and(|held| held.is_some()) && is_anothers(tenant)
 }
 
-/// Processes that have a manager of their own, of root or of our user.
+/// Returns the pids of the processes that have a manager of their own which we trust.
 #[must_use]
 pub fn managed_pids() -> Vec<u32> {
-    // A socket that was named after a process that has ended is of no process that is looked at.
+    // A socket named after a process that has ended belongs to no process of interest.
     let lives = |tenant: &Tenant| {
         tenant
             .pid()
@@ -154,7 +163,9 @@ pub fn managed_pids() -> Vec<u32> {
     tenants.filter_map(|tenant| tenant.pid()).collect()
 }
 
-/// What has, or had, a manager that we believe: processes, and then control groups, whose paths their names do not tell.
+/// Returns the tenants that have a socket in the directories that we trust, whether or not a
+/// manager still listens: processes, then control groups. The name of a group's socket does not
+/// contain the path.
 fn managed() -> Vec<Tenant> {
     let (mut pids, mut groups) = (BTreeSet::new(), BTreeSet::new());
     for tenant in socket::believed().iter().flat_map(socket::tenants) {

@@ -1,9 +1,9 @@
-//! Who is at the other end of a connection, by the kernel.
+//! The process and user at the other end of a connection, as the kernel reports them.
 //!
-//! Invariant: a peer in another pid namespace is a stranger, root too: a container may share the
-//! directory of sockets, and its root's numbers are not of our processes. Where the kernel has
-//! SO_PEERPIDFD (Linux 6.5), the process is checked by its descriptor, so that no later process with
-//! its number is taken for it.
+//! Invariant: a peer in another pid namespace is refused, even if it is root: a container may share
+//! the directory of sockets, and the pids that its root sends do not name our processes. If the
+//! kernel has SO_PEERPIDFD (Linux 6.5), the process is checked by its pidfd, so that a later
+//! process with the same pid is not taken for the peer.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -16,28 +16,28 @@ use nix::sys::socket::{getsockopt, sockopt};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::thread::{CapabilitySet, capabilities};
 
-/// Its process and user, as of the connect or the listen.
+/// The peer's process and user at the time when the peer called connect(2) or listen(2).
 #[derive(Debug)]
 pub(crate) struct Peer {
-    /// 0 if our pid namespace has no number for it.
+    /// Pid of the peer; 0 if the peer has no pid in our pid namespace.
     pub(super) pid: u32,
     pub(super) uid: u32,
     process: Process,
 }
 
-/// How a peer's process is known.
+/// How the peer's process is identified.
 #[derive(Debug)]
 enum Process {
-    /// By a descriptor from the kernel.
+    /// By a pidfd from the kernel.
     Descriptor(OwnedFd),
-    /// It has ended.
+    /// The process has ended.
     Gone,
-    /// By its number alone: the kernel has no SO_PEERPIDFD.
+    /// By its pid alone: the kernel has no SO_PEERPIDFD.
     Number,
 }
 
 impl Peer {
-    /// A peer that a test makes up.
+    /// Returns a made-up peer for a test.
     #[cfg(test)]
     pub(super) fn known(pid: u32, uid: u32) -> Peer {
         let process = Process::Number;
@@ -55,14 +55,16 @@ impl Peer {
         Ok(Peer { pid, uid, process })
     }
 
-    /// Whether it may see what `owner`'s manager tells, and have it act: the user itself, and root as [`Tracer`] says.
+    /// Whether the peer may send requests to a manager of the user `owner`: that user may, and root
+    /// may if [`Tracer`] allows.
     pub(crate) fn may_ask(&self, owner: u32) -> bool {
         let is_user = self.uid == owner && owner != 0;
         is_user || self.uid == 0 && Tracer::this_process().lets(self.pid)
     }
 
-    /// Whether it lives, in our pid namespace: what it says of processes is of ours. To be asked
-    /// last: what was found by its number before is then known to be of it.
+    /// Whether the peer lives in our pid namespace, so that the pids it sends name our processes.
+    /// Call this after all other checks by the peer's pid: if it returns true, the pid was the
+    /// peer's all the time.
     pub(super) fn is_near(&self) -> bool {
         match &self.process {
             Process::Descriptor(process) => is_only_number(process, self.pid),
@@ -72,35 +74,39 @@ impl Peer {
     }
 }
 
-/// The same by the number alone. (Not by /proc/PID/status, which may be hidden: hidepid, ProtectProc= of a unit.)
+/// Whether the process with this pid is in our pid namespace, by opening a pidfd. For kernels
+/// without SO_PEERPIDFD if /proc/PID/status is hidden (mount option hidepid, ProtectProc= of a
+/// unit).
 fn has_one_number(pid: u32) -> bool {
     let named = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let process = named.map(|pid| pidfd_open(pid, PidfdFlags::empty()));
     matches!(process, Some(Ok(process)) if is_only_number(&process, pid))
 }
 
-/// Whether a process has this number and no other: it lives, and is in the pid namespace of our /proc. What the kernel says of a
-/// descriptor of the process is ours to read.
+/// Whether the process has this pid and no other: it lives, and is in the pid namespace of our
+/// /proc. We may always read the kernel's information about our own descriptor.
 fn is_only_number(process: &OwnedFd, pid: u32) -> bool {
     let about = format!("/proc/self/fdinfo/{}", process.as_raw_fd());
     let about = std::fs::read_to_string(about).unwrap_or_default();
     let numbers = about.lines().find_map(|line| line.strip_prefix("NSpid:"));
-    // 0 stands for a process that the /proc that is mounted does not know, -1 for one that has ended.
+    // The kernel shows 0 for a process that is not in the pid namespace of the mounted /proc, and
+    // -1 for one that has ended.
     pid != 0 && numbers.is_some_and(|numbers| numbers.trim() == pid.to_string())
 }
 
-/// What root is compared with that asks us: it may see and do what it may trace, where we may trace processes of others ourselves. (The story: root
-/// of a container without CAP_SYS_PTRACE, which may read nothing of the host's processes, was told their ages and paged them out, by the socket and later by
-/// files.)
+/// Rule for which processes of root may use this manager: those that may trace other processes as
+/// we may. Without this rule root of a container without CAP_SYS_PTRACE, which may read nothing of
+/// the host's processes, could read their ages and page them out.
 pub(crate) struct Tracer {
-    /// Without, root's number is enough.
+    /// Whether we may trace processes of other users; if not, every process of root is allowed.
     traces: bool,
-    /// Our user namespace: whoever makes one has all capabilities there, and they count there alone.
+    /// Inode of our user namespace. A process that creates another one has all capabilities, but
+    /// only there.
     users: Option<u64>,
 }
 
 impl Tracer {
-    /// It does not change while we serve.
+    /// Returns the rule for this process; it does not change while the process serves.
     pub(crate) fn this_process() -> Tracer {
         Tracer {
             traces: may_trace(None),
@@ -108,7 +114,8 @@ impl Tracer {
         }
     }
 
-    /// Whether root's process, or thread, of this number may ask; 0 stands for one that our pid namespace has no number for. Some 4 us.
+    /// Whether root's process or thread with this pid may send requests; pid 0 stands for one
+    /// without a pid in our namespace. Takes about 4 us.
     pub(crate) fn lets(&self, asker: u32) -> bool {
         let named = i32::try_from(asker).ok().and_then(Pid::from_raw);
         let traces = |named| may_trace(Some(named)) && users(&asker.to_string()) == self.users;
@@ -116,23 +123,24 @@ impl Tracer {
     }
 }
 
-/// Whether a thread, or this one, has CAP_SYS_PTRACE. Of one that has ended nothing is known.
+/// Whether a thread (`None`: the calling one) has CAP_SYS_PTRACE; false if the thread has ended.
 fn may_trace(thread: Option<Pid>) -> bool {
     let sets = capabilities(thread);
     sets.is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_PTRACE))
 }
 
-/// The user namespace of a thread; none of a kernel that has no such namespaces.
+/// Returns the inode of a thread's user namespace; `None` if the kernel has no user namespaces.
 fn users(who: &str) -> Option<u64> {
     let found = std::fs::metadata(format!("/proc/{who}/ns/user"));
     Some(found.ok()?.ino())
 }
 
-/// Whether a process is in the pid namespace of our /proc: the numbers that it has for others are ours.
+/// Whether a process is in the pid namespace of our /proc, so that it and we mean the same
+/// processes by the same pids.
 pub(crate) fn counts_as_we_do(pid: u32) -> bool {
     let status = Proc::system().and_then(|proc| proc.status(pid));
     let numbers = status.ok().flatten().map(|status| status.ns_pids.len());
-    // A kernel without pid namespaces tells none.
+    // A kernel without pid namespaces shows none.
     pid != 0 && matches!(numbers, Some(0 | 1))
 }
 
@@ -141,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_peer_is_near_while_it_lives() {
+    fn a_living_peer_is_in_our_pid_namespace() {
         let us = std::process::id();
         let (ours, _theirs) = UnixStream::pair().expect("a pair");
         let peer = Peer::of(&ours).expect("it is connected");
@@ -163,9 +171,9 @@ mod tests {
         assert!(!is_only_number(&process, pid));
     }
 
-    /// (End to end with fewer rights: e2e `serve_asked`.)
+    /// (e2e test `serve_requested` checks the same from end to end, for a peer with fewer rights.)
     #[test]
-    fn who_is_as_we_are_may_ask() {
+    fn root_with_the_same_rights_may_send_requests() {
         let us = std::process::id();
         assert!(Tracer::this_process().lets(us));
         let traces = Tracer {
@@ -178,7 +186,7 @@ mod tests {
             users: Some(1),
         };
         assert!(!elsewhere.lets(us));
-        // Without the right to trace there is nothing to keep from root.
+        // If we may not trace either, there is nothing to protect from root.
         let poor = Tracer {
             traces: false,
             ..elsewhere

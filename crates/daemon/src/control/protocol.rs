@@ -1,7 +1,7 @@
-//! The two JSON lines.
+//! Requests and responses of the control socket, each one line of JSON.
 //!
-//! Invariant: a line that decodes is one of the enums below; everything else is an error that
-//! names what was wrong. Decoding is total: no input makes it panic or allocate beyond the line.
+//! Invariant: a line that decodes is one of the enums below; every other line is an error that says
+//! what is wrong. No input makes decoding panic, or allocate more than the line's length.
 
 use std::collections::BTreeMap;
 
@@ -13,151 +13,153 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::options::Limits;
 
-/// Longest request line, bytes, with its newline: a tenant's path fits.
+/// Longest request line in bytes, newline included: enough for a tenant's path.
 pub const REQUEST_BYTES_MAX: usize = 8192;
 
-/// Longest response line, bytes, with its newline; a report of thousands of children fits, and the counters of ten
-/// thousand tenants.
+/// Longest response line in bytes, newline included: enough for a report of thousands of children,
+/// or for the counters of ten thousand tenants.
 pub const RESPONSE_BYTES_MAX: usize = 8 << 20;
 
-/// What a client asks.
+/// A request of a client.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    /// The report as it is now.
+    /// Return the report as it is now.
     Report {},
-    /// The counters under the kernel's names.
+    /// Return the counters under the names of cgroup v2's memory.stat.
     Stat {},
-    /// Put pages out, whatever the limits.
+    /// Page out, whether or not a limit is exceeded.
     Reclaim {
-        /// Which.
+        /// Which pages.
         what: Ask,
     },
-    /// Let go of the target, which stays as it is.
+    /// End management of the target. Pages that are swapped out stay so, unless `bring_back` is
+    /// set.
     Detach {
-        /// Read back in what is out.
+        /// Read swapped-out pages back in before management ends.
         bring_back: bool,
     },
-    /// The limits that hold, or other ones from now on.
+    /// Return the limits in force, or set others.
     Limits {
-        /// Other ones.
+        /// The new limits; `None` to change nothing.
         set: Option<Box<Limits>>,
     },
-    /// Is this process among those that are managed?
+    /// Return whether this manager manages a process.
     Manages {
-        /// Which.
+        /// Pid of the process.
         pid: u32,
     },
-    /// Who manages this target?
+    /// Return the manager's pid and version.
     Ping {},
-    /// Something of a tenant of a tree.
+    /// A request about one tenant of the tree that `serve` manages.
     Tenant {
-        /// Its path; empty for the root.
+        /// The tenant's path; empty for the root.
         path: String,
-        /// What.
+        /// What to do for the tenant.
         ask: TenantAsk,
     },
 }
 
-/// What is asked of a tenant.
+/// A request about one tenant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TenantAsk {
-    /// Its counters, with all below it.
+    /// Return the tenant's counters, with those of all groups below it.
     Stat,
-    /// The counters of each tenant below it, and its own.
+    /// Return the counters of the tenant, and of each tenant below it, as a table.
     Stats,
-    /// What it has, and how old that is.
+    /// Return the tenant's report: sizes and ages.
     Report,
-    /// The same in short, of it and of each tenant below it.
+    /// Return a short report, one row, of the tenant and of each tenant below it.
     Rows,
-    /// Put pages out.
+    /// Page out from the tenant.
     Reclaim(Ask),
 }
 
 /// The counters of many tenants, as a table.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Stats {
-    /// What each column is: names of memory.stat.
+    /// The column names, as in memory.stat.
     pub names: Vec<String>,
-    /// Each tenant's path, and its row.
+    /// For each tenant: its path; its counters in the order of `names`.
     pub tenants: Vec<(String, Vec<u64>)>,
 }
 
-/// A tenant among others, with all below it. Sizes are bytes.
+/// A short report of a tenant with all groups below it. Sizes in bytes.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct TenantRow {
-    /// Its path; `/` for the root.
+    /// The tenant's path; `/` for the root.
     pub tenant: String,
-    /// What the kernel charges to its group (memory.current).
+    /// Bytes that the kernel charges to the tenant's group (memory.current).
     pub charged_bytes: u64,
-    /// Anonymous and mapped file memory of its processes, each page once.
+    /// Resident bytes of the tenant's processes: anonymous and mapped file memory, each page
+    /// counted once.
     pub resident_bytes: u64,
-    /// In swap.
+    /// Bytes in swap.
     pub swapped_bytes: u64,
-    /// As its files have them.
+    /// The tenant's limits, as in its files.
     pub limits: LimitsReport,
-    /// How old its pages are.
+    /// Bytes by age, for each NUMA node.
     pub page_age: Vec<NodeAge>,
-    /// Resident bytes whose age is not known.
+    /// Resident bytes of unknown age.
     pub unknown_age_bytes: u64,
-    /// Resident bytes that the last look found in use.
+    /// Resident bytes that the last scan found accessed.
     #[serde(default)]
     pub young_bytes: u64,
-    /// For how long it has been watched: older than that nothing can be known to be, milliseconds.
+    /// Milliseconds for which the tenant has been scanned: no age is known to be longer.
     #[serde(default)]
     pub wall_ms: u64,
-    /// Between two looks, milliseconds.
+    /// Time between two scans, milliseconds.
     #[serde(default)]
     pub interval_ms: u64,
-    /// Where its ages come from.
+    /// From which kernel interface the ages come.
     #[serde(default)]
     pub age_source: AgeSource,
-    /// How many processes it has.
+    /// Number of the tenant's processes.
     pub processes: u64,
-    /// One of the host's own groups.
+    /// Whether the tenant is one of the host's own groups, which pagetide did not make.
     pub of_host: bool,
 }
 
-/// Who answered a ping.
+/// The response to a ping.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Pong {
-    /// The manager.
+    /// The manager's pid.
     pub manager: u32,
-    /// Its version.
+    /// The manager's version of pagetide.
     pub version: String,
 }
 
 /// Counters under the names of cgroup v2's memory.stat.
 pub type Stat = BTreeMap<String, u64>;
 
-/// What a reclaim came to, in pages of 4 KiB.
+/// The result of a reclaim, in pages of 4 KiB.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Done {
-    /// Pages that were advised to leave.
+    /// Pages that the kernel was advised to page out.
     pub asked_pages: u64,
-    /// Pages that left, by the kernel's word.
+    /// Pages that were paged out, as verified afterwards.
     pub evicted_pages: u64,
-    /// Pages that would have left, where the manager only tries (`--dry-run`).
+    /// Pages that a manager with `--dry-run` would have paged out.
     #[serde(default)]
     pub would_pages: u64,
-    /// Stayed: mapped more than once.
+    /// Pages that stayed because they are mapped more than once.
     pub shared_pages: u64,
-    /// Stayed: locked.
+    /// Pages that stayed because they are locked (mlock(2)).
     pub locked_pages: u64,
-    /// Stayed: given back by their program.
+    /// Pages that stayed because they are lazyfree (MADV_FREE).
     #[serde(default)]
     pub lazyfree_pages: u64,
-    /// Stayed: accessed meanwhile.
+    /// Pages that stayed because they were accessed meanwhile.
     pub referenced_pages: u64,
-    /// Stayed: in use by the kernel.
+    /// Pages that stayed because the kernel was using them.
     pub busy_pages: u64,
-    /// Stayed, whether tried or not: of unknown age.
+    /// Pages that stayed because their age is unknown; not all of them were tried.
     #[serde(default)]
     pub unknown_pages: u64,
-    /// Swap is full.
+    /// Whether swap is full.
     pub no_swap: bool,
-    /// What the kernel said, if it did not let the manager page out.
+    /// The kernel's error if it refused to page out; `None` otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
@@ -181,7 +183,7 @@ impl From<Reclaimed> for Done {
     }
 }
 
-/// What the manager answers.
+/// The response of a manager.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Response {
@@ -191,12 +193,12 @@ pub enum Response {
     Stat(Stat),
     /// To [`Request::Reclaim`].
     Reclaimed(Done),
-    /// To [`Request::Detach`]: pages that were asked back in.
+    /// To [`Request::Detach`]: management has ended.
     Detached {
-        /// Pages.
+        /// Number of pages that the kernel was requested to read back in.
         pages: u64,
     },
-    /// To [`Request::Limits`]: those that hold.
+    /// To [`Request::Limits`]: the limits in force.
     Limits(Box<Limits>),
     /// To [`Request::Manages`].
     Manages(bool),
@@ -206,11 +208,11 @@ pub enum Response {
     Stats(Stats),
     /// To [`TenantAsk::Rows`].
     Tenants(Vec<TenantRow>),
-    /// The request was understood and could not be done, or not understood.
+    /// The request could not be parsed, or could not be done.
     Error(Error),
-    /// The client's user may not ask.
+    /// The client's user may not send requests to this manager.
     Denied {
-        /// The manager's user.
+        /// User id of the manager.
         owner: u32,
     },
 }
@@ -219,7 +221,7 @@ impl Request {
     /// Decodes one line, with or without its newline.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// An error that says what is wrong with the line.
     pub fn parse(line: &[u8]) -> Result<Request, Error> {
         if line.len() > REQUEST_BYTES_MAX {
             let why = format!("it is longer than {REQUEST_BYTES_MAX} bytes");
@@ -228,7 +230,7 @@ impl Request {
         serde_json::from_slice(line).map_err(unreadable)
     }
 
-    /// The line, newline included.
+    /// Encodes the request as a line, newline included.
     #[must_use]
     pub fn line(&self) -> Vec<u8> {
         let mut line = serde_json::to_vec(self).unwrap_or_default();
@@ -239,7 +241,8 @@ impl Request {
 }
 
 impl Response {
-    /// The line, newline included; a response that is too long becomes an error that says so.
+    /// Encodes the response as a line, newline included; one that is too long becomes an error
+    /// response.
     #[must_use]
     pub fn line(&self) -> Vec<u8> {
         let mut line = serde_json::to_vec(self).unwrap_or_default();

@@ -1,9 +1,10 @@
-//! The manager's end: a socket that the manager's loop polls between two looks.
+//! The manager's end of the control socket, which the manager's loop polls between scans.
 //!
-//! Invariant: every call returns without waiting, but for [`ControlServer::finish`], whose wait its
-//! caller bounds. At most [`CLIENTS_MAX`] clients at a time, each with one request of bounded
-//! length and [`CLIENT_TIME`] to be done; beside them [`WAITING_MAX`] whose answer takes us longer.
-//! What clients cost is within their [`Budget`]: beyond it all of them wait, and the manager goes on.
+//! Invariant: no call waits, except [`ControlServer::finish`], for a time that its caller bounds.
+//! At most [`CLIENTS_MAX`] clients are connected at a time, each with one request of bounded length
+//! and [`CLIENT_TIME`]. At most [`WAITING_MAX`] further clients wait for a response that takes
+//! long. Clients' processor time stays within their [`Budget`]: beyond it all clients wait, and the
+//! manager goes on.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -18,50 +19,52 @@ use super::{ControlError, Tenant, is_held_by_a_stranger, manager_of, socket};
 use crate::budget::{Budget, processor_time};
 use crate::error::Error;
 
-/// So many people do not ask one manager at a time; the rest wait in the backlog.
+/// Most clients at a time; further clients wait in the socket's backlog.
 pub(super) const CLIENTS_MAX: usize = 8;
 
-/// Clients that wait for what takes us time (a reclaim) are not in the others' way.
+/// Most clients that wait for a response that takes long (a reclaim), in addition to
+/// [`CLIENTS_MAX`].
 const WAITING_MAX: usize = 64;
 
-/// A client that has not sent its line and read its answer by then is dropped.
+/// Time in which a client must send its line and read the response; a slower client is dropped.
 const CLIENT_TIME: Duration = Duration::from_secs(2);
 
-/// After a connection that could not be accepted, so long none is.
+/// After accept(2) has failed: time until the next try.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A request is charged at most this much processor time: a large reclaim costs what it costs, and
-/// keeps other clients waiting for a second at most.
+/// Most processor time that is charged for one request. A large reclaim may cost more, and other
+/// clients must not wait more than a second because of it.
 const REQUEST_COST_MAX: Duration = Duration::from_millis(50);
 
-/// Processor time of a turn that is worth one of the manager's loop: a flood is answered in few turns.
+/// Processor time for which one call of `turn` serves clients before the manager's loop goes on: so
+/// many clients are served in few calls.
 const TURN_MIN: Duration = Duration::from_millis(2);
 
-/// How often a name is tried to be taken that no manager has which we believe.
+/// Number of tries to take a name that is in use, though by no manager that we trust.
 const TAKEN_TRIES: usize = 3;
 
-/// What a question is answered with.
+/// What a handler returns for a request.
 #[derive(Debug)]
 pub enum Answer {
-    /// This.
+    /// The response, to be sent at once.
     Now(Response),
-    /// What [`ControlServer::complete`] is told under this number.
+    /// The response will be passed to [`ControlServer::complete`] with this number.
     Later(u64),
 }
 
-/// Listens for the commands about one target.
+/// The server of requests about one target.
 #[derive(Debug)]
 pub struct ControlServer {
-    /// None where no socket could be made, and once the name was given back.
+    /// The socket's name. `None` if no socket could be made, or if the name was released.
     bound: Option<Bound>,
     clients: Vec<Client>,
-    /// See [`ControlServer::hung_up`].
+    /// Numbers of responses for which no client waits any more; see [`ControlServer::hung_up`].
     hung_up: Vec<u64>,
-    /// No connection is accepted before this: one could not be.
+    /// No connection is accepted before this time, because accept(2) has failed.
     accepts_from: Option<Instant>,
     owner: u32,
     budget: Budget,
-    /// Clients have cost so much that nothing is done for them before.
+    /// No client is served before this time, because the clients have used up their budget.
     rests_until: Option<Instant>,
 }
 
@@ -75,7 +78,7 @@ struct Client {
 #[derive(Debug)]
 enum Phase {
     Reading(Vec<u8>),
-    /// The answer is under way.
+    /// The client waits for the response with this number.
     Waiting(u64),
     Writing {
         line: Vec<u8>,
@@ -85,12 +88,12 @@ enum Phase {
 }
 
 impl ControlServer {
-    /// Takes the name of a tenant. Fails if another manager has it, so that it also decides who of two
-    /// managers may manage the target. Where no socket can be made, no command reaches the manager:
-    /// the second value says why.
+    /// Takes the name of a tenant and listens. Fails if another manager has the name: so this also
+    /// decides which of two managers manages the target. The second value is `None`, or says why no
+    /// socket could be made; then no command reaches the manager.
     ///
     /// # Errors
-    /// [`ControlError::Bind`], which says who has it.
+    /// [`ControlError::Bind`], which names the other manager.
     pub fn bind(tenant: &Tenant) -> Result<(ControlServer, Option<String>), ControlError> {
         let unreached = |why: &str| {
             let note = format!("no command reaches this manager: {why}");
@@ -104,14 +107,15 @@ impl ControlServer {
             let tenant = tenant.clone();
             ControlError::Bind { tenant, why }
         };
-        // Root's may have it beside our user's, or ours in a directory of before a login.
+        // Root's manager may have it beside our user's, or our user's in a directory that was used
+        // before a login.
         if let Ok(Some(manager)) = manager_of(tenant) {
             return match is_held_by_a_stranger(tenant) {
                 true => unreached("the manager of an earlier process has its name"),
                 false => Err(taken(Some(manager))),
             };
         }
-        // A manager that ends meanwhile leaves its name to us.
+        // If the manager with the name ends meanwhile, the next try gets the name.
         for _ in 0..TAKEN_TRIES {
             match socket::bind(&tenant.socket_name()) {
                 Ok(bound) => return Ok((ControlServer::on(Some(bound)), None)),
@@ -125,6 +129,7 @@ impl ControlServer {
         unreached("a process in another pid namespace listens on its socket")
     }
 
+    /// Returns a server on this name, without clients.
     fn on(bound: Option<Bound>) -> ControlServer {
         ControlServer {
             bound,
@@ -137,9 +142,11 @@ impl ControlServer {
         }
     }
 
-    /// What to wait for before the next [`ControlServer::poll`]: whoever comes, asks, or takes its answer.
+    /// Returns the descriptors to wait for before the next [`ControlServer::poll`]: those of new
+    /// clients, of requests, and of clients that are reading a response.
     pub fn fds(&self) -> impl Iterator<Item = PollFd<'_>> {
-        // Who comes while there is no room stays in the backlog, and would end each wait at once.
+        // A client that comes while no more are accepted stays in the backlog; polling the listener
+        // would end each wait at once.
         let rests = self.rests();
         let has_room = self.clients.len() < CLIENTS_MAX && !rests;
         let listener = self.bound.as_ref();
@@ -150,8 +157,8 @@ impl ControlServer {
         listener.into_iter().chain(clients)
     }
 
-    /// How long to wait for these at most: until the first client has had its time, or clients are
-    /// heard again.
+    /// Longest time to wait for [`ControlServer::fds`]: until the first client's time is over, or
+    /// until clients are served again.
     #[must_use]
     pub fn patience(&self) -> Duration {
         let until = |from: Instant| from.saturating_duration_since(Instant::now());
@@ -164,28 +171,29 @@ impl ControlServer {
         times.min().unwrap_or(Duration::MAX)
     }
 
-    /// Whether nothing is done for clients for a moment.
+    /// Whether clients are not served at the moment, because of their budget.
     fn rests(&self) -> bool {
         self.rests_until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Whether no connection is accepted for a moment.
+    /// Whether no connection is accepted at the moment, because accept(2) has failed.
     fn is_pausing(&self) -> bool {
         self.accepts_from.is_some_and(|from| Instant::now() < from)
     }
 
-    /// Takes what has arrived, answers what is complete, drops what is late. Never waits; `handler`
-    /// is called at most once a client.
+    /// Reads what has arrived, responds to complete requests and drops slow clients. Never waits;
+    /// calls `handler` at most once for each client.
     pub fn poll(&mut self, handler: &mut dyn FnMut(Request) -> Response) {
         self.poll_later(&mut |request| Answer::Now(handler(request)));
     }
 
-    /// The numbers of answers that nobody waits for any more, since the last call: who asked was interrupted.
+    /// Returns the numbers of the responses for which no client waits any more, because the client
+    /// has hung up since the last call.
     pub fn hung_up(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.hung_up)
     }
 
-    /// As [`ControlServer::poll`], where an answer may be given later.
+    /// Does what [`ControlServer::poll`] does, for a handler that may return [`Answer::Later`].
     pub fn poll_later(&mut self, handler: &mut dyn FnMut(Request) -> Answer) {
         if self.rests() {
             return;
@@ -195,14 +203,15 @@ impl ControlServer {
         let now = Instant::now();
         self.rests_until = self.budget.charge(now, spent);
         if let Some(until) = self.rests_until {
-            // That is not the clients' time.
+            // The pause for the budget is not part of the clients' own time.
             let rest = until.saturating_duration_since(now);
             self.clients.iter_mut().for_each(|one| one.since += rest);
         }
     }
 
-    /// Takes in those that have come and does for each what can be done now, until all of that has
-    /// cost [`TURN_MIN`]. Whether any client is done with, so that there may be room for others.
+    /// Accepts new clients and serves each client as far as possible without waiting, until that
+    /// has taken [`TURN_MIN`]. Returns whether any client is finished, so that others may be
+    /// accepted.
     fn turn(&mut self, handler: &mut dyn FnMut(Request) -> Answer, spent: &mut Duration) -> bool {
         let mut since = processor_time();
         let mut add = |spent: &mut Duration| {
@@ -213,7 +222,8 @@ impl ControlServer {
         self.accept();
         add(spent);
         for client in &mut self.clients {
-            // Those that are left come first next time: the others have their answers.
+            // Clients that were not served in this turn come first in the next one: those before
+            // them are done.
             if *spent >= TURN_MIN {
                 break;
             }
@@ -232,7 +242,8 @@ impl ControlServer {
         self.clients.len() < before
     }
 
-    /// The answer that was to come later; nobody may wait for it any more.
+    /// Sends the response with this number to the client that waits for it; does nothing if it has
+    /// hung up.
     pub fn complete(&mut self, number: u64, response: &Response) {
         for client in &mut self.clients {
             if matches!(client.phase, Phase::Waiting(waits_for) if waits_for == number) {
@@ -242,20 +253,22 @@ impl ControlServer {
         }
     }
 
-    /// Tells all that wait for an answer that it does not come.
+    /// Sends `response` to all clients that wait for [`Answer::Later`], in place of what they wait
+    /// for.
     pub fn abandon(&mut self, response: &Response) {
         let is_waiting = |client: &&mut Client| matches!(client.phase, Phase::Waiting(_));
         let waiting = self.clients.iter_mut().filter(is_waiting);
         waiting.for_each(|client| client.answer(response));
     }
 
-    /// From now on nobody finds us; who waits for an answer, or is being given one, has it all the same.
+    /// Releases the name: no new client finds this manager. Clients that are connected still get
+    /// their response.
     pub fn give_name_back(&mut self) {
         self.bound = None;
     }
 
-    /// Sends the answers that are still under way (a detach's), at most for `within`, and gives the
-    /// name back.
+    /// Releases the name after sending the responses that are not sent completely, such as a
+    /// detach's, for at most `within`.
     pub fn finish(mut self, within: Duration) {
         let end = Instant::now() + within;
         let busy = |client: &Client| matches!(client.phase, Phase::Writing { .. });
@@ -268,6 +281,7 @@ impl ControlServer {
         }
     }
 
+    /// Accepts waiting clients, as many as may be connected.
     fn accept(&mut self) {
         let Some(Bound { listener, .. }) = &self.bound else {
             return;
@@ -282,8 +296,8 @@ impl ControlServer {
             let stream = match listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // No descriptor is left, or the like: who comes stays in the backlog, and would end
-                // each wait at once.
+                // No descriptor is free, or the like. Clients stay in the backlog, and polling the
+                // listener would end each wait at once.
                 Err(_) => {
                     self.accepts_from = Some(Instant::now() + ACCEPT_PAUSE);
                     return;
@@ -297,8 +311,9 @@ impl ControlServer {
 }
 
 impl Client {
-    /// Root that may trace processes and the manager's own user may ask; others are told whose it is, and so is whoever is in another pid namespace. (The story: root of
-    /// a container with the host's network had its own limits lifted.)
+    /// Accepts a client. The manager's own user may send requests, and so may root if it may trace
+    /// processes. Any other client, and every client in another pid namespace, only gets a response
+    /// that names the manager's user.
     fn admit(stream: UnixStream, owner: u32) -> Option<Client> {
         stream.set_nonblocking(true).ok()?;
         let peer = Peer::of(&stream).ok()?;
@@ -313,6 +328,7 @@ impl Client {
         Some(client)
     }
 
+    /// Whether the client is not finished and its time is not over.
     fn alive(&self) -> bool {
         match self.phase {
             Phase::Done => false,
@@ -321,7 +337,8 @@ impl Client {
         }
     }
 
-    /// Its question, or room for more of the answer.
+    /// Returns what to wait for: more of the client's request, or space to send more of the
+    /// response.
     fn awaited(&self) -> PollFd<'_> {
         let flags = match self.phase {
             Phase::Writing { .. } => PollFlags::OUT,
@@ -330,15 +347,17 @@ impl Client {
         PollFd::new(&self.stream, flags)
     }
 
+    /// Serves the client as far as possible without waiting.
     fn step(&mut self, handler: &mut dyn FnMut(Request) -> Answer) {
         if matches!(self.phase, Phase::Waiting(_)) {
-            return self.look_for_end();
+            return self.find_end();
         }
         match self.read_line() {
             None => self.write(),
             Some(Ok(request)) => {
                 let answer = handler(request);
-                // The handler may have taken long (a detach); that is not the client's time.
+                // The handler may have taken long (a detach); that does not count as the client's
+                // time.
                 self.since = Instant::now();
                 match answer {
                     Answer::Now(response) => self.answer(&response),
@@ -349,18 +368,19 @@ impl Client {
         }
     }
 
-    /// Who waits and hangs up waits no more.
-    fn look_for_end(&mut self) {
+    /// Notices whether a client that waits for its response has hung up.
+    fn find_end(&mut self) {
         match self.stream.read(&mut [0; REQUEST_BYTES_MAX]) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Ok(0) | Err(_) => self.phase = Phase::Done,
-            // Whatever else it says is not read.
+            // Anything else that the client sends is ignored.
             Ok(_) => {}
         }
     }
 
-    /// The request, once its newline is here. Bytes after it are left unread.
+    /// Returns the request once its newline has arrived, else `None`. Bytes behind the newline are
+    /// ignored.
     fn read_line(&mut self) -> Option<Result<Request, Error>> {
         let Phase::Reading(line) = &mut self.phase else {
             return None;
@@ -409,8 +429,8 @@ impl Client {
     }
 }
 
-/// Writes `line` from `written` on as far as the socket takes it. Rust ignores SIGPIPE, so a client
-/// that left is an error here.
+/// Writes `line` from `written` on as far as the socket accepts it. Rust ignores SIGPIPE, so a
+/// client that has hung up is an error here.
 fn write_some(mut stream: &UnixStream, line: &[u8], written: &mut usize) -> io::Result<()> {
     while *written < line.len() {
         match stream.write(&line[*written..]) {

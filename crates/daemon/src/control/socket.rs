@@ -1,8 +1,10 @@
-//! The files that managers listen on: one for each manager, in a directory of the manager's user.
+//! The socket files on which managers listen: one for each manager, in a directory of the manager's
+//! user.
 //!
-//! Invariant: only root and the directory's user can put a socket there, so another user can
-//! neither take a manager's name nor be connected to in its place. A socket that nothing listens on
-//! any more (its manager was killed) manages nothing, and the next manager removes it.
+//! Invariant: only root and the directory's user can create a socket in it. So another user can
+//! neither take a manager's name nor accept connections in the manager's place. A socket on which
+//! no process listens any more (its manager was killed) manages nothing, and the next manager
+//! removes it.
 
 use std::fs::Permissions;
 use std::io::{Error, ErrorKind};
@@ -20,19 +22,20 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, listen
 
 use super::Tenant;
 
-/// The directory of sockets, in the one that is pagetide's.
+/// Name of the directory of sockets, within pagetide's own directory.
 const DIRECTORY: &str = "control";
-/// Held while a name is taken or given back.
+/// Name of the lock file that is locked while a name is taken or released.
 const LOCK: &str = ".lock";
-/// Longest wait for that: it is held for some system calls.
+/// Longest wait for [`LOCK`], which a process keeps for a few system calls only.
 const LOCKED_MAX: Duration = Duration::from_secs(2);
-/// Connections that the kernel keeps for a manager: in a flood a client waits for so many others,
-/// and for those that were in [`connect`] before it.
+/// Backlog of a manager's socket: in a flood a new client waits for this many others, and for the
+/// clients that called [`connect`] before.
 const BACKLOG: i32 = 64;
-/// Between two tries.
+/// Time between two tries to take [`LOCK`].
 const AGAIN: Duration = Duration::from_millis(2);
 
-/// The directories of the users whose managers this process believes: root, and its own user.
+/// Returns the directories of the users that this process trusts as managers: root, and its own
+/// user.
 pub(super) fn believed() -> Vec<PrivateDir> {
     let user = effective_user();
     let own = (user != 0).then_some(user);
@@ -40,7 +43,8 @@ pub(super) fn believed() -> Vec<PrivateDir> {
     users.flat_map(|user| existing(user, DIRECTORY)).collect()
 }
 
-/// The tenants that have a socket there, whether or not something still listens.
+/// Returns the tenants that have a socket in the directory, whether or not a process still listens
+/// on it.
 pub(super) fn tenants(dir: &PrivateDir) -> Vec<Tenant> {
     let names = dir.names().unwrap_or_default();
     names
@@ -49,16 +53,16 @@ pub(super) fn tenants(dir: &PrivateDir) -> Vec<Tenant> {
         .collect()
 }
 
-/// Connects, waiting at most `within` where the backlog is full. Those that wait come in turn: who
-/// tries again and again instead is never let in beside a flood of others.
+/// Connects, and waits at most `within` if the backlog is full. The kernel serves waiting clients
+/// in their order; a client that only retries without waiting may never connect during a flood.
 ///
 /// # Errors
-/// The kernel's: ENOENT or ECONNREFUSED where nothing listens, EAGAIN where the backlog is full.
+/// The kernel's: ENOENT or ECONNREFUSED if nothing listens, EAGAIN if the backlog is full.
 pub(super) fn connect(dir: &PrivateDir, name: &str, within: Duration) -> Result<UnixStream, Errno> {
-    // What is connected to is what was checked, whatever takes its place meanwhile.
+    // Connects to the file that was checked, also if another file takes its name meanwhile.
     let (file, _) = dir.open(name, FileType::Socket, OFlags::PATH)?;
     let address = SocketAddrUnix::new(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
-    // No time is no limit to the kernel.
+    // SO_SNDTIMEO 0 means no timeout to the kernel.
     let at_once = match within.is_zero() {
         true => SocketFlags::NONBLOCK,
         false => SocketFlags::empty(),
@@ -74,7 +78,7 @@ pub(super) fn connect(dir: &PrivateDir, name: &str, within: Duration) -> Result<
     Ok(socket.into())
 }
 
-/// A name that is taken, until the value is dropped.
+/// A listening socket with its name, which this process has until the value is dropped.
 #[derive(Debug)]
 pub(super) struct Bound {
     pub(super) listener: UnixListener,
@@ -86,9 +90,9 @@ pub(super) struct Bound {
 /// Why a name could not be taken.
 #[derive(Debug)]
 pub(super) enum NotBound {
-    /// A manager listens there.
+    /// A manager listens on the socket with this name.
     Taken,
-    /// No socket can be made: the reason.
+    /// No socket can be made, for this reason.
     Unavailable(String),
 }
 
@@ -98,7 +102,7 @@ impl From<Error> for NotBound {
     }
 }
 
-/// Takes a name.
+/// Creates the socket with this name and listens.
 ///
 /// # Errors
 /// [`NotBound`].
@@ -118,7 +122,8 @@ pub(super) fn bind(name: &str) -> Result<Bound, NotBound> {
     let listener = UnixListener::bind(&path)?;
     listener.set_nonblocking(true)?;
     listen(&listener, BACKLOG).map_err(Error::from)?;
-    // Everybody may connect to root's, and is told whose it is; nobody else gets as far as others'.
+    // Every user may connect to root's manager, which then names its user; other directories are
+    // closed to other users.
     let mode = if dir.owner() == 0 { 0o666 } else { 0o600 };
     std::fs::set_permissions(&path, Permissions::from_mode(mode))?;
     let inode = inode(&dir, name).ok_or(ErrorKind::NotFound);
@@ -132,6 +137,7 @@ pub(super) fn bind(name: &str) -> Result<Bound, NotBound> {
     })
 }
 
+/// Returns the inode of the file with this name; `None` if there is none.
 fn inode(dir: &PrivateDir, name: &str) -> Option<u64> {
     let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
     stat.ok().map(|stat| stat.st_ino)
@@ -141,8 +147,8 @@ fn remove(dir: &PrivateDir, name: &str) {
     let _ = unlinkat(dir, name, AtFlags::empty());
 }
 
-/// Removes sockets of managers that were killed. A manager is not connected to for that as long as
-/// the process lives that it is named after: each connection wakes it.
+/// Removes the sockets of managers that were killed. Does not test a socket named after a process
+/// that lives, because each connection wakes a manager.
 fn remove_dead(dir: &PrivateDir) {
     let may_be_dead = |tenant: &Tenant| {
         let pid = tenant.pid();
@@ -195,7 +201,8 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // A child that another thread has just forked holds the file, too, until it calls execve(2).
+        // Unlock explicitly: a child that another thread has just forked has the file open, too,
+        // until execve(2).
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }

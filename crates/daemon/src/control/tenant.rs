@@ -1,7 +1,7 @@
 //! What a manager manages, and the name of its socket.
 //!
-//! Invariant: one tenant has one name; names of different tenants differ (paths of control groups by a
-//! hash of 64 bits, because a socket's address has room for 108 bytes).
+//! Invariant: one tenant has one name, and different tenants have different names. A control
+//! group's name is a 64-bit hash of its path, because a socket's address has at most 108 bytes.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,18 +11,19 @@ use crate::hash::fnv1a;
 /// What one manager manages.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Tenant {
-    /// A process and its descendants.
+    /// A process, by its pid, and the descendants of the process.
     Pid(u32),
     /// The processes of a control group, by its path below the mount.
     Group(PathBuf),
-    /// The same, where only the name of its manager's socket is known: the hash of its path.
+    /// A control group of which only the socket's name is known, which contains this hash of the
+    /// path.
     GroupNamed(u64),
     /// The tree of tenants below a root (`serve`).
     Tree(PathBuf),
 }
 
 impl Tenant {
-    /// Name of its manager's socket, in the directory of the manager's user.
+    /// Name of the socket of the tenant's manager, in the directory of the manager's user.
     #[must_use]
     pub fn socket_name(&self) -> String {
         match self {
@@ -35,7 +36,8 @@ impl Tenant {
         }
     }
 
-    /// The tenant of a socket of this name, as far as the name tells it: of a tree it does not.
+    /// Returns the tenant that has a socket of this name; `None` if the name does not tell, as for
+    /// a tree.
     #[must_use]
     pub(super) fn of_socket_name(name: &str) -> Option<Tenant> {
         if let Some(hash) = name.strip_prefix("group.") {
@@ -44,7 +46,7 @@ impl Tenant {
         name.parse().ok().map(Tenant::Pid)
     }
 
-    /// The process, unless it is a group.
+    /// The pid of the process; `None` for a group or a tree.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         match self {
@@ -65,7 +67,7 @@ impl fmt::Display for Tenant {
     }
 }
 
-/// `/a/` and `a` are one root.
+/// Normalizes a path, so that `/a/` and `a` are the same root.
 fn plain(root: &Path) -> String {
     let parts = root.iter().filter(|part| *part != "/");
     parts.collect::<PathBuf>().to_string_lossy().into_owned()
@@ -83,12 +85,12 @@ mod tests {
         let tree = |path: &str| Tenant::Tree(path.into()).socket_name();
         assert_eq!(tree("/a/b/"), tree("a/b"));
         assert_ne!(tree("a/b"), group("a/b"));
-        // With its directory it must fit into a socket's address, which has 108 bytes.
+        // Directory and name together must fit into a socket's address, which has 108 bytes.
         assert!(group(&"/long".repeat(1000)).len() < 30);
     }
 
     #[test]
-    fn a_name_tells_its_tenant() {
+    fn a_name_yields_its_tenant() {
         let of = |tenant: &Tenant| Tenant::of_socket_name(&tenant.socket_name());
         for tenant in [Tenant::Pid(7), Tenant::GroupNamed(u64::MAX)] {
             assert_eq!(of(&tenant), Some(tenant));

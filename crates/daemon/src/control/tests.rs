@@ -1,6 +1,6 @@
-//! The socket under friends and enemies. Servers are polled by a thread as the supervisor would;
-//! a server that blocked would show as a client's timeout. The tests run as root, and listen in root's
-//! own directory.
+//! The control socket with well-behaved and hostile clients. A thread polls the servers as a
+//! manager would; a server that blocked would show as a client's timeout. The tests run as root,
+//! and listen in root's own directory.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::{chown, symlink};
@@ -21,16 +21,17 @@ use crate::error::Error;
 use crate::options::Limits;
 use host::report::{Process, Report};
 
-/// Longer than anything here takes on a busy machine; only reached by a defect.
+/// Longest wait for any step of a test, also on a busy machine; only reached if there is a defect.
 const LONG: Duration = Duration::from_secs(30);
 
-/// A pid that no process can have, another one at each call and in each test process.
+/// Returns a tenant with a pid that no process can have, a different one at each call and in each
+/// test process.
 fn free() -> Tenant {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     Tenant::Pid((1 << 31) + std::process::id() * 64 + NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// The file of a tenant's socket.
+/// Path of a tenant's socket.
 fn file(tenant: &Tenant) -> PathBuf {
     let dir = host::system::private_dir::make("control").expect("the test runs as root");
     dir.path().join(tenant.socket_name())
@@ -42,7 +43,8 @@ fn connect(tenant: &Tenant) -> UnixStream {
     stream
 }
 
-/// A socket that the test made by hand: a killed manager's, once its listener is dropped. The file goes with the value.
+/// A socket file that a test creates. Once its listener is dropped, it is like that of a killed
+/// manager. The file is removed when this value is dropped.
 struct Made {
     tenant: Tenant,
     path: PathBuf,
@@ -82,7 +84,7 @@ struct Manager {
     tenant: Tenant,
     calls: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
-    /// Returns the processor time that its loop took.
+    /// The manager's thread; it returns the processor time that its loop took.
     thread: Option<JoinHandle<Duration>>,
 }
 
@@ -122,7 +124,8 @@ impl Manager {
         ask(&self.tenant, &Request::Ping {}, LONG)
     }
 
-    /// Ends it. Returns the processor time that its loop took.
+    /// Ends the manager. Returns the processor time that its loop took; `None` if it has ended
+    /// before.
     fn end(&mut self) -> Option<Duration> {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.take()?;
@@ -190,7 +193,7 @@ fn questions() -> Vec<Request> {
 }
 
 #[test]
-fn every_question_has_its_answer() {
+fn each_request_gets_its_answer() {
     let manager = Manager::start();
     for request in questions() {
         assert_eq!(
@@ -199,7 +202,7 @@ fn every_question_has_its_answer() {
         );
     }
     assert_eq!(manager_of(&manager.tenant), Ok(Some(std::process::id())));
-    // Whose manager has process 5: this one, which has another name.
+    // The manager of process 5 is this one, which has another name.
     let found = find(&Tenant::Pid(5)).expect("no broken socket");
     assert!(found.is_some_and(|managed| managed.manager == std::process::id()));
 }
@@ -223,7 +226,7 @@ fn a_target_has_one_manager_and_then_none() {
 }
 
 #[test]
-fn what_a_killed_manager_left_is_taken_up() {
+fn the_name_of_a_killed_manager_is_free() {
     let (same, listener) = Made::new();
     drop(listener);
     let (other, listener) = Made::new();
@@ -232,7 +235,7 @@ fn what_a_killed_manager_left_is_taken_up() {
     let server = bound(&same.tenant);
     assert_eq!(manager_of(&same.tenant), Ok(Some(std::process::id())));
     assert!(!other.path.exists(), "no process has its number any more");
-    // What took its place is not the first one's to remove.
+    // The first manager must not remove the file of the second, which has the same name.
     std::fs::remove_file(&same.path).expect("it is there");
     let second = UnixListener::bind(&same.path).expect("a free name");
     drop(server);
@@ -240,19 +243,20 @@ fn what_a_killed_manager_left_is_taken_up() {
     drop(second);
 }
 
-/// Regression: root asked whatever listened under a manager's name, and printed what that said.
+/// Regression: root sent its request to any listener with a manager's name, and printed what that
+/// sent.
 #[test]
-fn a_socket_of_another_user_is_not_asked() {
+fn no_request_goes_to_another_users_socket() {
     let (made, listener) = Made::new();
     listener.set_nonblocking(true).expect("a flag");
     chown(&made.path, Some(65_533), Some(65_533)).expect("the test runs as root");
-    // (Another test may have looked whether it is dead.)
+    // (Another test may have connected to check whether this socket's manager is dead.)
     while listener.accept().is_ok() {}
     assert!(made.is_not_managed());
     assert_eq!(manager_of(&made.tenant), Ok(None));
-    let asked = listener.accept();
-    assert!(asked.is_err(), "it was not connected to: {asked:?}");
-    // Nor is one that a link leads to.
+    let requested = listener.accept();
+    assert!(requested.is_err(), "it was not connected to: {requested:?}");
+    // Nor does a request go to a socket behind a symbolic link.
     let (link, _listener) = Made::new();
     std::fs::remove_file(&link.path).expect("it is there");
     chown(&made.path, Some(0), Some(0)).expect("the test runs as root");
@@ -261,7 +265,7 @@ fn a_socket_of_another_user_is_not_asked() {
 }
 
 #[test]
-fn nonsense_is_answered_with_a_complaint() {
+fn an_invalid_request_gets_an_error() {
     let manager = Manager::start();
     let long = "x".repeat(3 * REQUEST_BYTES_MAX);
     let lines = [
@@ -278,7 +282,7 @@ fn nonsense_is_answered_with_a_complaint() {
         let mut client = connect(&manager.tenant);
         client.write_all(line.as_bytes()).expect("room for it");
         let mut reply = String::new();
-        // A close with unread bytes is a reset: what arrived before it counts.
+        // Closing with unread bytes resets the connection; what arrived before the reset counts.
         let _ = client.read_to_string(&mut reply);
         assert!(
             reply.contains("cannot read the request"),
@@ -302,7 +306,7 @@ fn clients_that_hang_up_are_forgotten() {
 }
 
 #[test]
-fn silent_and_deaf_clients_only_cost_themselves() {
+fn silent_and_deaf_clients_delay_no_others() {
     let manager = Manager::start();
     let silent: Vec<_> = (0..CLIENTS_MAX / 2)
         .map(|_| connect(&manager.tenant))
@@ -316,7 +320,7 @@ fn silent_and_deaf_clients_only_cost_themselves() {
             client
         })
         .collect();
-    // All places are taken; the answer comes once they are dropped for being slow.
+    // All [`CLIENTS_MAX`] connections are taken; the ping succeeds once slow clients are dropped.
     assert!(manager.ping().is_ok());
     for mut client in silent {
         let read = client.read(&mut [0; 16]);
@@ -328,10 +332,11 @@ fn silent_and_deaf_clients_only_cost_themselves() {
     drop(deaf);
 }
 
-/// Regression: connections and requests in a row took two thirds of a processor, and a client that
-/// tried to connect again and again was not let in beside those that slept in connect(2).
+/// Regression: a flood of connections and requests took two thirds of a processor, and a client
+/// that retried connect(2) without waiting never got in, because other clients waited inside
+/// connect(2).
 #[test]
-fn a_flood_costs_a_share_of_a_processor_and_keeps_nobody_out() {
+fn a_flood_costs_a_share_of_a_processor_and_blocks_no_client() {
     const TIME: Duration = Duration::from_secs(4);
     let mut manager = Manager::start();
     let begin = Instant::now();
@@ -348,8 +353,8 @@ fn a_flood_costs_a_share_of_a_processor_and_keeps_nobody_out() {
                         continue;
                     }
                     let mut reply = String::new();
-                    let asked = client.write_all(&Request::Ping {}.line());
-                    let read = asked.and_then(|()| client.read_to_string(&mut reply));
+                    let requested = client.write_all(&Request::Ping {}.line());
+                    let read = requested.and_then(|()| client.read_to_string(&mut reply));
                     answered += usize::from(read.is_ok());
                 }
                 answered
@@ -367,13 +372,13 @@ fn a_flood_costs_a_share_of_a_processor_and_keeps_nobody_out() {
         .sum();
     assert!(others > 0 && answered > 0, "{others} {answered}");
     let (lasted, took) = (begin.elapsed(), manager.end().expect("it ran"));
-    // A part in twenty, what was saved up, and as much again for the loop of a slow build.
+    // `lasted / 20` and the burst of 250 ms, doubled for the loop of a slow (debug) build.
     let most = (lasted / 20 + Duration::from_millis(250)) * 2;
     assert!(took < most, "{took:?} in {lasted:?}");
 }
 
 #[test]
-fn a_byte_at_a_time_is_still_a_line() {
+fn a_line_may_arrive_byte_by_byte() {
     let manager = Manager::start();
     let mut client = connect(&manager.tenant);
     for byte in (Request::Ping {}).line() {
@@ -394,7 +399,7 @@ fn a_client_survives_any_server() {
         let _ = stream.read(&mut [0; 64]);
     };
     for act in [hang_up, babble, lie] {
-        // A listener of root's that is no manager. Other tests' look-ups may come beside ours.
+        // A listener that runs as root and is no manager. Other tests may connect to it, too.
         let (made, listener) = Made::new();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -405,13 +410,13 @@ fn a_client_survives_any_server() {
                 .for_each(act);
         });
         let error = made.ping().expect_err("no pong");
-        let told = matches!(
+        let reported = matches!(
             error,
             ControlError::Protocol { .. } | ControlError::Io { .. } | ControlError::Ended { .. }
         );
-        assert!(told, "{error}");
+        assert!(reported, "{error}");
         stop.store(true, Ordering::Relaxed);
-        // Unless another test's look-up has ended it already.
+        // Wakes the listener, unless another test's connection has ended it already.
         let _ = UnixStream::connect(file(&made.tenant));
         thread.join().expect("it ends with its clients");
     }
@@ -419,7 +424,7 @@ fn a_client_survives_any_server() {
 
 #[test]
 fn a_client_does_not_wait_for_ever() {
-    // Nobody accepts: connections wait in the backlog, whether it has room for all or not.
+    // No process accepts: connections fill the backlog, and the next ones wait for space in it.
     let (made, listener) = Made::new();
     let tenant = made.tenant.clone();
     let within = Duration::from_millis(50);
@@ -438,12 +443,13 @@ fn a_client_does_not_wait_for_ever() {
 }
 
 #[test]
-fn only_root_and_the_owner_may_ask() {
+fn only_root_and_the_owner_may_send_requests() {
     let us = std::process::id();
     let may_ask = |uid, owner| Peer::known(us, uid).may_ask(owner);
     assert!(may_ask(0, 1000) && may_ask(1000, 1000) && may_ask(0, 0));
     assert!(!may_ask(1001, 1000) && !may_ask(1000, 0));
-    // Who has ended cannot be asked whether it may trace; where we may not either, root's number is enough.
+    // Whether an ended process may trace is unknown, so it is refused, unless we may not trace
+    // either.
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let traces = host::system::rights::effective(&status) >> 19 & 1 == 1;
     assert_eq!(Peer::known(0, 0).may_ask(0), !traces);
@@ -457,7 +463,7 @@ proptest! {
     }
 
     #[test]
-    fn near_json_does_not_panic(line in "\\{(\"op\"|\"bytes\"|[:,{}\\[\\]]|-?[0-9]{1,30}|\"ping\"|null){0,12}\\}") {
+    fn almost_valid_json_does_not_panic(line in "\\{(\"op\"|\"bytes\"|[:,{}\\[\\]]|-?[0-9]{1,30}|\"ping\"|null){0,12}\\}") {
         let _ = Request::parse(line.as_bytes());
     }
 
@@ -469,9 +475,9 @@ proptest! {
         prop_assert_eq!(Request::parse(&line), Ok(request));
     }
 
-    /// Answers as a manager writes them, changed and cut off: read, or refused with a reason.
+    /// Manager responses that were changed or truncated are parsed, or refused with a reason.
     #[test]
-    fn changed_answers_are_read_or_refused(
+    fn changed_answers_are_parsed_or_refused(
         which in 0usize..6,
         pid: u32,
         bytes: u64,

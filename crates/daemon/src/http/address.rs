@@ -1,22 +1,23 @@
-//! Where `--listen` listens.
+//! An address to listen on, as written after `--listen`.
 //!
-//! Invariant: an address is a path or a number; names are not asked for, so what is listened on is what was written.
+//! Invariant: an address is a path or a number. Host names are not resolved, so the server listens
+//! on exactly what the user wrote.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// A unix socket, or a TCP port.
+/// An address to listen on: a unix socket, or an IP address with a TCP port.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Address {
-    /// `unix:PATH`.
+    /// Path of a unix socket, written `unix:PATH`.
     Unix(PathBuf),
-    /// `127.0.0.1:9477`, `[::1]:9477`.
+    /// IP address and port, written `127.0.0.1:9477` or `[::1]:9477`.
     Tcp(SocketAddr),
 }
 
-/// Why a text is no address.
+/// Why a text is not an address.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "`{0}` is no address to listen on; write unix:/run/pagetide/metrics.sock or 127.0.0.1:9477"
@@ -24,7 +25,7 @@ pub enum Address {
 pub struct AddressError(String);
 
 impl Address {
-    /// Whether others than this host can reach it.
+    /// Whether the address can be reached from other hosts.
     #[must_use]
     pub fn is_open_to_others(&self) -> bool {
         match self {
@@ -34,7 +35,7 @@ impl Address {
     }
 }
 
-/// `::ffff:127.0.0.1` is one, too.
+/// Whether an IP address is a loopback address; so is `::ffff:127.0.0.1`.
 pub(super) fn is_loopback(ip: IpAddr) -> bool {
     ip.to_canonical().is_loopback()
 }
@@ -101,7 +102,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in "(unix:)?\\PC{0,30}") {
+        fn any_text_is_parsed_or_refused(text in "(unix:)?\\PC{0,30}") {
             let _ = text.parse::<Address>();
         }
     }

@@ -1,40 +1,40 @@
-//! An answer: its head, and the bytes behind it.
+//! An HTTP response: its head and its body.
 //!
-//! Invariant: every answer says how long it is, that the connection ends with it, that nobody may keep, frame or guess at
-//! it; a value of a header has no line end.
+//! Invariant: every response states its length, that the connection closes after it, and that the
+//! client may not cache, frame or sniff it; no header's value contains a line end.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::date::http_date;
 
-/// What became of a request.
+/// The status of an HTTP response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
-    /// Here it is.
+    /// 200: the body is what was requested.
     Ok,
-    /// It is elsewhere (`Location`).
+    /// 303: the page is elsewhere (`Location`).
     SeeOther,
-    /// It cannot be understood.
+    /// 400: the request cannot be parsed.
     Bad,
-    /// A token is needed.
+    /// 401: a token is needed.
     Unauthorized,
-    /// Whoever asks may not.
+    /// 403: the client may not send this request.
     Forbidden,
-    /// There is no such thing.
+    /// 404: there is no such page.
     NotFound,
-    /// Only GET and HEAD.
+    /// 405: only GET and HEAD are allowed.
     Method,
-    /// Too long.
+    /// 431: the head is too long.
     TooLarge,
-    /// There is nothing yet.
+    /// 503: there is no data yet.
     Unavailable,
-    /// Another protocol.
+    /// 505: the request has another protocol version.
     Version,
 }
 
 impl Status {
-    /// Its number (RFC 9110, RFC 6585).
+    /// Returns the status code (RFC 9110, RFC 6585).
     #[must_use]
     pub const fn number(self) -> u16 {
         match self {
@@ -67,10 +67,10 @@ impl Status {
     }
 }
 
-/// Nothing is loaded, run or framed.
+/// The Content-Security-Policy that allows a page to load, run and frame nothing.
 const NOTHING: &str = "default-src 'none'; base-uri 'none'; frame-ancestors 'none'";
 
-/// An answer.
+/// An HTTP response.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Answer {
     pub(super) status: Status,
@@ -81,7 +81,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Bytes of a type.
+    /// Returns a response with a body of this content type.
     #[must_use]
     pub fn new(status: Status, content_type: &'static str, body: impl Into<Arc<[u8]>>) -> Answer {
         Answer {
@@ -93,14 +93,15 @@ impl Answer {
         }
     }
 
-    /// A line for people.
+    /// Returns a response with one line of text.
     #[must_use]
     pub fn line(status: Status, text: &str) -> Answer {
         let body = format!("{text}\n").into_bytes();
         Answer::new(status, "text/plain; charset=utf-8", body)
     }
 
-    /// What a page may run and show: sources of scripts, styles and pictures, as a Content-Security-Policy has them.
+    /// Sets which scripts, styles and pictures a page may load: sources as in a
+    /// Content-Security-Policy.
     #[must_use]
     pub fn allowing(mut self, sources: &str) -> Answer {
         self.policy = format!("{NOTHING}; {sources}");
@@ -112,7 +113,8 @@ impl Answer {
         self
     }
 
-    /// All of it but its body, which is the second part; `is_head` leaves that out.
+    /// Returns the bytes of the head, then the body; the body is `None` for a HEAD request
+    /// (`is_head`).
     pub(super) fn parts(&self, is_head: bool) -> (Vec<u8>, Option<Arc<[u8]>>) {
         let (number, words) = (self.status.number(), self.status.words());
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -148,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_says_all_and_a_body_follows() {
+    fn a_head_is_complete_and_a_body_follows() {
         let answer = Answer::line(Status::Method, "no").with("Allow", "GET\r\nX: y");
         let (head, body) = answer.parts(false);
         let head = String::from_utf8(head).expect("text");

@@ -1,7 +1,8 @@
-//! One client: its question, the answer, and its end.
+//! One client of the HTTP server: its request, the response, and the end of the connection.
 //!
-//! Invariant: no call waits. A client has [`HEAD_TIME`] to ask and [`ANSWER_TIME`] to take what it asked for; it asks once.
-//! An answer is not lost because its client goes on to talk: what it says is read and dropped for [`LINGER_TIME`].
+//! Invariant: no call waits. A client has [`HEAD_TIME`] to send its one request and [`ANSWER_TIME`]
+//! to read the response. If the client sends more, the response is not lost: for [`LINGER_TIME`]
+//! the server reads and drops what the client sends.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,22 +16,23 @@ use super::gate::Gate;
 use super::head::{self, HEAD_MAX, Head, Refusal};
 use super::stream::Stream;
 
-/// A browser sends its question at once.
+/// Time for a client to send its request; a browser sends it at once.
 const HEAD_TIME: Duration = Duration::from_secs(5);
-/// Some megabytes over a slow line.
+/// Time for a client to read the response: enough for some megabytes over a slow line.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
-/// A connection that is closed with something unread tears down what was answered.
+/// Time for which the server reads a client's further bytes after the response. Closing a
+/// connection with unread bytes would reset the connection and lose the response.
 const LINGER_TIME: Duration = Duration::from_secs(1);
-/// Bytes that are dropped in that time: a head that was too long, and what was on its way.
+/// Most bytes that are dropped in [`LINGER_TIME`]: the rest of a head that was too long.
 const LINGER_MAX: usize = 1 << 20;
 
-/// See the module.
+/// One client, from its connection to its end.
 #[derive(Debug)]
 pub(super) struct Client {
     stream: Stream,
     gate: Arc<Gate>,
     phase: Phase,
-    /// When this phase ends, whatever the client does.
+    /// Deadline of the current phase; after it the client is dropped.
     until: Instant,
 }
 
@@ -58,7 +60,7 @@ impl Client {
         }
     }
 
-    /// One that is answered without having asked.
+    /// Returns a client that gets `answer` before it has sent a request.
     pub(super) fn refused(
         stream: Stream,
         gate: Arc<Gate>,
@@ -70,12 +72,13 @@ impl Client {
         client
     }
 
-    /// Whether it has more time.
+    /// Whether the client is not finished and its deadline has not passed.
     pub(super) fn is_alive(&self, now: Instant) -> bool {
         !matches!(self.phase, Phase::Done) && now < self.until
     }
 
-    /// Whether it has not been answered yet, or has been and does not go: whoever must make room.
+    /// Whether the client may be dropped to make space for another: it is not reading a response,
+    /// but has not sent its request yet, or has its response and does not close.
     pub(super) fn may_be_dropped(&self) -> bool {
         !matches!(self.phase, Phase::Writing { .. })
     }
@@ -84,7 +87,7 @@ impl Client {
         self.until
     }
 
-    /// What to wait for.
+    /// Returns the descriptor of the connection, and the events to wait for.
     pub(super) fn waits_for(&self) -> (BorrowedFd<'_>, PollFlags) {
         let flags = match self.phase {
             Phase::Writing { .. } => PollFlags::OUT,
@@ -93,7 +96,8 @@ impl Client {
         (self.stream.as_fd(), flags)
     }
 
-    /// Does what can be done now. `site` is asked at most once.
+    /// Serves the client as far as possible without waiting. Calls `site` at most once, for the
+    /// response.
     pub(super) fn step(&mut self, now: Instant, site: &mut dyn FnMut(&Head) -> Answer) {
         if matches!(self.phase, Phase::Reading(_)) {
             self.read(now, site);
@@ -103,7 +107,7 @@ impl Client {
         }
         if let Phase::Lingering { dropped } = &mut self.phase {
             let mut chunk = [0; 4096];
-            // The rest is dropped when it comes, a chunk a time.
+            // Further bytes are dropped as they arrive, one chunk at each call.
             match self.stream.read(&mut chunk) {
                 Ok(0) => self.phase = Phase::Done,
                 Ok(n) => {
@@ -137,7 +141,7 @@ impl Client {
                     return;
                 }
             }
-            // A head that is whole is answered; what comes behind it is not waited for.
+            // A complete head gets its response at once; no bytes behind the head are waited for.
             if !matches!(head::read(bytes), head::Read::More) {
                 break;
             }
@@ -153,6 +157,7 @@ impl Client {
         self.say(&answer, is_head, now);
     }
 
+    /// Begins to send a response.
     fn say(&mut self, answer: &Answer, is_head: bool, now: Instant) {
         let (head, body) = answer.parts(is_head);
         self.phase = Phase::Writing {

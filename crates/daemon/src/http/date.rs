@@ -1,4 +1,4 @@
-//! The time as HTTP writes it (RFC 9110 5.6.7).
+//! The date and time in the format of HTTP (RFC 9110 5.6.7).
 //!
 //! Invariant: the Gregorian calendar, without leap seconds, from 1970 on.
 
@@ -7,7 +7,7 @@ const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT`, of seconds since 1970.
+/// Formats seconds since 1970 as `Sun, 06 Nov 1994 08:49:37 GMT`.
 pub(super) fn http_date(seconds: u64) -> String {
     let (days, of_day) = (seconds / 86_400, seconds % 86_400);
     let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_that_are_known() {
+    fn known_days_are_formatted() {
         for (seconds, text) in [
             (0, "Thu, 01 Jan 1970 00:00:00 GMT"),
             (784_111_777, "Sun, 06 Nov 1994 08:49:37 GMT"),

@@ -1,7 +1,8 @@
-//! The thread that tells which peers of a unix socket may ask.
+//! The thread that decides which processes may send requests over a unix socket.
 //!
-//! Invariant: it reads nothing that a peer wrote, only what the kernel says of the peer. It keeps the rights that the thread of
-//! requests gives up: the kernel tells the user namespace of a process to CAP_SYS_PTRACE alone.
+//! Invariant: this thread reads nothing that a peer wrote, only what the kernel says about the
+//! peer. It keeps capabilities that the thread serving requests drops: the kernel shows the user
+//! namespace of another process only to a thread with CAP_SYS_PTRACE.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -10,46 +11,49 @@ use std::time::Duration;
 
 use crate::control::Peer;
 
-/// A peer that is not judged after this is refused.
+/// Longest wait for a decision; without one the peer is refused.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// See the module. The thread ends once this is dropped.
+/// The way to ask the deciding thread, which ends once this value is dropped.
 #[derive(Debug)]
-pub(super) struct Door {
-    questions: Sender<Question>,
+pub(super) struct PeerChecker {
+    questions: Sender<ServedRequest>,
 }
 
-struct Question {
+struct ServedRequest {
     stream: UnixStream,
     reply: SyncSender<bool>,
 }
 
-impl Door {
-    /// Starts the thread, which lets in the user `owner`, and root as [`Peer::may_ask`] says.
-    pub(super) fn open(owner: u32) -> io::Result<Door> {
-        let (questions, asked) = channel();
+impl PeerChecker {
+    /// Starts the thread. It allows the user `owner`, and root under the condition of
+    /// [`Peer::may_ask`].
+    pub(super) fn open(owner: u32) -> io::Result<PeerChecker> {
+        let (questions, requested) = channel();
         let thread = std::thread::Builder::new().name("door".to_owned());
-        thread.spawn(move || judge(owner, &asked))?;
-        Ok(Door { questions })
+        thread.spawn(move || judge(owner, &requested))?;
+        Ok(PeerChecker { questions })
     }
 
-    /// Whether the peer of a connection may ask.
+    /// Whether the peer of a connection may send requests.
     ///
     /// # Errors
-    /// No descriptor is to be had.
+    /// No free descriptor.
     pub(super) fn lets(&self, stream: &UnixStream) -> io::Result<bool> {
         let (reply, replied) = sync_channel(1);
         let stream = stream.try_clone()?;
-        // Without the thread nobody is let in.
-        let _ = self.questions.send(Question { stream, reply });
+        // If the thread has ended, no client is allowed.
+        let _ = self.questions.send(ServedRequest { stream, reply });
         Ok(replied.recv_timeout(LIMIT).unwrap_or(false))
     }
 }
 
-fn judge(owner: u32, asked: &Receiver<Question>) {
-    for Question { stream, reply } in asked {
+/// Decides about each connection that arrives, until the channel is closed.
+fn judge(owner: u32, requested: &Receiver<ServedRequest>) {
+    for ServedRequest { stream, reply } in requested {
         let may_ask = Peer::of(&stream).is_ok_and(|peer| peer.may_ask(owner));
-        // Closed before the thread of requests goes on: it counts on a peer that sees the end of its connection.
+        // Close our descriptor before the request thread goes on: when that thread closes its own,
+        // the peer must see the end of the connection.
         drop(stream);
         let _ = reply.send(may_ask);
     }

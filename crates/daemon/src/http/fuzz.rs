@@ -1,4 +1,5 @@
-//! Requests by chance: any bytes are read, waited for or refused, and no answer leads elsewhere.
+//! Random requests: any bytes are parsed, incomplete or refused, and no response redirects to
+//! another host.
 
 use ::fuzz::Chance;
 
@@ -7,7 +8,8 @@ use super::gate::Gate;
 use super::head::{self, HEAD_MAX, Read};
 use super::token::Token;
 
-/// A request: mostly one that a browser could send, with all that a hostile hand would write.
+/// Returns a random request: mostly what a browser could send, with parts that an attacker would
+/// write.
 fn make(chance: &mut Chance, token: &str) -> Vec<u8> {
     let mut text = chance
         .pick(&["GET", "GET", "HEAD", "POST", "get", "PRI", ""])
@@ -65,7 +67,8 @@ fn make(chance: &mut Chance, token: &str) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// The head of an answer is lines with a name and a value each, and leads nowhere but here.
+/// Checks that each line of a response's head is a name with a value, and that a redirect stays on
+/// this host.
 fn check_answer(answer: &Answer) {
     let (head, _) = answer.parts(false);
     let head = String::from_utf8(head).expect("text");
@@ -110,7 +113,7 @@ fn fuzz_requests_are_read_or_refused_and_lead_nowhere_else() {
                     check_answer(&answer);
                 }
             }
-            // Nobody is let in over TCP who has none of the words.
+            // No request without the token's text is allowed over TCP.
             let has_word = String::from_utf8_lossy(bytes).contains(token.text());
             assert!(has_word || tcp.admit(&head).is_err());
         },

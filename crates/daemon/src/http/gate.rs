@@ -1,8 +1,9 @@
-//! Who may ask.
+//! Decides which HTTP requests are allowed.
 //!
-//! Invariant: over TCP nobody is answered without the token, and no page of another site has a browser ask for it: the host
-//! that was asked for must be ours, by its number (names can be made to lead here), and whoever has it asked must be us.
-//! On a unix socket the kernel says whose process asks.
+//! Invariant: over TCP no request is served without the token, and a page of another site cannot
+//! make a browser send a valid one. The request's `Host` must be our address, as a number (a name
+//! could be made to resolve to our address), and its origin must be our own page. On a unix socket
+//! the kernel says which user's process is the peer.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -12,24 +13,24 @@ use super::answer::{Answer, Status};
 use super::head::Head;
 use super::token::Token;
 
-/// The parameter that carries the token once.
+/// Name of the query parameter with the token, in a browser's first request.
 const PARAMETER: &str = "token";
 
-/// Of one address.
+/// The rules for requests to one address that the server listens on.
 #[derive(Clone, Debug)]
 pub(super) enum Gate {
-    /// The peer was asked for its user already.
+    /// A unix socket: the peer's user was checked when the peer connected.
     Unix,
     Tcp {
         bound: SocketAddr,
         token: Token,
-        /// What browsers get for it.
+        /// Value of the cookie that a browser gets in exchange for the token.
         session: Token,
     },
 }
 
 impl Gate {
-    /// Of a TCP address that is bound.
+    /// Returns the rules for a bound TCP address.
     pub(super) fn tcp(bound: SocketAddr, token: Token) -> io::Result<Gate> {
         let session = Token::new()?;
         Ok(Gate::Tcp {
@@ -39,7 +40,7 @@ impl Gate {
         })
     }
 
-    /// Lets a request through, or answers it.
+    /// Allows a request, or returns the response that refuses the request.
     pub(super) fn admit(&self, head: &Head) -> Result<(), Box<Answer>> {
         let refuse = |why: &str| Err(Box::new(Answer::line(Status::Forbidden, why)));
         if let Gate::Tcp { bound, .. } = self
@@ -49,15 +50,15 @@ impl Gate {
                 .is_some_and(|host| is_ours(host, *bound))
         {
             return refuse(
-                "this is not the host that was asked for: ask for its number, or for localhost",
+                "the request names another host: use this host's IP address, or localhost",
             );
         }
         let own = head.host.as_ref().map(|host| format!("http://{host}"));
         if head.origin.is_some() && head.origin != own {
-            return refuse("another site has this asked for");
+            return refuse("another site's page sent this request");
         }
         if !is_of_this_site(head) {
-            return refuse("another site has this asked for");
+            return refuse("another site's page sent this request");
         }
         match self {
             Gate::Unix => Ok(()),
@@ -70,12 +71,14 @@ impl Gate {
     }
 }
 
-/// By its token, in a header, as a parameter, or by the cookie that was given for it.
+/// Allows a request that has the token, in a header or as a query parameter, or the session's
+/// cookie.
 fn admit_with(head: &Head, token: &Token, (session, port): (&Token, u16)) -> Result<(), Answer> {
-    // Cookies are of a host, whatever the port.
+    // A browser sends a host's cookies to all ports of the host, so the cookie's name contains our
+    // port.
     let name = format!("pagetide-{port}");
     if let Some(given) = head.query.get(PARAMETER) {
-        // In a query a `+` is a space, and a token has none.
+        // In a query `+` means a space, which no token contains.
         if !token.is(&given.replace(' ', "+")) {
             return Err(unauthorized("the token is wrong"));
         }
@@ -84,7 +87,7 @@ fn admit_with(head: &Head, token: &Token, (session, port): (&Token, u16)) -> Res
             session.text()
         );
         let place = format!("{}{}", head.path, head.query.without(PARAMETER));
-        let place = own_place(&place);
+        let place = own_path(&place);
         let answer = Answer::line(Status::SeeOther, &place);
         return Err(answer.with("Location", &place).with("Set-Cookie", &cookie));
     }
@@ -105,9 +108,9 @@ fn admit_with(head: &Head, token: &Token, (session, port): (&Token, u16)) -> Res
     }
 }
 
-/// Returns a place of ours, whatever a browser makes of it: `//x` and `/\x` would be of the host `x`,
-/// for browsers take `\` for `/`, and pass over tabs and line ends.
-fn own_place(place: &str) -> String {
+/// Returns a redirect target on this host. Browsers take `//x` and `/\x` for the host `x`: they
+/// treat `\` as `/`, and skip tabs and line ends.
+fn own_path(place: &str) -> String {
     let path = place.trim_start_matches(|c: char| {
         matches!(c, '/' | '\\') || c.is_whitespace() || c.is_control()
     });
@@ -125,8 +128,9 @@ fn unauthorized(why: &str) -> Answer {
     answer.with("WWW-Authenticate", "Bearer realm=\"pagetide\"")
 }
 
-/// Whether a browser asks for a page of ours, or because somebody chose it there: what other sites embed or fetch is none
-/// of this. Others than browsers say nothing.
+/// Whether a browser sent this request for our own page, or because the user navigated here, rather
+/// than because another site embeds or fetches us. True without these headers: only browsers send
+/// them.
 fn is_of_this_site(head: &Head) -> bool {
     let is_chosen = head.fetch_mode.as_deref() == Some("navigate");
     match head.fetch_site.as_deref() {
@@ -135,10 +139,10 @@ fn is_of_this_site(head: &Head) -> bool {
     }
 }
 
-/// Whether a `Host` names this address.
+/// Whether a request's `Host` is the address that we are bound to.
 fn is_ours(host: &str, bound: SocketAddr) -> bool {
     let (name, port) = match host.rsplit_once(':') {
-        // An address of version 6 without a port ends with its bracket.
+        // An IPv6 address without a port ends with a bracket.
         Some((name, port)) if !host.ends_with(']') => (name, port.parse().ok()),
         _ => (host, Some(80)),
     };
@@ -153,11 +157,11 @@ fn is_ours(host: &str, bound: SocketAddr) -> bool {
     let bare = name
         .strip_prefix('[')
         .and_then(|name| name.strip_suffix(']'));
-    let asked: Option<IpAddr> = match bare {
+    let requested: Option<IpAddr> = match bare {
         Some(bare) => bare.parse().ok().filter(IpAddr::is_ipv6),
         None => name.parse().ok().filter(IpAddr::is_ipv4),
     };
-    asked.is_some_and(|asked| is_any || asked.to_canonical() == own)
+    requested.is_some_and(|requested| is_any || requested.to_canonical() == own)
 }
 
 #[cfg(test)]
@@ -183,7 +187,7 @@ mod tests {
         (gate, cookie)
     }
 
-    /// The status of the answer; 0 for one that is let through.
+    /// Returns the status code of the response that refuses a request; 0 for an allowed request.
     fn status(gate: &Gate, target: &str, headers: &str) -> u16 {
         let text = format!("GET {target} HTTP/1.1\r\n{headers}\r\n");
         match head::read(text.as_bytes()) {
@@ -195,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_numbers_of_ours() {
+    fn only_our_own_numeric_hosts_are_accepted() {
         for (bound, host, is) in [
             ("127.0.0.1:9477", "127.0.0.1:9477", true),
             ("127.0.0.1:9477", "localhost:9477", true),
@@ -229,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_let_through_and_nothing_else_does() {
+    fn only_tokens_allow_requests() {
         let (gate, session) = gate("127.0.0.1:9477");
         let host = "Host: 127.0.0.1:9477\r\n";
         for (headers, expected) in [
@@ -276,7 +280,8 @@ mod tests {
         assert_eq!(status(&gate, "/?token=x", "Host: localhost:9477\r\n"), 401);
     }
 
-    /// Regression: `GET /\host?token=...` was redirected to `/\host`, which browsers take for `//host`.
+    /// Regression: `GET /\host?token=...` was redirected to `/\host`, which browsers take for
+    /// `//host`.
     #[test]
     fn no_redirect_leads_to_another_host() {
         for (place, own) in [
@@ -293,7 +298,7 @@ mod tests {
             ("/", "/"),
             ("", "/"),
         ] {
-            assert_eq!(own_place(place), own, "{place:?}");
+            assert_eq!(own_path(place), own, "{place:?}");
         }
         let (gate, _) = gate("127.0.0.1:9477");
         let text = format!("GET /\\x?token={TOKEN} HTTP/1.1\r\nHost: localhost:9477\r\n\r\n");
@@ -308,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn other_sites_have_nothing_asked_for() {
+    fn requests_from_other_sites_are_refused() {
         let (gate, _) = gate("127.0.0.1:9477");
         let own = format!("Host: 127.0.0.1:9477\r\nAuthorization: Bearer {TOKEN}\r\n");
         for (headers, expected) in [

@@ -1,35 +1,36 @@
-//! The head of a request: from bytes to what was asked for.
+//! Parses the head of an HTTP request: the requested path and the headers.
 //!
-//! Invariant: at most [`HEAD_MAX`] bytes and [`HEADERS_MAX`] lines are looked at; what could be meant in two ways (two
-//! hosts, a target with a host of its own) is refused. Bodies are never read: nothing here takes any.
+//! Invariant: at most [`HEAD_MAX`] bytes and [`HEADERS_MAX`] lines are parsed. A head with two
+//! possible meanings (two hosts, a target with a host of its own) is refused. Bodies are never
+//! read: no request to this server has one.
 
 use super::answer::Status;
 use super::query::Query;
 
-/// Longer heads are refused, bytes. A browser's have some 1,000.
+/// Longest head of a request in bytes; a browser's has about 1,000.
 pub(super) const HEAD_MAX: usize = 16 << 10;
-/// More lines are refused.
+/// Most header lines of a request.
 const HEADERS_MAX: usize = 64;
 
-/// What was asked for.
+/// A parsed request.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Head {
-    /// Only the head of the answer is wanted.
+    /// Whether the method is HEAD: the response is sent without its body.
     pub is_head: bool,
-    /// What is between the first `/` and the `?`, as it was sent.
+    /// The request's target from the first `/` to the `?`, as it was sent.
     pub path: String,
-    /// What is behind the `?`.
+    /// The parameters of the target, behind the `?`.
     pub query: Query,
     pub(super) host: Option<String>,
     pub(super) origin: Option<String>,
     pub(super) authorization: Option<String>,
     pub(super) cookie: Option<String>,
-    /// What a browser says of whoever asks (Sec-Fetch-Site, Sec-Fetch-Mode).
+    /// What a browser says about the origin of the request (Sec-Fetch-Site, Sec-Fetch-Mode).
     pub(super) fetch_site: Option<String>,
     pub(super) fetch_mode: Option<String>,
 }
 
-/// Why a request is not answered as it wants.
+/// Why a request is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Refusal {
     pub(super) status: Status,
@@ -40,16 +41,16 @@ const fn refusal(status: Status, why: &'static str) -> Refusal {
     Refusal { status, why }
 }
 
-/// What the bytes until now are.
+/// The result of parsing the bytes so far.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Read {
     Whole(Box<Head>),
-    /// The beginning of one.
+    /// The bytes are the beginning of a head: more must arrive.
     More,
     Refused(Refusal),
 }
 
-/// Reads the head of a request.
+/// Parses the head of a request.
 pub(super) fn read(bytes: &[u8]) -> Read {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
@@ -72,6 +73,7 @@ pub(super) fn read(bytes: &[u8]) -> Read {
     }
 }
 
+/// Converts a completely parsed head; refuses an ambiguous one.
 fn whole(request: &httparse::Request<'_, '_>) -> Result<Head, Refusal> {
     let is_head = match request.method {
         Some("GET") => false,
@@ -97,7 +99,7 @@ fn whole(request: &httparse::Request<'_, '_>) -> Result<Head, Refusal> {
     };
     let has_version_1 = request.version == Some(1);
     for header in request.headers.iter() {
-        let Some(place) = place_of(&mut head, header.name) else {
+        let Some(place) = field_of(&mut head, header.name) else {
             continue;
         };
         let value = std::str::from_utf8(header.value);
@@ -112,8 +114,8 @@ fn whole(request: &httparse::Request<'_, '_>) -> Result<Head, Refusal> {
     Ok(head)
 }
 
-/// Where a header goes that means something here.
-fn place_of<'a>(head: &'a mut Head, name: &str) -> Option<&'a mut Option<String>> {
+/// Returns the field of `head` for the header `name`; `None` for a header that is not used.
+fn field_of<'a>(head: &'a mut Head, name: &str) -> Option<&'a mut Option<String>> {
     let places = [
         ("host", &mut head.host),
         ("origin", &mut head.origin),
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_read() {
+    fn a_request_is_parsed() {
         let text = "GET /?tenant=%2Fa%20b HTTP/1.1\r\nHost: a:1 \r\nORIGIN: http://a:1\r\nX: y\r\n\r\nrest";
         let Read::Whole(head) = read(text.as_bytes()) else {
             panic!("{:?}", read(text.as_bytes()));
@@ -156,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_question_here_is_refused() {
+    fn an_unsupported_request_is_refused() {
         let lines = "X: y\r\n".repeat(HEADERS_MAX + 1);
         for (text, status) in [
             ("POST / HTTP/1.1\r\nHost: a\r\n\r\n", 405),
@@ -186,8 +188,8 @@ mod tests {
         }
     }
 
-    /// Words of requests, true and odd.
-    fn near() -> impl Strategy<Value = Vec<u8>> {
+    /// Bytes made of parts of requests, valid and odd ones.
+    fn request_parts() -> impl Strategy<Value = Vec<u8>> {
         let word = prop_oneof![
             Just("GET ".to_owned()),
             Just("HEAD ".to_owned()),
@@ -207,10 +209,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_or_refused(bytes in near()) {
+        fn any_bytes_are_parsed_or_refused(bytes in request_parts()) {
             if let Read::Whole(head) = read(&bytes) {
                 prop_assert!(head.path.starts_with('/'));
-                // More bytes change nothing: what is behind the head is not looked at.
+                // More bytes change nothing: what is behind the head is not parsed.
                 let longer = [&bytes[..], b"GET / HTTP/1.1\r\n\r\n"].concat();
                 prop_assert_eq!(read(&longer), Read::Whole(head));
             }

@@ -1,7 +1,8 @@
-//! Where clients come in.
+//! The sockets on which the HTTP server accepts clients.
 //!
-//! Invariant: a unix socket is open to its owner alone, by its mode and by the kernel's word for each peer; of a path that
-//! is taken only a socket that nobody listens on is replaced, and ours is gone when this is.
+//! Invariant: a unix socket is open to its owner alone, by its mode and by the kernel's credentials
+//! of each peer. An existing path is replaced only if it is a socket on which no process listens.
+//! Our socket file is removed when this value is dropped.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
@@ -17,16 +18,17 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_w
 use super::address::Address;
 use super::answer::{Answer, Status};
 use super::client::Client;
-use super::door::Door;
+use super::door::PeerChecker;
 use super::gate::Gate;
 use super::stream::Stream;
 use super::token::Token;
 use crate::error::Error;
 
-/// Clients that the kernel keeps until we ask for them, as the standard library's listeners have it.
+/// Most connections that wait in the kernel until the server accepts them: as many as for the
+/// standard library's listeners.
 const BACKLOG: i32 = 128;
 
-/// One address.
+/// A listening socket at one address.
 #[derive(Debug)]
 pub(super) struct Listener {
     socket: Socket,
@@ -39,7 +41,7 @@ enum Socket {
     Unix {
         listener: UnixListener,
         path: OwnPath,
-        door: Door,
+        door: PeerChecker,
     },
     Tcp {
         listener: TcpListener,
@@ -47,7 +49,7 @@ enum Socket {
     },
 }
 
-/// A path that is ours as long as it leads to the same file.
+/// The path of our socket file. The path is ours as long as it leads to the same inode.
 #[derive(Debug)]
 struct OwnPath {
     path: PathBuf,
@@ -66,7 +68,7 @@ impl Drop for OwnPath {
 }
 
 impl Listener {
-    /// Takes an address. TCP wants a token.
+    /// Listens on an address. For a TCP address there must be a token.
     pub(super) fn bind(address: &Address, token: Option<&Token>) -> Result<Listener, Error> {
         let owner = rustix::process::geteuid().as_raw();
         let (socket, gate) = match address {
@@ -96,7 +98,7 @@ impl Listener {
         })
     }
 
-    /// What it listens on, with the port that the kernel chose for 0.
+    /// Returns the address it listens on; for port 0, with the port that the kernel chose.
     pub(super) fn address(&self) -> Address {
         match &self.socket {
             Socket::Unix { path, .. } => Address::Unix(path.path.clone()),
@@ -104,14 +106,14 @@ impl Listener {
         }
     }
 
-    /// Whoever comes next.
+    /// Accepts the next client.
     pub(super) fn accept(&self, now: Instant) -> io::Result<Client> {
         let gate = Arc::clone(&self.gate);
         match &self.socket {
             Socket::Tcp { listener, .. } => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nonblocking(true)?;
-                // An answer is written as a whole.
+                // Send at once: a response is written in one piece.
                 let _ = stream.set_nodelay(true);
                 Ok(Client::new(Stream::Tcp(stream), gate, now))
             }
@@ -124,7 +126,7 @@ impl Listener {
                     return Ok(Client::new(stream, gate, now));
                 }
                 let why = format!(
-                    "only root (with CAP_SYS_PTRACE) and the user {} may ask here",
+                    "only root (with CAP_SYS_PTRACE) and the user {} may connect here",
                     self.owner
                 );
                 let answer = Answer::line(Status::Forbidden, &why);
@@ -143,17 +145,18 @@ impl AsFd for Listener {
     }
 }
 
+/// Returns the error for an address on which we cannot listen.
 fn cannot(address: &Address, error: &io::Error) -> Error {
     let hint = match error.kind() {
-        ErrorKind::AddrInUse => "somebody listens there: give another address with --listen",
+        ErrorKind::AddrInUse => "another process listens there: give another address with --listen",
         ErrorKind::PermissionDenied => "give an address that you may listen on with --listen",
         _ => "give another address with --listen",
     };
     Error::failed(format!("cannot listen on {address}: {error}"), hint)
 }
 
-/// An address that no interface has yet is taken all the same, and answers from when one has it. (The story: at boot the service comes
-/// before the network; it failed five times in a second, and nobody managed the host's memory from then on.)
+/// Binds a TCP listener, also to an address that no interface has yet, since at boot the service
+/// starts before the network. It accepts clients as soon as an interface has the address.
 fn bind_tcp(at: &SocketAddr) -> io::Result<TcpListener> {
     match TcpListener::bind(at) {
         Err(error) if error.kind() == ErrorKind::AddrNotAvailable => bind_free(at),
@@ -196,9 +199,10 @@ fn bind_unix(path: &Path, owner: u32) -> io::Result<Socket> {
         device: meta.dev(),
         inode: meta.ino(),
     };
-    // Until here the kernel's word for the peer was all there was.
+    // The file's mode keeps other users out from here on; until here only the check of each peer
+    // did.
     std::fs::set_permissions(&path.path, std::fs::Permissions::from_mode(0o600))?;
-    let door = Door::open(owner)?;
+    let door = PeerChecker::open(owner)?;
     Ok(Socket::Unix {
         listener,
         path,
@@ -206,7 +210,7 @@ fn bind_unix(path: &Path, owner: u32) -> io::Result<Socket> {
     })
 }
 
-/// A socket whose listener has died.
+/// Whether the path is a socket on which no process listens any more.
 fn is_abandoned(path: &Path) -> bool {
     let meta = std::fs::symlink_metadata(path);
     if !meta.is_ok_and(|meta| meta.file_type().is_socket()) {
@@ -220,15 +224,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_that_comes_later_is_taken() {
-        // TEST-NET-1 of RFC 5737: no interface has it.
+    fn an_address_without_an_interface_can_be_bound() {
+        // An address of TEST-NET-1 (RFC 5737): no interface has it.
         let at: SocketAddr = "192.0.2.1:0".parse().expect("an address");
         let listener = bind_tcp(&at).expect("taken all the same");
         assert_eq!(listener.local_addr().expect("ours").ip(), at.ip());
     }
 
     #[test]
-    fn a_path_is_taken_from_the_dead_alone() {
+    fn only_an_abandoned_socket_is_replaced() {
         let path = std::env::temp_dir().join(format!("pagetide-listener-{}", std::process::id()));
         let _ = std::fs::remove_file(&path);
         let bind = || Listener::bind(&Address::Unix(path.clone()), None);
@@ -239,10 +243,10 @@ mod tests {
             .mode();
         assert_eq!(mode & 0o777, 0o600);
         let error = bind().expect_err("somebody listens there");
-        assert!(error.hint().contains("somebody listens"), "{error}");
+        assert!(error.hint().contains("another process listens"), "{error}");
         drop(first);
         assert!(!path.exists(), "it goes with its listener");
-        // As a killed one leaves it.
+        // A socket as a killed manager leaves it.
         drop(UnixListener::bind(&path).expect("free"));
         let second = bind().expect("nobody listens there");
         std::fs::remove_file(&path).expect("ours");

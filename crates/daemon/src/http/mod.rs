@@ -1,13 +1,15 @@
-//! A small server of HTTP/1.1 for one user: metrics and a page.
+//! A small HTTP/1.1 server for one user: it serves metrics and a page.
 //!
-//! Invariant: nothing can be changed by it (GET and HEAD, no bodies); everything is bounded: bytes of a question, time for
-//! it, connections. It knows nothing of what it serves ([`Site`]), and runs in a thread of its own, without rights (`host::confine`).
+//! Invariant: a request can change nothing (GET and HEAD, no bodies). Bytes of a request, time for
+//! a request and number of connections are bounded. The server does not depend on what it serves
+//! ([`Site`]), and runs in a thread of its own without privileges (`host::confine`).
 //!
-//! Why not a crate: those that are well kept come with a runtime of their own and hundreds of dependencies, and those that do
-//! not have none of these bounds. Bytes of strangers are read by `httparse`, which browsers' servers use; what is left is
-//! below 1,000 lines.
+//! Why no library: well-maintained ones bring a runtime and hundreds of dependencies, and the
+//! others have none of these bounds. Untrusted bytes are parsed by `httparse`, which servers in
+//! production use; the rest is below 1,000 lines.
 //!
-//! Floors: `address`, `date`, `door`, `query`, `stream`, `token`; `answer`; `head`; `gate`; `client`; `listener`; `server`.
+//! Floors: `address`, `date`, `door`, `query`, `stream`, `token`; `answer`; `head`; `gate`;
+//! `client`; `listener`; `server`.
 
 mod address;
 mod answer;

@@ -1,15 +1,16 @@
-//! What is behind the `?` of a target: names and values.
+//! The query of a request's target, behind the `?`: names and values.
 //!
-//! Invariant: what was encoded by [`encoded`] is read as it was; of a name that stands there twice the first counts.
+//! Invariant: decoding a text that [`encoded`] has encoded yields the same text. If a name occurs
+//! twice, its first value counts.
 
 use std::fmt::Write;
 
-/// Names and values, in order.
+/// Names with their values, in the order of the query.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Reads `a=b&c=d`; none of an escape that is none, or of bytes that are no UTF-8.
+    /// Parses `a=b&c=d`; `None` for an invalid escape or bytes that are not UTF-8.
     pub(crate) fn parse(text: &str) -> Option<Query> {
         let parts = text.split('&').filter(|part| !part.is_empty());
         let pair = |part: &str| {
@@ -19,14 +20,15 @@ impl Query {
         parts.map(pair).collect::<Option<_>>().map(Query)
     }
 
-    /// A value by its name.
+    /// Returns the first value of a name; `None` if the query does not have the name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
     }
 
-    /// As a target has it, with its `?`, without one of the names; nothing of an empty one.
+    /// Returns the query as text with its `?`, without the parameter `name`; empty if nothing
+    /// remains.
     pub(super) fn without(&self, name: &str) -> String {
         let mut text = String::new();
         for (known, value) in self.0.iter().filter(|(known, _)| known != name) {
@@ -37,12 +39,12 @@ impl Query {
     }
 }
 
-/// What may stand in a query as it is (RFC 3986, unreserved).
+/// Whether a byte needs no escape in a query (RFC 3986, unreserved).
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
-/// A text as a value of a query.
+/// Encodes a text, so that it can be a value in a query.
 #[must_use]
 pub fn encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -57,6 +59,7 @@ pub fn encoded(text: &str) -> String {
     out
 }
 
+/// Decodes a name or a value; `None` for an invalid escape or invalid UTF-8.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -64,7 +67,7 @@ fn decoded(text: &str) -> Option<String> {
         let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
         bytes.push(match byte {
             b'%' => u8::try_from(digit(rest.next())? * 16 + digit(rest.next())?).ok()?,
-            // As forms have it.
+            // HTML forms encode a space as `+`.
             b'+' => b' ',
             byte => byte,
         });
@@ -95,7 +98,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_read(name in "\\PC{1,9}", value in any::<String>(), any in any::<String>()) {
+        fn an_encoded_text_is_decoded(name in "\\PC{1,9}", value in any::<String>(), any in any::<String>()) {
             let query = Query::parse(&format!("{}={}", encoded(&name), encoded(&value)));
             let query = query.expect("encoded well");
             prop_assert_eq!(query.get(&name), Some(value.as_str()));

@@ -1,8 +1,9 @@
-//! The loop that answers: one thread, one wait.
+//! The HTTP server's loop: one thread, which waits in one place.
 //!
-//! Invariant: at most [`CLIENTS_MAX`] connections; when another comes, the one that has been silent for longest goes, so
-//! that nobody is kept out by those who never ask. An error of one client is nobody else's. What clients cost is within
-//! their [`Budget`]: beyond it they wait, and the site alone is served.
+//! Invariant: there are at most [`CLIENTS_MAX`] connections. When another client comes, the one
+//! that was silent for longest is dropped, so clients that never send a request cannot keep others
+//! out. An error of one client affects no other. Clients' processor time stays within their
+//! [`Budget`]: beyond it clients wait, and only the site's own work is done.
 
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
@@ -20,40 +21,41 @@ use super::token::Token;
 use crate::budget::{Budget, processor_time};
 use crate::error::Error;
 
-/// Connections at a time.
+/// Most connections at a time.
 pub(super) const CLIENTS_MAX: usize = 64;
-/// Of one address, taken in before those that are there are heard once more.
+/// Most clients of one address that are accepted before the connected clients are served again.
 const ACCEPTS_MAX: usize = 16;
-/// Where no descriptor is to be had nobody is accepted for so long: the wait would end at once each time.
+/// Time without accepting after accept(2) found no free descriptor: poll(2) would return at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What is served.
+/// What a server serves: the responses, and work of its own.
 pub trait Site {
-    /// The answer to a question that may be asked.
+    /// Returns the response to an allowed request.
     fn answer(&mut self, head: &Head) -> Answer;
-    /// Something has come in by the other side, or nothing has for [`Site::pause`].
+    /// Does the site's own work. Called when `wakeup` has become readable, and after
+    /// [`Site::pause`].
     fn wake(&mut self);
-    /// How long it need not be woken.
+    /// Returns the longest time until the next call of [`Site::wake`].
     fn pause(&self) -> Duration;
 }
 
-/// See the module.
+/// A server with its listening sockets and its clients.
 #[derive(Debug)]
 pub struct Server {
     listeners: Vec<Listener>,
-    /// The longest first.
+    /// The connected clients, the oldest first.
     clients: Vec<Client>,
     accepts_from: Option<Instant>,
     budget: Budget,
-    /// Clients have cost so much that nothing is done for them before.
+    /// No client is served before this time, because the clients have used up their budget.
     rests_until: Option<Instant>,
 }
 
 impl Server {
-    /// Takes all of the addresses, or none. TCP wants a token.
+    /// Listens on all of the addresses, or on none. For a TCP address there must be a token.
     ///
     /// # Errors
-    /// Which cannot be had, and why.
+    /// The first address that cannot be used, and why.
     pub fn bind(addresses: &[Address], token: Option<&Token>) -> Result<Server, Error> {
         let listeners = addresses
             .iter()
@@ -67,26 +69,27 @@ impl Server {
         })
     }
 
-    /// What it listens on.
+    /// The addresses it listens on.
     pub fn addresses(&self) -> impl Iterator<Item = Address> {
         self.listeners.iter().map(Listener::address)
     }
 
-    /// Answers until the other end of `bell` is closed; whenever it rings, `site` is woken.
-    pub fn run(&mut self, bell: &UnixStream, site: &mut dyn Site) {
-        // Without it a wait would never end.
-        let _ = bell.set_nonblocking(true);
+    /// Serves until the other end of `wakeup` is closed; wakes `site` whenever `wakeup` becomes
+    /// readable.
+    pub fn run(&mut self, wakeup: &UnixStream, site: &mut dyn Site) {
+        // A read that blocks would stop the loop.
+        let _ = wakeup.set_nonblocking(true);
         let mut since = processor_time();
         loop {
-            self.wait(bell, site.pause());
+            self.wait(wakeup, site.pause());
             let before = processor_time();
-            match (&mut &*bell).read(&mut [0; 64]) {
+            match (&mut &*wakeup).read(&mut [0; 64]) {
                 Ok(0) => return,
                 Ok(_) => site.wake(),
                 Err(_) if site.pause().is_zero() => site.wake(),
                 Err(_) => {}
             }
-            // What the site does by itself is no client's cost.
+            // What the site does on its own is not charged to clients.
             let own = processor_time().saturating_sub(before);
             let now = Instant::now();
             if self.rests_until.is_none_or(|until| now >= until) {
@@ -99,21 +102,21 @@ impl Server {
         }
     }
 
-    /// Does for all clients what can be done now.
+    /// Serves all clients as far as possible without waiting.
     fn serve(&mut self, now: Instant, site: &mut dyn Site) {
         let mut answer = |head: &Head| site.answer(head);
         for client in &mut self.clients {
             client.step(now, &mut answer);
         }
         self.accept(now);
-        // Most have asked already.
+        // At once: most new clients have sent their request already.
         for client in &mut self.clients {
             client.step(now, &mut answer);
         }
         self.clients.retain(|client| client.is_alive(now));
     }
 
-    fn wait(&self, bell: &UnixStream, pause: Duration) {
+    fn wait(&self, wakeup: &UnixStream, pause: Duration) {
         let now = Instant::now();
         let ends = self.clients.iter().map(Client::until);
         let next = match self.rests_until {
@@ -122,9 +125,9 @@ impl Server {
         };
         let next = next.map(|end| end.saturating_duration_since(now));
         let pause = next.map_or(pause, |next| next.min(pause));
-        // Rounded up: a wait that ends a moment too early would be many.
+        // Rounded up: a wait that ends too early would be repeated many times.
         let time = Timespec::try_from(pause + Duration::from_millis(1)).ok();
-        let mut fds = vec![PollFd::new(bell, PollFlags::IN)];
+        let mut fds = vec![PollFd::new(wakeup, PollFlags::IN)];
         let serves = self.rests_until.is_none();
         if self.accepts_from.is_none() && serves {
             let listeners = self.listeners.iter();
@@ -150,7 +153,7 @@ impl Server {
                 match listener.accept(now) {
                     Ok(client) => self.clients.push(client),
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                    // It went before it was taken in.
+                    // The client hung up before it was accepted.
                     Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
                     Err(_) => {
                         self.accepts_from = Some(now + ACCEPT_PAUSE);

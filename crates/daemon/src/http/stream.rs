@@ -1,11 +1,11 @@
-//! One connection of either kind.
+//! A connection over a unix socket or TCP.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
-/// A connection that never waits.
+/// A connection that never blocks.
 #[derive(Debug)]
 pub(super) enum Stream {
     Unix(UnixStream),
@@ -13,9 +13,9 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// Nothing more is written: the other end may still have something to say.
+    /// Ends writing; the client may continue to send.
     pub(super) fn end(&self) {
-        // It may have gone.
+        // Fails if the client has closed the connection.
         let _ = match self {
             Stream::Unix(stream) => stream.shutdown(Shutdown::Write),
             Stream::Tcp(stream) => stream.shutdown(Shutdown::Write),

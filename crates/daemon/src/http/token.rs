@@ -1,7 +1,9 @@
-//! What proves that somebody may ask over TCP: a token from a file, or a cookie that a browser got for it.
+//! The secrets that allow requests over TCP: a token from a file, or a cookie that a browser gets
+//! in exchange for the token.
 //!
-//! Invariant: the file is ours, and nobody else may read it; two texts are compared in a time that does not depend on how
-//! much of them is the same. A cookie is no token: it ends with this process.
+//! Invariant: the token's file belongs to us, and no other user may read it. The time to compare
+//! secrets does not depend on how much of them is equal. The cookie differs from the token: it
+//! becomes invalid when this process ends.
 
 use std::fmt;
 use std::fs::File;
@@ -14,18 +16,18 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::error::{Error, ExitCode};
 
-/// Shorter ones could be guessed.
+/// Length of the shortest token, in bytes: shorter ones could be guessed.
 const LEAST: usize = 16;
-/// Longer ones are no tokens.
+/// Length of the longest token, in bytes.
 const MOST: usize = 1024;
-/// Bytes of chance in one of ours.
+/// Number of random bytes in a token that we make.
 const CHANCE: usize = 32;
 
-/// A secret text.
+/// A secret text: the token, or a cookie's value.
 #[derive(Clone)]
 pub struct Token(String);
 
-/// Not to be printed by accident.
+/// Hides the text, so that it is not printed by accident.
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(..)")
@@ -33,21 +35,21 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    /// Whether this is the same text.
+    /// Whether `text` is the token.
     pub(super) fn is(&self, text: &str) -> bool {
         let (ours, theirs) = (self.0.as_bytes(), text.as_bytes());
         let differ = ours.iter().zip(theirs);
         let differ = differ.fold(0, |differ, (a, b)| black_box(differ | (a ^ b)));
-        // How long it is is no secret.
+        // The token's length is not secret.
         ours.len() == theirs.len() && differ == 0
     }
 
-    /// The text, for whoever is given it.
+    /// Returns the secret text, to be sent to a client that may have it.
     pub(super) fn text(&self) -> &str {
         &self.0
     }
 
-    /// A new one.
+    /// Makes a random token.
     pub(super) fn new() -> io::Result<Token> {
         let mut bytes = [0; CHANCE];
         let got = getrandom(&mut bytes, GetRandomFlags::empty())?;
@@ -57,13 +59,14 @@ impl Token {
         Ok(Token(bytes.map(|byte| format!("{byte:02x}")).concat()))
     }
 
-    /// What stands in a file, or a new one, which is written there.
+    /// Returns the token in a file. If there is no such file, makes a new token and writes it
+    /// there.
     ///
     /// # Errors
-    /// The file cannot be used: others may read it, it is not ours, or holds no token.
+    /// The file cannot be used: other users may read it, it is not ours, or it contains no token.
     pub fn of_file(path: &Path) -> Result<Token, Error> {
         let failed = |error: &io::Error| {
-            told(
+            reported(
                 path,
                 &error.to_string(),
                 "give another file with --token-file",
@@ -73,9 +76,9 @@ impl Token {
             Ok(text) => Token::checked(&text).map_err(|why| {
                 let hint =
                     "remove the file, and one is made; or write one there: `openssl rand -hex 32`";
-                told(path, why, hint)
+                reported(path, why, hint)
             }),
-            Err(Unread::Kind(why, hint)) => Err(told(path, why, hint)),
+            Err(Unread::Kind(why, hint)) => Err(reported(path, why, hint)),
             Err(Unread::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
                 let token = Token::new().map_err(|error| failed(&error))?;
                 write(path, &token).map_err(|error| failed(&error))?;
@@ -85,7 +88,7 @@ impl Token {
         }
     }
 
-    /// Letters that a header can carry (RFC 6750, b64token).
+    /// Checks a token's length, and that a header can carry its characters (RFC 6750, b64token).
     fn checked(text: &str) -> Result<Token, &'static str> {
         let text = text.trim();
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
@@ -100,15 +103,16 @@ impl Token {
     }
 }
 
-/// A text that nobody can foresee, for one answer.
+/// Returns a random text that cannot be guessed, for use in one response.
 ///
 /// # Errors
-/// The kernel gives none.
+/// The kernel returns no random bytes.
 pub fn nonce() -> io::Result<String> {
     Token::new().map(|token| token.0)
 }
 
-fn told(path: &Path, why: &str, hint: &str) -> Error {
+/// Returns the error for a token file that cannot be used.
+fn reported(path: &Path, why: &str, hint: &str) -> Error {
     let what = format!("cannot use the token in {}: {why}", path.display());
     Error::ending(ExitCode::Failure, what, hint)
 }
@@ -126,7 +130,7 @@ impl From<io::Error> for Unread {
 
 fn read(path: &Path) -> Result<String, Unread> {
     let own = rustix::process::geteuid().as_raw();
-    // What a Secret is mounted as is a link; one of anybody else leads where he wants.
+    // A Kubernetes Secret is mounted as a link; a link of another user may lead to any file.
     let link = std::fs::symlink_metadata(path)?;
     if link.is_symlink() && link.uid() != own && link.uid() != 0 {
         return Err(Unread::Kind(
@@ -134,11 +138,12 @@ fn read(path: &Path) -> Result<String, Unread> {
             "give a file of yours with --token-file",
         ));
     }
-    // A pipe would be waited for.
+    // Opening a pipe would block.
     let flags = rustix::fs::OFlags::NONBLOCK;
     let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
     let file = match File::options().read(true).custom_flags(flags).open(path) {
-        // Nothing can be made in its place. (The story, of a reading: of a Secret that lacks this key it said that the file exists.)
+        // A dangling link: no file can be created in its place. (A mounted Secret without this key
+        // is such a link.)
         Err(error) if link.is_symlink() && error.kind() == io::ErrorKind::NotFound => {
             return Err(Unread::Kind(
                 "it is a link to nothing",
@@ -171,7 +176,7 @@ fn read(path: &Path) -> Result<String, Unread> {
     Ok(text)
 }
 
-/// Whole or not at all.
+/// Writes the file as a whole, or not at all.
 fn write(path: &Path, token: &Token) -> io::Result<()> {
     if let Some(above) = path.parent() {
         std::fs::create_dir_all(above)?;
@@ -200,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn one_is_made_and_found_again() {
+    fn a_token_is_made_once_and_found_again() {
         let path = file("made");
         let made = Token::of_file(&path).expect("made");
         assert_eq!(made.text().len(), 64);
@@ -219,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_of_ours_is_refused() {
+    fn an_unsafe_token_file_is_refused() {
         let path = file("refused");
         for (text, mode, why) in [
             ("0123456789abcdef", 0o644, "others may read"),
@@ -241,7 +246,7 @@ mod tests {
         std::fs::write(&path, good).expect("written");
         let private = std::fs::Permissions::from_mode(0o600);
         std::fs::set_permissions(&path, private).expect("ours");
-        // (The story, of a reading: a token from a Kubernetes Secret, which is mounted as a link, was refused.)
+        // Regression: a token from a Kubernetes Secret, which is mounted as a link, was refused.
         assert!(Token::of_file(&link).expect("a link of ours").is(good));
         std::fs::remove_file(&path).expect("ours");
         let error = Token::of_file(&link).expect_err("there is nothing");
@@ -259,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_same_text_is_the_same() {
+    fn only_an_equal_text_is_accepted() {
         let token = Token("0123456789abcdef".to_owned());
         assert!(token.is("0123456789abcdef"));
         for text in [

@@ -1,7 +1,8 @@
-//! Starting the manager beside this process.
+//! Starts the manager that runs beside this process.
 //!
-//! Invariant: the manager is a child of nobody here: a process between starts it and ends, and is waited for
-//! before this one becomes the program. It has none of the program's descriptors, terminal or session.
+//! Invariant: the manager is not a child of this process: an intermediate process starts the
+//! manager and ends, and this process waits for that before it becomes the program. The manager has
+//! none of the program's descriptors, terminal or session.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -19,13 +20,14 @@ use crate::record::About;
 
 use super::report::ReportFile;
 
-/// A manager that has not answered by then will not.
+/// Longest wait for the manager's reply.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Starts a manager of this process and waits until it is ready; what it does without.
+/// Starts a manager of this process and waits until it is ready. Returns notes about what the host
+/// lacks.
 ///
 /// # Errors
-/// There is no manager, and why.
+/// Why no manager could be started.
 pub(super) fn start(
     options: &Options,
     report: Option<ReportFile>,
@@ -51,14 +53,15 @@ pub(super) fn start(
         .stderr(record.map_or_else(Stdio::null, |(file, _)| Stdio::from(file)))
         .spawn()
         .map_err(unstarted)?;
-    // Where SIGCHLD is ignored nobody can be waited for, and nobody needs to be.
+    // If SIGCHLD is ignored, waiting fails and is not needed.
     let _ = between.wait();
     let silent = |error| broken("the manager does not answer", &error);
     send(&ours, &setup).map_err(silent)?;
     match receive(&ours, PATIENCE).map_err(silent)? {
         Some(Reply::Ready(notes)) => {
-            // The exec closes it, which tells the manager that this is the program from now on. (It was closed here, and on a busy
-            // machine the first look at the program was one at pagetide.)
+            // Our end stays open until execve(2) closes it: that is how the manager notices that
+            // this process has become the program. If it were closed earlier, the manager's first
+            // scan could still find pagetide in this process.
             std::mem::forget(ours);
             Ok(notes)
         }

@@ -1,6 +1,8 @@
-//! Whether a command can be run, by the rules of execvp(3) and the exit codes of shells.
+//! Checks whether a command can be run, by the rules of execvp(3) and with the exit codes of
+//! shells.
 //!
-//! Invariant: only what is certain is refused before the start; the kernel has the last word.
+//! Invariant: only a command that certainly cannot run is refused before the start; the kernel
+//! decides about every other one.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -12,13 +14,13 @@ use rustix::io::Errno;
 
 use crate::error::{Error, ExitCode};
 
-/// Where execvp(3) looks without a PATH.
+/// Directories in which execvp(3) searches if there is no PATH.
 const PATH: &str = "/bin:/usr/bin";
 
-/// Whether `program` can be run, as far as that can be told beforehand.
+/// Checks whether `program` can be run, as far as that can be known before the exec.
 ///
 /// # Errors
-/// It is not there (127), or may not be run (126).
+/// It does not exist (127), or may not be run (126).
 pub(super) fn check(program: &OsStr) -> Result<(), Error> {
     check_in(program, std::env::var_os("PATH")).map_err(|errno| refused(program, &errno.into()))
 }
@@ -34,7 +36,7 @@ fn check_in(program: &OsStr, path: Option<OsString>) -> Result<(), Errno> {
     for dir in std::env::split_paths(&path.unwrap_or_else(|| PATH.into())) {
         match runnable(&here(dir).join(program)) {
             Ok(()) => return Ok(()),
-            // The search goes on, and this is the reason if nothing else is found.
+            // The search continues; this error is returned if no other directory has the program.
             Err(Errno::ACCESS) => refused = Errno::ACCESS,
             Err(_) => {}
         }
@@ -42,7 +44,7 @@ fn check_in(program: &OsStr, path: Option<OsString>) -> Result<(), Errno> {
     Err(refused)
 }
 
-/// An empty part of PATH is the current directory.
+/// Returns a directory of PATH; an empty entry stands for the current directory.
 fn here(dir: PathBuf) -> PathBuf {
     match dir.as_os_str().is_empty() {
         true => PathBuf::from("."),
@@ -50,19 +52,20 @@ fn here(dir: PathBuf) -> PathBuf {
     }
 }
 
+/// Checks that the file may be executed.
 fn runnable(path: &Path) -> Result<(), Errno> {
     access(path, Access::EXEC_OK)?;
-    // Directories may be "executed" by access(2), and by nobody else.
+    // access(2) allows to "execute" directories, execve(2) does not.
     match path.is_dir() {
         true => Err(Errno::ACCESS),
         false => Ok(()),
     }
 }
 
-/// What to tell when a program cannot be run.
+/// Returns the error for a program that cannot be run, with the exit code of shells.
 pub(super) fn refused(program: &OsStr, error: &io::Error) -> Error {
     let is_absent = error.kind() == io::ErrorKind::NotFound;
-    // A file that is there and gives this error names an interpreter that is not.
+    // If the file exists and still is "not found", it names an interpreter that does not exist.
     let is_interpreter =
         is_absent && program.as_bytes().contains(&b'/') && Path::new(program).exists();
     let (exit, hint) = match (is_absent, is_interpreter) {

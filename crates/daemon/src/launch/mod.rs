@@ -1,8 +1,9 @@
-//! `run`: becoming a program, with a manager beside it.
+//! `run`: this process becomes the program, with a manager beside it.
 //!
-//! Invariant: the program starts as it would alone: same pid, parent, terminal, session, signals, limits,
-//! environment and descriptors; no child of ours is left that it could wait for. All that can be checked is
-//! checked before it starts; after that nothing of ours stops it.
+//! Invariant: the program starts as it would alone: with the same pid, parent, terminal, session,
+//! signals, limits, environment and descriptors, and without a child of ours that it could wait
+//! for. Everything that can be checked is checked before it starts; after that nothing of ours
+//! stops it.
 
 mod companion;
 mod find;
@@ -27,17 +28,18 @@ use restore::Before;
 /// What to start, and how to manage it.
 #[derive(Debug)]
 pub struct Launch<'a> {
-    /// The program and its arguments.
+    /// The program's name or path, then its arguments.
     pub command: &'a [OsString],
-    /// How to manage it.
+    /// The options of the manager.
     pub options: &'a Options,
-    /// Where the last report goes.
+    /// The file for the report that the manager writes at the end; `None` for no report.
     pub report: Option<&'a Path>,
-    /// Where what looks find is recorded, and the most bytes of it.
+    /// The file to which scans are recorded, and its size limit in bytes; `None` for no recording.
     pub record: Option<(&'a Path, u64)>,
 }
 
-/// Becomes the program; comes back only with why not. `tell` is told what `--best-effort` does without.
+/// Replaces this process by the program; returns only if that fails, with the error. `tell`
+/// receives notes about what the host lacks, if `--best-effort` allows to go on.
 pub fn run(launch: &Launch<'_>, tell: &mut dyn FnMut(&str)) -> Error {
     match prepare(launch, tell) {
         Err(error) => error,
@@ -48,7 +50,7 @@ pub fn run(launch: &Launch<'_>, tell: &mut dyn FnMut(&str)) -> Error {
     }
 }
 
-/// Everything up to the exec: the words of the command line.
+/// Does everything up to the exec; returns the program's arguments.
 fn prepare(launch: &Launch<'_>, tell: &mut dyn FnMut(&str)) -> Result<Vec<CString>, Error> {
     let before = Before::note();
     if geteuid() != getuid() {
@@ -58,7 +60,7 @@ fn prepare(launch: &Launch<'_>, tell: &mut dyn FnMut(&str)) -> Result<Vec<CStrin
         return Err(Error::missing(what, hint));
     }
     launch.options.check()?;
-    // From here on files and programs are opened with the user's own rights.
+    // From here on files and programs are opened without the capabilities of our file.
     rights::drop_capabilities_of_file()?;
     let Some(program) = launch.command.first() else {
         let what = "cannot run a program: none is named";
@@ -90,7 +92,8 @@ fn prepare(launch: &Launch<'_>, tell: &mut dyn FnMut(&str)) -> Result<Vec<CStrin
     let found = match companion::start(launch.options, report, record) {
         Ok(notes) => notes,
         Err(error) if launch.options.best_effort => {
-            // Of a program that nobody manages there is no report, and an earlier one is not its own.
+            // A program without a manager has no report; an earlier run's report must not be taken
+            // for its report.
             let _ = wanted.filter(|_| is_own).map(File::create);
             vec![error.to_string()]
         }
@@ -106,16 +109,18 @@ fn prepare(launch: &Launch<'_>, tell: &mut dyn FnMut(&str)) -> Result<Vec<CStrin
     Ok(argv)
 }
 
-/// Whether both are one file, by whatever names. (The story: the report was written over the recording.)
+/// Whether the report and the recording are the same file, also under different names: then the
+/// report would overwrite the recording.
 fn is_one_file(one: &File, other: &File) -> bool {
     let place = |file: &File| file.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
     place(one).is_some_and(|found| place(other) == Some(found))
 }
 
+/// Converts a command's arguments for execve(2).
 fn words(command: &[OsString]) -> Result<Vec<CString>, Error> {
     let words = command.iter().map(|word| CString::new(word.as_bytes()));
     words.collect::<Result<_, _>>().map_err(|error| {
-        // Our own arguments came without one.
+        // Arguments that the kernel passed to us contain no NUL.
         Error::failed(
             format!("cannot run a program: {error}"),
             "give another command",

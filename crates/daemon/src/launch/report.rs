@@ -1,7 +1,9 @@
-//! The file of the last report: opened before anything starts, and written by the manager when all is over.
+//! The file for the last report: opened before anything starts, and written by the manager at the
+//! end.
 //!
-//! Invariant: nothing that somebody else writes is emptied or written over. What is open for us already, under whatever name (`/dev/stderr`
-//! of a log), is no file of the report's own: the report goes on where that ends.
+//! Invariant: nothing that another process writes is truncated or overwritten. A file that this
+//! process has open already, such as a log behind `/dev/stderr`, is not the report's own: there the
+//! report is written at the position of the open descriptor.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -17,32 +19,33 @@ use crate::record;
 /// An open file of a report.
 pub(super) struct ReportFile {
     pub(super) file: File,
-    /// Nobody else writes there: what an earlier run left is emptied.
+    /// Whether only the report is written to the file: then an earlier run's report is removed
+    /// first.
     pub(super) is_own: bool,
 }
 
-/// The path, if somebody will be there to write. The story: as process 1 of a container the program took the manager along when it ended, and each
-/// report was an empty file.
+/// Returns the path if the manager will still live at the end, to write the report.
 ///
 /// # Errors
-/// We are process 1 of our pid namespace: the kernel kills all that is in it as that one ends.
+/// This process is process 1 of its pid namespace: when it ends, the kernel kills all processes of
+/// the namespace, and so the manager.
 pub(super) fn has_a_writer(path: &Path) -> Result<&Path, Error> {
     if std::process::id() != 1 {
         return Ok(path);
     }
     Err(Error::failed(
         format!(
-            "cannot report to {}: as process 1 of its pid namespace the program takes the manager along when it ends",
+            "cannot report to {}: the program is process 1 of its pid namespace, so the manager ends with it",
             path.display()
         ),
-        "start it below an init (docker run --init, tini), or leave out --report and ask `pagetide report 1` while it runs",
+        "start it below an init (docker run --init, tini), or omit --report and call `pagetide report 1` while it runs",
     ))
 }
 
-/// Makes it, or opens it; what is in it stays.
+/// Creates or opens the report's file; an existing file keeps its content for now.
 ///
 /// # Errors
-/// It cannot be written.
+/// The file cannot be written.
 pub(super) fn create(path: &Path) -> Result<ReportFile, Error> {
     let opened = record::open_to_write(path).and_then(own_or_given);
     opened.map_err(|error| {
@@ -53,8 +56,8 @@ pub(super) fn create(path: &Path) -> Result<ReportFile, Error> {
     })
 }
 
-/// Whether we were given the file as an open one. The story: `--report /dev/stderr` of a log that the shell appends to. That name opens the
-/// file anew, at its beginning; the log was emptied, and what the program said was written over.
+/// If this process has the file open already, uses that descriptor. Opening `/dev/stderr` by its
+/// name would open the log anew at its beginning, and overwrite what the program writes there.
 fn own_or_given(file: File) -> io::Result<ReportFile> {
     let Some(given) = given(&file)? else {
         return Ok(ReportFile { file, is_own: true });
@@ -65,7 +68,7 @@ fn own_or_given(file: File) -> io::Result<ReportFile> {
         _ => None,
     };
     let file = match stdio {
-        // Also where who has it after us writes on: it is one position for all.
+        // A duplicate shares the position: other writers of the log continue after the report.
         Some(fd) => fd.try_clone_to_owned()?.into(),
         None => {
             fcntl_setfl(&file, OFlags::APPEND)?;
@@ -78,15 +81,16 @@ fn own_or_given(file: File) -> io::Result<ReportFile> {
     })
 }
 
-/// The lowest other descriptor of ours by which the same file can be written.
+/// Returns the lowest other descriptor of this process that can write to the same file; `None` if
+/// there is none.
 fn given(file: &File) -> io::Result<Option<i32>> {
     let identity = |meta: &Metadata| (meta.dev(), meta.ino());
     let (opened, own) = (identity(&file.metadata()?), file.as_raw_fd());
-    // Without /proc nothing starts anyway.
+    // If /proc is missing there is no manager either.
     let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
     let same = entries.flatten().filter_map(|entry| {
         let fd: i32 = entry.file_name().to_str()?.parse().ok()?;
-        // The mode of the link itself is how it was opened.
+        // The mode of the link in /proc/self/fd shows how the descriptor was opened.
         let is_writable = entry.metadata().ok()?.mode() & 0o200 != 0;
         let is_same = std::fs::metadata(entry.path()).is_ok_and(|meta| identity(&meta) == opened);
         (fd != own && is_writable && is_same).then_some(fd)
@@ -103,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_writes_is_appended_to() {
+    fn a_file_of_other_writers_is_appended_to() {
         use std::io::Write;
         let path = path("report-given");
         let mut log = File::create(&path).expect("a file");
@@ -114,14 +118,14 @@ mod tests {
         let text = std::fs::read_to_string(&path).expect("it is there");
         assert_eq!(text, "before\n{}\n");
         drop((log, report));
-        // Who only reads it has no part in it.
+        // A descriptor that only reads does not count.
         let _reader = File::open(&path).expect("it is there");
         assert!(create(&path).expect("it can be written").is_own);
         std::fs::remove_file(&path).expect("it is there");
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_made_and_a_folder_refused() {
+    fn a_missing_file_is_made_and_a_directory_refused() {
         let path = path("report-new");
         assert!(create(&path).expect("it can be made").is_own);
         std::fs::remove_file(&path).expect("it was made");

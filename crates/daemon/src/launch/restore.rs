@@ -1,7 +1,8 @@
-//! What starting a manager changes about this process, put back before it becomes the program.
+//! Records what starting a manager changes in this process, and restores it before this process
+//! becomes the program.
 //!
-//! Invariant: after [`Before::restore`] nothing that exec passes on differs from what was found, but SIGPIPE,
-//! which the exec itself puts back ([`start::become_program`]).
+//! Invariant: after [`Before::restore`] nothing that execve(2) passes on differs from how it was,
+//! except SIGPIPE, which [`start::become_program`] restores.
 
 use std::os::fd::BorrowedFd;
 
@@ -9,17 +10,18 @@ use host::system::start;
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, child_subreaper, set_child_subreaper};
 
-/// How this process was before a manager was started.
+/// The state of this process before a manager was started.
 #[derive(Debug)]
 pub(super) struct Before {
-    /// A SIGCHLD waited already.
+    /// Whether a SIGCHLD was pending.
     child_signal: bool,
-    /// Orphans below us come to us: a manager must not.
+    /// The subreaper setting. While it is set, orphans among our descendants become our children,
+    /// and the manager must not become our child.
     subreaper: Option<Pid>,
 }
 
 impl Before {
-    /// Notes it, and makes room for a manager.
+    /// Records the state, then changes it so that a manager can be started.
     pub(super) fn note() -> Before {
         let subreaper = child_subreaper().ok().flatten();
         if subreaper.is_some() {
@@ -31,7 +33,7 @@ impl Before {
         }
     }
 
-    /// Puts it back.
+    /// Restores the state.
     pub(super) fn restore(self) {
         if !self.child_signal && start::child_signal_waits() {
             start::take_child_signal();
@@ -46,7 +48,7 @@ impl Before {
         ];
         for (fd, was_closed) in standard.into_iter().zip(start::found().closed) {
             if was_closed {
-                // It is /dev/null, opened by Rust's runtime; the exec closes it.
+                // This descriptor is /dev/null, opened by Rust's runtime; execve(2) closes it.
                 let _ = fcntl_setfd(fd, FdFlags::CLOEXEC);
             }
         }

@@ -1,47 +1,48 @@
 //! A policy as users write it: `promotion-rate`, `cold-age:older-than=1m,every=10s`.
 //!
-//! Invariant: one that was read passed the engine's own check; its keys, units and defaults are the engine's table alone
-//! ([`Settings::keys`]).
+//! Invariant: a parsed policy has passed the engine's own check; its keys, units and defaults come
+//! only from the engine's table ([`PolicySettings::keys`]).
 
 use std::fmt;
 use std::str::FromStr;
 
 use engine::Millis;
-use engine::policy::{ColdAgeSettings, Key, Settings, Unit};
+use engine::policy::{ColdAgeSettings, Key, PolicySettings, Unit};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::units::{UnitError, bytes, millis, share};
 
-/// A policy and its numbers.
+/// A policy with the values of its keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct EvictBy(pub Settings);
+pub struct EvictBy(pub PolicySettings);
 
 const HINT: &str =
     "write NAME or NAME:KEY=VALUE,..., e.g. promotion-rate:rate=0.2%; --help has all";
 
 impl EvictBy {
-    /// What two options of their own say: unchecked.
+    /// Returns `cold-age` with the values of the options `--evict-older-than` and `--every`,
+    /// unchecked.
     #[must_use]
     pub const fn cold_age(older_than: Millis, every: Millis) -> EvictBy {
-        EvictBy(Settings::ColdAge(ColdAgeSettings {
+        EvictBy(PolicySettings::ColdAge(ColdAgeSettings {
             older_than,
             every,
             cache_older_than: Millis(0),
         }))
     }
 
-    /// The policy of this name, with these keys replaced.
+    /// Returns the policy of this name, with these keys' values in place of the defaults.
     ///
     /// # Errors
-    /// There is no such policy or key, or its value cannot be meant.
+    /// There is no such policy or key, or a value makes no sense.
     pub fn new<'a>(
         name: &str,
         pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<EvictBy, UnitError> {
-        let Some(mut settings) = Settings::named(name) else {
+        let Some(mut settings) = PolicySettings::named(name) else {
             let why = format!(
                 "there is no policy `{name}`; the nearest is `{}`",
-                nearest(name, Settings::NAMES)
+                nearest(name, PolicySettings::NAMES)
             );
             return Err(UnitError::new(why, HINT));
         };
@@ -64,7 +65,8 @@ impl EvictBy {
     }
 }
 
-/// What begins as it does is nearer than what has as many letters: `older` is meant to be `older-than`, not `every`.
+/// Returns the known word that the user probably meant. A word with the same beginning is preferred
+/// to one of similar letters: for `older` it is `older-than`, not `every`.
 fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> &'a str {
     let distance = |known: &&str| (!known.starts_with(word), strsim::levenshtein(word, known));
     known.into_iter().min_by_key(distance).unwrap_or_default()
@@ -78,7 +80,7 @@ fn read(unit: Unit, value: &str) -> Result<u64, UnitError> {
     }
 }
 
-/// A key's number, to be read again.
+/// Formats a key's value so that it can be parsed again.
 fn print(unit: Unit, value: u64) -> String {
     match unit {
         Unit::Time => format!("{value}ms"),
@@ -104,7 +106,7 @@ impl FromStr for EvictBy {
     }
 }
 
-/// As it is read.
+/// Formats the policy so that it can be parsed again.
 impl fmt::Display for EvictBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0.name())?;
@@ -133,10 +135,10 @@ impl<'de> Deserialize<'de> for EvictBy {
     }
 }
 
-/// All policies with what holds unless told otherwise, as they are written: for `--help`.
+/// Returns a text for `--help`: all policies with their defaults, as users write them.
 #[must_use]
 pub fn help() -> String {
-    let of = |settings: Settings| {
+    let of = |settings: PolicySettings| {
         let keys = settings.keys().iter();
         let all = keys.map(|Key { name, unit }| {
             let value = settings.get(name).unwrap_or_default();
@@ -144,7 +146,9 @@ pub fn help() -> String {
         });
         format!("{}:{}", settings.name(), all.collect::<Vec<_>>().join(","))
     };
-    let all = Settings::NAMES.into_iter().filter_map(Settings::named);
+    let all = PolicySettings::NAMES
+        .into_iter()
+        .filter_map(PolicySettings::named);
     all.map(of).collect::<Vec<_>>().join("; ")
 }
 
@@ -163,11 +167,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_write_is_read() {
+    fn valid_policies_are_parsed() {
         let read = |text: &str| text.parse::<EvictBy>().expect(text).0;
         assert_eq!(
             Some(read("promotion-rate")),
-            Settings::named("promotion-rate")
+            PolicySettings::named("promotion-rate")
         );
         let cold = read("cold-age:older-than=1m, every=10s");
         assert_eq!(
@@ -186,8 +190,8 @@ mod tests {
     }
 
     #[test]
-    fn what_they_should_not_is_told() {
-        for (text, told) in [
+    fn invalid_policies_are_refused_with_a_hint() {
+        for (text, reported) in [
             ("", "there is no policy ``"),
             ("presure", "the nearest is `pressure`"),
             ("cold-age:older=1m", "the nearest is `older-than`"),
@@ -199,26 +203,31 @@ mod tests {
             ("fit:history=30s", "as long as the window at least"),
         ] {
             let error = text.parse::<EvictBy>().expect_err(text);
-            assert!(error.why.contains(told), "{text}: {error}");
+            assert!(error.why.contains(reported), "{text}: {error}");
         }
     }
 
-    /// What `--help` tells is what holds.
+    /// The defaults in `--help` are those in force.
     #[test]
-    fn help_is_all_policies_as_they_are() {
+    fn help_lists_all_policies_with_their_defaults() {
         let all = help();
         let read = all
             .split("; ")
             .map(|text| text.parse::<EvictBy>().expect(text));
-        let known = Settings::NAMES.into_iter().filter_map(Settings::named);
+        let known = PolicySettings::NAMES
+            .into_iter()
+            .filter_map(PolicySettings::named);
         assert!(read.eq(known.map(EvictBy)), "{all}");
     }
 
     /// The page on policies has every key with its default.
     #[test]
-    fn the_page_tells_every_key() {
+    fn the_page_lists_every_key() {
         let page = include_str!("../../../../docs/policies.md");
-        for settings in Settings::NAMES.into_iter().filter_map(Settings::named) {
+        for settings in PolicySettings::NAMES
+            .into_iter()
+            .filter_map(PolicySettings::named)
+        {
             let section = page.split(&format!("\n## {}\n", settings.name())).nth(1);
             let section = section.and_then(|text| text.split("\n## ").next());
             let section = section.unwrap_or_else(|| panic!("no section {}", settings.name()));
@@ -232,11 +241,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_is_read_again(
-            which in 0..Settings::NAMES.len(),
+        fn a_printed_policy_is_parsed_again(
+            which in 0..PolicySettings::NAMES.len(),
             numbers in prop::collection::vec(1u64..900_000, 6),
         ) {
-            let mut settings = Settings::named(Settings::NAMES[which]).expect("a policy");
+            let mut settings = PolicySettings::named(PolicySettings::NAMES[which]).expect("a policy");
             for (key, number) in settings.keys().iter().zip(numbers) {
                 settings.set(key.name, number);
             }
@@ -248,8 +257,8 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_it_panic(text in "\\PC{0,40}", near in "(cold-age|fit|pressure):?([a-z-]{0,6}=[0-9.%ms]{0,6},?){0,3}") {
-            for text in [&text, &near] {
+        fn no_text_makes_it_panic(text in "\\PC{0,40}", similar in "(cold-age|fit|pressure):?([a-z-]{0,6}=[0-9.%ms]{0,6},?){0,3}") {
+            for text in [&text, &similar] {
                 let _ = text.parse::<EvictBy>();
             }
         }

@@ -1,7 +1,7 @@
 //! Sizes, times and limits as users write them: `512M`, `1.5G`, `50%`, `10s`.
 //!
-//! Invariant: parsing never rounds up, never wraps and never guesses a unit; what cannot be exact
-//! to the byte (or millisecond) is cut down, what does not fit is an error that says what to write.
+//! Invariant: parsing never wraps and never guesses a unit. A fraction of a byte or millisecond is
+//! cut off. A value that does not fit is an error that says what to write.
 
 use engine::units::{Bytes, Millis};
 
@@ -13,7 +13,7 @@ pub use cpu_share::CpuShare;
 use number::Number;
 pub use size::{Percent, Size};
 
-/// Why a text is no size, time or share.
+/// Why a text is not a size, time or share.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{why}; {hint}")]
 pub struct UnitError {
@@ -35,8 +35,8 @@ impl UnitError {
     }
 }
 
-/// Powers of 1024 whatever the spelling: `K`, `KB` and `KiB` are one thing, as with cgroup files,
-/// `redis.conf` and `docker -m`. A bare number is bytes.
+/// Parses a size. Units are powers of 1024 in any spelling: `K`, `KB` and `KiB` are the same, as
+/// with cgroup files, `redis.conf` and `docker -m`. A bare number is bytes.
 ///
 /// # Errors
 /// What is wrong with the text, and what to write.
@@ -60,8 +60,8 @@ pub fn bytes(text: &str) -> Result<Bytes, UnitError> {
     })
 }
 
-/// `ms`, `s`, `m` (or `min`), `h`, `d`. A bare number is refused: its unit would be a guess. Only a
-/// bare `0` needs none.
+/// Parses a time in `ms`, `s`, `m` (or `min`), `h` or `d`. A bare number is refused: its unit would
+/// be a guess. Only a bare `0` needs none.
 ///
 /// # Errors
 /// What is wrong with the text, and what to write.
@@ -88,7 +88,7 @@ pub fn millis(text: &str) -> Result<Millis, UnitError> {
 
 const SHARE_HINT: &str = "write a share such as 0.2% or 98%";
 
-/// A share in millionths: `0.2%`.
+/// Parses a share such as `0.2%`, and returns it in millionths.
 ///
 /// # Errors
 /// What is wrong with the text, and what to write.

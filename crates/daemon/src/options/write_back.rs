@@ -1,19 +1,21 @@
-//! What is out is to go on from compressed memory to the disk behind it: how old, how much, from where.
+//! Writeback of swapped-out pages from compressed memory (zram) to the disk behind the zram: from
+//! which age, how much, from which device.
 //!
-//! Invariant: plain values; whether there is such a disk is found out by whoever begins ([`crate::preflight`]).
+//! Invariant: plain values; whether there is such a disk is checked when a manager starts
+//! ([`crate::preflight`]).
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// See the module.
+/// The settings of writeback.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WriteBack {
-    /// What was not accessed for so long.
+    /// Pages that were not accessed for this time are written back.
     pub older_than: Duration,
-    /// At most so many bytes a day: flash wears out by what is written.
+    /// Most bytes written in a day, because writes wear flash out.
     pub most_a_day: u64,
-    /// From this zram; none for the one that `swap on` made.
+    /// The zram device; `None` for the device that `swap on` made.
     pub from: Option<PathBuf>,
 }

@@ -1,18 +1,19 @@
-//! Answers to commands.
+//! Responses to requests at the control socket.
 //!
-//! Invariant: a request that cannot be done is answered with why; the manager goes on all the same.
+//! Invariant: a request that cannot be done gets a response that says why; the manager goes on all
+//! the same.
 
 use host::manage::Manager;
 
 use crate::control::{Answer, Done, Pong, Request, Response};
 use crate::error::Error;
 
-use super::Served;
+use super::RunningManager;
 
-impl Served {
-    /// Answers what has arrived.
+impl RunningManager {
+    /// Serves the requests that have arrived.
     pub(super) fn answer(&mut self) {
-        let Served {
+        let RunningManager {
             manager,
             server,
             shares,
@@ -54,12 +55,12 @@ fn detach(manager: &mut Manager, bring_back: bool) -> Result<Response, Error> {
     Ok(Response::Detached { pages })
 }
 
-/// What changes nothing but pages.
+/// Serves a request that at most moves pages, and changes no setting.
 fn simple(manager: &mut Manager, request: &Request) -> Result<Response, Error> {
     Ok(match request {
         Request::Report {} => {
             let mut report = manager.report();
-            report.tell_curve(manager.curve());
+            report.set_curve(manager.curve());
             Response::Report(Box::new(report))
         }
         Request::Stat {} => {
@@ -72,7 +73,7 @@ fn simple(manager: &mut Manager, request: &Request) -> Result<Response, Error> {
             let what = format!("there is no tenant {path}: one target is managed here");
             return Err(Error::failed(
                 what,
-                "ask `pagetide serve`, which has tenants",
+                "send it to `pagetide serve`: only that has tenants",
             ));
         }
         Request::Ping {} | Request::Detach { .. } | Request::Limits { .. } => {

@@ -1,8 +1,9 @@
-//! A manager's loop for one tenant: what is due, what is asked, and the end of it.
+//! A manager's loop for one tenant: pending work, requests, and the manager's end.
 //!
-//! Invariant: it waits in one place (`wake::Wake::wait`), where commands, signals and the end of the
-//! first process are heard at once. However it ends, in order: commands are answered, limits lifted, the
-//! wall removed, and the program left as it is.
+//! Invariant: the loop waits in one place (`wake::Wake::wait`), where requests, signals and the end
+//! of the first process wake it at once. At the manager's end, in this order: limits are lifted,
+//! the hard-limit cgroup is removed, detach requests get their responses; the program goes on as it
+//! is.
 
 mod answer;
 mod shares;
@@ -11,54 +12,54 @@ pub(crate) mod wake;
 use std::time::{Duration, Instant};
 
 use engine::policy::WriteBudget;
-use host::manage::{Manager, Recording, Settings, WriteBackAsked, swap_max_unkept};
+use host::hard_limit::HardLimit;
+use host::manage::{Manager, ManagerSettings, Recording, WritebackSettings, swap_max_unkept};
 use host::report::Report;
 use host::swap::Tier;
-use host::wall::Wall;
 
 use crate::control::{ControlServer, LAST_ANSWER, Response};
 use crate::error::Error;
+use crate::hard_limits;
 use crate::options::{Algorithm, Bytes, Millis, Options, Swappiness};
 use crate::preflight::{self, Chosen};
-use crate::walls;
 
 use shares::Shares;
 use wake::Wake;
 
-/// How often a share of what is used is worked out anew.
+/// Time between two calculations of those limits that are shares of what the program uses.
 const SHARES_EVERY: Duration = Duration::from_secs(1);
-/// Once the first process has ended, the end of the last one is looked for so often: its event comes after
-/// it, and nothing else tells of one that outlives the first.
+/// Longest time between two checks whether the last process has ended, after the first process has.
+/// The kernel reports only the end of the first.
 const LAST_PULSE: Duration = Duration::from_millis(250);
 
-/// Who looks on while a manager works.
+/// What the caller does while a manager works: it receives reports and actions.
 pub trait Watcher {
     /// Whether a report is wanted now.
     fn is_due(&self) -> bool {
         false
     }
 
-    /// How long until that may change; none for never.
+    /// Returns the time until [`Watcher::is_due`] may change; `None` for never.
     fn pace(&self) -> Option<Duration> {
         None
     }
 
-    /// What was done since the last time, and why.
+    /// Receives the manager's actions since the last call, one line each, with their reasons.
     fn actions(&mut self, _lines: &[String]) {}
 
-    /// All until now; whether to go on.
+    /// Receives a report; returns whether to go on.
     fn report(&mut self, _report: &Report) -> bool {
         true
     }
 }
 
-/// Nobody looks on.
-pub struct Nobody;
+/// A watcher that wants no report and no actions.
+pub struct NoWatcher;
 
-impl Watcher for Nobody {}
+impl Watcher for NoWatcher {}
 
-/// A manager that has begun.
-pub struct Served {
+/// A manager that has started.
+pub struct RunningManager {
     manager: Manager,
     server: ControlServer,
     options: Options,
@@ -66,14 +67,16 @@ pub struct Served {
     shared_at: Option<Instant>,
     wake: Wake,
     notes: Vec<String>,
-    /// What a report tells beside that.
+    /// Notes that stand only in the report.
     report_notes: Vec<String>,
-    /// Those who have it let go: what each is told once that is done, the first one's under the number 1.
+    /// The responses to detach requests, to be sent when the target is no longer managed. The first
+    /// one has number 1.
     detached: Vec<Response>,
 }
 
-/// What is told of a limit of swap that the kernel does not keep to: on standard error if it was said that less will do; else that is the program's,
-/// and the report tells it.
+/// Notes that the kernel does not enforce a limit of swap (`unbound`): with `best_effort` appends
+/// that to `notes`, which go to standard error; otherwise returns it for the report, as standard
+/// error is the program's.
 fn report_notes(unbound: Option<Error>, best_effort: bool, notes: &mut Vec<String>) -> Vec<String> {
     let said = unbound.map(|error| swap_max_unkept(&error));
     match best_effort {
@@ -85,10 +88,10 @@ fn report_notes(unbound: Option<Error>, best_effort: bool, notes: &mut Vec<Strin
     }
 }
 
-/// Refuses a target that somebody manages. `run`'s own manager has that process before it has become its program;
-/// whoever attaches comes second.
-fn refuse_if_managed(chosen: &Chosen, wants_wall: bool) -> Result<(), Error> {
-    let find = match wants_wall {
+/// Refuses a target that has a manager already. The manager that `run` starts takes its process
+/// before the process becomes the program, so an attaching manager comes second.
+fn refuse_if_managed(chosen: &Chosen, wants_hard_limit: bool) -> Result<(), Error> {
+    let find = match wants_hard_limit {
         true => crate::control::find,
         false => crate::control::find_begun,
     };
@@ -100,22 +103,27 @@ fn refuse_if_managed(chosen: &Chosen, wants_wall: bool) -> Result<(), Error> {
             "cannot manage {}: the pagetide of pid {} manages it, as {}",
             chosen.tenant, managed.manager, managed.tenant
         ),
-        match wants_wall {
+        match wants_hard_limit {
             true => {
-                "ask that manager instead, or end it first with `pagetide detach`; --best-effort runs it in that manager's hands"
+                "use that manager, or end it first with `pagetide detach`; --best-effort runs the program under that manager"
             }
-            false => "ask that manager instead, or end it first with `pagetide detach`",
+            false => "use that manager, or end it first with `pagetide detach`",
         },
     ))
 }
 
-impl Served {
-    /// Checks everything, takes the tenant's name, raises a wall where one is wanted, and looks at the target once: what cannot be
-    /// read is said before anything starts. What `run` starts is pagetide itself at that time ([`Served::begin_anew`]).
+impl RunningManager {
+    /// Checks everything, takes the tenant's name, makes a hard-limit cgroup if one is wanted, and
+    /// scans the target once, so that failures are reported before anything starts. At that time
+    /// the process of a `run` is still pagetide itself ([`RunningManager::note_exec`]).
     ///
     /// # Errors
-    /// What cannot be had; then nothing is left behind.
-    pub fn begin(chosen: Chosen, options: Options, wants_wall: bool) -> Result<Served, Error> {
+    /// What the host lacks or refuses; then nothing remains of the attempt.
+    pub fn begin(
+        chosen: Chosen,
+        options: Options,
+        wants_hard_limit: bool,
+    ) -> Result<RunningManager, Error> {
         options.check()?;
         let mut notes = Vec::new();
         let mut need = |result: Result<(), Error>| match result {
@@ -123,41 +131,43 @@ impl Served {
                 notes.push(error.to_string());
                 Ok(())
             }
-            other => other.map_err(|error| error.or_else("--best-effort goes on without")),
+            other => other.map_err(|error| error.or_else("--best-effort continues without it")),
         };
         need(preflight::swap(&options, Some(&chosen)))?;
         need(preflight::right(&options))?;
         let mut tier = None;
-        if let Some(asked) = &options.write_back {
-            need(preflight::tier(asked.from.as_deref()).map(|found| tier = Some(found)))?;
+        if let Some(requested) = &options.write_back {
+            need(preflight::tier(requested.from.as_deref()).map(|found| tier = Some(found)))?;
         }
-        refuse_if_managed(&chosen, wants_wall)?;
+        refuse_if_managed(&chosen, wants_hard_limit)?;
         let (server, unreached) = ControlServer::bind(&chosen.tenant)?;
         let wake = Wake::new(chosen.tenant.pid())?;
-        let (mut wall, mut unbound) = (None, None);
-        if let (true, true, Some(pid)) = (wants_wall, options.limits.hold(), chosen.tenant.pid()) {
-            need(walls::raise(pid).map(|made| wall = Some(made)))?;
+        let (mut hard_limit, mut unbound) = (None, None);
+        if let (true, true, Some(pid)) =
+            (wants_hard_limit, options.limits.hold(), chosen.tenant.pid())
+        {
+            need(hard_limits::make(pid).map(|made| hard_limit = Some(made)))?;
         }
-        let may = wants_wall && options.limits.bound_swap_alone() && !options.policy.dry_run;
+        let may = wants_hard_limit && options.limits.bound_swap_alone() && !options.policy.dry_run;
         if let (true, Some(pid)) = (may, chosen.tenant.pid()) {
-            match walls::raise_for_swap(pid) {
-                Ok(made) => wall = Some(made),
+            match hard_limits::make_for_swap(pid) {
+                Ok(made) => hard_limit = Some(made),
                 Err(error) => unbound = Some(error),
             }
         }
-        let shares = Shares::new(options.limits, wants_wall);
-        let settings = Settings {
+        let shares = Shares::new(options.limits, wants_hard_limit);
+        let settings = ManagerSettings {
             write_back: tier.and_then(|tier| write_back(&options, tier)),
             ..settings(chosen, &options, &shares)
         };
-        let mut manager = start(settings, wall)?;
+        let mut manager = start(settings, hard_limit)?;
         if let Err(error) = need(preflight::source(manager.report().age_source)) {
-            walls::fall(manager.end());
+            hard_limits::remove(manager.end());
             return Err(error);
         }
         notes.extend(unreached);
         let report_notes = report_notes(unbound, options.best_effort, &mut notes);
-        Ok(Served {
+        Ok(RunningManager {
             manager,
             server,
             options,
@@ -170,39 +180,43 @@ impl Served {
         })
     }
 
-    /// The target has just become another program.
-    pub fn begin_anew(&mut self) {
-        self.manager.begin_anew();
+    /// Notes that the target has just become another program.
+    pub fn note_exec(&mut self) {
+        self.manager.note_exec();
     }
 
-    /// Records all looks from now on.
+    /// Records all scans from now on.
     pub fn record(&mut self, recording: Recording) {
         self.manager.record(recording);
     }
 
-    /// What could not be had, and is done without.
+    /// What the host lacks, if `best_effort` allows to go on without.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Works until the target has ended, a command or a signal says to let go, or `watcher` does; the last
-    /// report. If the target can no longer be read, it is let go, and `Err` beside the report says why.
+    /// Manages the target until it has ended, or until a request, a signal or `watcher` ends
+    /// management. Returns the last report. The second value is `Err` if the target can no longer
+    /// be read: that ends management, too.
     pub fn stay(mut self, watcher: &mut dyn Watcher) -> (Report, Result<(), Error>) {
         let ended = self.work(watcher);
         if ended.is_ok() {
-            self.manager.look_once_more();
+            self.manager.scan_once_more();
         }
         self.manager.end_work();
         let mut report = self.manager.report();
-        report.tell_curve(self.manager.curve());
+        report.set_curve(self.manager.curve());
         report.notes.extend(self.notes);
         report.notes.extend(self.report_notes);
         if let Err(error) = &ended {
-            report.notes.push(format!("it was let go: {error}"));
+            report
+                .notes
+                .push(format!("pagetide stopped managing it: {error}"));
         }
-        walls::fall(self.manager.end());
-        // Now it is true: whoever was told may manage it at once. (The story, of a reading: `detach && attach` was refused, for it was managed still.)
+        hard_limits::remove(self.manager.end());
+        // Before the responses to detach requests: a client that has its response may attach at
+        // once.
         self.server.give_name_back();
         for (number, detached) in (1..).zip(&self.detached) {
             self.server.complete(number, detached);
@@ -242,7 +256,7 @@ impl Served {
         }
     }
 
-    /// Brings limits that are shares of what is used up to date.
+    /// Updates those limits that are shares of what the program uses.
     fn hold_shares(&mut self) {
         let fresh = |at: Instant| at.elapsed() < SHARES_EVERY;
         if !self.shares.vary() || self.shared_at.is_some_and(fresh) {
@@ -257,25 +271,26 @@ impl Served {
     }
 }
 
-fn start(settings: Settings, wall: Option<Wall>) -> Result<Manager, Error> {
-    Ok(Manager::start(settings, wall)?)
+fn start(settings: ManagerSettings, hard_limit: Option<HardLimit>) -> Result<Manager, Error> {
+    Ok(Manager::start(settings, hard_limit)?)
 }
 
-/// What goes on to the disk behind this device.
-fn write_back(options: &Options, tier: Tier) -> Option<(WriteBackAsked, Millis)> {
-    let asked = options.write_back.as_ref()?;
-    let device = WriteBackAsked {
+/// Returns the settings for writeback to the disk of `tier`; `None` if the options want no
+/// writeback.
+fn write_back(options: &Options, tier: Tier) -> Option<(WritebackSettings, Millis)> {
+    let requested = options.write_back.as_ref()?;
+    let device = WritebackSettings {
         tier,
-        budget: WriteBudget::a_day(Bytes(asked.most_a_day)),
+        budget: WriteBudget::a_day(Bytes(requested.most_a_day)),
         dry_run: options.policy.dry_run,
     };
-    Some((device, Millis::from(asked.older_than)))
+    Some((device, Millis::from(requested.older_than)))
 }
 
 /// The settings of a tenant's manager.
-fn settings(chosen: Chosen, options: &Options, shares: &Shares) -> Settings {
+fn settings(chosen: Chosen, options: &Options, shares: &Shares) -> ManagerSettings {
     let policy = options.policy;
-    Settings {
+    ManagerSettings {
         target: chosen.target,
         interval: policy.age_every,
         max_wait: options.max_wait,
@@ -288,8 +303,8 @@ fn settings(chosen: Chosen, options: &Options, shares: &Shares) -> Settings {
     }
 }
 
-/// The settings of a manager that does one thing and ends.
-pub(crate) fn once(chosen: Chosen, interval: Duration) -> Settings {
+/// The settings of a manager that serves a single command and then ends.
+pub(crate) fn once(chosen: Chosen, interval: Duration) -> ManagerSettings {
     let options = Options {
         policy: crate::options::Policy {
             age_every: interval,

@@ -1,15 +1,16 @@
-//! Limits that are shares of what the program uses, resident and swapped together.
+//! Limits that are shares of what the program uses, resident and swapped out together.
 //!
-//! Invariant: the whole is the most that was used so far, so a share never shrinks because of what it made
-//! leave. Where nothing is known yet there is no limit. A program that is just starting grows too fast for
-//! a hard share: there a share of memory.max is held as memory.high is, and nothing is killed for it.
+//! Invariant: a share is of the most bytes that the program has used so far, so a share does not
+//! shrink because the manager reclaims. Before the first measurement there is no limit. A program
+//! that is just starting grows too fast for a hard limit: until then a share of memory.max is
+//! enforced like memory.high, and nothing is killed for it.
 
 use engine::units::{Bytes, Limit};
 use host::manage;
 
 use crate::options::{Limits, MAX_LEAST, Size};
 
-/// Limits as given, and the whole that shares are of.
+/// Limits as set by the user, and the number of bytes that is 100%.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shares {
     limits: Limits,
@@ -18,7 +19,7 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// `is_starting`: the program is about to start, and uses nothing yet.
+    /// Returns the limits with nothing measured yet. `is_starting`: the program is about to start.
     pub(super) fn new(limits: Limits, is_starting: bool) -> Shares {
         Shares {
             limits,
@@ -27,7 +28,7 @@ impl Shares {
         }
     }
 
-    /// Other limits, of the same whole.
+    /// Returns these shares with other limits; the number of bytes that is 100% stays.
     pub(super) fn with(self, limits: Limits) -> Shares {
         Shares {
             limits,
@@ -36,12 +37,12 @@ impl Shares {
         }
     }
 
-    /// Limits as given.
+    /// Returns the limits as the user set them.
     pub(super) fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// Whether any depends on what is used.
+    /// Whether any limit is a share.
     pub(super) fn vary(&self) -> bool {
         let Limits {
             min,
@@ -55,7 +56,8 @@ impl Shares {
             .any(Size::is_share)
     }
 
-    /// So much is used: the limits, if they are others now.
+    /// Records how many bytes the program uses. Returns the limits if they have changed, else
+    /// `None`.
     pub(super) fn used(&mut self, bytes: u64) -> Option<manage::Limits> {
         if bytes <= self.whole.0 {
             return None;
@@ -64,13 +66,13 @@ impl Shares {
         Some(self.now())
     }
 
-    /// The limits as they are now.
+    /// Returns the limits in bytes, by the bytes used so far.
     pub(super) fn now(&self) -> manage::Limits {
         let of = |size: Size| match size {
             Size::Share(_) if self.whole.0 == 0 => Limit::Max,
             size => size.of(self.whole),
         };
-        // A share of what a program uses in its first moment is less than any program can live in.
+        // A share of what a program uses in its first moment is less than any program needs.
         let hold = |size: Size| match (size, of(size)) {
             (Size::Share(_), Limit::Bytes(bytes)) => Limit::Bytes(bytes.max(MAX_LEAST)),
             (_, limit) => limit,
@@ -121,9 +123,10 @@ mod tests {
         assert_eq!(shares.used(600), None, "what left does not count less");
     }
 
-    /// The story: `--memory-high 512`, in bytes, made a program crawl, and is refused; 1% of a shell was as little.
+    /// `--memory-high 512` (bytes) is refused because a program would crawl. 1% of what a shell
+    /// uses is as little, but is raised to [`MAX_LEAST`].
     #[test]
-    fn a_share_of_hardly_anything_is_what_a_program_can_live_in() {
+    fn a_tiny_share_is_raised_to_what_a_program_needs() {
         let mut shares = Shares::new(half(), false);
         let limits = shares.used(100 << 10).expect("others");
         assert_eq!(limits.max, Limit::Bytes(MAX_LEAST));

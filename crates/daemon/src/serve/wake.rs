@@ -1,8 +1,9 @@
-//! Where a manager waits: commands, signals, and the end of the first process.
+//! Where a manager waits: for requests, signals, and the end of the first process.
 //!
-//! Invariant: one wait; each of these ends it at once. The first SIGINT, SIGTERM or SIGHUP says to let go
-//! in order; one that comes [`TWICE`] after it was heard ends us, which the target does not notice. What was ignored when we were
-//! started stays so.
+//! Invariant: there is one wait, and each of these ends it at once. The first SIGINT, SIGTERM or
+//! SIGHUP starts an orderly end. Another such signal [`TWICE`] later or more kills the manager,
+//! which the target does not notice. Signals that were ignored when the manager started stay
+//! ignored.
 
 use std::io::Read;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -23,21 +24,21 @@ use crate::error::Error;
 pub(crate) struct Wake {
     signals: UnixStream,
     stop: Arc<AtomicBool>,
-    /// The next signal ends us.
+    /// Whether the next signal kills the manager.
     is_last: Arc<AtomicBool>,
-    /// SIGHUP came, where that does not end us.
+    /// Whether SIGHUP came, if SIGHUP reloads the configuration.
     reload: Arc<AtomicBool>,
-    /// The first process, until it has ended.
+    /// A pidfd of the first process. `None` if the process has ended, or has no pidfd.
     first: Option<OwnedFd>,
 }
 
 impl Wake {
-    /// Signals from now on, and the end of `first`.
+    /// Begins to wait for signals, and for the end of the process `first` if there is one.
     pub(crate) fn new(first: Option<u32>) -> Result<Wake, Error> {
         Wake::make(first, false)
     }
 
-    /// Signals from now on, where SIGHUP says to read the configuration once more.
+    /// Begins to wait for signals, of which SIGHUP reloads the configuration.
     pub(crate) fn that_reloads() -> Result<Wake, Error> {
         Wake::make(None, true)
     }
@@ -54,12 +55,14 @@ impl Wake {
             stop,
             is_last,
             reload,
-            // Without (Linux before 5.3), its end is found by the next look.
+            // If there is no pidfd (Linux before 5.3), the next scan finds that the process has
+            // ended.
             first: first.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()),
         })
     }
 
-    /// Whether a signal said to let go. When it did, the next one does not wait for that.
+    /// Whether a signal has started an orderly end. If that was [`TWICE`] ago or more, the next
+    /// signal kills the manager.
     pub(crate) fn is_stopped(&self) -> bool {
         let is_stopped = self.stop.load(Ordering::Relaxed);
         if is_stopped && !self.is_last.load(Ordering::Relaxed) {
@@ -79,7 +82,7 @@ impl Wake {
         self.first.is_none()
     }
 
-    /// Waits at most for `time`.
+    /// Waits for a signal, the first process's end or one of `others`, for at most `time`.
     pub(crate) fn wait<'a>(&mut self, others: impl Iterator<Item = PollFd<'a>>, time: Duration) {
         let others: Vec<PollFd<'a>> = others.collect();
         let has_ended = {
@@ -90,7 +93,7 @@ impl Wake {
             let own = own.into_iter().flatten().map(AsBorrowed::borrowed);
             let own = own.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
             let mut fds: Vec<PollFd<'_>> = own.chain(others).collect();
-            // A time that is too long for the kernel is no limit; a signal ends the wait, too.
+            // No timeout if `time` is too long for the kernel. A signal ends poll(2), too.
             let time = Timespec::try_from(time).ok();
             let _ = poll(&mut fds, time.as_ref());
             self.first.is_some() && fds.get(1).is_some_and(|fd| !fd.revents().is_empty())
@@ -102,7 +105,7 @@ impl Wake {
     }
 }
 
-/// What can be waited on.
+/// Something with a descriptor to wait for.
 trait AsBorrowed {
     fn borrowed(&self) -> BorrowedFd<'_>;
 }
@@ -120,7 +123,7 @@ fn listen(
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;
     let mut ending = ending_signals();
-    // Who has it say something else is heard, whatever it was before.
+    // SIGHUP reloads here, also if it was ignored at the start.
     if let Some(reload) = reload {
         ending.retain(|signal| *signal != SIGHUP);
         signal_hook::flag::register(SIGHUP, Arc::clone(reload))?;

@@ -1,7 +1,8 @@
-//! Who waits for a file to hold something else: poll(2) on cgroup.events and memory.events.
+//! Clients that wait for a file to change: poll(2) on cgroup.events and memory.events.
 //!
-//! Invariant: whoever waits is woken within a tenth of a second of a change, or a little later where reading is dear; where nobody waits nothing is
-//! read. What counts is what a file holds, not what was told of it: no change is lost between a reading and a question.
+//! Invariant: a waiting client is woken within a tenth of a second after a change, or a little
+//! later if reading is costly. While no client waits nothing is read. Changes are found by
+//! comparing contents, so none is lost between a client's read and its poll.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,23 +10,23 @@ use std::time::{Duration, Instant};
 
 use super::inode::Inode;
 
-/// Between two readings.
+/// Time between two reads of the files.
 const EVERY: Duration = Duration::from_millis(100);
-/// Reading takes one in so many parts of the time at most.
+/// Divisor: reading takes at most `1 / SHARE` of the time.
 const SHARE: u32 = 20;
 
-/// Has whoever waits ask anew.
+/// Makes the waiting client poll again.
 pub(super) type Wake = Box<dyn FnOnce() + Send>;
 
-/// Somebody who waits.
+/// A client that waits for its file to change.
 struct Waiter {
     inode: Inode,
-    /// What it holds until it has changed.
+    /// The content that the client has read last.
     held: Vec<u8>,
     wake: Wake,
 }
 
-/// All who wait, by the handles of their open files.
+/// All waiting clients, by the handles of their open files.
 #[derive(Default)]
 pub(super) struct Changes {
     waiting: BTreeMap<u64, Waiter>,
@@ -39,18 +40,20 @@ impl fmt::Debug for Changes {
 }
 
 impl Changes {
-    /// Whoever has this open is to be woken when the file holds something else.
+    /// Registers the client with this open file: it will be woken when the file's content differs
+    /// from `held`.
     pub(super) fn wait(&mut self, handle: u64, (inode, held): (Inode, Vec<u8>), wake: Wake) {
         let waiter = Waiter { inode, held, wake };
         self.waiting.insert(handle, waiter);
     }
 
-    /// The file is closed.
+    /// Forgets a client when its file is closed.
     pub(super) fn wait_no_more(&mut self, handle: u64) {
         self.waiting.remove(&handle);
     }
 
-    /// Wakes those whose file has changed, or is gone, if it is time to `read`; how long it is not.
+    /// Reads the files by `read` if [`EVERY`] has passed, and wakes the clients whose file has
+    /// changed or is gone. Returns the time until the next call.
     pub(super) fn wake(
         &mut self,
         now: Instant,
@@ -64,7 +67,7 @@ impl Changes {
         if !left.is_zero() {
             return left;
         }
-        // Of a file that many wait for one reading does.
+        // Each file is read once for all its clients.
         let mut texts: BTreeMap<u64, Option<Vec<u8>>> = BTreeMap::new();
         for (handle, one) in std::mem::take(&mut self.waiting) {
             let text = texts.entry(one.inode.number());
@@ -91,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_is_woken_once_by_a_change() {
+    fn a_change_wakes_each_waiting_client_once() {
         let woken = Arc::new(AtomicU32::new(0));
         let wake = |bit: u32| -> Wake {
             let woken = Arc::clone(&woken);
@@ -105,7 +108,7 @@ mod tests {
             Inode::File(2, File::Events),
         );
         let mut changes = Changes::default();
-        // An hour from now nothing takes any time.
+        // An hour ahead of the clock, so that reading seems to take no time.
         let begin = Instant::now() + Duration::from_secs(3600);
         assert_eq!(changes.wake(begin, |_| None), Duration::MAX);
         changes.wait(1, (a, b"0".to_vec()), wake(1));
@@ -124,7 +127,7 @@ mod tests {
         assert_eq!(now(), 17);
         assert_eq!(changes.wake(begin + EVERY * 2, changed), EVERY);
         assert_eq!(now(), 17);
-        // Gone.
+        // One client has closed its file; the file of another is gone.
         changes.wait(4, (a, b"1".to_vec()), wake(4096));
         changes.wait_no_more(4);
         assert_eq!(changes.wake(begin + EVERY * 3, |_| None), EVERY);

@@ -1,7 +1,8 @@
-//! `pagetide.toml`: what `serve` is asked for, in a file.
+//! `pagetide.toml`: the configuration of `serve`.
 //!
-//! Invariant: every key is optional, and one that is not known is an error that names the nearest one; a file with a
-//! mistake anywhere changes nothing. Sizes, times and shares are written as on the command line.
+//! Invariant: every key is optional; an unknown key is an error that names the nearest known one. A
+//! file with any mistake changes nothing. Sizes, times and shares are written as on the command
+//! line.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,82 +19,86 @@ use crate::error::{Error, ExitCode};
 use crate::http::Address;
 use crate::options::{Bytes, CpuShare, EvictBy, Millis, Size, bytes, millis};
 
-/// A file.
+/// A configuration file.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Config {
-    /// Where the tenants are mounted as files.
+    /// The directory at which the tenants are mounted as files.
     pub mount: Option<PathBuf>,
-    /// The control group that made tenants are below.
+    /// The control group below which tenants are made.
     pub root: Option<PathBuf>,
-    /// What all made tenants together may use.
+    /// Limit of all tenants together that `serve` has made.
     #[serde(deserialize_with = "text")]
     pub memory_max: Option<Size>,
-    /// Between two looks.
+    /// Time between two scans.
     #[serde(deserialize_with = "time")]
     pub age_every: Option<Millis>,
-    /// What looks may take of one processor.
+    /// The share of one processor that scans may take.
     #[serde(deserialize_with = "text")]
     pub look_budget: Option<CpuShare>,
-    /// What leaves tenants though no limit asks for it.
+    /// How much of this process's memory the age records may take.
+    #[serde(deserialize_with = "text")]
+    pub own_memory: Option<Size>,
+    /// Policy of all tenants: it reclaims even if no limit is exceeded.
     pub policy: Option<Policy>,
-    /// What is out of tenants and was not accessed for so long goes on to a disk.
+    /// Age from which tenants' swapped-out pages are written back to a disk.
     #[serde(deserialize_with = "age")]
     pub write_back_older_than: Option<Age>,
-    /// At most so much a day, of all of them.
+    /// Most bytes that are written back in a day, for all tenants together.
     #[serde(deserialize_with = "size")]
     pub write_back_max: Option<Bytes>,
-    /// From this zram.
+    /// The zram device from which pages are written back.
     pub write_back_from: Option<PathBuf>,
-    /// What has lain in the zram of `swap on` for so long is compressed once more.
+    /// Age from which pages in the zram of `swap on` are compressed again, more strongly.
     #[serde(deserialize_with = "time")]
     pub recompress_older_than: Option<Millis>,
-    /// How a reclaim of all tenants goes about.
+    /// How a reclaim of all tenants chooses tenants.
     pub global: Option<Global>,
-    /// The host's own groups, from this one down; `none` for none of them.
+    /// The control group of the host at and below which all groups are tenants, too; `none` for no
+    /// group.
     pub host: Option<String>,
-    /// They may be changed and reclaimed from.
+    /// Whether the host's own groups may be changed and reclaimed from.
     pub manage_host: Option<bool>,
-    /// Files that are used once, whoever maps them, by their paths.
+    /// Path patterns of files whose pages no process uses more than once.
     #[serde(deserialize_with = "texts")]
     pub noreuse_paths: Vec<PathPattern>,
-    /// Where metrics are listened for; an address, or several.
+    /// Address, or addresses, at which metrics are served.
     #[serde(deserialize_with = "addresses")]
     pub listen: Vec<Address>,
-    /// The token that TCP takes; made if it is not there.
+    /// The file with the token for TCP; it is made if it does not exist.
     pub token_file: Option<PathBuf>,
-    /// The file that keeps what is shown of the past; `none` for nowhere.
+    /// The file that keeps the dashboard's history; `none` for no file.
     pub history: Option<PathBuf>,
-    /// How little memory may be available on the host.
-    pub pressure: Marks,
-    /// Tenants that are to be there, by their path.
+    /// Watermarks of the memory available on the host.
+    pub pressure: AvailableWatermarks,
+    /// Settings of single tenants by path; those that do not exist are made.
     pub tenants: BTreeMap<String, Tenant>,
 }
 
-/// How tenants are chosen.
+/// How a reclaim of all tenants chooses tenants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Global {
-    /// A few at a time, all in the long run.
+    /// By the memcg LRU: from a few tenants at a time, so that over time all are reclaimed from.
     #[default]
     MemcgLru,
-    /// All of them each time.
+    /// From all tenants each time.
     Iterator,
 }
 
-/// How little memory may be available on the host.
+/// Watermarks of the memory available on the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub struct Marks {
-    /// Reclaim begins below this; 0 for never.
+pub struct AvailableWatermarks {
+    /// Reclaim begins when less memory than this is available; 0 for never.
     #[serde(deserialize_with = "text")]
     pub available_low: Option<Size>,
-    /// It ends above this.
+    /// Reclaim ends when more memory than this is available.
     #[serde(deserialize_with = "text")]
     pub available_high: Option<Size>,
 }
 
-/// A tenant's limits: those that are given replace what was asked for it before.
+/// A tenant's settings. A limit that is set replaces the tenant's earlier one; others stay.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Tenant {
@@ -115,38 +120,40 @@ pub struct Tenant {
     /// memory.swap.max
     #[serde(deserialize_with = "text")]
     pub swap_max: Option<Size>,
-    /// What leaves it, and those below it, though no limit asks for it.
+    /// Policy of this tenant and of those below it.
     pub policy: Option<Policy>,
-    /// What is out of it, and of those below it, goes on to a disk then.
+    /// Age from which swapped-out pages of this tenant, and of the tenants below it, are written
+    /// back to a disk.
     #[serde(deserialize_with = "age")]
     pub write_back_older_than: Option<Age>,
-    /// Its files are used once: accesses to them say nothing of the next ones. Or not, whatever is said of those above it.
+    /// Whether the tenant's files are used only once, so that an access does not predict a later
+    /// one. Overrides the setting of the tenants above it.
     pub noreuse: Option<bool>,
-    /// Those of its files that are, by their paths.
+    /// Path patterns of those of the tenant's files that are used only once.
     #[serde(deserialize_with = "texts")]
     pub noreuse_paths: Vec<PathPattern>,
 }
 
-/// How old what goes on to a disk is.
+/// From which age pages are written back to a disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Age {
-    /// It was not accessed for so long.
+    /// Pages that were not accessed for this time are written back.
     After(Millis),
-    /// `never`: nothing goes on.
+    /// `never`: no writeback.
     Never,
 }
 
-/// A policy: `by`, its name or `none`; `dry-run`; and its own numbers, as on the command line.
+/// A policy: the key `by` (a name or `none`), the key `dry-run`, and the keys of that policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(try_from = "BTreeMap<String, Value>")]
 pub struct Policy {
-    /// None: nothing leaves by a policy.
+    /// The policy with its values; `None`: no policy reclaims.
     pub by: Option<EvictBy>,
-    /// It decides and says why, and nothing leaves.
+    /// The policy decides and reports why, but reclaims nothing.
     pub dry_run: bool,
 }
 
-/// What stands for a key of a policy.
+/// The value of a key of a policy.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub enum Value {
@@ -154,7 +161,7 @@ pub enum Value {
     Is(bool),
     /// A bare number.
     Number(u64),
-    /// All others.
+    /// Any other text.
     Text(String),
 }
 
@@ -199,7 +206,7 @@ impl TryFrom<BTreeMap<String, Value>> for Policy {
 }
 
 impl Tenant {
-    /// The first limit that it is given.
+    /// Returns the first limit that is set; `None` if none is.
     fn limits(&self) -> Option<Size> {
         let all = [
             self.memory_min,
@@ -212,8 +219,8 @@ impl Tenant {
         all.into_iter().flatten().next()
     }
 
-    /// Which of its files are used once, or that none is, if that is said. (The story, of a reading: tenants have the rule of the nearest above
-    /// them, and a `false` was taken for nothing said: a database below a tenant of streams had no way out.)
+    /// Returns which of the tenant's files are used only once: `None` without a setting,
+    /// `Some(None)` for no files. `noreuse = false` is a setting: it overrides the tenants above.
     pub(super) fn noreuse_files(&self) -> Option<Option<NoreuseFiles>> {
         match (self.noreuse, &self.noreuse_paths[..]) {
             (Some(true), _) => Some(Some(NoreuseFiles::All)),
@@ -225,24 +232,24 @@ impl Tenant {
 }
 
 impl Config {
-    /// Reads a file.
+    /// Reads a configuration file.
     ///
     /// # Errors
-    /// It cannot be read, or where in it what is wrong.
+    /// The file cannot be read, or contains a mistake: the message says in which line.
     pub fn read(path: &Path) -> Result<Config, Error> {
-        let told = |why: String| {
+        let reported = |why: String| {
             let what = format!("cannot use {}: {why}", path.display());
             let hint = "the sample has every key, with what it does (/etc/pagetide.toml as it was installed; dist/pagetide.toml of the sources)";
             Error::ending(ExitCode::Usage, what, hint)
         };
-        let text = std::fs::read_to_string(path).map_err(|error| told(error.to_string()))?;
-        Config::parse(&text).map_err(told)
+        let text = std::fs::read_to_string(path).map_err(|error| reported(error.to_string()))?;
+        Config::parse(&text).map_err(reported)
     }
 
-    /// Reads a text.
+    /// Parses the text of a configuration file.
     ///
     /// # Errors
-    /// Where in it what is wrong.
+    /// A message that says what is wrong, and in which line.
     pub fn parse(text: &str) -> Result<Config, String> {
         let config: Config = toml::from_str(text).map_err(|error| explain(&error, text))?;
         for (path, tenant) in &config.tenants {
@@ -261,7 +268,7 @@ impl Config {
             }
             if is_of_host(path) && tenant.limits().is_some() {
                 return Err(format!(
-                    "[tenants.\"{path}\"]: `host` has the host's own groups, whose limits are not the configuration's: write them to the files below host/"
+                    "[tenants.\"{path}\"]: `host` has the host's own groups, whose limits the configuration cannot set: write them to the files below host/"
                 ));
             }
         }
@@ -274,8 +281,9 @@ pub(super) fn is_of_host(path: &str) -> bool {
     path.split('/').next() == Some("host")
 }
 
-/// What of a path no tenant can be called: walls of `run` have names of their own, files of a tenant's directory and the root's nodes are found by their names first, and the kernel's names
-/// hold no line break.
+/// Returns the first part of a path that no tenant may have as its name; `None` if all are allowed.
+/// Refused are: names of `run`'s hard-limit cgroups, names that a tenant's files or the root's
+/// nodes have in a directory, and names with a line break, as in the kernel.
 fn taken_name(path: &str) -> Option<&str> {
     let is_node = |part: &str| {
         let number = part.strip_prefix("node");
@@ -292,29 +300,30 @@ fn taken_name(path: &str) -> Option<&str> {
     found.map(|(_, part)| part)
 }
 
-/// What toml says, on one line, with the line of the file and the key that was likely meant.
+/// Formats the parser's error as one line, with its line in the file and the key that was likely
+/// meant.
 fn explain(error: &toml::de::Error, text: &str) -> String {
     let message = error.message();
-    let mut told = String::new();
+    let mut reported = String::new();
     if let Some(span) = error.span() {
         let before = text.get(..span.start).unwrap_or_default();
         let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
-        told = format!("line {line}: ");
+        reported = format!("line {line}: ");
     }
-    // "unknown field `a`, expected `b`" or "... expected one of `b`, `c`", as serde has it.
+    // serde writes "unknown field `a`, expected `b`" or "... expected one of `b`, `c`".
     let mut quoted = message.split('`').skip(1).step_by(2);
     if let (true, Some(key)) = (message.starts_with("unknown field"), quoted.next()) {
         let nearest = quoted.min_by_key(|known| strsim::levenshtein(key, known));
-        told += &format!("there is no key `{key}`");
+        reported += &format!("there is no key `{key}`");
         if let Some(nearest) = nearest {
-            told += &format!("; the nearest is `{nearest}`");
+            reported += &format!("; the nearest is `{nearest}`");
         }
-        return told;
+        return reported;
     }
-    told + message.lines().next().unwrap_or_default()
+    reported + message.lines().next().unwrap_or_default()
 }
 
-/// A number, or what `T` reads.
+/// Parses a number, or a text that `T` parses.
 fn text<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
     from: D,
 ) -> Result<Option<T>, D::Error> {
@@ -336,7 +345,7 @@ fn text<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
     text.parse().map(Some).map_err(de::Error::custom)
 }
 
-/// Texts that `T` reads.
+/// Parses a list of texts, each of which `T` parses.
 fn texts<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
     from: D,
 ) -> Result<Vec<T>, D::Error> {
@@ -345,7 +354,7 @@ fn texts<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
     read.collect::<Result<_, _>>().map_err(de::Error::custom)
 }
 
-/// One, or a list of them.
+/// Parses one address, or a list of addresses.
 fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Address>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -368,13 +377,13 @@ fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Address>, D::Erro
     addresses.collect()
 }
 
-/// A size in bytes, written as on the command line.
+/// Parses a size in bytes, written as on the command line.
 fn size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Bytes>, D::Error> {
     let text = String::deserialize(from)?;
     bytes(&text).map(Some).map_err(de::Error::custom)
 }
 
-/// A time, or `never`.
+/// Parses a time, or `never`.
 fn age<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Age>, D::Error> {
     let text = String::deserialize(from)?;
     if text == "never" {
@@ -399,7 +408,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn noreuse_is_said_or_not_or_said_not_to_be() {
+    fn noreuse_is_true_false_or_not_set() {
         let files = |text: &str| {
             let file = Config::parse(&format!("[tenants.a]\n{text}")).expect("it is right");
             file.tenants["a"].noreuse_files()
@@ -415,7 +424,7 @@ mod tests {
     fn the_sample_has_every_key_and_is_the_defaults() {
         let sample = include_str!("../../../../dist/pagetide.toml");
         assert_eq!(Config::parse(sample), Ok(Config::default()));
-        // Each key stands in it behind a `#`; without those it is a file, too.
+        // The sample has a `#` before each key; without these it is a valid file, too.
         let is_key = |line: &&str| line.starts_with("#[") || line.contains(" = ");
         let keys: Vec<&str> = sample.lines().filter(is_key).collect();
         let keys: Vec<&str> = keys
@@ -429,6 +438,7 @@ mod tests {
             memory_max,
             age_every,
             look_budget,
+            own_memory,
             policy,
             write_back_older_than,
             write_back_max,
@@ -446,6 +456,7 @@ mod tests {
         } = config;
         assert!(mount.is_some() && root.is_some() && memory_max.is_some() && age_every.is_some());
         assert!(look_budget.is_some_and(|share| share.hundredths() == 1000));
+        assert!(own_memory.is_some());
         assert!(policy.is_some_and(|policy| policy.by.is_some()));
         assert!(write_back_older_than.is_some() && write_back_max.is_some());
         assert!(write_back_from.is_some() && recompress_older_than.is_some());
@@ -542,9 +553,10 @@ mod tests {
         }
     }
 
-    /// (The story: one with the name of a file was made, and could neither be entered nor removed through the mount.)
+    /// Regression: a tenant with the name of a file was made, and could neither be entered nor
+    /// removed through the mount.
     #[test]
-    fn no_tenant_has_the_name_of_something_else() {
+    fn no_tenant_has_the_name_of_another_entry() {
         for path in [
             "memory.stat",
             "node12",
@@ -561,7 +573,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in "(\\PC|[\\[\\]=\"\n.#0-9a-z-])*") {
+        fn any_text_is_parsed_or_refused(text in "(\\PC|[\\[\\]=\"\n.#0-9a-z-])*") {
             let _ = Config::parse(&text);
         }
     }

@@ -1,7 +1,8 @@
-//! What the configuration gives single tenants when they come into being: by its own hand, or by anybody's mkdir later.
+//! The configuration of single tenants, applied when a tenant is made: by `serve` itself, or by any
+//! later mkdir.
 //!
-//! Invariant: a tenant that is made has its limits before whoever made it is answered. (The story, of a reading: a runner removed its tenant and made it anew
-//! for each job, and from the second one on nothing held it.)
+//! Invariant: a new tenant has its limits before the mkdir returns. So a tenant that is removed and
+//! made again for each job always has them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,11 +14,12 @@ use rustix::io::Errno;
 
 use super::config::{Tenant, is_of_host};
 
-/// By path below the root; the host's own groups, which are not made here, are not among them.
+/// The configuration of tenants by path below the root, without the host's own groups, which
+/// pagetide does not make.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Configured {
     tenants: BTreeMap<String, Tenant>,
-    /// The memory of the host, of which shares are.
+    /// The host's memory in bytes: limits that are shares are shares of this.
     total: Bytes,
 }
 
@@ -32,12 +34,12 @@ impl Configured {
         }
     }
 
-    /// Those that are to be there.
+    /// The paths of tenants to be made.
     pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
         self.tenants.keys().map(String::as_str)
     }
 
-    /// Gives a tenant its limits, if it has any here; those that are left out stay.
+    /// Sets those limits of a tenant that the configuration has; its other limits stay as they are.
     ///
     /// # Errors
     /// The kernel's.

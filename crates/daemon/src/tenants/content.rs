@@ -1,7 +1,7 @@
-//! What a file of a tenant holds, and what writing to it does.
+//! The content of a tenant's files, and the effect of writing to them.
 //!
-//! Invariant: formats, meanings and error numbers are those of the kernel's file of the same name (cgroup v2); a text
-//! that is refused changes nothing.
+//! Invariant: formats, meanings and error numbers are those of the kernel's file of the same name
+//! (cgroup v2). A write that is refused changes nothing.
 
 use std::fmt::Write;
 
@@ -15,24 +15,24 @@ use super::file::File;
 use super::reports::{Part, Reports, Setting};
 use super::values;
 
-/// Bytes: room for most texts.
+/// Initial capacity of a text in bytes: enough for most.
 const PAGE: usize = 4096;
 
-/// A file of a tenant that is there.
+/// A file of an existing tenant.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct TenantFile {
     pub(super) memcg: MemcgId,
     pub(super) serial: u64,
     pub(super) file: File,
-    /// Of a node's directory: its place among the nodes.
+    /// Index of the NUMA node if the file is in a node's directory; `None` for other files.
     pub(super) node: Option<usize>,
 }
 
-/// What it holds now.
+/// Returns the current content of a file.
 pub(super) fn read(
     tenants: &mut Tenants,
     reports: &mut Reports,
-    place: Place,
+    place: TenantFile,
 ) -> Result<Vec<u8>, Errno> {
     let (memcg, serial) = (place.memcg, place.serial);
     let line = |number: u64| format!("{number}\n");
@@ -40,7 +40,7 @@ pub(super) fn read(
     let text = match place.file {
         File::Procs => return tenants.kernel_file(memcg, "cgroup.procs"),
         File::Controllers => "memory\n".to_owned(),
-        // Memory is handed down to all, and is all that there is.
+        // Memory is delegated to every tenant; there is no other controller.
         File::SubtreeControl => "memory\n".to_owned(),
         File::CgroupEvents => return cgroup_events(tenants, memcg),
         File::Type => "domain\n".to_owned(),
@@ -76,20 +76,21 @@ pub(super) fn read(
     Ok(text.into_bytes())
 }
 
-/// What became of a text that was written.
+/// The result of a write to a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Written {
-    /// It is done.
+    /// The write is done.
     Done,
-    /// It is when the reclaim with this number is over: EAGAIN if fewer pages than this have left then.
+    /// The write ends when the reclaim with this number ends: with EAGAIN if by then fewer than
+    /// `pages` pages were reclaimed.
     Reclaiming { number: u64, pages: u64 },
 }
 
-/// Writes to it.
+/// Writes a text to a file.
 pub(super) fn write(
     tenants: &mut Tenants,
     reports: &mut Reports,
-    place: Place,
+    place: TenantFile,
     text: &str,
 ) -> Result<Written, Errno> {
     if place.file == File::Reclaim {
@@ -102,35 +103,35 @@ pub(super) fn write(
     change(tenants, reports, place, text)?;
     if place.file.is_of_reports() {
         let noted = reports.noted(place.serial, tenants.nodes());
-        // Where groups take no notes it is forgotten with us.
+        // If control groups cannot store notes, the setting is lost when this manager ends.
         let _ = tenants.note_reports(place.memcg, &noted);
     }
     Ok(Written::Done)
 }
 
-/// What was asked of the reports of a tenant that has come holds, if it was there before us.
-pub(super) fn take_up(tenants: &mut Tenants, reports: &mut Reports, serial: u64) {
+/// Restores the report settings that an earlier manager has noted for a new tenant.
+pub(super) fn restore_noted(tenants: &mut Tenants, reports: &mut Reports, serial: u64) {
     let Some(memcg) = tenants.by_serial(serial) else {
         return;
     };
     if let Some(noted) = tenants.noted_reports(memcg) {
-        reports.take_up(serial, tenants.nodes(), &noted);
+        reports.restore_noted(serial, tenants.nodes(), &noted);
         if reports.is_on(serial) {
-            // One that is gone is forgotten by the next look.
+            // An error means that the tenant is gone; the next scan finds that.
             let _ = tenants.watch_cache(memcg);
         }
     }
 }
 
-/// Writes to a file that takes effect at once.
+/// Writes to one of the files where a write takes effect at once.
 fn change(
     tenants: &mut Tenants,
     reports: &mut Reports,
-    place: Place,
+    place: TenantFile,
     text: &str,
 ) -> Result<(), Errno> {
     let (memcg, serial) = (place.memcg, place.serial);
-    // What is told of ages changes nothing of the host's: it may be asked for below host/, too.
+    // Report settings change nothing on the host, so they may be written below host/, too.
     if !place.file.is_of_reports() {
         tenants.may_change(memcg)?;
     }
@@ -164,6 +165,7 @@ fn change(
     }
 }
 
+/// Returns the limit that a file sets; `None` for other files.
 fn limit_of(limits: &mut Limits, file: File) -> Option<&mut Limit> {
     match file {
         File::Min => Some(&mut limits.min),
@@ -175,13 +177,14 @@ fn limit_of(limits: &mut Limits, file: File) -> Option<&mut Limit> {
     }
 }
 
-/// Controllers of version 2 that no tenant has.
+/// Controllers of cgroup version 2 other than memory: no tenant has them.
 const OTHERS: [&str; 8] = [
     "cpu", "cpuset", "io", "pids", "rdma", "misc", "hugetlb", "dmem",
 ];
 
-/// Whoever asks for memory to be handed down has it already, and whoever wants others taken away has that, too. (The kernel's numbers: no such
-/// controller EINVAL, one that is not here ENOENT.)
+/// Accepts `+memory` and `-other` as no-ops: memory is always delegated, other controllers never
+/// are. Error numbers are the kernel's: EINVAL for no such controller, ENOENT for one that is not
+/// here.
 fn subtree_control(text: &str) -> Result<(), Errno> {
     for word in text.split_ascii_whitespace() {
         let (sign, name) = word.split_at_checked(1).ok_or(Errno::INVAL)?;
@@ -196,18 +199,19 @@ fn subtree_control(text: &str) -> Result<(), Errno> {
     Ok(())
 }
 
-/// As the kernel has it. Version 1 has no such file, and neither has the first group of version 2.
+/// Returns the kernel's cgroup.events, made up where the kernel has none (version 1, root of
+/// version 2).
 fn cgroup_events(tenants: &Tenants, memcg: MemcgId) -> Result<Vec<u8>, Errno> {
     match tenants.kernel_file(memcg, File::CgroupEvents.name()) {
         Err(Errno::NOENT) => {
             let populated = u8::from(tenants.is_populated(memcg)?);
             Ok(format!("populated {populated}\nfrozen 0\n").into_bytes())
         }
-        told => told,
+        reported => reported,
     }
 }
 
-/// memory.stat: sizes in bytes, then events.
+/// Returns the text of memory.stat: sizes in bytes, then numbers of events.
 fn stat(tenants: &mut Tenants, memcg: MemcgId, is_local: bool) -> Result<String, Errno> {
     let stat = tenants.stat(memcg, is_local)?;
     let mut text = String::with_capacity(PAGE);
@@ -215,7 +219,7 @@ fn stat(tenants: &mut Tenants, memcg: MemcgId, is_local: bool) -> Result<String,
     Ok(text)
 }
 
-/// memory.numa_stat: bytes of each type on each node.
+/// Returns the text of memory.numa_stat: bytes of each type of memory on each node.
 fn numa_stat(nodes: &[NodeUsage]) -> String {
     let mut text = String::new();
     let anon = nodes.iter().map(|node| node.anon).collect::<Vec<u64>>();
@@ -230,9 +234,10 @@ fn numa_stat(nodes: &[NodeUsage]) -> String {
     text
 }
 
-/// The most bytes that a file has whose text is not longer than a page on a host with one node, but grows with their number.
+/// Upper bound of a file's size in bytes, for files whose text grows with the number of nodes and
+/// is below a page with one node; 0 for others.
 pub(super) fn at_most(file: File, nodes: usize) -> usize {
-    // A node's number has ten digits at most, a value twenty.
+    // A node's number has at most ten digits, a value at most twenty.
     let value = " N=".len() + 10 + 20;
     match file {
         File::NumaStat => 2 * ("anon\n".len() + nodes * value),
@@ -241,13 +246,14 @@ pub(super) fn at_most(file: File, nodes: usize) -> usize {
     }
 }
 
+/// Formats one line for each pair of name and count.
 fn pairs(pairs: &[(&str, u64)]) -> String {
     let mut text = String::new();
     print(&mut text, pairs.iter().copied());
     text
 }
 
-/// A line each.
+/// Appends one line for each pair of name and count.
 fn print<'a>(text: &mut String, pairs: impl IntoIterator<Item = (&'a str, u64)>) {
     for (name, count) in pairs {
         let _ = writeln!(text, "{name} {count}");
@@ -261,9 +267,9 @@ mod tests {
 
     use super::*;
 
-    /// stat(2) tells no less than there is to read.
+    /// The size that stat(2) reports is never below the number of bytes to read.
     #[test]
-    fn no_text_is_longer_than_its_file_is_said_to_be() {
+    fn no_text_is_longer_than_its_reported_size() {
         let of = |number: u32| NodeUsage {
             number,
             anon: u64::MAX,
@@ -284,7 +290,7 @@ mod tests {
             file: 2,
         }]);
         assert_eq!(one, "anon N3=1\nfile N3=2\n");
-        // Each line a name, a number of twenty digits, a blank and an end.
+        // A line is a name, a number of at most twenty digits, a space and a line end.
         let mut machine = Machine::new(MachineConfig::default(), Millis(0));
         let stat = machine.memory_stat(MemcgId::ROOT);
         let bytes: usize = stat.iter().map(|(name, _)| name.len() + 22).sum();

@@ -1,32 +1,34 @@
-//! Directories of the tree: what is in them, and what making and removing does.
+//! Directories of the mounted tree: their entries, and the effect of mkdir and rmdir.
 //!
-//! Invariant: a name is a file, a node's directory or a tenant, in this order; a tenant cannot have the name of another.
+//! Invariant: a name is looked up as a file first, then as a node's directory, then as a tenant; no
+//! tenant can have the name of another entry.
 
 use std::ffi::{OsStr, OsString};
 
 use engine::memcg::MemcgId;
 use rustix::io::Errno;
 
-use super::content::{self, Place, Written};
-use super::desk::Tree;
+use super::content::{self, TenantFile, Written};
 use super::file::File;
 use super::inode::Inode;
+use super::request_queue::Tree;
 use super::values;
 use crate::control::counts_as_we_do;
 
-/// In a node's directory.
+/// Name of the directory of report files within a node's directory.
 const REPORT: &str = "workingset_report";
-/// Bytes. What a file of sysfs tells of its size, and more than most texts here have.
+/// File size that stat(2) reports at least, in bytes, as sysfs does; most texts here are shorter.
 const PAGE: usize = 4096;
 
-/// What stat(2) is told.
+/// The attributes that stat(2) returns.
 pub(super) struct Entry {
     pub(super) inode: Inode,
     pub(super) mode: u16,
-    /// Bytes, no fewer than its text has: sendfile(2) and splice(2) (cat of busybox) read no further than this. Not many
-    /// more: a tail begins to read that far from the end.
+    /// Size in bytes. Never less than the text has, because sendfile(2) and splice(2) (cat of
+    /// busybox) read no further; and not much more, because `tail` begins to read at a distance
+    /// from this end.
     pub(super) size: u64,
-    /// All of this stays as it is for as long as the tenant is there.
+    /// Whether these attributes stay the same as long as the tenant exists.
     pub(super) is_lasting: bool,
 }
 
@@ -46,7 +48,8 @@ impl Entry {
 
     fn file(tree: &Tree, inode: Inode, file: File) -> Entry {
         let nodes = tree.tenants.nodes().len();
-        // Of lists nobody knows how long they will be; what else grows does so with the number of nodes, which stays.
+        // The lists of processes have no largest size. Other texts only grow with the number of
+        // nodes, which is constant.
         let (at_most, is_lasting) = match (inode, file) {
             (Inode::File(serial, _), File::Procs) => {
                 let found = tree.tenants.by_serial(serial);
@@ -67,7 +70,7 @@ impl Entry {
     }
 }
 
-/// An inode that is there.
+/// Returns the attributes of an inode, or an error if it does not exist any more.
 pub(super) fn entry(tree: &Tree, inode: Inode) -> Result<Entry, Errno> {
     check_there(tree, inode)?;
     Ok(match inode {
@@ -86,11 +89,12 @@ fn check_there(tree: &Tree, inode: Inode) -> Result<(), Errno> {
     }
 }
 
+/// Returns the tenant with this serial; ENOENT if it is gone.
 fn tenant(tree: &Tree, serial: u64) -> Result<MemcgId, Errno> {
     tree.tenants.by_serial(serial).ok_or(Errno::NOENT)
 }
 
-/// All that is in a directory, with `.` and `..`.
+/// Returns the names and inodes of all entries of a directory, with `.` and `..`.
 pub(super) fn list(tree: &Tree, inode: Inode) -> Result<Vec<(OsString, Inode)>, Errno> {
     check_there(tree, inode)?;
     let mut all: Vec<(OsString, Inode)> = vec![(".".into(), inode), ("..".into(), inode)];
@@ -118,17 +122,19 @@ pub(super) fn list(tree: &Tree, inode: Inode) -> Result<Vec<(OsString, Inode)>, 
     Ok(all)
 }
 
-/// Where tenants are in a directory begins here, behind what is in it for ever.
+/// Offset of the first tenant in a directory, behind its fixed entries.
 const TENANTS: u64 = 1 << 16;
 
-/// What of a directory comes after this place, each with its own. A tenant's goes by its serial and not by how many stand before it: whoever lists
-/// them while others come and go meets each that stays, and once. (The story: of 200 that were removed as they were listed, half stayed.)
+/// Returns the entries behind an offset of readdir(3), each with its own offset. A tenant's offset
+/// is its serial number, not its position in the list. So a reader gets each tenant that stays
+/// exactly once, also if others are made and removed meanwhile.
 pub(super) fn behind(
     offset: u64,
     listed: Vec<(OsString, Inode)>,
 ) -> impl Iterator<Item = (u64, OsString, Inode)> {
     let place = |(at, (name, inode)): (u64, (OsString, Inode))| match inode {
-        // The first two are `.` and `..`. Serials ascend, as tenants are listed in the order in which they came.
+        // The first two entries are `.` and `..`. Serial numbers ascend, because tenants are listed
+        // in the order in which they were made.
         Inode::Tenant(serial) if at > 2 => (TENANTS + serial, name, inode),
         _ => (at, name, inode),
     };
@@ -140,10 +146,10 @@ fn node_name(number: u32) -> OsString {
     format!("node{number}").into()
 }
 
-/// What has a name in a directory.
+/// Finds the entry of this name in a directory.
 pub(super) fn find(tree: &Tree, parent: Inode, name: &OsStr) -> Result<Entry, Errno> {
     let found = match parent {
-        // Of a thousand tenants one is looked for at a time.
+        // By its path, not in a list: a directory may have thousands of tenants.
         Inode::Tenant(serial) => {
             let memcg = tenant(tree, serial)?;
             match fixed(tree, serial, name) {
@@ -164,7 +170,8 @@ pub(super) fn find(tree: &Tree, parent: Inode, name: &OsStr) -> Result<Entry, Er
     entry(tree, found)
 }
 
-/// What has a name in a tenant's directory that no tenant may have.
+/// Returns the file or node's directory of this name in a tenant's directory, which no tenant may
+/// have as its name; `None` for other names.
 fn fixed(tree: &Tree, serial: u64, name: &OsStr) -> Option<Inode> {
     let is_root = serial == 0;
     if let Some(file) = File::named(name, is_root) {
@@ -182,12 +189,12 @@ pub(super) fn make(tree: &mut Tree, parent: Inode, name: &OsStr) -> Result<Entry
     };
     let above = tenant(tree, serial)?;
     let mut is_taken = fixed(tree, serial, name).is_some();
-    // The host's own groups are there, or would be.
+    // `host` is the directory of the host's own groups, also while there is none.
     is_taken |= serial == 0 && name == "host";
     if is_taken {
         return Err(Errno::EXIST);
     }
-    // As the kernel: its names hold no line break.
+    // Names contain no line break, as in the kernel.
     let name = name.to_str().filter(|name| !name.contains('\n'));
     let made = tree.tenants.make(above, name.ok_or(Errno::INVAL)?)?;
     let path = tree.tenants.path(made)?.to_owned();
@@ -197,7 +204,7 @@ pub(super) fn make(tree: &mut Tree, parent: Inode, name: &OsStr) -> Result<Entry
         ..
     } = tree;
     if let Err(errno) = configured.give(tenants, (made, &path)) {
-        // One that lacks what it was to have is not left behind.
+        // If its configured limits cannot be set, the new tenant is removed again.
         tenants.remove(made)?;
         return Err(errno);
     }
@@ -222,17 +229,17 @@ pub(super) fn remove(tree: &mut Tree, parent: Inode, name: &OsStr) -> Result<(),
     }
 }
 
-/// The tenant and file of an inode that can be read or written. A file of a tenant that is gone is as an open one of a
-/// group that was removed: ENODEV.
-fn place(tree: &Tree, inode: Inode) -> Result<Place, Errno> {
+/// Returns the tenant and file of an inode that can be read or written. ENODEV if the tenant was
+/// removed, like the kernel's for an open file of a removed group.
+fn place(tree: &Tree, inode: Inode) -> Result<TenantFile, Errno> {
     match inode {
-        Inode::File(serial, file) => Ok(Place {
+        Inode::File(serial, file) => Ok(TenantFile {
             memcg: tree.tenants.by_serial(serial).ok_or(Errno::NODEV)?,
             serial,
             file,
             node: None,
         }),
-        Inode::NodeFile(node, file) => Ok(Place {
+        Inode::NodeFile(node, file) => Ok(TenantFile {
             memcg: MemcgId::ROOT,
             serial: 0,
             file,
@@ -242,13 +249,14 @@ fn place(tree: &Tree, inode: Inode) -> Result<Place, Errno> {
     }
 }
 
-/// The tenant of whose report a file is; none for other files, which are always ready.
+/// Returns the serial of the tenant if the inode is a report file; `None` for other files, which
+/// are always ready to be read.
 pub(super) fn report_of(tree: &Tree, inode: Inode) -> Option<u64> {
     let place = place(tree, inode).ok()?;
     matches!(place.file, File::PageAge | File::NodePageAge).then_some(place.serial)
 }
 
-/// Whether whoever polls a file is told when it holds something else, as by the kernel's.
+/// Whether poll(2) reports changes of the file's content, as for the kernel's file of that name.
 pub(super) fn tells_changes(inode: Inode) -> bool {
     matches!(
         inode,
@@ -256,8 +264,8 @@ pub(super) fn tells_changes(inode: Inode) -> bool {
     )
 }
 
-/// What a file holds, for a process. To one of another pid namespace the numbers of processes name others, or nobody: it is EACCES.
-/// (The story: `xargs kill < cgroup.procs` in a container.)
+/// Returns the content of a file for the process `reader`. EACCES for lists of processes if the
+/// reader is in another pid namespace, where the pids name other processes or none.
 pub(super) fn read_for(tree: &mut Tree, inode: Inode, reader: u32) -> Result<Vec<u8>, Errno> {
     let is_of_processes = place(tree, inode)?.file == File::Procs;
     if is_of_processes && !counts_as_we_do(reader) {
@@ -266,14 +274,14 @@ pub(super) fn read_for(tree: &mut Tree, inode: Inode, reader: u32) -> Result<Vec
     read(tree, inode)
 }
 
-/// What a file holds.
+/// Returns the content of a file, for any reader.
 pub(super) fn read(tree: &mut Tree, inode: Inode) -> Result<Vec<u8>, Errno> {
     let place = place(tree, inode)?;
     content::read(&mut tree.tenants, &mut tree.reports, place)
 }
 
-/// Writes to a file, for a process. A number of another pid namespace names somebody else here: it is ESRCH, as is a process that nobody
-/// can see from there.
+/// Writes to a file for a process. ESRCH for a pid if the writer is in another pid namespace, where
+/// the pid names another process, and for a process that the writer cannot see.
 pub(super) fn write(
     tree: &mut Tree,
     inode: Inode,
@@ -298,9 +306,9 @@ pub(super) fn write(
 mod tests {
     use super::*;
 
-    /// Two at a time, of which each is gone when the next are asked for.
+    /// Lists two tenants at a time, and removes them before it lists the next two.
     #[test]
-    fn all_are_listed_once_while_others_go() {
+    fn each_tenant_is_listed_once_while_others_are_removed() {
         let mut serials: Vec<u64> = (5..25).collect();
         let (mut offset, mut seen) = (0, Vec::new());
         loop {

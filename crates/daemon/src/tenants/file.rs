@@ -1,10 +1,11 @@
 //! The files of a tenant's directory: names and modes.
 //!
-//! Invariant: names are cgroup v2's; what the kernel has not on the root is not there either.
+//! Invariant: names are cgroup v2's; the root's directory lacks the files that the kernel's root
+//! lacks.
 
 use std::ffi::OsStr;
 
-/// A file.
+/// A kind of file in the tree.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub(super) enum File {
@@ -39,7 +40,7 @@ pub(super) enum File {
     NodeReportThreshold,
 }
 
-/// Where a file is.
+/// In which directories a file exists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Where {
     Everywhere,
@@ -48,7 +49,7 @@ enum Where {
 }
 
 impl Where {
-    /// In a tenant's directory: the root's, or another's.
+    /// Whether the file exists in a tenant's directory; `is_root`: in the root's.
     fn is_of_tenant(self, is_root: bool) -> bool {
         match self {
             Where::Everywhere => true,
@@ -58,7 +59,7 @@ impl Where {
     }
 }
 
-/// All files: name, mode, where.
+/// All files: the kind, the name, the permission bits, and in which directories the file exists.
 const ALL: [(File, &str, u16, Where); 29] = [
     (File::Procs, "cgroup.procs", 0o644, Where::Everywhere),
     (
@@ -157,7 +158,7 @@ const ALL: [(File, &str, u16, Where); 29] = [
 ];
 
 impl File {
-    /// The files of a tenant's directory, those of the root or of another.
+    /// Returns the files of a tenant's directory; `is_root`: those of the root's.
     pub(super) fn of_tenant(is_root: bool) -> impl Iterator<Item = File> {
         let found = ALL
             .iter()
@@ -165,7 +166,7 @@ impl File {
         found.map(|(file, ..)| *file)
     }
 
-    /// The one of a name among them.
+    /// Returns the file of this name in a tenant's directory; `None` if there is none.
     pub(super) fn named(name: &OsStr, is_root: bool) -> Option<File> {
         let mut found = ALL
             .iter()
@@ -179,7 +180,7 @@ impl File {
         found.map(|(file, ..)| *file)
     }
 
-    /// By its number.
+    /// Returns the file with this number in inode numbers; `None` if there is none.
     pub(super) fn of_number(number: u8) -> Option<File> {
         let found = ALL.iter().find(|(file, ..)| *file as u8 == number);
         found.map(|(file, ..)| *file)
@@ -189,7 +190,7 @@ impl File {
         ALL[self as usize - 1].1
     }
 
-    /// Whether it says how ages are reported, and changes nothing else.
+    /// Whether the file is a setting of reports: writing it changes nothing else.
     pub(super) fn is_of_reports(self) -> bool {
         matches!(
             self,
@@ -212,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_file_stands_at_its_number() {
+    fn each_file_has_its_number() {
         for (place, (file, ..)) in ALL.iter().enumerate() {
             assert_eq!(*file as usize, place + 1, "{file:?}");
             assert_eq!(File::of_number(*file as u8), Some(*file));

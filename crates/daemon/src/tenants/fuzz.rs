@@ -1,4 +1,4 @@
-//! Words by chance for what a tree is asked with: values of its files, its configuration, lines at its socket.
+//! Random input for a tree: values of its files, its configuration, lines at its socket.
 
 use ::fuzz::Chance;
 
@@ -6,7 +6,7 @@ use super::config::Config;
 use super::values;
 use crate::control::{REQUEST_BYTES_MAX, Request, Response};
 
-/// What is written to a file of a tenant.
+/// Returns a random text to be written to a tenant's file.
 fn value(chance: &mut Chance) -> Vec<u8> {
     let mut text = String::new();
     for _ in 0..=chance.below(4) {
@@ -43,7 +43,7 @@ fn value(chance: &mut Chance) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// A size as the kernel's memparse reads it, digit by digit.
+/// Parses a size digit by digit, as the kernel's memparse does, to compare the results.
 fn naive_bytes(text: &str) -> Option<u64> {
     let text: Vec<char> = text.trim().chars().collect();
     let is_hex = text.len() > 1 && text[0] == '0' && matches!(text[1], 'x' | 'X');
@@ -105,6 +105,7 @@ const KEYS: &[&str] = &[
     "memory-max",
     "age-every",
     "look-budget",
+    "own-memory",
     "policy",
     "global",
     "host",
@@ -165,7 +166,8 @@ const NAMES: &[&str] = &[
     "a//b",
 ];
 
-/// A configuration: known keys, values of all kinds, and tables of tenants with names of all kinds.
+/// Returns a random configuration: known keys, values of all kinds, and tables of tenants with odd
+/// names.
 fn config(chance: &mut Chance) -> Vec<u8> {
     let mut text = String::new();
     for _ in 0..chance.below(12) {
@@ -250,7 +252,7 @@ const WHOLE: &[&str] = &[
     r#"{"stats":{"names":["a"],"tenants":[["/",[1]]]}}"#,
 ];
 
-/// JSON of so many levels at most.
+/// Appends random JSON, nested at most `depth` deep.
 fn json(chance: &mut Chance, depth: usize, out: &mut String) {
     match chance.below(if depth == 0 { 4 } else { 7 }) {
         0 => *out += &chance.number().to_string(),
@@ -286,7 +288,7 @@ fn json(chance: &mut Chance, depth: usize, out: &mut String) {
     }
 }
 
-/// A line at the socket: mostly JSON of a question or an answer, with odd values.
+/// Returns a random line at the socket: mostly JSON of a request or a response, with odd values.
 fn line(chance: &mut Chance) -> Vec<u8> {
     match chance.below(4) {
         0 => chance.pick(WHOLE).as_bytes().to_vec(),
@@ -306,12 +308,12 @@ fn fuzz_lines_at_the_socket_are_understood_or_refused_and_come_back() {
     ::fuzz::run("control", line, |bytes| {
         match Request::parse(bytes) {
             Ok(request) => assert_eq!(Request::parse(&request.line()), Ok(request)),
-            // It may have a word of the line in it, and no more than that.
+            // The error may quote only a part of the line.
             Err(error) => {
-                let told = error.to_string();
+                let reported = error.to_string();
                 assert!(
-                    !told.is_empty() && told.len() < bytes.len() + 1000,
-                    "{told}"
+                    !reported.is_empty() && reported.len() < bytes.len() + 1000,
+                    "{reported}"
                 );
             }
         }

@@ -1,31 +1,32 @@
-//! Inodes: which directory or file of which tenant a number names.
+//! Inode numbers: each names one directory or file of one tenant.
 //!
-//! Invariant: a number is never given to another file, also when its tenant is gone: a serial is used once.
+//! Invariant: a number never names another file later, even after its tenant is gone: each tenant
+//! gets a new serial.
 
 use super::file::File;
 
-/// Files of one directory, the directory among them.
+/// Inode numbers for each directory: one for the directory itself, the others for its files.
 const FILES: u64 = 64;
-/// From this serial on, directories of nodes.
+/// From this serial on, serials stand for nodes' directories, not for tenants.
 const NODES: u64 = 1 << 48;
 
-/// What a number names.
+/// What an inode number names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Inode {
     /// A tenant's directory, by its serial.
     Tenant(u64),
-    /// A tenant's file.
+    /// A tenant's file, by the tenant's serial.
     File(u64, File),
-    /// `node<N>`, by the node's place.
+    /// The directory `node<N>`, by the node's index.
     Node(u32),
-    /// `node<N>/workingset_report`.
+    /// The directory `node<N>/workingset_report`, by the node's index.
     NodeReport(u32),
-    /// A file in it.
+    /// A file in `node<N>/workingset_report`, by the node's index.
     NodeFile(u32, File),
 }
 
 impl Inode {
-    /// The root's is 1, as FUSE has it.
+    /// Returns the inode number. The root's is 1, as FUSE requires.
     pub(super) fn number(self) -> u64 {
         let (serial, file) = match self {
             Inode::Tenant(serial) => (serial, 0),
@@ -37,7 +38,7 @@ impl Inode {
         serial * FILES + file + 1
     }
 
-    /// Whether it is a directory's.
+    /// Whether the inode is a directory.
     pub(super) fn is_directory(self) -> bool {
         !matches!(self, Inode::File(..) | Inode::NodeFile(..))
     }
@@ -67,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_read_again() {
+    fn numbers_are_decoded_again() {
         assert_eq!(Inode::Tenant(0).number(), 1);
         for one in [
             Inode::Tenant(0),

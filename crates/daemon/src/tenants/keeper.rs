@@ -1,7 +1,9 @@
-//! Puts the history on disk every few minutes.
+//! Writes the history to disk every few minutes.
 //!
-//! Invariant: no request waits for the disk: a thread of its own writes, one history at a time. That thread reads nothing that came from
-//! outside, keeps no right but those to files, and changes those beneath the history's directory alone, as it was at first. After a kill, what came since the last write is lost.
+//! Invariant: no request waits for the disk: a separate thread writes, one history at a time. That
+//! thread reads no untrusted data and keeps only privileges for files. It can change files only
+//! beneath the directory that the history's path led to first. If the manager is killed, the data
+//! since the last write is lost.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,30 +14,31 @@ use std::time::{Duration, Instant};
 use super::history::History;
 use super::history::file::save;
 
-/// Between two writings.
+/// Time between two writes.
 const EVERY: Duration = Duration::from_secs(300);
 
-/// See the module.
+/// The writing thread, and the time of the next write.
 #[derive(Debug)]
 pub(super) struct Keeper {
-    /// `None` if the history is not kept.
+    /// `None` if the history is not written to disk.
     writer: Option<Writer>,
     next: Instant,
 }
 
-/// The thread that writes; it ends when `bytes` is dropped.
+/// The thread that writes histories; it ends when `bytes` is dropped.
 #[derive(Debug)]
 struct Writer {
-    /// One history waits at most.
+    /// Channel for encoded histories; at most one waits in it.
     bytes: SyncSender<Vec<u8>>,
     thread: JoinHandle<()>,
 }
 
 impl Keeper {
-    /// Starts the thread. `notes` is sent one line when the file cannot be written.
+    /// Starts the thread; `None` as `path` starts none. When the file cannot be written, `notes` is
+    /// sent a line of text.
     ///
     /// # Errors
-    /// No thread is to be had.
+    /// No thread can be started.
     pub(super) fn new(path: Option<PathBuf>, notes: Sender<String>) -> io::Result<Keeper> {
         let start = |path: PathBuf| {
             let (bytes, histories) = sync_channel(1);
@@ -45,12 +48,13 @@ impl Keeper {
         };
         Ok(Keeper {
             writer: path.map(start).transpose()?,
-            // At once: of a place that cannot be written is told while somebody looks.
+            // The first write is at once, so that an unwritable path is reported while the user is
+            // still there.
             next: Instant::now(),
         })
     }
 
-    /// Time until the next write is pending.
+    /// Returns the time until the next write.
     pub(super) fn pause(&self) -> Duration {
         match self.writer {
             Some(_) => self.next.saturating_duration_since(Instant::now()),
@@ -58,16 +62,16 @@ impl Keeper {
         }
     }
 
-    /// Has the history written if that is pending.
+    /// Sends the history to the thread if it is time for a write.
     pub(super) fn work(&mut self, history: &mut History) {
         if let (Some(writer), true) = (&self.writer, self.pause().is_zero()) {
             self.next = Instant::now() + EVERY;
-            // A disk that is slow is given no more: the next write has it all.
+            // If the thread is still writing, this history is dropped: the next one has all data.
             let _ = writer.bytes.try_send(encoded(history));
         }
     }
 
-    /// Has the history written now, and waits for that.
+    /// Writes the history now, and waits until it is written.
     pub(super) fn finish(self, history: &mut History) {
         if let Some(Writer { bytes, thread }) = self.writer {
             let _ = bytes.send(encoded(history));
@@ -82,7 +86,8 @@ fn encoded(history: &mut History) -> Vec<u8> {
     history.encode()
 }
 
-/// The thread's work, until no history comes any more. A lack is told once, and once more after a success.
+/// Writes each history that arrives, until the channel is closed. A failure is reported once; after
+/// a success the next failure is reported again.
 fn write_all(path: &Path, histories: &Receiver<Vec<u8>>, notes: &Sender<String>) {
     host::confine::keep_rights_to_files();
     let mut has_failed = false;
@@ -93,7 +98,7 @@ fn write_all(path: &Path, histories: &Receiver<Vec<u8>>, notes: &Sender<String>)
         let failed_before = std::mem::replace(&mut has_failed, written.is_err());
         if let (Err(error), false) = (written, failed_before) {
             let place = path.display();
-            // Nobody may be there to hear it any more.
+            // The receiver may have ended.
             let _ = notes.send(format!(
                 "cannot keep the history in {place}: {error}; give another file with --history, or `none`"
             ));
@@ -101,8 +106,8 @@ fn write_all(path: &Path, histories: &Receiver<Vec<u8>>, notes: &Sender<String>)
     }
 }
 
-/// Whether this thread can change no other files from now on, or never will be kept from it: the
-/// kernel has no Landlock. Not before the directory is there.
+/// Restricts this thread to files beneath the history's directory, once that directory exists.
+/// Returns true if the thread is restricted, or cannot be because the kernel has no Landlock.
 fn confine_beneath(path: &Path) -> bool {
     let directory = match path.parent() {
         Some(above) if above.as_os_str().is_empty() => Path::new("."),
@@ -111,7 +116,7 @@ fn confine_beneath(path: &Path) -> bool {
     };
     let is_there = std::fs::create_dir_all(directory).is_ok();
     if is_there {
-        // Without Landlock it is as it was.
+        // On a kernel without Landlock this fails, and the thread is not restricted.
         let _ = host::confine::change_files_beneath(directory);
     }
     is_there
@@ -124,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_written_is_told_once() {
+    fn a_write_failure_is_reported_once() {
         let (sender, notes) = channel();
         let keeper = |path: PathBuf, sender| Keeper::new(Some(path), sender).expect("a thread");
         let nowhere = keeper("/proc/pagetide/history".into(), sender);
@@ -148,7 +153,8 @@ mod tests {
         assert_eq!(loaded.expect("ours"), (history, None));
         std::fs::remove_file(path).expect("ours");
     }
-    /// Regression: the history's directory became a link, and the manager wrote wherever that led, with root's rights to files.
+    /// Regression: the history's directory was replaced by a link, and the manager wrote to the
+    /// link's target, with root's rights to files.
     #[test]
     fn a_directory_that_becomes_a_link_leads_to_no_other_file() {
         let base = std::env::temp_dir().join(format!("pagetide-link-{}", std::process::id()));

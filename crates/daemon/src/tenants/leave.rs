@@ -1,7 +1,8 @@
-//! The thread that unmounts the tree at the end.
+//! The thread that unmounts the tree when `serve` ends.
 //!
-//! Invariant: it begins before anything is mounted. At the end there may be no thread to be had, and
-//! unmounting waits for answers that the caller gives meanwhile.
+//! Invariant: the thread is started before anything is mounted: at the end it might be impossible
+//! to start one. It is needed because unmounting waits for replies that the caller must send
+//! meanwhile.
 
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
@@ -9,7 +10,7 @@ use std::thread::JoinHandle;
 use super::mount::Mounted;
 use crate::error::Error;
 
-/// The thread, which waits for what it unmounts. Dropped, it ends.
+/// The thread, which waits for the mount that it is to unmount. It ends when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Leaving {
     give: Sender<Mounted>,
@@ -17,10 +18,10 @@ pub(super) struct Leaving {
 }
 
 impl Leaving {
-    /// Begins the thread.
+    /// Starts the thread that unmounts.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// The thread cannot be created.
     pub(super) fn begin() -> Result<Leaving, Error> {
         let (give, take) = channel();
         let thread = std::thread::Builder::new().name("unmount".to_owned());
@@ -31,10 +32,10 @@ impl Leaving {
         Ok(Leaving { give, thread })
     }
 
-    /// Unmounts; the thread has finished when that is done.
+    /// Lets the thread unmount; the returned thread ends when the mount is gone.
     pub(super) fn leave(self, mounted: Option<Mounted>) -> JoinHandle<()> {
         if let Some(mounted) = mounted {
-            // The other end lives as long as its thread, which waits for this.
+            // This cannot fail: the thread waits for the mount.
             let _ = self.give.send(mounted);
         }
         self.thread

@@ -1,7 +1,8 @@
-//! `--listen`: metrics and a page by HTTP.
+//! `--listen`: metrics and the dashboard over HTTP.
 //!
-//! Invariant: its thread decides nothing and reads nothing of the tree: it has what the owner gave it ([`crate::http::Site`]). It can
-//! change nothing, has no rights but those of its open descriptors ([`host::confine`]), and its end is waited for.
+//! Invariant: its thread decides nothing and reads nothing of the tree: it serves the snapshots
+//! that the tree's owner sent ([`crate::http::Site`]). It can change nothing and has no privileges
+//! except its open descriptors ([`host::confine`]). The manager waits until the thread has ended.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
@@ -11,32 +12,33 @@ use super::history::History;
 use super::history::file::load;
 use super::keeper::Keeper;
 use super::site::Shown;
-use super::snapshot::{self, Poster};
+use super::snapshot::{self, SnapshotSender};
 use crate::error::{Error, ExitCode};
 use crate::http::{Address, Server, Token};
 
-/// What is listened on, and how.
+/// Where to listen, the token's file, and the history's file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Wanted {
     pub(super) addresses: Vec<Address>,
     pub(super) token_file: PathBuf,
-    /// None to forget with the process.
+    /// The history's file; `None`: the history is lost when the process ends.
     pub(super) history: Option<PathBuf>,
 }
 
-/// The thread.
+/// The running thread.
 #[derive(Debug)]
 pub(super) struct Listening {
-    pub(super) poster: Poster,
-    /// Its sockets go when it has ended: to remove a path takes rights that the thread has not.
+    pub(super) poster: SnapshotSender,
+    /// Returns the server, so that the manager removes its sockets: the thread has no rights to do
+    /// that.
     thread: JoinHandle<Server>,
-    /// For people.
+    /// The addresses on which it listens, as text for the user.
     pub(super) places: Vec<String>,
-    /// What went wrong since.
+    /// Messages about failures since the start.
     pub(super) notes: Receiver<String>,
 }
 
-/// Listens; nothing where nothing is wanted.
+/// Starts the thread that listens; `None` if no address is set.
 pub(super) fn start(wanted: &Wanted) -> Result<Option<Listening>, Error> {
     if wanted.addresses.is_empty() {
         return Ok(None);
@@ -45,14 +47,14 @@ pub(super) fn start(wanted: &Wanted) -> Result<Option<Listening>, Error> {
         .addresses
         .iter()
         .any(|one| matches!(one, Address::Tcp(_)));
-    // Without TCP nobody has any use for a token.
+    // Only TCP needs a token.
     let token = has_tcp
         .then(|| Token::of_file(&wanted.token_file))
         .transpose()?;
     let mut server = Server::bind(&wanted.addresses, token.as_ref())?;
     let places = server
         .addresses()
-        .map(|address| told(&address, &wanted.token_file));
+        .map(|address| reported(&address, &wanted.token_file));
     let mut places: Vec<String> = places.collect();
     let failed = |error| {
         let what = format!("cannot begin to listen: {error}");
@@ -68,19 +70,19 @@ pub(super) fn start(wanted: &Wanted) -> Result<Option<Listening>, Error> {
         .as_deref()
         .map_or(Ok(Default::default()), earlier)?;
     places.extend(note);
-    let bell = board.bell.try_clone().map_err(failed)?;
+    let wakeup = board.wakeup.try_clone().map_err(failed)?;
     let keeper = Keeper::new(wanted.history.clone(), sender.clone()).map_err(failed)?;
     let mut shown = Shown::new(board, history, keeper);
     let run = move || {
         let confined = host::confine::confine_to_open_descriptors();
         if !confined.lacks.is_empty() {
             let lacks = confined.lacks.join("; ");
-            // Nobody may be there to read it.
+            // The receiver may have ended.
             let _ = sender.send(format!(
                 "the thread that listens keeps rights that it does not need: {lacks}"
             ));
         }
-        server.run(&bell, &mut shown);
+        server.run(&wakeup, &mut shown);
         shown.end();
         server
     };
@@ -95,7 +97,7 @@ pub(super) fn start(wanted: &Wanted) -> Result<Option<Listening>, Error> {
     }))
 }
 
-/// The history of before, and what is to be told of it.
+/// Loads the history of an earlier manager; the second value is a note for the user.
 fn earlier(path: &Path) -> Result<(History, Option<String>), Error> {
     load(path).map_err(|error| {
         let what = format!("cannot keep the history in {}: {error}", path.display());
@@ -107,8 +109,8 @@ fn earlier(path: &Path) -> Result<(History, Option<String>), Error> {
     })
 }
 
-/// Where it is, and what it takes.
-fn told(address: &Address, token_file: &Path) -> String {
+/// Formats an address for the user, with what a client needs to use it.
+fn reported(address: &Address, token_file: &Path) -> String {
     let text = match address {
         Address::Unix(_) => {
             return format!("metrics and a page at {address}, for this user and root");
@@ -121,13 +123,13 @@ fn told(address: &Address, token_file: &Path) -> String {
         }
     };
     match address.is_open_to_others() {
-        true => text + "; not encrypted: whoever is on the way can read the token",
+        true => text + "; not encrypted: others on the network path can read the token",
         false => text,
     }
 }
 
 impl Listening {
-    /// Ends it.
+    /// Ends the thread.
     pub(super) fn end(self) {
         drop(self.poster);
         let _ = self.thread.join();
@@ -142,10 +144,11 @@ mod tests {
 
     use super::*;
 
-    /// For a thread to start or to end.
+    /// Longest time for a thread to start or to end.
     const LIMIT: Duration = Duration::from_secs(30);
 
-    /// The status of this process's thread that has this name and has given up its rights by now.
+    /// Waits until this process's thread of this name has dropped its privileges; returns its
+    /// status text.
     fn confined(name: &str) -> String {
         let begin = Instant::now();
         loop {
@@ -173,9 +176,10 @@ mod tests {
         crate::rights::hex(status, "CapEff:").expect("the kernel tells it")
     }
 
-    /// Regression: the thread that answers strangers by HTTP had all of root's capabilities, and each file of the host was open to it.
+    /// Regression: the thread that serves untrusted clients over HTTP had all of root's
+    /// capabilities, and could open every file of the host.
     #[test]
-    fn the_thread_that_listens_has_no_rights_and_answers() {
+    fn the_http_thread_has_no_privileges_and_answers() {
         let name = format!("pagetide-listen-{}", std::process::id());
         let at = std::env::temp_dir().join(name);
         let history = at.with_extension("history");
@@ -186,7 +190,7 @@ mod tests {
         };
         let listening = start(&wanted).expect("it listens").expect("it is wanted");
         let status = confined("listen");
-        // CAP_IPC_LOCK is kept where locked memory has a limit that cannot be lifted.
+        // CAP_IPC_LOCK stays if locked memory has a limit that cannot be lifted.
         let locks = 1 << 14;
         assert_eq!(capabilities(&status) & !locks, 0, "{status}");
         let mut stream = UnixStream::connect(&at).expect("it listens");

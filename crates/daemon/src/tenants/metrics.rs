@@ -1,7 +1,7 @@
-//! `/metrics`: figures of a snapshot as Prometheus reads them (text format 0.0.4).
+//! `/metrics`: figures of a snapshot in the text format of Prometheus (0.0.4).
 //!
-//! Invariant: names, labels and units are those of docs/usage.md, "Metrics and dashboard"; a series stands there once, whatever tenants are called;
-//! bytes of unknown age are in no bucket of ages.
+//! Invariant: names, labels and units are those of docs/usage.md, "Metrics and dashboard". Each
+//! series occurs once, for any names of tenants. Bytes of unknown age are in no bucket of ages.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -15,12 +15,12 @@ use host::report::Needed;
 use super::names::{Names, labels};
 use super::snapshot::{Snapshot, name_of};
 
-/// What is served as.
+/// Content type of the metrics.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 const TYPES: [&str; 2] = ["anon", "file"];
 
-/// All of it.
+/// Returns all metrics as text; `needed` is how much memory each tenant needs, by path.
 pub(super) fn text(snapshot: &Snapshot, needed: &BTreeMap<PathBuf, Needed>) -> String {
     let mut page = Page {
         text: String::new(),
@@ -37,7 +37,7 @@ pub(super) fn text(snapshot: &Snapshot, needed: &BTreeMap<PathBuf, Needed>) -> S
 }
 
 struct Labelled<'a> {
-    /// `tenant="..."`, escaped.
+    /// The label `tenant="..."`, escaped.
     label: String,
     figures: &'a TenantFigures,
 }
@@ -63,7 +63,7 @@ impl Page<'_> {
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    /// A value of each tenant, node and type.
+    /// Appends one sample for each tenant, node and type of memory; `of` returns the value.
     fn by_node(&mut self, name: &str, of: impl Fn(&NodeFigures, usize) -> u64) {
         let Page {
             text,
@@ -84,7 +84,7 @@ impl Page<'_> {
         }
     }
 
-    /// A value of each tenant that has one.
+    /// Appends one sample for each tenant for which `of` returns a value.
     fn by_tenant(&mut self, name: &str, of: impl Fn(&TenantFigures) -> Option<u64>) {
         for Labelled { label, figures } in &self.tenants {
             if let Some(value) = of(figures) {
@@ -116,9 +116,15 @@ impl Page<'_> {
             Some(figures.left_out_groups).filter(|count| *count > 0)
         });
         let name = "pagetide_scan_late_seconds";
-        let help = "Tenants whose scans cost more than their share of the look budget: how long before the last look the last scan of the tenant was.";
+        let help = "Time between the last scan of the tenant and the last scan of all; only tenants whose scans cost more than their share of the scan budget.";
         self.family(name, "gauge", help);
         self.by_tenant(name, |figures| figures.late_seconds);
+        let name = "pagetide_unread_bytes";
+        let help = "Resident memory of processes that are not read, because pagetide's own memory is limited (own-memory); none where all are read.";
+        self.family(name, "gauge", help);
+        self.by_tenant(name, |figures| {
+            Some(figures.unread).filter(|bytes| *bytes > 0)
+        });
         let name = "pagetide_unknown_age_bytes";
         let help =
             "Resident memory whose age is not known; in no bucket of pagetide_page_age_bytes.";
@@ -126,14 +132,14 @@ impl Page<'_> {
         self.by_node(name, |found, ty| found.unknown[ty]);
     }
 
-    /// Absent where it is not known: no number is better than a wrong one.
+    /// Appends how much memory tenants need. A tenant of which that is unknown has no sample.
     fn needed(&mut self, needed: &BTreeMap<PathBuf, Needed>) {
         type Of = fn(&Needed) -> f64;
         #[expect(clippy::cast_precision_loss, reason = "sizes below 2^53")]
         let gauges: [(&str, &str, Of); 3] = [
             (
                 "pagetide_needed_bytes",
-                "Memory that a tenant and all below it need: with so much they wait for no more than 0.1% of the time for pages to come back.",
+                "Memory with which a tenant and all below it wait for refaults for no more than 0.1% of the time.",
                 |needed| needed.bytes as f64,
             ),
             (
@@ -143,7 +149,7 @@ impl Page<'_> {
             ),
             (
                 "pagetide_refaults_predicted",
-                "Pages that would come back in a second with pagetide_needed_bytes.",
+                "Expected refaults in a second with pagetide_needed_bytes of memory.",
                 |needed| needed.refaults_per_minute / 60.0,
             ),
         ];
@@ -162,8 +168,8 @@ impl Page<'_> {
         }
     }
 
-    /// Cumulative, as a histogram's buckets are, but what is counted comes and goes: so it is neither a histogram nor a
-    /// counter, and said to be of no type.
+    /// Appends bytes by age, cumulative like a histogram's buckets. The metric has no type: because
+    /// the amounts also shrink it is neither a histogram nor a counter.
     fn ages(&mut self) {
         let name = "pagetide_page_age_bytes";
         let help = "Resident memory that was accessed no longer ago than le, seconds (cumulative).";
@@ -194,19 +200,15 @@ impl Page<'_> {
 
     fn counters(&mut self) {
         let name = "pagetide_refaults_total";
-        self.family(
-            name,
-            "counter",
-            "Pages that had left and were accessed again.",
-        );
+        self.family(name, "counter", "Paged-out pages that were accessed again.");
         for Labelled { label, figures } in &self.tenants {
             for (type_name, count) in TYPES.into_iter().zip(figures.refaults) {
                 let _ = writeln!(self.text, "{name}{{{label},type=\"{type_name}\"}} {count}");
             }
         }
         let name = "pagetide_steals_total";
-        let help = "Pages that left: for the host's lack (kswapd), for a limit (direct), because somebody asked (proactive), \
-            or by the kernel's own reclaim, as looks found them gone (kernel).";
+        let help = "Pages paged out: for the host's lack of memory (kswapd), for a limit (direct), by request or policy (proactive), \
+            or by kernel reclaim, as scans found (kernel).";
         self.family(name, "counter", help);
         for Labelled { label, figures } in &self.tenants {
             for (reason, count) in figures.steals {
@@ -247,18 +249,18 @@ impl Page<'_> {
         let total = seconds(figures.walks.total);
         let _ = writeln!(self.text, "{name}_sum {total}\n{name}_count {sum}");
         let name = "pagetide_overhead_cpu_seconds_total";
-        let help = "Processor time of pagetide: looks, reclaim (page_out), and all else.";
+        let help = "Processor time of pagetide: scans (look), reclaim (page_out), and all else.";
         self.family(name, "counter", help);
         let cpu = figures.cpu;
         for (part, time) in [
-            ("look", cpu.look),
+            ("look", cpu.scan),
             ("page_out", cpu.page_out),
             ("other", cpu.other),
         ] {
             let _ = writeln!(self.text, "{name}{{part=\"{part}\"}} {}", seconds(time));
         }
         let name = "pagetide_left_out";
-        let help = "Processes and control groups that are not looked at.";
+        let help = "Processes and control groups that are not scanned.";
         self.family(name, "gauge", help);
         let _ = writeln!(self.text, "{name} {}", figures.left_out.count());
         let name = "pagetide_left_out_info";
@@ -282,7 +284,7 @@ impl Page<'_> {
     }
 }
 
-/// A label's value: what its format reserves is behind a backslash.
+/// Escapes a label's value: puts a backslash before the characters that the format reserves.
 fn escaped(text: &str) -> String {
     text.replace('\\', r"\\")
         .replace('"', "\\\"")
@@ -293,7 +295,7 @@ fn seconds_of_ms(ms: u64) -> String {
     seconds(Duration::from_millis(ms))
 }
 
-/// Without zeros at the end.
+/// Formats a time in seconds, without trailing zeros.
 fn seconds(time: Duration) -> String {
     let text = format!("{}.{:09}", time.as_secs(), time.subsec_nanos());
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

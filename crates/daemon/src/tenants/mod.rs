@@ -1,18 +1,19 @@
 //! `pagetide serve`: one manager for a tree of tenants.
 //!
-//! Invariant: one thread has the tree ([`host::manage::tenants`]); whoever else wants something of it leaves a job at its
-//! desk. Ended in any way, it leaves the tenants, their processes and their limits as they are.
+//! Invariant: one thread owns the tree ([`host::manage::tenants`]); other threads send it jobs by
+//! the request queue. However `serve` ends, tenants, their processes and their limits stay as they
+//! are.
 //!
-//! Floors: `awake`, `recompress`; `file`, `values`, `near`, `notify`, `snapshot`; `config`, `inode`, `reports`, `metrics`, `history`; `content`, `changes`, `configured`, `keeper`,
-//! `page`; `desk`, `site`; `listen`; `asked`, `directory`; `opened`; `mount`, `talk`; `leave`, `mounter`; here the loop.
+//! Floors: `recompress`; `file`, `values`, `affinity`, `notify`, `snapshot`; `config`,
+//! `inode`, `reports`, `metrics`, `history`; `content`, `changes`, `configured`, `keeper`, `page`;
+//! `request_queue`, `site`; `listen`; `serve_settings`, `directory`; `opened`; `mount`, `talk`;
+//! `leave`, `mounter`; here the loop.
 
-mod asked;
-mod awake;
+mod affinity;
 mod changes;
 pub mod config;
 mod configured;
 mod content;
-mod desk;
 mod directory;
 mod file;
 #[cfg(test)]
@@ -26,12 +27,13 @@ mod metrics;
 mod mount;
 pub mod mounter;
 mod names;
-mod near;
 mod notify;
 mod opened;
 mod page;
 mod recompress;
 mod reports;
+mod request_queue;
+mod serve_settings;
 mod site;
 mod snapshot;
 mod talk;
@@ -47,11 +49,8 @@ use crate::error::Error;
 use crate::preflight;
 use crate::rights;
 use crate::serve::wake::Wake;
-pub use asked::Given;
-use asked::{Asked, Fixed};
 use changes::Changes;
 use configured::Configured;
-use desk::{Inbox, Shared, Tree, Waiting};
 use inode::Inode;
 use leave::Leaving;
 use listen::Listening;
@@ -60,52 +59,57 @@ use mounter::Mounter;
 use notify::Notify;
 use recompress::Recompressor;
 use reports::Reports;
+use request_queue::{ReclaimWriters, RequestReceiver, Shared, Tree};
+pub use serve_settings::ServeOptions;
+use serve_settings::{ServeSettings, StartSettings};
 
-/// Who hears what is done.
+/// Receives what the manager reports while it runs.
 pub trait Log {
-    /// The tree stands, is mounted there, if anywhere, and listens there.
+    /// Called when the tree is ready: where it is mounted (`None`: nowhere), on which addresses it
+    /// listens, and notes for the user.
     fn ready(&mut self, mount: Option<&std::path::Path>, listens: &[String], notes: &[String]);
-    /// What was done, and why.
+    /// Receives the manager's actions with their reasons, one line each.
     fn actions(&mut self, lines: &[String]);
 }
 
-/// Where questions come from, and what ends a wait.
-struct Ears {
-    inbox: Inbox,
+/// Where requests and signals come from.
+struct RequestSources {
+    inbox: RequestReceiver,
     control: ControlServer,
     wake: Wake,
     notify: Notify,
     listening: Option<Listening>,
     recompressor: Option<Recompressor>,
-    /// Where another process brings the mount.
+    /// The socket at which another process delivers the mount; `None` if there is none.
     mounter: Option<Mounter>,
 }
 
-/// Serves until a signal says to end.
+/// Serves until a signal ends it.
 ///
 /// # Errors
-/// What cannot be had, before anything is changed; or the groups cannot be read any more.
-pub fn serve(given: &Given, log: &mut dyn Log) -> Result<(), Error> {
+/// What the host lacks or refuses, before anything is changed; later, that control groups cannot be
+/// read.
+pub fn serve(given: &ServeOptions, log: &mut dyn Log) -> Result<(), Error> {
     rights::refuse_file_capabilities()?;
-    let asked = given.asked()?;
-    asked.fixed.hides_nothing(given.config.as_deref())?;
+    let requested = given.requested()?;
+    requested.fixed.hides_nothing(given.config.as_deref())?;
     let mut notes = Vec::new();
     if let Err(error) = preflight::swap(&crate::options::Options::default(), None) {
         notes.push(format!(
-            "nothing can leave but pages of files: {error}; {}",
+            "only pages of files can be reclaimed: {error}; {}",
             error.hint()
         ));
     }
-    let tenants = Tenants::start(&asked.settings())?;
+    let tenants = Tenants::start(&requested.settings())?;
     let tree = Shared::new(Tree {
         tenants,
         reports: Reports::default(),
         changes: Changes::default(),
-        waiting: Waiting::default(),
+        waiting: ReclaimWriters::default(),
         configured: Configured::default(),
     });
     let begun =
-        Leaving::begin().and_then(|leaving| Ok((leaving, begin(&asked, &tree, &mut notes)?)));
+        Leaving::begin().and_then(|leaving| Ok((leaving, begin(&requested, &tree, &mut notes)?)));
     let (leaving, (mut mounted, mut ears)) = match begun {
         Ok(begun) => begun,
         Err(error) => {
@@ -113,14 +117,14 @@ pub fn serve(given: &Given, log: &mut dyn Log) -> Result<(), Error> {
             return Err(error);
         }
     };
-    notes.extend(asked.missing(&tree.lock()));
+    notes.extend(requested.missing(&tree.lock()));
     let listens = ears.listening.as_ref().map_or(&[][..], |one| &one.places);
-    log.ready(asked.fixed.mount.as_deref(), listens, &notes);
+    log.ready(requested.fixed.mount.as_deref(), listens, &notes);
     ears.notify.ready();
-    let about = (given, &asked.fixed);
+    let about = (given, &requested.fixed);
     let ended = work(about, (&tree, &mut mounted), &mut ears, log);
     ears.notify.stopping();
-    // Before the tree's owner is gone: unmounting waits for answers.
+    // While the tree's owner still runs: unmounting waits for its replies.
     tree.lock().waiting.abandon();
     ears.control.abandon(&talk::ending());
     let leaving = leaving.leave(mounted);
@@ -139,39 +143,40 @@ pub fn serve(given: &Given, log: &mut dyn Log) -> Result<(), Error> {
     ended
 }
 
-/// Gives the tree what was asked for, and opens all ways to ask it.
+/// Applies the settings to the tree, and opens the mount, the sockets and the wait for signals.
 fn begin(
-    asked: &Asked,
+    requested: &ServeSettings,
     tree: &Shared,
     notes: &mut Vec<String>,
-) -> Result<(Option<Mounted>, Ears), Error> {
+) -> Result<(Option<Mounted>, RequestSources), Error> {
     let wake = Wake::that_reloads()?;
-    // Threads that listen have fewer calls yet, by a filter of their own.
+    // The threads that serve HTTP have an even stricter filter of system calls.
     if let Err(error) = host::confine::forbid_what_no_manager_does() {
         notes.push(format!(
             "calls that it never makes are not forbidden to it: {error}"
         ));
     }
-    let mount = asked.fixed.mount.as_ref();
-    let socket = asked.fixed.mount_socket.as_ref();
+    let mount = requested.fixed.mount.as_ref();
+    let socket = requested.fixed.mount_socket.as_ref();
     if let (Some(at), None) = (mount, socket) {
         mount::check_mount_point(at)?;
     }
-    let (desk, inbox) = desk::open(tree).map_err(|error| {
+    let (request_queue, inbox) = request_queue::open(tree).map_err(|error| {
         let what = format!("cannot make a pair of sockets: {error}");
         Error::failed(what, "is the limit of open files (ulimit -n) high enough?")
     })?;
-    let (control, unreached) = ControlServer::bind(&Tenant::Tree(asked.fixed.root.clone()))?;
+    let (control, unreached) = ControlServer::bind(&Tenant::Tree(requested.fixed.root.clone()))?;
     notes.extend(unreached);
-    let age = asked.fixed.recompress_older_than;
+    let age = requested.fixed.recompress_older_than;
     let recompressor = age.map(Recompressor::begin).transpose()?;
-    let listening = listen::start(&asked.fixed.listen)?;
-    // What changes the host comes last. (The story: a directory that was not there, and the root kept the limit of a `serve` that had never begun.)
-    let changed = asked.apply(&mut tree.lock());
-    take_up(&mut tree.lock());
+    let listening = listen::start(&requested.fixed.listen)?;
+    // Changes to the host come last: if an earlier step fails, nothing of the host has been
+    // changed.
+    let changed = requested.apply(&mut tree.lock());
+    restore_noted(&mut tree.lock());
     let mounted = changed.and_then(|()| match (mount, socket) {
-        (Some(at), Some(socket)) => Ok((None, Some(Mounter::listen(socket, at, desk)?))),
-        (Some(at), None) => Ok((Some(mount::mount(at, desk)?), None)),
+        (Some(at), Some(socket)) => Ok((None, Some(Mounter::listen(socket, at, request_queue)?))),
+        (Some(at), None) => Ok((Some(mount::mount(at, request_queue)?), None)),
         (None, _) => Ok((None, None)),
     });
     let (mounted, mounter) = match mounted {
@@ -183,7 +188,7 @@ fn begin(
             return Err(error);
         }
     };
-    let ears = Ears {
+    let ears = RequestSources {
         inbox,
         control,
         wake,
@@ -195,8 +200,8 @@ fn begin(
     Ok((mounted, ears))
 }
 
-impl Ears {
-    /// All who ask, and those whose reclaim is over.
+impl RequestSources {
+    /// Serves all pending requests, and completes the writes to memory.reclaim that have ended.
     fn answer(&mut self, tree: &mut Tree) {
         self.inbox.work(tree);
         self.control
@@ -214,7 +219,7 @@ impl Ears {
         }
     }
 
-    /// Until somebody asks, or a signal comes, or for so long.
+    /// Waits for a request or a signal, for at most `time`.
     fn wait(&mut self, time: Duration) {
         let time = time.min(self.control.patience());
         let inbox = PollFd::from_borrowed_fd(self.inbox.fd(), PollFlags::IN);
@@ -227,16 +232,17 @@ impl Ears {
 }
 
 fn work(
-    (given, fixed): (&Given, &Fixed),
+    (given, fixed): (&ServeOptions, &StartSettings),
     (tree, mounted): (&Shared, &mut Option<Mounted>),
-    ears: &mut Ears,
+    ears: &mut RequestSources,
     log: &mut dyn Log,
 ) -> Result<(), Error> {
     loop {
-        // Read while others have the tree: the file may lie where it is we who answer.
+        // The tree is unlocked meanwhile: the file may lie in our own mount, and reading it needs a
+        // reply.
         let reloaded = ears.wake.take_reload().then(|| {
             ears.notify.reloading();
-            given.asked()
+            given.requested()
         });
         if let Some(came) = ears.mounter.as_mut().and_then(Mounter::take) {
             *mounted = Some(came?);
@@ -248,8 +254,8 @@ fn work(
         tree.tenants.set_refresh(tree.reports.shortest());
         let pause = tree.tenants.work()?;
         ears.answer(tree);
-        if let Some(asked) = reloaded {
-            log.actions(&[reload(asked, fixed, tree)]);
+        if let Some(requested) = reloaded {
+            log.actions(&[reload(requested, fixed, tree)]);
             ears.notify.ready();
         }
         tell(tree, mounted, ears.listening.as_mut(), log);
@@ -263,7 +269,7 @@ fn work(
         }
         if mounted.is_some_and(Mounted::has_ended) {
             return Err(Error::failed(
-                "the tenants are not mounted any more: somebody has unmounted them",
+                "the tenants are not mounted any more: another process has unmounted them",
                 "start it again: tenants, their processes and their limits are as they were",
             ));
         }
@@ -271,7 +277,7 @@ fn work(
             return Ok(());
         }
         let pause = pause.min(wake(tree));
-        // While we wait others do their jobs themselves.
+        // The tree is unlocked while the owner waits: requesting threads do their jobs themselves.
         drop(held);
         let pause = pause.min(ears.notify.alive());
         if !pause.is_zero() {
@@ -280,7 +286,7 @@ fn work(
     }
 }
 
-/// Whoever waits for a file to change asks anew if it has; how long nobody need be looked after.
+/// Wakes clients that wait for a file that has changed; returns the time until the next check.
 fn wake(tree: &mut Tree) -> Duration {
     let mut changes = std::mem::take(&mut tree.changes);
     let pause = changes.wake(Instant::now(), |inode| directory::read(tree, inode).ok());
@@ -288,28 +294,29 @@ fn wake(tree: &mut Tree) -> Duration {
     pause
 }
 
-/// Reports of tenants that have come are as they were asked for.
-fn take_up(tree: &mut Tree) {
+/// Restores the report settings of new tenants.
+fn restore_noted(tree: &mut Tree) {
     for serial in tree.tenants.came() {
-        content::take_up(&mut tree.tenants, &mut tree.reports, serial);
+        content::restore_noted(&mut tree.tenants, &mut tree.reports, serial);
     }
 }
 
-/// What the tree has to say since the last time: to who waits for reports, to the kernel, to people and to who shows it.
+/// Passes on what is new in the tree: to clients that read reports, to the kernel, to the log and
+/// to the dashboard.
 fn tell(
     tree: &mut Tree,
     mounted: Option<&Mounted>,
     listening: Option<&mut Listening>,
     log: &mut dyn Log,
 ) {
-    take_up(tree);
+    restore_noted(tree);
     let Tree {
         tenants, reports, ..
     } = tree;
     let now = tenants.elapsed_ms();
-    for memcg in tenants.pressed() {
+    for memcg in tenants.take_reclaimed() {
         if let Some(serial) = tenants.serial(memcg) {
-            reports.press(serial, now);
+            reports.notify_pressure(serial, now);
         }
     }
     let gone = tenants.gone();
@@ -334,21 +341,26 @@ fn tell(
     }
 }
 
-/// The configuration was read once more; a mistake in it changes nothing. What came of it.
-fn reload(asked: Result<Asked, Error>, fixed: &Fixed, tree: &mut Tree) -> String {
-    let asked = match asked {
-        Ok(asked) => asked,
+/// Applies a configuration that was read again; if it contains a mistake, nothing changes. Returns
+/// a message about the result.
+fn reload(
+    requested: Result<ServeSettings, Error>,
+    fixed: &StartSettings,
+    tree: &mut Tree,
+) -> String {
+    let requested = match requested {
+        Ok(requested) => requested,
         Err(error) => return format!("nothing is changed: {error}; {}", error.hint()),
     };
-    if let Err(error) = asked.apply(tree) {
+    if let Err(error) = requested.apply(tree) {
         return format!("not all is changed: {error}; {}", error.hint());
     }
-    match asked.fixed == *fixed {
+    match requested.fixed == *fixed {
         true => {
             let done = "the configuration is read once more".to_owned();
-            [vec![done], asked.missing(tree)].concat().join("; ")
+            [vec![done], requested.missing(tree)].concat().join("; ")
         }
-        // Of groups that are not followed yet nothing can be said.
+        // Groups of a new `host` are not scanned before the restart, so none counts as missing.
         false => "the configuration is read once more; some of it takes a restart, as the sample says (`mount`, `root`, `host`, `manage-host`, `global`, `age-every`, `listen`, `token-file`, `history`, `recompress-older-than`)".to_owned(),
     }
 }

@@ -1,8 +1,8 @@
 //! The tree as files (FUSE).
 //!
-//! Invariant: the thread of the file system decides nothing and keeps nothing of the tree: each call is a job at its desk.
-//! What one open file reads is what the tree was when it was first read. What the kernel keeps of names is true until it is
-//! told otherwise ([`Mounted::forget`]).
+//! Invariant: the file system's thread decides nothing and keeps nothing of the tree: each call is
+//! a job in the request queue. An open file shows the tree as it was at the file's first read.
+//! Names that the kernel caches are valid until we invalidate them ([`Mounted::forget`]).
 
 use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
@@ -25,63 +25,65 @@ use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{getegid, geteuid};
 
+use super::affinity::CpuAffinity;
 use super::content::Written;
-use super::desk::{Desk, Tree};
 use super::directory::{self, Entry};
 use super::inode::Inode;
-use super::near::Near;
-use super::opened::{self, Open, Opened};
+use super::opened::{self, Open, OpenFile};
+use super::request_queue::{RequestQueue, Tree};
 use super::values;
 use crate::control::Tracer;
 use crate::error::Error;
 
-/// For so long the kernel may keep an answer without asking again: for ever, for it is told when a name goes ([`Mounted::forget`]). So
-/// it may keep names of directories, and attributes that do not change.
+/// Time for which the kernel may cache names of directories, and attributes that never change: for
+/// ever, because we invalidate the names that are removed ([`Mounted::forget`]).
 const LASTING_TTL: Duration = Duration::from_secs(1 << 30);
-/// The kernel asks each time. It must, for names of files: what sendfile(2) once read of a file is its size to the kernel until it
-/// asks again.
-const ASKED: Duration = Duration::ZERO;
+/// Time to cache names of files: the kernel must ask at each use, since it takes what sendfile(2)
+/// once read of a file for the file's size until it asks again.
+const REQUESTED: Duration = Duration::ZERO;
 
-/// How often it is asked whether the tree is mounted anywhere.
+/// Time between two checks whether the tree is still mounted.
 const MOUNTS_EVERY: Duration = Duration::from_secs(5);
 
 /// The mounted tree; dropping it unmounts, unless another process mounted it.
 pub(super) struct Mounted {
-    /// Another process mounted it, and unmounts it when we have ended.
+    /// Whether another process mounted the tree, and unmounts it when this process has ended.
     is_of_another: bool,
-    /// Held for its end.
+    /// The FUSE session with its thread; `None` once it is ended.
     session: Option<BackgroundSession>,
     at: PathBuf,
     device: Option<Device>,
-    /// When it was asked last where that is mounted.
-    asked: Cell<Instant>,
+    /// Time when the list of mounts was last checked.
+    requested: Cell<Instant>,
     stale: Sender<(INodeNo, OsString)>,
 }
 
 impl Drop for Mounted {
     fn drop(&mut self) {
         if self.is_of_another {
-            // Its thread waits for requests until our end.
+            // The session's thread waits for requests until this process ends.
             std::mem::forget(self.session.take());
             return;
         }
         let is_there = |mounts: &[u8]| fuse_at(mounts, &self.at) == self.device;
         let before = mounts();
-        // Its end unmounts whatever is at that place, which may be another's by now.
-        // (What cannot be read is taken for ours: else it would stay, and answer nothing.)
+        // Ending the session unmounts what is at the path, which may be another mount by now. (If
+        // the list of mounts cannot be read, assume ours: else ours would stay, and never reply.)
         if self.device.is_some() && !before.is_empty() && !is_there(&before) {
             std::mem::forget(self.session.take());
             return;
         }
         drop(self.session.take());
-        // Where somebody's working directory or open file is below it, it is still there, and would answer nothing any more.
+        // While a process has a working directory or an open file below the mount, the mount stays,
+        // though nothing replies there any more: detach it.
         if self.device.is_some() && is_there(&mounts()) {
             let _ = unmount(&self.at, UnmountFlags::DETACH);
         }
     }
 }
 
-/// The last mount at a place, if it is of FUSE, by a text of `/proc/self/mountinfo`: nothing that would be asked of the mount itself.
+/// Returns the device of the last mount at a path, if that is FUSE; `None` otherwise. Reads only
+/// the text of `/proc/self/mountinfo`, and does not access the mount.
 fn fuse_at(mounts: &[u8], at: &Path) -> Option<Device> {
     let point = at.as_os_str().as_encoded_bytes();
     let mounts = mountinfo::parse(mounts);
@@ -89,8 +91,8 @@ fn fuse_at(mounts: &[u8], at: &Path) -> Option<Device> {
     (last.fs_type == b"fuse").then_some(last.device)
 }
 
-/// Whether a file system is mounted nowhere, by a text of `/proc/self/mountinfo`. Mounted over is not unmounted, and where that cannot be read (a host
-/// may lack descriptors for a moment) nobody knows.
+/// Whether no mount in the text of `/proc/self/mountinfo` has this device; one that is mounted over
+/// still counts. False if the text is empty, since a host may lack descriptors for a moment.
 fn is_nowhere(mounts: &[u8], own: Device) -> bool {
     let mounts = mountinfo::parse(mounts);
     !mounts.is_empty() && mounts.iter().all(|one| one.device != own)
@@ -111,50 +113,52 @@ impl Mounted {
             session: Some(session),
             device: fuse_at(&mounts(), &at),
             at,
-            asked: Cell::new(Instant::now()),
+            requested: Cell::new(Instant::now()),
             stale,
         })
     }
 
-    /// Whether nobody answers for it any more: it was unmounted, or its thread has failed.
+    /// Whether nothing serves the mount any more: it was unmounted, or its thread has failed.
     pub(super) fn has_ended(&self) -> bool {
         let session = self.session.as_ref();
         session.is_none_or(|session| session.guard.is_finished()) || self.is_elsewhere()
     }
 
-    /// Whether it is mounted nowhere, though an open file or a working directory keeps it alive (`umount -l`). Asked once a while: a host may have
-    /// thousands of mounts.
+    /// Whether the tree is mounted nowhere, though an open file or a working directory keeps it
+    /// alive (`umount -l`). Checked rarely, since a host may have thousands of mounts.
     fn is_elsewhere(&self) -> bool {
-        if self.asked.get().elapsed() < MOUNTS_EVERY {
+        if self.requested.get().elapsed() < MOUNTS_EVERY {
             return false;
         }
-        self.asked.set(Instant::now());
+        self.requested.set(Instant::now());
         self.device.is_some_and(|own| is_nowhere(&mounts(), own))
     }
 
-    /// There is no such tenant in that directory any more. Who removes one by the file system need not say so.
+    /// Makes the kernel forget the name of a tenant that is gone from the directory `parent`. Not
+    /// needed for a tenant that was removed through the mount.
     pub(super) fn forget(&self, parent: Inode, name: OsString) {
-        // Without the thread, which ends with the mount, nobody asks either.
+        // Fails if the mount has ended: then no name is cached either.
         let _ = self.stale.send((INodeNo(parent.number()), name));
     }
 }
 
-/// Tells the kernel which names are gone. It waits there for whoever works in that directory, who may wait for an answer of
-/// ours: so this is a thread of its own.
+/// Makes the kernel forget the names of tenants that are gone. Runs in a separate thread: the
+/// kernel waits for other operations in that directory, which may wait for a reply of ours.
 fn forget_stale(notifier: &Notifier, stale: &Receiver<(INodeNo, OsString)>) {
     for (parent, name) in stale {
-        // It may know no such name.
+        // Fails if the kernel has not cached this name.
         let _ = notifier.inval_entry(parent, &name);
     }
 }
 
-/// Checks that the tree can be mounted at a directory, as far as that can be told before: nothing stands there. A
-/// killed one's mount is taken away.
+/// Checks that the tree can be mounted at a directory: that nothing else is mounted there. Removes
+/// the mount of a killed manager.
 ///
 /// # Errors
-/// There is no such directory, or somebody else's mount.
+/// There is no such directory, or it has another mount.
 pub(super) fn check_mount_point(at: &Path) -> Result<(), Error> {
-    // A killed one's mount answers nothing any more, but for what the kernel keeps of it; below it there may be another's.
+    // A killed manager's mount replies only from the kernel's cache. There may be another mount
+    // below it.
     while rustix::fs::statfs(at).is_err_and(|errno| errno == Errno::NOTCONN) {
         if unmount(at, UnmountFlags::DETACH).is_err() {
             break;
@@ -196,11 +200,11 @@ pub(super) fn check_mount_point(at: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Mounts the tree at a directory, which is a place for it ([`check_mount_point`]).
+/// Mounts the tree at a directory that [`check_mount_point`] has accepted.
 ///
 /// # Errors
-/// FUSE cannot be had.
-pub(super) fn mount(at: &Path, desk: Desk) -> Result<Mounted, Error> {
+/// FUSE is not available.
+pub(super) fn mount(at: &Path, request_queue: RequestQueue) -> Result<Mounted, Error> {
     let mut config = fuser::Config::default();
     config.mount_options = vec![
         MountOption::FSName("pagetide".to_owned()),
@@ -210,9 +214,9 @@ pub(super) fn mount(at: &Path, desk: Desk) -> Result<Mounted, Error> {
         MountOption::NoSuid,
         MountOption::NoExec,
     ];
-    // Named before it is mounted: after that its own thread would be asked.
+    // Resolve the path before mounting: afterwards this thread would have to reply to itself.
     let place = at.canonicalize().unwrap_or_else(|_| at.to_owned());
-    let session = fuser::spawn_mount(Files::new(desk), at, &config);
+    let session = fuser::spawn_mount(Files::new(request_queue), at, &config);
     let mounted = session.and_then(|session| Mounted::new(session, place, false));
     mounted.map_err(|error| {
         let what = format!("cannot mount the tenants at {}: {error}", at.display());
@@ -223,14 +227,19 @@ pub(super) fn mount(at: &Path, desk: Desk) -> Result<Mounted, Error> {
     })
 }
 
-/// The tree at a directory that another process has mounted, by its descriptor of `/dev/fuse`.
+/// Serves the tree at a directory that another process has mounted, by its descriptor of
+/// `/dev/fuse`.
 ///
 /// # Errors
-/// The descriptor is none of a fresh mount.
-pub(super) fn adopt(at: &Path, fuse: OwnedFd, desk: Desk) -> Result<Mounted, Error> {
+/// The descriptor does not belong to a fresh mount.
+pub(super) fn adopt(
+    at: &Path,
+    fuse: OwnedFd,
+    request_queue: RequestQueue,
+) -> Result<Mounted, Error> {
     let (acl, config) = (fuser::SessionACL::Owner, fuser::Config::default());
     let place = std::path::absolute(at).unwrap_or_else(|_| at.to_owned());
-    let session = fuser::Session::from_fd(Files::new(desk), fuse, acl, config);
+    let session = fuser::Session::from_fd(Files::new(request_queue), fuse, acl, config);
     let session = session.and_then(fuser::Session::spawn);
     let mounted = session.and_then(|session| Mounted::new(session, place, true));
     mounted.map_err(|error| {
@@ -240,27 +249,27 @@ pub(super) fn adopt(at: &Path, fuse: OwnedFd, desk: Desk) -> Result<Mounted, Err
 }
 
 struct Files {
-    desk: Desk,
+    request_queue: RequestQueue,
     next: AtomicU64,
     open: Open,
-    near: Near,
+    affinity: CpuAffinity,
     tracer: Tracer,
 }
 
-/// Its thread has ended, and so has the mount: the owner is to know.
+/// Notifies the tree's owner when the file system's thread, and so the mount, ends.
 impl Drop for Files {
     fn drop(&mut self) {
-        self.desk.leave(|_| {});
+        self.request_queue.leave(|_| {});
     }
 }
 
 impl Files {
-    fn new(desk: Desk) -> Files {
+    fn new(request_queue: RequestQueue) -> Files {
         Files {
-            desk,
+            request_queue,
             next: AtomicU64::new(1),
             open: Open::default(),
-            near: Near::begin(),
+            affinity: CpuAffinity::default(),
             tracer: Tracer::this_process(),
         }
     }
@@ -269,8 +278,10 @@ impl Files {
         FileHandle(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// As at the socket, but for pid namespaces. The kernel lets in nobody but whoever has our number (the mount is without `allow_other`); of root
-    /// that is not enough. An asker sleeps until it is answered, so its number is its own.
+    /// Whether the requester may use the tree. The kernel admits only processes with our user id
+    /// (the mount lacks `allow_other`); for root that is not enough. The pid is still the
+    /// requester's, which sleeps until the reply. Another pid namespace is allowed, unlike at the
+    /// control socket.
     fn lets(&self, request: &Request) -> bool {
         request.uid() != 0 || self.tracer.lets(request.pid())
     }
@@ -287,18 +298,22 @@ fn kind(inode: Inode) -> FileType {
     }
 }
 
-/// For how long the kernel may keep what it is told of an inode.
+/// Returns the time for which the kernel may cache the attributes of an inode.
 fn ttl_of(entry: &Entry) -> Duration {
-    if entry.is_lasting { LASTING_TTL } else { ASKED }
+    if entry.is_lasting {
+        LASTING_TTL
+    } else {
+        REQUESTED
+    }
 }
 
-/// Tells of a name in a directory.
+/// Replies with an entry of a directory.
 fn tell(reply: ReplyEntry, found: Result<Entry, Errno>) {
     match found {
         Ok(entry) => {
             let name = match entry.inode.is_directory() {
                 true => LASTING_TTL,
-                false => ASKED,
+                false => REQUESTED,
             };
             let attr = attributes(&entry);
             reply.entry_with_ttls(&ttl_of(&entry), &name, &attr, Generation(0));
@@ -307,7 +322,7 @@ fn tell(reply: ReplyEntry, found: Result<Entry, Errno>) {
     }
 }
 
-/// As stat(2) tells it.
+/// The attributes as stat(2) returns them.
 fn attributes(entry: &Entry) -> FileAttr {
     let began: SystemTime = UNIX_EPOCH;
     FileAttr {
@@ -320,7 +335,7 @@ fn attributes(entry: &Entry) -> FileAttr {
         crtime: began,
         kind: kind(entry.inode),
         perm: entry.mode,
-        // Of directories it would be said how many are in it: 1 is not known.
+        // For a directory, 1 means that the number of subdirectories is unknown.
         nlink: 1,
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
@@ -330,7 +345,7 @@ fn attributes(entry: &Entry) -> FileAttr {
     }
 }
 
-/// What is left of a text from an offset on, at most so much.
+/// Returns the bytes of a text from `offset` on, at most `size` of them.
 fn part(text: &[u8], offset: u64, size: u32) -> &[u8] {
     let from = usize::try_from(offset).unwrap_or(usize::MAX);
     let from = from.min(text.len());
@@ -338,24 +353,24 @@ fn part(text: &[u8], offset: u64, size: u32) -> &[u8] {
     &text[from..to]
 }
 
-/// The inode of a number; none is ENOENT.
+/// Returns the inode with this number; ENOENT if there is none.
 fn inode(number: INodeNo) -> Result<Inode, Errno> {
     Inode::of(number.0).ok_or(Errno::NOENT)
 }
 
 impl Filesystem for Files {
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let _answering = self.near.question(request.pid());
+        let _answering = self.affinity.question(request.pid());
         let name = name.to_owned();
-        self.desk.ask(move |tree| {
+        self.request_queue.ask(move |tree| {
             let found = inode(parent).and_then(|parent| directory::find(tree, parent, &name));
             tell(reply, found);
         });
     }
 
     fn getattr(&self, request: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        let _answering = self.near.question(request.pid());
-        self.desk.ask(move |tree| {
+        let _answering = self.affinity.question(request.pid());
+        self.request_queue.ask(move |tree| {
             match inode(number).and_then(|inode| directory::entry(tree, inode)) {
                 Ok(entry) => reply.attr(&ttl_of(&entry), &attributes(&entry)),
                 Err(errno) => reply.error(refusal(errno)),
@@ -363,7 +378,7 @@ impl Filesystem for Files {
         });
     }
 
-    /// A shell's `>` cuts a file first; nothing else of a control group's file can be changed.
+    /// Allows a shell's `>` to truncate a file first; no other attribute of a file can be changed.
     fn setattr(
         &self,
         request: &Request,
@@ -391,8 +406,9 @@ impl Filesystem for Files {
             self.getattr(request, number, handle, reply);
             return;
         };
-        // As it is already it may be: scripts set it after each mkdir. Other rights could be given to nobody.
-        self.desk.ask(move |tree| {
+        // Setting the mode that the file has already is allowed, since scripts do so after each
+        // mkdir. Any other mode is refused, as it would have no effect.
+        self.request_queue.ask(move |tree| {
             let entry = inode(number).and_then(|inode| directory::entry(tree, inode));
             match entry {
                 Ok(entry) if mode & 0o7777 == u32::from(entry.mode) => {
@@ -417,7 +433,7 @@ impl Filesystem for Files {
             return reply.error(fuser::Errno::EACCES);
         }
         let name = name.to_owned();
-        self.desk.leave(move |tree| {
+        self.request_queue.leave(move |tree| {
             let made = inode(parent).and_then(|parent| directory::make(tree, parent, &name));
             tell(reply, made);
         });
@@ -428,7 +444,7 @@ impl Filesystem for Files {
             return reply.error(fuser::Errno::EACCES);
         }
         let name = name.to_owned();
-        self.desk.leave(move |tree| {
+        self.request_queue.leave(move |tree| {
             match inode(parent).and_then(|parent| directory::remove(tree, parent, &name)) {
                 Ok(()) => reply.ok(),
                 Err(errno) => reply.error(refusal(errno)),
@@ -440,8 +456,9 @@ impl Filesystem for Files {
         reply.error(fuser::Errno::EPERM);
     }
 
-    /// The kernel's control groups have no such operation, nor the next two. (FUSE itself would say ENOSYS, which scripts that write to a
-    /// file we do not have take for a broken machine.)
+    /// Refused, as are the next two operations: the kernel's control groups do not have them. (FUSE
+    /// itself would return ENOSYS: scripts that write to a file that does not exist take that for a
+    /// broken machine.)
     fn create(
         &self,
         _: &Request,
@@ -473,11 +490,11 @@ impl Filesystem for Files {
     }
 
     fn open(&self, request: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        let _answering = self.near.question(request.pid());
+        let _answering = self.affinity.question(request.pid());
         if !self.lets(request) {
             return reply.error(fuser::Errno::EACCES);
         }
-        // Sizes are not known before a file is read.
+        // O_DIRECT, because the kernel does not know a file's size before reading it.
         reply.opened(self.handle(), FopenFlags::FOPEN_DIRECT_IO);
     }
 
@@ -492,27 +509,28 @@ impl Filesystem for Files {
         _: Option<fuser::LockOwner>,
         reply: ReplyData,
     ) {
-        let _answering = self.near.question(request.pid());
-        // The rest of what this handle has read before, its end above all, is here.
+        let _answering = self.affinity.question(request.pid());
+        // Continues a text that this handle has begun to read; mostly this returns its end.
         if offset > 0
-            && let Some(Opened {
+            && let Some(OpenFile {
                 text: Some(text), ..
             }) = self.open.lock().get(&handle.0)
         {
             return reply.data(part(text, offset, size));
         }
         let (open, reader) = (self.open.clone(), request.pid());
-        self.desk.ask(move |tree| {
-            let told = inode(number).ok();
-            let told = told.and_then(|inode| directory::report_of(tree, inode));
-            let told = told.map(|serial| tree.reports.told(serial));
+        self.request_queue.ask(move |tree| {
+            let reported = inode(number).ok();
+            let reported = reported.and_then(|inode| directory::report_of(tree, inode));
+            let reported = reported.map(|serial| tree.reports.reported(serial));
             match inode(number).and_then(|inode| directory::read_for(tree, inode, reader)) {
                 Ok(text) => {
                     let answer = part(&text, offset, size).to_vec();
-                    // Before the answer: whoever has it may close the file.
+                    // Note it before replying: the process may close the file as soon as it has the
+                    // reply.
                     let mut open = open.lock();
                     let opened = open.entry(handle.0).or_default();
-                    (opened.text, opened.told) = (Some(text), told);
+                    (opened.text, opened.reported) = (Some(text), reported);
                     drop(open);
                     reply.data(&answer);
                 }
@@ -537,9 +555,9 @@ impl Filesystem for Files {
             reply.poll(opened::poll(tree, &open, file, who));
         };
         match inode(number).is_ok_and(directory::tells_changes) {
-            // The owner waits for less from now on.
-            true => self.desk.leave(job),
-            false => self.desk.ask(job),
+            // Queued: the job may make the owner's next wakeup earlier.
+            true => self.request_queue.leave(job),
+            false => self.request_queue.ask(job),
         }
     }
 
@@ -557,13 +575,13 @@ impl Filesystem for Files {
     ) {
         let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
         let text = match std::str::from_utf8(values::c_string(data)) {
-            // The kernel takes a page at most.
+            // The kernel accepts at most a page.
             _ if data.len() > 4096 => return reply.error(refusal(Errno::TOOBIG)),
             Ok(text) => text.to_owned(),
             _ => return reply.error(fuser::Errno::EINVAL),
         };
         let writer = request.pid();
-        self.desk.leave(move |tree: &mut Tree| {
+        self.request_queue.leave(move |tree: &mut Tree| {
             match inode(number).and_then(|inode| directory::write(tree, inode, (&text, writer))) {
                 Ok(Written::Done) => reply.written(length),
                 Ok(Written::Reclaiming { number, pages }) => {
@@ -586,7 +604,7 @@ impl Filesystem for Files {
         _: fuser::LockOwner,
         reply: ReplyEmpty,
     ) {
-        // Nothing is held back: the kernel need not ask again.
+        // ENOSYS: nothing is buffered, so the kernel need not call flush again.
         reply.error(fuser::Errno::ENOSYS);
     }
 
@@ -603,7 +621,8 @@ impl Filesystem for Files {
         let opened = self.open.lock().remove(&handle.0);
         if opened.is_some_and(|opened| opened.has_polled) {
             let file = (inode(number).ok(), handle.0);
-            self.desk.ask(move |tree| opened::close(tree, file));
+            self.request_queue
+                .ask(move |tree| opened::close(tree, file));
         }
         reply.ok();
     }
@@ -616,8 +635,8 @@ impl Filesystem for Files {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let _answering = self.near.question(request.pid());
-        self.desk.ask(move |tree| {
+        let _answering = self.affinity.question(request.pid());
+        self.request_queue.ask(move |tree| {
             let listed = match inode(number).and_then(|inode| directory::list(tree, inode)) {
                 Ok(listed) => listed,
                 Err(errno) => return reply.error(refusal(errno)),
@@ -636,9 +655,9 @@ impl Filesystem for Files {
 mod tests {
     use super::*;
 
-    /// (One moment without descriptors, and `serve` ended as unmounted.)
+    /// Regression: at a moment without free descriptors `serve` ended as if its mount were gone.
     #[test]
-    fn what_cannot_be_read_is_not_unmounted() {
+    fn an_unreadable_mount_list_does_not_mean_unmounted() {
         let own = Device {
             major: 0,
             minor: 50,

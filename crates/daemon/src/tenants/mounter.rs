@@ -1,9 +1,10 @@
-//! A mount that another process makes: `serve` of the package's unit has no right to mount, and its mount namespace is its own,
-//! where nothing that it mounted would be seen.
+//! A mount that another process makes. The `serve` of the package's unit may not mount, and no
+//! process outside its own mount namespace would see its mounts.
 //!
-//! Invariant: the process that mounts ([`main`], with all of root's rights, started by systemd) reads no byte of a tenant and serves
-//! nothing. It sends one descriptor of `/dev/fuse`, over a socket that only root may use, and ends. Neither side waits for the
-//! other for longer than `LIMIT`.
+//! Invariant: the mounting process ([`main`], with all of root's privileges, started by systemd)
+//! reads no byte of a tenant and serves nothing. It sends one descriptor of `/dev/fuse` over a
+//! socket that only root may use, and ends. Neither process waits for the other for longer than
+//! `LIMIT`.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -20,35 +21,39 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-use super::desk::Desk;
 use super::mount::{Mounted, adopt, check_mount_point};
+use super::request_queue::RequestQueue;
 use crate::control::Peer;
 use crate::error::Error;
 
-/// The first argument of the process that mounts; the socket and the directory follow.
+/// First argument of the process that mounts; the paths of the socket and of the directory follow.
 pub const WORD: &str = "__mount";
-/// For the other side to send or to take the descriptor.
+/// Longest wait for the other process to send or to receive the descriptor.
 const LIMIT: Duration = Duration::from_secs(5);
-/// What `serve` sends once it answers for the mount.
+/// Message from `serve` to the mounting process once `serve` serves the mount.
 const SERVED: &[u8] = b"+";
 
 /// The socket at which `serve` waits for the mount.
 pub(super) struct Mounter {
     listener: UnixListener,
-    /// Removed with this.
+    /// Path of the socket; it is removed when this value is dropped.
     socket: PathBuf,
     at: PathBuf,
-    /// Until it is mounted.
-    desk: Option<Desk>,
+    /// The queue for the mount's requests; `None` once the tree is mounted.
+    request_queue: Option<RequestQueue>,
 }
 
 impl Mounter {
-    /// Waits from now on at `socket` for the mount of the directory `at`.
+    /// Listens on the path `socket` for the process that mounts the directory `at`.
     ///
     /// # Errors
-    /// The socket cannot be had.
-    pub(super) fn listen(socket: &Path, at: &Path, desk: Desk) -> Result<Mounter, Error> {
-        // One that a killed manager left.
+    /// The socket cannot be made.
+    pub(super) fn listen(
+        socket: &Path,
+        at: &Path,
+        request_queue: RequestQueue,
+    ) -> Result<Mounter, Error> {
+        // Removes the socket of a manager that was killed.
         let _ = std::fs::remove_file(socket);
         let bound = UnixListener::bind(socket)
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
@@ -60,34 +65,34 @@ impl Mounter {
             listener,
             socket: socket.to_owned(),
             at: at.to_owned(),
-            desk: Some(desk),
+            request_queue: Some(request_queue),
         })
     }
 
-    /// What becomes readable when somebody comes.
+    /// Returns the listening socket, which is readable when the mounting process has connected.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
     }
 
-    /// The mount, once it has come, or why one that came cannot be used.
+    /// Returns the mount that has arrived, or why it cannot be used; `None` if none has arrived.
     pub(super) fn take(&mut self) -> Option<Result<Mounted, Error>> {
         let (stream, _) = self.listener.accept().ok()?;
         let is_root = Peer::of(&stream).is_ok_and(|peer| peer.may_ask(0));
-        let desk = self.desk.take_if(|_| is_root)?;
+        let request_queue = self.request_queue.take_if(|_| is_root)?;
         let fuse = stream
             .set_nonblocking(false)
             .and_then(|()| stream.set_read_timeout(Some(LIMIT)))
             .and_then(|()| receive(&stream));
         let mounted = match fuse {
-            Ok(fuse) => adopt(&self.at, fuse, desk),
+            Ok(fuse) => adopt(&self.at, fuse, request_queue),
             Err(error) => {
-                self.desk = Some(desk);
+                self.request_queue = Some(request_queue);
                 let what = format!("a mount of {} did not come: {error}", self.at.display());
                 Err(Error::failed(what, "start the service again"))
             }
         };
         if mounted.is_ok() {
-            // Without it, the other side takes its mount away.
+            // Without this message the mounting process removes its mount.
             let _ = (&stream).write_all(SERVED);
         }
         Some(mounted)
@@ -128,7 +133,7 @@ fn receive(stream: &UnixStream) -> io::Result<OwnedFd> {
     fd.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
-/// Mounts the tenants of the `serve` that waits at a socket, and ends; the exit code.
+/// Mounts the tree of the `serve` that listens on a socket, and ends; returns the exit code.
 #[must_use]
 pub fn main(args: &[OsString]) -> u8 {
     let [socket, at] = args else { return 2 };

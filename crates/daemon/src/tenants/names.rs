@@ -1,7 +1,7 @@
-//! What tenants are to their users, for the labels of gauges: units, containers and pods.
+//! Names of tenants for the labels of metrics: units, containers and pods.
 //!
-//! Invariant: the tree's owner waits for no file of a container runtime: a thread of its own reads them, and the
-//! owner takes what was read last.
+//! Invariant: the tree's owner waits for no file of a container runtime: a separate thread reads
+//! the files, and the owner uses what that thread read last.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,61 +12,64 @@ use std::time::{Duration, Instant};
 
 use host::workload::{self, Kind, Workload};
 
-/// Files of the runtimes are read again after so long, and where there are other tenants.
+/// Time after which the runtimes' files are read again; new tenants make that earlier, see
+/// `SOONEST`.
 const STALE: Duration = Duration::from_secs(60);
 const SOONEST: Duration = Duration::from_secs(5);
 
-/// By their paths, tenants that are a unit, a container or a pod. Groups within one are not among them: sums by
-/// name would count their memory twice.
+/// The tenants that are a unit, a container or a pod, by path. Groups within such a tenant are left
+/// out, because a sum by name would count their memory twice.
 pub(super) type Names = BTreeMap<PathBuf, Workload>;
 
-/// The owner's end.
+/// The tree owner's end of the channel to the thread that reads names.
 #[derive(Debug)]
 pub(super) struct Namer {
     asks: SyncSender<Vec<PathBuf>>,
     read: Arc<Mutex<Arc<Names>>>,
-    asked: Option<(Instant, Vec<PathBuf>)>,
+    requested: Option<(Instant, Vec<PathBuf>)>,
 }
 
 impl Namer {
-    /// Starts the thread; it ends with this. Without one nothing has a name.
+    /// Starts the thread, which ends when this value is dropped. If it cannot start, tenants have
+    /// no names.
     pub(super) fn start() -> Namer {
-        let (asks, asked) = sync_channel(1);
+        let (asks, requested) = sync_channel(1);
         let read = Arc::new(Mutex::new(Arc::default()));
         let to = Arc::clone(&read);
         let thread = thread::Builder::new().name("names".to_owned());
-        let _ = thread.spawn(move || read_all(&asked, &to));
+        let _ = thread.spawn(move || read_all(&requested, &to));
         Namer {
             asks,
             read,
-            asked: None,
+            requested: None,
         }
     }
 
-    /// Names of these tenants, as they were read last.
+    /// Returns the names that the thread read last, and requests a read for these paths if it is
+    /// time.
     pub(super) fn names(&mut self, paths: Vec<PathBuf>) -> Arc<Names> {
-        let is_due = self.asked.as_ref().is_none_or(|(then, before)| {
+        let is_due = self.requested.as_ref().is_none_or(|(then, before)| {
             let stale = if *before == paths { STALE } else { SOONEST };
             then.elapsed() >= stale
         });
-        // A thread that still reads is asked the next time.
+        // If the thread is still reading, the request is made at the next call.
         if is_due && self.asks.try_send(paths.clone()).is_ok() {
-            self.asked = Some((Instant::now(), paths));
+            self.requested = Some((Instant::now(), paths));
         }
         let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&read)
     }
 }
 
-fn read_all(asked: &Receiver<Vec<PathBuf>>, to: &Mutex<Arc<Names>>) {
-    while let Ok(paths) = asked.recv() {
+fn read_all(requested: &Receiver<Vec<PathBuf>>, to: &Mutex<Arc<Names>>) {
+    while let Ok(paths) = requested.recv() {
         let names = Arc::new(named(&paths, Path::new("/")));
         *to.lock().unwrap_or_else(PoisonError::into_inner) = names;
     }
 }
 
-/// Those of these paths below the root of control groups that are a unit, a container or a pod, with what the files
-/// of the runtimes below `root` say.
+/// Returns which of these paths (below the root of control groups) are a unit, a container or a
+/// pod, with names from the runtimes' files below `root`.
 fn named(paths: &[PathBuf], root: &Path) -> Names {
     let (mut tenants, mut workloads) = (Vec::new(), Vec::new());
     for path in paths {
@@ -81,7 +84,7 @@ fn named(paths: &[PathBuf], root: &Path) -> Names {
     tenants.into_iter().zip(workloads).collect()
 }
 
-/// Labels of a tenant with their values, those that are known.
+/// Returns the labels of a tenant that are known, with their values.
 pub(super) fn labels(workload: &Workload) -> impl Iterator<Item = (&'static str, &str)> {
     let all = [
         ("unit", &workload.unit),
@@ -98,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_unit_has_its_name_and_what_is_within_it_has_none() {
+    fn a_unit_has_a_name_and_groups_within_it_have_none() {
         let paths = [
             "",
             "web",

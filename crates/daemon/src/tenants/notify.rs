@@ -1,6 +1,7 @@
-//! What a service manager is told (sd_notify(3)): that the tree stands, is reloaded, ends, and that the loop goes round.
+//! Messages to a service manager (sd_notify(3)): the tree is ready, `serve` reloads or ends, the
+//! loop is alive.
 //!
-//! Invariant: without a service manager nothing is told, and nothing fails.
+//! Invariant: without a service manager nothing is sent, and nothing fails.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,8 @@ use sd_notify::NotifyState;
 /// The service manager, if there is one.
 #[derive(Debug)]
 pub(super) struct Notify {
-    /// Between two signs of life: half of what is allowed.
+    /// Time between two watchdog messages, half of the longest that is allowed; `None` without a
+    /// watchdog.
     every: Option<Duration>,
     last: Instant,
 }
@@ -23,24 +25,24 @@ impl Notify {
         }
     }
 
-    /// The tree stands.
+    /// Reports that the tree is ready.
     pub(super) fn ready(&self) {
         tell(&[NotifyState::Ready]);
     }
 
-    /// The configuration is read once more; `ready` follows.
+    /// Reports that the configuration is read again; `ready` follows.
     pub(super) fn reloading(&self) {
         if let Ok(now) = NotifyState::monotonic_usec_now() {
             tell(&[NotifyState::Reloading, now]);
         }
     }
 
-    /// The end has begun.
+    /// Reports that the end has begun.
     pub(super) fn stopping(&self) {
         tell(&[NotifyState::Stopping]);
     }
 
-    /// The loop goes round: at least so often, if this is called before each wait; how long that may be.
+    /// Sends a watchdog message if it is time; returns the longest wait until the next call.
     pub(super) fn alive(&mut self) -> Duration {
         let Some(every) = self.every else {
             return Duration::MAX;
@@ -53,7 +55,7 @@ impl Notify {
     }
 }
 
-/// Who does not listen misses nothing that we could do anything about.
+/// Sends messages; a failure is ignored.
 fn tell(states: &[NotifyState<'_>]) {
     let _ = sd_notify::notify(states);
 }

@@ -1,38 +1,40 @@
-//! What open files have read, and who waits for them to hold something else (poll(2)).
+//! What open files have read, and clients that wait for changes (poll(2)).
 //!
-//! Invariant: as of the kernel's own files, who has not read what there is now is ready, and so is whoever asks for a file of a tenant that is gone.
-//! Whoever may wait is kept, whatever it is answered: one that goes by edges (EPOLLET) does not ask again before it is woken.
+//! Invariant: as for the kernel's own files, a client that has not read the current content is
+//! ready, and so is one that polls a file of a removed tenant. Each client that polls is
+//! registered, also if it is ready: with edge triggering (EPOLLET) it does not poll again before it
+//! is woken.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fuser::{PollEvents, PollNotifier};
 
-use super::desk::Tree;
 use super::directory;
 use super::inode::Inode;
+use super::request_queue::Tree;
 
-/// What open files have read, by their handle.
+/// The open files, by handle.
 #[derive(Clone, Default)]
-pub(super) struct Open(Arc<Mutex<BTreeMap<u64, Opened>>>);
+pub(super) struct Open(Arc<Mutex<BTreeMap<u64, OpenFile>>>);
 
-/// One of them.
+/// What is known of one open file.
 #[derive(Default)]
-pub(super) struct Opened {
+pub(super) struct OpenFile {
     pub(super) text: Option<Vec<u8>>,
-    /// How often its readers had been told of pressure when it was read last.
-    pub(super) told: Option<u64>,
-    /// Somebody waits for more.
+    /// Number of pressure notifications when the file was last read; `None` before the first read.
+    pub(super) reported: Option<u64>,
+    /// Whether a client has polled the file.
     pub(super) has_polled: bool,
 }
 
 impl Open {
-    pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Opened>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, OpenFile>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What poll(2) answers whoever asks by a handle; `who` is woken when that changes.
+/// Returns the events of poll(2) for an open file; `who` is notified when they change.
 pub(super) fn poll(
     tree: &mut Tree,
     open: &Open,
@@ -41,7 +43,8 @@ pub(super) fn poll(
 ) -> PollEvents {
     let ready = PollEvents::POLLIN | PollEvents::POLLOUT;
     let changed = ready | PollEvents::POLLPRI | PollEvents::POLLERR;
-    // As the kernel's files of a group that is gone: whoever asks for changes alone would wait for ever.
+    // The kernel does the same for files of a removed group: a client that waits only for changes
+    // would wait for ever.
     let Some(inode) = inode.filter(|inode| directory::entry(tree, *inode).is_ok()) else {
         return changed;
     };
@@ -51,29 +54,29 @@ pub(super) fn poll(
         };
         let is_seen = polled(open, handle, |one| one.text.as_ref() == Some(&held));
         let wake = Box::new(move || {
-            // It is closed already.
+            // Fails if the file is closed already.
             let _ = who.notify();
         });
         tree.changes.wait(handle, (inode, held), wake);
         is_seen
     } else if let Some(serial) = directory::report_of(tree, inode) {
-        let told = tree.reports.wait(serial, handle, who);
-        polled(open, handle, |one| one.told == Some(told))
+        let reported = tree.reports.wait(serial, handle, who);
+        polled(open, handle, |one| one.reported == Some(reported))
     } else {
         return ready;
     };
     if is_seen { ready } else { changed }
 }
 
-/// Something of an open file that somebody polls.
-fn polled<T>(open: &Open, handle: u64, of: impl FnOnce(&Opened) -> T) -> T {
+/// Returns what `of` reads from an open file, and notes that the file is polled.
+fn polled<T>(open: &Open, handle: u64, of: impl FnOnce(&OpenFile) -> T) -> T {
     let mut open = open.lock();
     let opened = open.entry(handle).or_default();
     opened.has_polled = true;
     of(opened)
 }
 
-/// A file is closed that somebody polled.
+/// Forgets a polled file that is closed.
 pub(super) fn close(tree: &mut Tree, (inode, handle): (Option<Inode>, u64)) {
     tree.changes.wait_no_more(handle);
     if let Some(serial) = inode.and_then(|inode| directory::report_of(tree, inode)) {

@@ -1,7 +1,8 @@
-//! What has lain for long in the zram of `swap on` is compressed once more ([`Swap::recompress`]), now and then, by a thread of its own.
+//! Compresses pages again that have been in the zram of `swap on` for long ([`Swap::recompress`]),
+//! in a separate thread.
 //!
-//! Invariant: nobody waits for it: the kernel compresses within the call. It ends between two of these, and no compression begins
-//! once its value is gone.
+//! Invariant: no other thread waits for this one: the kernel compresses within the system call. The
+//! thread ends between two calls, and makes no call after its value is dropped.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
@@ -11,25 +12,25 @@ use host::swap::{Recompressed, Swap};
 use crate::error::Error;
 use crate::options::{Bytes, Millis};
 
-/// Each time this part of the age has passed, so that no page waits for longer than that; within these bounds, as each time all places of
-/// the device are gone through.
+/// Time between two passes: `older_than / PART`, so that no page waits much longer than its age,
+/// but within [`EVERY`], because each pass visits every slot of the device.
 const PART: u32 = 4;
 const EVERY: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(3600));
 
-/// See the module.
+/// The thread that compresses again.
 #[derive(Debug)]
 pub(super) struct Recompressor {
-    /// What was done, or why nothing can be.
+    /// Messages about results, or about why pages cannot be compressed again.
     pub(super) notes: Receiver<String>,
-    /// The thread ends when it is dropped.
+    /// Dropping this sender ends the thread.
     _end: Sender<()>,
 }
 
 impl Recompressor {
-    /// From now on.
+    /// Starts the thread, for pages swapped out for at least `older_than`.
     ///
     /// # Errors
-    /// There is no zram that could, or no thread.
+    /// There is no zram that can compress again, or no thread can be started.
     pub(super) fn begin(older_than: Millis) -> Result<Recompressor, Error> {
         Swap::system().may_recompress()?;
         let (sender, notes) = channel();
@@ -45,6 +46,7 @@ impl Recompressor {
     }
 }
 
+/// Runs the thread: a pass every `age / PART`, until the other end of `end` is dropped.
 fn work(age: Duration, end: &Receiver<()>, notes: &Sender<String>) {
     let every = (age / PART).clamp(EVERY.0, EVERY.1);
     let (mut last, mut idle) = (None, Idle::default());
@@ -57,11 +59,11 @@ fn work(age: Duration, end: &Receiver<()>, notes: &Sender<String>) {
         let note = match Swap::system().recompress(age, &mut go_on) {
             Ok(done) => {
                 idle.note(begin, &done);
-                told(&done, age)
+                reported(&done, age)
             }
             Err(error) => Some(format!("nothing is compressed once more: {error}")),
         };
-        // Why it cannot be is said once. Nobody may be there to hear it any more.
+        // The same message is sent only once in a row. Sending fails if `serve` has ended.
         if let Some(note) = note.clone().filter(|_| note != last) {
             let _ = notes.send(note);
         }
@@ -69,17 +71,19 @@ fn work(age: Duration, end: &Receiver<()>, notes: &Sender<String>) {
     }
 }
 
-/// Whether anything can have become old enough since it was last tried: each try has the kernel go through all places of the device, and on some
-/// kernels decompress what lies there.
+/// Knows whether a page can have become old enough since the last pass. If not, no pass is made:
+/// each one visits every slot of the device, and on some kernels decompresses the slot's content.
 #[derive(Debug, Default)]
 struct Idle {
-    /// How often the device was read and written, and when that was last seen to be otherwise.
+    /// The device's number of accesses (`None` if unknown), and the time when it was last found
+    /// changed.
     seen: Option<(Option<u64>, Instant)>,
-    /// Tries in a row that won nothing, and when the last one began.
+    /// Number of passes in a row that saved nothing, and the time when the last of them began.
     in_vain: Option<(u32, Instant)>,
 }
 
-/// So many in a row: one may have met what cannot become smaller, which is not tried again, before what can.
+/// Number of passes in a row that must save nothing before no more are made: one pass may have
+/// found only pages that cannot become smaller, and that the kernel does not try again.
 const IN_VAIN: u32 = 2;
 
 impl Idle {
@@ -100,8 +104,8 @@ impl Idle {
     }
 }
 
-/// What was done, if anything was.
-fn told(done: &Recompressed, age: Duration) -> Option<String> {
+/// Returns a message about the bytes saved; `None` if none were.
+fn reported(done: &Recompressed, age: Duration) -> Option<String> {
     let won = Bytes(done.won_bytes);
     let what = (done.won_bytes > 0).then(|| {
         format!(
@@ -124,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_won_nothing_is_not_told() {
+    fn a_pass_that_saves_nothing_is_not_reported() {
         let mut done = Recompressed {
             path: "/dev/zram1".into(),
             algorithm: "zstd".to_owned(),
@@ -135,18 +139,18 @@ mod tests {
             stopped: None,
         };
         let hour = Duration::from_secs(3600);
-        assert_eq!(told(&done, hour), None);
+        assert_eq!(reported(&done, hour), None);
         done.won_bytes = 10 << 20;
         let want =
             "compressed once more by zstd: what had lain in /dev/zram1 for 1h is 10 MiB smaller";
-        assert_eq!(told(&done, hour).as_deref(), Some(want));
+        assert_eq!(reported(&done, hour).as_deref(), Some(want));
         done.stopped = Some("why".to_owned());
-        let text = told(&done, hour);
+        let text = reported(&done, hour);
         assert!(text.is_some_and(|text| text.ends_with("smaller; it stopped: why")));
     }
 
     #[test]
-    fn what_was_tried_is_tried_again_when_something_has_come() {
+    fn passes_are_made_again_after_new_pages() {
         let (mut idle, begin) = (Idle::default(), Instant::now());
         let (age, after) = (Duration::from_secs(100), |s| begin + Duration::from_secs(s));
         let mut done = Recompressed {
@@ -169,13 +173,13 @@ mod tests {
         );
         idle.note(after(150), &done);
         assert!(idle.is_all_done(Some(7), after(175), age));
-        // It came by then, and is old enough a hundred seconds later.
+        // A page came in this time, and is old enough a hundred seconds later.
         for at in [200, 225, 250, 275, 300] {
             assert!(!idle.is_all_done(Some(8), after(at), age), "at {at}");
             idle.note(after(at), &done);
         }
         assert!(idle.is_all_done(Some(8), after(325), age));
-        // Where the kernel does not tell, it is tried each time.
+        // On a kernel that does not count accesses, no pass is left out.
         assert!(!idle.is_all_done(None, after(350), age));
         idle.note(after(350), &done);
         assert!(!idle.is_all_done(None, after(900), age));

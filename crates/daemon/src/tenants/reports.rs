@@ -1,8 +1,10 @@
-//! Working-set reports of tenants and nodes: their settings and their texts. spec: workingset-report.md 2, 3.
+//! Working-set reports of tenants and nodes: their settings and their texts.
 //!
-//! Invariant: a node's report is taken anew only when its refresh interval has passed since the last one; until then readers
-//! see the same text. Each node has bins of its own, which count from its next report on. Ages are exact: they come from page
-//! tables, not from generations.
+//! spec: workingset-report.md 2, 3.
+//!
+//! Invariant: a node's report is made again only when its refresh interval has passed; until then
+//! all readers get the same text. Each node has bins of its own; a change of them applies from the
+//! node's next report on. Ages are exact: they come from page tables, not from generations.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -19,73 +21,75 @@ use fuser::PollNotifier;
 use host::manage::tenants::{NodeAges, Tenants};
 use rustix::io::Errno;
 
-/// Ticks of the clock that intervals are rounded to.
+/// Ticks a second: intervals are rounded to whole ticks.
 const HZ: u32 = 1000;
-/// The last bin's edge.
+/// Upper edge of the last bin, in milliseconds.
 const EDGE_MAX: u64 = u64::MAX;
 
-/// Settings of one tenant, or of all (the root).
+/// Report settings of one tenant; the root's reports are about all tenants together.
 #[derive(Debug, Default)]
-struct Settings {
-    /// For each node, by its place; 0 for no reports.
+struct ReportSettings {
+    /// Refresh interval by the node's index; 0 for no reports.
     refresh: Vec<Millis>,
     threshold: Vec<Millis>,
-    /// The last report of each that is on, and when it was taken.
+    /// The last report of each node that has reports, by the node's index, with the time when it
+    /// was made.
     last: BTreeMap<usize, (u64, NodeAges)>,
-    /// How often readers were told that there is pressure.
-    told: u64,
-    /// Who waits to be told (poll(2) on page_age), by the handle of the open file.
+    /// Number of pressure notifications that readers of page_age have got.
+    reported: u64,
+    /// Clients that wait for a pressure notification (poll(2) on page_age), by the handle of the
+    /// open file.
     waiting: BTreeMap<u64, PollNotifier>,
 }
 
-impl Settings {
-    /// Whoever waits has to ask anew.
+impl ReportSettings {
+    /// Makes all waiting clients poll again.
     fn wake(&mut self) {
         for (_, who) in std::mem::take(&mut self.waiting) {
-            // It is closed already.
+            // Fails if the file is closed already.
             let _ = who.notify();
         }
     }
 }
 
-/// All settings.
+/// The report settings of all tenants.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
-    /// By the node's place; of those behind the last, no edges.
+    /// Bins by the node's index; a node without an entry has no edges.
     bins: Vec<Bins>,
-    by_serial: BTreeMap<u64, Settings>,
+    by_serial: BTreeMap<u64, ReportSettings>,
 }
 
-/// Which setting.
+/// A setting that a tenant's reports have for each node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Setting {
     Refresh,
     Threshold,
 }
 
-/// Names of settings where they are noted.
+/// The settings, with their names in the notes for the next manager.
 const SETTINGS: [(Setting, &str); 2] = [
     (Setting::Refresh, "refresh_interval"),
     (Setting::Threshold, "report_threshold"),
 ];
 const INTERVALS: &str = "page_age_intervals";
 
-/// Which bytes of a report.
+/// Which memory a report is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Part {
     All,
-    /// Those whose age no table tells.
+    /// Only unmapped page cache, the age of which is an estimate.
     Estimated,
 }
 
-impl Settings {
+impl ReportSettings {
     fn is_on(&self, place: usize) -> bool {
         self.refresh.get(place).is_some_and(|one| *one != Millis(0))
     }
 }
 
 impl Reports {
-    /// `page_age_intervals` of a node.
+    /// Returns the text of a node's file `page_age_intervals`, by the node's index.
     pub(super) fn intervals(&self, place: usize) -> String {
         print_intervals(self.bins.get(place).unwrap_or(&Bins::default()))
     }
@@ -99,13 +103,13 @@ impl Reports {
         Ok(())
     }
 
-    /// The most bytes that a report of so many nodes has.
+    /// Returns the largest size in bytes of a report about this number of nodes.
     pub(super) fn at_most(&self, nodes: usize) -> usize {
         let lines = |place: usize| 2 + self.bins.get(place).map_or(0, |bins| bins.edges().len());
         (0..nodes).map(lines).sum::<usize>() * LINE_MAX
     }
 
-    /// A tenant's setting, all nodes or one.
+    /// Returns the text of a tenant's setting, for all nodes or for one.
     pub(super) fn print(
         &self,
         serial: u64,
@@ -157,12 +161,13 @@ impl Reports {
         Ok(())
     }
 
-    /// All that was asked for a tenant, for the next manager: a line for each setting, with its name and what would be written for each node. The
-    /// root's have the bins of all. Empty if nothing was.
+    /// Returns a tenant's settings as text for the next manager: a line for each setting, with its
+    /// name and its value of each node. For the root also the bins of all nodes. Empty if all
+    /// settings have their defaults.
     pub(super) fn noted(&self, serial: u64, nodes: &[u32]) -> String {
         let text = self.all_of(serial, nodes);
-        let is_asked = text != Reports::default().all_of(serial, nodes);
-        if is_asked { text } else { String::new() }
+        let is_requested = text != Reports::default().all_of(serial, nodes);
+        if is_requested { text } else { String::new() }
     }
 
     fn all_of(&self, serial: u64, nodes: &[u32]) -> String {
@@ -179,8 +184,9 @@ impl Reports {
         text
     }
 
-    /// What [`Reports::noted`] told holds. A node that there is no more is left out, and so is what cannot be read.
-    pub(super) fn take_up(&mut self, serial: u64, nodes: &[u32], noted: &str) {
+    /// Restores settings from the text of [`Reports::noted`]. Skips nodes that do not exist any
+    /// more, and lines that cannot be parsed.
+    pub(super) fn restore_noted(&mut self, serial: u64, nodes: &[u32], noted: &str) {
         for line in noted.lines() {
             let mut words = line.split_ascii_whitespace();
             let Some(name) = words.next() else {
@@ -205,11 +211,12 @@ impl Reports {
         let (node, edges) = word.strip_prefix('N')?.split_once('=')?;
         let node: u32 = node.parse().ok()?;
         let place = nodes.iter().position(|known| *known == node)?;
-        // None are written by an empty line.
+        // A line without edges means that the node has no intervals.
         self.set_intervals(place, &format!("{edges}\n")).ok()
     }
 
-    /// `page_age` of a tenant: of one node, or of all that have a refresh interval; or what of it is an estimate.
+    /// Returns the text of a tenant's page_age: for one node, or for all nodes that have a refresh
+    /// interval; `part` chooses all memory or only the estimated part.
     pub(super) fn page_age(
         &mut self,
         tenants: &mut Tenants,
@@ -221,15 +228,16 @@ impl Reports {
             return Ok(String::new());
         };
         let now = tenants.elapsed_ms();
-        let is_asked = |one: usize| settings.is_on(one) && place.is_none_or(|asked| asked == one);
-        let asked: Vec<usize> = (0..tenants.nodes().len())
-            .filter(|one| is_asked(*one))
+        let is_requested =
+            |one: usize| settings.is_on(one) && place.is_none_or(|requested| requested == one);
+        let requested: Vec<usize> = (0..tenants.nodes().len())
+            .filter(|one| is_requested(*one))
             .collect();
         let is_due = |one: &usize| {
             let last = settings.last.get(one);
             last.is_none_or(|(then, _)| now >= then + settings.refresh[*one].0)
         };
-        let due: Vec<usize> = asked.iter().copied().filter(is_due).collect();
+        let due: Vec<usize> = requested.iter().copied().filter(is_due).collect();
         if !due.is_empty() {
             let edges = bins
                 .iter()
@@ -242,49 +250,53 @@ impl Reports {
                 .extend(found.map(|(one, ages)| (one, (now, ages))));
         }
         let mut text = String::new();
-        for (_, ages) in asked.iter().filter_map(|one| settings.last.get(one)) {
+        for (_, ages) in requested.iter().filter_map(|one| settings.last.get(one)) {
             print(&mut text, ages, part, place.is_none());
         }
         Ok(text)
     }
 
-    /// The shortest interval that any report is to be refreshed by; none if all are off.
+    /// Returns the shortest refresh interval of all reports; `None` if there are no reports.
     pub(super) fn shortest(&self) -> Option<Duration> {
         let all = self.by_serial.values().flat_map(|one| &one.refresh);
         let shortest = all.filter(|one| **one != Millis(0)).min()?;
         Some(Duration::from_millis(shortest.0))
     }
 
-    /// Whether any report of a tenant is on.
+    /// Whether a tenant has a report for any node.
     pub(super) fn is_on(&self, serial: u64) -> bool {
         let found = self.by_serial.get(&serial);
         found.is_some_and(|one| (0..one.refresh.len()).any(|place| one.is_on(place)))
     }
 
-    /// How often readers of a tenant's page_age were told of pressure; `who` waits to be told the next time.
+    /// Registers `who`, to be woken by the next pressure notification of a tenant's page_age.
+    /// Returns the number of notifications so far.
     pub(super) fn wait(&mut self, serial: u64, handle: u64, who: PollNotifier) -> u64 {
         let settings = self.by_serial.entry(serial).or_default();
         settings.waiting.insert(handle, who);
-        settings.told
+        settings.reported
     }
 
-    /// The file is closed.
+    /// Forgets a client when its file is closed.
     pub(super) fn wait_no_more(&mut self, serial: u64, handle: u64) {
         if let Some(settings) = self.by_serial.get_mut(&serial) {
             settings.waiting.remove(&handle);
         }
     }
 
-    /// The same number, for whoever reads now.
-    pub(super) fn told(&self, serial: u64) -> u64 {
+    /// Returns the number of pressure notifications of a tenant so far, for a client that reads
+    /// now.
+    pub(super) fn reported(&self, serial: u64) -> u64 {
         self.by_serial
             .get(&serial)
-            .map_or(0, |settings| settings.told)
+            .map_or(0, |settings| settings.reported)
     }
 
-    /// A tenant is under pressure: whoever waits for its report is told, if that is on and the last report is older than
-    /// the threshold. spec: workingset-report.md 5.
-    pub(super) fn press(&mut self, serial: u64, now: u64) {
+    /// Sends a pressure notification to the clients that wait for a tenant's report, if such
+    /// notifications are enabled and the last report is older than the threshold.
+    ///
+    /// spec: workingset-report.md 5.
+    pub(super) fn notify_pressure(&mut self, serial: u64, now: u64) {
         let Some(settings) = self.by_serial.get_mut(&serial) else {
             return;
         };
@@ -293,12 +305,13 @@ impl Reports {
             *threshold != Millis(0) && settings.is_on(place) && taken + threshold.0 <= now
         };
         if settings.threshold.iter().enumerate().any(is_due) {
-            settings.told += 1;
+            settings.reported += 1;
             settings.wake();
         }
     }
 
-    /// The tenants that are there; settings of others go, and whoever waits for their reports is woken: there will be none.
+    /// Forgets the settings of tenants for which `is_there` is false, and wakes the clients that
+    /// wait for their reports.
     pub(super) fn retain(&mut self, is_there: impl Fn(u64) -> bool) {
         self.by_serial.retain(|serial, settings| {
             let stays = is_there(*serial);
@@ -310,10 +323,11 @@ impl Reports {
     }
 }
 
-/// The longest line of a report, bytes: three numbers of twenty digits, their names and the line's end.
+/// Longest line of a report in bytes: three numbers of at most twenty digits, the names of two of
+/// them, and the line end.
 const LINE_MAX: usize = 20 + " anon=".len() + 20 + " file=".len() + 20 + 1;
 
-/// A node's lines, behind one with its name if there are others'.
+/// Appends a node's lines, after a line with the node's name if `is_named`.
 fn print(text: &mut String, ages: &NodeAges, part: Part, is_named: bool) {
     if is_named {
         let _ = writeln!(text, "N{}", ages.number);
@@ -335,10 +349,11 @@ fn errno(error: FileError) -> Errno {
 mod tests {
     use super::*;
 
-    /// What stat(2) tells of a report's size is no less than its text: sendfile(2) reads no further. (The story: the size of
-    /// what is estimated was a page, whatever the number of nodes, and so was that of memory.numa_stat.)
+    /// Regression: for any number of nodes, stat(2) reported one page as the size of an estimated
+    /// report and of memory.numa_stat. Their text may be longer, and sendfile(2) reads no further
+    /// than that size.
     #[test]
-    fn a_report_has_no_more_bytes_than_that() {
+    fn a_report_is_no_longer_than_its_bound() {
         let mut reports = Reports::default();
         let edges: Vec<String> = (0..31).map(|at| (u32::MAX - 31 + at).to_string()).collect();
         for place in 0..64 {
@@ -364,9 +379,10 @@ mod tests {
         }
     }
 
-    /// (The story: a service manager started a killed `serve` anew, and the agent beside it read empty reports from then on, without an error.)
+    /// Regression: after a service manager had restarted a killed `serve`, an agent on the same
+    /// host read empty reports, without an error.
     #[test]
-    fn what_is_noted_is_taken_up() {
+    fn noted_settings_are_restored() {
         let nodes = [0, 2];
         let (mut reports, mut next) = (Reports::default(), Reports::default());
         for (which, text) in [
@@ -379,17 +395,17 @@ mod tests {
         assert_eq!(reports.set_intervals(1, "1000,2000"), Ok(()));
         for serial in [0, 7, 8] {
             let noted = reports.noted(serial, &nodes);
-            next.take_up(serial, &nodes, &noted);
+            next.restore_noted(serial, &nodes, &noted);
             assert_eq!(next.noted(serial, &nodes), noted);
         }
         assert!(next.is_on(0) && next.is_on(7) && !next.is_on(8));
         assert_eq!(next.intervals(0), "\n");
         assert_eq!(next.intervals(1), "1000,2000\n");
-        // Of a node that is gone, and of nonsense, nothing is left.
+        // Settings of a node that is gone, and invalid lines, are dropped.
         let mut other = Reports::default();
-        other.take_up(7, &[0], &reports.noted(7, &nodes));
-        other.take_up(0, &[0], &reports.noted(0, &nodes));
-        other.take_up(
+        other.restore_noted(7, &[0], &reports.noted(7, &nodes));
+        other.restore_noted(0, &[0], &reports.noted(0, &nodes));
+        other.restore_noted(
             9,
             &[0],
             "x N0=1\nrefresh_interval N0= =1 N 5\n\npage_age_intervals N0",

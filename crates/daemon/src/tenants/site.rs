@@ -1,6 +1,7 @@
-//! What is shown: metrics, and the page.
+//! What `--listen` serves: metrics, and the dashboard.
 //!
-//! Invariant: the last snapshot, the last curve of each tenant that there is, and the history of all; whoever asks, and however often, costs the tree's owner nothing.
+//! Invariant: the server keeps the last snapshot, the last curve of each tenant, and the history.
+//! So requests cost the tree's owner nothing, however many there are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -14,12 +15,12 @@ use super::history::History;
 use super::keeper::Keeper;
 use super::metrics;
 use super::page::{self, Query, View};
-use super::snapshot::{Board, Snapshot, name_of, now_ms};
+use super::snapshot::{Snapshot, SnapshotReceiver, name_of, now_ms};
 use crate::http::{Answer, Head, Site, Status, nonce};
 
-/// See the module.
+/// The data that the server shows.
 pub(super) struct Shown {
-    board: Board,
+    board: SnapshotReceiver,
     last: Option<Last>,
     curves: Curves,
     history: History,
@@ -29,7 +30,7 @@ pub(super) struct Shown {
 
 struct Last {
     snapshot: Snapshot,
-    /// Once composed.
+    /// The text of the metrics, once it is composed for this snapshot.
     metrics: Option<Arc<[u8]>>,
 }
 
@@ -38,7 +39,8 @@ struct Last {
 struct Curves(BTreeMap<String, Curve>);
 
 impl Curves {
-    /// Those that a snapshot brings. Those that are not known (any more), and of tenants that are gone, go.
+    /// Takes the curves of a snapshot. Drops the earlier curves of tenants that are removed, or for
+    /// which the snapshot says that the curve is unknown now.
     fn take(&mut self, snapshot: &mut Snapshot) {
         for (path, curve) in std::mem::take(&mut snapshot.curves) {
             let name = name_of(&path);
@@ -52,7 +54,8 @@ impl Curves {
         self.0.retain(|name, _| there.contains(name));
     }
 
-    /// How much each tenant needs, by its path; none of those of which too little is known.
+    /// Returns how much memory each tenant needs, by path. Tenants of which too little is known are
+    /// not included.
     fn needed(&self, snapshot: &Snapshot) -> BTreeMap<PathBuf, Needed> {
         let budget = Budget::Cost(COST_PERCENT);
         let tenants = snapshot.figures.tenants.iter();
@@ -82,7 +85,7 @@ impl Last {
 }
 
 impl Shown {
-    pub(super) fn new(board: Board, history: History, keeper: Keeper) -> Shown {
+    pub(super) fn new(board: SnapshotReceiver, history: History, keeper: Keeper) -> Shown {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname");
         Shown {
             board,
@@ -94,7 +97,8 @@ impl Shown {
         }
     }
 
-    /// The owner has ended.
+    /// Takes the last snapshot when the tree's owner has ended, and waits until the history is
+    /// written.
     pub(super) fn end(mut self) {
         self.wake();
         self.keeper.finish(&mut self.history);
@@ -128,7 +132,7 @@ impl Site for Shown {
         let later = || {
             Answer::line(
                 Status::Unavailable,
-                "nothing was looked at yet: ask again in a moment",
+                "no scan has ended yet: try again in a moment",
             )
         };
         match head.path.as_str() {
@@ -198,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn curves_stay_until_they_are_told_anew_or_their_tenants_go() {
+    fn curves_stay_until_replaced_or_their_tenants_are_removed() {
         let mut curves = Curves::default();
         let mut take = |mut one: Snapshot| {
             curves.take(&mut one);
@@ -213,7 +217,7 @@ mod tests {
         assert_eq!(take(first), ["/ 1", "/a 2"]);
         let next = snapshot(&["", "a", "b"], &[("b", Some(3))]);
         assert_eq!(take(next), ["/ 1", "/a 2", "/b 3"]);
-        // Made anew under its name, it knows nothing yet.
+        // Tenant `a` was removed and made again, and has no curve yet.
         let anew = snapshot(&["", "a", "b"], &[("a", None)]);
         assert_eq!(take(anew), ["/ 1", "/b 3"]);
         assert_eq!(take(snapshot(&[""], &[])), ["/ 1"], "b is gone");

@@ -1,8 +1,10 @@
-//! What the tree's owner tells whoever shows it: figures after looks, and what was done.
+//! Snapshots: the figures after a scan, and the actions since the last one. The tree's owner sends
+//! them to the thread that shows them.
 //!
-//! Invariant: the owner never waits for a reader, and composes nothing that nobody asked for (`--listen`) or that would
-//! take more than its share of a processor; curves, which are dear, in turn. A reader that is slow misses figures, never what was done, but for the oldest
-//! of very much.
+//! Invariant: the owner never waits for a reader. It composes snapshots only if they are wanted
+//! (`--listen`), and within its share of a processor; as curves are costly, each snapshot has only
+//! some tenants' curves. A slow reader misses figures but no actions, except the oldest of very
+//! many.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -22,93 +24,95 @@ use host::system::thread_cpu;
 
 use super::names::{Namer, Names};
 
-/// Composing may take this part of a processor.
+/// Divisor: composing snapshots takes at most `1 / SHARE` of a processor.
 const SHARE: u32 = 20;
-/// Snapshots that wait for their reader.
+/// Most snapshots that wait until their reader takes them.
 const WAITING_MAX: usize = 4;
-/// Curves of a snapshot are composed for so long, at least one: of whom next is told with the next snapshot. Nobody waits for the
-/// tree's owner for longer in a reclaim, either.
+/// Longest time for composing a snapshot's curves, though at least one is composed; the next
+/// snapshot continues with the next tenant. A slice of reclaim delays requests for as long.
 const CURVES_TIME: Duration = Duration::from_millis(20);
-/// Tenants whose curves are told, those above first: 6 KiB each.
+/// Most tenants that have curves, those nearest to the root: a curve takes 6 KiB.
 const CURVES_MAX: usize = 1000;
-/// A page's price is measured anew after so long.
+/// Time after which the price of a refault is measured again.
 const PRICE_STALE: Duration = Duration::from_secs(60);
-/// What was done, as far back as it is kept for a reader who is slow.
+/// Most actions that are kept for a slow reader.
 const ACTIONS_MAX: usize = 1000;
 
-/// Something that was done, and why.
+/// An action of the manager, and its reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Action {
-    /// When, milliseconds since 1970.
+    /// Time of the action, in milliseconds since 1970.
     pub(super) at_ms: u64,
     pub(super) text: String,
 }
 
-/// All tenants after a look.
+/// The figures of all tenants after a scan.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Snapshot {
-    /// When, milliseconds since 1970.
+    /// Time of the snapshot, in milliseconds since 1970.
     pub(super) at_ms: u64,
     pub(super) nodes: Vec<u32>,
     pub(super) figures: Figures,
-    /// Of some of the tenants what less memory would cost, as far as that is known.
+    /// Curves of some of the tenants (what less memory would cost), by path; `None` if unknown.
     pub(super) curves: Vec<(PathBuf, Option<Curve>)>,
-    /// What a page costs that comes back.
+    /// What a refault costs.
     pub(super) price: Price,
     /// Units, containers and pods among the tenants.
     pub(super) names: Arc<Names>,
-    /// Since the snapshot before.
+    /// Actions since the previous snapshot.
     pub(super) actions: Vec<Action>,
 }
 
-/// The owner's end.
+/// The end of the channel that the tree's owner has.
 #[derive(Debug)]
-pub(super) struct Poster {
+pub(super) struct SnapshotSender {
     snapshots: SyncSender<Snapshot>,
-    bell: UnixStream,
-    /// The looks that were told of.
-    looks: u64,
+    wakeup: UnixStream,
+    /// Number of scans of the tree when the last snapshot was sent.
+    scans: u64,
     next: Instant,
-    /// Whose curve is told next, as a place in the list of tenants.
+    /// Index of the tenant with which the next snapshot's curves begin.
     turn: usize,
-    /// When a page's price was measured, and what it was.
+    /// The time when the price of a refault was measured, and the price.
     price: Option<(Instant, Price)>,
     namer: Namer,
     actions: Vec<Action>,
 }
 
-/// The reader's end: what has come, and what rings when something has. Closed, the owner has ended.
+/// The end of the channel that the reader has, with a descriptor that is readable when a snapshot
+/// has come. That descriptor's other end is closed when the tree's owner has ended.
 #[derive(Debug)]
-pub(super) struct Board {
+pub(super) struct SnapshotReceiver {
     pub(super) snapshots: Receiver<Snapshot>,
-    pub(super) bell: UnixStream,
+    pub(super) wakeup: UnixStream,
 }
 
-/// Both ends.
-pub(super) fn open() -> io::Result<(Poster, Board)> {
+/// Creates both ends of the channel.
+pub(super) fn open() -> io::Result<(SnapshotSender, SnapshotReceiver)> {
     let (snapshots, receiver) = sync_channel(WAITING_MAX);
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;
     theirs.set_nonblocking(true)?;
-    let poster = Poster {
+    let poster = SnapshotSender {
         snapshots,
-        bell: ours,
-        looks: 0,
+        wakeup: ours,
+        scans: 0,
         next: Instant::now(),
         turn: 0,
         price: None,
         namer: Namer::start(),
         actions: Vec::new(),
     };
-    let board = Board {
+    let board = SnapshotReceiver {
         snapshots: receiver,
-        bell: theirs,
+        wakeup: theirs,
     };
     Ok((poster, board))
 }
 
-impl Poster {
-    /// Tells of the last look, if that is new, and of what was done.
+impl SnapshotSender {
+    /// Sends a snapshot if there was a new scan. Until then keeps the actions `done` for the next
+    /// snapshot.
     pub(super) fn post(&mut self, tenants: &mut Tenants, done: &[String]) {
         let at_ms = now_ms();
         self.actions.extend(done.iter().map(|text| Action {
@@ -118,10 +122,10 @@ impl Poster {
         let much = self.actions.len().saturating_sub(ACTIONS_MAX);
         self.actions.drain(..much);
         let (begin, worked) = (Instant::now(), thread_cpu());
-        if tenants.looks() == self.looks || begin < self.next {
+        if tenants.scans() == self.scans || begin < self.next {
             return;
         }
-        self.looks = tenants.looks();
+        self.scans = tenants.scans();
         let figures = tenants.figures();
         let paths = figures.tenants.iter().map(|tenant| tenant.path.clone());
         let names = self.namer.names(paths.collect());
@@ -134,13 +138,13 @@ impl Poster {
             price: self.price(),
             actions: std::mem::take(&mut self.actions),
         };
-        // By the clock, the figures of a busy host's 1,000 tenants were 30 s old: others' time
-        // counted.
+        // The pause is a multiple of the processor time that this snapshot took. By elapsed time, a
+        // busy host would lengthen the pause, and the figures would be out of date.
         self.next = begin + thread_cpu().saturating_sub(worked) * SHARE;
         match self.snapshots.try_send(snapshot) {
             Ok(()) => {
-                // A full pipe rings already.
-                let _ = self.bell.write(&[1]);
+                // Fails if the pipe is full: then it is readable already.
+                let _ = self.wakeup.write(&[1]);
             }
             Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) => {
                 self.actions = back.actions;
@@ -148,7 +152,7 @@ impl Poster {
         }
     }
 
-    /// As it was at most a minute ago.
+    /// Returns the price of a refault, measured at most [`PRICE_STALE`] ago.
     fn price(&mut self) -> Price {
         let fresh = self.price.take();
         let fresh = fresh.filter(|(then, _)| then.elapsed() < PRICE_STALE);
@@ -158,38 +162,38 @@ impl Poster {
         fresh.map(|(_, price)| price).unwrap_or_default()
     }
 
-    /// Those that are next, as many as there is time for.
+    /// Returns the curves of the next tenants, as many as [`CURVES_TIME`] allows.
     fn curves(&mut self, tenants: &Tenants) -> Vec<(PathBuf, Option<Curve>)> {
         let begin = Instant::now();
         let all = tenants.below(MemcgId::ROOT);
         let count = all.len().min(CURVES_MAX);
-        let mut told = Vec::new();
-        while told.len() < count {
-            // Some may have gone since.
+        let mut reported = Vec::new();
+        while reported.len() < count {
+            // There may be fewer tenants than at the last snapshot.
             self.turn = if self.turn < count { self.turn } else { 0 };
             let memcg = all[self.turn];
             self.turn += 1;
             let path = tenants.path(memcg).map(Path::to_path_buf);
             let [kernel, _] = tenants.kernels_part(memcg).unwrap_or_default();
             let curve = tenants.curve(memcg, kernel);
-            told.push((path.unwrap_or_default(), curve.unwrap_or_default()));
+            reported.push((path.unwrap_or_default(), curve.unwrap_or_default()));
             if begin.elapsed() >= CURVES_TIME {
                 break;
             }
         }
-        told
+        reported
     }
 }
 
-/// Milliseconds since 1970.
+/// The time now, milliseconds since 1970.
 pub(super) fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let since = since.unwrap_or(Duration::ZERO);
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What a tenant is called: `/` and its path. A byte that is no UTF-8 is `//` and its hexadecimal digits: no path has
-/// two slashes in a row, so no two tenants have one name.
+/// Returns a tenant's name: `/` and its path. A byte that is not UTF-8 becomes `//` and two
+/// hexadecimal digits; as no path has two slashes in a row, different tenants have different names.
 pub(super) fn name_of(path: &Path) -> String {
     let mut name = "/".to_owned();
     for chunk in path.as_os_str().as_bytes().utf8_chunks() {
@@ -232,7 +236,7 @@ mod tests {
         ) {
             let mut names: BTreeMap<String, Vec<u8>> = BTreeMap::new();
             for parts in paths {
-                // A component has no slash.
+                // A path component contains no slash.
                 let parts: Vec<Vec<u8>> = parts
                     .into_iter()
                     .map(|part| part.into_iter().filter(|byte| *byte != b'/').collect())

@@ -1,20 +1,22 @@
-//! What the control socket is asked of tenants.
+//! Requests about tenants at the control socket.
 //!
-//! Invariant: the same figures as in the files, by the same calls; one question is answered at a time, in the tree's thread.
+//! Invariant: the figures are those of the tenants' files, and come from the same calls. The tree's
+//! thread serves one request at a time.
 
 use std::path::Path;
 
 use engine::memcg::MemcgId;
 use host::manage::Reclaimed;
-use host::manage::tenants::{MembersOf, Tenants};
+use host::manage::tenants::{ProcessesByTenant, Tenants};
 use host::report::Report;
 use rustix::io::Errno;
 
-use super::desk::Tree;
+use super::request_queue::Tree;
 use crate::control::{Answer, Done, Pong, Request, Response, Stat, Stats, TenantAsk, TenantRow};
 use crate::error::Error;
 
-/// Answers one question; of a reclaim when it is over ([`reclaimed`]).
+/// Serves one request. The response to a reclaim follows when the reclaim has ended
+/// ([`reclaimed`]).
 pub(super) fn answer(tree: &mut Tree, request: Request) -> Answer {
     let Request::Tenant {
         path,
@@ -34,26 +36,26 @@ pub(super) fn answer(tree: &mut Tree, request: Request) -> Answer {
     }
 }
 
-/// What a reclaim came to.
+/// Returns the response for a reclaim that has ended.
 pub(super) fn reclaimed(got: Result<Reclaimed, Errno>) -> Response {
     match got {
         Ok(got) => Response::Reclaimed(Done::from(got)),
         Err(Errno::NODEV) => Response::Error(Error::failed(
-            "the tenant was removed before all that was asked for had left",
+            "the tenant was removed before all of the requested memory was reclaimed",
             "`pagetide top --by tenant` shows those that there are",
         )),
         Err(errno) => Response::Error(Error::failed(
             format!("the reclaim ended: {errno}"),
-            "see what `pagetide serve` says",
+            "see the log of `pagetide serve`",
         )),
     }
 }
 
-/// Whoever waits is told that we end.
+/// Returns the response to clients that still wait when the manager ends.
 pub(super) fn ending() -> Response {
     Response::Error(Error::failed(
-        "`pagetide serve` has ended before all that was asked for had left",
-        "ask the next one",
+        "`pagetide serve` has ended before all of the requested memory was reclaimed",
+        "repeat the request when it runs again",
     ))
 }
 
@@ -78,7 +80,7 @@ fn answer_now(tree: &mut Tree, request: Request) -> Response {
         Request::Tenant { path, ask } => of_tenant(tree, &path, ask),
         _ => Response::Error(Error::failed(
             "cannot answer that for a tree of tenants",
-            "ask about one of its tenants by its path",
+            "name one of its tenants by its path",
         )),
     }
 }
@@ -93,7 +95,7 @@ fn of_tenant(tree: &mut Tree, path: &str, ask: TenantAsk) -> Response {
         TenantAsk::Stats => stats(&mut tree.tenants, memcg).map(Response::Stats),
         TenantAsk::Report => report(&mut tree.tenants, memcg).map(Response::Report),
         TenantAsk::Rows => rows(&mut tree.tenants, memcg).map(Response::Tenants),
-        // Answered when it is over.
+        // Not here: the response follows when the reclaim has ended.
         TenantAsk::Reclaim(_) => Err(Errno::INVAL),
     };
     answer.unwrap_or_else(|errno| Response::Error(refused(path, errno)))
@@ -103,8 +105,8 @@ fn refused(path: &str, errno: Errno) -> Error {
     let name = path.trim_matches('/');
     let hint = match errno {
         Errno::PERM => "it is a group of the host: serve with --manage-host, or manage-host = true",
-        Errno::NODEV => "it is gone",
-        _ => "see what `pagetide serve` says",
+        Errno::NODEV => "the tenant no longer exists",
+        _ => "see the log of `pagetide serve`",
     };
     Error::failed(format!("cannot do that for tenant /{name}: {errno}"), hint)
 }
@@ -130,7 +132,7 @@ fn stats(tenants: &mut Tenants, memcg: MemcgId) -> Result<Stats, Errno> {
     Ok(all)
 }
 
-/// With the curve and the kernel's part, which no row of many needs.
+/// Returns a tenant's report, with the curve and the kernel's own memory, which rows do not have.
 fn report(tenants: &mut Tenants, memcg: MemcgId) -> Result<Box<Report>, Errno> {
     let mut report = tenants.report(memcg)?;
     [report.kernel_bytes, report.unmapped_cache_bytes] = tenants.kernels_part(memcg)?;
@@ -140,17 +142,21 @@ fn report(tenants: &mut Tenants, memcg: MemcgId) -> Result<Box<Report>, Errno> {
 
 fn rows(tenants: &mut Tenants, memcg: MemcgId) -> Result<Vec<TenantRow>, Errno> {
     let all = tenants.below(memcg).into_iter();
-    // A group that has gone since the last look has no row; the one that was asked for is an error. (The story: on a host where
-    // services come and go, `top` ended with "No such device".)
+    // A group that has gone since the last scan has no row. That is an error only for the requested
+    // group.
     let members = tenants.members();
-    let told = all.filter_map(|one| match row(tenants, one, &members) {
+    let reported = all.filter_map(|one| match row(tenants, one, &members) {
         Err(Errno::NODEV) if one != memcg => None,
-        told => Some(told),
+        reported => Some(reported),
     });
-    told.collect()
+    reported.collect()
 }
 
-fn row(tenants: &mut Tenants, memcg: MemcgId, members: &MembersOf) -> Result<TenantRow, Errno> {
+fn row(
+    tenants: &mut Tenants,
+    memcg: MemcgId,
+    members: &ProcessesByTenant,
+) -> Result<TenantRow, Errno> {
     let report = tenants.report_among(memcg, members)?;
     Ok(TenantRow {
         processes: report.processes.len() as u64,

@@ -1,33 +1,36 @@
 //! Values as they are written to a control group's files.
 //!
-//! Invariant: what the kernel takes is taken with the same meaning, what it refuses is refused with the same number.
+//! Invariant: a value that the kernel accepts is accepted with the same meaning; one that the
+//! kernel refuses is refused with the same error number.
 
 use engine::Swappiness;
 use engine::units::{Bytes, Limit};
+use engine::workingset_report::kstrtoull;
 use rustix::io::Errno;
 
-/// What the kernel reads of what is written: a text to its first NUL, as `sizeof` of one writes it.
+/// Returns the bytes of written data up to the first NUL: the kernel reads no further, and C
+/// programs that write `sizeof` bytes of a text include its NUL.
 pub(super) fn c_string(data: &[u8]) -> &[u8] {
     data.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// A limit: `max`, or bytes, rounded down to pages.
+/// Parses a limit: `max`, or a number of bytes, which is rounded down to pages.
 pub(super) fn limit(text: &str) -> Result<Limit, Errno> {
     match text.trim() {
         "max" => Ok(Limit::Max),
         text => match bytes(text)? / 4096 {
-            // So many pages as no counter holds are no limit.
+            // A limit that no counter of pages can reach is no limit.
             pages if pages >= PAGES_MAX => Ok(Limit::Max),
             pages => Ok(Limit::Bytes(Bytes(pages * 4096))),
         },
     }
 }
 
-/// The kernel's largest count of pages.
+/// The largest number of pages that the kernel's counters can have.
 const PAGES_MAX: u64 = (i64::MAX as u64) / 4096;
 
-/// As the kernel's memparse reads a size, the whole text: digits (or `0x` and hexadecimal ones, or octal after a 0) and
-/// one of k, m, g, t, p, e.
+/// Parses a size in bytes as the kernel's memparse does, but the whole text: digits (decimal,
+/// hexadecimal after `0x`, octal after `0`), then optionally one of k, m, g, t, p, e.
 pub(super) fn bytes(text: &str) -> Result<u64, Errno> {
     let text = text.trim();
     let (digits, unit) = match text.chars().last() {
@@ -51,11 +54,12 @@ pub(super) fn bytes(text: &str) -> Result<u64, Errno> {
     Ok(number(digits)?.saturating_mul(1 << shift))
 }
 
-/// A process as the kernel reads it from cgroup.procs (kstrtoint, any base), for who writes: 0, however it is spelled, is the writer. To the
-/// kernel that would be us, who write it there.
+/// Parses a pid as the kernel does in cgroup.procs (kstrtoint, any base). 0, in any spelling, is
+/// the writing process `writer`; if 0 were passed to the kernel, it would mean this manager.
 ///
 /// # Errors
-/// EINVAL for what is no number of a process; ESRCH where the writer has none that we know, as from another pid namespace.
+/// EINVAL if the text is no pid; ESRCH if the writer has no pid here, because it is in another pid
+/// namespace.
 pub(super) fn process(text: &str, writer: u32) -> Result<u32, Errno> {
     let text = text.trim();
     let (is_below, digits) = match text.as_bytes().first() {
@@ -72,24 +76,21 @@ pub(super) fn process(text: &str, writer: u32) -> Result<u32, Errno> {
     }
 }
 
-/// Digits in the base that they begin with, as the kernel reads them: `0x`, a 0, or neither; no sign.
+/// Parses a number without sign as the kernel does: hexadecimal after `0x`, octal after `0`, else
+/// decimal.
 fn number(digits: &str) -> Result<u64, Errno> {
-    let (digits, base) = match digits {
-        digits if is_hex(digits) => (&digits[2..], 16),
-        digits if digits.len() > 1 && digits.starts_with('0') => (&digits[1..], 8),
-        digits => (digits, 10),
-    };
-    // What from_str_radix takes beyond digits is a sign.
-    let is_number = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let number = u64::from_str_radix(digits, base).ok();
-    number.filter(|_| is_number).ok_or(Errno::INVAL)
+    // Neither a sign nor a line break, which kstrtoull() accepts.
+    let is_plain = digits.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let number = kstrtoull(digits).ok().filter(|_| is_plain);
+    number.ok_or(Errno::INVAL)
 }
 
 fn is_hex(text: &str) -> bool {
     text.starts_with("0x") || text.starts_with("0X")
 }
 
-/// What memory.reclaim takes: a size, and `swappiness=N` or `swappiness=max` if wanted.
+/// Parses what is written to memory.reclaim: a size in bytes, and optionally `swappiness=N` or
+/// `swappiness=max`, without which the second value is `None`.
 pub(super) fn reclaim(text: &str) -> Result<(u64, Option<Swappiness>), Errno> {
     let mut words = text.split_ascii_whitespace();
     let size = bytes(words.next().ok_or(Errno::INVAL)?)?;
@@ -108,7 +109,7 @@ pub(super) fn reclaim(text: &str) -> Result<(u64, Option<Swappiness>), Errno> {
     Ok((size, swappiness))
 }
 
-/// As the kernel prints a limit.
+/// Formats a limit as the kernel does.
 pub(super) fn print(limit: Limit) -> String {
     match limit {
         Limit::Max => "max\n".to_owned(),
@@ -122,9 +123,10 @@ mod tests {
 
     use super::*;
 
-    /// (The story: `00` went to the kernel as it was, and moved the manager itself into the tenant.)
+    /// Regression: `00` was passed to the kernel unchanged, and moved the manager itself into the
+    /// tenant.
     #[test]
-    fn processes_are_read_as_the_kernel_reads_them() {
+    fn processes_are_parsed_as_in_the_kernel() {
         for (text, pid) in [
             ("12\n", Ok(12)),
             ("+12", Ok(12)),
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_read_as_the_kernel_reads_them() {
+    fn sizes_are_parsed_as_in_the_kernel() {
         for (text, size) in [
             ("0", 0),
             ("256m\n", 256 << 20),
@@ -191,7 +193,7 @@ mod tests {
         for text in [
             "",
             "swappiness=1",
-            // `max` alone stands for anonymous memory alone.
+            // Only `max`, and no number above 200, means anonymous memory alone.
             "1g swappiness=201",
             "1g swappiness=202",
             "1g x",
@@ -203,14 +205,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_them_panic(text in "\\PC{0,24}", near in "[0-9xX]{0,22}[kmgtpeE ]{0,2}(swappiness=[0-9]{0,4})?") {
-            for text in [&text, &near] {
+        fn no_text_makes_them_panic(text in "\\PC{0,24}", affinity in "[0-9xX]{0,22}[kmgtpeE ]{0,2}(swappiness=[0-9]{0,4})?") {
+            for text in [&text, &affinity] {
                 let _ = (limit(text), reclaim(text));
             }
         }
 
         #[test]
-        fn a_printed_limit_is_read_again(pages in 0u64..PAGES_MAX) {
+        fn a_printed_limit_is_parsed_again(pages in 0u64..PAGES_MAX) {
             let one = Limit::Bytes(Bytes(pages * 4096));
             prop_assert_eq!(limit(&print(one)), Ok(one));
         }

@@ -1,18 +1,21 @@
-//! What a reclaim goes by of the memcg that it is for: sums over its lruvec and those of all below it.
+//! The sums by which a reclaim of a memcg decides: list sizes, eviction clock, activations and
+//! costs of the memcg's lruvec and of the lruvecs of all memcgs below it.
 //! spec: classic-lru.md 4.3, 5.2; workingset.md 2.
 //!
-//! Invariants: the clock never goes back; an ancestor's level counts at least what each of its descendants'
-//! does (workingset.md I1). A lruvec keeps a level of its own lists alone; the machine adds them up.
+//! Invariants: the clock never goes back; an ancestor's level counts at least what each of its
+//! descendants' levels does (workingset.md I1). A lruvec keeps a level of its own lists alone; the
+//! machine adds them up. An eviction advances the clocks of the reclaim's target and of the memcgs
+//! above it, an activation those of the page's owner and of the memcgs above it.
 
 use super::{Costs, Stage, inactive_is_low};
 use crate::folio::FolioType;
 
-/// Pages on the four lists.
+/// Number of pages on each of the four lists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
-    /// By type.
+    /// Pages on the inactive lists: `[anon, file]`.
     pub inactive: [u64; 2],
-    /// By type.
+    /// Pages on the active lists: `[anon, file]`.
     pub active: [u64; 2],
 }
 
@@ -23,16 +26,16 @@ impl Sizes {
         self.inactive.iter().chain(&self.active).sum()
     }
 
-    /// List by list, more by `other`.
+    /// Returns the sums of these sizes and `other`, list by list.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         self.each(other, |a, b| a + b)
     }
 
-    /// List by list, less `other`.
+    /// Returns these sizes without the pages of `other`, list by list.
     ///
     /// # Panics
-    /// When `other` is no part of it.
+    /// When a list of `other` is longer than the same list here.
     #[must_use]
     pub fn less(self, other: Self) -> Self {
         self.each(other, |a, b| {
@@ -63,14 +66,14 @@ pub struct Level {
 }
 
 impl Level {
-    /// True when the inactive list of `ty` is so short that the active one must give.
+    /// True when the inactive list of `ty` is so short that pages must be deactivated.
     #[must_use]
     pub fn is_low(&self, stage: Stage, ty: FolioType) -> bool {
         is_low(stage, self.sizes, ty)
     }
 }
 
-/// [`Level::is_low`] for these sizes.
+/// Whether the inactive list of `ty` is so short, by these `sizes`, that pages must be deactivated.
 pub(super) const fn is_low(stage: Stage, sizes: Sizes, ty: FolioType) -> bool {
     let (inactive, active) = (sizes.inactive[ty.index()], sizes.active[ty.index()]);
     if matches!(stage, Stage::Protection) && matches!(ty, FolioType::Anon) {
@@ -79,13 +82,14 @@ pub(super) const fn is_low(stage: Stage, sizes: Sizes, ty: FolioType) -> bool {
     inactive_is_low(inactive, active)
 }
 
-/// A cost that was noted at a lruvec, for the levels above it.
+/// A scan cost noted at one lruvec; the machine adds it to the levels of the memcgs above.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CostNote {
     pub(crate) ty: FolioType,
     pub(crate) nr_io: u64,
     pub(crate) nr_rotated: u64,
-    /// Pages on the lruvec's own lists at that time: each level's costs decay by its size.
+    /// Pages on the lruvec's own lists when the cost was noted: costs above a quarter of a level's
+    /// size are halved.
     pub(crate) size: u64,
 }
 

@@ -1,12 +1,13 @@
 //! The classic LRU of one lruvec: an active and an inactive list for each type.
 //! spec: classic-lru.md, workingset.md; the kernel's mm/swap.c, mm/vmscan.c, mm/workingset.c.
 //!
-//! Pages start inactive, and become active when they prove themselves: a second reference, or a
-//! refault so soon that they would have been kept had they competed with the other lists. What is
-//! active is deactivated from its tail when the inactive list runs low.
+//! Pages start inactive. A page becomes active after a second reference, or after a refault so soon
+//! that the page would have stayed in memory had it competed with the other lists. Active pages are
+//! deactivated from the list's tail when the inactive list runs low.
 //!
-//! What these lists decide by is the level of the reclaim's target (`level.rs`, `prepare.rs`, `target.rs`): a lruvec
-//! alone is its own target.
+//! A reclaim of a memcg (the target) decides by the list sizes, clock and costs of the target and
+//! all memcgs below it: its level (`level.rs`, `prepare.rs`, `target.rs`). A lruvec without a
+//! machine around it is its own target.
 //!
 //! Invariants (classic-lru.md 7): a page is on at most one list, and its type and PG_active say
 //! which (I1); the counted sizes are the lists' lengths (I2); deactivation sets PG_workingset, and
@@ -42,11 +43,12 @@ use target::Names;
 /// The stages of the series that brought workingset protection and detection to anon pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stage {
-    /// Before it (v5.8): new anon pages start active.
+    /// Before the series (v5.8): new anon pages start active.
     Base,
-    /// New anon pages start inactive, with an inactive list as large as the active one.
+    /// New anon pages start inactive, and the inactive anon list is kept at least as long as the
+    /// active one.
     Protection,
-    /// And their refaults are detected (v5.9 and later).
+    /// As [`Self::Protection`]; also, refaults of anon pages are detected (v5.9 and later).
     #[default]
     Detection,
 }
@@ -55,16 +57,21 @@ pub enum Stage {
 #[derive(Debug)]
 pub struct ActiveInactive {
     stage: Stage,
-    /// List `type * 2 + active`.
+    /// The four lists; the index is `type * 2 + active`.
     lists: Lists<4>,
     clock: EvictionClock,
-    /// Of its own lists.
+    /// Sizes, clock, activations and costs of this lruvec's lists alone.
     own: Level,
-    /// Activations that the last pass had seen, of a lruvec alone.
+    /// Activations by type as of the last pass; used only by a lruvec that has no machine around
+    /// it.
     activations_seen: [u64; 2],
     target: Target,
+    /// Pages evicted for a target above this memcg since the machine last took this count: they
+    /// advance the target's clock, and not the clock of these lists.
+    evicted_for_target: u64,
     names: Names,
-    /// Costs that no level above knows of yet; `None` for a lruvec alone.
+    /// Costs that the machine has not yet added to the levels above; `None` for a lruvec without a
+    /// machine.
     notes: Option<Vec<CostNote>>,
 }
 
@@ -73,7 +80,7 @@ const fn list_of(word: Word) -> usize {
 }
 
 impl ActiveInactive {
-    /// Empty lists on a machine of `total` pages.
+    /// Creates empty lists for a machine with `total` pages of memory.
     #[must_use]
     pub fn new(stage: Stage, total: Pages) -> Self {
         Self {
@@ -83,18 +90,20 @@ impl ActiveInactive {
             own: Level::default(),
             activations_seen: [0; 2],
             target: Target::default(),
+            evicted_for_target: 0,
             names: Names::default(),
             notes: None,
         }
     }
 
-    /// List sizes.
+    /// Returns the number of pages on each list.
     #[must_use]
     pub const fn sizes(&self) -> Sizes {
         self.own.sizes
     }
 
-    /// What these lists have added to the eviction clock.
+    /// Returns the pages that were activated on these lists, or evicted from them by a reclaim of
+    /// their own memcg: their part of the eviction clock.
     #[must_use]
     pub const fn nonresident_age(&self) -> u64 {
         self.own.nonresident_age
@@ -106,27 +115,35 @@ impl ActiveInactive {
         self.own.costs
     }
 
-    /// The level of these lists alone.
+    /// Returns sizes, clock, activations and costs of these lists alone.
     pub(crate) const fn own(&self) -> Level {
         self.own
     }
 
-    /// There are levels above from now on: costs are kept until they are taken.
+    /// Begins to keep costs until the machine takes them: the lists are part of a tree of memcgs.
     pub(crate) fn join(&mut self) {
         self.notes.get_or_insert_default();
     }
 
-    /// The costs noted since the last time, in order.
+    /// Removes and returns the costs noted since the last call, oldest first.
     pub(crate) fn take_notes(&mut self) -> Vec<CostNote> {
         self.notes.as_mut().map_or_else(Vec::new, core::mem::take)
     }
 
-    /// On whose behalf pages leave from now on, or did so once that now come back.
+    /// Returns the levels from this memcg up to the target, and how many pages were evicted for it
+    /// since the last call; none for the memcg itself, whose own clock counts them.
+    pub(crate) fn take_evicted_for_target(&mut self) -> (u8, u64) {
+        let evicted = core::mem::take(&mut self.evicted_for_target);
+        (self.target.steps, evicted)
+    }
+
+    /// Sets the target memcg: of the reclaim that evicts the next pages, or, before a refault, of
+    /// the reclaim that evicted the refaulting page.
     pub(crate) const fn set_target(&mut self, target: Target) {
         self.target = target;
     }
 
-    /// How many levels up the memcg is for which `id`, which is out, left.
+    /// Number of levels from this memcg up to the target of the reclaim that evicted `id`.
     pub(crate) fn named(&self, id: FolioId) -> u8 {
         self.names.get(id)
     }
@@ -137,13 +154,14 @@ impl ActiveInactive {
         self.own.sizes.active[ty.index()] + self.own.sizes.inactive[ty.index()]
     }
 
-    /// Bytes held by the lists.
+    /// Bytes that the lists occupy.
     #[must_use]
     pub fn footprint(&self) -> usize {
         self.lists.footprint() + self.names.footprint()
     }
 
-    /// Where a page that faults in starts: classic-lru.md 6.
+    /// Whether a page that faults in starts on the active list.
+    /// spec: classic-lru.md 6.
     pub(crate) fn starts_active(&self, ty: FolioType, in_fault: bool) -> bool {
         self.stage == Stage::Base && ty == FolioType::Anon && in_fault
     }
@@ -160,7 +178,8 @@ impl ActiveInactive {
             .expect("a list counted below zero");
     }
 
-    /// Adds `id` at the head of the list that its word, still in its former state, names.
+    /// Adds `id` at the head of the list for its type and PG_active flag, and stores `word`, which
+    /// must be in state Listed.
     pub(crate) fn add(&mut self, folios: &mut FolioTable, id: FolioId, word: Word) {
         self.push(folios, id, word, End::Head);
     }
@@ -176,7 +195,8 @@ impl ActiveInactive {
         Some((id, word))
     }
 
-    /// Takes `id` off its list for good.
+    /// Removes `id` from its list and stores `next` as its state. `eager`: search the list's head
+    /// for its entry, as the page was added only just now.
     pub(crate) fn del(&mut self, folios: &mut FolioTable, id: FolioId, next: State, eager: bool) {
         let word = folios.get(id);
         self.count(word, -1);
@@ -184,13 +204,13 @@ impl ActiveInactive {
             .remove(folios, id, next, eager.then_some(list_of(word)));
     }
 
-    /// The number of the list where a listed page is.
+    /// Returns the index of the list where the page of `word` is.
     #[inline]
     pub(crate) const fn list_of(word: Word) -> usize {
         list_of(word)
     }
 
-    /// Takes pages of one list off it for good, with one update of its size.
+    /// Removes the pages `run`, all of the same list, and updates the size of the list once.
     pub(crate) fn del_run(&mut self, folios: &mut FolioTable, run: Range<u32>, eager: bool) {
         let word = folios.get(FolioId(run.start));
         self.count(word, -i64::from(run.end - run.start));
@@ -198,13 +218,13 @@ impl ActiveInactive {
         self.lists.remove_run(folios, run, hint);
     }
 
-    /// A listed page is known by another id from now on, on the same list; no size changes.
+    /// Moves the listed page `from` to the id `to`, on the same list; no size changes.
     pub(crate) fn rename(&mut self, folios: &mut FolioTable, from: FolioId, to: FolioId) {
         let list = list_of(folios.get(from));
         self.lists.rename(folios, list, (from, to));
     }
 
-    /// A page that is out is known by another id from now on.
+    /// Moves the target's name of the evicted page `from` to the id `to`.
     pub(crate) fn rename_shadow(&mut self, from: FolioId, to: FolioId) {
         self.names.set(to, self.names.get(from));
     }
@@ -213,17 +233,18 @@ impl ActiveInactive {
         self.lists.bound_tombstones(folios);
     }
 
-    /// Drops the entries of pages that have gone.
+    /// Drops the entries of removed pages from all lists.
     pub(crate) fn sweep(&mut self, folios: &mut FolioTable) {
         self.lists.sweep(folios);
     }
 
-    /// Names of ids from `len` on are forgotten: those ids have no pages.
+    /// Drops the stored targets of the ids from `len` on: these ids have no pages.
     pub(crate) fn shrink_names(&mut self, len: usize) {
         self.names.shrink(len);
     }
 
-    /// An access through a descriptor: classic-lru.md 2. True when it activated the page.
+    /// Records an access through a file descriptor. Returns whether it activated the page.
+    /// spec: classic-lru.md 2.
     pub(crate) fn mark_accessed(&mut self, folios: &mut FolioTable, id: FolioId) -> bool {
         let word = folios.get(id);
         if word.has(Flag::Unevictable) || !word.is_present() {
@@ -246,7 +267,7 @@ impl ActiveInactive {
         true
     }
 
-    /// Evictions and activations are what the clock counts.
+    /// Advances the eviction clock by `pages` that were evicted or activated.
     pub(crate) const fn advance_clock(&mut self, pages: u64) {
         self.own.nonresident_age += pages;
     }
@@ -258,6 +279,8 @@ impl ActiveInactive {
             .order(folios, ty.index() * 2 + usize::from(active))
     }
 
+    /// Asserts the invariants of the lists.
+    ///
     /// # Panics
     /// When an invariant does not hold.
     pub(crate) fn check(&self, folios: &FolioTable) {

@@ -1,5 +1,6 @@
-//! What is decided once for all lruvecs of a pass, by the level of its target (the kernel's
-//! prepare_scan_control). spec: classic-lru.md 4.3, 5.1.
+//! Decisions made once for all lruvecs of a reclaim pass, from the sums of the target memcg and all
+//! memcgs below it (the kernel's prepare_scan_control).
+//! spec: classic-lru.md 4.3, 5.1.
 //!
 //! Invariant: which memcg of the target comes first makes no difference to what is decided here.
 
@@ -7,31 +8,33 @@ use super::{Costs, Level, Stage};
 use crate::folio::FolioType;
 use crate::units::Pages;
 
-/// The decisions.
+/// Decisions for one reclaim pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prepared {
     /// What scanning each type has cost the target.
     pub costs: Costs,
-    /// By type: active lists may be shrunk.
+    /// Whether active lists may be shrunk: `[anon, file]`.
     pub may_deactivate: [bool; 2],
-    /// Reclaim of a memcg, not of the machine. memory.reclaim of the root is that, too.
+    /// Whether a memcg is reclaimed from (a limit, or memory.reclaim, also the root's), not the
+    /// machine.
     pub memcg_reclaim: bool,
     /// The machine's file pages are nearly gone: only anon is scanned.
     pub file_is_tiny: bool,
-    /// There is enough file cache that nobody claims: only file is scanned.
+    /// The file cache has enough inactive pages that are not in use: only file lists are scanned.
     pub cache_trim: bool,
 }
 
-/// Pages of the machine that are free, and how many it wants free.
+/// Free pages of the machine, and the number of free pages that the machine wants.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FreePages {
     pub(crate) free: Pages,
-    /// The sum of the high watermarks.
+    /// Number of free pages that the machine wants: the sum of its high watermarks.
     pub(crate) high: Pages,
 }
 
 impl Prepared {
-    /// Decides for a memcg's reclaim at `priority`, whose activations were `seen` after its last one.
+    /// Decides for a memcg's reclaim at `priority`. `level` holds the sums of the target, `seen`
+    /// its activations `[anon, file]` as of its last reclaim.
     pub(crate) fn new(
         (stage, level): (Stage, &Level),
         seen: [u64; 2],
@@ -52,7 +55,7 @@ impl Prepared {
         }
     }
 
-    /// The same for the machine, of which so much is free.
+    /// Changes the decisions of [`Self::new`] to those for a reclaim from the whole machine.
     pub(crate) fn of_machine(self, level: &Level, priority: u32, pages: FreePages) -> Self {
         let (anon, file) = (FolioType::Anon.index(), FolioType::File.index());
         let cache = level.sizes.inactive[file] + level.sizes.active[file];
@@ -99,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn cache_is_trimmed_while_nobody_claims_it() {
+    fn inactive_cache_is_trimmed_while_it_is_not_in_use() {
         assert!(at(5, [7, 9]).cache_trim);
         assert!(!at(6, [7, 9]).cache_trim, "40 >> 6 is nothing");
         assert!(!at(5, [7, 8]).cache_trim, "somebody came back for it");

@@ -1,22 +1,25 @@
-//! Refault distances of the classic LRU. spec: workingset.md 4, 5.
+//! Refault distances of the classic LRU.
+//! spec: workingset.md 4, 5.
 //!
-//! A shadow names the target of the reclaim that took its page, and stores that one's clock at eviction. If as
-//! many pages have been evicted or activated there since as its other lists hold, or fewer, the page would have
-//! stayed, had it competed with them.
+//! A shadow names the target memcg of the reclaim that evicted the page, and stores the target's
+//! eviction clock. At a refault, the clock's advance is the refault distance. If the distance is at
+//! most the number of pages on the target's other lists, the page would have stayed in memory, had
+//! it competed with them.
 
 use super::{ActiveInactive, CostNote, Sizes, Stage};
 use crate::folio::{FolioId, FolioTable, FolioType};
 use crate::word::{Flag, Word};
 use crate::workingset::Refault;
 
-/// The room that a refaulting page of type `ty` competes for: every list but its own inactive one;
-/// anon only when it can be evicted. spec: workingset.md 5.1.
+/// Number of pages that a refaulting page of type `ty` competes with: all lists without the
+/// inactive one of `ty`; anon lists count only with `swap`, when anon can be evicted.
+/// spec: workingset.md 5.1.
 #[must_use]
 pub const fn room(stage: Stage, ty: FolioType, sizes: Sizes, swap: bool) -> u64 {
     let [anon, file] = [FolioType::Anon.index(), FolioType::File.index()];
     let mut room = sizes.active[file];
     if matches!(stage, Stage::Protection) {
-        // Between the patches of the series only active pages counted.
+        // At this stage of the series only active pages counted.
         return if swap {
             room + sizes.active[anon]
         } else {
@@ -36,21 +39,30 @@ pub const fn room(stage: Stage, ty: FolioType, sizes: Sizes, swap: bool) -> u64 
 }
 
 impl ActiveInactive {
-    /// An isolated page has left: the stamp is read before the clock moves on.
+    /// Turns the word of an isolated page into a shadow entry: the page was evicted. The stamp is
+    /// the clock before this eviction advances it.
     pub(crate) fn evicted(&mut self, folios: &mut FolioTable, id: FolioId) {
         let word = folios.get(id);
         let stamp = u32::try_from(self.clock.stamp(self.age_of_target())).unwrap_or(0);
         self.names.set(id, self.target.steps);
         folios.set(id, word.into_shadow(stamp, word.has(Flag::Workingset)));
-        self.advance_clock(1);
+        if self.target.steps == 0 {
+            self.advance_clock(1);
+        } else {
+            // The kernel's workingset_eviction() advances the clocks of the target and of the
+            // memcgs above it, and not those of the memcgs below, which own the page.
+            self.evicted_for_target += 1;
+            self.target.ahead += 1;
+        }
     }
 
     const fn age_of_target(&self) -> u64 {
         self.own.nonresident_age + self.target.ahead
     }
 
-    /// Whether the page of `shadow`, which comes back, left recently, by the lists of the target that it names,
-    /// which is set. `swap` as in [`room`], of the target.
+    /// Returns whether the refaulting page of `shadow` was evicted recently, and counts it. The
+    /// caller has set the target that the shadow names. `swap`: the target's anon pages can be
+    /// evicted.
     pub(crate) fn refault(&mut self, shadow: Word, ty: FolioType, swap: bool) -> Refault {
         let (stamp, workingset) = shadow.shadow();
         let (age, sizes) = (self.age_of_target(), self.target.lists(self.own.sizes));
@@ -72,7 +84,8 @@ impl ActiveInactive {
         }
     }
 
-    /// Scanning `ty` cost so many pages of I/O and so many that were looked at in vain.
+    /// Adds to the cost of scanning `ty`: `nr_io` pages of I/O, and `nr_rotated` pages scanned in
+    /// vain.
     pub(crate) fn note_cost(&mut self, ty: FolioType, nr_io: u64, nr_rotated: u64) {
         let size = self.own.sizes.total();
         self.own.costs.note(ty, nr_io, nr_rotated, size);
@@ -93,7 +106,7 @@ mod tests {
 
     /// workingset.md 12, test 2.
     #[test]
-    fn room_by_type_and_swap() {
+    fn competing_memory_by_type_and_swap() {
         let sizes = Sizes {
             inactive: [20, 50],
             active: [30, 100],

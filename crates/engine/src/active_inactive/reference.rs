@@ -3,35 +3,36 @@
 use super::Stage;
 use crate::folio::FolioType;
 
-/// What the check found.
+/// Verdict of the reference check: what reclaim does with an inactive page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Referenced {
-    /// It may go.
+    /// The page may be evicted.
     Reclaim,
-    /// It may go if it is clean.
+    /// The page may be evicted if it is clean.
     ReclaimClean,
-    /// One more trip on the inactive list.
+    /// The page goes to the head of the inactive list once more.
     Keep,
-    /// It belongs on the active list.
+    /// The page moves to the active list.
     Activate,
 }
 
-/// What the check looks at.
+/// The input of the reference check.
 #[derive(Clone, Copy, Debug)]
 pub struct ReferenceInput {
     /// The page's type.
     pub ty: FolioType,
-    /// Accessed bits found in page tables (and cleared).
+    /// Number of mappings of the page whose accessed bits were set; the caller has cleared the
+    /// bits.
     pub pte_references: u32,
-    /// PG_referenced.
+    /// Whether PG_referenced was set before the check.
     pub referenced: bool,
-    /// A mapping of it is executable.
+    /// Whether a mapping of the page is executable.
     pub executable: bool,
-    /// A mapping of it is locked.
+    /// Whether a mapping of the page is locked in memory (mlock).
     pub locked: bool,
 }
 
-/// The verdict, and PG_referenced after it.
+/// Returns the verdict, and the value of PG_referenced after the check.
 #[must_use]
 pub fn check_references(stage: Stage, input: ReferenceInput) -> (Referenced, bool) {
     let ReferenceInput {

@@ -1,34 +1,37 @@
-//! How much of each list to scan. spec: classic-lru.md 4.3, 5.
+//! How many pages of each list to scan.
+//! spec: classic-lru.md 4.3, 5.
 
 use super::{Prepared, Sizes};
 use crate::folio::FolioType;
 use crate::memcg::ScanProtection;
 use crate::units::{PAGE_SIZE, SWAP_CLUSTER_MAX, Swappiness};
 
-/// The pages that the active list may outnumber each inactive one by, for so many pages in all.
+/// Largest ratio of active to inactive pages before pages are deactivated; `total` is the number of
+/// pages on both lists.
 #[must_use]
 pub const fn inactive_ratio(total: u64) -> u64 {
     let gb = total >> (30 - PAGE_SIZE.trailing_zeros());
     if gb == 0 { 1 } else { (10 * gb).isqrt() }
 }
 
-/// True when the inactive list is so short that the active one must give.
+/// True when the inactive list is so short that active pages must be deactivated.
 #[must_use]
 pub const fn inactive_is_low(inactive: u64, active: u64) -> bool {
     inactive * inactive_ratio(inactive + active) < active
 }
 
-/// What scanning each type has cost lately.
+/// Recent cost of scanning each type, in pages scanned in vain; a page of I/O counts as 32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
-    /// Anon.
+    /// Cost of scanning anon pages.
     pub anon: u64,
-    /// File.
+    /// Cost of scanning file pages.
     pub file: u64,
 }
 
 impl Costs {
-    /// I/O counts 32 times a rotation; the sums decay when they exceed a quarter of `lru_size`.
+    /// Adds `32 * nr_io + nr_rotated` to the cost of `ty`. Both costs are halved when their sum
+    /// exceeds `lru_size / 4`.
     pub const fn note(&mut self, ty: FolioType, nr_io: u64, nr_rotated: u64, lru_size: u64) {
         let cost = nr_io * SWAP_CLUSTER_MAX + nr_rotated;
         match ty {
@@ -41,8 +44,8 @@ impl Costs {
         }
     }
 
-    /// Weights of anon and file. Each side holds the total, so that cost alone drives neither to
-    /// zero.
+    /// Returns the relative scan weights `[anon, file]`: the cheaper type has the larger one. The
+    /// total cost is added to each side, so that cost alone drives no weight to zero.
     #[must_use]
     pub fn fractions(self, swappiness: Swappiness) -> [u64; 2] {
         let total = self.anon + self.file;
@@ -53,22 +56,22 @@ impl Costs {
     }
 }
 
-/// What the scan targets depend on.
+/// Inputs of [`scan_targets`].
 #[derive(Clone, Copy, Debug)]
 pub struct ScanInput {
-    /// List sizes.
+    /// Pages on each list.
     pub sizes: Sizes,
-    /// Scan `size >> priority`.
+    /// A list is scanned by `size >> priority` pages.
     pub priority: u32,
-    /// The balance.
+    /// The balance between anon and file.
     pub swappiness: Swappiness,
-    /// Anon can go somewhere.
+    /// Whether anon pages can be swapped out.
     pub swap: bool,
-    /// What was decided for the whole pass.
+    /// Decisions for the whole pass.
     pub prepared: Prepared,
-    /// What is protected of the memcg.
+    /// The memcg's effective protection; `None` if all of its pages may be scanned.
     pub protection: Option<ScanProtection>,
-    /// The memcg still has an owner.
+    /// Whether the memcg exists; an offline one was removed, but still has pages.
     pub online: bool,
 }
 
@@ -96,7 +99,8 @@ fn mode(input: &ScanInput) -> Mode {
     }
 }
 
-/// The share of `size` that protection leaves to reclaim, at this priority.
+/// Returns how many pages of a list of `size` pages to scan at this priority, protected ones
+/// excluded.
 fn target(input: &ScanInput, size: u64) -> u64 {
     let scan = input.protection.map_or(size, |p| p.scan(size));
     match scan >> input.priority {
@@ -105,7 +109,7 @@ fn target(input: &ScanInput, size: u64) -> u64 {
     }
 }
 
-/// Pages to scan of each list: `[anon, file]`, each `[inactive, active]`.
+/// Returns the number of pages to scan of each list: `[anon, file]`, each `[inactive, active]`.
 #[must_use]
 pub fn scan_targets(input: &ScanInput) -> [[u64; 2]; 2] {
     let mode = mode(input);
@@ -174,7 +178,7 @@ mod tests {
             [ap, fp],
             [60 * (3 * c + 1) / (2 * c + 1), 140 * (3 * c + 1) / (c + 1)]
         );
-        // 90 / (90 + 420), of which integer division leaves 89 / (89 + 419).
+        // 90 / (90 + 420); by integer division 89 / (89 + 419).
         assert!((175..=177).contains(&(1000 * ap / (ap + fp))), "{ap} {fp}");
         assert_eq!(Costs::default().fractions(Swappiness::FILE_ONLY)[0], 0);
     }
@@ -221,7 +225,7 @@ mod tests {
         cache_trim: false,
     };
 
-    /// classic-lru.md 5.3: what is protected stays out of the target, at any priority.
+    /// classic-lru.md 5.3: protected memory stays out of the target, at any priority.
     #[test]
     fn protection_shortens_the_scan() {
         let half = ScanProtection {

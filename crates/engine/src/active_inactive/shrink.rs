@@ -1,4 +1,5 @@
-//! Shrinking the four lists of one lruvec. spec: classic-lru.md 4, 5.4.
+//! Shrinking the four lists of one lruvec: deactivating active pages, isolating inactive ones.
+//! spec: classic-lru.md 4, 5.4.
 
 use super::level::is_low;
 use super::{ActiveInactive, ReferenceInput, Referenced, ScanInput, Stage, check_references};
@@ -8,19 +9,21 @@ use crate::units::Swappiness;
 use crate::word::{Flag, State, Word};
 use alloc::vec::Vec;
 
-/// Counts of one step over one list.
+/// What one scan of one list did.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Step {
-    /// Pages looked at.
+    /// Pages scanned.
     pub(crate) scanned: u64,
     /// Pages that changed lists: deactivated, or activated.
     pub(crate) moved: u64,
-    /// Unevictable ones that left their list.
+    /// Unevictable pages that were taken off their list.
     pub(crate) unevictable: u64,
 }
 
-/// Whether the page was accessed through a mapping with recency, or told young; that is taken. The bit
-/// of a mapping without recency is neither counted nor cleared. spec: reclaim-control.md 6.1.
+/// Returns whether the page was accessed, and its word with flag Young cleared. An access counts if
+/// a mapping with recency made it, or if it was reported before (flag Young). The accessed bit of a
+/// mapping without recency is neither counted nor cleared.
+/// spec: reclaim-control.md 6.1.
 fn take_young(
     folios: &mut FolioTable,
     (id, word): (FolioId, Word),
@@ -34,26 +37,26 @@ fn take_young(
 }
 
 impl ActiveInactive {
-    /// Whether the inactive list of `ty` is short, those of memcgs below counted in.
+    /// Whether the inactive list of `ty` is too short; pages of the memcgs below count, too.
     pub(crate) fn is_low(&self, ty: FolioType) -> bool {
         is_low(self.stage, self.target.subtree(self.own.sizes), ty)
     }
 
-    /// What a pass of a lruvec alone goes by.
+    /// Makes the decisions for a pass over this lruvec alone, without a machine around it.
     pub(crate) fn prepare(&mut self, priority: u32, force_deactivate: bool) -> Prepared {
         let seen = core::mem::replace(&mut self.activations_seen, self.own.activations);
         Prepared::new((self.stage, &self.own), seen, priority, force_deactivate)
     }
 
-    /// Up to `nr` pages from the tail of the active list: executable file pages in use stay, all
-    /// others are deactivated, referenced or not.
+    /// Takes up to `nr` pages from the tail of the active list. Executable file pages that were
+    /// accessed go back to its head; all others are deactivated, referenced or not.
     pub(crate) fn shrink_active(
         &mut self,
         folios: &mut FolioTable,
         (ty, nr): (FolioType, u64),
         recency: Recency<'_>,
     ) -> Step {
-        // What comes back to the head is not met twice.
+        // A page put back at the head is not scanned again.
         let nr = nr.min(self.own.sizes.active[ty.index()]);
         let (mut step, mut rotated) = (Step::default(), 0);
         while step.scanned < nr {
@@ -77,15 +80,15 @@ impl ActiveInactive {
                 step.moved += 1;
             }
         }
-        // Looking at them was in vain.
+        // These pages were scanned in vain.
         if rotated > 0 {
             self.note_cost(ty, 0, rotated);
         }
         step
     }
 
-    /// Up to `nr` pages from the tail of the inactive list: each is checked, and what may go is
-    /// isolated into `out`.
+    /// Checks up to `nr` pages from the tail of the inactive list. Evictable pages are taken off
+    /// the list and appended to `out`.
     pub(crate) fn isolate_inactive(
         &mut self,
         folios: &mut FolioTable,
@@ -137,8 +140,9 @@ impl ActiveInactive {
         (verdict, word.with(Flag::Referenced, referenced))
     }
 
-    /// An isolated page that could not go comes back: active when it was accessed meanwhile and
-    /// has been before, else inactive.
+    /// Puts back an isolated page that could not be evicted. The page becomes active if it was
+    /// referenced before the isolation and accessed since, else inactive. Returns whether it was
+    /// activated.
     pub(crate) fn put_back(
         &mut self,
         folios: &mut FolioTable,
@@ -158,7 +162,8 @@ impl ActiveInactive {
         activate
     }
 
-    /// Targets of one pass of a lruvec alone, and which active lists it may shrink.
+    /// For a pass over this lruvec alone: returns the pages to scan, `[anon, file]` of `[inactive,
+    /// active]`, and whether the active lists may be shrunk, `[anon, file]`.
     pub(crate) fn pass_targets(
         &mut self,
         swappiness: Swappiness,

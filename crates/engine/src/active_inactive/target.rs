@@ -1,61 +1,67 @@
-//! On whose behalf pages of a lruvec leave, and by whose lists they are judged when they come back.
+//! The target: the memcg whose reclaim evicts pages of a lruvec. The lists and the clock of the
+//! target also decide whether a refault of these pages is recent.
 //! spec: workingset.md 4, 5.1, I7.
 //!
-//! That is the target of reclaim, the lruvec's own memcg or one above it; the machine says which before
-//! each operation. The state word has no room for its name, so that stands beside it.
+//! The target is the lruvec's own memcg or one above it; the machine sets it before each operation.
+//! The target's name is its distance from the lruvec's memcg in levels. The page's word has no free
+//! bits for the name, so the names are stored in a table beside it.
 //!
-//! Invariant: the name of a page that is out is that of the target whose clock its stamp is of.
+//! Invariant: the name of an evicted page is that of the target whose clock its stamp is of.
 
 use super::Sizes;
 use crate::folio::FolioId;
 use alloc::vec::Vec;
 
-/// The target, as its lruvec sees it. By default the lruvec is alone.
+/// The target of a reclaim, as one of its lruvecs needs it. The default: the lruvec is its own
+/// target.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Target {
-    /// How many levels it is above the lruvec's memcg.
+    /// Number of levels from the lruvec's memcg up to the target; 0 if the memcg is the target.
     pub(crate) steps: u8,
-    /// Its clock less what this lruvec has added to it: they go on together.
+    /// The target's clock minus the clock of this lruvec alone: it does not change when both
+    /// advance.
     pub(crate) ahead: u64,
-    /// Pages on the lists of all others that belong to it.
+    /// Pages on the lists of all other lruvecs of the target and the memcgs below it.
     pub(crate) others: Sizes,
-    /// It was deleted.
+    /// Whether the target memcg was deleted.
     pub(crate) is_gone: bool,
-    /// Pages on the lists of those below the lruvec's own memcg.
+    /// Pages on the lists of memcgs below the lruvec's own memcg.
     pub(crate) below: Sizes,
-    /// What statistics show of these lists, where they come late.
+    /// List sizes by the statistics, if these may lag behind; `None` to use the exact sizes.
     pub(crate) shown: Option<Shown>,
 }
 
-/// Lists as statistics show them.
+/// List sizes as the memory statistics show them, which may lag behind the lists.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shown {
-    /// Of the target and all below it.
+    /// Pages of the target and all memcgs below it.
     pub(crate) target: Sizes,
-    /// Of the lruvec's own memcg and all below it.
+    /// Pages of the lruvec's own memcg and all memcgs below it.
     pub(crate) subtree: Sizes,
 }
 
 impl Target {
-    /// The lists of the target, of which a lruvec has `own`.
+    /// Returns the list sizes of the target and all memcgs below; `own` are those of this lruvec.
     pub(super) fn lists(&self, own: Sizes) -> Sizes {
         self.shown
             .map_or_else(|| own.plus(self.others), |shown| shown.target)
     }
 
-    /// The lists of the lruvec's memcg and all below it.
+    /// Returns the list sizes of the lruvec's memcg and all memcgs below; `own` are those of this
+    /// lruvec.
     pub(super) fn subtree(&self, own: Sizes) -> Sizes {
         self.shown
             .map_or_else(|| own.plus(self.below), |shown| shown.subtree)
     }
 }
 
-/// Names by page. Nothing is stored as long as every page leaves on its own memcg's behalf.
+/// The target of each evicted page, as a number of levels up; the index is the id. Empty as long as
+/// every page was evicted by a reclaim of its own memcg.
 #[derive(Debug, Default)]
 pub(super) struct Names(Vec<u8>);
 
 impl Names {
-    /// The page left for a target that is so many levels up.
+    /// Records that the page was evicted for a target that is `steps` levels up.
     pub(super) fn set(&mut self, id: FolioId, steps: u8) {
         let at = id.0 as usize;
         if at >= self.0.len() {
@@ -71,7 +77,7 @@ impl Names {
         self.0.get(id.0 as usize).copied().unwrap_or(0)
     }
 
-    /// Forgets ids from `len` on.
+    /// Drops the names of the ids from `len` on.
     pub(super) fn shrink(&mut self, len: usize) {
         self.0.truncate(len);
         self.0.shrink_to_fit();
@@ -113,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn names_cost_nothing_until_somebody_else_reclaims() {
+    fn names_cost_nothing_until_another_memcg_reclaims() {
         let mut names = Names::default();
         names.set(FolioId(9), 0);
         assert_eq!((names.get(FolioId(9)), names.footprint()), (0, 0));

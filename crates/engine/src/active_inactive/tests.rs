@@ -47,7 +47,8 @@ fn reclaim(lruvec: &mut Lruvec, nr: u64, priority: u32) -> Shrunk {
     shrink_lruvec(MemcgId::ROOT, lruvec, &sc, &mut Simple)
 }
 
-/// Memory of 100 anon pages: each access faults in what is out, and then makes room for it.
+/// A memory for 100 anon pages: each access faults the page in if it was evicted, and then evicts
+/// pages above the limit.
 struct Machine {
     lruvec: Lruvec,
     swap_in: u64,
@@ -78,7 +79,8 @@ impl Machine {
         }
     }
 
-    /// The model of the document: one page from the inactive tail, after rebalancing.
+    /// Evicts as the model of classic-lru.md does: rebalances the lists, then takes one page from
+    /// the inactive tail.
     fn evict_one(&mut self) {
         let low = self
             .lruvec
@@ -98,7 +100,7 @@ impl Machine {
         }
     }
 
-    /// Nothing has been accessed since: the accessed bits of `ids` are gone.
+    /// Clears the accessed bits of `ids`.
     fn rest(&mut self, ids: core::ops::Range<u32>) {
         for id in ids.map(FolioId) {
             self.lruvec.folios_mut().take_accessed(id);
@@ -131,14 +133,14 @@ fn four_accesses_of_a_file_page() {
     assert_eq!(lruvec.classic().expect("classic").nonresident_age(), 1);
 }
 
-/// classic-lru.md 8, test 2: 50 hot pages, then twice 50 that are used once.
+/// classic-lru.md 8, test 2: 50 hot pages, then twice 50 pages that are used once.
 #[test]
-fn used_once_pages_push_out_the_hot_ones_before_and_not_after() {
+fn protection_keeps_hot_pages_from_eviction_by_pages_used_once() {
     let hot_out = |stage| {
         let mut machine = Machine::new(stage);
         machine.access(0..50);
         if stage != Stage::Base {
-            // What is hot has proved it: a second access, found by a pass over it.
+            // Hot pages have had a second access, found by a pass over them.
             for id in (0..50).map(FolioId) {
                 machine.lruvec.mark_accessed(id);
                 machine.lruvec.mark_accessed(id);
@@ -156,8 +158,9 @@ fn used_once_pages_push_out_the_hot_ones_before_and_not_after() {
     assert_eq!(hot_out(Stage::Detection), 0);
 }
 
-/// 50 hot pages, 50 that will be hot (wh), and for ever: 50 used once, then wh again.
-fn thrash(rounds: u32) -> (Vec<u64>, Machine) {
+/// Uses 50 pages that are hot and 50 that will be hot; then, in each round, 50 new pages once, and
+/// the 50 that will be hot again.
+fn cycle_through(rounds: u32) -> (Vec<u64>, Machine) {
     let mut machine = Machine::new(Stage::Protection);
     machine.access(0..50);
     for id in (0..50).map(FolioId) {
@@ -181,15 +184,16 @@ fn thrash(rounds: u32) -> (Vec<u64>, Machine) {
 /// classic-lru.md 8, test 3.
 #[test]
 fn without_detection_the_loop_thrashes_for_ever() {
-    let (swap_ins, machine) = thrash(6);
+    let (swap_ins, machine) = cycle_through(6);
     assert_eq!(swap_ins, [50; 6]);
     assert_eq!(machine.swap_out.len(), 50 + 6 * 100 - 50);
 }
 
-/// workingset.md 12, test 10, with the real reclaim loop: swap-ins by round for 1000 pages of
-/// memory, half of them hot, 500 that will be hot, and 300 new ones a round that are used once: these are
-/// re-accessed after 800 pages, 300 more than the inactive list holds and fewer than all that stay.
-fn thrash_for_real(stage: Stage) -> Vec<u64> {
+/// workingset.md 12, test 10, with the real reclaim loop: returns the swap-ins of each repetition.
+/// The memory has 1000 pages; half of them are hot, 500 others will be hot, and each repetition
+/// uses 300 new pages once. So those that will be hot are used again after 800 other pages: 300
+/// more than the inactive list holds, but fewer than all pages that stay.
+fn cycle_for_real(stage: Stage) -> Vec<u64> {
     let mut lruvec = lruvec(stage, 10_000);
     let mut swap_ins = 0;
     let mut access = |lruvec: &mut Lruvec, ids: core::ops::Range<u32>| {
@@ -224,8 +228,8 @@ fn thrash_for_real(stage: Stage) -> Vec<u64> {
 
 #[test]
 fn detection_ends_what_protection_alone_does_not() {
-    let protection = thrash_for_real(Stage::Protection);
-    let detection = thrash_for_real(Stage::Detection);
+    let protection = cycle_for_real(Stage::Protection);
+    let detection = cycle_for_real(Stage::Detection);
     assert_eq!(protection, [500; 8], "promotes nothing, for ever");
     assert!(detection[0] == 500 && detection[1] < 500, "{detection:?}");
     assert_eq!(detection[2..], [0; 6], "two rounds at most: {detection:?}");
@@ -249,7 +253,7 @@ fn executable_pages_in_use_stay_active() {
     assert!(!word(&lruvec, 1).has(Flag::Active) && word(&lruvec, 1).has(Flag::Workingset));
 }
 
-/// classic-lru.md 5.2: pages that were looked at in vain cost something on the active list, too.
+/// classic-lru.md 5.2: pages that were scanned in vain cost something on the active list, too.
 #[test]
 fn rotations_of_active_pages_cost() {
     let mut lruvec = lruvec(Stage::Detection, 8);
@@ -266,7 +270,7 @@ fn rotations_of_active_pages_cost() {
 
 /// classic-lru.md 8, test 13.
 #[test]
-fn the_active_list_is_left_alone_until_there_is_a_reason() {
+fn the_active_list_is_not_shrunk_without_a_reason() {
     let mut lruvec = lruvec(Stage::Detection, 400);
     for id in (0..400).map(FolioId) {
         lruvec.fault_in(id, FolioType::File, FaultKind::Descriptor, true, true);
@@ -298,20 +302,20 @@ fn the_active_list_is_left_alone_until_there_is_a_reason() {
 
 /// workingset.md 12, tests 3 and 9.
 #[test]
-fn recent_up_to_the_room_and_restored_if_it_was_workingset() {
+fn a_refault_is_recent_up_to_the_competing_memory() {
     for (evicted_more, recent) in [(10, true), (11, false)] {
         let mut lruvec = lruvec(Stage::Detection, 100);
         let fault = |lruvec: &mut Lruvec, id| {
             lruvec.fault_in(FolioId(id), FolioType::File, FaultKind::Refault, true, true)
         };
         (0..60).for_each(|id| assert!(fault(&mut lruvec, id).is_none()));
-        // Ten active file pages: the room for a file page, anon being empty.
+        // A file page competes with ten active file pages only, because there are no anon pages.
         for id in 50..60 {
             (0..2).for_each(|_| lruvec.mark_accessed(FolioId(id)));
         }
         let mut out = Vec::new();
         lruvec.isolate_inactive(ScanReason::Direct, FolioType::File, evicted_more, &mut out);
-        // Page 0 leaves first: the distance is what leaves from then on.
+        // Page 0 is evicted first: its distance is the number of pages evicted after it.
         out.iter()
             .for_each(|&id| assert!(lruvec.evicted(id, ScanReason::Direct)));
         let refault = fault(&mut lruvec, 0).expect("a shadow");
@@ -362,7 +366,7 @@ fn a_page_touched_once_is_never_active() {
         x ^= x << 13;
         x ^= x >> 17;
         x ^= x << 5;
-        // The first 100 are hot; all others are never touched again.
+        // The first 100 pages are hot; all others are never touched again.
         lruvec.touch(FolioId(x % 100));
         if id % 100 == 99 {
             let before = lists(&lruvec);

@@ -1,7 +1,8 @@
-//! The accessed bits, and whether a page is there to set one: two bits a page, so that the touches
-//! of a simulation stay within a table that a cache can hold (16 MB for 63 million pages).
+//! Two bits a page: whether the page is present, and whether it was accessed. A simulation's
+//! touches read only this table, which a cache can hold (16 MB for 63 million pages).
 //!
-//! A block is a `u64` of 32 pages: the low half says who is present, the high half who was accessed.
+//! A block is a `u64` of 32 pages: the low half says which pages are present, the high half which
+//! were accessed.
 //!
 //! Invariants, asserted with the folio table's: a page is present here iff its word says so; only a
 //! present page is accessed.
@@ -14,7 +15,7 @@ use core::ops::Range;
 const BLOCK: usize = 32;
 const PRESENT: u64 = 0xffff_ffff;
 
-/// The bits of one folio table.
+/// The present and accessed bits of all pages of one folio table.
 #[derive(Debug, Default)]
 pub(crate) struct PageTable {
     blocks: Vec<u64>,
@@ -29,7 +30,7 @@ impl PageTable {
         self.blocks.capacity() * 8
     }
 
-    /// Makes ids below `len` valid, with room for `capacity`.
+    /// Makes ids below `len` valid, with space reserved for `capacity`.
     pub(crate) fn ensure(&mut self, len: usize, capacity: usize) {
         let blocks = len.div_ceil(BLOCK);
         if blocks > self.blocks.capacity() {
@@ -39,13 +40,14 @@ impl PageTable {
         self.blocks.resize(blocks.max(self.blocks.len()), 0);
     }
 
-    /// Ids from `len` on have no bits any more; there is room for `capacity`.
+    /// Drops the bits of ids from `len` on; keeps space for `capacity`.
     pub(crate) fn shrink(&mut self, len: usize, capacity: usize) {
         self.blocks.truncate(len.div_ceil(BLOCK));
         self.blocks.shrink_to(capacity.div_ceil(BLOCK));
     }
 
-    /// Sets the accessed bit of a present page, without a branch; false when it is out.
+    /// Sets the accessed bit of a present page, without a branch; returns whether the page is
+    /// present.
     #[inline]
     pub(crate) fn touch(&mut self, id: FolioId) -> bool {
         let (block, bit) = at(id);
@@ -57,9 +59,9 @@ impl PageTable {
         present != 0
     }
 
-    /// Reads the blocks of `ids` and does nothing with them. A processor has many such loads in
-    /// flight; if each were followed by a touch at once, what waits for the loads would fill its
-    /// queues after a few.
+    /// Reads the blocks of `ids` and discards them, to have them in the cache. A processor can have
+    /// many such loads in flight at a time. It could not if each load were followed by a touch:
+    /// touches that wait for their loads would soon fill the processor's queues.
     #[inline]
     pub(crate) fn bring_near(&self, ids: &[FolioId]) {
         let blocks = ids.iter().map(|&id| self.blocks.get(at(id).0));
@@ -74,7 +76,7 @@ impl PageTable {
             .is_some_and(|b| b & bit << BLOCK != 0)
     }
 
-    /// Clears the accessed bit and says whether it was set.
+    /// Clears the accessed bit and returns whether it was set.
     #[inline]
     pub(crate) fn take_accessed(&mut self, id: FolioId) -> bool {
         let (block, bit) = at(id);
@@ -92,7 +94,7 @@ impl PageTable {
         self.blocks.get(block).is_some_and(|b| b & bit != 0)
     }
 
-    /// The page comes or goes; its accessed bit is clear either way.
+    /// Makes the page present or absent, and clears its accessed bit.
     #[inline]
     pub(crate) fn set_present(&mut self, id: FolioId, present: bool) {
         let (block, bit) = at(id);
@@ -100,7 +102,7 @@ impl PageTable {
         self.blocks[block] = if present { rest | bit } else { rest };
     }
 
-    /// The pages of `run` go.
+    /// Makes the pages of `run` absent.
     pub(crate) fn forget(&mut self, run: Range<usize>) {
         let mut at = run.start;
         while at < run.end {
@@ -112,39 +114,40 @@ impl PageTable {
         }
     }
 
-    /// A planted bug: the accessed bit of whatever page.
+    /// Plants a bug for a test: sets the accessed bit of any page, present or not.
     #[cfg(test)]
     pub(crate) fn plant_accessed(&mut self, id: FolioId) {
         let (block, bit) = at(id);
         self.blocks[block] |= bit << BLOCK;
     }
 
-    /// Number of blocks, for a walk that visits all.
+    /// Returns the number of blocks of 32 pages.
     pub(crate) const fn blocks(&self) -> usize {
         self.blocks.len()
     }
 
-    /// The accessed pages of a block, as bits from its first page on; they stay set.
+    /// Returns the accessed bits of a block, the lowest bit for its first page; none is cleared.
     #[inline]
     pub(crate) fn accessed_in(&self, block: usize) -> u32 {
         u32::try_from(self.blocks[block] >> BLOCK).unwrap_or(0)
     }
 
-    /// The page of `bit`, one of [`Self::accessed_in`], of a block.
+    /// Returns the id of the page whose bit in [`Self::accessed_in`] is `bit`, a word with one bit
+    /// set.
     #[inline]
     pub(crate) fn id(block: usize, bit: u32) -> FolioId {
         let first = u32::try_from(block * BLOCK).unwrap_or(u32::MAX);
         FolioId(first + bit.trailing_zeros())
     }
 
-    /// Clears the accessed bits of `which` pages of a block.
+    /// Clears the accessed bits of the pages of a block whose bits are set in `which`.
     #[inline]
     pub(crate) fn clear_in(&mut self, block: usize, which: u32) {
         self.blocks[block] &= !(u64::from(which) << BLOCK);
     }
 
-    /// Pages present, and whether some page is accessed that is not.
-    pub(crate) fn tally(&self) -> (usize, bool) {
+    /// Returns the number of pages present, and whether any page is accessed without being present.
+    pub(crate) fn present_and_stray(&self) -> (usize, bool) {
         let present = self.blocks.iter().map(|b| (b & PRESENT).count_ones());
         let stray = self.blocks.iter().any(|b| (b >> BLOCK) & !b != 0);
         (present.map(|n| n as usize).sum(), stray)
@@ -162,7 +165,10 @@ mod tests {
         table.set_present(FolioId(63), true);
         assert!(table.touch(FolioId(63)) && table.is_accessed(FolioId(63)));
         assert!(!table.touch(FolioId(31)) && !table.touch(FolioId(500)));
-        assert_eq!((table.tally(), table.accessed_in(1)), ((1, false), 1 << 31));
+        assert_eq!(
+            (table.present_and_stray(), table.accessed_in(1)),
+            ((1, false), 1 << 31)
+        );
         assert!(table.take_accessed(FolioId(63)) && !table.take_accessed(FolioId(63)));
     }
 
@@ -177,7 +183,7 @@ mod tests {
         table.clear_in(0, 0b101);
         let accessed = (0..64).filter(|&id| table.is_accessed(FolioId(id)));
         assert_eq!(accessed.count(), 61);
-        assert_eq!(table.tally(), (64, false));
+        assert_eq!(table.present_and_stray(), (64, false));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Aging: promoting what a walk found young, and opening the next generation.
 //! spec: lru-gen.md 3 (update_gen), 5.
 //!
-//! Invariant: a page's generation changes in its word and in the counts together. A generation is opened once, for
-//! whoever saw the one before as the youngest.
+//! Invariant: a page's generation changes in its word and in the counts together. Of callers that
+//! saw the same youngest generation, only the first opens the next one.
 
 use super::{LruGen, MAX_NR_GENS, MIN_NR_GENS, Profile, evictable, list_of, refs, slot_of};
 use crate::folio::{FolioId, FolioTable, FolioType};
@@ -11,8 +11,9 @@ use crate::units::{Millis, Swappiness};
 use crate::word::{State, Word};
 
 impl LruGen {
-    /// A walk found `id` young. P616: the first time only marks it referenced; later it moves to
-    /// the youngest generation, in its word and in the counts; its place in the list stays.
+    /// Records that a walk found `id` young. P616: the first such access only sets PG_referenced. A
+    /// later one moves the page to the youngest generation, in its word and in the counts; its list
+    /// entry stays where it is.
     #[inline]
     pub(crate) fn update_gen(&mut self, folios: &mut FolioTable, id: FolioId) {
         let word = folios.get(id);
@@ -35,8 +36,9 @@ impl LruGen {
         refs::promoted(self.profile, word).with_generation(new)
     }
 
-    /// Walks all accessed bits and takes them for [`Self::update_gen`]. Pages of which `has_recency`
-    /// says no keep theirs: their VMA is skipped. Returns the pages found young.
+    /// Walks all accessed bits: clears each, and promotes the page as [`Self::update_gen`] does.
+    /// Pages whose VMA has no recency (`has_recency`) keep theirs. Returns the number of pages
+    /// found young.
     pub(crate) fn walk_accessed(
         &mut self,
         folios: &mut FolioTable,
@@ -53,7 +55,7 @@ impl LruGen {
         young
     }
 
-    /// Claims the walk that precedes `inc_max_seq(seq)`: false when someone has it already.
+    /// Claims the walk that precedes `inc_max_seq(seq)`; false if another caller has claimed it.
     pub(crate) const fn begin_walk(&mut self, seq: u64) -> bool {
         if seq <= self.walk_seq {
             return false;
@@ -65,7 +67,7 @@ impl LruGen {
     /// Opens generation `seq + 1`, born `now`. False when `seq` is no longer the youngest.
     ///
     /// # Panics
-    /// When `seq` lies beyond `max_seq`: nobody can have seen it.
+    /// When `seq` lies beyond `max_seq`: no caller can have seen it.
     pub(crate) fn inc_max_seq(
         &mut self,
         folios: &mut FolioTable,
@@ -94,15 +96,18 @@ impl LruGen {
         true
     }
 
-    /// Gives up the oldest generation of `ty`: its pages go, one by one from the tail, to the tail
-    /// of the next. A type that may not be evicted keeps its pages where they are.
+    /// Ends the oldest generation of `ty`: its pages move, one by one from the tail, to the tail of
+    /// the next. If pages of `ty` may not be evicted, they stay on their list.
     fn inc_min_seq(&mut self, folios: &mut FolioTable, ty: FolioType, swappiness: Swappiness) {
         if swappiness.may_evict(ty) {
             let list = list_of(slot_of(self.min_seq(ty)), ty);
             while let Some((id, word)) = self.lists.pop(folios, list) {
                 let moved = self.inc_gen(word);
-                // Before v6.14 only eviction's sorting protects.
-                if self.profile == Profile::P616 && !refs::is_saturated(self.profile, word) {
+                // Before v6.14 a page counts as protected only in eviction.
+                let counts = self.profile == Profile::P616
+                    && !refs::is_saturated(self.profile, word)
+                    && self.may_count_aged();
+                if counts {
                     self.protect(word);
                 }
                 self.lists.push(
@@ -113,11 +118,12 @@ impl LruGen {
                 );
             }
         }
-        self.controller.carry_over(ty);
+        self.carry_over(ty);
         self.min_seq[ty.index()] += 1;
     }
 
-    /// One generation up from the oldest, unless a walk has promoted the page already.
+    /// Moves a page of the oldest generation to the next one; a page that a walk has promoted
+    /// stays. Returns the new word.
     pub(super) fn inc_gen(&mut self, word: Word) -> Word {
         let (slot, ty) = (word.generation(), word.folio_type());
         let oldest = slot_of(self.min_seq(ty));
@@ -137,8 +143,8 @@ impl LruGen {
         }
     }
 
-    /// Drops empty oldest generations and keeps the two types within reach of each other. True
-    /// when a `min_seq` moved.
+    /// Advances `min_seq` past empty generations, and limits how far the two types are apart.
+    /// Returns whether a `min_seq` changed.
     pub(crate) fn try_to_inc_min_seq(
         &mut self,
         folios: &mut FolioTable,
@@ -159,14 +165,16 @@ impl LruGen {
         for ty in evictable(swappiness) {
             if min_seq[ty.index()] > self.min_seq(ty) {
                 self.min_seq[ty.index()] = min_seq[ty.index()];
-                self.controller.carry_over(ty);
+                self.carry_over(ty);
                 moved = true;
             }
         }
         moved
     }
 
-    /// spec: lru-gen.md 5.4. Neither type may run so far ahead that the other blocks aging.
+    /// Limits the difference of the two `min_seq`, so that no type runs so far ahead that the other
+    /// one blocks aging.
+    /// spec: lru-gen.md 5.4.
     fn align(&self, min_seq: &mut [u64; 2], swappiness: Swappiness) {
         if swappiness == Swappiness::FILE_ONLY || swappiness == Swappiness::ANON_ONLY {
             return;

@@ -1,8 +1,9 @@
-//! Which ranges are worth a walk: two Bloom filters, one read while the other is filled for the next
-//! generation. spec: lru-gen.md 1 and 5.2.
+//! Which ranges of page tables are worth a walk: two Bloom filters. One is read while the other is
+//! filled for the next generation.
+//! spec: lru-gen.md 1 and 5.2.
 //!
-//! An item is whatever range of page table the embedder walks as one. A range that was put in is
-//! always found again; one that was not may be, by chance: about 1 in 5 with 10,000 items.
+//! An item is a range of page table that the embedder walks as one. A filter always finds an item
+//! that was put in. It may also find one that was not: about 1 in 5 with 10,000 items in it.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -12,17 +13,17 @@ pub const BLOOM_FILTER_SHIFT: u32 = 15;
 const WORDS: usize = 1 << (BLOOM_FILTER_SHIFT - 6);
 const MASK: u64 = (1 << BLOOM_FILTER_SHIFT) - 1;
 
-/// The pair of filters; a filter that was never filled lets everything pass.
+/// The pair of filters; a filter that was never filled finds every item.
 #[derive(Debug, Default)]
 pub struct BloomFilters([Option<Box<[u64]>>; 2]);
 
-/// True when a walked range was dense enough to be walked again: one page in eight is young.
+/// Whether a walked range is dense enough to be walked again: at least one page in eight is young.
 #[must_use]
 pub const fn is_dense(young: u64, total: u64) -> bool {
     young * 8 >= total
 }
 
-/// The two bits of an item: halves of one 64-bit mix.
+/// Returns the two bits of an item in a filter: parts of one 64-bit hash.
 const fn keys(item: u64) -> [u64; 2] {
     let x = (item ^ item >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ x >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -46,7 +47,7 @@ impl BloomFilters {
         })
     }
 
-    /// `item` was dense in the walk of `seq`: the next one should look there too.
+    /// Records that `item` was dense in the walk of `seq`: the next walk should visit it too.
     pub fn add_for_next(&mut self, seq: u64, item: u64) {
         let filter = &mut self.0[((seq + 1) % 2) as usize];
         let filter = filter.get_or_insert_with(|| vec![0; WORDS].into_boxed_slice());
@@ -55,8 +56,9 @@ impl BloomFilters {
         }
     }
 
-    /// `item` was found dense outside of a walk, while `seq` is the youngest generation: the walk of
-    /// `seq` should look there too. A filter that lets everything pass stays as it is.
+    /// Records that `item` was found dense outside of a walk: the walk of `seq`, the youngest
+    /// generation, should visit it too. A filter that was never filled stays as it is, since it
+    /// finds every item.
     pub fn add(&mut self, seq: u64, item: u64) {
         if let Some(filter) = &mut self.0[(seq % 2) as usize] {
             for (word, bit) in keys(item).map(at) {
@@ -65,7 +67,7 @@ impl BloomFilters {
         }
     }
 
-    /// The walk of `seq` begins: what is filled for the next one starts empty.
+    /// Begins the walk of `seq`: empties the filter that this walk fills for the next one.
     pub fn begin(&mut self, seq: u64) {
         self.0[((seq + 1) % 2) as usize] = Some(vec![0; WORDS].into_boxed_slice());
     }
@@ -91,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_between_walks_is_found_by_the_next() {
+    fn a_range_added_between_walks_is_found_by_the_next() {
         let mut filters = BloomFilters::default();
         filters.add(3, 7);
         assert!(filters.test(3, 8), "still open to everything");

@@ -1,23 +1,26 @@
-//! How much to scan, and when to age instead. spec: lru-gen.md 5.5.
+//! How many pages to scan, and when to age instead.
+//! spec: lru-gen.md 5.5.
 
 use super::{DEF_PRIORITY, LruGen, MIN_NR_GENS, Profile, evictable};
 use crate::memcg::ScanProtection;
 use crate::units::Swappiness;
 
-/// Whether eviction is to be preceded by aging, and what it would scan.
+/// Whether aging must precede eviction, and how many pages eviction would scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanTarget {
-    /// Age, and leave this lruvec then: no generation is left to evict from, or (P616) only one.
+    /// The caller must age and then end its visit of this lruvec: no generation remains to evict
+    /// from, or (P616) only one.
     pub must_age: bool,
-    /// Pages to scan at the given priority, should aging not be needed or not be worth it.
+    /// Pages to scan at the given priority, if aging is not needed or not worth it.
     pub scan: u64,
-    /// The pages of which that is a part: none where no generation is left to evict from.
+    /// Evictable pages; `scan` is a part of them. Zero if no generation remains to evict from.
     pub open: u64,
 }
 
 impl LruGen {
-    /// The scan target at `priority`; an offline memcg is emptied at once, as far as it can be without aging. Of one
-    /// that is protected less is scanned, in proportion (P616).
+    /// Returns the scan target at `priority`. Of an offline memcg all pages are scanned at once,
+    /// without aging if possible. P616: a protected memcg is scanned less, in proportion to its
+    /// protection.
     #[must_use]
     pub fn nr_to_scan(
         &self,
@@ -31,7 +34,8 @@ impl LruGen {
             Profile::P616 => self.evictable_min_seq(swappiness) + MIN_NR_GENS >= self.max_seq,
             Profile::P63 | Profile::P612 => stuck || self.few_are_old(swappiness, total),
         };
-        // What cannot be isolated is not to be scanned, or an offline memcg would be scanned in vain and never aged.
+        // Pages that cannot be isolated do not count, or an offline memcg would be scanned in vain
+        // and never aged.
         let size = if stuck { 0 } else { total };
         let emptying = !online && size > 0;
         let open = match (self.profile, protection) {
@@ -39,19 +43,20 @@ impl LruGen {
             _ => size,
         };
         ScanTarget {
-            // At the first priority one tries to get by without aging.
+            // At the first priority reclaim goes on without aging.
             must_age: needs_aging && !emptying && priority != DEF_PRIORITY,
             scan: if emptying { size } else { open >> priority },
             open: if emptying { size } else { open.min(size) },
         }
     }
 
-    /// Pages of the types that may be evicted, of all generations.
+    /// Returns the number of pages of the types that may be evicted, in all generations.
     fn evictable_total(&self, swappiness: Swappiness) -> u64 {
         evictable(swappiness).map(|ty| self.total(ty)).sum()
     }
 
-    /// P63 also ages when the young crowd the old out, or the old have run low.
+    /// Whether aging is needed before v6.14, with three generations or fewer: more than half of the
+    /// pages are in the youngest one, or less than a quarter in the oldest one.
     fn few_are_old(&self, swappiness: Swappiness, total: u64) -> bool {
         let min_seq = self.evictable_min_seq(swappiness);
         if min_seq + MIN_NR_GENS < self.max_seq {
@@ -75,8 +80,9 @@ mod tests {
     use crate::vmscan::ScanReason;
     use alloc::vec::Vec;
 
-    /// lru-gen.md 5.5. With three generations left reclaim went on taking the oldest, and aged only when two were:
-    /// memcg-lru's stddev/mean at scales 24, 32 and 48 was 7.9, 16.9 and 18.1%.
+    /// Regression: lru-gen.md 5.5. With three generations reclaim continued to take the oldest, and
+    /// aged only when there were two: memcg-lru's stddev/mean at scales 24, 32 and 48 was 7.9, 16.9
+    /// and 18.1%.
     #[test]
     fn p616_ages_at_three_generations_below_the_first_priority() {
         let swappiness = Swappiness::default();
@@ -92,7 +98,7 @@ mod tests {
         };
         let low = DEF_PRIORITY - 1;
         assert!(!must_age(&lruvec, low, true), "four are left");
-        // What is empty is dropped, and two are left.
+        // Empty generations are dropped, and two remain.
         let budget = IsolateBudget::default();
         lruvec.isolate(ScanReason::Direct, swappiness, budget, &mut Vec::new());
         let seq = lruvec.lru_gen().max_seq();
@@ -103,8 +109,9 @@ mod tests {
         assert!(!must_age(&lruvec, low, false), "the dead are emptied");
     }
 
-    /// lru-gen.md 5.5. Before v6.14 an offline memcg with two generations was to be scanned whole, of which nothing could be
-    /// isolated, and for that was never aged: its pages stayed for ever.
+    /// Regression: lru-gen.md 5.5. Before v6.14 an offline memcg with two generations was scanned
+    /// whole, but none of its pages could be isolated, and so it was never aged: its pages stayed
+    /// for ever.
     #[test]
     fn where_nothing_can_be_isolated_nothing_is_scanned() {
         for profile in [Profile::P616, Profile::P612, Profile::P63] {

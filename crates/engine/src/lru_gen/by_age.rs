@@ -1,12 +1,12 @@
-//! Eviction by age instead of by need: what proactive reclaim asks for.
+//! Proactive reclaim by age: pages are offered for eviction because they are old, not because
+//! memory is needed.
 //!
-//! Invariant: each page is offered once that is not in one of the two youngest generations, the oldest generation first (again only as many as entries of
-//! pages that had gone are swept meanwhile, for these were counted). Whether it is old
-//! enough is not known here: generations are four, and whoever reclaims by age has one of each page. What is too young for that stays where it
-//! was, in its order ([`crate::PageOut::TooYoung`]): limits take from there, too.
-//!
-//! (The story, of a reading: a policy that only said what it would do put all that was cold before the youngest generation at each look, and a limit took
-//! what had been used a minute ago. Mended, it was so still where all that was cold fitted into one batch: its generations had ended.)
+//! Invariant: each page that is not in one of the two youngest generations is offered once, the
+//! oldest generation first. (Exception: sweeping the entries of evicted pages shortens a list, and
+//! as many of its pages may be offered again.) This module does not know whether a page is old
+//! enough: there are only four generations, and the caller knows each page's age. A page that is
+//! too young for the caller stays where it was, in its order ([`crate::PageOut::TooYoung`]),
+//! because reclaim for a limit evicts in that order too.
 
 use super::{IsolateBudget, Isolated, LruGen, MIN_NR_GENS, list_of, slot_of};
 use crate::folio::{FolioId, FolioTable, FolioType};
@@ -15,12 +15,12 @@ use crate::units::Swappiness;
 use crate::word::{Flag, State};
 use alloc::vec::Vec;
 
-/// How far a reclaim by age has come in one lruvec. A fresh one begins.
+/// How far a reclaim by age has come in one lruvec. The default is the start.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ByAgePlace(Place);
+pub struct ByAgeCursor(Cursor);
 
 #[derive(Clone, Copy, Debug, Default)]
-enum Place {
+enum Cursor {
     #[default]
     Fresh,
     At(At),
@@ -32,45 +32,47 @@ struct At {
     ty: FolioType,
     is_last_type: bool,
     seq: u64,
-    /// Entries of its list that were there when it began, and are to be met still.
+    /// Entries that the list had when its scan began, less those scanned since.
     entries: usize,
 }
 
 impl LruGen {
-    /// Isolates from all generations but the two youngest; `scanned` is 0 when all were offered.
+    /// Isolates pages from all generations but the two youngest, from `place` on. `scanned` is 0
+    /// when all pages have been offered.
     pub(crate) fn isolate_by_age(
         &mut self,
         folios: &mut FolioTable,
         (swappiness, budget): (Swappiness, IsolateBudget),
-        place: &mut ByAgePlace,
+        place: &mut ByAgeCursor,
         out: &mut Vec<FolioId>,
     ) -> Isolated {
         let mut done = Isolated::default();
-        // What the pass before has emptied ends here and not at its own end, when pages that may have to stay there are isolated.
-        if matches!(place.0, Place::Fresh) {
+        // A generation that the previous pass emptied is ended now. At the end of that pass its
+        // isolated pages might still have been put back to it.
+        if matches!(place.0, Cursor::Fresh) {
             self.try_to_inc_min_seq(folios, swappiness);
         }
         while done.isolated == 0 {
             let Some(mut at) = self.generation_at(place.0, swappiness) else {
-                place.0 = Place::End;
+                place.0 = Cursor::End;
                 done.scanned = 0;
                 break;
             };
             let tier_idx = self.controller.tier_idx(self.profile, at.ty);
             let list = (at.ty, at.seq, tier_idx);
             done.add(self.scan_generation(folios, list, (budget, &mut at.entries), out));
-            place.0 = Place::At(at);
+            place.0 = Cursor::At(at);
         }
         done
     }
 
-    /// The generation from which pages are to be offered next; none when there is none left.
-    fn generation_at(&self, place: Place, swappiness: Swappiness) -> Option<At> {
+    /// Returns the generation whose pages are offered next; `None` when no generation remains.
+    fn generation_at(&self, place: Cursor, swappiness: Swappiness) -> Option<At> {
         let last = self.max_seq.checked_sub(MIN_NR_GENS)?;
         let mut at = match place {
-            Place::End => return None,
-            Place::At(at) => at,
-            Place::Fresh => {
+            Cursor::End => return None,
+            Cursor::At(at) => at,
+            Cursor::Fresh => {
                 let (first, _) = self
                     .controller
                     .choose(self.profile, swappiness, self.min_seq);
@@ -102,9 +104,10 @@ impl LruGen {
         }
     }
 
-    /// An isolated page is too young to leave: it goes back to its generation, behind those that are yet to be met. Where that has ended since, or
-    /// a walk told that the page is young, it is put back as any other.
-    pub(crate) fn stay(&mut self, folios: &mut FolioTable, id: FolioId) -> bool {
+    /// Puts back an isolated page that the caller found too young to evict: at the head of its
+    /// generation, where this pass will not meet it. If the generation has ended, or a walk
+    /// reported the page young, calls [`Self::put_back`]. Returns whether the page was activated.
+    pub(crate) fn put_back_too_young(&mut self, folios: &mut FolioTable, id: FolioId) -> bool {
         let word = folios.get(id);
         let (slot, ty) = (word.generation(), word.folio_type());
         let mut all = self.min_seq(ty)..=self.max_seq;

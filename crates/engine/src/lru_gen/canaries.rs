@@ -58,7 +58,7 @@ fn the_types_have_drifted_apart() {
     plant(|lru, _| {
         lru.max_seq += 1;
         lru.min_seq = [lru.max_seq - 1, lru.max_seq - 3];
-        // Whatever the pages: this is looked at before them.
+        // This is checked before the pages, so the pages do not matter.
         lru.nr_pages = [[0; 2]; SLOTS];
         let slot = slot_of(lru.max_seq - 1);
         lru.nr_pages[slot][0] = lru.lists.live().try_into().expect("few");

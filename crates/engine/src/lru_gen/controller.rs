@@ -1,5 +1,6 @@
-//! The refault controller: a proportional comparison of refault ratios that decides which tiers
-//! eviction must protect and which type it should take. spec: lru-gen.md 6.2.
+//! The refault controller: compares refault ratios (refaults of the pages evicted) to decide which
+//! tiers eviction must protect and from which type it takes pages.
+//! spec: lru-gen.md 6.2.
 
 use super::{MAX_NR_TIERS, MIN_LRU_BATCH, Profile};
 use crate::folio::FolioType;
@@ -7,7 +8,8 @@ use crate::units::Swappiness;
 
 type PerTier = [u64; MAX_NR_TIERS];
 
-/// Events since `min_seq` last moved, and their moving averages before that.
+/// Counts of events since they were last folded, and moving averages of the counts before. They are
+/// folded when `min_seq` moves, or where scans open generations by the `refault_clock`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Controller {
     avg_refaulted: [PerTier; 2],
@@ -17,20 +19,20 @@ pub struct Controller {
     protected: [PerTier; 2],
 }
 
-/// One side of a comparison.
+/// One side of a comparison of refault ratios: `gain * refaulted / total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// Refaults.
+    /// Number of pages that refaulted.
     pub refaulted: u64,
-    /// Evictions and protections.
+    /// Number of pages that were evicted or protected.
     pub total: u64,
-    /// Weight.
+    /// Weight of this side; a larger one allows fewer refaults of the other side.
     pub gain: u64,
 }
 
 impl Position {
-    /// True when the process variable `pv` refaults no more than the setpoint `self` allows, or
-    /// too little to tell.
+    /// Whether the process variable `pv` has no higher weighted refault ratio than the setpoint
+    /// `self`; also true when `pv` has too few refaults (below 64) to decide.
     #[must_use]
     pub const fn allows(self, pv: Self) -> bool {
         let batch = MIN_LRU_BATCH as u64;
@@ -45,7 +47,7 @@ const fn product(a: u64, b: u64, c: u64) -> u128 {
 }
 
 impl Controller {
-    /// A controller that remembers this, for tests.
+    /// Creates a controller with these moving averages, for tests.
     #[cfg(test)]
     pub(super) fn with_history(ty: FolioType, tier: usize, refaulted: u64, total: u64) -> Self {
         let mut controller = Self::default();
@@ -62,30 +64,31 @@ impl Controller {
         self.refaulted[ty.index()][tier] += 1;
     }
 
-    /// P63 keeps no count of protections for the first tier: it is never protected.
+    /// Counts a protected page. Never called for the first tier before v6.14: it is never
+    /// protected.
     pub(super) const fn on_protected(&mut self, ty: FolioType, tier: usize) {
         self.protected[ty.index()][tier] += 1;
     }
 
-    /// Evictions of `ty` from `tier` since `min_seq` moved.
+    /// Evictions of `ty` from `tier` since the counts were folded.
     #[must_use]
     pub const fn evicted(&self, ty: FolioType, tier: usize) -> u64 {
         self.evicted[ty.index()][tier]
     }
 
-    /// Refaults of `ty` from `tier` since `min_seq` moved.
+    /// Refaults of `ty` from `tier` since the counts were folded.
     #[must_use]
     pub const fn refaulted(&self, ty: FolioType, tier: usize) -> u64 {
         self.refaulted[ty.index()][tier]
     }
 
-    /// Protections of `ty` in `tier` since `min_seq` moved.
+    /// Protections of `ty` in `tier` since the counts were folded.
     #[must_use]
     pub const fn protected(&self, ty: FolioType, tier: usize) -> u64 {
         self.protected[ty.index()][tier]
     }
 
-    /// The position of the tiers in `tiers` of type `ty`.
+    /// Returns the sums of the given `tiers` of type `ty`, with the weight `gain`.
     #[must_use]
     pub fn read(&self, ty: FolioType, tiers: core::ops::Range<usize>, gain: u64) -> Position {
         let t = ty.index();
@@ -116,7 +119,8 @@ impl Controller {
         refused.unwrap_or(MAX_NR_TIERS) - 1
     }
 
-    /// The type to evict and the highest tier that may go. `min_seq` as anon, file.
+    /// Returns the type to evict and the highest tier that may be evicted. `min_seq` is `[anon,
+    /// file]`.
     #[must_use]
     pub fn choose(
         &self,
@@ -141,7 +145,8 @@ impl Controller {
         (ty, self.tier_idx(profile, ty))
     }
 
-    /// P63: compare first tiers, then measure the chosen type's tiers by the other's first.
+    /// The rule before v6.14: chooses the type by the two first tiers, then compares each higher
+    /// tier of this type with the first tier of the other type.
     fn choose_p63(&self, anon_gain: u64, file_gain: u64) -> (FolioType, usize) {
         let gains = [anon_gain, file_gain];
         let sp = self.read(FolioType::Anon, 0..1, anon_gain);
@@ -153,7 +158,8 @@ impl Controller {
         (ty, refused.unwrap_or(MAX_NR_TIERS) - 1)
     }
 
-    /// `min_seq` of `ty` advanced: fold the counts into the averages and start anew.
+    /// Folds the counts of `ty` into the averages and zeroes them, since `min_seq` of `ty` has
+    /// advanced.
     pub(super) fn carry_over(&mut self, ty: FolioType) {
         let t = ty.index();
         for tier in 0..MAX_NR_TIERS {

@@ -1,7 +1,9 @@
-//! Isolation: taking the coldest pages off the lists, batch by batch. spec: lru-gen.md 6.
+//! Isolation: taking the coldest pages off the lists, batch by batch.
+//! spec: lru-gen.md 6.
 //!
-//! Invariant: isolated pages are off every list and uncounted here, but still present: the embedder pages
-//! them out and then says for each whether it left (refault.rs) or comes back ([`LruGen::put_back`]).
+//! Invariant: isolated pages are off every list and uncounted here, but still present. The embedder
+//! pages them out and then reports for each that it was evicted (refault.rs), or puts it back
+//! ([`LruGen::put_back`]).
 
 use super::{LruGen, MAX_LRU_BATCH, MIN_LRU_BATCH, MIN_NR_GENS, Profile, list_of, refs, slot_of};
 use crate::folio::{FolioId, FolioTable, FolioType};
@@ -11,14 +13,15 @@ use crate::units::Swappiness;
 use crate::word::{Flag, State, Word};
 use alloc::vec::Vec;
 
-/// How much one isolation may do.
+/// Limits of one isolation.
 #[derive(Clone, Copy, Debug)]
 pub struct IsolateBudget {
-    /// Stop when this many are isolated.
+    /// Most pages to isolate.
     pub isolate: usize,
-    /// Stop when this many have been looked at.
-    pub look: usize,
-    /// I/O is allowed; without it only clean file pages and swap-cached anon can go.
+    /// Most pages to scan.
+    pub scan: usize,
+    /// Whether I/O is allowed; without it only clean file pages and swap-cached anon can be
+    /// evicted.
     pub may_io: bool,
 }
 
@@ -26,7 +29,7 @@ impl Default for IsolateBudget {
     fn default() -> Self {
         Self {
             isolate: MIN_LRU_BATCH,
-            look: MAX_LRU_BATCH,
+            scan: MAX_LRU_BATCH,
             may_io: true,
         }
     }
@@ -38,7 +41,7 @@ impl IsolateBudget {
     pub fn of(nr: usize) -> Self {
         Self {
             isolate: nr,
-            look: MAX_LRU_BATCH.max(nr),
+            scan: MAX_LRU_BATCH.max(nr),
             may_io: true,
         }
     }
@@ -58,19 +61,19 @@ impl IsolateBudget {
 pub struct Isolated {
     /// Pages added to the batch.
     pub isolated: usize,
-    /// Pages looked at; 0 means that the caller should age before it tries again.
+    /// Pages scanned; 0 if the caller should age before it isolates again.
     pub scanned: usize,
-    /// Pages looked at that went elsewhere instead: promoted before, protected, being written, unevictable. The
-    /// kernel counts them as pgrefill, though nothing is refilled.
+    /// Scanned pages that were moved instead of isolated: promoted by a walk, protected, being
+    /// written, or unevictable. The kernel counts them in pgrefill, though nothing is refilled.
     pub sorted: usize,
-    /// Pages by type that were found unevictable and taken off their list.
+    /// Unevictable pages that were taken off their list: `[anon, file]`.
     pub unevictable: [usize; 2],
-    /// Their type.
+    /// Type of the pages isolated; `None` if no list was scanned.
     pub ty: Option<FolioType>,
 }
 
 impl Isolated {
-    /// Adds another step; `scanned` stays 0 only if nothing was scanned in any.
+    /// Adds the counts of another isolation.
     pub fn add(&mut self, other: Self) {
         self.isolated += other.isolated;
         self.scanned += other.scanned;
@@ -81,7 +84,7 @@ impl Isolated {
     }
 }
 
-/// What to do with the page at the tail.
+/// Decision about the page at the tail, with its new word.
 pub(super) enum Sorted {
     Unevictable(Word),
     Elsewhere(Word),
@@ -101,8 +104,8 @@ impl Sorted {
 }
 
 impl LruGen {
-    /// One eviction step: choose the type, isolate from its oldest generation, let `min_seq`
-    /// advance. The isolated pages are appended to `out`, coldest first.
+    /// Chooses the type to evict, isolates from its oldest generation, and lets `min_seq` advance.
+    /// The isolated pages are appended to `out`, coldest first.
     pub(crate) fn isolate(
         &mut self,
         folios: &mut FolioTable,
@@ -157,7 +160,8 @@ impl LruGen {
         self.scan_generation(folios, oldest, (budget, &mut all), out)
     }
 
-    /// The same from generation `seq`, meeting as many `entries` of its list at most: so many fewer are left then.
+    /// Isolates from generation `seq` of `ty`, protecting tiers above `tier_idx`. Reads at most
+    /// `entries` of the list's entries, and reduces `entries` by the number read.
     pub(super) fn scan_generation(
         &mut self,
         folios: &mut FolioTable,
@@ -170,21 +174,21 @@ impl LruGen {
             ty: Some(ty),
             ..Isolated::default()
         };
-        let (mut looked, mut skipped, mut ahead) = (0, Vec::new(), [0; AHEAD]);
-        let is_spent = |looked, taken| looked == budget.look || taken == budget.isolate;
-        // Nothing is looked at ahead that the budget does not reach: of a memcg that gives one batch
-        // and no more, the next words would be brought from memory for nobody.
-        while *entries > 0 && !is_spent(looked, done.isolated.max(skipped.len())) {
-            let (nr, mut met) = (self.lists.look_ahead(folios, from, &mut ahead), 0);
+        let (mut examined, mut skipped, mut ahead) = (0, Vec::new(), [0; AHEAD]);
+        let is_spent = |examined, taken| examined == budget.scan || taken == budget.isolate;
+        // For a memcg from which only one batch is taken, reading words ahead of the budget would
+        // be wasted.
+        while *entries > 0 && !is_spent(examined, done.isolated.max(skipped.len())) {
+            let (nr, mut met) = (self.lists.prefetch(folios, from, &mut ahead), 0);
             for &entry in ahead[..nr].iter().rev().take(*entries) {
-                if is_spent(looked, done.isolated.max(skipped.len())) {
+                if is_spent(examined, done.isolated.max(skipped.len())) {
                     break;
                 }
                 met += 1;
                 let Some((id, word)) = self.lists.meet(folios, entry) else {
                     continue;
                 };
-                looked += 1;
+                examined += 1;
                 match self.sort(word, (seq, tier_idx), budget.may_io) {
                     Sorted::Elsewhere(to) => {
                         let list = list_of(to.generation(), to.folio_type());
@@ -197,20 +201,21 @@ impl LruGen {
                 }
             }
             self.lists.passed(from, met);
-            // Of a list that has ended fewer are left than were counted.
+            // The list has ended, with fewer entries than `entries`.
             *entries = if met == 0 { 0 } else { *entries - met };
         }
-        done.sorted = looked - done.isolated - skipped.len();
-        // Skipped pages stay in the generation, at its head: they are met again last.
+        done.sorted = examined - done.isolated - skipped.len();
+        // Skipped pages go to the head of their generation, in their order.
         for page in skipped.into_iter().rev() {
             self.lists.push(folios, from, page, End::Head);
         }
-        let counts = done.isolated > 0 || looked == budget.look;
-        done.scanned = if counts { looked } else { 0 };
+        let counts = done.isolated > 0 || examined == budget.scan;
+        done.scanned = if counts { examined } else { 0 };
         done
     }
 
-    /// Does with a popped page what was decided; gives it back if it is to be skipped.
+    /// Carries out the decision for a page taken off its list; returns the page if it is to be
+    /// skipped.
     pub(super) fn follow(
         &mut self,
         folios: &mut FolioTable,
@@ -239,7 +244,8 @@ impl LruGen {
         None
     }
 
-    /// The table of lru-gen.md 6.3, first match wins.
+    /// Decides what to do with a page of generation `seq`: the table of lru-gen.md 6.3, whose first
+    /// match wins.
     #[inline]
     pub(super) fn sort(
         &mut self,
@@ -273,10 +279,11 @@ impl LruGen {
         Sorted::Isolate(word.with(Flag::Reclaim, false))
     }
 
-    /// An isolated page that could not go comes back; `referenced` when it was found to be in
-    /// use. It never lands in the oldest generation again, where it would be met at once. Its accessed
-    /// bit stays: whose mapping set it is for the next look to ask. True when it counts as activated: before v6.14 a
-    /// page that was in use for the first time does not, though it goes to the youngest generation all the same.
+    /// Puts back an isolated page that could not be evicted; `referenced`: the embedder found it in
+    /// use. The page never goes to the oldest generation, where eviction would meet it at once. Its
+    /// accessed bit stays: the next scan decides by the mapping that set it. Returns whether the
+    /// page counts as activated: before v6.14 a page found in use for the first time does not,
+    /// although it goes to the youngest generation.
     pub(crate) fn put_back(
         &mut self,
         folios: &mut FolioTable,
@@ -291,7 +298,8 @@ impl LruGen {
             let (marked, activate) = refs::set_refs(self.profile, word);
             word = marked.with(Flag::Active, activate);
         }
-        // What the check says. A page that is only kept out of the oldest generation starts young, and is not activated.
+        // Decided here, because a page that is only kept out of the oldest generation gets the flag
+        // Active below, but does not count as activated.
         let activated = word.has(Flag::Active) && counts;
         let start = self.start_seq(word, Insertion::Normal);
         if start == self.min_seq(word.folio_type()) {

@@ -9,14 +9,14 @@ use core::ops::Range;
 /// Why a page is inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Insertion {
-    /// New, back from the store, or put back after isolation.
+    /// A new page, a page read back from swap or file, or an isolated page put back.
     Normal,
-    /// Rotated because its writeback ended: next to go.
+    /// The page's writeback has ended: it is evicted next.
     Reclaiming,
 }
 
 impl LruGen {
-    /// The generation that a page with these flags starts in.
+    /// Returns the generation in which a page with the flags of `word` starts.
     #[must_use]
     pub fn start_seq(&self, word: Word, how: Insertion) -> u64 {
         match self.profile {
@@ -66,7 +66,8 @@ impl LruGen {
         }
     }
 
-    /// Inserts `id`. `word` is its word in its former state, with the flags that decide the place.
+    /// Inserts `id` and stores `word`, which must be in state Listed; its flags decide the
+    /// generation.
     pub(crate) fn add(&mut self, folios: &mut FolioTable, id: FolioId, word: Word, how: Insertion) {
         let seq = self.start_seq(word, how);
         let (slot, ty) = (slot_of(seq), word.folio_type());
@@ -80,7 +81,8 @@ impl LruGen {
         self.count(slot, ty, 1);
     }
 
-    /// Takes a listed page off for good (unmapped by its program) or as unevictable.
+    /// Removes a listed page and stores `next` as its state: the program unmapped it, or it is
+    /// unevictable. `eager`: search the list's head for its entry, as it was added only just now.
     pub(crate) fn del(&mut self, folios: &mut FolioTable, id: FolioId, next: State, eager: bool) {
         let word = folios.get(id);
         let (slot, ty) = (word.generation(), word.folio_type());
@@ -92,13 +94,13 @@ impl LruGen {
         self.lists.remove(folios, id, next, hint);
     }
 
-    /// The number of the list where a listed page is.
+    /// Returns the index of the list where the page of `word` is.
     #[inline]
     pub(crate) const fn list_of(word: Word) -> usize {
         list_of(word.generation(), word.folio_type())
     }
 
-    /// Takes listed pages of one generation and type off for good, with one update of its size.
+    /// Removes the pages `run`, all of one generation and type, and updates their count once.
     pub(crate) fn del_run(&mut self, folios: &mut FolioTable, run: Range<u32>, eager: bool) {
         let word = folios.get(FolioId(run.start));
         let nr = i64::from(run.end - run.start);
@@ -107,19 +109,21 @@ impl LruGen {
         self.lists.remove_run(folios, run, hint);
     }
 
-    /// A listed page is known by another id from now on, in the same generation; no size changes.
+    /// Moves the listed page `from` to the id `to`, in the same generation; no size changes.
     pub(crate) fn rename(&mut self, folios: &mut FolioTable, from: FolioId, to: FolioId) {
         let list = Self::list_of(folios.get(from));
         self.lists.rename(folios, list, (from, to));
     }
 
-    /// A page taken off for something else than reclaim comes back as young as it left.
+    /// Returns the word of a page taken off its list, but not by reclaim: flag Active is set if the
+    /// page was in one of the two youngest generations, so that it returns about as young as it
+    /// was.
     fn off_list_flags(&self, word: Word) -> Word {
         let seq = self.seq_of(word.generation(), word.folio_type());
         word.with(Flag::Active, seq + 1 >= self.max_seq)
     }
 
-    /// Writeback has ended: the page goes to the tail of the oldest generation.
+    /// Moves a page whose writeback has ended to the tail of the oldest generation.
     pub(crate) fn rotate_reclaimable(&mut self, folios: &mut FolioTable, id: FolioId) {
         self.del(folios, id, State::OffList, false);
         let word = folios
@@ -134,8 +138,8 @@ impl LruGen {
         );
     }
 
-    /// MADV_COLD: its references are forgotten, and unless it is in the oldest generation already
-    /// it is inserted anew, as a page that nobody has asked for. False when there was no move.
+    /// Applies MADV_COLD: clears the page's references, and inserts the page anew unless it is in
+    /// the oldest generation. Returns whether the page was inserted anew.
     pub(crate) fn deactivate(&mut self, folios: &mut FolioTable, id: FolioId) -> bool {
         let word = refs::clear_refs(folios.get(id));
         folios.take_accessed(id);
@@ -152,8 +156,8 @@ impl LruGen {
         true
     }
 
-    /// Looking around found a listed page in use: it goes to the head of the youngest generation (P616: when it was known
-    /// to be in use before). False when there was no move.
+    /// Moves a listed page that look-around found in use to the head of the youngest generation.
+    /// P616: only if the page was found in use before. Returns whether the page moved.
     pub(crate) fn activate(&mut self, folios: &mut FolioTable, id: FolioId) -> bool {
         let word = folios.get(id);
         let (marked, activate) = refs::set_refs(self.profile, word);
@@ -170,18 +174,19 @@ impl LruGen {
         true
     }
 
-    /// Sweeps removed pages when there are too many of them.
+    /// Drops the entries of removed pages when there are too many.
     pub(crate) fn bound_tombstones(&mut self, folios: &mut FolioTable) {
         self.lists.bound_tombstones(folios);
     }
 
-    /// Drops the entries of pages that have gone.
+    /// Drops the entries of all removed pages.
     pub(crate) fn sweep(&mut self, folios: &mut FolioTable) {
         self.lists.sweep(folios);
     }
 }
 
-/// Anon that is not in the swap cache is second chance enough; so is what is still being written.
+/// Whether a new page starts in the second youngest generation: anon outside the swap cache, or a
+/// page marked for reclaim that is still being written.
 fn is_second_youngest(word: Word) -> bool {
     let fresh_anon = word.folio_type() == FolioType::Anon && !word.has(Flag::SwapCache);
     let being_written = word.has(Flag::Dirty) || word.has(Flag::Writeback);

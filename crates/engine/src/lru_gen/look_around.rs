@@ -1,24 +1,25 @@
-//! Look-around: where one page was found young by eviction's reverse map, its neighbours may be, too,
-//! and are cheap to look at. spec: lru-gen.md 7.
+//! Look-around: where eviction's reverse map found one page young, its neighbours in the page table
+//! may be young, too, and are cheap to check.
+//! spec: lru-gen.md 7.
 //!
-//! The page tables are the embedder's ([`crate::Memory::look_around`]); what it may look at is decided
-//! here, and what becomes of a neighbour that is young, by [`crate::Lruvec::young`]: the promotion of
-//! a walk, which leaves a page where activation would, in the youngest generation.
+//! The page tables are the embedder's ([`crate::Memory::look_around`]); this module decides which
+//! entries may be read. A young neighbour is promoted by [`crate::Lruvec::young`], as a walk does
+//! it: to the youngest generation, where an activation would put it, too.
 //!
-//! Invariant: a window holds the page, lies in one VMA and in one table of 512 entries, and has 2 to
-//! 64 entries.
+//! Invariant: a window holds the page, lies in one VMA and in one table of 512 entries, and has 2
+//! to 64 entries.
 
 use core::ops::Range;
 
-/// Most entries that are looked at around a page.
+/// Most entries that one look-around reads.
 pub const LOOK_AROUND_PTES: u64 = 64;
 
 /// Entries of a table.
 const TABLE_PTES: u64 = 512;
 
-/// The page numbers to look at around `page` of a VMA that spans `vma`: half of [`LOOK_AROUND_PTES`] on each side, as
-/// far as the table and the VMA go; what is missing on one side comes from the other. `None` when that is the page
-/// alone, or not even that.
+/// Returns the page numbers to read around `page`, in a VMA that spans `vma`: half of
+/// [`LOOK_AROUND_PTES`] on each side, limited by the table and the VMA; what is missing on one side
+/// is added on the other. `None` when the window would hold the page alone, or not even the page.
 #[must_use]
 pub fn look_around_window(page: u64, vma: Range<u64>) -> Option<Range<u64>> {
     let table = page / TABLE_PTES * TABLE_PTES;

@@ -1,11 +1,11 @@
 //! The multi-gen LRU of one lruvec. spec: lru-gen.md; the kernel's mm/vmscan.c.
 //!
-//! Pages are grouped in generations numbered by a sequence. `max_seq`, the youngest, is shared by
+//! Pages are grouped in generations, numbered in sequence. `max_seq`, the youngest, is common to
 //! both types; each type has its own oldest, `min_seq`. Aging opens a new youngest generation after
-//! a walk has moved what it found young; eviction takes from the tail of the oldest.
+//! a walk has promoted the pages that it found young; eviction takes from the tail of the oldest.
 //!
-//! A walk changes only a page's word and the counts. The page stays where it stands until eviction
-//! meets it in the wrong list and moves it: so a ring with one entry a page is all it takes.
+//! A walk changes only a page's word and the counts. The page stays on its list until eviction
+//! meets it there and moves it to the list that its word names. So one list entry a page is enough.
 //!
 //! Invariants (lru-gen.md 11), asserted by `check`:
 //! - I1 `MIN_NR_GENS <= max_seq - min_seq[t] + 1 <= MAX_NR_GENS`;
@@ -25,11 +25,12 @@ mod eviction;
 mod insert;
 mod look_around;
 mod refault;
+mod refault_clock;
 mod refs;
 
 pub use bloom::{BLOOM_FILTER_SHIFT, BloomFilters, is_dense};
 pub use budget::ScanTarget;
-pub use by_age::ByAgePlace;
+pub use by_age::ByAgeCursor;
 pub use controller::{Controller, Position};
 pub use eviction::{IsolateBudget, Isolated};
 pub use insert::Insertion;
@@ -38,42 +39,46 @@ pub use refs::{refs, tier};
 
 use crate::folio::{FolioId, FolioTable, FolioType};
 use crate::list::Lists;
-use crate::units::{Millis, Swappiness};
+use crate::units::{Millis, Pages, Swappiness};
 use crate::word::Word;
 use alloc::vec::Vec;
+use refault_clock::RefaultClock;
 
 /// Fewest generations a type may have; eviction stops here.
 pub const MIN_NR_GENS: u64 = 2;
-/// Most generations; the size of every per-generation array.
+/// Most generations; also the size of every array by generation.
 pub const MAX_NR_GENS: u64 = 4;
 /// Tiers within a generation.
 pub const MAX_NR_TIERS: usize = 4;
 /// Bits of the per-page reference field.
 pub const LRU_REFS_WIDTH: u32 = 2;
-/// Pages of one eviction batch; also the controller's "too few samples".
+/// Pages of one eviction batch; also the number of refaults below which the controller decides
+/// nothing.
 pub const MIN_LRU_BATCH: usize = 64;
-/// Most pages looked at in one go.
+/// Most pages scanned in one batch.
 pub const MAX_LRU_BATCH: usize = 4096;
 /// The first reclaim priority: a scan is `size >> priority`.
 pub const DEF_PRIORITY: u32 = 12;
 
 const SLOTS: usize = 4;
 
-/// Which kernel's rules. spec: lru-gen.md, head.
+/// Kernel version whose rules the lists follow.
+/// spec: lru-gen.md, head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Profile {
     /// About v6.16.
     #[default]
     P616,
-    /// About v6.12: [`Self::P63`], but for where pages start and what one gets that comes back soon.
+    /// About v6.12: as [`Self::P63`], but pages start in other generations, and other flags are
+    /// restored to a page that refaults soon.
     P612,
-    /// About v6.3, when the memcg LRU came in.
+    /// About v6.3, when the memcg LRU was added.
     P63,
 }
 
 impl Profile {
-    /// The rules that changed in v6.14: one access through a page table promotes, aging keeps generations of equal size, and
-    /// a shadow is recent until the oldest generation is given up.
+    /// Whether the rules before v6.14 apply: one access through a page table promotes, aging keeps
+    /// generations of equal size, and a shadow is recent until the oldest generation is given up.
     #[must_use]
     pub const fn is_before_614(self) -> bool {
         !matches!(self, Self::P616)
@@ -88,18 +93,22 @@ pub struct LruGen {
     min_seq: [u64; 2],
     /// Birth of each generation.
     timestamps: [Millis; SLOTS],
-    /// List `slot * 2 + type`.
+    /// The lists; the index is `slot * 2 + type`.
     lists: Lists<{ SLOTS * 2 }>,
-    /// Signed as the kernel's: its batched walks may make a slot negative for a while.
+    /// Pages of each slot and type. Signed as the kernel's: its batched walks may make a count
+    /// negative for a while.
     nr_pages: [[i64; 2]; SLOTS],
     controller: Controller,
-    /// The walk that has begun; the guard against two aging the same seq.
+    /// The `seq` of the last walk that was claimed, so that two callers do not age the same one.
     walk_seq: u64,
-    /// Every reclaim so far could take both types, so I6 must hold.
+    /// Whether every reclaim so far could take both types: only then must I6 hold.
     two_sided: bool,
+    /// What judges the recency of refaults, if scans open the generations; `None` if reclaim does,
+    /// as in a kernel.
+    clock: Option<RefaultClock>,
 }
 
-/// The slot of a generation.
+/// Returns the array index of a generation.
 #[must_use]
 pub const fn slot_of(seq: u64) -> usize {
     (seq % MAX_NR_GENS) as usize
@@ -121,7 +130,8 @@ impl Swappiness {
 }
 
 impl LruGen {
-    /// A fresh lruvec has all four generations, all born `now`. spec: lru-gen.md 2.
+    /// Creates an empty lruvec: all four generations exist, all born `now`.
+    /// spec: lru-gen.md 2.
     #[must_use]
     pub fn new(profile: Profile, now: Millis) -> Self {
         Self {
@@ -134,10 +144,40 @@ impl LruGen {
             controller: Controller::default(),
             walk_seq: MIN_NR_GENS,
             two_sided: true,
+            clock: None,
         }
     }
 
-    /// Whose rules apply.
+    /// From now on scans open the generations, whether or not reclaim needs them: the recency of a
+    /// refault is judged by the pages evicted since, not by the generations opened since.
+    pub(crate) fn set_aged_by_scans(&mut self) {
+        self.clock = Some(RefaultClock::default());
+    }
+
+    /// Ends the oldest generation of `ty` in the controller's counts, if generations measure them.
+    fn carry_over(&mut self, ty: FolioType) {
+        if self.clock.is_none() {
+            self.controller.carry_over(ty);
+        }
+    }
+
+    /// Returns whether a page that aging moves counts as protected. Where scans open generations,
+    /// their number is limited: idle pages would count at each scan, for hours without an eviction.
+    fn may_count_aged(&mut self) -> bool {
+        if self.clock.is_none() {
+            return true;
+        }
+        let resident = self.resident();
+        self.clock
+            .as_mut()
+            .is_none_or(|clock| clock.count_aged(resident))
+    }
+
+    fn resident(&self) -> Pages {
+        Pages(self.total(FolioType::Anon) + self.total(FolioType::File))
+    }
+
+    /// The kernel version that the rules follow.
     #[must_use]
     pub const fn profile(&self) -> Profile {
         self.profile
@@ -161,13 +201,14 @@ impl LruGen {
         self.max_seq - self.min_seq(ty) + 1
     }
 
-    /// When generation `seq` was created. Only for a seq in the window.
+    /// Returns when generation `seq` was created; `seq` must be between `min_seq` and `max_seq`.
     #[must_use]
     pub const fn birth(&self, seq: u64) -> Millis {
         self.timestamps[slot_of(seq)]
     }
 
-    /// Pages of `ty` in generation `seq`, as counted; zero outside the window.
+    /// Returns the counted pages of `ty` in generation `seq`; zero if that generation does not
+    /// exist.
     #[must_use]
     pub const fn size(&self, seq: u64, ty: FolioType) -> u64 {
         if seq < self.min_seq(ty) || seq > self.max_seq {
@@ -182,8 +223,8 @@ impl LruGen {
         clamped_sum(self.nr_pages.iter().map(|slot| slot[ty.index()]))
     }
 
-    /// All pages are of the oldest generation, of as many as there may be: another one would move each of them, and tell none from the
-    /// others.
+    /// Whether all pages are in the oldest generation and no generation can be added. Another
+    /// generation would move every page, and so distinguish none from the others.
     #[must_use]
     pub fn is_all_oldest(&self) -> bool {
         FolioType::ALL.into_iter().all(|ty| {
@@ -210,7 +251,7 @@ impl LruGen {
         &self.controller
     }
 
-    /// Bytes held by the lists.
+    /// Bytes that the lists occupy.
     #[must_use]
     pub fn footprint(&self) -> usize {
         self.lists.footprint()
@@ -223,7 +264,7 @@ impl LruGen {
         min + (slot + SLOTS - slot_of(min)) as u64 % MAX_NR_GENS
     }
 
-    /// The smaller `min_seq` of the types that `swappiness` lets go.
+    /// The smaller `min_seq` of the types that `swappiness` allows to evict.
     #[must_use]
     pub fn evictable_min_seq(&self, swappiness: Swappiness) -> u64 {
         evictable(swappiness)
@@ -237,7 +278,7 @@ impl LruGen {
         self.two_sided &= both;
     }
 
-    /// A word after one more access through a descriptor.
+    /// Returns the word after one more access through a file descriptor.
     pub(crate) fn accessed_word(&self, word: Word) -> Word {
         refs::mark_accessed(self.profile, word)
     }
@@ -261,7 +302,8 @@ const fn clamped(count: i64) -> u64 {
     if count > 0 { count.unsigned_abs() } else { 0 }
 }
 
-/// A negative count never eats into another's. spec: lru-gen.md 2.
+/// Returns the sum; a negative count is taken as zero, so that it does not reduce the others.
+/// spec: lru-gen.md 2.
 fn clamped_sum(counts: impl Iterator<Item = i64>) -> u64 {
     counts.map(clamped).sum()
 }

@@ -1,7 +1,10 @@
-//! Shadow entries of the multi-gen LRU. spec: workingset.md 6.
+//! Shadow entries of the multi-gen LRU.
+//! spec: workingset.md 6.
 //!
-//! The token is `min_seq << 2 | max(refs - 1, 0)`; the owner needs no bits, because the shadow lies
-//! in the owner's own table. A shadow is consumed by the fault that reads it (workingset.md I2).
+//! A shadow's token is `min_seq << 2 | max(refs - 1, 0)`. No bits name the owner, because the
+//! shadow lies in the owner's own table. A shadow is consumed by the fault that reads it
+//! (workingset.md I2). If scans open the generations, the token holds a stamp of the
+//! [`super::refault_clock`] in place of `min_seq`.
 
 use super::{LRU_REFS_WIDTH, LruGen, MAX_NR_GENS, Profile, refs, tier};
 use crate::folio::{FolioId, FolioTable, FolioType};
@@ -11,7 +14,7 @@ use crate::workingset::Refault;
 const SEQ_MASK: u64 = (1 << (TOKEN_BITS - LRU_REFS_WIDTH)) - 1;
 
 impl LruGen {
-    /// An isolated page has left: its word becomes the shadow.
+    /// Records that an isolated page was evicted: its word becomes the shadow.
     pub(crate) fn evicted(&mut self, folios: &mut FolioTable, id: FolioId) {
         let word = folios.get(id);
         let (ty, refs) = (word.folio_type(), refs::refs(self.profile, word));
@@ -21,11 +24,30 @@ impl LruGen {
             Profile::P616 => word.has(Flag::Workingset),
             Profile::P63 | Profile::P612 => refs > 0,
         };
-        let token = token(self.min_seq(ty), refs);
+        let token = match self.clock {
+            Some(clock) => token(clock.stamp(), refs),
+            None => token(self.min_seq(ty), refs),
+        };
+        self.advance_clock();
         folios.set(id, word.into_shadow(token, workingset));
     }
 
-    /// Reads the shadow of a page of type `ty` that comes back, and counts a recent one.
+    /// Counts an eviction by the clock, if there is one, and folds the controller's counts when the
+    /// clock says so.
+    fn advance_clock(&mut self) {
+        if self.clock.is_none() {
+            return;
+        }
+        let resident = self.resident();
+        let clock = self.clock.as_mut();
+        if clock.is_some_and(|clock| clock.advance(resident)) {
+            for ty in FolioType::ALL {
+                self.controller.carry_over(ty);
+            }
+        }
+    }
+
+    /// Judges the refault of a page of type `ty` by its shadow; a recent one is counted.
     pub(crate) fn refault(&mut self, shadow: Word, ty: FolioType) -> Refault {
         let (token, workingset) = shadow.shadow();
         let refs = self.restored_refs(token, workingset);
@@ -41,10 +63,14 @@ impl LruGen {
         }
     }
 
-    /// P616: within the window of generations, whichever side the masked counter wrapped to.
-    /// Before v6.14: only while `min_seq` has not moved since.
+    /// Whether the page was evicted recently. By the clock: at most as many pages were evicted
+    /// since as are in memory now. Else P616: its `min_seq` then is less than 4 from `max_seq` now,
+    /// both masked. Before v6.14: `min_seq` has not moved since.
     fn is_recent(&self, token: u32, ty: FolioType) -> bool {
         let seq = u64::from(token >> LRU_REFS_WIDTH);
+        if let Some(clock) = self.clock {
+            return clock.is_recent(seq, self.resident());
+        }
         match self.profile {
             Profile::P616 => (self.max_seq & SEQ_MASK).abs_diff(seq) < MAX_NR_GENS,
             Profile::P63 | Profile::P612 => self.min_seq(ty) & SEQ_MASK == seq,
@@ -60,12 +86,13 @@ impl LruGen {
         }
     }
 
-    /// The flags a recently evicted page gets back, and whether it counts as restored. Its count of references comes back,
-    /// too, and stays without effect until the next one (P616): PG_referenced is for accesses since.
+    /// Returns the word of a recently evicted page with the flags that are restored to it, and
+    /// whether it counts as restored. P616: the number of references is restored, too, but has no
+    /// effect until the next reference, because PG_referenced is for accesses since the fault.
     ///
-    /// Before v6.14: a page that somebody faulted on belongs to the working set, whatever its shadow says; one that was read
-    /// through a descriptor only if it had all references there are (P63), or nearly all (P612, which has all of them then). Nothing else
-    /// comes back.
+    /// Before v6.14: a page that a process faulted on belongs to the working set, in spite of its
+    /// shadow. A page that was read through a descriptor belongs to the working set only if it had
+    /// 4 references (P63), or at least 3 (P612, which then restores all). Nothing else is restored.
     pub(crate) fn restore(&self, word: Word, shadow: Word, in_fault: bool) -> (Word, bool) {
         let (token, workingset) = shadow.shadow();
         let refs = self.restored_refs(token, workingset);
@@ -76,7 +103,7 @@ impl LruGen {
             Profile::P63 => refs::FIELD_MAX + 1,
         };
         let restored = in_fault || refs >= enough;
-        // The field of what a fault makes active is emptied as it is inserted.
+        // The references field of a page that a fault activates is cleared at its insertion.
         let is_full = restored && !in_fault && self.profile == Profile::P612;
         let field = if is_full { refs::FIELD_MAX } else { 0 };
         let word = word.with_refs_field(field);
@@ -114,7 +141,7 @@ mod tests {
             assert!(recent(&lru, 10 - age), "age {age}");
         }
         assert!(!recent(&lru, 6));
-        // Close to a wrap the masked difference is compared as it is: misjudged, and accepted (I3).
+        // Close to a wrap of the masked sequence the difference is wrong; that is accepted (I3).
         let wrapped = at(Profile::P616, SEQ_MASK + 2, SEQ_MASK - 1);
         assert!(recent(&wrapped, SEQ_MASK + 1) && !recent(&wrapped, SEQ_MASK - 1));
         let old = at(Profile::P63, 10, 7);

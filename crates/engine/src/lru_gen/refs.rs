@@ -1,17 +1,17 @@
-//! How often a page was referenced within its generation, and the tier that gives it.
+//! How often a page was referenced within its generation, and the tier that follows from it.
 //! spec: lru-gen.md 3.
 //!
-//! The state is (PG_referenced, a 2-bit field, PG_workingset). Accesses through descriptors count
-//! up; an access through page tables counts once, then promotes. Only the tier depends on the
-//! counts; whether a page moves is decided at eviction.
+//! The state is (PG_referenced, a 2-bit field, PG_workingset). Each access through a descriptor is
+//! counted. An access through page tables counts once; the next one promotes the page. The counts
+//! decide the tier only; whether a page moves is decided at eviction.
 
 use super::{MAX_NR_TIERS, Profile};
 use crate::word::{Flag, Word};
 
-/// The most that the field holds.
+/// The largest value of the 2-bit field.
 pub(super) const FIELD_MAX: u32 = 3;
 
-/// References recorded, 0..=4.
+/// Returns the number of references recorded, 0 to 4.
 #[must_use]
 pub const fn refs(profile: Profile, word: Word) -> u32 {
     match profile {
@@ -33,14 +33,13 @@ pub const fn tier(profile: Profile, refs: u32, workingset: bool) -> usize {
     up.next_power_of_two().trailing_zeros() as usize
 }
 
-/// [`tier`] of a word.
+/// Returns the [`tier`] of the page with this word.
 pub(super) const fn tier_of(profile: Profile, word: Word) -> usize {
     tier(profile, refs(profile, word), word.has(Flag::Workingset))
 }
 
-/// True for a page that was promoted, by `set_refs` or a saturated field: it counts as lazily
-/// promoted, not as protected (P616). P612: one with five accesses through descriptors has one generation more,
-/// whatever its tier's, and counts as protected.
+/// Whether the page has the most references that its word can hold. P616: it moves up a generation
+/// as promoted, not as protected. P612: it moves up whatever its tier, and counts as protected.
 pub(super) const fn is_saturated(profile: Profile, word: Word) -> bool {
     match profile {
         Profile::P616 => refs(profile, word) + word.has(Flag::Workingset) as u32 == FIELD_MAX + 2,
@@ -49,7 +48,8 @@ pub(super) const fn is_saturated(profile: Profile, word: Word) -> bool {
     }
 }
 
-/// Isolation forgets what a page has, unless it was referenced lately: its tier is told by what comes after.
+/// Returns the word of a page that is being isolated. Its references are forgotten, so that later
+/// accesses decide its tier, unless PG_referenced is set.
 pub(super) const fn isolated(profile: Profile, word: Word) -> Word {
     match profile {
         _ if word.has(Flag::Referenced) => word,
@@ -58,7 +58,7 @@ pub(super) const fn isolated(profile: Profile, word: Word) -> Word {
     }
 }
 
-/// One more access through a file descriptor. Never changes the generation.
+/// Returns the word after one more access through a file descriptor; the generation never changes.
 pub(super) fn mark_accessed(profile: Profile, word: Word) -> Word {
     if word.has(Flag::Unevictable) {
         return word;
@@ -80,8 +80,8 @@ pub(super) fn mark_accessed(profile: Profile, word: Word) -> Word {
     }
 }
 
-/// The "first time only" rule for accesses through page tables: true (and marked) when this page
-/// was seen for the first time. P63 has no such rule.
+/// Returns the word, marked referenced, if this is the first access to the page through page
+/// tables; `None` for later accesses, and always before v6.14: those promote.
 pub(super) fn first_time(profile: Profile, word: Word) -> Option<Word> {
     let known = word.has(Flag::Referenced) || word.has(Flag::Workingset);
     if profile.is_before_614() || known {
@@ -90,12 +90,14 @@ pub(super) fn first_time(profile: Profile, word: Word) -> Option<Word> {
     Some(word.with_refs_field(0).with(Flag::Referenced, true))
 }
 
-/// Promotion: the references are spent, the workingset bit stays behind (P63 forgets that too).
+/// Returns the word of a promoted page: references cleared, PG_workingset set (before v6.14:
+/// cleared).
 pub(super) fn promoted(profile: Profile, word: Word) -> Word {
     cleared(profile, word).with(Flag::Workingset, profile == Profile::P616)
 }
 
-/// Moving up a generation without promotion: references cleared, workingset kept (P616).
+/// Returns the word of a page that moves up a generation without promotion: references cleared,
+/// PG_workingset kept (before v6.14: cleared).
 pub(super) fn cleared(profile: Profile, word: Word) -> Word {
     let word = word.with_refs_field(0).with(Flag::Referenced, false);
     if profile.is_before_614() {
@@ -105,7 +107,8 @@ pub(super) fn cleared(profile: Profile, word: Word) -> Word {
     }
 }
 
-/// An access found by eviction's reverse map: true when the page is to be activated.
+/// Records an access that eviction's reverse map found. Returns the new word, and whether the page
+/// is to be activated.
 pub(super) fn set_refs(profile: Profile, word: Word) -> (Word, bool) {
     match first_time(profile, word) {
         Some(word) => (word, false),
@@ -113,7 +116,7 @@ pub(super) fn set_refs(profile: Profile, word: Word) -> (Word, bool) {
     }
 }
 
-/// Deactivation: nothing remains.
+/// Returns the word of a deactivated page: no references, no PG_workingset.
 pub(super) fn clear_refs(word: Word) -> Word {
     word.with_refs_field(0)
         .with(Flag::Referenced, false)

@@ -168,10 +168,11 @@ fn test_03_accessed_bits_do_the_same() {
     assert_eq!(lruvec.walk_accessed().0, 0, "the bits were taken");
 }
 
-/// A page first touched through a mapping without recency stayed unpromotable for ever, whoever else
-/// used it, because it remembered that mapping. reclaim-control.md 11, test 11, the walk's half.
+/// Regression: a page first touched through a mapping without recency was never promoted, whichever
+/// process used it later, because it remembered that mapping. reclaim-control.md 11, test 11, as
+/// far as walks are concerned.
 #[test]
-fn recency_is_asked_of_the_mapping_at_each_walk() {
+fn each_walk_takes_recency_from_the_mapping() {
     let mut lruvec = lruvec(1);
     lruvec.fault_in(
         FolioId(0),
@@ -194,7 +195,7 @@ fn recency_is_asked_of_the_mapping_at_each_walk() {
 }
 
 #[test]
-fn test_07_two_generations_give_nothing() {
+fn test_07_two_generations_yield_no_pages() {
     let mut lruvec = lruvec(1);
     anon(&mut lruvec, 0);
     let (done, out) = isolate(&mut lruvec);
@@ -289,10 +290,10 @@ fn a_protected_tier_is_not_isolated_where_it_was_protected() {
     );
 }
 
-/// lru-gen.md 6.4. Each page that came back from page-out and would have been of the oldest generation counted as activated:
-/// those too young for a reclaim by age, each time.
+/// Regression: lru-gen.md 6.4. Pages that page-out put back counted as activated if they would have
+/// gone to the oldest generation: so did pages too young for a reclaim by age, each time.
 #[test]
-fn what_only_must_not_rejoin_the_oldest_generation_is_not_activated() {
+fn a_page_kept_out_of_the_oldest_generation_is_not_activated() {
     let mut lruvec = lruvec(4);
     for id in (0..4).map(FolioId) {
         lruvec.fault_in(id, FolioType::File, FaultKind::Readahead, true, true);
@@ -302,11 +303,11 @@ fn what_only_must_not_rejoin_the_oldest_generation_is_not_activated() {
     let activated = |lruvec: &Lruvec| lruvec.stat().get(VmEvent::Pgactivate);
     lruvec.put_back(out[0], false);
     lruvec.put_back(out[1], false);
-    // Seen in use for the first time: kept, and no more.
+    // A page found in use for the first time is kept, but not activated.
     lruvec.put_back(out[2], true);
     assert_eq!(activated(&lruvec), 0);
     assert_ne!(seq(&lruvec, out[0].0), 0);
-    // Known to be in use.
+    // A page already known to be in use is activated.
     lruvec.mark_accessed(out[3]);
     lruvec.put_back(out[3], true);
     assert_eq!(activated(&lruvec), 1);
@@ -341,9 +342,10 @@ fn p63_promotes_at_first_sight() {
     assert!(!lruvec.folios().get(FolioId(0)).has(Flag::Workingset));
 }
 
-/// Whoever ages by the clock opened generations for sleepers, too, and moved all of their pages for each.
+/// Regression: aging by the clock opened generations for idle processes, too, and each time moved
+/// all of their pages.
 #[test]
-fn who_is_all_idle_is_settled_until_a_page_comes_or_is_used() {
+fn an_idle_lruvec_needs_no_aging_until_a_page_comes_or_is_used() {
     let mut lruvec = lruvec(3);
     assert!(lruvec.lru_gen().is_all_oldest(), "nothing is told apart");
     (0..2).for_each(|id| anon(&mut lruvec, id));
@@ -354,7 +356,7 @@ fn who_is_all_idle_is_settled_until_a_page_comes_or_is_used() {
     assert!(!lruvec.lru_gen().is_all_oldest(), "one came");
     (2..4).for_each(|now| age(&mut lruvec, now));
     assert!(lruvec.lru_gen().is_all_oldest());
-    // P616 only marks it the first time, and without another generation the mark stays.
+    // P616 only sets PG_referenced the first time; without another generation the flag stays.
     (0..2).for_each(|_| lruvec.young(FolioId(1)));
     assert!(!lruvec.lru_gen().is_all_oldest(), "one was used");
 }
@@ -366,7 +368,7 @@ fn giving_up_a_generation_reverses_it_at_the_tail_of_the_next() {
     (0..3).for_each(|id| anon(&mut lruvec, id));
     age(&mut lruvec, 1);
     (3..6).for_each(|id| anon(&mut lruvec, id));
-    // 0..3 are in 2, 3..6 in 3; two more and 2 must make room.
+    // Pages 0..3 are in generation 2, 3..6 in generation 3; two more generations end generation 2.
     age(&mut lruvec, 2);
     age(&mut lruvec, 3);
     assert_eq!(window(&lruvec).1, [3, 3]);
@@ -378,18 +380,55 @@ fn giving_up_a_generation_reverses_it_at_the_tail_of_the_next() {
     assert_eq!(order, [2, 1, 0, 3, 4, 5]);
 }
 
-/// (The story: a page that had been idle and was used again was marked at each look, and the generation that each look opens took
-/// the mark: what was hot left as the coldest.)
+/// Regression: a page that had been idle and was used again was flagged at each scan, and the
+/// generation that each scan opens cleared the flag: hot pages were evicted as the coldest.
 #[test]
-fn what_is_used_again_leaves_the_oldest_generation_though_each_look_opens_one() {
+fn a_reused_page_is_promoted_though_each_scan_opens_a_generation() {
     let mut lruvec = lruvec(2);
     (0..2).for_each(|id| anon(&mut lruvec, id));
     (0..4).for_each(|now| age(&mut lruvec, now));
     assert_eq!(seq(&lruvec, 0), seq(&lruvec, 1), "both are the oldest");
     for now in 4..7 {
-        lruvec.seen_in_use(FolioId(1));
+        lruvec.accessed_since_scan(FolioId(1));
         age(&mut lruvec, now);
     }
     assert!(seq(&lruvec, 1) > seq(&lruvec, 0) + 1);
     assert_eq!(isolate(&mut lruvec).1, [FolioId(0)]);
+}
+
+/// Regression: a page that returned five scans after its eviction was not recent, however little
+/// was evicted meanwhile, because each scan opens a generation.
+#[test]
+fn a_refault_is_recent_though_scans_opened_generations() {
+    for by_scans in [false, true] {
+        let mut lruvec = Lruvec::new(Policy::default(), Millis(0));
+        if by_scans {
+            lruvec.set_aged_by_scans();
+        }
+        lruvec.ensure(200);
+        (0..200).for_each(|id| anon(&mut lruvec, id));
+        (0..4).for_each(|now| age(&mut lruvec, now));
+        let left = isolate(&mut lruvec).1;
+        lruvec.evicted_all(&left, ScanReason::Background);
+        (4..9).for_each(|now| age(&mut lruvec, now));
+        let (id, ty) = (left[0], FolioType::Anon);
+        lruvec.fault_in(id, ty, FaultKind::Refault, true, true);
+        let activated = lruvec.stat().get(VmEvent::WorkingsetActivateAnon);
+        assert_eq!(activated, u64::from(by_scans), "by scans: {by_scans}");
+        let counted = lruvec.lru_gen().controller().refaulted(ty, 0);
+        assert_eq!(counted, u64::from(by_scans), "by scans: {by_scans}");
+    }
+}
+
+/// Regression: each scan counted all idle pages as protected. After an hour without evictions the
+/// controller took the other type for long, since the refaults of this one were few beside that.
+#[test]
+fn scans_without_evictions_do_not_fill_the_controller() {
+    let mut lruvec = Lruvec::new(Policy::default(), Millis(0));
+    lruvec.set_aged_by_scans();
+    lruvec.ensure(200);
+    (0..200).for_each(|id| anon(&mut lruvec, id));
+    (0..1000).for_each(|now| age(&mut lruvec, now));
+    let protected = lruvec.lru_gen().controller().protected(FolioType::Anon, 0);
+    assert!((1..=200 * MAX_NR_GENS).contains(&protected), "{protected}");
 }

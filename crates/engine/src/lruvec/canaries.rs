@@ -1,4 +1,4 @@
-//! Canaries: each plants one bug in the accounts around a lruvec that a check must find.
+//! Canaries: each plants one bug in a lruvec's counts, which a check must find.
 
 use super::*;
 use crate::machine::{Machine, MachineConfig};

@@ -1,4 +1,4 @@
-//! What only a classic lruvec can do, with its accounts.
+//! What only a lruvec with the classic policy can do, with its statistics.
 
 use super::Lruvec;
 use super::policy::Lru;
@@ -9,7 +9,7 @@ use crate::vmstat::{ScanReason, VmEvent};
 use alloc::vec::Vec;
 
 impl Lruvec {
-    /// The active and inactive lists, if that is the policy.
+    /// Returns the active and inactive lists; `None` if the policy is the multi-gen LRU.
     #[must_use]
     pub const fn classic(&self) -> Option<&ActiveInactive> {
         match &self.lru {
@@ -32,12 +32,13 @@ impl Lruvec {
         }
     }
 
-    /// Deactivates up to `nr` pages of `ty`, all of them mapped with recency; returns the pages looked at.
+    /// Takes up to `nr` pages of `ty` from the tail of the active list and deactivates them; their
+    /// mappings all have recency. Returns the pages scanned.
     pub(crate) fn shrink_active(&mut self, ty: FolioType, nr: u64) -> u64 {
         self.shrink_active_mapped((ty, nr), &|_| true)
     }
 
-    /// [`Self::shrink_active`] where `recency` tells of each page's mapping.
+    /// Same as [`Self::shrink_active`], but `recency` says which pages' mappings have recency.
     pub(crate) fn shrink_active_mapped(
         &mut self,
         (ty, nr): (FolioType, u64),
@@ -53,8 +54,8 @@ impl Lruvec {
         step.scanned
     }
 
-    /// Isolates what may go among up to `nr` inactive pages of `ty`, all of them mapped with recency;
-    /// returns the pages looked at.
+    /// Scans up to `nr` inactive pages of `ty` and appends the evictable ones to `out`; their
+    /// mappings all have recency. Returns the pages scanned.
     pub(crate) fn isolate_inactive(
         &mut self,
         reason: ScanReason,
@@ -65,7 +66,7 @@ impl Lruvec {
         self.isolate_inactive_mapped(reason, (ty, nr), &|_| true, out)
     }
 
-    /// [`Self::isolate_inactive`] where `recency` tells of each page's mapping.
+    /// Same as [`Self::isolate_inactive`], but `recency` says which pages' mappings have recency.
     pub(crate) fn isolate_inactive_mapped(
         &mut self,
         reason: ScanReason,
@@ -85,8 +86,8 @@ impl Lruvec {
         step.scanned
     }
 
-    /// After a pass that may swap, anon is aged once more when its inactive list is low. (The kernel does so where there is
-    /// swap that is full, too.)
+    /// Deactivates a batch of anon pages if their inactive list is low. The caller does this after
+    /// each pass that may swap; the kernel also does it when swap is full.
     pub(crate) fn age_anon(&mut self, recency: Recency<'_>) {
         let low = self
             .classic()

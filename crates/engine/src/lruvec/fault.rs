@@ -1,4 +1,4 @@
-//! Pages coming in and being accessed, with their accounts.
+//! Pages that fault in or are accessed, with the lruvec's statistics of them.
 
 use super::policy::Lru;
 use super::{FaultKind, Lruvec};
@@ -9,16 +9,17 @@ use crate::word::{Flag, State, Word};
 use crate::workingset::Refault;
 
 impl Lruvec {
-    /// A page comes in. Returns what its shadow told, if there was one; `None` also for a page
-    /// that was present already, which is then marked accessed.
+    /// Brings a page into memory. Returns what its shadow entry says about the refault. `None` if
+    /// there was no shadow, or if the page was present already: then only its accessed bit is set.
     ///
-    /// `has_recency`: of the mapping that faults, now. It decides where the page starts, and whether its
-    /// activation counts; it is not remembered, for another mapping may look at the page differently.
-    /// The accessed bit is not set: whoever simulates hardware makes the access again, and whoever has
-    /// real page tables finds it there.
+    /// `has_recency`: the kernel's `vma_has_recency` of the mapping that faults. This decides
+    /// whether the page starts active, and whether a refault counts as an activation. It is not
+    /// stored, because another mapping of the page may have another value. The accessed bit of a
+    /// page brought in stays clear: a simulator repeats the access, which sets the bit; an embedder
+    /// with real page tables reads the bit from them at the next scan.
     ///
     /// `swap_available`: anon pages could be swapped out, so that they count as competitors of a
-    /// page that comes back (classic policy only).
+    /// refaulting page (classic policy only).
     ///
     /// # Panics
     /// When `id` is beyond what [`Self::ensure`] made valid.
@@ -41,7 +42,7 @@ impl Lruvec {
         // The kernel's in_lru_fault is vma_has_recency of the mapping that faults.
         let in_fault = kind.in_fault();
         let in_lru_fault = in_fault && has_recency;
-        // A program that discarded the page has no claim to what its shadow says.
+        // A shadow is ignored if the program has discarded the page since.
         let was_out = old.state() == State::Shadow && kind != FaultKind::FirstTouch;
         let shadow = was_out && old.has_shadow();
         self.note_page_in(id, old);
@@ -66,12 +67,13 @@ impl Lruvec {
         refault
     }
 
-    /// Reads the words of pages that are about to come in, all at once; what follows for each of
-    /// them then waits for none. Changes nothing.
+    /// Loads the words of pages that are about to fault in into the cache, many at a time, so that
+    /// their faults need not wait for memory one by one. Changes nothing.
     pub fn expect(&self, ids: &[FolioId]) {
         self.folios.bring_near(ids.iter().copied());
     }
 
+    /// Counts a refault; returns the page's word, with what a recent refault restores.
     /// spec: workingset.md 6, refault steps 2 to 6.
     fn account_refault(
         &mut self,
@@ -93,8 +95,8 @@ impl Lruvec {
         word
     }
 
-    /// An access through a file descriptor: counts for the tier and never for the generation;
-    /// under the classic policy the second one activates.
+    /// Records an access through a file descriptor. Multi-gen LRU: it counts for the tier, never
+    /// for the generation. Classic LRU: the second access activates the page.
     pub fn mark_accessed(&mut self, id: FolioId) {
         let word = self.folios.get(id);
         if !word.is_present() {
@@ -111,7 +113,8 @@ impl Lruvec {
         }
     }
 
-    /// MADV_COLD: the page is not expected to be used soon.
+    /// Applies MADV_COLD: the program does not expect to use the page soon. No effect under the
+    /// classic policy.
     pub fn deactivate(&mut self, id: FolioId) {
         let listed = self.folios.get(id).state() == State::Listed;
         let Some((lru, folios)) = self.multi_gen_mut().filter(|_| listed) else {
@@ -123,8 +126,8 @@ impl Lruvec {
         }
     }
 
-    /// Sets or clears one of the flags that are the embedder's to say: dirty, writeback, swap
-    /// cache, unevictable, executable. No effect on a page that is not present.
+    /// Sets or clears one of the flags that the embedder owns: dirty, writeback, swap cache,
+    /// unevictable, executable. No effect on a page that is not present.
     pub fn set_flag(&mut self, id: FolioId, flag: Flag, on: bool) {
         let word = self.folios.get(id);
         let theirs = matches!(

@@ -1,11 +1,11 @@
 //! The LRU of one memcg on one node: its folio table, its lists and its counters as one value.
 //!
-//! A lruvec owns its folios. All methods take `&mut self` and nothing here is shared, so that a
-//! lruvec is the unit of locking and of parallel reclaim.
+//! A lruvec owns its folios. All methods take `&mut self` and nothing here is shared, so a lruvec
+//! is the unit of locking and of parallel reclaim.
 //!
-//! Invariant: every present page is either on a list or off it ([`Lruvec::off_list`] counts the
-//! latter: isolated, or unevictable); the two together are the resident pages. [`Lruvec::out`]
-//! counts the shadows.
+//! Invariant: every present page is either on a list, or off it and counted in [`Lruvec::off_list`]
+//! (isolated, or unevictable); all these are the resident pages. [`Lruvec::out`] counts the evicted
+//! pages.
 
 mod classic;
 mod fault;
@@ -30,11 +30,11 @@ use policy::Lru;
 /// How a page came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// A fault on a page that was never there, or was discarded by its program.
+    /// A fault on a page that was never in memory, or that its program discarded.
     FirstTouch,
-    /// A fault on a page that is out.
+    /// A fault on an evicted page.
     Refault,
-    /// Brought in unasked, beside a page that was.
+    /// Read ahead with another page that was requested.
     Readahead,
     /// Read or written through a file descriptor.
     Descriptor,
@@ -46,16 +46,16 @@ impl FaultKind {
     }
 }
 
-/// What a removal took away.
+/// The pages that a removal took out of memory, and the evicted ones that it forgot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unmapped {
     /// Pages that were in memory.
     pub present: Pages,
-    /// Pages that were out, by type.
+    /// Evicted pages: `[anon, file]`.
     pub out: [Pages; 2],
 }
 
-/// One (memcg, node).
+/// The LRU of one memcg on one node.
 #[derive(Debug)]
 pub struct Lruvec {
     folios: FolioTable,
@@ -63,12 +63,12 @@ pub struct Lruvec {
     stat: VmStat,
     off_list: [u64; 2],
     out: [u64; 2],
-    /// Where shadows are bounded.
+    /// Counts of shadows by nodes of 64 ids; `None` where the number of shadows has no bound.
     nodes: Option<Box<ShadowNodes>>,
 }
 
 impl Lruvec {
-    /// An empty lruvec.
+    /// Creates an empty lruvec.
     #[must_use]
     pub fn new(policy: Policy, now: Millis) -> Self {
         Self {
@@ -86,13 +86,13 @@ impl Lruvec {
         self.folios.ensure(len);
     }
 
-    /// Shrinks the folio table to `len` ids and frees the memory. It stays longer if a page with a higher id is
-    /// resident or has a shadow.
+    /// Shrinks the folio table to `len` ids and frees the memory. It stays longer if a page with a
+    /// higher id is resident or has a shadow.
     pub fn shrink(&mut self, len: usize) {
         if len >= self.folios.len() {
             return;
         }
-        // An entry of a page that has gone would name an id beyond the end.
+        // Sweeps first: the tombstone of an absent page would name an id beyond the end.
         self.lru.sweep(&mut self.folios);
         self.folios.shrink(len);
         self.lru.shrink(self.folios.len());
@@ -103,13 +103,13 @@ impl Lruvec {
         &mut self.folios
     }
 
-    /// The folio table, to look at.
+    /// The folio table, read-only.
     #[must_use]
     pub const fn folios(&self) -> &FolioTable {
         &self.folios
     }
 
-    /// The counters.
+    /// Returns the event counters.
     #[must_use]
     pub const fn stat(&self) -> &VmStat {
         &self.stat
@@ -128,20 +128,20 @@ impl Lruvec {
         Pages(self.off_list[ty.index()])
     }
 
-    /// Pages of `ty` that are out.
+    /// Evicted pages of `ty`.
     #[must_use]
     pub const fn out(&self, ty: FolioType) -> Pages {
         Pages(self.out[ty.index()])
     }
 
-    /// Active and inactive pages of `ty`, as memory.stat shows them.
+    /// Returns the active and the inactive pages of `ty`, as memory.stat shows them.
     #[must_use]
     pub fn active_inactive(&self, ty: FolioType) -> (Pages, Pages) {
         let (active, inactive) = self.lru.active_inactive(ty);
         (Pages(active), Pages(inactive))
     }
 
-    /// Listed pages of the types that may be evicted.
+    /// Returns the number of listed pages of the types that may be evicted.
     #[must_use]
     pub fn evictable_total(&self, swappiness: Swappiness) -> Pages {
         let evictable = FolioType::ALL
@@ -150,28 +150,29 @@ impl Lruvec {
         Pages(evictable.map(|ty| self.lru.total(ty)).sum())
     }
 
-    /// Bytes of metadata: table and lists.
+    /// Returns the bytes of memory that table and lists occupy.
     #[must_use]
     pub fn footprint(&self) -> usize {
         self.folios.footprint() + self.lru.footprint()
     }
 
-    /// The hardware's part in a simulation: sets the accessed bit. False when the page is out.
+    /// Sets the accessed bit, as the hardware does on an access; for simulations. Returns false,
+    /// and does nothing, if the page is not present.
     #[inline]
     pub fn touch(&mut self, id: FolioId) -> bool {
         self.folios.touch(id)
     }
 
-    /// [`Self::touch`] of many pages at once; those that are out are appended to `missing`.
+    /// Calls [`Self::touch`] for many pages; ids that are not present are appended to `missing`.
     #[inline]
     pub fn touch_all(&mut self, ids: &[FolioId], missing: &mut Vec<FolioId>) {
         self.folios.touch_all(ids, missing);
     }
 
-    /// Asserts every invariant. Costs a look at every page.
+    /// Asserts every invariant; reads the word of every page.
     ///
     /// # Panics
-    /// When one does not hold.
+    /// When an invariant does not hold.
     pub fn check_invariants(&self, swappiness: Swappiness) {
         self.folios.check();
         match &self.lru {

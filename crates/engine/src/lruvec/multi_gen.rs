@@ -1,16 +1,16 @@
-//! What only a multi-gen lruvec can do; under the classic policy these do nothing.
+//! What only a lruvec with the multi-gen LRU can do; under the classic policy these do nothing.
 
 use super::Lruvec;
 use super::policy::Lru;
 use crate::folio::{FolioId, FolioTable, FolioType};
-use crate::lru_gen::{ByAgePlace, IsolateBudget, Isolated, LruGen};
+use crate::lru_gen::{ByAgeCursor, IsolateBudget, Isolated, LruGen};
 use crate::units::{Millis, Pages, Swappiness};
 use crate::vmstat::{ScanReason, VmEvent};
 use crate::word::{Flag, State};
 use alloc::vec::Vec;
 
 impl Lruvec {
-    /// The generations, to look at.
+    /// Returns the generations.
     ///
     /// # Panics
     /// When this lruvec has the classic policy; see [`Lruvec::classic`].
@@ -20,7 +20,7 @@ impl Lruvec {
             .expect("a lruvec with the classic policy has no generations")
     }
 
-    /// The generations, if that is the policy.
+    /// Returns the generations; `None` under the classic policy.
     #[must_use]
     pub fn multi_gen(&self) -> Option<&LruGen> {
         match &self.lru {
@@ -36,9 +36,22 @@ impl Lruvec {
         }
     }
 
-    /// A walk found the page accessed since the last walk, through a mapping with recency. Isolated
-    /// pages remember it and are put back young, and so do pages of a classic lruvec; absent ones are
-    /// none of ours.
+    /// From now on scans open the generations at their own times ([`crate::Aging::ByScans`]). The
+    /// lruvec must be empty.
+    ///
+    /// # Panics
+    /// When the lruvec has pages or shadows: their tokens would be of another clock.
+    pub fn set_aged_by_scans(&mut self) {
+        let empty = self.resident().0 + self.out[0] + self.out[1] == 0;
+        assert!(empty, "there are tokens of another clock");
+        if let Some((lru, _)) = self.multi_gen_mut() {
+            lru.set_aged_by_scans();
+        }
+    }
+
+    /// Reports that a walk found the page accessed since the last walk, through a mapping with
+    /// recency. An isolated page, or a page of a classic lruvec, gets the flag Young, which reclaim
+    /// reads later. An absent page is ignored.
     pub fn young(&mut self, id: FolioId) {
         let word = self.folios.get(id);
         let listed = word.state() == State::Listed;
@@ -49,9 +62,11 @@ impl Lruvec {
         }
     }
 
-    /// A look found the page accessed since the look before, where each look opens a generation. As [`Self::young`]; but what is
-    /// of the oldest generation is promoted at once: the mark of a first time ends with that generation, before the next look.
-    pub fn seen_in_use(&mut self, id: FolioId) {
+    /// Reports that a scan found the page accessed since the last scan, for callers that open a
+    /// generation at each scan. Like [`Self::young`], but a page of the oldest generation is
+    /// promoted at once: that generation would end before the next scan, and with it the flag of
+    /// the page's first access.
+    pub fn accessed_since_scan(&mut self, id: FolioId) {
         self.young(id);
         let word = self.folios.get(id);
         let ty = word.folio_type();
@@ -62,11 +77,12 @@ impl Lruvec {
         }
     }
 
-    /// Eviction on behalf of `reason` found the page accessed while it looked around another. Where a walk's batches are at
-    /// hand the page is promoted as by that walk; on the time of who needs memory there are none, and it is
-    /// moved at once. An isolated page is left as it is: page-out says that it stays.
+    /// Reports that look-around, in an eviction for `reason`, found this neighbour of a page
+    /// accessed. In direct reclaim the page moves to the youngest generation at once. In any other
+    /// reclaim it is promoted as a walk does it. An isolated page is not changed: page-out reports
+    /// that it stays.
     /// spec: lru-gen.md 7.
-    pub fn young_beside(&mut self, id: FolioId, reason: ScanReason) {
+    pub fn young_neighbour(&mut self, id: FolioId, reason: ScanReason) {
         let listed = self.folios.get(id).state() == State::Listed;
         let Some((lru, folios)) = self.multi_gen_mut().filter(|_| listed) else {
             return;
@@ -79,15 +95,16 @@ impl Lruvec {
         }
     }
 
-    /// Takes the accessed bits set by [`Self::touch`], all of them: every mapping has recency. Returns the
-    /// pages found young.
+    /// Walks all pages as if every mapping had recency: clears the accessed bits set by
+    /// [`Self::touch`] and promotes the pages. Returns the number of pages found young.
     pub fn walk_accessed(&mut self) -> Pages {
         self.walk_recent(|_| true)
     }
 
-    /// Takes the accessed bits set by [`Self::touch`] of the pages of which `has_recency` says that what
-    /// maps them has recency: `vma_has_recency`, asked now, whatever it was when the page came in. The
-    /// others keep theirs. Returns the pages found young. spec: lru-gen.md 5.2.
+    /// Walks all pages: clears the accessed bits set by [`Self::touch`] and promotes the pages.
+    /// Pages whose VMA has no recency now (`has_recency` is false) keep their bit and do not count.
+    /// Returns the number of pages found young.
+    /// spec: lru-gen.md 5.2.
     pub fn walk_recent(&mut self, has_recency: impl Fn(FolioId) -> bool) -> Pages {
         let young = self
             .multi_gen_mut()
@@ -95,7 +112,8 @@ impl Lruvec {
         Pages(young)
     }
 
-    /// The writeback of a listed page has ended and reclaim waits for it: next to go.
+    /// Reports that the writeback of a listed page has ended; if reclaim waits for it, the page is
+    /// evicted next.
     pub fn rotate_reclaimable(&mut self, id: FolioId) {
         let listed = self.folios.get(id).state() == State::Listed;
         if let Some((lru, folios)) = self.multi_gen_mut().filter(|_| listed) {
@@ -116,11 +134,12 @@ impl Lruvec {
             .is_some_and(|(lru, _)| lru.begin_walk(seq))
     }
 
-    /// Isolates up to `nr` pages of all generations but the two youngest, those of the oldest first (`lru_gen/by_age.rs`), from `place` on.
+    /// Isolates up to `nr` pages from all generations but the two youngest, the oldest generation
+    /// first (`lru_gen/by_age.rs`). `place` is how far earlier calls have come.
     pub fn isolate_by_age(
         &mut self,
         swappiness: Swappiness,
-        (nr, place): (usize, &mut ByAgePlace),
+        (nr, place): (usize, &mut ByAgeCursor),
         out: &mut Vec<FolioId>,
     ) -> Isolated {
         let (begin, mut total) = (out.len(), Isolated::default());
@@ -139,8 +158,8 @@ impl Lruvec {
         total
     }
 
-    /// The order in which reclaim would meet the pages of generation list `seq`, type `ty`.
-    /// For tests: costs a look at every entry.
+    /// Returns the pages on the list of generation `seq` and type `ty`, in the order in which
+    /// reclaim would meet them. For tests: reads every entry.
     #[doc(hidden)]
     #[must_use]
     pub fn list_order(&self, seq: u64, ty: FolioType) -> Vec<FolioId> {

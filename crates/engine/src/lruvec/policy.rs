@@ -9,12 +9,12 @@ use crate::workingset::Refault;
 use alloc::boxed::Box;
 use core::ops::Range;
 
-/// The choice.
+/// The LRU of a lruvec: multi-gen or classic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Generations.
+    /// The multi-gen LRU, by the rules of a kernel version.
     MultiGen(Profile),
-    /// Active and inactive lists, on a machine of so many pages.
+    /// The classic LRU: active and inactive lists. The pages are those of the whole machine.
     ActiveInactive(Stage, Pages),
 }
 
@@ -52,7 +52,7 @@ impl Lru {
         }
     }
 
-    /// Active and inactive pages as vmstat shows them.
+    /// Returns the active and the inactive pages of `ty`, as vmstat shows them.
     pub(super) fn active_inactive(&self, ty: FolioType) -> (u64, u64) {
         match self {
             Self::MultiGen(lru) => (lru.active(ty), lru.inactive(ty)),
@@ -70,7 +70,7 @@ impl Lru {
         }
     }
 
-    /// PG_active as a fault sets it before insertion.
+    /// Whether a page that faults in has PG_active set before it is inserted.
     pub(super) fn starts_active(&self, ty: FolioType, in_fault: bool, recency: bool) -> bool {
         match self {
             Self::MultiGen(_) => in_fault && recency,
@@ -85,7 +85,8 @@ impl Lru {
         }
     }
 
-    /// What a page that left recently gets back, and whether it counts as restored.
+    /// Returns the word of a recently evicted page with the flags restored to it, and whether the
+    /// page counts as restored.
     pub(super) fn restore(&self, word: Word, shadow: Word, in_fault: bool) -> (Word, bool) {
         match self {
             Self::MultiGen(lru) => lru.restore(word, shadow, in_fault),
@@ -104,7 +105,7 @@ impl Lru {
         }
     }
 
-    /// The number of the list where a listed page is.
+    /// Returns the index of the list where the page of `word` is.
     #[inline]
     pub(super) fn list_of(&self, word: Word) -> usize {
         match self {
@@ -122,7 +123,7 @@ impl Lru {
         }
     }
 
-    /// Takes pages off the list where all of them are, for good.
+    /// Removes the pages `run`, all on the same list; see [`LruGen::del_run`].
     pub(super) fn del_run(&mut self, folios: &mut FolioTable, run: Range<u32>, eager: bool) {
         match self {
             Self::MultiGen(lru) => lru.del_run(folios, run, eager),
@@ -130,7 +131,7 @@ impl Lru {
         }
     }
 
-    /// A listed page is known by another id from now on, at the same place.
+    /// Moves the listed page `from` to the id `to`, on the same list.
     pub(super) fn rename(&mut self, folios: &mut FolioTable, from: FolioId, to: FolioId) {
         match self {
             Self::MultiGen(lru) => lru.rename(folios, from, to),
@@ -138,13 +139,14 @@ impl Lru {
         }
     }
 
-    /// The same of a page that is out.
+    /// Moves what is stored beside the shadow of the evicted page `from` to the id `to`.
     pub(super) fn rename_shadow(&mut self, from: FolioId, to: FolioId) {
         if let Self::Classic(lru) = self {
             lru.rename_shadow(from, to);
         }
     }
 
+    /// Removes tombstones where there are more than the limit.
     pub(super) fn bound_tombstones(&mut self, folios: &mut FolioTable) {
         match self {
             Self::MultiGen(lru) => lru.bound_tombstones(folios),
@@ -152,7 +154,7 @@ impl Lru {
         }
     }
 
-    /// Drops the entries of pages that have gone.
+    /// Drops the entries of all removed pages.
     pub(super) fn sweep(&mut self, folios: &mut FolioTable) {
         match self {
             Self::MultiGen(lru) => lru.sweep(folios),
@@ -160,17 +162,18 @@ impl Lru {
         }
     }
 
-    /// Forgets what is kept for ids from `len` on.
+    /// Drops the state of the ids from `len` on, which have no pages.
     pub(super) fn shrink(&mut self, len: usize) {
         if let Self::Classic(lru) = self {
             lru.shrink_names(len);
         }
     }
 
-    /// The classic LRU offers nothing by age.
-    pub(super) fn stay(&mut self, folios: &mut FolioTable, id: FolioId) -> bool {
+    /// Puts back an isolated page that is too young for a reclaim by age; the classic LRU has none.
+    /// Returns whether the page was activated.
+    pub(super) fn put_back_too_young(&mut self, folios: &mut FolioTable, id: FolioId) -> bool {
         match self {
-            Self::MultiGen(lru) => lru.stay(folios, id),
+            Self::MultiGen(lru) => lru.put_back_too_young(folios, id),
             Self::Classic(lru) => lru.put_back(folios, id, false),
         }
     }

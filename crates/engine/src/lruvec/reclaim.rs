@@ -1,4 +1,4 @@
-//! Isolation and what becomes of isolated pages, with their accounts.
+//! Isolation, and the eviction or putting back of isolated pages, with the lruvec's statistics.
 //!
 //! Invariant: `off_list` counts the pages that are present and on no list.
 
@@ -11,7 +11,8 @@ use crate::word::{Flag, State};
 use alloc::vec::Vec;
 
 impl Lruvec {
-    /// Isolates a batch; see [`Isolated`]. `scanned == 0` asks for aging.
+    /// Isolates a batch of pages into `out`; see [`Isolated`]. If its `scanned` is 0, the caller
+    /// should age.
     pub fn isolate(
         &mut self,
         reason: ScanReason,
@@ -27,7 +28,8 @@ impl Lruvec {
         self.account_scan(reason, out.len() - before, done)
     }
 
-    /// The classic LRU needs no aging: it tries harder until something comes, or nothing is left.
+    /// Isolates a batch from the classic lists, which need no aging: scans at rising priority until
+    /// a page is isolated.
     fn isolate_classic(
         &mut self,
         reason: ScanReason,
@@ -36,7 +38,8 @@ impl Lruvec {
         out: &mut Vec<FolioId>,
     ) -> Isolated {
         let (before, mut scanned) = (out.len(), 0);
-        // Once more at the last priority: what is deactivated there can go in the pass after it.
+        // The last priority is tried twice: pages deactivated in the first pass can be evicted in
+        // the second.
         for priority in (0..=DEF_PRIORITY).rev().chain([0]) {
             let Some(lru) = self.classic_mut() else { break };
             let (targets, deactivate) = lru.pass_targets(swappiness, priority);
@@ -53,7 +56,7 @@ impl Lruvec {
             }
         }
         let isolated = out.len() - before;
-        // Even the last pass found nothing that can go: whoever asks again gets no more.
+        // If even the last pass found nothing evictable, another call would find nothing either.
         let scanned = if isolated > 0 { scanned } else { 0 };
         Isolated {
             isolated,
@@ -62,7 +65,8 @@ impl Lruvec {
         }
     }
 
-    /// As the kernel, only what is taken off the lists counts as scanned, and what went elsewhere as refilled.
+    /// Counts an isolation in the statistics. As in the kernel, only pages taken off the lists
+    /// count as scanned; pages moved to another list count as refilled.
     pub(super) fn account_scan(
         &mut self,
         reason: ScanReason,
@@ -81,8 +85,8 @@ impl Lruvec {
         done
     }
 
-    /// An isolated page could not be evicted. False when the page is not isolated (its program
-    /// removed it meanwhile): nothing is done then.
+    /// Puts back an isolated page that could not be evicted. Returns false, and does nothing, when
+    /// the page is not isolated: its program removed it meanwhile.
     pub fn put_back(&mut self, id: FolioId, referenced: bool) -> bool {
         let word = self.folios.get(id);
         if word.state() != State::OffList {
@@ -95,19 +99,21 @@ impl Lruvec {
         true
     }
 
-    /// An isolated page is too young for a reclaim by age: it stays where it was. No effect on any other.
-    pub(crate) fn stay(&mut self, id: FolioId) {
+    /// Puts an isolated page that is too young for a reclaim by age back to where it was. No effect
+    /// on a page that is not isolated.
+    pub(crate) fn put_back_too_young(&mut self, id: FolioId) {
         let word = self.folios.get(id);
         if word.state() != State::OffList {
             return;
         }
         self.off_list[word.folio_type().index()] -= 1;
-        if self.lru.stay(&mut self.folios, id) {
+        if self.lru.put_back_too_young(&mut self.folios, id) {
             self.stat.add(VmEvent::Pgactivate, 1);
         }
     }
 
-    /// A page that went off the lists because it could not leave is to be tried again. No effect on any other.
+    /// Puts an unevictable page that was taken off the lists back on them, as evictable. No effect
+    /// on any other page.
     pub fn rescue(&mut self, id: FolioId) {
         let word = self.folios.get(id);
         if word.state() == State::OffList && word.has(Flag::Unevictable) {
@@ -116,18 +122,19 @@ impl Lruvec {
         }
     }
 
-    /// Clears the page's accessed bit and says whether it was set; whose mapping's it is, is for the caller
-    /// to ask before.
+    /// Clears the page's accessed bit and returns whether it was set. The caller must have checked
+    /// that the mapping that set it has recency.
     pub(crate) fn take_accessed(&mut self, id: FolioId) -> bool {
         self.folios.take_accessed(id)
     }
 
-    /// An isolated page has left; its shadow stays. False as in [`Self::put_back`].
+    /// Records that an isolated page was evicted, and stores its shadow. Returns false, and does
+    /// nothing, when the page is not isolated.
     pub fn evicted(&mut self, id: FolioId, reason: ScanReason) -> bool {
         self.evicted_all(&[id], reason) != [Pages(0); 2]
     }
 
-    /// [`Self::evicted`] for a whole batch, in order; returns how many left, by type.
+    /// Calls [`Self::evicted`] for a batch, in order; returns the pages evicted, `[anon, file]`.
     pub fn evicted_all(&mut self, ids: &[FolioId], reason: ScanReason) -> [Pages; 2] {
         let mut left = [0; 2];
         for &id in ids {
@@ -149,8 +156,9 @@ impl Lruvec {
         left.map(Pages)
     }
 
-    /// A page has left by another's hand: the kernel's own reclaim swapped it out. It becomes a shadow
-    /// as if it had been evicted, and is not counted as stolen but as the kernel's. Its type; `None` when it was not there.
+    /// Records that the kernel's own reclaim swapped a page out. The page gets a shadow as if the
+    /// engine had evicted it, but counts as stolen by the kernel. Returns the page's type; `None`
+    /// when it was not present.
     pub fn left(&mut self, id: FolioId) -> Option<FolioType> {
         let word = self.folios.get(id);
         let ty = word.folio_type();

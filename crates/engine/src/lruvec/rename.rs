@@ -1,16 +1,16 @@
-//! Pages that get another id: an embedder that packs its ids moves pages from a block of which few
-//! are left.
+//! Pages that get another id: an embedder that packs its ids moves pages out of a block with few
+//! remaining pages.
 //!
-//! Invariant: a rename changes no size, no counter and nothing that is known of a page, but for its
-//! place within its list: it is the last there that eviction meets.
+//! Invariant: a rename changes no size, no counter and nothing that is known of a page, except its
+//! position: eviction meets it as the last page of its list.
 
 use super::Lruvec;
 use crate::folio::FolioId;
 use crate::word::State;
 
 impl Lruvec {
-    /// The page `from` is known as `to` from now on. False, and nothing changes, when `from` is no
-    /// page, or is isolated or unevictable: whoever holds it knows it by its id.
+    /// Moves the page `from` to the id `to`. Returns false, and changes nothing, when `from` is no
+    /// page, or is isolated or unevictable: the code that isolated the page knows it by the old id.
     ///
     /// # Panics
     /// When `to` is a page, or is beyond what [`Self::ensure`] made valid.
@@ -50,7 +50,8 @@ mod tests {
     use crate::vmstat::ScanReason;
     use alloc::vec::Vec;
 
-    /// Pages 0..64 of both types in several generations, some isolated, some out; ids up to 200.
+    /// Creates pages 0..64 of both types in several generations, some isolated, some evicted. Ids
+    /// up to 200 are valid.
     fn mixed(policy: Policy) -> Lruvec {
         let mut lruvec = Lruvec::new(policy, Millis(0));
         lruvec.bound_shadows();
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renamed_page_is_what_it_was() {
+    fn a_renamed_page_keeps_its_state() {
         for policy in [
             Policy::default(),
             Policy::ActiveInactive(crate::active_inactive::Stage::default(), Pages(1000)),
@@ -109,11 +110,11 @@ mod tests {
             let is: Vec<_> = (100..164).map(|id| shape(&lruvec, id)).collect();
             assert_eq!(is, was);
             assert!((0..64).all(|id| lruvec.folios().get(FolioId(id)).state() == State::Absent));
-            // What was out comes back as a refault, under its new id.
+            // An evicted page refaults under its new id.
             let kind = FaultKind::Refault;
             let came = lruvec.fault_in(FolioId(105), FolioType::File, kind, true, true);
             assert!(came.is_some(), "its shadow is known");
-            // And back to ids whose entries are tombstones.
+            // And renames them back to ids that still have tombstones.
             for id in 0..64 {
                 assert!(lruvec.rename(FolioId(id + 100), FolioId(id)));
             }
@@ -122,12 +123,12 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_holds_keeps_its_id() {
+    fn isolated_and_unevictable_pages_keep_their_ids() {
         let mut lruvec = mixed(Policy::default());
         let mut held = Vec::new();
         lruvec.isolate_by_age(
             Swappiness::default(),
-            (4, &mut crate::lru_gen::ByAgePlace::default()),
+            (4, &mut crate::lru_gen::ByAgeCursor::default()),
             &mut held,
         );
         let held = *held.first().expect("some are old");

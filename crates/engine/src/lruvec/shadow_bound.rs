@@ -1,9 +1,13 @@
-//! A bound on shadows, as where they cost memory: nodes of 64 slots that hold nothing else may be as
-//! many as an eighth of the pages in memory; the oldest go first. spec: workingset.md 7.
+//! A bound on the number of shadows, as in a kernel, where shadows cost memory. They lie in nodes
+//! of 64 slots. The nodes that hold only shadows may be as many as an eighth of the pages in
+//! memory; the oldest nodes are dropped first.
+//! spec: workingset.md 7.
 //!
-//! A slot is a folio id. Pages whose shadow went stay out and come back uncounted.
+//! A slot is a folio id. A page whose shadow was dropped stays swapped out, and its refault is not
+//! counted.
 //!
-//! Invariant, where there is a bound: each node counts the present pages and the shadows of its ids.
+//! Invariant, where there is a bound: each node counts the present pages and the shadows of its
+//! ids.
 
 use super::Lruvec;
 use crate::folio::FolioId;
@@ -13,23 +17,23 @@ use crate::workingset::{CHUNK_SLOTS, ShadowNodes, excess_nodes};
 use alloc::boxed::Box;
 
 impl Lruvec {
-    /// Bounds the shadows from now on; for a lruvec that has none and no pages.
+    /// Bounds the number of shadows from now on. The lruvec must be empty.
     ///
     /// # Panics
-    /// When it has some.
+    /// When the lruvec has pages or shadows.
     pub fn bound_shadows(&mut self) {
         let empty = self.resident().0 + self.out[0] + self.out[1] == 0;
         assert!(empty, "pages that came before the bound are not counted");
         self.nodes = Some(Box::default());
     }
 
-    /// `workingset_nodes`: nodes that hold shadows alone. 0 without a bound.
+    /// Returns `workingset_nodes`: the number of nodes that hold only shadows; 0 without a bound.
     #[must_use]
     pub fn shadow_nodes(&self) -> u64 {
         self.nodes.as_ref().map_or(0, |nodes| nodes.tracked())
     }
 
-    /// Frees the nodes that are too many; returns how many.
+    /// Drops the shadows of the oldest nodes above the bound; returns the number of nodes dropped.
     pub(crate) fn reclaim_shadow_nodes(&mut self) -> u64 {
         let pages = self.resident().0;
         let Some(nodes) = &mut self.nodes else {

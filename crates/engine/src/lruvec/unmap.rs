@@ -1,28 +1,28 @@
-//! Pages that their program removed, by ranges: pages that follow each other and are at the same place
-//! are taken from it together, with one update of each account.
+//! Ranges of pages that their program removed. Successive pages that are on the same list, or all
+//! isolated, or all evicted, are removed together, with one update of each count.
 //!
-//! Invariant: whatever is removed at once ends as if it had been removed page by page.
+//! Invariant: a range removed at once ends as if it had been removed page by page.
 
 use super::{Lruvec, Unmapped};
 use crate::folio::{FolioId, FolioType};
 use crate::word::{State, Word};
 use core::ops::Range;
 
-/// Where a page is, as far as the accounts tell places apart.
+/// State of a page, with the list or type whose count it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum PageState {
     Nowhere,
-    /// Out.
+    /// Evicted, of this type.
     Out(FolioType),
-    /// On the list of that number.
+    /// On the list with this index.
     Listed(usize),
-    /// In memory and on no list.
+    /// In memory and on no list, of this type.
     OffList(FolioType),
 }
 
 impl Lruvec {
-    /// Pages `start..start + len` were removed by their program: off the lists, no shadow, and
-    /// shadows that are there are consumed.
+    /// Removes the pages `start..start + len`, because their program removed them: from memory and
+    /// from the lists, and the shadows of evicted ones. Returns what was removed.
     pub fn unmap_range(&mut self, start: FolioId, len: usize) -> Unmapped {
         let end = start.index().saturating_add(len).min(self.folios.len());
         let end = u32::try_from(end).unwrap_or(u32::MAX);
@@ -39,17 +39,17 @@ impl Lruvec {
         gone
     }
 
-    fn place(&self, word: Word) -> Place {
+    fn place(&self, word: Word) -> PageState {
         match word.state() {
-            State::Absent => Place::Nowhere,
-            State::Shadow => Place::Out(word.shadow_type()),
-            State::Listed => Place::Listed(self.lru.list_of(word)),
-            State::OffList => Place::OffList(word.folio_type()),
+            State::Absent => PageState::Nowhere,
+            State::Shadow => PageState::Out(word.shadow_type()),
+            State::Listed => PageState::Listed(self.lru.list_of(word)),
+            State::OffList => PageState::OffList(word.folio_type()),
         }
     }
 
-    /// Takes away pages that are all at the same place.
-    fn unmap_run(&mut self, run: Range<u32>, place: Place, eager: bool, gone: &mut Unmapped) {
+    /// Removes the pages `run`, which are all in the state `place`, and counts them in `gone`.
+    fn unmap_run(&mut self, run: Range<u32>, place: PageState, eager: bool, gone: &mut Unmapped) {
         if self.nodes.is_some() {
             for id in run.clone().map(FolioId) {
                 self.note_removed(id, self.folios.get(id));
@@ -57,17 +57,17 @@ impl Lruvec {
         }
         let nr = u64::from(run.end - run.start);
         match place {
-            Place::Nowhere => {}
-            Place::Out(ty) => {
+            PageState::Nowhere => {}
+            PageState::Out(ty) => {
                 self.folios.forget(run);
                 self.out[ty.index()] -= nr;
                 gone.out[ty.index()].0 += nr;
             }
-            Place::Listed(_) => {
+            PageState::Listed(_) => {
                 self.lru.del_run(&mut self.folios, run, eager);
                 gone.present.0 += nr;
             }
-            Place::OffList(ty) => {
+            PageState::OffList(ty) => {
                 self.folios.forget(run);
                 self.off_list[ty.index()] -= nr;
                 gone.present.0 += nr;

@@ -1,4 +1,5 @@
-//! Aging without reclaim, and reclaim of one batch without aging: for who decides himself when which comes.
+//! Aging without reclaim, and reclaim of one batch without aging: for a caller that decides when
+//! each happens.
 
 use super::{Machine, ReclaimRequest};
 use crate::folio::FolioId;
@@ -9,7 +10,7 @@ use crate::units::{Millis, Pages, Swappiness};
 use crate::vmscan::{Batch, Memory, ScanReason, Shrunk};
 use alloc::vec::Vec;
 
-/// Isolates up to `nr` of the coldest pages, coldest first.
+/// Isolates up to `nr` of the lruvec's coldest pages into `out`, coldest first.
 pub(super) fn isolate_coldest(
     lruvec: &mut Lruvec,
     nr: usize,
@@ -29,8 +30,9 @@ pub(super) fn isolate_coldest(
 }
 
 impl Machine {
-    /// Opens a new generation of `memcg`'s own pages; call it after the walk. What was not young is now
-    /// one older. Nothing to do under the classic policy.
+    /// Opens a new generation for `memcg`'s own pages; to be called after their walk. Pages that
+    /// the walk did not find young are then one generation older. No effect under the classic
+    /// policy.
     pub fn age(&mut self, memcg: MemcgId, now: Millis) {
         let swappiness = self.swappiness(memcg, None);
         let lruvec = self.lruvec_mut(memcg);
@@ -39,14 +41,14 @@ impl Machine {
         }
     }
 
-    /// Walks `memcg`'s own pages and ages, once.
+    /// Walks `memcg`'s own pages, then opens a new generation.
     pub fn walk_and_age<M: Memory>(&mut self, memcg: MemcgId, now: Millis, memory: &mut M) {
         memory.walk(memcg, self.lruvec_mut(memcg));
         self.age(memcg, now);
     }
 
-    /// Evicts up to `nr` of the coldest pages of `memcg` in one batch, without aging: when `scanned` is 0
-    /// nothing is old enough.
+    /// Evicts up to `nr` of the coldest pages of `memcg` in one batch, without aging. If `scanned`
+    /// of the result is 0, no page is old enough.
     pub fn evict_coldest<M: Memory>(
         &mut self,
         memcg: MemcgId,
@@ -61,7 +63,7 @@ impl Machine {
             now,
         };
         let sc = self.scan_control(memcg, request, DEF_PRIORITY);
-        self.face(memcg, memcg);
+        self.set_target(memcg, memcg);
         self.account_pass(memcg, &sc, |lruvec, sc| {
             let mut batch = Batch::with_room(nr);
             let how = (sc.reason, sc.swappiness);

@@ -1,27 +1,29 @@
-//! Reclaim by age: what nobody has used for a while leaves, whether memory is short or not.
+//! Reclaim by age: evicts pages that were not used for a while, whether memory is short or not.
 //!
-//! Invariants: no more than was asked for leaves; what is effectively below its min stays.
+//! Invariants: no more is evicted than was requested; pages effectively below their memcg's min
+//! stay.
 
 use super::{Machine, ReclaimRequest};
-use crate::lru_gen::{ByAgePlace, DEF_PRIORITY};
+use crate::lru_gen::{ByAgeCursor, DEF_PRIORITY};
 use crate::memcg::MemcgId;
 use crate::units::{Millis, Pages};
 use crate::vmscan::{ByAgeVisit, Memory, ScanControl, ScanReason, Shrunk, shrink_by_age};
 use alloc::vec::IntoIter;
 
-/// A reclaim by age, between two batches.
+/// State of a reclaim by age between two batches.
 #[derive(Debug)]
 pub(super) struct ByAge {
     target: MemcgId,
     most: Pages,
     ids: IntoIter<MemcgId>,
-    /// The memcg that it bailed out of, how far it had come there, and what it got of that.
+    /// The memcg where the last batch bailed out, the progress there, and what was reclaimed there;
+    /// `None` to go on with the next memcg.
     visit: Option<(MemcgId, ByAgeVisit, Shrunk)>,
     pub(super) got: Shrunk,
 }
 
 impl ByAge {
-    /// Of the target's own pages alone.
+    /// Begins a reclaim by age of at most `most` of the target's own pages.
     pub(super) fn own(target: MemcgId, most: Pages) -> Self {
         Self {
             target,
@@ -34,12 +36,15 @@ impl ByAge {
 }
 
 impl Machine {
-    /// Evicts up to `most` pages of `memcg` and all below it that are in none of the two youngest generations, and that memory finds old
-    /// enough ([`crate::PageOut::TooYoung`]). A page of the oldest generation that a walk finds young for the first time is
-    /// only marked there (lru-gen.md 3), and aging clears the mark: a memory that knows each access tells
-    /// [`crate::Lruvec::young`] twice, which moves it to the youngest. A memcg of which a whole batch could not
-    /// go for a reason that is not its pages' own is left alone for this time.
-    /// Nothing under the classic policy, which knows no ages.
+    /// Evicts up to `most` pages of `memcg` and all memcgs below it: pages in none of the two
+    /// youngest generations that `memory` finds old enough (else [`crate::PageOut::TooYoung`]).
+    ///
+    /// A page of the oldest generation that a walk finds young for the first time only gets a flag
+    /// (lru-gen.md 3), and aging clears the flag. A memory that knows each access therefore calls
+    /// [`crate::Lruvec::young`] twice, which moves the page to the youngest generation. If a whole
+    /// batch of a memcg could not be evicted for a reason other than the pages' own state, that
+    /// memcg is skipped for the rest of this reclaim. No effect under the classic policy, which
+    /// knows no ages.
     pub fn reclaim_by_age<M: Memory>(
         &mut self,
         memcg: MemcgId,
@@ -58,7 +63,8 @@ impl Machine {
         }
     }
 
-    /// Goes on until nothing is left to take (true) or memory wants a pause.
+    /// Continues a reclaim by age. Returns true when nothing more can be evicted, false when
+    /// `memory` wants a pause.
     pub(super) fn go_on_by_age<M: Memory>(
         &mut self,
         by_age: &mut ByAge,
@@ -93,7 +99,7 @@ impl Machine {
             };
             let fresh = ByAgeVisit {
                 turns: self.lruvec(id).resident().0,
-                place: ByAgePlace::default(),
+                place: ByAgeCursor::default(),
             };
             let (mut visit, mut got) = begun.unwrap_or((fresh, Shrunk::default()));
             let shrunk = self.account_pass(id, &sc, |lruvec, sc| {
@@ -110,8 +116,8 @@ impl Machine {
         }
     }
 
-    /// The same of `memcg`'s own pages alone, whatever protects it: how much may go is the caller's to know
-    /// ([`Self::unprotected`]).
+    /// Calls [`Self::reclaim_by_age`] for `memcg`'s own pages alone. The memcg's own min and low do
+    /// not protect them: the caller must limit `most` ([`Self::unprotected`]).
     pub fn reclaim_own_by_age<M: Memory>(
         &mut self,
         memcg: MemcgId,
@@ -122,7 +128,7 @@ impl Machine {
         self.finish_by_age(ByAge::own(memcg, most), now, memory)
     }
 
-    /// Goes on until nothing is left to take, whatever pauses memory wants.
+    /// Continues a reclaim by age to its end, without pauses; returns what it did.
     fn finish_by_age<M: Memory>(
         &mut self,
         mut by_age: ByAge,

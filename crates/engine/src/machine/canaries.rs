@@ -1,4 +1,4 @@
-//! Canaries: each plants one bug in a machine's accounts that its check must find.
+//! Canaries: each plants one bug in a machine's counts, which its check must find.
 
 use super::*;
 use crate::lruvec::canaries::healthy;

@@ -1,27 +1,30 @@
-//! Charging under limits: reclaim at the level that is over, then give up. spec:
-//! reclaim-control.md 1.
+//! Charging under limits: reclaims from the memcg whose limit would be exceeded, and fails if that
+//! is not enough.
+//! spec: reclaim-control.md 1.
 //!
-//! Invariant: where room was made, no max at or above the level that is charged is exceeded; where it was not, OOM was
-//! counted once.
+//! Invariant: after a success, the memory.max of the charged memcg and of all above it is kept;
+//! after a failure, OOM was counted once.
 
 use super::{Machine, ReclaimRequest};
 use crate::memcg::{MAX_RECLAIM_RETRIES, MemcgEvent, MemcgId};
 use crate::units::{Millis, Pages};
 use crate::vmscan::{Memory, SWAP_CLUSTER_MAX, ScanReason};
 
-/// Reclaim at `at` could not make room: something there must be killed, or the charge must fail.
+/// Reclaim from the memcg `at` could not free enough: a process there must be killed, or the charge
+/// must fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OomAt {
-    /// The memcg whose max it was.
+    /// The memcg with the max that was exceeded.
     pub at: MemcgId,
 }
 
 impl Machine {
-    /// Makes room for `nr` pages of `id` below every max above it: MAX is counted where one is in the way, once until it is
-    /// another's; stocks are drained once; up to 16 rounds of reclaim follow. (The kernel counts each round.)
+    /// Reclaims until `nr` more pages of `id` fit below the memory.max of `id` and of every memcg
+    /// above it. Stocks are drained once; up to 16 reclaims follow. MAX is counted when a max is
+    /// exceeded, and again only when another memcg's max is. (The kernel counts MAX at each retry.)
     ///
     /// # Errors
-    /// [`OomAt`], with OOM counted there.
+    /// [`OomAt`] if the pages do not fit; OOM is counted at that memcg.
     pub fn make_room<M: Memory>(
         &mut self,
         id: MemcgId,
@@ -61,7 +64,7 @@ impl Machine {
         Err(OomAt { at })
     }
 
-    /// The lowest level that `nr` more pages would take over its max.
+    /// Returns the lowest memcg, from `id` up, whose memory.max `nr` more pages would exceed.
     fn first_over(&self, id: MemcgId, nr: Pages) -> Option<MemcgId> {
         self.tree.ancestors(id).find(|&id| {
             let memcg = self.tree.get(id);
@@ -116,7 +119,8 @@ mod tests {
         machine.check_invariants();
     }
 
-    /// reclaim-control.md 1. The parent was reclaimed for its own max, and its events did not say so.
+    /// Regression: reclaim-control.md 1. A parent was reclaimed from for its own memory.max, but
+    /// its events did not count that.
     #[test]
     fn each_level_in_the_way_counts() {
         let (mut machine, _) = machine(MemcgProfile::Newer, 1, 0);

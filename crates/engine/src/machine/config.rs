@@ -1,4 +1,4 @@
-//! What a machine is made with, and what a reclaim of it wants.
+//! The settings of a machine, and the request of a reclaim.
 
 use crate::lru_gen::MIN_LRU_BATCH;
 use crate::lruvec::Policy;
@@ -11,60 +11,82 @@ use crate::vmscan::{ScanReason, ScanReduction};
 /// How reclaim of the root chooses among tenants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GlobalReclaim {
-    /// By the memcg LRU: a few tenants at a time.
+    /// By the memcg LRU: each reclaim takes from a few tenants.
     #[default]
     MemcgLru,
-    /// By the hierarchy: all of them, every time. What the memcg LRU replaced, to compare.
+    /// By the hierarchy: each reclaim takes from all tenants. The memcg LRU replaced this; it is
+    /// here for comparison.
     Iterator,
 }
 
-/// When reclaim by the classic LRU sees what has changed in the statistics that it goes by. spec: rstat.md 6.3.
+/// When reclaim by the classic LRU sees changes in the statistics that it uses.
+/// spec: rstat.md 6.3.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LevelReads {
-    /// At once.
+    /// Reclaim sees each change at once.
     #[default]
     AtOnce,
-    /// At the periodic flush ([`super::Machine::flush_stats_if_due`]), or when a user's read flushes: v6.12 and later.
+    /// Reclaim sees changes after the periodic flush ([`super::Machine::flush_stats_if_due`]), or
+    /// after a user's read that flushes: v6.12 and later.
     RateLimited,
 }
 
-/// What a machine is made with.
+/// What opens the generations of the multi-gen LRU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Aging {
+    /// Reclaim opens a generation when it needs one, as in a kernel.
+    #[default]
+    ByReclaim,
+    /// Scans open one at each of their times, too ([`super::Machine::age`]). A refault is then
+    /// recent by the number of pages evicted since, and not by the number of generations opened
+    /// since: scans would open four of them before most pages return.
+    ByScans,
+}
+
+/// The settings of a machine.
 #[derive(Clone, Copy, Debug)]
 pub struct MachineConfig {
-    /// Which LRU every tenant gets.
+    /// The LRU of every tenant.
     pub policy: Policy,
+    /// What opens generations.
+    pub aging: Aging,
     /// How the root is reclaimed.
     pub global: GlobalReclaim,
-    /// Whose memcg LRU.
+    /// The kernel version that the memcg LRU follows.
     pub memcg_profile: MemcgProfile,
-    /// Decides the random bins.
+    /// Seed of the random choices among the bins of the memcg LRU.
     pub seed: u64,
-    /// Mount option memory_recursiveprot.
+    /// Whether the mount option memory_recursiveprot is set.
     pub recursive_protection: bool,
-    /// Pages charged ahead; 1 is exact.
+    /// Pages charged ahead into a stock; with 1, charges are exact.
     pub charge_batch: u64,
-    /// Who may work at once: each has deltas of its own in statistics. At least one.
+    /// Number of workers that may run at once, at least one; each has its own deltas of the
+    /// statistics.
     pub workers: usize,
-    /// Passes at whose priority nobody has a page to give are made all the same, as the kernel makes them: they move
-    /// entries of the memcg LRU about, and cost a visit of everybody. Without them 100,000 tenants of a page each
-    /// can be simulated.
+    /// Whether to make passes at priorities at which no memcg has a page to evict, as the kernel
+    /// does. Such passes move entries of the memcg LRU, and visit every memcg. Without them,
+    /// 100,000 tenants with one page each can be simulated.
     pub vain_passes: bool,
-    /// Tenants below low give to a reclaim of the root only when nobody else has anything left. The kernel's memcg LRU
-    /// passes over them once, and takes from them the next time that it meets them.
+    /// Whether a reclaim of the root takes from tenants below low only when no other tenant has any
+    /// page to take. The kernel's memcg LRU skips such a tenant once, and takes from it the next
+    /// time that it meets it.
     pub low_last: bool,
-    /// Reclaims of the root go on where the last one ended ([`crate::memcg::MemcgLru::set_in_turn`]); the kernel's begin
-    /// at random. Those of a subtree do, too, and go all the way round from there; the kernel's end with the round that they join.
+    /// Whether reclaims continue where the last one ended. Of the root, see
+    /// [`crate::memcg::MemcgLru::set_in_turn`]; the kernel's begin at a random place. Of a subtree,
+    /// each reclaim visits all of it from that place; the kernel's end with the shared walk that
+    /// they join.
     pub in_turn: bool,
-    /// The swap there is.
+    /// Size of the swap.
     pub swap: Limit,
-    /// Shadows are bounded, as where they cost memory.
+    /// Whether the number of shadows is bounded, as in a kernel, where they cost memory.
     pub bound_shadows: bool,
-    /// Most pages that are paged out at once. The kernel's 64 may overshoot an aim, as the kernel
-    /// does; more than that never do, but in background reclaim ([`ScanControl::is_exact`]).
+    /// Most pages that are paged out in one batch. The kernel's batches of 64 may exceed the
+    /// request, as in the kernel; larger ones never do, except in background reclaim
+    /// ([`ScanControl::is_exact`]).
     pub batch: usize,
-    /// How classic lists go on once a pass has reached its aim.
+    /// How the classic lists are scanned on once a pass has reclaimed enough.
     pub scan_reduction: ScanReduction,
-    /// When classic lists know of changes in statistics.
+    /// When the classic lists see changes in statistics.
     pub level_reads: LevelReads,
 }
 
@@ -72,6 +94,7 @@ impl Default for MachineConfig {
     fn default() -> Self {
         Self {
             policy: Policy::default(),
+            aging: Aging::default(),
             global: GlobalReclaim::default(),
             memcg_profile: MemcgProfile::default(),
             seed: 0,
@@ -90,15 +113,15 @@ impl Default for MachineConfig {
     }
 }
 
-/// What a reclaim of several tenants wants.
+/// A request to reclaim from several tenants.
 #[derive(Clone, Copy, Debug)]
 pub struct ReclaimRequest {
-    /// Who asks.
+    /// Kind of the reclaim.
     pub reason: ScanReason,
-    /// The aim.
+    /// Number of pages to reclaim.
     pub nr: Pages,
-    /// Overrides the tenants' own.
+    /// Swappiness to use instead of the tenants' own; `None` to use theirs.
     pub swappiness: Option<Swappiness>,
-    /// The present.
+    /// Current time.
     pub now: Millis,
 }

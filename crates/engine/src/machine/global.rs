@@ -1,4 +1,5 @@
-//! Reclaim of the root by the memcg LRU. spec: memcg-lru.md 4-6.
+//! Reclaim of the root by the memcg LRU.
+//! spec: memcg-lru.md 4-6.
 
 use super::{Machine, Ongoing, ReclaimRequest};
 use crate::lru_gen::{DEF_PRIORITY, MIN_LRU_BATCH};
@@ -7,7 +8,8 @@ use crate::units::{Pages, Swappiness};
 use crate::vmscan::{Memory, ScanControl, Share, Shrunk, TryAgain};
 
 impl Machine {
-    /// Reclaims one memcg's own pages, which came to `before` until it bailed out, and says what becomes of its entry.
+    /// Reclaims from one memcg's own pages. `before`: what was reclaimed in this visit before it
+    /// bailed out. Returns where the memcg's entry in the memcg LRU moves, and what was reclaimed.
     /// spec: memcg-lru.md 4.
     pub(super) fn shrink_more<M: Memory>(
         &mut self,
@@ -26,7 +28,7 @@ impl Machine {
             return (MemcgOp::Young, Shrunk::default());
         }
         if self.tree.below_low(MemcgId::ROOT, id) {
-            if !self.low_gives {
+            if !self.takes_below_low {
                 let shrunk = Shrunk {
                     low_skipped: true,
                     ..Shrunk::default()
@@ -40,9 +42,9 @@ impl Machine {
                 self.tree.event(id, MemcgEvent::Low);
             }
         }
-        // In a round of their own those below low are protected by min alone, as by the hierarchy. The kernel's memcg LRU has
-        // no such round.
-        let low_reclaim = self.config.low_last && self.low_gives;
+        // With `low_last`, memcgs below low are then protected by min alone, as in reclaim by the
+        // hierarchy. The kernel's memcg LRU has no such phase.
+        let low_reclaim = self.config.low_last && self.takes_below_low;
         let sc = ScanControl {
             root: true,
             share: Share::BySize,
@@ -70,20 +72,23 @@ impl Machine {
         }
     }
 
-    /// Something is left to scan at this priority; of an offline memcg, whatever is left (the seed series shifts that, too).
+    /// Whether a scan at this priority would cover at least one page. For an offline memcg, except
+    /// in the seed series: whether it has any evictable page.
     fn is_sizable(&self, id: MemcgId, swappiness: Swappiness, priority: u32) -> bool {
         let shifts = self.tree.is_online(id) || self.memcg_lru.profile() == MemcgProfile::Seed;
         let total = self.lruvec(id).evictable_total(swappiness);
         total.0 >> (if shifts { priority } else { 0 }) > 0
     }
 
-    /// Where to start, so that one pass over all has a chance to get enough. spec: memcg-lru.md 6.
+    /// Returns the priority to start at, so that one pass over all memcgs may reclaim `nr` pages.
+    /// spec: memcg-lru.md 6.
     pub(super) fn initial_priority(&mut self, nr: Pages) -> u32 {
         if nr.0 < MIN_LRU_BATCH as u64 {
             return DEF_PRIORITY;
         }
         let (reclaimable, lowest) = match self.memcg_lru.profile() {
-            MemcgProfile::Seed => (self.tree.get(MemcgId::ROOT).charged().0 / 2, 0),
+            // Divided by the series' number of memcg generations.
+            MemcgProfile::Seed => (self.inactive().0 / 2, 0),
             MemcgProfile::Newer => (self.inactive().0, DEF_PRIORITY / 2),
         };
         let fls = |n: u64| u64::BITS - n.leading_zeros();
@@ -91,16 +96,19 @@ impl Machine {
         priority.clamp(lowest, DEF_PRIORITY)
     }
 
-    /// Reclaims from the root, from an initial priority on and harder as long as it is not enough.
+    /// Reclaims from the root, from an initial priority on, with rising pressure until it is
+    /// enough.
     pub fn reclaim_root<M: Memory>(&mut self, request: ReclaimRequest, memory: &mut M) -> Shrunk {
         let pass = self.lru_pass(request, memory);
         self.run_pass(pass, memory)
     }
 
-    /// memory.reclaim of any memcg: of the root by the memcg LRU, below it by the hierarchy.
+    /// Does memory.reclaim of any memcg: of the root by the memcg LRU, of others by the hierarchy.
+    /// Returns the pages reclaimed.
     ///
     /// # Errors
-    /// [`TryAgain`] when 16 passes got nothing before it was enough, or one for want of swap.
+    /// [`TryAgain`] when less was reclaimed than requested: 16 passes reclaimed nothing, or one did
+    /// because there is no swap.
     pub fn proactive_reclaim<M: Memory>(
         &mut self,
         target: MemcgId,

@@ -1,11 +1,12 @@
-//! Guests: tenants whose balloon driver answers a host with working-set reports.
+//! Guests: tenants whose balloon driver sends working-set reports to a host.
 //! spec: workingset-report.md 7.
 //!
-//! A guest is a tenant with all below it; its bins, interval and threshold are what its host told it,
-//! apart from those of the machine's own reports. Messages are bytes; no transport is here.
+//! A guest is a tenant with all below it. The host sets the guest's bins, interval and threshold,
+//! apart from those of the machine's own reports. Messages are bytes; the transport is the
+//! caller's.
 //!
-//! Invariant: nothing is sent for a guest that was never configured; under pressure no more often than
-//! its threshold says.
+//! Invariant: nothing is sent for a guest that was never configured; under pressure no more often
+//! than its threshold says.
 
 use super::Machine;
 use crate::memcg::MemcgId;
@@ -15,7 +16,7 @@ use crate::workingset_report::Balloon;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-/// The drivers, and the guests that are under pressure and have a report due.
+/// The balloon drivers, and the guests that have come under pressure and must send a report.
 #[derive(Debug, Default)]
 pub(super) struct Guests {
     balloons: BTreeMap<MemcgId, Balloon>,
@@ -28,7 +29,7 @@ impl Guests {
         self.pressed.remove(&id);
     }
 
-    /// Reclaim of `id` has come to `priority`.
+    /// Notes that a reclaim of `id` has reached `priority`: its guest may have to send a report.
     pub(super) fn note_pressure(
         &mut self,
         id: MemcgId,
@@ -43,13 +44,14 @@ impl Guests {
 }
 
 impl Machine {
-    /// `id` is a guest from now on, with one node of this number, and was told nothing yet.
+    /// Makes the tenant `id` a guest with one node, numbered `node`; the host has not configured it
+    /// yet.
     pub fn connect_balloon(&mut self, id: MemcgId, node: u16) {
         self.guests.balloons.insert(id, Balloon::new(node));
     }
 
-    /// The host sends `message` to guest `id`; the bytes of the answer, if there is one. `None` also
-    /// for a tenant that is no guest.
+    /// Delivers the host's `message` to guest `id`. Returns the bytes of the guest's answer; `None`
+    /// if the message needs no answer, or if the tenant is no guest.
     pub fn balloon_message<M: Memory>(
         &mut self,
         id: MemcgId,
@@ -65,7 +67,8 @@ impl Machine {
         }
     }
 
-    /// The reports of guests that have come under pressure since the last call.
+    /// Returns the guests that have come under pressure since the last call, with their reports as
+    /// bytes.
     pub fn pressed_guests<M: Memory>(
         &mut self,
         now: Millis,
@@ -82,7 +85,7 @@ impl Machine {
         reports
     }
 
-    /// The guest's report, refreshed if that is due.
+    /// Returns the guest's report as bytes; refreshed first if its refresh interval has passed.
     fn balloon_report<M: Memory>(&mut self, id: MemcgId, now: Millis, memory: &mut M) -> Vec<u8> {
         let balloon = self.guests.balloons.get(&id);
         let due = balloon.and_then(|balloon| balloon.is_due(now));

@@ -1,12 +1,14 @@
-//! Levels: for each memcg what its classic lruvec and those of all below it hold and have done, and how a lruvec
-//! learns what it needs of them. spec: workingset.md 2, 4, 5; classic-lru.md 4.3, 5.1, 5.2.
+//! Levels: for each memcg, list sizes, clock, activations and costs of its own classic lruvec and
+//! of those of all memcgs below it; and what a lruvec needs of its target's level.
+//! spec: workingset.md 2, 4, 5; classic-lru.md 4.3, 5.1, 5.2.
 //!
-//! A lruvec goes on alone and is added up before anybody looks at a level: so ancestors cost nothing where
-//! pages are touched. These are exact; what statistics show of them may be older (`late.rs`). Under the multi-gen LRU
-//! there are no levels.
+//! A lruvec works alone; its changes are added to the levels before a level is read. So memcgs
+//! above cost nothing while pages are touched. Levels are exact; what statistics show of them may
+//! be older (`late.rs`). Under the multi-gen LRU there are no levels.
 //!
-//! Invariant: a level is what its lruvec was last seen to hold and its children's levels; its clock has advanced by
-//! as much at least, for children that are no more had their part in it.
+//! Invariant: a memcg's level is the sum of what its own lruvec last reported and the levels of its
+//! children. Its clock has advanced by at least that sum: removed children have advanced it, too,
+//! and so have pages that reclaim for the memcg evicted from memcgs below.
 
 mod late;
 
@@ -22,11 +24,11 @@ use alloc::vec::Vec;
 #[derive(Debug, Default)]
 struct Node {
     level: Level,
-    /// Its own lruvec, as last seen.
-    told: Level,
-    /// Activations that the last reclaim of it had seen.
+    /// What the memcg's own lruvec last reported, a part of `level`.
+    reported: Level,
+    /// Activations `[anon, file]` as of the last reclaim from this memcg.
     seen: [u64; 2],
-    /// The level at the last flush of statistics, if these come late.
+    /// The level at the last flush of the statistics; used if these may lag behind.
     flushed: Level,
 }
 
@@ -34,7 +36,7 @@ struct Node {
 #[derive(Debug, Default)]
 pub(super) struct Hierarchy {
     nodes: Vec<Node>,
-    /// Statistics come late.
+    /// Whether the statistics that reclaim reads may lag behind.
     is_late: bool,
 }
 
@@ -46,18 +48,23 @@ impl Hierarchy {
         &mut self.nodes[id.index()]
     }
 
-    /// The lruvec of `id` holds `own` now, and has noted these costs since it was last seen.
+    /// Updates the levels of `id` and of all memcgs above it. `own` is what the lruvec of `id`
+    /// holds now, `notes` the costs that it noted since the last update, `evicted` the pages that
+    /// were evicted from it since then for a target so many levels above it.
     pub(super) fn add(
         &mut self,
         tree: &MemcgTree,
         id: MemcgId,
-        (own, notes): (Level, &[CostNote]),
+        (own, notes, (steps, evicted)): (Level, &[CostNote], (u8, u64)),
     ) {
-        let told = core::mem::replace(&mut self.node(id).told, own);
+        let reported = core::mem::replace(&mut self.node(id).reported, own);
         let is_late = self.is_late;
-        for at in tree.ancestors(id) {
+        for (above, at) in tree.ancestors(id).enumerate() {
             let Node { level, flushed, .. } = self.node(at);
-            let others = level.sizes.less(told.sizes);
+            if above >= usize::from(steps) {
+                level.nonresident_age += evicted;
+            }
+            let others = level.sizes.less(reported.sizes);
             for note in notes {
                 let size = if is_late {
                     flushed.sizes.total()
@@ -67,11 +74,11 @@ impl Hierarchy {
                 level.costs.note(note.ty, note.nr_io, note.nr_rotated, size);
             }
             level.sizes = others.plus(own.sizes);
-            level.nonresident_age += own.nonresident_age - told.nonresident_age;
+            level.nonresident_age += own.nonresident_age - reported.nonresident_age;
             for (sum, (now, before)) in level
                 .activations
                 .iter_mut()
-                .zip(own.activations.into_iter().zip(told.activations))
+                .zip(own.activations.into_iter().zip(reported.activations))
             {
                 *sum += now - before;
             }
@@ -84,7 +91,8 @@ impl Hierarchy {
 }
 
 impl Machine {
-    /// The stage and the pages of the machine, if its lists are classic.
+    /// Returns the stage of the classic LRU and the machine's pages; `None` under the multi-gen
+    /// LRU.
     const fn classic(&self) -> Option<(Stage, Pages)> {
         match self.config.policy {
             Policy::ActiveInactive(stage, total) => Some((stage, total)),
@@ -92,14 +100,14 @@ impl Machine {
         }
     }
 
-    /// Brings all levels up to date.
+    /// Adds the changes of all lruvecs to the levels.
     pub(super) fn flush(&mut self) {
         if self.classic().is_some() {
             self.hand_all_over();
         }
     }
 
-    /// What a walk over `target` at one priority goes by; `None` under the multi-gen LRU.
+    /// Decides for a walk over `target` at one priority; `None` under the multi-gen LRU.
     pub(super) fn prepare(
         &mut self,
         target: MemcgId,
@@ -114,7 +122,7 @@ impl Machine {
         if target != MemcgId::ROOT || request.reason == ScanReason::Proactive {
             return Some(prepared);
         }
-        // These are counted for the node, at once.
+        // The kernel counts these pages for the node, and without delay.
         let level = self.hierarchy.node(target).level;
         let min = Pages(min_free_kbytes(total.bytes().0 / 1024) * 1024 / Pages(1).bytes().0);
         let pages = FreePages {
@@ -124,7 +132,7 @@ impl Machine {
         Some(prepared.of_machine(&level, priority, pages))
     }
 
-    /// A reclaim of `target` is over: activations from now on are news to the next one.
+    /// Ends a reclaim of `target`: for the next one, activations from now on count as new.
     pub(super) fn snapshot(&mut self, target: MemcgId) {
         if self.classic().is_some() && self.tree.exists(target) {
             self.flush();
@@ -133,9 +141,9 @@ impl Machine {
         }
     }
 
-    /// What pages of `id` do from now on they do on behalf of `target`: itself, or a memcg above it. More than 255
-    /// levels up it is not named, and its own memcg stands for it.
-    pub(super) fn face(&mut self, id: MemcgId, target: MemcgId) {
+    /// Sets the memcg whose reclaim evicts pages of `id` from now on: `target` is `id` itself, or a
+    /// memcg above it. A target more than 255 levels up cannot be named; `id` is then used instead.
+    pub(super) fn set_target(&mut self, id: MemcgId, target: MemcgId) {
         if self.classic().is_none() {
             return;
         }
@@ -146,13 +154,13 @@ impl Machine {
             .zip(0..=u8::MAX)
             .find(|&(at, _)| at == target);
         let (target, steps) = found.unwrap_or((id, 0));
-        let told = self.hierarchy.node(id).told;
-        let below = self.hierarchy.node(id).level.sizes.less(told.sizes);
+        let reported = self.hierarchy.node(id).reported;
+        let below = self.hierarchy.node(id).level.sizes.less(reported.sizes);
         let level = self.hierarchy.node(target).level;
         let target = Target {
             steps,
-            ahead: level.nonresident_age - told.nonresident_age,
-            others: level.sizes.less(told.sizes),
+            ahead: level.nonresident_age - reported.nonresident_age,
+            others: level.sizes.less(reported.sizes),
             is_gone: !self.tree.is_online(target),
             below,
             shown: self.shown_sizes(target, id),
@@ -163,35 +171,35 @@ impl Machine {
         }
     }
 
-    /// A page of `memcg` that is out comes back: it is judged by the memcg on whose behalf it left. True when that
-    /// may use swap.
-    pub(super) fn face_evictor(&mut self, memcg: MemcgId, id: FolioId) -> bool {
+    /// Sets, before a refault of a page of `memcg`, the target to the memcg whose reclaim evicted
+    /// the page. Returns whether that memcg may use swap.
+    pub(super) fn set_target_of_refault(&mut self, memcg: MemcgId, id: FolioId) -> bool {
         let Some(lru) = self.lruvec(memcg).classic() else {
             return false;
         };
         let steps = usize::from(lru.named(id));
         let target = self.tree.ancestors(memcg).nth(steps).unwrap_or(memcg);
-        self.face(memcg, target);
+        self.set_target(memcg, target);
         self.tree.swap_available(target) > Pages(0)
     }
 
-    /// The level of `id`.
+    /// Returns the level of `id` after all changes were added.
     #[cfg(test)]
     pub(super) fn level(&mut self, id: MemcgId) -> Level {
         self.flush();
         self.hierarchy.node(id).level
     }
 
-    /// Asserts the invariant.
+    /// Asserts the invariant for the level of `id`.
     pub(super) fn check_level(&self, id: MemcgId) {
         if self.classic().is_none() {
             return;
         }
         let of = |id: MemcgId| self.hierarchy.nodes.get(id.index());
         let level = |id| of(id).map_or_else(Level::default, |node| node.level);
-        let told = of(id).map_or_else(Level::default, |node| node.told);
+        let reported = of(id).map_or_else(Level::default, |node| node.reported);
         let children = self.tree.children(id).map(level);
-        let (mut sizes, mut age) = (told.sizes, told.nonresident_age);
+        let (mut sizes, mut age) = (reported.sizes, reported.nonresident_age);
         for child in children {
             sizes = sizes.plus(child.sizes);
             age += child.nonresident_age;
@@ -203,7 +211,7 @@ impl Machine {
         let mut pairs = flushed.activations.into_iter().zip(level(id).activations);
         let is_less = pairs.all(|(was, is)| was <= is);
         assert!(is_less, "activations of {id:?} that were shown are gone");
-        let is_seen = own.is_some_and(|own| own.sizes == told.sizes);
+        let is_seen = own.is_some_and(|own| own.sizes == reported.sizes);
         assert!(is_seen || self.has_changed(id), "{id:?} has changed unseen");
     }
 }

@@ -9,10 +9,10 @@ use crate::units::{Millis, Pages};
 use crate::vmscan::{Memory, SWAP_CLUSTER_MAX, ScanReason};
 
 impl Machine {
-    /// What a task of `id` that has charged `nr` pages must go through before it goes on: reclaim at
-    /// each level that is over memory.high, as long as a delay would be due and something comes, 16
-    /// times in vain at most; then it must sleep for what is returned. HIGH is counted at each level
-    /// that is over, of memory or of swap.
+    /// Does what a task of `id` that has charged `nr` pages must do before it continues, and
+    /// returns how long the task must then sleep. Reclaims from each memcg over its memory.high,
+    /// from `id` up, as long as there would be a delay, until 16 reclaims got nothing. HIGH is
+    /// counted at each memcg that is over, of memory or of swap.
     pub fn over_high<M: Memory>(
         &mut self,
         id: MemcgId,
@@ -50,7 +50,8 @@ impl Machine {
         }
     }
 
-    /// A batch from each level above `id` that is over memory.high.
+    /// Reclaims one batch from `id` and from each memcg above it that is over its memory.high;
+    /// returns the pages reclaimed.
     fn reclaim_high<M: Memory>(&mut self, id: MemcgId, now: Millis, memory: &mut M) -> Pages {
         let (mut at, mut got) = (Some(id), Pages(0));
         while let Some(id) = at {
@@ -63,12 +64,12 @@ impl Machine {
         got
     }
 
-    /// Limits of `id` have been set, maybe below its usage: reclaims down to memory.high, as far as
-    /// 16 rounds in vain go, and down to memory.max.
+    /// Enforces limits of `id` that were just set, maybe below its usage. Reclaims down to
+    /// memory.high, until 16 reclaims got nothing, and then down to memory.max.
     ///
     /// # Errors
-    /// [`OomAt`] when memory.max is not reached: something there must be killed, and then this be
-    /// called again. OOM is counted.
+    /// [`OomAt`] when the usage is still above memory.max: the caller must kill a process there,
+    /// and then call this again. OOM is counted.
     pub fn enforce_limits<M: Memory>(
         &mut self,
         id: MemcgId,
@@ -85,7 +86,8 @@ impl Machine {
         Err(OomAt { at: id })
     }
 
-    /// Reclaims until `id` uses no more than `limit`; false when 16 rounds got nothing.
+    /// Reclaims until the usage of `id` is at most `limit`; returns false when 16 reclaims got
+    /// nothing.
     fn shrink_to<M: Memory>(
         &mut self,
         id: MemcgId,

@@ -1,7 +1,9 @@
-//! Reclaim by walking the hierarchy: for a subtree, and as the baseline that the memcg LRU
-//! replaced: what is done to each memcg of a walk. spec: reclaim-control.md 2.2, 5.3.
+//! Reclaim by walking the hierarchy: what is done to each memcg of a walk. It serves reclaim of a
+//! subtree, and of the root as the baseline that the memcg LRU replaced.
+//! spec: reclaim-control.md 2.2, 5.3.
 //!
-//! Invariant: what min covers stays, and what low covers stays until all gentler ways got nothing.
+//! Invariant: pages that min covers stay; pages that low covers stay until all other steps of
+//! [`ForceLevel`] reclaimed nothing.
 
 use super::sharing::Sharing;
 use super::{Machine, ReclaimRequest};
@@ -9,19 +11,20 @@ use crate::active_inactive::Prepared;
 use crate::memcg::{MemcgEvent, MemcgId, MemcgOp};
 use crate::vmscan::{Memory, ScanControl, Share, Shrunk};
 
-/// What is done only after gentler ways got nothing, in this order.
+/// What a reclaim is allowed to do beyond the usual. A flag is set, in this order, only after a
+/// reclaim without it got nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Force {
-    /// Walk all, from the beginning.
+pub(super) struct ForceLevel {
+    /// Walk all memcgs of the target from the beginning, not from where other reclaims stopped.
     pub(super) full: bool,
-    /// Deactivate pages though the active list is not too long (classic policy).
+    /// Deactivate pages even if the inactive list is not low (classic policy).
     pub(super) deactivate: bool,
-    /// Take from those below low.
+    /// Take from memcgs that are protected by low.
     pub(super) low: bool,
 }
 
-impl Force {
-    /// None yet, but that all may be walked from the beginning.
+impl ForceLevel {
+    /// Begins without force; `full`: the walk goes over all memcgs from the beginning.
     pub(super) fn new(full: bool) -> Self {
         Self {
             full,
@@ -29,7 +32,7 @@ impl Force {
         }
     }
 
-    /// The next harder way after one that got nothing; false if there is none.
+    /// Sets the next flag after a reclaim that got nothing; returns false if no flag would help.
     pub(super) const fn rise(&mut self, got: &Shrunk) -> bool {
         if !self.full {
             self.full = true;
@@ -37,7 +40,8 @@ impl Force {
             self.deactivate = true;
         } else if got.low_skipped && !self.low {
             self.low = true;
-            // Gently again: what is active is deactivated by force once more only if those below low give nothing, either.
+            // Without force again: active pages are deactivated by force only if memcgs below low
+            // yield nothing, either.
             self.deactivate = false;
         } else {
             return false;
@@ -46,22 +50,22 @@ impl Force {
     }
 }
 
-/// One walk over the memcgs of a target: the same for all of them.
+/// What is common to all memcgs of one walk over a target.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NodePass {
     pub(super) target: MemcgId,
     pub(super) request: ReclaimRequest,
-    pub(super) force: Force,
+    pub(super) force: ForceLevel,
     pub(super) priority: u32,
-    /// What was decided when it began (classic policy).
+    /// Decisions made when the walk began; `None` under the multi-gen LRU.
     pub(super) prepared: Option<Prepared>,
-    /// How it is shared out.
+    /// How the request is divided among the memcgs.
     pub(super) sharing: Sharing,
 }
 
 impl Machine {
-    /// Reclaims from `target` and all below it, with rising priority; of the root first from those
-    /// above their soft limit.
+    /// Reclaims from `target` and all memcgs below it, with rising pressure. If `target` is the
+    /// root, it first reclaims from memcgs above their soft limit.
     pub fn reclaim_subtree<M: Memory>(
         &mut self,
         target: MemcgId,
@@ -72,8 +76,9 @@ impl Machine {
         self.run_pass(pass, memory)
     }
 
-    /// Shrinks `id` in a pass over its target, if its protection, computed before, allows it. `before`: what this came to
-    /// before it bailed out, and its share of what is wanted; which it tells, too.
+    /// Reclaims from `id` in a walk over its target, if its protection, which the caller has
+    /// computed, allows it. `before`: what this visit reclaimed before it bailed out, and its share
+    /// of the request. Returns what was reclaimed now, and the share.
     pub(super) fn shrink_child<M: Memory>(
         &mut self,
         (id, before): (MemcgId, Option<(Shrunk, Share)>),
@@ -103,7 +108,7 @@ impl Machine {
             before: before.map(|(part, _)| part),
             ..self.scan_control(id, pass.request, pass.priority)
         };
-        // What is left of it is less: its share is what it was when it was met.
+        // A resumed visit keeps the share that it had when it began.
         let share = match before {
             Some((_, share)) => Some(share),
             None => self.share(id, pass.sharing, &sc),
@@ -127,15 +132,16 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
 
-    /// reclaim-control.md 5.3. Active pages of everybody were deactivated as soon as those below low gave.
+    /// Regression: reclaim-control.md 5.3. As soon as memcgs below low were reclaimed from, active
+    /// pages of all memcgs were deactivated.
     #[test]
-    fn those_below_low_are_asked_without_force_first() {
+    fn memcgs_below_low_are_reclaimed_without_force_first() {
         let got = Shrunk {
             kept_active: true,
             low_skipped: true,
             ..Shrunk::default()
         };
-        let (mut force, mut ways) = (Force::new(false), Vec::new());
+        let (mut force, mut ways) = (ForceLevel::new(false), Vec::new());
         while force.rise(&got) {
             ways.push((force.deactivate, force.low));
         }

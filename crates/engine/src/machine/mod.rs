@@ -1,9 +1,10 @@
-//! Many tenants on one node: the memcg tree, a lruvec for each, and reclaim over all of them. One
-//! process is a tree of one ([`Machine::of_one`]). Simulated and real memory are driven through this.
+//! Many tenants on one node: the memcg tree, a lruvec for each memcg, and reclaim over all of them.
+//! For a single process there is [`Machine::of_one`]. Simulated and real memory are both driven
+//! through this type.
 //!
-//! Reclaim of the root chooses by the memcg LRU (`global.rs`); reclaim of a subtree, and the baseline
-//! that the memcg LRU replaced, walk the hierarchy (`iterator.rs`). Both rise in pressure (`passes.rs`), and can be done in
-//! slices (`ongoing.rs`).
+//! Reclaim of the root chooses memcgs by the memcg LRU (`global.rs`). Reclaim of a subtree, and the
+//! baseline that the memcg LRU replaced, walk the hierarchy (`iterator.rs`). Both rise in pressure
+//! (`passes.rs`), and can be done in slices (`ongoing.rs`).
 //!
 //! Invariants: a memcg's usage is its lruvec's resident pages, its descendants' usage and its
 //! stocks; every memcg that is not released is on the memcg LRU once.
@@ -32,7 +33,7 @@ mod stats;
 mod usage;
 
 pub use charge::OomAt;
-pub use config::{GlobalReclaim, LevelReads, MachineConfig, ReclaimRequest};
+pub use config::{Aging, GlobalReclaim, LevelReads, MachineConfig, ReclaimRequest};
 pub use ongoing::Ongoing;
 pub use reclaimers::Reclaimer;
 pub use report::Reports;
@@ -45,11 +46,11 @@ use crate::units::{Limit, Millis, Pages, Swappiness};
 use alloc::vec::Vec;
 use guest::Guests;
 use hierarchy::Hierarchy;
-use idle::Idle;
+use idle::VainPriorities;
 use soft_limit::SoftLimits;
 use stats::Stats;
 
-/// The machine.
+/// A machine: a tree of tenants on one node, with their memory and its reclaim.
 #[derive(Debug)]
 pub struct Machine {
     config: MachineConfig,
@@ -60,21 +61,25 @@ pub struct Machine {
     soft: SoftLimits,
     shared: SharedPositions,
     guests: Guests,
-    /// When memory last said that there is no swap: nobody asks again before time has gone on.
+    /// When memory last reported that there is no swap: swap is not used again before time has
+    /// advanced.
     no_swap: Option<Millis>,
     stats: Stats,
-    /// Whether a reclaim of the root takes from tenants below low now.
-    low_gives: bool,
-    /// Who works now.
+    /// Whether a reclaim of the root takes from tenants below low at present.
+    takes_below_low: bool,
+    /// The worker that runs now.
     worker: u32,
     hierarchy: Hierarchy,
-    idle: Idle,
+    idle: VainPriorities,
 }
 
 fn new_lruvec(config: MachineConfig, now: Millis) -> Lruvec {
     let mut lruvec = Lruvec::new(config.policy, now);
     if config.bound_shadows {
         lruvec.bound_shadows();
+    }
+    if config.aging == Aging::ByScans {
+        lruvec.set_aged_by_scans();
     }
     if let Some(lru) = lruvec.classic_mut() {
         lru.join();
@@ -83,7 +88,7 @@ fn new_lruvec(config: MachineConfig, now: Millis) -> Lruvec {
 }
 
 impl Machine {
-    /// A machine with a root and nothing else.
+    /// Creates a machine with only a root.
     #[must_use]
     pub fn new(config: MachineConfig, now: Millis) -> Self {
         let mut memcg_lru = MemcgLru::new(config.memcg_profile, config.seed);
@@ -92,7 +97,7 @@ impl Machine {
         }
         memcg_lru.online(MemcgId::ROOT);
         let mut tree = MemcgTree::new(config.recursive_protection, 1, config.charge_batch);
-        // All that is out is charged to the root, too.
+        // The root is charged for all swapped-out pages, too.
         let limits = MemcgLimits {
             swap_max: config.swap,
             ..MemcgLimits::default()
@@ -109,14 +114,14 @@ impl Machine {
             guests: Guests::default(),
             no_swap: None,
             stats: Stats::new(config.workers.max(1)),
-            low_gives: true,
+            takes_below_low: true,
             worker: 0,
             hierarchy: Hierarchy::new(&config),
-            idle: Idle::default(),
+            idle: VainPriorities::default(),
         }
     }
 
-    /// A machine with one tenant below the root, [`MemcgId::FIRST`], with these limits.
+    /// Creates a machine with one tenant below the root, [`MemcgId::FIRST`], with these limits.
     #[must_use]
     pub fn of_one(config: MachineConfig, limits: MemcgLimits, now: Millis) -> Self {
         let mut machine = Self::new(config, now);
@@ -125,28 +130,28 @@ impl Machine {
         machine
     }
 
-    /// The tree, to look at.
+    /// The tree, read-only.
     #[must_use]
     pub const fn tree(&self) -> &MemcgTree {
         &self.tree
     }
 
-    /// The memcg LRU, to look at.
+    /// The memcg LRU, read-only.
     #[must_use]
     pub const fn memcg_lru(&self) -> &MemcgLru {
         &self.memcg_lru
     }
 
-    /// A tenant's lruvec.
+    /// Returns a tenant's lruvec.
     ///
     /// # Panics
-    /// When it has been released, as all that take an id.
+    /// When the tenant has been released; so do all methods that take an id.
     #[must_use]
     pub fn lruvec(&self, id: MemcgId) -> &Lruvec {
         self.lruvecs[id.index()].as_ref().expect("a released memcg")
     }
 
-    /// A tenant's lruvec, for touches and walks.
+    /// Returns a tenant's lruvec for changes, such as touches and walks.
     pub fn lruvec_mut(&mut self, id: MemcgId) -> &mut Lruvec {
         if !self.stats.is_noted(id, self.worker) {
             self.note_change(id);
@@ -154,7 +159,7 @@ impl Machine {
         self.lruvecs[id.index()].as_mut().expect("a released memcg")
     }
 
-    /// Makes a tenant.
+    /// Creates a tenant below `parent`.
     pub fn create(&mut self, parent: MemcgId, now: Millis) -> MemcgId {
         let id = self.tree.create(parent);
         if self.lruvecs.len() <= id.index() {
@@ -166,7 +171,7 @@ impl Machine {
         id
     }
 
-    /// Replaces a tenant's settings.
+    /// Replaces a tenant's limits.
     pub fn set_limits(&mut self, id: MemcgId, limits: MemcgLimits) {
         self.tree.set_limits(id, limits);
         self.idle.note(id);
@@ -175,9 +180,9 @@ impl Machine {
         }
     }
 
-    /// See [`MemcgTree::set_grants_all`].
-    pub fn set_grants_all(&mut self, id: MemcgId) {
-        self.tree.set_grants_all(id);
+    /// See [`MemcgTree::set_hierarchy_root`].
+    pub fn set_hierarchy_root(&mut self, id: MemcgId) {
+        self.tree.set_hierarchy_root(id);
     }
 
     /// Sets a tenant's memory.swappiness.
@@ -186,7 +191,7 @@ impl Machine {
         self.idle.note(id);
     }
 
-    /// A tenant is removed while pages of it may remain: it is reclaimed next, and harder.
+    /// Removes a tenant, of which pages may remain: these are reclaimed next, with higher pressure.
     pub fn offline(&mut self, id: MemcgId) {
         self.tree.offline(id);
         self.idle.note(id);
@@ -194,7 +199,7 @@ impl Machine {
         self.release_if_empty(id);
     }
 
-    /// Forgets an offline tenant that has nothing left.
+    /// Releases an offline tenant that has no charge and no page any more; returns whether it did.
     fn release_if_empty(&mut self, id: MemcgId) -> bool {
         if self.tree.is_online(id) {
             return false;
@@ -216,10 +221,10 @@ impl Machine {
         true
     }
 
-    /// Asserts every invariant. Costs a look at every page of every tenant.
+    /// Asserts every invariant; reads the word of every page of every tenant.
     ///
     /// # Panics
-    /// When one does not hold.
+    /// When an invariant does not hold.
     pub fn check_invariants(&self) {
         self.tree.check_invariants();
         self.memcg_lru.check_invariants();

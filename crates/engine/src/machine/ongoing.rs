@@ -1,8 +1,10 @@
-//! Reclaims in slices: between two of them whoever reclaims does something else, and tenants, pages and limits may change.
+//! Reclaims in slices: between two slices the caller does other work, and tenants, pages and limits
+//! may change.
 //!
-//! Invariants: a reclaim that is resumed before anything else has happened takes the pages that it would have taken without
-//! bailing out, in the same order: by the memcg LRU it stands at the same entry, by the hierarchy at the same memcg. What is
-//! protected when it goes on is spared from then on.
+//! Invariants: a reclaim that is resumed before anything else has happened takes the same pages, in
+//! the same order, as it would have taken without the pause: it goes on at the same entry of the
+//! memcg LRU, or at the same memcg of the hierarchy. Pages that are protected when it is resumed
+//! are not taken from then on.
 
 use super::by_age::ByAge;
 use super::passes::Pass;
@@ -11,7 +13,7 @@ use crate::memcg::{MAX_RECLAIM_RETRIES, MemcgId};
 use crate::units::{Millis, Pages};
 use crate::vmscan::{Memory, SWAP_CLUSTER_MAX, ScanReason, Shrunk};
 
-/// A reclaim that is under way. Dropped, it has ended.
+/// A reclaim that is under way. Dropping it ends the reclaim.
 #[derive(Debug)]
 pub struct Ongoing {
     target: MemcgId,
@@ -22,11 +24,11 @@ pub struct Ongoing {
 
 #[derive(Debug)]
 enum Kind {
-    /// One pass.
+    /// One pass; `None` before it has begun.
     Once(Option<Pass>),
-    /// Passes until it is enough, or so many more got nothing.
+    /// Passes until enough is reclaimed, or until `retries` more passes reclaimed nothing.
     Proactive { retries: u32, pass: Option<Pass> },
-    /// What memory finds old enough, of the target's own pages alone.
+    /// Reclaim of the target's own pages that memory finds old enough.
     ByAge(Option<ByAge>),
 }
 
@@ -40,7 +42,7 @@ impl Ongoing {
         }
     }
 
-    /// As [`Machine::proactive_reclaim`].
+    /// Begins what [`Machine::proactive_reclaim`] does.
     #[must_use]
     pub const fn proactive(target: MemcgId, request: ReclaimRequest) -> Self {
         let request = ReclaimRequest {
@@ -51,13 +53,14 @@ impl Ongoing {
         Self::new(target, request, Kind::Proactive { retries, pass })
     }
 
-    /// One pass: as [`Machine::reclaim_root`] of the root by the memcg LRU, else as [`Machine::reclaim_subtree`].
+    /// Begins one pass: for the root by the memcg LRU what [`Machine::reclaim_root`] does, else
+    /// what [`Machine::reclaim_subtree`] does.
     #[must_use]
     pub const fn once(target: MemcgId, request: ReclaimRequest) -> Self {
         Self::new(target, request, Kind::Once(None))
     }
 
-    /// As [`Machine::reclaim_own_by_age`].
+    /// Begins what [`Machine::reclaim_own_by_age`] does.
     #[must_use]
     pub const fn own_by_age(target: MemcgId, most: Pages, now: Millis) -> Self {
         let request = ReclaimRequest {
@@ -69,13 +72,13 @@ impl Ongoing {
         Self::new(target, request, Kind::ByAge(None))
     }
 
-    /// Whose memory it takes.
+    /// Returns the memcg that is reclaimed from.
     #[must_use]
     pub const fn target(&self) -> MemcgId {
         self.target
     }
 
-    /// What it got in passes that are over.
+    /// Returns the pages reclaimed in finished passes.
     #[must_use]
     pub const fn reclaimed(&self) -> Pages {
         self.got
@@ -83,15 +86,15 @@ impl Ongoing {
 }
 
 impl Machine {
-    /// Goes on with a reclaim until it is over (true) or memory wants a pause. Its target is there: of one that was removed a
-    /// reclaim is dropped.
+    /// Continues a reclaim. Returns true when it has ended, false when `memory` wants a pause. The
+    /// target must exist: the caller drops a reclaim when its target is removed.
     pub fn resume<M: Memory>(
         &mut self,
         ongoing: &mut Ongoing,
         now: Millis,
         memory: &mut M,
     ) -> bool {
-        // What memory said of swap in the last slice holds in this one.
+        // If memory reported in the last slice that there is no swap, that holds in this one.
         if self.no_swap == Some(ongoing.request.now) {
             self.no_swap = Some(now);
         }
@@ -115,7 +118,8 @@ impl Machine {
         }
     }
 
-    /// A slice of the pass that is under way, or of a new one; what the pass got if it is over.
+    /// Runs a slice of the present pass, or of a new one. Returns what the pass reclaimed if it has
+    /// ended, else `None`.
     fn slice<M: Memory>(
         &mut self,
         pass: &mut Option<Pass>,
@@ -136,7 +140,8 @@ impl Machine {
         got
     }
 
-    /// Pass after pass, until it is enough or too many got nothing.
+    /// Runs pass after pass, until enough is reclaimed or too many passes got nothing (true), or
+    /// until `memory` wants a pause (false).
     fn retry<M: Memory>(&mut self, ongoing: &mut Ongoing, memory: &mut M) -> bool {
         let is_exact = self.is_exact(ScanReason::Proactive);
         let (target, request) = (ongoing.target, ongoing.request);

@@ -1,6 +1,6 @@
-//! Pages that come and go without the engine's asking, with their charges.
+//! Pages that fault in, are removed, or are swapped out by the kernel, with their charges.
 //!
-//! Invariant: a present page is charged to its memcg, an anon page that is out to its swap.
+//! Invariant: a present page is charged to its memcg, a swapped-out anon page to its swap.
 
 use super::Machine;
 use crate::folio::{FolioId, FolioType};
@@ -11,17 +11,19 @@ use crate::word::State;
 use crate::workingset::Refault;
 
 impl Machine {
-    /// The pages `nr` would fit below every max above `id`.
+    /// Charges `nr` pages to `id` if they fit below the memory.max of `id` and of every memcg above
+    /// it.
     ///
     /// # Errors
-    /// [`OverMax`] with the level that forbids it.
+    /// [`OverMax`] with the memcg whose memory.max would be exceeded.
     pub fn try_charge(&mut self, id: MemcgId, nr: Pages) -> Result<(), OverMax> {
         self.tree.try_charge(0, id, nr)
     }
 
-    /// A page came in, charged over the limits if need be: it is there already. `has_recency`
-    /// is `vma_has_recency` of its VMA. Returns what its shadow told, if it had left one; `None` also for
-    /// a page that is there, which was accessed then.
+    /// Records that a page faulted in, and charges it, even over the limits, because it is in
+    /// memory already. `has_recency` is `vma_has_recency` of its VMA. Returns what its shadow says
+    /// about the refault; `None` without a shadow, or if the page was present already, which then
+    /// counts as accessed.
     ///
     /// # Panics
     /// When `id` is beyond what [`crate::Lruvec::ensure`] made valid.
@@ -43,12 +45,12 @@ impl Machine {
         if word.state() == State::Shadow && word.shadow_type() == FolioType::Anon {
             self.tree.uncharge_swap(memcg, Pages(1));
         }
-        let swap = word.state() == State::Shadow && self.face_evictor(memcg, id);
+        let swap = word.state() == State::Shadow && self.set_target_of_refault(memcg, id);
         self.lruvec_mut(memcg)
             .fault_in(id, ty, kind, has_recency, swap)
     }
 
-    /// A tenant's pages were removed by their program.
+    /// Records that a tenant's program removed the pages `start..start + len`.
     pub fn unmap_range(&mut self, memcg: MemcgId, start: FolioId, len: usize) -> Unmapped {
         let gone = self.lruvec_mut(memcg).unmap_range(start, len);
         if gone.present > Pages(0) {
@@ -60,17 +62,17 @@ impl Machine {
         gone
     }
 
-    /// A tenant's page is known by another id from now on; false where it keeps its own (see
+    /// Moves a tenant's page to another id; returns false if the page keeps its id (see
     /// [`crate::Lruvec::rename`]).
     pub fn rename(&mut self, memcg: MemcgId, from: FolioId, to: FolioId) -> bool {
         self.lruvec_mut(memcg).rename(from, to)
     }
 
-    /// A tenant's page left memory by another's hand: the kernel's own reclaim swapped it out. What it
-    /// leaves is what an eviction leaves, a shadow and a charge of swap; but nobody stole it. False when
-    /// it was not there.
+    /// Records that the kernel's own reclaim swapped out a tenant's page. As after an eviction, the
+    /// page has a shadow and is charged to swap; but it does not count as stolen by the engine.
+    /// Returns false when the page was not present.
     pub fn left(&mut self, memcg: MemcgId, id: FolioId) -> bool {
-        self.face(memcg, memcg);
+        self.set_target(memcg, memcg);
         let Some(ty) = self.lruvec_mut(memcg).left(id) else {
             return false;
         };

@@ -1,49 +1,51 @@
-//! Passes over a target with rising pressure, until it is enough: by the memcg LRU or by the hierarchy. spec: memcg-lru.md
-//! 4-6; reclaim-control.md 2.2.
+//! Passes: reclaim from a target at one priority after the other, with rising pressure, until
+//! enough is reclaimed; by the memcg LRU or by the hierarchy.
+//! spec: memcg-lru.md 4-6; reclaim-control.md 2.2.
 //!
-//! Direct reclaim by the hierarchy continues where the last one stopped and ends once its aim is reached
-//! (`reclaimers.rs`). A full walk (background, memory.reclaim, and direct reclaim that got nothing)
-//! shrinks every memcg at each priority before it looks at the aim: that is what makes it overshoot
-//! with many tenants. With batches larger than the kernel's, memory.reclaim goes as direct reclaim, a full walk ends at the
-//! aim, and it is shared out by size (`sharing.rs`).
+//! Direct reclaim by the hierarchy continues where the last one stopped, and ends once it has
+//! reclaimed enough (`reclaimers.rs`). A full walk (background, memory.reclaim, and direct reclaim
+//! that got nothing) shrinks every memcg at each priority before it checks whether that is enough:
+//! with many tenants it therefore overshoots. With batches larger than the kernel's, memory.reclaim
+//! behaves as direct reclaim, a full walk ends once it has enough, and the request is divided by
+//! size (`sharing.rs`).
 //!
-//! Invariant: between two slices nothing of it is in the machine: whoever drops it ends it.
+//! Invariant: between two slices the machine stores nothing of a pass; dropping the pass ends it.
 
 use core::iter::Rev;
 use core::ops::RangeInclusive;
 
-use super::iterator::Force;
+use super::iterator::ForceLevel;
 use super::{Machine, ReclaimRequest, Reclaimer};
 use crate::lru_gen::DEF_PRIORITY;
 use crate::memcg::MemcgId;
 use crate::units::{Millis, Pages};
 use crate::vmscan::{Memory, ScanReason, Shrunk};
 
-/// One reclaim of a target for one aim, at some priority.
+/// One reclaim request for a target, over all priorities.
 #[derive(Debug)]
 pub(super) struct Pass {
     target: MemcgId,
     request: ReclaimRequest,
-    way: Way,
-    /// What soft limits gave before, by the hierarchy.
+    way: TenantChoice,
+    /// What soft-limit reclaim got before a pass by the hierarchy.
     first: Shrunk,
-    /// What this way gave.
+    /// What this pass got.
     got: Shrunk,
-    /// Those that are left.
+    /// Priorities still to be tried.
     priorities: Rev<RangeInclusive<u32>>,
     reclaimer: Option<Reclaimer>,
     is_over: bool,
 }
 
-/// How tenants are chosen, and what is spared in this round.
+/// How tenants are chosen, and which are protected at this stage.
 #[derive(Clone, Copy, Debug)]
-enum Way {
-    Lru { low_gives: bool },
-    Hierarchy(Force),
+enum TenantChoice {
+    Lru { takes_below_low: bool },
+    Hierarchy(ForceLevel),
 }
 
 impl Pass {
-    /// It goes on at another time.
+    /// Sets the time at which the pass continues.
     pub(super) fn set_now(&mut self, now: Millis) {
         self.request.now = now;
         if let Some(reclaimer) = &mut self.reclaimer {
@@ -57,7 +59,7 @@ impl Pass {
 }
 
 impl Machine {
-    /// Of the root by the memcg LRU, after those above their soft limit.
+    /// Begins a pass over the root by the memcg LRU, after soft-limit reclaim.
     pub(super) fn lru_pass<M: Memory>(&mut self, request: ReclaimRequest, memory: &mut M) -> Pass {
         let got = self.soft_limit_reclaim(request, memory);
         let is_over = got.reclaimed >= request.nr;
@@ -69,8 +71,8 @@ impl Machine {
         Pass {
             target: MemcgId::ROOT,
             request,
-            way: Way::Lru {
-                low_gives: !self.config.low_last,
+            way: TenantChoice::Lru {
+                takes_below_low: !self.config.low_last,
             },
             first: Shrunk::default(),
             got,
@@ -80,7 +82,7 @@ impl Machine {
         }
     }
 
-    /// Of any target by the hierarchy; of the root after those above their soft limit.
+    /// Begins a pass over any target by the hierarchy; over the root after soft-limit reclaim.
     pub(super) fn hierarchy_pass<M: Memory>(
         &mut self,
         target: MemcgId,
@@ -98,7 +100,7 @@ impl Machine {
                 nr: request.nr.less(first.reclaimed),
                 ..request
             },
-            way: Way::Hierarchy(Force::new(is_full)),
+            way: TenantChoice::Hierarchy(ForceLevel::new(is_full)),
             first,
             got: Shrunk::default(),
             priorities: (0..=DEF_PRIORITY).rev(),
@@ -107,12 +109,18 @@ impl Machine {
         }
     }
 
-    /// Goes on with a pass until it is over or memory wants a pause; what it got if it is over.
+    /// Continues a pass until it has ended or `memory` wants a pause. Returns what the pass
+    /// reclaimed if it has ended, else `None`.
     pub(super) fn go_on<M: Memory>(&mut self, pass: &mut Pass, memory: &mut M) -> Option<Shrunk> {
         while !pass.is_over {
-            self.low_gives = !matches!(pass.way, Way::Lru { low_gives: false });
+            self.takes_below_low = !matches!(
+                pass.way,
+                TenantChoice::Lru {
+                    takes_below_low: false
+                }
+            );
             let has_risen = self.rise(pass, memory);
-            self.low_gives = true;
+            self.takes_below_low = true;
             if !has_risen {
                 return None;
             }
@@ -124,7 +132,7 @@ impl Machine {
         Some(all)
     }
 
-    /// All of a pass.
+    /// Runs a pass to its end, without pauses; returns what it reclaimed.
     pub(super) fn run_pass<M: Memory>(&mut self, mut pass: Pass, memory: &mut M) -> Shrunk {
         loop {
             if let Some(got) = self.go_on(&mut pass, memory) {
@@ -133,7 +141,8 @@ impl Machine {
         }
     }
 
-    /// Goes on with rising pressure until it is enough or there is no higher one; false where it bailed out.
+    /// Reclaims at one priority after the other until enough is reclaimed or none remains; returns
+    /// false if it bailed out before.
     fn rise<M: Memory>(&mut self, pass: &mut Pass, memory: &mut M) -> bool {
         loop {
             if let Some(mut reclaimer) = pass.reclaimer.take() {
@@ -156,8 +165,8 @@ impl Machine {
             self.note_pressure(pass.target, (priority, request.reason), request.now);
             if self.is_worth_a_pass(request, priority) {
                 let reclaimer = match pass.way {
-                    Way::Lru { .. } => self.lru_reclaimer(request, priority),
-                    Way::Hierarchy(force) => {
+                    TenantChoice::Lru { .. } => self.lru_reclaimer(request, priority),
+                    TenantChoice::Hierarchy(force) => {
                         self.forced_reclaimer(pass.target, (request, priority), force)
                     }
                 };
@@ -166,24 +175,27 @@ impl Machine {
         }
     }
 
-    /// Whether there is a harder round than the one that is over, which has begun then.
+    /// Begins the next harder stage of a pass; returns false if there is none.
     fn begin_round(&mut self, pass: &mut Pass) -> bool {
         if !self.tree.exists(pass.target) {
             return false;
         }
         match &mut pass.way {
-            Way::Lru { low_gives: true } => return false,
-            Way::Lru { low_gives } => {
-                *low_gives = true;
-                // As by the hierarchy: those below low give to a reclaim that got nothing, and only where they are whom it
-                // passed by. Whoever got a part asks again, and gets what the others have left.
+            TenantChoice::Lru {
+                takes_below_low: true,
+            } => return false,
+            TenantChoice::Lru { takes_below_low } => {
+                *takes_below_low = true;
+                // As in reclaim by the hierarchy, memcgs below low are reclaimed from only if
+                // nothing was reclaimed and some were skipped. A caller that got a part requests
+                // again, and gets what the other memcgs still have.
                 let came = pass.got.reclaimed > Pages(0);
                 if came || !pass.got.low_skipped || pass.has_enough() {
                     return false;
                 }
                 pass.priorities = (0..=self.initial_priority(pass.request.nr)).rev();
             }
-            Way::Hierarchy(force) => {
+            TenantChoice::Hierarchy(force) => {
                 if pass.got.reclaimed > Pages(0) || !force.rise(&pass.got) {
                     return false;
                 }

@@ -1,18 +1,19 @@
-//! The three phases one by one, for the engine's own tests and its bench `touch`, which switch the feature `phases` on: nobody else
-//! has them. Host and simulator reclaim through [`crate::Memory`].
+//! The three phases one by one, for the engine's own tests and its bench `touch`, which enable the
+//! feature `phases`; no other code uses them. Host and simulator reclaim through [`crate::Memory`].
 
 use super::Machine;
 use super::aging::isolate_coldest;
 use crate::folio::{FolioId, FolioType};
-use crate::lru_gen::{ByAgePlace, Isolated};
+use crate::lru_gen::{ByAgeCursor, Isolated};
 use crate::memcg::MemcgId;
 use crate::units::Pages;
-use crate::vmscan::{PageOut, ScanReason, Settled};
+use crate::vmscan::{PageEnd, PageOut, ScanReason};
 use alloc::vec::Vec;
 
 impl Machine {
-    /// Isolates up to `nr` of the coldest pages of `memcg` into `out`, coldest first; fewer when fewer
-    /// are old enough. They stay charged until they are settled.
+    /// Isolates up to `nr` of the coldest pages of `memcg` into `out`, coldest first; fewer when
+    /// too few are old enough. The pages stay charged until the caller passes them to
+    /// [`Self::finish_page`].
     pub fn isolate(
         &mut self,
         memcg: MemcgId,
@@ -21,15 +22,16 @@ impl Machine {
         out: &mut Vec<FolioId>,
     ) -> Isolated {
         let swappiness = self.swappiness(memcg, None);
-        self.face(memcg, memcg);
+        self.set_target(memcg, memcg);
         isolate_coldest(self.lruvec_mut(memcg), nr, (reason, swappiness), out)
     }
 
-    /// [`crate::Lruvec::isolate_by_age`] for `memcg`, as [`Self::isolate`].
+    /// Calls [`crate::Lruvec::isolate_by_age`] for `memcg`; the pages stay charged, as in
+    /// [`Self::isolate`].
     pub fn isolate_by_age(
         &mut self,
         memcg: MemcgId,
-        (nr, place): (usize, &mut ByAgePlace),
+        (nr, place): (usize, &mut ByAgeCursor),
         out: &mut Vec<FolioId>,
     ) -> Isolated {
         let swappiness = self.swappiness(memcg, None);
@@ -37,18 +39,18 @@ impl Machine {
         lruvec.isolate_by_age(swappiness, (nr, place), out)
     }
 
-    /// Does what `outcome` asks for with an isolated page.
-    pub fn settle(
+    /// Finishes an isolated page as its `outcome` requires: evicted, or put back.
+    pub fn finish_page(
         &mut self,
         memcg: MemcgId,
         id: FolioId,
         (outcome, reason): (PageOut, ScanReason),
-    ) -> Settled {
+    ) -> PageEnd {
         let ty = self.lruvec(memcg).folios().get(id).folio_type();
-        self.face(memcg, memcg);
-        let settled = self.lruvec_mut(memcg).settle(id, outcome, reason);
-        let is_out = matches!(settled, Settled::Left | Settled::Taken);
-        if is_out || settled == Settled::Forgotten {
+        self.set_target(memcg, memcg);
+        let settled = self.lruvec_mut(memcg).finish_page(id, outcome, reason);
+        let is_out = matches!(settled, PageEnd::Left | PageEnd::Taken);
+        if is_out || settled == PageEnd::Forgotten {
             self.tree.uncharge(0, memcg, Pages(1));
         }
         if is_out {
@@ -58,9 +60,10 @@ impl Machine {
         settled
     }
 
-    /// A whole batch of isolated pages has left; returns how many were isolated still.
+    /// Records that a batch of isolated pages was evicted; returns the number that were still
+    /// isolated.
     pub fn evicted_all(&mut self, memcg: MemcgId, ids: &[FolioId], reason: ScanReason) -> Pages {
-        self.face(memcg, memcg);
+        self.set_target(memcg, memcg);
         let [anon, file] = self.lruvec_mut(memcg).evicted_all(ids, reason);
         let left = Pages(anon.0 + file.0);
         self.tree.uncharge(0, memcg, left);

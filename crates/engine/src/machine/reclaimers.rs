@@ -1,14 +1,16 @@
-//! Several reclaimers at work at once, each a memcg at a time; whoever drives them says who is next.
+//! Reclaimers that work at the same time, each on one memcg at a time; the caller decides which one
+//! goes on next.
 //! spec: memcg-lru.md 5, 6; reclaim-control.md 5.3.
 //!
-//! By the memcg LRU each starts at a random bin; by the hierarchy they share a position, and together
-//! go round once. A single reclaimer is one of these, driven to its end.
+//! By the memcg LRU, each reclaimer starts at a random bin. By the hierarchy, all share a position,
+//! and together visit each memcg once. A reclaim without others is one reclaimer, run to its end.
 //!
-//! Invariants: a reclaimer holds nothing between two steps, so that tenants may come, move and go
-//! meanwhile; it stops once its aim is reached; by the hierarchy no memcg is visited twice in a round. A memcg that it bailed out
-//! of is not passed: the walk goes on with it.
+//! Invariants: between two calls of [`Machine::step`] a reclaimer holds nothing, so that tenants
+//! may come, move and go meanwhile; it stops once it has reclaimed enough; by the hierarchy no
+//! memcg is visited twice in a shared walk. A memcg where it bailed out is not done: the walk
+//! continues there.
 
-use super::iterator::{Force, NodePass};
+use super::iterator::{ForceLevel, NodePass};
 use super::sharing::Sharing;
 use super::{GlobalReclaim, Machine, ReclaimRequest};
 use crate::active_inactive::Prepared;
@@ -18,21 +20,23 @@ use crate::units::{Millis, Pages};
 use crate::vmscan::{Memory, Share, Shrunk};
 use alloc::vec::{IntoIter, Vec};
 
-/// One reclaimer at one priority, between two memcgs, or between two batches of one.
+/// One reclaimer at one priority; its state between two memcgs, or between two batches of one
+/// memcg.
 #[derive(Debug)]
 pub struct Reclaimer {
     target: MemcgId,
     request: ReclaimRequest,
     priority: u32,
-    force: Force,
-    /// What was decided when it began (classic policy).
+    force: ForceLevel,
+    /// Decisions made when the reclaimer began; `None` under the multi-gen LRU.
     prepared: Option<Prepared>,
-    /// How its aim is shared out; by the memcg LRU each visit says so itself.
+    /// How the request is divided among memcgs; by the memcg LRU each visit decides that.
     sharing: Sharing,
     walk: Walk,
-    /// The memcg that it bailed out of, what it got of that, and that one's share: the next step goes on there.
+    /// The memcg where it bailed out, what it reclaimed there, and the memcg's share of the
+    /// request: it continues there. `None` if it did not bail out.
     visit: Option<(MemcgId, Shrunk, Share)>,
-    /// Pages that its request got at earlier priorities: they count for its end.
+    /// Pages reclaimed for this request at earlier priorities: they count towards it.
     before: Pages,
     got: Shrunk,
 }
@@ -41,7 +45,7 @@ pub struct Reclaimer {
 enum Walk {
     Lru(MemcgWalk),
     Shared(SharedWalk),
-    /// All from the beginning.
+    /// All memcgs of the target from the beginning.
     All(IntoIter<MemcgId>),
 }
 
@@ -51,7 +55,7 @@ impl Reclaimer {
             target,
             request,
             priority,
-            force: Force::default(),
+            force: ForceLevel::default(),
             prepared: None,
             sharing: Sharing::default(),
             walk: Walk::Shared(SharedWalk::default()),
@@ -61,23 +65,25 @@ impl Reclaimer {
         }
     }
 
-    /// The same request got `before` pages at earlier priorities.
+    /// Returns the reclaimer for a request of which `before` pages were reclaimed at earlier
+    /// priorities.
     pub(super) fn after(self, before: Pages) -> Self {
         Self { before, ..self }
     }
 
-    /// It goes on at another time.
+    /// Sets the time at which the reclaimer continues.
     pub(super) const fn set_now(&mut self, now: Millis) {
         self.request.now = now;
     }
 
-    /// What it got so far, but for the memcg that it bailed out of.
+    /// Returns what was reclaimed so far, without the memcg where it bailed out.
     #[must_use]
     pub const fn got(&self) -> Shrunk {
         self.got
     }
 
-    /// What the request still lacked when the memcg that is visited was met.
+    /// Returns the request with the pages that it still lacked when the visit of the present memcg
+    /// began.
     const fn rest(&self) -> ReclaimRequest {
         let reclaimed = Pages(self.before.0 + self.got.reclaimed.0);
         ReclaimRequest {
@@ -86,7 +92,7 @@ impl Reclaimer {
         }
     }
 
-    /// Whether it may end here. A full walk looks at the aim only where no batch may overshoot it.
+    /// Whether the reclaimer may end here. A full walk ends early only if no batch may overshoot.
     fn has_enough(&self, is_exact: bool) -> bool {
         let has_all = self.rest().nr == Pages(0);
         match self.walk {
@@ -95,7 +101,7 @@ impl Reclaimer {
         }
     }
 
-    /// The visit is over, wherever it is.
+    /// Ends the visit of the memcg where it bailed out, and adds what it reclaimed there.
     const fn end_visit(&mut self) {
         if let Some((_, part, _)) = self.visit.take() {
             self.got.visited += 1;
@@ -105,8 +111,8 @@ impl Reclaimer {
 }
 
 impl Machine {
-    /// A reclaimer of `target` that wants what `request` says: of the root by the memcg LRU, if that is
-    /// how the root is reclaimed, else by the hierarchy, from where others have left off.
+    /// Creates a reclaimer of `target` for `request`. For the root it works by the memcg LRU, if so
+    /// configured; else by the hierarchy, from where other reclaimers stopped.
     pub fn reclaimer(
         &mut self,
         target: MemcgId,
@@ -117,16 +123,17 @@ impl Machine {
         if by_lru {
             self.lru_reclaimer(request, priority)
         } else {
-            self.forced_reclaimer(target, (request, priority), Force::default())
+            self.forced_reclaimer(target, (request, priority), ForceLevel::default())
         }
     }
 
-    /// By the hierarchy: from where others have left off, or all from the beginning.
+    /// Creates a reclaimer by the hierarchy, that starts where other reclaimers stopped, or, with
+    /// `force.full`, from the beginning.
     pub(super) fn forced_reclaimer(
         &mut self,
         target: MemcgId,
         (request, priority): (ReclaimRequest, u32),
-        force: Force,
+        force: ForceLevel,
     ) -> Reclaimer {
         let walk = match force.full {
             true => Walk::All(self.tree.pre_order(target).into_iter()),
@@ -148,8 +155,8 @@ impl Machine {
         }
     }
 
-    /// Reclaims one memcg more, or goes on with the one that it bailed out of, and says which; `None` when the aim is
-    /// reached or the walk is over.
+    /// Reclaims from the next memcg, or goes on with the one where it bailed out. Returns that
+    /// memcg; `None` when enough is reclaimed or the walk has ended.
     pub fn step<M: Memory>(
         &mut self,
         reclaimer: &mut Reclaimer,
@@ -163,7 +170,7 @@ impl Machine {
                 (id, Some((part, share)))
             }
             _ => {
-                // The one that it bailed out of is gone, if any.
+                // If it bailed out, the memcg where it did is gone.
                 reclaimer.end_visit();
                 if reclaimer.has_enough(self.is_exact(reclaimer.request.reason)) {
                     return None;
@@ -181,12 +188,13 @@ impl Machine {
         Some(id)
     }
 
-    /// Whether a memcg is there, and of a subtree. (Between two slices one may have gone, and its id may be another's.)
+    /// Whether `id` exists and is `top` or below it. Between two slices a memcg may have been
+    /// released, and its id may be another's.
     pub(super) fn is_below(&self, id: MemcgId, top: MemcgId) -> bool {
         self.tree.exists(id) && self.tree.ancestors(id).any(|at| at == top)
     }
 
-    /// The next memcg of a walk.
+    /// Returns the next memcg of the reclaimer's walk.
     fn next_of(&mut self, reclaimer: &mut Reclaimer) -> Option<MemcgId> {
         let target = reclaimer.target;
         match &mut reclaimer.walk {
@@ -196,7 +204,8 @@ impl Machine {
         }
     }
 
-    /// Shrinks one memcg of a walk.
+    /// Reclaims from one memcg of a walk; returns what was reclaimed now, and the memcg's share of
+    /// the request.
     fn visit<M: Memory>(
         &mut self,
         reclaimer: &mut Reclaimer,
@@ -215,12 +224,14 @@ impl Machine {
                 self.release_if_empty(id);
                 return (shrunk, Share::BySize);
             }
-            // Whole walks compute from the top down; but for exact ones, which may have been elsewhere in between.
+            // A walk over all memcgs computes protection from the top down. An exact one may have
+            // been paused meanwhile, and so computes the whole path.
             Walk::All(_) if !is_exact => self.tree.calculate_protection(target, id),
             Walk::All(_) | Walk::Shared(_) => self.tree.calculate_path(target, id),
         }
-        // A pass by the hierarchy has the whole aim each time, whatever others gave: the classic lists
-        // stop at it, and count from nought. Only batches larger than the kernel's must not overshoot.
+        // In a pass by the hierarchy each memcg gets the whole request: the classic lists stop once
+        // they have reclaimed that much, and count from zero. Batches larger than the kernel's must
+        // not overshoot, so they get the rest.
         let pass = NodePass {
             target,
             request: if is_exact { rest } else { reclaimer.request },
@@ -232,7 +243,7 @@ impl Machine {
         self.shrink_child((id, before), pass, memory)
     }
 
-    /// Ends a reclaimer, wherever it is; what it got.
+    /// Ends a reclaimer at any point; returns what it reclaimed.
     pub fn finish(&mut self, mut reclaimer: Reclaimer) -> Shrunk {
         reclaimer.end_visit();
         if let Walk::Lru(walk) = reclaimer.walk {
@@ -241,7 +252,7 @@ impl Machine {
         reclaimer.got
     }
 
-    /// Goes on with one reclaimer alone until it has ended (true) or memory wants a pause.
+    /// Runs one reclaimer. Returns true when it has ended, false when `memory` wants a pause.
     pub(super) fn drive<M: Memory>(&mut self, reclaimer: &mut Reclaimer, memory: &mut M) -> bool {
         while self.step(reclaimer, memory).is_some() {
             if reclaimer.visit.is_some() || memory.wants_pause() {
@@ -251,9 +262,9 @@ impl Machine {
         true
     }
 
-    /// All of `requests` at once, as threads would that run short together, with rising priority.
-    /// `pick` is given how many are still at it, and says which goes next (modulo that number).
-    /// Returns what each got.
+    /// Serves all `requests` at the same time, with rising pressure, as threads would that run
+    /// short of memory together. `pick` gets the number of requests not yet met, and returns which
+    /// one goes on next (modulo that number). Returns what each request got, in order.
     pub fn reclaim_together<M: Memory>(
         &mut self,
         target: MemcgId,

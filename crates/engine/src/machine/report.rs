@@ -1,4 +1,5 @@
-//! Working-set reports of a machine's tenants. spec: workingset-report.md 3, 5, 6.
+//! Working-set reports of a machine's tenants.
+//! spec: workingset-report.md 3, 5, 6.
 
 use super::Machine;
 use crate::memcg::MemcgId;
@@ -7,7 +8,8 @@ use crate::vmscan::{Memory, ScanReason};
 use crate::workingset_report::{Aggregation, Bins, PageAge, Report, ReportState};
 use alloc::vec::Vec;
 
-/// The node's bins, every tenant's state, and who is to be told.
+/// Settings of the reports, the reports of each tenant, and the tenants whose pollers must be
+/// woken.
 #[derive(Debug, Default)]
 pub struct Reports {
     bins: Bins,
@@ -17,17 +19,17 @@ pub struct Reports {
 }
 
 impl Reports {
-    /// The edges that the next refreshes use; stored reports keep theirs (I8).
+    /// Sets the bin edges for the next refreshes; stored reports keep theirs (I8).
     pub fn set_bins(&mut self, bins: Bins) {
         self.bins = bins;
     }
 
-    /// How generations that span an edge are divided.
+    /// Sets how the pages of a generation that spans a bin edge are divided.
     pub const fn set_aggregation(&mut self, mode: Aggregation) {
         self.mode = mode;
     }
 
-    /// A tenant's state.
+    /// Returns the report state of a tenant.
     pub fn state(&mut self, id: MemcgId) -> &mut ReportState {
         if self.states.len() <= id.index() {
             self.states
@@ -40,20 +42,21 @@ impl Reports {
         *self.state(id) = ReportState::default();
     }
 
-    /// Tenants whose pollers are to be woken, since the last call.
+    /// Removes and returns the tenants whose pollers must be woken, since the last call.
     pub fn take_notified(&mut self) -> Vec<MemcgId> {
         core::mem::take(&mut self.notified)
     }
 }
 
 impl Machine {
-    /// The reporting state.
+    /// Returns the settings and states of the reports.
     pub const fn reports_mut(&mut self) -> &mut Reports {
         &mut self.reports
     }
 
-    /// Refreshes the report of `id` and all below it, if it is due: those whose youngest
-    /// generation is older than the interval are aged first. False when reporting is disabled.
+    /// Refreshes the report of `id` and all memcgs below it, if the refresh interval has passed.
+    /// Memcgs whose youngest generation is older than the interval are aged first. Returns false
+    /// when reporting is disabled.
     pub fn refresh<M: Memory>(&mut self, id: MemcgId, now: Millis, memory: &mut M) -> bool {
         let state = self.reports.state(id);
         if !state.is_enabled() || !state.is_due(now) {
@@ -66,8 +69,8 @@ impl Machine {
         true
     }
 
-    /// A new report of `id` and all below it, of which those are aged first whose youngest generation
-    /// is older than `interval`.
+    /// Creates a report of `id` and all memcgs below it. Memcgs whose youngest generation is older
+    /// than `interval` are aged first.
     pub(super) fn collect<M: Memory>(
         &mut self,
         (id, interval): (MemcgId, Millis),
@@ -110,12 +113,12 @@ impl Machine {
             return;
         }
         memory.walk_all(id, lruvec);
-        // Anon ages whether it could be swapped out or not.
+        // Anon pages age even if they could not be swapped out.
         lruvec.inc_max_seq(seq, Swappiness::default(), now);
     }
 
-    /// The aging thread: refreshes what is due, and says when it wants to be called next; `None`
-    /// to sleep until an interval is set.
+    /// Does what the kernel's aging thread does: refreshes the reports whose interval has passed.
+    /// Returns when it must be called next; `None` if no tenant has an interval.
     pub fn aging_thread<M: Memory>(&mut self, now: Millis, memory: &mut M) -> Option<Millis> {
         let all = self.tree.pre_order(MemcgId::ROOT);
         for &id in &all {
@@ -126,7 +129,7 @@ impl Machine {
             .min()
     }
 
-    /// Reclaim for `target` has come to `priority`: its pollers may have to be told.
+    /// Notes that a reclaim of `target` has reached `priority`: its pollers may have to be woken.
     pub(super) fn note_pressure(
         &mut self,
         target: MemcgId,
@@ -267,7 +270,7 @@ mod tests {
                     refreshed[n].push(now.0);
                 }
             }
-            // A tick later, so that "in the past" is.
+            // A tick later, so that the refresh lies in the past.
             now = next.max(now).after(Millis(1));
         }
         assert_eq!(refreshed[0].len(), 8, "{refreshed:?}");

@@ -1,11 +1,14 @@
-//! Who gives how much of what is wanted of a subtree. spec: lru-gen.md 5.5; reclaim-control.md 5.3.
+//! How much of a request each memcg of a subtree contributes.
+//! spec: lru-gen.md 5.5; reclaim-control.md 5.3.
 //!
-//! At each priority the kernel scans a part of each lruvec's size, in batches of 64 pages, so all are pressed alike. In batches of thousands
-//! who was met first gave all that was wanted, and of two tenants under one wall the same one each time: it ran at a third of the
-//! other's speed. So what is wanted is divided by size first, in batches as large as that comes to. What is still lacking then is
-//! taken at rising priority, of each no more than its size asks for there.
+//! At each priority the kernel scans a part of each lruvec's size, in batches of 64 pages, so the
+//! pressure on all is equal. With batches of thousands, the memcg that is met first would
+//! contribute everything. Of two tenants under one limit this is always the same one, which then
+//! runs at a third of the other's speed. So the request is first divided by size, and each memcg
+//! contributes its part in one batch. What is still missing is taken at rising priority, from each
+//! memcg at most what its size implies there.
 //!
-//! Invariant: the parts of all are together no more than what is wanted.
+//! Invariant: all parts together are no more than the request.
 
 use super::{Machine, ReclaimRequest};
 use crate::lru_gen::{DEF_PRIORITY, LruGen, MIN_LRU_BATCH};
@@ -13,20 +16,23 @@ use crate::memcg::MemcgId;
 use crate::units::Pages;
 use crate::vmscan::{ScanControl, Share};
 
-/// How one pass over a subtree shares out what is wanted.
+/// How one pass over a subtree divides the request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Sharing {
-    /// Each visit may take all: the kernel's batches bound it, or nobody else is there.
+    /// Each memcg may contribute all: the kernel's small batches limit it, or there is no other
+    /// memcg.
     #[default]
     Whole,
-    /// By size at the pass's priority.
+    /// Each memcg contributes by its size and the pass's priority.
     BySize,
-    /// So much of so many pages.
+    /// Each memcg contributes `wanted / open` of its scannable pages; `open` is the sum of these
+    /// pages in all memcgs.
     Divided { wanted: Pages, open: u64 },
 }
 
 impl Machine {
-    /// How a pass over `target` at `priority` shares out `request`; `low_reclaim`: those below low give, too.
+    /// Decides how a pass over `target` at `priority` divides `request`. `low_reclaim`: memcgs
+    /// below low contribute, too.
     pub(super) fn sharing(
         &mut self,
         target: MemcgId,
@@ -59,8 +65,8 @@ impl Machine {
         }
     }
 
-    /// The share of `id` in a pass; `None` where it is too small to be worth a visit: what it would have given is taken at the next
-    /// priorities, of one after the other.
+    /// Returns the share of `id` in a pass. `None` if it is too small to be worth a visit: that
+    /// part is taken at the next priorities, from one memcg after the other.
     pub(super) fn share(&self, id: MemcgId, sharing: Sharing, sc: &ScanControl) -> Option<Share> {
         match sharing {
             Sharing::Whole => Some(Share::Whole),
@@ -73,7 +79,7 @@ impl Machine {
         }
     }
 
-    /// Pages of `id` that a reclaim may scan.
+    /// Returns how many pages of `id` a reclaim may scan; 0 under the classic policy.
     fn open(&self, id: MemcgId, sc: &ScanControl) -> u64 {
         let of = |lru: &LruGen| {
             let who = (sc.online, sc.protection);

@@ -1,7 +1,8 @@
-//! One pass over one lruvec, with its accounts and events: what all reclaim comes down to.
+//! One pass over one lruvec, with its charges and events: every reclaim ends here.
 //!
-//! Invariant: after memory has said that there is no swap, no anon page of anybody is asked for until
-//! time has gone on. A reclaim happens at one point in time, so this is at least until its end.
+//! Invariant: after memory has reported that there is no swap, no anon page of any memcg is chosen
+//! until time has advanced. A reclaim happens at one point in time, so this is at least until its
+//! end.
 
 use super::{Machine, ReclaimRequest};
 use crate::folio::FolioType;
@@ -15,13 +16,14 @@ impl Machine {
         let set = set.unwrap_or(self.tree.get(id).swappiness());
         let slots = self.tree.swap_available(id);
         match self.config.policy {
-            // Any slot will do: a batch takes no more than there are ([`Lruvec::keep_unswappable`]).
+            // One free slot is enough: a batch takes no more pages than there are free slots
+            // ([`Lruvec::keep_unswappable`]).
             Policy::ActiveInactive(..) if slots > Pages(0) => set,
             _ => usable_swappiness(set, slots),
         }
     }
 
-    /// The first scan control of a pass over `id`.
+    /// Returns the scan control with which a pass over `id` starts.
     pub(super) fn scan_control(
         &self,
         id: MemcgId,
@@ -44,14 +46,14 @@ impl Machine {
         }
     }
 
-    /// [`ScanControl::is_exact`] of a reclaim for `reason`.
+    /// Whether a reclaim for `reason` never overshoots; see [`ScanControl::is_exact`].
     pub(super) fn is_exact(&self, reason: ScanReason) -> bool {
         let none = ScanControl::new(reason, Pages(0), Swappiness::default(), Millis(0));
         let batch = self.config.batch;
         ScanControl { batch, ..none }.is_exact()
     }
 
-    /// True when a pass over `id` leaves its anon pages alone for want of swap.
+    /// Whether a pass over `id` skips its anon pages because swap is lacking.
     fn lacks_swap(&self, id: MemcgId) -> bool {
         let wanted = self.tree.get(id).swappiness();
         let lruvec = self.lruvec(id);
@@ -59,8 +61,9 @@ impl Machine {
             && lruvec.evictable_total(Swappiness::ANON_ONLY) > Pages(0)
     }
 
-    /// A pass left anon pages of `id` where they are, for want of swap: MAX and FAIL at the level
-    /// whose swap.max it is; FAIL of `id` when there is no more swap at all. Once a pass.
+    /// Counts that a pass kept anon pages of `id` in memory for lack of swap; called once a pass.
+    /// MAX and FAIL are counted at the memcg whose swap.max is exhausted, or FAIL at `id` if the
+    /// machine has no more swap.
     fn swap_failed(&mut self, id: MemcgId) {
         let available = |&id: &MemcgId| self.tree.get(id).swap_available();
         match self.tree.ancestors(id).min_by_key(available) {
@@ -72,7 +75,8 @@ impl Machine {
         }
     }
 
-    /// What is protected of `id` from reclaim of `target`, whose effective protection was computed before.
+    /// Returns how many pages of `id` are protected from reclaim of `target`; `None` if none are.
+    /// The caller has computed the effective protection of `id`.
     pub(super) fn protection(
         &self,
         (target, id): (MemcgId, MemcgId),
@@ -82,18 +86,18 @@ impl Machine {
         ScanProtection::new(memcg.held(), memcg.protection(), low_reclaim)
     }
 
-    /// One pass over the lruvec of `id` by need, on behalf of `target`.
+    /// Makes one pass over the lruvec of `id`, for a reclaim of `target`.
     pub(super) fn shrink<M: Memory>(
         &mut self,
         (target, id): (MemcgId, MemcgId),
         sc: &ScanControl,
         memory: &mut M,
     ) -> Shrunk {
-        self.face(id, target);
+        self.set_target(id, target);
         self.account_pass(id, sc, |lruvec, sc| shrink_lruvec(id, lruvec, sc, memory))
     }
 
-    /// One pass of any kind, `pass`, over the lruvec of `id`.
+    /// Calls `pass` for the lruvec of `id`, and updates charges and events by its result.
     pub(super) fn account_pass(
         &mut self,
         id: MemcgId,
@@ -101,14 +105,14 @@ impl Machine {
         pass: impl FnOnce(&mut Lruvec, &ScanControl) -> Shrunk,
     ) -> Shrunk {
         let available = self.tree.swap_available(id);
-        // Of a pass that goes on, what it lacked before was counted.
+        // In a resumed pass the lack of swap was counted before the pause.
         let lacks_swap = sc.before.is_none() && self.lacks_swap(id);
         let is_counted = |before: Shrunk| before.no_swap || before.unswapped > 0;
         let is_counted = sc.before.is_some_and(is_counted);
         let knows_no_swap = self.no_swap == Some(sc.now);
         let lruvec = self.lruvec_mut(id);
         if knows_no_swap && lruvec.evictable_total(Swappiness::FILE_ONLY) == Pages(0) {
-            // Nothing can go: aging would only walk for nobody.
+            // Nothing is evictable: an aging walk would be in vain.
             return Shrunk {
                 no_swap: true,
                 ..Shrunk::default()

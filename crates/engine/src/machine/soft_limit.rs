@@ -1,12 +1,14 @@
-//! Soft limits: who is above its own gives first. spec: reclaim-control.md 3; memcg-lru.md 3.
+//! Soft limits: memcgs above their soft limit are reclaimed from first.
+//! spec: reclaim-control.md 3; memcg-lru.md 3.
 //!
-//! Charges are sampled: a memcg is looked at once in [`SOFT_LIMIT_EVENTS`] pages charged. Under the
-//! multi-gen LRU it then goes to the head of its bin of the memcg LRU, and that is all, whichever walk
-//! reclaims the root. Under the classic one it and its ancestors are kept by excess, and direct and
-//! background reclaim of the root begin with the largest; memory.reclaim does not.
+//! A memcg is checked once in [`SOFT_LIMIT_EVENTS`] pages charged to it. Multi-gen LRU: a memcg
+//! above its soft limit goes to the head of its bin of the memcg LRU, and nothing else is done.
+//! Classic LRU: the memcg and its ancestors are put in an order by excess over the soft limit.
+//! Direct and background reclaim of the root begin with the largest excess; memory.reclaim does
+//! not.
 //!
-//! Invariant: every memcg with an excess when it was looked at last is in the order once, under that
-//! excess, until its reclaim gets nothing; nobody else is.
+//! Invariant: every memcg with an excess when it was last checked is in the order once, under that
+//! excess, until its reclaim gets nothing; no other memcg is.
 
 use super::{Machine, ReclaimRequest};
 use crate::lru_gen::DEF_PRIORITY;
@@ -16,20 +18,20 @@ use crate::vmscan::{Memory, ScanControl, ScanReason, Shrunk};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-/// Pages charged between two looks. The specification names no number.
+/// Pages charged to a memcg between two checks. The specification names no number.
 pub const SOFT_LIMIT_EVENTS: u32 = 1024;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Sample {
     charged: u32,
-    /// The excess at the last look.
+    /// Pages above the soft limit at the last check.
     excess: u64,
 }
 
-/// What was seen of soft limits.
+/// The state of soft limits.
 #[derive(Debug, Default)]
 pub(super) struct SoftLimits {
-    /// Some memcg has one.
+    /// Whether any memcg has a soft limit.
     in_use: bool,
     samples: Vec<Sample>,
     by_excess: BTreeSet<(u64, MemcgId)>,
@@ -47,7 +49,7 @@ impl SoftLimits {
         &mut self.samples[id.index()]
     }
 
-    /// A page was charged to `id`: whether it is time to look at it.
+    /// Counts a page charged to `id`; returns whether its soft limit must be checked now.
     fn is_due(&mut self, id: MemcgId) -> bool {
         if !self.in_use {
             return false;
@@ -87,7 +89,7 @@ impl Machine {
         memcg.usage().less(memcg.limits().soft.pages())
     }
 
-    /// The usage of `id` was measured: as one of the looks that charges are sampled by.
+    /// Checks the soft limit of `id` after its usage was measured (multi-gen LRU only).
     pub(super) fn note_measured(&mut self, id: MemcgId) {
         let is_over = self.soft.in_use && self.excess(id) > Pages(0);
         if is_over && self.lruvec(id).classic().is_none() {
@@ -95,7 +97,7 @@ impl Machine {
         }
     }
 
-    /// A page was charged to `id`.
+    /// Notes that a page was charged to `id`, and checks its soft limit if it is time.
     pub(super) fn note_charge(&mut self, id: MemcgId) {
         if !self.soft.is_due(id) {
             return;
@@ -113,8 +115,8 @@ impl Machine {
         }
     }
 
-    /// Takes from those above their soft limit, the largest excess first, down to the limit: until
-    /// `request` is met or nobody has any excess that can go.
+    /// Reclaims from memcgs above their soft limit, down to that limit, the largest excess first,
+    /// until `request` is met or no excess can be reclaimed.
     pub(super) fn soft_limit_reclaim<M: Memory>(
         &mut self,
         request: ReclaimRequest,
@@ -137,7 +139,7 @@ impl Machine {
         total
     }
 
-    /// Takes `request.nr` pages of `top` and all below it; what min covers stays.
+    /// Reclaims `request.nr` pages from `top` and all memcgs below it; pages that min covers stay.
     fn shrink_excess<M: Memory>(
         &mut self,
         top: MemcgId,

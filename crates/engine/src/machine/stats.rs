@@ -1,10 +1,14 @@
-//! Statistics of all memcgs, counted as the kernel counts them: what a worker changes waits until somebody reads. spec: rstat.md.
+//! Statistics of all memcgs, counted as the kernel counts them: a worker's changes wait until a
+//! reader flushes them.
+//! spec: rstat.md.
 //!
-//! A lruvec's own counters are what the kernel has by processor: running, never reset, and nobody else's while one works on
-//! it. What they gained since they were handed over is the worker's delta; so a touch or a fault costs nothing here.
+//! The counters of a lruvec are what the kernel has for each processor: running, never reset, and
+//! used by one worker at a time. Handing over a memcg adds what its counters gained, since this was
+//! last done, to the worker's delta in rstat. So a touch or a fault costs nothing here.
 //!
-//! Invariants: a memcg whose lruvec's counters differ from what was handed over is in `changed`, with the worker who changed them;
-//! after a flush of the root, a memcg's totals are its own counters, its children's totals, and what removed children left.
+//! Invariants: a memcg whose lruvec's counters differ from what was handed over is in `changed`,
+//! with the worker that changed them; after a flush of the root, a memcg's totals are its own
+//! counters, its children's totals, and those of removed children.
 
 use super::Machine;
 use crate::folio::FolioType;
@@ -16,17 +20,18 @@ use crate::rstat::{Flusher, GroupId, Rstat};
 use crate::units::{Millis, Pages};
 use alloc::vec::Vec;
 
-/// One memcg's.
+/// State of one memcg's handing over.
 #[derive(Clone, Copy, Debug)]
 struct Handed {
     group: GroupId,
-    /// Who has changed its lruvec since it was handed over.
+    /// The worker that has changed the memcg's lruvec since the last handing over; `None` if none
+    /// has.
     by: Option<u32>,
-    /// It is in `changed`, perhaps since before it was handed over.
+    /// Whether the memcg is in `changed`, perhaps since before it was last handed over.
     is_listed: bool,
 }
 
-/// The rstat groups, one a memcg.
+/// The rstat groups, one a memcg, and the memcgs to hand over.
 #[derive(Debug)]
 pub(super) struct Stats {
     rstat: Rstat,
@@ -72,7 +77,7 @@ impl Stats {
         self.handed[id.index()].group
     }
 
-    /// `worker` is known to change the counters of `id`.
+    /// Whether it is noted already that `worker` changes the counters of `id`.
     #[inline]
     pub(super) fn is_noted(&self, id: MemcgId, worker: u32) -> bool {
         self.handed[id.index()].by == Some(worker)
@@ -80,13 +85,14 @@ impl Stats {
 }
 
 impl Machine {
-    /// Whoever changes counters from now on is `worker`, one of [`super::MachineConfig::workers`].
+    /// Sets the worker that changes counters from now on, an index below
+    /// [`super::MachineConfig::workers`].
     pub(super) fn work_as(&mut self, worker: usize) {
         let worker = worker % self.config.workers.max(1);
         self.worker = u32::try_from(worker).unwrap_or(0);
     }
 
-    /// The counters of `id` may change from now on.
+    /// Notes that the present worker may change the counters of `id` from now on.
     #[cold]
     pub(super) fn note_change(&mut self, id: MemcgId) {
         self.hand_over(id);
@@ -97,13 +103,14 @@ impl Machine {
         }
     }
 
-    /// What the lruvec of `id` has gained, if anything, becomes its worker's delta, and (classic) its part of the levels.
+    /// Adds what the counters of `id` gained to its worker's delta, and, under the classic policy,
+    /// the changes of its lists to the levels.
     fn hand_over(&mut self, id: MemcgId) {
         let handed = &mut self.stats.handed[id.index()];
         let Some(worker) = handed.by.take() else {
             return;
         };
-        // A released memcg was handed over when it went.
+        // A released memcg was handed over when it was released.
         let Some(lruvec) = &mut self.lruvecs[id.index()] else {
             return;
         };
@@ -112,16 +119,18 @@ impl Machine {
         self.idle.note(id);
         if let Some(lru) = lruvec.classic_mut() {
             let notes = lru.take_notes();
-            self.hierarchy.add(&self.tree, id, (lru.own(), &notes));
+            let evicted = lru.take_evicted_for_target();
+            self.hierarchy
+                .add(&self.tree, id, (lru.own(), &notes, evicted));
         }
     }
 
-    /// The lruvec of `id` was given out since it was handed over.
+    /// Whether the lruvec of `id` may have changed since it was last handed over.
     pub(super) fn has_changed(&self, id: MemcgId) -> bool {
         self.stats.handed[id.index()].by.is_some()
     }
 
-    /// Events of tenants are few: all are handed over at once.
+    /// Hands over the events of all memcgs; they are few.
     fn hand_events_over(&mut self) {
         for id in self.tree.take_eventful() {
             if self.tree.exists(id) {
@@ -140,7 +149,8 @@ impl Machine {
         }
     }
 
-    /// Of `id` and all below it; a reader of one tenant does not pay for what changed elsewhere.
+    /// Hands over `id` and all memcgs below it, so that a reader of one tenant does not pay for
+    /// changes elsewhere. Returns the group of `id`.
     fn hand_over_below(&mut self, id: MemcgId) -> GroupId {
         if id == MemcgId::ROOT {
             self.hand_all_over();
@@ -156,20 +166,21 @@ impl Machine {
         self.stats.group(id)
     }
 
-    /// `id` is about to be released: what it counted stays in those above it.
+    /// Adds what `id` counted to the memcgs above it, before `id` is released.
     pub(super) fn remove_stats(&mut self, id: MemcgId) {
         let group = self.hand_over_below(id);
         self.stats.rstat.remove(group);
     }
 
-    /// memory.stat of `id` and all below it. Changes of up to 64 pages a worker may be missing until the next periodic
-    /// flush, as in the kernel. spec: rstat.md 6.1.
+    /// Returns memory.stat of `id` and all memcgs below it. Changes of up to 64 pages a worker may
+    /// be missing until the next periodic flush, as in the kernel.
+    /// spec: rstat.md 6.1.
     pub fn memory_stat(&mut self, id: MemcgId) -> MemoryStat {
         let (rstat, group) = self.fresh(id);
         MemoryStat::new(rstat.totals(group))
     }
 
-    /// memory.stat.local: of `id` alone, as fresh as [`Self::memory_stat`].
+    /// Returns memory.stat.local: of `id` alone; up to date as [`Self::memory_stat`] is.
     pub fn memory_stat_local(&mut self, id: MemcgId) -> MemoryStat {
         let (rstat, group) = self.fresh(id);
         MemoryStat::new(rstat.locals(group))
@@ -183,41 +194,43 @@ impl Machine {
         (&self.stats.rstat, group)
     }
 
-    /// Before reclaim reads statistics of `id`, which were handed over: flushes them if the periodic flush is late.
+    /// Flushes the statistics of `id` if the periodic flush is late, before reclaim reads them;
+    /// they must have been handed over. Returns whether it flushed.
     pub(super) fn flush_limited(&mut self, id: MemcgId, now: Millis) -> bool {
         let group = self.stats.group(id);
         let Stats { rstat, flusher, .. } = &mut self.stats;
         flusher.before_limited_read(rstat, group, now)
     }
 
-    /// memory.events of `id` and all below it; exact at any time.
+    /// Returns memory.events of `id` and all memcgs below it; exact at any time.
     pub fn memory_events(&mut self, id: MemcgId) -> MemcgEvents {
         let group = self.hand_over_below(id);
         self.stats.rstat.flush(group);
-        // Reclaim sees what was flushed, too: nothing is due any more that would show it.
+        // From here on reclaim sees the flushed statistics, too.
         self.show(id);
         memcg_events(self.stats.rstat.totals(group))
     }
 
-    /// memory.events.local; exact at any time.
+    /// Returns memory.events.local, of `id` alone; exact at any time.
     #[must_use]
     pub fn memory_events_local(&self, id: MemcgId) -> &MemcgEvents {
         self.tree.get(id).events()
     }
 
-    /// Flushes all counters; levels of the classic lists are shown as they were.
+    /// Flushes all counters. What reclaim sees of the classic lists' levels does not change.
     fn flush_counters(&mut self) {
         self.hand_all_over();
         self.stats.rstat.flush(GroupId::ROOT);
     }
 
-    /// Brings all statistics up to date, whatever the thresholds say.
+    /// Flushes all statistics, however little has changed.
     pub fn flush_stats(&mut self) {
         self.flush_counters();
         self.show(MemcgId::ROOT);
     }
 
-    /// The same every two seconds, which bounds how long a small change goes unseen; true when it was time.
+    /// Flushes all statistics if two seconds have passed since the last periodic flush, so that no
+    /// change stays invisible for longer. Returns whether it flushed.
     pub fn flush_stats_if_due(&mut self, now: Millis) -> bool {
         if now < self.stats.flusher.next_periodic() {
             return false;
@@ -227,14 +240,15 @@ impl Machine {
         self.stats.flusher.periodic(&mut self.stats.rstat, now)
     }
 
-    /// Flushes of groups so far, counted once a worker; see [`Rstat::flushes`].
+    /// Returns the number of group flushes so far, counted for each worker; see [`Rstat::flushes`].
     #[cfg(test)]
     pub(super) const fn stats_flushes(&self) -> u64 {
         self.stats.rstat.flushes()
     }
 
-    /// Inactive pages of the node that reclaim may take: anonymous ones only where there is swap. The kernel counts them
-    /// for the node apart, without thresholds. spec: memcg-lru.md 6.
+    /// Returns the inactive pages of the node that reclaim may take: anon pages only if there is
+    /// swap. The kernel counts these pages for the node, without thresholds.
+    /// spec: memcg-lru.md 6.
     pub(super) fn inactive(&mut self) -> Pages {
         self.flush_counters();
         let inactive = |ty| {

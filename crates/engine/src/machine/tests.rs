@@ -8,7 +8,7 @@ use crate::memcg::{MemcgEvent, MemcgOp, MemcgProfile, Segment};
 use crate::vmscan::{Memory, PageOut, ScanReason, Shrunk, TryAgain};
 use crate::vmstat::VmEvent;
 
-/// All pages can go; accessed bits are in the words.
+/// A memory of which all pages can be paged out; the accessed bits are in the lruvec.
 pub(super) struct Simple;
 
 impl Memory for Simple {
@@ -54,14 +54,14 @@ pub(super) fn request(nr: u64) -> ReclaimRequest {
 }
 
 impl Machine {
-    /// One pass over the memcg LRU at one priority.
+    /// Makes one pass over the memcg LRU at one priority.
     fn shrink_many(&mut self, request: ReclaimRequest, priority: u32) -> Shrunk {
         let mut reclaimer = self.lru_reclaimer(request, priority);
         while !self.drive(&mut reclaimer, &mut Simple) {}
         self.finish(reclaimer)
     }
 
-    /// One memcg at one priority, and what becomes of its entry.
+    /// Reclaims from one memcg at one priority; returns also where its entry moved.
     pub(super) fn shrink_one<M: Memory>(
         &mut self,
         id: MemcgId,
@@ -99,14 +99,15 @@ fn below_min_goes_young_untouched() {
 
 /// memcg-lru.md 10, test 7.
 #[test]
-fn below_low_is_spared_once() {
+fn a_memcg_below_low_is_skipped_once() {
     let (mut machine, ids) = machine(MemcgProfile::Newer, 1, 100);
     protect(&mut machine, ids[0], 0, 100);
     let (op, shrunk) = machine.shrink_one(ids[0], request(50), 0, &mut Simple);
     assert_eq!((op, shrunk.scanned), (MemcgOp::Tail, 0));
     machine.memcg_lru.rotate(ids[0], op);
     let low = |machine: &Machine| machine.memory_events_local(ids[0]).get(MemcgEvent::Low);
-    // A fresh lruvec first drops its empty generations, ages as long as it has less than four, then gives.
+    // A fresh lruvec first drops its empty generations, then ages while it has fewer than four, and
+    // only then yields pages.
     for attempt in 1..=4 {
         let (_, shrunk) = machine.shrink_one(ids[0], request(50), 0, &mut Simple);
         assert_eq!((low(&machine), shrunk.scanned > 0), (attempt, attempt == 4));
@@ -148,8 +149,9 @@ fn an_offline_memcg_is_emptied_and_released() {
     assert_eq!(machine.memcg_lru().slot_of(ids[0]), None);
 }
 
-/// 500 reclaims of the root took nothing from an offline memcg with anon pages that had been touched once: with two
-/// generations left nothing can be isolated, and an offline memcg was never aged.
+/// Regression: 500 reclaims of the root took nothing from an offline memcg with anon pages that had
+/// been touched once: with only two generations nothing can be isolated, and an offline memcg was
+/// never aged.
 #[test]
 fn a_dead_tenant_is_gone_within_ten_reclaims() {
     let cases = FolioType::ALL
@@ -172,7 +174,7 @@ fn a_dead_tenant_is_gone_within_ten_reclaims() {
         }
         (0..ages).for_each(|at| machine.age(dead, Millis(at)));
         machine.offline(dead);
-        // What is empty is dropped first, and two are left.
+        // Empty generations are dropped first, and two remain.
         let mut reclaims = 0;
         while machine.tree().exists(dead) && usage(&machine, dead) > 0 && reclaims < 500 {
             machine.reclaim_root(request(1000), &mut Simple);
@@ -189,7 +191,7 @@ fn a_dead_tenant_is_gone_within_ten_reclaims() {
 #[test]
 fn a_direct_reclaimer_visits_few_and_in_the_end_all() {
     let (mut machine, ids) = machine(MemcgProfile::Newer, 100, 2000);
-    // Past the first agings, which a fresh lruvec needs before it gives anything.
+    // A fresh lruvec must age before any page can be evicted.
     for &id in &ids {
         (0..2).for_each(|_| machine.age(id, Millis(0)));
     }
@@ -221,7 +223,7 @@ fn a_direct_reclaimer_visits_few_and_in_the_end_all() {
 
 /// memcg-lru.md 10, test 14.
 #[test]
-fn reclaim_of_a_child_leaves_the_others_alone() {
+fn reclaim_of_a_child_does_not_touch_the_others() {
     let (mut machine, ids) = machine(MemcgProfile::Newer, 4, 500);
     let got = machine.proactive_reclaim(ids[2], request(100), &mut Simple);
     assert!(got.is_ok_and(|got| got >= Pages(100)));
@@ -272,7 +274,7 @@ fn the_protected_lose_nothing_while_others_are_emptied() {
 
 /// reclaim-control.md 11, test 5.
 #[test]
-fn those_below_low_give_when_nothing_else_is_left() {
+fn memcgs_below_low_are_reclaimed_when_nothing_else_remains() {
     let (mut machine, ids) = machine(MemcgProfile::Newer, 2, 200);
     protect(&mut machine, ids[0], 0, 200);
     while usage(&machine, ids[1]) > 0 {
@@ -305,8 +307,9 @@ fn pgsteal_belongs_to_the_owner() {
     }
 }
 
-/// The experiment of document 000, scaled (memcg-lru.md 8): 128 tenants of 480 pages that touch
-/// all they have; pages come back at once. Fair within a quarter, and neither too much nor little.
+/// The experiment of document 000, scaled (memcg-lru.md 8): 128 tenants of 480 pages touch all
+/// their pages, which refault at once. Reclaim is fair within a quarter, and takes neither too much
+/// nor too little.
 #[test]
 fn pressure_is_shared_fairly() {
     let (mut machine, ids) = machine(MemcgProfile::Newer, 128, 480);
@@ -354,7 +357,7 @@ fn soft_limits_and_segments_reach_the_lru() {
     machine.check_invariants();
 }
 
-/// What the memcg LRU replaced: every tenant gives at every write, wanted or not.
+/// The walk that the memcg LRU replaced: every write takes from every tenant, needed or not.
 #[test]
 fn the_iterator_overshoots_where_the_memcg_lru_does_not() {
     let overshoot = |global| {
@@ -376,8 +379,8 @@ fn the_iterator_overshoots_where_the_memcg_lru_does_not() {
     assert!(overshoot(GlobalReclaim::Iterator) >= 400);
 }
 
-/// reclaim-control.md 11, test 13, in a tree: the level whose swap.max it is counts MAX and
-/// FAIL.
+/// reclaim-control.md 11, test 13, in a tree: MAX and FAIL are counted at the memcg whose swap.max
+/// is exhausted.
 #[test]
 fn swap_events_name_the_level() {
     let (mut machine, _) = machine(MemcgProfile::Newer, 1, 0);

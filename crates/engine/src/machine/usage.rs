@@ -1,6 +1,8 @@
-//! Usage of tenants, as counted or as measured, and what of it is unprotected; the page-age histogram.
+//! Usage of tenants, counted or measured; how many pages of it are unprotected; the page-age
+//! histogram.
 //!
-//! Invariant: a measured usage takes the place of the counted one for limits and protection, nowhere else.
+//! Invariant: a measured usage takes the place of the counted one for limits and protection,
+//! nowhere else.
 
 use super::Machine;
 use crate::folio::FolioType;
@@ -9,8 +11,9 @@ use crate::units::{Millis, Pages};
 use crate::workingset_report::{Aggregation, Bins, PageAge};
 
 impl Machine {
-    /// The page-age histogram of `memcg` and all below it. It sums to the resident pages: those of which
-    /// no age is known (on no list right now, or under the classic policy) count as young.
+    /// Returns the page-age histogram of `memcg` and all memcgs below it. Its sum is the number of
+    /// resident pages: pages of unknown age (on no list now, or under the classic policy) count as
+    /// young.
     #[must_use]
     pub fn page_age(&self, memcg: MemcgId, now: Millis, bins: &Bins, mode: Aggregation) -> PageAge {
         let mut report = PageAge::new(bins);
@@ -29,7 +32,8 @@ impl Machine {
         report
     }
 
-    /// How many pages `memcg` has that neither its min nor its low protects: what proactive reclaim may take.
+    /// Returns how many pages of `memcg` neither its min nor its low protects: proactive reclaim
+    /// may take them.
     #[must_use]
     pub fn unprotected(&self, memcg: MemcgId) -> Pages {
         let memcg = self.tree.get(memcg);
@@ -37,8 +41,8 @@ impl Machine {
         memcg.beyond(limits.min.max(limits.low))
     }
 
-    /// How many pages of `memcg` a reclaim of `target` may take for their age: what neither its min nor its low, nor what it inherits of
-    /// those above it up to `target`, protects.
+    /// Returns how many pages of `memcg` a reclaim by age of `target` may take: those above the
+    /// effective min and low of `memcg`, as computed from `target` down.
     pub fn unprotected_from(&mut self, target: MemcgId, memcg: MemcgId) -> Pages {
         if memcg == target || memcg == MemcgId::ROOT {
             return self.unprotected(memcg);
@@ -49,9 +53,9 @@ impl Machine {
         memcg.beyond(effective.min.max(effective.low))
     }
 
-    /// `memcg` uses so many pages, as measured: on a host, page cache counts, too, and pages that no walk
-    /// has seen yet. It takes the place of what is counted, for limits and protection; see
-    /// [`crate::memcg::MemcgTree::set_measured`].
+    /// Sets the usage of `memcg` to a measured number of pages: on a host, page cache and pages
+    /// that no walk has seen yet count, too. It replaces the counted usage for limits and
+    /// protection; see [`crate::memcg::MemcgTree::set_measured`].
     pub fn set_measured(&mut self, memcg: MemcgId, usage: Pages) {
         self.tree.set_measured(memcg, Some(usage));
         self.note_measured(memcg);

@@ -1,18 +1,18 @@
-//! A page counter: usage against one hard limit.
+//! A page counter: the usage of memory or swap against one hard limit.
 //!
-//! Usage is what was charged and what was not: pages that were measured and never charged are *unseen*;
-//! there are less than none where fewer were measured than charged.
+//! Usage is charged pages plus *unseen* pages. Unseen pages were measured but never charged; their
+//! number is negative where fewer pages were measured than charged.
 
 use crate::units::{Limit, Pages};
 
-/// A charge would have gone over the limit; nothing was charged.
+/// Error: a charge would have exceeded the limit; nothing was charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OverLimit {
-    /// By how much.
+    /// Pages by which the limit would have been exceeded.
     pub by: Pages,
 }
 
-/// Usage, its limit, its history.
+/// Usage, hard limit, largest usage so far, and number of refused charges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageCounter {
     charged: Pages,
@@ -23,25 +23,25 @@ pub struct PageCounter {
 }
 
 impl PageCounter {
-    /// Pages charged.
+    /// Returns the pages charged.
     #[must_use]
     pub const fn charged(&self) -> Pages {
         self.charged
     }
 
-    /// Pages in use, as far as anybody knows.
+    /// Returns the pages in use: charged plus unseen ones.
     #[must_use]
     pub const fn usage(&self) -> Pages {
         Pages(self.charged.0.saturating_add_signed(self.unseen))
     }
 
-    /// Pages in use beyond those charged.
+    /// Returns the unseen pages: those in use minus those charged.
     #[must_use]
     pub const fn unseen(&self) -> i64 {
         self.unseen
     }
 
-    /// Sets them.
+    /// Sets the unseen pages: those in use minus those charged.
     pub const fn set_unseen(&mut self, unseen: i64) {
         self.unseen = unseen;
         self.note_watermark();
@@ -59,13 +59,13 @@ impl PageCounter {
         self.max
     }
 
-    /// The largest usage so far.
+    /// Returns the largest usage so far, in pages.
     #[must_use]
     pub const fn watermark(&self) -> Pages {
         self.watermark
     }
 
-    /// Charges refused so far.
+    /// Returns the number of charges refused so far.
     #[must_use]
     pub const fn failcnt(&self) -> u64 {
         self.failcnt
@@ -76,10 +76,10 @@ impl PageCounter {
         self.max = max;
     }
 
-    /// Charges `nr` pages if the limit allows.
+    /// Charges `nr` pages if the limit allows it.
     ///
     /// # Errors
-    /// [`OverLimit`] if not.
+    /// [`OverLimit`] if the limit would be exceeded.
     pub const fn try_charge(&mut self, nr: Pages) -> Result<(), OverLimit> {
         let by = Pages(self.usage().0.saturating_add(nr.0)).less(self.max.pages());
         if by.0 > 0 {
@@ -90,16 +90,16 @@ impl PageCounter {
         Ok(())
     }
 
-    /// Charges `nr` pages, limit or not.
+    /// Charges `nr` pages, even over the limit.
     pub const fn charge(&mut self, nr: Pages) {
         self.charged.0 += nr.0;
         self.note_watermark();
     }
 
-    /// Gives back `nr` pages.
+    /// Uncharges `nr` pages.
     ///
     /// # Panics
-    /// When more is given back than was charged: somebody has counted wrong.
+    /// When more is uncharged than was charged: a caller has counted wrong.
     pub const fn uncharge(&mut self, nr: Pages) {
         assert!(self.charged.0 >= nr.0, "uncharged more than was charged");
         self.charged.0 -= nr.0;

@@ -1,25 +1,26 @@
-//! memory.events and memory.swap.events. spec: reclaim-control.md 9.
+//! The events of memory.events and memory.swap.events.
+//! spec: reclaim-control.md 9.
 
-/// An event of a tenant's life.
+/// An event of a tenant, counted in memory.events or memory.swap.events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemcgEvent {
-    /// Reclaimed although below low.
+    /// The tenant was reclaimed from although its usage was below low.
     Low,
-    /// Throttled for being above high.
+    /// A task was throttled because the usage was above high.
     High,
-    /// A charge was about to go over max.
+    /// A charge was about to exceed max.
     Max,
     /// A charge failed at max after reclaim.
     Oom,
-    /// A process was killed.
+    /// A process of the tenant was killed.
     OomKill,
-    /// The whole group was killed.
+    /// All processes of the tenant were killed together.
     OomGroupKill,
-    /// Usage of swap above swap.high.
+    /// The usage of swap was above swap.high.
     SwapHigh,
-    /// No swap slot within swap.max.
+    /// A page could not be swapped out because of swap.max.
     SwapMax,
-    /// No swap slot at all.
+    /// A page could not be swapped out: by swap.max, or because the machine has no free swap.
     SwapFail,
 }
 
@@ -37,7 +38,7 @@ impl MemcgEvent {
         Self::SwapFail,
     ];
 
-    /// The name in its file.
+    /// Returns the event's key in memory.events or memory.swap.events.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -52,7 +53,7 @@ impl MemcgEvent {
     }
 }
 
-/// How often each happened. Never decreases.
+/// How often each event happened; the counts never decrease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemcgEvents([u64; MemcgEvent::ALL.len()]);
 

@@ -1,21 +1,22 @@
-//! Usage as measured, where not all of it is charged: on a host page cache counts, and so do pages that
-//! no walk has seen yet.
+//! Measured usage, which includes pages that were never charged: on a host, page cache counts, and
+//! so do pages that no walk has seen yet.
 //!
-//! A measurement sets how many pages of a memcg are *unseen*: measured less charged, and less than none
-//! where others are charged for some. What is charged and uncharged from then on counts on top, so that
-//! reclaim sees what it got, until the next measurement. A page that was in use when it was measured
-//! and is charged only afterwards counts twice until then: walk first, then measure.
+//! A measurement sets how many pages of a memcg are *unseen*: measured pages minus charged ones.
+//! The number is negative where other memcgs are charged for some. Later charges and uncharges
+//! change the usage, so that reclaim sees what it reclaimed, until the next measurement. A page
+//! that was in use when usage was measured, but is charged only afterwards, counts twice until
+//! then: walk first, then measure.
 //!
-//! Invariant: the unseen pages of a memcg that was not measured itself are the sum of its children's; so
-//! its usage is its own pages and its children's usage. Those of one that was measured are what its
-//! measurement told, whatever its children's say.
+//! Invariant: the unseen pages of a memcg that was not measured itself are the sum of its
+//! children's; so its usage is its own pages and its children's usage. Those of a measured memcg
+//! are what its own measurement says, independent of its children's.
 
 use super::{MemcgId, MemcgTree};
 use crate::units::Pages;
 
 impl MemcgTree {
-    /// The usage of `id`, for its limits and its protection, is so many pages; `None` for what is
-    /// counted.
+    /// Sets the measured usage of `id`, for its limits and its protection; with `None` the counted
+    /// usage applies again.
     pub fn set_measured(&mut self, id: MemcgId, usage: Option<Pages>) {
         let before = self.get(id).unseen();
         let unseen = match usage {
@@ -43,7 +44,7 @@ impl MemcgTree {
     }
 }
 
-/// More pages than any machine has, and few enough that those of all memcgs can be summed.
+/// More pages than any machine has, but so few that the sum over all memcgs does not overflow.
 const MOST: u64 = 1 << 44;
 
 fn difference(a: Pages, b: Pages) -> i64 {

@@ -1,5 +1,4 @@
-//! A memcg: what one tenant may use, what it uses, what it is protected from.
-//! spec: reclaim-control.md 1-3, 9.
+//! A memcg: one tenant's limits, usage and protection. spec: reclaim-control.md 1-3, 9.
 //!
 //! Invariants (reclaim-control.md 10): usage <= max except after a forced charge (I2); events never
 //! decrease (I9); the throttle delay grows with the overage and is at most 2 s (I7).
@@ -27,31 +26,31 @@ pub use tree::{MemcgId, MemcgTree, OverMax};
 
 use crate::units::{Limit, Millis, Pages, Swappiness};
 
-/// Rounds of reclaim before a charge gives up.
+/// Most reclaims before a charge fails.
 pub const MAX_RECLAIM_RETRIES: u32 = 16;
-/// Pages charged ahead per worker in the kernel; the unit of the throttle formula.
+/// Pages that a worker of the kernel charges ahead; the throttle formula counts in this unit.
 pub const MEMCG_CHARGE_BATCH: u64 = 64;
 
-/// The settings of a tenant.
+/// The memory and swap limits and the protection of a tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemcgLimits {
-    /// memory.min: never taken for another. `Limit::Max` protects everything.
+    /// memory.min: pages never reclaimed for other tenants. `Limit::Max` protects everything.
     pub min: Pages,
-    /// memory.low: taken for another only when nothing else is left.
+    /// memory.low: pages reclaimed for other tenants only when nothing else remains.
     pub low: Pages,
-    /// memory.high: throttled and reclaimed above this.
+    /// memory.high: above this usage tasks are throttled and pages reclaimed.
     pub high: Limit,
-    /// memory.max: hard.
+    /// memory.max: hard limit of the usage.
     pub max: Limit,
-    /// memory.soft_limit: who is above it gives first when the machine is short.
+    /// memory.soft_limit: a memcg above it is reclaimed from first when the machine is short.
     pub soft: Limit,
-    /// memory.swap.max: hard, in pages that are out.
+    /// memory.swap.max: hard limit of swapped-out pages.
     pub swap_max: Limit,
-    /// memory.swap.high: throttled above this many pages out.
+    /// memory.swap.high: above this many swapped-out pages tasks are throttled.
     pub swap_high: Limit,
 }
 
-/// One tenant.
+/// One tenant: its limits, usage, events and effective protection.
 #[derive(Clone, Debug)]
 pub struct Memcg {
     memory: PageCounter,
@@ -67,7 +66,7 @@ pub struct Memcg {
 }
 
 impl Memcg {
-    /// A tenant that uses nothing.
+    /// Creates a tenant that uses nothing.
     #[must_use]
     pub fn new(limits: MemcgLimits, swappiness: Swappiness) -> Self {
         let mut memcg = Self {
@@ -86,7 +85,7 @@ impl Memcg {
         memcg
     }
 
-    /// Replaces all settings. Usage above a new limit is for the caller to reclaim.
+    /// Replaces all limits. If usage is above a new limit, the caller must reclaim.
     pub const fn set_limits(&mut self, limits: MemcgLimits) {
         self.memory.set_max(limits.max);
         self.swap.set_max(limits.swap_max);
@@ -95,14 +94,14 @@ impl Memcg {
         self.high = limits.high;
         self.swap_high = limits.swap_high;
         self.soft = limits.soft;
-        // Directly below the root of reclaim, protection is effective as set.
+        // If the tenant is directly below the root of a reclaim, its settings are its protection.
         self.protection = Protection {
             min: limits.min,
             low: limits.low,
         };
     }
 
-    /// The settings.
+    /// Returns the limits.
     #[must_use]
     pub const fn limits(&self) -> MemcgLimits {
         MemcgLimits {
@@ -116,7 +115,7 @@ impl Memcg {
         }
     }
 
-    /// Pages charged: those that the engine knows of, and stocks.
+    /// Returns the charged pages: pages that the engine knows of, and pages in stocks.
     #[must_use]
     pub const fn charged(&self) -> Pages {
         self.memory.charged()
@@ -130,16 +129,18 @@ impl Memcg {
         self.memory.set_unseen(unseen);
     }
 
-    /// Pages in memory: memory.current. Those charged, unless usage was measured
+    /// Returns memory.current: the charged pages, or, after a measurement, the measured usage
     /// ([`MemcgTree::set_measured`]).
     #[must_use]
     pub const fn usage(&self) -> Pages {
         self.memory.usage()
     }
 
-    /// Pages that it has, by which it is protected: what it uses, or, where others are charged for more than half of it, all. (The stories: of a process
-    /// that was moved to a tenant nothing could be reclaimed, as it was charged elsewhere, and nothing of nothing was protected. Then all had whatever
-    /// they map: programs' text, which is charged to whoever had it first, was more than a parent uses, and who was below its min lost all it had.)
+    /// Returns the pages by which the protection of this memcg is computed: its usage, or all its
+    /// charged pages if the usage is less than half of them. The usage of a memcg may be near zero,
+    /// because a process that was moved there is charged elsewhere. Not always the charged pages:
+    /// mapped pages that other memcgs are charged for, such as program text, may be more than a
+    /// parent uses.
     #[must_use]
     pub const fn held(&self) -> Pages {
         let (usage, charged) = (self.usage(), self.charged());
@@ -150,12 +151,12 @@ impl Memcg {
         }
     }
 
-    /// Whether so much protection covers all it has.
+    /// Whether `protection` covers all pages of this memcg.
     const fn is_covered(&self, protection: Pages) -> bool {
         protection.0 >= self.held().0
     }
 
-    /// How much of what it has a protection leaves to be taken.
+    /// Returns how many pages of this memcg may be reclaimed if `protection` applies.
     #[must_use]
     pub const fn beyond(&self, protection: Pages) -> Pages {
         match self.is_covered(protection) {
@@ -164,19 +165,19 @@ impl Memcg {
         }
     }
 
-    /// The largest usage so far: memory.peak.
+    /// Returns memory.peak: the largest usage so far.
     #[must_use]
     pub const fn peak(&self) -> Pages {
         self.memory.watermark()
     }
 
-    /// Anon pages that are out: memory.swap.current.
+    /// Returns memory.swap.current: the swapped-out anon pages.
     #[must_use]
     pub const fn swap_usage(&self) -> Pages {
         self.swap.usage()
     }
 
-    /// Swap pages that are still allowed.
+    /// Returns how many more pages may be swapped out below memory.swap.max.
     #[must_use]
     pub const fn swap_available(&self) -> Pages {
         self.swap.max().pages().less(self.swap.usage())
@@ -193,7 +194,7 @@ impl Memcg {
         self.swappiness = swappiness;
     }
 
-    /// memory.events.local.
+    /// Returns the events of this memcg alone: memory.events.local.
     #[must_use]
     pub const fn events(&self) -> &MemcgEvents {
         &self.events
@@ -203,17 +204,17 @@ impl Memcg {
         self.events.add(event, 1);
     }
 
-    /// Charges `nr` pages if max allows.
+    /// Charges `nr` pages if memory.max allows it.
     ///
     /// # Errors
-    /// [`OverLimit`] when it does not; counting that as an event is the caller's, who knows
-    /// whether this is a first attempt.
+    /// [`OverLimit`] when it does not. No event is counted: the caller does that, because it knows
+    /// whether this is the first attempt.
     pub const fn try_charge(&mut self, nr: Pages) -> Result<(), OverLimit> {
         self.memory.try_charge(nr)
     }
 
-    /// Charges `nr` pages whatever max says, and counts MAX if it says no: for pages that are
-    /// there already, as those of a running program.
+    /// Charges `nr` pages even over memory.max, and then counts MAX: for pages that are in memory
+    /// already, such as those of a running program.
     pub const fn charge_forced(&mut self, nr: Pages) {
         if self.memory.try_charge(nr).is_err() {
             self.event(MemcgEvent::Max);
@@ -225,7 +226,7 @@ impl Memcg {
         self.memory.charge(nr);
     }
 
-    /// Effective protection, as last computed.
+    /// Returns the effective protection, as last computed.
     #[must_use]
     pub const fn protection(&self) -> Protection {
         self.protection
@@ -235,7 +236,7 @@ impl Memcg {
         self.protection = protection;
     }
 
-    /// Gives back `nr` pages.
+    /// Uncharges `nr` pages.
     pub const fn uncharge(&mut self, nr: Pages) {
         self.memory.uncharge(nr);
     }
@@ -248,19 +249,19 @@ impl Memcg {
         self.swap.uncharge(nr);
     }
 
-    /// Pages above memory.high.
+    /// Returns the number of pages above memory.high.
     #[must_use]
     pub const fn over_high(&self) -> Pages {
         self.usage().less(self.high.pages())
     }
 
-    /// Pages out above memory.swap.high.
+    /// Returns the number of swapped-out pages above memory.swap.high.
     #[must_use]
     pub const fn over_swap_high(&self) -> Pages {
         self.swap_usage().less(self.swap_high.pages())
     }
 
-    /// How far memory and swap are above their high, in fractions of it; see [`overage`].
+    /// Returns how far memory and swap are above memory.high and memory.swap.high; see [`overage`].
     #[must_use]
     pub fn high_overages(&self) -> HighOverages {
         HighOverages {
@@ -269,26 +270,26 @@ impl Memcg {
         }
     }
 
-    /// Pages above memory.max; only a forced charge gets there.
+    /// Returns the number of pages above memory.max; more than 0 only after a forced charge.
     #[must_use]
     pub const fn over_max(&self) -> Pages {
         self.usage().less(self.memory.max().pages())
     }
 
-    /// True when effective min covers all it uses: it loses nothing to reclaim from above.
+    /// Whether effective min covers all pages of this memcg, so that reclaim from above takes none.
     #[must_use]
     pub const fn below_min(&self) -> bool {
         self.is_covered(self.protection.min)
     }
 
-    /// True when effective low covers all it uses.
+    /// Whether effective low covers all pages of this memcg.
     #[must_use]
     pub const fn below_low(&self) -> bool {
         self.is_covered(self.protection.low)
     }
 
-    /// How long a task that has just charged `nr` pages must sleep for being above memory.high or
-    /// memory.swap.high, and counts HIGH of either when it is above at all.
+    /// Returns how long a task that has just charged `nr` pages must sleep because usage is above
+    /// memory.high or memory.swap.high. Counts HIGH for each that is exceeded.
     pub fn throttle(&mut self, nr: Pages) -> Millis {
         if self.over_high() > Pages(0) {
             self.event(MemcgEvent::High);

@@ -1,13 +1,15 @@
-//! The order of the tree: who is whose child, and who comes after whom. Each step of a walk and each change
-//! costs the same, however many siblings there are: a walk over 100,000 tenants makes 100,000 steps.
+//! The order of the tree: parents, children, and which memcg comes next in a walk. Going to the
+//! next memcg takes the same time however many siblings there are, and so does each change of the
+//! tree.
 //!
-//! Invariants: a memcg that is not released is among its parent's children once, in the order of their
-//! creation; `older` and `younger` are each other's reverse; the root has no siblings.
+//! Invariants: a memcg that is not released is among its parent's children once, in the order of
+//! their creation; `older` and `younger` are each other's reverse; the root has no siblings.
 
 use super::{MemcgId, MemcgTree};
 use alloc::vec::Vec;
 
-/// The links of one memcg: to its children's ends, and to its siblings.
+/// The links of one memcg: to its oldest and youngest child, and to its next older and younger
+/// sibling.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Links {
     first: Option<MemcgId>,
@@ -23,18 +25,18 @@ impl Links {
 }
 
 impl MemcgTree {
-    /// The children, in the order of their creation.
+    /// Returns the children of `id`, in the order of their creation.
     pub fn children(&self, id: MemcgId) -> impl Iterator<Item = MemcgId> + '_ {
         let first = self.node(id).links.first;
         core::iter::successors(first, |&child| self.node(child).links.younger)
     }
 
-    /// `id` and its ancestors, up to the root.
+    /// Returns `id` and its ancestors, up to the root.
     pub fn ancestors(&self, id: MemcgId) -> impl Iterator<Item = MemcgId> + '_ {
         core::iter::successors(Some(id), |&id| self.parent(id))
     }
 
-    /// `id`, which has no links, becomes the youngest child of `parent`.
+    /// Makes `id`, which must have no links, the youngest child of `parent`.
     pub(super) fn link(&mut self, parent: MemcgId, id: MemcgId) {
         let older = self.node_mut(parent).links.last.replace(id);
         self.node_mut(id).links.older = older;
@@ -44,7 +46,7 @@ impl MemcgTree {
         }
     }
 
-    /// `id`, which has no children, is none of `parent` any more.
+    /// Removes `id`, which must have no children, from the children of `parent`.
     pub(super) fn unlink(&mut self, parent: MemcgId, id: MemcgId) {
         let Links { older, younger, .. } = core::mem::take(&mut self.node_mut(id).links);
         match older {
@@ -57,13 +59,14 @@ impl MemcgTree {
         }
     }
 
-    /// `root` and its descendants, parents first.
+    /// Returns `root` and its descendants, each after its parent.
     #[must_use]
     pub fn pre_order(&self, root: MemcgId) -> Vec<MemcgId> {
         core::iter::successors(Some(root), |&id| self.after(root, id)).collect()
     }
 
-    /// What follows `id` in [`Self::pre_order`] of `root`.
+    /// Returns the memcg that follows `id` in [`Self::pre_order`] of `root`; `None` after the last
+    /// one.
     #[must_use]
     pub fn after(&self, root: MemcgId, id: MemcgId) -> Option<MemcgId> {
         let mut links = self.node(id).links;
@@ -81,7 +84,7 @@ impl MemcgTree {
         None
     }
 
-    /// What precedes `id` in [`Self::pre_order`] of any root above it.
+    /// Returns the memcg that precedes `id` in [`Self::pre_order`]; `None` for the root.
     #[must_use]
     pub fn before(&self, id: MemcgId) -> Option<MemcgId> {
         let Some(older) = self.node(id).links.older else {

@@ -1,9 +1,9 @@
-//! Effective protection: what of a child's min or low its parent can actually grant.
+//! Effective protection: how much of its min or low a child really gets from its parent.
 //! spec: reclaim-control.md 2.1.
 
 use crate::units::{Pages, scaled};
 
-/// Effective min and low.
+/// Effective min and low of a memcg.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Protection {
     /// Effective memory.min.
@@ -12,24 +12,24 @@ pub struct Protection {
     pub low: Pages,
 }
 
-/// What one child's effective protection depends on, for min or for low.
+/// Inputs of [`effective_protection`] for one child, for min or for low.
 #[derive(Clone, Copy, Debug)]
 pub struct ProtectionInput {
     /// The child's usage.
     pub usage: Pages,
-    /// Its parent's usage.
+    /// The usage of the child's parent.
     pub parent_usage: Pages,
-    /// The child's own setting.
+    /// The child's memory.min or memory.low.
     pub setting: Pages,
     /// The parent's effective protection.
     pub parent_effective: Pages,
-    /// Sum over the parent's children of min(usage, setting).
+    /// Sum of `min(usage, setting)` over all children of the parent.
     pub siblings_protected: Pages,
-    /// memory_recursiveprot: unclaimed protection is shared out by usage.
+    /// Mount option memory_recursiveprot: protection that no child claims is divided by usage.
     pub recursive: bool,
 }
 
-/// The child's effective protection; integer divisions as the kernel's, each rounding down.
+/// Returns the child's effective protection. Integer divisions round down, as in the kernel.
 #[must_use]
 pub fn effective_protection(input: ProtectionInput) -> Pages {
     let ProtectionInput {

@@ -1,23 +1,25 @@
-//! How much of a memcg reclaim looks at, given what is protected of it: in proportion, so that one that is a little
-//! above its protection gives little. spec: classic-lru.md 5.3; reclaim-control.md 2.2; lru-gen.md 5.5.
+//! How many pages of a memcg reclaim scans, given its protection: in proportion, so that little is
+//! taken from a memcg a little above its protection.
+//! spec: classic-lru.md 5.3; reclaim-control.md 2.2; lru-gen.md 5.5.
 
 use super::Protection;
 use crate::units::{Pages, SWAP_CLUSTER_MAX};
 
-/// Usage, and the part of it that is protected: min, or low where that is more and still counts.
+/// A memcg's usage, and how many pages of it are protected: by min, or by low if that is larger and
+/// not ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanProtection {
     /// The memcg's usage.
     pub usage: Pages,
-    /// Effective min or low.
+    /// Effective min or low, in pages.
     pub protected: Pages,
-    /// It is low that protects: whoever gets nothing for it may try again without.
+    /// Whether low protects the pages: a reclaim that gets nothing because of that may ignore low.
     pub by_low: bool,
 }
 
 impl ScanProtection {
-    /// Of a memcg with this usage and effective protection; `None` when it has none. `low_reclaim`: only min
-    /// counts.
+    /// Creates it from a memcg's usage and effective protection; `None` if nothing is protected.
+    /// With `low_reclaim`, low is ignored.
     #[must_use]
     pub fn new(usage: Pages, effective: Protection, low_reclaim: bool) -> Option<Self> {
         let by_low = !low_reclaim && effective.low > effective.min;
@@ -29,7 +31,8 @@ impl ScanProtection {
         })
     }
 
-    /// The part of `size` pages that may be scanned; 32 at least, so that reclaim goes forward.
+    /// Returns how many of `size` pages may be scanned: at least 32, so that reclaim makes
+    /// progress.
     #[must_use]
     pub fn scan(self, size: u64) -> u64 {
         let cgroup_size = u128::from(self.usage.max(self.protected).0) + 1;
@@ -62,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn low_counts_until_nothing_else_is_left() {
+    fn low_counts_until_nothing_else_remains() {
         let by_low = |low_reclaim| of(100, 10, 50, low_reclaim).map(|p| (p.protected.0, p.by_low));
         assert_eq!(by_low(false), Some((50, true)));
         assert_eq!(by_low(true), Some((10, false)));

@@ -1,8 +1,9 @@
-//! The position that concurrent direct reclaimers of one root share, so that they continue each
-//! other's round instead of all beginning with the same memcg. spec: reclaim-control.md 5.3.
+//! The position that concurrent direct reclaimers of one memcg (`root`) share. Each continues the
+//! traversal of the others, instead of all beginning with the same memcg.
+//! spec: reclaim-control.md 5.3.
 //!
-//! Invariant: within one round no memcg is handed out twice; a reclaimer sees the end of the round
-//! that it joined, and nothing of the next one.
+//! Invariant: within one traversal (`round`) no memcg is handed out twice; a reclaimer sees the end
+//! of the traversal that it joined, and nothing of the next one.
 
 use super::{MemcgId, MemcgTree};
 use alloc::collections::BTreeMap;
@@ -13,24 +14,25 @@ struct Position {
     at: Option<MemcgId>,
 }
 
-/// The positions, one a root of reclaim.
+/// The shared positions: one for each memcg from which reclaimers start.
 #[derive(Debug, Default)]
 pub struct SharedPositions {
     positions: BTreeMap<MemcgId, Position>,
     in_turn: bool,
 }
 
-/// One reclaimer's way through a round.
+/// One reclaimer's participation in a traversal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SharedWalk {
     round: Option<u64>,
-    /// The first that it was given.
+    /// The first memcg that this reclaimer visited; `None` before.
     first: Option<MemcgId>,
 }
 
 impl SharedPositions {
-    /// In turn, a walk that joins a round goes on with the next one until it has been all the way round; else it ends with the round, as the
-    /// kernel's.
+    /// Creates an empty set of positions. With `in_turn`, a walk that joins a traversal continues
+    /// into the next one until it has visited every memcg. Else it ends with the traversal, as in
+    /// the kernel.
     #[must_use]
     pub const fn new(in_turn: bool) -> Self {
         Self {
@@ -39,8 +41,8 @@ impl SharedPositions {
         }
     }
 
-    /// The next memcg below `root`, itself included, for the reclaimer of `walk`; `None` when the
-    /// round that it joined is over.
+    /// Returns the next memcg for the reclaimer of `walk`: `root` or a memcg below it. `None` when
+    /// the traversal that the reclaimer joined has ended.
     pub fn next(
         &mut self,
         tree: &MemcgTree,
@@ -65,7 +67,7 @@ impl SharedPositions {
             if is_over(position.round) {
                 return None;
             }
-            // Whoever comes in just at the end begins the next round.
+            // A reclaimer that joins at the end of a traversal begins the next one.
             next = Some(root);
         }
         if self.in_turn && next == walk.first {
@@ -77,8 +79,8 @@ impl SharedPositions {
         next
     }
 
-    /// `id` is released; `before` stood before it in pre-order. Positions at it go back by that one, so
-    /// that what came behind `id` is next.
+    /// Forgets `id`, which is being released. `before` is the memcg that preceded it in pre-order:
+    /// positions at `id` move there, so that the memcg behind `id` is next.
     pub fn forget(&mut self, id: MemcgId, before: Option<MemcgId>) {
         self.positions.remove(&id);
         let positions = self.positions.values_mut();
@@ -102,7 +104,7 @@ mod tests {
 
     /// reclaim-control.md 11, test 14.
     #[test]
-    fn two_reclaimers_share_a_round() {
+    fn two_reclaimers_share_a_traversal() {
         let (tree, mut all) = tree();
         let mut shared = SharedPositions::default();
         for _round in 0..3 {
@@ -127,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn one_alone_goes_round_once_and_a_latecomer_ends_with_it() {
+    fn a_single_walk_visits_all_and_a_latecomer_ends_with_it() {
         let (tree, all) = tree();
         let mut shared = SharedPositions::default();
         let (mut first, mut late) = (SharedWalk::default(), SharedWalk::default());
@@ -141,10 +143,11 @@ mod tests {
         }
     }
 
-    /// A walk that joined in the middle met only who came after, and the next one all from the first on: of two the first gave what was
-    /// left over each time.
+    /// Regression: a walk that joined in the middle met only the memcgs behind it, and the next
+    /// walk met all from the first one on. So of two memcgs always the first one contributed what
+    /// was missing.
     #[test]
-    fn in_turn_each_walk_goes_all_the_way_round() {
+    fn in_turn_each_walk_visits_all() {
         let (mut tree, all) = tree();
         let mut shared = SharedPositions::new(true);
         let mut take = |tree: &MemcgTree, most: usize| {
@@ -158,7 +161,7 @@ mod tests {
         assert_eq!(take(&tree, 9), [all[2], all[3], all[0], all[1]]);
         assert_eq!(take(&tree, 1), [all[2]]);
         assert_eq!(take(&tree, 9), [all[3], all[0], all[1], all[2]]);
-        // Where it began is gone: it ends with the round.
+        // The memcg where the walk began is gone: the walk ends with the traversal.
         let mut walk = SharedWalk::default();
         assert_eq!(shared.next(&tree, MemcgId::ROOT, &mut walk), Some(all[3]));
         tree.offline(all[3]);

@@ -1,5 +1,6 @@
-//! Charging ahead: a worker keeps what it charged in advance for one memcg, so that most charges
-//! touch no shared counter. spec: reclaim-control.md 1.
+//! Charging ahead: a worker charges more pages to one memcg than it needs, and keeps them as its
+//! stock, so that most charges touch no shared counter.
+//! spec: reclaim-control.md 1.
 //!
 //! Invariant: a stock holds at most one batch, of one memcg, and those pages are charged to it.
 
@@ -36,7 +37,8 @@ impl Stocks {
         self.batch
     }
 
-    /// Takes `nr` pages for `id` from `worker`'s stock, if it has them.
+    /// Takes `nr` pages from `worker`'s stock for `id`; returns false, and takes none, if the stock
+    /// has too few or is another memcg's.
     pub(super) fn consume(&mut self, worker: usize, id: MemcgId, nr: Pages) -> bool {
         let stock = &mut self.workers[worker];
         let enough = stock.memcg == id && stock.pages >= nr;
@@ -46,15 +48,16 @@ impl Stocks {
         enough
     }
 
-    /// Puts `nr` charged pages of `id` into `worker`'s stock. Returns what has to be uncharged:
-    /// another memcg's stock that had to make way, or more than a stock may hold.
+    /// Puts `nr` charged pages of `id` into `worker`'s stock. Returns the memcg and pages that the
+    /// caller must uncharge: another memcg's former stock, or all of a stock that has become larger
+    /// than a batch; `None` if there are none.
     pub(super) fn refill(
         &mut self,
         worker: usize,
         id: MemcgId,
         nr: Pages,
     ) -> Option<(MemcgId, Pages)> {
-        // A batch of one is no stock at all: exact accounts.
+        // A batch of 1 means no stock: charges are exact.
         let batch = if self.batch > 1 { self.batch } else { 0 };
         if nr.0 > batch {
             return Some((id, nr));
@@ -75,7 +78,7 @@ impl Stocks {
         out.filter(|(_, pages)| pages.0 > 0)
     }
 
-    /// Empties the stocks of `id`, or all; returns what to uncharge.
+    /// Empties the stocks of `id`, or, with `None`, all; returns the memcgs and pages to uncharge.
     pub(super) fn drain(&mut self, id: Option<MemcgId>) -> Vec<(MemcgId, Pages)> {
         let hit = self
             .workers

@@ -1,4 +1,5 @@
-//! The delay of a task that is above memory.high. spec: reclaim-control.md 3.
+//! How long a task must sleep when usage is above memory.high.
+//! spec: reclaim-control.md 3.
 
 use super::MEMCG_CHARGE_BATCH;
 use crate::units::{Millis, Pages};
@@ -8,24 +9,25 @@ const SCALING_SHIFT: u32 = 14;
 const HZ: u128 = 1000;
 const MAX_DELAY_MS: u128 = 2000;
 
-/// How far `usage` is above `high`, in fractions of `high` (20 bits after the point).
+/// Returns `(usage - high) / high`, as a fixed-point number with 20 bits after the point.
 #[must_use]
 pub fn overage(usage: Pages, high: Pages) -> u64 {
     let over = u128::from(usage.less(high).0) << PRECISION_SHIFT;
     u64::try_from(over / u128::from(high.0.max(1))).unwrap_or(u64::MAX)
 }
 
-/// How far memory and swap are above their high, each at its worst level; see [`overage`].
+/// The overages of memory and of swap, each the largest of a memcg and its ancestors; see
+/// [`overage`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HighOverages {
-    /// Of memory.high.
+    /// Overage of memory.high.
     pub memory: u64,
-    /// Of memory.swap.high.
+    /// Overage of memory.swap.high.
     pub swap: u64,
 }
 
 impl HighOverages {
-    /// The worse of two levels, for memory and for swap.
+    /// Returns the larger overage of memory, and the larger one of swap.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         Self {
@@ -34,8 +36,9 @@ impl HighOverages {
         }
     }
 
-    /// The delay for a charge of `nr` pages: quadratic in each overage, the two added, at most 2 s,
-    /// none below 10 ms. Note that the reference table of the spec is before that last rule.
+    /// Returns the delay for a charge of `nr` pages: the sum of a part for memory and one for swap,
+    /// each quadratic in its overage; at most 2 s, and zero instead of 10 ms or less. The reference
+    /// table of the spec does not apply that last rule.
     #[must_use]
     pub fn delay(self, nr: Pages) -> Millis {
         let both = raw_delay(self.memory, nr) + raw_delay(self.swap, nr);
@@ -44,7 +47,7 @@ impl HighOverages {
     }
 }
 
-/// [`HighOverages::delay`] for memory alone.
+/// Returns [`HighOverages::delay`] for an overage of memory alone.
 #[must_use]
 pub fn high_delay(overage: u64, nr: Pages) -> Millis {
     let overages = HighOverages {
@@ -54,9 +57,9 @@ pub fn high_delay(overage: u64, nr: Pages) -> Millis {
     overages.delay(nr)
 }
 
-/// In milliseconds, without a bound.
+/// Returns the delay for one overage, in milliseconds, before its limits apply.
 fn raw_delay(overage: u64, nr: Pages) -> u128 {
-    // Beyond 16 times the limit the answer is 2 s anyway, and the square stays small.
+    // Above 16 times the limit the delay is 2 s in any case; this keeps the square small.
     let overage = u128::from(overage).min(1 << (PRECISION_SHIFT + 4));
     let delay = (overage * overage * HZ) >> PRECISION_SHIFT >> SCALING_SHIFT;
     delay * u128::from(nr.0) / u128::from(MEMCG_CHARGE_BATCH)
@@ -82,12 +85,13 @@ mod tests {
                 "{} MiB",
                 high + over
             );
-            let slept = if expect <= 10 { 0 } else { expect };
-            assert_eq!(high_delay(fraction, Pages(64)), Millis(slept));
+            let delay = if expect <= 10 { 0 } else { expect };
+            assert_eq!(high_delay(fraction, Pages(64)), Millis(delay));
         }
     }
 
-    /// reclaim-control.md 3: added before the clamp, and before the small ones are left out.
+    /// reclaim-control.md 3: the two delays are added before they are limited to 2 s, and before
+    /// short ones are dropped.
     #[test]
     fn memory_and_swap_add() {
         let over = |usage: u64| overage(Pages(usage * 256), Pages(100 * 256));

@@ -1,11 +1,13 @@
-//! The tree of memcgs: charges go to a memcg and all its ancestors. spec: reclaim-control.md 1, 2.
+//! The tree of memcgs: a charge goes to a memcg and all its ancestors.
+//! spec: reclaim-control.md 1, 2.
 //!
 //! Invariants:
-//! - what is charged to a parent is at least the sum of its children's charges (I1): the rest is its
-//!   own pages and what its workers have in stock;
+//! - what is charged to a parent is at least the sum of its children's charges (I1): the rest is
+//!   its own pages and what its workers have in stock;
 //! - usage beyond that is in `measured.rs`;
 //! - `children_min` and `children_low` of a node are the sums over its children of
-//!   min(what each has, setting), which effective protection divides; nobody has less than its children claim;
+//!   min(what each has, setting), which effective protection divides; no memcg has less than its
+//!   children claim;
 //! - an offline memcg has no protection; its id is reused only after it is released.
 
 use super::order::Links;
@@ -22,10 +24,10 @@ pub struct MemcgId(pub u32);
 impl MemcgId {
     /// The root, which has no limits.
     pub const ROOT: Self = Self(0);
-    /// The first that is made below the root: the tenant of a tree of one.
+    /// The first memcg created below the root: the only tenant of a machine for one process.
     pub const FIRST: Self = Self(1);
 
-    /// Array index.
+    /// Returns the id as an array index.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -38,20 +40,21 @@ pub(super) struct Node {
     pub(super) parent: Option<MemcgId>,
     pub(super) links: Links,
     online: bool,
-    /// It stands for the root of a hierarchy: what it has itself bounds nobody's protection below it.
+    /// Whether this memcg stands for the root of a hierarchy: its own protection does not limit
+    /// that of memcgs below.
     grants_all: bool,
-    /// Its usage was measured: not made of its children's.
+    /// Whether the usage of this memcg was measured, so that it is not the sum of its children's.
     pub(super) measured: bool,
-    /// It is among the eventful.
+    /// Whether this memcg is in `eventful`.
     is_eventful: bool,
     children_min: Pages,
     children_low: Pages,
 }
 
-/// A charge failed at `at`, which is over its max; nothing was charged anywhere.
+/// Error: a charge would exceed the memory.max of the memcg `at`; nothing was charged anywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OverMax {
-    /// The memcg whose max it was.
+    /// The memcg whose memory.max would be exceeded.
     pub at: MemcgId,
 }
 
@@ -60,15 +63,16 @@ pub struct OverMax {
 pub struct MemcgTree {
     pub(super) nodes: Vec<Option<Node>>,
     free: Vec<u32>,
-    /// Mount option memory_recursiveprot.
+    /// Whether the mount option memory_recursiveprot is set.
     recursive: bool,
     stocks: Stocks,
-    /// Whose events were counted since somebody asked.
+    /// Memcgs with events counted since the last `take_eventful`.
     eventful: Vec<MemcgId>,
 }
 
 impl MemcgTree {
-    /// A root alone. `workers` may charge ahead, `batch` pages each (the kernel: 64; 1 is exact).
+    /// Creates a tree with only a root. Each of `workers` charges `batch` pages ahead: 64 in the
+    /// kernel; 1 means exact charges.
     #[must_use]
     pub fn new(recursive: bool, workers: usize, batch: u64) -> Self {
         let mut tree = Self {
@@ -82,16 +86,16 @@ impl MemcgTree {
         tree
     }
 
-    /// The memcg of `id`.
+    /// Returns the memcg with the id `id`.
     ///
     /// # Panics
-    /// When `id` has been released, as all that take an id.
+    /// When `id` has been released; so do all methods that take an id.
     #[must_use]
     pub fn get(&self, id: MemcgId) -> &Memcg {
         &self.node(id).memcg
     }
 
-    /// True for an id that is not released.
+    /// Whether `id` is a memcg that has not been released.
     #[must_use]
     pub fn exists(&self, id: MemcgId) -> bool {
         self.nodes.get(id.index()).is_some_and(Option::is_some)
@@ -105,7 +109,7 @@ impl MemcgTree {
         self.nodes[id.index()].as_mut().expect("a released memcg")
     }
 
-    /// Makes a child of `parent`.
+    /// Creates a child of `parent`.
     pub fn create(&mut self, parent: MemcgId) -> MemcgId {
         let swappiness = self.get(parent).swappiness();
         let mut node = Node::new(Some(parent));
@@ -123,7 +127,8 @@ impl MemcgTree {
         id
     }
 
-    /// Nobody owns it any more: its protection ends; its pages stay until they are reclaimed.
+    /// Takes `id` offline, because its control group was removed: its protection ends; its pages
+    /// stay until they are reclaimed.
     pub fn offline(&mut self, id: MemcgId) {
         let limits = self.get(id).limits();
         self.set_limits(
@@ -139,13 +144,13 @@ impl MemcgTree {
         self.stocks_drain(Some(id));
     }
 
-    /// False from [`Self::offline`] on.
+    /// Whether `id` is online: false after [`Self::offline`].
     #[must_use]
     pub fn is_online(&self, id: MemcgId) -> bool {
         self.node(id).online
     }
 
-    /// True of an offline memcg without pages and children.
+    /// Whether `id` is an offline memcg without charges and children.
     #[must_use]
     pub fn is_releasable(&self, id: MemcgId) -> bool {
         let node = self.node(id);
@@ -155,7 +160,7 @@ impl MemcgTree {
         !node.online && node.parent.is_some() && is_empty
     }
 
-    /// Forgets a memcg that [`Self::is_releasable`]; false of one that is not.
+    /// Releases `id` if [`Self::is_releasable`] is true of it; returns whether it did.
     pub fn release(&mut self, id: MemcgId) -> bool {
         let Some(parent) = self.parent(id).filter(|_| self.is_releasable(id)) else {
             return false;
@@ -167,22 +172,24 @@ impl MemcgTree {
         true
     }
 
-    /// The parent; `None` for the root.
+    /// Returns the parent of `id`; `None` for the root.
     #[must_use]
     pub fn parent(&self, id: MemcgId) -> Option<MemcgId> {
         self.node(id).parent
     }
 
-    /// Replaces the settings of `id`.
+    /// Replaces the limits of `id`.
     pub fn set_limits(&mut self, id: MemcgId, limits: MemcgLimits) {
         let before = self.protected(id);
         self.node_mut(id).memcg.set_limits(limits);
         self.update_parent(id, before);
     }
 
-    /// `id` stands for the root of a hierarchy that this tree has among others: those right below it are protected by what is set
-    /// for them, as those below the root are, whatever is set for `id`. spec: reclaim-control.md 2.1.
-    pub fn set_grants_all(&mut self, id: MemcgId) {
+    /// Makes `id` stand for the root of a hierarchy; this tree may have several. Its children are
+    /// protected by their own settings, as children of the root are; the settings of `id` do not
+    /// limit them.
+    /// spec: reclaim-control.md 2.1.
+    pub fn set_hierarchy_root(&mut self, id: MemcgId) {
         self.node_mut(id).grants_all = true;
     }
 
@@ -191,10 +198,10 @@ impl MemcgTree {
         self.node_mut(id).memcg.set_swappiness(swappiness);
     }
 
-    /// Charges `nr` pages to `id` and its ancestors, from `worker`'s stock where it can.
+    /// Charges `nr` pages to `id` and its ancestors, from `worker`'s stock if that has enough.
     ///
     /// # Errors
-    /// [`OverMax`] with the first memcg on the way up whose max forbids it.
+    /// [`OverMax`] with the lowest memcg whose memory.max would be exceeded.
     pub fn try_charge(&mut self, worker: usize, id: MemcgId, nr: Pages) -> Result<(), OverMax> {
         if self.stocks.consume(worker, id, nr) {
             return Ok(());
@@ -210,7 +217,8 @@ impl MemcgTree {
         self.charge_all(id, nr)
     }
 
-    /// Charges `nr` pages whatever the limits say; MAX is counted where they were in the way.
+    /// Charges `nr` pages even over limits; MAX is counted at the lowest memcg whose memory.max is
+    /// exceeded.
     pub fn charge_forced(&mut self, id: MemcgId, nr: Pages) {
         if let Err(over) = self.charge_all(id, nr) {
             self.event(over.at, MemcgEvent::Max);
@@ -218,19 +226,20 @@ impl MemcgTree {
         }
     }
 
-    /// Gives back `nr` pages, into `worker`'s stock first.
+    /// Uncharges `nr` pages of `id`. If they fit into `worker`'s stock, they go there and stay
+    /// charged.
     pub fn uncharge(&mut self, worker: usize, id: MemcgId, nr: Pages) {
         if let Some((id, nr)) = self.stocks.refill(worker, id, nr) {
             self.uncharge_all(id, nr);
         }
     }
 
-    /// Gives all stocks back.
+    /// Uncharges all stocks.
     pub fn drain_stocks(&mut self) {
         self.stocks_drain(None);
     }
 
-    /// Pages that workers have charged to `id` ahead.
+    /// Returns the pages that workers have charged to `id` ahead.
     #[must_use]
     pub fn stocked(&self, id: MemcgId) -> Pages {
         self.stocks.of(id)
@@ -256,7 +265,8 @@ impl MemcgTree {
         Ok(())
     }
 
-    /// Undoes a charge of `id` and its ancestors as far as `top`, which refused it.
+    /// Undoes a charge of `nr` pages from `id` up to the memcg below `top`, which refused the
+    /// charge.
     fn uncharge_below(&mut self, id: MemcgId, top: MemcgId, nr: Pages) {
         let mut at = id;
         while at != top {
@@ -270,17 +280,17 @@ impl MemcgTree {
         self.each_ancestor(id, |memcg| memcg.uncharge(nr));
     }
 
-    /// One more of `nr` anon pages of `id` is out.
+    /// Charges swap for `nr` anon pages of `id` that were swapped out.
     pub fn charge_swap(&mut self, id: MemcgId, nr: Pages) {
         self.each_ancestor(id, |memcg| memcg.charge_swap(nr));
     }
 
-    /// `nr` anon pages of `id` are out no longer.
+    /// Uncharges swap of `nr` anon pages of `id` that are no longer swapped out.
     pub fn uncharge_swap(&mut self, id: MemcgId, nr: Pages) {
         self.each_ancestor(id, |memcg| memcg.uncharge_swap(nr));
     }
 
-    /// Swap that `id` may still use: the least of all levels.
+    /// Returns how many more pages `id` may swap out: the least that it and its ancestors allow.
     #[must_use]
     pub fn swap_available(&self, id: MemcgId) -> Pages {
         let levels = self.ancestors(id).map(|id| self.get(id).swap_available());
@@ -301,8 +311,9 @@ impl MemcgTree {
         self.update_parent(id, before);
     }
 
-    /// What `id` has, for min and for low: no less than its children claim of it. (With measured usage, and with processes that were moved here, they
-    /// may claim more than it uses.)
+    /// Returns the pages of `id` that can be protected, by min and by low: at least what its
+    /// children claim. (After measurements, or if processes were moved here, children may claim
+    /// more than the usage of `id`.)
     fn has(&self, id: MemcgId) -> Protection {
         let node = self.node(id);
         let held = node.memcg.held();
@@ -312,7 +323,8 @@ impl MemcgTree {
         }
     }
 
-    /// min(what it has, setting) of `id`, for min and for low.
+    /// Returns what `id` claims of its parent's protection: `min(Self::has, setting)`, for min and
+    /// for low.
     fn protected(&self, id: MemcgId) -> Protection {
         let (has, limits) = (self.has(id), self.get(id).limits());
         Protection {
@@ -321,7 +333,8 @@ impl MemcgTree {
         }
     }
 
-    /// What `id` claims was `before`; those above it claim more or less with it, as far as that changes anything.
+    /// Updates the sums of claims in the memcgs above `id`, up to the first that does not change.
+    /// `before` is the former claim of `id`.
     fn update_parent(&mut self, id: MemcgId, before: Protection) {
         let (mut id, mut before) = (id, before);
         loop {
@@ -337,8 +350,9 @@ impl MemcgTree {
         }
     }
 
-    /// Computes the effective protection of `id` against reclaim of `root`'s subtree, given its
-    /// parent's: call it parents first. spec: reclaim-control.md 2.1.
+    /// Computes the effective protection of `id` against a reclaim of `root`, from that of its
+    /// parent, which must have been computed before.
+    /// spec: reclaim-control.md 2.1.
     pub fn calculate_protection(&mut self, root: MemcgId, id: MemcgId) {
         let Some(parent_id) = self.parent(id).filter(|_| id != root) else {
             return;
@@ -385,9 +399,10 @@ impl MemcgTree {
         self.node_mut(id).memcg.set_protection(protection);
     }
 
-    /// [`Self::calculate_protection`] of `id` and, before it, of all between it and `root`.
+    /// Calls [`Self::calculate_protection`] for the memcgs between `root` and `id`, from the top
+    /// down, and for `id`.
     pub fn calculate_path(&mut self, root: MemcgId, id: MemcgId) {
-        // Most are children of the root: nothing lies between.
+        // Most memcgs are children of the root: no memcg lies between.
         if self.parent(id) == Some(root) {
             self.calculate_protection(root, id);
             return;
@@ -398,27 +413,28 @@ impl MemcgTree {
         }
     }
 
-    /// True when `id` loses nothing to reclaim of `target`'s subtree.
+    /// Whether min protects all pages of `id` from a reclaim of `target`.
     #[must_use]
     pub fn below_min(&self, target: MemcgId, id: MemcgId) -> bool {
         id != target && id != MemcgId::ROOT && self.get(id).below_min()
     }
 
-    /// True when `id` loses something to reclaim of `target`'s subtree only if it must.
+    /// Whether low protects all pages of `id` from a reclaim of `target`, unless nothing else
+    /// remains.
     #[must_use]
     pub fn below_low(&self, target: MemcgId, id: MemcgId) -> bool {
         id != target && id != MemcgId::ROOT && self.get(id).below_low()
     }
 
-    /// The largest overages of memory.high and memory.swap.high on the way up: what the throttle
-    /// delay is made of.
+    /// Returns the largest overages of memory.high and of memory.swap.high among `id` and its
+    /// ancestors; the throttle delay is computed from them.
     #[must_use]
     pub fn high_overages(&self, id: MemcgId) -> HighOverages {
         let levels = self.ancestors(id).map(|id| self.get(id).high_overages());
         levels.fold(HighOverages::default(), HighOverages::max)
     }
 
-    /// Counts an event of `id` itself.
+    /// Counts an event at `id` itself, not at its ancestors.
     pub fn event(&mut self, id: MemcgId, event: MemcgEvent) {
         let node = self.node_mut(id);
         node.memcg.event(event);
@@ -427,7 +443,7 @@ impl MemcgTree {
         }
     }
 
-    /// Those whose events may have changed since the last call.
+    /// Removes and returns the memcgs that have counted events since the last call.
     pub(crate) fn take_eventful(&mut self) -> Vec<MemcgId> {
         if self.eventful.is_empty() {
             return Vec::new();
@@ -444,7 +460,7 @@ impl MemcgTree {
     /// Asserts the invariants.
     ///
     /// # Panics
-    /// When one does not hold.
+    /// When an invariant does not hold.
     pub fn check_invariants(&self) {
         self.check_links();
         for (index, node) in (0u32..).zip(&self.nodes) {

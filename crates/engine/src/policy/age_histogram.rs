@@ -1,30 +1,32 @@
-//! Pages by a length of time: how long ago each was last used, or how long each had been idle when it was used again.
+//! Numbers of pages by a duration: how long ago each page was last used, or how long each page had
+//! been idle when it was used again.
 //!
-//! Invariant: a bin is no wider than 1/64 of its lower edge, which stands for it (an age is never claimed higher than it
-//! is), and every edge divides what is counted exactly: pages of that age or more, and younger ones.
+//! Invariant: a bin is no wider than 1/64 of its lower edge, which stands for it, so no age is
+//! reported higher than it is. Every edge divides the counted pages exactly: pages of that age or
+//! more, and younger ones.
 
 use crate::log_bins::LogBins;
 use crate::units::{Millis, Pages, scaled};
 use alloc::vec::Vec;
 
-/// See the module.
+/// Bins no wider than 1/64 of their lower edge.
 type Bins = LogBins<6>;
 
-/// The histogram.
+/// A number of pages for each age.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgeHistogram {
-    /// As long as the highest age needs.
+    /// Pages of each bin, up to that of the highest age.
     bins: Vec<u64>,
 }
 
 impl AgeHistogram {
-    /// Of nothing.
+    /// Creates a histogram without pages.
     #[must_use]
     pub const fn new() -> Self {
         Self { bins: Vec::new() }
     }
 
-    /// Counts so many pages of this age.
+    /// Counts `pages` of this age.
     pub fn add(&mut self, age: Millis, pages: Pages) {
         if pages == Pages(0) {
             return;
@@ -36,7 +38,7 @@ impl AgeHistogram {
         self.bins[at] += pages.0;
     }
 
-    /// Counts all that another has counted.
+    /// Adds the pages of another histogram.
     pub fn merge(&mut self, other: &Self) {
         if other.bins.len() > self.bins.len() {
             self.bins.resize(other.bins.len(), 0);
@@ -46,8 +48,8 @@ impl AgeHistogram {
         }
     }
 
-    /// Counts all that another has counted, each page as `times` pages, after all that was counted here was reduced to
-    /// `kept` of `of` parts, rounded down.
+    /// Multiplies each bin by `kept / of`, rounded down, and then adds `times` the pages of another
+    /// histogram.
     pub fn fade(&mut self, (kept, of): (u64, u64), other: &Self, times: u64) {
         for bin in &mut self.bins {
             *bin = scaled(*bin, kept, of);
@@ -58,40 +60,41 @@ impl AgeHistogram {
         }
     }
 
-    /// Forgets all, and keeps the room.
+    /// Removes all pages, and keeps the allocated memory.
     pub fn clear(&mut self) {
         self.bins.clear();
     }
 
-    /// All pages.
+    /// Returns the number of all pages.
     #[must_use]
     pub fn total(&self) -> Pages {
         Pages(self.bins.iter().sum())
     }
 
-    /// Pages of this age or more; of an age that is no edge, those of the edge below it.
+    /// Returns the pages of this age or more; if `age` is no bin edge, those from the next lower
+    /// edge on.
     #[must_use]
     pub fn at_least(&self, age: Millis) -> Pages {
         let from = Bins::bin(age.0).min(self.bins.len());
         Pages(self.bins[from..].iter().sum())
     }
 
-    /// Younger pages than this: all but [`Self::at_least`].
+    /// Returns the pages younger than `age`: all that [`Self::at_least`] does not count.
     #[must_use]
     pub fn younger_than(&self, age: Millis) -> Pages {
         let to = Bins::bin(age.0).min(self.bins.len());
         Pages(self.bins[..to].iter().sum())
     }
 
-    /// Lower edges with their pages, ascending, without empty bins.
+    /// Returns the lower edge and the pages of each bin that is not empty, in ascending order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (Millis, Pages)> {
         let bins = self.bins.iter().enumerate();
         bins.filter(|(_, pages)| **pages > 0)
             .map(|(at, pages)| (Millis(Bins::edge(at)), Pages(*pages)))
     }
 
-    /// The lowest age, `least` or more, of which no more than `most` pages are, older ones counted. What is right
-    /// below `least` in its bin counts, too.
+    /// Returns the lowest age, at least `least`, such that at most `most` pages have this age or
+    /// more. All pages in the bin of `least` count, even those a little younger.
     #[must_use]
     pub fn lowest_with(&self, least: Millis, most: Pages) -> Millis {
         let mut left = most.0;
@@ -104,8 +107,8 @@ impl AgeHistogram {
         least
     }
 
-    /// The highest age of which `wanted` pages are, older ones counted: what the oldest so many have in common. Zero
-    /// where there are fewer.
+    /// Returns the highest age such that at least `wanted` pages have this age or more; zero if
+    /// there are fewer pages.
     #[must_use]
     pub fn age_of_oldest(&self, wanted: Pages) -> Millis {
         let mut sum = 0;
@@ -142,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_divide_what_is_counted() {
+    fn edges_divide_the_counted_pages() {
         let histogram = of(&[(0, 5), (1000, 7), (10_000, 2), (10_000, 1)]);
         assert_eq!(histogram.total(), Pages(15));
         let edges: Vec<(Millis, Pages)> = histogram.iter().collect();
@@ -156,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_counted_fades() {
+    fn counts_fade() {
         let mut pool = of(&[(0, 100), (1000, 3)]);
         pool.fade((1, 2), &of(&[(1000, 2), (9000, 1)]), 10);
         let all: Vec<u64> = pool.iter().map(|(_, pages)| pages.0).collect();
@@ -164,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_age_leaves_no_more_than_allowed() {
+    fn the_lowest_age_has_no_more_pages_than_allowed() {
         let histogram = of(&[(64, 100), (1024, 10), (4096, 4)]);
         let lowest = |least, most| histogram.lowest_with(Millis(least), Pages(most)).0;
         assert_eq!(lowest(64, 14), Bins::edge(Bins::bin(64) + 1));
@@ -179,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_so_many_are_as_old_as_told() {
+    fn the_oldest_pages_have_at_least_the_returned_age() {
         let histogram = of(&[(64, 100), (1024, 10), (4096, 4)]);
         for (wanted, age) in [
             (0, 4096),

@@ -1,13 +1,15 @@
-//! `cold-age`: what was not used for T leaves, every P. spec: workingset-report.md 8, 9.
+//! `cold-age`: once in each period (`every`), pages out what was not used for `older-than`.
+//! spec: workingset-report.md 8, 9.
 //!
-//! Invariant: nothing younger than T leaves, whatever was seen; page cache that nobody maps only where that was asked for.
+//! Invariant: nothing younger than `older-than` is paged out, whatever was seen; unmapped page
+//! cache only if that is configured.
 
 use super::seen::{Order, Seen};
 use super::settings::ColdAgeSettings;
 use super::why::Why;
 use crate::units::{Millis, Pages};
 
-/// Its state.
+/// State of the policy `cold-age` for one tenant.
 #[derive(Clone, Debug)]
 pub(super) struct ColdAge {
     pub(super) settings: ColdAgeSettings,
@@ -15,7 +17,8 @@ pub(super) struct ColdAge {
 }
 
 impl ColdAge {
-    /// Nothing can be older than T before T has passed, nor page cache before its own.
+    /// Begins now. The first input is wanted once `older-than` (or `cache-older-than`, if less) has
+    /// passed: until then nothing can be that old.
     pub(super) const fn new(settings: ColdAgeSettings, now: Millis) -> Self {
         Self {
             settings,
@@ -23,7 +26,7 @@ impl ColdAge {
         }
     }
 
-    /// When it is to be shown something again.
+    /// Returns when the policy wants its next input.
     pub(super) const fn due(&self) -> Millis {
         self.next
     }
@@ -38,7 +41,8 @@ impl ColdAge {
             return None;
         }
         self.next = self.next.after(every).max(seen.now);
-        // Ages are no higher than claimed, so what is here by a hair is asked for by the page.
+        // A histogram rounds ages down, so a page may be older than its bin says; reclaim compares
+        // the exact age of each page.
         let has_cold = seen.ages.at_least(older_than) > Pages(0);
         let cache = match cache_older_than {
             Millis(0) => Pages(0),
@@ -59,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_colder_than_told_leaves_every_so_often() {
+    fn colder_pages_are_ordered_out_every_period() {
         let settings = ColdAgeSettings {
             older_than: Millis(10_000),
             every: Millis(40_000),
@@ -73,7 +77,7 @@ mod tests {
         assert_eq!(ordered(10_000), Some(Millis(10_000)));
         assert_eq!(ordered(49_000), None);
         assert_eq!(ordered(55_000), Some(Millis(10_000)));
-        // Late once is not late for ever.
+        // A late input does not delay the next one: 50 s plus 40 s.
         assert_eq!(ordered(90_000), Some(Millis(10_000)));
     }
 
@@ -92,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn page_cache_goes_where_it_was_asked_for_alone_and_by_its_own_age() {
+    fn page_cache_is_dropped_only_if_configured_and_by_its_own_age() {
         let settings = ColdAgeSettings {
             older_than: Millis(10_000),
             every: Millis(1_000),

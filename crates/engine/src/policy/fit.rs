@@ -1,11 +1,13 @@
-//! `fit`: the smallest limit at which no more comes back than a share of what stays.
+//! `fit`: the smallest limit at which refaults are at most a given share of the pages that stay in
+//! memory.
 //!
-//! A page that is used again after T is found in memory if all younger pages fit: so many pages as are younger than T are
-//! the limit at which all that is used again sooner stays (the stack of LRU: what is evicted in order of age). Both
-//! histograms tell of every T at once, without trying any: docs/policies.md.
+//! A page that is used again after T is found in memory if all younger pages fit. So a limit of as
+//! many pages as are younger than T keeps all pages that are used again sooner than T (the stack
+//! property of an LRU: pages are evicted in order of age). The histograms of ages and of pages used
+//! again answer this for every T at once, without trying any limit: docs/policies.md.
 //!
-//! Invariant: the limit covers what the last window needed, and what so many of the past ones did; nothing leaves in the
-//! warm-up. What has no known age counts as needed.
+//! Invariant: the limit covers what the last window needed, and what a configured part of the past
+//! windows did; nothing is paged out in the warm-up. Pages of unknown age count as needed.
 
 use super::AgeHistogram;
 use super::pace::Pace;
@@ -16,7 +18,7 @@ use super::why::Why;
 use super::windows::Windows;
 use crate::units::{Bytes, Millis, Pages};
 
-/// Its state.
+/// State of the policy `fit` for one tenant.
 #[derive(Clone, Debug)]
 pub(super) struct Fit {
     pub(super) settings: FitSettings,
@@ -29,11 +31,11 @@ pub(super) struct Fit {
     limit: Option<Bytes>,
 }
 
-/// What a window needed.
+/// The pages that must stay to keep refaults of one window within the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Need {
     pages: Pages,
-    /// They are younger than this.
+    /// These are all pages younger than this.
     younger_than: Millis,
 }
 
@@ -51,7 +53,8 @@ impl Fit {
         }
     }
 
-    /// What is above this leaves; none yet.
+    /// Returns the limit; the policy pages out what is above it. `None` before the first window has
+    /// ended.
     pub(super) const fn limit(&self) -> Option<Bytes> {
         self.limit
     }
@@ -78,7 +81,7 @@ impl Fit {
         let unknown = seen.usage.less(seen.ages.total());
         let limit = Pages(needed.0.saturating_add(unknown.0));
         self.limit = Some(limit.bytes());
-        // It ends with a window: nothing leaves at any other look.
+        // The warm-up ends with a window: nothing is paged out at any other scan.
         let age = seen.now.since(self.began);
         let is_warm = self.pace.is_over(age, self.settings.warm_up);
         let over = Pages(if is_warm { seen.usage.less(limit).0 } else { 0 });
@@ -98,13 +101,14 @@ impl Fit {
     }
 }
 
-/// The fewest pages, those that are younger than some age, with which no more than the rate would have come back.
+/// Returns the fewest pages that must stay to keep refaults within `rate`: all those younger than
+/// some age. `back`: the pages used again in a window that `lasted`.
 fn need(ages: &AgeHistogram, back: &AgeHistogram, (rate, lasted): (Rate, Millis)) -> Need {
     let mut found = Need {
         pages: ages.total(),
         younger_than: Millis(u64::MAX),
     };
-    // From the highest age down: ever more comes back, and ever less stays.
+    // From the highest age down: refaults become more, and the pages that stay become fewer.
     let mut edges: alloc::vec::Vec<Millis> =
         back.iter().chain(ages.iter()).map(|(at, _)| at).collect();
     edges.sort_unstable();
@@ -147,17 +151,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_again_too_often_is_needed() {
-        // 1,000 pages are used all the time, 500 now and then, the rest never.
+    fn pages_used_again_too_often_are_needed() {
+        // 1,000 pages are used all the time, 500 sometimes, all others never.
         let ages = histogram(&[(0, 1000), (4096, 250), (8192, 250), (65_536, 8000)]);
         let back = histogram(&[(0, 9000), (4096, 400), (16_384, 3)]);
         let of = |rate| need(&ages, &back, (Rate(rate), MINUTE));
-        // Of what comes back after 4 s 400 are too many, of what does after 16 s three are not: 1% of 1,250 are 12.
+        // 1% of 1,250 is 12: three refaults after 16 s are allowed, 400 after 4 s are too many.
         assert_eq!(of(10_000).pages, Pages(1250));
         assert_eq!(of(402_000).pages, Pages(1250));
-        // 403 of 1,000 a minute are 40.3%.
+        // 403 refaults a minute are 40.3% of 1,000 pages.
         assert_eq!(of(403_000).pages, Pages(1000));
-        // Three are too many; what is older than that never came back.
+        // Three refaults are too many; pages older than that never refaulted.
         assert_eq!(of(100).pages, Pages(1500));
     }
 
@@ -179,7 +183,8 @@ mod tests {
                 let stays = ages.younger_than(Millis(age));
                 back.at_least(Millis(age)) <= rate.of(stays, MINUTE)
             };
-            // The lowest power of two from which on all are right; each edge is one.
+            // The lowest power of two from which on all ages are right; each bin edge is a power of
+            // two.
             let lowest = (0..21).rev().take_while(|at| ok(1 << at)).last();
             let naive = lowest.map_or(ages.total(), |at| ages.younger_than(Millis(1 << at)));
             let found = need(&ages, &back, (rate, MINUTE)).pages;
@@ -188,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_what_is_needed_and_what_has_no_age() {
+    fn the_limit_is_the_needed_size_and_pages_of_unknown_age() {
         let settings = FitSettings {
             warm_up: Millis(120_000),
             ..FitSettings::default()
@@ -202,7 +207,7 @@ mod tests {
         };
         assert_eq!(policy.decide(&shown.at(60_000)), None, "it warms up");
         assert_eq!(policy.limit(), Some(Pages(1100).bytes()));
-        // A hair before the end: the next window would be a minute late.
+        // 50 ms before the warm-up's end: else the first order would come a minute later.
         let order = policy.decide(&shown.at(119_950)).expect("it is over");
         assert_eq!(
             (order.most, order.older_than),

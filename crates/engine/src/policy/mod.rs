@@ -1,14 +1,18 @@
-//! Policies: what leaves a tenant though no limit asks for it, and why.
+//! Policies: which pages of a tenant are paged out though no limit requires it, and why.
 //!
-//! Each is one module that decides by numbers alone: shown ages, what was used again, how long tasks waited, it orders that
-//! what was not used for so long leaves, so many pages at most. Host and simulator show them the same ([`Seen`]) and carry out
-//! the same ([`Order`]) by age: [`crate::Machine::reclaim_own_by_age`], or in slices
-//! [`crate::machine::Ongoing::own_by_age`]. So one that was tried in a simulation is the one that runs.
+//! Each policy is one module that decides by numbers alone: ages of pages, ages of pages that were
+//! used again, and how long tasks waited. It orders that pages idle for some time be paged out, up
+//! to a number of pages. Host and simulator pass the same input ([`Seen`]) and carry out the same
+//! [`Order`]: [`crate::Machine::reclaim_own_by_age`], or in slices
+//! [`crate::machine::Ongoing::own_by_age`]. So the policy that was tried in a simulation is the one
+//! that runs.
 //!
-//! Invariant: a policy orders nothing without a [`Why`], and nothing that was used since the last look.
+//! Invariant: a policy orders nothing without a [`Why`], and nothing that was used since the last
+//! scan.
 //!
-//! From the ground: `age_histogram`, `pace`, `rate`; `why`, `settings`, `windows`; `seen`; the policies, which do not know each
-//! other, and `write_back`, which says what of all that is out goes on to a disk; here the one type that embedders see.
+//! Modules from the bottom: `age_histogram`, `pace`, `rate`; `why`, `settings`, `windows`; `seen`;
+//! the policies, which do not know each other, and `write_back`, which chooses swapped-out pages
+//! for writeback to a disk; here the one type that embedders see.
 
 mod age_histogram;
 mod cold_age;
@@ -29,7 +33,8 @@ pub use age_histogram::AgeHistogram;
 pub use rate::Rate;
 pub use seen::{Order, Seen};
 pub use settings::{
-    ColdAgeSettings, FitSettings, Key, PressureSettings, PromotionRateSettings, Settings, Unit,
+    ColdAgeSettings, FitSettings, Key, PolicySettings, PressureSettings, PromotionRateSettings,
+    Unit,
 };
 pub use why::Why;
 pub use write_back::{Chosen, WriteBack, WriteBudget};
@@ -53,31 +58,31 @@ enum Kind {
 }
 
 impl Policy {
-    /// One that begins now.
+    /// Creates a policy that begins now.
     #[must_use]
-    pub const fn new(settings: Settings, now: Millis) -> Self {
+    pub const fn new(settings: PolicySettings, now: Millis) -> Self {
         Self(match settings {
-            Settings::ColdAge(settings) => Kind::ColdAge(ColdAge::new(settings, now)),
-            Settings::PromotionRate(settings) => {
+            PolicySettings::ColdAge(settings) => Kind::ColdAge(ColdAge::new(settings, now)),
+            PolicySettings::PromotionRate(settings) => {
                 Kind::PromotionRate(PromotionRate::new(settings, now))
             }
-            Settings::Pressure(settings) => Kind::Pressure(Pressure::new(settings)),
-            Settings::Fit(settings) => Kind::Fit(Fit::new(settings, now)),
+            PolicySettings::Pressure(settings) => Kind::Pressure(Pressure::new(settings)),
+            PolicySettings::Fit(settings) => Kind::Fit(Fit::new(settings, now)),
         })
     }
 
-    /// What it was asked for.
+    /// Returns the policy's settings.
     #[must_use]
-    pub const fn settings(&self) -> Settings {
+    pub const fn settings(&self) -> PolicySettings {
         match &self.0 {
-            Kind::ColdAge(policy) => Settings::ColdAge(policy.settings),
-            Kind::PromotionRate(policy) => Settings::PromotionRate(policy.settings),
-            Kind::Pressure(policy) => Settings::Pressure(policy.settings),
-            Kind::Fit(policy) => Settings::Fit(policy.settings),
+            Kind::ColdAge(policy) => PolicySettings::ColdAge(policy.settings),
+            Kind::PromotionRate(policy) => PolicySettings::PromotionRate(policy.settings),
+            Kind::Pressure(policy) => PolicySettings::Pressure(policy.settings),
+            Kind::Fit(policy) => PolicySettings::Fit(policy.settings),
         }
     }
 
-    /// When it wants to be shown something; none for after each look.
+    /// Returns when the policy wants its next input; `None` if it wants input after each scan.
     #[must_use]
     pub const fn due(&self) -> Option<Millis> {
         match &self.0 {
@@ -86,13 +91,14 @@ impl Policy {
         }
     }
 
-    /// Whether it must be shown the ages of what is out, too.
+    /// Whether the policy's input must also have the ages of swapped-out pages.
     #[must_use]
-    pub const fn asks_for_out(&self) -> bool {
+    pub const fn needs_swapped_out_ages(&self) -> bool {
         matches!(self.0, Kind::Fit(_))
     }
 
-    /// The age at which pages leave, where it goes by one.
+    /// Returns the idle time from which on pages are paged out. `None` if the policy goes by size,
+    /// or has not yet chosen a time.
     #[must_use]
     pub fn threshold(&self) -> Option<Millis> {
         match &self.0 {
@@ -102,7 +108,8 @@ impl Policy {
         }
     }
 
-    /// The size above which pages leave, where it goes by one and has chosen it.
+    /// Returns the size above which pages are paged out. `None` if the policy goes by age, or has
+    /// not yet chosen a size.
     #[must_use]
     pub const fn limit(&self) -> Option<Bytes> {
         match &self.0 {
@@ -112,7 +119,7 @@ impl Policy {
         }
     }
 
-    /// Shows it what there is; what is to leave, if anything is.
+    /// Gives the policy its input; returns its order, or `None` if nothing is to be paged out now.
     pub fn decide(&mut self, seen: &Seen<'_>) -> Option<Order> {
         match &mut self.0 {
             Kind::ColdAge(policy) => policy.decide(seen),

@@ -1,11 +1,12 @@
-//! `pressure`: a limit that is lowered while tasks wait less for memory than they may, and raised when they wait more.
-//! senpai's law (facebookincubator/senpai; docs/policies.md).
+//! `pressure`: a limit that is lowered while tasks wait for memory less than allowed, and raised
+//! when they wait more. The rule is senpai's (facebookincubator/senpai; docs/policies.md).
 //!
-//! Invariant: a period moves the limit once, by the share of what was waited to what may be waited, squared: down by `probe`
-//! at most, up by `back-off` at most. It is never below `floor`, nor above what is used by more than `back-off`.
+//! Invariant: a period moves the limit once, by the square of the ratio of the time waited to the
+//! time allowed: down by `probe` at most, up by `back-off` at most. It is never below `floor`, nor
+//! above the usage by more than `back-off`.
 //!
-//! The limit is not a wall: what is above it leaves at the end of a period, so that a program that grows or is in need of
-//! what left waits for nothing but its pages.
+//! The limit is not memory.max: pages above it are paged out at the end of a period. So a program
+//! that grows, or needs paged-out pages, waits only for its own pages.
 
 use super::pace::Pace;
 use super::seen::{Order, Seen};
@@ -13,21 +14,22 @@ use super::settings::PressureSettings;
 use super::why::Why;
 use crate::units::{Bytes, Millis, Pages, scaled};
 
-/// The limit is lowered by all of `probe` if tasks waited no more than this part of what they may.
+/// The limit is lowered by all of `probe` if tasks waited no more than 1/10 of the time allowed.
 const PROBE_COEFF: u128 = 10;
-/// It is raised by all of `back-off` if they waited so many times what they may.
+/// The limit is raised by all of `back-off` if tasks waited 20 times as long as allowed.
 const BACK_OFF_COEFF: u128 = 20;
-/// Of what may be waited; less is taken for this much.
+/// Tasks that waited less than 1/1000 of the time allowed count as if they waited that long.
 const LEAST_PART: u128 = 1000;
 const WHOLE: u128 = 1_000_000;
 
-/// Its state.
+/// State of the policy `pressure` for one tenant.
 #[derive(Clone, Debug)]
 pub(super) struct Pressure {
     pub(super) settings: PressureSettings,
     limit: Option<Bytes>,
     pace: Pace,
-    /// When the present period began, and how long tasks had waited by then.
+    /// When the present period began, and for how many microseconds tasks had waited by then;
+    /// `None` before the first period.
     since: Option<(Millis, u64)>,
 }
 
@@ -41,7 +43,7 @@ impl Pressure {
         }
     }
 
-    /// What is above this leaves; none yet.
+    /// Returns the limit; the policy pages out what is above it. `None` before the first input.
     pub(super) const fn limit(&self) -> Option<Bytes> {
         self.limit
     }
@@ -60,7 +62,7 @@ impl Pressure {
         }
         self.since = Some((seen.now, stalled));
         let waited = stalled.saturating_sub(before);
-        // What may be waited is of the period as long as it was, late or early.
+        // The time allowed is in proportion to the period's real length, late or early.
         let may_wait = self.settings.stall.0.saturating_mul(1000);
         let may_wait = scaled(may_wait, lasted.0, self.settings.every.0);
         let from = self.limit.filter(|_| !seen.is_dry).unwrap_or(usage);
@@ -80,7 +82,8 @@ impl Pressure {
         })
     }
 
-    /// The limit after a period.
+    /// Returns the limit after a period that began with the limit `from`, in which tasks `waited`
+    /// for memory and were allowed to wait `may_wait`, both in microseconds.
     fn moved(&self, from: Bytes, usage: Bytes, (waited, may_wait): (u64, u64)) -> Bytes {
         let PressureSettings {
             probe,
@@ -106,7 +109,7 @@ impl Pressure {
     }
 }
 
-/// The square of a share, millionths.
+/// Returns `(of / whole)^2`, in millionths.
 fn part(of: u128, whole: u128) -> u128 {
     let share = of.saturating_mul(WHOLE) / whole.max(1);
     share.saturating_mul(share) / WHOLE
@@ -132,7 +135,8 @@ mod tests {
         (policy, shown)
     }
 
-    /// The limit's move in one period in which tasks waited for so long, millionths.
+    /// Returns by how much the limit moves, in millionths, in one period in which tasks waited for
+    /// `waited` microseconds.
     fn moved(waited: u64) -> i64 {
         let (mut policy, mut shown) = begun();
         shown.stalled_us = Some(5 + waited);
@@ -147,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn it_moves_by_the_square_of_what_was_waited() {
+    fn the_limit_moves_by_the_square_of_the_time_waited() {
         assert_eq!(moved(0), -10_000, "1% at most");
         assert_eq!(moved(1_000), -10_000);
         assert_eq!(moved(2_000), -2_500);
@@ -159,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_above_the_limit_is_ordered() {
+    fn pages_above_the_limit_are_ordered_out() {
         let (mut policy, shown) = begun();
         assert_eq!(policy.decide(&shown.at(2000)), None, "a period is a period");
         assert_eq!(policy.decide(&shown.at(4000)), None);
@@ -170,22 +174,22 @@ mod tests {
     }
 
     #[test]
-    fn it_stays_above_the_floor_and_near_to_what_is_used() {
+    fn the_limit_stays_above_the_floor_and_close_to_usage() {
         let (mut policy, mut shown) = begun();
         for n in 1..1000 {
             policy.decide(&shown.at(n * 6000));
         }
         assert_eq!(policy.limit(), Some(Bytes(100 << 20)));
-        // A program that has shrunk is not waited for.
+        // A program that has shrunk: the limit falls at once to twice its usage.
         let (mut policy, _) = begun();
         shown.usage = Pages(START / 4);
         policy.decide(&shown.at(6000));
         assert_eq!(policy.limit(), Some(Bytes(START * 4096 / 2)));
     }
 
-    /// Where nothing leaves nothing is waited for: the limit would fall and fall.
+    /// In a dry run nothing is paged out, so no task waits: the limit would fall without end.
     #[test]
-    fn a_dry_run_tells_the_next_step_alone() {
+    fn a_dry_run_reports_only_the_next_step() {
         let (mut policy, mut shown) = begun();
         shown.is_dry = true;
         for n in 1..10 {
@@ -195,9 +199,10 @@ mod tests {
         assert_eq!(policy.limit(), Some(Bytes(from - from / 100)));
     }
 
-    /// A host's looks come every 6 s less up to 50 ms: each of them ended no period, and the next one a period of 12 s.
+    /// Regression: a host's scans come up to 50 ms less than 6 s apart. So every other scan ended
+    /// no period, and the next one ended a period of 12 s.
     #[test]
-    fn each_look_of_a_host_moves_the_limit() {
+    fn each_scan_of_a_host_moves_the_limit() {
         let (mut policy, shown) = begun();
         let mut before = policy.limit();
         for at in [5_975, 11_950, 17_925] {
@@ -208,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_done_where_nobody_knows() {
+    fn nothing_is_ordered_where_the_waiting_time_is_unknown() {
         let mut policy = Pressure::new(PressureSettings::default());
         let shown = Shown {
             usage: Pages(START),

@@ -1,11 +1,15 @@
-//! `promotion-rate`: what leaves is chosen by age, and the age so that no more comes back than a share of what is in use.
-//! The rule of far memory (Lagar-Cavilla et al., ASPLOS'19; docs/policies.md).
+//! `promotion-rate`: pages out by age; the age (threshold) is chosen so that refaults are at most a
+//! share of the pages in use. It is the rule of far memory (Lagar-Cavilla et al., ASPLOS'19;
+//! docs/policies.md).
 //!
-//! With a percentile each past window votes, and few windows have more than the rate; on average less comes back, the less the
-//! more windows differ. Without one all windows are one: what comes back in `history` is the rate of it, however it is spread.
+//! With a percentile, each past window votes for a threshold, and few windows exceed the rate. On
+//! average refaults are then fewer than allowed; the more the windows differ, the fewer. Without a
+//! percentile, all windows count as one: the refaults of all of `history` keep to the rate, however
+//! they are spread.
 //!
-//! Invariant: the threshold is never below `min-age`, nor, with a percentile, below what the last window was best with; nothing
-//! leaves in the warm-up. What is learned does not depend on what left: a page that is out has an age, and comes back with it.
+//! Invariant: the threshold is never below `min-age`, nor, with a percentile, below the best one
+//! for the last window; nothing is paged out in the warm-up. What is learned does not depend on
+//! what was paged out: a swapped-out page has an age, and refaults with it.
 
 use super::AgeHistogram;
 use super::pace::Pace;
@@ -15,13 +19,13 @@ use super::why::Why;
 use super::windows::Windows;
 use crate::units::{Millis, Pages, scaled};
 
-/// Its state.
+/// State of the policy `promotion-rate` for one tenant.
 #[derive(Clone, Debug)]
 pub(super) struct PromotionRate {
     pub(super) settings: PromotionRateSettings,
     began: Millis,
     pace: Pace,
-    /// The present window: when it began, and what was used again in it.
+    /// When the present window began; `back` has the pages used again in it.
     since: Millis,
     back: AgeHistogram,
     past: Windows,
@@ -29,14 +33,14 @@ pub(super) struct PromotionRate {
     chosen: Option<Chosen>,
 }
 
-/// All past windows as one, of which the older count less: those of `history` ago 1/e.
+/// All past windows added up. Older ones count less: a window that is `history` ago counts 1/e.
 #[derive(Clone, Debug, Default)]
 struct Together {
     back: AgeHistogram,
     budget: u64,
 }
 
-/// A page counts as so many, so that little is lost to rounding as it fades.
+/// Number by which pages are multiplied, so that rounding loses little as counts fade.
 const FINE: u64 = 1024;
 
 impl Together {
@@ -48,13 +52,13 @@ impl Together {
     }
 }
 
-/// What the last window's end chose.
+/// The choice made at the end of the last window, with the numbers that decided.
 #[derive(Clone, Copy, Debug)]
 struct Chosen {
     threshold: Millis,
     in_use: Pages,
     may_come_back: Pages,
-    /// Of the window before, at this threshold.
+    /// Pages used again in that window that had been idle for the threshold or longer.
     came_back: Pages,
 }
 
@@ -75,7 +79,8 @@ impl PromotionRate {
         }
     }
 
-    /// What was not used for so long leaves; none yet.
+    /// Returns the idle time from which on pages are paged out; `None` before the first window has
+    /// ended.
     pub(super) fn threshold(&self) -> Option<Millis> {
         self.chosen.map(|chosen| chosen.threshold)
     }
@@ -104,12 +109,13 @@ impl PromotionRate {
         })
     }
 
-    /// The lowest threshold at which this window would have kept to the rate; then the past is asked.
+    /// Ends a window: finds the lowest threshold that would have kept this window to the rate, and
+    /// chooses by that and by past windows.
     fn end_window(&mut self, seen: &Seen<'_>) {
         let settings = self.settings;
         let lasted = seen.now.since(self.since);
         let in_use = seen.ages.younger_than(settings.min_age);
-        // A window counts as long as it was, late or early.
+        // The number allowed is in proportion to the window's real length, late or early.
         let budget = settings.rate.of(in_use, lasted);
         let threshold = match settings.percentile {
             0 => {
@@ -153,7 +159,7 @@ mod tests {
         PromotionRate::new(settings, Millis(0))
     }
 
-    /// 1,000 pages are in use, so ten may come back.
+    /// 1,000 pages are in use, so ten may refault.
     fn shown(back: &[(u64, u64)]) -> Shown {
         let mut shown = Shown::default();
         shown.ages.add(Millis(0), Pages(1000));
@@ -195,16 +201,17 @@ mod tests {
             policy.decide(&calm.at(n * 60_000));
         }
         assert_eq!(policy.threshold(), Some(Millis(64)));
-        // One wild window holds for the next, and is outvoted after.
+        // One window with many refaults decides the next one, and is outvoted afterwards.
         policy.decide(&wild.at(360_000));
         assert_eq!(policy.threshold(), Some(Millis(4160)));
         policy.decide(&calm.at(420_000));
         assert_eq!(policy.threshold(), Some(Millis(64)));
     }
 
-    /// Ten windows of which one has all that came back: together they kept to the rate, and no percentile says so.
+    /// Ten windows, of which one has all refaults: together they keep to the rate, which no
+    /// percentile can express.
     #[test]
-    fn all_windows_together_may_have_one_that_is_wild() {
+    fn one_window_may_exceed_the_rate_if_all_together_keep_it() {
         let mut policy = policy(0);
         let (calm, wild) = (shown(&[]), shown(&[(4096, 50)]));
         for n in 1..=8 {
@@ -218,16 +225,16 @@ mod tests {
         );
         policy.decide(&wild.at(600_000));
         assert!(policy.threshold() > Some(Millis(4096)), "100 are not");
-        // It is forgotten in time.
+        // The one window is forgotten in time.
         for n in 11..=25 {
             policy.decide(&calm.at(n * 60_000));
         }
         assert_eq!(policy.threshold(), Some(Millis(64)));
     }
 
-    /// Looks come a little less than 10 s apart: six of them are a window, not seven.
+    /// Scans come a little less than 10 s apart: a window of a minute has six of them, not seven.
     #[test]
-    fn a_window_ends_at_the_look_that_is_nearest() {
+    fn a_window_ends_at_the_nearest_scan() {
         let mut policy = policy(980_000);
         let steady = shown(&[(64, 100)]);
         for n in 1..=5 {
@@ -238,7 +245,7 @@ mod tests {
         assert!(policy.threshold().is_some());
     }
 
-    /// A look that is late makes a long window: what may come back grows with it.
+    /// A late scan makes a long window: the number of pages that may refault grows with it.
     #[test]
     fn a_late_window_may_have_more() {
         let mut policy = policy(980_000);

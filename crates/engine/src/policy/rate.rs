@@ -1,4 +1,4 @@
-//! How much may come back: a share of some pages, a minute.
+//! How many pages may refault in a minute: a share of a number of pages.
 //!
 //! Invariant: what is allowed is rounded down, so that rounding never allows more.
 
@@ -13,7 +13,7 @@ const WHOLE: u128 = 1_000_000;
 pub struct Rate(pub u64);
 
 impl Rate {
-    /// So many of `pages` in `time`.
+    /// Returns how many of `pages` may refault in `time`.
     #[must_use]
     pub fn of(self, pages: Pages, time: Millis) -> Pages {
         let a_minute = u128::from(pages.0).saturating_mul(self.0.into());
@@ -22,7 +22,7 @@ impl Rate {
     }
 }
 
-/// `0.2%`, cut down to ten-thousandths of a percent.
+/// Writes a percentage such as `0.2%`, with at most four decimals, rounded down.
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (whole, part) = (self.0 / 10_000, self.0 % 10_000);

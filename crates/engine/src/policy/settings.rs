@@ -1,13 +1,14 @@
-//! What a policy is asked for: plain numbers under the names that users write.
+//! Settings of policies: plain numbers under the names that users write.
 //!
-//! Invariant: every number of a policy is a key here, with its unit, so that a command line, a configuration and an
-//! experiment read the same words; what [`Settings::check`] let pass needs no check later.
+//! Invariant: every number of a policy has a key here, with its unit, so that a command line, a
+//! configuration and an experiment use the same words; what [`PolicySettings::check`] let pass
+//! needs no check later.
 
 use super::rate::Rate;
 use super::why::Why;
 use crate::units::{Bytes, Millis};
 
-/// What a key's number is.
+/// Unit of a setting's number, and how users write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Milliseconds: `500ms`, `10s`.
@@ -18,12 +19,12 @@ pub enum Unit {
     Size,
 }
 
-/// A key of a policy.
+/// A setting of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
-    /// As users write it.
+    /// The name that users write.
     pub name: &'static str,
-    /// What its number is.
+    /// The unit of the setting's number.
     pub unit: Unit,
 }
 
@@ -31,67 +32,71 @@ const fn key(name: &'static str, unit: Unit) -> Key {
     Key { name, unit }
 }
 
-/// Of `cold-age`; by default the third document's, spec: workingset-report.md 9.
+/// Settings of the policy `cold-age`. Defaults:
+/// spec: workingset-report.md 9.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColdAgeSettings {
-    /// What was not used for so long leaves.
+    /// Pages idle for this long are paged out.
     pub older_than: Millis,
-    /// How often that is asked.
+    /// Time between two checks.
     pub every: Millis,
-    /// Page cache that nobody maps leaves, too, when it has been there for so long; 0: it stays.
+    /// Unmapped page cache that has been in memory for this long is dropped, too; 0: none is
+    /// dropped.
     pub cache_older_than: Millis,
 }
 
-/// Of `promotion-rate`; by default those that are published, else as docs/policies.md says.
+/// Settings of the policy `promotion-rate`. The defaults are the published ones, or else those of
+/// docs/policies.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PromotionRateSettings {
-    /// So much of what is in use may come back.
+    /// Share of the pages in use that may refault in a minute.
     pub rate: Rate,
-    /// Of the thresholds that past windows would have been best with, the one that so many of them are no higher than,
-    /// millionths; 0 for the one at which all of them together would have kept to the rate.
+    /// Percentile, in millionths, of the thresholds that would have been best for past windows; 0
+    /// for the threshold at which all windows together would have kept to the rate.
     pub percentile: u64,
-    /// Nothing leaves before this has passed.
+    /// Nothing is paged out before this has passed.
     pub warm_up: Millis,
-    /// The lowest threshold; what was used within it is in use.
+    /// The lowest threshold; pages used within this time count as in use.
     pub min_age: Millis,
-    /// A threshold is chosen so often.
+    /// Length of a window; a threshold is chosen at its end.
     pub window: Millis,
     /// Windows older than this are forgotten.
     pub history: Millis,
 }
 
-/// Of `pressure`; by default senpai's.
+/// Settings of the policy `pressure`. The defaults are senpai's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PressureSettings {
-    /// Tasks may wait for memory for so long in each period.
+    /// How long tasks may wait for memory in each period.
     pub stall: Millis,
-    /// A period.
+    /// Length of a period.
     pub every: Millis,
-    /// The most that the limit is lowered by in a period, millionths of it.
+    /// Most by which the limit is lowered in a period, in millionths of the limit.
     pub probe: u64,
-    /// The most that it is raised by.
+    /// Most by which the limit is raised in a period, in millionths of the limit.
     pub back_off: u64,
-    /// It is never lowered below this.
+    /// The limit is never lowered below this size.
     pub floor: Bytes,
 }
 
-/// Of `fit`.
+/// Settings of the policy `fit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FitSettings {
-    /// So much of what stays may come back.
+    /// Share of the pages that stay in memory that may refault in a minute.
     pub rate: Rate,
-    /// Of what past windows needed, the size that so many of them did with, millionths.
+    /// Percentile, in millionths, of the sizes that past windows needed: the limit is at least
+    /// that.
     pub percentile: u64,
-    /// Nothing leaves before this has passed.
+    /// Nothing is paged out before this has passed.
     pub warm_up: Millis,
-    /// A limit is chosen so often.
+    /// Length of a window; a limit is chosen at its end.
     pub window: Millis,
     /// Windows older than this are forgotten.
     pub history: Millis,
 }
 
 impl ColdAgeSettings {
-    /// The younger of the ages at which pages, or page cache, leave.
+    /// Returns the lower of the two ages from which on pages, or page cache, are evicted.
     pub(super) const fn least(&self) -> Millis {
         let has_less = self.cache_older_than.0 > 0 && self.cache_older_than.0 < self.older_than.0;
         if has_less {
@@ -149,24 +154,24 @@ impl Default for FitSettings {
     }
 }
 
-/// What a policy is asked for.
+/// A policy and its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Settings {
-    /// What is colder than T leaves every P.
+pub enum PolicySettings {
+    /// Once in each period, pages out what was not used for a fixed time.
     ColdAge(ColdAgeSettings),
-    /// The threshold follows what would come back.
+    /// Pages out by age; the threshold follows how many pages would refault.
     PromotionRate(PromotionRateSettings),
-    /// The limit follows how long tasks wait for memory.
+    /// Pages out above a limit that follows how long tasks wait for memory.
     Pressure(PressureSettings),
-    /// The smallest limit at which no more than so much comes back.
+    /// Pages out above the smallest limit at which refaults keep to a rate.
     Fit(FitSettings),
 }
 
-impl Settings {
-    /// The policies' names.
+impl PolicySettings {
+    /// The names of all policies.
     pub const NAMES: [&'static str; 4] = ["cold-age", "promotion-rate", "pressure", "fit"];
 
-    /// A policy by its name, with what holds unless it is told otherwise.
+    /// Returns the policy of this name with default settings; `None` if there is none.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
@@ -178,7 +183,7 @@ impl Settings {
         })
     }
 
-    /// Its name.
+    /// Returns the policy's name.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -189,9 +194,9 @@ impl Settings {
         }
     }
 
-    /// The longest time between two looks with which it can work.
+    /// Returns the longest time between two scans with which the policy works.
     #[must_use]
-    pub fn look_every(&self) -> Millis {
+    pub fn max_scan_interval(&self) -> Millis {
         match self {
             Self::ColdAge(of) => of.least(),
             Self::PromotionRate(of) => of.min_age.min(of.window),
@@ -200,7 +205,7 @@ impl Settings {
         }
     }
 
-    /// From which age on page cache that nobody maps is to leave; none if it stays.
+    /// Returns the age from which on unmapped page cache is dropped; `None` if none is dropped.
     #[must_use]
     pub const fn cache_older_than(&self) -> Option<Millis> {
         match self {
@@ -209,7 +214,7 @@ impl Settings {
         }
     }
 
-    /// Why such cache leaves; none if it stays.
+    /// Returns why unmapped page cache is dropped; `None` if none is dropped.
     #[must_use]
     pub const fn why_cache(&self) -> Option<Why> {
         match self {
@@ -221,13 +226,13 @@ impl Settings {
         }
     }
 
-    /// Whether it goes by what is used, and not by ages alone.
+    /// Whether the policy decides by sizes, and not by ages alone.
     #[must_use]
     pub const fn goes_by_size(&self) -> bool {
         matches!(self, Self::Pressure(_) | Self::Fit(_))
     }
 
-    /// Its keys.
+    /// Returns the keys of the policy's settings.
     #[must_use]
     pub const fn keys(&self) -> &'static [Key] {
         match self {
@@ -238,13 +243,14 @@ impl Settings {
         }
     }
 
-    /// The number of a key of [`Self::keys`].
+    /// Returns the number of the setting `key`, one of [`Self::keys`]; `None` if there is no such
+    /// key.
     #[must_use]
     pub fn get(mut self, key: &str) -> Option<u64> {
         self.number(key).map(|number| *number)
     }
 
-    /// Replaces it; false if there is no such key.
+    /// Sets the number of the setting `key`; returns false if there is no such key.
     pub fn set(&mut self, key: &str, value: u64) -> bool {
         let number = self.number(key);
         let is_known = number.is_some();
@@ -279,10 +285,10 @@ impl Settings {
         })
     }
 
-    /// What of it cannot be meant: the key, and what its number must be.
+    /// Checks the numbers of all settings.
     ///
     /// # Errors
-    /// The first such key.
+    /// The key of the first wrong number, and what the number must be.
     pub fn check(&self) -> Result<(), (&'static str, &'static str)> {
         for key in self.keys() {
             let value = self.get(key.name).unwrap_or(0);
@@ -308,7 +314,7 @@ impl Settings {
     }
 }
 
-/// Windows that are remembered at most: half a MiB.
+/// Most windows that are remembered: 16 bytes each.
 const WINDOWS_MAX: u64 = 100_000;
 
 const COLD_AGE: [Key; 3] = [
@@ -348,8 +354,8 @@ mod tests {
 
     #[test]
     fn every_key_of_every_policy_can_be_read_and_set() {
-        for name in Settings::NAMES {
-            let mut settings = Settings::named(name).expect("it is one of them");
+        for name in PolicySettings::NAMES {
+            let mut settings = PolicySettings::named(name).expect("it is one of them");
             assert_eq!((settings.name(), settings.check()), (name, Ok(())));
             for key in settings.keys() {
                 let value = settings.get(key.name).expect("it is a key");
@@ -359,13 +365,13 @@ mod tests {
             }
             assert!(!settings.set("colour", 1) && settings.get("colour").is_none());
         }
-        assert_eq!(Settings::named("mood"), None);
+        assert_eq!(PolicySettings::named("mood"), None);
     }
 
     #[test]
-    fn what_cannot_be_meant_is_told_by_its_key() {
+    fn an_invalid_number_is_reported_with_its_key() {
         let wrong = |name, key, value| {
-            let mut settings = Settings::named(name).expect("a policy");
+            let mut settings = PolicySettings::named(name).expect("a policy");
             settings.set(key, value);
             settings.check().expect_err("it is wrong").0
         };

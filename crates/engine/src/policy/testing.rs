@@ -1,10 +1,10 @@
-//! What a test shows to a policy, and numbers that nobody chose.
+//! Inputs of policies for tests, and pseudo-random numbers.
 
 use super::AgeHistogram;
 use super::seen::Seen;
 use crate::units::{Millis, Pages};
 
-/// All of it, to be changed at will.
+/// What a policy's input refers to; tests change it at will.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shown {
     pub(super) ages: AgeHistogram,
@@ -18,7 +18,7 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    /// At this time.
+    /// Returns the input at the time `now`, in milliseconds.
     pub(super) fn at(&self, now: u64) -> Seen<'_> {
         Seen {
             now: Millis(now),
@@ -34,11 +34,11 @@ impl Shown {
     }
 }
 
-/// Numbers without a pattern, the same from the same beginning.
+/// Pseudo-random numbers; the same seed yields the same numbers.
 pub(super) struct Noise(pub(super) u64);
 
 impl Noise {
-    /// The next one, below this.
+    /// Returns the next number; it is less than `below`.
     pub(super) fn below(&mut self, below: u64) -> u64 {
         self.0 = self
             .0

@@ -1,76 +1,78 @@
-//! Why a policy orders something: the numbers that decided, and the same in words.
+//! Why a policy orders something: the numbers that decided, and the same as text.
 //!
-//! Invariant: every order has one, and each number in its words is one that decided.
+//! Invariant: every order has one, and each number in its text is one that decided.
 
 use super::rate::Rate;
 use crate::units::{Bytes, Millis, Pages};
 use core::fmt;
 
-/// Why.
+/// The numbers by which a policy decided; displayed as text for users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// `cold-age`.
+    /// `cold-age` pages out pages.
     ColdAge {
-        /// What leaves was not used for so long.
+        /// Pages idle for this long are paged out.
         older_than: Millis,
-        /// How often that is asked.
+        /// Time between two checks.
         every: Millis,
     },
-    /// `cold-age`, of page cache that nobody maps.
+    /// `cold-age` drops unmapped page cache.
     ColdCache {
-        /// What leaves has been there for so long, by an estimate.
+        /// Page cache that has been in memory for this long, by an estimate, is dropped.
         older_than: Millis,
-        /// How often that is asked.
+        /// Time between two checks.
         every: Millis,
     },
-    /// `promotion-rate`.
+    /// `promotion-rate` pages out pages.
     PromotionRate {
-        /// What leaves was not used for so long.
+        /// Pages idle for this long are paged out.
         threshold: Millis,
-        /// The part of what is in use that may come back in a minute.
+        /// The share of the pages in use that may refault in a minute.
         rate: Rate,
         /// Pages that were in use at the end of the last window: used within `min-age`.
         in_use: Pages,
-        /// Pages that may come back in a window, by these two.
+        /// Pages that may refault in a window: by `rate`, `in_use` and the window's length.
         may_come_back: Pages,
-        /// Pages that had been idle for `threshold` or longer and were used again in the last window.
+        /// Pages that had been idle for `threshold` or longer and were used again in the last
+        /// window.
         came_back: Pages,
     },
-    /// `pressure`.
+    /// `pressure` pages out pages.
     Pressure {
-        /// The limit at the end of the last period; more than that was used.
+        /// The limit at the end of the last period; the usage was above it.
         limit: Bytes,
-        /// How long tasks waited for memory in that period, microseconds.
+        /// How long tasks waited for memory in the last period, in microseconds.
         waited_us: u64,
-        /// How long they might have waited, microseconds: if they waited for longer the limit went up, else down.
+        /// How long tasks were allowed to wait in the last period, in microseconds. The limit is
+        /// raised if they waited for longer, else lowered.
         may_wait_us: u64,
-        /// How long that period was.
+        /// Length of the last period.
         lasted: Millis,
     },
-    /// `fit`.
+    /// `fit` pages out pages.
     Fit {
-        /// The limit; more than that was used.
+        /// The limit; the usage was above it.
         limit: Bytes,
-        /// The part that may come back in a minute: with a lower limit it would have been more.
+        /// Share of the pages that may refault in a minute; with a lower limit more would have.
         rate: Rate,
         /// Pages that the last window needed.
         last: Pages,
-        /// Those pages were used within this.
+        /// The pages of `last` were used within this time.
         younger_than: Millis,
-        /// Pages that did come back in that window.
+        /// Pages that refaulted in the last window.
         refaults: Pages,
-        /// How long that window was.
+        /// Length of the last window.
         lasted: Millis,
     },
-    /// `write-back`.
+    /// `write-back` writes swapped-out pages to a disk.
     WriteBack {
-        /// What is written was not used for so long.
+        /// Pages idle for this long are written.
         older_than: Millis,
-        /// Pages that were written before in this period.
+        /// Pages that were already written in this period.
         written: Pages,
-        /// What may be written in a period.
+        /// Most bytes that may be written in a period.
         most: Bytes,
-        /// How long a period is.
+        /// Length of a period.
         per: Millis,
     },
 }
@@ -137,7 +139,7 @@ impl fmt::Display for Why {
     }
 }
 
-/// Microseconds as milliseconds with a tenth.
+/// Microseconds, displayed as milliseconds with one decimal.
 struct Tenths(u64);
 
 impl fmt::Display for Tenths {

@@ -1,4 +1,4 @@
-//! What past windows were best with, and which of these to go by.
+//! The best number (a threshold or a size) of each past window, and the choice among them.
 //!
 //! Invariant: no window older than the history is remembered.
 
@@ -6,11 +6,11 @@ use crate::units::Millis;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// The past.
+/// The past windows of a policy.
 #[derive(Clone, Debug)]
 pub(super) struct Windows {
     history: Millis,
-    /// When each ended, and what it was best with; the oldest first.
+    /// When each window ended, and its best number; the oldest first.
     best: VecDeque<(Millis, u64)>,
 }
 
@@ -22,7 +22,7 @@ impl Windows {
         }
     }
 
-    /// A window has ended that was best with this.
+    /// Adds a window that has ended, with its best number.
     pub(super) fn push(&mut self, now: Millis, best: u64) {
         let is_old = |&(then, _): &(Millis, u64)| now.since(then) >= self.history;
         while self.best.front().is_some_and(is_old) {
@@ -31,8 +31,8 @@ impl Windows {
         self.best.push_back((now, best));
     }
 
-    /// The number that `percentile` (millionths) of them are no higher than, but no less than the last one; none before
-    /// the first window has ended.
+    /// Returns the number that `percentile` (millionths) of the windows do not exceed, but at least
+    /// the last window's; `None` before the first window has ended.
     pub(super) fn choose(&self, percentile: u64) -> Option<u64> {
         let (_, last) = *self.best.back()?;
         let mut all: Vec<u64> = self.best.iter().map(|(_, best)| *best).collect();
@@ -59,9 +59,9 @@ mod tests {
         }
         let chosen = [1, 200_000, 400_000, 600_000, 800_000, 980_000, 1_000_000];
         let chosen = chosen.map(|percentile| windows.choose(percentile));
-        // Never below the last one, 30.
+        // Never below the number of the last window, 30.
         assert_eq!(chosen, [30, 30, 30, 30, 40, 50, 50].map(Some));
-        // What is too old does not count.
+        // Windows that are too old do not count.
         windows.push(Millis(1000), 5);
         assert_eq!(windows.choose(1_000_000), Some(40));
         windows.push(Millis(9000), 7);

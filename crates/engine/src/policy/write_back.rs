@@ -1,7 +1,8 @@
-//! `write-back`: of what is out already, the oldest goes on from compressed memory to the disk behind it.
+//! `write-back`: writes the oldest swapped-out pages from compressed memory to the disk behind it.
 //!
-//! Invariants: nothing younger than asked for is chosen, the oldest first; and from one period to the next no more is written than
-//! the budget, whoever asks, for flash wears out by it.
+//! Invariants: no page younger than requested is chosen, and older pages are chosen first. In each
+//! period no more is written than the budget, whichever caller requests it, because writing wears
+//! out flash.
 
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
@@ -14,12 +15,12 @@ use crate::units::{Bytes, Millis, Pages};
 pub struct WriteBudget {
     /// Most bytes that are written in a period.
     pub most: Bytes,
-    /// How long a period is.
+    /// Length of a period.
     pub per: Millis,
 }
 
 impl WriteBudget {
-    /// So much a day.
+    /// A budget of `most` bytes a day.
     #[must_use]
     pub const fn a_day(most: Bytes) -> Self {
         Self {
@@ -30,13 +31,14 @@ impl WriteBudget {
 }
 
 impl Default for WriteBudget {
-    /// A GiB a day: 5 years of it are 1.8 TiB, a hundredth of what a small SSD is made for.
+    /// One GiB a day: in 5 years 1.8 TiB, about a hundredth of what a small SSD is made for.
     fn default() -> Self {
         Self::a_day(Bytes(1 << 30))
     }
 }
 
-/// What is left of it. Periods are told from the beginning on.
+/// A write budget, and what was written of it in the present period. The first period begins at
+/// creation.
 #[derive(Clone, Debug)]
 pub struct WriteBack {
     budget: WriteBudget,
@@ -44,17 +46,17 @@ pub struct WriteBack {
     written: Pages,
 }
 
-/// What is to be written, and why.
+/// The pages to write, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen<T> {
-    /// The oldest first; of one age, the lesser first.
+    /// The pages, oldest first; pages of the same age in their own order.
     pub pages: Vec<T>,
-    /// Why these.
+    /// Why these pages were chosen.
     pub why: Why,
 }
 
 impl WriteBack {
-    /// Nothing is written yet.
+    /// Creates a budget of which nothing is used yet.
     #[must_use]
     pub const fn new(budget: WriteBudget, now: Millis) -> Self {
         Self {
@@ -64,18 +66,18 @@ impl WriteBack {
         }
     }
 
-    /// How much may be written.
+    /// Returns the budget.
     #[must_use]
     pub const fn budget(&self) -> WriteBudget {
         self.budget
     }
 
-    /// Another budget holds; what was written in this period stays written.
+    /// Sets another budget; what was written in this period still counts.
     pub const fn set_budget(&mut self, budget: WriteBudget) {
         self.budget = budget;
     }
 
-    /// Pages that may be written now.
+    /// Returns how many more pages may be written in the period of `now`.
     pub fn left(&mut self, now: Millis) -> Pages {
         let per = self.budget.per.0.max(1);
         let passed = now.since(self.began).0 / per;
@@ -86,12 +88,13 @@ impl WriteBack {
         Pages(self.budget.most.0 / 4096).less(self.written)
     }
 
-    /// So many were.
+    /// Notes that `written` pages were written.
     pub fn note(&mut self, written: Pages) {
         self.written = Pages(self.written.0.saturating_add(written.0));
     }
 
-    /// Of pages that are out, each with the time when it was last used, those that are to be written now: `at_once` at most.
+    /// Chooses the pages to write now, at most `at_once` of them. `out` has the swapped-out pages,
+    /// each with the time of its last use. `None` if no page is to be written.
     pub fn choose<T: Ord + Copy>(
         &mut self,
         (now, older_than): (Millis, Millis),
@@ -99,7 +102,7 @@ impl WriteBack {
         out: impl IntoIterator<Item = (T, Millis)>,
     ) -> Option<Chosen<T>> {
         let most = usize::try_from(self.left(now).min(at_once).0).unwrap_or(usize::MAX);
-        // The youngest of those that were chosen so far is on top.
+        // The youngest of the pages chosen so far is on top.
         let mut oldest = BinaryHeap::new();
         let is_old = |last: &Millis| *last <= now && now.since(*last) >= older_than;
         for (page, last) in out.into_iter().filter(|(_, last)| is_old(last)) {
@@ -141,7 +144,8 @@ mod tests {
         }
     }
 
-    /// By the definition: all that is old enough, sorted, and cut.
+    /// Chooses in the simplest way: takes all pages that are old enough, sorts them, and cuts the
+    /// list.
     fn naive(now: u64, older: u64, most: usize, out: &[(u32, Millis)]) -> Vec<u32> {
         let mut old: Vec<(u64, u32)> = Vec::new();
         for (page, last) in out {
@@ -188,7 +192,7 @@ mod tests {
         assert_eq!(policy.choose(ages(1_499), Pages(9), out), None);
         assert!(policy.choose(ages(1_500), Pages(9), out).is_some());
         policy.note(Pages(10));
-        // Periods that nobody used give nothing to the next.
+        // The budget of unused periods is not carried over.
         assert_eq!(policy.left(Millis(9_700)), Pages(10));
         policy.note(Pages(3));
         assert_eq!(policy.left(Millis(10_499)), Pages(7));

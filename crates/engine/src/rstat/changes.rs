@@ -1,22 +1,22 @@
-//! What the workers have added to one group since its last flush.
+//! What each worker has added to the statistics of one group since the group's last flush.
 //!
-//! Invariant: a line of a worker's part that is not zero has its bit in the worker's mask, so that a
-//! flush looks at no other. All parts lie in one piece, made at the first update.
+//! Invariant: a line of a worker's part that is not zero has its bit in the worker's mask, so that
+//! a flush reads no other. All parts lie in one allocation, made at the first update.
 
 use alloc::boxed::Box;
 
-/// Statistics looked at together: those of a cache line.
+/// Number of statistics in a line: those that fit into a cache line.
 const LINE: usize = 8;
-/// The bit that stands for all lines from its own on.
+/// Number of the bit that stands for its own line and for all lines behind.
 const LAST: usize = 63;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Changes {
-    /// Lines of one worker.
+    /// Number of lines of each worker.
     lines: usize,
-    /// By worker: a bit for each line.
+    /// A mask for each worker: bit `n` says that line `n` may have changed.
     dirty: Box<[u64]>,
-    /// By worker, then by line.
+    /// What was added: all lines of the first worker, then those of the next.
     sums: Box<[[i64; LINE]]>,
 }
 
@@ -30,7 +30,8 @@ impl Changes {
         }
     }
 
-    /// Notes a change; `shape` is the number of statistics and that of workers.
+    /// Adds `delta` to statistic `stat` of `worker`. `shape` is the number of statistics, and of
+    /// workers.
     #[inline]
     pub(super) fn add(&mut self, shape: (usize, usize), worker: usize, stat: usize, delta: i64) {
         if self.dirty.is_empty() {
@@ -41,7 +42,8 @@ impl Changes {
         self.dirty[worker] |= 1 << line.min(LAST);
     }
 
-    /// Adds what has changed on `worker` to `sums`, and forgets it. Returns how many counters it looked at.
+    /// Adds what `worker` has changed to `sums`, and clears it. Returns the number of counters
+    /// read.
     #[inline]
     pub(super) fn take(&mut self, worker: usize, sums: &mut [i64]) -> u64 {
         let Some(dirty) = self.dirty.get_mut(worker) else {
@@ -81,7 +83,7 @@ mod tests {
             changes.add(shape, 1, last, -5);
             changes.add(shape, 2, last, 100);
             let mut sums = alloc::vec![10; nr_stats];
-            // One line, or two: those of the first statistic and of the last.
+            // One line, or two: the lines of the first and of the last statistic.
             let lines = if last < LINE { 1u64 } else { 2 };
             let most = (nr_stats.div_ceil(LINE) * LINE) as u64;
             let counters_read = changes.take(1, &mut sums);

@@ -1,11 +1,12 @@
-//! Hierarchical statistics with per-worker deltas that a reader flushes. spec: rstat.md.
+//! Hierarchical statistics with per-worker deltas that a reader flushes.
+//! spec: rstat.md.
 //!
-//! An update adds to one worker's array and marks its group, and all above it, as updated on that
-//! worker. A flush visits the marked groups only, children before parents: each takes what changed
-//! since the last flush into its own total, and hands the same on to its parent as pending.
+//! An update adds to one worker's array, and marks its group and all groups above as updated on
+//! that worker. A flush visits the marked groups only, children before parents. Each group adds
+//! what changed since the last flush to its own total, and to what is pending in its parent.
 //!
 //! Invariants (rstat.md 8), asserted after a flush of the root by `check_flushed`:
-//! - I1 a group's total is its local value, its children's totals and what removed children left;
+//! - I1 a group's total is its local value, its children's totals and those of removed children;
 //! - I2 a local value is the sum over the workers;
 //! - I3 nothing is pending, and no group is marked;
 //! - I6 a marked group's ancestors are marked on the same worker.
@@ -26,7 +27,7 @@ use updated::Updated;
 pub struct GroupId(pub u32);
 
 impl GroupId {
-    /// The root.
+    /// The group that is above all others.
     pub const ROOT: Self = Self(0);
 
     const fn index(self) -> usize {
@@ -37,47 +38,47 @@ impl GroupId {
 #[derive(Clone, Debug)]
 struct Group {
     parent: Option<GroupId>,
-    /// Levels below the root.
+    /// Number of levels below the root.
     depth: u32,
-    /// Groups directly below that were not removed.
+    /// Number of groups directly below that were not removed.
     children: u32,
-    /// By worker: running sums, never reset; made at the worker's first update.
+    /// Running sums of each worker, never reset; created at the worker's first update.
     now: Vec<Option<Box<[i64]>>>,
-    /// What they have gained since the last flush.
+    /// What each worker's sums have gained since the last flush.
     changes: Changes,
-    /// Workers that a flush has found this group updated on.
+    /// Workers on which the present flush has found this group updated.
     found: Vec<u32>,
     total: Box<[i64]>,
     local: Box<[i64]>,
     pending: Box<[i64]>,
-    /// What removed children had counted.
+    /// Sums of the totals of removed children.
     inherited: Box<[i64]>,
 }
 
-/// All groups.
+/// All groups, with the statistics of each.
 #[derive(Debug)]
 pub struct Rstat {
     nr_stats: usize,
     workers: usize,
     groups: Vec<Option<Group>>,
-    /// Ids of removed groups, to be given out again.
+    /// Ids of removed groups, to be reused.
     free: Vec<GroupId>,
     updated: Updated,
     thresholds: threshold::Thresholds,
-    /// Groups flushed so far, once for each worker they were marked on.
+    /// Number of group flushes so far; a group counts once for each worker on which it was marked.
     flushes: u64,
-    /// Counters that flushes have looked at so far.
+    /// Number of counters that flushes have read so far.
     counters_read: u64,
     scratch: Scratch,
 }
 
-/// Room that flushes use in turn.
+/// Buffers that each flush uses again, to save allocations.
 #[derive(Debug)]
 struct Scratch {
-    /// Groups to be flushed: their depth, and where they are.
+    /// Groups to be flushed: depth and index.
     found: Vec<(u32, usize)>,
     popped: Vec<usize>,
-    /// What one group hands on to its parent.
+    /// What one group adds to the pending values of its parent.
     own: Box<[i64]>,
 }
 
@@ -89,14 +90,14 @@ impl Group {
         self.now[worker].get_or_insert_with(|| zeros(nr_stats))
     }
 
-    /// Takes what changed on the workers found, and what the children left. Returns what is to be left
-    /// for the parent, in `own`, which is scratch.
+    /// Adds to the group's values what changed on the workers in `found`, and what its children
+    /// left pending. Writes the sum of both to `own`, for the parent.
     ///
-    /// The two are told apart before either is skipped: together they may be zero when neither is.
-    /// (The first version of the kernel's patch skipped on the sum, and lost the local part for
-    /// ever: rstat.md 4.1.)
+    /// The workers' part and the children's part are added separately, and neither is skipped:
+    /// their sum may be zero when neither part is. (The first version of the kernel's patch skipped
+    /// on the sum, and lost the local part for ever: rstat.md 4.1.)
     ///
-    /// Returns how many counters it looked at: those of the workers, and what was pending.
+    /// Returns the number of counters read: those of the workers, and the pending ones.
     fn flush(&mut self, own: &mut [i64]) -> u64 {
         own.fill(0);
         let mut counters_read = 0;
@@ -113,7 +114,7 @@ impl Group {
     }
 }
 
-/// A value as a reader sees it: below zero, which it can be between two flushes, none.
+/// Returns a value as readers see it: a negative one, which can occur between two flushes, as zero.
 #[must_use]
 pub fn shown(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
@@ -124,7 +125,7 @@ fn zeros(n: usize) -> Box<[i64]> {
 }
 
 impl Rstat {
-    /// A root with `nr_stats` statistics, updated by `workers`.
+    /// Creates a root with `nr_stats` statistics, updated by `workers` workers.
     #[must_use]
     pub fn new(nr_stats: usize, workers: usize) -> Self {
         let mut rstat = Self {
@@ -146,7 +147,7 @@ impl Rstat {
         rstat
     }
 
-    /// Makes a group below `parent`.
+    /// Creates a group below `parent`.
     pub fn create(&mut self, parent: GroupId) -> GroupId {
         assert!(
             self.groups[parent.index()].is_some(),
@@ -203,7 +204,8 @@ impl Rstat {
         self.changed(worker, id, delta.unsigned_abs());
     }
 
-    /// `worker` has brought the group's own statistics from `first` on to these values, all workers together.
+    /// Changes the group's own statistics `first..first + values.len()`, summed over all workers,
+    /// to `values`; the difference is noted as a change by `worker`.
     pub fn bring_to(&mut self, worker: usize, id: GroupId, first: usize, values: &[i64]) {
         let (workers, nr_stats) = (self.workers, self.nr_stats);
         let group = self.group_mut(id);
@@ -222,13 +224,14 @@ impl Rstat {
         }
     }
 
-    /// Something of `id` has changed on `worker`, by so much in all.
+    /// Marks `id` as changed on `worker`; `magnitude` is the sum of the changes' absolute values.
     fn changed(&mut self, worker: usize, id: GroupId, magnitude: u64) {
         self.mark(worker, id);
         self.note_magnitude(worker, id, magnitude);
     }
 
-    /// Counts for the thresholds of `id` and of all above it, up to the first that is due anyway.
+    /// Adds `magnitude` to the counts that decide about a flush, of `id` and of all groups above,
+    /// up to the first that needs a flush already.
     fn note_magnitude(&mut self, worker: usize, id: GroupId, magnitude: u64) {
         let mut at = Some(id);
         while let Some(id) = at.filter(|id| self.thresholds.note(worker, id.index(), magnitude)) {
@@ -236,7 +239,8 @@ impl Rstat {
         }
     }
 
-    /// Puts `id` and its ancestors on the updated tree of `worker`, up to the first that is there.
+    /// Puts `id` and its ancestors on the updated tree of `worker`, up to the first that is on it
+    /// already.
     fn mark(&mut self, worker: usize, id: GroupId) {
         let mut at = id;
         while !self.updated.is_listed(worker, at.index()) {
@@ -248,10 +252,11 @@ impl Rstat {
         }
     }
 
-    /// Brings `root` and all below it up to date. What is left for its parent stays pending there.
+    /// Brings `root` and all groups below up to date. What this changes in `root` becomes pending
+    /// in its parent.
     ///
-    /// Workers come first and groups second: all workers' parts of a group are added up at once, so
-    /// that its values, and its parent's, are touched once and not once a worker.
+    /// The changes of all workers are collected first, and then group by group: so a group's
+    /// values, and its parent's, are written once and not once for each worker.
     pub fn flush(&mut self, root: GroupId) {
         let parent = self.parent(root).map(GroupId::index);
         for worker in 0..self.workers {
@@ -292,38 +297,38 @@ impl Rstat {
         }
     }
 
-    /// The hierarchical value as of the last flush; a negative one reads as zero.
+    /// Returns the value of `id` and all groups below as of the last flush; a negative one as zero.
     #[must_use]
     pub fn total(&self, id: GroupId, stat: usize) -> u64 {
         shown(self.totals(id)[stat])
     }
 
-    /// The group's own value as of the last flush; a negative one reads as zero.
+    /// Returns the value of `id` alone as of the last flush; a negative one as zero.
     #[must_use]
     pub fn local(&self, id: GroupId, stat: usize) -> u64 {
         shown(self.locals(id)[stat])
     }
 
-    /// All hierarchical values as of the last flush, as [`shown`] shows them.
+    /// Returns all values of `id` and all groups below as of the last flush; see [`shown`].
     #[must_use]
     pub fn totals(&self, id: GroupId) -> &[i64] {
         &self.group(id).total
     }
 
-    /// All of the group's own values as of the last flush, as [`shown`] shows them.
+    /// Returns all values of `id` alone as of the last flush; see [`shown`].
     #[must_use]
     pub fn locals(&self, id: GroupId) -> &[i64] {
         &self.group(id).local
     }
 
-    /// The group's own value by summing all workers: exact at any time, and what reading cost
-    /// before the values were kept. For comparison.
+    /// Returns the value of `id` alone, summed over all workers: exact at any time. Reading was
+    /// done this way before local values were stored; it is here for comparison.
     #[must_use]
     pub fn local_by_summing(&self, id: GroupId, stat: usize) -> u64 {
         self.summed(id, stat).0
     }
 
-    /// [`Self::local_by_summing`], and how many counters it looked at.
+    /// Returns [`Self::local_by_summing`], and the number of counters read for it.
     #[must_use]
     pub fn summed(&self, id: GroupId, stat: usize) -> (u64, u64) {
         let workers = self.group(id).now.iter().flatten();
@@ -331,31 +336,33 @@ impl Rstat {
         (shown(sum), counters_read)
     }
 
-    /// Group flushes so far, counted once a worker.
+    /// Returns the number of group flushes so far; a group counts once for each worker.
     #[must_use]
     pub const fn flushes(&self) -> u64 {
         self.flushes
     }
 
-    /// Counters that flushes have looked at so far: workers' and pending ones.
+    /// Returns the number of counters that flushes have read so far: workers' and pending ones.
     #[must_use]
     pub const fn counters_read(&self) -> u64 {
         self.counters_read
     }
 
-    /// True when enough has changed below `id` to be worth a flush. spec: rstat.md 6.1.
+    /// Whether enough has changed in `id` and the groups below to be worth a flush.
+    /// spec: rstat.md 6.1.
     #[must_use]
     pub fn flush_needed(&self, id: GroupId) -> bool {
         self.thresholds.is_due(id.index())
     }
 
-    /// Changes noted for `id` since its last flush.
+    /// Returns the changes counted for `id` since its last flush.
     #[cfg(test)]
     fn stats_updates(&self, id: GroupId) -> u64 {
         self.thresholds.updates(id.index())
     }
 
-    /// Removes a group without children: what it counted stays in its ancestors. Its id may be given out again.
+    /// Removes a group without children: what it counted stays in its ancestors. Its id may be
+    /// reused.
     ///
     /// # Panics
     /// When it has children, or is the root.

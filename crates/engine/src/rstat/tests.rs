@@ -3,7 +3,7 @@
 use super::*;
 use crate::units::Millis;
 
-/// root - A - B, with two statistics and `workers`.
+/// Creates the groups root - A - B with two statistics, updated by `workers`; returns also A and B.
 fn chain(workers: usize) -> (Rstat, GroupId, GroupId) {
     let mut rstat = Rstat::new(2, workers);
     let a = rstat.create(GroupId::ROOT);
@@ -26,8 +26,8 @@ fn test_01_chain() {
     rstat.check_flushed();
 }
 
-/// Tests 2 and 3: the bug that its author found six days after posting. A child's -5 and the
-/// parent's own +5 on one worker sum to zero; the local +5 must not be lost.
+/// Tests 2 and 3: the bug that the patch's author found six days after posting it. A child's -5 and
+/// the parent's own +5 on one worker sum to zero; the local +5 must not be lost.
 #[test]
 fn test_02_opposite_changes_of_parent_and_child() {
     for flush_between in [false, true] {
@@ -62,7 +62,7 @@ fn test_04_flush_of_a_subtree() {
 }
 
 #[test]
-fn test_05_only_what_was_updated_is_flushed() {
+fn test_05_only_updated_groups_are_flushed() {
     let (mut rstat, _, b) = chain(256);
     rstat.update(77, b, 0, 1);
     rstat.flush(GroupId::ROOT);
@@ -192,7 +192,7 @@ fn test_14_removal() {
     rstat.check_flushed();
 }
 
-/// Test 15 by counting, not by time: what a read has to look at.
+/// Test 15, by counting instead of timing: the number of counters that a read has to read.
 #[test]
 fn test_15_local_reads_agree_with_summing() {
     let (mut rstat, _, b) = chain(256);
@@ -205,10 +205,10 @@ fn test_15_local_reads_agree_with_summing() {
     assert_eq!(rstat.flushes(), 3 * 256);
 }
 
-/// A flush looks at the lines that changed and at what is pending in the groups found, a sum at one
-/// counter of each worker that ever changed one.
+/// A flush reads the lines that changed, and what is pending in the groups that it visits. A sum
+/// reads one counter of each worker that ever changed the group.
 #[test]
-fn looks_are_counted_where_they_happen() {
+fn counter_reads_are_counted_where_they_happen() {
     let (mut rstat, _, b) = chain(256);
     rstat.flush(GroupId::ROOT);
     assert_eq!((rstat.counters_read(), rstat.summed(b, 0)), (0, (0, 0)));
@@ -216,7 +216,7 @@ fn looks_are_counted_where_they_happen() {
         rstat.update(worker, b, 0, 2);
     }
     rstat.flush(GroupId::ROOT);
-    // A line of eight on each of three workers; two statistics pending in each of three groups.
+    // A line of eight on each of three workers, and two pending statistics in each of three groups.
     assert_eq!(
         (rstat.counters_read(), rstat.summed(b, 0)),
         (3 * 8 + 3 * 2, (6, 3))

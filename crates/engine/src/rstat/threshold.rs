@@ -1,23 +1,25 @@
-//! When a flush is worth its cost. spec: rstat.md 6.1.
+//! When a flush is worth its cost.
+//! spec: rstat.md 6.1.
 //!
-//! Changes are counted, by magnitude, for the group and all above it; a reader flushes only when
-//! more than 64 a worker have come together. So it is wrong by at most 64 changes a worker, and
-//! what the workers have not handed on yet, until the periodic flush.
+//! The absolute values of changes are counted for the group and all groups above. A reader flushes
+//! only if the count exceeds `64 * workers`. Until the periodic flush, what it reads may therefore
+//! be wrong by that much, and by less than 64 for each worker that has not yet added its part to
+//! the count.
 
 use super::{GroupId, Rstat};
 use crate::memcg::MEMCG_CHARGE_BATCH;
 use crate::units::Millis;
 use alloc::vec::Vec;
 
-/// Between two periodic flushes of everything.
+/// Time between two periodic flushes of all groups.
 pub const FLUSH_TIME: Millis = Millis(2000);
 
 #[derive(Debug)]
 pub(super) struct Thresholds {
     workers: usize,
-    /// By group.
+    /// Changes counted since the last flush, by group.
     updates: Vec<u64>,
-    /// By group and worker: not handed on yet.
+    /// Changes by group and worker that are not yet in `updates`.
     shards: Vec<u64>,
 }
 
@@ -35,7 +37,8 @@ impl Thresholds {
         self.shards.resize(self.shards.len() + self.workers, 0);
     }
 
-    /// Notes a change; false when `group` is due already, as then all above it are.
+    /// Counts a change; returns false if `group` needs a flush already: then all groups above do,
+    /// too.
     pub(super) fn note(&mut self, worker: usize, group: usize, magnitude: u64) -> bool {
         if self.is_due(group) {
             return false;
@@ -57,7 +60,7 @@ impl Thresholds {
         self.updates[group]
     }
 
-    /// `group` was flushed on these workers.
+    /// Notes that `group` was flushed on these workers.
     pub(super) fn flushed(&mut self, group: usize, on: &[u32]) {
         let shards = &mut self.shards[group * self.workers..][..self.workers];
         on.iter().for_each(|&worker| shards[worker as usize] = 0);
@@ -65,20 +68,21 @@ impl Thresholds {
     }
 }
 
-/// Who flushes when: the periodic worker, readers, and internal callers that are rate limited.
+/// Decides when to flush: periodically, before a user's read, and before a rate-limited read of the
+/// kernel's own.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Flusher {
     last_periodic: Millis,
 }
 
 impl Flusher {
-    /// When the periodic flush is due next.
+    /// Returns when the next periodic flush must happen.
     #[must_use]
     pub const fn next_periodic(&self) -> Millis {
         self.last_periodic.after(FLUSH_TIME)
     }
 
-    /// The periodic flush, if it is due: everything, whatever the thresholds say.
+    /// Flushes all groups, however little has changed, if it is time. Returns whether it flushed.
     pub fn periodic(&mut self, rstat: &mut Rstat, now: Millis) -> bool {
         if now < self.next_periodic() {
             return false;
@@ -88,7 +92,7 @@ impl Flusher {
         true
     }
 
-    /// Before a user reads `id`.
+    /// Flushes `id` before a user reads it, if enough has changed. Returns whether it flushed.
     pub fn before_read(&self, rstat: &mut Rstat, id: GroupId) -> bool {
         let due = rstat.flush_needed(id);
         if due {
@@ -97,7 +101,8 @@ impl Flusher {
         due
     }
 
-    /// Before an internal caller reads `id`: only when the periodic worker is late.
+    /// Flushes `id` before reclaim reads it, but only if the periodic flush is late and enough has
+    /// changed. Returns whether it flushed.
     pub fn before_limited_read(&self, rstat: &mut Rstat, id: GroupId, now: Millis) -> bool {
         let late = now.since(self.last_periodic) > Millis(2 * FLUSH_TIME.0);
         late && self.before_read(rstat, id)

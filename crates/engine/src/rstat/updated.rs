@@ -1,22 +1,24 @@
-//! The updated trees: which groups have changed on which worker. spec: rstat.md 2.
+//! The updated trees: which groups have changed on which worker.
+//! spec: rstat.md 2.
 //!
-//! A group that is listed hangs on its parent's list of updated children. Invariant: a listed
-//! group's ancestors are listed too, so that a flush from any of them finds it.
+//! A changed group is on its parent's list of updated children. Invariant: a listed group's
+//! ancestors are listed too, so that a flush of any of them finds it.
 
 use alloc::vec::Vec;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Node {
     listed: bool,
-    /// First updated child.
+    /// First child on this group's list of updated children.
     child: Option<u32>,
-    /// Next updated sibling.
+    /// Next group on the parent's list.
     next: Option<u32>,
-    /// The sibling before; none of the first. The kernel has none of these, and looks for it.
+    /// Previous group on the parent's list; `None` for the first. The kernel does not store it, but
+    /// searches the list.
     prev: Option<u32>,
 }
 
-/// One tree for each worker.
+/// The updated tree of each worker.
 #[derive(Debug)]
 pub(super) struct Updated {
     workers: Vec<Vec<Node>>,
@@ -41,7 +43,7 @@ impl Updated {
             .is_some_and(|node| node.listed)
     }
 
-    /// Puts `group` at the head of `parent`'s list.
+    /// Puts `group` at the head of its parent's list.
     pub(super) fn list(&mut self, worker: usize, group: usize, parent: Option<usize>) {
         let nodes = &mut self.workers[worker];
         if nodes.len() < self.groups {
@@ -58,7 +60,8 @@ impl Updated {
         }
     }
 
-    /// Takes `root` and all listed below it off the tree into `order`, which was empty; children come before their parents.
+    /// Takes `root` and all listed groups below off the tree, and stores them in `order`, which
+    /// must be empty; children come before their parents.
     pub(super) fn pop_subtree(
         &mut self,
         worker: usize,
@@ -73,7 +76,7 @@ impl Updated {
             self.unlink(worker, root, parent);
         }
         let nodes = &mut self.workers[worker];
-        // Parents first, then turned around.
+        // Collects parents first; the order is reversed at the end.
         order.push(root);
         let mut at = 0;
         while at < order.len() {
@@ -90,7 +93,7 @@ impl Updated {
         order.reverse();
     }
 
-    /// Takes `group` off its parent's list, in one step wherever it is there.
+    /// Takes `group` off its parent's list, in constant time.
     fn unlink(&mut self, worker: usize, group: usize, parent: usize) {
         let nodes = &mut self.workers[worker];
         let Node { next, prev, .. } = nodes[group];

@@ -1,10 +1,10 @@
-//! Units as people read them: at most four digits and a unit. Not for parsing back.
+//! Units as text for people: at most four digits and a unit. Not exact enough to be parsed back.
 
 use core::fmt;
 
 use super::{Bytes, Millis};
 
-/// `512 MiB`, `1.5 GiB`, `0 B`. Whole values show no fraction.
+/// Writes `512 MiB`, `1.5 GiB`, `0 B`: whole values without a fraction.
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -22,13 +22,13 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// `bytes` in tenths of the `unit`-th power of 1024, rounded to the nearest.
+/// Returns `bytes / 1024^unit` in tenths, rounded to the nearest.
 fn tenths(bytes: u64, unit: usize) -> u128 {
     let one = 1u128 << (10 * unit);
     (u128::from(bytes) * 10 + one / 2) / one
 }
 
-/// The largest unit that divides it, else seconds with a fraction.
+/// Writes the largest unit in which the value is a whole number, else seconds with a fraction.
 impl fmt::Display for Millis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self.0 {

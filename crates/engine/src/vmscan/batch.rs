@@ -1,21 +1,24 @@
-//! The second and the third phase for one batch of isolated pages: page out, then put back or forget.
+//! Page-out of one batch of isolated pages, and what follows for each page: the second and the
+//! third phase of reclaim.
 //!
 //! Invariant: once a batch has been paged out, none of its pages is isolated any more.
 
-use super::{Memory, PageOut, ScanControl, Settled, Shrunk};
+use super::{Memory, PageEnd, PageOut, ScanControl, Shrunk};
 use crate::folio::FolioId;
 use crate::lruvec::Lruvec;
 use crate::memcg::MemcgId;
 use alloc::vec::Vec;
 
-/// Isolated pages, and the room for what becomes of them; kept from batch to batch.
+/// Isolated pages, and a buffer for the outcome of each. The buffers are used again for the next
+/// batch.
 pub(crate) struct Batch {
     pub(crate) pages: Vec<FolioId>,
     outcome: Vec<PageOut>,
 }
 
 impl Batch {
-    /// Room for `nr` pages at once: grown page by page it would be allocated anew five times a visit.
+    /// Creates an empty batch with buffers for `nr` pages, which are otherwise reallocated as they
+    /// grow.
     pub(crate) fn with_room(nr: usize) -> Self {
         Self {
             pages: Vec::with_capacity(nr),
@@ -23,8 +26,8 @@ impl Batch {
         }
     }
 
-    /// Pages out what of the batch may go, and puts each page where it belongs then. The pages looked
-    /// at are for the caller to count.
+    /// Pages out the evictable pages of the batch, then finishes each page: evicted, put back or
+    /// forgotten. Returns the counts, without the pages scanned.
     pub(crate) fn page_out<M: Memory>(
         &mut self,
         (memcg, lruvec): (MemcgId, &mut Lruvec),
@@ -32,7 +35,7 @@ impl Batch {
         memory: &mut M,
     ) -> Shrunk {
         let mut shrunk = Shrunk::default();
-        // Isolation by the classic lists has looked at the accessed bits already.
+        // Isolation by the classic lists has checked the accessed bits already.
         let by_generations = lruvec.multi_gen().is_some();
         if by_generations {
             let has_recency = |id| memory.has_recency(memcg, id);
@@ -50,21 +53,21 @@ impl Batch {
         }
         for (&id, &what) in self.pages.iter().zip(&self.outcome) {
             shrunk.no_swap |= what == PageOut::NoSwap;
-            let settled = lruvec.settle(id, what, sc.reason);
+            let settled = lruvec.finish_page(id, what, sc.reason);
             count(&mut shrunk, what, settled);
         }
         shrunk
     }
 }
 
-fn count(shrunk: &mut Shrunk, what: PageOut, settled: Settled) {
+fn count(shrunk: &mut Shrunk, what: PageOut, settled: PageEnd) {
     match settled {
-        Settled::Left => shrunk.reclaimed.0 += 1,
-        Settled::Forgotten | Settled::Taken => shrunk.forgotten.0 += 1,
-        Settled::NotIsolated => {}
-        Settled::Stayed => match what {
+        PageEnd::Left => shrunk.reclaimed.0 += 1,
+        PageEnd::Forgotten | PageEnd::Taken => shrunk.forgotten.0 += 1,
+        PageEnd::NotIsolated => {}
+        PageEnd::Stayed => match what {
             PageOut::Shared => shrunk.kept.shared += 1,
-            PageOut::Unevictable => shrunk.culled += 1,
+            PageOut::Unevictable => shrunk.unevictable += 1,
             PageOut::Locked => shrunk.kept.locked += 1,
             PageOut::LazyFree => shrunk.kept.lazyfree += 1,
             PageOut::Referenced | PageOut::TooYoung => shrunk.kept.referenced += 1,

@@ -1,9 +1,10 @@
-//! Shrinking one lruvec by age: what has been idle for long enough leaves, wanted or not.
+//! Reclaim by age from one lruvec: evicts pages that have been idle for long enough, whether memory
+//! is short or not.
 //!
-//! Invariants: no page is asked for twice in one reclaim; no more than the aim leaves.
+//! Invariants: no page is offered twice in one reclaim; no more pages are evicted than requested.
 
 use super::{Batch, Memory, ScanControl, Shrunk};
-use crate::lru_gen::ByAgePlace;
+use crate::lru_gen::ByAgeCursor;
 use crate::lruvec::Lruvec;
 use crate::memcg::MemcgId;
 use crate::units::Swappiness;
@@ -11,17 +12,21 @@ use crate::units::Swappiness;
 /// How far a reclaim by age has come in one memcg.
 #[derive(Clone, Copy, Debug)]
 pub struct ByAgeVisit {
-    /// Pages that it may still look at: all that are resident when it begins.
+    /// Number of pages that may still be isolated: at the start, all resident pages.
     pub turns: u64,
-    /// Where it goes on.
-    pub place: ByAgePlace,
+    /// The position in the lruvec's lists from which the reclaim continues.
+    pub place: ByAgeCursor,
 }
 
-/// Evicts pages of `lruvec` that are in none of the two youngest generations (`lru_gen/by_age.rs`) and that memory finds old enough, the
-/// oldest generation first, until the aim of `sc` is reached, none is left, or a whole
-/// batch could not go for a reason that is not its pages' own. Nothing under the classic policy, which knows
-/// no ages. The caller uncharges, and lends `visit`. What is put back may land in a generation that is old enough, too: each page has one
-/// turn. Where memory wants a pause it bails out.
+/// Evicts pages of `lruvec` that are in none of the two youngest generations (`lru_gen/by_age.rs`)
+/// and that `memory` finds old enough.
+///
+/// The oldest generation comes first. The reclaim ends when it has evicted as many pages as `sc`
+/// says, when no page remains, or when a whole batch could not be evicted for a reason other than
+/// the pages' own state. It does nothing under the classic policy, which knows no ages. A page that
+/// is put back may come to a generation that is offered later, but no more pages are isolated than
+/// were resident. When `memory` wants a pause, the reclaim bails out. The caller uncharges the
+/// evicted pages, and keeps `visit` for the next slice.
 pub fn shrink_by_age<M: Memory>(
     (memcg, lruvec): (MemcgId, &mut Lruvec),
     sc: &ScanControl,
@@ -46,11 +51,11 @@ pub fn shrink_by_age<M: Memory>(
         };
         total.add(shrunk);
         if shrunk.no_swap || shrunk.unswapped > 0 {
-            // File pages need none.
+            // File pages need no swap.
             sc.swappiness = Swappiness::FILE_ONLY;
         } else if shrunk.kept.busy > 0 && shrunk.kept.busy == batch.pages.len() as u64 {
-            // Shared or locked pages say nothing of the next ones: 50 MiB of node's program, which another node
-            // mapped, kept all of its heap in memory.
+            // Only busy pages end the visit. Shared or locked pages say nothing about the next
+            // ones: a shared program text must not keep the heap behind it in memory.
             break;
         }
         if visit.turns > 0 && memory.wants_pause() {

@@ -1,6 +1,7 @@
-//! Shrinking a lruvec with the classic lists. spec: classic-lru.md 4, 5.4.
+//! Reclaim from a lruvec with the classic lists.
+//! spec: classic-lru.md 4, 5.4.
 //!
-//! Invariant: a pass looks at no more of each list than its target, which section 5 names.
+//! Invariant: a pass scans no more of each list than its target, which section 5 names.
 
 use super::{Batch, Memory, SWAP_CLUSTER_MAX, ScanControl, ScanReason, ScanReduction, Shrunk};
 use crate::active_inactive::{ActiveInactive, Prepared, ScanInput, scan_targets};
@@ -10,8 +11,9 @@ use crate::lruvec::Lruvec;
 use crate::memcg::MemcgId;
 use crate::units::Pages;
 
-/// One pass over the lists of `lruvec`: targets by section 5, 32 pages of each list in turn (inactive anon, active anon,
-/// inactive file, active file), or a whole batch where batches are larger than the kernel's.
+/// Makes one pass over the lists of `lruvec`. The targets are those of section 5. Each list in turn
+/// is scanned by 32 pages (inactive anon, active anon, inactive file, active file), or by a whole
+/// batch if batches are larger than the kernel's.
 pub(super) fn shrink_classic<M: Memory>(
     memcg: MemcgId,
     lruvec: &mut Lruvec,
@@ -39,7 +41,8 @@ pub(super) fn shrink_classic<M: Memory>(
                     pass.leave_anon();
                 }
             }
-            // Behind the inactive ones: what is deactivated joins them after those of this turn that stayed.
+            // The active list comes second: pages that it deactivates join the inactive list behind
+            // those that this scan put back.
             let nr = pass.take(ty, true, most);
             if nr > 0 && prepared.may_deactivate[ty.index()] {
                 let recency = |id| memory.has_recency(memcg, id);
@@ -74,21 +77,22 @@ fn scan_input(lru: &mut ActiveInactive, sc: &ScanControl) -> ScanInput {
     }
 }
 
-/// The aim is reached: whether there is a turn more, of what is left after the reduction.
+/// Called when enough is reclaimed: returns whether to scan on, after reducing the rest of the
+/// targets.
 fn goes_on(pass: &mut Pass, sc: &ScanControl, prepared: Prepared) -> bool {
     let gentle = sc.reason == ScanReason::Direct && sc.priority == DEF_PRIORITY;
     if sc.is_exact() {
         return false;
     }
     if gentle && !prepared.memcg_reclaim {
-        // Direct reclaim of the machine wants a little of everybody first.
+        // Direct reclaim of the machine takes a little from every memcg first.
         return true;
     }
     let again = sc.reduction == ScanReduction::EachTurn || !pass.adjusted;
     !again || pass.adjust()
 }
 
-/// Pages of one list that are looked at before it is the next list's turn.
+/// Returns how many pages of one list are scanned before the next list; `got` are reclaimed so far.
 fn cluster(sc: &ScanControl, got: Pages) -> u64 {
     if sc.is_exact() {
         sc.next_batch(got) as u64
@@ -119,7 +123,7 @@ fn shrink_inactive<M: Memory>(
     shrunk
 }
 
-/// What is left to scan of each list in one pass.
+/// Pages still to scan of each list in one pass.
 struct Pass {
     targets: [[u64; 2]; 2],
     left: [[u64; 2]; 2],
@@ -140,7 +144,8 @@ impl Pass {
         self.left[0][0] > 0 || self.left[1][0] > 0 || self.left[1][1] > 0
     }
 
-    /// The next pages of a list, `most` at most.
+    /// Takes the next pages, at most `most`, from what remains to be scanned of a list; returns how
+    /// many.
     fn take(&mut self, ty: FolioType, active: bool, most: u64) -> u64 {
         let left = &mut self.left[ty.index()][usize::from(active)];
         let nr = (*left).min(most);
@@ -148,13 +153,14 @@ impl Pass {
         nr
     }
 
-    /// Anon pages cannot go: none of them is looked at any more.
+    /// Stops scanning anon lists, because anon pages cannot be evicted.
     const fn leave_anon(&mut self) {
         self.left[FolioType::Anon.index()] = [0, 0];
     }
 
-    /// The aim is reached: stop the type with less left, and let the other go on only to the
-    /// percentage that this one was scanned by. False when a type has nothing left anyway.
+    /// Called when enough is reclaimed: stops the type with fewer pages still to scan, and reduces
+    /// the target of the other type to the percentage of its target that the stopped type has
+    /// scanned. Returns false, and changes nothing, if a type has nothing left to scan.
     fn adjust(&mut self) -> bool {
         let rest = self.left.map(|lists| lists[0] + lists[1]);
         if rest.contains(&0) {

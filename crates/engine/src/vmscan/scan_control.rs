@@ -1,7 +1,7 @@
-//! What one reclaim wants, and what it got.
+//! What one reclaim requests ([`ScanControl`]), and what it did ([`Shrunk`]).
 //!
-//! Invariant: what slices got adds up to what their pass got ([`Shrunk::add`]); that one bailed out is of that slice
-//! alone.
+//! Invariant: the results of slices add up to the result of their pass ([`Shrunk::add`]), except
+//! `bailed_out`, which is of one slice alone.
 
 use crate::active_inactive::Prepared;
 use crate::lru_gen::{DEF_PRIORITY, MIN_LRU_BATCH};
@@ -9,76 +9,82 @@ use crate::memcg::ScanProtection;
 use crate::units::{Millis, Pages, Swappiness};
 use crate::vmstat::ScanReason;
 
-/// How a pass over classic lists goes on once it has reached its aim: the type with less left stops, and
-/// the other is reduced to the percentage that this one was scanned by. spec: classic-lru.md 5.4.
+/// How a pass over classic lists goes on once it has reclaimed enough: the type with fewer pages
+/// still to scan stops, and the target of the other type is reduced to the percentage that the
+/// stopped type has scanned of its own.
+/// spec: classic-lru.md 5.4.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ScanReduction {
-    /// After each turn, as current kernels (about v6.1 on): one turn more of the other type, and then nothing is
-    /// left of the first one.
+    /// Reduces after each turn over the lists, as current kernels do (about v6.1 on). The other
+    /// type is scanned for one turn more; then nothing remains of the stopped one, and the pass
+    /// ends.
     #[default]
     EachTurn,
-    /// Once, as v5.8: what the other type has left then is scanned to its end.
+    /// Reduces once, as v5.8 does; the rest of the other type's target is then scanned to its end.
     Once,
 }
 
-/// What a visit of one lruvec may take of what is wanted, in batches larger than the kernel's. In the kernel's, 64 pages, nobody gives
-/// more than its size asks for at a priority.
+/// How much of a request one visit of an lruvec may take. It is needed only because our batches are
+/// larger than the kernel's: with batches of 64 pages no lruvec contributes more than its size
+/// implies at a priority.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Share {
-    /// All: nobody else gives.
+    /// The whole request, because no other lruvec contributes.
     #[default]
     Whole,
-    /// What is to be scanned of its size at the priority, and no more.
+    /// As many pages as the scan target of the lruvec's size at the priority.
     BySize,
-    /// So many pages, whatever the priority.
+    /// This number of pages, at any priority.
     Of(Pages),
 }
 
-/// What one reclaim wants. spec: lru-gen.md 5.5, 6.1.
+/// What one reclaim requests of one lruvec, and its limits.
+/// spec: lru-gen.md 5.5, 6.1.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanControl {
-    /// Who asks.
+    /// The kind of reclaim.
     pub reason: ScanReason,
-    /// The aim; a memcg's reclaim may overshoot it within a scan.
+    /// Number of pages to reclaim; a reclaim for a memcg may exceed it within a scan.
     pub nr_to_reclaim: Pages,
-    /// Which types may go, and how they compare.
+    /// Which types may be evicted, and in which proportion.
     pub swappiness: Swappiness,
-    /// Anon pages may be swapped out at all (classic policy): none of them can go without swap, whatever the swappiness, and
-    /// swappiness 0 is no want of swap.
+    /// Whether anon pages may be swapped out at all (classic policy). Without swap no anon page can
+    /// be evicted. Swappiness 0 does not mean that swap is lacking.
     pub has_swap: bool,
-    /// Scan `size >> priority`; 12 is the gentlest.
+    /// A list is scanned by `size >> priority` pages; 12 is the least pressure.
     pub priority: u32,
-    /// Reclaim of the root: it stops as soon as the aim is reached.
+    /// Whether the root is reclaimed from: then the reclaim stops as soon as it has reclaimed
+    /// enough.
     pub root: bool,
-    /// How much of the aim this lruvec may give at once.
+    /// How much of `nr_to_reclaim` may be taken from this lruvec in one visit.
     pub share: Share,
-    /// The memcg still has an owner; otherwise it is emptied.
+    /// Whether the memcg is online; of an offline one all pages are evicted.
     pub online: bool,
-    /// Effective min covers the memcg: take nothing.
+    /// Whether effective min covers all pages of the memcg: then nothing is evicted.
     pub below_min: bool,
-    /// Deactivate pages though the active list is not too long (classic policy).
+    /// Whether to deactivate pages even if the inactive list is not low (classic policy).
     pub force_deactivate: bool,
-    /// What was decided for all lruvecs of the target (classic policy); `None` for a lruvec alone, which is its
+    /// Decisions for all lruvecs of the target (classic policy); `None` for a lruvec that is its
     /// own target.
     pub prepared: Option<Prepared>,
-    /// What is protected of the memcg: so much less of it is scanned.
+    /// The memcg's protection, by which fewer of its pages are scanned; `None` if it has none.
     pub protection: Option<ScanProtection>,
-    /// What follows when the aim is reached (classic policy).
+    /// How the pass goes on once enough is reclaimed (classic policy).
     pub reduction: ScanReduction,
-    /// Most anon pages of the lruvec that may be out: memory.swap.max of all levels, and the swap
-    /// there is.
+    /// Most anon pages of the lruvec that may be swapped out, by the memory.swap.max of the memcg
+    /// and its ancestors, and by the size of the swap.
     pub most_out: Pages,
-    /// Most pages that are paged out at once. The kernel's 64 may overshoot the aim; see
-    /// [`Self::is_exact`].
+    /// Most pages that are paged out in one batch. Batches of 64, as the kernel's, may exceed
+    /// `nr_to_reclaim`; see [`Self::is_exact`].
     pub batch: usize,
-    /// The present.
+    /// Current time.
     pub now: Millis,
-    /// What this pass looked at and got before it bailed out; none where it begins.
+    /// What this pass did before it bailed out; `None` if it begins now.
     pub before: Option<Shrunk>,
 }
 
 impl ScanControl {
-    /// A reclaim of `nr` pages at the first priority.
+    /// Creates a request to reclaim `nr` pages at the first priority.
     #[must_use]
     pub const fn new(reason: ScanReason, nr: Pages, swappiness: Swappiness, now: Millis) -> Self {
         Self {
@@ -102,14 +108,15 @@ impl ScanControl {
         }
     }
 
-    /// With batches larger than the kernel's, reclaim on somebody's behalf never takes more than was
-    /// asked for: one batch too many would be a good part of a small tenant.
+    /// Whether the reclaim never takes more than was requested: direct and proactive reclaim with
+    /// batches larger than the kernel's. One such batch too many would be a large part of a small
+    /// tenant.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.batch > MIN_LRU_BATCH && self.reason != ScanReason::Background
     }
 
-    /// Most pages of the next batch, `got` having left already.
+    /// Returns the most pages that the next batch may have, after `got` pages were reclaimed.
     pub(crate) fn next_batch(&self, got: Pages) -> usize {
         if !self.is_exact() {
             return self.batch;
@@ -119,29 +126,29 @@ impl ScanControl {
     }
 }
 
-/// Isolated pages that stayed, by the reason that memory gave.
+/// Numbers of isolated pages that stayed, by the reason that memory returned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
-    /// Mapped by others, too.
+    /// Pages that other processes map, too.
     pub shared: u64,
-    /// Locked.
+    /// Pages locked in memory.
     pub locked: u64,
-    /// Given back by their programs.
+    /// Lazyfree pages.
     pub lazyfree: u64,
-    /// Accessed meanwhile.
+    /// Pages that were accessed meanwhile, or are too young for a reclaim by age.
     pub referenced: u64,
-    /// They did not leave, and nobody knows why.
+    /// Pages that stayed for an unknown reason.
     pub busy: u64,
 }
 
 impl Kept {
-    /// All of them.
+    /// Returns the number of all pages that stayed.
     #[must_use]
     pub const fn total(self) -> u64 {
         self.shared + self.locked + self.lazyfree + self.referenced + self.busy
     }
 
-    /// Adds another count.
+    /// Adds the counts of `other`.
     pub const fn add(&mut self, other: Self) {
         self.shared += other.shared;
         self.locked += other.locked;
@@ -151,51 +158,54 @@ impl Kept {
     }
 }
 
-/// Proactive reclaim got less than was asked for.
+/// Error: proactive reclaim got less than was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TryAgain {
-    /// What it got.
+    /// Pages that were reclaimed.
     pub reclaimed: Pages,
 }
 
-/// What one reclaim got.
+/// What one reclaim, or a part of it, did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shrunk {
-    /// Memcgs looked at, where there are several.
+    /// Number of memcgs visited, in a reclaim from several.
     pub visited: u64,
-    /// Pages looked at.
+    /// Pages scanned.
     pub scanned: u64,
-    /// Pages that left.
+    /// Pages evicted.
     pub reclaimed: Pages,
-    /// Pages that turned out to be gone already: removed by their program, or taken by another's hand.
+    /// Pages that turned out to be gone already: removed by their program, or taken by kernel
+    /// reclaim.
     pub forgotten: Pages,
     /// Anon pages that stayed because there is no swap for them.
     pub unswapped: u64,
-    /// Pages that went off the lists because they cannot leave; they do not count as scanned.
-    pub culled: u64,
+    /// Unevictable pages that were taken off the lists; they do not count as scanned.
+    pub unevictable: u64,
     /// Pages that stayed for other reasons.
     pub kept: Kept,
-    /// Memory found swap full or absent: no anon page was asked for from then on.
+    /// Whether memory found swap full or absent: then no anon page is chosen from then on.
     pub no_swap: bool,
-    /// Active pages stayed because their list is not too long (classic policy).
+    /// Whether active pages stayed because the inactive list was not low (classic policy).
     pub kept_active: bool,
-    /// Somebody was passed by for being below low.
+    /// Whether a memcg was skipped, or scanned less, because of low.
     pub low_skipped: bool,
-    /// It aged, or is protected: nothing more to get here for now. Drives the memcg LRU.
+    /// Whether the memcg aged, or is protected: then no more can be reclaimed from it for now. The
+    /// memcg LRU moves its entry by this.
     pub aged: bool,
-    /// It bailed out between two batches ([`crate::Memory::wants_pause`]), and is not over. Of one slice alone: no sum has it.
+    /// Whether the reclaim bailed out between two batches ([`crate::Memory::wants_pause`]) and must
+    /// be resumed. For one slice only: [`Self::add`] ignores it.
     pub bailed_out: bool,
 }
 
 impl Shrunk {
-    /// Adds another pass.
+    /// Adds the result of another slice, pass or memcg.
     pub const fn add(&mut self, other: Self) {
         self.visited += other.visited;
         self.scanned += other.scanned;
         self.reclaimed.0 += other.reclaimed.0;
         self.forgotten.0 += other.forgotten.0;
         self.unswapped += other.unswapped;
-        self.culled += other.culled;
+        self.unevictable += other.unevictable;
         self.kept.add(other.kept);
         self.no_swap |= other.no_swap;
         self.kept_active |= other.kept_active;

@@ -1,6 +1,7 @@
-//! Shrinking one lruvec. spec: lru-gen.md 6.1, 6.4.
+//! Reclaim by need from one lruvec.
+//! spec: lru-gen.md 6.1, 6.4.
 //!
-//! Invariant: after memory has said that there is no swap, no anon page is isolated any more.
+//! Invariant: after memory has reported that there is no swap, no anon page is isolated any more.
 
 use super::classic::shrink_classic;
 use super::{Batch, Memory, ScanControl, Share, Shrunk};
@@ -9,9 +10,10 @@ use crate::lruvec::Lruvec;
 use crate::memcg::MemcgId;
 use crate::units::{Pages, Swappiness};
 
-/// Scans `lruvec`, which is that of `memcg`, as `sc` says: evicts until the scan target is met, nothing
-/// more comes, or aging is due, which it then does. The caller uncharges what was reclaimed. Where memory wants a pause it
-/// bails out, and goes on with what it had come to in `sc.before`; not under the classic policy, whose passes are not resumed.
+/// Evicts pages of `lruvec`, which is that of `memcg`, as `sc` says: until the scan target is met
+/// or nothing more can be evicted. If aging is needed first, it ages and ends. The caller uncharges
+/// what was reclaimed. When `memory` wants a pause, it bails out; to continue, the caller sets
+/// `sc.before`. (Passes over classic lists are not resumed.)
 pub fn shrink_lruvec<M: Memory>(
     memcg: MemcgId,
     lruvec: &mut Lruvec,
@@ -22,7 +24,7 @@ pub fn shrink_lruvec<M: Memory>(
         return shrink_classic(memcg, lruvec, sc, memory);
     }
     let (mut total, mut sc) = (Shrunk::default(), *sc);
-    // What the whole pass came to, of which `total` is this slice.
+    // What the whole pass did; `total` is what this slice does.
     let mut all = sc.before.unwrap_or_default();
     let mut batch = Batch::with_room(sc.next_batch(all.reclaimed));
     loop {
@@ -54,7 +56,7 @@ pub fn shrink_lruvec<M: Memory>(
             sc.swappiness = Swappiness::FILE_ONLY;
         }
         let enough = (sc.root || sc.is_exact()) && all.reclaimed >= sc.nr_to_reclaim;
-        if done.scanned + done.culled == 0 || all.scanned >= scan || enough {
+        if done.scanned + done.unevictable == 0 || all.scanned >= scan || enough {
             break;
         }
         if memory.wants_pause() {
@@ -65,19 +67,20 @@ pub fn shrink_lruvec<M: Memory>(
     total
 }
 
-/// Most pages of a batch where so many are to be scanned still. (The story: in batches of 2,048 pages, which the aim alone bounded, a visit took
-/// a third of a tenant of 24 MiB, and who was met gave for all.)
+/// Returns the most pages of a batch when `scan` pages are still to scan. The scan target limits a
+/// batch, not only the request, so that one visit does not take everything from the first memcg.
 fn most(share: Share, scan: u64) -> usize {
     let scan = usize::try_from(scan).unwrap_or(usize::MAX);
     match share {
         Share::Whole => usize::MAX,
-        // No fewer than the kernel takes.
+        // At least as many pages as the kernel takes.
         Share::BySize => scan.max(MIN_LRU_BATCH),
         Share::Of(_) => scan.max(1),
     }
 }
 
-/// One walk and, if nobody else came first, one new generation.
+/// Walks the memcg's pages and opens a new generation. Does neither if another caller ages; returns
+/// whether it opened one.
 fn age<M: Memory>(
     (memcg, lruvec): (MemcgId, &mut Lruvec),
     sc: &ScanControl,
@@ -91,7 +94,7 @@ fn age<M: Memory>(
     lruvec.inc_max_seq(seq, sc.swappiness, sc.now)
 }
 
-/// The three phases for one batch.
+/// Isolates one batch, pages it out and finishes its pages.
 fn evict_folios<M: Memory>(
     (memcg, lruvec): (MemcgId, &mut Lruvec),
     sc: &ScanControl,
@@ -102,13 +105,14 @@ fn evict_folios<M: Memory>(
     let done = lruvec.isolate(sc.reason, sc.swappiness, budget, &mut batch.pages);
     let shrunk = batch.page_out((memcg, lruvec), sc, memory);
     Shrunk {
-        scanned: (done.scanned as u64).saturating_sub(shrunk.culled),
+        scanned: (done.scanned as u64).saturating_sub(shrunk.unevictable),
         ..shrunk
     }
 }
 
-/// The swappiness that reclaim may use when `slots` more pages can be swapped out: anon cannot go
-/// when there is no room for a batch. spec: lru-gen.md 5.5.
+/// Returns the swappiness that reclaim may use when `slots` more pages can be swapped out: file
+/// only if there are fewer slots than a batch has pages.
+/// spec: lru-gen.md 5.5.
 #[must_use]
 pub const fn usable_swappiness(set: Swappiness, slots: Pages) -> Swappiness {
     if slots.0 < MIN_LRU_BATCH as u64 {

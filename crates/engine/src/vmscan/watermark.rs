@@ -1,17 +1,19 @@
-//! Watermarks of a node's free memory. spec: reclaim-control.md 5.1.
+//! Watermarks of a node's free memory.
+//! spec: reclaim-control.md 5.1.
 
 use crate::units::Pages;
 
-/// Free pages at which something happens. Invariant: min <= low <= high <= promo (I6).
+/// Numbers of free pages by which reclaim is started and stopped. Invariant: min <= low <= high <=
+/// promo (I6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watermarks {
-    /// Below it allocations reclaim on their own time.
+    /// Below this, a task that allocates must reclaim (direct reclaim).
     pub min: Pages,
-    /// Below it the background reclaimer is woken.
+    /// Below this, the background reclaimer is woken.
     pub low: Pages,
-    /// At it the background reclaimer stops.
+    /// At this, the background reclaimer stops.
     pub high: Pages,
-    /// The same where colder memory takes demoted pages.
+    /// At this, the background reclaimer stops if colder memory takes demoted pages.
     pub promo: Pages,
 }
 
@@ -19,7 +21,8 @@ pub struct Watermarks {
 pub const WATERMARK_SCALE_FACTOR: u64 = 10;
 
 impl Watermarks {
-    /// Watermarks of a zone of `managed` pages whose share of the reserve is `min`.
+    /// Returns the watermarks of a zone of `managed` pages; `min` is its part of the machine's
+    /// reserve.
     #[must_use]
     pub fn new(managed: Pages, min: Pages, scale_factor: u64) -> Self {
         let gap = (min.0 / 4).max(managed.0.saturating_mul(scale_factor) / 10_000);
@@ -33,7 +36,7 @@ impl Watermarks {
     }
 }
 
-/// min_free_kbytes for so much low memory.
+/// Returns min_free_kbytes for `lowmem_kb` KiB of low memory.
 #[must_use]
 pub fn min_free_kbytes(lowmem_kb: u64) -> u64 {
     (lowmem_kb.saturating_mul(16)).isqrt().clamp(128, 262_144)

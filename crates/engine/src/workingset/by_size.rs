@@ -1,22 +1,23 @@
-//! Counts by a number of pages, in bins whose width grows with it.
+//! A histogram over sizes in pages: counts in bins whose width grows with the size.
 //!
-//! Invariant: a size below 128 pages has a bin of its own; above, a bin is 1/64 of the power of two that it begins
-//! above. What was added is in the bins, to the last one, however it was spread.
+//! Invariant: a size below 128 pages has a bin of its own; above, a bin's width is 1/64 of the
+//! largest power of two that is not above the bin. Every count that was added is in the bins,
+//! however it was spread.
 
 use alloc::vec::Vec;
 
-/// Bins that each doubling is divided into, as a power of two.
+/// Each doubling of the size is divided into `1 << FINE_BITS` bins.
 const FINE_BITS: u32 = 6;
 const EXACT: u64 = 2 << FINE_BITS;
 
-/// The counts.
+/// A histogram: a count for each bin of sizes in pages. The width of the bins grows with the size.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BySize {
-    /// As long as the largest size needs.
+    /// The count of each bin, up to that of the largest size.
     bins: Vec<u64>,
 }
 
-/// The bin of a size.
+/// Returns the bin of a size in pages.
 fn bin(size: u64) -> usize {
     if size < EXACT {
         return usize::try_from(size).unwrap_or(usize::MAX);
@@ -26,19 +27,19 @@ fn bin(size: u64) -> usize {
     ((shift + 1) << FINE_BITS) as usize + usize::try_from(fine).unwrap_or(usize::MAX)
 }
 
-/// The lower edge of a bin.
+/// Returns the lower edge of a bin, in pages.
 fn edge(bin: usize) -> u64 {
     let bin = bin as u64;
     if bin < EXACT {
         return bin;
     }
     let shift = (bin >> FINE_BITS) - 1;
-    // The edge above the last bin is beyond any size.
+    // The upper edge of the last bin does not fit into 64 bits.
     let top = (1 << FINE_BITS) | (bin & ((1 << FINE_BITS) - 1));
     u64::try_from(u128::from(top) << shift).unwrap_or(u64::MAX)
 }
 
-/// `count * part / of`, rounded down; without overflow, as `part <= of`.
+/// Returns `count * part / of`, rounded down; it cannot overflow because `part <= of`.
 fn share(count: u64, part: u64, of: u64) -> u64 {
     debug_assert!(part <= of, "a part is no more than the whole");
     let share = u128::from(count) * u128::from(part) / u128::from(of.max(1));
@@ -54,7 +55,7 @@ impl BySize {
         debug_assert!(self.bins[at] >= count);
     }
 
-    /// So many at this size.
+    /// Adds `count` to the bin of `size`.
     pub(super) fn add(&mut self, size: u64, count: u64) {
         if count > 0 {
             self.add_to(bin(size), count);
@@ -62,7 +63,7 @@ impl BySize {
         }
     }
 
-    /// So many, spread evenly over the sizes from `from` to below `to`.
+    /// Adds `count`, spread evenly over the sizes `from..to`.
     pub(super) fn spread(&mut self, from: u64, to: u64, count: u64) {
         if to <= from + 1 || count == 0 {
             self.add(from, count);
@@ -80,7 +81,8 @@ impl BySize {
         assert_eq!(added, count, "all of it is in some bin");
     }
 
-    /// How many are at this size or above; within its bin, as many as the part of the bin that is above.
+    /// Returns the sum of the counts at `size` or above. Of the bin that holds `size`, the part
+    /// above it counts in proportion.
     pub(super) fn at_least(&self, size: u64) -> u64 {
         let at = bin(size);
         let above = self.bins.iter().skip(at + 1);
@@ -92,21 +94,21 @@ impl BySize {
         above.saturating_add(share(*own, high - size, high - low))
     }
 
-    /// All that another one counted, too.
+    /// Adds the counts of `other`.
     pub(super) fn merge(&mut self, other: &BySize) {
         for (at, count) in other.bins.iter().enumerate().filter(|(_, n)| **n > 0) {
             self.add_to(at, *count);
         }
     }
 
-    /// Half of each count, rounded up: what was seen once is not forgotten at once.
+    /// Halves each count, rounded up, so that a count of 1 stays.
     pub(super) fn halve(&mut self) {
         for count in &mut self.bins {
             *count = count.div_ceil(2);
         }
     }
 
-    /// Bytes on the heap.
+    /// Returns the bytes allocated on the heap.
     pub(super) const fn memory_bytes(&self) -> usize {
         self.bins.capacity() * size_of::<u64>()
     }
@@ -125,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_spread_is_all_there_and_even() {
+    fn a_spread_count_is_complete_and_even() {
         for (from, to, count) in [
             (0, 1, 7),
             (5, 5, 3),
@@ -143,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_below_a_size_is_not_at_it() {
+    fn counts_below_a_size_are_not_at_it() {
         let mut sizes = BySize::default();
         sizes.add(50, 4);
         sizes.add(100_000, 6);

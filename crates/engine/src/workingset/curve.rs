@@ -1,20 +1,24 @@
-//! What memories of other sizes would have missed, from the ages of pages as looks find them.
+//! How many refaults memories of other sizes would have had, computed from the ages of pages that
+//! scans find.
 //!
-//! A memory of `n` pages under LRU holds the `n` pages that were accessed last (the stack of Mattson and others, 1970): an
-//! access to a page misses if `n` other pages or more were accessed since the access before. Looks tell
-//! how many those are: all pages with a younger last access, and of the pages that were accessed since the last look as many as come
-//! before this one, half of them on average; no fewer than none, no more than all.
+//! A memory of `n` pages under LRU holds the `n` pages that were accessed last (the stack of
+//! Mattson and others, 1970). So an access to a page misses if at least `n` other pages were
+//! accessed since the last access to that page; their number is the stack distance. Scans show it:
+//! all pages with a younger last access count. Of the pages that were accessed since the last scan,
+//! those accessed before this one count: on average half of them, at least none, at most all.
 //!
-//! Invariant: nothing is concluded about a size before as many different pages were seen in use: until
-//! then a memory of that size has room. A page that becomes known was not accessed by that: it lies on the stack only from its first
-//! access that was seen on, and that access was at least as far as the pages that were accessed since the page became known. Looks that
-//! were blind count nothing, nor does the time before them.
+//! Invariant: nothing is concluded about a size before as many different pages were seen in use:
+//! until then a memory of that size would not be full. A page whose age becomes known was not
+//! thereby accessed: it lies on the stack only from the first access on that a scan observed, and
+//! the distance of that access is at least the number of pages accessed since the age became known.
+//! Blind scans (too many unknown ages) count nothing, nor does the time before them.
 //!
-//! A start is left out: the curve begins again at each look that finds a program grown, until it has not grown for [`STEADY`].
-//! A page that was filled before has then no access that was seen, as if it had been there when watching began.
+//! The start of a program does not count: the curve begins again at each scan that finds the
+//! program grown, until it has not grown for [`STEADY`]. A page that was filled before then counts
+//! as if it had been there when watching began, without an observed access.
 //!
-//! What is told is of the last hour or two: counts are kept by three stretches of time ([`Period`]), and the oldest is halved where
-//! it is longer than [`MEMORY`].
+//! Results are of the last hour or two: counts are kept in three parts by time ([`Period`]), and
+//! those of the oldest part are halved when it is longer than [`MEMORY`].
 
 mod counts;
 
@@ -23,103 +27,107 @@ use alloc::vec::Vec;
 use crate::units::{Millis, Pages};
 use counts::{Counts, Distance};
 
-/// Pages that were last accessed at one time.
+/// Pages with the same time of last access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cohort {
-    /// The look that found them accessed.
+    /// The time of the scan that found them accessed.
     pub last: Millis,
-    /// How many.
+    /// Number of pages.
     pub pages: Pages,
-    /// Those of files among them, which stay where others map them, too.
+    /// Number of file pages among them; these stay in memory if other processes map them, too.
     pub files: Pages,
 }
 
-/// What one look found.
+/// What one scan found.
 #[derive(Clone, Debug, Default)]
-pub struct CurveLook {
-    /// When it was.
+pub struct CurveScan {
+    /// Time of the scan.
     pub now: Millis,
-    /// Pages that were accessed since the look before, by the access before; oldest first.
+    /// Pages accessed since the last scan, by the time of their access before that; oldest first.
     pub again: Vec<Cohort>,
-    /// Pages in memory of which an access was seen for the first time, by the latest that the one before can have been; oldest first.
+    /// Pages in memory of which this scan observed the first access, by the latest possible time of
+    /// the access before; oldest first.
     pub first: Vec<Cohort>,
-    /// Pages that were in swap at the look before, and are back because they were accessed.
+    /// Pages that were in swap at the last scan, and were swapped in because they were accessed.
     pub back: Pages,
-    /// All pages that may leave of which an access was seen, by the last one; oldest first.
+    /// All evictable pages with an observed access, by the time of the last one; oldest first.
     pub pages: Vec<Cohort>,
-    /// Pages that may leave whose age has a bound, and of which no access was seen. Their time is not told.
+    /// Evictable pages without an observed access, but with a known least age. Their `last` is not
+    /// used.
     pub unseen: Cohort,
-    /// Pages of unknown age. They may be in use, so they have room.
+    /// Pages of unknown age. They may be in use, so a memory of any size is taken to hold them.
     pub unknown: Pages,
 }
 
-/// A look that does not know the age of more than this part of all pages says nothing of any size.
+/// A scan is blind, and says nothing, if more than one page in this many has an unknown age.
 const BLIND: u64 = 20;
-/// The older counts are halved where they are of more time.
+/// The counts of the oldest part are halved when it is longer than this.
 const MEMORY: Millis = Millis(3_600_000);
-/// A program has started when it has not grown for so long, or for the time between two looks where that is longer.
+/// A program has started when it has not grown for this long, or between two scans if these are
+/// farther apart.
 const STEADY: Millis = Millis(3000);
-/// A program has grown if it filled so large a part of what it had with new pages, or [`GROWN_PAGES`] if that is more.
+/// A program has grown if it has more than `max(pages / GROWN, GROWN_PAGES)` new pages.
 const GROWN: u64 = 8;
 /// See [`GROWN`].
 const GROWN_PAGES: u64 = 256;
-/// A stretch of time is at least so long.
+/// Least length of a part of the time, in milliseconds.
 const STRETCH: Millis = Millis(20_000);
 
-impl CurveLook {
+impl CurveScan {
     fn is_blind(&self) -> bool {
         self.unknown.0 * BLIND > self.all()
     }
 
-    /// Pages that were accessed since the look before.
+    /// Returns the number of pages accessed since the last scan.
     fn accessed(&self) -> u64 {
         let of_now = self.pages.iter().filter(|cohort| cohort.last == self.now);
         of_now.map(|cohort| cohort.pages.0).sum()
     }
 
-    /// Those that had been in memory at the look before.
+    /// Returns the number of accessed pages that were in memory at the last scan.
     fn seen_before(&self) -> u64 {
         sum(&self.again) + sum(&self.first)
     }
 
-    /// All pages.
+    /// Returns the number of all evictable pages and pages of unknown age.
     fn all(&self) -> u64 {
         sum(&self.pages) + self.unseen.pages.0 + self.unknown.0
     }
 }
 
-/// What a memory of one size would have done.
+/// Estimated refaults in a memory of one size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missed {
-    /// Pages that were accessed and would not have been there, though they had been before. A page counts once a look.
+    /// Pages that were accessed and would not have been in memory, though they had been before. A
+    /// page counts at most once a scan.
     pub refaults: Pages,
-    /// Those of files among them.
+    /// File pages among `refaults`.
     pub file_refaults: Pages,
-    /// No fewer can have been, and no more, whatever the order within a look was.
+    /// Lower bound of the refaults, for any order of the accesses between two scans.
     pub at_least: Pages,
-    /// See [`Missed::at_least`].
+    /// Upper bound of the refaults, for any order of the accesses between two scans.
     pub at_most: Pages,
-    /// Pages that were accessed, all in all. A page counts once a look.
+    /// All pages that were accessed. A page counts at most once a scan.
     pub touches: Pages,
-    /// In so long a time: as long as that memory was full.
+    /// The time in which these were counted: while a memory of this size was full.
     pub watched: Millis,
 }
 
-/// A part of the time that is remembered.
+/// A part of the time of which counts are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Period {
-    /// All of it.
+    /// The whole time.
     All,
     /// All but the later part.
     Earlier,
-    /// The later part: a sixth to a third of it, at least 20 s.
+    /// The later part: a sixth to a third of the whole time, at least 20 s.
     Later,
 }
 
-/// Whether a program is still starting.
+/// Whether a program is still starting: whether it grows.
 #[derive(Clone, Debug, Default)]
 struct Start {
-    /// When it grew last, and its pages then.
+    /// When the program last grew; `pages` is its size then.
     grew: Millis,
     pages: u64,
     /// Pages that were accessed since then, and had not been in memory before.
@@ -128,48 +136,50 @@ struct Start {
 }
 
 impl Start {
-    /// Whether the program grew, and the curve must begin again. Looks come in order.
-    fn grows(&mut self, look: &CurveLook) -> bool {
+    /// Whether the program has grown, so that the curve must begin again. Must be called for each
+    /// scan in order.
+    fn grows(&mut self, scan: &CurveScan) -> bool {
         if self.is_over {
             return false;
         }
-        // What became known and was not filled is no growth.
-        self.filled += look
+        // Pages whose age became known, but that were not filled, are no growth.
+        self.filled += scan
             .accessed()
-            .saturating_sub(look.seen_before() + look.back.0);
+            .saturating_sub(scan.seen_before() + scan.back.0);
         let grown = (self.pages / GROWN).max(GROWN_PAGES);
-        if look.all() > self.pages + grown && self.filled > grown {
-            *self = Start::of(look);
+        if scan.all() > self.pages + grown && self.filled > grown {
+            *self = Start::of(scan);
             return true;
         }
-        self.is_over = look.now.since(self.grew) >= STEADY;
+        self.is_over = scan.now.since(self.grew) >= STEADY;
         false
     }
 
-    fn of(look: &CurveLook) -> Start {
+    fn of(scan: &CurveScan) -> Start {
         Start {
-            grew: look.now,
-            pages: look.all(),
+            grew: scan.now,
+            pages: scan.all(),
             ..Start::default()
         }
     }
 }
 
-/// See the module.
+/// Estimates the refaults of memories of other sizes.
 #[derive(Clone, Debug, Default)]
 pub struct RefaultCurve {
-    /// As the last look left them.
-    last: CurveLook,
-    /// The first look; none before it.
+    /// What the last scan found.
+    last: CurveScan,
+    /// The time of the first scan; `None` before it.
     begin: Option<Millis>,
     start: Start,
-    looks: u64,
+    scans: u64,
     touches: u64,
-    /// Time that counts, and of which nothing is known, milliseconds.
+    /// Milliseconds between scans that count, and, in `blind`, those that do not: too many ages
+    /// were unknown.
     watched: u64,
     blind: u64,
     earlier: Counts,
-    /// The later part: a stretch that is over, and the one that goes on.
+    /// Counts of [`Period::Later`]: of a finished part, and of the present one.
     later: [Counts; 2],
 }
 
@@ -178,34 +188,35 @@ fn sum(cohorts: &[Cohort]) -> u64 {
 }
 
 impl RefaultCurve {
-    /// Whoever tells the looks has given the time of the first one another name: rounds of long ago may have become one.
-    pub fn begin_is(&mut self, told: impl FnOnce(Millis) -> Millis) {
-        self.begin = self.begin.map(told);
+    /// Replaces the time of the first scan by what `reported` returns for it: a caller may have
+    /// merged old scans, which then have another time.
+    pub fn rename_begin(&mut self, reported: impl FnOnce(Millis) -> Millis) {
+        self.begin = self.begin.map(reported);
     }
 
-    /// One look after the other.
+    /// Adds one scan; scans must come in order of time.
     ///
     /// # Panics
     /// In debug builds, if cohorts are out of order or time goes back.
-    pub fn look(&mut self, look: CurveLook) {
-        debug_assert!(look.pages.is_sorted_by_key(|cohort| cohort.last));
-        debug_assert!(look.again.is_sorted_by_key(|cohort| cohort.last));
-        debug_assert!(look.first.is_sorted_by_key(|cohort| cohort.last));
+    pub fn scan(&mut self, scan: CurveScan) {
+        debug_assert!(scan.pages.is_sorted_by_key(|cohort| cohort.last));
+        debug_assert!(scan.again.is_sorted_by_key(|cohort| cohort.last));
+        debug_assert!(scan.first.is_sorted_by_key(|cohort| cohort.last));
         match self.begin {
             None => {
-                self.begin = Some(look.now);
-                self.start = Start::of(&look);
+                self.begin = Some(scan.now);
+                self.start = Start::of(&scan);
             }
-            Some(_) if self.start.grows(&look) => self.begin_again(look.now),
-            Some(_) if look.is_blind() || self.last.is_blind() => {
-                self.blind += look.now.since(self.last.now).0;
+            Some(_) if self.start.grows(&scan) => self.begin_again(scan.now),
+            Some(_) if scan.is_blind() || self.last.is_blind() => {
+                self.blind += scan.now.since(self.last.now).0;
             }
-            Some(begin) => self.count(begin, &look),
+            Some(begin) => self.count(begin, &scan),
         }
-        self.last = look;
+        self.last = scan;
     }
 
-    /// Forgets all that was counted: the look at this time is the first one.
+    /// Forgets all counts; the scan at the time `now` becomes the first one.
     fn begin_again(&mut self, now: Millis) {
         *self = RefaultCurve {
             begin: Some(now),
@@ -214,40 +225,42 @@ impl RefaultCurve {
         };
     }
 
-    fn count(&mut self, begin: Millis, look: &CurveLook) {
-        debug_assert!(look.now >= self.last.now, "looks come in order");
+    fn count(&mut self, begin: Millis, scan: &CurveScan) {
+        debug_assert!(scan.now >= self.last.now, "looks come in order");
         let known = self.known().0;
-        let accessed = look.accessed();
-        let time = look.now.since(self.last.now).0;
-        self.looks += 1;
+        let accessed = scan.accessed();
+        let time = scan.now.since(self.last.now).0;
+        self.scans += 1;
         self.touches += accessed;
         self.watched += time;
         self.begin_stretch();
         let counts = &mut self.later[1];
         counts.touches.add(known, accessed);
         counts.watched.add(known, time);
-        // What had left was older than what stayed. What another hand brought back was not accessed.
-        let back = look.back.0.min(accessed.saturating_sub(look.seen_before()));
+        // Evicted pages were older than those that stayed. Pages that were swapped in without an
+        // access do not count.
+        let back = scan.back.0.min(accessed.saturating_sub(scan.seen_before()));
         counts.add(Distance::exactly(known), back, 0);
         let mut above = Above::new(
             &self.last,
             begin,
             known,
-            accessed - sum(&look.again).min(accessed),
+            accessed - sum(&scan.again).min(accessed),
         );
-        for again in &look.again {
+        for again in &scan.again {
             let distance = above.distance(*again);
             counts.add(distance, again.pages.0, again.files.0);
         }
         let mut above = Above::new(&self.last, begin, known, 0);
-        for first in &look.first {
+        for first in &scan.first {
             let nearest = above.pages_since(first.last);
-            // Only a lower bound of the distance is known, so larger sizes get no count.
+            // Only a lower bound of the distance is known: larger sizes get no refault.
             counts.add(Distance::exactly(nearest), first.pages.0, first.files.0);
         }
     }
 
-    /// Time goes on into a new stretch where the last one is long enough: both together are a third of all, or less.
+    /// Begins a new part of the time if the present one is long enough. The two later parts
+    /// together are at most a third of the whole time.
     fn begin_stretch(&mut self) {
         let [over, last] = &mut self.later;
         let before = self.earlier.watched_ms() + over.watched_ms();
@@ -261,7 +274,8 @@ impl RefaultCurve {
         }
     }
 
-    /// Pages that were seen in use since the first look and are still there, and those that have room in any memory.
+    /// Returns the pages seen in use since the first scan that are still in memory, plus pages of
+    /// unknown age, which a memory of any size is taken to hold.
     #[must_use]
     pub fn known(&self) -> Pages {
         let begin = self.begin.unwrap_or_default();
@@ -270,20 +284,21 @@ impl RefaultCurve {
         Pages(used + self.last.unknown.0)
     }
 
-    /// Pages that were not seen in use since the first look.
+    /// Returns the pages that were not seen in use since the first scan.
     #[must_use]
     pub fn untouched(&self) -> Pages {
         Pages(self.last.all() - self.known().0)
     }
 
-    /// Pages that are accessed between two looks, on average: within a smaller memory pages may miss more than once
-    /// a look, and what is told of it is too little.
+    /// Returns the average number of pages accessed between two scans. In a smaller memory a page
+    /// may miss more than once between two scans, so the refaults reported for it are too few.
     #[must_use]
     pub fn in_use(&self) -> Pages {
-        Pages(self.touches.checked_div(self.looks).unwrap_or(0) + self.last.unknown.0)
+        Pages(self.touches.checked_div(self.scans).unwrap_or(0) + self.last.unknown.0)
     }
 
-    /// Pages that were seen accessed within this time before the last look; those of unknown age with them.
+    /// Returns the pages that were last seen accessed within `time` before the last scan, plus
+    /// pages of unknown age.
     #[must_use]
     pub fn accessed_within(&self, time: Millis) -> Pages {
         let begin = self.begin.unwrap_or_default();
@@ -294,7 +309,7 @@ impl RefaultCurve {
         Pages(within + self.last.unknown.0)
     }
 
-    /// How long the oldest page that a memory of this size would hold has been idle.
+    /// Returns how long the oldest page that a memory of `size` would hold has been idle.
     #[must_use]
     pub fn idle(&self, size: Pages) -> Millis {
         let mut held = self.last.unknown.0;
@@ -307,7 +322,7 @@ impl RefaultCurve {
         self.last.now.since(self.begin.unwrap_or_default())
     }
 
-    /// Pages of files that a memory of this size would not hold.
+    /// Returns the file pages that a memory of `size` would not hold.
     #[must_use]
     pub fn files_beyond(&self, size: Pages) -> Pages {
         let idle = self.idle(size);
@@ -317,19 +332,20 @@ impl RefaultCurve {
         Pages(seen + self.last.unseen.files.0)
     }
 
-    /// Time in which too many ages were unknown to say anything.
+    /// Returns the time that does not count because too many ages were unknown.
     #[must_use]
     pub const fn blind(&self) -> Millis {
         Millis(self.blind)
     }
 
-    /// Time that counts: between looks that knew enough ages.
+    /// Returns the time that counts: between scans that knew enough ages.
     #[must_use]
     pub const fn watched(&self) -> Millis {
         Millis(self.watched)
     }
 
-    /// What a memory of this size would have missed in a part of the time; of no time at all if it is larger than what was seen in use.
+    /// Returns the estimate for a memory of `size` in a period. Its `watched` is zero if fewer
+    /// pages than `size` were seen in use.
     #[must_use]
     pub fn at(&self, size: Pages, period: Period) -> Missed {
         let mut missed = Missed::default();
@@ -351,7 +367,7 @@ impl RefaultCurve {
         missed
     }
 
-    /// Bytes on the heap.
+    /// Returns the bytes allocated on the heap.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let last = &self.last;
@@ -361,20 +377,21 @@ impl RefaultCurve {
     }
 }
 
-/// How many pages lie above others on the stack: from the youngest cohort down, as the last look left them.
+/// Computes stack distances by the cohorts of the last scan; called with the oldest cohort first.
 struct Above<'a> {
-    last: &'a CurveLook,
+    last: &'a CurveScan,
     begin: Millis,
     known: u64,
-    /// Pages of cohorts that are younger than the one at hand, and how many cohorts are not.
+    /// Pages of cohorts younger than the present one; `at` is the number of cohorts that are not
+    /// younger.
     younger: u64,
     at: usize,
-    /// Pages of this look that may have come before the ones at hand.
+    /// Pages accessed since the last scan, maybe before the pages of the present cohort.
     came: u64,
 }
 
 impl Above<'_> {
-    fn new(last: &CurveLook, begin: Millis, known: u64, came: u64) -> Above<'_> {
+    fn new(last: &CurveScan, begin: Millis, known: u64, came: u64) -> Above<'_> {
         Above {
             last,
             begin,
@@ -385,7 +402,8 @@ impl Above<'_> {
         }
     }
 
-    /// The cohort that these pages were in then, as far as it is known; some may have become one since.
+    /// Goes on to the cohort of the last scan that holds pages last accessed at `time`, and returns
+    /// it; cohorts may have been merged since. `None` if their accesses were not observed.
     fn turn_to(&mut self, time: Millis) -> Option<Cohort> {
         while let Some(cohort) = self.last.pages.get(self.at)
             && cohort.last <= time
@@ -397,13 +415,14 @@ impl Above<'_> {
         of.filter(|cohort| cohort.last > self.begin)
     }
 
-    /// Pages that were accessed after this time, of those that are known.
+    /// Returns the number of known pages that were accessed after `time`.
     fn pages_since(&mut self, time: Millis) -> u64 {
         self.turn_to(time);
         (self.younger + self.last.unknown.0).min(self.known)
     }
 
-    /// How far down these pages were. The cohorts come oldest first.
+    /// Returns the stack distance of pages that were accessed again. Must be called with the oldest
+    /// cohort first.
     fn distance(&mut self, again: Cohort) -> Distance {
         let of = self.turn_to(again.last);
         let before = self.came;
@@ -414,7 +433,8 @@ impl Above<'_> {
         let known = |pages: u64| pages.min(self.known);
         let above = self.younger + self.last.unknown.0;
         let likely = above + before / 2;
-        // Those of the same cohort, and all that came in the same look, may have been before.
+        // Pages of the same cohort, and all those accessed since the last scan, may have come
+        // before.
         let most = above + cohort.pages.0 + before;
         Distance {
             nearest: known(self.younger),

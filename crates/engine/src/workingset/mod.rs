@@ -1,13 +1,15 @@
-//! Workingset detection: what is kept of a page that has left. spec: workingset.md.
+//! Workingset detection: what is stored of an evicted page.
+//! spec: workingset.md.
 //!
-//! What the multi-gen LRU writes into its shadows is in `lru_gen/refault.rs`; the clock and the
-//! packing of the classic LRU are here. So is what ages tell of memories of other sizes (`curve`).
+//! What the multi-gen LRU writes into its shadows is in `lru_gen/refault.rs`; the eviction clock of
+//! the classic LRU and its form in shadows are here. The module `curve` estimates, from the ages of
+//! pages, the refaults in memories of other sizes.
 
 mod by_size;
 mod curve;
 mod shadow;
 mod shadow_nodes;
 
-pub use curve::{Cohort, CurveLook, Missed, Period, RefaultCurve};
+pub use curve::{Cohort, CurveScan, Missed, Period, RefaultCurve};
 pub use shadow::{EvictionClock, Refault};
 pub use shadow_nodes::{CHUNK_SLOTS, ShadowNodes, excess_nodes};

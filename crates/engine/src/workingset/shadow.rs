@@ -1,23 +1,25 @@
-//! The eviction clock of the classic LRU, as its shadows store it. spec: workingset.md 2, 3, 5.
+//! The eviction clock of the classic LRU, as its shadows store it.
+//! spec: workingset.md 2, 3, 5.
 //!
 //! A stamp holds the low bits of the clock. When the machine has more pages than the stamp can
-//! tell apart, the clock is coarsened by `bucket_order`. Distances are taken modulo the stamp's
-//! range (invariant I3): a shadow older than one wrap may be misjudged, and that is accepted.
+//! distinguish, the lowest `bucket_order` bits of the clock are dropped. Distances are taken modulo
+//! the stamp's range (invariant I3): a shadow older than one wrap may be misjudged, and that is
+//! accepted.
 
 use crate::units::Pages;
 
-/// What a shadow told when its page came back.
+/// What a shadow entry says when its page refaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refault {
-    /// It left recently enough to count.
+    /// Whether the page was evicted recently enough to count.
     pub recent: bool,
-    /// It belonged to the working set when it left.
+    /// Whether the page belonged to the working set when it was evicted.
     pub workingset: bool,
-    /// The tier it left from.
+    /// The tier from which the page was evicted; 0 for the classic LRU.
     pub tier: usize,
 }
 
-/// How clock readings are stored in shadows.
+/// How values of the eviction clock are stored in shadows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EvictionClock {
     bits: u32,
@@ -25,7 +27,7 @@ pub struct EvictionClock {
 }
 
 impl EvictionClock {
-    /// Stamps of `bits` bits for a machine of `total` pages.
+    /// Creates a clock with stamps of `bits` bits, for a machine of `total` pages.
     #[must_use]
     pub const fn new(bits: u32, total: Pages) -> Self {
         let fls = u64::BITS - total.0.saturating_sub(1).leading_zeros();
@@ -39,13 +41,13 @@ impl EvictionClock {
         (1 << self.bits) - 1
     }
 
-    /// The stamp of clock reading `age`.
+    /// Returns the stamp of the clock value `age`.
     #[must_use]
     pub const fn stamp(self, age: u64) -> u64 {
         age >> self.bucket_order & self.mask()
     }
 
-    /// Clock ticks from `stamp` to `now`: the refault distance.
+    /// Returns the refault distance: the clock's advance from `stamp` to `now`, in pages.
     #[must_use]
     pub const fn distance(self, now: u64, stamp: u64) -> u64 {
         let mask = (self.mask() << self.bucket_order) | ((1 << self.bucket_order) - 1);

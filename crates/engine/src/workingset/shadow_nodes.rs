@@ -1,23 +1,24 @@
-//! How much memory shadows may take in an index that keeps them in nodes of 64 slots, and which
-//! nodes go first. spec: workingset.md 7.
+//! How much memory shadows may take in an index that stores them in nodes of 64 slots, and which
+//! nodes are dropped first.
+//! spec: workingset.md 7.
 //!
-//! The engine's own shadows lie in their pages' words and cost nothing; `lruvec/shadow_bound.rs` bounds
-//! them all the same, where a kernel's memory is simulated. No other index is needed for that: a slot is
-//! a folio id.
+//! The engine's own shadows lie in their pages' words and cost nothing. Where a kernel's memory is
+//! simulated, `lruvec/shadow_bound.rs` bounds them nevertheless. No other index is needed for that:
+//! a slot is a folio id.
 //!
 //! Invariants (workingset.md 11): a node is tracked iff it holds shadows and no page (I5); after
 //! shrinking to the target no more than pages / 8 are tracked (I6).
 
 use alloc::collections::BTreeMap;
 
-/// Slots of a node.
+/// Number of slots of a node.
 pub const CHUNK_SLOTS: u64 = 64;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Node {
     pages: u32,
     shadows: u32,
-    /// Its place in the order of age, while it is tracked.
+    /// While the node is tracked: a number that is larger the later this began.
     since: u64,
 }
 
@@ -27,30 +28,30 @@ impl Node {
     }
 }
 
-/// The nodes of one index, those tracked in the order in which they came to be.
+/// The nodes of one index; tracked nodes in the order in which they became tracked.
 #[derive(Debug, Default)]
 pub struct ShadowNodes {
     nodes: BTreeMap<u64, Node>,
-    /// Nodes by the time since when they are tracked.
+    /// The tracked nodes, by their `since`.
     tracked: BTreeMap<u64, u64>,
     changes: u64,
     reclaimed: u64,
 }
 
-/// What the count of tracked nodes says: how many are too many for so many pages.
+/// Returns the number of tracked nodes above `pages / 8`, which is allowed.
 #[must_use]
 pub const fn excess_nodes(tracked: u64, pages: u64) -> u64 {
     tracked.saturating_sub(pages / 8)
 }
 
 impl ShadowNodes {
-    /// `workingset_nodes`: nodes tracked now.
+    /// Returns `workingset_nodes`: the number of nodes tracked now.
     #[must_use]
     pub fn tracked(&self) -> u64 {
         self.tracked.len() as u64
     }
 
-    /// `workingset_nodereclaim`: nodes reclaimed so far.
+    /// Returns `workingset_nodereclaim`: the number of nodes reclaimed so far.
     #[must_use]
     pub const fn reclaimed(&self) -> u64 {
         self.reclaimed
@@ -78,27 +79,27 @@ impl ShadowNodes {
         }
     }
 
-    /// A page without a shadow comes into `slot`.
+    /// Notes that a page without a shadow is inserted at `slot`.
     pub fn page_in(&mut self, slot: u64) {
         self.change(slot, 1, 0);
     }
 
-    /// The page of `slot` is evicted and leaves its shadow.
+    /// Notes that the page of `slot` is evicted and becomes a shadow.
     pub fn evicted(&mut self, slot: u64) {
         self.change(slot, -1, 1);
     }
 
-    /// The page of `slot` comes back and consumes its shadow.
+    /// Notes that the page of `slot` refaults and consumes its shadow.
     pub fn refaulted(&mut self, slot: u64) {
         self.change(slot, 1, -1);
     }
 
-    /// The page of `slot` is removed and leaves no shadow.
+    /// Notes that the page of `slot` is removed without a shadow.
     pub fn removed(&mut self, slot: u64) {
         self.change(slot, -1, 0);
     }
 
-    /// Pages and shadows of the node that holds `slot`.
+    /// Returns the number of pages, and of shadows, of the node that holds `slot`.
     #[must_use]
     pub fn contents(&self, slot: u64) -> (u32, u32) {
         let node = self
@@ -109,13 +110,13 @@ impl ShadowNodes {
         (node.pages, node.shadows)
     }
 
-    /// The shadow of `slot` is consumed by truncation.
+    /// Notes that the shadow of `slot` is consumed by truncation.
     pub fn truncated(&mut self, slot: u64) {
         self.change(slot, 0, -1);
     }
 
-    /// Frees the oldest tracked node with all its shadows: the slots from the number that is
-    /// returned on, [`CHUNK_SLOTS`] of them, refault uncounted from now on.
+    /// Drops the oldest tracked node with all its shadows, and returns its first slot; `None` if no
+    /// node is tracked. Refaults of its [`CHUNK_SLOTS`] slots are not counted from then on.
     pub fn reclaim_oldest(&mut self) -> Option<u64> {
         let (_, key) = self.tracked.pop_first()?;
         self.nodes.remove(&key);
@@ -126,7 +127,7 @@ impl ShadowNodes {
     /// Asserts I5.
     ///
     /// # Panics
-    /// When it does not hold.
+    /// When the invariant does not hold.
     pub fn check_invariants(&self) {
         let mut tracked: alloc::vec::Vec<u64> = self.tracked.values().copied().collect();
         tracked.sort_unstable();
@@ -151,7 +152,7 @@ mod tests {
 
     /// workingset.md 12, test 14.
     #[test]
-    fn what_is_more_than_an_eighth_goes_oldest_first() {
+    fn nodes_beyond_an_eighth_are_dropped_oldest_first() {
         let mut nodes = twelve_nodes();
         assert_eq!(
             (nodes.tracked(), excess_nodes(nodes.tracked(), 80)),
@@ -163,7 +164,7 @@ mod tests {
             (nodes.reclaimed(), excess_nodes(nodes.tracked(), 80)),
             (2, 0)
         );
-        // The page of a slot whose shadow went comes in as one never seen.
+        // The page of a slot whose shadow was dropped is inserted as one never seen.
         nodes.page_in(0);
         nodes.check_invariants();
         assert_eq!(nodes.tracked(), 10);

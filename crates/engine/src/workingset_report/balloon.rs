@@ -1,8 +1,10 @@
-//! Working-set reports of a guest to its host: the messages and what the guest's side answers.
-//! spec: workingset-report.md 7. No queue and no transport is here: bytes come in, bytes go out.
+//! Working-set reports of a guest to its host: the host's messages, and the guest's replies.
+//! spec: workingset-report.md 7.
 //!
-//! Invariants: a message that is refused changes nothing; nothing is sent before a CONFIG was taken, and
-//! under pressure none sooner after the last one than the threshold says.
+//! The transport is the caller's: messages are bytes.
+//!
+//! Invariants: a message that is refused changes nothing; nothing is sent before a CONFIG was
+//! taken, and under pressure none sooner after the last one than the threshold says.
 
 #[cfg(test)]
 use super::PageAge;
@@ -16,23 +18,23 @@ pub(super) const OP_REQUEST: u16 = 1;
 pub(super) const OP_CONFIG: u16 = 2;
 pub(super) const REQUEST_LEN: usize = 12 + 4 * MAX_NR_BINS;
 
-/// Why a message was refused; sent back in the report's `error` under its number.
+/// Why a message was refused; the number is sent back in the report's `error`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BalloonError {
     /// Edges that do not increase, an unknown operation, another node, a message of another length,
     /// or a REQUEST before any CONFIG.
     Invalid = 22,
-    /// No terminator among the 32 edges.
+    /// None of the 32 edges is the terminator.
     Range = 34,
 }
 
-/// The guest's side, for one node.
+/// The guest's balloon driver for one node, as far as reports need it.
 #[derive(Clone, Debug)]
 pub struct Balloon {
     node: u16,
     bins: Option<Bins>,
     state: ReportState,
-    /// When the last report was sent under pressure.
+    /// When a report was last sent because of pressure; `None` if none was.
     pressed: Option<Millis>,
 }
 
@@ -46,7 +48,7 @@ fn half(message: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// The edges of a CONFIG: what stands before the terminator.
+/// Reads the edges of a CONFIG message, up to the terminator.
 fn edges(message: &[u8]) -> Result<Bins, BalloonError> {
     let all = (0..MAX_NR_BINS).filter_map(|n| word(message, 12 + 4 * n));
     let edges: Vec<u32> = all.take_while(|&edge| edge != u32::MAX).collect();
@@ -61,7 +63,7 @@ fn edges(message: &[u8]) -> Result<Bins, BalloonError> {
 }
 
 impl Balloon {
-    /// A guest that was told nothing yet.
+    /// Creates the driver for the node numbered `node`, without a configuration.
     #[must_use]
     pub fn new(node: u16) -> Self {
         Self {
@@ -72,16 +74,16 @@ impl Balloon {
         }
     }
 
-    /// The bins that reports are to have; `None` before the first CONFIG.
+    /// Returns the bins of the reports; `None` before the first CONFIG.
     #[must_use]
     pub const fn bins(&self) -> Option<&Bins> {
         self.bins.as_ref()
     }
 
-    /// Takes a message of the host. True when it asks for a report now (REQUEST).
+    /// Receives a message of the host. Returns whether a report must be sent now: true for REQUEST.
     ///
     /// # Errors
-    /// [`BalloonError`], to be answered with [`Self::error_report`].
+    /// [`BalloonError`]: the caller must send [`Self::error_report`].
     pub fn receive(&mut self, message: &[u8]) -> Result<bool, BalloonError> {
         let invalid = BalloonError::Invalid;
         if message.len() != REQUEST_LEN || half(message, 2) != Some(self.node) {
@@ -101,7 +103,7 @@ impl Balloon {
         }
     }
 
-    /// Reclaim of the node has come to `priority`: whether a report is due now.
+    /// Whether a report must be sent now, because reclaim of the node has reached `priority`.
     #[must_use]
     pub fn pressure(&self, priority: u32, reason: ScanReason, now: Millis) -> bool {
         let threshold = self.state.report_threshold();
@@ -109,7 +111,8 @@ impl Balloon {
         self.bins.is_some() && waited && self.state.try_report(priority, reason, now)
     }
 
-    /// The bins and the interval to refresh the report with, if that is due.
+    /// Returns the bins and the interval with which to refresh the report; `None` if the interval
+    /// has not passed.
     #[must_use]
     pub fn is_due(&self, now: Millis) -> Option<(&Bins, Millis)> {
         let bins = self.bins.as_ref()?;
@@ -117,17 +120,17 @@ impl Balloon {
         self.state.is_due(now).then_some((bins, interval))
     }
 
-    /// A new report; nothing is kept while the refresh interval is 0.
+    /// Stores a new report, unless the refresh interval is 0.
     pub fn refresh(&mut self, report: Report) {
         self.state.store(report);
     }
 
-    /// A report is sent `now`, because of pressure.
+    /// Notes that a report is sent `now`, because of pressure.
     pub fn note_pressed(&mut self, now: Millis) {
         self.pressed = Some(now);
     }
 
-    /// The bytes of the last report; without one, of an error.
+    /// Returns the bytes of the last report; if there is none, of an error report.
     #[must_use]
     pub fn last_report(&self) -> Vec<u8> {
         let Some(report) = self.state.report() else {
@@ -145,7 +148,7 @@ impl Balloon {
         bytes
     }
 
-    /// The bytes of a report made `now`.
+    /// Stores a report made at the time `now`; returns its bytes.
     #[cfg(test)]
     pub(super) fn report(&mut self, page_age: &PageAge, now: Millis) -> Vec<u8> {
         self.refresh(Report {
@@ -155,7 +158,7 @@ impl Balloon {
         self.last_report()
     }
 
-    /// The answer to a message that was refused.
+    /// Returns the bytes of the reply to a message that was refused.
     #[must_use]
     pub fn error_report(&self, error: BalloonError) -> Vec<u8> {
         let mut bytes = self.header(error as u32);

@@ -1,10 +1,13 @@
-//! The texts of the working-set report's files. spec: workingset-report.md 2, 2.1.
+//! Parses and formats the texts of the working-set report's files.
+//! spec: workingset-report.md 2, 2.1.
 //!
 //! Invariants: what is printed is parsed to the same value; a text that is refused changes nothing,
 //! because a whole new value is returned or none; no text makes a parser panic.
 
+mod number;
 mod page_age;
 
+pub use number::{kstrtouint, kstrtoull};
 pub use page_age::{AgeLine, NodeAges, parse_page_age, print_page_age, print_page_ages};
 
 use super::{Bins, MAX_NR_BINS};
@@ -13,50 +16,45 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
 
-/// Why a written text was refused.
+/// Why a text written to a file was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileError {
-    /// EINVAL: not of the file's form, edges that do not increase, or a node that is not there.
+    /// EINVAL: the text has not the file's form, its edges do not increase, or its node does not
+    /// exist.
     Invalid = 22,
-    /// ERANGE: a number beyond 32 bits, or 32 intervals and more.
+    /// ERANGE: a number of more than 32 bits, or 32 or more intervals.
     Range = 34,
 }
 
 impl FileError {
-    /// The number that the write fails with.
+    /// Returns the error number with which the write fails.
     #[must_use]
     pub const fn errno(self) -> i32 {
         self as i32
     }
 }
 
-/// An unsigned number of milliseconds, digits alone.
-fn millis(text: &str) -> Result<u64, FileError> {
-    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(FileError::Invalid);
-    }
-    let number: u32 = text.parse().map_err(|_| FileError::Range)?;
-    Ok(u64::from(number))
+/// Returns the text without the blanks around it, as the kernel's strim() cuts it.
+fn stripped(text: &str) -> &str {
+    // The kernel's isspace() knows the vertical tab, too.
+    text.trim_matches(|c: char| c.is_ascii_whitespace() || c == '\x0b')
 }
 
-/// One line break at the end belongs to the write, not to the value.
-fn line(text: &str) -> &str {
-    text.strip_suffix('\n').unwrap_or(text)
-}
-
-/// `page_age_intervals` as written: milliseconds between commas, increasing; an empty text removes
-/// the configuration. Edges are rounded up to ticks of a clock of `hz` a second, and must increase
-/// after that too. A comma at the end is refused, as an empty number.
+/// Parses `page_age_intervals` as written: increasing milliseconds, separated by commas, with
+/// blanks only before and after them all. Each number is one of [`kstrtouint`]. An empty text
+/// removes the configuration. Edges are rounded up to ticks of a clock of `hz` ticks a second,
+/// and must increase after that, too. A comma at the end is refused, because an empty number
+/// follows it.
 ///
 /// # Errors
-/// [`FileError`], and the old configuration should stay.
+/// [`FileError`]; the caller keeps the old configuration.
 pub fn parse_intervals(text: &str, hz: u32) -> Result<Bins, FileError> {
     let hz = u64::from(hz.clamp(1, 1000));
-    let text = line(text);
+    let text = stripped(text);
     let tokens = (!text.is_empty()).then(|| text.split(','));
     let mut edges: Vec<Millis> = Vec::new();
     for token in tokens.into_iter().flatten() {
-        let ticks = (millis(token)? * hz).div_ceil(1000);
+        let ticks = (u64::from(kstrtouint(token)?) * hz).div_ceil(1000);
         let edge = ticks * 1000 / hz;
         if edges.len() + 1 >= MAX_NR_BINS || edge > u64::from(u32::MAX) {
             return Err(FileError::Range);
@@ -66,7 +64,7 @@ pub fn parse_intervals(text: &str, hz: u32) -> Result<Bins, FileError> {
     Bins::new(&edges).map_err(|_| FileError::Invalid)
 }
 
-/// `page_age_intervals` as read.
+/// Formats `page_age_intervals` as read.
 #[must_use]
 pub fn print_intervals(bins: &Bins) -> String {
     let mut text = String::new();
@@ -78,15 +76,16 @@ pub fn print_intervals(bins: &Bins) -> String {
     text
 }
 
-/// A node's `refresh_interval` or `report_threshold` as written: milliseconds, 0 for none.
+/// Parses a node's `refresh_interval` or `report_threshold` as written: milliseconds, 0 for none;
+/// blanks before and after the number do not count.
 ///
 /// # Errors
-/// [`FileError`].
+/// [`FileError`] if the text is no number, or a number of more than 32 bits.
 pub fn parse_millis(text: &str) -> Result<Millis, FileError> {
-    millis(line(text)).map(Millis)
+    kstrtouint(stripped(text)).map(|ms| Millis(u64::from(ms)))
 }
 
-/// A node's `refresh_interval` or `report_threshold` as read.
+/// Formats a node's `refresh_interval` or `report_threshold` as read.
 #[must_use]
 pub fn print_millis(value: Millis) -> String {
     let mut text = String::new();
@@ -94,26 +93,26 @@ pub fn print_millis(value: Millis) -> String {
     text
 }
 
-/// A memcg's `refresh_interval` or `report_threshold` as written: `N<nid>=<ms>`. Returns the place of the node
-/// among these numbers, and its new value.
+/// Parses a memcg's `refresh_interval` or `report_threshold` as written: `N<nid>=<ms>`. Returns the
+/// index of the node in `nodes`, and its new value.
 ///
 /// # Errors
-/// [`FileError`]: invalid, too, for a node that is not among them.
+/// [`FileError`]; [`FileError::Invalid`] also for a node that is not in `nodes`.
 pub fn parse_node_millis(text: &str, nodes: &[u32]) -> Result<(usize, Millis), FileError> {
-    // What is read ends with a blank, and may be written back as it is.
+    // Text that was read ends with a blank, and may be written back as it is.
     let (node, value) = text
         .trim_ascii()
         .split_once('=')
         .ok_or(FileError::Invalid)?;
     let node = node.strip_prefix('N').ok_or(FileError::Invalid)?;
-    let node = u32::try_from(millis(node)?).map_err(|_| FileError::Invalid)?;
-    let value = millis(value)?;
+    let node = kstrtouint(node).map_err(|_| FileError::Invalid)?;
+    let value = u64::from(kstrtouint(value)?);
     let place = nodes.iter().position(|known| *known == node);
     Ok((place.ok_or(FileError::Invalid)?, Millis(value)))
 }
 
-/// A memcg's `refresh_interval` or `report_threshold` as read: each node's number and its value, with a
-/// blank behind it.
+/// Formats a memcg's `refresh_interval` or `report_threshold` as read: `N<nid>=<ms>` and a blank
+/// for each node.
 #[must_use]
 pub fn print_node_millis(values: impl IntoIterator<Item = (u32, Millis)>) -> String {
     let mut text = String::new();

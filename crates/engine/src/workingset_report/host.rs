@@ -1,32 +1,32 @@
-//! The host's end of a guest's working-set reports: what it asks, and what it reads.
+//! The host's side of a guest's working-set reports: makes requests, and reads the guest's replies.
 //! spec: workingset-report.md 7.
 //!
-//! Invariants: what is asked is what a guest takes; whatever bytes a guest sends are read, or refused
-//! with a reason, and none panics.
+//! Invariants: a guest accepts every request made here; any bytes that a guest sends are read, or
+//! refused with a reason, and none panics.
 
 use super::balloon::{OP_CONFIG, OP_REQUEST, REQUEST_LEN};
 use super::{AgeLine, Bins, MAX_NR_BINS};
 use crate::units::{Bytes, Millis};
 use alloc::vec::Vec;
 
-/// Bytes of a guest's report.
+/// Length of a guest's report, in bytes.
 pub const REPORT_LEN: usize = 8 + 24 * MAX_NR_BINS;
 
-/// Why a guest's answer was not taken.
+/// Why a guest's reply was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportError {
-    /// The guest refused what it was asked, with this number.
+    /// The guest refused the request, with this error number.
     Refused(u32),
-    /// It is no report: of another length, edges that do not increase, or no last bin.
+    /// The reply is no report: it has another length, edges that do not increase, or no last bin.
     Malformed,
 }
 
-/// A guest's report.
+/// A working-set report of a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuestReport {
-    /// The guest's node.
+    /// Number of the guest's node.
     pub node: u32,
-    /// Its histogram, youngest first.
+    /// The node's histogram, youngest pages first.
     pub lines: Vec<AgeLine>,
 }
 
@@ -47,14 +47,16 @@ fn millis(span: Millis) -> u32 {
         .min(u32::MAX - 1)
 }
 
-/// Asks node `node` of a guest for a report now.
+/// Makes the message that requests a report from node `node` of a guest now.
 #[must_use]
 pub fn request_message(node: u16) -> Vec<u8> {
     message(OP_REQUEST, node, [0, 0].into_iter())
 }
 
-/// Tells node `node` of a guest which bins its reports are to have, how often they may be refreshed,
-/// and how long it waits between two that it sends on its own, under pressure.
+/// Makes the message that configures the reports of node `node` of a guest.
+///
+/// `bins` are the edges; `refresh` is the shortest time between two refreshes; `threshold` is the
+/// shortest time between two reports that the guest sends on its own, under pressure.
 #[must_use]
 pub fn config_message(node: u16, bins: &Bins, refresh: Millis, threshold: Millis) -> Vec<u8> {
     let edges = bins.edges().iter().map(|&edge| millis(edge));
@@ -64,10 +66,10 @@ pub fn config_message(node: u16, bins: &Bins, refresh: Millis, threshold: Millis
     message(OP_CONFIG, node, words)
 }
 
-/// Reads what a guest sent.
+/// Reads a report that a guest sent.
 ///
 /// # Errors
-/// [`ReportError`].
+/// [`ReportError`] if the guest refused the request, or if the bytes are no report.
 pub fn read_report(bytes: &[u8]) -> Result<GuestReport, ReportError> {
     if bytes.len() != REPORT_LEN {
         return Err(ReportError::Malformed);
@@ -111,13 +113,14 @@ pub fn read_report(bytes: &[u8]) -> Result<GuestReport, ReportError> {
 }
 
 impl GuestReport {
-    /// All bytes of the guest's node that were in its report.
+    /// Returns all bytes that the report counts.
     #[must_use]
     pub fn total(&self) -> Bytes {
         self.sum(|_| true)
     }
 
-    /// Bytes that were idle for longer than `age`: the lines behind that edge.
+    /// Returns the bytes in lines whose edge is above `age`: idle for longer than `age`, if that is
+    /// an edge.
     #[must_use]
     pub fn idle_longer_than(&self, age: Millis) -> Bytes {
         self.sum(|line| line.edge.is_none_or(|edge| edge > age))
@@ -149,7 +152,7 @@ mod tests {
 
     /// Both ends speak the same: workingset-report.md 7.
     #[test]
-    fn a_guest_takes_what_a_host_asks_and_a_host_reads_what_a_guest_sends() {
+    fn host_and_guest_understand_each_others_messages() {
         let (mut balloon, bins) = configured(&[1000, 5000]);
         assert_eq!(balloon.bins(), Some(&bins));
         assert_eq!(balloon.receive(&request_message(3)), Ok(true));
@@ -182,7 +185,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// A guest may send anything.
+        /// A guest may send any bytes.
         #[test]
         fn hostile_guests(
             bytes in prop::collection::vec(any::<u8>(), 0..REPORT_LEN + 8),

@@ -1,4 +1,5 @@
-//! Working-set reports: the page-age histogram, its files, and the balloon that hosts ask through.
+//! Working-set reports: the page-age histogram, its files, and the balloon protocol by which hosts
+//! request reports of guests.
 //! spec: workingset-report.md.
 
 mod balloon;
@@ -8,7 +9,7 @@ mod page_age;
 mod report;
 
 pub use balloon::{Balloon, BalloonError};
-pub use files::AgeLine;
+pub use files::{AgeLine, kstrtoull};
 pub use host::{
     GuestReport, REPORT_LEN, ReportError, config_message, read_report, request_message,
 };

@@ -15,21 +15,21 @@ pub const MAX_NR_BINS: usize = 32;
 /// Why a list of edges was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BinsError {
-    /// The edge at this position is not larger than the one before.
+    /// The edge at this index is not larger than the one before.
     NotIncreasing(usize),
     /// More than 31 finite edges.
     TooMany,
 }
 
-/// The finite upper edges of a report's bins.
+/// The finite upper edges of a report's bins; the last bin has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bins(Vec<Millis>);
 
 impl Bins {
-    /// Edges as given; none at all makes a report of one bin.
+    /// Creates bins with the given edges; without edges a report has one bin.
     ///
     /// # Errors
-    /// [`BinsError`], and the old configuration should stay.
+    /// [`BinsError`]; the caller keeps the old configuration.
     pub fn new(edges: &[Millis]) -> Result<Self, BinsError> {
         if edges.len() >= MAX_NR_BINS {
             return Err(BinsError::TooMany);
@@ -40,41 +40,41 @@ impl Bins {
         Ok(Self(edges.to_vec()))
     }
 
-    /// The edges.
+    /// Returns the edges, in increasing order.
     #[must_use]
     pub fn edges(&self) -> &[Millis] {
         &self.0
     }
 }
 
-/// How a generation that spans an edge is divided.
+/// How the pages of a generation that spans a bin edge are divided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Aggregation {
-    /// Proportionally, in 128 bits.
+    /// In proportion to time, computed in 128 bits.
     #[default]
     Exact,
-    /// As the kernel series: the division comes first, and small generations fall into the older
-    /// bin whole.
+    /// As the kernel series does: it divides first and multiplies then, so a small generation falls
+    /// into the older bin as a whole.
     Compat,
 }
 
-/// Pages idle for longer than the previous bin's edge, up to this one's.
+/// Pages idle for longer than the edge of the previous bin, and at most as long as this bin's edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgeBin {
-    /// The upper edge; `None` for the last bin.
+    /// The upper edge of the bin; `None` for the last bin.
     pub edge: Option<Millis>,
-    /// Pages by type: anon, file.
+    /// Number of pages: `[anon, file]`.
     pub pages: [Pages; 2],
 }
 
-/// A report.
+/// A page-age histogram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageAge {
     bins: Vec<AgeBin>,
 }
 
 impl PageAge {
-    /// A report with all counts zero.
+    /// Creates a histogram without pages.
     #[must_use]
     pub fn new(bins: &Bins) -> Self {
         let edges = bins.0.iter().map(|&e| Some(e)).chain([None]);
@@ -94,13 +94,13 @@ impl PageAge {
         &self.bins
     }
 
-    /// All pages of `ty`.
+    /// Returns the number of all pages of `ty`.
     #[must_use]
     pub fn total(&self, ty: FolioType) -> Pages {
         Pages(self.bins.iter().map(|bin| bin.pages[ty.index()].0).sum())
     }
 
-    /// Adds pages whose age is unknown to the last bin's opposite: the first. They are in use.
+    /// Adds pages of unknown age to the first (youngest) bin, because they may be in use.
     pub(crate) fn add_young(&mut self, ty: FolioType, pages: Pages) {
         self.bins[0].pages[ty.index()].0 += pages.0;
     }
@@ -110,7 +110,7 @@ impl PageAge {
         self.bins[bin].pages[ty.index()].0 += pages.0;
     }
 
-    /// Adds the generations of one lruvec.
+    /// Adds the pages of one lruvec, by their generations.
     pub fn add(&mut self, lru: &LruGen, now: Millis, mode: Aggregation) {
         for ty in FolioType::ALL {
             let mut bin = 0;
@@ -130,7 +130,8 @@ impl PageAge {
         }
     }
 
-    /// Spreads one generation over the bins from `bin` on; returns where the next one starts.
+    /// Divides the pages of one generation among the bins from `bin` on. Returns the bin where the
+    /// next older generation starts.
     fn add_span(
         &mut self,
         mut span: Span,
@@ -155,7 +156,7 @@ impl PageAge {
     }
 }
 
-/// Pages taken as uniformly last used between `birth` and `start`.
+/// Pages of a generation; their last uses are taken as spread evenly from `birth` to `start`.
 #[derive(Clone, Copy)]
 struct Span {
     start: Millis,
@@ -185,7 +186,8 @@ mod tests {
         Bins::new(&edges).expect("valid edges")
     }
 
-    /// Generations 3..0 with these births and anon sizes, aggregated at 100 s.
+    /// Returns the anon pages of each bin at 100 s, for generations 3 to 0 with these births and
+    /// sizes.
     fn anon(births: [u64; 4], sizes: [u64; 4], edges: &[u64], mode: Aggregation) -> Vec<u64> {
         let now = Millis(100_000);
         let mut report = PageAge::new(&bins(edges));
@@ -203,21 +205,23 @@ mod tests {
         report.bins().iter().map(|bin| bin.pages[0].0).collect()
     }
 
-    const BIRTHS: [u64; 4] = [99_000, 89_000, 69_000, 49_000];
+    /// Times at which the generations were created, the youngest generation first, ms. Reports are
+    /// made at 100,000 ms.
+    const GENERATION_BIRTHS: [u64; 4] = [99_000, 89_000, 69_000, 49_000];
     const EDGES: [u64; 2] = [10_000, 20_000];
 
     /// workingset-report.md 11, test 1.
     #[test]
     fn pages_are_spread_over_their_generations_span() {
         let got = anon(
-            BIRTHS,
+            GENERATION_BIRTHS,
             [100, 100_000, 200_000, 500],
             &EDGES,
             Aggregation::Compat,
         );
         assert_eq!(got, [90_100, 100_000, 110_500]);
         let exact = anon(
-            BIRTHS,
+            GENERATION_BIRTHS,
             [100, 100_000, 200_000, 500],
             &EDGES,
             Aggregation::Exact,
@@ -229,9 +233,9 @@ mod tests {
     #[test]
     fn small_generations_fall_into_the_older_bin_in_compat_mode() {
         let sizes = [100, 1000, 200_000, 500];
-        let compat = anon(BIRTHS, sizes, &EDGES, Aggregation::Compat);
+        let compat = anon(GENERATION_BIRTHS, sizes, &EDGES, Aggregation::Compat);
         assert_eq!(compat, [100, 91_000, 110_500]);
-        let exact = anon(BIRTHS, sizes, &EDGES, Aggregation::Exact);
+        let exact = anon(GENERATION_BIRTHS, sizes, &EDGES, Aggregation::Exact);
         assert_eq!(exact, [1000, 90_100, 110_500]);
     }
 
@@ -247,7 +251,10 @@ mod tests {
     /// workingset-report.md 11, test 4.
     #[test]
     fn without_edges_one_bin_takes_all() {
-        assert_eq!(anon(BIRTHS, [1, 2, 3, 4], &[], Aggregation::Exact), [10]);
+        assert_eq!(
+            anon(GENERATION_BIRTHS, [1, 2, 3, 4], &[], Aggregation::Exact),
+            [10]
+        );
     }
 
     #[test]

@@ -1,25 +1,25 @@
-//! When a working-set report is refreshed and when it is announced.
+//! When a working-set report is refreshed, and when its pollers are woken (it is announced).
 //! spec: workingset-report.md 3, 5, 6, 8.
 //!
-//! Invariants: between two refreshes at least the refresh interval passes, counted from the report's
-//! timestamp (I3); a disabled state keeps nothing and costs nothing (I5); nothing is announced
-//! without pressure, without a threshold, by proactive reclaim, or too soon (I6).
+//! Invariants: between two refreshes at least the refresh interval passes, counted from the
+//! report's timestamp (I3); a disabled state keeps nothing and costs nothing (I5); nothing is
+//! announced without pressure, without a threshold, by proactive reclaim, or too soon (I6).
 
 use super::{AgeBin, PageAge};
 use crate::lru_gen::DEF_PRIORITY;
 use crate::units::{Bytes, Millis};
 use crate::vmstat::ScanReason;
 
-/// A report and the time it stands for: the oldest of its members' last aging.
+/// A report of a memcg and all memcgs below it, with its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The histogram.
     pub page_age: PageAge,
-    /// As old as its stalest member.
+    /// The oldest time of last aging among the memcgs.
     pub timestamp: Millis,
 }
 
-/// The reporting state of one memcg on one node.
+/// The report of one memcg on one node, with its intervals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReportState {
     refresh_interval: Millis,
@@ -28,20 +28,20 @@ pub struct ReportState {
 }
 
 impl ReportState {
-    /// The least time between two refreshes; zero when disabled.
+    /// Returns the least time between two refreshes; zero if reporting is disabled.
     #[must_use]
     pub const fn refresh_interval(&self) -> Millis {
         self.refresh_interval
     }
 
-    /// The least time between two announced reports; zero for none.
+    /// Returns the least time between two announced reports; zero if none is announced.
     #[must_use]
     pub const fn report_threshold(&self) -> Millis {
         self.report_threshold
     }
 
-    /// Sets the refresh interval; zero disables and forgets the report. True when the aging thread
-    /// must be woken: it was disabled, or its interval has become shorter.
+    /// Sets the refresh interval; zero disables reporting and drops the report. Returns whether the
+    /// aging thread must be woken: reporting was disabled, or the interval has become shorter.
     pub fn set_refresh_interval(&mut self, interval: Millis) -> bool {
         let old = core::mem::replace(&mut self.refresh_interval, interval);
         if interval == Millis(0) {
@@ -51,24 +51,25 @@ impl ReportState {
         old == Millis(0) || old > interval
     }
 
-    /// Sets the report threshold.
+    /// Sets the least time between two announced reports; zero for none.
     pub const fn set_report_threshold(&mut self, threshold: Millis) {
         self.report_threshold = threshold;
     }
 
-    /// The last report, if reporting is enabled and there has been one.
+    /// Returns the last report; `None` if reporting is disabled or none was made.
     #[must_use]
     pub const fn report(&self) -> Option<&Report> {
         self.report.as_ref()
     }
 
-    /// True when reporting is enabled.
+    /// Whether reporting is enabled.
     #[must_use]
     pub fn is_enabled(&self) -> bool {
         self.refresh_interval > Millis(0)
     }
 
-    /// When the report may be refreshed: at once without one, never while disabled.
+    /// Returns when the report may be refreshed: zero if there is none; `None` if reporting is
+    /// disabled.
     #[must_use]
     pub fn next_refresh(&self) -> Option<Millis> {
         let last = self.report.as_ref().map(|report| report.timestamp);
@@ -76,7 +77,7 @@ impl ReportState {
             .then(|| last.map_or(Millis(0), |last| last.after(self.refresh_interval)))
     }
 
-    /// True when a refresh is enabled and due.
+    /// Whether reporting is enabled and the refresh interval has passed.
     #[must_use]
     pub fn is_due(&self, now: Millis) -> bool {
         self.next_refresh().is_some_and(|next| next <= now)
@@ -88,8 +89,9 @@ impl ReportState {
         }
     }
 
-    /// Reclaim has come to `priority`: true when pollers are to be told. The time that counts is
-    /// the report's, so that whoever does not read is told again and again.
+    /// Whether pollers must be woken, because reclaim has reached `priority`. The threshold counts
+    /// from the report's timestamp, so a poller that does not read the report is woken again and
+    /// again.
     #[must_use]
     pub fn try_report(&self, priority: u32, reason: ScanReason, now: Millis) -> bool {
         let pressure = priority != DEF_PRIORITY && reason != ScanReason::Proactive;
@@ -105,7 +107,7 @@ impl ReportState {
 }
 
 impl AgeBin {
-    /// Anon and file together.
+    /// Returns the bytes of anon and file pages together.
     #[must_use]
     pub const fn bytes(&self) -> Bytes {
         Bytes(
@@ -118,8 +120,9 @@ impl AgeBin {
 }
 
 impl PageAge {
-    /// What proactive reclaim takes as cold: the bins labelled `age` or older. Note that the bin of
-    /// that very label holds pages a little younger; ask for more than a label to be strict.
+    /// Returns the bytes that proactive reclaim takes as cold: of all bins whose edge is `age` or
+    /// above. The bin with the edge `age` itself holds pages a little younger; ask for a larger age
+    /// to be strict.
     #[must_use]
     pub fn cold_bytes(&self, age: Millis) -> Bytes {
         let cold = self

@@ -1,14 +1,17 @@
-//! The refault controller, straight from spec/lru-gen.md 6.2.
+//! The refault controller, written directly from spec/lru-gen.md 6.2.
 
 use engine::FolioType;
 
 #[derive(Default)]
 pub struct Control {
-    /// Per type and tier: averages (refaulted, total), then events since `min_seq` moved.
+    /// Averages by type and tier: (refaulted, evicted and protected). `now` has the same for events
+    /// since `min_seq` last changed.
     avg: [[(u128, u128); 4]; 2],
     now: [[(u128, u128); 4]; 2],
 }
 
+/// Whether about `pv.0 / pv.1 * sp_gain <= sp.0 / sp.1 * pv_gain` (the refault rates, weighted), or
+/// `pv` has fewer than 64 refaults.
 fn ok(sp: (u128, u128), sp_gain: u128, pv: (u128, u128), pv_gain: u128) -> bool {
     pv.0 < 64 || pv.0 * (sp.1 + 64) * sp_gain <= (sp.0 + 1) * pv.1 * pv_gain
 }
@@ -26,11 +29,13 @@ impl Control {
         self.now[ty as usize][tier].1 += 1;
     }
 
+    /// The average plus the present events of a type and tier.
     fn read(&self, ty: FolioType, tier: usize) -> (u128, u128) {
         let (avg, now) = (self.avg[ty as usize][tier], self.now[ty as usize][tier]);
         (avg.0 + now.0, avg.1 + now.1)
     }
 
+    /// The sum of [`Self::read`] over all tiers.
     fn all(&self, ty: FolioType) -> (u128, u128) {
         (0..4)
             .map(|tier| self.read(ty, tier))
@@ -45,6 +50,7 @@ impl Control {
         tier - 1
     }
 
+    /// The type to evict from.
     pub fn choose(&self, swappiness: u64) -> FolioType {
         let s = u128::from(swappiness);
         let file = s <= 1
@@ -62,6 +68,7 @@ impl Control {
         }
     }
 
+    /// Adds the present events to the averages, and halves these.
     pub fn carry_over(&mut self, ty: FolioType) {
         for tier in 0..4 {
             let (avg, now) = (self.avg[ty as usize][tier], self.now[ty as usize][tier]);

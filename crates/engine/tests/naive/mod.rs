@@ -1,6 +1,6 @@
-//! The engine once more, the slow and obvious way: one struct a page, one `VecDeque` a list, every
-//! removal a search. Written from spec/lru-gen.md and spec/workingset.md (profile P616), sharing
-//! nothing with the engine but the words for its inputs.
+//! A naive model of the engine: one struct for each page, one `VecDeque` for each list, and a
+//! search for each removal. Written from spec/lru-gen.md and spec/workingset.md (profile P616); it
+//! shares nothing with the engine but the types of its inputs.
 
 mod control;
 mod report;
@@ -11,32 +11,34 @@ use std::collections::{BTreeMap, VecDeque};
 
 pub use report::naive_page_age;
 
-/// Where a page is.
+/// Whether a page is in memory, and in which generation.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Place {
+pub enum PageState {
     Nowhere,
-    /// In the generation of this seq, as its flags say; the list it stands in may be another's.
+    /// In memory; the flags say that it is in the generation with this seq, though it may still be
+    /// in the list of another generation.
     Gen(u64),
-    /// Isolated or found unevictable.
+    /// Isolated, or found unevictable and taken off its list.
     Off,
-    /// Out, with what the shadow says: token seq, token refs, workingset.
+    /// Evicted. The shadow entry has, in order: the token's seq, the number of its references, and
+    /// the workingset bit.
     Out(u64, u32, bool),
 }
 
 #[derive(Clone, Debug)]
 pub struct Page {
-    pub place: Place,
+    pub place: PageState,
     pub ty: FolioType,
     pub referenced: bool,
     pub field: u32,
     pub workingset: bool,
     active: bool,
     reclaim: bool,
-    /// By the hardware.
+    /// The accessed bit, which the hardware sets.
     accessed: bool,
-    /// A walk told so while it was isolated.
-    told: bool,
-    /// The generation from which it was isolated.
+    /// Whether a walk reported the page as young while the page was isolated.
+    reported: bool,
+    /// Seq of the generation from which the page was isolated.
     was: u64,
     swap_cache: bool,
     pub dirty: bool,
@@ -47,7 +49,7 @@ pub struct Page {
 impl Page {
     fn new() -> Self {
         Self {
-            place: Place::Nowhere,
+            place: PageState::Nowhere,
             ty: FolioType::Anon,
             referenced: false,
             field: 0,
@@ -55,7 +57,7 @@ impl Page {
             active: false,
             reclaim: false,
             accessed: false,
-            told: false,
+            reported: false,
             was: 0,
             swap_cache: false,
             dirty: false,
@@ -90,6 +92,7 @@ pub struct Counts {
     pub scan: u64,
 }
 
+/// The naive model of one tenant's pages.
 pub struct Naive {
     pub pages: Vec<Page>,
     pub lists: BTreeMap<(u64, usize), VecDeque<u32>>,
@@ -115,6 +118,7 @@ impl Naive {
         }
     }
 
+    /// Adds a page to the list of a generation: at its head, or at its tail, where eviction begins.
     fn push(&mut self, seq: u64, id: u32, head: bool) {
         let list = self
             .lists
@@ -127,13 +131,14 @@ impl Naive {
         }
     }
 
+    /// Removes a page from every list.
     fn unlink(&mut self, id: u32) {
         self.lists
             .values_mut()
             .for_each(|list| list.retain(|&other| other != id));
     }
 
-    /// Section 4.
+    /// Adds a page to a list: section 4.
     fn insert(&mut self, id: u32, rotated: bool) {
         let page = &mut self.pages[id as usize];
         let g = if page.active {
@@ -151,21 +156,21 @@ impl Naive {
         };
         let seq = (self.max_seq + 1 - g).max(self.min_seq[page.ty as usize]);
         page.active = false;
-        page.place = Place::Gen(seq);
+        page.place = PageState::Gen(seq);
         self.push(seq, id, !rotated);
     }
 
     pub fn fault(&mut self, id: u32, ty: FolioType, kind: FaultKind, recency: bool) {
         let in_fault = matches!(kind, FaultKind::FirstTouch | FaultKind::Refault);
         let old = self.pages[id as usize].clone();
-        if matches!(old.place, Place::Gen(_) | Place::Off) {
+        if matches!(old.place, PageState::Gen(_) | PageState::Off) {
             self.pages[id as usize].accessed = true;
             return;
         }
         let mut page = Page::new();
         page.ty = ty;
         page.active = in_fault && recency;
-        if let (Place::Out(seq, bits, workingset), true) =
+        if let (PageState::Out(seq, bits, workingset), true) =
             (old.place, kind != FaultKind::FirstTouch)
         {
             page.swap_cache = ty == FolioType::Anon;
@@ -191,41 +196,42 @@ impl Naive {
         self.insert(id, false);
     }
 
-    /// Section 3, `update_gen`.
+    /// Handles the report of a walk that the page was accessed: section 3, `update_gen`.
     pub fn young(&mut self, id: u32) {
         let page = &mut self.pages[id as usize];
         match page.place {
-            Place::Off => page.told = true,
-            Place::Gen(_) if !page.referenced && !page.workingset => {
+            PageState::Off => page.reported = true,
+            PageState::Gen(_) if !page.referenced && !page.workingset => {
                 page.referenced = true;
                 page.field = 0;
             }
-            Place::Gen(_) => {
-                page.place = Place::Gen(self.max_seq);
+            PageState::Gen(_) => {
+                page.place = PageState::Gen(self.max_seq);
                 page.referenced = false;
                 page.field = 0;
                 page.workingset = true;
             }
-            Place::Nowhere | Place::Out(..) => {}
+            PageState::Nowhere | PageState::Out(..) => {}
         }
     }
 
-    /// A walk over the accessed bits of mappings with recency.
+    /// Reads and clears the accessed bits of pages whose mapping has recency.
     pub fn walk(&mut self, recency: &[bool]) {
         for (id, &recent) in (0u32..).zip(recency) {
             let page = &mut self.pages[id as usize];
-            let walked = recent && matches!(page.place, Place::Gen(_));
+            let walked = recent && matches!(page.place, PageState::Gen(_));
             if walked && std::mem::take(&mut page.accessed) {
                 self.young(id);
             }
         }
     }
 
-    /// The reference check of isolated pages; true when `id` is back on a list.
+    /// Makes the reference check of an isolated page; returns true if it puts the page back because
+    /// the page was accessed.
     pub fn keep_referenced(&mut self, id: u32, recent: bool) -> bool {
         let page = &mut self.pages[id as usize];
-        let young = page.told || (page.accessed && recent);
-        if page.place != Place::Off || !young {
+        let young = page.reported || (page.accessed && recent);
+        if page.place != PageState::Off || !young {
             return false;
         }
         page.accessed &= !recent;
@@ -235,7 +241,7 @@ impl Naive {
 
     pub fn mark_accessed(&mut self, id: u32) {
         let page = &mut self.pages[id as usize];
-        if !matches!(page.place, Place::Gen(_) | Place::Off) || page.unevictable {
+        if !matches!(page.place, PageState::Gen(_) | PageState::Off) || page.unevictable {
             return;
         }
         match (page.referenced, page.field) {
@@ -251,7 +257,7 @@ impl Naive {
     }
 
     pub fn rotate(&mut self, id: u32) {
-        if matches!(self.pages[id as usize].place, Place::Gen(_)) {
+        if matches!(self.pages[id as usize].place, PageState::Gen(_)) {
             self.unlink(id);
             self.pages[id as usize].reclaim = false;
             self.insert(id, true);
@@ -260,7 +266,9 @@ impl Naive {
 
     pub fn deactivate(&mut self, id: u32) {
         let page = &mut self.pages[id as usize];
-        let Place::Gen(seq) = page.place else { return };
+        let PageState::Gen(seq) = page.place else {
+            return;
+        };
         (page.referenced, page.field, page.workingset, page.accessed) = (false, 0, false, false);
         if seq > self.min_seq[page.ty as usize] {
             self.unlink(id);
@@ -268,7 +276,7 @@ impl Naive {
         }
     }
 
-    /// Section 5.3.
+    /// Opens a new youngest generation: section 5.3.
     pub fn age(&mut self, now: u64) {
         for ty in FolioType::ALL {
             if self.max_seq - self.min_seq[ty as usize] + 1 < 4 {
@@ -294,21 +302,22 @@ impl Naive {
         self.births.insert(self.max_seq, now);
     }
 
-    /// One generation up, unless it was promoted; returns the seq it has then.
+    /// Moves a page of the oldest generation to the next generation, unless it was promoted before.
+    /// Returns the seq of the generation that the page is in then.
     fn up_one(&mut self, id: u32) -> u64 {
         let page = &mut self.pages[id as usize];
-        let Place::Gen(seq) = page.place else {
+        let PageState::Gen(seq) = page.place else {
             panic!("{id} is on a list")
         };
         if seq != self.min_seq[page.ty as usize] {
             return seq;
         }
         (page.referenced, page.field) = (false, 0);
-        page.place = Place::Gen(seq + 1);
+        page.place = PageState::Gen(seq + 1);
         seq + 1
     }
 
-    /// Section 5.4.
+    /// Advances `min_seq`: section 5.4. Returns whether it changed.
     fn advance(&mut self) -> bool {
         let old = self.min_seq;
         let mut new = old;
@@ -334,7 +343,8 @@ impl Naive {
         self.min_seq != old
     }
 
-    /// Section 6: one batch of up to `nr`; (scanned, isolated).
+    /// Isolates one batch of up to `nr` pages: section 6. Returns the number of scanned pages, and
+    /// the isolated pages.
     fn evict(&mut self, nr: usize) -> (usize, Vec<u32>) {
         let first = self.control.choose(self.swappiness);
         let (mut scanned, mut out) = (0, Vec::new());
@@ -355,7 +365,7 @@ impl Naive {
         self.scan_with(ty, nr, self.control.tier_idx(ty))
     }
 
-    /// Section 6.3.
+    /// Scans the oldest generation of `ty`: section 6.3. Returns the same as [`Self::evict`].
     fn scan_with(&mut self, ty: FolioType, nr: usize, tier_idx: usize) -> (usize, Vec<u32>) {
         let oldest = self.min_seq[ty as usize];
         if self.max_seq - oldest + 1 == 2 {
@@ -364,7 +374,8 @@ impl Naive {
         self.scan_of(ty, oldest, (nr, &mut usize::MAX.clone()), tier_idx)
     }
 
-    /// The same of one generation, of whose list so many are to be met still.
+    /// Scans one generation. `nr`: largest number of pages to isolate; `left`: number of entries of
+    /// its list that are not scanned yet. Returns the same as [`Self::evict`].
     fn scan_of(
         &mut self,
         ty: FolioType,
@@ -372,21 +383,21 @@ impl Naive {
         (nr, left): (usize, &mut usize),
         tier_idx: usize,
     ) -> (usize, Vec<u32>) {
-        let (mut looked, mut out) = (0, Vec::new());
-        while out.len() < nr && looked < 4096 && *left > 0 {
+        let (mut examined, mut out) = (0, Vec::new());
+        while out.len() < nr && examined < 4096 && *left > 0 {
             let list = self.lists.entry((oldest, ty as usize)).or_default();
             let Some(id) = list.pop_back() else {
                 *left = 0;
                 break;
             };
-            looked += 1;
+            examined += 1;
             *left -= 1;
             let page = self.pages[id as usize].clone();
-            let Place::Gen(seq) = page.place else {
+            let PageState::Gen(seq) = page.place else {
                 panic!("{id} is on a list")
             };
             if page.unevictable {
-                self.pages[id as usize].place = Place::Off;
+                self.pages[id as usize].place = PageState::Off;
             } else if seq != oldest {
                 self.push(seq, id, true);
             } else if page.tier() > tier_idx || page.lazily_promoted() {
@@ -403,16 +414,16 @@ impl Naive {
                 let page = &mut self.pages[id as usize];
                 page.field = if page.referenced { page.field } else { 0 };
                 page.reclaim = false;
-                page.place = Place::Off;
+                page.place = PageState::Off;
                 page.was = oldest;
                 out.push(id);
             }
         }
-        let counts = !out.is_empty() || looked == 4096;
-        (if counts { looked } else { 0 }, out)
+        let counts = !out.is_empty() || examined == 4096;
+        (if counts { examined } else { 0 }, out)
     }
 
-    /// Batches until `nr` are isolated or nothing comes.
+    /// Isolates batches until `nr` pages are isolated or a batch has none; returns these pages.
     pub fn isolate(&mut self, nr: usize) -> Vec<u32> {
         let mut out = Vec::new();
         while out.len() < nr {
@@ -425,7 +436,7 @@ impl Naive {
         out
     }
 
-    /// Of all generations but the two youngest.
+    /// Isolates up to `nr` pages of all generations except the two youngest; returns them.
     pub fn isolate_by_age(&mut self, nr: usize) -> Vec<u32> {
         let mut out = Vec::new();
         self.advance();
@@ -448,10 +459,11 @@ impl Naive {
         out
     }
 
-    /// Section 6.4 and the shadow.
-    pub fn settle(&mut self, id: u32, outcome: PageOut) {
+    /// Ends the isolation of a page by its outcome: section 6.4. An evicted page gets its shadow
+    /// entry.
+    pub fn finish_page(&mut self, id: u32, outcome: PageOut) {
         let page = self.pages[id as usize].clone();
-        if page.place != Place::Off {
+        if page.place != PageState::Off {
             return;
         }
         match outcome {
@@ -459,7 +471,7 @@ impl Naive {
                 let seq = self.min_seq[page.ty as usize];
                 self.control.evicted(page.ty, page.tier());
                 self.counts.steal += u64::from(outcome == PageOut::Stored);
-                let out = Place::Out(seq, page.refs().saturating_sub(1), page.workingset);
+                let out = PageState::Out(seq, page.refs().saturating_sub(1), page.workingset);
                 self.pages[id as usize] = Page {
                     place: out,
                     ty: page.ty,
@@ -467,18 +479,19 @@ impl Naive {
                 };
             }
             PageOut::Gone => self.unmap(id),
-            PageOut::TooYoung => self.stay(id),
+            PageOut::TooYoung => self.put_back_too_young(id),
             _ => self.put_back(id, outcome),
         }
     }
 
-    /// Where it was, if that is a generation still, be it another one by now, and nobody told that it is young.
-    fn stay(&mut self, id: u32) {
+    /// Puts an isolated page back into its generation, if a generation still uses that list slot
+    /// (maybe another one by now) and no walk reported the page as young.
+    fn put_back_too_young(&mut self, id: u32) {
         let page = &self.pages[id as usize];
         let mut all = self.min_seq[page.ty as usize]..=self.max_seq;
         match all.find(|seq| seq % 4 == page.was % 4) {
-            Some(seq) if !page.told => {
-                self.pages[id as usize].place = Place::Gen(seq);
+            Some(seq) if !page.reported => {
+                self.pages[id as usize].place = PageState::Gen(seq);
                 self.push(seq, id, true);
             }
             _ => self.put_back(id, PageOut::TooYoung),
@@ -487,17 +500,17 @@ impl Naive {
 
     fn put_back(&mut self, id: u32, outcome: PageOut) {
         let page = &mut self.pages[id as usize];
-        if outcome == PageOut::Referenced || std::mem::take(&mut page.told) {
-            page.told = false;
+        if outcome == PageOut::Referenced || std::mem::take(&mut page.reported) {
+            page.reported = false;
             page.active = page.referenced || page.workingset;
             (page.referenced, page.field) = (!page.active, 0);
             page.workingset |= page.active;
         }
-        // Would it land in the oldest generation again? Try, and mark it active if so.
+        // If the page would be in the oldest generation again, it is marked active first.
         let before = page.clone();
         self.insert(id, false);
         let oldest = self.min_seq[before.ty as usize];
-        if self.pages[id as usize].place == Place::Gen(oldest) {
+        if self.pages[id as usize].place == PageState::Gen(oldest) {
             self.unlink(id);
             let page = &mut self.pages[id as usize];
             *page = before;
@@ -507,7 +520,7 @@ impl Naive {
     }
 
     pub fn resident(&self) -> u64 {
-        let present = |page: &&Page| matches!(page.place, Place::Gen(_) | Place::Off);
+        let present = |page: &&Page| matches!(page.place, PageState::Gen(_) | PageState::Off);
         self.pages.iter().filter(present).count() as u64
     }
 }

@@ -1,16 +1,16 @@
-//! The page-age histogram, straight from spec/workingset-report.md 4, in exact mode.
+//! The page-age histogram, written from spec/workingset-report.md 4, in exact mode.
 
-use super::{Naive, Place};
+use super::{Naive, PageState};
 use engine::FolioType;
 
-/// Pages by bin and type; the last bin has no edge.
+/// Returns the number of pages in each bin, `[anon, file]`; the last bin has no upper edge.
 pub fn naive_page_age(model: &Naive, edges: &[u64], now: u64) -> Vec<[u64; 2]> {
     let mut bins = vec![[0; 2]; edges.len() + 1];
     for ty in FolioType::ALL {
         let t = ty as usize;
         let mut bin = 0;
         for seq in (model.min_seq[t]..=model.max_seq).rev() {
-            let here = |p: &&super::Page| p.ty == ty && p.place == Place::Gen(seq);
+            let here = |p: &&super::Page| p.ty == ty && p.place == PageState::Gen(seq);
             let mut size = model.pages.iter().filter(here).count() as u64;
             let mut start = if seq == model.max_seq {
                 now
@@ -27,7 +27,7 @@ pub fn naive_page_age(model: &Naive, edges: &[u64], now: u64) -> Vec<[u64; 2]> {
             }
             bins[bin][t] += size;
         }
-        let off = |p: &&super::Page| p.ty == ty && p.place == Place::Off;
+        let off = |p: &&super::Page| p.ty == ty && p.place == PageState::Off;
         bins[0][t] += model.pages.iter().filter(off).count() as u64;
     }
     bins

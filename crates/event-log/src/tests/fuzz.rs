@@ -1,4 +1,5 @@
-//! Recordings by chance, against a decoder that keeps each page by itself.
+//! Compares the decoder with a simple decoder that stores each page separately, on random
+//! recordings.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,21 +9,25 @@ use super::{header, pages_of, read};
 use crate::frame::{PREFIX, Split, put, split};
 use crate::{Header, MAGIC, item, varint};
 
-/// More pages than these are not counted one by one: such a recording must end within its bounds, and no more.
+/// Maximum number of page bits that the simple decoder inverts. For a recording with more, the test
+/// only checks that reading ends within the bounds of memory and time.
 const NAIVE_MAX: u64 = 100_000;
 
-/// Pages accessed and unmapped, and how many left and came back.
-type Told = (Vec<u64>, Vec<u64>, u64, u64);
+/// What a scan must be: accessed pages, unmapped pages, number of pages paged out, number of
+/// refaults.
+type DecodedScan = (Vec<u64>, Vec<u64>, u64, u64);
 
-/// Bits of a page: present, out, accessed.
+/// The bits of one page: present, paged out, accessed.
 type Bits = [bool; 3];
 
+/// Appends an item: the number of its kind, if any, then its values.
 fn number(content: &mut Vec<u8>, tag: Option<u8>, values: &[u64]) {
     content.extend(tag);
     values.iter().for_each(|value| varint::put(content, *value));
 }
 
-/// Runs of some pages: few, many, or as many as there can be.
+/// Makes up to five runs: pages since the previous run, pages minus 1. Most are short, some are
+/// very long, some have any size.
 fn runs(chance: &mut Chance) -> Vec<(u64, u64)> {
     let one = |chance: &mut Chance| match chance.below(40) {
         0 => (chance.number(), chance.number()),
@@ -33,21 +38,21 @@ fn runs(chance: &mut Chance) -> Vec<(u64, u64)> {
     (0..chance.below(6)).map(|_| one(chance)).collect()
 }
 
-/// A recording: mostly one that a program could have, with all that a hostile hand would write.
+/// Makes a recording that is mostly valid, with some errors as an attacker would make them.
 fn make(chance: &mut Chance) -> Vec<u8> {
     let (mut out, mut content) = (MAGIC.to_vec(), vec![item::HEADER]);
     header().put(&mut content);
     put(&mut out, &content);
     let held: Vec<_> = (0..3).map(|_| runs(chance)).collect();
-    let looks = chance.below(6) as u64;
-    for look in 0..looks {
+    let scans = chance.below(6) as u64;
+    for scan in 0..scans {
         content.clear();
         for (space, held) in (0..).zip(&held) {
             if chance.one_in(3) {
                 continue;
             }
             number(&mut content, Some(item::SPACE), &[space]);
-            let kind = if look == 0 { 0 } else { 2 };
+            let kind = if scan == 0 { 0 } else { 2 };
             let kind = if chance.one_in(8) {
                 chance.below(4) as u64
             } else {
@@ -67,7 +72,7 @@ fn make(chance: &mut Chance) -> Vec<u8> {
                 content.clear();
             }
         }
-        number(&mut content, Some(item::LOOK), &[1000, 0]);
+        number(&mut content, Some(item::SCAN), &[1000, 0]);
         if chance.one_in(10) {
             let at = chance.below(content.len());
             content[at] = chance.next().to_le_bytes()[0];
@@ -75,16 +80,17 @@ fn make(chance: &mut Chance) -> Vec<u8> {
         put(&mut out, &content);
     }
     content.clear();
-    number(&mut content, Some(item::END), &[looks]);
+    number(&mut content, Some(item::END), &[scans]);
     put(&mut out, &content);
     out
 }
 
-/// The looks of a recording, page by page; none where that would be too many. What is no recording ends it.
-fn naive(bytes: &[u8]) -> Option<Vec<Told>> {
+/// Decodes a recording page by page, up to the first byte that is no part of a recording. `None` if
+/// there are too many changes ([`NAIVE_MAX`]) or a number is too large.
+fn naive(bytes: &[u8]) -> Option<Vec<DecodedScan>> {
     let mut left = bytes.strip_prefix(&MAGIC)?;
     let (mut pages, mut before) = (BTreeMap::<(u64, u64), Bits>::new(), BTreeMap::new());
-    let (mut told, mut was_read, mut work) = (Vec::new(), BTreeSet::new(), 0);
+    let (mut reported, mut was_read, mut work) = (Vec::new(), BTreeSet::new(), 0);
     while let Split::Whole(content) = split(left) {
         left = &left[PREFIX + content.len()..];
         let (mut items, mut space) = (content, 0);
@@ -110,7 +116,7 @@ fn naive(bytes: &[u8]) -> Option<Vec<Told>> {
                         let (first, more) = (at.checked_add(take())?, take());
                         work = more.saturating_add(1).saturating_add(work);
                         if work > NAIVE_MAX || kind > 2 {
-                            return (kind > 2).then_some(told);
+                            return (kind > 2).then_some(reported);
                         }
                         at = first.checked_add(more)?.checked_add(1)?;
                         for page in first..at {
@@ -118,27 +124,28 @@ fn naive(bytes: &[u8]) -> Option<Vec<Told>> {
                         }
                     }
                 }
-                item::LOOK => {
+                item::SCAN => {
                     let _ = (take(), take());
-                    let is_first = told.is_empty();
-                    told.push(look(&pages, &before, &was_read, is_first));
+                    let is_first = reported.is_empty();
+                    reported.push(scan(&pages, &before, &was_read, is_first));
                     pages.retain(|_, bits| *bits != Bits::default());
                     before.clone_from(&pages);
                     was_read.clear();
                 }
-                _ => return Some(told),
+                _ => return Some(reported),
             }
         }
     }
-    Some(told)
+    Some(reported)
 }
 
-fn look(
+/// Returns what a scan must be, from the bits of all pages now and at the scan before.
+fn scan(
     pages: &BTreeMap<(u64, u64), Bits>,
     before: &BTreeMap<(u64, u64), Bits>,
     was_read: &BTreeSet<u64>,
     is_first: bool,
-) -> Told {
+) -> DecodedScan {
     let number = |(space, page): &(u64, u64)| space << crate::PAGE_BITS | page;
     let accessed = pages.iter().filter(|((space, _), [present, _, accessed])| {
         was_read.contains(space) && (*accessed || is_first && *present)
@@ -161,21 +168,21 @@ fn look(
 #[test]
 fn fuzz_recordings_end_within_bounds_and_as_page_by_page() {
     ::fuzz::run("recordings", make, |bytes| {
-        let (looks, _) = read(bytes);
-        let Some(told) = naive(bytes) else {
+        let (scans, _) = read(bytes);
+        let Some(reported) = naive(bytes) else {
             return;
         };
-        // Where the decoder found damage there are fewer looks; each of them is right.
+        // If the decoder found damage, it returns fewer scans; each of these must still be correct.
         assert!(
-            looks.len() <= told.len(),
+            scans.len() <= reported.len(),
             "{} of {}",
-            looks.len(),
-            told.len()
+            scans.len(),
+            reported.len()
         );
-        for (look, (accessed, unmapped, left, back)) in looks.iter().zip(told) {
-            assert_eq!(pages_of(&look.accessed), accessed);
-            assert_eq!(pages_of(&look.unmapped), unmapped);
-            assert_eq!((look.left, look.back), (left, back));
+        for (scan, (accessed, unmapped, left, back)) in scans.iter().zip(reported) {
+            assert_eq!(pages_of(&scan.accessed), accessed);
+            assert_eq!(pages_of(&scan.unmapped), unmapped);
+            assert_eq!((scan.left, scan.back), (left, back));
         }
     });
 }

@@ -1,13 +1,17 @@
-//! Which pagetide clears a process's accessed bits: one at a time.
+//! Claims: at most one pagetide clears a process's accessed bits.
 //!
-//! Invariant: two that clear the same bits would each take what the other looks for, and leave no trace of
-//! it; so the second one does not clear, and knows no ages. (The story: of two reports of one program, half a
-//! second apart, one called 70 MiB older than 5 s that were touched every 4 s.) No user can claim a process
-//! against root: root's claims go before those of others, and only root can make them.
+//! Invariant: if two managers cleared the same bits, each would hide accesses from the other
+//! without a trace. So the second manager does not clear, and reports ages as unknown. No user can
+//! claim a process against root: root's claims precede those of others, and only root can make
+//! root's claims.
 //!
-//! A claim is a lock of one byte, whose number is the process's, of a file in the directory that is pagetide's and the user's alone. It
-//! ends with its holder, however that ends. It is seen by those who share the directory. (The stories: a claim was a name, and a user who
-//! took those of all processes had root's pagetide know no age; it was a lock of clear_refs, and a program locked its own.)
+//! A claim is an OFD lock on one byte of a file in pagetide's private directory of this user. The
+//! byte's number is made of the process's PID and start time. The kernel drops the lock when the
+//! manager ends, also if it is killed. Managers see each other's claims only if they share the
+//! directory.
+//!
+//! A claim is not a file name: any user could create one for every process. Nor is it a lock of
+//! `clear_refs`: the watched program could take that lock itself.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -23,23 +27,25 @@ use rustix::fs::{AtFlags, FileType, OFlags, major, minor, statat};
 use crate::system::Identity;
 use crate::system::private_dir::{PrivateDir, effective_user, existing, make};
 
-/// The directory of claims, in the one that is pagetide's.
+/// Name of the directory of claims, within pagetide's private directory.
 const DIRECTORY: &str = "claims";
-/// Files there: the kernel goes through the locks of one file to find another.
+/// Number of lock files. The kernel searches all locks of a file for each new one, so claims are
+/// spread over several files.
 const FILES: u32 = 8;
-/// Bits of a process's number (proc_sys_kernel(5), `pid_max`); what is above them is when it started.
+/// Low bits of the byte number that hold the PID (proc_sys_kernel(5), `pid_max`); the higher bits
+/// hold the start time.
 const PID_BITS: u32 = 22;
-/// Root's claims are read again after this.
+/// Time for which root's claims are kept before they are read again.
 const FRESH: Duration = Duration::from_millis(500);
 
-/// What trying to claim a process gave.
+/// Result of an attempt to claim a process.
 #[derive(Debug)]
 pub(super) enum Claim {
-    /// It is ours.
-    Ours(Held),
-    /// Another pagetide's.
+    /// This manager holds the claim.
+    Ours(HeldClaim),
+    /// Another pagetide holds the claim.
     Others,
-    /// No claim can be made here: nothing is known of others.
+    /// No claim can be made on this machine, so other managers are not detected.
     Unknown,
 }
 
@@ -57,25 +63,26 @@ impl Claim {
         match taken {
             Some(Ok(())) => {
                 ours.bytes.insert(byte);
-                Claim::Ours(Held(identity))
+                Claim::Ours(HeldClaim(identity))
             }
             Some(Err(Errno::EAGAIN | Errno::EACCES)) => Claim::Others,
             Some(Err(_)) | None => Claim::Unknown,
         }
     }
 
-    /// Whether it is ours still: root may have claimed the process since.
+    /// Returns whether we hold the claim and it is still valid: root may have claimed the process
+    /// since.
     pub(super) fn holds(&self) -> bool {
-        matches!(self, Claim::Ours(Held(identity)) if !is_roots(*identity))
+        matches!(self, Claim::Ours(HeldClaim(identity)) if !is_roots(*identity))
     }
 }
 
-/// A lock that ends with its value. (Closing the file would not do it: a child that another thread has just forked holds the file, too,
-/// until it calls execve(2).)
+/// A lock that is released when the value is dropped. Closing the file would not release it: a
+/// child that another thread has just forked keeps the file open until it calls execve(2).
 #[derive(Debug)]
-pub(super) struct Held(Identity);
+pub(super) struct HeldClaim(Identity);
 
-impl Drop for Held {
+impl Drop for HeldClaim {
     fn drop(&mut self) {
         let byte = byte_of(self.0);
         let mut ours = ours();
@@ -87,12 +94,14 @@ impl Drop for Held {
     }
 }
 
-/// The claims of this process. The files are its own: of two that watch in one process each goes by the set.
+/// All claims of our process. The set of bytes excludes two watches within one process, which OFD
+/// locks do not.
 struct Ours {
     files: [Option<OwnedFd>; FILES as usize],
     bytes: BTreeSet<i64>,
 }
 
+/// Locks the claims of our process.
 fn ours() -> MutexGuard<'static, Ours> {
     static OURS: Mutex<Ours> = Mutex::new(Ours {
         files: [const { None }; FILES as usize],
@@ -102,13 +111,13 @@ fn ours() -> MutexGuard<'static, Ours> {
 }
 
 impl Ours {
-    /// The file of a process's claims; none where no directory can be had.
+    /// Returns the lock file for a process; `None` if the directory cannot be created or opened.
     fn file(&mut self, identity: Identity) -> Option<&OwnedFd> {
         let file = &mut self.files[file_of(identity)];
         if file.is_none() {
             let dir = make(DIRECTORY).ok()?;
             let flags = OFlags::RDWR | OFlags::CREATE;
-            // Who could open it could lock it.
+            // The file is private: any process that could open it could lock it.
             let name = file_of(identity).to_string();
             *file = dir
                 .open(&name, FileType::RegularFile, flags)
@@ -119,17 +128,19 @@ impl Ours {
     }
 }
 
+/// Returns the index of the lock file for a process.
 fn file_of(identity: Identity) -> usize {
     (identity.pid % FILES) as usize
 }
 
-/// The byte that stands for a process and for none that has its number later.
+/// Returns the number of the byte that stands for this process. A later process with the same PID
+/// has another.
 fn byte_of(identity: Identity) -> i64 {
     let started = identity.started << PID_BITS | u64::from(identity.pid);
     i64::try_from(started & i64::MAX.unsigned_abs()).unwrap_or(0)
 }
 
-/// Locks or unlocks a byte, without waiting.
+/// Locks or unlocks a byte of a file, without waiting.
 fn lock(file: &OwnedFd, byte: i64, kind: libc::c_int) -> Result<(), Errno> {
     let lock = libc::flock {
         l_type: libc::c_short::try_from(kind).unwrap_or_default(),
@@ -141,7 +152,8 @@ fn lock(file: &OwnedFd, byte: i64, kind: libc::c_int) -> Result<(), Errno> {
     fcntl(file, FcntlArg::F_OFD_SETLK(&lock)).map(drop)
 }
 
-/// Whether root's pagetide has claimed a process, for another user's. That one may not open root's claims, which are read from `/proc/locks`.
+/// Returns whether root's pagetide has claimed a process; always `false` for root itself. Other
+/// users may not open root's lock files, so the claims are read from `/proc/locks`.
 fn is_roots(identity: Identity) -> bool {
     static SEEN: Mutex<Option<(Instant, RootsClaims)>> = Mutex::new(None);
     if effective_user() == 0 {
@@ -156,11 +168,12 @@ fn is_roots(identity: Identity) -> bool {
     seen.as_ref().is_some_and(|(_, claims)| claims.has(byte))
 }
 
-/// First and last byte of each of root's locks.
+/// All locks on root's lock files: number of the first and of the last byte of each.
 #[derive(Default)]
 struct RootsClaims(Vec<(i64, i64)>);
 
 impl RootsClaims {
+    /// Reads which processes root's pagetide has claimed.
     fn read() -> io::Result<RootsClaims> {
         let files: Vec<String> = existing(0, DIRECTORY)
             .iter()
@@ -174,7 +187,10 @@ impl RootsClaims {
         }
     }
 
-    /// `1: OFDLCK ADVISORY  WRITE -1 00:1a:1234 5 5` (proc_locks(5)), of files that are named as there.
+    /// Parses the text of `/proc/locks`; returns the locks of `files`, which are named as in that
+    /// text.
+    ///
+    /// One line reads `1: OFDLCK ADVISORY  WRITE -1 00:1a:1234 5 5` (proc_locks(5)).
     fn parse(text: &str, files: &[String]) -> RootsClaims {
         let lock = |line: &str| {
             let mut words = line.split_whitespace().skip(1);
@@ -187,6 +203,7 @@ impl RootsClaims {
         RootsClaims(text.lines().filter_map(lock).collect())
     }
 
+    /// Returns whether a lock covers this byte.
     fn has(&self, byte: i64) -> bool {
         self.0
             .iter()
@@ -194,7 +211,7 @@ impl RootsClaims {
     }
 }
 
-/// The files of a directory of claims, as `/proc/locks` names them.
+/// Returns the lock files in a directory of claims, by the names that `/proc/locks` has for them.
 fn names_in_locks(dir: &PrivateDir) -> Vec<String> {
     let files = (0..FILES).filter_map(|name| {
         let stat = statat(dir, name.to_string(), AtFlags::SYMLINK_NOFOLLOW).ok()?;

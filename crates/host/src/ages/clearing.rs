@@ -1,7 +1,8 @@
-//! Setting accessed bits back after a reading.
+//! Clears the accessed bits of one process after a walk.
 //!
-//! Invariant: a part is trusted afterwards only if all its bits were cleared or none was set, or if it was trusted and is spared;
-//! else why not is noted.
+//! Invariant: the memory of a process has two parts that are cleared separately, anonymous and
+//! file. Afterwards a part is trusted only if all its bits were cleared, or none was set, or it was
+//! trusted before and was not cleared on purpose (`kept_bits`). Otherwise the reason is recorded.
 
 use std::time::Duration;
 
@@ -11,22 +12,24 @@ use super::costs::Costs;
 use super::found::Hidden;
 use super::space::Space;
 
-/// Setting the accessed bits of one process back.
+/// Clears the accessed bits of one process.
 pub(super) struct Clearing<'a> {
     pub(super) pid: u32,
     pub(super) space: &'a mut Space,
-    /// How long it may take; none if the bits are not ours.
+    /// Longest time that clearing may take; `None` if another pagetide clears this process's bits.
     pub(super) at_most: Option<Duration>,
-    /// Bits of files that are known to be of the last interval stay for the kernel ([`super::Ages::spare_files`]).
+    /// Whether the kernel needs bits of files that are known to belong to the last interval, so
+    /// that they are not cleared ([`super::Ages::keep_file_bits`]).
     pub(super) spares_files: bool,
     pub(super) costs: &'a mut Costs,
 }
 
 impl Clearing<'_> {
-    /// Both parts, if they have young entries, with the numbers of their entries and of the young ones.
+    /// Clears each part that has young entries. `entries` and `young`: numbers of all entries and
+    /// of young entries, of anonymous memory, then of files.
     pub(super) fn clear(&mut self, source: &mut dyn Source, entries: [u64; 2], young: [u64; 2]) {
         let spares = self.at_most.is_some() && self.space.may_spare(self.spares_files);
-        self.space.spared = spares;
+        self.space.kept_bits = spares;
         for part in [Part::Anon, Part::File] {
             let at = part as usize;
             match self.at_most {
@@ -43,7 +46,7 @@ impl Clearing<'_> {
         }
     }
 
-    /// One part, if nobody waits long for it.
+    /// Clears the bits of one part, unless that is expected to take longer than `at_most`.
     fn clear_part(&mut self, source: &mut dyn Source, part: Part, entries: u64, at_most: Duration) {
         let (space, at) = (&mut *self.space, part as usize);
         let cleared = source.clear((self.pid, part), &mut space.pace[at], entries, at_most);

@@ -1,23 +1,24 @@
-//! What rounds cost until now.
+//! What all scans have cost so far.
 //!
-//! Invariant: all of it only grows.
+//! Invariant: every value only grows.
 
 use std::time::Duration;
 
-/// See the module.
+/// Time that all scans have taken so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Costs {
-    /// Reading tables, by the clocks of all threads.
+    /// Time spent reading page tables, summed over all threads.
     pub reading: Duration,
-    /// Clearing bits, by the clocks of all threads.
+    /// Time spent clearing accessed bits, summed over all threads.
     pub clear: Duration,
-    /// The longest clearing.
+    /// Time of the longest clearing of one process's bits.
     pub clear_longest: Duration,
-    /// Processor time of the threads that were not the caller's.
+    /// Processor time of the helper threads; the calling thread's is not included.
     pub by_others: Duration,
 }
 
 impl Costs {
+    /// Adds the costs of another thread.
     pub(super) fn add(&mut self, other: Costs) {
         self.reading += other.reading;
         self.clear += other.clear;

@@ -1,74 +1,79 @@
-//! What a reading of one process adds up to.
+//! Sums of one process's walk, and the reasons why ages are unknown.
 //!
-//! Invariant: counts are pages of 4 KiB, of this process's own tables: what is shared is counted here
-//! for each that maps it, and once in the books.
+//! Invariant: counts are pages of 4 KiB in this process's own page tables. A page that several
+//! processes map is in the sums of each, but only once in the age table.
 
 use std::io::ErrorKind;
 use std::time::Duration;
 
-/// Sums of one reading.
+/// Numbers of pages that one walk found in a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ReadingSums {
-    /// Pages present, as the kernel's Rss counts them (no zero page, no device, no hugetlb).
+pub struct WalkSums {
+    /// Present pages, as the kernel's Rss counts them (no zero page, no device memory, no hugetlb).
     pub present: u64,
-    /// Entries that are present, of each part that is cleared by itself; a huge page is one. What clearing
-    /// has to go through.
+    /// Number of present entries: of anonymous memory, then of files. A huge page has one entry.
+    /// Clearing must go through all of them.
     pub entries: [u64; 2],
-    /// Tables that hold them, of each part.
+    /// Number of page tables that contain these entries: of anonymous memory, then of files.
     pub tables: [u64; 2],
-    /// Of these, entries with the accessed bit set.
+    /// Number of present entries with the accessed bit set: of anonymous memory, then of files.
     pub accessed: [u64; 2],
-    /// Pages in swap, by entries: private memory.
+    /// Private pages that are in swap.
     pub swapped: u64,
-    /// Pages being migrated, poisoned, guarded: neither here nor in swap.
+    /// Pages that are being migrated, poisoned or guarded: neither present nor in swap.
     pub other: u64,
-    /// Present pages of large folios of which somebody else cleared accessed bits.
+    /// Present pages of large folios of which a foreign clearer has cleared accessed bits.
     pub vague: u64,
-    /// Pages whose tables changed while they were read.
+    /// Pages in tables that changed while they were read.
     pub unsure: u64,
     /// Present pages of the hugetlb pool.
     pub hugetlb: u64,
 }
 
-/// What going through one table costs, in entries: clearing 30,000 tables of one page each took 148 ms, some 5 us a table.
+/// Cost of going through one page table, as a number of entries: clearing 30,000 tables with one
+/// page each took 148 ms, about 5 us a table.
 const TABLE_ENTRIES: u64 = 80;
 
-/// What it costs to go through these tables, in entries of full ones.
+/// Returns the cost of clearing, as a number of entries in full tables: of anonymous memory, then
+/// of files.
 pub(super) fn work(entries: [u64; 2], tables: [u64; 2]) -> [u64; 2] {
     [0, 1].map(|part| entries[part] + tables[part] * TABLE_ENTRIES)
 }
 
-/// Why ages of a process are not known.
+/// Reason why ages of a process are unknown.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Hidden {
-    /// A secondary MMU accesses its memory, and entries do not show it.
+    /// A secondary MMU (of a virtual machine or device) accesses the memory; page tables do not
+    /// show that.
     SecondaryMmu,
-    /// Clearing the bits would hold it up for about so long.
+    /// Clearing the bits would delay the process's page faults for about this time.
     Stall(Duration),
-    /// Its memory is locked: who clears bits would wait for it without end.
+    /// The process's mmap_lock is held: clearing bits would wait for it, perhaps without end.
     Locked,
-    /// Its bits may not be cleared.
+    /// We may not clear the bits; the kernel's error.
     Denied(ErrorKind),
-    /// Somebody else cleared accessed bits of large folios.
+    /// A foreign clearer cleared accessed bits of large folios.
     Foreign,
-    /// Shared with a process of which one of these holds.
+    /// A process that shares the memory has one of the other reasons.
     Shared,
-    /// Another pagetide clears its bits.
+    /// Another pagetide clears the bits.
     Contested,
-    /// It was not read yet: its tenant has cost more than its share of scans.
+    /// The process has not been scanned yet: its tenant has used up its share of scan time.
     Late,
-    /// The source knows no bits.
+    /// The process is not scanned: pagetide's own memory for ages is limited.
+    NoRoom,
+    /// The source provides no accessed bits.
     NoSource,
 }
 
 impl Hidden {
-    /// Whether it is the same reason, whatever its figures.
+    /// Returns whether both are the same reason; a time or an error in it does not matter.
     #[must_use]
     pub fn is_like(&self, other: &Hidden) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 
-    /// The reason in words.
+    /// Returns the reason as text for users.
     #[must_use]
     pub fn words(&self) -> String {
         match self {
@@ -77,7 +82,7 @@ impl Hidden {
                     .to_owned()
             }
             Hidden::Stall(time) => format!(
-                "clearing accessed bits would hold the program up too long, for up to {} ms (--max-wait of who looks at it)",
+                "clearing accessed bits would stall the program for up to {} ms, longer than --max-wait of the pagetide that scans it allows",
                 time.as_millis() + 1
             ),
             Hidden::Locked => {
@@ -85,7 +90,7 @@ impl Hidden {
                     .to_owned()
             }
             Hidden::Contested => {
-                "another pagetide looks at it and clears its accessed bits: one at a time can"
+                "another pagetide scans it and clears its accessed bits: only one can at a time"
                     .to_owned()
             }
             Hidden::Denied(ErrorKind::ReadOnlyFilesystem) => {
@@ -96,12 +101,16 @@ impl Hidden {
                     .to_owned()
             }
             Hidden::Foreign => {
-                "parts of large folios whose accessed bits somebody else cleared (DAMON?)"
+                "parts of large folios whose accessed bits another tool cleared (DAMON?)"
                     .to_owned()
             }
             Hidden::Shared => "shared with a process whose accesses are not known".to_owned(),
             Hidden::Late => {
-                "not read yet: scans of its tenant cost more than their share".to_owned()
+                "not read yet: scans of its tenant, or first scans of others, cost more than their share".to_owned()
+            }
+            Hidden::NoRoom => {
+                "not read: pagetide's own memory is limited, and the ages of its pages do not fit (see --own-memory of `pagetide serve`)"
+                    .to_owned()
             }
             Hidden::NoSource => {
                 "no source of accessed bits works here (see `pagetide doctor`)".to_owned()

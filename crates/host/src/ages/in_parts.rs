@@ -1,31 +1,32 @@
-//! Reading one process part by part, so that others are served in between.
+//! Walks one large process in slices, so that the manager can serve requests in between.
 //!
-//! Invariant: each page is told once, in order, and bits are cleared when all was told. What is accessed between the reading of a
-//! page and the clearing leaves no trace: a process of which that takes long is large (`slices`).
+//! Invariant: each page is reported once, in order; bits are cleared after the last slice. An
+//! access between the reading of a page and the clearing is lost; that time is long only for large
+//! processes (`slices`).
 
 use std::io;
 use std::time::Instant;
 
-use pagetables::{Piece, Reading};
+use pagetables::{Piece, WalkResult};
 
 use super::Ages;
-use super::found::ReadingSums;
+use super::found::WalkSums;
 use super::listener::Listener;
 use super::page::ranges;
-use super::reader::{Begun, Job};
+use super::reader::{Job, WalkStart};
 use super::slices::Slices;
 
-/// A process whose tables are read part by part.
+/// The walk of a process that is read in slices.
 pub(super) struct InParts {
-    pub(super) begun: Begun,
+    pub(super) begun: WalkStart,
     slices: Slices,
-    found: ReadingSums,
-    /// What the last part told of its address space.
-    last: Option<Reading>,
+    found: WalkSums,
+    /// What the last slice reported about the address space; `None` before the first slice.
+    last: Option<WalkResult>,
 }
 
 impl Ages {
-    /// Begins to read the tables of a process part by part; none if it has no memory.
+    /// Begins a walk in slices; returns `None` if the process has no memory.
     pub(super) fn begin_reading(
         &mut self,
         job: &mut Job,
@@ -38,13 +39,14 @@ impl Ages {
             InParts {
                 slices: Slices::of(ranges(&begun.maps.mappings)),
                 begun,
-                found: ReadingSums::default(),
+                found: WalkSums::default(),
                 last: None,
             }
         }))
     }
 
-    /// Reads the next part and tells of it. When all was read, clears what was young: then it is over (true).
+    /// Reads and reports the next slice. After the last slice, clears the young bits and returns
+    /// `true`.
     pub(super) fn go_on_with(
         &mut self,
         job: &mut Job,
@@ -54,7 +56,7 @@ impl Ages {
         let begin = Instant::now();
         let slice = parts.slices.next();
         let is_over = slice.is_none();
-        // What maps nothing is read, too: it tells which address space this is.
+        // A process without mappings is walked, too: the walk identifies its address space.
         if !is_over || parts.last.is_none() {
             let slice = slice.unwrap_or_default();
             let pid = job.identity.pid;

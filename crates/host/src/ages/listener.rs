@@ -1,76 +1,84 @@
-//! Who hears of each page that a reading finds, right after the books did.
+//! Interface for code that is notified of each page that a walk finds, right after the age table
+//! was updated.
 //!
-//! Invariant: between two calls of [`Listener::end`] for an owner, each page of its readable mappings is
-//! told once at most; what is not told was not mapped, or could not be read this time (`whole` is false then).
+//! Invariant: between two calls of [`Listener::end`] for an owner, each page of its readable
+//! mappings is reported at most once. A page that is not reported was not mapped, or could not be
+//! read this time (then `whole` is `false`).
 
 use pagetables::{Entry, Piece};
 
-use crate::books::{Books, Owner};
+use crate::age_table::{AgeTable, Owner};
 use crate::system::{Identity, Mapping, Maps};
 
-/// What a piece is of.
+/// What a walk knows about a piece, that is, about some consecutive page table entries.
 #[derive(Clone, Copy, Debug)]
-pub struct Told<'a> {
-    /// Whose address space.
+pub struct PieceContext<'a> {
+    /// Address space that the piece belongs to.
     pub owner: Owner,
-    /// The mapping.
+    /// Mapping that the piece belongs to.
     pub mapping: &'a Mapping,
-    /// A bit that is set was set since the last look. Else nobody knows when it was.
+    /// Whether an accessed bit that is set was set since the last scan. If not, the access may be
+    /// older.
     pub trusted: bool,
-    /// Its process did nothing since before the last reading: a bit that is set was set then, and told.
-    pub slept: bool,
-    /// The look before left bits as they were: what is set, and was then, was told then.
-    pub spared: bool,
-    /// Accesses may leave no bit.
+    /// Whether the process has done nothing since before the last walk. If so, a bit that is set
+    /// now was set, and reported, at the last walk.
+    pub idle: bool,
+    /// Whether the last scan did not clear the bits. If so, a bit that was set then was reported
+    /// then.
+    pub kept_bits: bool,
+    /// Whether accesses may happen without setting the accessed bit.
     pub hidden: bool,
-    /// An access says that another is likely (the kernel's `vma_has_recency`): the program did not say that it reads in
-    /// order or at random.
+    /// Whether an access makes another access likely (the kernel's `vma_has_recency`): the program
+    /// has not advised sequential or random reads.
     pub has_recency: bool,
-    /// The bits of an entry that are a frame's address.
+    /// Mask of the entry's bits that hold the frame's address.
     pub mask: u64,
-    /// Knows who owns each frame of this piece.
-    pub books: &'a Books,
+    /// The age table, which knows the owner of each frame of this piece.
+    pub age_table: &'a AgeTable,
 }
 
-/// Hears of pages.
+/// Is notified of each page that a walk finds.
 pub trait Listener {
-    /// An address space with these mappings is about to be told.
+    /// Called before the pages of an address space with these mappings are reported.
     fn begin(&mut self, owner: Owner, identity: Identity, maps: &Maps);
 
-    /// One piece of a mapping; pieces come in any order (holes and huge pages before the tables beside them).
-    fn hear(&mut self, told: Told<'_>, piece: Piece<'_>);
+    /// Called for each piece of a mapping. Pieces come in any order (holes and huge pages come
+    /// before the tables beside them).
+    fn hear(&mut self, reported: PieceContext<'_>, piece: Piece<'_>);
 
-    /// All of an address space was told.
+    /// Called after all pages of an address space were reported. `whole`: no page had to be
+    /// skipped.
     fn end(&mut self, owner: Owner, identity: Identity, whole: bool);
 
-    /// An address space is gone.
+    /// Called when an address space has ended or can no longer be read.
     fn gone(&mut self, owner: Owner);
 }
 
-impl Told<'_> {
-    /// Whether a page counts as used since the last look: what nobody knows does, and what was told before does not.
+impl PieceContext<'_> {
+    /// Returns whether a page counts as used since the last scan. A page with an unknown time of
+    /// access does; an access that was reported before does not count again.
     #[must_use]
     pub fn is_young(&self, entry: Entry) -> bool {
-        !self.slept && (entry.is_accessed() || !self.is_known(entry))
+        !self.idle && (entry.is_accessed() || !self.is_known(entry))
     }
 
-    /// Whether an entry's bit says if its page was accessed since the last look.
+    /// Returns whether an entry's accessed bit shows if its page was accessed since the last scan.
     #[must_use]
     pub fn is_known(&self, entry: Entry) -> bool {
         self.trusted && !self.hidden && !entry.is_vague()
     }
 }
 
-/// One after the other.
+/// Notifies both listeners, one after the other.
 impl Listener for (&mut dyn Listener, &mut dyn Listener) {
     fn begin(&mut self, owner: Owner, identity: Identity, maps: &Maps) {
         self.0.begin(owner, identity, maps);
         self.1.begin(owner, identity, maps);
     }
 
-    fn hear(&mut self, told: Told<'_>, piece: Piece<'_>) {
-        self.0.hear(told, piece);
-        self.1.hear(told, piece);
+    fn hear(&mut self, reported: PieceContext<'_>, piece: Piece<'_>) {
+        self.0.hear(reported, piece);
+        self.1.hear(reported, piece);
     }
 
     fn end(&mut self, owner: Owner, identity: Identity, whole: bool) {
@@ -84,10 +92,10 @@ impl Listener for (&mut dyn Listener, &mut dyn Listener) {
     }
 }
 
-/// Nobody.
+/// Ignores all notifications.
 impl Listener for () {
     fn begin(&mut self, _: Owner, _: Identity, _: &Maps) {}
-    fn hear(&mut self, _: Told<'_>, _: Piece<'_>) {}
+    fn hear(&mut self, _: PieceContext<'_>, _: Piece<'_>) {}
     fn end(&mut self, _: Owner, _: Identity, _: bool) {}
     fn gone(&mut self, _: Owner) {}
 }

@@ -1,29 +1,34 @@
-//! The ages of some processes' pages: each round reads their tables into the books.
+//! The ages of some processes' pages: each scan reads their page tables into the age table.
 //!
-//! Invariant: a process is changed in nothing but its accessed bits, and those only where the clearing
-//! is not expected to hold it up for longer than allowed; what is not cleared is unknown when it is
-//! seen set again, never young and never old. A process that used no processor time since the last
-//! round accessed nothing: its pages grow older without being looked at, unless pages were moved.
+//! Invariant: a scan changes nothing of a process except its accessed bits. It clears them only if
+//! that is not expected to block page faults for longer than allowed. A bit that was not cleared
+//! and is found set again makes the age unknown, never young or old. A process that used no
+//! processor time since the last scan accessed nothing: its pages grow older without a walk, unless
+//! pages migrated.
 //!
-//! Floors: `claim` (one pagetide a process), `found` (what a reading adds up to), `costs`, `pauses` (how long clearing
-//! may take), `space` (one address space), `clearing` (its bits are set back), `listener` (who hears of each
-//! page), `page` (one piece of a reading), `held` (a reading that waits for its clearing), `slices` and `in_parts` (the parts of a large one), `reader` (one process), `together`
-//! (several at once), `late` (those that a round leaves out), and here the round, which tells the books.
+//! Submodules: `claim` (one pagetide per process), `found` (sums of a walk), `costs`, `pauses` (how
+//! long clearing may take), `space` (one address space), `clearing`, `listener` (notifications of
+//! pages), `outcome` (of a scan for one process), `page` (one piece of a walk), `buffered_walk`,
+//! `slices` and `in_parts` (walks of large processes), `reader` (one process), `parallel` (several
+//! processes), `postponed` (processes that a scan postpones), `age_memory` (the limit of our
+//! memory).
 
+mod age_memory;
+mod buffered_walk;
 mod claim;
 mod clearing;
 mod costs;
 mod found;
-mod held;
 mod in_parts;
-mod late;
 mod listener;
+mod outcome;
 mod page;
+mod parallel;
 mod pauses;
+mod postponed;
 mod reader;
 mod slices;
 mod space;
-mod together;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -31,99 +36,84 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use pagetables::access::{self, Access};
-use pagetables::{Grain, Piece, Reading, Sink, Source};
+use pagetables::{Grain, Piece, Sink, Source, WalkResult};
 
-use crate::books::{Books, Owner};
+use crate::age_table::{AgeTable, Owner};
 use crate::system::{Filesystems, Identity, Mapping, Nodes, Proc, thread_cpu};
 
+use age_memory::AgeMemory;
 pub use costs::Costs;
-pub use found::{Hidden, ReadingSums};
+pub use found::{Hidden, WalkSums};
 use in_parts::InParts;
-pub use listener::{Listener, Told};
+pub use listener::{Listener, PieceContext};
+pub use outcome::ScanOutcome;
+use outcome::Step;
 pub use page::MemoryKind;
-use page::Teller;
+use page::PieceRecorder;
+use parallel::{Next, Read};
 pub use pauses::Pauses;
-use reader::{Begun, Bounds, Job, ProcessReader};
-use space::Activity;
+use reader::{Job, ProcessReader, WalkBounds, WalkStart};
+use space::ActivityCounters;
 pub use space::Space;
-use together::{Next, Read};
 
-/// Processes that are looked at in one call: whether they did anything takes some 20 us of each.
+/// Most processes in one call of [`Ages::scan_at`]; it takes about 20 us to see if a process has
+/// run.
 const SEVERAL_MAX: usize = 64;
-/// And their entries: some twenty milliseconds of one processor.
+/// Most page table entries in one call of [`Ages::scan_at`]: about 20 ms of one processor.
 const SEVERAL_ENTRIES_MAX: u64 = 256 << 10;
 
-/// How long a device number (st_dev) is taken for the same file system: the kernel gives the number of an unmounted
-/// overlay or tmpfs to the next mount. (The story: after some days of containers, overlays and shared memory were taken
-/// for devices and not read at all.)
+/// Time for which a device number (st_dev) is taken to mean the same file system. The kernel reuses
+/// the number of an unmounted overlay or tmpfs for the next mount. With stale numbers, overlays and
+/// shared memory would be taken for devices and not be read.
 const DEVICE_NUMBERS_TTL: Duration = Duration::from_secs(10);
-/// The same when the round has a new process: one that is read once and then sleeps would keep the wrong kind of memory
-/// for ever.
+/// [`DEVICE_NUMBERS_TTL`] for a scan with a new process. It is short, as a process that is walked
+/// once and then stays idle would keep a wrong kind of memory for ever.
 const DEVICE_NUMBERS_TTL_OF_NEW: Duration = Duration::from_secs(1);
-
-/// What became of one process in a round.
-#[derive(Debug)]
-pub enum Looked {
-    /// Read, or known to have slept.
-    Done,
-    /// It is gone, or has no memory.
-    Gone,
-    /// Its memory is locked, and nothing of it can be read.
-    Locked,
-    /// It may not be read.
-    Denied(io::Error),
-}
-
-/// What is to be done with a process.
-enum Step {
-    /// Nothing: what became of it is known.
-    Is(Looked),
-    /// It did nothing.
-    Slept,
-    /// It is to be read.
-    Read(Box<Job>),
-}
 
 /// The ages of a set of processes.
 pub struct Ages {
     reader: ProcessReader,
-    /// For threads that read beside this one; made when they are needed.
+    /// Readers for helper threads; made when the first parallel walk needs them.
     helpers: Vec<ProcessReader>,
-    /// That we may use.
+    /// Number of processors that our process may use.
     processors: usize,
-    books: Books,
+    age_table: AgeTable,
     spaces: BTreeMap<Identity, Space>,
     nodes: Nodes,
     pauses: Pauses,
     costs: Costs,
-    /// Address spaces that were read in this round: processes may share one (vfork, CLONE_VM).
+    /// Address spaces walked in this scan: several processes may have the same one (vfork,
+    /// CLONE_VM).
     read: BTreeSet<u64>,
-    /// The process that is being read part by part.
+    /// The large process that is being walked in slices, if any.
     in_parts: Option<(Job, InParts)>,
-    /// The machine's count of pages moved, at the beginning of this round.
+    /// The host's count of migrated pages at the beginning of this scan.
     moved: u64,
-    /// The time between this round and the one before.
+    /// Time between this scan and the one before.
     apart: Duration,
-    /// Bits of files are to stay where that makes no age less exact than an interval ([`Ages::spare_files`]).
+    /// Whether bits of files may stay set if that makes no age less exact than one interval
+    /// ([`Ages::keep_file_bits`]).
     may_spare_files: bool,
-    /// They do in this round.
+    /// Whether bits of files stay set in this scan.
     spares_files: bool,
-    /// The last round in which they did not, milliseconds.
+    /// Time of the last scan that cleared bits of files, in milliseconds.
     files_cleared_ms: u64,
-    /// [`Ages::swapped_pages`] of processes that are gone.
+    /// The part of [`Ages::swapped_pages`] that is of processes that have ended.
     of_gone: (i64, u64),
-    /// What reading each process has cost in this round, processor time.
+    /// Processor time of each process's walk in this scan.
     took: Vec<(Identity, Duration)>,
-    /// By owner: as of when its ages are known, milliseconds.
+    /// For each owner, the time as of which its ages are known, in milliseconds.
     known_ms: Vec<u64>,
-    /// When what is known of device numbers was forgotten last.
+    /// Accounts for the memory of ages, and its limit.
+    room: AgeMemory,
+    /// Time at which device numbers were last forgotten.
     numbers: Instant,
-    /// For how many readings more, by whichever reader, it is remembered that somebody else clears bits.
-    company: u32,
+    /// Number of next walks, of all readers together, for which a foreign clearer is assumed.
+    foreign_clearer: u32,
 }
 
 impl Ages {
-    /// No process yet; `now_ms` as in [`Books::new`].
+    /// Creates an empty set of processes; `now_ms` is as in [`AgeTable::new`].
     #[must_use]
     pub fn new(
         source: Box<dyn Source>,
@@ -140,7 +130,7 @@ impl Ages {
             },
             helpers: Vec::new(),
             processors: std::thread::available_parallelism().map_or(1, usize::from),
-            books: Books::new(now_ms),
+            age_table: AgeTable::new(now_ms),
             spaces: BTreeMap::new(),
             nodes,
             pauses,
@@ -155,37 +145,37 @@ impl Ages {
             of_gone: (0, 0),
             took: Vec::new(),
             known_ms: Vec::new(),
+            room: AgeMemory::default(),
             numbers: Instant::now(),
-            company: 0,
+            foreign_clearer: 0,
         }
     }
 
-    /// Where bits come from.
+    /// Returns the source of accessed bits.
     #[must_use]
     pub fn source(&self) -> &dyn Source {
         &*self.reader.source
     }
 
-    /// The nodes, in the order of [`MemoryKind::of`].
+    /// Returns the NUMA nodes; their order is that of the index in [`MemoryKind::of`].
     #[must_use]
     pub fn nodes(&self) -> &[u32] {
         self.nodes.all()
     }
 
-    /// The books.
+    /// Returns the age table.
     #[must_use]
-    pub fn books(&self) -> &Books {
-        &self.books
+    pub fn age_table(&self) -> &AgeTable {
+        &self.age_table
     }
 
-    /// Pages of the frames that this owner owns, of all classes.
+    /// Returns the number of pages of all kinds that this owner owns.
     #[must_use]
     pub fn resident(&self, owner: Owner) -> u64 {
-        let of = |class| self.books.resident(owner, class);
-        MemoryKind::classes().map(of).sum()
+        self.age_table.owned_by(owner)
     }
 
-    /// What is known of a process.
+    /// Returns the state of a process's address space; `None` if the process was never walked.
     #[must_use]
     pub fn space(&self, identity: Identity) -> Option<&Space> {
         let in_parts = self.in_parts.as_ref().map(|(job, _)| job);
@@ -194,8 +184,8 @@ impl Ages {
         known.or_else(|| in_parts.map(|job| &job.space))
     }
 
-    /// How many more pages are in swap than when each was first read, and the faults that needed reading
-    /// meanwhile; of processes that are gone too.
+    /// Returns two sums over all processes, including ended ones: by how many pages their swap has
+    /// grown since the first walk of each, and their major faults since then.
     #[must_use]
     pub fn swapped_pages(&self) -> (i64, u64) {
         let sum = |(net, majors): (i64, u64), space: &Space| {
@@ -205,8 +195,9 @@ impl Ages {
         self.spaces.values().fold(self.of_gone, sum)
     }
 
-    /// Entries of a process that the kernel's sums go through, those of swap among them, as of the last look, and how long it may be held,
-    /// by what it did until then; nothing of one that is not known.
+    /// Returns what holding a process's mmap_lock costs: the number of entries (swap entries
+    /// included) that the kernel would go through, as of the last walk; and how long the lock may
+    /// be held. Returns zeros for an unknown process.
     pub(crate) fn lock_cost(&self, identity: Identity) -> (u64, Duration) {
         let space = self.spaces.get(&identity);
         space.map_or((0, Duration::ZERO), |space| {
@@ -214,69 +205,73 @@ impl Ages {
         })
     }
 
-    /// The next round reads this process even if it slept: what is told of it has changed.
+    /// Makes the next scan walk this process even if it is idle, so that listeners are notified
+    /// anew.
     pub fn read_again(&mut self, identity: Identity) {
         if let Some(space) = self.spaces.get_mut(&identity) {
-            space.note_activity(Activity::default());
+            space.note_activity(ActivityCounters::default());
         }
     }
 
-    /// Bits of this process were taken that looks leave set, up to the address where that goes on the next time: what is clear at the
-    /// next reading is unknown, not old, for it may have been set in between.
+    /// Records that bits of this process were cleared that scans do not clear. `next`: the address
+    /// from which the clearing continues next time. At the next walk a clear bit gives an unknown
+    /// age, not an old one: the bit may have been set and cleared.
     pub fn take_bits(&mut self, identity: Identity, next: u64) {
         if let Some(space) = self.spaces.get_mut(&identity) {
             (space.taken, space.take_from) = (true, next);
         }
     }
 
-    /// From now on, rounds between two intervals leave the accessed bits of files set for the kernel, which goes by them when it takes pages
-    /// at a wall; so such a page is as young as the round says, or was used up to an interval before. (The story: of a program that
-    /// thrashed in 66 MiB the kernel threw out its text, which five looks a second had made seem unused: 9,000 to 18,000 pages of it
-    /// were read again, 1,300 to 5,200 under the kernel alone.)
-    pub fn spare_files(&mut self) {
+    /// Makes additional scans, between two regular ones, keep the accessed bits of files, by which
+    /// the kernel reclaims at `memory.max`. The age of a file page is then exact to one interval.
+    /// (With all bits cleared five times a second, a program that thrashed in 66 MiB lost its text:
+    /// 9,000 to 18,000 pages of it were read again, against 1,300 to 5,200 under the kernel alone.)
+    pub fn keep_file_bits(&mut self) {
         self.may_spare_files = true;
     }
 
-    /// Whether listeners are told the names of mappings, as `/proc/PID/maps` prints them.
+    /// Sets whether listeners get the names of mappings, as `/proc/PID/maps` prints them.
     pub fn need_names(&mut self, needs_names: bool) {
         let readers = self.helpers.iter_mut().chain([&mut self.reader]);
         readers.for_each(|reader| reader.needs_names = needs_names);
     }
 
-    /// Whether the process's memory is locked, in a way that `access` would wait for.
+    /// Returns whether a process's mmap_lock is held, so that `access` would have to wait.
     pub fn is_locked(&mut self, pid: u32, access: Access) -> bool {
         let source = &mut self.reader.source;
-        // What was opened is what is peeked at next.
+        // The next call of `peek` uses the files that are opened here.
         source
             .begin(pid)
             .and_then(|()| source.is_locked(pid, access))
             .unwrap_or_else(|error| access::is_locked(&error))
     }
 
-    /// The mappings of a process; none if it is gone or may not be read.
+    /// Returns the mappings of a process; empty if it has ended or may not be read.
     pub fn mappings(&mut self, pid: u32) -> Vec<Mapping> {
         let maps = self.reader.mappings(pid).ok().flatten();
         self.reader.source.end();
         maps.map(|(maps, _)| maps.mappings).unwrap_or_default()
     }
 
-    /// Entries of a process as they are this moment, told to nobody else ([`Source::peek`]).
+    /// Passes the current page table entries of a process to `sink`; changes no age
+    /// ([`Source::peek`]).
     ///
     /// # Errors
-    /// The process is gone, or may not be read.
+    /// The process has ended, or may not be read.
     pub fn peek(&mut self, pid: u32, ranges: &[Range<u64>], sink: &mut Sink<'_>) -> io::Result<()> {
         self.reader.source.peek(pid, ranges, sink)
     }
 
-    /// What it cost until now.
+    /// Returns what scans have cost so far.
     #[must_use]
     pub fn costs(&self) -> Costs {
         self.costs
     }
 
-    /// Begins a round at this time, with the machine's count of pages moved: all but `members` are forgotten, and each of these is
-    /// to be looked at before [`Ages::end_round`].
-    pub fn begin_round(
+    /// Begins a scan at time `now_ms`. `moved`: the host's count of migrated pages. Forgets all
+    /// processes except `members`; the caller passes each member to [`Ages::scan_at`] before
+    /// [`Ages::end_scan`].
+    pub fn begin_scan(
         &mut self,
         (now_ms, moved): (u64, u64),
         members: &[Identity],
@@ -291,21 +286,22 @@ impl Ages {
         }
         self.forget_numbers(members);
         self.moved = moved;
-        let before_ms = self.books.last_round_ms();
+        let before_ms = self.age_table.last_scan_ms();
         self.apart = Duration::from_millis(now_ms.saturating_sub(before_ms));
         let since_cleared = Duration::from_millis(now_ms.saturating_sub(self.files_cleared_ms));
-        // A look at its interval may come a little early.
+        // A regular scan may come a little before the interval has passed.
         let is_early = since_cleared < self.pauses.interval() * 3 / 4;
         self.spares_files = self.may_spare_files && is_early;
         if !self.spares_files {
             self.files_cleared_ms = now_ms;
         }
-        self.books.begin_round(now_ms);
+        self.age_table.begin_scan(now_ms);
         self.read.clear();
         self.took.clear();
     }
 
-    /// How many of those who are `left` are worth one call of [`Ages::look_at`]. One that was never read may be of any size.
+    /// Returns how many processes at the head of `left` suit one call of [`Ages::scan_at`]. A
+    /// process that was never walked may be of any size.
     #[must_use]
     pub fn several(&self, left: &[Identity]) -> usize {
         let most = if self.processors > 1 { SEVERAL_MAX } else { 1 };
@@ -318,19 +314,22 @@ impl Ages {
         left.iter().take(most).take_while(fits).count().max(1)
     }
 
-    /// Looks at some processes, and tells each of their pages to `listener`; what became of them, in any order.
-    pub fn look_at(
+    /// Scans some processes and reports each of their pages to `listener`; returns the outcome of
+    /// each process, in any order.
+    pub fn scan_at(
         &mut self,
         identities: &[Identity],
         listener: &mut dyn Listener,
-    ) -> Vec<(Identity, Looked)> {
+    ) -> Vec<(Identity, ScanOutcome)> {
         let (mut small, mut alone, mut asleep) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut looked, mut ids) = (Vec::new(), BTreeSet::new());
+        let (mut scanned, mut ids) = (Vec::new(), BTreeSet::new());
+        self.room.all_read();
         for &identity in identities {
-            match self.sort_out(identity) {
-                Step::Is(what) => looked.push((identity, what)),
-                Step::Slept => asleep.push(identity),
-                // Two that share an address space are read one after the other: what the first took is not there for the second.
+            match self.decide(identity) {
+                Step::Is(what) => scanned.push((identity, what)),
+                Step::Idle => asleep.push(identity),
+                // Processes that share an address space are walked one after the other: the first
+                // walk clears bits that the second would need.
                 Step::Read(job) if job.is_small() && ids.insert(job.space.id) => small.push(*job),
                 Step::Read(job) => alone.push(*job),
             }
@@ -339,52 +338,54 @@ impl Ages {
         if identities.len() == 1
             && let Some(job) = alone.pop()
         {
-            looked.extend(self.begin_in_parts(job, listener));
+            scanned.extend(self.begin_in_parts(job, listener));
         }
-        looked.extend(self.read_together(small, listener));
+        scanned.extend(self.read_together(small, listener));
         for job in alone {
-            looked.push(self.read_alone(job, listener));
+            scanned.push(self.read_alone(job, listener));
         }
-        self.share_company(read);
-        // After who shares their memory and did something.
+        self.share_foreign_clearer(read);
+        // Idle processes come last: processes that share their memory may have run.
         for identity in asleep {
-            self.keep_asleep(identity);
-            looked.push((identity, Looked::Done));
+            self.note_idle(identity);
+            scanned.push((identity, ScanOutcome::Done));
         }
-        self.forget_unread(&looked, listener);
-        looked
+        self.forget_unread(&scanned, listener);
+        scanned
     }
 
-    /// Whether a process is being read part by part: [`Ages::go_on`] reads the next part, and nobody else is looked at before.
+    /// Returns whether a process is being walked in slices. If so, the caller must call
+    /// [`Ages::go_on`] until that walk ends, before it scans others.
     #[must_use]
     pub fn is_reading(&self) -> bool {
         self.in_parts.is_some()
     }
 
-    /// Reads the next part of the process that is being read; what became of it, if that was the last one.
-    pub fn go_on(&mut self, listener: &mut dyn Listener) -> Option<(Identity, Looked)> {
+    /// Reads the next slice of the process that is being walked in slices. Returns its outcome
+    /// after the last slice; `None` before.
+    pub fn go_on(&mut self, listener: &mut dyn Listener) -> Option<(Identity, ScanOutcome)> {
         let (mut job, mut parts) = self.in_parts.take()?;
         let worked = thread_cpu();
-        let told = self.go_on_with(&mut job, &mut parts, listener);
+        let reported = self.go_on_with(&mut job, &mut parts, listener);
         job.took += thread_cpu().saturating_sub(worked);
-        let told = match told {
+        let reported = match reported {
             Ok(false) => {
                 self.in_parts = Some((job, parts));
                 return None;
             }
-            told => told,
+            reported => reported,
         };
-        let looked = self.put_back(job, told);
-        self.forget_unread(std::slice::from_ref(&looked), listener);
-        Some(looked)
+        let scanned = self.put_back(job, reported);
+        self.forget_unread(std::slice::from_ref(&scanned), listener);
+        Some(scanned)
     }
 
-    /// Begins to read one process part by part; what became of it, if that is known at once.
+    /// Begins to walk one process in slices; returns its outcome if that is known at once.
     fn begin_in_parts(
         &mut self,
         mut job: Job,
         listener: &mut dyn Listener,
-    ) -> Option<(Identity, Looked)> {
+    ) -> Option<(Identity, ScanOutcome)> {
         let worked = thread_cpu();
         let begun = self.begin_reading(&mut job, listener);
         job.took += thread_cpu().saturating_sub(worked);
@@ -393,25 +394,25 @@ impl Ages {
                 self.in_parts = Some((job, parts));
                 self.go_on(listener)
             }
-            told => Some(self.put_back(job, told.map(|_| false))),
+            reported => Some(self.put_back(job, reported.map(|_| false))),
         }
     }
 
-    /// Forgets those that could not be read.
-    fn forget_unread(&mut self, looked: &[(Identity, Looked)], listener: &mut dyn Listener) {
-        for (identity, what) in looked {
-            if let Looked::Gone | Looked::Denied(_) | Looked::Locked = what {
+    /// Forgets processes that could not be read, as the outcomes in `scanned` say.
+    fn forget_unread(&mut self, scanned: &[(Identity, ScanOutcome)], listener: &mut dyn Listener) {
+        for (identity, what) in scanned {
+            if !matches!(what, ScanOutcome::Done) {
                 self.forget(*identity, listener);
             }
         }
     }
 
-    /// All were looked at.
-    pub fn end_round(&mut self) {
-        self.books.end_round();
+    /// Ends a scan, after all members were scanned.
+    pub fn end_scan(&mut self) {
+        self.age_table.end_scan();
     }
 
-    /// Device numbers are learned anew where what is known may be of a file system that is gone.
+    /// Forgets device numbers that may now belong to another file system.
     fn forget_numbers(&mut self, members: &[Identity]) {
         let is_new = |one: &Identity| !self.spaces.contains_key(one);
         let kept = match members.iter().any(is_new) {
@@ -423,7 +424,8 @@ impl Ages {
         }
         self.numbers = Instant::now();
         let reader = &mut self.reader;
-        // Without our own mounts they are learned from whoever maps.
+        // If our own mount table cannot be read, numbers are learned from the mappings of
+        // processes.
         let _ = reader.filesystems.refresh(&reader.proc);
         for helper in &mut self.helpers {
             helper.filesystems.clone_from(&reader.filesystems);
@@ -436,52 +438,56 @@ impl Ages {
             let (more, faults) = space.swapped_since();
             self.of_gone.0 += more;
             self.of_gone.1 += faults;
-            self.books.remove_owner(space.owner);
+            self.age_table.remove_owner(space.owner);
         }
     }
 
-    /// What is to be done with a process in this round; its space is taken out if it is to be read.
-    fn sort_out(&mut self, identity: Identity) -> Step {
+    /// Decides what this scan does with a process. If the process must be walked, its [`Space`] is
+    /// taken out of the map and returned.
+    fn decide(&mut self, identity: Identity) -> Step {
         let Ok(cpu) = pagetables::cpu_time(identity.pid) else {
-            return Step::Is(Looked::Gone);
+            return Step::Is(ScanOutcome::Gone);
         };
         let Ok(Some(resident)) = self.reader.proc.resident(identity.pid) else {
-            return Step::Is(Looked::Gone);
+            return Step::Is(ScanOutcome::Gone);
         };
-        let mut slept = false;
+        if !self.has_room_for(identity, resident) {
+            return Step::Is(ScanOutcome::NoRoom);
+        }
+        let mut idle = false;
         if let Some(space) = self.spaces.get_mut(&identity) {
-            slept = space.used_no_cpu(cpu, self.moved);
-            // What was left for the kernel is cleared by the look that clears files, though nothing was done since: else all of it would be young
-            // whenever the process wakes.
-            let is_left = space.spared && !self.spares_files;
-            let (books, owner) = (&self.books, space.owner);
+            idle = space.used_no_cpu(cpu, self.moved);
+            // Bits kept for the kernel are cleared by the scan that clears files, also in an idle
+            // process: else all its file pages would be young when it runs again.
+            let is_left = space.kept_bits && !self.spares_files;
+            let (age_table, owner) = (&self.age_table, space.owner);
             let may_sleep =
-                slept && space.is_same_size(resident) && !is_left && !books.is_due(owner);
-            if may_sleep && !space.is_due_asleep(|| books.has_unknown(owner)) {
+                idle && space.is_same_size(resident) && !is_left && !age_table.is_due(owner);
+            if may_sleep && !space.is_due_asleep(|| age_table.has_unknown(owner)) {
                 space.at_most = self.pauses.asleep();
-                return Step::Slept;
+                return Step::Idle;
             }
         }
         let stat = match self.reader.proc.stat(identity.pid) {
-            // Another process may have its number by now.
+            // The PID may belong to another process by now.
             Ok(Some(stat)) if stat.identity() == identity => stat,
-            Err(error) if error.is_locked() => return Step::Is(Looked::Locked),
-            _ => return Step::Is(Looked::Gone),
+            Err(error) if error.is_locked() => return Step::Is(ScanOutcome::Locked),
+            _ => return Step::Is(ScanOutcome::Gone),
         };
         let Some(space) = self.take_space(identity) else {
             let why = io::Error::other("more processes than can be watched");
-            return Step::Is(Looked::Denied(why));
+            return Step::Is(ScanOutcome::Denied(why));
         };
-        // Of one that was late, more than a round.
+        // If the process was postponed, this is longer than the time between two scans.
         let since = self
-            .books
-            .last_round_ms()
+            .age_table
+            .last_scan_ms()
             .saturating_sub(self.known_ms(space.owner));
         let apart = match space.was_read() {
             true => self.apart.max(Duration::from_millis(since)),
             false => self.apart,
         };
-        let now = Activity {
+        let now = ActivityCounters {
             cpu,
             resident,
             faults: stat.minor_faults + stat.major_faults,
@@ -494,31 +500,32 @@ impl Ages {
             now,
             apart,
             took: Duration::ZERO,
-            slept,
+            idle,
         }))
     }
 
-    /// It did nothing: its pages grow older.
-    fn keep_asleep(&mut self, identity: Identity) {
+    /// Records that a process was idle: its pages grow older.
+    fn note_idle(&mut self, identity: Identity) {
         if let Some(space) = self.spaces.get(&identity) {
             let owner = space.owner;
             self.read.insert(space.id);
-            self.books.skip(owner);
+            self.age_table.skip(owner);
             self.note_known(owner);
         }
     }
 
-    /// Reads several small processes, by several threads if that is worth it, and tells of them.
+    /// Walks several small processes, in parallel if that is faster, and reports their pages.
     fn read_together(
         &mut self,
         jobs: Vec<Job>,
         listener: &mut dyn Listener,
-    ) -> Vec<(Identity, Looked)> {
+    ) -> Vec<(Identity, ScanOutcome)> {
         let free = || self.reader.proc.idle(self.processors);
-        let helpers = together::workers(&jobs, free) - 1;
+        let helpers = parallel::workers(&jobs, free) - 1;
         while self.helpers.len() < helpers {
             let Some(another) = self.reader.another() else {
-                // To find that out takes milliseconds: it is not tried for each handful of processes.
+                // A failed attempt to make a reader takes milliseconds, so it is not repeated for
+                // each group of processes.
                 self.processors = 1;
                 break;
             };
@@ -527,60 +534,64 @@ impl Ages {
         let mut all = std::mem::take(&mut self.helpers);
         let helpers = helpers.min(all.len());
         let work = (jobs, self.bounds());
-        let mut looked = Vec::new();
-        let costs = together::read(&mut all[..helpers], work, |next| {
-            looked.push(match next {
+        let mut scanned = Vec::new();
+        let costs = parallel::read(&mut all[..helpers], work, |next| {
+            scanned.push(match next {
                 Next::Read(job) => self.read_alone(*job, listener),
                 Next::Tell(done) => {
                     let ((mut job, read), worked) = (*done, thread_cpu());
-                    let told = self.tell_held(&mut job, read, listener);
+                    let reported = self.tell_held(&mut job, read, listener);
                     job.took += thread_cpu().saturating_sub(worked);
-                    self.put_back(job, told)
+                    self.put_back(job, reported)
                 }
             });
         });
         self.helpers = all;
         self.costs.add(costs);
-        looked
+        scanned
     }
 
-    /// What one reader noticed of others who clear bits, all know, and all forget after so many readings of them together: who reads which
-    /// process is chance. So many have just been read.
-    fn share_company(&mut self, read: usize) {
+    /// Makes a foreign clearer that one reader has detected known to all readers, as chance decides
+    /// which reader walks which process. All readers forget it after a number of walks by all of
+    /// them together. `read`: number of walks just done.
+    fn share_foreign_clearer(&mut self, read: usize) {
         let read = u32::try_from(read).unwrap_or(u32::MAX);
-        let others = self.helpers.iter().map(|one| one.source.company());
-        let most = others.max().unwrap_or(0).max(self.reader.source.company());
-        // More than all knew: somebody has noticed something since.
-        self.company = match most > self.company {
+        let others = self.helpers.iter().map(|one| one.source.foreign_clearer());
+        let most = others
+            .max()
+            .unwrap_or(0)
+            .max(self.reader.source.foreign_clearer());
+        // A number above ours shows that a reader has detected a foreign clearer since.
+        self.foreign_clearer = match most > self.foreign_clearer {
             true => most,
-            false => self.company.saturating_sub(read),
+            false => self.foreign_clearer.saturating_sub(read),
         };
         let readers = self.helpers.iter_mut().chain([&mut self.reader]);
-        readers.for_each(|one| one.source.hear_of_company(self.company));
+        readers.for_each(|one| one.source.hear_of_foreign_clearer(self.foreign_clearer));
     }
 
-    /// Reads one process, and tells of it.
-    fn read_alone(&mut self, mut job: Job, listener: &mut dyn Listener) -> (Identity, Looked) {
+    /// Walks one process and reports its pages.
+    fn read_alone(&mut self, mut job: Job, listener: &mut dyn Listener) -> (Identity, ScanOutcome) {
         let worked = thread_cpu();
-        let told = if job.is_small() {
+        let reported = if job.is_small() {
             let bounds = self.bounds();
-            let read = together::read_one(&mut self.reader, &mut job, bounds, &mut self.costs);
+            let read = parallel::read_one(&mut self.reader, &mut job, bounds, &mut self.costs);
             self.tell_held(&mut job, read, listener)
         } else {
             self.read_and_tell(&mut job, listener)
         };
         job.took = thread_cpu().saturating_sub(worked);
-        self.put_back(job, told)
+        self.put_back(job, reported)
     }
 
-    fn bounds(&self) -> Bounds {
-        Bounds {
+    fn bounds(&self) -> WalkBounds {
+        WalkBounds {
             pauses: self.pauses,
             spares_files: self.spares_files,
         }
     }
 
-    /// Tells what was read of a process and held back; whether it has memory.
+    /// Reports the pages of a buffered walk; returns whether the process has memory.
     fn tell_held(
         &mut self,
         job: &mut Job,
@@ -592,7 +603,7 @@ impl Ages {
         };
         listener.begin(begun.before.owner, job.identity, &begun.maps);
         let begin = Instant::now();
-        let (_, found) = self.hear((&begun, ReadingSums::default()), listener, |_, sink| {
+        let (_, found) = self.hear((&begun, WalkSums::default()), listener, |_, sink| {
             held.tell(sink);
             Ok(())
         })?;
@@ -601,7 +612,8 @@ impl Ages {
         Ok(true)
     }
 
-    /// Reads the tables of a process of any size, tells of each piece at once, and clears what was young; whether it has memory.
+    /// Walks a process of any size, reports each piece at once, and clears the young bits. Returns
+    /// whether the process has memory.
     fn read_and_tell(&mut self, job: &mut Job, listener: &mut dyn Listener) -> io::Result<bool> {
         let Some(mut reading) = self.begin_reading(job, listener)? else {
             return Ok(false);
@@ -610,72 +622,74 @@ impl Ages {
         Ok(true)
     }
 
-    /// The books and `listener` hear each piece that `tell` tells; what it all adds up to, with what was found before.
+    /// Passes each piece that `tell` produces to the age table, then to `listener`. Returns the
+    /// result of `tell`, and `found` plus the sums of these pieces.
     fn hear<T>(
         &mut self,
-        (begun, found): (&Begun, ReadingSums),
+        (begun, found): (&WalkStart, WalkSums),
         listener: &mut dyn Listener,
         tell: impl FnOnce(&mut dyn Source, &mut Sink<'_>) -> io::Result<T>,
-    ) -> io::Result<(T, ReadingSums)> {
+    ) -> io::Result<(T, WalkSums)> {
         let source = &mut *self.reader.source;
         let mask = source.frame_mask();
-        let mut teller = Teller::new(
-            (&mut self.books, &self.nodes),
+        let mut teller = PieceRecorder::new(
+            (&mut self.age_table, &self.nodes),
             begun.before,
             (&begun.maps.mappings, &begun.advised),
             mask,
         );
         teller.found = found;
-        let told = tell(source, &mut |number: usize, piece: Piece<'_>| {
+        let reported = tell(source, &mut |number: usize, piece: Piece<'_>| {
             teller.tell(number, piece);
-            listener.hear(teller.told(number), piece);
+            listener.hear(teller.reported(number), piece);
         })?;
-        Ok((told, teller.found))
+        Ok((reported, teller.found))
     }
 
-    /// All of a process was told.
+    /// Stores the results of a walk in the process's [`Space`], after all its pages were reported.
     fn learn(
         &mut self,
         job: &mut Job,
-        reading: &Reading,
-        found: ReadingSums,
+        reading: &WalkResult,
+        found: WalkSums,
         listener: &mut dyn Listener,
     ) {
         let space = &mut job.space;
-        // Whether a secondary MMU has registered is known at the reading's end, and counts from the next round on;
-        // its descriptors are known before.
+        // The end of a walk shows whether a secondary MMU has registered; that counts from the next
+        // scan on. Descriptors of such devices are known before the walk.
         let is_first = self.read.insert(reading.space);
         space.learn(reading, found, is_first);
         space.note_activity(job.now);
         if is_first {
             listener.end(space.owner, job.identity, space.found.unsure == 0);
         } else {
-            // Of the process that it was read with first (CLONE_VM): each page is one page.
+            // The pages belong to the process that was walked first with this address space
+            // (CLONE_VM): each page counts once.
             listener.gone(space.owner);
         }
     }
 
-    fn put_back(&mut self, job: Job, told: io::Result<bool>) -> (Identity, Looked) {
+    fn put_back(&mut self, job: Job, reported: io::Result<bool>) -> (Identity, ScanOutcome) {
         self.took.push((job.identity, job.took));
-        if let Ok(true) = told {
+        if let Ok(true) = reported {
             self.note_known(job.space.owner);
         }
         self.spaces.insert(job.identity, job.space);
-        let looked = match told {
-            Ok(true) => Looked::Done,
-            Ok(false) => Looked::Gone,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Looked::Gone,
-            Err(error) if access::is_locked(&error) => Looked::Locked,
-            Err(error) => Looked::Denied(error),
+        let scanned = match reported {
+            Ok(true) => ScanOutcome::Done,
+            Ok(false) => ScanOutcome::Gone,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => ScanOutcome::Gone,
+            Err(error) if access::is_locked(&error) => ScanOutcome::Locked,
+            Err(error) => ScanOutcome::Denied(error),
         };
-        (job.identity, looked)
+        (job.identity, scanned)
     }
 
     fn take_space(&mut self, identity: Identity) -> Option<Space> {
         match self.spaces.remove(&identity) {
             Some(space) => Some(space),
             None => {
-                let mut space = Space::new(self.books.add_owner()?);
+                let mut space = Space::new(self.age_table.add_owner()?);
                 let has_bits = self.reader.source.grain() != Grain::None;
                 space.no_source = (!has_bits).then_some(Hidden::NoSource);
                 Some(space)

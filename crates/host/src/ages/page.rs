@@ -1,23 +1,24 @@
-//! From entries to the books: what kind of memory a page is, and what counts.
+//! Records page table entries in the age table: decides what kind of memory a page is, and which
+//! pages count.
 //!
-//! Invariant: what the kernel's Rss counts is told, and nothing else: no zero pages, no memory of
-//! devices; pages of the hugetlb pool are counted apart.
+//! Invariant: exactly the pages that the kernel's Rss counts are recorded: no zero pages, no memory
+//! of devices. Pages of the hugetlb pool are counted separately.
 
 use std::ops::Range;
 
 use pagetables::{Entry, Kind as EntryKind, Part, Piece};
 
-use super::found::ReadingSums;
-use super::listener::Told;
-use super::space::Before;
-use crate::books::{Books, Class, Observation};
+use super::found::WalkSums;
+use super::listener::PieceContext;
+use super::space::WalkContext;
+use crate::age_table::{AgeTable, Class, Observation};
 use crate::system::{Kind, Mapping, Nodes};
 
-/// What a page is, for reports.
+/// Kind of memory of a page, for reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum MemoryKind {
-    /// Private anonymous memory, and what a program wrote into its private mapping of a file.
+    /// Private anonymous memory, and pages that a program wrote into its private mapping of a file.
     Anon,
     /// A page of a file.
     File,
@@ -25,16 +26,18 @@ pub enum MemoryKind {
     Shmem,
 }
 
-/// Kinds of memory.
+/// Number of values of [`MemoryKind`].
 const KINDS: u8 = 3;
-/// Nodes that are told apart; what is in later ones counts to the last of these.
+/// Number of NUMA nodes that are distinguished. Pages on further nodes count as on the last of
+/// these.
 const NODES: u8 = 5;
 
 impl MemoryKind {
     const ALL: [MemoryKind; KINDS as usize] =
         [MemoryKind::Anon, MemoryKind::File, MemoryKind::Shmem];
 
-    /// The books' class of this kind on the node with this place in the list of nodes.
+    /// Returns the age table's class for this kind of memory on a node; `node` is the index in
+    /// [`super::Ages::nodes`].
     pub(crate) fn class(self, node: usize) -> Class {
         let node = u8::try_from(node).unwrap_or(NODES).min(NODES - 1);
         let number = self as u8 + KINDS * node;
@@ -42,7 +45,7 @@ impl MemoryKind {
             .unwrap_or_else(|| unreachable!("three kinds on five nodes are 15 classes"))
     }
 
-    /// Kind and place of the node of a class.
+    /// Returns the kind of memory that a class means, and the index of its node.
     #[must_use]
     pub fn of(class: Class) -> (MemoryKind, usize) {
         let kind = MemoryKind::ALL[usize::from(class.number() % KINDS)];
@@ -55,13 +58,14 @@ impl MemoryKind {
     }
 }
 
-/// Whether none of the ranges is this mapping. (They are read without a lock: one that is no mapping's says nothing.)
+/// Returns whether `mapping` is none of the `advised` ranges. The ranges were read without a lock;
+/// a range that equals no mapping is ignored.
 fn has_recency(advised: &[Range<u64>], mapping: &Mapping) -> bool {
     let at = advised.binary_search_by_key(&mapping.start, |range| range.start);
     at.map_or(true, |at| advised[at].end != mapping.end)
 }
 
-/// The mappings as ranges, one each; those that are not read are empty.
+/// Returns the address range of each mapping; the range is empty if the mapping is not read.
 pub(super) fn ranges(mappings: &[Mapping]) -> Vec<Range<u64>> {
     let range = |mapping: &Mapping| match mapping.kind {
         Kind::Device => mapping.start..mapping.start,
@@ -70,38 +74,38 @@ pub(super) fn ranges(mappings: &[Mapping]) -> Vec<Range<u64>> {
     mappings.iter().map(range).collect()
 }
 
-/// Tells the books what a reading of one process tells.
-pub(super) struct Teller<'a> {
-    books: &'a mut Books,
-    before: Before,
+/// Records the entries of one process's walk in the age table.
+pub(super) struct PieceRecorder<'a> {
+    age_table: &'a mut AgeTable,
+    before: WalkContext,
     mappings: &'a [Mapping],
-    /// What its program reads in order or at random.
+    /// Ranges that the program has advised to be read sequentially or at random.
     advised: &'a [Range<u64>],
     mask: u64,
     nodes: &'a Nodes,
-    /// The sums until now.
-    pub(super) found: ReadingSums,
+    /// Sums of the pieces recorded so far.
+    pub(super) found: WalkSums,
 }
 
-impl<'a> Teller<'a> {
+impl<'a> PieceRecorder<'a> {
     pub(super) fn new(
-        (books, nodes): (&'a mut Books, &'a Nodes),
-        before: Before,
+        (age_table, nodes): (&'a mut AgeTable, &'a Nodes),
+        before: WalkContext,
         (mappings, advised): (&'a [Mapping], &'a [Range<u64>]),
         mask: u64,
-    ) -> Teller<'a> {
-        Teller {
-            books,
+    ) -> PieceRecorder<'a> {
+        PieceRecorder {
+            age_table,
             before,
             mappings,
             advised,
             mask,
             nodes,
-            found: ReadingSums::default(),
+            found: WalkSums::default(),
         }
     }
 
-    /// One piece of the mapping with this number.
+    /// Records one piece of mapping `number`.
     pub(super) fn tell(&mut self, number: usize, piece: Piece<'_>) {
         let mapping = &self.mappings[number];
         match piece {
@@ -121,19 +125,19 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// What a listener must know of a piece of the mapping with this number.
-    pub(super) fn told(&self, number: usize) -> Told<'_> {
+    /// Returns the context of a piece of mapping `number`, for listeners.
+    pub(super) fn reported(&self, number: usize) -> PieceContext<'_> {
         let mapping = &self.mappings[number];
-        Told {
+        PieceContext {
             owner: self.before.owner,
             mapping,
             trusted: self.before.trusted[part_of(mapping.kind) as usize],
-            slept: self.before.slept,
-            spared: self.before.spared && part_of(mapping.kind) == Part::File,
+            idle: self.before.idle,
+            kept_bits: self.before.kept_bits && part_of(mapping.kind) == Part::File,
             hidden: self.before.hidden,
             has_recency: has_recency(self.advised, mapping),
             mask: self.mask,
-            books: self.books,
+            age_table: self.age_table,
         }
     }
 
@@ -160,10 +164,10 @@ impl<'a> Teller<'a> {
             self.found.vague += u64::from(entry.is_vague());
             let is_own = entry.is_dirty() || entry.is_writable();
             let kind = if is_own { dirty } else { clean };
-            let look = self.observation(*entry, part);
+            let scan = self.observation(*entry, part);
             let frame = entry.physical(self.mask) >> 12;
             let class = self.class(kind, frame);
-            self.books.see(self.before.owner, class, frame, 1, look);
+            self.age_table.see(self.before.owner, class, frame, 1, scan);
         }
     }
 
@@ -187,34 +191,37 @@ impl<'a> Teller<'a> {
         self.found.accessed[part] += u64::from(accessed);
         let (clean, dirty) = kinds(mapping.kind, mapping.shared);
         let is_own = entry.is_dirty() || entry.is_writable();
-        let look = self.observation(entry, part);
-        // The frame in a huge entry is its first; low bits hold flags (PAT).
+        let scan = self.observation(entry, part);
+        // A huge entry holds its first frame; the low bits of the address are flags (PAT).
         let first = (entry.physical(self.mask) & !(span - 1)) >> 12;
         let frame = first + ((whole.start & (span - 1)) >> 12);
         let class = self.class(if is_own { dirty } else { clean }, frame);
         let pages = u32::try_from(pages).unwrap_or(u32::MAX);
         if pages == 512 || pages == 1 {
-            self.books.see(self.before.owner, class, frame, pages, look);
+            self.age_table
+                .see(self.before.owner, class, frame, pages, scan);
             return;
         }
-        // A part of a huge page: the mapping ends within it.
+        // The mapping ends within the huge page, so only a part of it is recorded.
         for page in 0..u64::from(pages) {
-            self.books
-                .see(self.before.owner, class, frame + page, 1, look);
+            self.age_table
+                .see(self.before.owner, class, frame + page, 1, scan);
         }
     }
 
-    /// What an entry says of its page's accesses.
+    /// Returns what an entry shows about accesses to its page. `part`: 0 for anonymous memory, 1
+    /// for files.
     fn observation(&self, entry: Entry, part: usize) -> Observation {
         Observation {
             accessed: entry.is_accessed(),
             hidden: self.before.hidden || self.before.taken || entry.is_vague(),
             trusted: self.before.trusted[part],
-            slept: self.before.slept,
-            spared: self.before.spared && part == Part::File as usize,
+            idle: self.before.idle,
+            kept_bits: self.before.kept_bits && part == Part::File as usize,
         }
     }
 
+    /// Returns the age table's class of a frame with this kind of memory.
     fn class(&self, kind: MemoryKind, frame: u64) -> Class {
         let all = self.nodes.all();
         if all.len() < 2 {
@@ -224,6 +231,7 @@ impl<'a> Teller<'a> {
         kind.class(all.iter().position(|one| *one == node).unwrap_or(0))
     }
 
+    /// Adds pages without a frame to the sums: swapped out, or being migrated and the like.
     fn count_absent(&mut self, entry: Entry, pages: u64) {
         match entry.kind() {
             EntryKind::Swapped => self.found.swapped += pages,
@@ -233,7 +241,7 @@ impl<'a> Teller<'a> {
     }
 }
 
-/// With which part a mapping is cleared.
+/// Returns the part (anonymous or file) with which the bits of a mapping are cleared.
 pub(super) fn part_of(kind: Kind) -> Part {
     match kind {
         Kind::Anon | Kind::Device => Part::Anon,
@@ -241,7 +249,7 @@ pub(super) fn part_of(kind: Kind) -> Part {
     }
 }
 
-/// What a page is that the program has not written, and one that it has.
+/// Returns the kind of a page that the program has not written, then of a page that it has.
 fn kinds(kind: Kind, shared: bool) -> (MemoryKind, MemoryKind) {
     let kind = match kind {
         Kind::Anon | Kind::Device | Kind::Hugetlb => return (MemoryKind::Anon, MemoryKind::Anon),

@@ -1,62 +1,73 @@
-//! How long a clearing may hold an address space.
+//! How long clearing may hold the mmap_lock of an address space.
 //!
-//! Invariant: a program that took page faults since the last look waits no longer than the user allows,
-//! as far as can be foreseen. While bits are cleared, the kernel holds the lock that page faults, mmap and
-//! munmap take; nothing else waits for it. So a program that takes no faults does not wait at all, however
-//! long it is held; that it goes on so is a guess, so even then it is held for a small part of the time
-//! only: of the faults that come all the same, no greater part meets a clearing.
+//! Invariant: a program that took page faults since the last scan waits no longer than the user
+//! allows, as far as can be predicted.
+//!
+//! While it clears bits, the kernel holds the lock that page faults, mmap and munmap take; nothing
+//! else waits for it. A program without page faults does not wait at all. But it may begin to take
+//! faults, so its lock is held only for a small part of the time: no greater part of such faults
+//! has to wait.
 
 use std::time::Duration;
 
-use super::space::Activity;
+use super::space::ActivityCounters;
 
-/// What a program that takes faults waits at most, unless the user says otherwise or [`BUSY_PART`] is longer.
+/// Longest wait of a program that takes faults, unless the user sets one or [`BUSY_PART`] allows
+/// more.
 const BUSY: Duration = Duration::from_millis(5);
-/// The part of the time between two looks that it waits at most: of a rare look a longer wait is as small a loss.
+/// The longest wait may be the time between two scans divided by this. If scans are rare, a longer
+/// wait costs the program no more.
 const BUSY_PART: u32 = 500;
-/// The part of the interval for which a program without faults is held at most.
+/// The lock of a program without faults may be held for the interval divided by this.
 const QUIET_PART: u32 = 50;
-/// A sleeping process may be held for at least this long, enough to clear 3 GiB: nobody waits.
+/// Time for which an idle process's lock may always be held, enough to clear 3 GiB: nothing waits.
 const ASLEEP_MIN: Duration = Duration::from_millis(50);
-/// Upper bound of every hold that is computed from the interval.
+/// Upper bound of all times that are computed from the interval.
 const QUIET_MAX: Duration = Duration::from_millis(250);
 
-/// The bounds of a watch.
+/// Bounds of the time for which a clearing may hold a process's mmap_lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pauses {
-    /// What the user allows.
+    /// Longest wait that the user allows, if set.
     max_wait: Option<Duration>,
     interval: Duration,
 }
 
 impl Pauses {
-    /// With what the user allows, and the time between two looks.
+    /// Creates bounds from the longest wait that the user allows and the time between two scans.
     #[must_use]
     pub fn new(max_wait: Option<Duration>, interval: Duration) -> Pauses {
         Pauses { max_wait, interval }
     }
 
-    /// The time between two looks.
+    /// Returns the regular time between two scans.
     pub(super) fn interval(&self) -> Duration {
         self.interval
     }
 
-    /// For a program that takes faults, where the last look was so long ago: a limit is looked for more often than each interval.
+    /// Returns the bound for a program that takes faults. `apart`: time since its last scan, as
+    /// limits cause scans more often than once in an interval.
     fn busy(&self, apart: Duration) -> Duration {
         let part = (self.interval.min(apart) / BUSY_PART).min(QUIET_MAX);
         self.max_wait.unwrap_or(part.max(BUSY))
     }
 
-    /// The bound for a process that does nothing at all, which is tried ever less often.
+    /// Returns the bound for an idle process. (Its bits are cleared at ever longer intervals.)
     pub(super) fn asleep(&self) -> Duration {
         (self.interval / QUIET_PART).clamp(ASLEEP_MIN, QUIET_MAX)
     }
 
-    /// The bound for a process that was like `before` at the last look, `apart` ago, and is like `now`. One that is
-    /// seen for the first time may do anything.
-    pub(super) fn at_most(&self, before: Activity, now: Activity, apart: Duration) -> Duration {
+    /// Returns the bound for a process. `before`: its activity counters at the last scan, a time
+    /// `apart` ago; `now`: its counters now. A process that is seen for the first time gets the
+    /// bound for programs that take faults.
+    pub(super) fn at_most(
+        &self,
+        before: ActivityCounters,
+        now: ActivityCounters,
+        apart: Duration,
+    ) -> Duration {
         let busy = self.busy(apart);
-        let is_new = before == Activity::default();
+        let is_new = before == ActivityCounters::default();
         if is_new || before.faults != now.faults {
             busy
         } else {
@@ -69,8 +80,8 @@ impl Pauses {
 mod tests {
     use super::*;
 
-    fn after(faults: u64) -> Activity {
-        Activity {
+    fn after(faults: u64) -> ActivityCounters {
+        ActivityCounters {
             cpu: Duration::from_secs(1),
             resident: 1000,
             faults,
@@ -80,27 +91,27 @@ mod tests {
     }
 
     #[test]
-    fn only_a_program_without_faults_is_held_longer() {
+    fn a_clearing_may_take_longer_only_without_faults() {
         let ms = Duration::from_millis;
         let apart = Duration::from_secs(10);
         let pauses = Pauses::new(Some(ms(5)), apart);
         assert_eq!(pauses.at_most(after(7), after(7), apart), ms(200));
         assert_eq!(pauses.at_most(after(7), after(8), apart), ms(5));
         assert_eq!(
-            pauses.at_most(Activity::default(), after(7), apart),
+            pauses.at_most(ActivityCounters::default(), after(7), apart),
             ms(5),
             "seen for the first time"
         );
     }
 
     #[test]
-    fn a_rare_look_may_take_longer() {
+    fn a_rare_scan_may_take_longer() {
         let ms = Duration::from_millis;
         let busy = |interval| Pauses::new(None, interval).at_most(after(7), after(8), interval);
         assert_eq!(busy(ms(1000)), ms(5));
         assert_eq!(busy(ms(20_000)), ms(40));
         assert_eq!(busy(ms(3_600_000)), ms(250));
-        // Looks that a limit asks for in between are not rare.
+        // Additional scans for a limit come often, so the wait stays short.
         let often = Pauses::new(None, ms(20_000));
         assert_eq!(often.at_most(after(7), after(8), ms(200)), ms(5));
     }

@@ -1,77 +1,77 @@
-//! Reading one process: its mappings, its tables, and the clearing of what was young.
+//! Walks one process: reads its mappings and page tables, and clears the young bits.
 //!
-//! Invariant: of all that is known, only the process's own [`Space`] is changed. So several threads may read at once, each with
-//! a reader of its own and other processes than the others.
+//! Invariant: only the process's own [`Space`] is changed. So several threads may walk at the same
+//! time, each with its own reader and with different processes.
 
 use std::io;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use pagetables::access::Access;
-use pagetables::{Grain, Reading, Source};
+use pagetables::{Grain, Source, WalkResult};
 
+use super::buffered_walk::BufferedWalk;
 use super::clearing::Clearing;
 use super::costs::Costs;
-use super::found::{ReadingSums, work};
-use super::held::Held;
+use super::found::{WalkSums, work};
 use super::page::{part_of, ranges};
 use super::pauses::Pauses;
-use super::space::{Activity, Before, Space};
+use super::space::{ActivityCounters, Space, WalkContext};
 use crate::system::{Filesystems, Identity, Mapping, Maps, Proc};
 
-/// Processes with fewer entries are read and cleared without being interrupted: some ten milliseconds.
+/// Processes with fewer entries are walked and cleared without interruption (at most about 10 ms).
 pub(super) const UNINTERRUPTED_MAX: u64 = 128 << 10;
 
-/// A process that is to be read.
+/// A process that must be walked.
 pub(super) struct Job {
     pub(super) identity: Identity,
     pub(super) space: Space,
-    /// What it is like before the reading: what is accessed meanwhile is read in the next round.
-    pub(super) now: Activity,
-    /// The time since the last reading, or since a round at which it was known to have slept.
+    /// The process's activity before the walk; accesses after it belong to the next scan.
+    pub(super) now: ActivityCounters,
+    /// Time since the last walk, or since the last scan that found the process idle.
     pub(super) apart: Duration,
-    /// What reading it has cost until now, processor time.
+    /// Processor time that the walk has cost so far.
     pub(super) took: Duration,
-    /// It did nothing since before the last reading.
-    pub(super) slept: bool,
+    /// Whether the process has done nothing since before the last walk.
+    pub(super) idle: bool,
 }
 
 impl Job {
-    /// It was read before, and is known to be small.
+    /// Returns whether the process was walked before and is known to be small.
     pub(super) fn is_small(&self) -> bool {
         (1..UNINTERRUPTED_MAX).contains(&self.space.entries())
     }
 }
 
-/// What is known of a process when its reading begins.
-pub(super) struct Begun {
+/// What is known of a process when its walk begins.
+pub(super) struct WalkStart {
     pub(super) maps: Maps,
-    /// What its program reads in order or at random.
+    /// Ranges that the program has advised to be read sequentially or at random.
     pub(super) advised: Vec<Range<u64>>,
-    pub(super) before: Before,
-    /// How long clearing may take; none if the bits are not ours.
+    pub(super) before: WalkContext,
+    /// Longest time that clearing may take; `None` if another pagetide clears this process's bits.
     at_most: Option<Duration>,
     spares_files: bool,
 }
 
-/// How long looks may hold a process up.
+/// Limits of what a scan may do to a process.
 #[derive(Clone, Copy)]
-pub(super) struct Bounds {
+pub(super) struct WalkBounds {
     pub(super) pauses: Pauses,
     pub(super) spares_files: bool,
 }
 
-/// Reads processes, one after the other.
+/// Walks processes, one after the other.
 pub(super) struct ProcessReader {
     pub(super) source: Box<dyn Source>,
     pub(super) proc: Proc,
     pub(super) filesystems: Filesystems,
-    /// Names of mappings are wanted.
+    /// Whether listeners need the names of mappings.
     pub(super) needs_names: bool,
 }
 
 impl ProcessReader {
-    /// One for another thread, if sources of this kind can be had twice.
+    /// Returns a reader for another thread; `None` if there can be only one source of this kind.
     pub(super) fn another(&self) -> Option<ProcessReader> {
         Some(ProcessReader {
             source: self.source.another()?,
@@ -81,23 +81,28 @@ impl ProcessReader {
         })
     }
 
-    /// Reads what must be known before the tables; none if it has no memory.
-    pub(super) fn begin(&mut self, job: &mut Job, bounds: Bounds) -> io::Result<Option<Begun>> {
+    /// Reads what must be known before the page tables are read; `None` if the process has no
+    /// memory.
+    pub(super) fn begin(
+        &mut self,
+        job: &mut Job,
+        bounds: WalkBounds,
+    ) -> io::Result<Option<WalkStart>> {
         let pid = job.identity.pid;
         self.source.begin(pid)?;
         let Some((maps, advised)) = self.mappings(pid)? else {
             return Ok(None);
         };
         let space = &mut job.space;
-        space.look_for_devices(&self.proc, pid);
+        space.find_devices(&self.proc, pid);
         let is_ours = self.source.grain() == Grain::None || space.claim(job.identity);
-        space.begin_reading(job.slept);
-        let at_most = match job.slept {
+        space.begin_reading(job.idle);
+        let at_most = match job.idle {
             true => bounds.pauses.asleep(),
             false => bounds.pauses.at_most(space.activity, job.now, job.apart),
         };
         space.at_most = at_most;
-        Ok(Some(Begun {
+        Ok(Some(WalkStart {
             advised,
             before: space.before(),
             maps,
@@ -106,10 +111,12 @@ impl ProcessReader {
         }))
     }
 
-    /// Its mappings, and those that its program reads in order or at random; none if it has no memory.
+    /// Returns the mappings of a process, then the ranges that the program has advised to be read
+    /// sequentially or at random. Returns `None` if the process has no memory.
     ///
-    /// The source reads them without the process's memory lock. Where it cannot, or names are wanted, `/proc/PID/maps` tells;
-    /// then everything has recency if the source cannot tell.
+    /// The source reads mappings without taking the process's mmap_lock. If it cannot, or if names
+    /// are needed, they are read from `/proc/PID/maps`. If the source does not know advice, no
+    /// range is returned.
     pub(super) fn mappings(&mut self, pid: u32) -> io::Result<Option<(Maps, Vec<Range<u64>>)>> {
         let found = self.source.mappings(pid)?;
         let advised = found.iter().flatten().filter(|one| one.is_advised);
@@ -129,22 +136,23 @@ impl ProcessReader {
         Ok(maps.map(|maps| (maps, advised)))
     }
 
-    /// Reads the tables of a small process, clears what was young, and holds back what was read.
+    /// Walks a small process, clears its young bits, and returns the buffered walk.
     ///
-    /// What is accessed between the reading and the clearing of its table is lost: on a busy machine that was a whole pass of
-    /// a program over 1,000 pages. So it is not interrupted, and comes before the books.
+    /// An access between the reading and the clearing of a table is lost: on a busy machine, that
+    /// happened to a program's whole pass over 1,000 pages. So the walk is not interrupted, and the
+    /// age table is updated afterwards.
     pub(super) fn read_held(
         &mut self,
         job: &mut Job,
-        begun: &Begun,
+        begun: &WalkStart,
         costs: &mut Costs,
-    ) -> io::Result<(Held, Reading)> {
+    ) -> io::Result<(BufferedWalk, WalkResult)> {
         let (begin, cleared) = (Instant::now(), costs.clear);
         let mappings = &begun.maps.mappings;
         let (pid, ranges) = (job.identity.pid, ranges(mappings));
         let source = &mut *self.source;
-        let mut held = Held::default();
-        let reading = pagetables::uninterrupted(|| {
+        let mut held = BufferedWalk::default();
+        let reading = sys::with_real_time_priority(|| {
             let reading = source.read(pid, &ranges, &mut |number, piece| {
                 held.take(part_of(mappings[number].kind), number, piece);
             })?;
@@ -157,12 +165,12 @@ impl ProcessReader {
         Ok((held, reading))
     }
 
-    /// Clears what was young in a process whose tables were told already.
+    /// Clears the young bits of a process after its tables were reported.
     pub(super) fn clear(
         &mut self,
         job: &mut Job,
-        begun: &Begun,
-        found: &ReadingSums,
+        begun: &WalkStart,
+        found: &WalkSums,
         costs: &mut Costs,
     ) {
         let entries = work(found.entries, found.tables);
@@ -171,12 +179,12 @@ impl ProcessReader {
     }
 }
 
-/// The process's memory is locked.
+/// Returns the error that means that a process's mmap_lock is held.
 fn locked() -> io::Error {
     io::Error::from(rustix::io::Errno::TIMEDOUT)
 }
 
-fn clearing<'a>(job: &'a mut Job, begun: &Begun, costs: &'a mut Costs) -> Clearing<'a> {
+fn clearing<'a>(job: &'a mut Job, begun: &WalkStart, costs: &'a mut Costs) -> Clearing<'a> {
     Clearing {
         pid: job.identity.pid,
         space: &mut job.space,

@@ -1,21 +1,22 @@
-//! The parts in which a large process is read: between two of them others are served.
+//! Slices in which a large process is walked; between two slices the manager serves requests.
 //!
-//! Invariant: the parts are the ranges, in order, each byte once; all parts but the last are of [`SLICE_BYTES`].
+//! Invariant: the slices cover the ranges in order, each byte once; all slices but the last span
+//! [`SLICE_BYTES`].
 
 use std::ops::Range;
 
-/// Address space of one part: 2,048 tables at most, some 50 ms.
+/// Address space of one slice, in bytes: at most 2,048 page tables, which take about 50 ms.
 const SLICE_BYTES: u64 = 4 << 30;
 
-/// Ranges that are given out in parts.
+/// Splits address ranges into slices.
 #[derive(Debug)]
 pub(super) struct Slices {
     ranges: Vec<Range<u64>>,
-    /// The range that comes next, which was cut to what is left of it.
+    /// Index of the next range. That range's start is moved forward past what was returned.
     next: usize,
 }
 
-/// Some ranges, each with the number of the range that it is a part of.
+/// One slice: some address ranges, each with the index of the mapping that it belongs to.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Slice {
     pub(super) numbers: Vec<usize>,
@@ -27,7 +28,7 @@ impl Slices {
         Slices { ranges, next: 0 }
     }
 
-    /// The next part; none when all was given out.
+    /// Returns the next slice; `None` after the last.
     pub(super) fn next(&mut self) -> Option<Slice> {
         let (mut slice, mut left) = (Slice::default(), SLICE_BYTES);
         while left > 0

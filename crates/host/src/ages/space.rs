@@ -1,92 +1,99 @@
-//! One address space from round to round.
+//! State of one address space from scan to scan.
 //!
-//! Invariant: a part (anonymous memory, or files) is `trusted` in two cases only. Either every bit that the last
-//! reading found set was cleared after it: a set bit was set since. Or the process did nothing since before that
-//! reading: a set bit was set before it, and the books keep the age that they have of it, or take it for set now, which
-//! makes no page older than it is.
+//! Invariant: a part (anonymous memory, or files) is `trusted` in two cases only. Either the last
+//! walk cleared every bit that it found set, so a bit that is set now was set since. Or the process
+//! did nothing since before that walk, so a bit that is set now was set before. In that case the
+//! age table keeps the page's age or counts it as accessed now, which makes no page older than it
+//! is.
 
 use std::time::Duration;
 
-use pagetables::{Pace, Part, Reading};
+use pagetables::{Pace, Part, WalkResult};
 
 use super::claim::Claim;
-use super::found::{Hidden, ReadingSums, work};
-use crate::books::Owner;
+use super::found::{Hidden, WalkSums, work};
+use crate::age_table::Owner;
 use crate::system::{Identity, Proc};
 
-/// Readings of a process between two looks at its descriptors.
+/// Number of walks from one check of the process's open descriptors to the next.
 const DEVICES_EVERY: u32 = 16;
 
-/// What tells whether a process did anything since.
+/// Counters that show whether a process has done anything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Activity {
+pub(super) struct ActivityCounters {
     pub(super) cpu: Duration,
-    /// Resident pages, as the kernel counts ([`Proc::resident`]).
+    /// Resident pages, as the kernel counts them ([`Proc::resident`]).
     pub(super) resident: u64,
-    /// Page faults until now.
+    /// Page faults so far.
     pub(super) faults: u64,
-    /// Those of them that needed reading.
+    /// Page faults so far that had to read from a device.
     pub(super) majors: u64,
-    /// The machine's count of pages that were moved to other frames ([`crate::system::Vmstat`]): that
-    /// happens to a process in its sleep.
+    /// The host's count of pages that were migrated to other frames ([`crate::system::Vmstat`]):
+    /// the kernel also migrates pages of idle processes.
     pub(super) moved: u64,
 }
 
-/// What a reading's bits say, by what is known before it.
+/// What is known before a walk about the meaning of accessed bits.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Before {
+pub(super) struct WalkContext {
     pub(super) owner: Owner,
-    /// Accesses may leave no bit.
+    /// Whether accesses may happen without setting the accessed bit.
     pub(super) hidden: bool,
-    /// Bits were taken since the last reading: one that is clear may have been set in between.
+    /// Whether bits were cleared since the last walk, so that a bit that is clear may have been
+    /// set.
     pub(super) taken: bool,
-    /// Of each part that is cleared by itself: a bit that is set was set since the last look.
+    /// For anonymous memory, then for files: whether a bit that is set was set since the last scan.
     pub(super) trusted: [bool; 2],
-    /// It did nothing since before the last reading: what is set was set then.
-    pub(super) slept: bool,
-    /// The last reading left bits of files set: what is set may have been told by it.
-    pub(super) spared: bool,
+    /// Whether the process has done nothing since before the last walk: a set bit was set then.
+    pub(super) idle: bool,
+    /// Whether the last walk did not clear bits of files, so that it may have reported a set bit
+    /// already.
+    pub(super) kept_bits: bool,
 }
 
-/// An address space.
+/// State of one address space.
 #[derive(Debug)]
 pub struct Space {
-    /// Its number in the books.
+    /// Number of the address space in the age table.
     pub owner: Owner,
-    /// The last reading.
-    pub found: ReadingSums,
-    /// Pages in swap and faults that needed reading, when it was first read.
+    /// Sums of the last walk.
+    pub found: WalkSums,
+    /// Pages in swap, then major faults, at the first walk; `None` before it.
     first: Option<(u64, u64)>,
-    /// Why bits were not cleared after the last reading.
+    /// Why bits were not cleared after the last walk: of anonymous memory, then of files.
     pub(super) not_cleared: [Option<Hidden>; 2],
-    /// The same of the reading before: what was told by the last one goes by that.
+    /// `not_cleared` of the walk before: the reason for unknown ages that the last walk reported.
     was_not_cleared: [Option<Hidden>; 2],
-    /// The source has no bits.
+    /// Set if the source provides no accessed bits.
     pub(super) no_source: Option<Hidden>,
-    /// Of each part, how long clearing takes.
+    /// How long clearing takes: of anonymous memory, then of files.
     pub(super) pace: [Pace; 2],
-    /// Of each part that is cleared by itself.
+    /// For anonymous memory, then for files: see the module's invariant.
     pub(super) trusted: [bool; 2],
-    pub(super) activity: Activity,
-    /// Who clears its bits.
+    pub(super) activity: ActivityCounters,
+    /// Whether this or another pagetide clears the accessed bits.
     claim: Claim,
-    /// The kernel's number for it; another after an exec.
+    /// The kernel's number for the address space; an exec changes it.
     pub(super) id: u64,
-    /// A secondary MMU has registered, or there are descriptors of one.
+    /// Whether a secondary MMU has registered; `has_devices`: the process has open descriptors of
+    /// one.
     registered: bool,
     has_devices: bool,
     readings: u32,
-    /// Rounds in which it had slept, since it was read last for another reason than that.
+    /// Number of scans that found the process idle, since it was last walked because it had run.
     rounds_asleep: u32,
-    /// It did nothing since before the last reading, and is read again all the same.
-    slept: bool,
-    /// Its bits of files were left set by the last reading.
-    pub(super) spared: bool,
-    /// We took bits since the last reading.
+    /// Whether the process has done nothing since before the last walk, and is walked all the same.
+    idle: bool,
+    /// Whether the last walk did not clear bits of files, on purpose
+    /// ([`super::Ages::keep_file_bits`]).
+    pub(super) kept_bits: bool,
+    /// Whether bits were cleared since the last walk, outside of scans
+    /// ([`super::Ages::take_bits`]).
     pub(super) taken: bool,
-    /// From which address on we go on with that.
+    /// Address from which that clearing of bits continues.
     pub(super) take_from: u64,
-    /// How long it may be held, by what it did until the last round ([`super::Pauses`]).
+    /// How long the process's mmap_lock may be held; depends on its activity until the last scan
+    /// ([`super::Pauses`]).
     pub(super) at_most: Duration,
 }
 
@@ -94,88 +101,92 @@ impl Space {
     pub(super) fn new(owner: Owner) -> Space {
         Space {
             owner,
-            found: ReadingSums::default(),
+            found: WalkSums::default(),
             first: None,
             not_cleared: [None; 2],
             was_not_cleared: [None; 2],
             no_source: None,
             pace: [Pace::default(); 2],
             trusted: [false; 2],
-            activity: Activity::default(),
+            activity: ActivityCounters::default(),
             claim: Claim::Unknown,
             id: 0,
             registered: false,
             has_devices: false,
             readings: 0,
             rounds_asleep: 0,
-            slept: false,
-            spared: false,
+            idle: false,
+            kept_bits: false,
             taken: false,
             take_from: 0,
             at_most: Duration::ZERO,
         }
     }
 
-    /// Whether others access its memory unseen, or take its bits away.
+    /// Returns whether accesses are hidden from us: a secondary MMU accesses this memory without
+    /// setting bits, or another pagetide clears them.
     #[must_use]
     pub fn is_hidden(&self) -> bool {
         self.registered || self.has_devices || self.no_source.is_some() || self.is_contested()
     }
 
-    /// Whether another pagetide clears its bits. It is asked again at each look.
+    /// Returns whether another pagetide clears this process's bits; each walk checks again.
     #[must_use]
     pub fn is_contested(&self) -> bool {
         matches!(self.claim, Claim::Others)
     }
 
-    /// What is known before a reading, which leaves bits of files set if it may; the clearing after it changes that.
-    pub(super) fn before(&self) -> Before {
-        Before {
+    /// Returns what is known before a walk. Must be called before the clearing, which changes it.
+    pub(super) fn before(&self) -> WalkContext {
+        WalkContext {
             owner: self.owner,
             hidden: self.is_hidden(),
             taken: self.taken,
             trusted: self.trusted,
-            slept: self.slept,
-            spared: self.spared,
+            idle: self.idle,
+            kept_bits: self.kept_bits,
         }
     }
 
-    /// Whether bits of files may stay set by a look that leaves them for the kernel: what they tell is of the last interval.
+    /// Returns whether a scan that keeps bits for the kernel may keep those of this process's
+    /// files: the bits must belong to the last interval.
     pub(super) fn may_spare(&self, spares_files: bool) -> bool {
         let file = Part::File as usize;
         spares_files && self.trusted[file] && self.not_cleared[file].is_none()
     }
 
-    /// What clearing goes through, as of the last reading, in entries of full tables; 0 of one that was never read.
+    /// Returns the cost of clearing as of the last walk, as a number of entries in full tables; 0
+    /// before the first walk.
     pub(super) fn entries(&self) -> u64 {
         work(self.found.entries, self.found.tables).iter().sum()
     }
 
-    /// Whether its bits could not be cleared at the last reading because its memory was locked.
+    /// Returns whether the bits could not be cleared at the last walk because the mmap_lock was
+    /// held.
     #[must_use]
     pub fn is_locked(&self) -> bool {
         self.not_cleared.contains(&Some(Hidden::Locked))
     }
 
-    /// Whether accessed bits of its anonymous memory that are set were set since the last look.
+    /// Returns whether bits of anonymous memory that are set were set since the last scan.
     #[must_use]
     pub fn is_trusted(&self) -> bool {
         self.trusted[Part::Anon as usize]
     }
 
-    /// The kernel's number for it at the last reading; another one after an exec.
+    /// Returns the kernel's number of the address space at the last walk; an exec changes it.
     #[must_use]
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// From which address on its bits are taken next ([`super::Ages::take_bits`]).
+    /// Returns the address from which bits are cleared next ([`super::Ages::take_bits`]).
     #[must_use]
     pub fn take_from(&self) -> u64 {
         self.take_from
     }
 
-    /// Why ages are unknown, if any are.
+    /// Returns why ages are unknown; `None` if all are known.
     #[must_use]
     pub fn why_unknown(&self) -> Option<Hidden> {
         if self.no_source.is_some() {
@@ -192,18 +203,20 @@ impl Space {
         kept.flatten().max().or(foreign)
     }
 
-    /// Whether it did nothing since the last reading, and so had no page fault either; memory may have been taken from it
-    /// all the same. What a secondary MMU does needs no processor time of the process.
+    /// Returns whether the process has used no processor time since the last walk, so that it took
+    /// no page fault. The kernel may still have reclaimed memory from it, and a secondary MMU may
+    /// have accessed its memory.
     pub(super) fn used_no_cpu(&self, cpu: Duration, moved: u64) -> bool {
         let is_same = self.activity.cpu == cpu && self.activity.moved == moved;
         self.readings > 0 && !self.is_hidden() && is_same
     }
 
-    /// It has slept once more: whether it is read all the same, and its bits cleared, for they were left set when it
-    /// did something last, or some of its pages' ages are unknown for another reason. That is tried ever less often. (The stories: of
-    /// what a program had used right before it slept nothing left, for ever. One that had frames of a program that had just
-    /// ended was read once, when the bits of both could not be told apart, and slept: nothing of it left, either, of one
-    /// in 600.)
+    /// Counts one more scan that found the process idle; returns whether to walk and clear it all
+    /// the same.
+    ///
+    /// That is needed if bits were not cleared when it last ran, or if ages of its pages are
+    /// unknown for another reason: otherwise these pages could never be reclaimed. It is tried
+    /// after 1, 2, 4, 8, ... scans.
     pub(super) fn is_due_asleep(&mut self, has_unknown: impl FnOnce() -> bool) -> bool {
         self.rounds_asleep = self.rounds_asleep.saturating_add(1);
         let is_left = |why: &Option<Hidden>| matches!(why, Some(Hidden::Stall(_) | Hidden::Locked));
@@ -211,37 +224,36 @@ impl Space {
             && (self.not_cleared.iter().any(is_left) || has_unknown())
     }
 
-    /// It is about to be read, and did nothing since before the last reading ([`Space::used_no_cpu`]): a bit that is
-    /// set was set then. So what it tells is known, and no page looks older than it is; nor does one count as used
-    /// again.
-    pub(super) fn begin_reading(&mut self, slept: bool) {
+    /// Prepares for a walk. `idle`: the process did nothing since before the last walk
+    /// ([`Space::used_no_cpu`]). Then a set bit was set before that walk, and its meaning is known:
+    /// no page becomes older than it is, and no page counts as used again.
+    pub(super) fn begin_reading(&mut self, idle: bool) {
         self.was_not_cleared = self.not_cleared;
-        self.slept = slept;
-        if slept {
+        self.idle = idle;
+        if idle {
             self.trusted = [true; 2];
         } else {
             self.rounds_asleep = 0;
         }
     }
 
-    /// Whether it was read before.
+    /// Returns whether the process was walked before.
     pub(super) fn was_read(&self) -> bool {
         self.readings > 0
     }
 
-    /// Whether nothing was taken from one that slept.
+    /// Returns whether the resident size is unchanged: nothing was reclaimed from an idle process.
     pub(super) fn is_same_size(&self, resident: u64) -> bool {
         self.activity.resident == resident
     }
 
-    /// What the process was like before the reading that was just done.
-    pub(super) fn note_activity(&mut self, now: Activity) {
+    /// Records the process's activity as of before the walk that has just ended.
+    pub(super) fn note_activity(&mut self, now: ActivityCounters) {
         self.activity = now;
         self.first.get_or_insert((self.found.swapped, now.majors));
     }
 
-    /// How many more pages are in swap than at the first reading, and the faults that needed reading
-    /// since.
+    /// Returns by how many pages swap has grown since the first walk, then the major faults since.
     pub(super) fn swapped_since(&self) -> (i64, u64) {
         let (swapped, majors) = self.first.unwrap_or_default();
         let pages = |pages: u64| i64::try_from(pages).unwrap_or(i64::MAX);
@@ -249,7 +261,8 @@ impl Space {
         (more, self.activity.majors.saturating_sub(majors))
     }
 
-    /// Claims it, unless it is ours already; whether its bits are ours to clear.
+    /// Claims the process unless this manager holds the claim already; returns whether it may clear
+    /// the bits.
     pub(super) fn claim(&mut self, identity: Identity) -> bool {
         if !self.claim.holds() {
             self.claim = Claim::take(identity);
@@ -257,17 +270,17 @@ impl Space {
         !matches!(self.claim, Claim::Others)
     }
 
-    /// Looks, now and then, for descriptors of virtual machines and devices.
-    pub(super) fn look_for_devices(&mut self, proc: &Proc, pid: u32) {
+    /// Checks, at every 16th walk, for open descriptors of virtual machines and devices.
+    pub(super) fn find_devices(&mut self, proc: &Proc, pid: u32) {
         if self.readings.is_multiple_of(DEVICES_EVERY) {
             self.has_devices = proc.secondary_mmu(pid).is_ok_and(|found| found.is_some());
         }
         self.readings = self.readings.wrapping_add(1);
     }
 
-    /// Takes the sums of a reading. Of an address space that another process was read with already,
-    /// what is in swap counts there.
-    pub(super) fn learn(&mut self, reading: &Reading, found: ReadingSums, is_first: bool) {
+    /// Stores the sums of a walk. `is_first`: this scan has walked no other process with the same
+    /// address space; if one was walked, its pages in swap are counted there.
+    pub(super) fn learn(&mut self, reading: &WalkResult, found: WalkSums, is_first: bool) {
         self.found = found;
         self.taken = false;
         if !is_first {
@@ -283,24 +296,33 @@ mod tests {
     use super::*;
     use crate::ages::claim::tests::Asleep;
 
-    /// A process that another pagetide looks at is hidden for as long as that does, and no longer.
+    /// Ages of a process are unknown as long as another pagetide watches it, and no longer.
     #[test]
-    fn a_space_is_contested_until_the_other_one_lets_go() {
+    fn a_space_is_contested_until_the_other_claim_ends() {
         let child = Asleep::start();
         let somebody = child.identity();
         let other = Claim::take(somebody);
-        let mut space = Space::new(crate::books::Books::new(0).add_owner().expect("the first"));
+        let mut space = Space::new(
+            crate::age_table::AgeTable::new(0)
+                .add_owner()
+                .expect("the first"),
+        );
         assert!(!space.claim(somebody) && space.is_contested() && space.is_hidden());
         assert_eq!(space.why_unknown(), Some(Hidden::Contested));
         drop(other);
         assert!(space.claim(somebody) && !space.is_contested() && !space.is_hidden());
     }
 
-    /// (The story: a process of which bits were left set, as it took faults, and which then slept for good, was never read again:
-    /// what it had used last was unknown for ever, and stayed.)
+    /// Regression: the bits of a process were not cleared, as it took page faults. Then it was idle
+    /// for good and was never walked again, so the ages of the pages used last stayed unknown, and
+    /// the pages were never reclaimed.
     #[test]
-    fn who_sleeps_with_bits_set_is_read_again_ever_less_often() {
-        let mut space = Space::new(crate::books::Books::new(0).add_owner().expect("the first"));
+    fn an_idle_process_with_uncleared_bits_is_walked_ever_less_often() {
+        let mut space = Space::new(
+            crate::age_table::AgeTable::new(0)
+                .add_owner()
+                .expect("the first"),
+        );
         let due_if = |space: &mut Space, has_unknown| {
             let mut is_due = || space.is_due_asleep(|| has_unknown);
             (0..20).filter(|_| is_due()).count()
@@ -314,22 +336,26 @@ mod tests {
         assert_eq!(due(&mut space), 5, "1, 2, 4, 8, 16");
         space.begin_reading(true);
         assert!(
-            space.is_trusted() && space.before().slept,
+            space.is_trusted() && space.before().idle,
             "nothing was accessed since the last reading"
         );
         space.not_cleared[0] = None;
         assert_eq!(due(&mut space), 0);
-        // What was left set for that reason is not left once more.
+        // Bits that were not cleared for that reason must be cleared next time.
         assert!(space.may_spare(true) && !space.may_spare(false));
         space.not_cleared[1] = Some(Hidden::Stall(Duration::from_millis(9)));
         assert!(!space.may_spare(true));
     }
 
-    /// (The story: of what was cleared at last, once clearing had been thought to take too long, ages were said to be unknown for its being
-    /// shared with another process.)
+    /// Regression: clearing had been expected to take too long and was done late. The report then
+    /// named sharing with another process as the reason for unknown ages.
     #[test]
-    fn what_was_told_of_bits_that_were_left_set_says_why() {
-        let mut space = Space::new(crate::books::Books::new(0).add_owner().expect("the first"));
+    fn unknown_ages_keep_the_reason_why_bits_were_not_cleared() {
+        let mut space = Space::new(
+            crate::age_table::AgeTable::new(0)
+                .add_owner()
+                .expect("the first"),
+        );
         let why = Some(Hidden::Stall(Duration::from_millis(9)));
         space.not_cleared[0] = why;
         space.begin_reading(false);

@@ -1,7 +1,8 @@
-//! The system calls that a thread needs that serves descriptors which are open already.
+//! The system calls that a thread may make if it only serves open descriptors.
 //!
-//! Invariant: no call of the list opens, starts or names anything: no file, program, process, socket or mapping that can run.
-//! Whatever is not in it fails with EPERM, which the thread takes for any other failure.
+//! Invariant: no call of [`ALLOWED`] opens, starts or names a file, program, process or socket, and
+//! none makes memory executable. Every other call fails with EPERM, which the thread handles like
+//! any other failure.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,7 +12,7 @@ use seccompiler::{
     SeccompRule,
 };
 
-/// Calls that may have any arguments.
+/// Calls that are allowed with any arguments.
 const ALLOWED: [libc::c_long; 54] = [
     libc::SYS_accept4,
     libc::SYS_brk,
@@ -71,10 +72,10 @@ const ALLOWED: [libc::c_long; 54] = [
 
 /// `FIONBIO`: makes a descriptor non-blocking (ioctl_tty(2)).
 const NON_BLOCKING: u64 = 0x5421;
-/// `PROT_EXEC`: memory that can be run (mmap(2)).
+/// `PROT_EXEC`: the memory is executable (mmap(2)).
 const RUNNABLE: u64 = 4;
 
-/// For the rest of the calling thread, and of those that it starts.
+/// Allows the calling thread, and threads that it starts later, only the calls of this module.
 pub(super) fn allow_few() -> io::Result<()> {
     let program = program().map_err(io::Error::other)?;
     seccompiler::apply_filter(&program).map_err(io::Error::other)

@@ -1,13 +1,14 @@
-//! The system calls that no manager makes, whatever it does.
+//! The system calls that a manager never makes.
 //!
-//! Invariant: each call of the list fails with EPERM and all others are as before, so that a rare path of the manager or of a
-//! library cannot break. Calls that a manager makes at its start or its end alone (bpf(2), mount(2), umount2(2)) are not in it.
+//! Invariant: each call of [`NEVER`] and [`OF_THIS`] fails with EPERM, and all others work as
+//! before. So no rare path of the manager or of a library can break. Calls that a manager makes
+//! only at its start or its end (bpf(2), mount(2), umount2(2)) are not forbidden.
 
 use std::io;
 
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
-/// Of all architectures.
+/// Forbidden system calls that every architecture has.
 const NEVER: [libc::c_long; 56] = [
     // Memory, registers and descriptors of other processes.
     libc::SYS_ptrace,
@@ -17,13 +18,13 @@ const NEVER: [libc::c_long; 56] = [
     libc::SYS_kcmp,
     libc::SYS_userfaultfd,
     libc::SYS_perf_event_open,
-    // Other kernels, and more of this one.
+    // Starting another kernel, and modules of this one.
     libc::SYS_kexec_load,
     libc::SYS_reboot,
     libc::SYS_init_module,
     libc::SYS_finit_module,
     libc::SYS_delete_module,
-    // Calls that no filter sees.
+    // Calls whose effects no seccomp filter sees.
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
@@ -31,7 +32,7 @@ const NEVER: [libc::c_long; 56] = [
     libc::SYS_add_key,
     libc::SYS_request_key,
     libc::SYS_keyctl,
-    // Other roots, namespaces, and mounts in several steps.
+    // Other root directories, namespaces, and mounts in several calls.
     libc::SYS_chroot,
     libc::SYS_pivot_root,
     libc::SYS_setns,
@@ -74,7 +75,7 @@ const NEVER: [libc::c_long; 56] = [
     libc::SYS_personality,
 ];
 
-/// Of this one.
+/// Forbidden system calls that exist on this architecture only.
 #[cfg(target_arch = "x86_64")]
 const OF_THIS: [libc::c_long; 8] = [
     libc::SYS_kexec_file_load,
@@ -89,7 +90,8 @@ const OF_THIS: [libc::c_long; 8] = [
 #[cfg(not(target_arch = "x86_64"))]
 const OF_THIS: [libc::c_long; 0] = [];
 
-/// For the rest of the calling thread and of those that it starts, or of all threads.
+/// Forbids the calls of this module. If `of_all_threads`, for all threads of the process; otherwise
+/// for the calling thread and threads that it starts later.
 pub(super) fn forbid(of_all_threads: bool) -> io::Result<()> {
     let program = program().map_err(io::Error::other)?;
     let done = match of_all_threads {

@@ -1,4 +1,4 @@
-//! Threads that try what they gave up, beside threads that gave up nothing.
+//! Tests: confined threads try what they may no longer do, beside threads that are not confined.
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -8,7 +8,7 @@ use std::process::{Child, Command};
 
 use super::*;
 
-/// A process of another program, ended with this.
+/// A child process; `Drop` kills it.
 struct Other(Child);
 
 impl Other {
@@ -16,7 +16,7 @@ impl Other {
         Other(Command::new("sleep").arg("60").spawn().expect("sleep"))
     }
 
-    /// A file below its `/proc` folder.
+    /// Returns `/proc/PID/path` of the child process.
     fn at(&self, path: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/{path}", self.0.id()))
     }
@@ -29,19 +29,19 @@ impl Drop for Other {
     }
 }
 
-/// The result of a new thread, which ends with it.
+/// Runs `act` in a new thread, waits for it to end, and returns the result of `act`.
 fn in_a_thread<T: Send>(act: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(act).join().expect("it does not panic"))
 }
 
-/// The hexadecimal or decimal text of a line of the calling thread's status.
+/// Returns the value of the line `name` in the text of `/proc/thread-self/status`.
 fn field(status: &str, name: &str) -> String {
     let line = status.lines().find_map(|line| line.strip_prefix(name));
     line.expect("the kernel tells it").trim().to_owned()
 }
 
-/// Regression: a file of the host was read and written through `/proc/PID/root` by whatever ran in `serve`'s process, the
-/// thread that answers strangers by HTTP among them.
+/// Regression: code in `serve`'s process, also the thread that serves untrusted HTTP clients, could
+/// read and write files of the host through `/proc/PID/root`.
 #[test]
 fn no_process_root_leads_a_confined_thread_to_a_file() {
     let other = Other::start();
@@ -75,7 +75,7 @@ fn no_process_root_leads_a_confined_thread_to_a_file() {
 fn a_confined_thread_has_no_capability_and_others_keep_theirs() {
     let before = std::fs::read_to_string("/proc/thread-self/status").expect("ours");
     let status = in_a_thread(|| {
-        // What is open stays usable: the thread reads of itself when it is confined.
+        // Open descriptors stay usable: the confined thread reads its own status.
         let own = File::open("/proc/thread-self/status").expect("ours");
         let confined = confine_to_open_descriptors();
         assert!(confined.lacks.is_empty(), "{:?}", confined.lacks);
@@ -95,7 +95,8 @@ fn a_confined_thread_has_no_capability_and_others_keep_theirs() {
     }
 }
 
-/// A path that leads elsewhere after it was confined leads nowhere, and other files can be read.
+/// After the confinement a thread can write only files in its directory. Files elsewhere, also by
+/// `/proc/PID/root`, can be read but not written.
 #[test]
 fn a_thread_changes_files_beneath_its_directory_alone() {
     let other = Other::start();
@@ -132,9 +133,10 @@ fn a_thread_changes_files_beneath_its_directory_alone() {
     }
 }
 
-/// Regression: in a pod whose node has no profile all of the manager's threads might trace processes.
+/// Regression: in a pod without a seccomp profile on its node, all threads of the manager could
+/// trace processes.
 #[test]
-fn what_no_manager_does_is_refused_and_all_else_is_as_before() {
+fn calls_that_no_manager_makes_are_refused_and_others_work() {
     let tried = in_a_thread(|| {
         never::forbid(false).expect("this kernel has seccomp");
         File::open("/proc/self/status")

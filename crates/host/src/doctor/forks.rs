@@ -1,6 +1,6 @@
-//! Whether the kernel tells of forks and exits as they happen.
+//! Whether the kernel reports forks and exits as they happen.
 //!
-//! Invariant: pure; the trying is [`crate::system::Events::open`].
+//! Invariant: this module only judges, and does no I/O; [`crate::system::Events::open`] tries.
 
 use crate::system::Error;
 
@@ -9,10 +9,10 @@ use super::Finding;
 pub(super) fn judge(tried: &Result<(), Error>) -> Finding {
     let topic = "process events";
     match tried {
-        Ok(()) => Finding::ok(topic, "forks and exits are told as they happen"),
+        Ok(()) => Finding::ok(topic, "the kernel reports forks and exits as they happen"),
         Err(error) => Finding::limited(
             topic,
-            format!("forks and exits are found by looks alone: {error}"),
+            format!("forks and exits are found only by scans: {error}"),
             error.hint(),
         ),
     }
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_is_told_with_its_remedy() {
+    fn a_refusal_has_a_remedy() {
         assert_eq!(judge(&Ok(())).state, State::Ok);
         let error = Error::NoEvents {
             why: "joining: EPERM".to_owned(),

@@ -1,6 +1,7 @@
-//! Control groups: which version, where, and whether we may make one.
+//! Control groups: which version, where mounted, and whether we may make a group.
 //!
-//! Invariant: whether one may be written is asked of the kernel (faccessat(2)); none is made.
+//! Invariant: no group is made; faccessat(2) is used to ask the kernel whether a group may be
+//! written.
 
 use std::path::Path;
 
@@ -8,25 +9,26 @@ use rustix::fs::{Access as Mode, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
+use crate::hard_limit::{has_systemd, make_room};
 use crate::system::cgroup::Version;
 use crate::system::{Group, Groups, Proc};
-use crate::wall::{has_systemd, make_room};
 
 use super::Finding;
 
-/// What was found.
+/// Control groups as found on this host.
 pub(super) enum Access {
-    /// No hierarchy counts memory: why, and what to do.
+    /// No hierarchy accounts memory. Members: the reason, then the remedy.
     None(String, String),
-    /// There is one.
+    /// A hierarchy accounts memory.
     Some {
         version: Version,
         mount: String,
-        /// The group that may be written, or the kernel's answer.
+        /// Path of the group that we may write, or the kernel's error.
         writable: Result<String, Errno>,
-        /// Nothing can be limited below it, for it has processes of others: what to do.
+        /// The remedy if groups below the writable group cannot be limited, as that group has other
+        /// processes; else `None`.
         crowded: Option<String>,
-        /// A user's systemd would make one.
+        /// Whether the user's own systemd can be reached, which can make a group (a scope) for us.
         by_scope: bool,
     },
 }
@@ -40,7 +42,7 @@ impl Access {
             Ok(groups) => groups,
             Err(error) => return Access::None(error.to_string(), error.hint()),
         };
-        // Ours may have been given to us where the rest was not.
+        // Our own group may be delegated to our user even if the hierarchy's root is not.
         let ours = groups.of_process(proc, std::process::id()).ok().flatten();
         let crowded = ours.as_ref().filter(|own| is_crowded(&groups, own));
         let crowded = crowded.map(|own| make_room(&own.dir));
@@ -78,17 +80,19 @@ impl Access {
         };
         let cannot = |why: &str| {
             format!(
-                "{version} at {mount}, {why}: groups can be read, none can be made, so a limit holds between two looks alone"
+                "{version} at {mount}, {why}: groups can be read but not made, so limits are enforced only at each scan"
             )
         };
         if let (Ok(_), Some(hint)) = (writable, crowded) {
-            let why = cannot("where our own group has other processes");
+            let why = cannot("where pagetide's own group has other processes");
             return Finding::limited(topic, why, hint);
         }
         match writable {
             Ok(group) if group == "/" => Finding::ok(
                 topic,
-                format!("{version} at {mount}, writable: a limit has a group of its own as a wall"),
+                format!(
+                    "{version} at {mount}, writable: the kernel enforces a limit in a control group of its own"
+                ),
             ),
             Ok(group) => Finding::ok(
                 topic,
@@ -99,40 +103,42 @@ impl Access {
                 cannot("mounted read-only"),
                 format!("mount -o remount,rw {mount}, or start the container with it writable"),
             ),
-            // (It was told that none can be made, and `run` made one.)
+            // A user that may write no group can still set a limit: `run` has systemd make a scope.
             Err(_) if *by_scope => Finding::ok(
                 topic,
                 format!(
-                    "{version} at {mount}: a limit has a scope of your systemd's as a wall (it ends with your last session, unless you linger)"
+                    "{version} at {mount}: the kernel enforces a limit in a scope of your systemd (which ends with your last session, unless lingering is enabled: loginctl enable-linger)"
                 ),
             ),
             Err(errno) => Finding::limited(
                 topic,
-                cannot(&format!("not writable for us ({errno})")),
+                cannot(&format!("not writable for pagetide ({errno})")),
                 "run as root, or in a group of your own: systemd-run --user --scope -p Delegate=yes",
             ),
         }
     }
 }
 
-/// Whether a user's own systemd can be asked.
+/// Returns whether the user's own systemd can be reached.
 fn has_own_systemd() -> bool {
     let bus = || {
         let folder = std::env::var_os("XDG_RUNTIME_DIR")?;
         Some(Path::new(&folder).join("bus").exists())
     };
-    let is_told = std::env::var_os("DBUS_SESSION_BUS_ADDRESS").is_some();
-    !geteuid().is_root() && has_systemd() && (is_told || bus() == Some(true))
+    let is_reported = std::env::var_os("DBUS_SESSION_BUS_ADDRESS").is_some();
+    !geteuid().is_root() && has_systemd() && (is_reported || bus() == Some(true))
 }
 
-/// Whether we are in the first group that can be seen, as in a container that may write its groups, and not alone. The first
-/// group of all, which has no type, may have processes and groups.
+/// Returns whether our group is the topmost visible one and has other processes, too, as in a
+/// container that may write its groups. The real root group is excepted: it has no `cgroup.type`,
+/// and may have processes as well as child groups.
 fn is_crowded(groups: &Groups, own: &Group) -> bool {
     let is_first = groups.version == Version::V2 && own.dir == groups.mount;
     let others = || groups.own_processes(own).ok().flatten();
     is_first && own.dir.join("cgroup.type").exists() && others().is_some_and(|pids| pids.len() > 1)
 }
 
+/// Returns the kernel's error if we may not write this directory.
 fn write(dir: &Path) -> Result<(), Errno> {
     accessat(CWD, dir, Mode::WRITE_OK, AtFlags::EACCESS)
 }
@@ -159,7 +165,8 @@ mod tests {
         assert_eq!(finding.state, State::Ok);
         assert!(finding.detail.contains("version 2 at /sys/fs/cgroup"));
         assert!(some(Ok("/user/7"), None).detail.contains("below /user/7"));
-        // In a container that may write its groups: doctor called it ok, and `run` found no place.
+        // Regression: in a container that may write its groups, the doctor reported `ok`, but `run`
+        // could make no group.
         let finding = some(Ok("/"), Some("make room"));
         assert_eq!(finding.state, State::Limited);
         assert_eq!(finding.remedy.as_deref(), Some("make room"));
@@ -190,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn none_at_all_is_a_lack_with_a_remedy() {
+    fn a_host_without_memory_cgroups_gets_a_remedy() {
         let finding =
             Access::None("no memory controller".to_owned(), "mount it".to_owned()).judge();
         assert_eq!(finding.state, State::Limited);

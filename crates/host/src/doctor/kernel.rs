@@ -1,17 +1,18 @@
-//! The kernel, the processor, what a huge page is to both, and whether threads of ours can be confined.
+//! The kernel's release, the processor, the setting of huge pages, and whether our threads can be
+//! confined.
 //!
-//! Invariant: the version is told and decides nothing.
+//! Invariant: the version is reported and decides nothing.
 
 use super::{Finding, chosen, line};
 
-/// What was found.
+/// The kernel and the processor as found on this host.
 pub(super) struct Kernel {
     release: String,
-    /// The processor that this program was built for: one of another runs it only by emulation.
+    /// Architecture that this program was built for: another processor runs it only by emulation.
     machine: String,
-    /// The chosen word of `transparent_hugepage/enabled`.
+    /// The active setting of `transparent_hugepage/enabled`: `always`, `madvise` or `never`.
     huge: Option<String>,
-    /// Landlock is there and switched on.
+    /// Whether the kernel has Landlock and it is enabled.
     landlock: bool,
 }
 
@@ -32,7 +33,7 @@ impl Kernel {
             Some("never") => "never".to_owned(),
             Some(word) => {
                 format!(
-                    "{word}: one has one accessed bit, so its 2 MiB are as young as the last touch"
+                    "{word}: a huge page has one accessed bit, so all of its 2 MiB are as young as the last access"
                 )
             }
         };
@@ -45,12 +46,12 @@ impl Kernel {
 
     fn judge_confinement(&self) -> Finding {
         if self.landlock {
-            let detail = "the kernel has Landlock: the thread of `serve --listen` reaches no file";
+            let detail = "the kernel has Landlock: the thread of `serve --listen` can open no file";
             return Finding::ok("confinement", detail);
         }
         Finding::limited(
             "confinement",
-            "the kernel has no Landlock, or it is off: the thread of `serve --listen` is kept from files by its other limits alone",
+            "the kernel has no Landlock, or it is off: only its other restrictions keep the thread of `serve --listen` from files",
             "boot a kernel of Linux 5.13 or newer with `landlock` in its lsm= list",
         )
     }
@@ -62,7 +63,7 @@ impl Kernel {
         }
         Finding::limited(
             "kernel",
-            format!("{detail}: the page tables of this processor are not known"),
+            format!("{detail}: the page tables of this processor are not supported"),
             "run on x86-64; elsewhere ages are those of whole mappings",
         )
     }
@@ -92,13 +93,13 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_confines_no_thread_is_told_of() {
+    fn a_kernel_without_landlock_is_reported() {
         assert_eq!(kernel("x86_64", "always")[2].state, State::Ok);
         assert_eq!(kernel("x86_64", "never")[2].state, State::Limited);
     }
 
     #[test]
-    fn a_huge_page_is_told_to_be_one() {
+    fn a_huge_page_is_reported_to_have_one_accessed_bit() {
         assert!(
             kernel("x86_64", "madvise")[0]
                 .detail

@@ -1,7 +1,8 @@
-//! Memory and where it can go: pressure, swap, the limit of locked memory.
+//! What pagetide needs to page out: memory pressure reports (PSI), swap, and the limit of locked
+//! memory.
 //!
-//! Invariant: nothing is switched on; the remedy is what the user can type. Our own memory is locked
-//! for the moment that it takes to see that it can be.
+//! Invariant: nothing is switched on; the remedy is a command that the user can type. Our own
+//! memory is locked and unlocked at once, to see whether the kernel allows it.
 
 use rustix::io::Errno;
 use rustix::mm::{MlockAllFlags, mlockall, munlockall};
@@ -12,14 +13,14 @@ use crate::system::swap::SwapArea;
 
 use super::Finding;
 
-/// What was found.
+/// Pressure reports, swap and locking as found on this host.
 pub(super) struct Memory {
-    /// PSI is on.
+    /// Whether the kernel reports memory pressure (PSI).
     pressure: bool,
     swaps: Vec<SwapArea>,
-    /// Soft RLIMIT_MEMLOCK; none is unlimited.
+    /// Soft RLIMIT_MEMLOCK; `None` if unlimited.
     lock_limit: Option<u64>,
-    /// Locking ours.
+    /// Result of locking our own memory.
     locked: Result<(), Errno>,
 }
 
@@ -33,13 +34,9 @@ impl Memory {
         }
     }
 
-    /// What paging needs.
+    /// Returns the findings on what paging out needs: swap, lazyfree pages, locked memory.
     pub(super) fn judge(&self) -> Vec<Finding> {
-        vec![
-            self.judge_swap(),
-            self.judge_given_back(),
-            self.judge_lock(),
-        ]
+        vec![self.judge_swap(), self.judge_lazyfree(), self.judge_lock()]
     }
 
     pub(super) fn judge_pressure(&self) -> Finding {
@@ -47,7 +44,7 @@ impl Memory {
             true => Finding::ok("pressure", "told (PSI)"),
             false => Finding::limited(
                 "pressure",
-                "not told: the kernel has no PSI, or it is off",
+                "not known: the kernel has no PSI, or it is off",
                 "boot with psi=1 (a kernel with CONFIG_PSI)",
             ),
         }
@@ -58,7 +55,7 @@ impl Memory {
         if self.swaps.is_empty() {
             return Finding::missing(
                 topic,
-                "none: cold memory is found, and has nowhere to go",
+                "none: pagetide finds cold memory, but cannot swap it out",
                 "as root: pagetide swap on (compressed memory), or on a disk: pagetide swap on --file PATH",
             );
         }
@@ -77,17 +74,18 @@ impl Memory {
         Finding::ok(topic, detail)
     }
 
-    /// What the kernel loses where swap is on zram: seen on 6.1, 6.12 and 6.18 (docs/known-gaps.md).
-    fn judge_given_back(&self) -> Finding {
+    /// Warns of swap on zram: there the kernel may lose lazyfree (`MADV_FREE`) pages. Seen on Linux
+    /// 6.1, 6.12 and 6.18 (docs/known-gaps.md).
+    fn judge_lazyfree(&self) -> Finding {
         let topic = "memory given back";
         if !self.swaps.iter().any(|area| area.zram().is_some()) {
-            return Finding::ok(topic, "swap is not on zram: nothing is known to be lost");
+            return Finding::ok(topic, "swap is not on zram: no known bug loses memory");
         }
         Finding::limited(
             topic,
-            "swap is on zram: where a forked child gives back a page (MADV_FREE) that its parent still has, the \
-             kernel may lose the parent's bytes, with pagetide and without",
-            "only for programs that do so, as root: pagetide swap off, then swap on --file PATH",
+            "swap is on zram: if a forked child frees a page (MADV_FREE) that its parent still \
+             has, the kernel may lose the parent's data, with or without pagetide",
+            "only needed for programs that do so, as root: pagetide swap off, then pagetide swap on --file PATH",
         )
     }
 
@@ -98,12 +96,12 @@ impl Memory {
             Some(bytes) => format!("limit {} KiB", bytes >> 10),
         };
         match self.locked {
-            Ok(()) => Finding::ok(topic, format!("ours can be locked ({limit})")),
+            Ok(()) => Finding::ok(topic, format!("pagetide can lock its own memory ({limit})")),
             Err(errno) => Finding::limited(
                 topic,
                 format!(
-                    "ours cannot be locked ({limit}): {errno}; it may be swapped when memory is short, \
-                     and looks come late"
+                    "pagetide cannot lock its own memory ({limit}): {errno}; it may be swapped \
+                     out when memory is short, which delays scans"
                 ),
                 "run as root, or with CAP_IPC_LOCK, or: ulimit -l unlimited (LimitMEMLOCK= of a unit)",
             ),
@@ -111,13 +109,13 @@ impl Memory {
     }
 }
 
-/// Locks all that is ours as a watch does, and lets it go again.
+/// Locks all our memory, as a manager or a watch does at its start, and unlocks it.
 fn lock() -> Result<(), Errno> {
     mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT)?;
     munlockall()
 }
 
-/// One area in words.
+/// Returns a text that describes one swap area.
 fn tell(area: &SwapArea) -> String {
     let (path, kind) = (area.path.display(), area.kind());
     let mib = |bytes: u64| bytes >> 20;
@@ -144,14 +142,14 @@ mod tests {
     }
 
     #[test]
-    fn zram_loses_what_a_child_gives_back() {
+    fn zram_may_lose_pages_that_a_child_frees() {
         let zram = memory(vec![
             area("/dev/sda2", true, 1),
             area("/dev/zram0", true, 1),
         ]);
-        assert_eq!(zram.judge_given_back().state, State::Limited);
+        assert_eq!(zram.judge_lazyfree().state, State::Limited);
         let file = memory(vec![area("/swap", false, 1)]);
-        assert_eq!(file.judge_given_back().state, State::Ok);
+        assert_eq!(file.judge_lazyfree().state, State::Ok);
     }
 
     fn memory(swaps: Vec<SwapArea>) -> Memory {
@@ -164,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn swap_is_told_by_kind_and_room() {
+    fn swap_is_reported_with_kind_and_usage() {
         let none = memory(Vec::new()).judge_swap();
         assert!(
             none.remedy
@@ -180,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn locking_is_tried_and_the_limit_told() {
+    fn locking_is_tried_and_the_limit_reported() {
         let mut memory = memory(Vec::new());
         let finding = memory.judge_lock();
         assert_eq!(finding.state, State::Limited);

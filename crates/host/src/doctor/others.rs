@@ -1,6 +1,7 @@
-//! Who else sets accessed bits back on this host: what they clear first is not seen by us.
+//! Foreign clearers on this host. They clear accessed bits before we read them, so we miss
+//! accesses.
 //!
-//! Invariant: found by names of threads and by settings; nothing of theirs is opened.
+//! Invariant: they are found by names of threads and by settings; none of their files is opened.
 
 use crate::system::Proc;
 use crate::system::process::Stat;
@@ -8,18 +9,18 @@ use crate::system::text::printable;
 
 use super::{Finding, line};
 
-/// What was found.
+/// Foreign clearers as found on this host.
 #[derive(Default)]
 pub(super) struct Others {
-    /// DAMON's threads.
+    /// PIDs of DAMON's kernel threads.
     damon: Vec<u32>,
-    /// Other pagetides that read ages.
+    /// PIDs of other processes of pagetide that read ages.
     pagetides: Vec<u32>,
-    /// Whether kernel threads are shown at all.
+    /// Whether we can see kernel threads; if not, DAMON's are not found.
     sees_kernel: bool,
-    /// The multi-gen LRU is on.
+    /// Whether the multi-gen LRU is on.
     multi_gen: bool,
-    /// `kernel.numa_balancing` is on.
+    /// Whether `kernel.numa_balancing` is on.
     numa: bool,
 }
 
@@ -53,46 +54,52 @@ impl Others {
         let mut remedies = Vec::new();
         if !self.damon.is_empty() {
             bad.push(format!(
-                "DAMON does (kdamond, pid {}): mostly made up for by the kernel's own marks, but some \
-                 pages may be younger than they look",
+                "DAMON does (kdamond, pid {}): the kernel's own marks mostly make up for it, but \
+                 some pages may be younger than reported",
                 list(&self.damon)
             ));
             remedies.push("stop it while ages are read (/sys/kernel/mm/damon, or damo stop)");
         }
         if !self.pagetides.is_empty() {
             bad.push(format!(
-                "another pagetide does (pid {}): pages of processes that both watch may be much younger \
-                 than they look",
+                "another pagetide does (pid {}): pages of processes that both watch may be much \
+                 younger than reported",
                 list(&self.pagetides)
             ));
-            remedies.push("let one watch at a time");
+            remedies.push("run only one at a time");
         }
         let known = self.known();
         if bad.is_empty() {
             let nobody = match self.sees_kernel {
-                true => "nobody is seen to",
-                false => "nobody that is seen; the kernel's threads (DAMON) are hidden from us",
+                true => "no other program found",
+                false => {
+                    "no other program found; the kernel's threads (DAMON) are hidden from pagetide"
+                }
             };
             return Finding::ok(topic, format!("{nobody}{known}"));
         }
         Finding::limited(topic, bad.join("; ") + &known, remedies.join("; "))
     }
 
-    /// What every host does, more or less.
+    /// Returns text on the kernel's own mechanisms that may clear accessed bits on this host.
     fn known(&self) -> String {
         let mut text = match self.multi_gen {
-            true => "; under memory pressure the multi-gen LRU does, of all it walks",
-            false => "; under memory pressure reclaim does, of pages it looks at",
+            true => {
+                "; under memory pressure the multi-gen LRU does, in all page tables that it walks"
+            }
+            false => {
+                "; under memory pressure the kernel's reclaim does, of the pages that it checks"
+            }
         }
         .to_owned();
         if self.numa {
-            text += "; NUMA balancing is on, and leaves the bits as they are";
+            text += "; NUMA balancing is on, but does not change accessed bits";
         }
         text
     }
 }
 
-/// `0x0007`, or `y` and `n` in the first kernels that had it.
+/// Parses `lru_gen/enabled`: `0x0007`, or `y` or `n` in the first kernels that had the file.
 fn is_on(text: &str) -> bool {
     match text.strip_prefix("0x") {
         Some(digits) => u32::from_str_radix(digits, 16).is_ok_and(|bits| bits & 1 == 1),
@@ -100,16 +107,17 @@ fn is_on(text: &str) -> bool {
     }
 }
 
-/// Its first two words.
+/// Returns the first two words of a process's command line.
 fn command(pid: u32) -> [String; 2] {
     let bytes = Proc::system().and_then(|proc| proc.words(pid));
-    // A process whose memory is locked has none.
+    // The command line of a process cannot be read while its mmap_lock is held.
     let bytes = bytes.unwrap_or_default();
     let mut words = bytes.split(|&byte| byte == 0).map(printable);
     [(); 2].map(|()| words.next().unwrap_or_default())
 }
 
-/// Whether a pagetide was started to look at accessed bits.
+/// Returns whether the command line `[program, verb]` of a pagetide is one that reads accessed
+/// bits.
 fn reads_ages([_, verb]: &[String; 2]) -> bool {
     matches!(verb.as_str(), "report" | "top")
 }
@@ -120,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_who_run_are_named() {
+    fn running_clearers_are_named() {
         let mut others = Others {
             sees_kernel: true,
             ..Others::default()
@@ -135,9 +143,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hidden_is_not_said_to_be_absent() {
+    fn hidden_kernel_threads_are_not_reported_as_absent() {
         let finding = Others::default().judge();
-        assert!(finding.detail.contains("hidden from us"), "{finding:?}");
+        assert!(
+            finding.detail.contains("hidden from pagetide"),
+            "{finding:?}"
+        );
     }
 
     #[test]
@@ -154,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pagetide_that_does_not_look_is_no_matter() {
+    fn a_pagetide_that_reads_no_ages_is_ignored() {
         let words = |verb: &str| ["pagetide".to_owned(), verb.to_owned()];
         assert!(reads_ages(&words("top")) && reads_ages(&words("report")));
         assert!(!reads_ages(&words("doctor")) && !reads_ages(&words("")));

@@ -1,37 +1,38 @@
-//! Which capabilities we hold, and what each lacking one means.
+//! Which capabilities we have, and what does not work without a missing one.
 //!
-//! Invariant: only the effective set counts. What a lack means was tried (probes, "Rights"); some rules
-//! of the kernel ask in the initial user namespace, where a capability of another says nothing.
+//! Invariant: only the effective set counts. What fails without a capability was found by trying
+//! (probes, "Rights"). The kernel checks some capabilities in the initial user namespace, where a
+//! capability of another namespace does not count.
 
 use super::Finding;
 use crate::system::rights::{effective, other_user_namespace};
 
-/// See capabilities(7); numbers as in linux/capability.h.
+/// Members: the capability's number as in linux/capability.h, and its name (capabilities(7)).
 const DAC_OVERRIDE: Capability = Capability(1, "CAP_DAC_OVERRIDE");
 const DAC_READ_SEARCH: Capability = Capability(2, "CAP_DAC_READ_SEARCH");
 const NET_ADMIN: Capability = Capability(12, "CAP_NET_ADMIN");
 const IPC_LOCK: Capability = Capability(14, "CAP_IPC_LOCK");
-/// Looking at, and into, other users' processes.
+/// The right to inspect other users' processes.
 pub(super) const SYS_PTRACE: Capability = Capability(19, "CAP_SYS_PTRACE");
 const SYS_ADMIN: Capability = Capability(21, "CAP_SYS_ADMIN");
 const SYS_NICE: Capability = Capability(23, "CAP_SYS_NICE");
 const PERFMON: Capability = Capability(38, "CAP_PERFMON");
 const BPF: Capability = Capability(39, "CAP_BPF");
 
-/// Its number and its name.
+/// A capability: its number in the kernel, and its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Capability(u32, &'static str);
 
-/// What some capabilities are needed for.
+/// The capabilities that one topic of the doctor needs.
 struct Need {
     topic: &'static str,
-    /// Each, and what does not work without it.
+    /// The needed capabilities, each with a text on what does not work without it.
     of: &'static [(Capability, &'static str)],
 }
 
 const EVENTS: &str = "right to events";
 
-/// Those of reading; what acts is [`Rights::judge_acting`]'s.
+/// Capabilities for reading ages. Those for paging out are in [`ACTING`].
 const NEEDS: [Need; 3] = [
     Need {
         topic: "right to page tables",
@@ -53,28 +54,32 @@ const NEEDS: [Need; 3] = [
     },
     Need {
         topic: EVENTS,
-        of: &[(NET_ADMIN, "forks and exits are not told")],
+        of: &[(NET_ADMIN, "the kernel does not report forks and exits")],
     },
 ];
 
-/// For paging: without the first nothing can be done at all.
+/// Capabilities for paging out. Without the first of the list, no page can be paged out.
 const ACTING: Need = Need {
     topic: "right to act",
     of: &[
         (SYS_NICE, "no process's memory may be paged out"),
-        (IPC_LOCK, "our own memory is locked up to the limit only"),
+        (
+            IPC_LOCK,
+            "pagetide's own memory is locked only up to the limit",
+        ),
     ],
 };
 
-/// The rights of a file that ordinary users may manage their own processes by. (Not that to switch swap on: everybody could.)
-const OF_FILE: &str = "run as root, or, for everybody's own processes: setcap cap_bpf,cap_perfmon,cap_sys_nice,cap_ipc_lock+ep \"$(command -v pagetide)\"";
+/// Remedy: file capabilities with which ordinary users may manage their own processes. The right to
+/// switch swap on is not included, as every user would have it.
+const OF_FILE: &str = "run as root, or, to let users manage their own processes: setcap cap_bpf,cap_perfmon,cap_sys_nice,cap_ipc_lock+ep \"$(command -v pagetide)\"";
 
-/// What was found.
+/// Our rights as found on this host.
 pub(super) struct Rights {
-    /// The effective set.
+    /// The effective set of capabilities, one bit each.
     effective: u64,
     user: u32,
-    /// `uid_map`, if this is not the initial user namespace.
+    /// Text of `/proc/self/uid_map`; `None` in the initial user namespace.
     namespace: Option<String>,
 }
 
@@ -92,15 +97,16 @@ impl Rights {
         self.effective >> capability.0 & 1 == 1
     }
 
-    /// `has_events`: whether events came when they were tried. Since Linux 6.6 they need no capability.
+    /// Judges the rights that reading ages needs. `has_events`: whether process events could be
+    /// received. Since Linux 6.6 that needs no capability.
     pub(super) fn judge(&self, has_events: bool) -> Vec<Finding> {
         let matters = |need: &&Need| !(has_events && need.topic == EVENTS);
         let lacks = NEEDS.iter().filter(matters);
         let mut findings: Vec<Finding> = lacks.filter_map(|need| self.lack(need)).collect();
         if findings.is_empty() {
             let where_to = match self.namespace {
-                None => "all that matter are held",
-                Some(_) => "all that matter are held, in our own user namespace alone",
+                None => "all that pagetide needs are held",
+                Some(_) => "all that pagetide needs are held, but only in its own user namespace",
             };
             findings.push(Finding::ok("capabilities", where_to));
         }
@@ -115,7 +121,7 @@ impl Rights {
         findings
     }
 
-    /// The rights that paging takes.
+    /// Judges the rights that paging out needs.
     pub(super) fn judge_acting(&self) -> Finding {
         let Some(lack) = self.lack(&ACTING) else {
             return match self.has(SYS_ADMIN) {
@@ -141,9 +147,10 @@ impl Rights {
         }
     }
 
-    /// A finding, if something of it is lacking.
+    /// Returns a finding if a capability of `need` is missing; else `None`.
     fn lack(&self, need: &Need) -> Option<Finding> {
-        // The kernel takes CAP_SYS_ADMIN for two of them as well, and who may write any file may read it.
+        // The kernel accepts CAP_SYS_ADMIN for two of them as well, and CAP_DAC_OVERRIDE includes
+        // the right to read.
         let by_another = |capability| match capability {
             BPF | PERFMON => self.has(SYS_ADMIN),
             DAC_READ_SEARCH => self.has(DAC_OVERRIDE),
@@ -190,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lacking_is_named_with_what_it_means() {
+    fn missing_capabilities_are_named_with_their_consequences() {
         let findings = rights(&[BPF, SYS_ADMIN]).judge(true);
         assert_eq!(findings[0].topic, "right to page tables");
         assert!(findings[0].detail.contains("CAP_BPF: no BPF program"));
@@ -209,14 +216,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_needed_here_is_not_missed() {
+    fn capabilities_that_are_not_needed_are_not_reported() {
         let rights = rights(&[NET_ADMIN]);
         assert_eq!(rights.judge(true)[0].topic, "capabilities");
         assert_eq!(rights.judge(false)[0].topic, EVENTS);
     }
 
     #[test]
-    fn the_administrator_needs_no_other_to_load_programs() {
+    fn cap_sys_admin_suffices_to_load_programs() {
         let findings = rights(&[BPF, PERFMON]).judge(true);
         assert!(
             findings.iter().all(|finding| finding.state == State::Ok),
@@ -226,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_write_any_file_may_read_it() {
+    fn cap_dac_override_includes_the_right_to_read() {
         let findings = rights(&[DAC_READ_SEARCH]).judge(true);
         assert_eq!(findings[0].topic, "capabilities");
         let findings = rights(&[DAC_READ_SEARCH, DAC_OVERRIDE]).judge(true);

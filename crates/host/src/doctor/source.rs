@@ -1,7 +1,7 @@
-//! Where ages come from here, and whether bits can be set back.
+//! Which source of ages works on this host, and whether accessed bits can be cleared.
 //!
-//! Invariant: the choice is that of [`crate::watch::source`], so that reports and the doctor say the same;
-//! here it is only timed, and put into words.
+//! Invariant: [`crate::watch::source`] chooses the source, for reports and for the doctor, so that
+//! they agree. This module only times the choice and describes it.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -14,20 +14,20 @@ use crate::watch::source::choose;
 
 use super::Finding;
 
-/// What helps a program that may not look at itself.
+/// Remedy if the kernel does not let pagetide read its own page tables.
 const STRANGE: &str = "run as root, or: setcap cap_bpf,cap_perfmon,cap_dac_read_search,\
     cap_dac_override,cap_sys_ptrace+ep \"$(command -v pagetide)\"";
 
-/// What trying gave.
+/// The sources of ages as found on this host.
 pub(super) struct Found {
     pub(super) source: AgeSource,
-    /// Levels of the tables, and how long opening took.
+    /// Number of levels of the page tables, and the time that opening the reader took.
     tables: Option<(u32, Duration)>,
-    /// Why it is not the page tables, and what would help.
+    /// The reason why page tables cannot be read, and the remedy; `None` if they can be read.
     why: Option<(String, &'static str)>,
-    /// Setting back our own bits.
+    /// Result of clearing the accessed bits of this process.
     cleared: io::Result<()>,
-    /// Our own `/proc` is another user's: so it is for a program that gained capabilities from its file.
+    /// Whether another user owns our `/proc` files, as of a program that has file capabilities.
     is_strange: bool,
 }
 
@@ -60,7 +60,8 @@ impl Found {
         vec![self.judge_source(), self.judge_clearing()]
     }
 
-    /// Whether we are kept from looking at ourselves, as we are not from others of our user.
+    /// Returns whether the kernel does not let us inspect our own process, though we may inspect
+    /// other processes of our user.
     fn is_barred(&self) -> bool {
         let denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
         self.is_strange && self.cleared.as_ref().is_err_and(denied)
@@ -69,7 +70,7 @@ impl Found {
     fn judge_source(&self) -> Finding {
         let topic = "ages of pages";
         let (why, hint) = match &self.why {
-            // What failed then failed on ourselves.
+            // Page tables could not be read because we may not inspect ourselves.
             Some((why, _)) if self.is_barred() => (why.as_str(), STRANGE),
             Some((why, hint)) => (why.as_str(), *hint),
             None => ("", ""),
@@ -80,18 +81,19 @@ impl Found {
                 let (levels, took) = self.tables.unwrap_or_default();
                 let took = took.as_secs_f64() * 1000.0;
                 let detail = format!(
-                    "page tables of {levels} levels: each page's own (opened in {took:.0} ms)"
+                    "page tables of {levels} levels: an age for each page (opened in {took:.0} ms)"
                 );
                 Finding::ok(topic, detail)
             }
             AgeSource::IdleBitmap => {
-                let costs = "Next best is the idle-page bitmap: each page, but a shared one is as young \
-                             as its youngest user makes it, and a look takes longer";
+                let costs = "Uses the idle-page bitmap instead: it has an age for each page, but \
+                             a shared page is as young as the latest access by any process, and a \
+                             scan takes longer";
                 Finding::limited(topic, next(costs), hint)
             }
             AgeSource::Referenced => {
-                let costs = "Next best is smaps' Referenced: a whole mapping is as young as its youngest \
-                             page, so less is seen to be cold than is";
+                let costs = "Uses smaps' Referenced instead: a whole mapping is as young as its \
+                             youngest page, so less cold memory is found than there is";
                 Finding::limited(topic, next(costs), hint)
             }
             AgeSource::None => {
@@ -109,8 +111,9 @@ impl Found {
         };
         if self.is_barred() && self.source != AgeSource::None {
             let detail = format!(
-                "writing /proc/self/clear_refs: {error}: a program with capabilities of its file is \
-                 root's in /proc, so this could not be tried; it should work on other processes of ours"
+                "writing /proc/self/clear_refs: {error}: a program with file capabilities belongs \
+                 to root in /proc, so this could not be tried; it should work on other processes \
+                 of this user"
             );
             return Finding::limited(topic, detail, STRANGE);
         }
@@ -123,16 +126,21 @@ impl Found {
         };
         let detail = |costs| format!("writing /proc/self/clear_refs: {error}; {costs}");
         if self.source == AgeSource::IdleBitmap {
-            return Finding::limited(topic, detail("the idle-page bitmap does without"), remedy);
+            return Finding::limited(
+                topic,
+                detail("the idle-page bitmap does not need it"),
+                remedy,
+            );
         }
         Finding::missing(
             topic,
-            detail("what was accessed once stays so, and its age is unknown"),
+            detail("accessed bits stay set after the first access, so ages are unknown"),
             remedy,
         )
     }
 }
 
+/// Returns how reports name this kind of source.
 fn kind(kind: SourceKind) -> AgeSource {
     match kind {
         SourceKind::PageTables => AgeSource::PageTables,
@@ -159,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_look_at_himself_may_look_at_others() {
+    fn a_program_that_may_not_inspect_itself_may_inspect_others() {
         let denied = || Err(io::ErrorKind::PermissionDenied.into());
         let mut found = found(AgeSource::PageTables, denied());
         assert_eq!(found.judge_clearing().state, State::Missing);
@@ -172,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_is_told_with_its_levels() {
+    fn the_best_source_is_reported_with_its_levels() {
         let findings = found(AgeSource::PageTables, Ok(())).judge();
         assert!(findings.iter().all(|finding| finding.state == State::Ok));
         assert!(findings[0].detail.contains("4 levels"), "{findings:?}");
@@ -180,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_is_told_with_why_it_is_not_the_best_and_what_it_costs() {
+    fn the_next_best_source_is_reported_with_reason_and_cost() {
         for (source, state, words) in [
             (AgeSource::IdleBitmap, State::Limited, "bitmap"),
             (AgeSource::Referenced, State::Limited, "a whole mapping"),

@@ -1,8 +1,10 @@
-//! Pages leave: by age, for a limit, because somebody asks; and come back, because somebody asks.
+//! Reclaims memory of the target: by age, for a limit, or on request. On request, also reads
+//! swapped-out pages back.
 //!
-//! Invariant: which pages leave by our hand the engine says, in one call with the host as its memory, and what that came to is
-//! counted once ([`Manager::add`]) and said with its reason. What the kernel takes because we ask for it (page cache, pages that
-//! several processes map) is its own choice, and is not counted as ours.
+//! Invariant: the engine chooses each page that we page out, in one call in which the host is its
+//! memory. The result of a call is counted once ([`Manager::add`]) and reported with its reason.
+//! When the kernel reclaims at our request (page cache, pages that several processes map), the
+//! kernel chooses the pages, and they are not counted as paged out by us.
 
 use std::io;
 use std::ops::Range;
@@ -13,148 +15,168 @@ use engine::{Limit, Millis, Pages, ScanReason};
 use pagetables::{Advice, Kind as EntryKind, Piece};
 
 use super::advise::Advised;
-use super::driver::{Driver, How};
+use super::driver::{Driver, PageOutOptions};
 use super::host_memory::page_ranges;
-use super::minder::{Measured, Minder};
 use super::options::{Ask, Limits, Reclaimed};
-use super::ordered::Ordered;
-use super::tally::Tally;
+use super::ordered::RunningOrder;
+use super::policy_runner::{PolicyInput, PolicyRunner};
+use super::reclaim_totals::ReclaimTotals;
 use super::waits::Waits;
-use super::{Manager, room, workers};
+use super::{Manager, headroom, workers};
+use crate::hard_limit::HardLimit;
 use crate::system::cgroup::Version;
 use crate::system::family::Target;
 use crate::system::{Groups, Identity, Kind, own_cpu};
-use crate::wall::Wall;
 use crate::watch::WatchError;
 
-/// Most page cache that one measurement has the kernel drop, pages: some milliseconds, in one call that nothing
-/// interrupts.
+/// Maximum number of page-cache pages that the kernel drops between two measurements of usage. It
+/// drops them in one call, which takes some milliseconds and cannot be interrupted.
 const CACHE_AT_ONCE: u64 = 4096;
-/// Holding limits gives way to looks and questions after so long.
+/// Maximum time of one call of [`Manager::hold_limits`]; afterwards scans and requests can run.
 const HOLD_MAX: Duration = Duration::from_millis(50);
 
-/// Page cache that nobody maps is preferred where it is at least one in so many pages of the usage. Of less, most is the text
-/// of the program itself, read in a moment ago: it was thrown out and read again, and sqlite in half its memory took a
-/// sixth longer.
+/// Unmapped page cache is preferred for reclaim if it is at least `usage / PREFERRED`. A smaller
+/// cache is mostly the program's own text, read a moment ago. When the kernel dropped that, the
+/// program read it again: sqlite with half of its memory took a sixth more time.
 const PREFERRED: u64 = 16;
-/// While it is preferred, it is asked this often whether there is any.
+/// Maximum time between two measurements of usage while unmapped page cache is preferred.
 const PREFERRED_PAUSE: Duration = Duration::from_millis(20);
 
-/// Asking for the usage may take this part of the time.
+/// Measuring the usage may take at most 1 / `DEAR` of the time.
 const DEAR: u32 = 50;
 
-/// What one call of the engine may take.
-enum Take {
-    /// So many pages.
+/// Which pages one reclaim by the engine may page out.
+enum ReclaimAmount {
+    /// At most this many pages. The engine chooses its kind of reclaim by the reason.
     Pages(Pages, ScanReason),
-    /// Pages that were idle for so long. The engine offers every page but those of its youngest two generations, and the
-    /// books know its age: generations cannot tell to the look.
+    /// Pages not accessed for at least this time. The engine offers all pages except those of its
+    /// two youngest generations; the age table then decides by each page's age. Generations alone
+    /// are less exact: an age is known only to within the time between two scans that opened
+    /// generations.
     Idle(Duration),
-    /// All that is not in use.
+    /// All pages that are not in use.
     All,
 }
 
 impl Manager {
-    /// Shows the policy what there is, if it is time and what it ordered before is done; `has_looked`: a look was due just now.
-    pub(super) fn mind(&mut self, has_looked: bool) -> Result<(), WatchError> {
+    /// Continues the policy's order in progress; if there is none, runs the policy if its time has
+    /// come. `has_scanned`: a scan was made just now.
+    pub(super) fn run_policy(&mut self, has_scanned: bool) -> Result<(), WatchError> {
         if self.ordered.is_some() {
             self.go_on();
             return Ok(());
         }
-        let is_due = |minder: &Minder| minder.is_due(self.now(), has_looked);
-        if !self.minder.as_ref().is_some_and(is_due) {
+        let is_due = |policy_runner: &PolicyRunner| policy_runner.is_due(self.now(), has_scanned);
+        if !self.policy_runner.as_ref().is_some_and(is_due) {
             return Ok(());
         }
-        if self.driver.look_age() * 2 > self.driver.watch.interval() {
-            self.look()?;
+        if self.driver.scan_age() * 2 > self.driver.watch.interval() {
+            self.scan()?;
         }
         let worked = own_cpu();
         let measured = self.measured();
         let memcg = self.memcg;
-        let Some(minder) = &mut self.minder else {
+        let Some(policy_runner) = &mut self.policy_runner else {
             return Ok(());
         };
-        let Some(order) = minder.decide(&mut self.driver, memcg, measured) else {
+        let Some(order) = policy_runner.decide(&mut self.driver, memcg, measured) else {
             return Ok(());
         };
         let now = Millis(self.driver.watch.elapsed_ms());
-        let how = minder.how(&order);
+        let how = policy_runner.how(&order);
         let order = self.driver.unprotected(memcg, order);
         let step = Ongoing::own_by_age(memcg, order.most, now);
         let took = own_cpu().saturating_sub(worked);
-        self.ordered = Some(Ordered::new(order, how, step, took));
+        self.ordered = Some(RunningOrder::new(order, how, step, took));
         self.go_on();
         Ok(())
     }
 
-    /// What the policy is shown that is not in the books.
-    fn measured(&mut self) -> Measured {
-        if !self.minder.as_ref().is_some_and(Minder::goes_by_size) {
-            return Measured::default();
+    /// Returns the policy's input besides the age table; default values if the policy uses only
+    /// ages.
+    fn measured(&mut self) -> PolicyInput {
+        if !self
+            .policy_runner
+            .as_ref()
+            .is_some_and(PolicyRunner::goes_by_size)
+        {
+            return PolicyInput::default();
         }
         let usage = self.usage();
-        let usage = usage.less(self.spare(usage));
+        let usage = usage.less(self.freeable(usage));
         let (_, faults) = self.driver.watch.ages().swapped_pages();
         let came_back = self.sums.noticed.came_back;
         let (waits, proc) = (self.waits.as_mut(), self.driver.watch.proc());
-        Measured {
+        PolicyInput {
             usage,
             stalled_us: waits.and_then(|waits| waits.total_us(proc, came_back, faults)),
-            ..Measured::default()
+            ..PolicyInput::default()
         }
     }
 
-    /// Where the policy goes by how long tasks wait, they are watched from now on.
+    /// Begins to measure how long tasks wait for memory, if the policy uses that.
     pub(super) fn begin_waits(&mut self) {
-        if self.minder.as_ref().is_some_and(Minder::asks_for_stalls) {
+        if self
+            .policy_runner
+            .as_ref()
+            .is_some_and(PolicyRunner::asks_for_stalls)
+        {
             let groups = Groups::find(self.driver.watch.proc()).ok();
             let group = match (&groups, &self.settings.target) {
                 (Some(groups), Target::Group(group)) => Some((groups, group)),
                 _ => None,
             };
-            self.waits = Some(Waits::new(self.wall.as_ref(), group));
+            self.waits = Some(Waits::new(self.hard_limit.as_ref(), group));
         }
     }
 
-    /// Nothing is to be held: page cache is as dear to the kernel as it was. (The story, of a reading: of who was given no limits any more it went first
-    /// until the manager ended.)
+    /// Restores the cgroup's swappiness, as no limit is set. Returns the time until usage must be
+    /// measured again, the maximum.
     fn unlimited(&mut self) -> Duration {
         self.prefer_cache(false);
         Duration::MAX
     }
 
-    /// Brings the tenant under its limits; how long usage need not be measured.
+    /// Reclaims until the tenant is below its limits. Returns the time until usage must be measured
+    /// again.
     pub(super) fn hold_limits(&mut self) -> Result<Duration, WatchError> {
         if self.settings.limits == Limits::default() {
             return Ok(self.unlimited());
         }
         let begin = Instant::now();
         loop {
-            let asked = Instant::now();
+            let requested = Instant::now();
             self.drop_written();
             let usage = self.usage();
             let usage = usage.less(self.written.pages());
-            // Without a wall every process is asked, and there may be thousands.
-            let dear = asked.elapsed() * DEAR;
+            // Without our cgroup, this reads the memory size of each process, and there may be
+            // thousands.
+            let dear = requested.elapsed() * DEAR;
             self.driver.machine.set_measured(self.memcg, usage);
-            if let Some(wall) = self.wall.clone() {
-                self.put_due(&wall);
+            if let Some(hard_limit) = self.hard_limit.clone() {
+                self.set_pending_limits(&hard_limit);
             }
-            let Some(wanted) = room::Room::wanted(&self.settings.limits, usage) else {
+            let Some(wanted) = headroom::Headroom::wanted(&self.settings.limits, usage) else {
                 return Ok(self.unlimited());
             };
-            if let Some(left) = self.thrash.left(asked).filter(|_| self.is_walled()) {
+            if let Some(left) = self
+                .thrashing
+                .left(requested)
+                .filter(|_| self.is_hard_limited())
+            {
                 self.prefer_cache(false);
                 return Ok(left);
             }
             let is_preferred = self.usual_swappiness.is_some();
             let cache = self.unmapped_cache(if is_preferred { usage } else { wanted.pages });
             let is_much = cache.0 * PREFERRED >= usage.0;
-            // Page cache that nobody maps goes first, and the kernel drops it by itself at the wall. A little it does not: it takes
-            // anonymous memory there. (The story: what is wanted is half a percent of the limit at most, every program has read as much
-            // of its own text, and so nothing was ever reclaimed ahead: one met its wall 18,393 times, and 18,232 times alone.)
-            let spare = if is_much { cache } else { Pages(0) };
-            let mut pages = wanted.pages.less(spare);
+            // If there is much unmapped page cache, the kernel drops it at the cgroup's hard limit,
+            // so it need not be reclaimed here. If there is little, the kernel takes anonymous
+            // memory instead, so it does not count. Every program has about as much cache of its
+            // own text as `wanted` (at most half a percent of the limit): if that counted, nothing
+            // would ever be reclaimed before the program meets the limit.
+            let freeable = if is_much { cache } else { Pages(0) };
+            let mut pages = wanted.pages.less(freeable);
             if wanted.pages > Pages(0) || !is_much {
                 self.prefer_cache(pages == Pages(0) && is_much);
             }
@@ -163,108 +185,130 @@ impl Manager {
             }
             if pages == Pages(0) || begin.elapsed() > HOLD_MAX {
                 let pause = self.room.pause(usage, wanted.left).max(dear);
-                // Cache that has gone is not preferred any longer.
+                // Measured again soon, because cache must not stay preferred after it is gone.
                 let most = match self.usual_swappiness {
                     Some(_) => PREFERRED_PAUSE,
                     None => Duration::MAX,
                 };
                 return Ok(pause.min(most));
             }
-            if let Some(left) = self.left_to_wall() {
+            if let Some(left) = self.time_left_to_memory_max() {
                 return Ok(left);
             }
-            self.look_if_worth_it()?;
-            let most = Pages(pages.0.min(room::PAGES_PER_MEASUREMENT));
-            let tally = self.reclaim_with(Take::Pages(most, ScanReason::Direct));
-            self.say(
-                &tally,
-                "over --memory-high, or too near to --memory-max; the oldest first",
-            );
-            if self.wall.is_some() {
-                let (reading, proc) = (self.driver.looks(), self.driver.watch.proc());
-                self.written.note(Pages(tally.evicted), reading, proc);
-            }
-            let mut got = Pages(tally.evicted + self.reclaim_shared(most, &tally));
-            if let (false, Some(wall)) = (room::Room::is_worth_it(got, most), &self.wall) {
-                got.0 += self.due.press(wall) / 4096;
-            }
-            self.room.note(got, most);
-            if got == Pages(0) {
+            self.scan_if_worth_it()?;
+            if self.reclaim_for_limit(pages) == Pages(0) {
                 return Ok(self.room.pause(usage, wanted.left).max(dear));
             }
         }
     }
 
-    /// How long the wall holds alone who takes memory faster than we could make it leave.
-    fn left_to_wall(&mut self) -> Option<Duration> {
-        let wall = self.wall.clone().filter(|_| self.is_walled())?;
-        self.outrun.left(Instant::now(), || wall.times_met().ok())
+    /// Reclaims up to `pages` pages for a limit; at most [`headroom::PAGES_PER_MEASUREMENT`], as
+    /// usage is then measured again. Returns the number of pages reclaimed.
+    fn reclaim_for_limit(&mut self, pages: Pages) -> Pages {
+        let most = Pages(pages.0.min(headroom::PAGES_PER_MEASUREMENT));
+        let totals = self.reclaim_with(ReclaimAmount::Pages(most, ScanReason::Direct));
+        self.say(
+            &totals,
+            "over --memory-high, or too close to --memory-max; the oldest first",
+        );
+        if self.hard_limit.is_some() {
+            let (reading, proc) = (self.driver.scans(), self.driver.watch.proc());
+            self.written.note(Pages(totals.evicted), reading, proc);
+        }
+        let mut got = Pages(totals.evicted + self.reclaim_shared(most, &totals));
+        if let (false, Some(hard_limit)) =
+            (headroom::Headroom::is_worth_it(got, most), &self.hard_limit)
+        {
+            got.0 += self.due.reclaim_above_high(hard_limit) / 4096;
+        }
+        self.room.note(got, most);
+        got
     }
 
-    /// Has the kernel let go of what it has written to a disk since the last look.
+    /// Returns for how long proactive reclaim must stop because the program allocates faster than
+    /// we reclaim; meanwhile only the kernel reclaims, at the hard limit. `None` if proactive
+    /// reclaim goes on.
+    fn time_left_to_memory_max(&mut self) -> Option<Duration> {
+        let hard_limit = self.hard_limit.clone().filter(|_| self.is_hard_limited())?;
+        self.allocation_race
+            .left(Instant::now(), || hard_limit.times_met().ok())
+    }
+
+    /// Requests that the kernel free the pages that it has written to a disk since the last scan.
     fn drop_written(&mut self) {
-        let due = self.written.take(self.driver.looks());
-        if let (Some(pages), Some(wall)) = (due, self.wall.clone()) {
-            // What cannot be freed yet is asked for once more, as it counts again.
-            let _ = wall.reclaim(pages.0 * 4096, None);
+        let due = self.written.take(self.driver.scans());
+        if let (Some(pages), Some(hard_limit)) = (due, self.hard_limit.clone()) {
+            // Pages that cannot be freed yet count as usage again, so they are reclaimed again.
+            let _ = hard_limit.reclaim(pages.0 * 4096, None);
         }
     }
 
-    /// Asks the kernel to drop page cache that nobody maps, if no limit on the wall makes it do so (a lowered limit
-    /// waits until usage is below it; version 1 has no memory.high). True if the wall does so, if there is nobody to
-    /// ask, or if enough went for now; false if hardly any went: then the engine takes all that is wanted.
+    /// Requests that the kernel drop unmapped page cache while no limit of the cgroup makes it do
+    /// so: a lowered limit is not set until usage is below it, and version 1 has no memory.high.
+    ///
+    /// Returns false if hardly any cache was dropped: the caller then reclaims all of `wanted` with
+    /// the engine. Returns true if enough was dropped for now, if there is no cgroup, if the kernel
+    /// enforces the limits, or in a dry run.
     fn drop_cache(&mut self, wanted: Pages) -> bool {
-        let may = !self.is_walled() && !self.settings.dry_run;
-        let Some(wall) = self.wall.clone().filter(|_| may) else {
+        let may = !self.is_hard_limited() && !self.settings.dry_run;
+        let Some(hard_limit) = self.hard_limit.clone().filter(|_| may) else {
             return true;
         };
         let most = Pages(wanted.0.min(CACHE_AT_ONCE));
-        let got = wall.reclaim_taken(most.bytes().0, Some(room::CACHE_FIRST_SWAPPINESS));
+        let got = hard_limit.reclaim_taken(most.bytes().0, Some(headroom::CACHE_FIRST_SWAPPINESS));
         let got = Pages(got.unwrap_or(0) / 4096);
-        let is_worth_it = room::Room::is_worth_it(got, most);
+        let is_worth_it = headroom::Headroom::is_worth_it(got, most);
         if is_worth_it {
             self.room.note(got, most);
-            self.put_due(&wall);
+            self.set_pending_limits(&hard_limit);
         }
         is_worth_it
     }
 
-    /// While there is page cache that nobody maps, what meets the wall takes that, and hardly any anonymous
-    /// memory: 12 MiB of 200 that were used once a second had left for a file that was read. With 0 the
-    /// kernel would rather kill than swap.
+    /// If `prefer` is set, makes kernel reclaim at the hard limit take page cache and hardly any
+    /// anonymous memory; otherwise restores the cgroup's swappiness. With the usual swappiness the
+    /// kernel swapped out 12 of 200 MiB that were used once a second, in order to keep a file that
+    /// was read. Swappiness is never set to 0: the kernel would then kill rather than swap.
     fn prefer_cache(&mut self, prefer: bool) {
-        let wall = self.wall.clone().filter(|_| !self.settings.dry_run);
-        match (wall, self.usual_swappiness) {
-            // On version 2 there is no such setting, and nothing is changed.
-            (Some(wall), None) if prefer => {
-                self.usual_swappiness = wall.set_swappiness(room::CACHE_FIRST_SWAPPINESS).ok()
+        let hard_limit = self.hard_limit.clone().filter(|_| !self.settings.dry_run);
+        match (hard_limit, self.usual_swappiness) {
+            // On version 2 a cgroup has no swappiness: this fails, and nothing is changed.
+            (Some(hard_limit), None) if prefer => {
+                self.usual_swappiness = hard_limit
+                    .set_swappiness(headroom::CACHE_FIRST_SWAPPINESS)
+                    .ok()
             }
-            (Some(wall), Some(usual)) if !prefer => {
-                let _ = wall.set_swappiness(usual);
+            (Some(hard_limit), Some(usual)) if !prefer => {
+                let _ = hard_limit.set_swappiness(usual);
                 self.usual_swappiness = None;
             }
             _ => {}
         }
     }
 
-    /// Pages that several processes map are skipped by MADV_PAGEOUT: the kernel reclaims from the group instead,
-    /// no more than were skipped, and chooses itself. Not of files, which may be charged elsewhere (the C library
-    /// is); nor where swap is limited, as it takes no notice on version 1. How many pages that got.
-    fn reclaim_shared(&mut self, most: Pages, tally: &Tally) -> u64 {
-        // To lower the limit makes whoever charges meanwhile meet it: once a look.
-        if self.shared_at == self.driver.looks() {
+    /// Requests that the kernel reclaim shared pages from the cgroup: several processes map them,
+    /// so MADV_PAGEOUT skips them. The kernel chooses the pages, at most as many as were skipped.
+    /// Returns the number of pages reclaimed.
+    ///
+    /// Skipped file pages do not count: they may be charged to another cgroup, as the C library
+    /// often is. If swap is limited nothing is done, because on version 1 this reclaim would ignore
+    /// the swap limit.
+    fn reclaim_shared(&mut self, most: Pages, totals: &ReclaimTotals) -> u64 {
+        // At most once a scan: the cgroup's limit is lowered for a moment, and a process that
+        // charges memory meanwhile meets it.
+        if self.shared_at == self.driver.scans() {
             return 0;
         }
         let skipped = self.driver.shared();
-        let short = most.less(Pages(tally.evicted)).0.min(skipped);
+        let short = most.less(Pages(totals.evicted)).0.min(skipped);
         let may = !self.settings.dry_run && self.settings.limits.swap_max == Limit::Max;
-        let wall = self.wall.clone().filter(|_| may);
-        let (Some(wall), true, false) = (wall, short > 0, tally.no_swap) else {
+        let hard_limit = self.hard_limit.clone().filter(|_| may);
+        let (Some(hard_limit), true, false) = (hard_limit, short > 0, totals.no_swap) else {
             return 0;
         };
-        self.shared_at = self.driver.looks();
+        self.shared_at = self.driver.scans();
         let begin = Instant::now();
-        let got = wall.reclaim(short * 4096, None);
+        let got = hard_limit.reclaim(short * 4096, None);
         self.sums.took += begin.elapsed();
         match got {
             Ok(got) => {
@@ -277,85 +321,100 @@ impl Manager {
             }
             Err(error) => {
                 self.act(format!(
-                    "shared pages stay: the group cannot be reclaimed: {error}"
+                    "shared pages stay in memory: the kernel cannot reclaim from the group: {error}"
                 ));
                 0
             }
         }
     }
 
-    /// Page cache that nobody maps, where it is part of what is used.
+    /// Returns the unmapped page cache that is part of the usage, in pages; 0 if `wanted` is 0.
     fn unmapped_cache(&self, wanted: Pages) -> Pages {
-        self.of_charge(wanted, Wall::cache_unmapped)
+        self.of_charge(wanted, HardLimit::cache_unmapped)
     }
 
-    /// What of its usage the kernel frees by itself as soon as somebody needs memory.
-    fn spare(&self, usage: Pages) -> Pages {
+    /// Returns the part of `usage` that the kernel frees on its own as soon as memory is needed, in
+    /// pages.
+    fn freeable(&self, usage: Pages) -> Pages {
         let proc = self.driver.watch.proc();
-        self.of_charge(usage, |wall| wall.free_at_will(proc.has_slow_swap()))
+        self.of_charge(usage, |hard_limit| {
+            hard_limit.free_at_will(proc.has_slow_swap())
+        })
     }
 
-    /// What the wall tells (bytes) of its charge, where that is part of what is used and there is anything to tell it for.
-    fn of_charge(&self, wanted: Pages, told: impl FnOnce(&Wall) -> io::Result<u64>) -> Pages {
-        let wall = self.wall.as_ref().filter(|_| wanted > Pages(0));
-        let wall = wall.filter(|wall| room::is_charged(&self.driver.watch, wall, &self.outside));
-        let bytes = wall.and_then(|wall| told(wall).ok());
+    /// Returns the part of the cgroup's charge that the function `reported` reads, in pages
+    /// (`reported` returns bytes). Returns 0 if usage is not the charge ([`headroom::is_charged`])
+    /// or `wanted` is 0.
+    fn of_charge(
+        &self,
+        wanted: Pages,
+        reported: impl FnOnce(&HardLimit) -> io::Result<u64>,
+    ) -> Pages {
+        let hard_limit = self.hard_limit.as_ref().filter(|_| wanted > Pages(0));
+        let hard_limit = hard_limit.filter(|hard_limit| {
+            headroom::is_charged(&self.driver.watch, hard_limit, &self.outside)
+        });
+        let bytes = hard_limit.and_then(|hard_limit| reported(hard_limit).ok());
         Pages(bytes.unwrap_or(0) / 4096)
     }
 
-    /// Takes what somebody asks for.
+    /// Scans, and reclaims what a client requests.
     ///
     /// # Errors
     /// The target cannot be read any more.
     pub fn reclaim(&mut self, ask: Ask) -> Result<Reclaimed, WatchError> {
-        self.look()?;
+        self.scan()?;
         let resident = self.driver.machine.lruvec(self.memcg).resident();
-        let (take, asked) = match ask {
+        let (take, requested) = match ask {
             Ask::Bytes(bytes) => {
                 let pages = Pages(bytes.div_ceil(4096));
-                (Take::Pages(pages, ScanReason::Proactive), pages)
+                (ReclaimAmount::Pages(pages, ScanReason::Proactive), pages)
             }
             Ask::OlderThan(age) => {
                 self.open_generation();
-                (Take::Idle(age), resident)
+                (ReclaimAmount::Idle(age), resident)
             }
-            Ask::All => (Take::All, resident),
+            Ask::All => (ReclaimAmount::All, resident),
         };
-        let tally = self.reclaim_with(take);
-        self.say(&tally, "asked for by `pagetide reclaim`");
+        let totals = self.reclaim_with(take);
+        self.say(&totals, "requested by `pagetide reclaim`");
         let members = self.driver.watch.members().iter().copied();
         Ok(Reclaimed {
-            asked_pages: asked.0,
-            evicted_pages: tally.evicted,
-            would_pages: tally.would.len() as u64,
-            kept: tally.kept(),
+            asked_pages: requested.0,
+            evicted_pages: totals.evicted,
+            would_pages: totals.would.len() as u64,
+            kept: totals.kept(),
             unknown_pages: self.driver.unknown(members, ask),
-            no_swap: tally.no_swap,
-            refused: tally.refused,
+            no_swap: totals.no_swap,
+            refused: totals.refused,
         })
     }
 
-    /// Whether the kernel holds what limits ask for: they stand on the wall, it has such limits, and all members are in it.
-    fn is_walled(&self) -> bool {
+    /// Whether the kernel enforces all limits: they are set on the cgroup, the cgroup's version
+    /// supports them, and all processes of the tenant are in the cgroup.
+    fn is_hard_limited(&self) -> bool {
         let has_no_high = self.settings.limits.high == Limit::Max;
-        let wall = self.wall.as_ref();
-        let has_all = wall.is_some_and(|wall| has_no_high || wall.version() == Version::V2);
+        let hard_limit = self.hard_limit.as_ref();
+        let has_all =
+            hard_limit.is_some_and(|hard_limit| has_no_high || hard_limit.version() == Version::V2);
         has_all && self.due.stands() && self.outside.is_empty()
     }
 
-    /// One call of the engine.
-    fn reclaim_with(&mut self, take: Take) -> Tally {
+    /// Makes one reclaim call of the engine, and adds the result to the sums. Returns the result.
+    fn reclaim_with(&mut self, take: ReclaimAmount) -> ReclaimTotals {
         let now = self.now();
         let idle_since = match take {
-            Take::Idle(age) => Some(now.since(Millis::from(age)).0),
+            ReclaimAmount::Idle(age) => Some(now.since(Millis::from(age)).0),
             _ => None,
         };
-        let how = How {
+        let how = PageOutOptions {
             idle_since,
             dry_run: self.settings.dry_run,
-            all: matches!(take, Take::All),
-            // At a wall the kernel takes from all, and clears bits as it does; version 1 has none for memory.high.
-            clears: matches!(take, Take::Pages(_, ScanReason::Direct)) && !self.is_walled(),
+            all: matches!(take, ReclaimAmount::All),
+            // At a hard limit kernel reclaim clears the bits of all members. On version 1 the
+            // kernel does not do so for memory.high, which it does not have.
+            clears: matches!(take, ReclaimAmount::Pages(_, ScanReason::Direct))
+                && !self.is_hard_limited(),
         };
         let memcg = self.memcg;
         let request = |nr: Pages, reason: ScanReason| ReclaimRequest {
@@ -365,57 +424,63 @@ impl Manager {
             now,
         };
         let proactive = |nr| request(nr, ScanReason::Proactive);
-        let (mut tally, ()) = self.driver.page_out(how, |machine, kernel| match take {
-            Take::Pages(nr, ScanReason::Proactive) => {
-                // Less than was asked for is told by the tally.
+        let (mut totals, ()) = self.driver.page_out(how, |machine, kernel| match take {
+            ReclaimAmount::Pages(nr, ScanReason::Proactive) => {
+                // If fewer pages are reclaimed than requested, the totals show that; the result is
+                // ignored.
                 let _ = machine.proactive_reclaim(memcg, proactive(nr), kernel);
             }
-            Take::Pages(nr, reason) => {
+            ReclaimAmount::Pages(nr, reason) => {
                 machine.reclaim_subtree(memcg, request(nr, reason), kernel);
             }
-            Take::Idle(_) => {
+            ReclaimAmount::Idle(_) => {
                 let most = machine.unprotected(memcg);
                 machine.reclaim_by_age(memcg, most, now, kernel);
             }
-            Take::All => {
+            ReclaimAmount::All => {
                 let nr = machine.lruvec(memcg).resident();
                 let _ = machine.proactive_reclaim(memcg, proactive(nr), kernel);
             }
         });
-        // A dry run is bounded by nothing that leaves. (The story, of a reading: `reclaim --older-than` said all that was cold, protected or not.)
+        // In a dry run no page is paged out. So the engine does not stop at the requested number,
+        // nor at protected memory.
         let most = match take {
-            Take::Pages(nr, _) => nr,
-            Take::Idle(_) => self.driver.machine.unprotected(memcg),
-            Take::All => Pages(u64::MAX),
+            ReclaimAmount::Pages(nr, _) => nr,
+            ReclaimAmount::Idle(_) => self.driver.machine.unprotected(memcg),
+            ReclaimAmount::All => Pages(u64::MAX),
         };
-        tally.would_at_most(most);
-        self.add(&tally);
-        tally
+        totals.would_at_most(most);
+        self.add(&totals);
+        totals
     }
 
-    /// Says what was done, and why.
-    pub(super) fn say(&mut self, tally: &Tally, why: &str) {
-        let pages = tally.would.len();
+    /// Records in words how many pages were paged out, or would be in a dry run, and the reason
+    /// `why`.
+    pub(super) fn say(&mut self, totals: &ReclaimTotals, why: &str) {
+        let pages = totals.would.len();
         if pages > 0 {
             self.act(format!("would page out {pages} pages: {why}"));
         }
-        if tally.evicted > 0 {
-            self.act(format!("paged out {} pages: {why}", tally.evicted));
+        if totals.evicted > 0 {
+            self.act(format!("paged out {} pages: {why}", totals.evicted));
         }
-        if tally.no_swap {
+        if totals.no_swap {
             self.act("stopped: no free swap (`pagetide swap status`)".to_owned());
         }
     }
 
-    /// Reads back what is in swap; how many pages that was.
+    /// Reads the swapped-out pages of the tenant back into memory. Returns the number of pages.
     ///
     /// # Errors
     /// The target cannot be read any more.
     pub fn bring_back(&mut self) -> Result<u64, WatchError> {
-        self.look()?;
-        // Whoever asks lets go: below the limit it would be taken again as it comes.
-        if let Some(Err(error)) = self.wall.as_ref().map(Wall::lift) {
-            self.act(format!("it is read back below its limit: {error}"));
+        self.scan()?;
+        // The limit is lifted first. Below the limit, pages would be reclaimed again while others
+        // are read back.
+        if let Some(Err(error)) = self.hard_limit.as_ref().map(HardLimit::lift) {
+            self.act(format!(
+                "the limit could not be lifted before reading back: {error}"
+            ));
         }
         let members: Vec<Identity> = self.driver.watch.members().to_vec();
         let mut pages = 0;
@@ -451,7 +516,9 @@ impl Manager {
         Ok(pages)
     }
 
-    /// What of a process is in swap, or may be, as entries of shared memory do not say; and how many pages are known to be.
+    /// Returns the address ranges of a process to read back, then the number of their pages that
+    /// are known to be in swap. The ranges include all shared memory, whose page-table entries do
+    /// not show whether a page is in swap.
     fn swapped(&mut self, identity: Identity) -> (Vec<Range<u64>>, u64) {
         let mappings = self.driver.watch.mappings(identity.pid);
         let (ages, _) = self.driver.watch.ages_and_proc();
@@ -459,7 +526,7 @@ impl Manager {
         let read = mappings.iter().filter(|mapping| is_read(mapping.kind));
         let ranges: Vec<Range<u64>> = read.map(|mapping| mapping.start..mapping.end).collect();
         let mut swapped = Vec::new();
-        // Of a process that is gone nothing is read back.
+        // If the process is gone, nothing is read back.
         let _ = ages.peek(identity.pid, &ranges, &mut |_, piece| match piece {
             Piece::Pages { start, entries } => {
                 let pages = (0_u64..).zip(entries);

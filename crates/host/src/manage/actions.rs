@@ -1,6 +1,7 @@
-//! What was done of late, each with its reason: for reports.
+//! The latest actions of a policy, each with its reason, for reports.
 //!
-//! Invariant: no more than the latest [`MOST`] are kept, and none of no pages.
+//! Invariant: at most the latest [`MOST`] actions are kept; an action on zero pages is not
+//! recorded.
 
 use std::collections::VecDeque;
 
@@ -9,15 +10,16 @@ use engine::policy::Why;
 
 use crate::report::ActionReport;
 
-/// Actions that a report tells.
+/// Maximum number of actions in a report.
 const MOST: usize = 32;
 
-/// See the module.
+/// The latest actions of one policy, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Actions(VecDeque<ActionReport>);
 
 impl Actions {
-    /// So many pages went somewhere, or would have in a dry run.
+    /// Records that a policy paged out, wrote back or dropped `pages` pages, for the reason `why`.
+    /// If `is_dry`, the policy would have done so, but was in a dry run.
     pub(super) fn note(&mut self, now: Millis, pages: u64, is_dry: bool, why: &Why) {
         if pages == 0 {
             return;
@@ -33,7 +35,7 @@ impl Actions {
         });
     }
 
-    /// The oldest first.
+    /// Returns the actions, the oldest first.
     pub(super) fn report(&self) -> Vec<ActionReport> {
         self.0.iter().cloned().collect()
     }

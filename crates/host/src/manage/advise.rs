@@ -1,6 +1,8 @@
-//! Advice on ranges of another process, all of them: a call stops where nothing is mapped.
+//! Calls madvise on address ranges of another process. A call of the kernel stops at an address
+//! where nothing is mapped; this module then continues after that address.
 //!
-//! Invariant: all is advised that takes the advice; a page may be twice. No call is of more than [`BYTES_MAX`].
+//! Invariant: all memory in the ranges is advised, some of it perhaps twice, except memory that
+//! does not accept the advice. No call covers more than [`BYTES_MAX`].
 
 use std::io;
 use std::ops::Range;
@@ -10,24 +12,25 @@ use pagetables::{ADVICE_RANGES_MAX, Advice, access};
 use rustix::io::Errno;
 use rustix::process::getuid;
 
-/// Bytes of one call. The kernel holds the lock that mmap and munmap take for all of a call, and takes what is longer than 2 GiB less
-/// a page for so much, without a word. (The story: of a program of 8 GiB that was brought back 6 stayed in swap.)
+/// Maximum number of bytes in one call. During the call the kernel holds the lock that mmap and
+/// munmap of the process need. Also, the kernel silently ends a call one page before 2 GiB.
 const BYTES_MAX: u64 = 32 << 20;
 
-/// What became of it.
+/// Result of advising address ranges.
 #[derive(Debug)]
 pub(super) enum Advised {
-    /// All ranges that are mapped.
+    /// All mapped memory in the ranges was advised, where it accepts the advice.
     Done,
     /// The process is gone.
     Gone,
-    /// The kernel does not let us.
+    /// The kernel refused.
     Refused(io::Error),
 }
 
-/// Gives `advice` on `ranges` of a process. A call stops where a mapping takes no such advice (locked memory), and
-/// leaves the rest of that range: from there on ranges are cut at `edges`, where mappings begin, so that only what
-/// takes none is left out. (The story: half of a range was locked, and the other half never left.)
+/// Advises `ranges` of a process. A call stops at a mapping that does not accept the advice (such
+/// as locked memory), and would skip the rest of that range. The remaining ranges are therefore
+/// split at `edges`, the start addresses of mappings, so that only memory that does not accept it
+/// is skipped.
 pub(super) fn advise(
     process: (u32, &OwnedFd),
     ranges: &[Range<u64>],
@@ -41,7 +44,7 @@ pub(super) fn advise(
     }
 }
 
-/// The same of ranges of which the first one is known to stop a call, if there is any.
+/// Like [`advise`], if it is already known that a call stops at the first of `ranges`.
 pub(super) fn advise_rest(
     process: (u32, &OwnedFd),
     ranges: &[Range<u64>],
@@ -55,7 +58,7 @@ pub(super) fn advise_rest(
     let mut left = &pieces[..];
     loop {
         match until_stopped(process, left, advice) {
-            // The one that it stopped at is left out.
+            // The call stopped at range number `done`, which is skipped.
             Ok(done) => left = left.get(done + 1..).unwrap_or_default(),
             Err(what) => return what,
         }
@@ -65,7 +68,8 @@ pub(super) fn advise_rest(
     }
 }
 
-/// Gives `advice` until a range does not take it: how many before it did. None is longer than [`BYTES_MAX`].
+/// Advises ranges until one does not accept the advice. Returns how many ranges were advised before
+/// that one. No range may be longer than [`BYTES_MAX`].
 pub(super) fn until_stopped(
     process: (u32, &OwnedFd),
     ranges: &[Range<u64>],
@@ -74,8 +78,9 @@ pub(super) fn until_stopped(
     let mut done = 0;
     while done < ranges.len() {
         let part = &ranges[done..][..at_once(&ranges[done..])];
-        // The kernel takes pages of a file that is shared for its owner and for who may write it, and asks the adviser. Pages that
-        // a user of our file's capabilities could not have dropped himself stay in the page cache.
+        // For shared pages of a file, the kernel checks whether the calling process owns the file
+        // or may write it. If pagetide is not root but has file capabilities, pages that its user
+        // could not have dropped must stay in the page cache.
         let keeps_files = !getuid().is_root();
         match access::advise(process, part, advice, keeps_files) {
             Ok(bytes) => {
@@ -87,7 +92,7 @@ pub(super) fn until_stopped(
             }
             Err(error) => match Errno::from_io_error(&error) {
                 Some(Errno::SRCH) => return Err(Advised::Gone),
-                // Nothing is mapped at the first one, or it is of a kind that takes no such advice.
+                // Nothing is mapped at the first range, or its mapping does not accept the advice.
                 Some(Errno::NOMEM | Errno::INVAL) => break,
                 Some(Errno::INTR | Errno::AGAIN) => {}
                 Some(Errno::TIMEDOUT) => {
@@ -101,7 +106,7 @@ pub(super) fn until_stopped(
     Ok(done)
 }
 
-/// The same ranges, none longer than a call may be.
+/// Splits ranges into pieces of at most [`BYTES_MAX`] bytes.
 pub(super) fn pieces(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut pieces = Vec::with_capacity(ranges.len());
     for range in ranges {
@@ -115,7 +120,7 @@ pub(super) fn pieces(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
     pieces
 }
 
-/// How many of them one call takes, one at least.
+/// Returns how many of the ranges one call may cover, at least one.
 fn at_once(ranges: &[Range<u64>]) -> usize {
     let mut bytes = 0;
     let fits = |range: &&Range<u64>| {
@@ -126,7 +131,7 @@ fn at_once(ranges: &[Range<u64>]) -> usize {
     most.take_while(fits).count().max(1)
 }
 
-/// The same ranges, none of them across an edge; `edges` ascend.
+/// Splits ranges at the addresses `edges`, which are in ascending order.
 fn cut(ranges: &[Range<u64>], edges: &[u64]) -> Vec<Range<u64>> {
     let mut pieces = Vec::with_capacity(ranges.len());
     for range in ranges {
@@ -141,7 +146,7 @@ fn cut(ranges: &[Range<u64>], edges: &[u64]) -> Vec<Range<u64>> {
     pieces
 }
 
-/// How many of `ranges` make up the first `bytes`.
+/// Returns how many of `ranges` lie completely within their first `bytes` bytes.
 fn whole_ranges(ranges: &[Range<u64>], bytes: u64) -> usize {
     let mut left = bytes;
     let fits = |range: &&Range<u64>| {
@@ -185,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_make_up_ranges() {
+    fn whole_ranges_counts_ranges_within_the_bytes() {
         let ranges = [0..4096, 8192..16384, 20480..24576];
         let counts = [0, 4095, 4096, 12287, 12288, 16384].map(|bytes| whole_ranges(&ranges, bytes));
         assert_eq!(counts, [0, 0, 1, 1, 2, 3]);

@@ -1,7 +1,8 @@
-//! The engine on a host: looks tell it what is in memory, and what it chooses leaves by the kernel's hand.
+//! Connects the engine with the host: scans report to the engine which pages are in memory, and the
+//! kernel pages out the pages that the engine chooses.
 //!
-//! Invariant: the engine hears of processes from here alone, and pages leave from here alone, whoever asked: one tenant
-//! ([`super::Manager`]) or a tree of them ([`super::tenants`]).
+//! Invariant: only this module reports processes to the engine and pages out. That holds both for
+//! one tenant ([`super::Manager`]) and for a tree of tenants ([`super::tenants`]).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,66 +12,72 @@ use engine::memcg::MemcgId;
 use engine::policy::{AgeHistogram, Order};
 use engine::{FolioId, Machine, Millis, Pages};
 
-use super::culled::Culled;
-use super::feed::{Back, Feed, Noticed, Returns};
+use super::engine_sync::{EngineSync, RefaultAges, ScanFindings, UsedAgain};
 use super::flags::Flags;
-use super::homes::Homes;
 use super::host_memory::HostMemory;
 use super::members::Members;
 use super::noreuse::{Noreuse, NoreuseFiles};
 use super::options::Ask;
-use super::out::Out;
-use super::pause::Pause;
+use super::reclaim_totals::ReclaimTotals;
 use super::record::{Recorder, Recording};
 use super::spent::Spent;
-use super::tally::Tally;
+use super::swapped_out_ages::SwappedOutAges;
+use super::tenant_map::TenantMap;
+use super::unevictable::Unevictable;
+use super::wakeup::Pause;
 use crate::ages::{Listener, MemoryKind};
 use crate::system::{Identity, Proc, thread_cpu};
 use crate::watch::{Sharing, Watch, WatchError};
 
-/// Pages that the engine isolates at a time: some milliseconds of paging out.
+/// Number of pages that the engine isolates for one batch; paging them out takes some milliseconds.
 pub(super) const BATCH: usize = 2048;
 
-/// How pages are to leave.
+/// Which pages are paged out, and how.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct How {
-    /// Pages that were accessed after this time of the books (milliseconds) stay.
+pub(super) struct PageOutOptions {
+    /// Pages accessed after this time (milliseconds of the age table) are not paged out. `None`:
+    /// age does not matter.
     pub(super) idle_since: Option<u64>,
-    /// None leaves.
+    /// Dry run: no page is paged out.
     pub(super) dry_run: bool,
-    /// Pages of which nobody knows whether they are in use leave, too; else they stay.
+    /// Also pages out pages with a set accessed bit in processes whose bits scans do not clear,
+    /// where a set bit does not show recent use. Without it such pages are not paged out.
     pub(super) all: bool,
-    /// Walks clear the bits of processes whose bits looks leave set (a second chance): no wall is there, at which the kernel would.
+    /// Walks clear accessed bits of those processes whose bits scans do not clear ([second
+    /// chance](super::second_chance)). Used only without a hard limit: at a hard limit, the kernel
+    /// clears the bits.
     pub(super) clears: bool,
 }
 
-/// See the module.
+/// The engine on a host, with all that scans and reclaim need.
 pub(super) struct Driver {
     pub(super) watch: Watch,
     pub(super) machine: Machine,
     pub(super) members: Members,
-    homes: Homes,
-    /// Pages that the kernel skips are off the lists.
-    culled: Option<Culled>,
+    tenant_map: TenantMap,
+    /// Unevictable pages, which are taken off the engine's lists; `None` if they stay on the lists.
+    unevictable: Option<Unevictable>,
     flags: Flags,
-    /// Processors that we may use, as it was at the beginning.
+    /// Number of processors that we may use, as found at the start.
     pub(super) processors: usize,
     recorder: Option<Recorder>,
-    /// Where somebody goes by how old it is: what is out.
-    out: Option<Out>,
-    /// Of tenants with a policy: what was used again since it was asked last.
-    back: BTreeMap<MemcgId, Back>,
-    looks: u64,
-    /// The time of the look before the one that is under way, milliseconds of the books.
-    looked_ms: u64,
-    /// What the look that is under way, or the last one, has found.
-    noticed: Noticed,
-    /// When the last look was, and what it took of a processor, with the generations that were opened after it.
-    looked: Instant,
-    look_took: Duration,
-    /// What the one that is under way has taken until now.
+    /// When each swapped-out page was last used; `None` if neither a policy nor writeback needs it.
+    out: Option<SwappedOutAges>,
+    /// For each tenant with a policy: the pages used again since the last call of `take_refaults`.
+    back: BTreeMap<MemcgId, UsedAgain>,
+    /// Number of scans until now.
+    scans: u64,
+    /// Time of the scan before the current one, in milliseconds of the age table.
+    scanned_ms: u64,
+    /// Findings of the current scan or, between scans, of the last one.
+    noticed: ScanFindings,
+    /// When the last scan ended; then the processor time of that scan and of the generations opened
+    /// after it.
+    scanned: Instant,
+    scan_took: Duration,
+    /// Processor time that the current scan has used so far.
     taken: Duration,
-    /// What reading tables had taken when it began.
+    /// Total time spent reading page tables, as of the beginning of the current scan.
     walked: Duration,
     spent: Spent,
 }
@@ -83,119 +90,122 @@ impl Driver {
             watch,
             machine,
             members: Members::default(),
-            homes: Homes::default(),
-            culled: None,
+            tenant_map: TenantMap::default(),
+            unevictable: None,
             recorder: None,
             out: None,
             back: BTreeMap::new(),
-            looks: 0,
-            looked_ms: 0,
-            noticed: Noticed::default(),
-            looked: Instant::now(),
-            look_took: Duration::ZERO,
+            scans: 0,
+            scanned_ms: 0,
+            noticed: ScanFindings::default(),
+            scanned: Instant::now(),
+            scan_took: Duration::ZERO,
             taken: Duration::ZERO,
             walked: Duration::ZERO,
             spent: Spent::default(),
         }
     }
 
-    /// Reads all tables and tells the engine: what was accessed is of the youngest generation. `home_of` says whose
-    /// tenant a process is.
-    pub(super) fn look(
+    /// Scans all page tables and updates the engine: accessed pages join the youngest generation.
+    /// `tenant_of` maps a process to its tenant.
+    pub(super) fn scan(
         &mut self,
-        home_of: &dyn Fn(Identity) -> MemcgId,
-    ) -> Result<Noticed, WatchError> {
-        self.begin_look(home_of, None)?;
-        self.go_on_with_look(home_of, &Pause::never())?;
+        tenant_of: &dyn Fn(Identity) -> MemcgId,
+    ) -> Result<ScanFindings, WatchError> {
+        self.begin_scan(tenant_of, None)?;
+        self.go_on_with_scan(tenant_of, &Pause::never())?;
         Ok(self.noticed)
     }
 
-    /// Begins to look as [`Driver::look`], in slices ([`Driver::go_on_with_look`]).
-    pub(super) fn begin_look(
+    /// Begins a scan that [`Driver::go_on_with_scan`] continues in time slices.
+    pub(super) fn begin_scan(
         &mut self,
-        home_of: &dyn Fn(Identity) -> MemcgId,
+        tenant_of: &dyn Fn(Identity) -> MemcgId,
         sharing: Option<&Sharing<'_>>,
     ) -> Result<(), WatchError> {
-        (self.noticed, self.taken) = (Noticed::default(), Duration::ZERO);
+        (self.noticed, self.taken) = (ScanFindings::default(), Duration::ZERO);
         self.walked = self.watch.ages().costs().reading;
-        self.looked_ms = self.watch.ages().books().last_round_ms();
+        self.scanned_ms = self.watch.ages().age_table().last_scan_ms();
         self.watch.advance();
-        self.looks += 1;
-        if let Some(culled) = &mut self.culled {
-            culled.rescue(&mut self.machine);
+        self.scans += 1;
+        if let Some(unevictable) = &mut self.unevictable {
+            unevictable.rescue(&mut self.machine);
         }
-        self.slice(home_of, |watch, feed| {
-            watch.begin_shared_look(feed, sharing)
+        self.slice(tenant_of, |watch, engine_sync| {
+            watch.begin_shared_scan(engine_sync, sharing)
         })
     }
 
-    /// Goes on until all is read (true) or `pause` is due.
-    pub(super) fn go_on_with_look(
+    /// Continues the scan. Returns true if it is complete, false if `pause` ended the time slice.
+    pub(super) fn go_on_with_scan(
         &mut self,
-        home_of: &dyn Fn(Identity) -> MemcgId,
+        tenant_of: &dyn Fn(Identity) -> MemcgId,
         pause: &Pause,
     ) -> Result<bool, WatchError> {
-        let is_over = self.slice(home_of, |watch, feed| {
-            watch.go_on(feed, &mut || pause.is_due())
+        let is_over = self.slice(tenant_of, |watch, engine_sync| {
+            watch.continue_scan(engine_sync, &mut || pause.is_due())
         })?;
         if is_over {
             self.note_used_again();
-            self.looked = Instant::now();
-            self.look_took = self.taken;
+            self.scanned = Instant::now();
+            self.scan_took = self.taken;
             let reading = self.watch.ages().costs().reading;
             self.spent.walks.note(reading.saturating_sub(self.walked));
             if let Some(recorder) = &mut self.recorder {
-                recorder.end_look(self.watch.looked_ms());
+                recorder.end_scan(self.watch.scanned_ms());
             }
         }
         Ok(is_over)
     }
 
-    /// A part of a look. By the clock, a look on a busy host counted the others' time as its own work: of a program with a
-    /// terabyte of shadow memory (ThreadSanitizer), beside two busy loops, nothing left in time.
+    /// Runs one time slice of a scan, and counts its processor time. Elapsed time would include the
+    /// work of other programs. On a busy host, a scan of a terabyte of shadow memory
+    /// (ThreadSanitizer) then seemed so expensive that the next scan, and with it reclaim, came too
+    /// late.
     fn slice<T>(
         &mut self,
-        home_of: &dyn Fn(Identity) -> MemcgId,
-        look: impl FnOnce(&mut Watch, &mut dyn Listener) -> Result<T, WatchError>,
+        tenant_of: &dyn Fn(Identity) -> MemcgId,
+        scan: impl FnOnce(&mut Watch, &mut dyn Listener) -> Result<T, WatchError>,
     ) -> Result<T, WatchError> {
         let worked = thread_cpu();
         let by_others = self.watch.ages().costs().by_others;
-        let (before_ms, now_ms) = (self.looked_ms, self.watch.elapsed_ms());
-        let returns = self.out.as_mut().map(|out| Returns {
+        let (before_ms, now_ms) = (self.scanned_ms, self.watch.elapsed_ms());
+        let returns = self.out.as_mut().map(|out| RefaultAges {
             out,
             back: &mut self.back,
             before_ms,
             now_ms,
         });
-        let mut feed = Feed::new(
+        let mut engine_sync = EngineSync::new(
             &mut self.machine,
-            (&mut self.homes, home_of),
+            (&mut self.tenant_map, tenant_of),
             &mut self.members,
             returns,
         );
         let answer = match &mut self.recorder {
-            None => look(&mut self.watch, &mut feed)?,
+            None => scan(&mut self.watch, &mut engine_sync)?,
             Some(recorder) => {
-                let mut both: (&mut dyn Listener, &mut dyn Listener) = (&mut feed, recorder);
-                look(&mut self.watch, &mut both)?
+                let mut both: (&mut dyn Listener, &mut dyn Listener) = (&mut engine_sync, recorder);
+                scan(&mut self.watch, &mut both)?
             }
         };
-        self.noticed.add(feed.noticed);
+        self.noticed.add(engine_sync.noticed);
         let by_others = self
             .watch
             .ages()
             .costs()
             .by_others
             .saturating_sub(by_others);
-        // Not of other threads of ours, which may compress once more for a minute.
+        // Time of this thread only: another thread may recompress zram for a minute.
         let work = thread_cpu().saturating_sub(worked) + by_others;
         self.taken += work;
-        self.spent.look += work;
+        self.spent.scan += work;
         Ok(answer)
     }
 
-    /// Opens a generation of a tenant's own pages, as part of what the last look took. None of one whose pages it would not tell apart:
-    /// reclaim by age goes by the books, which nothing has to be moved for. (The story: each look moved every page of all who slept.)
+    /// Opens a generation of a tenant's own pages; adds the time of that to the cost of the last
+    /// scan. Opens none if all pages are in the oldest generation: they would all move together, so
+    /// generations would still not distinguish them. Reclaim by age uses the age table then.
     pub(super) fn age(&mut self, memcg: MemcgId, now: Millis) {
         let generations = self.machine.lruvec(memcg).multi_gen();
         if generations.is_some_and(LruGen::is_all_oldest) {
@@ -203,142 +213,149 @@ impl Driver {
         }
         let worked = thread_cpu();
         self.machine.age(memcg, now);
-        self.look_took += thread_cpu().saturating_sub(worked);
+        self.scan_took += thread_cpu().saturating_sub(worked);
     }
 
-    /// The last look also took this, beside reading and aging.
+    /// Adds `time` to the cost of the last scan, for work other than reading and aging.
     pub(super) fn also_took(&mut self, time: Duration) {
-        self.look_took += time;
-        self.spent.look += time;
+        self.scan_took += time;
+        self.spent.scan += time;
     }
 
-    /// Looks are recorded from now on.
+    /// Begins to record scans.
     pub(super) fn record(&mut self, recording: Recording) {
         let (interval, now_ms) = (self.watch.interval(), self.watch.elapsed_ms());
         self.recorder = Some(Recorder::new(recording, interval, now_ms));
     }
 
-    /// What records, if anything does.
+    /// Returns the recorder, if scans are recorded.
     pub(super) fn recorder(&mut self) -> Option<&mut Recorder> {
         self.recorder.as_mut()
     }
 
-    /// The engine forgets all pages of a tenant that is about to be removed: its processes are gone or elsewhere, where
-    /// the next look finds their pages. (Its id is given to another tenant then.)
+    /// Forgets all pages of a tenant that is about to be removed. Its processes have ended or are
+    /// in other tenants now, where the next scan finds their pages. Later the tenant's id may be
+    /// used again.
     pub(super) fn evacuate(&mut self, memcg: MemcgId) {
-        if let Some(culled) = &mut self.culled {
-            culled.forget(memcg);
+        if let Some(unevictable) = &mut self.unevictable {
+            unevictable.forget(memcg);
         }
         if let Some(out) = &mut self.out {
             out.drop_tenant(memcg);
         }
         self.untrack_refaults(memcg);
-        let ids = self.homes.evacuate(memcg);
+        let ids = self.tenant_map.evacuate(memcg);
         self.machine.unmap_range(memcg, FolioId(0), ids);
     }
 
-    /// From now on it is known how old what leaves is.
+    /// Begins to keep the ages of swapped-out pages.
     pub(super) fn track_out(&mut self) {
         self.out.get_or_insert_default();
     }
 
-    /// From now on it is known what of a tenant is used again, and how old that was.
+    /// Begins to count the pages of a tenant that are used again, by the time for which they were
+    /// idle.
     pub(super) fn track_refaults(&mut self, memcg: MemcgId) {
         self.track_out();
-        self.back.insert(memcg, Back::default());
+        self.back.insert(memcg, UsedAgain::default());
     }
 
-    /// Nobody wants to know any more.
+    /// Ends [`Driver::track_refaults`].
     pub(super) fn untrack_refaults(&mut self, memcg: MemcgId) {
         self.back.remove(&memcg);
     }
 
-    /// What was used again in the last round without having left.
+    /// Counts the pages that the last scan found used again, without those that had been swapped
+    /// out.
     fn note_used_again(&mut self) {
         if self.back.is_empty() {
             return;
         }
-        let books = self.watch.ages().books();
-        let before = Millis(books.round_before_ms());
-        for (owner, home) in self.homes.all() {
+        let age_table = self.watch.ages().age_table();
+        let before = Millis(age_table.scan_before_ms());
+        for (owner, home) in self.tenant_map.all() {
             let Some(back) = self.back.get_mut(&home) else {
                 continue;
             };
-            for (_, last, pages) in books.again(owner) {
+            for (_, last, pages) in age_table.again(owner) {
                 back.ages.add(before.since(Millis(last)), Pages(pages));
             }
         }
     }
 
-    /// What of a tenant was used again since this was asked last.
-    pub(super) fn take_refaults(&mut self, memcg: MemcgId) -> Back {
+    /// Returns the pages of a tenant that were used again since the last call, and forgets them.
+    pub(super) fn take_refaults(&mut self, memcg: MemcgId) -> UsedAgain {
         let back = self.back.get_mut(&memcg);
         back.map(std::mem::take).unwrap_or_default()
     }
 
-    /// A tenant's own pages in memory by age, those of unknown age left out.
+    /// Returns the ages of a tenant's own pages in memory; pages of unknown age are not included.
     pub(super) fn ages_of(&self, memcg: MemcgId, now: Millis) -> AgeHistogram {
         let mut ages = AgeHistogram::new();
         let watched = self.watch.ages();
-        for owner in self.homes.ids(memcg).owners() {
-            // Of a tenant that is late, as of its last scan.
-            let known = match watched.known_ms(owner) < watched.books().last_round_ms() {
+        for owner in self.tenant_map.ids(memcg).owners() {
+            // If a tenant's scan is late, ages are as of its last scan.
+            let known = match watched.known_ms(owner) < watched.age_table().last_scan_ms() {
                 true => Millis(watched.known_ms(owner)),
                 false => now,
             };
-            for (_, last, pages) in watched.books().ages(owner) {
+            for (_, last, pages) in watched.age_table().ages(owner) {
                 ages.add(known.since(Millis(last)), Pages(pages));
             }
         }
         ages
     }
 
-    /// Pages of these processes that what is asked for leaves alone, because nobody knows when they were used. All that is not in use
-    /// takes them, too, but where accesses leave no trace for us.
+    /// Returns how many pages of the processes `who` the request `ask` does not reclaim because
+    /// their age is unknown. [`Ask::All`] reclaims pages of unknown age, except in an address space
+    /// where accesses set no bit that we can see.
     pub(super) fn unknown(&self, who: impl Iterator<Item = Identity>, ask: Ask) -> u64 {
         let ages = self.watch.ages();
         let spaces = who.filter_map(|one| ages.space(one));
         let stays = spaces.filter(|space| ask != Ask::All || space.is_hidden());
         let unknown = |owner| {
-            let of = |class| ages.books().unknown(owner, class);
+            let of = |class| ages.age_table().unknown(owner, class);
             MemoryKind::classes().map(of).sum::<u64>()
         };
         stays.map(|space| unknown(space.owner)).sum()
     }
 
-    /// Those that are out.
+    /// Returns the ages of a tenant's swapped-out pages; empty if ages are not kept.
     pub(super) fn ages_out(&self, memcg: MemcgId, now: Millis) -> AgeHistogram {
         let out = self.out.as_ref().map(|out| out.ages(memcg, now));
         out.unwrap_or_default()
     }
 
-    /// Where pages that are out are, and which processes they are of; what is out, where it is kept.
-    pub(super) fn outside(&mut self) -> (&Homes, &Members, &Proc, Option<&mut Out>) {
+    /// Returns four things that other modules need: the tenant map, the processes, `/proc`, and the
+    /// ages of swapped-out pages (`None` if they are not kept).
+    pub(super) fn outside(&mut self) -> (&TenantMap, &Members, &Proc, Option<&mut SwappedOutAges>) {
         let proc = self.watch.proc();
-        (&self.homes, &self.members, proc, self.out.as_mut())
+        (&self.tenant_map, &self.members, proc, self.out.as_mut())
     }
 
-    /// Pages that the kernel skips go off the lists from now on.
-    pub(super) fn cull(&mut self) {
-        self.culled = Some(Culled::new());
+    /// From now on, takes pages that the kernel refuses to page out off the engine's lists.
+    pub(super) fn track_unevictable(&mut self) {
+        self.unevictable = Some(Unevictable::new());
     }
 
-    /// Pages off the lists that reclaim of their group would take.
+    /// Returns how many unevictable pages are shared ones: kernel reclaim of their cgroup would
+    /// take them.
     pub(super) fn shared(&self) -> u64 {
-        self.culled.as_ref().map_or(0, Culled::shared)
+        self.unevictable.as_ref().map_or(0, Unevictable::shared)
     }
 
-    /// It was asked for, and got so many.
+    /// Records that kernel reclaim of the cgroup took `pages` of the shared pages.
     pub(super) fn note_reclaimed(&mut self, pages: u64) {
-        if let Some(culled) = &mut self.culled {
-            culled.note_reclaimed(pages);
+        if let Some(unevictable) = &mut self.unevictable {
+            unevictable.note_reclaimed(pages);
         }
     }
 
-    /// Which files are used once. All processes are read at the next look, even those that sleep.
+    /// Sets which files are used only once ([`Noreuse`]). If the set has changed, the next scan
+    /// reads all processes, idle ones included.
     pub(super) fn set_noreuse(&mut self, noreuse: Noreuse) {
-        if self.homes.set_noreuse(noreuse) {
-            let needs_names = self.homes.needs_names();
+        if self.tenant_map.set_noreuse(noreuse) {
+            let needs_names = self.tenant_map.needs_names();
             let members = self.watch.members().to_vec();
             let (ages, _) = self.watch.ages_and_proc();
             ages.need_names(needs_names);
@@ -346,85 +363,89 @@ impl Driver {
         }
     }
 
-    /// The same of a tenant of which nothing was read yet.
+    /// Adds files that are used only once, for a tenant that has not been scanned yet.
     pub(super) fn add_noreuse(&mut self, memcg: MemcgId, files: NoreuseFiles) {
-        self.homes.add_noreuse(memcg, files);
-        let needs_names = self.homes.needs_names();
+        self.tenant_map.add_noreuse(memcg, files);
+        let needs_names = self.tenant_map.needs_names();
         self.watch.ages_and_proc().0.need_names(needs_names);
     }
 
-    /// An order, as far as what it may take is not protected. (The story, of a reading: a dry run told of all that was cold, protected or not.)
+    /// Returns `order` with its maximum lowered to the tenant's unprotected memory. Otherwise a dry
+    /// run would count protected pages.
     pub(super) fn unprotected(&self, memcg: MemcgId, order: Order) -> Order {
         let most = order.most.min(self.machine.unprotected(memcg));
         Order { most, ..order }
     }
 
-    /// How long ago the last look was.
-    pub(super) fn look_age(&self) -> Duration {
-        self.looked.elapsed()
+    /// Returns the time since the last scan.
+    pub(super) fn scan_age(&self) -> Duration {
+        self.scanned.elapsed()
     }
 
-    /// What the last look took of a processor.
-    pub(super) fn look_took(&self) -> Duration {
-        self.look_took
+    /// Returns the processor time of the last scan and of the generations opened after it.
+    pub(super) fn scan_took(&self) -> Duration {
+        self.scan_took
     }
 
-    /// What the last look counts for when the next one is planned: a tenant whose scan costs more than its share pays for it by being late,
-    /// and the others do not.
-    pub(super) fn look_counts(&self) -> Duration {
+    /// Returns the processor time of the last scan by which the next scan is planned. A tenant
+    /// whose scan costs more than its share counts only with that share: only this tenant is
+    /// scanned late.
+    pub(super) fn scan_counts(&self) -> Duration {
         match self.watch.shared_cost() {
-            Some((cost, counts)) => self.look_took.saturating_sub(cost) + counts,
-            None => self.look_took,
+            Some((cost, counts)) => self.scan_took.saturating_sub(cost) + counts,
+            None => self.scan_took,
         }
     }
 
-    /// What the last look took beside reading processes.
-    pub(super) fn look_took_beside(&self) -> Duration {
+    /// Returns the processor time of the last scan without reading the processes.
+    pub(super) fn scan_took_beside(&self) -> Duration {
         let cost = self
             .watch
             .shared_cost()
             .map_or(Duration::ZERO, |(cost, _)| cost);
-        self.look_took.saturating_sub(cost)
+        self.scan_took.saturating_sub(cost)
     }
 
-    /// Looks until now.
-    pub(super) fn looks(&self) -> u64 {
-        self.looks
+    /// Returns the number of scans until now.
+    pub(super) fn scans(&self) -> u64 {
+        self.scans
     }
 
-    /// What it took until now.
+    /// Returns the time that scans and paging out have taken until now.
     pub(super) fn spent(&self) -> Spent {
         self.spent
     }
 
-    /// Which tenant each address space is of.
-    pub(super) fn homes(&self) -> &Homes {
-        &self.homes
+    /// Returns the tenant map: which tenant each address space belongs to.
+    pub(super) fn tenant_map(&self) -> &TenantMap {
+        &self.tenant_map
     }
 
-    /// One call of the engine, `reclaim`, with the host as its memory: what it came to, and what the call returned.
+    /// Calls `reclaim` with the engine and with the host as the engine's memory. Returns two
+    /// things: totals of what was paged out, and the result of `reclaim`.
     pub(super) fn page_out<T>(
         &mut self,
-        how: How,
+        how: PageOutOptions,
         reclaim: impl FnOnce(&mut Machine, &mut HostMemory<'_>) -> T,
-    ) -> (Tally, T) {
-        let mut tally = Tally::default();
-        let answer = self.page_out_until((how, &Pause::never()), &mut tally, reclaim);
-        (tally, answer)
+    ) -> (ReclaimTotals, T) {
+        let mut totals = ReclaimTotals::default();
+        let answer = self.page_out_until((how, &Pause::never()), &mut totals, reclaim);
+        (totals, answer)
     }
 
-    /// The same in slices: the call is asked to bail out when `pause` is due, and `tally` goes on from what it was.
+    /// Like [`Driver::page_out`], in time slices: the engine stops when `pause` ends the slice.
+    /// Adds what was paged out to `totals`.
     pub(super) fn page_out_until<T>(
         &mut self,
-        (how, pause): (How, &Pause),
-        tally: &mut Tally,
+        (how, pause): (PageOutOptions, &Pause),
+        totals: &mut ReclaimTotals,
         reclaim: impl FnOnce(&mut Machine, &mut HostMemory<'_>) -> T,
     ) -> T {
-        tally.begin(self.looks);
+        totals.begin(self.scans);
         let of_thread = thread_cpu();
         let (ages, proc) = self.watch.ages_and_proc();
         let mut kernel = HostMemory {
-            homes: &self.homes,
+            tenant_map: &self.tenant_map,
             members: &mut self.members,
             ages,
             proc,
@@ -434,18 +455,18 @@ impl Driver {
             dry_run: how.dry_run,
             all: how.all,
             clears: how.clears,
-            culled: self.culled.as_mut(),
+            unevictable: self.unevictable.as_mut(),
             out: self.out.as_mut(),
             pause,
-            tally: std::mem::take(tally),
+            totals: std::mem::take(totals),
         };
-        let (by_others, shared) = (kernel.tally.by_others, kernel.tally.shared);
+        let (by_others, shared) = (kernel.totals.by_others, kernel.totals.shared);
         let answer = reclaim(&mut self.machine, &mut kernel);
-        let by_others = kernel.tally.by_others.saturating_sub(by_others);
+        let by_others = kernel.totals.by_others.saturating_sub(by_others);
         self.spent.page_out += thread_cpu().saturating_sub(of_thread) + by_others;
-        *tally = kernel.tally;
-        if let Some(culled) = &mut self.culled {
-            culled.note_shared(tally.shared - shared);
+        *totals = kernel.totals;
+        if let Some(unevictable) = &mut self.unevictable {
+            unevictable.note_shared(totals.shared - shared);
         }
         answer
     }

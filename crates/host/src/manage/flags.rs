@@ -1,52 +1,55 @@
-//! What the kernel notes of a frame, in `/proc/kpageflags`.
+//! Reads the kernel's flags of frames, from `/proc/kpageflags`.
 //!
-//! Invariant: what cannot be read says nothing, and nothing is concluded from it.
+//! Invariant: if the flags cannot be read, nothing is concluded from them.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use crate::system::Proc;
 
-/// `KPF_UPTODATE`: it holds what it should; whoever frees a frame clears it. (On the kernel's lists is not what has just been put back.)
+/// `KPF_UPTODATE`: the content of the page is valid. The kernel clears this flag when it frees the
+/// frame. The flag for the LRU lists would not do: a page just put back is not on a list yet.
 const UPTODATE: u64 = 1 << 3;
-/// `KPF_ANON`.
+/// `KPF_ANON`: the page is anonymous memory.
 const ANON: u64 = 1 << 12;
-/// `KPF_SWAPCACHE`: it has its place in swap.
+/// `KPF_SWAPCACHE`: the page has a swap slot.
 const SWAPCACHE: u64 = 1 << 13;
-/// `KPF_SWAPBACKED`: its bytes have to be stored before it is freed.
+/// `KPF_SWAPBACKED`: the page must be stored in swap before it is freed.
 const SWAPBACKED: u64 = 1 << 14;
-/// `KPF_COMPOUND_HEAD`, `KPF_COMPOUND_TAIL`.
+/// `KPF_COMPOUND_HEAD`, then `KPF_COMPOUND_TAIL`: the first page of a folio, and its other pages.
 const HEAD: u64 = 1 << 15;
 const TAIL: u64 = 1 << 16;
 /// `KPF_UNEVICTABLE`, `KPF_MLOCKED`: locked in memory.
 const LOCKED: u64 = 1 << 18 | 1 << 33;
-/// The largest folio that is looked for: 512 pages.
+/// Folios of up to `1 << ORDER_MAX` pages (512) are considered when a folio's head is searched for.
 const ORDER_MAX: u32 = 9;
 
-/// Flags of frames.
+/// Reads the flags of frames; `file` is `None` if they cannot be read.
 pub(super) struct Flags {
     file: Option<File>,
 }
 
 impl Flags {
+    /// Opens `/proc/kpageflags`.
     pub(super) fn open(proc: &Proc) -> Flags {
         Flags {
             file: File::open(proc.own_path("kpageflags")).ok(),
         }
     }
 
+    /// Whether the page is locked in memory. False if the flags cannot be read.
     pub(super) fn is_locked(&self, frame: u64) -> bool {
         self.of(frame).is_some_and(|flags| flags & LOCKED != 0)
     }
 
-    /// Whether some program has given it back (`MADV_FREE`): the kernel frees it without storing its bytes, unless
-    /// an entry says that it was written since.
-    pub(super) fn is_given_back(&self, frame: u64) -> bool {
+    /// Whether the page is lazyfree (a program called `MADV_FREE`): the kernel frees it without
+    /// storing its content, unless a page-table entry says that the page was written since.
+    pub(super) fn is_lazyfree(&self, frame: u64) -> bool {
         let Some(own) = self.of(frame) else {
             return false;
         };
         match own & (ANON | SWAPBACKED | TAIL) {
-            // Kernels before 6.9 note it of the head alone.
+            // Kernels before 6.9 set `SWAPBACKED` only on the head of a folio.
             flags if flags == ANON | TAIL => self
                 .of_head(frame)
                 .is_some_and(|flags| flags & SWAPBACKED == 0),
@@ -54,42 +57,45 @@ impl Flags {
         }
     }
 
-    /// Whether it is a part of a file, or of shared memory, that the kernel keeps, mapped or not.
+    /// Whether the page is in the page cache, as part of a file or of shared memory, mapped or not.
     pub(super) fn is_cached(&self, frame: u64) -> bool {
         let is_cached = |flags: u64| flags & UPTODATE != 0 && flags & (ANON | SWAPCACHE) == 0;
         let own = self.of(frame).unwrap_or(0);
         is_cached(own) || own & TAIL != 0 && self.of_head(frame).is_some_and(is_cached)
     }
 
-    /// Whether its bytes have to be stored in swap before it is freed, not in a file; what is not known has to.
+    /// Whether the page must be stored in swap, not in a file, before it is freed. Also true if the
+    /// flags cannot be read.
     pub(super) fn needs_swap(&self, frame: u64) -> bool {
         let Some(own) = self.of(frame) else {
             return true;
         };
         let is_stored = |flags: u64| flags & (ANON | SWAPBACKED) != 0;
-        // Of shared memory, kernels before 6.9 note it of the head alone.
+        // For shared memory, kernels before 6.9 set `SWAPBACKED` only on the head of a folio.
         let is_head_stored = || self.of_head(frame).is_none_or(is_stored);
         is_stored(own) || own & TAIL != 0 && is_head_stored()
     }
 
-    /// The same of what is known alone.
+    /// Like [`Flags::needs_swap`], but false if the flags cannot be read.
     pub(super) fn is_stored(&self, frame: u64) -> bool {
         self.of(frame).is_some() && self.needs_swap(frame)
     }
 
-    /// The flags of the head that a tail belongs to: the nearest one before it that a folio could begin at.
+    /// Returns the flags of the head of the folio with this tail page: of the nearest head before
+    /// the page where a folio could begin. `None` if there is none.
     fn of_head(&self, tail: u64) -> Option<u64> {
         (1..=ORDER_MAX)
             .filter_map(|order| self.of(tail >> order << order))
             .find(|flags| flags & HEAD != 0)
     }
 
+    /// Returns the flags of a frame; `None` if they cannot be read.
     fn of(&self, frame: u64) -> Option<u64> {
         word(self.file.as_ref(), frame)
     }
 }
 
-/// Word number `number` of such a file.
+/// Returns the word of 8 bytes at index `number` in a file; `None` if it cannot be read.
 pub(super) fn word(file: Option<&File>, number: u64) -> Option<u64> {
     let mut word = [0; 8];
     file?.read_exact_at(&mut word, number * 8).ok()?;
@@ -101,7 +107,7 @@ mod tests {
     use super::*;
     use crate::system::testing::Directory;
 
-    /// Flags of a few frames, as the kernel would have them.
+    /// Returns flags of a few frames, read from a file in the kernel's format.
     fn flags(words: &[u64]) -> Flags {
         let folder = Directory::new("kpageflags");
         let path = folder.0.join("kpageflags");
@@ -113,13 +119,13 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_given_back_if_it_is_anonymous_and_need_not_be_stored() {
+    fn a_page_is_lazyfree_if_it_is_anonymous_and_not_swapbacked() {
         let flags = flags(&[0, ANON, ANON | SWAPBACKED, SWAPBACKED]);
-        let found: Vec<bool> = (0..5).map(|frame| flags.is_given_back(frame)).collect();
+        let found: Vec<bool> = (0..5).map(|frame| flags.is_lazyfree(frame)).collect();
         assert_eq!(found, [false, true, false, false, false]);
     }
 
-    /// A page of a file needs no swap; what nobody knows, and shared memory, does.
+    /// File pages need no swap. Shared memory does, and so do pages whose flags cannot be read.
     #[test]
     fn only_pages_of_files_need_no_swap() {
         let (anon, shmem) = (ANON | SWAPBACKED, SWAPBACKED);
@@ -130,9 +136,9 @@ mod tests {
         assert!(flags.is_stored(2) && !flags.is_stored(3) && !flags.is_stored(8));
     }
 
-    /// A frame that was freed, or is another's anonymous memory by now, keeps nothing; nor does what has its place in swap.
+    /// A freed frame, anonymous memory, and a page with a swap slot are not page cache.
     #[test]
-    fn only_files_and_shared_memory_are_in_the_cache() {
+    fn only_files_and_shared_memory_are_in_the_page_cache() {
         let (file, shmem, anon) = (
             UPTODATE,
             UPTODATE | SWAPBACKED,
@@ -155,13 +161,14 @@ mod tests {
         );
     }
 
-    /// Linux 6.1 notes it of the head alone: each tail of a huge page looked as if it had been given back.
+    /// Regression: Linux 6.1 sets `SWAPBACKED` only on the head of a huge page, and each of its
+    /// tails seemed to be lazyfree.
     #[test]
-    fn a_tail_is_what_its_head_is() {
+    fn a_tail_is_lazyfree_if_its_head_is() {
         let (kept, given) = (ANON | SWAPBACKED | HEAD, ANON | HEAD);
         let tail = ANON | TAIL;
         let flags = flags(&[kept, tail, tail, tail, given, tail, tail, tail]);
-        let found: Vec<bool> = (0..8).map(|frame| flags.is_given_back(frame)).collect();
+        let found: Vec<bool> = (0..8).map(|frame| flags.is_lazyfree(frame)).collect();
         assert_eq!(found, [false, false, false, false, true, true, true, true]);
     }
 }

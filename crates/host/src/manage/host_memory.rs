@@ -1,10 +1,11 @@
-//! The engine's [`Memory`] on a host: the kernel pages out what the engine has chosen.
+//! The host as the engine's [`Memory`]: the kernel pages out what the engine has chosen.
 //!
-//! Invariant: a page is said to have left only if its entry was read afterwards and is not present any more, nor is what it
-//! held in the kernel's cache. Bits are read once more right before, as MADV_PAGEOUT does not look at them; what was accessed stays.
+//! Invariant: a page counts as paged out only if its entry was read afterwards and is not present,
+//! and its frame is not in the page cache. MADV_PAGEOUT ignores accessed bits, so they are read
+//! once more immediately before it, and accessed pages are not paged out.
 //!
-//! Paging out is done in steps of at most [`STEP`] pages of one process, so that bits are no older than some
-//! milliseconds when the kernel acts on them.
+//! At most [`STEP`] pages of one process are read and then paged out at a time, so that the bits
+//! are only some milliseconds old when the kernel acts.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -15,83 +16,99 @@ use pagetables::access::Access;
 use pagetables::{Advice, Entry, Grain, Kind as EntryKind, Piece};
 
 use super::advise::Advised;
-use super::culled::Culled;
+use super::affinity::{self, CpuAffinity};
 use super::flags::Flags;
-use super::homes::Homes;
 use super::ids::joined;
 use super::members::Members;
-use super::near::{self, Near};
-use super::out::Out;
-use super::pause::Pause;
+use super::reclaim_totals::ReclaimTotals;
 use super::second_chance::InUse;
-use super::tally::Tally;
+use super::swapped_out_ages::SwappedOutAges;
+use super::tenant_map::TenantMap;
+use super::unevictable::Unevictable;
+use super::wakeup::Pause;
 use super::why::Why;
 use super::workers;
+use crate::age_table::Owner;
 use crate::ages::Ages;
-use crate::books::Owner;
 use crate::system::Proc;
 
-/// Address ranges that one walk asks for at once.
+/// Maximum number of address ranges for one read of page tables.
 const RANGES: usize = 4096;
-/// Pages of one step.
+/// Maximum number of pages that are read and then paged out at a time.
 const STEP: usize = 512;
 
-/// Memory as the kernel has it.
+/// The host's memory, for one call of the engine.
 pub(super) struct HostMemory<'a> {
-    pub(super) homes: &'a Homes,
+    pub(super) tenant_map: &'a TenantMap,
     pub(super) members: &'a mut Members,
     pub(super) ages: &'a mut Ages,
     pub(super) proc: &'a Proc,
     pub(super) flags: &'a Flags,
-    /// Processors that we may use.
+    /// Number of processors that we may use.
     pub(super) processors: usize,
-    /// Pages that were accessed after this time of the books (milliseconds) stay.
+    /// Pages accessed after this time (milliseconds of the age table) are not paged out. `None`:
+    /// age does not matter.
     pub(super) idle_since: Option<u64>,
+    /// Dry run: no page is paged out.
     pub(super) dry_run: bool,
-    /// Pages of which nobody knows whether they are in use leave, too; else they stay.
+    /// Also pages out pages with a set accessed bit in processes whose bits scans do not clear,
+    /// where a set bit does not show recent use. Without it such pages are not paged out.
     pub(super) all: bool,
-    /// Walks clear the bits of processes whose bits looks leave set (a [second chance](super::second_chance)): no wall is there, at
-    /// which the kernel would.
+    /// Walks clear the accessed bits of processes where scans do not (a [second
+    /// chance](super::second_chance)). Used only without a hard limit: at a hard limit, the kernel
+    /// clears the bits.
     pub(super) clears: bool,
-    /// Where pages go that the kernel skips, off the engine's lists; else they are put back.
-    pub(super) culled: Option<&'a mut Culled>,
-    /// Where a policy wants to know how old what comes back is.
-    pub(super) out: Option<&'a mut Out>,
-    /// When the engine is to bail out.
+    /// Receives unevictable pages, which then leave the engine's lists. `None`: they are put back
+    /// on the lists.
+    pub(super) unevictable: Option<&'a mut Unevictable>,
+    /// Receives the ages of swapped-out pages, if a policy or writeback needs them.
+    pub(super) out: Option<&'a mut SwappedOutAges>,
+    /// Ends the time slice: the engine then stops early.
     pub(super) pause: &'a Pause,
-    pub(super) tally: Tally,
+    /// Receives the results.
+    pub(super) totals: ReclaimTotals,
 }
 
-/// What to make of accessed bits.
+/// What the accessed bits of an address space mean.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Bits {
-    /// Accesses may leave none (a secondary MMU), or somebody else clears them: every page counts as in use.
+    /// Accesses may leave the bit clear (secondary MMU), or a foreign clearer clears bits. Every
+    /// page counts as in use.
     Hidden,
-    /// A page counts as in use if its bit is set.
+    /// A page is in use if its bit is set.
     Tell,
-    /// No page counts as in use: a set bit may be as old as the process, or says nothing of further accesses.
+    /// No page counts as in use: a set bit may be as old as the process, or the access does not
+    /// make further accesses likely.
     Unknown,
 }
 
-/// A page of a batch: its address, and its place in the batch.
-type Asked = (u64, usize);
+/// A page of a batch: first its address, then its index in the batch.
+type BatchPage = (u64, usize);
 
-/// A page of a batch that may leave.
-struct Leaving {
-    page: Asked,
-    /// Its entry was: each such page makes the kernel call all processors where its process runs.
+/// A page of a batch that may be paged out: no check before the kernel call has excluded it.
+struct PageOutCandidate {
+    page: BatchPage,
+    /// Whether the page-table entry was dirty. For each dirty page the kernel interrupts all
+    /// processors on which the process runs.
     is_dirty: bool,
-    /// When it was last used, by the books (milliseconds); none if nobody knows.
+    /// Time when the page was last used, in milliseconds of the age table; `None` if unknown.
     last: Option<u64>,
-    /// Where it is: what it is made of is asked where swap is short, and when its entry is gone.
+    /// Frame number of the page. The frame's flags are read if free swap is short, and again after
+    /// the page has been unmapped.
     frame: u64,
 }
 
 impl HostMemory<'_> {
-    /// Pages of one process, by ascending address.
-    fn step(&mut self, (memcg, owner): (MemcgId, Owner), pages: &[Asked], outcome: &mut [PageOut]) {
-        // Nothing tells which pages these are: there the kernel's own reclaim chooses, at the wall. (The story: pages were told as gone that
-        // were in, and as evicted that never were, each time anew.)
+    /// Reads the entries of these pages of one process, in ascending order of address, and pages
+    /// out those not in use. Writes the result for each page to `outcome`.
+    fn step(
+        &mut self,
+        (memcg, owner): (MemcgId, Owner),
+        pages: &[BatchPage],
+        outcome: &mut [PageOut],
+    ) {
+        // The source of ages does not report single pages, so we could not verify that they were
+        // paged out. Only kernel reclaim at the limit takes pages then.
         if !self.knows_pages() {
             pages
                 .iter()
@@ -99,8 +116,8 @@ impl HostMemory<'_> {
             return;
         }
         let addresses: Vec<u64> = pages.iter().map(|(address, _)| *address).collect();
-        // Known to be locked, it is not waited for below. This comes first: between the question about a page and its paging out
-        // no time is to pass.
+        // If the process's memory lock is known to be taken, the reads below do not wait for it.
+        // This is checked first, so that no time passes between reading the entries and paging out.
         let pid = self.members.pid(owner).unwrap_or(0);
         self.ages.is_locked(pid, Access::Read);
         let Some(before) = self.entries(owner, &addresses) else {
@@ -116,7 +133,7 @@ impl HostMemory<'_> {
             let last = self.last_used(entry);
             match self.judge(bits, entry, last) {
                 Some(what) => outcome[page.1] = what,
-                None => leaving.push(Leaving {
+                None => leaving.push(PageOutCandidate {
                     page: *page,
                     is_dirty: entry.is_dirty(),
                     last,
@@ -129,15 +146,16 @@ impl HostMemory<'_> {
             return;
         }
         if self.dry_run {
-            // By age a batch of which none leaves is the last: a dry run told of 8 MiB of 32 that were old enough.
+            // Reclaim by age ends at a batch of which no page is paged out, unless all were too
+            // young. A dry run must not end there.
             let stays = match self.idle_since {
                 Some(_) => PageOut::TooYoung,
                 None => PageOut::Busy,
             };
-            for Leaving { page, .. } in leaving {
+            for PageOutCandidate { page, .. } in leaving {
                 outcome[page.1] = stays;
-                if let Some(id) = self.homes.ids(memcg).id_of(owner, page.0) {
-                    self.tally.note_would(memcg, id);
+                if let Some(id) = self.tenant_map.ids(memcg).id_of(owner, page.0) {
+                    self.totals.note_would(memcg, id);
                 }
             }
             return;
@@ -145,83 +163,89 @@ impl HostMemory<'_> {
         self.leave((memcg, owner), leaving, outcome);
     }
 
-    /// Lets pages of one process leave, from the processor where that costs least.
+    /// Pages out the pages `leaving` of one process, on the processor where that costs least.
     fn leave(
         &mut self,
         (memcg, owner): (MemcgId, Owner),
-        mut leaving: Vec<Leaving>,
+        mut leaving: Vec<PageOutCandidate>,
         outcome: &mut [PageOut],
     ) {
         let pid = self.members.pid(owner).unwrap_or(0);
         let dirty = leaving.iter().filter(|one| one.is_dirty).count();
         let addresses = addresses_of(&leaving);
         let ranges = page_ranges(&addresses);
-        let pays = near::pays(leaving.len(), ranges.len(), dirty);
-        let near = pays.then(|| Near::to(self.proc, pid)).flatten();
-        let is_near = near.is_some();
-        // Bound to a processor, a second thread of ours would wait for the first.
+        let pays = affinity::pays(leaving.len(), ranges.len(), dirty);
+        let affinity = pays.then(|| CpuAffinity::to(self.proc, pid)).flatten();
+        let is_near = affinity.is_some();
+        // Further threads would share the one processor to which this thread is now bound.
         let workers = if is_near {
             1
         } else {
             workers::free(self.proc, self.processors, leaving.len())
         };
         self.advise(owner, &ranges, workers);
-        drop(near);
+        drop(affinity);
         self.verify((memcg, owner), &leaving, &addresses, outcome);
         self.note_out((memcg, owner), &leaving, outcome);
-        // A page that waits in a processor's lru_add batch is not isolated by MADV_PAGEOUT, but a call on that
-        // processor drains the batch. So we try from the processor where the process ran last, then from ours, whose
-        // batch has what the first try put back. (The story: twenty pages that had come in for a process that then
-        // slept stayed for as long.)
+        // A page that waits in a processor's lru_add batch is not isolated by MADV_PAGEOUT, but a
+        // call on that processor drains the batch. So such pages are tried twice more: on the
+        // processor where the process last ran, then on ours, as the try before may have put pages
+        // in our batch. Otherwise the pages of an idle process would stay in the batch for as long
+        // as the process is idle.
         for is_last in [true, false] {
             leaving.retain(|one| outcome[one.page.1] == PageOut::Busy);
             if leaving.is_empty() || is_near {
                 return;
             }
-            let near = is_last.then(|| Near::to_last(self.proc, pid)).flatten();
+            let affinity = is_last
+                .then(|| CpuAffinity::to_last(self.proc, pid))
+                .flatten();
             let addresses = addresses_of(&leaving);
             self.advise(owner, &page_ranges(&addresses), 1);
-            drop(near);
+            drop(affinity);
             self.verify((memcg, owner), &leaving, &addresses, outcome);
             self.note_out((memcg, owner), &leaving, outcome);
         }
     }
 
-    /// What has left is as old as it was.
+    /// Stores when each page that was paged out was last used, if such ages are kept.
     fn note_out(
         &mut self,
         (memcg, owner): (MemcgId, Owner),
-        leaving: &[Leaving],
+        leaving: &[PageOutCandidate],
         outcome: &[PageOut],
     ) {
         let Some(out) = self.out.as_mut() else {
             return;
         };
-        let now_ms = self.ages.books().last_round_ms();
+        let now_ms = self.ages.age_table().last_scan_ms();
         for one in leaving {
-            let id = self.homes.ids(memcg).id_of(owner, one.page.0);
+            let id = self.tenant_map.ids(memcg).id_of(owner, one.page.0);
             if let (PageOut::Stored, Some(id)) = (outcome[one.page.1], id) {
                 out.note(memcg, id, one.last.unwrap_or(now_ms));
             }
         }
     }
 
-    /// When the books last saw a page used; none if it is not in memory, or nobody knows.
+    /// Returns when a page was last used, in milliseconds of the age table. `None` if the page is
+    /// not in memory, if the time is unknown, or if neither reclaim by age nor the ages of
+    /// swapped-out pages need it.
     fn last_used(&self, entry: Entry) -> Option<u64> {
-        let is_asked = self.idle_since.is_some() || self.out.is_some();
-        if !is_asked || entry.kind() != EntryKind::Present {
+        let is_requested = self.idle_since.is_some() || self.out.is_some();
+        if !is_requested || entry.kind() != EntryKind::Present {
             return None;
         }
         let frame = entry.physical(self.ages.source().frame_mask()) >> 12;
-        self.ages.books().look_up(frame)?.1
+        self.ages.age_table().look_up(frame)?.1
     }
 
-    /// What an entry says before anything is done: none if the page may leave.
+    /// Returns the reason not to page out a page, as far as it is known before the kernel call;
+    /// `None` if there is none.
     fn judge(&mut self, bits: Bits, entry: Entry, last: Option<u64>) -> Option<PageOut> {
         match entry.kind() {
             EntryKind::Empty => return Some(PageOut::Gone),
             EntryKind::Swapped => {
-                self.tally.left += 1;
+                self.totals.left += 1;
                 return Some(PageOut::Taken);
             }
             EntryKind::Other => return Some(PageOut::Busy),
@@ -240,38 +264,43 @@ impl HostMemory<'_> {
             return Some(PageOut::TooYoung);
         }
         let frame = entry.physical(self.ages.source().frame_mask()) >> 12;
-        // The kernel would free it with its bytes, and they may be in use here: after a fork it is enough that one
-        // of the two gave them back (docs/known-gaps.md).
-        let is_given_back = !entry.is_dirty() && self.flags.is_given_back(frame);
-        is_given_back.then_some(PageOut::LazyFree)
+        // The page is lazyfree: the kernel would free it with its content, which this process may
+        // still use. After a fork it is enough that one of the two processes called MADV_FREE
+        // (docs/known-gaps.md).
+        let is_lazyfree = !entry.is_dirty() && self.flags.is_lazyfree(frame);
+        is_lazyfree.then_some(PageOut::LazyFree)
     }
 
-    /// Whether the source tells single pages, where they are.
+    /// Whether the source of ages reports single pages at their addresses.
     fn knows_pages(&self) -> bool {
         self.ages.source().grain() == Grain::Page
     }
 
-    /// What accessed bits of an address space say now.
+    /// Returns what the accessed bits of an address space mean now.
     fn bits_of(&self, owner: Owner) -> Bits {
         let identity = self.members.identity(owner);
         match identity.and_then(|identity| self.ages.space(identity)) {
             None => Bits::Hidden,
             Some(space) if space.is_hidden() => Bits::Hidden,
-            // Where everything is asked for, a bit that was never cleared keeps nothing.
+            // A set bit of this address space may never have been cleared. If all pages are
+            // requested, such a bit does not keep its page in memory.
             Some(space) if self.all && !space.is_trusted() => Bits::Unknown,
             Some(_) => Bits::Tell,
         }
     }
 
-    /// The same of one page: what is read in order or at random is not in use because it was accessed.
+    /// Returns what the accessed bit of the page at `address` means; `bits` is the meaning for its
+    /// address space. An access to a file that is read in sequence, or declared as read at random,
+    /// does not show that the page is in use.
     fn bits_at(&self, bits: Bits, owner: Owner, address: u64) -> Bits {
         match bits {
-            Bits::Tell if !self.homes.has_recency(owner, address) => Bits::Unknown,
+            Bits::Tell if !self.tenant_map.has_recency(owner, address) => Bits::Unknown,
             bits => bits,
         }
     }
 
-    /// Whether looks leave the bits of an address space set, and nobody else clears them.
+    /// Whether walks clear the accessed bits of this address space. They do if `clears` is set,
+    /// scans do not clear the bits, and no foreign clearer does.
     fn has_second_chance(&self, owner: Owner) -> bool {
         let identity = self.members.identity(owner);
         let space = identity.and_then(|identity| self.ages.space(identity));
@@ -279,7 +308,8 @@ impl HostMemory<'_> {
         self.clears && !self.dry_run && is_left
     }
 
-    /// Clears the bits of what a walk found in use.
+    /// Clears the accessed bits of the pages that a walk found in use (a [second
+    /// chance](super::second_chance)).
     fn give_second_chance(&mut self, owner: Owner, in_use: InUse) {
         let begin = Instant::now();
         let pid = self.members.pid(owner);
@@ -292,21 +322,22 @@ impl HostMemory<'_> {
             let (advised, next) = in_use.clear(process, &mappings, turn);
             self.ages.take_bits(identity, next);
             if let Advised::Refused(error) = advised {
-                self.tally.refused.get_or_insert(error.to_string());
+                self.totals.refused.get_or_insert(error.to_string());
             }
         }
-        self.tally.took += begin.elapsed();
+        self.totals.took += begin.elapsed();
     }
 
-    /// Drops from `leaving` the pages that need swap beyond what is free: the kernel makes a page that finds no swap
-    /// active. Pages that need none stay in `leaving`. (The story: without swap no page of a file left either.)
-    fn bound_by_swap(&mut self, leaving: &mut Vec<Leaving>, outcome: &mut [PageOut]) {
+    /// Removes pages from `leaving` for which swap has no space, and reports them as
+    /// [`PageOut::NoSwap`], because the kernel would activate them. File pages stay in `leaving`:
+    /// they need no swap.
+    fn bound_by_swap(&mut self, leaving: &mut Vec<PageOutCandidate>, outcome: &mut [PageOut]) {
         let free = self.proc.swap_free_pages().unwrap_or(0);
         let mut free = usize::try_from(free).unwrap_or(usize::MAX);
         if leaving.len() <= free {
             return;
         }
-        let (flags, tally) = (self.flags, &mut self.tally);
+        let (flags, totals) = (self.flags, &mut self.totals);
         leaving.retain(|one| {
             if !flags.needs_swap(one.frame) {
                 return true;
@@ -316,12 +347,12 @@ impl HostMemory<'_> {
                 return true;
             }
             outcome[one.page.1] = PageOut::NoSwap;
-            tally.no_swap = true;
+            totals.no_swap = true;
             false
         });
     }
 
-    /// Advises pages of one process to leave, by up to so many threads.
+    /// Calls MADV_PAGEOUT on these address ranges of one process, with up to `workers` threads.
     fn advise(&mut self, owner: Owner, ranges: &[Range<u64>], workers: usize) {
         let begin = Instant::now();
         let pid = self.members.pid(owner);
@@ -329,23 +360,24 @@ impl HostMemory<'_> {
         if let Some(process) = self.members.pidfd(owner, self.proc) {
             let edges = || mapping_starts(ages, pid);
             let work = workers::advise(process, (ranges, Advice::PageOut), workers, edges);
-            self.tally.by_others += work.others;
+            self.totals.by_others += work.others;
             if let Advised::Refused(error) = work.advised {
-                self.tally.refused.get_or_insert(error.to_string());
+                self.totals.refused.get_or_insert(error.to_string());
             }
         }
-        self.tally.took += begin.elapsed();
+        self.totals.took += begin.elapsed();
     }
 
-    /// Reads the entries again: a page without one has left; of the others the kernel is asked why they stay. A dirty
-    /// page of a file, or of shared memory, may be unmapped and stay in the page cache: the engine forgets it
-    /// ([`PageOut::Gone`]), and people are told that it is busy. (The stories: 32 MiB of a file that a program had
-    /// written by its mapping were told as out, and all of it was in memory; told to the engine as busy, they ended its
-    /// reclaim by age.)
+    /// Reads the entries of the pages again, and writes to `outcome` which pages were paged out,
+    /// and why others were not. A missing entry means that its page was paged out.
+    ///
+    /// A dirty page of a file, or of shared memory, may be unmapped and stay in the page cache. The
+    /// engine must forget such a page ([`PageOut::Gone`]); [`PageOut::Busy`] would end its reclaim
+    /// by age. Reports count the page as busy, as it is still in memory.
     fn verify(
         &mut self,
         (memcg, owner): (MemcgId, Owner),
-        leaving: &[Leaving],
+        leaving: &[PageOutCandidate],
         addresses: &[u64],
         outcome: &mut [PageOut],
     ) {
@@ -356,11 +388,12 @@ impl HostMemory<'_> {
             let entry = after.as_ref().and_then(|after| after.get(at).copied());
             let is_empty = entry.is_some_and(|entry| entry.kind() == EntryKind::Empty);
             let is_unmapped = is_empty && self.flags.is_cached(one.frame);
-            if let (true, Some(id)) = (is_unmapped, self.homes.ids(memcg).id_of(owner, page.0)) {
-                self.tally.note_unmapped(memcg, id);
+            if let (true, Some(id)) = (is_unmapped, self.tenant_map.ids(memcg).id_of(owner, page.0))
+            {
+                self.totals.note_unmapped(memcg, id);
             }
-            let told = entry.map_or(Some(PageOut::Gone), outcome_of);
-            let what = match (told, entry) {
+            let reported = entry.map_or(Some(PageOut::Gone), outcome_of);
+            let what = match (reported, entry) {
                 _ if is_unmapped => PageOut::Gone,
                 (Some(what), _) => what,
                 (None, entry) => {
@@ -369,7 +402,7 @@ impl HostMemory<'_> {
                     let frame = entry.physical(self.ages.source().frame_mask()) >> 12;
                     let why = why.get_or_insert_with(|| Why::open(pid, self.flags));
                     let what = why.ask(page.0, frame);
-                    self.tally.shared +=
+                    self.totals.shared +=
                         u64::from(what == PageOut::Shared && self.flags.is_stored(frame));
                     what
                 }
@@ -378,19 +411,19 @@ impl HostMemory<'_> {
         }
     }
 
-    /// The entries of these pages, which ascend; none if the process is gone. Pieces are told in any order: holes and
-    /// huge pages before the tables beside them.
+    /// Returns the entries of the pages at these addresses, which are in ascending order; `None` if
+    /// the process is gone. Page tables are reported in any order: holes and huge pages come first.
     fn entries(&mut self, owner: Owner, addresses: &[u64]) -> Option<Vec<Entry>> {
         let pid = self.members.pid(owner)?;
         let mut entries: Vec<Option<Entry>> = vec![None; addresses.len()];
         let mut put = |start: u64, some: &mut dyn Iterator<Item = Entry>| {
-            // Pieces begin and end within the ranges that were asked for.
+            // Every piece lies within one of the requested ranges.
             let first = addresses.partition_point(|address| *address < start);
             for (place, entry) in entries[first..].iter_mut().zip(some) {
                 *place = Some(entry);
             }
         };
-        let told = self
+        let reported = self
             .ages
             .peek(pid, &page_ranges(addresses), &mut |_, piece| match piece {
                 Piece::Pages { start, entries } => put(start, &mut entries.iter().copied()),
@@ -403,28 +436,28 @@ impl HostMemory<'_> {
                     let part = |page: u64| entry.part_at((start + page * 4096) & (span - 1));
                     put(start, &mut (0..bytes / 4096).map(part));
                 }
-                // Changing all the time: in use.
+                // The page table of the piece changes all the time, so the pages count as in use.
                 Piece::Unsure { start, bytes } => {
                     put(start, &mut (0..bytes / 4096).map(|_| Entry::IN_USE));
                 }
             });
-        told.ok()?;
+        reported.ok()?;
         entries.into_iter().collect()
     }
 }
 
-/// The engine learns which pages of this piece were accessed.
+/// Reports to the engine, and to `in_use`, which pages of this piece of a page table were accessed.
 fn note_young(
-    (homes, memcg, owner): (&Homes, MemcgId, Owner),
+    (tenant_map, memcg, owner): (&TenantMap, MemcgId, Owner),
     piece: Piece<'_>,
     mut in_use: Option<&mut InUse>,
     lruvec: &mut Lruvec,
 ) {
-    let ids = homes.ids(memcg);
+    let ids = tenant_map.ids(memcg);
     let is_young = |entry: &Entry| entry.is_present() && entry.is_accessed();
     let mut tell = |range: Range<u64>, is_young: &dyn Fn(u64) -> bool| {
         for (address, id) in ids.pages(owner, range) {
-            if is_young(address) && homes.has_recency_of(memcg, id) {
+            if is_young(address) && tenant_map.has_recency_of(memcg, id) {
                 lruvec.young(id);
             }
         }
@@ -450,14 +483,15 @@ fn note_young(
 }
 
 impl Memory for HostMemory<'_> {
-    /// Which pages were accessed since the last look. Bits stay as they are, for the next look tells ages by them; who has no
-    /// ages may get a second chance.
+    /// Reports to the engine which pages were accessed since the last scan. Accessed bits are not
+    /// cleared, because the next scan computes ages from them. Where scans clear no bits, pages in
+    /// use may get a second chance.
     fn walk(&mut self, memcg: MemcgId, lruvec: &mut Lruvec) {
         if !self.knows_pages() {
             return;
         }
-        let homes = self.homes;
-        let ids = homes.ids(memcg);
+        let tenant_map = self.tenant_map;
+        let ids = tenant_map.ids(memcg);
         for owner in ids.owners() {
             let Some(pid) = self.members.pid(owner) else {
                 continue;
@@ -472,9 +506,9 @@ impl Memory for HostMemory<'_> {
                 if some.is_empty() {
                     break;
                 }
-                // A process that is gone has nothing young.
+                // If the process is gone, none of its pages was accessed.
                 let _ = self.ages.peek(pid, &some, &mut |_, piece| {
-                    note_young((homes, memcg, owner), piece, in_use.as_mut(), lruvec);
+                    note_young((tenant_map, memcg, owner), piece, in_use.as_mut(), lruvec);
                 });
             }
             if let Some(in_use) = in_use.filter(|in_use| !in_use.is_empty()) {
@@ -484,7 +518,7 @@ impl Memory for HostMemory<'_> {
     }
 
     fn has_recency(&self, memcg: MemcgId, id: FolioId) -> bool {
-        self.homes.has_recency_of(memcg, id)
+        self.tenant_map.has_recency_of(memcg, id)
     }
 
     fn wants_pause(&mut self) -> bool {
@@ -497,10 +531,10 @@ impl Memory for HostMemory<'_> {
         let outcome = &mut outcome[first..];
         let places = batch.iter().enumerate();
         let mut fresh = vec![true; batch.len()];
-        let ids = self.homes.ids(memcg);
-        let mut asked: Vec<(Owner, Asked)> = places
+        let ids = self.tenant_map.ids(memcg);
+        let mut requested: Vec<(Owner, BatchPage)> = places
             .filter_map(|(at, id)| {
-                if let Some(what) = self.tally.known(memcg, *id) {
+                if let Some(what) = self.totals.known(memcg, *id) {
                     outcome[at] = what;
                     fresh[at] = false;
                     return None;
@@ -509,24 +543,25 @@ impl Memory for HostMemory<'_> {
                 Some((owner, (address, at)))
             })
             .collect();
-        asked.sort_unstable();
-        for of_owner in asked.chunk_by(|one, next| one.0 == next.0) {
-            let pages: Vec<Asked> = of_owner.iter().map(|(_, page)| *page).collect();
+        requested.sort_unstable();
+        for of_owner in requested.chunk_by(|one, next| one.0 == next.0) {
+            let pages: Vec<BatchPage> = of_owner.iter().map(|(_, page)| *page).collect();
             for step in pages.chunks(STEP) {
                 self.step((memcg, of_owner[0].0), step, outcome);
             }
         }
         for ((id, what), fresh) in batch.iter().zip(outcome.iter_mut()).zip(fresh) {
             if fresh {
-                self.tally.note(memcg, *id, *what);
+                self.totals.note(memcg, *id, *what);
             }
-            if let Some(culled) = &mut self.culled
+            if let Some(unevictable) = &mut self.unevictable
                 && matches!(what, PageOut::Shared | PageOut::Locked)
             {
-                culled.add(memcg, *id);
+                unevictable.add(memcg, *id);
                 *what = PageOut::Unevictable;
             }
-            // Put back as the youngest: as the oldest they would be tried again before all others.
+            // These pages are put back as the youngest: as the oldest pages they would be tried
+            // again before all others.
             if matches!(what, PageOut::Shared | PageOut::Locked | PageOut::LazyFree) {
                 *what = PageOut::Referenced;
             }
@@ -534,28 +569,31 @@ impl Memory for HostMemory<'_> {
     }
 }
 
-/// What an entry says of a page that was advised to leave: none if the kernel is to be asked why it has not.
+/// Returns what an entry that was read after MADV_PAGEOUT says about its page. `None` if the page
+/// is still in memory and the entry does not say why.
 fn outcome_of(entry: Entry) -> Option<PageOut> {
     match entry.kind() {
         EntryKind::Empty | EntryKind::Swapped => Some(PageOut::Stored),
-        // It is on its way to another frame, or a marker took its place: that is not our work. (The story: what compaction moved
-        // meanwhile counted as evicted, and as a refault at the next look.)
+        // The page is being moved to another frame, or the entry holds a marker instead of a page:
+        // no reclaim has paged it out.
         EntryKind::Other => Some(PageOut::Busy),
         EntryKind::Present => entry.is_accessed().then_some(PageOut::Referenced),
     }
 }
 
-fn addresses_of(leaving: &[Leaving]) -> Vec<u64> {
+/// Returns the addresses of these pages, in the same order.
+fn addresses_of(leaving: &[PageOutCandidate]) -> Vec<u64> {
     leaving.iter().map(|one| one.page.0).collect()
 }
 
-/// Where the mappings of a process begin, ascending; nowhere if it cannot be read.
+/// Returns the starts of a process's mappings, in ascending order; none if they cannot be read.
 fn mapping_starts(ages: &mut Ages, pid: Option<u32>) -> Vec<u64> {
     let mappings = pid.map(|pid| ages.mappings(pid)).unwrap_or_default();
     mappings.iter().map(|mapping| mapping.start).collect()
 }
 
-/// Pages at these ascending addresses, neighbours joined.
+/// Returns the address ranges of the pages at these addresses, which are in ascending order.
+/// Adjacent pages become one range.
 pub(super) fn page_ranges(addresses: &[u64]) -> Vec<Range<u64>> {
     joined(addresses.iter().copied(), 4096)
 }
@@ -564,7 +602,8 @@ pub(super) fn page_ranges(addresses: &[u64]) -> Vec<Range<u64>> {
 mod tests {
     use super::*;
 
-    /// Only what is in swap, or was dropped, has left: an entry that stands for a move has not.
+    /// Regression: a page that compaction moved counted as paged out, and as a refault at the next
+    /// scan. A page has left memory only if it is in swap or was dropped.
     #[test]
     fn a_page_that_is_being_moved_has_not_left() {
         let migrating = Entry(30 << 59 | 0x3e00);

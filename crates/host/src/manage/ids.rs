@@ -1,55 +1,67 @@
-//! Which folio is which page: ids in groups of 64, made as pages need them.
+//! Ids of pages for the engine (folio ids): which id belongs to which page. Ids are made in groups
+//! of 64 when pages need them.
 //!
-//! A group is a *block*, 64 pages that follow each other, or holds 64 *singles*, pages of one owner
-//! that lie anywhere. A block costs what its holes cost; a single costs its address and its place in
-//! the index. So a stretch of 64 pages has a block where [`BLOCK_MIN`] of them are there, and
-//! singles where fewer are. Programs change, and [`Ids::sweep`] renames pages from one to the other.
+//! A *stretch* is 64 consecutive pages at an address that is a multiple of 256 KiB. A group of ids
+//! is of one of two kinds:
 //!
-//! Invariant: an id names one page of one address space at a time, and a page has one id at most. An
-//! id is given out again only after the engine has forgotten its page or knows it by another id.
+//! - A *block*: the ids of the 64 pages of one stretch. It costs memory also for pages that do not
+//!   exist.
+//! - A group of 64 *singles*: ids of pages of one owner at any addresses. Each single costs memory
+//!   for its address and for its entry in the index.
+//!
+//! So a stretch has a block if at least [`BLOCK_MIN`] of its pages exist, and singles if fewer
+//! exist. As a program changes, [`Ids::make`] replaces the singles of a stretch by a block, and
+//! [`Ids::sweep`] a block by singles.
+//!
+//! Invariant: an id names one page of one address space at a time, and a page has at most one id.
+//! An id is used again only after the engine has forgotten its page, or knows the page by another
+//! id.
 
 mod compact;
 mod groups;
 mod index;
+mod roomy;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use engine::FolioId;
 
-use crate::books::Owner;
+use crate::age_table::Owner;
 use groups::{GROUP_PAGES, Groups};
 use index::{Entry, Index};
+use roomy::PartlyFree;
 
-/// Bytes of a chunk: what one table of the last level maps.
+/// Size of a chunk in bytes: the memory that one last-level page table maps.
 pub(super) const CHUNK: u64 = 2 << 20;
-/// Pages of a chunk.
+/// Number of pages in a chunk.
 const CHUNK_PAGES: u32 = 512;
-/// Pages of a stretch, and its bytes.
+/// Number of pages in a stretch; then its size in bytes.
 pub(super) const STRETCH_PAGES: u32 = GROUP_PAGES;
 pub(super) const STRETCH: u64 = STRETCH_PAGES as u64 * PAGE;
 const PAGE: u64 = 4096;
-/// A stretch gets a block when so many of its pages have ids: 64 of the engine's words of 4.25 bytes
-/// cost as much as 24 singles of 13 bytes. It loses the block below that.
+/// Numbers of pages with ids at which a stretch gets a block, and below which it loses the block. A
+/// block costs the engine 64 words of 4.25 bytes, as much as about 24 singles of 13 bytes.
 const BLOCK_MIN: u32 = 28;
 const BLOCK_KEEP: u32 = 24;
 
-/// What ids stand for elsewhere.
+/// State that must follow changes of ids, such as the engine's pages.
 pub(super) trait Pages {
-    /// These pages are gone.
+    /// Forgets `pages` pages that are gone, from id `first` on.
     fn forget(&mut self, first: FolioId, pages: u32);
-    /// A page is known by another id from now on; false if it keeps its own.
+    /// Moves a page to another id. Returns false if the page must keep its id.
     fn rename(&mut self, from: FolioId, to: FolioId) -> bool;
 }
 
-/// What ids a stretch has.
+/// The ids of a stretch (64 pages), as found in the index.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// The first id of its block.
+    /// First id of the stretch's block; `None` if it has no block.
     pub(super) block: Option<FolioId>,
-    /// Its singles, by their number within the stretch, ascending.
+    /// Ids of pages outside of a block, in ascending order: the page's number within the stretch,
+    /// then its id.
     pub(super) singles: Vec<(u32, FolioId)>,
-    /// The scan that the stretch is looked up for.
+    /// Number of the scan for which the ids were read from the index.
     scan: u32,
 }
 
@@ -59,7 +71,8 @@ impl Known {
         self.block.is_none() && self.singles.is_empty()
     }
 
-    /// The id of page number `at` of the stretch.
+    /// Returns the id of the page with number `at` in the stretch; `None` if it has none. In a
+    /// block, also a page that does not exist has an id.
     pub(super) fn id(&self, at: u32) -> Option<FolioId> {
         if !self.singles.is_empty()
             && let Ok(place) = self.singles.binary_search_by_key(&at, |single| single.0)
@@ -70,19 +83,20 @@ impl Known {
     }
 }
 
-/// What one address space has.
+/// The ids of one address space.
 #[derive(Debug, Default)]
 struct Space {
+    /// The blocks and single ids, by address.
     index: Index,
-    /// By area, groups of singles with room for more.
-    roomy: BTreeMap<u64, Vec<u32>>,
-    /// Ids of singles in use.
+    /// The groups of single ids that have free ids.
+    roomy: PartlyFree,
+    /// Number of single ids that have a page.
     singles: usize,
-    /// The number of the last scan.
+    /// Number of the last scan; each walk of the address space adds 1.
     scan: u32,
 }
 
-/// The ids in use.
+/// All ids in use by the pages of one tenant.
 #[derive(Debug, Default)]
 pub(super) struct Ids {
     groups: Groups,
@@ -90,7 +104,7 @@ pub(super) struct Ids {
 }
 
 impl Ids {
-    /// None yet.
+    /// Returns an empty set of ids.
     pub(super) const fn new() -> Ids {
         Ids {
             groups: Groups::new(),
@@ -98,33 +112,30 @@ impl Ids {
         }
     }
 
-    /// All ids are below this.
+    /// Returns an upper bound: every id is less than this number.
     pub(super) const fn len(&self) -> usize {
         self.groups.len() * GROUP_PAGES as usize
     }
 
-    /// Bytes on the heap.
+    /// Returns the memory that the ids take on the heap, in bytes.
     #[cfg(test)]
     pub(super) fn memory_bytes(&self) -> usize {
         let of_space = |space: &Space| {
-            let roomy: usize = space
-                .roomy
-                .values()
-                .map(|all| all.capacity() * 4 + 64)
-                .sum();
+            let roomy = space.roomy.each();
+            let roomy: usize = roomy.map(|all| all.capacity() * 4 + 64).sum();
             space.index.memory_bytes() + roomy + 2 * size_of::<(Owner, Space)>()
         };
         self.groups.memory_bytes() + self.spaces.values().map(of_space).sum::<usize>()
     }
 
-    /// An address space is about to be scanned: none of its pages has been found yet.
+    /// Begins a walk of an address space: all of its pages count as not found yet.
     pub(super) fn begin_scan(&mut self, owner: Owner) {
         if let Some(space) = self.spaces.get_mut(&owner) {
             space.scan = space.scan.wrapping_add(1);
         }
     }
 
-    /// Puts into `known` which ids the stretch at `start` has.
+    /// Looks up the ids of the stretch at address `start`, and stores them in `known`.
     pub(super) fn look_up(&mut self, owner: Owner, start: u64, known: &mut Known) {
         known.block = None;
         known.singles.clear();
@@ -146,19 +157,21 @@ impl Ids {
         }
     }
 
-    /// A page of the stretch that was looked up is there.
+    /// Records that the walk found the page with the single id `id`; `known` has the ids of its
+    /// stretch.
     pub(super) fn note_single(&mut self, known: &Known, id: FolioId) {
         self.groups.note(id, 1 << (id.0 % GROUP_PAGES), known.scan);
     }
 
-    /// Pages of its block are there, one bit each.
+    /// Records which pages of the block of `known` the walk found: bit `n` of `pages` is page `n`.
     pub(super) fn note_block(&mut self, known: &Known, pages: u64) {
         if let Some(first) = known.block {
             self.groups.note(first, pages, known.scan);
         }
     }
 
-    /// What could not be read stays as it was: pages within `range` count as there.
+    /// Records all pages within `range` as found. The walk could not read them, so their ids must
+    /// stay.
     pub(super) fn keep(&mut self, owner: Owner, range: &Range<u64>) {
         let scan = self.spaces.get(&owner).map_or(0, |space| space.scan);
         let ids: Vec<FolioId> = self
@@ -170,8 +183,9 @@ impl Ids {
         }
     }
 
-    /// An id for a page of a stretch in which it has none, and in which about `likely` pages are to get
-    /// one in this scan. Brings `known` up to date. None when there are no more: 2^29.
+    /// Makes an id for page `at` of the stretch at address `start`, and updates `known`. `likely`:
+    /// about how many pages of the stretch get ids in this scan. Returns `None` if all 2^29 ids are
+    /// in use.
     pub(super) fn make(
         &mut self,
         (owner, start): (Owner, u64),
@@ -192,7 +206,8 @@ impl Ids {
         Some(id)
     }
 
-    /// The stretch gets a block, and its singles become pages of that.
+    /// Adds a block for the stretch, and moves its singles into the block. Returns `None` if all
+    /// ids are in use.
     fn make_block(
         &mut self,
         owner: Owner,
@@ -220,18 +235,19 @@ impl Ids {
         Some(())
     }
 
-    /// An id for one page; it is not in the index yet.
+    /// Makes a single id for one page; the caller adds it to the index. Returns `None` if all ids
+    /// are in use.
     fn make_single(&mut self, owner: Owner, address: u64) -> Option<FolioId> {
         let space = self.spaces.entry(owner).or_default();
         take_single(&mut self.groups, space, (owner, address))
     }
 
-    /// Whose page it is, and its address.
+    /// Returns the owner and the address of a page; `None` if the id has no page.
     pub(super) fn place(&self, id: FolioId) -> Option<(Owner, u64)> {
         self.groups.place(id)
     }
 
-    /// The id of a page, if it has one.
+    /// Returns the id of the page at an address; `None` if it has none.
     pub(super) fn id_of(&self, owner: Owner, address: u64) -> Option<FolioId> {
         let start = stretch_of(address);
         let mut block = None;
@@ -249,8 +265,8 @@ impl Ids {
         block
     }
 
-    /// The pages of an owner within `range` that have ids: addresses and ids, ascending but for
-    /// singles, which come after the block of their stretch.
+    /// Returns the pages of an owner within `range`: address, then id. Addresses ascend, except
+    /// that in a stretch all pages of the block come before the singles.
     pub(super) fn pages(
         &self,
         owner: Owner,
@@ -275,12 +291,13 @@ impl Ids {
         all.filter(move |(address, _)| (start..end).contains(address))
     }
 
+    /// Returns an owner's index entries at address `from` or above, in ascending order.
     fn entries(&self, owner: Owner, from: u64) -> impl Iterator<Item = Entry> + use<'_> {
         let spaces = self.spaces.get(&owner).into_iter();
         spaces.flat_map(move |space| space.index.from(&self.groups, from))
     }
 
-    /// First addresses of the stretches of an owner within `range` that have ids.
+    /// Returns the start addresses of those stretches of an owner within `range` that have ids.
     pub(super) fn stretches(&self, owner: Owner, range: &Range<u64>) -> Vec<u64> {
         let mut all = Vec::new();
         for entry in self.entries(owner, stretch_of(range.start)) {
@@ -295,7 +312,8 @@ impl Ids {
         all
     }
 
-    /// Address ranges in which an owner has pages: chunks of 2 MiB, neighbours joined.
+    /// Returns the address ranges in which an owner has pages, in whole chunks of 2 MiB. Adjacent
+    /// chunks are one range.
     pub(super) fn ranges(&self, owner: Owner) -> impl Iterator<Item = Range<u64>> + use<'_> {
         let mut entries = self.entries(owner, 0).peekable();
         std::iter::from_fn(move || {
@@ -313,8 +331,8 @@ impl Ids {
         })
     }
 
-    /// All of an address space was scanned: pages that were not found are gone, and the ids of the
-    /// others are packed.
+    /// Ends the walk of an address space. Forgets pages that the walk did not find, and packs the
+    /// ids of the others into fewer groups.
     pub(super) fn sweep(&mut self, owner: Owner, pages: &mut impl Pages) {
         let Some(mut space) = self.spaces.remove(&owner) else {
             return;
@@ -343,7 +361,8 @@ impl Ids {
         }
     }
 
-    /// A block of which few pages are left is given up: they become singles.
+    /// Keeps a block, or replaces it by singles if fewer than `BLOCK_KEEP` of its pages exist. Adds
+    /// the result to the index `swept`.
     fn sweep_block(
         &mut self,
         space: &mut Space,
@@ -380,21 +399,21 @@ impl Ids {
         }
     }
 
-    /// Groups of singles without any are free. Where more than a quarter of the places is empty, the
-    /// singles of the emptiest groups move into the others.
+    /// Frees empty groups of singles. If more than `singles / 4 + 64 * areas` ids in groups of
+    /// singles are free, moves the pages of the emptiest groups to free ids of the others.
     fn pack(&mut self, owner: Owner, space: &mut Space, pages: &mut impl Pages) {
         let groups = &mut self.groups;
         let free: u32 = space
             .roomy
-            .values()
+            .each()
             .flatten()
             .map(|group| groups.room(*group))
             .sum();
-        // One group an area may have room.
-        let spare = space.singles / 4 + space.roomy.len() * GROUP_PAGES as usize;
+        // In each area (16 TiB of addresses) one group may have free ids.
+        let spare = space.singles / 4 + space.roomy.areas() * GROUP_PAGES as usize;
         if free as usize > spare {
             let mut donors = Vec::new();
-            for roomy in space.roomy.values_mut() {
+            for roomy in space.roomy.each_mut() {
                 let is_donor = |group: &mut u32| groups.room(*group) > GROUP_PAGES / 4;
                 donors.extend(roomy.extract_if(.., is_donor));
             }
@@ -421,23 +440,19 @@ impl Ids {
             space.index = packed;
             for group in donors {
                 let area = groups.area(group);
-                space.roomy.entry(area).or_default().push(group);
+                space.roomy.of(area).push(group);
             }
         }
-        space.roomy.retain(|_, roomy| {
-            roomy.retain(|group| {
-                let is_used = groups.room(*group) < GROUP_PAGES;
-                if !is_used {
-                    groups.release(*group);
-                }
-                is_used
-            });
-            roomy.shrink_to_fit();
-            !roomy.is_empty()
+        space.roomy.keep(|group| {
+            let is_used = groups.room(group) < GROUP_PAGES;
+            if !is_used {
+                groups.release(group);
+            }
+            is_used
         });
     }
 
-    /// An address space has no pages here any more.
+    /// Releases all ids of an address space, which no longer has pages in this tenant.
     pub(super) fn release(&mut self, owner: Owner, pages: &mut impl Pages) {
         let Some(space) = self.spaces.remove(&owner) else {
             return;
@@ -451,22 +466,23 @@ impl Ids {
         for entry in space.index.into_entries() {
             forget(entry.id().0 / GROUP_PAGES);
         }
-        space.roomy.into_values().flatten().for_each(forget);
+        space.roomy.into_all().for_each(forget);
     }
 
-    /// Everybody who has pages.
+    /// Returns all owners that have ids.
     pub(super) fn owners(&self) -> Vec<Owner> {
         self.spaces.keys().copied().collect()
     }
 }
 
-/// A free id of a space for a page: in a group of its area.
+/// Takes a free single id for a page, from a group of the page's area (16 TiB of addresses).
+/// Returns `None` if all ids are in use.
 fn take_single(
     groups: &mut Groups,
     space: &mut Space,
     (owner, address): (Owner, u64),
 ) -> Option<FolioId> {
-    let roomy = space.roomy.entry(groups::area_of(address)).or_default();
+    let roomy = space.roomy.of(groups::area_of(address));
     let group = match roomy.last() {
         Some(group) => *group,
         None => {
@@ -483,22 +499,23 @@ fn take_single(
     Some(id)
 }
 
-/// The id of a single is free; the caller has taken it out of the index.
+/// Frees a single id, which the caller has removed from the index.
 fn free_single(groups: &mut Groups, space: &mut Space, id: FolioId) {
     let group = id.0 / GROUP_PAGES;
     if groups.room(group) == 0 {
-        let roomy = space.roomy.entry(groups.area(group)).or_default();
+        let roomy = space.roomy.of(groups.area(group));
         roomy.push(group);
     }
     groups.drop_live(id, 1 << (id.0 % GROUP_PAGES));
     space.singles -= 1;
 }
 
+/// Converts bytes to a number of pages.
 fn page_of(bytes: u64) -> u32 {
     u32::try_from(bytes / PAGE).unwrap_or(u32::MAX)
 }
 
-/// The numbers of the bits that are set.
+/// Returns the numbers of the set bits in a word, in ascending order.
 pub(super) fn bits(mut word: u64) -> impl Iterator<Item = u32> {
     std::iter::from_fn(move || {
         let at = word.trailing_zeros();
@@ -507,7 +524,7 @@ pub(super) fn bits(mut word: u64) -> impl Iterator<Item = u32> {
     })
 }
 
-/// Runs of bits that are set.
+/// Returns the ranges of consecutive set bits in a word, in ascending order.
 fn runs(mut word: u64) -> impl Iterator<Item = Range<u32>> {
     std::iter::from_fn(move || {
         if word == 0 {
@@ -520,17 +537,18 @@ fn runs(mut word: u64) -> impl Iterator<Item = Range<u32>> {
     })
 }
 
-/// The first address of the stretch that an address is in.
+/// Returns the start of the stretch that contains an address.
 pub(super) const fn stretch_of(address: u64) -> u64 {
     address & !(STRETCH - 1)
 }
 
-/// The first address of the chunk that an address is in.
+/// Returns the start of the chunk that contains an address.
 pub(super) const fn chunk_of(address: u64) -> u64 {
     address & !(CHUNK - 1)
 }
 
-/// The numbers of the pages of the chunk that begins at `chunk` which lie within `range`.
+/// Returns which pages of the chunk at address `chunk` lie within `range`, by their number in the
+/// chunk.
 pub(super) fn pages_within(range: &Range<u64>, chunk: u64) -> Range<u32> {
     let number = |address: u64| {
         let pages = address.clamp(chunk, chunk + CHUNK) - chunk;
@@ -539,7 +557,8 @@ pub(super) fn pages_within(range: &Range<u64>, chunk: u64) -> Range<u32> {
     number(range.start)..number(range.end)
 }
 
-/// Pieces of so many bytes that begin at these ascending addresses, as ranges, neighbours joined.
+/// Returns the address ranges of pieces of `bytes` bytes that begin at these addresses, in
+/// ascending order. Adjacent pieces become one range.
 pub(super) fn joined(starts: impl IntoIterator<Item = u64>, bytes: u64) -> Vec<Range<u64>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     for start in starts {

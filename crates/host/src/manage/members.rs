@@ -1,35 +1,36 @@
 //! The processes whose pages the engine knows.
 //!
-//! Invariant: what is done to a process is done through a descriptor of it that was opened and then found to be of
-//! the process that was read: never through a number that may be another's by now.
+//! Invariant: we act on a process only through a pidfd, never through a PID, which may belong to
+//! another process by now. After a pidfd was opened, we checked that the PID still belongs to the
+//! process that was scanned.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::books::Owner;
+use crate::age_table::Owner;
 use crate::system::descriptors::is_beyond;
 use crate::system::{Identity, Proc};
 
-/// By owner.
+/// The processes, by owner of the pages.
 #[derive(Debug, Default)]
 pub(super) struct Members {
     all: BTreeMap<Owner, Member>,
-    /// Of the one that was asked for last, where it could not be kept.
+    /// The pidfd that was returned last, if few descriptors were left and it is not kept in `all`.
     passing: Option<OwnedFd>,
 }
 
-/// A process.
+/// A process whose pages the engine knows.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) identity: Identity,
-    /// Opened when it is first needed.
+    /// The process's pidfd; `None` until it is first needed.
     pidfd: Option<OwnedFd>,
 }
 
 impl Members {
-    /// This owner is the address space of that process.
+    /// Records that `owner` is the address space of the process `identity`.
     pub(super) fn note(&mut self, owner: Owner, identity: Identity) {
         let is_same = |member: &Member| member.identity == identity;
         if !self.all.get(&owner).is_some_and(is_same) {
@@ -38,22 +39,24 @@ impl Members {
         }
     }
 
+    /// Forgets the process of an owner, and closes its pidfd.
     pub(super) fn forget(&mut self, owner: Owner) {
         self.all.remove(&owner);
     }
 
-    /// The process of an owner.
+    /// Returns the PID of an owner's process; `None` if no walk has found the process.
     pub(super) fn pid(&self, owner: Owner) -> Option<u32> {
         self.all.get(&owner).map(|member| member.identity.pid)
     }
 
-    /// Who it is.
+    /// Returns the identity of an owner's process; `None` if no walk has found the process.
     pub(super) fn identity(&self, owner: Owner) -> Option<Identity> {
         self.all.get(&owner).map(|member| member.identity)
     }
 
-    /// Its number and a descriptor of it; none if it is gone. It is kept, but where few are left. (The story, of a reading: a program of 600 processes with a limit of 1,024
-    /// took all of them, and the next question that somebody asked ended the manager.)
+    /// Returns the PID of an owner's process, then its pidfd; `None` if the process is gone. The
+    /// pidfd stays open unless few descriptors are left: a target of many processes must not use up
+    /// our limit of open files.
     pub(super) fn pidfd(&mut self, owner: Owner, proc: &Proc) -> Option<(u32, &OwnedFd)> {
         self.passing = None;
         let member = self.all.get_mut(&owner)?;
@@ -61,7 +64,7 @@ impl Members {
         if member.pidfd.is_none() {
             let pid = Pid::from_raw(member.identity.pid.cast_signed())?;
             let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
-            // After the opening: the number was this process's until now, so the descriptor is.
+            // Checked after opening: if the PID still belongs to this process, the pidfd does, too.
             if proc.identity(member.identity.pid).ok()? != Some(member.identity) {
                 return None;
             }

@@ -1,164 +1,181 @@
-//! One tenant under management: some processes whose cold pages leave.
+//! Manages one target: pages out the cold pages of some processes.
 //!
-//! Invariant: everything that decides which page leaves, and how many, is the engine's ([`engine::Machine`]);
-//! here is when it is asked (the clock of looks, of the policy and of the limits) and what a host tells it. The
-//! processes are changed in nothing but accessed bits and in where their pages are, which is the kernel's doing:
-//! whatever becomes of this manager, they run on.
+//! Invariant: the engine ([`engine::Machine`]) decides which pages are paged out, and how many.
+//! This module decides when the engine runs (for scans, for the policy, for limits), and reports to
+//! the engine which pages are in the host's memory. Nothing of a process is changed except its
+//! accessed bits and where its pages are stored. The kernel manages both, so the process runs on
+//! even if this manager dies.
 //!
-//! Floors: `actions`, `options`, `ids`, `members`, `advise`, `flags`, `near`, `noreuse`, `pause`, `spent`, `stall`; `culled`, `homes`,
-//! `out`, `outrun`, `outside`, `said`, `second_chance`, `tally`, `thrash`, `unseen`, `waits`, `why`, `workers`, `written`; `feed` (a look
-//! tells the engine), `host_memory` (the engine's pages leave), `room` (limits as measured); `record` (looks into a
-//! file); `driver` (all of one engine); `minder` (a policy at work), `demote` (what is out goes on to a disk);
-//! `ordered` (what a policy wants, in slices); `act`, `report`; here the clock.
+//! The modules in order of dependence, in groups separated by semicolons; a module uses only
+//! modules of earlier groups: `actions`, `options`, `ids`, `members`, `advise`, `flags`,
+//! `affinity`, `noreuse`, `wakeup`, `spent`, `stall`; `unevictable`, `tenant_map`,
+//! `swapped_out_ages`, `allocation_race`, `outside`, `messages`, `second_chance`, `reclaim_totals`,
+//! `thrashing_detector`, `unseen`, `waits`, `why`, `workers`, `writing_back`; `engine_sync`
+//! (updates the engine from a scan), `host_memory` (pages out what the engine chose), `headroom`
+//! (limits and measured usage); `record` (scans into a file); `driver` (all parts of one engine);
+//! `policy_runner` (runs a policy), `writeback` (writeback to a disk); `ordered` (a policy's order,
+//! in slices); `act`, `report`; this file decides when each of them runs.
 
 mod act;
 mod actions;
 mod advise;
-mod culled;
-mod demote;
+mod affinity;
+mod allocation_race;
 mod driver;
-mod feed;
+mod engine_sync;
 mod flags;
-mod homes;
+mod headroom;
 mod host_memory;
 mod ids;
 mod members;
-mod minder;
-mod near;
+mod messages;
 mod noreuse;
 mod options;
 mod ordered;
-mod out;
-mod outrun;
 mod outside;
-mod pause;
+mod policy_runner;
+mod reclaim_totals;
 mod record;
 mod report;
-mod room;
-mod said;
 mod second_chance;
 mod spent;
 mod stall;
-mod tally;
+mod swapped_out_ages;
+mod tenant_map;
 pub mod tenants;
-mod thrash;
+mod thrashing_detector;
+mod unevictable;
 mod unseen;
 mod waits;
+mod wakeup;
 mod why;
 mod workers;
-mod written;
+mod writeback;
+mod writing_back;
 
 use std::time::{Duration, Instant};
 
 use engine::memcg::{MemcgId, MemcgLimits};
-use engine::{FolioType, Limit, Machine, MachineConfig, Millis, Pages, Policy};
+use engine::{Aging, FolioType, Limit, Machine, MachineConfig, Millis, Pages, Policy};
 
-use crate::wall::{Due, Wall};
+use crate::hard_limit::{HardLimit, PendingLimits};
 use crate::watch::{self, Watch, WatchError};
-use demote::Demoter;
+use allocation_race::AllocationRace;
 use driver::{BATCH, Driver};
-use feed::Noticed;
-pub use minder::Asked as PolicyAsked;
-use minder::Minder;
-pub use options::{Ask, Kept, Limits, Reclaimed, Settings, WriteBackAsked};
-use ordered::Ordered;
-use outrun::Outrun;
-use outside::Outside;
+use engine_sync::ScanFindings;
+use headroom::Headroom;
+use messages::Messages;
+pub use options::{Ask, Kept, Limits, ManagerSettings, Reclaimed, WritebackSettings};
+use ordered::RunningOrder;
+use outside::MembersOutside;
+pub use policy_runner::PolicyRequest;
+use policy_runner::PolicyRunner;
+use reclaim_totals::ReclaimTotals;
 pub use record::Recording;
-use room::Room;
-use said::SaidLines;
-use tally::Tally;
-use thrash::Thrash;
-use unseen::Unseen;
+use thrashing_detector::ThrashingDetector;
+use unseen::UnseenSwap;
 use waits::Waits;
-use written::Written;
+use writeback::Writeback;
+use writing_back::WritingBack;
 
-/// Looks may take this part of a processor, more often than the interval, while reclaim needs fresh ages.
-const LOOKS_SHARE: u32 = 20;
-/// All other looks, what the policy does, and writing to a disk may take this part of it each, whatever intervals are asked for.
+/// Scans ahead of the interval, for reclaim that needs fresh ages, may take 1 / `SCANS_SHARE` of a
+/// processor.
+const SCANS_SHARE: u32 = 20;
+/// All other scans, the policy and writeback may each take 1 / `WORK_SHARE` of a processor, even if
+/// shorter intervals are configured.
 const WORK_SHARE: u32 = 10;
-/// Where the usage alone is due, which is up to 500 times a second, it is asked no more often than this who lives: without process
-/// events that is a reading of all of /proc.
+/// Minimum time between two updates of the process list by measurements of usage, which run up to
+/// 500 times a second. If the kernel sends no process events, an update reads all of /proc.
 const FOLLOW_APART: Duration = Duration::from_millis(250);
-/// Between two looks at a target that has just become what it is, at least ([`Manager::begin_anew`]).
+/// Minimum time between two scans of a target that has just executed another program
+/// ([`Manager::note_exec`]).
 const YOUNG: Duration = Duration::from_secs(1);
-/// Between two looks, at least, where reclaim needs fresh ages before the interval is over.
-const LOOKS_APART: Duration = Duration::from_millis(200);
+/// Minimum time between two scans when reclaim needs fresh ages before the interval is over.
+const SCANS_APART: Duration = Duration::from_millis(200);
 
-/// How far ahead "nothing is due" is set where there is no limit to measure, no mark, no policy and no disk: a clock cannot tell a
-/// moment that never comes.
+/// Time until the next work if there is no limit, no policy and no writeback. It stands for
+/// "never", which a clock cannot represent.
 const IDLE_MAX: Duration = Duration::from_secs(3600);
 
-/// What people are told where the wall could not get the limit of swap, and why.
+/// Returns a message for users: the swap limit could not be set on the cgroup. `why` is the
+/// kernel's error.
 pub fn swap_max_unkept(why: &dyn std::fmt::Display) -> String {
-    format!("the kernel's own reclaim does not keep to --swap-max: {why}")
+    format!("the kernel's own reclaim may exceed --swap-max: {why}")
 }
 
-/// What was done until now.
+/// Totals since the manager started.
 #[derive(Clone, Debug, Default)]
 struct Sums {
+    /// Number of pages paged out.
     evicted: u64,
+    /// Number of pages that were not paged out, by reason.
     kept: Kept,
     took: Duration,
-    noticed: Noticed,
+    /// Page movements that scans found and that pagetide did not cause.
+    noticed: ScanFindings,
 }
 
-/// A manager. See the module.
+/// Manages the memory of one target; see the description of this module.
 pub struct Manager {
-    settings: Settings,
+    settings: ManagerSettings,
     driver: Driver,
-    wall: Option<Wall>,
-    /// Who of the members is not in it.
-    outside: Outside,
-    /// What the wall's swappiness was before page cache was preferred; none while it is as it was.
+    hard_limit: Option<HardLimit>,
+    /// Processes of the tenant that are not in the cgroup.
+    outside: MembersOutside,
+    /// The cgroup's swappiness before page cache was preferred; `None` while it is unchanged.
     usual_swappiness: Option<u8>,
     memcg: MemcgId,
-    room: Room,
-    /// Limits that the wall is to get when usage is below them.
-    due: Due,
+    room: Headroom,
+    /// Pending limits: set on the cgroup as soon as usage is below them.
+    due: PendingLimits,
     sums: Sums,
-    next_look: Instant,
-    /// When the target became what it is, where that was a moment ago.
+    next_scan: Instant,
+    /// When the target last executed another program; `None` if it has not.
     young_since: Option<Instant>,
-    /// When usage is measured again.
+    /// When usage is measured next.
     next_hold: Instant,
-    /// When it was asked last who lives.
+    /// When the process list was last updated.
     followed: Instant,
-    /// The number of the look after which the kernel was asked last to take pages that we skip as shared: once a look is enough.
+    /// Number of the last scan after which the kernel reclaimed, at our request, shared pages that
+    /// MADV_PAGEOUT skips. The request is made at most once per scan.
     shared_at: u64,
-    /// What was paged out and is charged still.
-    written: Written,
-    thrash: Thrash,
-    outrun: Outrun,
-    minder: Option<Minder>,
-    /// What it has ordered and is not done yet.
-    ordered: Option<Ordered>,
-    /// What of it is out goes on to a disk, and how old that is.
-    demoter: Option<(Demoter, Millis)>,
-    /// How long tasks wait, where the policy goes by that.
+    /// Pages that were paged out and are still charged to the cgroup, because the kernel has not
+    /// yet freed them after writing.
+    written: WritingBack,
+    thrashing: ThrashingDetector,
+    allocation_race: AllocationRace,
+    policy_runner: Option<PolicyRunner>,
+    /// The policy's order to reclaim that is in progress; `None` if there is none.
+    ordered: Option<RunningOrder>,
+    /// Writeback of swapped-out pages to a disk; then the time for which a page must be unused to
+    /// be written. `None` if there is no writeback.
+    demoter: Option<(Writeback, Millis)>,
+    /// Measures how long tasks wait for memory; `None` if the policy does not use that.
     waits: Option<Waits>,
-    /// When the engine's youngest generation was opened, milliseconds of the watch.
+    /// When the engine's youngest generation was opened, in milliseconds of the watch.
     generation_ms: u64,
-    /// Whether the last look opened it.
+    /// Whether the youngest generation was opened by the last scan.
     has_opened: bool,
     actions: Vec<String>,
-    /// The same, for reports.
-    said: SaidLines,
-    /// What went out and came back at the wall by the kernel's hand.
-    unseen: Unseen,
+    /// The latest line of each kind in `actions`, for reports.
+    said: Messages,
+    /// Counts of pages that kernel reclaim swapped out at the hard limit, and that were swapped in
+    /// again before a scan could report them to the engine.
+    unseen: UnseenSwap,
 }
 
-/// The engine, which knows one tenant.
-fn machine(settings: &Settings, watch: &Watch) -> Machine {
+/// Returns an engine that knows one tenant.
+fn machine(settings: &ManagerSettings, watch: &Watch) -> Machine {
     let policy = match settings.classic {
         true => Policy::ActiveInactive(
             engine::active_inactive::Stage::default(),
-            room::machine_pages(watch),
+            headroom::machine_pages(watch),
         ),
         false => Policy::default(),
     };
     let config = MachineConfig {
         policy,
+        aging: Aging::ByScans,
         batch: BATCH,
         ..MachineConfig::default()
     };
@@ -167,36 +184,48 @@ fn machine(settings: &Settings, watch: &Watch) -> Machine {
     machine
 }
 
+/// Opens the watch of the target, with `interval` between two scans. Returns the driver that
+/// connects the watch with an engine.
+fn driver(settings: &ManagerSettings, interval: Duration) -> Result<Driver, WatchError> {
+    let watch = Watch::open(watch::WatchSettings {
+        target: settings.target.clone(),
+        interval,
+        max_wait: settings.max_wait,
+        source: None,
+        memory: None,
+        own_process: true,
+    })?;
+    let machine = machine(settings, &watch);
+    Ok(Driver::new(watch, machine))
+}
+
 impl Manager {
-    /// Looks at the processes for the first time; `wall` is the control group of ours that they are in.
+    /// Starts a manager with a first scan of the processes. `hard_limit` is our cgroup that
+    /// contains the processes; `None` if there is none.
     ///
     /// # Errors
-    /// There is no such target, no right to look at it, or no way to see ages.
-    pub fn start(settings: Settings, wall: Option<Wall>) -> Result<Manager, WatchError> {
-        let asked = settings.policy.map(|policy| PolicyAsked {
+    /// The target does not exist, we may not read it, or no source reports ages of its pages.
+    pub fn start(
+        settings: ManagerSettings,
+        hard_limit: Option<HardLimit>,
+    ) -> Result<Manager, WatchError> {
+        let requested = settings.policy.map(|policy| PolicyRequest {
             settings: policy,
             dry_run: settings.dry_run,
         });
-        let minder = asked.map(|asked| Minder::new(asked, Millis(0)));
-        let look_every = settings.policy.map(|policy| policy.look_every().0);
-        let look_every = look_every.map_or(settings.interval, Duration::from_millis);
-        let interval = settings.interval.min(look_every);
-        let watch = Watch::open(watch::Settings {
-            target: settings.target.clone(),
-            interval,
-            max_wait: settings.max_wait,
-            source: None,
-            own_process: true,
-        })?;
+        let policy_runner = requested.map(|requested| PolicyRunner::new(requested, Millis(0)));
+        let max_scan_interval = settings.policy.map(|policy| policy.max_scan_interval().0);
+        let max_scan_interval = max_scan_interval.map_or(settings.interval, Duration::from_millis);
+        let interval = settings.interval.min(max_scan_interval);
         let now = Instant::now();
         let memcg = MemcgId::FIRST;
-        let machine = machine(&settings, &watch);
-        let mut driver = Driver::new(watch, machine);
-        let asked = settings.write_back.clone();
-        let demoter = asked.map(|(asked, age)| (Demoter::new(asked, Millis(0)), age));
-        // What the kernel skips (forked workers' shared pages) would be asked for at each wake: half of our processor time, and in its way.
-        driver.cull();
-        if minder.is_some() {
+        let mut driver = driver(&settings, interval)?;
+        let requested = settings.write_back.clone();
+        let demoter = requested.map(|(requested, age)| (Writeback::new(requested, Millis(0)), age));
+        // Otherwise shared pages of forked workers, which the kernel skips, would be tried again at
+        // each wakeup. That took half of our processor time, and delayed the program.
+        driver.track_unevictable();
+        if policy_runner.is_some() {
             driver.track_refaults(memcg);
         }
         if demoter.is_some() {
@@ -205,58 +234,61 @@ impl Manager {
         let mut manager = Manager {
             settings,
             driver,
-            minder,
+            policy_runner,
             demoter,
             ordered: None,
             waits: None,
-            wall,
-            outside: Outside::default(),
+            hard_limit,
+            outside: MembersOutside::default(),
             usual_swappiness: None,
             memcg,
-            room: Room::default(),
-            due: Due::default(),
+            room: Headroom::default(),
+            due: PendingLimits::default(),
             sums: Sums::default(),
-            next_look: now,
+            next_scan: now,
             young_since: None,
             next_hold: now,
             followed: now,
             shared_at: 0,
-            written: Written::default(),
-            thrash: Thrash::new(),
-            outrun: Outrun::new(),
+            written: WritingBack::default(),
+            thrashing: ThrashingDetector::new(),
+            allocation_race: AllocationRace::new(),
             generation_ms: 0,
             has_opened: false,
             actions: Vec::new(),
-            said: SaidLines::default(),
-            unseen: Unseen::default(),
+            said: Messages::default(),
+            unseen: UnseenSwap::default(),
         };
         manager.begin_waits();
-        if manager.wall.is_some() {
-            // The kernel takes pages there, too, and goes by the same bits.
-            manager.driver.watch.ages_and_proc().0.spare_files();
+        if manager.hard_limit.is_some() {
+            // At the hard limit kernel reclaim relies on the accessed bits, so bits of files are
+            // kept.
+            manager.driver.watch.ages_and_proc().0.keep_file_bits();
         }
         manager.apply_limits();
-        manager.look()?;
+        manager.scan()?;
         Ok(manager)
     }
 
-    /// Does what is due, and says how long nothing more will be.
+    /// Does the pending work. Returns the time until the next work; zero if a policy's order is in
+    /// progress.
     ///
     /// # Errors
     /// The target cannot be read any more.
     pub fn work(&mut self) -> Result<Duration, WatchError> {
         let begin = Instant::now();
-        let is_due = begin >= self.next_look;
+        let is_due = begin >= self.next_scan;
         if is_due {
-            self.look()?;
+            self.scan()?;
             self.followed = begin;
         } else if begin < self.next_hold || self.followed.elapsed() >= FOLLOW_APART {
             self.driver.watch.follow_if_cheap()?;
             self.followed = begin;
         }
-        self.mind(is_due)?;
+        self.run_policy(is_due)?;
         self.demote(is_due);
-        // Whatever else woke us: a limit that cannot be held is not tried again before its time.
+        // If a limit could not be met, it is not tried again before `next_hold`, even after a
+        // wakeup.
         if Instant::now() >= self.next_hold {
             let pause = self.hold_limits()?;
             self.next_hold = Instant::now() + pause.min(IDLE_MAX);
@@ -266,16 +298,16 @@ impl Manager {
         }
         let now = Instant::now();
         let pause = self.next_hold.saturating_duration_since(now);
-        let minder = self.minder.as_ref();
-        let next = minder.and_then(|minder| minder.due_in(self.now()));
+        let policy_runner = self.policy_runner.as_ref();
+        let next = policy_runner.and_then(|policy_runner| policy_runner.due_in(self.now()));
         let pause = pause.min(next.unwrap_or(IDLE_MAX));
         let demoter = self.demoter.as_ref();
         let next = demoter.and_then(|(demoter, _)| demoter.due_in());
         let pause = pause.min(next.unwrap_or(IDLE_MAX));
-        Ok(pause.min(self.next_look.saturating_duration_since(now)))
+        Ok(pause.min(self.next_scan.saturating_duration_since(now)))
     }
 
-    /// Finds out at once who lives: the first process has ended.
+    /// Updates the list of processes at once, after the first process has ended.
     ///
     /// # Errors
     /// `/proc` cannot be read.
@@ -283,13 +315,13 @@ impl Manager {
         self.driver.watch.follow()
     }
 
-    /// Whether all processes are gone.
+    /// Whether all processes of the target have ended.
     #[must_use]
     pub fn finished(&self) -> bool {
         self.driver.watch.finished()
     }
 
-    /// Whether it manages a process, as of now.
+    /// Updates the process list, and returns whether the process is managed.
     ///
     /// # Errors
     /// The target cannot be read any more.
@@ -297,24 +329,26 @@ impl Manager {
         self.driver.watch.has(pid)
     }
 
-    /// What was done since the last call, or would have been, and why.
+    /// Returns one line for each action since the last call, with its reason, and forgets the
+    /// lines. In a dry run the lines say what would have been done.
     pub fn actions(&mut self) -> Vec<String> {
         std::mem::take(&mut self.actions)
     }
 
-    /// Replaces the limits.
+    /// Replaces the limits, and enforces them at the next call of [`Manager::work`].
     pub fn set_limits(&mut self, limits: Limits) {
         self.settings.limits = limits;
         self.next_hold = Instant::now();
         self.apply_limits();
     }
 
-    /// Records all looks from now on.
+    /// Begins to record all scans.
     pub fn record(&mut self, recording: Recording) {
         self.driver.record(recording);
     }
 
-    /// Nothing more is done: what a policy ordered counts as far as it came, and a recording, if there is one, is whole.
+    /// Ends all work: counts what the policy's order in progress has done, and completes the
+    /// recording.
     pub fn end_work(&mut self) {
         self.end_ordered();
         if let Some(recorder) = self.driver.recorder() {
@@ -322,12 +356,15 @@ impl Manager {
         }
     }
 
-    /// Ends, and gives back the wall, whose limits stay until somebody lifts them.
+    /// Ends the manager and returns its cgroup. The cgroup's limits stay until the caller lifts
+    /// them.
     #[must_use]
-    pub fn end(self) -> Option<Wall> {
-        self.wall
+    pub fn end(self) -> Option<HardLimit> {
+        self.hard_limit
     }
 
+    /// Reports the limits to the engine, and sets them on the cgroup as far as the kernel accepts
+    /// them now.
     fn apply_limits(&mut self) {
         let Limits {
             min,
@@ -346,31 +383,31 @@ impl Manager {
             ..MemcgLimits::default()
         };
         self.driver.machine.set_limits(self.memcg, limits);
-        let Some(wall) = self.wall.clone() else {
+        let Some(hard_limit) = self.hard_limit.clone() else {
             return;
         };
-        // In a dry run nothing holds the program.
+        // In a dry run no limit is set on the cgroup.
         let of = |limit: Limit| match limit {
             Limit::Bytes(bytes) if !self.settings.dry_run => Some(bytes.0),
             _ => None,
         };
         let (hard, high, swap) = (of(max), of(high), of(swap_max));
-        self.due = Due {
-            // Version 1 has no such file; reclaim holds it alone.
+        self.due = PendingLimits {
+            // Version 1 has no memory.high: there only proactive reclaim enforces `high`.
             high: Some(high),
             max: Some(hard),
             swap_max: Some(swap),
         };
-        self.put_due(&wall);
+        self.set_pending_limits(&hard_limit);
     }
 
-    /// Puts limits on the wall, as far as it takes them now.
-    fn put_due(&mut self, wall: &Wall) {
-        let refused = self.due.put(wall);
+    /// Sets those pending limits on the cgroup that it accepts now. The others stay pending.
+    fn set_pending_limits(&mut self, hard_limit: &HardLimit) {
+        let refused = self.due.put(hard_limit);
         if let Some(error) = refused.max {
             self.act(format!(
-                "the limit holds between looks alone: {} does not take it: {error}",
-                wall.group().path.display()
+                "the limit is enforced only at each scan: the kernel refused it for {}: {error}",
+                hard_limit.group().path.display()
             ));
         }
         if let Some(error) = refused.swap_max {
@@ -378,76 +415,84 @@ impl Manager {
         }
     }
 
+    /// Returns the time of the watch, in milliseconds since its start.
     fn now(&self) -> Millis {
         Millis(self.driver.watch.elapsed_ms())
     }
 
-    /// Looks now: reads all tables, tells the engine, and opens a generation if it is time for one.
+    /// Scans all page tables now, updates the engine, and opens a generation if it is time for one.
     ///
     /// # Errors
     /// The target cannot be read any more.
-    pub fn look(&mut self) -> Result<(), WatchError> {
+    pub fn scan(&mut self) -> Result<(), WatchError> {
         let begin = Instant::now();
-        self.look_without_generation()?;
-        let minder = self.minder.as_ref();
-        let apart = minder.map_or(0, |minder| minder.generations_apart().0);
+        self.scan_without_generation()?;
+        let policy_runner = self.policy_runner.as_ref();
+        let interval = policy_runner.map_or(0, |policy_runner| policy_runner.generations_apart().0);
         let now = self.driver.watch.elapsed_ms();
-        if now - self.generation_ms + 50 >= apart {
+        if now - self.generation_ms + 50 >= interval {
             self.open_generation();
-            self.plan_look(begin);
+            self.plan_scan(begin);
         }
         Ok(())
     }
 
-    /// Reads all tables and tells the engine: what was accessed is of the youngest generation.
-    fn look_without_generation(&mut self) -> Result<(), WatchError> {
+    /// Scans all page tables and updates the engine: accessed pages join the youngest generation.
+    fn scan_without_generation(&mut self) -> Result<(), WatchError> {
         let begin = Instant::now();
         self.has_opened = false;
         let memcg = self.memcg;
-        let noticed = self.driver.look(&|_| memcg)?;
+        let noticed = self.driver.scan(&|_| memcg)?;
         self.driver.watch.note_curve(noticed.anon_back);
         self.sums.noticed.add(noticed);
-        if let Some(wall) = &self.wall {
-            let told = self.outside.check(&self.driver.watch, wall);
-            told.into_iter().for_each(|told| self.act(told));
+        if let Some(hard_limit) = &self.hard_limit {
+            let reported = self.outside.check(&self.driver.watch, hard_limit);
+            reported.into_iter().for_each(|reported| self.act(reported));
             let (_, faults) = self.driver.watch.ages().swapped_pages();
             let usage = self.usage();
-            self.thrash.measure(Instant::now(), faults, usage);
-            // Now, for what our hand puts out before the next look is known at once, and found in swap by that look. (The story, of a reading:
-            // asked in between, `stat` had it come back, and leave once more after the look.)
+            self.thrashing.measure(Instant::now(), faults, usage);
+            // The two counts are comparable only right after a scan: later the engine also counts
+            // what we page out, but the count of pages in swap stays that of the scan.
             let known = self.driver.machine.lruvec(memcg).out(FolioType::Anon);
             let in_swap = self.driver.watch.swapped_pages();
             self.unseen.note(in_swap.0, known.0);
         }
-        self.plan_look(begin);
+        self.plan_scan(begin);
         Ok(())
     }
 
-    /// When the next look is due, by the one that began then and what it took.
-    fn plan_look(&mut self, begin: Instant) {
-        let pause = self.driver.look_took() * WORK_SHARE;
-        let apart = match self.young_since {
-            // As long again as it has been there: who asks in its first seconds is not told of its first moment.
-            Some(since) => self.driver.watch.apart().min(since.elapsed().max(YOUNG)),
-            None => self.driver.watch.apart(),
+    /// Sets when the next scan begins. `begin` is when the last scan began; its processor time
+    /// delays the next one.
+    fn plan_scan(&mut self, begin: Instant) {
+        let pause = self.driver.scan_took() * WORK_SHARE;
+        let until_next_scan = match self.young_since {
+            // At most the time since the exec, and at least `YOUNG`. A report in the target's first
+            // seconds must not show the state at the exec.
+            Some(since) => self
+                .driver
+                .watch
+                .until_next_scan()
+                .min(since.elapsed().max(YOUNG)),
+            None => self.driver.watch.until_next_scan(),
         };
-        self.next_look = begin + apart.max(pause);
+        self.next_scan = begin + until_next_scan.max(pause);
     }
 
-    /// What it uses now.
+    /// Returns the current memory usage of the target.
     fn usage(&self) -> Pages {
-        room::usage(&self.driver.watch, self.wall.as_ref(), &self.outside)
+        headroom::usage(&self.driver.watch, self.hard_limit.as_ref(), &self.outside)
     }
 
-    /// The target has just become another program: it is looked at at once, and more often than later until it is as old as an
-    /// interval. (The story: for ten seconds the report told of pagetide itself, which the program had been until its exec.)
-    pub fn begin_anew(&mut self) {
+    /// Records that the target has just executed another program. Scans the target at once; until
+    /// its program is older than the interval, scans are more frequent. Otherwise reports would
+    /// show pagetide itself, which the process was until the exec.
+    pub fn note_exec(&mut self) {
         let now = Instant::now();
-        (self.young_since, self.next_look) = (Some(now), now);
+        (self.young_since, self.next_scan) = (Some(now), now);
         self.driver.watch.forget_peaks();
     }
 
-    /// Opens the engine's youngest generation, unless this look did.
+    /// Opens a new youngest generation in the engine, if the last scan did not open one.
     fn open_generation(&mut self) {
         if !self.has_opened {
             self.has_opened = true;
@@ -456,48 +501,52 @@ impl Manager {
         }
     }
 
-    /// Looks between two intervals, if the last look is long enough ago for what looks cost. When the oldest generation
-    /// is used up, reclaim opens one itself: one for each look, five a second, left four fifths of a second of history.
-    fn look_if_worth_it(&mut self) -> Result<(), WatchError> {
-        let apart = (self.driver.look_took() * LOOKS_SHARE).max(LOOKS_APART);
-        if self.driver.look_age() < apart {
+    /// Scans before the interval is over, unless scans would then take too much processor time.
+    /// Opens no generation: reclaim opens one when the oldest is used up. With five scans a second,
+    /// and a generation for each, all four generations together would span only 0.8 s.
+    fn scan_if_worth_it(&mut self) -> Result<(), WatchError> {
+        let interval = (self.driver.scan_took() * SCANS_SHARE).max(SCANS_APART);
+        if self.driver.scan_age() < interval {
             return Ok(());
         }
-        self.look_without_generation()
+        self.scan_without_generation()
     }
 
-    /// Before the last report: of one look there are no ages. (The story: `attach --for 2s` had watched for no time at all.)
-    pub fn look_once_more(&mut self) {
-        if self.driver.looks() == 1 && !self.finished() {
-            // Who cannot be read any more is told as it was.
-            let _ = self.look_if_worth_it();
+    /// Scans once more, before the last report, if there was only one scan: a single scan finds no
+    /// ages.
+    pub fn scan_once_more(&mut self) {
+        if self.driver.scans() == 1 && !self.finished() {
+            // If the scan fails, the report shows the target as of the scan before.
+            let _ = self.scan_if_worth_it();
         }
     }
 
-    /// What is out and old enough goes on to a disk, if it is time.
-    fn demote(&mut self, has_looked: bool) {
+    /// Starts writeback of swapped-out pages that are old enough, if it is time for the next pass.
+    fn demote(&mut self, has_scanned: bool) {
         let Some((demoter, age)) = &mut self.demoter else {
             return;
         };
-        if demoter.is_due(has_looked) {
+        if demoter.is_due(has_scanned) {
             demoter.begin();
-            let told = demoter.demote(&mut self.driver, (self.memcg, *age), "");
-            told.into_iter().for_each(|told| self.act(told));
+            let reported = demoter.demote(&mut self.driver, (self.memcg, *age), "");
+            reported.into_iter().for_each(|reported| self.act(reported));
         }
     }
 
-    fn add(&mut self, tally: &Tally) {
-        self.sums.evicted += tally.evicted;
-        self.sums.noticed.left += tally.left;
-        self.sums.kept.add(tally.kept());
-        self.sums.took += tally.took;
-        if let Some(refused) = &tally.refused {
+    /// Adds the results of one reclaim to the sums.
+    fn add(&mut self, totals: &ReclaimTotals) {
+        self.sums.evicted += totals.evicted;
+        self.sums.noticed.left += totals.left;
+        self.sums.kept.add(totals.kept());
+        self.sums.took += totals.took;
+        if let Some(refused) = &totals.refused {
             self.act(format!("the kernel refused to page out: {refused}"));
         }
     }
 
+    /// Records a line about an action, for the caller and for reports.
     fn act(&mut self, what: String) {
-        /// Nobody may ask for them: the latest stay.
+        /// Maximum number of actions kept if no caller takes them; the oldest are dropped.
         const MOST: usize = 1000;
         self.said.note(&what);
         if self.actions.len() == MOST {

@@ -1,7 +1,10 @@
-//! Which files are used once: what POSIX_FADV_NOREUSE says of an open file, which nobody sees from outside.
+//! Rules that say which files are used only once. A program declares that by POSIX_FADV_NOREUSE on
+//! an open file, which no other process can see, so users set rules.
 //!
-//! Invariant: a rule is about mappings, as the kernel's is: what is read by a descriptor counts as ever. It says nothing
-//! of memory without a file. spec: reclaim-control.md 6.2.
+//! Invariant: like the kernel's flag, a rule is about mappings of files. It changes nothing for
+//! files that are read through descriptors, or for memory without a file.
+//!
+//! spec: reclaim-control.md 6.2.
 
 use std::collections::BTreeMap;
 
@@ -9,32 +12,33 @@ use engine::memcg::MemcgId;
 
 use crate::system::{Kind, PathPattern};
 
-/// All rules.
+/// All rules that say which files are used only once.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Noreuse {
-    /// Of whoever maps files with such paths.
+    /// Patterns of paths: a file with such a path is used only once, in every process that maps it.
     pub(super) paths: Vec<PathPattern>,
-    /// Of tenants.
+    /// For a tenant: which files its processes use only once.
     pub(super) tenants: BTreeMap<MemcgId, NoreuseFiles>,
 }
 
-/// Which files of a tenant.
+/// Which files of a tenant are used only once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NoreuseFiles {
-    /// All that are on a disk.
+    /// All files on a disk.
     All,
-    /// Those with such paths, as its processes have them.
+    /// Files with a matching path, as the tenant's processes see the path.
     Like(Vec<PathPattern>),
 }
 
 impl Noreuse {
-    /// Whether a rule goes by the names of files.
+    /// Whether some rule depends on the paths of files.
     pub(super) fn needs_names(&self) -> bool {
         let by_name = |files: &NoreuseFiles| matches!(files, NoreuseFiles::Like(_));
         !self.paths.is_empty() || self.tenants.values().any(by_name)
     }
 
-    /// Whether what a tenant maps under this name (of /proc/PID/maps) is used once.
+    /// Whether a rule says that a file is used only once. `memcg`: the tenant that maps the file;
+    /// `name`: its path in /proc/PID/maps.
     pub(super) fn has(&self, memcg: MemcgId, kind: Kind, name: &[u8]) -> bool {
         let of_tenant = self.tenants.get(&memcg);
         if kind == Kind::File && of_tenant == Some(&NoreuseFiles::All) {
@@ -44,7 +48,7 @@ impl Noreuse {
             Some(NoreuseFiles::Like(paths)) => &paths[..],
             _ => &[],
         };
-        // A file of a tmpfs has a path, too.
+        // Files on a tmpfs have paths, too.
         matches!(kind, Kind::File | Kind::Shmem)
             && self.paths.iter().chain(own).any(|path| path.is_like(name))
     }
@@ -55,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_are_of_everybody_or_of_a_tenant() {
+    fn a_rule_holds_for_all_tenants_or_for_one() {
         let path = |text: &str| text.parse::<PathPattern>().expect("a pattern");
         let (all, some, other) = (MemcgId::ROOT, MemcgId(1), MemcgId(2));
         let rules = Noreuse {

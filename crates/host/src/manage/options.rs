@@ -1,4 +1,4 @@
-//! What a manager is asked for, and what it answers.
+//! Settings with which a manager is started, requests to reclaim, and their results.
 
 use std::time::Duration;
 
@@ -10,22 +10,24 @@ use serde::{Deserialize, Serialize};
 use crate::swap::Tier;
 use crate::system::family::Target;
 
-/// Limits of a tenant, with the meaning of cgroup v2's files of these names.
+/// Limits of a tenant, with the meaning of the cgroup v2 files of these names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Never reclaimed for another tenant below this.
+    /// Memory up to this amount is never reclaimed for another tenant.
     pub min: Limit,
-    /// Reclaimed below this only if nothing else is left.
+    /// Memory up to this amount is reclaimed for another tenant only if nothing else can be
+    /// reclaimed.
     pub low: Limit,
-    /// Reclaimed above this, and slowed where a control group lets us.
+    /// Memory above this amount is reclaimed. If the processes are in a cgroup that we can write,
+    /// the kernel also slows them down.
     pub high: Limit,
-    /// Never above this: a control group of our own sees to it, else it holds between two looks.
+    /// Hard limit: enforced by our cgroup, or, if there is none, at each scan only.
     pub max: Limit,
-    /// At most so much in swap by our hand.
+    /// Maximum memory in swap; proactive reclaim does not exceed it.
     pub swap_max: Limit,
 }
 
-/// Protects nothing.
+/// Value of `min` and `low` that protects nothing.
 const NOTHING: Limit = Limit::Bytes(Bytes(0));
 
 impl Default for Limits {
@@ -40,67 +42,70 @@ impl Default for Limits {
     }
 }
 
-/// What a manager is made with.
+/// Settings with which a manager is started.
 #[derive(Clone, Debug)]
-pub struct Settings {
-    /// Whose memory.
+pub struct ManagerSettings {
+    /// The processes to manage.
     pub target: Target,
-    /// Time between two looks, where nothing asks for more of them.
+    /// Time between two scans. Extra scans are made if reclaim needs fresh ages.
     pub interval: Duration,
-    /// The longest that clearing accessed bits may hold up a program that takes page faults.
+    /// Maximum time for which clearing accessed bits may delay a page fault of the program; `None`
+    /// for a time that suits the interval.
     pub max_wait: Option<Duration>,
-    /// Its limits.
+    /// Limits of the processes.
     pub limits: Limits,
-    /// Active and inactive lists instead of generations.
+    /// Whether the engine uses active and inactive lists instead of generations.
     pub classic: bool,
-    /// Anonymous memory against files.
+    /// How much anonymous memory is reclaimed, compared to files.
     pub swappiness: Swappiness,
-    /// What leaves though no limit asks for it.
-    pub policy: Option<policy::Settings>,
-    /// What is out and was not used for so long goes on to a disk.
-    pub write_back: Option<(WriteBackAsked, Millis)>,
-    /// Decide, say why, and move nothing.
+    /// Policy that pages out even if no limit requires it; `None` for no policy.
+    pub policy: Option<policy::PolicySettings>,
+    /// Writeback of swapped-out pages to a disk; then the time for which a page must be unused to
+    /// be written. `None` for no writeback.
+    pub write_back: Option<(WritebackSettings, Millis)>,
+    /// Dry run: the manager decides and reports reasons, but pages out nothing.
     pub dry_run: bool,
 }
 
-/// What is out is to go on from compressed memory to the disk behind it.
+/// Writeback: swapped-out pages move from compressed memory (zram) to the disk behind it.
 #[derive(Clone, Debug)]
-pub struct WriteBackAsked {
-    /// From which zram.
+pub struct WritebackSettings {
+    /// The zram device.
     pub tier: Tier,
-    /// How much.
+    /// How much may be written to the disk.
     pub budget: WriteBudget,
-    /// It is decided and said why, and nothing is written.
+    /// Dry run: writeback decides and reports reasons, but writes nothing.
     pub dry_run: bool,
 }
 
-/// What may be asked of a manager.
+/// A request to reclaim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ask {
-    /// So many bytes, the coldest first.
+    /// Reclaim this many bytes, the coldest pages first.
     Bytes(u64),
-    /// What was not accessed for so long.
+    /// Reclaim the pages that were not accessed for at least this time.
     OlderThan(Duration),
-    /// Everything that is not in use this moment (parking).
+    /// Reclaim all pages that are not in use now (parking).
     All,
 }
 
-/// What a reclaim got.
+/// Result of a reclaim.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Reclaimed {
-    /// Pages that were asked for; as many as there are, by age or for all.
+    /// Number of pages requested; for [`Ask::OlderThan`] and [`Ask::All`], the number of pages in
+    /// memory.
     pub asked_pages: u64,
-    /// Pages that left, by the kernel's tables.
+    /// Number of pages paged out, verified in the kernel's page tables.
     pub evicted_pages: u64,
-    /// Pages that would have, in a dry run.
+    /// In a dry run: number of pages that would have been paged out.
     pub would_pages: u64,
-    /// Pages that did not.
+    /// Number of pages that were not paged out, by reason.
     pub kept: Kept,
-    /// Pages of unknown age: what leaves by age, or as the coldest, is none of these.
+    /// Number of pages of unknown age, which [`Ask::OlderThan`] and [`Ask::Bytes`] do not reclaim.
     pub unknown_pages: u64,
-    /// It ended because there is no free swap.
+    /// Whether the reclaim ended because no swap was free.
     pub no_swap: bool,
-    /// What the kernel said, if it did not let us page out.
+    /// The kernel's error, if it refused to page out.
     pub refused: Option<String>,
 }

@@ -1,7 +1,8 @@
-//! What a policy of one target has ordered, in slices.
+//! Carries out a policy's order to page out, for one target, in time slices.
 //!
-//! Invariant: between two slices whoever asks is answered, a look that is due is made and limits are held; the policy is shown nothing before
-//! its order is done. (The story: 100 GiB of a database were cold, and while they left nobody was answered, for minutes.)
+//! Invariant: between two slices, requests are served, a pending scan is made and limits are
+//! enforced. The policy does not run again before its order is done. Without slices, an order for
+//! 100 GiB of cold memory would keep requests waiting for minutes.
 
 use std::time::Duration;
 
@@ -10,57 +11,65 @@ use engine::policy::Order;
 use engine::{Millis, Pages};
 
 use super::Manager;
-use super::driver::How;
-use super::pause::{Bell, Pause};
-use super::tally::Tally;
+use super::driver::PageOutOptions;
+use super::reclaim_totals::ReclaimTotals;
+use super::wakeup::{Pause, Wakeup};
 use crate::system::own_cpu;
 
-/// A slice gives way after so long.
+/// Maximum time of one slice.
 const ORDER_SLICE: Duration = Duration::from_millis(50);
 
-/// An order under way.
-pub(super) struct Ordered {
+/// A policy's order in progress, with its results so far.
+pub(super) struct RunningOrder {
     order: Order,
-    how: How,
+    /// How the pages are paged out.
+    how: PageOutOptions,
+    /// The engine's state of the reclaim.
     step: Ongoing,
-    tally: Tally,
-    /// What it took of a processor.
+    totals: ReclaimTotals,
+    /// Processor time of deciding the order and of the slices so far.
     took: Duration,
 }
 
-impl Ordered {
-    /// One of which nothing has left yet; to decide it took so long.
-    pub(super) fn new(order: Order, how: How, step: Ongoing, took: Duration) -> Ordered {
-        Ordered {
+impl RunningOrder {
+    /// Returns an order that has not begun. `step` is the state that the engine keeps of the
+    /// reclaim; `took` is the processor time of deciding the order.
+    pub(super) fn new(
+        order: Order,
+        how: PageOutOptions,
+        step: Ongoing,
+        took: Duration,
+    ) -> RunningOrder {
+        RunningOrder {
             order,
             how,
             step,
-            tally: Tally::default(),
+            totals: ReclaimTotals::default(),
             took,
         }
     }
 
-    /// What it came to until now.
-    pub(super) fn tally(&self) -> &Tally {
-        &self.tally
+    /// Returns the results of the order so far.
+    pub(super) fn totals(&self) -> &ReclaimTotals {
+        &self.totals
     }
 }
 
 impl Manager {
-    /// A slice of what was ordered.
+    /// Carries out one slice of the order in progress, and ends the order if it is done.
     pub(super) fn go_on(&mut self) {
         let now = self.now();
         let Some(one) = &mut self.ordered else {
             return;
         };
         let worked = own_cpu();
-        let pause = Pause::after(&Bell::default(), ORDER_SLICE);
-        let Ordered {
-            how, step, tally, ..
+        let pause = Pause::after(&Wakeup::default(), ORDER_SLICE);
+        let RunningOrder {
+            how, step, totals, ..
         } = one;
         let is_over = self
             .driver
-            .page_out_until((*how, &pause), tally, |machine, kernel| {
+            .page_out_until((*how, &pause), totals, |machine, kernel| {
                 machine.resume(step, now, kernel)
             });
         one.took += own_cpu().saturating_sub(worked);
@@ -69,14 +78,15 @@ impl Manager {
         }
     }
 
-    /// Counts and says what an order came to.
+    /// Ends the order in progress, and counts and reports what it did.
     pub(super) fn end_ordered(&mut self) {
         let now = Millis(self.driver.watch.elapsed_ms());
-        let (Some(mut one), Some(minder)) = (self.ordered.take(), &mut self.minder) else {
+        let (Some(mut one), Some(policy_runner)) = (self.ordered.take(), &mut self.policy_runner)
+        else {
             return;
         };
-        minder.note(now, &one.order, (&mut one.tally, Pages(0)), one.took);
-        self.add(&one.tally);
-        self.say(&one.tally, &one.order.why.to_string());
+        policy_runner.note(now, &one.order, (&mut one.totals, Pages(0)), one.took);
+        self.add(&one.totals);
+        self.say(&one.totals, &one.order.why.to_string());
     }
 }

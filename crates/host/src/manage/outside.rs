@@ -1,29 +1,33 @@
-//! Members that went elsewhere: a wall holds those that are in its control group, and whoever moved itself, or was moved (a scope of
-//! systemd's, a container's group), is charged there.
+//! Counts members (processes) of the tenant that are outside of its cgroup. The cgroup's limits
+//! hold only for processes in it. If a process moved, or was moved, to another cgroup (a systemd
+//! scope, a container's cgroup), the kernel charges its memory there.
 //!
-//! Invariant: a member counts as outside only if it was there after the wall was read without it, so none that just ended does.
+//! Invariant: a member counts as outside only if it still exists after the list of processes in the
+//! cgroup was read. So a member that has just ended does not count.
 
 use std::collections::BTreeSet;
 
+use crate::hard_limit::HardLimit;
 use crate::system::start::NAME;
 use crate::system::{Identity, Proc};
-use crate::wall::Wall;
 use crate::watch::Watch;
 
-/// As of the last look.
+/// Members of the tenant outside of its cgroup, as of the last scan.
 #[derive(Debug, Default)]
-pub(super) struct Outside {
-    /// How many.
+pub(super) struct MembersOutside {
+    /// Number of members outside.
     members: usize,
 }
 
-impl Outside {
-    /// After a look: what to say where somebody is outside now and nobody was.
-    pub(super) fn check(&mut self, watch: &Watch, wall: &Wall) -> Option<String> {
-        let inside: BTreeSet<u32> = match wall.pids() {
+impl MembersOutside {
+    /// Counts the members outside after a scan. Returns a message if there are some now and there
+    /// were none at the scan before.
+    pub(super) fn check(&mut self, watch: &Watch, hard_limit: &HardLimit) -> Option<String> {
+        let inside: BTreeSet<u32> = match hard_limit.pids() {
             Ok(pids) => pids.into_iter().collect(),
-            // What cannot be read tells nothing; of a group that is gone nobody is in it.
-            Err(_) if wall.is_there() => return None,
+            // If the file cannot be read, the count stays; if the cgroup is gone, no process is in
+            // it.
+            Err(_) if hard_limit.is_there() => return None,
             Err(_) => BTreeSet::new(),
         };
         let elsewhere = |one: &&Identity| !inside.contains(&one.pid) && lives(watch.proc(), **one);
@@ -32,27 +36,29 @@ impl Outside {
         self.note().filter(|_| before == 0)
     }
 
-    /// Whether the wall has all members.
+    /// Whether all members are in the cgroup.
     pub(super) fn is_empty(&self) -> bool {
         self.members == 0
     }
 
-    /// What a reader of limits must know; none where the wall has all members.
+    /// Returns a note for reports of limits, with the number of members outside; `None` if there
+    /// are none.
     pub(super) fn note(&self) -> Option<String> {
         (self.members > 0).then(|| {
             format!(
-                "{} processes are not in the control group of the limits (they left it, or were moved): limits hold for them between \
-                 looks alone",
+                "{} processes are not in the control group of the limits (they left it, or were \
+                 moved): for them limits are enforced only at each scan",
                 self.members
             )
         })
     }
 }
 
-/// Whether it is there still, with memory. Our own guard, which is a child of who is process 1, is in no wall.
+/// Whether the process still exists and has memory. Returns false for our guard, a child of process
+/// 1 outside of the cgroup.
 fn lives(proc: &Proc, one: Identity) -> bool {
     let stat = match proc.stat(one.pid) {
-        // It is within an exec, and so it lives.
+        // The process is executing another program, so it exists.
         Err(error) if error.is_locked() => return true,
         stat => stat.ok().flatten(),
     };
@@ -66,9 +72,10 @@ fn lives(proc: &Proc, one: Identity) -> bool {
 mod tests {
     use super::*;
 
-    /// The story: a member that had ended between two readings, and one whose number was another's, were not in the wall any more.
+    /// Regression: two kinds of members counted as outside: one that had ended between two reads,
+    /// and one with a PID that now belonged to another process.
     #[test]
-    fn who_has_ended_is_not_outside() {
+    fn an_ended_process_is_not_outside() {
         let proc = Proc::system().expect("/proc");
         let own = std::process::id();
         let own = proc.identity(own).expect("/proc").expect("it lives");
@@ -85,9 +92,9 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_where_the_wall_has_all() {
-        assert_eq!(Outside::default().note(), None);
-        let note = Outside { members: 3 }.note().expect("a note");
+    fn there_is_no_note_if_the_cgroup_has_all_members() {
+        assert_eq!(MembersOutside::default().note(), None);
+        let note = MembersOutside { members: 3 }.note().expect("a note");
         assert!(note.starts_with("3 processes are not in"), "{note}");
     }
 }

@@ -1,9 +1,11 @@
-//! A recording: what looks find of each page, in a file that `mrc` and `sim` read.
+//! A recording: the accessed bits that scans find, in a file that `mrc` and `sim` read.
 //!
-//! Invariant: what the file holds is whole looks, in order, whatever becomes of us; it never grows beyond what was allowed. What
-//! cannot be written ends the recording, with a note, and nothing else: the programs and their limits are not touched by it.
+//! Invariant: the file holds complete scans, in order, even if the manager dies, and never grows
+//! beyond its maximum size. If the file cannot be written, the recording ends with a note; programs
+//! and limits are not affected.
 //!
-//! A page is recorded where the engine has it (`super::feed`): in the address space that owns its frame.
+//! A page is recorded as a page of the address space that owns its frame, as in the engine
+//! (`super::engine_sync`).
 
 mod sink;
 
@@ -15,67 +17,72 @@ use std::time::{Duration, Instant};
 use event_log::{CHUNK_PAGES, Encoder, Header, Pages, Planes, SPACES_MAX};
 use pagetables::{Entry, Piece};
 
-use super::feed::{Page, classify};
+use super::engine_sync::{Page, classify};
 use super::ids::{CHUNK, chunk_of, pages_within};
-use crate::ages::{Listener, Told};
-use crate::books::Owner;
+use crate::age_table::Owner;
+use crate::ages::{Listener, PieceContext};
 use crate::report::RecordingReport;
 use crate::system::{Identity, Kind, Maps};
 use sink::Sink;
 
-/// Where a recording goes, and what is said of it there.
+/// The file of a recording, and the data for its header.
 #[derive(Debug)]
 pub struct Recording {
-    /// A regular file, empty.
+    /// A regular file, empty at first.
     pub file: File,
-    /// The most bytes that it may get.
+    /// Maximum size of the file, in bytes.
     pub max_bytes: u64,
-    /// What the programs are called.
+    /// Command line of the recorded program.
     pub command: String,
-    /// Milliseconds since 1970.
+    /// When the recording begins, in milliseconds since 1970.
     pub begun_ms: u64,
 }
 
-/// Of each chunk, pages whose accessed bits are set.
+/// Pages with a set accessed bit: number of the chunk (2 MiB), then one bit for each of its 512
+/// pages.
 type Set = BTreeMap<u64, [u64; 8]>;
 
-/// The address space that is told.
+/// The address space whose walk is being recorded.
 struct Open {
     owner: Owner,
+    /// States of the address space's pages, as found so far.
     now: Pages,
+    /// The address space's pages with a set accessed bit, as found so far.
     set: Set,
 }
 
-/// An address space as the last look left it.
+/// What the last scan recorded of an address space.
 #[derive(Default)]
 struct RecordedSpace {
-    /// What it is called in the file.
+    /// Number of the address space in the file.
     number: u32,
     pages: Pages,
     set: Set,
 }
 
-/// Writes a recording.
+/// Writes a recording, from what scans report.
 pub(super) struct Recorder {
     encoder: Encoder,
     sink: Sink,
     spaces: BTreeMap<Owner, RecordedSpace>,
+    /// Number in the file of the next new address space.
     next: u32,
     open: Option<Open>,
-    /// Pages of this look whose accesses nobody knows.
+    /// Number of pages in the current scan for which it is unknown whether they were accessed.
     unknown: u64,
-    /// When it was begun, by the watch's clock.
+    /// When the recording began, in milliseconds of the watch.
     from_ms: u64,
-    looks: u64,
+    scans: u64,
     took: Duration,
 }
 
+/// Returns where the bit of page `at` of a chunk is: index of the word, then the bit in it.
 const fn bit(at: u32) -> (usize, u64) {
     ((at / 64) as usize, 1 << (at % 64))
 }
 
 impl Recorder {
-    /// Looks from now on, `now_ms` by the watch's clock, are recorded.
+    /// Begins a recording at `now_ms`, in milliseconds of the watch.
     pub(super) fn new(recording: Recording, interval: Duration, now_ms: u64) -> Recorder {
         let header = Header {
             page_bytes: 4096,
@@ -95,22 +102,22 @@ impl Recorder {
             open: None,
             unknown: 0,
             from_ms: now_ms,
-            looks: 0,
+            scans: 0,
             took: Duration::ZERO,
         }
     }
 
-    /// A look has ended.
-    pub(super) fn end_look(&mut self, now_ms: u64) {
+    /// Writes a scan that ended at `now_ms`, in milliseconds of the watch.
+    pub(super) fn end_scan(&mut self, now_ms: u64) {
         if self.sink.is_closed() {
             return;
         }
         let begin = Instant::now();
         let since = now_ms.saturating_sub(self.from_ms);
-        self.encoder.look(since, std::mem::take(&mut self.unknown));
-        let end = Encoder::end_of(self.looks + 1);
+        self.encoder.scan(since, std::mem::take(&mut self.unknown));
+        let end = Encoder::end_of(self.scans + 1);
         if self.sink.write(&self.encoder.take(), &end) {
-            self.looks += 1;
+            self.scans += 1;
         }
         if self.sink.is_closed() {
             self.spaces.clear();
@@ -118,25 +125,26 @@ impl Recorder {
         self.took += begin.elapsed();
     }
 
-    /// Nothing more is recorded.
+    /// Ends the recording, and writes its end mark.
     pub(super) fn finish(&mut self) {
-        self.sink.finish(&Encoder::end_of(self.looks));
+        self.sink.finish(&Encoder::end_of(self.scans));
     }
 
-    /// What became of it until now.
+    /// Returns the size and the state of the recording.
     pub(super) fn report(&self) -> RecordingReport {
         RecordingReport {
             bytes: self.sink.bytes(),
-            looks: self.looks,
+            scans: self.scans,
             took_ms: engine::Millis::from(self.took).0,
             stopped: self.sink.stopped().map(str::to_owned),
         }
     }
 
-    /// One entry's pages within a chunk: `entry_of` gives the entry of each with how far into it the page is.
+    /// Records pages in a chunk. For each page: its number in the chunk, its entry, and its offset
+    /// in bytes within the memory that the entry maps.
     fn note<'a>(
         &mut self,
-        told: &Told<'_>,
+        reported: &PieceContext<'_>,
         chunk: u64,
         pages: impl Iterator<Item = (u32, &'a Entry, u64)>,
     ) {
@@ -151,20 +159,24 @@ impl Recorder {
         let mut now = open.now.chunk(number);
         for (at, entry, offset) in pages {
             let (word, bit) = bit(at);
-            match classify(told, *entry, offset) {
+            match classify(reported, *entry, offset) {
                 Page::In(_, seen) => {
                     now.present[word] |= bit;
                     let was_there = before.present[word] & bit != 0;
-                    // A reference is one however many looks find its bit set: the first tells it.
-                    let is_told = told.spared && was_there && set_before[word] & bit != 0;
+                    // An access is recorded once, by the first scan that finds the bit set. Later
+                    // scans may find the bit still set.
+                    let is_reported =
+                        reported.kept_bits && was_there && set_before[word] & bit != 0;
                     if entry.is_accessed() {
                         open.set.entry(number).or_default()[word] |= bit;
                     }
-                    now.accessed[word] |= if seen.young && !is_told { bit } else { 0 };
-                    self.unknown += u64::from(was_there && !told.is_known(*entry));
+                    now.accessed[word] |= if seen.young && !is_reported { bit } else { 0 };
+                    self.unknown += u64::from(was_there && !reported.is_known(*entry));
                 }
-                // An empty entry of a file's mapping may never have been touched.
-                Page::Out => now.out[word] |= bit & (before.present[word] | before.out[word]),
+                // In a mapping of a file, the page of an empty entry may never have been accessed.
+                Page::SwappedOut => {
+                    now.out[word] |= bit & (before.present[word] | before.out[word])
+                }
                 Page::Gone | Page::Anothers => {}
             }
         }
@@ -173,7 +185,8 @@ impl Recorder {
         }
     }
 
-    /// Numbers of the chunks of a range of which something was known.
+    /// Returns the numbers of the chunks (2 MiB) within a range of which the last scan recorded
+    /// pages.
     fn known(&self, range: &Range<u64>) -> Vec<u64> {
         let owner = self.open.as_ref().map(|open| open.owner);
         let pages = owner.and_then(|owner| self.spaces.get(&owner));
@@ -184,22 +197,30 @@ impl Recorder {
         found.map(|(number, _)| number).collect()
     }
 
-    /// One entry for a part of a huge page, or for a hole of any size.
-    fn note_whole(&mut self, told: &Told<'_>, whole: &Range<u64>, span: u64, entry: Entry) {
+    /// Records all pages in the range `whole`, which one entry describes: a part of a huge page of
+    /// `span` bytes, or a hole of any size.
+    fn note_whole(
+        &mut self,
+        reported: &PieceContext<'_>,
+        whole: &Range<u64>,
+        span: u64,
+        entry: Entry,
+    ) {
         let numbers = match entry.is_present() {
             true => (whole.start / CHUNK..whole.end.div_ceil(CHUNK)).collect(),
-            // Of a hole only what was there before matters.
+            // In a hole, only pages recorded before matter.
             false => self.known(whole),
         };
         for number in numbers {
             let chunk = number * CHUNK;
             let offset = |at: u32| (chunk + u64::from(at) * 4096) & (span - 1);
             let pages = pages_within(whole, chunk).map(|at| (at, &entry, offset(at)));
-            self.note(told, chunk, pages);
+            self.note(reported, chunk, pages);
         }
     }
 
-    /// What could not be read stays as it was; whether it was accessed nobody knows.
+    /// Records the pages of a range that could not be read: they stay as at the scan before, and
+    /// their accesses are unknown.
     fn leave(&mut self, range: &Range<u64>) {
         for number in self.known(range) {
             let Some(open) = &mut self.open else {
@@ -228,8 +249,8 @@ impl Listener for Recorder {
         });
     }
 
-    fn hear(&mut self, told: Told<'_>, piece: Piece<'_>) {
-        if self.open.is_none() || matches!(told.mapping.kind, Kind::Device | Kind::Hugetlb) {
+    fn hear(&mut self, reported: PieceContext<'_>, piece: Piece<'_>) {
+        if self.open.is_none() || matches!(reported.mapping.kind, Kind::Device | Kind::Hugetlb) {
             return;
         }
         debug_assert_eq!(CHUNK, CHUNK_PAGES * 4096, "chunks are the file's");
@@ -238,14 +259,14 @@ impl Listener for Recorder {
             Piece::Pages { start, entries } => {
                 let chunk = chunk_of(start);
                 let pages = pages_within(&(start..chunk + CHUNK), chunk).zip(entries);
-                self.note(&told, chunk, pages.map(|(at, entry)| (at, entry, 0)));
+                self.note(&reported, chunk, pages.map(|(at, entry)| (at, entry, 0)));
             }
             Piece::Whole {
                 start,
                 bytes,
                 span,
                 entry,
-            } => self.note_whole(&told, &(start..start + bytes), span, entry),
+            } => self.note_whole(&reported, &(start..start + bytes), span, entry),
             Piece::Unsure { start, bytes } => self.leave(&(start..start + bytes)),
         }
         self.took += begin.elapsed();
@@ -268,7 +289,7 @@ impl Listener for Recorder {
         let number = before.number;
         if number >= SPACES_MAX {
             self.sink.stop(format!(
-                "{SPACES_MAX} processes are the most that are told apart"
+                "a recording can hold at most {SPACES_MAX} processes"
             ));
             return;
         }

@@ -1,4 +1,5 @@
-//! What a manager tells: the watch's report with what was done, and counters under the kernel's names.
+//! Reports of a manager: the report of its watch, with what the manager did, and counters under the
+//! kernel's names.
 
 use std::time::Duration;
 
@@ -6,20 +7,21 @@ use engine::memory_stat::LruSize;
 use engine::{FolioType, Limit, Millis};
 
 use super::Manager;
-use super::minder::Minder;
-use super::ordered::Ordered;
-use super::tally::Tally;
+use super::ordered::RunningOrder;
+use super::policy_runner::PolicyRunner;
+use super::reclaim_totals::ReclaimTotals;
 use crate::ages::Space;
+use crate::hard_limit::HardLimit;
 use crate::report::{Curve, KeptPages, LimitsReport, Report};
 use crate::system::cgroup::Version;
-use crate::wall::Wall;
 use crate::watch::WatchError;
 
-/// What is above a limit is told from this part of it on: a little is, between two measurements.
+/// Usage above a limit is reported if it is more than `limit / EXCESS_PART` above. Between two
+/// measurements, a smaller excess is normal.
 const EXCESS_PART: u64 = 64;
 
 impl Manager {
-    /// Everything until now.
+    /// Returns a report of the time since the manager started.
     pub fn report(&mut self) -> Report {
         let mut report = self.driver.watch.report();
         let limit = |limit: engine::Limit| match limit {
@@ -34,16 +36,16 @@ impl Manager {
             max_bytes: limit(limits.max),
             swap_max_bytes: limit(limits.swap_max),
         };
-        report.policy = self.minder.as_ref().map(Minder::report);
+        report.policy = self.policy_runner.as_ref().map(PolicyRunner::report);
         let demoter = self.demoter.as_ref();
         report.write_back = demoter.map(|(demoter, age)| demoter.report(Some(*age)));
         report.actions = self.said.report();
-        // What is under way counts as far as it came, though its order is told when it is done.
-        let under_way = self.ordered.as_ref().map(Ordered::tally);
-        let of = |what: fn(&Tally) -> u64| under_way.map_or(0, what);
-        report.evicted_pages = self.sums.evicted + of(|tally| tally.evicted);
+        // An order in progress counts with its results so far; it is listed when it is complete.
+        let under_way = self.ordered.as_ref().map(RunningOrder::totals);
+        let of = |what: fn(&ReclaimTotals) -> u64| under_way.map_or(0, what);
+        report.evicted_pages = self.sums.evicted + of(|totals| totals.evicted);
         report.refaulted_pages = self.sums.noticed.came_back;
-        report.left_by_kernel_pages = self.sums.noticed.left + of(|tally| tally.left);
+        report.left_by_kernel_pages = self.sums.noticed.left + of(|totals| totals.left);
         let kept = self.sums.kept;
         report.kept_pages = KeptPages {
             shared: kept.shared,
@@ -52,7 +54,7 @@ impl Manager {
             referenced: kept.referenced,
             busy: kept.busy,
         };
-        let took = under_way.map_or(Duration::ZERO, |tally| tally.took);
+        let took = under_way.map_or(Duration::ZERO, |totals| totals.took);
         report.overhead.page_out_ms = Millis::from(self.sums.took + took).0;
         report.notes.extend(self.excess());
         if let Some(recorder) = self.driver.recorder() {
@@ -62,46 +64,46 @@ impl Manager {
             report.notes.extend(note);
             report.recording = Some(recording);
         }
-        if let Some(wall) = &self.wall {
-            report.charged_bytes = wall.charged().ok();
-            if let Ok(peak) = wall.peak() {
+        if let Some(hard_limit) = &self.hard_limit {
+            report.charged_bytes = hard_limit.charged().ok();
+            if let Ok(peak) = hard_limit.peak() {
                 report.charged_peak_bytes = Some(peak);
                 report.resident_peak_bytes = peak.max(report.resident_bytes);
             }
             report.notes.extend(self.outside.note());
-            let kills = wall.oom_kills().unwrap_or(0);
+            let kills = hard_limit.oom_kills().unwrap_or(0);
             if kills > 0 {
-                // The host's kill, or one at a limit above, needs none of ours to be met.
-                let is_met = wall.limit_hits().map_or(true, |hits| hits > 0);
+                // After a kill by the host, or at a limit above, our limit may not have been met.
+                let is_met = hard_limit.limit_hits().map_or(true, |hits| hits > 0);
                 let why = match self.settings.limits.max {
                     Limit::Bytes(_) if is_met && self.settings.limits.swap_max != Limit::Max => {
-                        "nothing more could leave (raise --memory-max or --swap-max)"
+                        "no more memory could be reclaimed (raise --memory-max or --swap-max)"
                     }
                     Limit::Bytes(_) if is_met => {
-                        "nothing more could leave (raise --memory-max, or make swap: `pagetide swap on`)"
+                        "no more memory could be reclaimed (raise --memory-max, or add swap: `pagetide swap on`)"
                     }
-                    _ => "the host, or a group above it, had no more",
+                    _ => "the host, or a group above it, was out of memory",
                 };
                 report.notes.push(format!(
-                    "processes of the control group of the limits that the kernel killed for want of memory: {kills}; {why}"
+                    "processes in the control group of the limits that the kernel killed for lack of memory: {kills}; {why}"
                 ));
             }
         }
         report
     }
 
-    /// What is above a limit that the kernel does not hold. (The story: of a program that had three times its limit, all of it in use,
-    /// `attach` told the limit and the size, each in its place, and nobody that it did not hold.)
+    /// Returns a note if usage is above a limit that the kernel does not enforce, `None` otherwise.
+    /// Without the note, a report would show a size above its limit, and no reason for it.
     fn excess(&self) -> Option<String> {
         if self.settings.dry_run {
             return None;
         }
-        let wall = self.wall.as_ref().map(Wall::version);
-        let wall = wall.filter(|_| self.due.stands() && self.outside.is_empty());
+        let hard_limit = self.hard_limit.as_ref().map(HardLimit::version);
+        let hard_limit = hard_limit.filter(|_| self.due.stands() && self.outside.is_empty());
         let limits = &self.settings.limits;
-        let has_high = wall == Some(Version::V2);
+        let has_high = hard_limit == Some(Version::V2);
         let held = [
-            ("--memory-max", limits.max, wall.is_some()),
+            ("--memory-max", limits.max, hard_limit.is_some()),
             ("--memory-high", limits.high, has_high),
         ];
         let usage = self.usage();
@@ -112,14 +114,14 @@ impl Manager {
         });
         let (name, excess) = above.next()?;
         Some(format!(
-            "{} more than {name} allows: no control group holds this limit, so it holds between looks alone, and what is in use, or \
-             finds no swap, stays",
+            "{} more than {name} allows: no control group enforces this limit, only pagetide \
+             does, and memory that is in use or has no free swap stays",
             excess.bytes()
         ))
     }
 
-    /// Whether another pagetide clears the accessed bits of any of its processes: of such a one no age is known here. As of the last
-    /// look.
+    /// Whether another pagetide clears accessed bits of a process of this target, as of the last
+    /// scan. The ages of such a process are unknown here.
     #[must_use]
     pub fn is_contested(&self) -> bool {
         let watch = &self.driver.watch;
@@ -130,35 +132,37 @@ impl Manager {
         spaces.any(Space::is_contested)
     }
 
-    /// What less memory would cost, as far as looks know.
+    /// Returns the curve of what less memory would cost; `None` if the scans so far do not show it.
     #[must_use]
     pub fn curve(&self) -> Option<Curve> {
         self.driver.watch.curve()
     }
 
-    /// Counters under the names of cgroup v2's memory.stat, as they are now: of the last look they were ten seconds
-    /// old, and of a program that had just begun nothing.
+    /// Returns counters with their names in cgroup v2's memory.stat, as of now, and some of our
+    /// own. Scans first if that is cheap: counters of the last scan could be ten seconds old, and
+    /// are 0 for a program that has just begun.
     ///
     /// # Errors
     /// The target cannot be read any more.
     pub fn stat(&mut self) -> Result<Vec<(&'static str, u64)>, WatchError> {
-        // Where a look costs much, of a program that has just grown nothing at all was told (6.1 in the guest).
+        // If the engine knows no page yet, scans are made even if they are expensive. Otherwise a
+        // program that has just grown would show nothing.
         if self.driver.machine.lruvec(self.memcg).resident() == engine::Pages(0) {
-            self.look_without_generation()?;
+            self.scan_without_generation()?;
         } else {
-            self.look_if_worth_it()?;
+            self.scan_if_worth_it()?;
         }
-        // A user of one program wants what is, not what was up to two seconds ago.
+        // The engine's counters may be up to two seconds old, so they are flushed.
         self.driver.machine.flush_stats();
         let counted = self.driver.machine.memory_stat(self.memcg);
         let mut stat = Vec::new();
         let usage = self.usage();
         stat.push(("current", usage.bytes().0));
         stat.extend(counted.lines());
-        if self.wall.is_some() {
+        if self.hard_limit.is_some() {
             self.add_what_the_kernel_took(&mut stat);
         }
-        // Page cache that nobody maps is not seen: what is told as `file` is mapped.
+        // Scans do not see unmapped page cache: the counter `file` is of mapped pages only.
         let file = engine::Pages(counted.size(LruSize::File));
         stat.push(("file_mapped", file.bytes().0));
         stat.push(("swapped", self.driver.watch.swapped_pages().bytes().0));
@@ -167,9 +171,13 @@ impl Manager {
         Ok(stat)
     }
 
-    /// At a wall the kernel takes pages by itself: those that came between two looks the engine never knew, and of the others it knows that they are out, not
-    /// that somebody has taken them. They left by the direct reclaim of whoever met the wall. (The story: of a program that had filled its memory at once
-    /// 6 pages had left, and 12,000 were in swap.)
+    /// Adds to the counters what kernel reclaim took at the hard limit. Two kinds of pages are
+    /// missing in the engine's counters:
+    ///
+    /// - Pages faulted in and reclaimed between two scans: the engine never knew them.
+    /// - Other pages: the engine knows that they are swapped out, but not that they were reclaimed.
+    ///
+    /// All of them are counted as taken by direct reclaim of the process that met the limit.
     fn add_what_the_kernel_took(&mut self, stat: &mut [(&'static str, u64)]) {
         let of = |name| {
             let line = stat.iter().find(|(found, _)| *found == name);
@@ -177,7 +185,7 @@ impl Manager {
         };
         let unseen = &mut self.unseen;
         let all = of("pswpout") + unseen.left;
-        // Counters never fall: what has come back since has left all the same.
+        // Counters never fall: a page swapped in since was still reclaimed before.
         unseen.taken = all.saturating_sub(of("pgsteal_anon")).max(unseen.taken);
         for (name, count) in stat {
             *count += match *name {

@@ -1,14 +1,19 @@
-//! Pages that get a second chance: an accessed bit that reclaim finds set is cleared, and a page that it meets again with the bit
-//! still clear may leave, for nobody used it in between.
+//! The second chance of pages: reclaim clears an accessed bit that it finds set. If reclaim meets
+//! the page again and the bit is still clear, the page was not used in between, and may be paged
+//! out.
 //!
-//! This is for processes whose bits looks leave set, because clearing them all at once would hold the process up for too long
-//! ([`crate::ages`]). All of such a process would count as in use for ever. At a wall the kernel's own reclaim clears bits; where no wall is,
-//! nobody does. (The story: a program of 1 GiB that used a tenth of it gave nothing for `memory.high` on version 1.) So what the engine's
-//! walk finds in use is advised to be cold (MADV_COLD), which clears page by page while faults go on.
+//! Needed for processes where scans clear no bits, because clearing all at once would delay the
+//! process for too long ([`crate::ages`]). Otherwise all pages of such a process would count as in
+//! use for ever. At a hard limit, kernel reclaim clears bits; without one (as for `memory.high` on
+//! version 1), nothing does. So pages that the engine's walk finds in use are advised to be cold
+//! (MADV_COLD), which clears page by page while the process takes faults.
 //!
-//! Invariants: anonymous pages alone, of an address space that looks do not clear. A bit that the next look finds clear makes its page's age
-//! unknown, not old ([`crate::ages::Ages::take_bits`]). Pages that other processes map, too, and huge pages keep their bits: the
-//! kernel passes them over.
+//! Invariants:
+//!
+//! - Only anonymous pages in address spaces where scans clear no bits get a second chance.
+//! - If the next scan finds such a bit clear, the age of the page is unknown, not old
+//!   ([`crate::ages::Ages::take_bits`]).
+//! - Pages that other processes map too, and huge pages, keep their bits: the kernel skips them.
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -18,16 +23,17 @@ use pagetables::Advice;
 use super::advise::{Advised, advise};
 use crate::system::{Kind, Mapping};
 
-/// Bytes that one call goes through: for so long mmap and munmap of the process wait, half a millisecond.
+/// Maximum number of bytes in one call. During a call, about 0.5 ms, mmap and munmap of the process
+/// wait.
 const AT_ONCE: u64 = 8 << 20;
 const PAGE: u64 = 4096;
 
-/// Pages that a walk found in use, in any order.
+/// Address ranges of pages that a walk found in use, in any order.
 #[derive(Debug, Default)]
 pub(super) struct InUse(Vec<Range<u64>>);
 
 impl InUse {
-    /// The page at this address is.
+    /// Adds the page at this address.
     pub(super) fn note(&mut self, address: u64) {
         match self.0.last_mut() {
             Some(last) if last.end == address => last.end += PAGE,
@@ -35,13 +41,15 @@ impl InUse {
         }
     }
 
-    /// There is nothing to clear.
+    /// Whether no page was found in use.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Clears their bits, in a process with these mappings: from the address `from` upwards and then from the lowest one, until all is
-    /// done or `is_due` says that somebody waits for us. What became of it, and the address to go on from the next time.
+    /// Clears the accessed bits of these pages, in a process with these mappings. Begins at address
+    /// `from`, and after the highest address continues with the lowest. Stops early if `is_due`
+    /// returns true (a request waits). Returns the result, then the address at which the next call
+    /// should begin.
     pub(super) fn clear(
         mut self,
         process: (u32, &OwnedFd),
@@ -65,14 +73,15 @@ impl InUse {
     }
 }
 
-/// Calls that begin at the address `from` or above it come first, the others after them.
+/// Rotates `calls` so that those at address `from` or above come first.
 fn in_turn(mut calls: Vec<Vec<Range<u64>>>, from: u64) -> Vec<Vec<Range<u64>>> {
     let first = calls.partition_point(|call| call.first().is_some_and(|one| one.start < from));
     calls.rotate_left(first);
     calls
 }
 
-/// What of `ranges`, which ascend, lies in `mapping`, call by call.
+/// Returns the parts of `ranges` (in ascending order) that lie in `mapping`, as a list for each
+/// call of at most [`AT_ONCE`] bytes.
 fn calls(ranges: &[Range<u64>], mapping: Range<u64>) -> Vec<Vec<Range<u64>>> {
     let (mut calls, mut call, mut left) = (Vec::new(), Vec::new(), AT_ONCE);
     let first = ranges.partition_point(|range| range.end <= mapping.start);
@@ -99,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_call_goes_through_no_more_than_it_may() {
+    fn no_call_covers_more_than_its_maximum() {
         let mut in_use = InUse::default();
         for page in [0, 1, 2, 5, 6, 9] {
             in_use.note(page * PAGE);

@@ -1,25 +1,27 @@
-//! What looking and paging out have taken until now.
+//! Time that scanning and paging out have taken since the start.
 //!
-//! Invariant: all of it only grows; processor time is that of the thread that has the driver and of those
-//! that read and page out with it, so what other threads of this process do meanwhile (files, metrics) is in neither part.
+//! Invariant: the figures only grow. Processor time is that of the thread that runs the driver, and
+//! of threads that scan and page out for it. Other threads of this process (files, metrics) do not
+//! count.
 
 use std::time::Duration;
 
-/// Upper edges of the histogram of readings, milliseconds: from a small program's to a host's.
+/// Upper edges of the histogram of scan times, in milliseconds; scans take from 1 ms for one small
+/// program to seconds for a whole host.
 pub const WALK_EDGES_MS: [u64; 12] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000];
 
-/// How long readings of all tables took.
+/// Histogram of scans by the time that reading page tables took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Walks {
-    /// Readings by how long they took: no longer than each edge and longer than the one before, and a last one for those
-    /// that took longer.
+    /// For each edge: number of scans whose time was at most this edge, and more than the edge
+    /// before. The last number is of scans above all edges.
     pub counts: [u64; WALK_EDGES_MS.len() + 1],
-    /// All of them together.
+    /// Sum of the reading times of all scans.
     pub total: Duration,
 }
 
 impl Walks {
-    /// One more.
+    /// Adds one scan, in which reading page tables took the time `took`.
     pub(super) fn note(&mut self, took: Duration) {
         let is_below = |edge: &u64| Duration::from_millis(*edge) < took;
         self.counts[WALK_EDGES_MS.partition_point(is_below)] += 1;
@@ -27,14 +29,14 @@ impl Walks {
     }
 }
 
-/// See the module.
+/// Times since the start, for reports and for planning the next work.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Spent {
-    /// Reading tables, by the clock.
+    /// Elapsed time of reading page tables.
     pub(super) walks: Walks,
-    /// Processor time of looks: reading, clearing, the books, and telling the engine.
-    pub(super) look: Duration,
-    /// Processor time of reclaim: choosing, the kernel's calls, and finding out what left.
+    /// Processor time of scans: reading, clearing, the age table, and updating the engine.
+    pub(super) scan: Duration,
+    /// Processor time of reclaim: choosing pages, kernel calls, and verifying what was paged out.
     pub(super) page_out: Duration,
 }
 
@@ -43,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reading_counts_below_the_edge_that_it_reaches() {
+    fn a_scan_counts_below_the_edge_that_it_reaches() {
         let mut walks = Walks::default();
         for micros in [0, 1_000, 1_001, 5_000_000, 5_000_001] {
             walks.note(Duration::from_micros(micros));

@@ -1,9 +1,9 @@
-//! Memory pressure of a tenant that the kernel tells none of (version 1, or PSI switched off): how long its tasks waited for
-//! pages to come back from swap.
+//! Estimates memory pressure of a tenant for which the kernel reports none (version 1, or PSI
+//! switched off): how long the tenant's tasks waited for pages from swap.
 //!
-//! Invariant: an estimate, from two figures that were measured: how many pages the kernel says have come back, and what one
-//! costs here. It never says that more time was waited than has passed. Averages decay as the kernel's do
-//! (Documentation/accounting/psi.rst).
+//! Invariant: the estimate is `refaults * cost of a refault`, from the kernel's count of refaults
+//! and the cost as measured on this machine. It is never longer than the time passed. Averages
+//! decay as the kernel's do (Documentation/accounting/psi.rst).
 
 use std::time::{Duration, Instant};
 
@@ -11,11 +11,12 @@ use crate::system::cgroup::Version;
 use crate::system::pressure::{Pressure, Stall};
 use crate::system::text::flat;
 
-/// What is waited for is averaged over so many seconds.
+/// Time constants of the averages, in seconds.
 const WINDOWS: [f64; 3] = [10.0, 60.0, 300.0];
 
-/// How often the tasks of a group, with all below it, have waited for a page of theirs to come back: no more often than the
-/// kernel counts major faults, as pages that are read ahead come by themselves.
+/// Returns how often tasks of a cgroup, and of those below it, waited for a refault, from the text
+/// `stat` of its memory.stat: `min(refaults, major faults)`, because pages read ahead cause no
+/// wait.
 pub(super) fn swap_ins(stat: &[u8], version: Version) -> u64 {
     let names = match version {
         Version::V1 => ["total_workingset_refault_anon", "total_pgmajfault"],
@@ -25,18 +26,21 @@ pub(super) fn swap_ins(stat: &[u8], version: Version) -> u64 {
     counts[0].min(counts[1])
 }
 
-/// What a tenant's tasks have waited.
+/// Estimates how long a tenant's tasks have waited for memory.
 #[derive(Debug)]
 pub(super) struct Stalls {
+    /// Total number of waits at the last update.
     seen: u64,
+    /// Time of the last update.
     at: Instant,
+    /// Total waiting time until the last update.
     total: Duration,
-    /// Percent, by [`WINDOWS`].
+    /// Averages of the share of time waited, in percent, for each of [`WINDOWS`].
     averages: [f64; 3],
 }
 
 impl Stalls {
-    /// From now on; `swap_ins` were before.
+    /// Returns an estimate that begins at `now`; the `swap_ins` waits before that do not count.
     pub(super) fn new(swap_ins: u64, now: Instant) -> Stalls {
         Stalls {
             seen: swap_ins,
@@ -46,7 +50,8 @@ impl Stalls {
         }
     }
 
-    /// There were so many by now.
+    /// Updates the estimate. `swap_ins`: total number of waits until `now`; `cost`: the time of one
+    /// wait. Returns the pressure.
     pub(super) fn update(&mut self, swap_ins: u64, cost: Duration, now: Instant) -> Pressure {
         let passed = now.saturating_duration_since(self.at);
         let more = swap_ins.saturating_sub(self.seen);
@@ -68,12 +73,12 @@ impl Stalls {
             avg300: hundredths(2),
             total_us: u64::try_from(self.total.as_micros()).unwrap_or(u64::MAX),
         };
-        // Whether others could run meanwhile is not known.
+        // `full` is unknown: whether other tasks could run during the waits.
         Pressure { some, full: None }
     }
 }
 
-/// Of a percent, as the kernel tells shares.
+/// Converts percent to hundredths of a percent, as the kernel prints shares.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -88,27 +93,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_waited_decays_and_is_no_more_than_what_has_passed() {
+    fn averages_decay_and_waits_never_exceed_the_time_passed() {
         let begin = Instant::now();
         let mut stalls = Stalls::new(100, begin);
         let cost = Duration::from_micros(50);
         let second = Duration::from_secs(1);
-        // 2,000 of 50 us in a second: 10%, of which 1 - exp(-1/10) is in the average by then.
+        // 2,000 waits (beyond the 100 at the beginning) of 50 us in a second are 10% of the time.
+        // `avg10` is then `10% * (1 - exp(-1/10))`, 95 hundredths of a percent.
         let one = stalls.update(2100, cost, begin + second).some;
         assert_eq!((one.total_us, one.avg10), (100_000, 95));
         let later = stalls.update(2100, cost, begin + second * 11).some;
         assert_eq!((later.total_us, later.avg10), (100_000, 35));
         assert!(later.avg300 < later.avg60 && later.avg60 < later.avg10);
-        // Several tasks wait at once: a second is a second.
+        // Several tasks wait at the same time: in a second at most one second of waiting counts.
         let full = stalls.update(1_000_000, cost, begin + second * 12).some;
         assert_eq!(full.total_us, 1_100_000);
-        // A group that was made anew counts from nought.
+        // In a new cgroup the counters begin at 0 again.
         let same = stalls.update(5, cost, begin + second * 13).some;
         assert_eq!(same.total_us, 1_100_000);
     }
 
     #[test]
-    fn read_ahead_is_not_waited_for() {
+    fn read_ahead_causes_no_wait() {
         let text = b"workingset_refault_anon 9\ntotal_workingset_refault_anon 80\ntotal_pgmajfault 10\npgmajfault 3\n";
         assert_eq!(swap_ins(text, Version::V1), 10);
         assert_eq!(swap_ins(text, Version::V2), 3);

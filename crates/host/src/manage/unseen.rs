@@ -1,24 +1,27 @@
-//! What has left at a wall by the kernel's hand and come back again, and the engine was told of by no look.
+//! Counts swap traffic that no scan reported to the engine: pages that kernel reclaim swapped out
+//! at the hard limit, and that were swapped in again between two scans.
 //!
-//! Invariant: counters never fall; what is out of pages that the engine does not know is what left of them less what came
-//! back.
+//! Invariant: counters never fall. `left - came_back` is the number of swapped-out pages that the
+//! engine does not know.
 
-/// See the module. Pages.
+/// Counts of pages that the engine does not know, since the start.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Unseen {
+pub(super) struct UnseenSwap {
+    /// Number of pages that were swapped out.
     pub(super) left: u64,
-    /// Or was given up while it was out, which nobody tells apart.
+    /// Number of pages that were swapped in again, or freed while they were swapped out. The two
+    /// cannot be distinguished.
     pub(super) came_back: u64,
-    /// Out at the last note.
+    /// Number of swapped-out pages that the engine did not know at the last scan.
     out: u64,
-    /// Of all that left, also of what the engine knew: what the kernel took.
+    /// Number of pages that kernel reclaim took, of all pages that were swapped out. This includes
+    /// pages that the engine knows.
     pub(super) taken: u64,
 }
 
-impl Unseen {
-    /// So many pages were in swap at a look, and of so many the engine knew it then. (The story: a program in half of its memory goes through all of
-    /// it again and again, and the same pages stood among those that had left unseen and among those that looks had found out: `stat`
-    /// had 254 MiB out, where the kernel had 128.)
+impl UnseenSwap {
+    /// Adds a scan: `in_swap` pages were in swap, and the engine knew `known` of them. Both numbers
+    /// are of the same moment, so a page that becomes known to the engine is not counted twice.
     pub(super) fn note(&mut self, in_swap: u64, known: u64) {
         let out = in_swap.saturating_sub(known);
         self.left += out.saturating_sub(self.out);
@@ -34,10 +37,10 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_becomes_known_is_not_counted_twice() {
-        let mut unseen = Unseen::default();
+    fn a_page_that_becomes_known_is_not_counted_twice() {
+        let mut unseen = UnseenSwap::default();
         unseen.note(100, 0);
-        // All of it came back and left again, and a look found it out.
+        // All pages were swapped in and out again, and a scan has reported them to the engine.
         unseen.note(100, 100);
         assert_eq!((unseen.left, unseen.came_back), (100, 100));
     }
@@ -46,9 +49,9 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn what_left_less_what_came_back_is_out(looks in prop::collection::vec((0_u64..1000, 0_u64..1000), 1..50)) {
-            let mut unseen = Unseen::default();
-            for (in_swap, known) in looks {
+        fn left_less_came_back_is_swapped_out(scans in prop::collection::vec((0_u64..1000, 0_u64..1000), 1..50)) {
+            let mut unseen = UnseenSwap::default();
+            for (in_swap, known) in scans {
                 let before = unseen;
                 unseen.note(in_swap, known);
                 prop_assert!(unseen.left >= before.left && unseen.came_back >= before.came_back);

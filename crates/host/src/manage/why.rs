@@ -1,6 +1,6 @@
-//! Why a page did not leave.
+//! Finds why a page was not paged out.
 //!
-//! Invariant: what the kernel does not tell is `Busy`, never a guess.
+//! Invariant: if the kernel does not say why, the result is `Busy`, never a guess.
 
 use std::cell::RefCell;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,27 +10,31 @@ use pagetables::access;
 
 use super::flags::Flags;
 
-/// In pagemap: in memory.
+/// Bit of a pagemap word (8 bytes for each page): set if the page is in memory.
 const PRESENT: u64 = 1 << 63;
-/// In pagemap: its frame; 0 where it is hidden from us.
+/// Bits of a pagemap word: the frame number; 0 if the kernel hides it from us.
 const FRAME: u64 = (1 << 55) - 1;
-/// In pagemap: mapped exactly once.
+/// Bit of a pagemap word: set if the page is mapped exactly once.
 const EXCLUSIVE: u64 = 1 << 56;
 
-/// Asks the kernel about pages of one process.
+/// Reads `/proc/PID/pagemap`, and the flags of frames, for pages of one process.
 pub(super) struct Why<'a> {
     pid: u32,
+    /// The process's open pagemap; `None` if it could not be opened.
     pagemap: Option<OwnedFd>,
-    /// Words of the table that was asked about last, by its number: pages that stay are neighbours.
+    /// The part of the pagemap that was read last: its index, then its 512 words as bytes. Pages
+    /// that were not paged out are often neighbours, so one read serves many of them.
     table: RefCell<Option<(u64, Vec<u8>)>>,
     flags: &'a Flags,
 }
 
-/// Words of a table, and their bytes.
+/// Number of pagemap words read at a time; then the size of a word in bytes.
 const WORDS: u64 = 512;
 const WORD_BYTES: usize = 8;
 
 impl Why<'_> {
+    /// Opens the pagemap of a process. If that fails, all reasons are found from the flags of
+    /// frames.
     pub(super) fn open(pid: u32, flags: &Flags) -> Why<'_> {
         Why {
             pid,
@@ -40,7 +44,7 @@ impl Why<'_> {
         }
     }
 
-    /// What pagemap says of a page; none if it cannot be read.
+    /// Returns the pagemap word of a page; `None` if it cannot be read.
     fn word(&self, page: u64) -> Option<u64> {
         let (number, at) = (page / WORDS, usize::try_from(page % WORDS).ok()?);
         let mut table = self.table.borrow_mut();
@@ -57,12 +61,13 @@ impl Why<'_> {
         Some(u64::from_ne_bytes(word.try_into().ok()?))
     }
 
-    /// Of the page that was in this frame when its entry was read.
+    /// Returns why MADV_PAGEOUT did not page out the page at `address`; `frame` is the frame that
+    /// it had when its entry was read.
     pub(super) fn ask(&self, address: u64, frame: u64) -> PageOut {
         let entry = match self.word(address / 4096) {
-            // The kernel has taken it since, and the frame is somebody else's, or will be.
+            // The kernel has paged it out since; its frame may have another use by now.
             Some(entry) if entry & PRESENT == 0 => return PageOut::Stored,
-            // It left, and is back.
+            // The page left memory and is back in another frame.
             Some(entry) if entry & FRAME != 0 && entry & FRAME != frame => {
                 return PageOut::Referenced;
             }

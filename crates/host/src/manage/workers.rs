@@ -1,8 +1,8 @@
-//! Several of our threads page out or read back at once, each a part of the ranges: most of what that takes is the kernel's compressing
-//! of pages, or the reverse, which goes as well on processors that nobody uses.
+//! Pages out or reads back with several threads; each gets a part of the address ranges. The kernel
+//! spends most of the time compressing or decompressing pages, which idle processors can do.
 //!
-//! Invariant: a range is given to one thread, and all threads have ended when the call returns; there are no more of them
-//! than processors without work, and one of them is the caller's.
+//! Invariant: each range goes to one thread, and all threads have ended when the call returns. The
+//! number of threads, with the caller's, is at most the number of idle processors.
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -13,14 +13,15 @@ use pagetables::Advice;
 use super::advise::{Advised, advise_rest, pieces, until_stopped};
 use crate::system::{Proc, thread_cpu};
 
-/// More would wait for the locks of one address space and one swap area.
+/// Maximum number of threads. More would wait for the locks of one address space and one swap area.
 const WORKERS_MAX: usize = 4;
-/// A thread takes some 100 us to begin; below so many pages (4 us each) it is not worth it. And what is put back waits on the processor of that
-/// thread for its list, where the second try does not come by: of a small program all is to leave.
+/// Minimum number of pages for a thread. Starting a thread takes about 100 us, and a page about 4
+/// us. Also, a page that is put back waits for its LRU list on the thread's processor, where it is
+/// not tried a second time. So a small program is paged out by one thread.
 const PAGES_MIN: u64 = 256;
 
-/// How many threads may work at this moment on so many pages: processors that we may use and nobody works on. For fewer than two are worth it the
-/// kernel is not asked.
+/// Returns how many threads may now work on `pages` pages: the number of idle processors that we
+/// may use, at most [`WORKERS_MAX`]. Returns 1 if the pages are too few for two threads.
 pub(super) fn free(proc: &Proc, processors: usize, pages: usize) -> usize {
     if (pages as u64) < 2 * PAGES_MIN {
         return 1;
@@ -28,14 +29,15 @@ pub(super) fn free(proc: &Proc, processors: usize, pages: usize) -> usize {
     proc.idle(processors).min(WORKERS_MAX)
 }
 
-/// What [`advise`] came to.
+/// Result of [`advise`].
 pub(super) struct Work {
     pub(super) advised: Advised,
-    /// Processor time of the threads that were not the caller's.
+    /// Processor time of the threads other than the caller's.
     pub(super) others: Duration,
 }
 
-/// Gives `advice` for `ranges` of a process, by up to `workers` threads. `edges` as in [`super::advise::advise`].
+/// Advises `ranges` of a process, with up to `workers` threads. `edges` is as in
+/// [`super::advise::advise`].
 pub(super) fn advise(
     process: (u32, &OwnedFd),
     (ranges, advice): (&[Range<u64>], Advice),
@@ -48,7 +50,7 @@ pub(super) fn advise(
         None => (&[][..], &[][..]),
     };
     let mut others = Duration::ZERO;
-    // What is left of each part, from the range on that a call stopped at.
+    // For each part that a call could not complete: its ranges from the one on at which it stopped.
     let mut left = Vec::new();
     let mut refused = None;
     let mut note = |part: &[Range<u64>], done: Result<usize, Advised>| match done {
@@ -64,7 +66,8 @@ pub(super) fn advise(
         let threads: Vec<_> = theirs.iter().map(|part| (part, begin(part))).collect();
         note(mine, until_stopped(process, mine, advice));
         for (part, thread) in threads {
-            // One that could not begin, or did not end well, has done nothing that is known: its part is done below.
+            // If a thread could not begin, or failed, it is unknown what it has done: its whole
+            // part is advised below.
             match thread.and_then(|thread| thread.join().ok()) {
                 Some((done, took)) => {
                     note(part, done);
@@ -81,7 +84,8 @@ pub(super) fn advise(
     Work { advised, others }
 }
 
-/// A part, and the processor time that its thread took.
+/// Advises one part of the ranges. Returns the result of [`until_stopped`], then the processor
+/// time.
 fn timed(
     process: (u32, &OwnedFd),
     part: &[Range<u64>],
@@ -91,7 +95,8 @@ fn timed(
     (done, thread_cpu())
 }
 
-/// `ranges` in up to `workers` parts of about as many pages, each worth a thread.
+/// Splits `ranges` into up to `workers` parts of about the same size, at least [`PAGES_MIN`] pages
+/// each.
 fn parts(ranges: &[Range<u64>], workers: usize) -> Vec<Vec<Range<u64>>> {
     let bytes: u64 = ranges.iter().map(|range| range.end - range.start).sum();
     let pages = bytes / 4096;
@@ -129,9 +134,9 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_of_one_size_and_none_is_left_out() {
+    fn parts_are_of_one_size_and_complete() {
         assert!(parts(&[], 2).is_empty());
-        // Too few for two.
+        // These pages are too few for two threads.
         let few = [pages(0, 200)];
         assert_eq!(parts(&few, 4), [few.to_vec()]);
         let ranges = [pages(0, 300), pages(1000, 1100), pages(2000, 2112)];
@@ -146,13 +151,13 @@ mod tests {
         }
     }
 
-    /// What is not mapped stops nobody.
+    /// All threads end, and none fails, if the ranges are not mapped.
     #[test]
-    fn all_threads_come_back() {
+    fn all_threads_end_if_nothing_is_mapped() {
         let pid = rustix::process::getpid();
         let pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty());
         let pidfd = pidfd.expect("our own");
-        // Nothing is mapped there, or nothing that takes the advice.
+        // At these addresses nothing is mapped, or nothing that accepts the advice.
         let ranges = [pages(1 << 28, (1 << 28) + 1024)];
         for workers in [1, 2, 4] {
             let work = advise(
@@ -166,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_always_one() {
+    fn there_is_always_one_worker() {
         let proc = Proc::system().expect("/proc");
         for processors in [1, 2, 64] {
             let free = free(&proc, processors, 512);

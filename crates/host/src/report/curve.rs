@@ -1,110 +1,125 @@
-//! What less memory would cost, as data: how many pages would come back, by size.
+//! Refault rates by memory size, as data: what less memory would cost a target.
 //!
-//! Invariant: points are in ascending order of their sizes, and of sizes of which something is known: from what is in use
-//! between two scans up to the largest size that was full for a quarter of the watched time. Refault rates never rise
-//! from a size to the next larger one.
+//! Invariant: points are in ascending order of size, and only for sizes that were observed. The
+//! smallest is the memory in use between two scans; the largest is the largest size that was full
+//! for a quarter of the watched time. Refault rates never rise from a size to the next larger one.
 
 use serde::{Deserialize, Serialize};
 
-/// Pages that may come back in a minute, in tenths of a percent of the working set: the far-memory rule (Lagar-Cavilla and
-/// others, ASPLOS'19).
+/// Default limit of refaults: pages per minute, in per mille of the pages of the working set. It is
+/// the rule of far memory (Lagar-Cavilla and others, ASPLOS'19).
 pub const REFAULTS_PER_MILLE: f64 = 2.0;
-/// So many pages may come back in a minute however small the working set is: one a second.
+/// Refaults that are always allowed, pages per minute (one a second): for small working sets.
 pub const REFAULTS_FLOOR: f64 = 60.0;
-/// Of a limit a manager leaves at least so much to the program (`manage::room`): reclaim ends there.
+/// Part of a limit, in per mille, at which reclaim for the limit ends (`manage::headroom`); the
+/// rest is headroom for the program to grow.
 pub(crate) const HELD_PER_MILLE: u64 = 995;
-/// A rate is believed from so many events on: with ten, chance makes a third more or less of it.
+/// Number of refaults that must be expected in the watched time before a rate is trusted. With ten,
+/// chance changes a rate by up to a third.
 const EVENTS: f64 = 10.0;
 const PAGE: f64 = 4096.0;
 const MINUTE_MS: f64 = 60_000.0;
 
-/// The curve, and sizes to choose.
+/// Refault rates of a target by memory size, and recommended sizes.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Curve {
-    /// Time between the first look and the last, milliseconds.
+    /// Time between the first scan and the last, milliseconds.
     pub watched_ms: u64,
-    /// Resident memory that was accessed within the last two minutes, or since watching began.
+    /// Resident memory that was accessed within the last two minutes, or since the watch began.
     pub working_set_bytes: u64,
-    /// So much is in use between two looks, on average: of less memory nothing is known.
+    /// Average memory accessed between two scans; nothing is known about smaller sizes.
     pub known_from_bytes: u64,
-    /// So much of what is resident was seen in use since watching began: of more memory nothing is known.
+    /// Resident memory that was accessed since the watch began; nothing is known about larger
+    /// sizes.
     pub known_to_bytes: u64,
-    /// So much was not: if and when it is used again nobody knows.
+    /// Resident memory that was never seen accessed; it is unknown whether it will be used again.
     pub untouched_bytes: u64,
-    /// Time of which nothing is known: the ages of more than a twentieth of the pages were unknown, milliseconds.
+    /// Time in which more than a twentieth of the pages had an unknown age, milliseconds.
     pub blind_ms: u64,
-    /// What the kernel itself has of the group's charge (stacks, page tables, slab): a limit counts it, and it never leaves. 0 where
-    /// the group is not the target's own.
+    /// Kernel memory charged to the target's group (stacks, page tables, slab): it counts against a
+    /// limit and is never reclaimed. 0 if the target has no group of its own.
     pub kernel_bytes: u64,
-    /// What is mapped by others, too, and so stays in memory, used or not; none where nobody tells.
+    /// Unmapped page cache of the target's group that was used more than once; not included in any
+    /// point.
+    #[serde(default)]
+    pub cache_bytes: u64,
+    /// Memory that other processes map, too: it stays resident even if the target does not use it.
+    /// `None` if unknown.
     pub shared_bytes: Option<u64>,
-    /// By size.
+    /// Points of the curve, in ascending order of size.
     pub points: Vec<CurvePoint>,
-    /// What may come back in a minute at the size to choose, in tenths of a percent of the working set.
+    /// Refaults allowed at the recommended size: pages per minute, in per mille of the pages of the
+    /// working set.
     pub refaults_per_mille: f64,
-    /// The smallest size at which no more does; none while too little time was watched to tell.
+    /// The smallest size with at most the allowed refaults; `None` until enough time was watched.
     pub recommended: Option<Recommended>,
-    /// The size at the bend: less memory brings far more pages back, more memory hardly fewer.
+    /// The size at the bend of the curve: less memory causes far more refaults, and more memory
+    /// saves hardly any. `None` if the curve has no bend.
     pub knee: Option<Recommended>,
 }
 
-/// One size.
+/// Refaults that a target would have with one size of memory.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct CurvePoint {
-    /// Resident memory.
+    /// The size: resident memory, bytes.
     pub bytes: u64,
-    /// How long its oldest page would have been idle, milliseconds.
+    /// Idle time of the oldest page that would be resident with this size, milliseconds.
     pub idle_ms: u64,
-    /// Pages that would come back in a minute, of 4 KiB.
+    /// Refaults per minute, in pages of 4 KiB.
     pub refaults_per_minute: f64,
-    /// Those of files among them.
+    /// Part of `refaults_per_minute` that are file pages.
     #[serde(default)]
     pub file_refaults_per_minute: f64,
-    /// No fewer, and no more, whatever the order of accesses between two looks was.
+    /// Lower bound of the refaults per minute. There are bounds because the order of accesses
+    /// between two scans is unknown.
     #[serde(default)]
     pub at_least_per_minute: f64,
-    /// See [`CurvePoint::at_least_per_minute`].
+    /// Upper bound of the refaults per minute; see [`CurvePoint::at_least_per_minute`].
     #[serde(default)]
     pub at_most_per_minute: f64,
-    /// In the later part of the time alone; none where this size was not full then.
+    /// Refaults per minute in the later part of the watched time; `None` if memory of this size was
+    /// not full then.
     #[serde(default)]
     pub later_per_minute: Option<f64>,
-    /// Those of files among them.
+    /// Part of `later_per_minute` that are file pages; `None` if that is.
     #[serde(default)]
     pub later_file_per_minute: Option<f64>,
-    /// Of the pages that a look found accessed, the part that would not have been there.
+    /// Refaults divided by accesses: `refaulted_pages` / pages that scans found accessed.
     pub miss_ratio: f64,
-    /// Pages that would have come back in all of `watched_ms`.
+    /// Refaults in the time `watched_ms`, pages.
     pub refaulted_pages: u64,
-    /// How long memory of this size was full, milliseconds: before, nothing would have left it.
+    /// How long memory of this size would have been full, milliseconds. While it filled, nothing
+    /// would have been reclaimed.
     pub watched_ms: u64,
-    /// Pages of files that it would not hold, if they can leave. (A manager that runs since before there was this says nothing of it.)
+    /// File pages that do not fit into this size, bytes. They may still stay resident if other
+    /// processes map them. 0 from managers of older versions.
     #[serde(default)]
     pub idle_file_bytes: u64,
 }
 
-/// A size to choose.
+/// A recommended size of memory, with the settings that achieve it.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Recommended {
-    /// What to give as `--memory-max`: that memory, what of files stays beside it as others map it, too, the kernel's own, and as much more as is kept free of a limit, so that the program does
-    /// not meet it.
+    /// Value for `--memory-max`: `bytes`, plus file pages that stay resident as other processes map
+    /// them, plus kernel memory, plus the headroom that reclaim keeps below a limit.
     pub limit_bytes: u64,
-    /// What to give as `--age-every`, milliseconds: beyond its four generations the engine keeps no order, and it takes
-    /// none of the youngest two; so three of them are as long as the oldest page that is held was idle.
+    /// Value for `--age-every`, milliseconds: a third of `idle_ms` in whole seconds, at least 1 s.
+    /// The engine keeps four generations and reclaims from none of the youngest two, so three of
+    /// them span the idle time of the oldest page that stays.
     pub age_every_ms: u64,
-    /// Resident memory.
+    /// The recommended resident memory, bytes.
     pub bytes: u64,
-    /// [`CurvePoint::idle_ms`], milliseconds.
+    /// [`CurvePoint::idle_ms`] of this size, milliseconds.
     pub idle_ms: u64,
-    /// [`CurvePoint::refaults_per_minute`], pages.
+    /// [`CurvePoint::refaults_per_minute`] of this size, pages.
     pub refaults_per_minute: f64,
 }
 
 impl Recommended {
-    /// The recommendation for a point of the curve: its resident bytes, what stays beside them, and `kernel_bytes` (stacks, page tables), plus
-    /// the half percent that reclaim keeps free below a limit. (The story: what others map, too, was taken to leave, and at a size to which 12
-    /// refaults a minute were promised there were 3,203.)
+    /// Recommends the size of a point. The limit is `charged * 1000 / 995`, where `charged` is:
+    /// resident bytes of the point, file pages that stay as other processes map them, and kernel
+    /// memory.
     fn of(point: &CurvePoint, curve: &Curve) -> Recommended {
         let stays = curve.shared_bytes.unwrap_or(u64::MAX);
         let stays = point.idle_file_bytes.min(stays);
@@ -127,35 +142,38 @@ const fn number(n: u64) -> f64 {
 }
 
 impl Curve {
-    /// Pages a minute that so many per mille of the working set are.
+    /// Returns the allowed refaults, pages per minute: this part of the working set, but at least
+    /// [`REFAULTS_FLOOR`].
     #[must_use]
     pub fn allowed(&self, refaults_per_mille: f64) -> f64 {
         let share = number(self.working_set_bytes) / PAGE * refaults_per_mille / 1000.0;
         share.max(REFAULTS_FLOOR)
     }
 
-    /// How long must be watched until so many per mille can be told from none, milliseconds.
+    /// Returns the time, milliseconds, that must be watched to distinguish this rate of refaults
+    /// from zero: ten refaults are expected in it.
     #[must_use]
     pub fn needed_ms(&self, refaults_per_mille: f64) -> f64 {
         EVENTS * MINUTE_MS / self.allowed(refaults_per_mille)
     }
 
-    /// The smallest size at which, and at all larger ones, no more come back than so many per mille of the working set
-    /// in a minute; none while too little time was watched to tell.
+    /// Returns the smallest size of which neither it nor any larger size exceeds the allowed
+    /// refaults; `None` until enough time was watched.
     #[must_use]
     pub fn smallest(&self, refaults_per_mille: f64) -> Option<Recommended> {
         let allowed = self.allowed(refaults_per_mille);
         let needed = self.needed_ms(refaults_per_mille);
-        let is_told = |point: &&CurvePoint| number(point.watched_ms) >= needed;
-        let told = self.points.iter().rev().filter(is_told);
+        let is_reported = |point: &&CurvePoint| number(point.watched_ms) >= needed;
+        let reported = self.points.iter().rev().filter(is_reported);
         let fits = |point: &&CurvePoint| point.refaults_per_minute <= allowed;
-        let chosen = told.take_while(fits).last();
+        let chosen = reported.take_while(fits).last();
         chosen.map(|point| Recommended::of(point, self))
     }
 
-    /// The point farthest below the straight line between both ends of the curve; none where nothing is below it.
+    /// Returns the point farthest below the straight line from the first to the last point; `None`
+    /// if no point is below the line.
     #[must_use]
-    pub fn bend(&self) -> Option<Recommended> {
+    pub fn knee_point(&self) -> Option<Recommended> {
         let (first, last) = (self.points.first()?, self.points.last()?);
         let span = number(last.bytes) - number(first.bytes);
         let fall = first.refaults_per_minute - last.refaults_per_minute;
@@ -174,28 +192,38 @@ impl Curve {
         (below(farthest) > 0.0).then(|| Recommended::of(farthest, self))
     }
 
-    /// The same of a target of which so much stays beside what is held: what the kernel has of its group, and what others map, too, as far as these
-    /// are known. Sizes are chosen anew.
+    /// Sets the memory that no limit reduces, as far as known, and recommends sizes anew.
+    /// `kernel_bytes`: kernel memory of the target's group. `shared_bytes`: memory that other
+    /// processes map, too.
     #[must_use]
     pub fn beside(mut self, kernel_bytes: Option<u64>, shared_bytes: Option<u64>) -> Curve {
         self.kernel_bytes = kernel_bytes.unwrap_or(0);
         self.shared_bytes = shared_bytes;
         let rule = self.refaults_per_mille;
-        self.recommending(rule)
+        self.recommend(rule)
     }
 
-    /// Chooses sizes anew, by this rule.
+    /// Sets the unmapped page cache in use; `None` counts as 0.
     #[must_use]
-    pub fn recommending(mut self, refaults_per_mille: f64) -> Curve {
+    pub fn with_cache(mut self, cache_bytes: Option<u64>) -> Curve {
+        self.cache_bytes = cache_bytes.unwrap_or(0);
+        self
+    }
+
+    /// Recommends sizes anew, with this limit of refaults (see [`Curve::refaults_per_mille`]).
+    #[must_use]
+    pub fn recommend(mut self, refaults_per_mille: f64) -> Curve {
         self.refaults_per_mille = refaults_per_mille;
         self.recommended = self.smallest(refaults_per_mille);
-        self.knee = self.bend();
+        self.knee = self.knee_point();
         self
     }
 }
 
 impl CurvePoint {
-    /// A size with what it would have missed, of so many touches.
+    /// Creates a point for the size `bytes`. `idle_ms`: idle time of the oldest page that fits.
+    /// `refaulted`: number of refaults, then number of all accesses. `watched_ms`: time in which
+    /// they were counted.
     #[must_use]
     pub fn new(bytes: u64, idle_ms: u64, refaulted: (u64, u64), watched_ms: u64) -> CurvePoint {
         let (refaulted_pages, touched) = refaulted;
@@ -216,7 +244,8 @@ impl CurvePoint {
 mod tests {
     use super::*;
 
-    /// Sizes of 1, 2, ... MiB with so many refaults in ten minutes.
+    /// Returns a curve with points at 1, 2, ... MiB that have these numbers of refaults in 10
+    /// minutes.
     fn curve(refaults: &[u64]) -> Curve {
         let points = (1..).zip(refaults);
         let points = points.map(|(mib, n)| CurvePoint::new(mib << 20, 0, (*n, 1_000_000), 600_000));
@@ -237,16 +266,18 @@ mod tests {
             "half a percent more, whole pages"
         );
         assert!((chosen.refaults_per_minute - 99.9).abs() < 1e-9);
-        // The story: the limit is held against the group's charge, so what the kernel had of it was missing for pages.
-        let with_kernel = curve.clone().recommending(2.0).beside(Some(20 << 20), None);
+        // Regression: the limit applies to all memory charged to the group, but did not include
+        // kernel memory, so that memory was missing for pages.
+        let with_kernel = curve.clone().recommend(2.0).beside(Some(20 << 20), None);
         let chosen = with_kernel.recommended.expect("as before");
         assert_eq!(chosen.bytes, 3 << 20);
         assert_eq!(
             chosen.limit_bytes,
             (23_u64 << 20) * 1000 / 995 / 4096 * 4096 + 4096
         );
-        // What of files stays, as far as the kernel says that others map it; all of it where it says nothing.
-        let mut files = curve.clone().recommending(2.0);
+        // As many file pages stay resident as the kernel reports that other processes map; all of
+        // them if the kernel reports nothing.
+        let mut files = curve.clone().recommend(2.0);
         files.points[2].idle_file_bytes = 8 << 20;
         for (shared, mib) in [(Some(0), 3_u64), (Some(5 << 20), 8), (None, 11)] {
             let chosen = files.clone().beside(None, shared).recommended;
@@ -261,7 +292,7 @@ mod tests {
         assert_eq!(strict.bytes, 5 << 20);
     }
 
-    /// A size that looks good below one that does not is chance.
+    /// If a size has few refaults but a larger size has many, the few are chance.
     #[test]
     fn all_larger_sizes_keep_the_rule_too() {
         let curve = curve(&[500, 90_000, 400]);
@@ -269,13 +300,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_recommended_before_the_rule_can_be_told() {
+    fn nothing_is_recommended_before_enough_time_was_watched() {
         let mut curve = curve(&[10, 0]);
         curve
             .points
             .iter_mut()
             .for_each(|point| point.watched_ms = 5_000);
-        // 100 a minute: ten of them take six seconds.
+        // 100 refaults a minute are allowed: ten of them take 6 s.
         assert_eq!(curve.smallest(2.0), None);
         assert!((curve.needed_ms(2.0) - 6_000.0).abs() < 1e-9);
         assert_eq!(Curve::default().smallest(2.0), None);
@@ -284,13 +315,17 @@ mod tests {
     #[test]
     fn the_knee_is_where_the_curve_bends() {
         let bent = curve(&[10_000, 5_000, 300, 200, 100, 0]);
-        assert_eq!(bent.bend().map(|one| one.bytes), Some(3 << 20));
-        assert_eq!(curve(&[5, 5, 5]).bend(), None, "flat");
-        assert_eq!(curve(&[10, 9, 8, 0]).bend(), None, "a cliff at the end");
+        assert_eq!(bent.knee_point().map(|one| one.bytes), Some(3 << 20));
+        assert_eq!(curve(&[5, 5, 5]).knee_point(), None, "flat");
+        assert_eq!(
+            curve(&[10, 9, 8, 0]).knee_point(),
+            None,
+            "a cliff at the end"
+        );
     }
 
     #[test]
-    fn rates_are_of_the_time_that_was_watched() {
+    fn rates_refer_to_the_watched_time() {
         let point = CurvePoint::new(4096, 7, (30, 60), 20_000);
         assert!((point.refaults_per_minute - 90.0).abs() < 1e-9);
         assert!((point.miss_ratio - 0.5).abs() < 1e-9);

@@ -1,39 +1,45 @@
-//! A part of what is watched that people have a name for: a unit, a container, a pod, a user.
+//! A named part of the watched processes: a systemd unit, a container, a pod, a user.
 //!
-//! Invariant: its sums are those of its processes, each frame counted once among all parts.
+//! Invariant: the sums of a part are those of its processes. Each frame is counted in one part
+//! only.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Beside, Budget, Curve, Needed, Price, Process};
 
-/// The part.
+/// A named part of the watched processes.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Part {
-    /// Its name: `redis.service`, `shop/web/nginx`.
+    /// Name of the part: `redis.service`, `shop/web/nginx`.
     pub name: String,
-    /// The control group of its largest process.
+    /// Control group of the largest process of the part.
     pub cgroup: String,
-    /// Its processes, the largest first.
+    /// PIDs of the processes in the part, the largest process first.
     pub pids: Vec<u32>,
-    /// In memory.
+    /// Resident memory of the part.
     pub resident_bytes: u64,
-    /// Of that: not accessed for a minute.
+    /// Part of `resident_bytes` that was not accessed for 1 minute.
     pub older_than_1m_bytes: u64,
-    /// Of that: nobody knows.
+    /// Part of `resident_bytes` that has an unknown age.
     pub unknown_age_bytes: u64,
-    /// In swap.
+    /// Memory of the part that is swapped out.
     pub swapped_bytes: u64,
-    /// How much it needs; none before two looks.
+    /// How much memory the part needs; `None` before the second scan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub needed: Option<Needed>,
-    /// What less memory would cost; none before two looks, and where nobody asked for it.
+    /// Part of the last 10 s in which some process of the part waited for memory (PSI `some
+    /// avg10`), in hundredths of a percent. `None` if no control group has exactly the part's
+    /// processes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pressure_some_avg10: Option<u32>,
+    /// What less memory would cost; `None` before the second scan, or if it was not requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub curve: Option<Curve>,
 }
 
 impl Part {
-    /// One more process. They come largest first.
+    /// Adds a process to the part. The caller must add the largest process first.
     pub(crate) fn add(&mut self, process: &Process) {
         if self.pids.is_empty() {
             self.cgroup.clone_from(&process.cgroup);
@@ -45,8 +51,8 @@ impl Part {
         self.swapped_bytes += process.swapped_bytes;
     }
 
-    /// Says how much it needs, as [`super::Report::tell_needed`].
-    pub fn tell_needed(&mut self, budget: Budget, price: &Price) {
+    /// Sets how much memory the part needs, as [`super::Report::set_needed`] does for a target.
+    pub fn set_needed(&mut self, budget: Budget, price: &Price) {
         let beside = Beside {
             resident_bytes: self.resident_bytes,
             unknown_bytes: self.unknown_age_bytes,

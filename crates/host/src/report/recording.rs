@@ -1,4 +1,4 @@
-//! What became of a recording, as data.
+//! State of a recording, as data.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,12 +6,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RecordingReport {
-    /// Bytes written.
+    /// Size of the recording so far, bytes.
     pub bytes: u64,
-    /// Looks that they hold.
-    pub looks: u64,
-    /// Processor time and writing, milliseconds; a part of the overhead.
+    /// Number of scans in the recording.
+    #[serde(rename = "looks")]
+    pub scans: u64,
+    /// Processor time that recording took, and time of writing the file, milliseconds. Included in
+    /// the report's overhead.
     pub took_ms: u64,
-    /// Why nothing more is written, if it ended before the program did.
+    /// Why the recording stopped before the program ended; `None` if it did not.
     pub stopped: Option<String>,
 }

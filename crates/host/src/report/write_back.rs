@@ -1,33 +1,35 @@
-//! Pages that went on from compressed memory to the disk behind it, as data.
+//! Writeback of pages from zram to its backing disk, as data.
 //!
-//! Invariant: `written_pages` is the device's own count (`bd_stat`); all others are of the pages that were asked for.
+//! Invariant: `written_pages` is the device's own count (`bd_stat`). All other counts are of pages
+//! that we requested to be written back.
 
 use serde::{Deserialize, Serialize};
 
 use super::ActionReport;
 
-/// What was asked for and what came of it.
+/// Writeback that pagetide requested, and its results.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WriteBackReport {
-    /// The zram that is written back from.
+    /// Name of the zram device.
     pub device: String,
-    /// It decides, and nothing is written.
+    /// Whether writeback is only decided, and no page is written.
     pub dry_run: bool,
-    /// What is out and was not accessed for so long goes on, milliseconds; none for a tree, where tenants differ.
+    /// Idle time from which swapped-out pages are written back, milliseconds. `None` for a tree of
+    /// tenants, as each tenant may have its own.
     pub older_than_ms: Option<u64>,
-    /// Most bytes that are written in a period of `budget_period_ms`.
+    /// Most bytes that may be written within `budget_period_ms`.
     pub budget_bytes: u64,
-    /// How long such a period is, milliseconds.
+    /// Length of the budget's period, milliseconds.
     pub budget_period_ms: u64,
-    /// Pages that were asked for.
+    /// Pages that pagetide requested to be written back.
     pub asked_pages: u64,
-    /// Pages that were written while they were asked for, by the device's count.
+    /// Pages that the device wrote during our requests, by its own count.
     pub written_pages: u64,
-    /// Pages that have no place in this device's swap any more, or never had: back in memory, or in other swap.
+    /// Pages that had no slot in this device's swap: swapped in again, or in another swap area.
     pub elsewhere_pages: u64,
-    /// Pages whose place was another a moment after they were asked for: they came back right then.
+    /// Pages with a swap slot that changed during the request: the program had swapped them in.
     pub moved_pages: u64,
-    /// The latest of what was done, each with its reason.
+    /// The latest writeback actions, each with its reason.
     pub actions: Vec<ActionReport>,
 }

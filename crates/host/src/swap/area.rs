@@ -1,7 +1,8 @@
-//! An area that a record names, as it is now.
+//! The present state of an area that a record names.
 //!
-//! Invariant: only [`Now::On`], [`Now::Idle`] and [`Now::Empty`] are ours, and only what is ours may be
-//! touched. A record of an earlier start of the machine names no zram device, for none outlived it.
+//! Invariant: only [`Now::On`], [`Now::Idle`] and [`Now::Empty`] are ours, and we change only what
+//! is ours. A zram in a record from before the last boot does not exist any more, as no zram
+//! survives a boot.
 
 use std::fs::File;
 use std::io;
@@ -18,24 +19,25 @@ use super::record::Record;
 use super::zram::Zram;
 use crate::system::swap::{SwapArea, SwapKind, page_size};
 
-/// What became of it.
+/// The present state of an area that a record names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Now {
-    /// Swapped to.
+    /// The area is active: the kernel swaps to it.
     On(SwapArea),
-    /// There, and nobody swaps to it.
+    /// The area exists and is not active.
     Idle,
-    /// A device of ours that got no size: whoever added it was killed.
+    /// A device of ours without a size: the command that added it was killed.
     Empty,
-    /// Not there any more.
+    /// The area does not exist any more.
     Gone,
-    /// The kernel swaps to a file that has no name any more: it stays until the machine starts again.
+    /// The kernel swaps to a file whose name was removed: the area stays active until the next
+    /// boot.
     Nameless,
-    /// Something else is in its place.
+    /// Something else has the recorded path now; the text says how that was found.
     Foreign(String),
 }
 
-/// What is there now; nothing is changed.
+/// Returns the present state of the recorded area; changes nothing.
 pub(super) fn state(places: &Places, record: &Record) -> Result<Now, SwapError> {
     let swaps = places.proc()?.swaps()?;
     let same_boot = places.boot()? == record.boot;
@@ -48,33 +50,36 @@ pub(super) fn state(places: &Places, record: &Record) -> Result<Now, SwapError> 
                 return Ok(Now::Gone);
             };
             if record.diskseq.is_some() && zram.diskseq() != record.diskseq {
-                return Ok(foreign("a new device has its name by now"));
+                return Ok(foreign("a new device now has its name"));
             }
             if zram.is_empty() {
-                // Nothing is in it that anybody could miss; without its number it may be anybody's.
+                // The device is empty, so no data can be lost; but without a disk number in the
+                // record the device may be another program's.
                 return Ok(match record.diskseq {
                     Some(_) => Now::Empty,
-                    None => foreign("it is empty, and may be anybody's"),
+                    None => foreign("it is empty, and may belong to another program"),
                 });
             }
-            // Killed between size and header. (The story: with its number and no header it was taken for another's,
-            // and was left for good.)
+            // The device is blank and has our disk number: the command was killed between setting
+            // the size and writing the header.
             if on.is_none() && record.diskseq.is_some() && zram.is_blank(record.size) {
                 return Ok(Now::Idle);
             }
-            agree(record, zram.open(false), on)
+            state_by_header(record, zram.open(false), on)
         }
         _ if same_boot && is_nameless(places, record)? => Ok(Now::Nameless),
-        _ => agree(record, file::open(&record.path), on),
+        _ => state_by_header(record, file::open(&record.path), on),
     }
 }
 
+/// Returns the state of an area that is not ours; `why` says how that was found.
 fn foreign(why: &str) -> Now {
     Now::Foreign(why.to_owned())
 }
 
-/// Compares the header with the record.
-fn agree(
+/// Returns the state of an area by its header, which must have the record's uuid. `on` is the
+/// area's line in `/proc/swaps`, if it is active.
+fn state_by_header(
     record: &Record,
     opened: io::Result<File>,
     on: Option<SwapArea>,
@@ -86,14 +91,14 @@ fn agree(
         Ok(_) => Ok(foreign("its header is not the one that pagetide wrote")),
         Err(error) => match error.kind() {
             io::ErrorKind::NotFound => Ok(Now::Gone),
-            // Shorter than a page, a directory, a link.
+            // A file shorter than a page, or a directory.
             io::ErrorKind::UnexpectedEof | io::ErrorKind::IsADirectory => {
                 Ok(foreign("there is no swap header in it"))
             }
             _ if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
                 Ok(foreign("it is a link"))
             }
-            // Whoever only asks for the state may not look into it; who switches may.
+            // A user may read the status without a right to read the area; root can read it.
             io::ErrorKind::PermissionDenied => Ok(now()),
             _ => {
                 let what = format!("cannot read {}", record.path.display());
@@ -103,13 +108,15 @@ fn agree(
     }
 }
 
+/// Reads the first page of an area, which holds its header.
 pub(super) fn first_page(file: &File) -> io::Result<Vec<u8>> {
     let mut page = vec![0; usize::try_from(page_size()).unwrap_or(4096)];
     file.read_exact_at(&mut page, 0)?;
     Ok(page)
 }
 
-/// Whether the kernel lists a removed file of this name. (A file that is really called so has its header.)
+/// Whether `/proc/swaps` lists the record's file as deleted: its path with ` (deleted)` at the end.
+/// If a file of that longer name exists, the line is taken for that file's.
 fn is_nameless(places: &Places, record: &Record) -> Result<bool, SwapError> {
     let mut name = record.path.clone().into_os_string();
     name.push(" (deleted)");

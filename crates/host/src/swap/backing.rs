@@ -1,7 +1,9 @@
-//! The disk behind a zram: where it writes what is not to stay in memory.
+//! The disk behind a zram, to which the zram writes pages back.
 //!
-//! Invariant: nothing is written over. A device is taken only if it is nobody's (not mounted, not swapped to, not part of another) and
-//! its first and last MiB are zeros, or carry our mark, which is written before zram gets it. zram leaves the first page alone.
+//! Invariant: no data is overwritten. A device is used only if it is not in use (mounted, swapped
+//! to, or part of another device), and if its first and last MiB are zeros or its first page has
+//! our signature. We write the signature before zram gets the device; zram never uses the first
+//! page.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
@@ -14,12 +16,16 @@ use rustix::io::Errno;
 use super::error::SwapError;
 use super::zram::Zram;
 
-const MARK: &[u8] = b"pagetide backing 1\n";
-/// Where file systems, partitions, RAID and LVM have what they are known by.
-const LOOKED_AT: u64 = 1 << 20;
+/// Our signature, at the start of the device.
+const SIGNATURE: &[u8] = b"pagetide backing 1\n";
+/// Bytes at the start and at the end of the device that must be zeros: file systems, partitions,
+/// RAID and LVM have their signatures there.
+const SCANNED_AT: u64 = 1 << 20;
+/// Size in bytes of a page of the zram.
 const PAGE: u64 = 4096;
-/// What leaves the first page alone has these, in bytes from the beginning: RAID (md, version 1.2), bcache, btrfs.
-const MARKS_BEHIND: &[(u64, &[u8])] = &[
+/// Signatures of formats that leave the first page as it is: offset in bytes, and signature, of
+/// RAID (md, version 1.2), bcache and btrfs.
+const FOREIGN_SIGNATURES: &[(u64, &[u8])] = &[
     (4096, &[0xfc, 0x4e, 0x2b, 0xa9]),
     (
         4120,
@@ -31,7 +37,7 @@ const MARKS_BEHIND: &[(u64, &[u8])] = &[
     (65_600, b"_BHRfS_M"),
 ];
 
-/// Puts `device` behind a zram that has no size yet.
+/// Makes `device` the disk behind a zram that has no size yet.
 pub(super) fn put_behind(zram: &Zram<'_>, device: &Path) -> Result<(), SwapError> {
     let path = zram.path();
     let what = format!("cannot put {} behind {}", device.display(), path.display());
@@ -41,17 +47,21 @@ pub(super) fn put_behind(zram: &Zram<'_>, device: &Path) -> Result<(), SwapError
     let device = device
         .canonicalize()
         .map_err(|error| SwapError::io(&what, &error))?;
-    mark(&device).map_err(|error| match Errno::from_io_error(&error) {
+    claim(&device).map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::BUSY) => {
             let why = "it is in use (mounted, swapped to, or part of another device)";
-            SwapError::failed(&what, why, "give a partition that is nobody's: see `lsblk`")
+            SwapError::failed(
+                &what,
+                why,
+                "give a partition that is not in use: see `lsblk`",
+            )
         }
         _ if error.kind() == io::ErrorKind::InvalidInput => {
             SwapError::bad(format!("{what}: {error}"), BLOCK_HINT)
         }
         _ if error.kind() == io::ErrorKind::InvalidData => {
             let hint = format!(
-                "if all on it may be lost: blkdiscard -z {}",
+                "if its data may be lost: blkdiscard -z {}",
                 device.display()
             );
             SwapError::failed(&what, error.to_string(), hint)
@@ -62,24 +72,25 @@ pub(super) fn put_behind(zram: &Zram<'_>, device: &Path) -> Result<(), SwapError
         .map_err(|error| SwapError::io(what, &error))
 }
 
-const BLOCK_HINT: &str = "zram takes partitions and disks alone; for a file: losetup -f --show FILE, and what that prints";
+/// Hint of the error for a named disk that is not a block device.
+const BLOCK_HINT: &str = "zram accepts only partitions and disks; for a file, give the device that this prints: losetup -f --show FILE";
 
-/// This kernel's zram has nothing like it.
+/// The error if this kernel's zram has no writeback.
 pub(super) fn cannot_write_back(what: impl Into<String>) -> SwapError {
     SwapError::missing(
         what,
-        "the zram of this kernel writes nothing back (it was built without CONFIG_ZRAM_WRITEBACK)",
-        "Debian's kernels have it; without it, what is out stays in memory, compressed",
+        "zram of this kernel has no writeback (it was built without CONFIG_ZRAM_WRITEBACK)",
+        "Debian's kernels have it; without it, swapped-out memory stays compressed in memory",
     )
 }
 
-/// Sees that nothing is on the device, and marks it as ours.
-fn mark(device: &Path) -> io::Result<()> {
+/// Checks that the device is free, and writes our signature to it.
+fn claim(device: &Path) -> io::Result<()> {
     let invalid = |kind, why: &str| Err(io::Error::new(kind, why));
     if !std::fs::metadata(device)?.file_type().is_block_device() {
-        return invalid(io::ErrorKind::InvalidInput, "it is no block device");
+        return invalid(io::ErrorKind::InvalidInput, "it is not a block device");
     }
-    // On a device this asks for nobody else to have it.
+    // For a block device, O_EXCL fails if it is in use.
     let exclusive = i32::try_from(OFlags::EXCL.bits()).unwrap_or_default();
     let mut file = OpenOptions::new()
         .read(true)
@@ -93,27 +104,29 @@ fn mark(device: &Path) -> io::Result<()> {
     if !is_free(&file, size)? {
         return invalid(
             io::ErrorKind::InvalidData,
-            "there is something on it that is not pagetide's",
+            "it holds data that pagetide did not write",
         );
     }
     file.write_all_at(&first_page(), 0)?;
     file.sync_all()
 }
 
-/// Our mark, and nothing behind it.
+/// A page with our signature and zeros after it.
 fn first_page() -> Vec<u8> {
     let mut page = vec![0; 4096];
-    page[..MARK.len()].copy_from_slice(MARK);
+    page[..SIGNATURE.len()].copy_from_slice(SIGNATURE);
     page
 }
 
-/// Whether what is there is our mark, or nothing where anything would be. (The story, of a reading: a RAID, which has its own mark behind the first page and
-/// leaves that as it is, would have been written over on a partition that had been behind a zram once.)
+/// Whether the device may be used. Either its first page is the one that pagetide writes and no
+/// signature of [`FOREIGN_SIGNATURES`] follows, or its first and last MiB are zeros. Our first page
+/// alone does not prove that the device is free: RAID has its signature after that page and does
+/// not change it.
 fn is_free(file: &File, size: u64) -> io::Result<bool> {
     let mut first = first_page();
     file.read_exact_at(&mut first, 0)?;
     if first == first_page() {
-        for (at, mark) in MARKS_BEHIND {
+        for (at, mark) in FOREIGN_SIGNATURES {
             let mut found = vec![0; mark.len()];
             if at + mark.len() as u64 <= size {
                 file.read_exact_at(&mut found, *at)?;
@@ -124,9 +137,9 @@ fn is_free(file: &File, size: u64) -> io::Result<bool> {
         }
         return Ok(true);
     }
-    let looked_at = LOOKED_AT.min(size);
-    let mut part = vec![0; usize::try_from(looked_at).unwrap_or_default()];
-    for start in [0, size - looked_at] {
+    let scanned_at = SCANNED_AT.min(size);
+    let mut part = vec![0; usize::try_from(scanned_at).unwrap_or_default()];
+    for start in [0, size - scanned_at] {
         file.read_exact_at(&mut part, start)?;
         if part.iter().any(|byte| *byte != 0) {
             return Ok(false);
@@ -140,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_empty_or_ours_is_free() {
+    fn only_an_empty_device_or_ours_is_free() {
         let path = std::env::temp_dir().join(format!("pagetide-backing-{}", std::process::id()));
         let size = 4 << 20;
         let file = File::options()
@@ -158,10 +171,10 @@ mod tests {
             assert!(!is_free(&file, size).expect("it"), "{at}");
             file.write_all_at(&[0], at).expect("room");
         }
-        file.write_all_at(MARK, 0).expect("room");
+        file.write_all_at(SIGNATURE, 0).expect("room");
         file.write_all_at(&[7; 4096], 8192).expect("room");
         assert!(is_free(&file, size).expect("it"));
-        for (at, mark) in MARKS_BEHIND {
+        for (at, mark) in FOREIGN_SIGNATURES {
             file.write_all_at(mark, *at).expect("room");
             assert!(!is_free(&file, size).expect("it"), "{at}");
             file.write_all_at(&vec![0; mark.len()], *at).expect("room");
@@ -171,9 +184,9 @@ mod tests {
     }
 
     #[test]
-    fn a_file_or_a_character_device_is_none() {
+    fn a_file_or_a_character_device_is_refused() {
         for path in ["/dev/null", "/proc/self/exe"] {
-            let error = mark(Path::new(path)).expect_err(path);
+            let error = claim(Path::new(path)).expect_err(path);
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{path}: {error}");
         }
     }

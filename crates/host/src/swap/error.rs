@@ -1,107 +1,111 @@
 //! Why swap could not be switched.
 //!
-//! Invariant: `Display` says what failed and why, [`SwapError::hint`] what to do; whatever a failed
-//! command made is gone again, or the error names it.
+//! Invariant: `Display` says what failed and why, [`SwapError::hint`] what to do. What a failed
+//! command made is removed again, or the error names it.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::system::Error;
 
-/// The one error of this module's surface. Sizes are bytes.
+/// The error of all commands that switch swap. Sizes are bytes.
 #[derive(Debug, thiserror::Error)]
 pub enum SwapError {
     /// The request itself makes no sense.
     #[error("cannot switch swap on: {why}")]
     BadRequest {
-        /// What is wrong with it.
+        /// What is wrong with the request.
         why: String,
-        /// What to ask for instead.
+        /// What to request instead.
         hint: String,
     },
-    /// What was named is nothing that could do it.
+    /// The device that the user named cannot be used.
     #[error("{what}: {why}")]
     BadDevice {
-        /// What failed.
+        /// The operation that failed.
         what: String,
-        /// What is wrong with it.
+        /// What is wrong with the device.
         why: String,
     },
-    /// This user may not, or this kernel or file system cannot.
+    /// A right is missing, or a feature of this kernel or file system.
     #[error("{what}: {why}")]
     Missing {
-        /// What failed.
+        /// The operation that failed.
         what: String,
-        /// What is missing for it.
+        /// The right or the feature that is missing.
         why: String,
-        /// How to get it.
+        /// How to get the right or the feature.
         hint: String,
     },
-    /// One is enough.
-    #[error("swap of pagetide's is on already: {}", path.display())]
+    /// This owner has an active area already, and may have only one.
+    #[error("pagetide's swap is already on: {}", path.display())]
     AlreadyOn {
-        /// Where.
+        /// The device or the file.
         path: PathBuf,
     },
-    /// There is nothing to switch off.
-    #[error("no swap that pagetide switched on is here{why}")]
+    /// This owner has no area to switch off or to recompress.
+    #[error("there is no swap that pagetide switched on{why}")]
     NothingOn {
-        /// What became of it, where that is known.
+        /// What happened to the area, if that is known; else empty.
         why: String,
     },
-    /// What is out does not fit in memory.
+    /// The swapped-out pages do not fit in memory.
     #[error("cannot switch {} off: {why}", path.display())]
     NoRoom {
-        /// Which area.
+        /// The device or the file.
         path: PathBuf,
-        /// What would have to come back, and what is free.
+        /// The sizes that are needed and available, or the control group that would exceed its
+        /// limit.
         why: String,
-        /// What to do.
+        /// What the user can do.
         hint: String,
     },
-    /// What the record names is somebody else's by now.
-    #[error("{} is left alone: {why}", path.display())]
+    /// Something else has the recorded path by now.
+    #[error("{} is not changed: {why}", path.display())]
     NotOurs {
-        /// What was recorded.
+        /// The recorded path.
         path: PathBuf,
-        /// How it differs.
+        /// How that differs from the recorded area.
         why: String,
     },
-    /// Somebody took the device that we had just made.
+    /// Another program took the device that we had just made.
     #[error("cannot set up {}: another program took it meanwhile", path.display())]
     Taken {
         /// The device.
         path: PathBuf,
     },
-    /// Two at once would undo each other's work.
-    #[error("another `pagetide swap` is at work")]
+    /// Another command is running: two at once would undo each other's work.
+    #[error("another `pagetide swap` is running")]
     Running,
-    /// The area of this owner is in use.
-    #[error("another pagetide {owner} is at work")]
+    /// Another process uses the area of this owner.
+    #[error("another pagetide {owner} is running")]
     InUse {
-        /// Whose it is.
+        /// The owner.
         owner: &'static str,
     },
-    /// A step failed.
+    /// The kernel refused an operation.
     #[error("{what}: {why}")]
     Failed {
-        /// Which.
+        /// The operation.
         what: String,
-        /// What the kernel said.
+        /// The kernel's error.
         why: String,
-        /// What to do.
+        /// What the user can do.
         hint: String,
     },
-    /// The kernel's word could not be had.
+    /// Reading from the kernel failed.
     #[error(transparent)]
     System(#[from] Error),
 }
 
+/// Hint of the errors for a missing right.
 const ROOT: &str = "run as root, outside of containers";
-const STATUS: &str = "see what there is: pagetide swap status";
+/// Hint of the errors for an area that is not as expected.
+const STATUS: &str = "see what swap there is: pagetide swap status";
 
 impl SwapError {
-    /// A step that the kernel refused: a right that is missing, or a failure.
+    /// Returns [`SwapError::Missing`] if a right is missing or the file system is read-only, else
+    /// [`SwapError::Failed`]. `what` is the operation that the kernel refused.
     pub(super) fn io(what: impl Into<String>, error: &io::Error) -> SwapError {
         use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
         let (what, why) = (what.into(), error.to_string());
@@ -111,6 +115,7 @@ impl SwapError {
         }
     }
 
+    /// Returns [`SwapError::Missing`].
     pub(super) fn missing(
         what: impl Into<String>,
         why: impl Into<String>,
@@ -120,6 +125,7 @@ impl SwapError {
         SwapError::Missing { what, why, hint }
     }
 
+    /// Returns [`SwapError::Failed`].
     pub(super) fn failed(
         what: impl Into<String>,
         why: impl Into<String>,
@@ -129,19 +135,21 @@ impl SwapError {
         SwapError::Failed { what, why, hint }
     }
 
+    /// Returns [`SwapError::BadRequest`].
     pub(super) fn bad(why: impl Into<String>, hint: impl Into<String>) -> SwapError {
         let (why, hint) = (why.into(), hint.into());
         SwapError::BadRequest { why, hint }
     }
 
-    /// The same failure, where its undoing failed too: what is left is named.
+    /// Returns this error with the addition that `left` could not be removed again, because of
+    /// `error`.
     pub(super) fn and_left(self, left: &str, error: &io::Error) -> SwapError {
         let hint = format!("`pagetide swap off` tries again to remove {left}");
         let why = format!("and {left} could not be removed again: {error}");
         SwapError::failed(self.to_string(), why, hint)
     }
 
-    /// What to do about it.
+    /// Returns what the user can do about the error.
     #[must_use]
     pub fn hint(&self) -> String {
         match self {
@@ -162,7 +170,7 @@ impl SwapError {
         }
     }
 
-    /// Whether the request was wrong, whatever the host.
+    /// Whether the request would fail on any host.
     #[must_use]
     pub fn is_bad_request(&self) -> bool {
         matches!(

@@ -1,24 +1,25 @@
 //! The first page of a swap area: what mkswap(8) writes and swapon(2) reads (version 1).
 //!
-//! Invariant: an area whose header carries our label and the uuid of a record is one that we made; any
-//! other is not. Numbers are in the machine's own order, as the kernel reads them.
+//! Invariant: an area is ours only if its header has our label and the uuid of a record. Numbers
+//! are in the machine's byte order, as the kernel reads them.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// At the end of the page; the kernel looks for it there.
+/// Signature of a swap area; the kernel expects it at the end of the first page.
 const MAGIC: [u8; 10] = *b"SWAPSPACE2";
-/// Behind 1024 bytes that are left to boot blocks: version, last page, count of bad pages.
+/// Offsets in the page, bytes: the format's version, the number of the last page, uuid and label.
+/// The first 1024 bytes are reserved for boot blocks.
 const VERSION_AT: usize = 1024;
 const LAST_PAGE_AT: usize = 1028;
 const UUID_AT: usize = 1036;
 const LABEL_AT: usize = 1052;
-/// What `blkid` and `lsblk -f` show of an area of ours.
+/// The label that `blkid` and `lsblk -f` show for an area of ours.
 const LABEL: [u8; 16] = *b"pagetide\0\0\0\0\0\0\0\0";
-/// The last page is a 32-bit number.
+/// Largest number of pages of an area: its last page has a 32-bit number.
 pub(super) const PAGES_MAX: u64 = 1 << 32;
 
-/// Sixteen bytes that tell one area from all others.
+/// Sixteen bytes that identify an area.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Uuid([u8; 16]);
 
@@ -36,7 +37,7 @@ impl fmt::Display for Uuid {
     }
 }
 
-/// As the kernel writes one in `/proc/sys/kernel/random/uuid`.
+/// Parses the format of `/proc/sys/kernel/random/uuid`.
 impl FromStr for Uuid {
     type Err = ();
 
@@ -48,7 +49,7 @@ impl FromStr for Uuid {
         let digits: Vec<u8> = text.bytes().filter(|b| *b != b'-').collect();
         let mut bytes = [0; 16];
         for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
-            // `from_str_radix` would take a sign.
+            // `from_str_radix` would accept a sign.
             if !pair.iter().all(u8::is_ascii_hexdigit) {
                 return Err(());
             }
@@ -59,8 +60,8 @@ impl FromStr for Uuid {
     }
 }
 
-/// The first page of an area of `pages` pages, this one counted; `None` if there is no such area: the
-/// kernel wants at least one page behind the header.
+/// Returns the first page of an area of `pages` pages, including this one. `None` if `pages` is
+/// less than 2 or more than [`PAGES_MAX`]: the kernel requires a page after the header.
 pub(super) fn first_page(page_size: usize, pages: u64, uuid: Uuid) -> Option<Vec<u8>> {
     if !(2..=PAGES_MAX).contains(&pages) {
         return None;
@@ -76,7 +77,7 @@ pub(super) fn first_page(page_size: usize, pages: u64, uuid: Uuid) -> Option<Vec
     Some(page)
 }
 
-/// The uuid of an area of ours, from its first page; `None` of anything else.
+/// Returns the uuid of an area that pagetide made, from its first page; `None` for anything else.
 pub(super) fn our_uuid(page: &[u8]) -> Option<Uuid> {
     let get = |at: usize, len: usize| page.get(at..at + len);
     let ours = page.ends_with(&MAGIC)
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn an_area_has_a_page_behind_its_header_and_fits_its_number() {
+    fn an_area_has_two_pages_or_more_and_fits_32_bits() {
         let uuid = UUID.parse().unwrap();
         for pages in [0, 1, PAGES_MAX + 1, u64::MAX] {
             assert_eq!(first_page(4096, pages, uuid), None, "{pages}");
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_uuid() {
+    fn invalid_uuids_are_refused() {
         for text in [
             "",
             "0f8fad5b",

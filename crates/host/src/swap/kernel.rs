@@ -1,6 +1,7 @@
-//! What needs the kernel itself: the right to swap, and the switch.
+//! The right to switch swap, and the system calls swapon and swapoff.
 //!
-//! Invariant: an area is switched by its open descriptor: what was checked is what is used.
+//! Invariant: an area is switched on and off by its open descriptor, so that the file that was
+//! checked is the file that is used.
 
 use std::fmt::Debug;
 use std::fs::File;
@@ -10,19 +11,20 @@ use std::path::Path;
 
 use rustix::thread::{CapabilitySet, capabilities};
 
-/// The kernel, or in tests something that looks like it.
+/// The kernel, or an imitation in tests.
 pub(super) trait Kernel: Debug {
-    /// Whether we may swap on and off at all: the kernel asks for CAP_SYS_ADMIN.
+    /// Whether this process may switch swap on and off: the kernel requires CAP_SYS_ADMIN.
     fn may_switch(&self) -> bool;
 
-    /// Higher priorities are filled first. `path` is where the area is, for whoever keeps a list.
+    /// Switches an area on. The kernel fills areas of higher priority first. Only the imitation in
+    /// tests uses `path`.
     fn on(&self, area: &File, path: &Path, priority: u16) -> io::Result<()>;
 
-    /// Comes back when all that was out is in memory.
+    /// Switches an area off; returns when all of its pages are in memory. Only tests use `path`.
     fn off(&self, area: &File, path: &Path) -> io::Result<()>;
 }
 
-/// The one that runs.
+/// The running kernel.
 #[derive(Debug)]
 pub(super) struct Running;
 
@@ -32,10 +34,10 @@ impl Kernel for Running {
     }
 
     fn on(&self, area: &File, _: &Path, priority: u16) -> io::Result<()> {
-        pagetables::swap_on(area.as_fd(), priority)
+        sys::swap_on(area.as_fd(), priority)
     }
 
     fn off(&self, area: &File, _: &Path) -> io::Result<()> {
-        pagetables::swap_off(area.as_fd())
+        sys::swap_off(area.as_fd())
     }
 }

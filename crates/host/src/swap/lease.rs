@@ -1,25 +1,25 @@
-//! Whether the owner of an area is still at work.
+//! A lock that shows whether the owner of an area is still running.
 //!
-//! Invariant: the kernel ends a lease with whoever holds it, however that ends; so an area whose owner holds
-//! none was left behind, and may be taken away.
+//! Invariant: the kernel releases the lock when the process ends in any way. So if the lock is
+//! free, the area was left behind and may be removed.
 
 use std::fs::File;
 
 use super::Swap;
 use super::error::SwapError;
 
-/// Held for as long as the area is in use by its owner.
+/// The lock, which the owner keeps for as long as it uses the area.
 #[derive(Debug)]
 pub struct Lease(#[expect(dead_code, reason = "the open file is the lock")] File);
 
 impl Swap {
-    /// Takes the owner's lease. Needs CAP_SYS_ADMIN, as what it is for does.
+    /// Takes the owner's lock. Needs CAP_SYS_ADMIN, as switching swap does.
     ///
     /// # Errors
-    /// Somebody holds it ([`SwapError::InUse`]), or a right is missing.
+    /// Another process has the lock ([`SwapError::InUse`]), or a right is missing.
     pub fn lease(&self) -> Result<Lease, SwapError> {
         let owner = self.owner;
-        self.may("cannot use swap of our own")?;
+        self.may("cannot use pagetide's own swap")?;
         match self.lock(&format!("{owner}.lease"))? {
             Some(file) => Ok(Lease(file)),
             None => Err(SwapError::InUse { owner }),

@@ -1,18 +1,22 @@
-//! Swap of our own making: compressed memory (zram), or a file where there is no zram.
+//! Swap that pagetide makes itself: compressed memory (zram), or a file where there is no zram.
 //!
-//! Invariant: nothing is touched that [`Swap::on`] did not make. What it made is known by a record *and* by
-//! the header that lies in it (and, of a zram device, by the kernel's number of the disk): where they do not
-//! agree it is somebody else's by now. One owner has one area; a command that fails leaves nothing behind,
-//! and what a killed one left is taken up by the owner's next. No sysctl is changed.
+//! Invariant: we change nothing that [`Swap::on`] did not make. We recognize a swap area of ours by
+//! a record *and* by the header in the area (and, for a zram device, by the kernel's disk number).
+//! If record and header do not agree, the area belongs to another program by now. An owner has at
+//! most one area. A command that fails removes what it made; what a killed command left is removed
+//! by the owner's next command. No sysctl is changed.
 //!
-//! Floors, from the ground: `error`; `header`, `stat`, `slot` (where a page is), `kernel`; `places`, `record`; `zram`, `file`;
-//! `area` (one that a record names, as it is now), `backing` (the disk behind a zram), `write_back` and `room`; `swap_type`,
-//! `recompress`; `on`, `off`, `status`, `lease`, `tier` (a zram with a disk behind it, to write back from).
+//! Modules, from the lowest to the highest: `error`; `header`, `stat`, `slot` (where in swap a page
+//! is), `kernel`; `places`, `record`; `zram`, `file`; `area` (the present state of a recorded
+//! area), `backing` (the disk behind a zram), `write_back` (requests to write pages to that disk)
+//! and `free_swap` (whether swapped-out pages fit in memory); `swap_type`, `recompress`; `on`,
+//! `off`, `status`, `lease`, `tier` (writeback from a zram to the disk behind it).
 
 mod area;
 mod backing;
 mod error;
 mod file;
+mod free_swap;
 mod header;
 mod kernel;
 mod lease;
@@ -21,7 +25,6 @@ mod on;
 mod places;
 mod recompress;
 mod record;
-mod room;
 mod slot;
 mod stat;
 mod status;
@@ -53,36 +56,40 @@ use kernel::{Kernel, Running};
 use places::Places;
 use record::Record;
 
-/// Ahead of disks, which get negative priorities unless somebody says otherwise.
+/// Swap priority of a zram. Disks get negative priorities unless the user chooses others, so a zram
+/// is filled before them.
 const ZRAM_PRIORITY: u16 = 100;
-/// Ahead of them as well, and behind anybody's zram: areas of one priority are filled in turn, and a disk
-/// would then be waited for.
+/// Swap priority of a swap file: above disks and below any zram. The kernel fills areas of equal
+/// priority in turn, so with the zram's priority a part of its pages would go to the slow disk.
 const FILE_PRIORITY: u16 = 10;
-/// Whoever else switches swap is waited for so long: a recompression lets go after each call, which takes about a second.
+/// How long to wait for another command that switches swap. A recompression releases the lock after
+/// each call to the kernel, which takes about a second.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Pause between two attempts to get the lock.
 const POLL: Duration = Duration::from_millis(20);
+/// Mode of the lock file: only its owner may open it.
 const OURS_ALONE: u32 = 0o600;
-/// The owner whose area `pagetide swap` switches.
+/// The owner of the area that `pagetide swap` switches.
 const USER: &str = "swap";
 
-/// The swap of one owner.
+/// The swap area of one owner: the user, or a part of pagetide.
 #[derive(Debug)]
 pub struct Swap {
     places: Places,
     kernel: Box<dyn Kernel>,
-    /// The name of its record.
+    /// Name of the owner, and so of the file that holds the record of the owner's area.
     owner: &'static str,
 }
 
 impl Swap {
-    /// The user's own, which `pagetide swap` switches.
+    /// The user's own area, which `pagetide swap` switches.
     #[must_use]
     pub fn system() -> Swap {
         Swap::of(USER)
     }
 
-    /// That of a part of pagetide that makes and removes its own beside the user's. An owner is a plain
-    /// word.
+    /// Returns the swap of `owner`, a part of pagetide that makes and removes an area of its own
+    /// beside the user's. `owner` is one plain word: it names a file.
     #[must_use]
     pub fn of(owner: &'static str) -> Swap {
         Swap {
@@ -92,11 +99,13 @@ impl Swap {
         }
     }
 
+    /// Returns an error if this process has no right to switch swap; `what` is the command that
+    /// failed, for the error.
     fn may(&self, what: &str) -> Result<(), SwapError> {
         if self.kernel.may_switch() {
             return Ok(());
         }
-        let why = "that takes CAP_SYS_ADMIN, which this user does not have";
+        let why = "that needs CAP_SYS_ADMIN, which this user does not have";
         let hint = "run as root: sudo pagetide swap ...";
         Err(SwapError::missing(what, why, hint))
     }
@@ -105,33 +114,41 @@ impl Swap {
         self.places.run.join(self.owner)
     }
 
-    /// What was recorded, if something is.
+    /// Reads the record of the owner's area; `None` if there is none.
     fn record(&self) -> Result<Option<Record>, SwapError> {
         let path = self.record_path();
         let what = || format!("cannot read {}", path.display());
         match std::fs::read(&path) {
             Ok(text) => Record::parse(&text).map(Some).ok_or_else(|| {
-                let hint = "see what there is (pagetide swap status), then remove that file";
-                SwapError::failed(what(), "no pagetide of this version wrote it", hint)
+                let hint = "see what swap there is (pagetide swap status), then remove that file";
+                SwapError::failed(
+                    what(),
+                    "it was not written by this version of pagetide",
+                    hint,
+                )
             }),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(SwapError::io(what(), &error)),
         }
     }
 
+    /// Writes the record of the owner's area.
     fn save(&self, record: &Record) -> Result<(), SwapError> {
         let path = self.record_path();
         let refused = |error| SwapError::io(format!("cannot write {}", path.display()), &error);
         record.save(&path).map_err(refused)
     }
 
+    /// Removes the record of the owner's area.
     fn forget(&self) -> Result<(), SwapError> {
         let path = self.record_path();
         let refused = |error| SwapError::io(format!("cannot remove {}", path.display()), &error);
         std::fs::remove_file(&path).map_err(refused)
     }
 
-    /// Sees that we may switch at all, before anything is made, and that nobody else is at it: what takes others a moment is waited for.
+    /// Checks that this process may switch swap, and takes the lock before anything is made. Waits
+    /// up to [`PATIENCE`] if another command has the lock. `what` is the command that failed, for
+    /// the error.
     fn begin(&self, what: &str) -> Result<Turn, SwapError> {
         self.may(what)?;
         let end = Instant::now() + PATIENCE;
@@ -144,8 +161,10 @@ impl Swap {
         }
     }
 
-    /// A file that is locked by us for as long as it is open; none while somebody else has it. Nobody else may open it, for flock(2) asks for no
-    /// right to write. (The story, of a reading: any user could lock it, and root could switch no swap any more.)
+    /// Opens and locks the file `name`; the lock lasts as long as the file is open. `None` if
+    /// another process has the lock. Only the owner of the file may open it: flock(2) needs no
+    /// right to write, so any user who can open the file could lock it and keep root from switching
+    /// swap.
     fn lock(&self, name: &str) -> Result<Option<File>, SwapError> {
         let path = self.places.run.join(name);
         let refused = |error| SwapError::io(format!("cannot write {}", path.display()), &error);
@@ -153,7 +172,7 @@ impl Swap {
         let mut open = OpenOptions::new();
         open.write(true).create(true).mode(OURS_ALONE);
         let file = open.open(&path).map_err(refused)?;
-        // One that an earlier version has left.
+        // A file that an earlier version of pagetide made may have another mode.
         let ours = Permissions::from_mode(OURS_ALONE);
         file.set_permissions(ours).map_err(refused)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -164,5 +183,5 @@ impl Swap {
     }
 }
 
-/// Held while swap is switched; it ends with whoever holds it.
+/// The lock while swap is switched; the kernel releases it when the process ends.
 struct Turn(#[expect(dead_code, reason = "the open file is the lock")] File);

@@ -1,8 +1,8 @@
-//! Switching swap off.
+//! Switches swap off.
 //!
-//! Invariant: what is out is in memory again before anything is removed, and it is seen beforehand that it
-//! fits; the record goes last. Whoever is killed in between leaves an area that is on or idle, which the
-//! next command takes up.
+//! Invariant: all swapped-out pages are in memory before anything is removed, and we check first
+//! that they fit. The record is removed last: if the command is killed before that, the next
+//! command finds the record and removes the area, active or not.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ use super::record::Record;
 use super::zram::Zram;
 use crate::system::swap::{SwapArea, SwapKind};
 
-/// What was taken away.
+/// The area that was removed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Removed {
     /// The device or the file.
@@ -25,20 +25,21 @@ pub struct Removed {
     pub path: PathBuf,
     /// zram or a file.
     pub kind: SwapKind,
-    /// How much it held room for.
+    /// Size of the area in bytes, including its header.
     pub size_bytes: u64,
-    /// What was out in it, and is in memory now.
+    /// Bytes that were swapped out to the area, and are in memory now.
     pub brought_back_bytes: u64,
-    /// Whether it was on; else it was left by a command that was killed, or switched off by others.
+    /// Whether the area was active. If not, a killed command left it inactive, or another program
+    /// switched it off.
     pub was_on: bool,
 }
 
 impl Swap {
-    /// Brings back what is out, switches the owner's area off, and removes it. Needs CAP_SYS_ADMIN.
+    /// Swaps in all pages, switches the owner's area off, and removes it. Needs CAP_SYS_ADMIN.
     ///
     /// # Errors
-    /// There is none; it is somebody else's by now; what is out does not fit in memory; a right is missing,
-    /// or a step failed.
+    /// The owner has no area; its area belongs to another program by now; the swapped-out pages do
+    /// not fit in memory; a right is missing, or the kernel refused an operation.
     pub fn off(&self) -> Result<Removed, SwapError> {
         let _turn = self.begin("cannot switch swap off")?;
         let Some(record) = self.record()? else {
@@ -62,16 +63,16 @@ impl Swap {
             Now::Idle | Now::Empty => self.remove(&record)?,
             Now::Nameless => {
                 let what = format!("cannot switch {} off", path.display());
-                let why = "the file was removed while it was on, and the kernel names areas by their files";
+                let why = "the file was removed while swap was on, and the kernel needs its name to switch it off";
                 return Err(SwapError::failed(
                     what,
                     why,
-                    "it ends when the machine starts again",
+                    "it stays on until the machine restarts",
                 ));
             }
             Now::Gone => {
                 self.forget()?;
-                let why = format!(": {} is gone since", path.display());
+                let why = format!(": {} no longer exists", path.display());
                 return Err(SwapError::NothingOn { why });
             }
             Now::Foreign(why) => {
@@ -83,7 +84,8 @@ impl Swap {
         Ok(removed)
     }
 
-    /// Switches it off, by the descriptor in which its header was seen.
+    /// Switches the area off by the same descriptor on which its header was checked; returns when
+    /// its pages are in memory.
     fn bring_back(&self, record: &Record, area: &SwapArea) -> Result<(), SwapError> {
         self.room_for(record, area)?;
         let path = &record.path;
@@ -93,7 +95,7 @@ impl Swap {
         let opened = opened.map_err(|error| SwapError::io(what(), &error))?;
         let page = first_page(&opened).map_err(|error| SwapError::io(what(), &error))?;
         if our_uuid(&page) != Some(record.uuid) {
-            let why = "its header changed while we looked".to_owned();
+            let why = "its header changed while pagetide read it".to_owned();
             return Err(SwapError::NotOurs {
                 path: path.clone(),
                 why,
@@ -103,14 +105,15 @@ impl Swap {
             .off(&opened, path)
             .map_err(|error| match error.kind() {
                 std::io::ErrorKind::OutOfMemory => {
-                    let why = "the kernel finds no memory for what is out; it is on as before";
+                    let why =
+                        "the kernel has no memory for the swapped-out pages; swap is still on";
                     SwapError::failed(what(), why, "end or shrink a program, then try again")
                 }
                 _ => SwapError::io(what(), &error),
             })
     }
 
-    /// Removes an area of ours that is not on. Its record stays.
+    /// Removes the device or file of an inactive area of ours, but not its record.
     pub(super) fn remove(&self, record: &Record) -> Result<(), SwapError> {
         let path = &record.path;
         let done = match Zram::named(&self.places, path) {
@@ -124,7 +127,7 @@ impl Swap {
             )
         };
         done.map_err(|error| {
-            let hint = "whoever has it open must let it go; then: pagetide swap off";
+            let hint = "end the programs that have it open, then: pagetide swap off";
             match SwapError::io(what(), &error) {
                 SwapError::Failed { what, why, .. } => SwapError::failed(what, why, hint),
                 other => other,

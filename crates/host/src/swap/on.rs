@@ -1,7 +1,7 @@
-//! Switching swap on.
+//! Switches swap on.
 //!
-//! Invariant: the record is written before what it names can be used by anybody; whichever step fails, what
-//! the steps before it made is removed again, then the record.
+//! Invariant: the record is written before any process can use the area that it names. If an
+//! operation fails, the area is removed again, and then the record.
 
 use std::fs::File;
 use std::io;
@@ -20,28 +20,31 @@ use super::zram::Zram;
 use super::{FILE_PRIORITY, Swap, ZRAM_PRIORITY};
 use crate::system::swap::{SwapKind, page_size};
 
-/// Less is no help to anybody, and is rather a slip of the pen.
+/// Smallest size in bytes: a smaller area is useless, and its size probably a typing error.
 const SIZE_MIN: u64 = 1 << 20;
-/// Of memory. What is stored compresses two to four times; an entry of the device's table takes 1/256 of
-/// the page that may never come, and that memory is gone at once.
+/// Largest size of a zram, as a multiple of the host's memory. Data compresses two to four times.
+/// Each page of a zram needs an entry in the kernel's table, which takes 1/256 of a page even while
+/// no page is stored.
 const ZRAM_MOST: u64 = 4;
 
-/// What is asked for.
+/// The settings of an area that is to be made.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Request {
-    /// Bytes; half of the host's memory without.
+    /// Size in bytes; `None` for half of the host's memory.
     pub size: Option<u64>,
-    /// By the kernel's name, such as `lz4`; without, the fastest that the kernel's zram has.
+    /// The kernel's name of the compression, such as `lz4`; `None` for the fastest that the
+    /// kernel's zram has.
     pub algorithm: Option<String>,
-    /// What is compressed once more by ([`Swap::recompress`]).
+    /// The second compression algorithm, for [`Swap::recompress`]; `None` for a zram that cannot
+    /// recompress.
     pub recompress: Option<String>,
-    /// A file instead of compressed memory.
+    /// A file to use instead of compressed memory.
     pub file: Option<PathBuf>,
-    /// The disk behind compressed memory: a block device that is nobody's.
+    /// The disk behind compressed memory: a block device that is not in use.
     pub backing: Option<PathBuf>,
 }
 
-/// What was made.
+/// The area that was made.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Made {
     /// The device or the file.
@@ -49,19 +52,20 @@ pub struct Made {
     pub path: PathBuf,
     /// zram or a file.
     pub kind: SwapKind,
-    /// How much it holds, its header included.
+    /// Size of the area in bytes, including its header.
     pub size_bytes: u64,
-    /// What zram compresses with, if the kernel tells.
+    /// The compression algorithm of a zram; `None` for a file, or if the kernel does not report it.
     pub algorithm: Option<String>,
-    /// What it compresses once more with, when it is asked to.
+    /// The second algorithm, if one was requested.
     pub recompress: Option<String>,
-    /// Ahead of areas of a lower one.
+    /// Swap priority of the area: the kernel fills areas of lower priority later.
     pub priority: u16,
-    /// `vm.page-cluster`: 0 is right for zram, and is left to the user.
+    /// `vm.page-cluster`: the kernel reads `1 << page_cluster` pages from swap together. 0 is right
+    /// for zram; the user decides.
     pub page_cluster: Option<u32>,
-    /// What an earlier command had left and was removed first.
+    /// The area that an earlier command had left behind, and that was removed first; as text.
     pub removed: Option<String>,
-    /// The disk behind it.
+    /// The disk behind a zram, if there is one.
     pub backing: Option<String>,
 }
 
@@ -69,8 +73,8 @@ impl Swap {
     /// Makes an area and switches it on. Needs CAP_SYS_ADMIN.
     ///
     /// # Errors
-    /// A request that makes no sense, a right or a feature that is missing, an area of this owner that is on
-    /// already, or a step that failed.
+    /// The request makes no sense, a right or a feature is missing, this owner has an active area
+    /// already, or the kernel refused an operation.
     pub fn on(&self, request: &Request) -> Result<Made, SwapError> {
         let size = self.size(request)?;
         let _turn = self.begin("cannot switch swap on")?;
@@ -83,48 +87,50 @@ impl Swap {
         Ok(made)
     }
 
-    /// In whole pages.
+    /// Checks the request; returns the size of its area in bytes, a multiple of the page size.
     fn size(&self, request: &Request) -> Result<u64, SwapError> {
         let memory = self.places.proc()?.memory()?.total;
         let most = match request.file {
             Some(_) => PAGES_MAX.saturating_mul(page_size()),
             None => memory.saturating_mul(ZRAM_MOST),
         };
-        let asked = request.size.unwrap_or(memory / 2);
-        let bad =
-            |why: &str, hint: String| Err(SwapError::bad(format!("{asked} bytes are {why}"), hint));
+        let requested = request.size.unwrap_or(memory / 2);
+        let bad = |why: &str, hint: String| {
+            Err(SwapError::bad(format!("{requested} bytes are {why}"), hint))
+        };
         let of_zram = [&request.algorithm, &request.recompress];
         let is_of_zram = of_zram.iter().any(|one| one.is_some()) || request.backing.is_some();
         if request.file.is_some() && is_of_zram {
             let hint = "leave --file out, or --compress, --recompress and --backing";
             return Err(SwapError::bad("a file is not compressed", hint));
         }
-        if asked < SIZE_MIN {
+        if requested < SIZE_MIN {
             return bad(
                 "too few",
                 "ask for 1M or more, such as --size 50%".to_owned(),
             );
         }
-        if asked > most {
+        if requested > most {
             let most = most >> 20;
             let hint = match request.file {
-                Some(_) => format!("{most}M is the most that a swap header can tell"),
+                Some(_) => format!("{most}M is the most that a swap header can hold"),
                 None => format!(
-                    "{most}M, {ZRAM_MOST} times the memory of this host, is the most that makes sense in it"
+                    "{most}M, {ZRAM_MOST} times the memory of this host, is the most that makes sense for zram"
                 ),
             };
             return bad("too many", hint);
         }
-        Ok(asked - asked % page_size())
+        Ok(requested - requested % page_size())
     }
 
-    /// Removes what an earlier command left, if it is ours and not in use.
+    /// Removes the area that an earlier command of this owner left behind, if it is ours and
+    /// inactive. Returns a text that names it; `None` if nothing was removed.
     fn take_up(&self) -> Result<Option<String>, SwapError> {
         let Some(record) = self.record()? else {
             return Ok(None);
         };
         let path = record.path.display();
-        let told = match state(&self.places, &record)? {
+        let reported = match state(&self.places, &record)? {
             Now::On(_) | Now::Nameless => return Err(SwapError::AlreadyOn { path: record.path }),
             Now::Idle | Now::Empty => {
                 self.remove(&record)?;
@@ -133,9 +139,10 @@ impl Swap {
             Now::Gone | Now::Foreign(_) => None,
         };
         self.forget()?;
-        Ok(told)
+        Ok(reported)
     }
 
+    /// Makes a zram of `size` bytes and switches it on; removes it again if anything fails.
     fn on_zram(&self, request: &Request, size: u64) -> Result<Made, SwapError> {
         let uuid = self.places.new_uuid()?;
         let zram = Zram::add(&self.places)?;
@@ -174,7 +181,8 @@ impl Swap {
                 recompress: zram.second_algorithm(),
                 ..self.made(&record, algorithm)
             }),
-            // It has a size that we did not give it: somebody looked for a free device and found ours.
+            // The device has a size that we did not set: another program searched for an unused
+            // device and took ours.
             Err(why) if !is_set && !zram.is_empty() => {
                 let _ = self.forget();
                 Err(why)
@@ -189,10 +197,11 @@ impl Swap {
         }
     }
 
+    /// Makes a swap file of `size` bytes and switches it on; removes it again if anything fails.
     fn on_file(&self, path: &Path, size: u64) -> Result<Made, SwapError> {
         let record = Record {
             kind: SwapKind::File,
-            path: file::place(path, size)?,
+            path: file::checked_path(path, size)?,
             size,
             uuid: self.places.new_uuid()?,
             boot: self.places.boot()?,
@@ -209,7 +218,7 @@ impl Swap {
         };
         let steps = || {
             file::prepare(&file, path)?;
-            // First of all: from here on the file can be told to be ours.
+            // This comes first: by the header the next command recognizes the file as ours.
             write_header(&file, size, record.uuid).map_err(|error| {
                 SwapError::io(format!("cannot write {}", path.display()), &error)
             })?;
@@ -231,6 +240,8 @@ impl Swap {
         }
     }
 
+    /// Returns the description of the new area. Fields about recompression and the disk behind a
+    /// zram are `None`.
     fn made(&self, record: &Record, algorithm: Option<String>) -> Made {
         Made {
             path: record.path.clone(),
@@ -249,10 +260,11 @@ impl Swap {
     }
 }
 
+/// Writes the header of an area of `size` bytes to its first page.
 fn write_header(area: &File, size: u64, uuid: Uuid) -> io::Result<()> {
     let page = usize::try_from(page_size()).map_err(io::Error::other)?;
     let header = header::first_page(page, size / page_size(), uuid);
-    let header = header.ok_or_else(|| io::Error::other("no header can tell this size"))?;
+    let header = header.ok_or_else(|| io::Error::other("a swap header cannot hold this size"))?;
     area.write_all_at(&header, 0)?;
     area.sync_all()
 }

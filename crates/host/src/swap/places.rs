@@ -1,7 +1,7 @@
-//! Where the kernel's trees and our records are.
+//! The directories of the kernel's trees and of our records.
 //!
-//! Invariant: every path of this module begins at one of these roots, so that a test can put a tree of its
-//! own there, and no test touches the machine's swap by mistake.
+//! Invariant: every path of the module `swap` begins at one of these roots. So a test can use a
+//! tree of its own, and cannot change the machine's swap by mistake.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use super::error::SwapError;
 use super::header::Uuid;
 use crate::system::Proc;
 
-/// The roots.
+/// The root directories: of the kernel (`proc`, `sys`, `dev`) and of our records (`run`).
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     pub(super) proc: PathBuf,
@@ -25,7 +25,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// The machine's own.
+    /// Returns the directories of the machine itself.
     pub(super) fn system() -> Places {
         Places {
             proc: "/proc".into(),
@@ -39,26 +39,33 @@ impl Places {
         Ok(Proc::at(&self.proc)?)
     }
 
-    /// A new one of each call: the kernel draws it.
+    /// Returns a new random uuid, which the kernel makes.
     pub(super) fn new_uuid(&self) -> Result<Uuid, SwapError> {
         self.uuid("sys/kernel/random/uuid")
     }
 
-    /// The same until the machine starts again.
+    /// Returns the uuid of this boot, the same until the machine restarts.
     pub(super) fn boot(&self) -> Result<Uuid, SwapError> {
         self.uuid("sys/kernel/random/boot_id")
     }
 
+    /// Reads the uuid in the file `name` of `/proc`.
     fn uuid(&self, name: &str) -> Result<Uuid, SwapError> {
         let path = self.proc.join(name);
         let what = || format!("cannot read {}", path.display());
         let text = line(&path).map_err(|error| SwapError::io(what(), &error))?;
-        let odd =
-            |()| SwapError::failed(what(), format!("`{text}` is no uuid"), "is /proc mounted?");
+        let odd = |()| {
+            SwapError::failed(
+                what(),
+                format!("`{text}` is not a UUID"),
+                "is /proc mounted?",
+            )
+        };
         text.parse().map_err(odd)
     }
 
-    /// Pages that are read from swap together, as a power of two.
+    /// Returns `vm.page-cluster`: the kernel reads `1 << page_cluster` pages from swap together.
+    /// `None` if it cannot be read.
     pub(super) fn page_cluster(&self) -> Option<u32> {
         line(&self.proc.join("sys/vm/page-cluster"))
             .ok()?
@@ -67,18 +74,19 @@ impl Places {
     }
 }
 
-/// A file of one line, as the kernel has many.
+/// Reads a file of one line; returns the line without white space at its ends.
 pub(super) fn line(path: &Path) -> io::Result<String> {
     Ok(std::fs::read_to_string(path)?.trim().to_owned())
 }
 
-/// Writes to a file of the kernel's, in one call; it must be there.
+/// Writes to an existing file of the kernel, in one system call.
 pub(super) fn put(path: &Path, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).truncate(true).open(path)?;
     file.write_all(text.as_bytes())
 }
 
-/// The same, once more for as long as the kernel answers with `busy`, until `end`; that is the error then.
+/// Writes as [`put`] does, and repeats that while the kernel returns `busy`. Returns that error if
+/// the kernel still returns it at `end`.
 pub(super) fn put_in_time(path: &Path, text: &str, busy: Errno, end: Instant) -> io::Result<()> {
     loop {
         match put(path, text) {
@@ -90,7 +98,7 @@ pub(super) fn put_in_time(path: &Path, text: &str, busy: Errno, end: Instant) ->
     }
 }
 
-/// A path as text, what is no UTF-8 in it replaced.
+/// Writes a path as text; invalid UTF-8 is replaced.
 pub(super) fn lossy<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&path.display())
 }

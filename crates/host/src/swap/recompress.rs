@@ -1,9 +1,10 @@
-//! Compressing once more, by a better algorithm, what has lain in a zram for long (the kernel's admin guide, blockdev/zram,
-//! "recompression").
+//! Compresses pages of a zram once more, with a better algorithm, if they were not accessed for
+//! long (the kernel's admin guide, blockdev/zram, "recompression").
 //!
-//! Invariant: it is the device that `swap on` made, and the algorithm that it was given then. The kernel takes neither page numbers nor
-//! tenants for it, but what it has marked as idle: by how long a page has lain there, of the whole device. Whoever else switches swap waits
-//! for one call, and comes before the next.
+//! Invariant: only the device that `swap on` made is used, with the second algorithm that `swap on`
+//! gave it. A call to the kernel names neither pages nor tenants: the kernel marks pages of the
+//! whole device as idle by their age, and recompresses marked pages. The lock is released between
+//! two calls, so another command that switches swap waits for one call at most.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -17,70 +18,82 @@ use super::error::SwapError;
 use super::stat::MmStat;
 use super::zram::Zram;
 
-const WHAT: &str = "cannot compress anything once more";
+/// The beginning of error messages: the command that failed.
+const WHAT: &str = "cannot recompress";
+/// Hint of errors: how to get a zram with a second algorithm.
 const MAKE: &str = "pagetide swap off, then: pagetide swap on --recompress zstd";
-/// Pages that one call tries at most: zstd takes a second for so many. A kernel that does not know of it tries all in the first call.
+/// Largest number of pages that one call to the kernel tries; zstd takes about a second for them. A
+/// kernel without this parameter tries all pages in the first call.
 const PAGES_AT_ONCE: u64 = 65_536;
-/// In which the device counts.
+/// Size in bytes of a page in the device's counters.
 const PAGE: u64 = 4096;
-/// While it writes back, the kernel refuses (EAGAIN, Linux 6.13 to 6.18): each of these calls is short.
+/// Longest time to repeat a call that the kernel refuses because of a writeback (EAGAIN, Linux 6.13
+/// to 6.18). A call that writes back is short.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Between two calls, for others: they ask twice in that time. (The story, of a reading: the lock was free for microseconds a second, and nobody got it.)
+/// Pause without the lock between two calls, so that another command can take the lock: it tries
+/// every 20 ms.
 const FOR_OTHERS: Duration = Duration::from_millis(50);
 
-/// What came of it. Sizes are bytes, as the device tells them.
+/// What a recompression saved. Sizes are bytes, as the device reports them.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Recompressed {
     /// The device.
     #[serde(serialize_with = "super::places::lossy")]
     pub path: PathBuf,
-    /// By what.
+    /// The algorithm with which pages were recompressed.
     pub algorithm: String,
-    /// What is in it, uncompressed.
+    /// Uncompressed size of all pages in the device.
     pub original_bytes: u64,
-    /// The memory that it took before.
+    /// The memory that the device used before.
     pub memory_before_bytes: u64,
-    /// The memory that it takes now; more, where programs have put something in meanwhile.
+    /// The memory that the device uses now; more than before if programs swapped out pages
+    /// meanwhile.
     pub memory_bytes: u64,
-    /// By so much less is there, compressed, without what is around it; what came while a call was made hides as much of it, and what
-    /// programs gave back meanwhile is not counted.
+    /// By how much the compressed data became smaller, without the allocator's overhead. Pages that
+    /// programs free do not count; pages that they swap out during a call make the number smaller.
     pub won_bytes: u64,
-    /// Why it ended before all was tried, if something failed.
+    /// The error that ended the recompression before all pages were tried, if there was one.
     pub stopped: Option<String>,
 }
 
 impl Swap {
-    /// Whether [`Swap::recompress`] could do anything. Needs no right.
+    /// Checks whether [`Swap::recompress`] can do anything. Needs no right.
     ///
     /// # Errors
-    /// As there, but for what only trying tells.
+    /// Those of [`Swap::recompress`] that can be found without trying.
     pub fn may_recompress(&self) -> Result<(), SwapError> {
-        self.of_two_algorithms().map(drop)
+        self.zram_and_second().map(drop)
     }
 
-    /// Compresses what has lain in the owner's zram for `older_than` (seconds are what the kernel tells apart) by its second algorithm,
-    /// which takes as long as that takes: `go_on` is told how many calls were made of how many at most, and may end it. What does not become
-    /// smaller stays as it is, and so does what has been tried before. Needs CAP_SYS_ADMIN.
+    /// Recompresses pages of the owner's zram that were not accessed for `older_than` (in whole
+    /// seconds), with the zram's second algorithm. Pages that do not become smaller stay as they
+    /// are, and so do pages that were tried before. Needs CAP_SYS_ADMIN.
+    ///
+    /// `go_on` is called between two calls to the kernel and after the last possible one. Its
+    /// arguments are the number of calls made and the largest number of calls; it returns false to
+    /// stop.
     ///
     /// # Errors
-    /// There is no swap of this owner's, it has no second algorithm, the kernel does not know for how long pages have lain there,
-    /// a right is missing, somebody else is switching swap, or the first call failed.
+    /// There is no swap of this owner's, it has no second algorithm, the kernel does not record
+    /// when pages were accessed, a right is missing, another command is switching swap, or the
+    /// first call failed.
     pub fn recompress(
         &self,
         older_than: Duration,
         go_on: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<Recompressed, SwapError> {
         let turn = self.begin(WHAT)?;
-        let (zram, algorithm) = self.of_two_algorithms()?;
+        let (zram, algorithm) = self.zram_and_second()?;
         let before = zram.mm_stat().unwrap_or_default();
         zram.mark_idle(older_than)
             .map_err(|error| match Errno::from_io_error(&error) {
-                Some(Errno::INVAL) => no_times(),
+                Some(Errno::INVAL) => no_access_times(),
                 _ => refused(&zram, &error),
             })?;
         drop(turn);
         let calls = (before.original / PAGE).div_ceil(PAGES_AT_ONCE);
-        // A call may try nothing but pages that do not become smaller, and there may be as many such calls before one that wins.
+        // A call may happen to try only pages that do not become smaller. This is the largest
+        // number of such calls before one that has an effect.
         let mut may_be_vain = before.huge / PAGES_AT_ONCE;
         let (mut won_bytes, mut stopped) = (0, None);
         for call in 0..calls {
@@ -113,14 +126,15 @@ impl Swap {
         })
     }
 
-    /// One call, of this disk: how much it won; none where nothing became smaller. After as many of these as pages that cannot become smaller explain, the
-    /// kernel is asked no more: until Linux 6.13 it marks what has been tried already as idle each time, and decompresses all of it to find that out.
-    /// (The story, of a reading: `serve` would have kept a processor busy with 16 GiB that had been compressed once more already, for ever.)
+    /// Makes one call to the kernel, if the zram is still the disk with the number `disk`. Returns
+    /// how many bytes the call saved; `None` if nothing became smaller. Until Linux 6.13 the kernel
+    /// tries the same pages again in each call, without end; so the caller stops once
+    /// incompressible pages cannot explain the calls without effect.
     fn recompress_some(&self, disk: Option<u64>) -> Result<Option<u64>, SwapError> {
         let _turn = self.begin(WHAT)?;
-        let (zram, _) = self.of_two_algorithms()?;
+        let (zram, _) = self.zram_and_second()?;
         if zram.diskseq() != disk {
-            let why = "; it was made anew meanwhile".to_owned();
+            let why = "; it was replaced meanwhile".to_owned();
             return Err(SwapError::NothingOn { why });
         }
         let before = zram.mm_stat().unwrap_or_default();
@@ -130,15 +144,16 @@ impl Swap {
         Ok(won(before, after))
     }
 
-    /// How often its device was read and written so far. Where that stays the same nothing in it becomes idle that was not.
+    /// Returns how often the owner's zram was read and written since it was made; `None` without a
+    /// zram that can recompress. While the number stays the same, no further page becomes idle.
     #[must_use]
     pub fn accesses(&self) -> Option<u64> {
-        let (zram, _) = self.of_two_algorithms().ok()?;
+        let (zram, _) = self.zram_and_second().ok()?;
         zram.accesses()
     }
 
-    /// The owner's zram, and the second algorithm that it was given.
-    fn of_two_algorithms(&self) -> Result<(Zram<'_>, String), SwapError> {
+    /// Returns the owner's zram, and the name of its second algorithm.
+    fn zram_and_second(&self) -> Result<(Zram<'_>, String), SwapError> {
         let nothing = || SwapError::NothingOn { why: String::new() };
         let record = self.record()?.ok_or_else(nothing)?;
         let Now::On(area) = state(&self.places, &record)? else {
@@ -146,7 +161,7 @@ impl Swap {
         };
         let shown = area.path.display();
         let Some(zram) = Zram::named(&self.places, &area.path) else {
-            let why = format!("{shown} is a file, which is not compressed");
+            let why = format!("{shown} is a file, and files are not compressed");
             return Err(SwapError::missing(WHAT, why, MAKE));
         };
         let Some(algorithm) = zram.second_algorithm() else {
@@ -157,25 +172,27 @@ impl Swap {
     }
 }
 
+/// The error if the kernel refused a call.
 fn refused(zram: &Zram<'_>, error: &std::io::Error) -> SwapError {
     SwapError::io(format!("{WHAT} in {}", zram.path().display()), error)
 }
 
-/// What a call made smaller, bytes, as far as others who put something in or gave something back meanwhile let it be known; none if there was nothing.
+/// Returns how many bytes a call saved, given the counters before and after it; `None` if nothing
+/// became smaller. A lower bound, because programs swap out and free pages meanwhile.
 fn won(before: MmStat, after: MmStat) -> Option<u64> {
     let smaller = before.compressed.saturating_sub(after.compressed);
     if smaller == 0 && after.original <= before.original {
         return None;
     }
-    // What was given back took no more than it was.
+    // The pages that were freed took at most their uncompressed size.
     Some(smaller.saturating_sub(before.original.saturating_sub(after.original)))
 }
 
-/// It marks all pages, or none.
-fn no_times() -> SwapError {
+/// The error if the kernel does not record access times: it can only mark all pages as idle.
+fn no_access_times() -> SwapError {
     SwapError::missing(
         WHAT,
-        "this kernel does not know for how long pages have lain in a zram (it was built without CONFIG_ZRAM_TRACK_ENTRY_ACTIME)",
+        "this kernel does not track how long pages have been in zram (it was built without CONFIG_ZRAM_TRACK_ENTRY_ACTIME)",
         "compress all that is in it: pagetide swap recompress --older-than 0s",
     )
 }
@@ -185,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_do_meanwhile_is_not_won() {
+    fn changes_by_programs_are_not_counted_as_savings() {
         let stat = |original, compressed| MmStat {
             original,
             compressed,
@@ -193,10 +210,11 @@ mod tests {
         };
         assert_eq!(won(stat(100, 50), stat(100, 30)), Some(20));
         assert_eq!(won(stat(100, 50), stat(100, 50)), None, "all was tried");
-        // A program that ended with all that it had here; one that had more.
+        // A program freed 40 bytes of pages, which may be the whole change; then 10, which are only
+        // a part of it.
         assert_eq!(won(stat(100, 50), stat(60, 30)), Some(0));
         assert_eq!(won(stat(100, 50), stat(90, 20)), Some(20));
-        // Somebody came: nothing is known, and it goes on.
+        // Pages were added: the saving is unknown, and the caller continues.
         assert_eq!(won(stat(100, 50), stat(120, 60)), Some(0));
         assert_eq!(won(stat(100, 50), stat(120, 40)), Some(10));
     }

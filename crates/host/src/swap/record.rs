@@ -1,7 +1,7 @@
-//! What `swap on` made, written down where `swap off` finds it: a few lines in `/run/pagetide`.
+//! The record of the area that `swap on` made, for `swap off`: a few lines in `/run/pagetide`.
 //!
-//! Invariant: a record is there before what it names is made, and goes after that is gone, so that whoever
-//! is killed in between leaves a trail. By itself it proves nothing: what it names must carry its uuid.
+//! Invariant: a record is written before its area is made, and removed after its area, so that a
+//! killed command leaves a trace. A record alone proves nothing: the area must have its uuid.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -14,25 +14,27 @@ use crate::system::text::{lines, number, unescape};
 
 const FIRST_LINE: &str = "pagetide swap 1";
 
-/// One area of ours.
+/// The record of one area.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Record {
     /// zram or a file.
     pub(super) kind: SwapKind,
     /// The device or the file, absolute.
     pub(super) path: PathBuf,
-    /// Bytes, header included.
+    /// Size in bytes, including the header.
     pub(super) size: u64,
-    /// In its header.
+    /// The uuid in its header.
     pub(super) uuid: Uuid,
-    /// Of the start of the machine in which it was made: no zram outlives that, files do.
+    /// The uuid of the boot in which the area was made: a zram does not survive a boot, a file
+    /// does.
     pub(super) boot: Uuid,
-    /// The kernel's number of this very disk, never given out again until the next start of the machine
-    /// (since Linux 5.15); devices' names are.
+    /// The kernel's number of the zram as a disk; `None` for a file, and before Linux 5.15. The
+    /// kernel reuses device names, but not these numbers (until the next boot).
     pub(super) diskseq: Option<u64>,
 }
 
 impl Record {
+    /// Returns the record as text: lines of a key and a value.
     fn text(&self) -> Vec<u8> {
         let (kind, size, uuid, boot) = (self.kind, self.size, self.uuid, self.boot);
         let mut text =
@@ -44,7 +46,7 @@ impl Record {
         [text.as_bytes(), b"path ", &path, b"\n"].concat()
     }
 
-    /// `None` of a text that no pagetide wrote. Keys that are not known are left out.
+    /// Parses a record; `None` if no pagetide wrote the text. Unknown keys are ignored.
     pub(super) fn parse(text: &[u8]) -> Option<Record> {
         let all: Vec<&[u8]> = lines(text).collect();
         if *all.first()? != FIRST_LINE.as_bytes() {
@@ -71,7 +73,7 @@ impl Record {
         })
     }
 
-    /// Writes it, all or nothing, also if the machine stops.
+    /// Writes the record to the file `to` atomically, even if the machine stops meanwhile.
     pub(super) fn save(&self, to: &Path) -> io::Result<()> {
         let new = to.with_extension("new");
         let mut file = std::fs::File::create(&new)?;
@@ -81,7 +83,7 @@ impl Record {
     }
 }
 
-/// Line ends and backslashes as [`unescape`] undoes them.
+/// Escapes line ends and backslashes, so that [`unescape`] returns the same path.
 fn escape(path: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(path.len());
     for &byte in path {
@@ -102,7 +104,7 @@ mod tests {
     const UUID: &str = "0f8fad5b-d9cb-469f-a165-70867728950e";
 
     #[test]
-    fn texts_of_others_are_no_records() {
+    fn other_texts_are_no_records() {
         let good = format!("{FIRST_LINE}\nkind zram\nsize 1\nuuid {UUID}\nboot {UUID}\npath /x\n");
         assert!(Record::parse(good.as_bytes()).is_some_and(|record| record.diskseq.is_none()));
         for (what, by) in [

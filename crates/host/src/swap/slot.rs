@@ -1,27 +1,29 @@
-//! Where in swap a page is, by `/proc/PID/pagemap` (the kernel's admin guide, mm/pagemap).
+//! Where in swap a page is, from `/proc/PID/pagemap` (the kernel's admin guide, mm/pagemap).
 //!
-//! Invariant: what is not plainly a place in swap is none: pages in memory, pages under migration, and everything to a reader
-//! without CAP_SYS_ADMIN, who is told of place 0, where the header lies.
+//! Invariant: only a pagemap entry that is certainly a swap slot is returned as one. Pages in
+//! memory and pages under migration have no slot. To a reader without CAP_SYS_ADMIN the kernel
+//! shows slot 0 for every page; slot 0 is the area's header, so it is never returned.
 
 use std::io;
 use std::os::fd::BorrowedFd;
 
 use pagetables::access;
 
-/// Types from here up are migration, poison, markers and device memory; areas are numbered from 0.
+/// Number of swap types that can be areas, from 0 on. Larger numbers mean migration, poisoned
+/// pages, markers or device memory.
 const TYPES: u8 = 23;
 
-/// A place in swap.
+/// A swap slot: one page of a swap area.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Slot {
-    /// Which area, by the kernel's number.
+    /// The kernel's number of the area.
     pub area: u8,
-    /// Which page of it.
+    /// The number of the page in the area.
     pub offset: u64,
 }
 
 impl Slot {
-    /// What 64 bits of pagemap tell.
+    /// Parses a 64-bit pagemap entry; `None` if it is not a swap slot.
     #[must_use]
     pub fn parse(bits: u64) -> Option<Slot> {
         const PRESENT: u64 = 1 << 63;
@@ -33,7 +35,8 @@ impl Slot {
     }
 }
 
-/// The places of pages at these addresses, in the same order. One reading a run of neighbours.
+/// Returns the slot of the page at each address, in the order of the addresses; `None` for a page
+/// without one. Makes one read for each run of neighbouring pages.
 ///
 /// # Errors
 /// The process is gone, its memory is locked, or the file is no pagemap.
@@ -63,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_places_in_swap_are_places() {
+    fn only_swap_slots_are_parsed() {
         let out = 1_u64 << 62;
         let slot = |area, offset| Some(Slot { area, offset });
         assert_eq!(Slot::parse(out | 7 << 5 | 2), slot(2, 7));
@@ -86,9 +89,9 @@ mod tests {
         let us = std::process::id();
         let pagemap = access::open(us, "pagemap").expect("our own");
         let pagemap = (us, std::os::fd::AsFd::as_fd(&pagemap));
-        // In any order, neighbours or not.
-        let asked = [first + 8192, first, first + 4096];
-        let found = slots(pagemap, &asked).expect("our own");
+        // Addresses in any order, of neighbouring pages or not.
+        let requested = [first + 8192, first, first + 4096];
+        let found = slots(pagemap, &requested).expect("our own");
         assert_eq!(found, [None; 3]);
         assert_eq!(std::hint::black_box(&pages)[4096], 1);
     }

@@ -1,24 +1,25 @@
-//! What zram says of itself: `comp_algorithm`, `mm_stat` and `bd_stat` (the kernel's admin guide, blockdev/zram).
+//! The kernel's counters of a zram: `comp_algorithm`, `mm_stat` and `bd_stat` (the kernel's admin
+//! guide, blockdev/zram).
 //!
-//! Invariant: parsers take any bytes; a figure that cannot be read is no figure.
+//! Invariant: parsers accept any bytes; a figure that cannot be parsed is `None`.
 
 use crate::system::text::{number, printable, words};
 
-/// What a device can compress with.
+/// The compression algorithms of a zram.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Algorithms {
-    /// All, in the kernel's order.
+    /// Names of all algorithms that the kernel offers, in its order.
     pub(super) offered: Vec<String>,
-    /// The one in brackets.
+    /// Name of the algorithm in use, which the kernel shows in brackets.
     pub(super) chosen: Option<String>,
 }
 
-/// Paging wants the answer before it wants the room: a page that comes back is waited for. So the fastest
-/// comes first, and zstd, several times slower, last.
+/// Compression algorithms for zram, the fastest first: a program waits for each swapped-in page, so
+/// speed matters more than size. zstd, several times slower, is the last.
 const PREFERENCE: [&str; 4] = ["lz4", "lzo-rle", "lzo", "zstd"];
 
 impl Algorithms {
-    /// `lzo [lzo-rle] lz4`.
+    /// Parses a line such as `lzo [lzo-rle] lz4`.
     pub(super) fn parse(text: &[u8]) -> Algorithms {
         let mut found = Algorithms::default();
         for word in words(text.trim_ascii()) {
@@ -34,7 +35,8 @@ impl Algorithms {
         found
     }
 
-    /// The one that paging wants most; none if the kernel offers what nobody knows.
+    /// Returns the name of the preferred algorithm: the first of [`PREFERENCE`] that the kernel
+    /// offers. If the kernel offers none of them, returns the name of the algorithm in use.
     pub(super) fn best(&self) -> Option<&str> {
         PREFERENCE
             .into_iter()
@@ -42,26 +44,28 @@ impl Algorithms {
             .or(self.chosen.as_deref())
     }
 
+    /// Whether the kernel offers the algorithm `name`.
     pub(super) fn has(&self, name: &str) -> bool {
         self.offered.iter().any(|offered| offered == name)
     }
 }
 
-/// The start of `mm_stat`, in bytes.
+/// The columns of `mm_stat` that pagetide needs, in bytes but for the last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct MmStat {
-    /// What was put in.
+    /// Uncompressed size of the stored pages.
     pub(super) original: u64,
-    /// The same, compressed.
+    /// Compressed size of the stored pages.
     pub(super) compressed: u64,
-    /// The memory that this takes, fragments and the allocator's own pages included.
+    /// The memory used for the stored pages, including fragments and the allocator's own pages.
     pub(super) memory: u64,
-    /// Pages that do not become smaller; 0 where the kernel does not tell.
+    /// Number of incompressible pages; 0 if the kernel does not report it.
     pub(super) huge: u64,
 }
 
 impl MmStat {
-    /// `orig_data_size compr_data_size mem_used_total mem_limit mem_used_max same_pages pages_compacted huge_pages ...`; kernels add columns at the end.
+    /// Parses `orig_data_size compr_data_size mem_used_total mem_limit mem_used_max same_pages
+    /// pages_compacted huge_pages ...`; newer kernels add columns at the end.
     pub(super) fn parse(text: &[u8]) -> Option<MmStat> {
         let mut figures = words(text.trim_ascii()).map(number);
         let mut next = || figures.next().flatten();
@@ -74,19 +78,19 @@ impl MmStat {
     }
 }
 
-/// `bd_stat`, in pages of 4 KiB.
+/// The columns of `bd_stat`, in pages of 4 KiB: the traffic with the disk behind a zram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct BdStat {
-    /// On the disk now.
+    /// Pages that are on the disk now.
     pub(super) held: u64,
-    /// Read from there since the device was made.
+    /// Pages read from the disk since the zram was made.
     pub(super) read: u64,
-    /// Written there.
+    /// Pages written to the disk since the zram was made.
     pub(super) written: u64,
 }
 
 impl BdStat {
-    /// `bd_count bd_reads bd_writes`.
+    /// Parses `bd_count bd_reads bd_writes`.
     pub(super) fn parse(text: &[u8]) -> Option<BdStat> {
         let mut figures = words(text.trim_ascii()).map(number);
         let mut next = || figures.next().flatten();
@@ -131,10 +135,10 @@ mod tests {
             let stat = MmStat { huge, ..stat };
             assert_eq!(MmStat::parse(text.as_bytes()), Some(stat), "{text}");
         }
-        let told = BdStat::parse(b"       7        1       9\n");
+        let reported = BdStat::parse(b"       7        1       9\n");
         let (held, read, written) = (7, 1, 9);
         assert_eq!(
-            told,
+            reported,
             Some(BdStat {
                 held,
                 read,

@@ -1,6 +1,7 @@
-//! All swap of the machine, and whose it is.
+//! All swap areas of the machine, and which of them are pagetide's.
 //!
-//! Invariant: nothing is changed, and no right is needed; what may not be read is left out.
+//! Invariant: nothing is changed, and no right is needed; what this process may not read is
+//! skipped.
 
 use std::path::PathBuf;
 
@@ -13,73 +14,73 @@ use super::record::Record;
 use super::zram::Zram;
 use crate::system::swap::{SwapArea, SwapKind};
 
-/// What there is.
+/// All swap areas of the machine.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Status {
-    /// In the order in which the kernel lists them.
+    /// The areas, in the kernel's order.
     pub areas: Vec<Area>,
-    /// `vm.page-cluster`: pages that are read from swap together, as a power of two.
+    /// `vm.page-cluster`: the kernel reads `1 << page_cluster` pages from swap together.
     pub page_cluster: Option<u32>,
-    /// What pagetide made and nobody swaps to any more: `pagetide swap off` removes it.
+    /// Inactive areas that pagetide made: `pagetide swap off` removes them.
     pub left: Vec<String>,
 }
 
-/// One area.
+/// One swap area.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Area {
     /// The device or the file.
     #[serde(serialize_with = "super::places::lossy")]
     pub path: PathBuf,
-    /// What it is made of.
+    /// zram, a disk or a file.
     pub kind: SwapKind,
-    /// Whether a pagetide made it: only then `swap off` takes it away.
+    /// Whether pagetide made the area: only then `swap off` removes it.
     pub ours: bool,
-    /// How much it holds.
+    /// Size of the area in bytes.
     pub size_bytes: u64,
-    /// How much of that is taken.
+    /// Bytes of the area that hold swapped-out pages.
     pub used_bytes: u64,
-    /// Higher ones are filled first.
+    /// Swap priority: the kernel fills areas of higher priority first.
     pub priority: i32,
-    /// Of zram, what it makes of that.
+    /// The compression; `None` if the area is no zram.
     pub compressed: Option<Compressed>,
 }
 
-/// What zram makes of what is in it.
+/// The compression of a zram.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Compressed {
-    /// By what.
+    /// The algorithm, if the kernel reports it.
     pub algorithm: Option<String>,
-    /// By what it compresses once more, if it was given anything for that.
+    /// The second algorithm, for recompression, if the zram has one.
     pub recompress: Option<String>,
-    /// What was put in.
+    /// Uncompressed size of the stored pages.
     pub original_bytes: u64,
-    /// The same, compressed.
+    /// Compressed size of the stored pages.
     pub compressed_bytes: u64,
-    /// The memory that this takes, with all that is around it.
+    /// The memory used for the stored pages, with the allocator's overhead.
     pub memory_bytes: u64,
-    /// Original to memory; none while nothing is in it.
+    /// `original_bytes / memory_bytes`; `None` while the zram is empty.
     pub ratio: Option<f64>,
-    /// The disk behind it, if there is one.
+    /// The disk to which the zram writes pages back, if there is one.
     pub backing: Option<Backing>,
 }
 
 /// The disk behind a zram.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Backing {
-    /// Which.
+    /// The block device.
     #[serde(serialize_with = "super::places::lossy")]
     pub path: PathBuf,
-    /// What is there, and takes no memory.
+    /// Bytes that are on the disk now, and so use no memory.
     pub held_bytes: u64,
-    /// What was written there since this zram was made.
+    /// Bytes written to the disk since this zram was made.
     pub written_bytes: u64,
-    /// What was read back from there.
+    /// Bytes read from the disk since this zram was made.
     pub read_bytes: u64,
 }
 
 impl Status {
-    /// Whether pages that are read together cost more than they save: zram needs no readahead, for its
-    /// answer comes at once.
+    /// Whether `vm.page-cluster` should be 0 but is not: there is a zram, which needs no readahead
+    /// because it returns a page at once.
     #[must_use]
     pub fn wants_page_cluster_0(&self) -> bool {
         self.page_cluster.is_some_and(|pages| pages > 0)
@@ -88,10 +89,10 @@ impl Status {
 }
 
 impl Swap {
-    /// Looks.
+    /// Reads the status.
     ///
     /// # Errors
-    /// If `/proc` cannot be read.
+    /// `/proc` cannot be read.
     pub fn status(&self) -> Result<Status, SwapError> {
         let (mut ours, mut left) = (Vec::new(), Vec::new());
         for record in self.all_records() {
@@ -110,6 +111,7 @@ impl Swap {
         })
     }
 
+    /// Returns the status of one area; `ours` has the paths of those that pagetide made.
     fn area(&self, area: SwapArea, ours: &[PathBuf]) -> Area {
         let zram = area
             .zram()
@@ -125,7 +127,8 @@ impl Swap {
         }
     }
 
-    /// Those of all owners: the records are the files of our directory that can be read as such.
+    /// Returns the records of all owners: every file in our directory that can be parsed as a
+    /// record.
     fn all_records(&self) -> Vec<Record> {
         let files = std::fs::read_dir(&self.places.run)
             .into_iter()
@@ -136,6 +139,7 @@ impl Swap {
     }
 }
 
+/// Returns the compression of a zram; `None` if the kernel does not report it.
 fn compressed(zram: &Zram<'_>) -> Option<Compressed> {
     let stat = zram.mm_stat()?;
     #[expect(
@@ -154,8 +158,9 @@ fn compressed(zram: &Zram<'_>) -> Option<Compressed> {
     })
 }
 
+/// Returns the disk behind a zram; `None` if there is none.
 fn backing(zram: &Zram<'_>) -> Option<Backing> {
-    /// What `bd_stat` counts in, whatever pages are.
+    /// The unit of `bd_stat`: bytes, for any page size of the machine.
     const UNIT: u64 = 4096;
     let path = zram.backing()?;
     let stat = zram.bd_stat()?;

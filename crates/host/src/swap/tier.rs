@@ -1,7 +1,8 @@
-//! A zram that is swapped to, with a disk behind it: pages go on from the one to the other.
+//! Writeback from an active zram to the disk behind it.
 //!
-//! Invariant: it is the one that pagetide made, or the one that was named, and no other; which places of swap are its own is known by
-//! the kernel's number of the area ([`super::swap_type`]), and is found out anew when anybody switches swap.
+//! Invariant: the zram is the one that `swap on` made, or the one that the user named, and no
+//! other. Its swap slots are recognized by the kernel's number of the area ([`super::swap_type`]),
+//! which is determined anew whenever any program has switched swap.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -16,43 +17,49 @@ use super::write_back::{Manner, ask};
 use super::zram::Zram;
 use crate::system::swap::{SwapArea, SwapKind};
 
+/// The beginning of error messages: the command that failed.
 const WHAT: &str = "cannot write anything back";
+/// Hint of errors: how to get a zram with a disk behind it.
 const MAKE: &str = "pagetide swap on --backing DEVICE makes compressed swap with a disk behind it";
 
-/// See the module.
+/// A zram with a disk behind it, to which it can write pages back.
 #[derive(Clone, Debug)]
 pub struct Tier {
     places: Places,
     path: PathBuf,
     diskseq: Option<u64>,
-    /// Pages that it holds, and all areas that there are, as of when its number was found out.
+    /// Size of the zram in pages, including the header, when `number` was determined.
     pages: u64,
+    /// All swap areas when `number` was determined: path, size in bytes, priority.
     areas: Vec<(PathBuf, u64, i32)>,
-    /// The kernel's number of it; none where it is the only one.
+    /// The kernel's number of the zram's swap area; `None` if it is the only area.
     number: Option<u8>,
+    /// The format of requests that the kernel accepts.
     manner: Manner,
 }
 
-/// What came of a call.
+/// The result of [`Tier::write_back`].
 #[derive(Debug, Default)]
 pub struct WrittenBack {
-    /// So many of the pages, from the first on, were asked for.
-    pub asked: usize,
-    /// So many were written, by the device's own count.
+    /// Number of pages that were requested, from the start of the given list.
+    pub requested: usize,
+    /// How many pages the zram wrote meanwhile, by its own counter.
     pub written: u64,
-    /// Why no more were asked for, if it was not the time.
+    /// Why the kernel refused a request; `None` if all pages were requested or the time was over.
     pub refused: Option<String>,
 }
 
 impl Tier {
-    /// The device that is named, or the one that `swap on` made. Needs CAP_SYS_ADMIN.
+    /// Opens the zram `named`, or the one that `swap on` made. Needs CAP_SYS_ADMIN.
     ///
     /// # Errors
-    /// There is none, it is not swapped to, has no disk behind it, a right is missing, or which area it is cannot be told.
+    /// There is no such zram, it is not active or has no disk behind it, a right is missing, or the
+    /// number of its area cannot be determined.
     pub fn open(named: Option<&Path>) -> Result<Tier, SwapError> {
         Tier::of(&Swap::system(), named)
     }
 
+    /// Opens a zram as [`Tier::open`] does; without a name the one that `swap` made.
     pub(super) fn of(swap: &Swap, named: Option<&Path>) -> Result<Tier, SwapError> {
         let path = match named {
             Some(path) => path.canonicalize().unwrap_or_else(|_| path.to_owned()),
@@ -62,7 +69,7 @@ impl Tier {
         let Some(zram) = Zram::named(&swap.places, &path).filter(Zram::exists) else {
             return Err(SwapError::BadDevice {
                 what: WHAT.to_owned(),
-                why: format!("{shown} is no zram"),
+                why: format!("{shown} is not a zram device"),
             });
         };
         if !zram.may_write_back() {
@@ -90,23 +97,24 @@ impl Tier {
         Ok(tier)
     }
 
-    /// The device.
+    /// Returns the device node of the zram.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Which page of the device a place in swap is, if it is one of this device.
+    /// Returns the number of the zram's page at a swap slot; `None` if the slot is in another area.
     #[must_use]
     pub fn index(&self, slot: Slot) -> Option<u64> {
         let is_here = self.number.is_none_or(|number| number == slot.area);
         (is_here && slot.offset < self.pages).then_some(slot.offset)
     }
 
-    /// Sees that places are still told as they were: to be asked before they are.
+    /// Determines the number of the zram's area anew if swap was switched since. Call this before
+    /// reading slots of pages.
     ///
     /// # Errors
-    /// As [`Tier::open`].
+    /// Those of [`Tier::open`].
     pub fn check(&mut self) -> Result<(), SwapError> {
         match self.listed()? == self.areas && self.zram()?.diskseq() == self.diskseq {
             true => Ok(()),
@@ -114,17 +122,18 @@ impl Tier {
         }
     }
 
-    /// Asks for pages of the device to be written, ascending, until `end`. Others' write-backs in between are counted, too.
+    /// Requests that the zram writes back its pages `indexes`, which are in ascending order, until
+    /// `end`. The count of written pages includes those that other programs requested meanwhile.
     ///
     /// # Errors
-    /// The device is gone.
+    /// The zram is no longer active.
     pub fn write_back(&mut self, indexes: &[u64], end: Instant) -> Result<WrittenBack, SwapError> {
         let (before, attribute) = (self.written()?, self.zram()?.write_back_attribute());
-        let asked = ask(&attribute, &mut self.manner, indexes, end);
+        let requested = ask(&attribute, &mut self.manner, indexes, end);
         Ok(WrittenBack {
-            asked: asked.indexes,
+            requested: requested.indexes,
             written: self.written()?.saturating_sub(before),
-            refused: asked.refused.map(|error| match error.kind() {
+            refused: requested.refused.map(|error| match error.kind() {
                 std::io::ErrorKind::StorageFull => "the disk behind it is full".to_owned(),
                 _ => format!("{error} (is its writeback_limit used up?)"),
             }),
@@ -136,23 +145,26 @@ impl Tier {
         zram.ok_or_else(|| self.gone())
     }
 
+    /// Returns how many pages the zram wrote to the disk since it was made.
     fn written(&self) -> Result<u64, SwapError> {
         let stat = self.zram()?.bd_stat();
         stat.map(|stat| stat.written).ok_or_else(|| self.gone())
     }
 
+    /// The error if the zram is no longer active.
     fn gone(&self) -> SwapError {
         let what = format!("{WHAT} from {}", self.path.display());
-        SwapError::failed(what, "it is not swapped to any more", MAKE)
+        SwapError::failed(what, "it is no longer in use as swap", MAKE)
     }
 
+    /// Returns all active swap areas: path, size in bytes, priority.
     fn listed(&self) -> Result<Vec<(PathBuf, u64, i32)>, SwapError> {
         let areas = self.places.proc()?.swaps()?;
-        let told = |area: SwapArea| (area.path, area.size, area.priority);
-        Ok(areas.into_iter().map(told).collect())
+        let reported = |area: SwapArea| (area.path, area.size, area.priority);
+        Ok(areas.into_iter().map(reported).collect())
     }
 
-    /// Finds out which area it is.
+    /// Determines the number of the zram's area and notes the present areas.
     fn find(&mut self) -> Result<(), SwapError> {
         let areas = self.listed()?;
         let own = areas.iter().find(|(path, ..)| *path == self.path);
@@ -167,26 +179,31 @@ impl Tier {
                 let number = number_of(&self.places, &self.path);
                 let number = number.map_err(|error| SwapError::io(what(), &error))?;
                 Some(number.ok_or_else(|| {
-                    let why = "there is other swap, and a page of pagetide's own went there, or could not leave, so which \
-                               places are this device's cannot be told";
-                    SwapError::failed(what(), why, "give it the highest priority, or switch the others off")
+                    let why = "there is other swap, and pagetide's own test page went there, or \
+                               could not be swapped out, so pagetide cannot tell which swap slots \
+                               are on this device";
+                    SwapError::failed(
+                        what(),
+                        why,
+                        "give it the highest priority, or switch off the other swap",
+                    )
                 })?)
             }
         };
-        // The kernel's size leaves the header out.
+        // The kernel's size does not include the header.
         self.pages = size / 4096 + 1;
         (self.number, self.areas) = (number, areas);
         Ok(())
     }
 }
 
-/// What `swap on` made and is swapped to.
+/// Returns the path of the active zram that `swap on` made.
 fn own(swap: &Swap) -> Result<PathBuf, SwapError> {
     let areas = swap.status()?.areas.into_iter();
     let ours = |area: &super::Area| area.ours && area.kind == SwapKind::Zram;
     let mut found = areas.filter(ours).map(|area| area.path);
     found.next().ok_or_else(|| {
-        let why = "no compressed swap here is pagetide's, and none was named";
+        let why = "pagetide has no compressed swap here, and no device was named";
         SwapError::missing(
             WHAT,
             why,

@@ -1,7 +1,8 @@
-//! Asking a zram to write pages back to the disk behind it (the kernel's admin guide, blockdev/zram, `writeback`).
+//! Requests that a zram writes pages back to the disk behind it (the kernel's admin guide,
+//! blockdev/zram, `writeback`).
 //!
-//! Invariant: no index is written that was not asked for. Kernels before 6.16 take one a call and refuse ranges; which this is, is
-//! found out by the first range.
+//! Invariant: only requested pages are written. Kernels before 6.16 accept one page per call and
+//! refuse ranges; whether this kernel does is found with the first range.
 
 use std::io;
 use std::path::Path;
@@ -11,40 +12,48 @@ use rustix::io::Errno;
 
 use super::places::put_in_time;
 
-/// What fits into one call: a page of the kernel's, less the end.
+/// Largest length in bytes of the text of one call. The kernel accepts less than a page of its own.
 const TEXT_MAX: usize = 4000;
 
-/// What one kernel takes.
+/// The format of requests that the kernel accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Manner {
-    /// `page_indexes=LOW-HIGH`, and several of them.
+    /// `page_indexes=LOW-HIGH`, several in one call.
     Ranges,
-    /// `page_index=N`, one a call.
+    /// `page_index=N`, one per call.
     Single,
 }
 
-/// What came of it.
+/// The result of [`ask`].
 #[derive(Debug, Default)]
-pub(super) struct Asked {
-    /// So many of the indexes, from the first on, were asked for.
+pub(super) struct WritebackResult {
+    /// Number of pages that were requested, from the start of the given list.
     pub(super) indexes: usize,
-    /// Why no more were, if it was not the time.
+    /// The kernel's error if it refused a request; `None` if all were requested or the time was
+    /// over.
     pub(super) refused: Option<io::Error>,
 }
 
-/// Asks for ascending indexes, until `end`.
-pub(super) fn ask(attribute: &Path, manner: &mut Manner, indexes: &[u64], end: Instant) -> Asked {
-    let mut asked = Asked::default();
-    while asked.indexes < indexes.len() && (asked.indexes == 0 || Instant::now() < end) {
-        let rest = &indexes[asked.indexes..];
+/// Requests writeback of the pages `indexes`, which are in ascending order, until `end`; makes at
+/// least one call. `attribute` is the kernel's file, and `manner` is corrected if the kernel
+/// refuses ranges.
+pub(super) fn ask(
+    attribute: &Path,
+    manner: &mut Manner,
+    indexes: &[u64],
+    end: Instant,
+) -> WritebackResult {
+    let mut requested = WritebackResult::default();
+    while requested.indexes < indexes.len() && (requested.indexes == 0 || Instant::now() < end) {
+        let rest = &indexes[requested.indexes..];
         let (text, count) = match manner {
             Manner::Ranges => text_of(rest),
             Manner::Single => (format!("page_index={}", rest[0]), 1),
         };
-        // It is busy for a moment where it compresses once more meanwhile (Linux 6.13 to 6.18). (The story, of a reading: that was taken for a budget that is
-        // used up, and nothing was written for a minute.)
+        // While the zram recompresses, the kernel refuses for a moment (EAGAIN, Linux 6.13 to
+        // 6.18). That is not reported as a refusal, which would be taken for a used-up limit.
         match put_in_time(attribute, &text, Errno::AGAIN, end) {
-            Ok(()) => asked.indexes += count,
+            Ok(()) => requested.indexes += count,
             Err(error)
                 if *manner == Manner::Ranges
                     && Errno::from_io_error(&error) == Some(Errno::INVAL) =>
@@ -53,15 +62,16 @@ pub(super) fn ask(attribute: &Path, manner: &mut Manner, indexes: &[u64], end: I
             }
             Err(error) if Errno::from_io_error(&error) == Some(Errno::AGAIN) => break,
             Err(error) => {
-                asked.refused = Some(error);
+                requested.refused = Some(error);
                 break;
             }
         }
     }
-    asked
+    requested
 }
 
-/// As many of these ascending indexes as fit into one call, neighbours joined; and how many those are.
+/// Returns the text of one call, with neighbouring pages joined into ranges, and how many of the
+/// indexes it holds: as many as fit into [`TEXT_MAX`]. The indexes are in ascending order.
 fn text_of(indexes: &[u64]) -> (String, usize) {
     let (mut text, mut count) = (String::new(), 0);
     for run in indexes.chunk_by(|one, next| one + 1 == *next) {
@@ -90,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    /// The indexes that the kernel would understand.
+    /// Returns the indexes in a text, parsed as the kernel would.
     fn understood(text: &str) -> Vec<u64> {
         let words = text.split(' ').filter(|word| !word.is_empty());
         let of_word = |word: &str| match word.split_once('=').expect("a key") {
@@ -115,7 +125,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn what_is_asked_for_is_understood(indexes in prop::collection::btree_set(0_u64..3_000, 0..900)) {
+        fn requests_are_parsed_as_intended(indexes in prop::collection::btree_set(0_u64..3_000, 0..900)) {
             let indexes: Vec<u64> = indexes.into_iter().collect();
             let mut done = 0;
             while done < indexes.len() {
@@ -128,17 +138,17 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_ends_it_and_time_does() {
+    fn requests_end_at_a_refusal_or_at_the_deadline() {
         let gone = Path::new("/nonexistent/writeback");
         let mut manner = Manner::Single;
         let later = Instant::now() + Duration::from_secs(60);
-        let asked = ask(gone, &mut manner, &[1, 2], later);
-        assert!(asked.indexes == 0 && asked.refused.is_some());
-        // A file that takes anything: one call at least, and then the time is over.
+        let requested = ask(gone, &mut manner, &[1, 2], later);
+        assert!(requested.indexes == 0 && requested.refused.is_some());
+        // A file accepts anything: one call is made, and then the time is over.
         let file = std::env::temp_dir().join(format!("pagetide-writeback-{}", std::process::id()));
         std::fs::write(&file, "").expect("a file");
-        let asked = ask(&file, &mut manner, &[7, 9], Instant::now());
-        assert!(asked.indexes == 1 && asked.refused.is_none());
+        let requested = ask(&file, &mut manner, &[7, 9], Instant::now());
+        assert!(requested.indexes == 1 && requested.refused.is_none());
         assert_eq!(std::fs::read_to_string(&file).expect("it"), "page_index=7");
         std::fs::remove_file(&file).expect("it");
     }

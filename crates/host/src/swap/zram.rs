@@ -1,8 +1,8 @@
 //! One zram device: compressed memory that looks like a disk.
 //!
-//! Invariant: a [`Zram`] is a device that we added, or one that a record names; none is removed while
-//! somebody has it open, for the kernel refuses that. Which it is, is told by its disk number
-//! (`diskseq`), for names are given out again.
+//! Invariant: a [`Zram`] is a device that we added, one that a record names, or one that the user
+//! named. The kernel refuses to remove a device that a process has open. A device is identified by
+//! its disk number (`diskseq`), because the kernel reuses names.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -18,13 +18,15 @@ use super::error::SwapError;
 use super::places::{Places, line, put, put_in_time};
 use super::stat::{Algorithms, BdStat, MmStat};
 
-/// udev and its kin open each new disk for a moment.
+/// How long to retry the removal of a device: udev and similar programs open each new disk for a
+/// moment.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Hint of the errors for a kernel without zram.
 const FILE: &str = "swap in a file works without it: pagetide swap on --file PATH";
-/// Names that some kernel's zram knows: what is not among them is a slip of the pen.
+/// Algorithms that the zram of some kernel has: any other name is a typing error.
 const KNOWN: [&str; 7] = ["lz4", "lz4hc", "lzo", "lzo-rle", "zstd", "deflate", "842"];
 
-/// A device by its number.
+/// The device `/dev/zramN`, where N is `number`.
 #[derive(Clone, Debug)]
 pub(super) struct Zram<'a> {
     places: &'a Places,
@@ -32,18 +34,19 @@ pub(super) struct Zram<'a> {
 }
 
 impl<'a> Zram<'a> {
-    /// A new device, of no size yet.
+    /// Adds a new device, which has no size yet.
     pub(super) fn add(places: &'a Places) -> Result<Zram<'a>, SwapError> {
         let control = control(places)?;
         let what = "cannot add a zram device";
-        // Reading `hot_add` adds one, even where nothing may be written: it could not be removed again.
+        // Reading `hot_add` adds a device even if we may write nothing. Then we could not remove
+        // it, so the right is checked first.
         access(control.join("hot_remove"), Access::WRITE_OK)
             .map_err(|errno| SwapError::io(what, &errno.into()))?;
         let number = line(&control.join("hot_add")).map_err(|error| SwapError::io(what, &error))?;
         let odd = || {
             SwapError::failed(
                 what,
-                format!("the kernel answered `{number}`"),
+                format!("the kernel returned `{number}`"),
                 "see `dmesg`",
             )
         };
@@ -51,23 +54,26 @@ impl<'a> Zram<'a> {
         Ok(Zram { places, number })
     }
 
-    /// The device that a path such as `/dev/zram1` names.
+    /// Returns the device that a path such as `/dev/zram1` names, even if it does not exist; `None`
+    /// for any other path.
     pub(super) fn named(places: &'a Places, path: &Path) -> Option<Zram<'a>> {
         let number = path.strip_prefix(&places.dev).ok()?.to_str()?;
         let number = number.strip_prefix("zram")?.parse().ok()?;
         Some(Zram { places, number })
     }
 
-    /// Its node.
+    /// Returns the path of the device node.
     pub(super) fn path(&self) -> PathBuf {
         self.places.dev.join(format!("zram{}", self.number))
     }
 
+    /// Returns the path of a file of the device in `/sys`.
     fn attribute(&self, name: &str) -> PathBuf {
         let device = format!("block/zram{}", self.number);
         self.places.sys.join(device).join(name)
     }
 
+    /// Reads a file of the device in `/sys` that holds one number.
     fn figure(&self, name: &str) -> Option<u64> {
         line(&self.attribute(name)).ok()?.parse().ok()
     }
@@ -76,33 +82,36 @@ impl<'a> Zram<'a> {
         self.attribute("disksize").exists()
     }
 
+    /// Returns the disk number; `None` before Linux 5.15.
     pub(super) fn diskseq(&self) -> Option<u64> {
         self.figure("diskseq")
     }
 
-    /// Whether it has no size yet, so that nothing can be in it.
+    /// Whether the device has no size yet, so that it can hold no data.
     pub(super) fn is_empty(&self) -> bool {
         self.figure("disksize") == Some(0)
     }
 
-    /// Whether it has this size, and nothing was ever written to it.
+    /// Whether the device has the size `size` (bytes), and nothing was ever written to it.
     pub(super) fn is_blank(&self, size: u64) -> bool {
         let blank = self.mm_stat().is_some_and(|stat| stat.original == 0);
         blank && self.figure("disksize") == Some(size)
     }
 
+    /// Returns the algorithms that the kernel offers for the device; none if they cannot be read.
     pub(super) fn algorithms(&self) -> Algorithms {
         let text = std::fs::read(self.attribute("comp_algorithm"));
         Algorithms::parse(&text.unwrap_or_default())
     }
 
-    /// By what it can compress once more, if it was given anything.
+    /// Returns the second algorithm; `None` if the device has none.
     pub(super) fn second_algorithm(&self) -> Option<String> {
         let text = std::fs::read(self.attribute("recomp_algorithm"));
         Algorithms::parse(&text.unwrap_or_default()).chosen
     }
 
-    /// Marks what has lain in it for so long, in whole seconds; of 0 s all that is in it.
+    /// Marks pages as idle that were not accessed for `older_than`, in whole seconds; for 0 s all
+    /// pages.
     pub(super) fn mark_idle(&self, older_than: Duration) -> io::Result<()> {
         let text = match older_than.as_millis().div_ceil(1000) {
             0 => "all".to_owned(),
@@ -111,13 +120,14 @@ impl<'a> Zram<'a> {
         put(&self.attribute("idle"), &text)
     }
 
-    /// Compresses what is marked by the second algorithm; no more than so many pages are tried. While it writes back it is busy: that is waited for until `end`.
+    /// Recompresses pages that are marked as idle with the second algorithm; tries at most `pages`.
+    /// Repeats the call until `end` while the kernel refuses because of a writeback.
     pub(super) fn recompress_idle(&self, pages: u64, end: Instant) -> io::Result<()> {
         let text = format!("type=idle max_pages={pages}");
         put_in_time(&self.attribute("recompress"), &text, Errno::AGAIN, end)
     }
 
-    /// How often it was read and written since it was made.
+    /// Returns how often the device was read and written since it was made.
     pub(super) fn accesses(&self) -> Option<u64> {
         let text = std::fs::read_to_string(self.attribute("stat")).ok()?;
         let mut figures = text.split_ascii_whitespace().map(str::parse::<u64>);
@@ -125,50 +135,53 @@ impl<'a> Zram<'a> {
         reads.checked_add(writes)
     }
 
+    /// Returns the sizes of the stored pages; `None` if they cannot be read.
     pub(super) fn mm_stat(&self) -> Option<MmStat> {
         MmStat::parse(&std::fs::read(self.attribute("mm_stat")).ok()?)
     }
 
-    /// Whether the kernel's zram writes anything back at all.
+    /// Whether the kernel's zram supports writeback.
     pub(super) fn may_write_back(&self) -> bool {
         self.attribute("writeback").exists()
     }
 
-    /// Where it is asked to.
+    /// Returns the path of the kernel's file to which writeback requests are written.
     pub(super) fn write_back_attribute(&self) -> PathBuf {
         self.attribute("writeback")
     }
 
-    /// The disk behind it, if there is one.
+    /// Returns the disk to which the device writes pages back; `None` if it has none.
     pub(super) fn backing(&self) -> Option<PathBuf> {
         let path = line(&self.attribute("backing_dev")).ok()?;
         (path != "none").then(|| path.into())
     }
 
-    /// Gives a device of no size yet a disk to write back to.
+    /// Sets the disk for writeback. The device must have no size yet.
     pub(super) fn set_backing(&self, device: &Path) -> io::Result<()> {
         put(&self.attribute("backing_dev"), &device.to_string_lossy())
     }
 
+    /// Returns the traffic with the disk behind the device; `None` if it cannot be read.
     pub(super) fn bd_stat(&self) -> Option<BdStat> {
         BdStat::parse(&std::fs::read(self.attribute("bd_stat")).ok()?)
     }
 
-    /// Gives it an algorithm, the one asked for or the best, one for what is compressed once more if one is asked for, and a size. The first of
-    /// them.
+    /// Sets the algorithm, then the second algorithm for recompression, then the size in bytes.
+    /// Without a requested algorithm the best one is set; without a second one, recompression is
+    /// not possible. Returns the first algorithm, `None` if it is the kernel's choice and unknown.
     pub(super) fn set(
         &self,
-        (asked, second): (Option<&str>, Option<&str>),
+        (requested, second): (Option<&str>, Option<&str>),
         size: u64,
     ) -> Result<Option<String>, SwapError> {
         let offered = self.algorithms();
-        let named = [("--compress", asked), ("--recompress", second)];
+        let named = [("--compress", requested), ("--recompress", second)];
         for (option, name) in named {
             if let Some(name) = name.filter(|name| !offered.has(name)) {
                 return Err(not_offered((option, name), &offered));
             }
         }
-        let algorithm = asked.or(offered.best()).map(str::to_owned);
+        let algorithm = requested.or(offered.best()).map(str::to_owned);
         if let Some(name) = &algorithm {
             self.put("comp_algorithm", name)?;
         }
@@ -182,14 +195,15 @@ impl<'a> Zram<'a> {
         Ok(algorithm)
     }
 
+    /// Writes `value` to a file of the device in `/sys`.
     fn put(&self, name: &str, value: &str) -> Result<(), SwapError> {
         let path = self.attribute(name);
         put(&path, value).map_err(|error| match error.kind() {
-            // A device of a size takes no other, and we are the first only if nobody was quicker.
+            // A device that has a size accepts no other: another program was quicker to set one.
             io::ErrorKind::ResourceBusy => SwapError::Taken { path: self.path() },
             io::ErrorKind::OutOfMemory => SwapError::failed(
                 format!("cannot make {} of {value} bytes", self.path().display()),
-                "there is no memory for its table",
+                "there is not enough memory for its table",
                 "ask for less: pagetide swap on --size 25%",
             ),
             _ => SwapError::io(
@@ -199,7 +213,8 @@ impl<'a> Zram<'a> {
         })
     }
 
-    /// Opens its node, to write the header or to look at it, and sees that the node is this device's.
+    /// Opens the device node to read the header, or to write it too. Fails if the node is another
+    /// device's.
     pub(super) fn open(&self, write: bool) -> io::Result<File> {
         let file = OpenOptions::new()
             .read(true)
@@ -209,15 +224,15 @@ impl<'a> Zram<'a> {
         let found = format!("{}:{}", major(device), minor(device));
         match line(&self.attribute("dev")) {
             Ok(want) if want != found => Err(io::Error::other(format!(
-                "it is device {found}, and /sys says {want}"
+                "it is device {found}, but /sys says {want}"
             ))),
             _ => Ok(file),
         }
     }
 
-    /// Removes it with all that is in it; whoever has it open keeps us waiting for a while. One that is
-    /// gone is no error. (`hot_remove` resets as well: an own reset before it would offer the empty device
-    /// to whoever looks for one.)
+    /// Removes the device with its content; retries for [`PATIENCE`] if a process has it open. It
+    /// is no error if the device is gone. (We do not reset it first: `hot_remove` does that, and a
+    /// reset of our own would offer the empty device to other programs.)
     pub(super) fn remove(&self) -> io::Result<()> {
         let remove = self.places.sys.join("class/zram-control/hot_remove");
         let (number, end) = (self.number.to_string(), Instant::now() + PATIENCE);
@@ -228,11 +243,12 @@ impl<'a> Zram<'a> {
     }
 }
 
-fn not_offered((option, asked): (&str, &str), offered: &Algorithms) -> SwapError {
+/// The error if the kernel's zram does not have the algorithm that an option of the command names.
+fn not_offered((option, requested): (&str, &str), offered: &Algorithms) -> SwapError {
     let has = offered.offered.join(", ");
-    if KNOWN.contains(&asked) {
+    if KNOWN.contains(&requested) {
         return SwapError::missing(
-            format!("cannot compress with {asked}"),
+            format!("cannot compress with {requested}"),
             format!("the zram of this kernel has {has}"),
             match option {
                 "--compress" => "leave --compress out to get the best of these",
@@ -241,21 +257,21 @@ fn not_offered((option, asked): (&str, &str), offered: &Algorithms) -> SwapError
         );
     }
     SwapError::bad(
-        format!("there is no algorithm `{asked}`"),
+        format!("there is no algorithm `{requested}`"),
         format!("the zram of this kernel has {has}"),
     )
 }
 
-/// This kernel's zram has nothing like it.
+/// The error if the kernel's zram supports no second algorithm.
 fn cannot_recompress() -> SwapError {
     SwapError::missing(
         "cannot give compressed swap a second algorithm",
-        "the zram of this kernel has one alone (it was built without CONFIG_ZRAM_MULTI_COMP)",
-        "leave --recompress out; --backing has what is out for long go on to a disk",
+        "zram of this kernel supports only one (it was built without CONFIG_ZRAM_MULTI_COMP)",
+        "leave --recompress out; --backing writes pages that stay swapped out for long to a disk",
     )
 }
 
-/// Where devices are added; the module is loaded if that brings it.
+/// Returns the directory where devices are added; loads the kernel module if needed.
 fn control(places: &Places) -> Result<PathBuf, SwapError> {
     let control = places.sys.join("class/zram-control");
     if !control.is_dir() {
@@ -263,15 +279,17 @@ fn control(places: &Places) -> Result<PathBuf, SwapError> {
     }
     match control.is_dir() {
         true => Ok(control),
-        false => Err(no_zram("zram was loaded and offers no devices")),
+        false => Err(no_zram("zram was loaded but offers no devices")),
     }
 }
 
+/// The error if the kernel has no zram; `why` says what was tried.
 fn no_zram(why: impl Into<String>) -> SwapError {
     SwapError::missing("cannot make compressed swap", why, FILE)
 }
 
-/// Asks for the module as the kernel itself would, and for no device of its own with it.
+/// Loads the module with modprobe, as the kernel itself would, but so that it adds no device of its
+/// own.
 fn load_module(places: &Places) -> Result<(), SwapError> {
     let program = line(&places.proc.join("sys/kernel/modprobe"))
         .map_err(|_| no_zram("this kernel has no zram, and loads no modules"))?;
@@ -287,13 +305,13 @@ fn load_module(places: &Places) -> Result<(), SwapError> {
     if loaded.status.success() {
         return Ok(());
     }
-    let told = String::from_utf8_lossy(&loaded.stderr);
-    let told = told
+    let reported = String::from_utf8_lossy(&loaded.stderr);
+    let reported = reported
         .lines()
         .next()
         .unwrap_or("it did not say why")
         .to_owned();
     Err(no_zram(format!(
-        "this kernel has no zram, and {program} failed: {told}"
+        "this kernel has no zram, and {program} failed: {reported}"
     )))
 }

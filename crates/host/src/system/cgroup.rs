@@ -1,8 +1,9 @@
-//! The control groups that count memory: where they are, who is in them, how much they hold.
+//! The control groups of the memory controller: where they are, which processes are in them, how
+//! much memory they use.
 //!
-//! Invariant: there is one hierarchy of them, version 1 or 2, and every [`Group`] lies below its mount.
-//! Other hierarchies of a host that has several say nothing of memory and are never read. Paths are
-//! as seen from our own cgroup namespace.
+//! Invariant: there is one hierarchy with the memory controller, version 1 or 2, and every
+//! [`Group`] lies below its mount. Hierarchies of other controllers are never read. Paths are those
+//! that our own cgroup namespace shows.
 
 mod hierarchy;
 mod members;
@@ -15,35 +16,36 @@ use std::path::PathBuf;
 pub(crate) use members::{own_processes, parse_procs};
 pub use usage::{
     Cache, Usage, parse_cache, parse_dirty, parse_idle_cache, parse_node_caches, parse_sum,
-    parse_written,
+    parse_used_cache, parse_written,
 };
 
-/// Which interface the memory controller has.
+/// The interface version of the memory controller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Version {
-    /// A hierarchy of its own, files such as `memory.usage_in_bytes`.
+    /// A hierarchy of its own, with files such as `memory.usage_in_bytes`.
     V1,
-    /// The unified hierarchy, files such as `memory.current`.
+    /// The unified hierarchy, with files such as `memory.current`.
     V2,
 }
 
 /// The hierarchy of the memory controller.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Groups {
-    /// Its interface.
+    /// Interface version of the hierarchy.
     pub version: Version,
-    /// Where it is mounted.
+    /// The directory where the hierarchy is mounted.
     pub mount: PathBuf,
-    /// Which group is mounted there: `/`, unless only a part of the hierarchy is shown to us.
+    /// Path in the hierarchy of the group that is mounted: `/`, unless we see only a part of the
+    /// hierarchy.
     root: PathBuf,
 }
 
-/// A control group. It may be gone at any time; its files then are `None`.
+/// A control group. It may be removed at any time; reading its files then returns `None`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Group {
-    /// Below the mount, beginning with `/`.
+    /// Path of the group below the mount, beginning with `/`.
     pub path: PathBuf,
-    /// Its directory.
+    /// Directory of the group.
     pub dir: PathBuf,
 }
 

@@ -1,24 +1,25 @@
-//! How many descriptors are left (they are given out from below, so the number of one tells), and
-//! whether an error means that they are lacking.
+//! Finds out whether file descriptors are short: by the number of a new one, or by an error.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-/// Whether it is beyond this part, `(3, 4)` for three quarters, of those that this process may have.
+/// Whether the number of this descriptor is at or beyond a part of the limit of open files: `(3,
+/// 4)` for three quarters. The kernel assigns the lowest free number, so the number of a new
+/// descriptor shows how many are in use.
 pub(crate) fn is_beyond(file: &OwnedFd, (part, of): (u64, u64)) -> bool {
     let number = u64::from(file.as_raw_fd().unsigned_abs());
     let limit = getrlimit(Resource::Nofile).current;
     limit.is_some_and(|limit| number >= limit.saturating_mul(part) / of)
 }
 
-/// What to do where descriptors are lacking.
+/// Hint of the errors for a lack of descriptors.
 pub(crate) const LACK_HINT: &str =
-    "raise the limit of open files (ulimit -n), or end what holds them";
+    "raise the limit of open files (ulimit -n), or end the programs that hold them";
 
-/// Whether the kernel lacks descriptors or memory just now: what failed so may succeed later, and
-/// says nothing of what was asked for.
+/// Whether the error means that the kernel has no descriptors or no memory left. The failed call
+/// then says nothing about the file, and may succeed later.
 pub(crate) fn is_lack(errno: Errno) -> bool {
     matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM)
 }

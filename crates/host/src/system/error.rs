@@ -1,78 +1,78 @@
-//! The one error of this module's surface.
+//! The error of everything that is read from the kernel.
 //!
-//! Invariant: `Display` says what failed and why, [`Error::hint`] what to do. That a process or a
-//! group went away is not an error but `None`.
+//! Invariant: `Display` says what failed and why, [`Error::hint`] what to do. A process or a group
+//! that has disappeared is not an error but `None`.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why the kernel's word could not be had.
+/// Why something could not be read from the kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file that should be there cannot be read.
     #[error("cannot read {}: {why}", path.display())]
     Unreadable {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         why: io::Error,
     },
-    /// The kernel refuses it to this user.
+    /// The kernel does not allow this user to read a file.
     #[error("cannot read {}: {why}", path.display())]
     Denied {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         why: io::Error,
     },
-    /// The process's memory is locked.
+    /// The kernel's lock of the process's memory is held without end, so the file cannot be read.
     #[error("cannot read {}: its memory is locked (does it wait for a file server?)", path.display())]
     Locked {
-        /// Which.
+        /// The file.
         path: PathBuf,
     },
-    /// A file of the kernel has a form that is not known.
+    /// A file of the kernel has an unknown format.
     #[error("cannot understand {}: {what}", path.display())]
     Unknown {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What is odd about it.
+        /// What is unexpected in the file.
         what: String,
     },
-    /// The process that was asked for does not exist.
-    #[error("there is no process {pid}: it ended, or it never was")]
+    /// The requested process does not exist.
+    #[error("there is no process {pid}: it has ended, or never existed")]
     NoProcess {
-        /// Which.
+        /// The pid that was requested.
         pid: u32,
     },
     /// No hierarchy of control groups counts memory here.
     #[error("no memory controller: {why}")]
     NoController {
-        /// What was looked for.
+        /// What was found where the memory controller was expected.
         why: String,
     },
-    /// What was given names no control group of the memory controller.
+    /// The text that a user typed names no control group of the memory controller.
     #[error("no control group {typed:?}: {why}")]
     NoGroup {
-        /// As it was given.
+        /// The text as it was typed.
         typed: String,
-        /// What was found in its place.
+        /// What was found instead of a group.
         why: String,
-        /// What to give instead.
+        /// What to type instead.
         hint: String,
     },
-    /// The kernel does not tell us of forks and exits.
+    /// The kernel does not report forks and exits to us.
     #[error("no process events: {why}")]
     NoEvents {
-        /// Which step failed, and how.
+        /// The operation that failed, and the kernel's error.
         why: String,
-        /// What to do.
+        /// What the user can do.
         hint: &'static str,
     },
 }
 
 impl Error {
-    /// A file that could not be read, as refused or as broken.
+    /// Returns the error for a file that could not be read: denied, locked or unreadable.
     pub(crate) fn reading(path: &Path, errno: rustix::io::Errno) -> Error {
         let (path, why) = (path.to_owned(), io::Error::from(errno));
         match errno {
@@ -82,7 +82,7 @@ impl Error {
         }
     }
 
-    /// What to do about it.
+    /// Returns what the user can do about the error.
     #[must_use]
     pub fn hint(&self) -> String {
         match self {
@@ -91,14 +91,14 @@ impl Error {
             }
             Error::Unreadable { .. } => "check that /proc and /sys are mounted".to_owned(),
             Error::Locked { .. } => {
-                "look at what it waits for (/proc/PID/stack) and at the file servers that it uses (FUSE, NFS)"
+                "check what it waits for (/proc/PID/stack) and the file servers that it uses (FUSE, NFS)"
                     .to_owned()
             }
             Error::Denied { .. } => {
-                "run as root or as the process' own user; CAP_SYS_PTRACE allows it too".to_owned()
+                "run as root or as the process's own user; CAP_SYS_PTRACE allows it too".to_owned()
             }
             Error::Unknown { .. } => "report it with the file's contents and `uname -r`".to_owned(),
-            Error::NoProcess { .. } => "list those that run: pagetide top".to_owned(),
+            Error::NoProcess { .. } => "list running processes: pagetide top".to_owned(),
             Error::NoController { .. } => {
                 "mount it (mount -t cgroup2 none /sys/fs/cgroup) or enable it (write +memory to \
                  cgroup.subtree_control of the parent group); processes can be named by pid"
@@ -109,7 +109,8 @@ impl Error {
         }
     }
 
-    /// What is lacking, if descriptors or memory are: the same may succeed later.
+    /// Returns the errno if the kernel has no descriptors or no memory left: a retry may succeed
+    /// later. `None` for all other errors.
     #[must_use]
     pub(crate) fn lack(&self) -> Option<rustix::io::Errno> {
         let Error::Unreadable { why, .. } = self else {
@@ -119,7 +120,7 @@ impl Error {
         super::descriptors::is_lack(errno).then_some(errno)
     }
 
-    /// Whether the process's memory is locked.
+    /// Whether the lock of the process's memory is held without end.
     #[must_use]
     pub fn is_locked(&self) -> bool {
         matches!(self, Error::Locked { .. })

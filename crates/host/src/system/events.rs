@@ -1,8 +1,9 @@
-//! What the kernel tells of processes as it happens: the netlink process connector (`CN_IDX_PROC`,
+//! The kernel's events of processes: the netlink process connector (`CN_IDX_PROC`,
 //! `linux/cn_proc.h`).
 //!
-//! Invariant: what [`Events::drain`] gives is in the order in which it happened to each process, and
-//! complete unless it says that some were lost; then only a look at `/proc` tells what is true.
+//! Invariant: [`Events::drain`] returns the events of each process in the order in which they
+//! happened. None is missing, unless [`Drained::lost`] is set; then the caller must read `/proc` to
+//! learn which processes exist.
 
 mod message;
 
@@ -22,75 +23,78 @@ use rustix::net::{
 use super::error::Error;
 use message::{CN_IDX_PROC, IGNORE, LISTEN, Message, control, parse};
 
-/// Something that happened to a process. Threads are left out.
+/// Something that happened to a process. Events of threads other than the first are not included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A process was made.
     Fork {
-        /// Who made it. With `CLONE_PARENT`, whose child it is.
+        /// The process that made it; with `CLONE_PARENT`, that process's parent.
         parent: u32,
-        /// The new one.
+        /// The new process.
         child: u32,
     },
     /// A process runs another program now.
     Exec {
-        /// Which.
+        /// The process.
         pid: u32,
     },
-    /// The first thread of a process ended. Others may go on, and the process with them.
+    /// The first thread of a process ended. If the process has other threads, it may live on.
     Exit {
-        /// Which.
+        /// The process.
         pid: u32,
-        /// As wait(2) gives it.
+        /// The exit status, as wait(2) reports it.
         status: u32,
     },
     /// A process changed its user.
     Uid {
-        /// Which.
+        /// The process.
         pid: u32,
-        /// Real user.
+        /// Real user of the process now.
         uid: u32,
-        /// Effective user.
+        /// Effective user of the process now.
         euid: u32,
     },
     /// A process began a session.
     Session {
-        /// Which.
+        /// The process.
         pid: u32,
     },
     /// A process changed its name.
     Comm {
-        /// Which.
+        /// The process.
         pid: u32,
-        /// Up to the first 0.
+        /// The new name, up to the first 0 byte.
         comm: [u8; 16],
     },
 }
 
-/// What a reading of events gave.
+/// The events since the last call of [`Events::drain`].
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Drained {
-    /// In order.
+    /// The events, in the order in which the kernel sent them.
     pub events: Vec<Event>,
-    /// Some are missing among them, or after them.
+    /// Whether the kernel dropped events since the last call.
     pub lost: bool,
 }
 
-/// Bytes that the kernel may keep for us between two readings: some 20,000 events.
+/// Size in bytes of the kernel's buffer for events that we have not read yet: about 20,000 events.
 const ROOM: usize = 16 << 20;
-/// Events that one reading takes at most, so that a storm of forks cannot hold us forever.
+/// Largest number of datagrams that one call reads, so that a storm of forks cannot keep us busy
+/// forever.
 const AT_ONCE: usize = 1 << 20;
 
-/// A subscription.
+/// A subscription to the events of all processes.
 #[derive(Debug)]
 pub struct Events {
     socket: OwnedFd,
-    /// The kernel counts events on each CPU: a gap tells of events that it could not even queue.
+    /// The number of the last event of each CPU. If a number is missing, the kernel could not even
+    /// queue that event.
     counts: HashMap<u32, u32>,
 }
 
 impl Events {
-    /// Subscribes. Needs the initial user, pid and network namespaces, and before Linux 6.6 `CAP_NET_ADMIN`.
+    /// Subscribes to the events. Needs the initial user, pid and network namespaces, and before
+    /// Linux 6.6 `CAP_NET_ADMIN`.
     ///
     /// # Errors
     /// [`Error::NoEvents`], which says which of these is missing.
@@ -105,7 +109,8 @@ impl Events {
         .map_err(|errno| refused("netlink connector socket", errno))?;
         bind(&socket, &SocketAddrNetlink::new(0, CN_IDX_PROC))
             .map_err(|errno| refused("joining the process events", errno))?;
-        // Beyond the system's limit if we may, else up to it: less room means more that is lost.
+        // The first call needs a right and ignores the system's limit; the second one obeys the
+        // limit. A smaller buffer loses more events.
         if set_socket_recv_buffer_size_force(&socket, ROOM).is_err() {
             let _ = set_socket_recv_buffer_size(&socket, ROOM);
         }
@@ -117,8 +122,8 @@ impl Events {
         Ok(events)
     }
 
-    /// Says that we listen, and waits for the kernel's answer: outside of the initial namespaces
-    /// it keeps silent.
+    /// Sends the subscription, and waits for the kernel's reply. Outside of the initial namespaces
+    /// the kernel does not reply.
     fn subscribe(&self) -> Result<(), Error> {
         let number = std::process::id();
         let kernel = SocketAddrNetlink::new(0, 0);
@@ -136,7 +141,7 @@ impl Events {
                 tv_sec: 0,
                 tv_nsec: 20_000_000,
             };
-            // An interrupted wait is just a shorter one.
+            // If a signal interrupts the wait, it is only shorter.
             let _ = poll(&mut fds, Some(&wait));
             let mut buffer = [MaybeUninit::uninit(); 4096];
             while let Ok((datagram, _)) = self.receive(&mut buffer) {
@@ -157,19 +162,20 @@ impl Events {
         })
     }
 
-    /// All that happened since the last call. Does not wait.
+    /// Returns all events since the last call, without waiting for any.
     pub fn drain(&mut self) -> Drained {
         let mut drained = Drained::default();
         let mut buffer = [MaybeUninit::uninit(); 4096];
         for _ in 0..AT_ONCE {
             let datagram = match self.receive(&mut buffer) {
                 Ok((datagram, true)) => datagram,
-                // Only the kernel may tell us.
+                // A message from another process is skipped.
                 Ok((_, false)) | Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => break,
                 Err(Errno::NOBUFS) => {
                     drained.lost = true;
-                    // What is still queued is true; the gap is known already.
+                    // Events that are still queued are valid. Their numbers do not follow the last
+                    // ones, which must not count as another loss.
                     self.counts.clear();
                     continue;
                 }
@@ -188,10 +194,10 @@ impl Events {
         drained
     }
 
-    /// Whether a message shows that one before it is missing.
+    /// Notes the number of a message; returns whether the number before it is missing.
     fn count(&mut self, message: &Message) -> bool {
         let (cpu, count) = match *message {
-            // Answers to other listeners take numbers too, but in older kernels, which do not say where.
+            // A reply without a CPU (older kernels) has no number that could be checked.
             Message::Answer { cpu, .. } if cpu == u32::MAX => return false,
             Message::Answer { cpu, count, .. } | Message::Counted { cpu, count, .. } => {
                 (cpu, count)
@@ -201,7 +207,7 @@ impl Events {
         before.is_some_and(|before| before.wrapping_add(1) != count)
     }
 
-    /// One datagram, and whether the kernel sent it.
+    /// Returns one datagram, and whether the kernel sent it.
     fn receive<'b>(&self, buffer: &'b mut [MaybeUninit<u8>]) -> Result<(&'b [u8], bool), Errno> {
         let ((datagram, _), _, from) = recvfrom(&self.socket, buffer, RecvFlags::empty())?;
         let from = from.and_then(|from| SocketAddrNetlink::try_from(from).ok());
@@ -209,7 +215,7 @@ impl Events {
     }
 }
 
-/// Readable when something happened.
+/// The descriptor is readable when there are events.
 impl AsFd for Events {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
@@ -218,13 +224,15 @@ impl AsFd for Events {
 
 impl Drop for Events {
     fn drop(&mut self) {
-        // Kernels before 6.6 count listeners by what they say, not by their sockets.
+        // Kernels before 6.6 count the messages of listeners, not their sockets: without this
+        // message the kernel would go on to make events.
         let message = control(IGNORE, std::process::id());
         let kernel = SocketAddrNetlink::new(0, 0);
         let _ = sendto(&self.socket, &message, SendFlags::empty(), &kernel);
     }
 }
 
+/// Returns the kernel's reply to a subscription; `error` is an errno, or 0.
 fn answered(error: u32) -> Result<(), Error> {
     match i32::try_from(error) {
         Ok(0) => Ok(()),
@@ -236,6 +244,7 @@ fn answered(error: u32) -> Result<(), Error> {
     }
 }
 
+/// Returns the error for an operation that failed, with a hint that fits the errno.
 fn refused(what: &str, errno: Errno) -> Error {
     let hint = match errno {
         Errno::PERM | Errno::ACCESS => "run as root, or with CAP_NET_ADMIN",

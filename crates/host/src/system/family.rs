@@ -1,12 +1,12 @@
-//! The processes of a target, kept up to date by events and by looks at `/proc`.
+//! The processes of a target, kept up to date by events and by reading `/proc`.
 //!
-//! Invariant: a member is one [`Identity`], given as new once and as gone once. Threads of the kernel
-//! and we ourselves are never members. With complete
-//! events the family is exact; looks alone miss processes that live between two of them, and may
-//! lose descendants whose parents did ([`Family::maybe_missed`]).
+//! Invariant: a member is one [`Identity`]; it is reported as new once and as gone once. Kernel
+//! threads and this process are never members. If events are complete, the list of members is
+//! exact. Without events, an update misses processes that start and end between two updates. It may
+//! also miss descendants if their parents ended in between ([`Family::maybe_missed`]).
 
 mod descent;
-mod heard;
+mod known_by_events;
 mod listed;
 mod scans;
 
@@ -20,121 +20,130 @@ use super::events::Events;
 use super::proc::Proc;
 use super::process::{Identity, Stat};
 use descent::Descent;
-use scans::Home;
+use scans::FirstGroup;
 
-/// Whose processes.
+/// Which processes to follow.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Target {
-    /// A process, its children and theirs, whatever they exec, whichever user, session or namespace
-    /// they go to. Once in, always in.
+    /// A process with its children, grandchildren and so on, even if they exec or change user,
+    /// session or namespace. A member stays one until it ends.
     Descendants(u32),
-    /// A control group and those below it: who is moved out of it leaves.
+    /// The processes in a control group and in the groups below it. A process that is moved to
+    /// another group is no longer a member.
     Group(Group),
-    /// All that the tree shows.
+    /// All processes that `/proc` shows.
     All,
 }
 
 /// One process of the target.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Member {
-    /// Who.
+    /// The process.
     pub identity: Identity,
-    /// Its parent when it was last looked at.
+    /// Pid of the parent when the process was last read.
     pub parent: u32,
-    /// Its name then, as a terminal may show it.
+    /// Name of the process when it was last read, safe for a terminal.
     pub comm: String,
+    /// Numbers of the session and of the process group of the process.
     session: u32,
     group: u32,
-    /// Its first stack: another one means another program.
+    /// Address at which the stack of the process began. An exec chooses another one, so a change
+    /// shows another program.
     stack: u64,
-    /// The most that was resident, as far as it was noted, bytes.
+    /// Largest of the peaks that [`Family::note_peak`] was given for it, bytes.
     peak: u64,
 }
 
-/// How a member left.
+/// Why a process is no longer a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Departure {
-    /// It ended.
+    /// The process ended.
     Ended {
-        /// As wait(2) gives it, if events told.
+        /// Exit status, as wait(2) reports it; `None` if no event reported it.
         status: Option<u32>,
     },
-    /// It lives on outside of the target's control group.
+    /// The process lives on in another control group.
     Moved,
 }
 
-/// A member that is one no longer.
+/// A process that is no longer a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gone {
-    /// Who.
+    /// The process.
     pub identity: Identity,
-    /// How.
+    /// Why it is no longer a member.
     pub how: Departure,
 }
 
-/// What an update found.
+/// The changes that an update found.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Changes {
-    /// Members that were not before.
+    /// New members, in the order in which they were started.
     pub new: Vec<Member>,
-    /// Members that are no longer.
+    /// Processes that are no longer members.
     pub gone: Vec<Gone>,
-    /// Members that run another program: all that was known of their memory is void. By looks alone
-    /// known where we may see addresses (`PTRACE_MODE_READ`).
+    /// Members that run another program now: what was known of their memory is void. Without
+    /// events, an exec is found only if we may see addresses (`PTRACE_MODE_READ`).
     pub execs: Vec<Identity>,
-    /// Events were lost since the last update, so that it looked at all processes again.
+    /// Whether the kernel dropped events since the last update. This update then read all processes
+    /// again.
     pub lost: bool,
 }
 
-/// Processes that came and went.
+/// Counts of the processes that ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ended {
-    /// How many ended.
+    /// Number of processes that ended.
     pub processes: u64,
-    /// How many of them no look ever saw; known with events only.
+    /// Number of those that no update ever read, so that only events reported them.
     pub unseen: u64,
-    /// The largest peak among all that ended, as far as it was noted, bytes.
+    /// The largest peak of resident memory of a process that ended, bytes; only of peaks given to
+    /// [`Family::note_peak`].
     pub peak_resident: u64,
-    /// Events told of every one: the counts are exact.
+    /// Whether events reported all ends, so that the counts are exact.
     pub by_events: bool,
 }
 
-/// The processes of a target.
+/// The processes of a target, by their pids.
 #[derive(Debug)]
 pub struct Family {
     proc: Proc,
     groups: Option<Groups>,
     target: Target,
     members: HashMap<u32, Member>,
+    /// Processes that are never members: this process.
     left: HashSet<u32>,
-    /// Those that are left out, and are descendants of the target: their children are members.
+    /// Those of `left` that are descendants of the target: their children are members.
     left_kin: HashSet<u32>,
-    /// Known by events and not looked at yet.
-    heard: HashSet<u32>,
-    /// Of these nothing could be read at the last update: they are within an exec that does not end.
+    /// Processes that an event reported and no update has read yet.
+    known_by_events: HashSet<u32>,
+    /// Processes that the last update could not read, because an exec of theirs does not end.
     locked: HashSet<u32>,
-    /// First threads of these ended before others did: the end of the rest comes without an event.
+    /// Processes whose first thread ended before their other threads. No event reports the end of
+    /// the process.
     headless: HashSet<u32>,
-    /// Descent as far as looks tell; none for other targets.
+    /// What is known of descent without events; `None` unless the target is a process with its
+    /// descendants.
     descent: Option<Descent>,
-    home: Option<Home>,
+    /// The control group of the target's first process; `None` if it is not known.
+    home: Option<FirstGroup>,
     ended: Ended,
-    /// Events cover all that happened since the last look at everything.
+    /// Whether events were complete since the last full update.
     covered: bool,
-    /// Updates since then.
+    /// Number of updates since the last full one.
     since_scan: u32,
 }
 
-/// Updates by events between two looks at everything. Events are complete as far as the kernel
-/// says so; this bounds how long a mistake can last.
+/// Number of updates after which the last one is a full one: it reads all processes, even with
+/// complete events. This bounds how long a mistake can last.
 const SCAN_EVERY: u32 = 32;
 
 impl Family {
-    /// An empty family of a target; the first [`Family::update`] finds its members. Events, if there
-    /// are any, should have been opened before.
+    /// Returns a family without members; the first [`Family::update`] finds them. Open events, if
+    /// there are any, before this call.
     ///
     /// # Errors
-    /// If the process does not exist, or a control group is asked for and `groups` is none.
+    /// The process does not exist, or the target is a control group and `groups` is `None`.
     pub fn new(proc: Proc, groups: Option<Groups>, target: Target) -> Result<Family, Error> {
         let descent = match &target {
             Target::Descendants(pid) => {
@@ -142,18 +151,18 @@ impl Family {
                 Some(Descent::of(&stat.ok_or(Error::NoProcess { pid: *pid })?))
             }
             Target::Group(_) if groups.is_none() => {
-                let why = "a control group was asked for where none are known".to_owned();
+                let why = "a control group was requested, but none are known here".to_owned();
                 return Err(Error::NoController { why });
             }
             Target::Group(_) | Target::All => None,
         };
         let left = HashSet::from([std::process::id()]);
-        // What the first one does from now on is heard.
+        // From now on, events of the target's first process count.
         let first = match &target {
             Target::Descendants(pid) => HashSet::from([*pid]),
             Target::Group(_) | Target::All => HashSet::new(),
         };
-        let (left_kin, heard) = first.into_iter().partition(|pid| left.contains(pid));
+        let (left_kin, known_by_events) = first.into_iter().partition(|pid| left.contains(pid));
         Ok(Family {
             proc,
             groups,
@@ -161,7 +170,7 @@ impl Family {
             members: HashMap::new(),
             left,
             left_kin,
-            heard,
+            known_by_events,
             locked: HashSet::new(),
             headless: HashSet::new(),
             descent,
@@ -175,23 +184,25 @@ impl Family {
         })
     }
 
-    /// Whether one of these can be read again, or is gone.
+    /// Whether any of the processes in `locked` can be read again, or is gone.
     fn is_any_free(&self, locked: &HashSet<u32>) -> bool {
         let is_locked = |stat: Result<_, Error>| stat.is_err_and(|error| error.is_locked());
         !locked.iter().all(|pid| is_locked(self.proc.stat(*pid)))
     }
 
-    /// Processes that may be members, and of which nothing can be read: they are within an exec that does not end.
+    /// Returns the pids of processes that may be members but cannot be read, because an exec of
+    /// theirs does not end.
     pub fn locked(&self) -> impl Iterator<Item = u32> {
         self.locked.iter().copied()
     }
 
-    /// Brings the family up to date. With events that are complete, only processes that they name
-    /// are read; else all are. `listed`: who is in the control group, where somebody else has just listed that.
+    /// Brings the list of members up to date and returns the changes. Reads only processes that
+    /// events name if events are complete, else all. `listed` are the processes in the target's
+    /// control group, if the caller has just listed them.
     ///
     /// # Errors
-    /// If `/proc` or the control group cannot be read. A target that is gone is no error: its members
-    /// are.
+    /// `/proc` or the control group cannot be read. It is no error if the target is gone: its
+    /// members are then gone.
     pub fn update(
         &mut self,
         events: Option<&mut Events>,
@@ -213,15 +224,15 @@ impl Family {
             self.locked = locked;
         }
         if by_events && matches!(self.target, Target::Group(_)) {
-            // Processes are moved between groups without an event.
+            // No event reports that a process was moved between groups.
             self.check_listed(listed, &mut changes)?;
         } else if by_events {
             self.check_heard(&mut changes)?;
         } else {
             self.scan(listed, &mut changes)?;
             if !heard_all {
-                // Whoever ended unheard would stay here forever.
-                self.heard.clear();
+                // A process whose end no event reported would stay here forever.
+                self.known_by_events.clear();
             }
             self.covered = heard_all;
             self.since_scan = 0;
@@ -229,41 +240,42 @@ impl Family {
         Ok(changes)
     }
 
-    /// All members, in no order.
+    /// Returns all members, in no particular order.
     pub fn members(&self) -> impl Iterator<Item = &Member> {
         self.members.values()
     }
 
-    /// The member with a pid.
+    /// Returns the member with this pid.
     #[must_use]
     pub fn member(&self, pid: u32) -> Option<&Member> {
         self.members.get(&pid)
     }
 
-    /// Remembers how much of a member was resident at most (`VmHWM`, bytes), for when it has ended:
-    /// its memory is gone before any event tells, so only a look while it lives can know.
+    /// Notes the peak of a member's resident memory (`VmHWM`, bytes), for [`Ended::peak_resident`].
+    /// It must be read while the member lives: after that its memory is gone.
     pub fn note_peak(&mut self, pid: u32, bytes: u64) {
         if let Some(member) = self.members.get_mut(&pid) {
             member.peak = member.peak.max(bytes);
         }
     }
 
-    /// Those that ended so far.
+    /// Returns the counts of the processes that ended so far.
     #[must_use]
     pub fn ended(&self) -> Ended {
         self.ended
     }
 
-    /// Processes that lost their parents between two looks, and may be descendants or not.
+    /// Returns the number of processes that may or may not be descendants, because their parents
+    /// ended between two updates.
     #[must_use]
     pub fn maybe_missed(&self) -> u64 {
         self.descent.as_ref().map_or(0, Descent::unsure)
     }
 
-    /// Takes a process in, as new.
+    /// Adds a process as a new member.
     fn admit(&mut self, stat: &Stat, changes: &mut Changes) {
-        self.heard.remove(&stat.pid);
-        // It shares our memory, and we leave ourselves alone.
+        self.known_by_events.remove(&stat.pid);
+        // An access worker shares the memory of this process, which is never a member.
         if stat.comm == access::WORKER && stat.parent == std::process::id() {
             return;
         }
@@ -275,12 +287,12 @@ impl Family {
         self.members.insert(stat.pid, member);
     }
 
-    /// How large members were is not told of what they are now.
+    /// Forgets the peaks of resident memory that were noted so far.
     pub fn forget_peaks(&mut self) {
         self.members.values_mut().for_each(|member| member.peak = 0);
     }
 
-    /// Lets a member go.
+    /// Removes a member and reports it as gone.
     fn dismiss(&mut self, pid: u32, how: Departure, changes: &mut Changes) {
         let Some(member) = self.members.remove(&pid) else {
             return;
@@ -301,6 +313,7 @@ impl Family {
 }
 
 impl Member {
+    /// Makes a member of a process, from its `stat`.
     fn of(stat: &Stat) -> Member {
         Member {
             identity: stat.identity(),
@@ -313,7 +326,8 @@ impl Member {
         }
     }
 
-    /// Takes over what a later look says; whether another program runs since.
+    /// Updates the member from a later read of `stat`; returns whether it runs another program
+    /// since.
     fn renew(&mut self, stat: &Stat) -> bool {
         let other = self.stack != 0 && stat.stack != 0 && self.stack != stat.stack;
         *self = Member {

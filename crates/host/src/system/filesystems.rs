@@ -1,8 +1,9 @@
-//! Which kind of file system a device number belongs to: what is mapped from a tmpfs is memory, what
-//! is mapped from a disk can be read again.
+//! Finds what kind of file system a device number belongs to. Mapped pages of a tmpfs exist only in
+//! memory; those of a file on a disk can be read again.
 //!
-//! Invariant: a number is looked up once and then known until [`Filesystems::refresh`]; anonymous
-//! numbers are given out anew after an unmount, so a long-lived reader refreshes every few seconds.
+//! Invariant: a number is searched for once and then known until [`Filesystems::refresh`]. After an
+//! unmount the kernel reuses the numbers of file systems without a block device, so a long-lived
+//! reader refreshes every few seconds.
 
 use std::collections::HashMap;
 
@@ -12,29 +13,30 @@ use super::error::Error;
 use super::mountinfo::{self, Device};
 use super::proc::Proc;
 
-/// What backs the files of a file system.
+/// Where a file system has the data of its files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Backing {
-    /// A disk, a network, another file system: pages can be dropped and read again.
+    /// A disk, a network or another file system: pages can be dropped and read again.
     Disk,
-    /// tmpfs, ramfs: pages are the only copy, and may go to swap.
+    /// tmpfs or ramfs: the page is the only copy of its data, and may be swapped out.
     Shmem,
-    /// hugetlbfs: pages of a pool, never swapped, outside of Rss.
+    /// hugetlbfs: pages of a reserved pool, which are never swapped out and not in Rss.
     Hugetlb,
-    /// Nothing that is stored: device nodes, sysfs, and the like.
+    /// Device nodes, sysfs and the like, which store nothing.
     Device,
 }
 
-/// Device numbers and what is behind them.
+/// The kind of file system of each known device number.
 #[derive(Clone, Debug, Default)]
 pub struct Filesystems {
     known: HashMap<Device, Backing>,
-    /// The kernel's internal tmpfs: memfd, System V segments, shared anonymous memory.
+    /// Device number of the kernel's internal tmpfs, if known: memfd, System V segments, shared
+    /// anonymous memory.
     internal: Option<Device>,
 }
 
 impl Filesystems {
-    /// Those of a mountinfo text, without the internal mount.
+    /// Returns the devices of a mountinfo text. The internal tmpfs is not among them.
     #[must_use]
     pub fn of(mountinfo: &[u8]) -> Filesystems {
         let mut filesystems = Filesystems::default();
@@ -42,10 +44,10 @@ impl Filesystems {
         filesystems
     }
 
-    /// Those that this process sees, and the internal one.
+    /// Returns the devices of the mounts that this process sees, and the internal tmpfs.
     ///
     /// # Errors
-    /// If `/proc/self/mountinfo` is there and cannot be read.
+    /// `/proc/self/mountinfo` is there and cannot be read.
     pub fn system(proc: &Proc) -> Result<Filesystems, Error> {
         let mut filesystems = Filesystems {
             internal: internal_tmpfs(),
@@ -55,10 +57,11 @@ impl Filesystems {
         Ok(filesystems)
     }
 
-    /// Forgets all numbers but the internal one, and reads our own mounts again.
+    /// Forgets all numbers except that of the internal tmpfs, and reads the mounts that this
+    /// process sees again.
     ///
     /// # Errors
-    /// As [`Filesystems::system`].
+    /// Those of [`Filesystems::system`].
     pub fn refresh(&mut self, proc: &Proc) -> Result<(), Error> {
         self.known.clear();
         if let Some(text) = proc.read_own("self/mountinfo")? {
@@ -67,7 +70,8 @@ impl Filesystems {
         Ok(())
     }
 
-    /// Adds the mounts of a mountinfo text: another process' mounts may not be ours.
+    /// Adds the mounts of a mountinfo text, such as that of a process with mounts which we do not
+    /// have.
     pub fn learn(&mut self, mountinfo: &[u8]) {
         for mount in mountinfo::parse(mountinfo) {
             let backing = match mount.fs_type.as_slice() {
@@ -81,37 +85,39 @@ impl Filesystems {
         }
     }
 
-    /// Takes an unknown number for a disk's from now on: its mounts were looked for and not found.
+    /// Counts `device` as a disk from now on, because no mount has this number.
     pub(crate) fn give_up(&mut self, device: Device) {
         self.known.entry(device).or_insert(Backing::Disk);
     }
 
-    /// What is behind a number, if it is known.
+    /// Returns the kind of file system of a device; `None` if it is unknown.
     #[must_use]
     pub fn backing(&self, device: Device) -> Option<Backing> {
         if self.internal == Some(device) {
             return Some(Backing::Shmem);
         }
-        // Numbers with a major are block devices (and pmem): no tmpfs has one.
+        // Only block devices (and pmem) have a major number other than 0; a tmpfs has none.
         if device.major != 0 {
             return Some(Backing::Disk);
         }
         self.known.get(&device).copied()
     }
 
-    /// Whether the internal tmpfs' number is known, so that memfds elsewhere are huge.
+    /// Whether the number of the internal tmpfs is known. If it is, a memfd on any other device has
+    /// huge pages.
     pub(crate) fn knows_internal(&self) -> bool {
         self.internal.is_some()
     }
 
-    /// Says which number the internal tmpfs has (for texts from elsewhere).
+    /// Sets the number of the internal tmpfs, for texts of other machines.
     #[cfg(test)]
     pub(super) fn set_internal(&mut self, device: Device) {
         self.internal = Some(device);
     }
 }
 
-/// The number of the mount where memfds live: no mountinfo lists it, so we ask one of our own.
+/// Returns the device number of the kernel's tmpfs for memfds. No mountinfo lists that mount, so we
+/// read the number from a memfd of our own.
 fn internal_tmpfs() -> Option<Device> {
     let memfd = memfd_create(c"pagetide-device", MemfdFlags::CLOEXEC).ok()?;
     let device = fstat(&memfd).ok()?.st_dev;

@@ -1,6 +1,7 @@
-//! How many threads want a processor at this moment (`/proc/loadavg`), and what this one took of it.
+//! How many threads run or are ready to run at this moment (`/proc/loadavg`), and how much
+//! processor time this process used.
 //!
-//! Invariant: the first is of the whole machine, whatever part of it we may use.
+//! Invariant: the load is of the whole machine, even if we may use only a part of it.
 
 use std::time::Duration;
 
@@ -10,38 +11,42 @@ use rustix::time::{ClockId, clock_gettime};
 use super::proc::Proc;
 use super::text::{number, words};
 
-/// The fourth word of `0.00 0.01 0.05 1/132 4567`, up to the stroke.
+/// Parses the number of runnable threads: the fourth word of `0.00 0.01 0.05 1/132 4567`, up to the
+/// slash.
 fn parse(text: &[u8]) -> Option<usize> {
     let word = words(text).nth(3)?;
     let end = word.iter().position(|&byte| byte == b'/')?;
     number(&word[..end]).and_then(|all| usize::try_from(all).ok())
 }
 
-/// Processor time of this process and of its access workers.
+/// Returns the processor time that this process and its access workers used so far.
 #[must_use]
 pub fn own_cpu() -> Duration {
     pagetables::cpu_time(std::process::id()).unwrap_or_default() + access::workers_cpu()
 }
 
-/// Processor time of this thread, and of access workers for it.
+/// Returns the processor time that this thread used so far, with that of access workers on its
+/// behalf.
 #[must_use]
 pub fn thread_cpu() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
-    // It does not run backwards, and began at 0.
+    // The clock began at 0 and never goes backwards.
     Duration::try_from(time).unwrap_or_default() + access::workers_cpu_of_thread()
 }
 
 impl Proc {
-    /// Threads that run or are ready to, the caller among them; none where the kernel does not tell.
+    /// Returns how many threads of the machine run or are ready to run, including the caller;
+    /// `None` if the kernel does not report it.
     #[must_use]
     pub fn runnable(&self) -> Option<usize> {
         parse(&self.read_own("loadavg").ok()??)
     }
 
-    /// How many of `processors` nobody else works on at this moment, the caller's among them: 1 at least.
+    /// Returns how many of `processors` processors no other thread uses at this moment; at least 1,
+    /// because the caller's own counts as unused.
     #[must_use]
     pub fn idle(&self, processors: usize) -> usize {
-        // The caller is one of those that run.
+        // The caller is one of the runnable threads.
         let others = self
             .runnable()
             .map_or(processors, |all| all.saturating_sub(1));

@@ -1,8 +1,8 @@
 //! The mappings of a process: `/proc/PID/maps` (proc_pid_maps(5)).
 //!
-//! Invariant: mappings are in ascending order and do not overlap, none is empty, whatever the text.
-//! The kernel lets a process change between two reads of one file, so a mapping that reaches into the
-//! one before it is cut to what lies behind.
+//! Invariant: for any text, mappings are in ascending order, do not overlap, and none is empty. A
+//! process can change its mappings between two reads of the file. So the start of a mapping that
+//! overlaps the mapping before it is cut off.
 
 use std::ops::Range;
 
@@ -12,49 +12,51 @@ use super::mountinfo::Device;
 use super::proc::Proc;
 use super::text::{hex, lines, number};
 
-/// What is mapped. A private mapping of a file holds anonymous pages where it was written to: that
-/// is for the reader of pages to tell.
+/// What is mapped. In a private mapping of a file, pages that the process has written are
+/// anonymous; the code that reads the pages must distinguish them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
     /// Private anonymous memory: heap, stacks, `[anon:name]`, private `/dev/zero`.
     Anon,
-    /// A file that can be read again.
+    /// A file on a disk or network; its pages can be read again.
     File,
-    /// Memory without a disk: memfd, tmpfs, System V segments, shared anonymous memory.
+    /// Shared memory, which has no file on a disk: memfd, tmpfs, System V segments, shared
+    /// anonymous memory.
     Shmem,
-    /// Pages of the hugetlb pool: outside of Rss, without swap.
+    /// Pages of the hugetlb pool, which are not in Rss and are never swapped out.
     Hugetlb,
     /// Memory of devices or of the kernel: vdso, nodes in `/dev`, anonymous inodes, sysfs.
     Device,
 }
 
-/// One mapping; addresses, offset and length in bytes.
+/// One mapping. Addresses, offset and length are bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mapping {
-    /// First byte.
+    /// Address of the first byte.
     pub start: u64,
-    /// One past the last byte.
+    /// Address after the last byte.
     pub end: u64,
-    /// May be read.
+    /// Whether the process may read it.
     pub readable: bool,
-    /// May be written.
+    /// Whether the process may write it.
     pub writable: bool,
-    /// May be executed.
+    /// Whether the process may execute it.
     pub executable: bool,
-    /// Writes reach the file and others who map it (`s`; else copy on write, `p`).
+    /// Whether writes reach the file and other processes that map it (`s` in the text). Otherwise
+    /// the process gets a copy of each page that it writes (`p`).
     pub shared: bool,
-    /// Of `start` in the file.
+    /// Offset in the file of the byte at `start`.
     pub offset: u64,
-    /// Of the file's file system; 0:0 without a file.
+    /// Device number of the file's file system; 0:0 without a file.
     pub device: Device,
-    /// Of the file; 0 without one (and for the first System V segment).
+    /// Inode number of the file; 0 without a file, and for the first System V segment.
     pub inode: u64,
-    /// What it is.
+    /// What is mapped.
     pub kind: Kind,
 }
 
 impl From<&pagetables::Mapping> for Mapping {
-    /// From the kernel's tree of mappings.
+    /// Converts a mapping that was read from the kernel's memory, from its tree of mappings.
     fn from(mapping: &pagetables::Mapping) -> Mapping {
         let [readable, writable, executable] = mapping.rights;
         let (major, minor) = mapping.device;
@@ -80,7 +82,7 @@ impl From<&pagetables::Mapping> for Mapping {
 }
 
 impl Mapping {
-    /// Bytes.
+    /// Length in bytes.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "no mapping is empty")]
     pub fn len(&self) -> u64 {
@@ -88,28 +90,29 @@ impl Mapping {
     }
 }
 
-/// What a text of maps says.
+/// The parsed text of a maps file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Parsed {
-    /// In ascending order.
+    /// The mappings, in ascending order.
     pub mappings: Vec<Mapping>,
-    /// Where in the text the name of each stands; empty without one.
+    /// The range of bytes in the text that holds the name of each mapping; empty without a name.
     pub names: Vec<Range<usize>>,
-    /// Devices that may be a tmpfs of another mount namespace; their mappings are given as `File`.
+    /// Device numbers that are not known; one may be a tmpfs of another mount namespace. Mappings
+    /// of these devices have the kind `File`.
     pub unknown: Vec<Device>,
 }
 
-/// The mappings of a process, with the text that told of them.
+/// The mappings of a process, with the text from which they were parsed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Maps {
-    /// In ascending order.
+    /// The mappings, in ascending order.
     pub mappings: Vec<Mapping>,
     names: Vec<Range<usize>>,
     text: Vec<u8>,
 }
 
 impl Maps {
-    /// Mappings whose names are not known.
+    /// Returns mappings without names.
     #[must_use]
     pub fn nameless(mappings: Vec<Mapping>) -> Maps {
         Maps {
@@ -119,17 +122,18 @@ impl Maps {
         }
     }
 
-    /// Each mapping, with its name as the kernel writes it: a path, a word in brackets, or nothing.
+    /// Returns each mapping with its name as the kernel writes it: a path, a word in brackets, or
+    /// nothing.
     pub fn named(&self) -> impl Iterator<Item = (&Mapping, &[u8])> {
         let names = self.names.iter().map(|name| &self.text[name.clone()]);
         self.mappings.iter().zip(names)
     }
 }
 
-/// The mappings of a text. Lines that are not of the documented form are left out.
+/// Parses the text of a maps file. Lines without the documented format are skipped.
 #[must_use]
 pub fn parse(text: &[u8], filesystems: &Filesystems) -> Parsed {
-    // A line is about 80 bytes long.
+    // A line is about 80 bytes long, so this is enough for most texts.
     let mut parsed = Parsed {
         mappings: Vec::with_capacity(text.len() / 64),
         names: Vec::with_capacity(text.len() / 64),
@@ -160,7 +164,8 @@ pub fn parse(text: &[u8], filesystems: &Filesystems) -> Parsed {
     parsed
 }
 
-/// `start-end perms offset major:minor inode    name`; the kind is filled in by [`classify`].
+/// Parses a line `start-end perms offset major:minor inode    name` into the mapping and its name.
+/// The mapping's kind is set by [`classify`] later.
 pub(crate) fn parse_line(line: &[u8]) -> Option<(Mapping, &[u8])> {
     let (start, rest) = split(line, b'-')?;
     let (end, rest) = split(rest, b' ')?;
@@ -190,20 +195,23 @@ pub(crate) fn parse_line(line: &[u8]) -> Option<(Mapping, &[u8])> {
     (start < end).then_some((mapping, name.trim_ascii_start()))
 }
 
+/// Splits a text at the first byte `at`, which is dropped; `None` if there is no such byte.
 fn split(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
     let found = text.iter().position(|&b| b == at)?;
     Some((&text[..found], &text[found + 1..]))
 }
 
-/// What is mapped, by device first (names of files are the users' own) and by name where the kernel
-/// has no mount to point to. `None` if the device is unknown.
+/// Returns what is mapped; `None` if the device is unknown. The device decides first, because users
+/// choose the names of files; the name decides if no mount lists the device.
 pub(crate) fn classify(mapping: &Mapping, name: &[u8], filesystems: &Filesystems) -> Option<Kind> {
-    // Without a file there is no name, or one in brackets. Names of files never begin with one.
+    // Without a file, a mapping has no name or a name in brackets. A file's name never begins with
+    // a bracket.
     if name.is_empty() || name.starts_with(b"[") {
         return Some(unnamed(name));
     }
-    // A node on whatever holds /dev here. What is below /dev/shm is files; /dev/zero is memory:
-    // private without a file behind it, shared as a deleted file of the internal mount.
+    // A name in /dev is a device node's, but below /dev/shm are ordinary files. /dev/zero is
+    // memory: a private mapping has no file, and a shared one has a deleted file on the internal
+    // tmpfs.
     let node = name.starts_with(b"/dev/") && !name.starts_with(b"/dev/shm/");
     if node && name == b"/dev/zero" {
         return Some(Kind::Anon);
@@ -220,7 +228,7 @@ pub(crate) fn classify(mapping: &Mapping, name: &[u8], filesystems: &Filesystems
     })
 }
 
-/// Brackets of the kernel's own.
+/// Returns the kind of a mapping that has no name, or a name in brackets from the kernel.
 fn unnamed(name: &[u8]) -> Kind {
     let memory: [&[u8]; 3] = [b"[heap]", b"[stack", b"[anon:"];
     if name.is_empty() || memory.iter().any(|prefix| name.starts_with(prefix)) {
@@ -232,8 +240,10 @@ fn unnamed(name: &[u8]) -> Kind {
     }
 }
 
-/// Mounts that no mountinfo lists have names of their own. On hugetlbfs they have the same as on
-/// the internal tmpfs, and differ by device only: if that is not known, they pass for the latter.
+/// Returns the kind of a file on a mount of the kernel's own, which mountinfo does not list, by its
+/// name; `None` for any other name. Memfds and the like have the same names on the internal tmpfs
+/// and on internal hugetlbfs mounts. If the tmpfs is known (`knows_tmpfs`), this file is not on it
+/// and so has huge pages; otherwise it counts as tmpfs.
 fn internal(name: &[u8], knows_tmpfs: bool) -> Option<Kind> {
     let shared: [&[u8]; 3] = [b"/memfd:", b"/SYSV", b"/dev/zero (deleted)"];
     if name.starts_with(b"/anon_hugepage") {
@@ -255,23 +265,24 @@ fn internal(name: &[u8], knows_tmpfs: bool) -> Option<Kind> {
     }
 }
 
-/// The text of a maps file as far as it is kept.
+/// The text of a maps file, of which long names are cut if the text is long.
 ///
-/// A process may have 65,530 mappings with names of 4 KiB: long names are cut when there are many of them.
+/// A process may have 65,530 mappings with names of 4 KiB.
 #[derive(Debug, Default)]
 struct Text {
     kept: Vec<u8>,
-    /// Bytes of the line that is being read.
+    /// Number of bytes of the current line that were kept.
     line: usize,
 }
 
-/// Of a longer text, so much of each line is kept: [`LINE_KEPT`].
+/// Once the kept text has this length (bytes), only [`LINE_KEPT`] bytes of each line are kept.
 const TEXT_MAX: usize = 4 << 20;
-/// What comes before a name takes some 73 bytes; kinds of memory are told by less than the rest.
+/// Bytes kept of a line. About 73 are before the name; the others are enough of the name to
+/// classify the mapping.
 const LINE_KEPT: usize = 160;
 
 impl Text {
-    /// Adds a piece; more is wanted.
+    /// Adds a piece of the file; returns true, so that the reader goes on.
     fn add(&mut self, piece: &[u8]) -> bool {
         for line in piece.split_inclusive(|byte| *byte == b'\n') {
             let most = match self.kept.len() < TEXT_MAX {
@@ -293,11 +304,11 @@ impl Text {
 }
 
 impl Proc {
-    /// The mappings of a process; `None` if it is gone, none at all if it is a zombie or a thread of
-    /// the kernel. Mounts of other namespaces are looked up as they turn up.
+    /// Returns the mappings of a process; `None` if the process is gone, an empty list for a zombie
+    /// or a kernel thread. If a device is unknown, the mounts that the process sees are read, too.
     ///
     /// # Errors
-    /// If they may not be read (`PTRACE_MODE_READ` is needed).
+    /// This user may not read them (`PTRACE_MODE_READ` is needed).
     pub fn maps(
         &self,
         pid: u32,
@@ -307,10 +318,11 @@ impl Proc {
         Ok(maps.map(|maps| maps.mappings))
     }
 
-    /// The same with their names, of which so many bytes are kept.
+    /// Returns the mappings as [`Proc::maps`] does, with their names. If the text is very long,
+    /// long names are cut.
     ///
     /// # Errors
-    /// As those of [`Proc::maps`].
+    /// Those of [`Proc::maps`].
     pub fn named_maps(
         &self,
         pid: u32,
@@ -333,10 +345,11 @@ impl Proc {
         }))
     }
 
-    /// Looks for devices among a process' own mounts; what is not there is taken for a disk.
+    /// Searches the mounts that a process sees for unknown devices. A device that is not found
+    /// counts as a disk.
     pub(crate) fn learn_mounts(&self, pid: u32, unknown: &[Device], filesystems: &mut Filesystems) {
         let mut mounts = Vec::new();
-        // Mounts that cannot be read leave the device unknown, and that is no reason to fail.
+        // If the mounts cannot be read, the devices stay unknown; that is no reason to fail.
         if self.read(pid, "mountinfo", &mut mounts).unwrap_or(false) {
             filesystems.learn(&mounts);
         }

@@ -1,9 +1,11 @@
-//! What the kernel says of processes, control groups, pressure and swap.
+//! Reads what the kernel reports of processes, control groups, pressure and swap.
 //!
-//! Invariant: nothing here decides or prints. Parsers take bytes and accept any; readers take a root
-//! ([`Proc::at`]), so that tests can put a tree of their own there. What goes away while it is read is
-//! `None`, not an error. Floors, from the ground: [`text`], [`proc`] and [`mountinfo`]; the parsers and
-//! their readers; [`family`], which keeps a target's processes, on top.
+//! Invariant: nothing here decides or prints. Parsers accept any bytes. Readers take the path of a
+//! root directory ([`Proc::at`]), so that tests can use a tree of their own. If a file or process
+//! disappears before or while it is read, the result is `None`, not an error.
+//!
+//! Modules, from the lowest to the highest: [`text`], [`proc`] and [`mountinfo`]; the parsers and
+//! readers of single files; [`family`], which keeps track of a target's processes.
 
 pub mod cgroup;
 pub(crate) mod descriptors;

@@ -1,29 +1,30 @@
 //! `/proc/PID/mountinfo` (proc_pid_mountinfo(5)): which file system is mounted where.
 //!
-//! Invariant: every entry is whole; lines of another form are left out.
+//! Invariant: every returned mount is complete; lines of another format are skipped.
 
 use super::text::{lines, number32, unescape, words};
 
-/// A device number.
+/// The device number of a file system.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Device {
-    /// 0 for file systems without a block device.
+    /// Major number; 0 for file systems without a block device.
     pub major: u32,
-    /// Within the major.
+    /// Minor number.
     pub minor: u32,
 }
 
 /// One mount.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Mount {
-    /// Of the file system: `st_dev` of its files, and the device of mappings of them.
+    /// Device of the file system. Its files have this number as `st_dev`, and mappings of them have
+    /// it in `maps`.
     pub device: Device,
-    /// Which directory of the file system is mounted; of a control group mount, which group, as
-    /// seen from the reader's cgroup namespace (it may begin with `/..`).
+    /// The directory of the file system that is mounted. For control groups it is the path of the
+    /// mounted group in the reader's cgroup namespace, which may begin with `/..`.
     pub root: Vec<u8>,
-    /// Where.
+    /// The directory where it is mounted.
     pub point: Vec<u8>,
-    /// `tmpfs`, `cgroup2` ...
+    /// Type of the file system: `tmpfs`, `cgroup2` ...
     pub fs_type: Vec<u8>,
     /// Options of the file system, such as the controllers of a version 1 hierarchy.
     pub super_options: Vec<u8>,
@@ -39,21 +40,23 @@ impl Mount {
     }
 }
 
-/// All mounts, in the order in which the kernel lists them.
+/// Parses a mountinfo text; returns the mounts in its order.
 #[must_use]
 pub fn parse(text: &[u8]) -> Vec<Mount> {
     lines(text).filter_map(parse_line).collect()
 }
 
-/// `36 35 98:0 /root /point rw,noatime master:1 ... - ext4 /dev/root rw,errors=continue`
+/// Parses a line such as `36 35 98:0 /root /point rw,noatime master:1 ... - ext4 /dev/root
+/// rw,errors=continue`.
 fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut words = words(line);
     let device = parse_device(words.nth(2)?)?;
     let (root, point) = (unescape(words.next()?), unescape(words.next()?));
-    // Any number of optional fields ends with a dash.
+    // Any number of optional fields, up to a dash.
     words.find(|&word| word == b"-")?;
     let fs_type = unescape(words.next()?);
-    // The source may be empty in old kernels; options are then its place, and none matters.
+    // In old kernels the source may be empty. The options are then taken for the source and lost;
+    // those file systems have none that matter.
     let super_options = words.nth(1).map_or_else(Vec::new, unescape);
     Some(Mount {
         device,
@@ -64,7 +67,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     })
 }
 
-/// `major:minor`, decimal.
+/// Parses `major:minor` in decimal.
 fn parse_device(word: &[u8]) -> Option<Device> {
     let colon = word.iter().position(|&b| b == b':')?;
     let (major, minor) = (number32(&word[..colon])?, number32(&word[colon + 1..])?);

@@ -1,23 +1,25 @@
-//! Which NUMA node a page frame belongs to, by `/proc/zoneinfo` (proc_zoneinfo(5)).
+//! Which NUMA node a page frame belongs to, from `/proc/zoneinfo` (proc_zoneinfo(5)).
 //!
-//! Invariant: pieces are in ascending order, do not overlap, and neighbours differ. Zones of nodes
-//! whose memory is interleaved overlap in what they span; a frame then counts to the shorter zone,
-//! which is the more precise, and may be wrong.
+//! Invariant: pieces (frames of one node in a row) are in ascending order and do not overlap, and
+//! neighbouring pieces are of different nodes. If the memory of nodes is interleaved, their zones
+//! overlap. A frame in two zones counts to the shorter zone, which is more precise but may be
+//! wrong.
 
 use super::error::Error;
 use super::proc::Proc;
 use super::text::{lines, number, number32, words};
 
-/// Frames of nodes.
+/// The NUMA node of each page frame.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Nodes {
-    /// First frame of a piece, and its node; frames before the first piece count to it.
+    /// Number of the first frame of each piece, and the piece's node. Frames before the first piece
+    /// count to that piece.
     pieces: Vec<(u64, u32)>,
-    /// All nodes that have memory, in order.
+    /// The numbers of all nodes that have memory, ascending.
     nodes: Vec<u32>,
 }
 
-/// What one zone spans.
+/// The frames of one zone: `spanned` frames from number `start` on.
 #[derive(Clone, Copy, Default)]
 struct Zone {
     node: u32,
@@ -26,7 +28,7 @@ struct Zone {
 }
 
 impl Nodes {
-    /// The nodes of a zoneinfo text; node 0 alone if it names none.
+    /// Parses a zoneinfo text. If it names no node, all frames are of node 0.
     #[must_use]
     pub fn parse(text: &[u8]) -> Nodes {
         let mut zones: Vec<Zone> = Vec::new();
@@ -58,14 +60,16 @@ impl Nodes {
         Nodes::of(zones)
     }
 
+    /// Assigns frames to nodes by their zones.
     fn of(mut zones: Vec<Zone>) -> Nodes {
-        // A zone without memory has no start. Long ones first: shorter ones are painted over them.
+        // A zone without memory has no start. Long zones come first, so that shorter ones overwrite
+        // them.
         zones.retain(|zone| zone.spanned > 0 && zone.start.is_some());
         zones.sort_by_key(|zone| std::cmp::Reverse(zone.spanned));
         let mut pieces: Vec<(u64, u32)> = Vec::new();
         for zone in &zones {
             let start = zone.start.unwrap_or(0);
-            paint(
+            assign(
                 &mut pieces,
                 start,
                 start.saturating_add(zone.spanned),
@@ -82,11 +86,11 @@ impl Nodes {
         Nodes { pieces, nodes }
     }
 
-    /// The node of a frame. Frames in no zone (memory that was added since, of devices mostly) count
-    /// to some node near them.
+    /// Returns the node of a frame. A frame in no zone (memory that was added later, mostly of
+    /// devices) counts to the node of a neighbouring zone.
     #[must_use]
     pub fn node_of(&self, frame: u64) -> u32 {
-        // Most machines have one.
+        // Most machines have one node.
         if let [node] = self.nodes[..] {
             return node;
         }
@@ -96,15 +100,16 @@ impl Nodes {
             .map_or(0, |piece| piece.1)
     }
 
-    /// All nodes that have memory, in order; at least one.
+    /// Returns the numbers of all nodes that have memory, ascending; at least one.
     #[must_use]
     pub fn all(&self) -> &[u32] {
         &self.nodes
     }
 }
 
-/// Gives the frames from `start` to `end` to a node; what was there before goes on after `end`.
-fn paint(pieces: &mut Vec<(u64, u32)>, start: u64, end: u64, node: u32) {
+/// Assigns the frames from `start` up to, not including, `end` to a node. Frames from `end` on keep
+/// their node.
+fn assign(pieces: &mut Vec<(u64, u32)>, start: u64, end: u64, node: u32) {
     let from = pieces.partition_point(|piece| piece.0 < start);
     let to = pieces.partition_point(|piece| piece.0 <= end);
     let after = pieces[..to]
@@ -117,10 +122,10 @@ fn paint(pieces: &mut Vec<(u64, u32)>, start: u64, end: u64, node: u32) {
 }
 
 impl Proc {
-    /// The machine's nodes; node 0 alone if the kernel lists none.
+    /// Returns the nodes of the machine's frames; node 0 alone if the kernel lists none.
     ///
     /// # Errors
-    /// If the list is there and may not be read.
+    /// `/proc/zoneinfo` is there and may not be read.
     pub fn nodes(&self) -> Result<Nodes, Error> {
         Ok(Nodes::parse(
             &self.read_own("zoneinfo")?.unwrap_or_default(),

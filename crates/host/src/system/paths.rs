@@ -1,41 +1,46 @@
-//! Patterns of paths, as people write them, held against paths as /proc/PID/maps writes them.
+//! Patterns of paths, as users write them, and whether a path in /proc/PID/maps matches one.
 //!
-//! Invariant: a comparison takes no longer than the path's length times the pattern's, whatever both are: what files are
-//! called is for their programs to choose.
+//! Invariant: a comparison takes at most time in proportion to `path length * pattern length`, for
+//! any input: programs choose the names of their files.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-/// What the kernel writes behind the path of a file that was removed (`d_path`).
+/// Text that the kernel appends to the path of a removed file (`d_path`).
 const DELETED: &[u8] = b" (deleted)";
-/// How it writes a line break, and nothing else (`show_map_vma`).
+/// Text that the kernel writes for a line break; it escapes no other byte (`show_map_vma`).
 const LINE_BREAK: &[u8] = b"\\012";
 
-/// An absolute path in which `*` stands for any part of a name, and a name `**` for any number of names, none included.
-/// `\` takes the meaning from the character behind it.
+/// A pattern of absolute paths. `*` stands for any part of one name, and the name `**` for any
+/// number of names, also none. A `\` makes the character after it literal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PathPattern {
     names: Vec<Name>,
-    /// What every path begins with that is like this, bytes: most paths are told by this alone.
+    /// The bytes with which every matching path begins: most other paths are rejected by them
+    /// alone.
     begin: Vec<u8>,
 }
 
+/// One name of a pattern, which stands between two slashes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Name {
-    /// `**`.
+    /// `**`, which matches any number of names.
     AnyNumber,
+    /// Matches one name that consists of these parts, in this order.
     Like(Vec<Part>),
 }
 
+/// A part of a name in a pattern.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Part {
-    /// `*`.
+    /// `*`, which matches any number of bytes.
     Any,
+    /// Matches this byte only.
     Byte(u8),
 }
 
-/// Why a text is no pattern.
+/// Why a text is not a pattern.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NoPattern(String);
 
@@ -54,7 +59,7 @@ impl FromStr for PathPattern {
         let no = |why: &str| NoPattern(format!("`{}`: {why}", text.escape_debug()));
         let Some(below) = text.strip_prefix('/') else {
             return Err(no(
-                "a relative path, and nobody says to what: begin it with /",
+                "the path is relative, but no base directory is known: begin it with /",
             ));
         };
         let names: Vec<Name> = below
@@ -72,12 +77,12 @@ impl FromStr for PathPattern {
     }
 }
 
-/// One name of a pattern, or why it is none.
+/// Parses one name of a pattern; the error says why the name is invalid.
 fn name(text: &str) -> Result<Name, &'static str> {
     match text {
         "**" => return Ok(Name::AnyNumber),
-        "" => return Err("an empty name (for all that is below a directory, write /** behind it)"),
-        "." | ".." => return Err("no path that the kernel tells has names . or .. in it"),
+        "" => return Err("an empty name (to match all names below, end with /**)"),
+        "." | ".." => return Err("no path that the kernel reports has names . or .. in it"),
         _ => {}
     }
     let mut parts = Vec::with_capacity(text.len());
@@ -85,20 +90,20 @@ fn name(text: &str) -> Result<Name, &'static str> {
     while let Some(byte) = bytes.next() {
         parts.push(match byte {
             b'*' if parts.last() == Some(&Part::Any) => {
-                return Err("** stands for whole names: alone between two /");
+                return Err("** stands for whole names: it must be alone between two /");
             }
             b'*' => Part::Any,
             b'?' | b'[' => {
-                return Err("? and [ mean nothing here: write \\? or \\[ for themselves");
+                return Err("? and [ are not wildcards here: write \\? or \\[");
             }
-            b'\\' => Part::Byte(bytes.next().ok_or("nothing stands behind the last \\")?),
+            b'\\' => Part::Byte(bytes.next().ok_or("no character follows the last \\")?),
             byte => Part::Byte(byte),
         });
     }
     Ok(Name::Like(parts))
 }
 
-/// The only name that is like this one, if there is one only.
+/// Returns the only name that matches; `None` if several do.
 fn plain(name: &Name) -> Option<Vec<u8>> {
     let Name::Like(parts) = name else {
         return None;
@@ -111,11 +116,13 @@ fn plain(name: &Name) -> Option<Vec<u8>> {
 }
 
 impl PathPattern {
-    /// Whether the kernel's text for a mapped file may mean a path like this. A removed file's is followed by ` (deleted)`,
-    /// as a name may be; a line break is written `\012`, as a name may hold, too: either reading counts.
+    /// Whether `reported`, the kernel's text for a mapped file, may mean a path that matches. The
+    /// text is ambiguous: the kernel appends ` (deleted)` to the path of a removed file and writes
+    /// a line break as `\012`, but a name may really contain these, too. It matches if any of the
+    /// meanings does.
     #[must_use]
-    pub fn is_like(&self, told: &[u8]) -> bool {
-        let readings = [Some(told), told.strip_suffix(DELETED)];
+    pub fn is_like(&self, reported: &[u8]) -> bool {
+        let readings = [Some(reported), reported.strip_suffix(DELETED)];
         readings.into_iter().flatten().any(|path| {
             self.is_path(path) || {
                 let with_breaks = with_breaks(path);
@@ -124,6 +131,7 @@ impl PathPattern {
         })
     }
 
+    /// Whether an absolute path matches.
     fn is_path(&self, path: &[u8]) -> bool {
         if !path.starts_with(&self.begin) {
             return false;
@@ -136,11 +144,11 @@ impl PathPattern {
             &self.names,
             &names,
             |name| *name == Name::AnyNumber,
-            |name, told| match name {
+            |name, reported| match name {
                 Name::AnyNumber => false,
                 Name::Like(parts) => is_like(
                     parts,
-                    told,
+                    reported,
                     |part| *part == Part::Any,
                     |part, byte| *part == Part::Byte(*byte),
                 ),
@@ -149,16 +157,18 @@ impl PathPattern {
     }
 }
 
-/// Whether all of `told` is like the pattern, of which an element that `is_any` stands for any number. Where something does
-/// not fit, the latest of those takes one more: the earlier ones need not, as what they were followed by did fit.
+/// Whether `reported` as a whole matches `pattern`. An element for which `is_any` returns true
+/// stands for any number of elements of `reported`; any other must match one, by `fits`. After a
+/// mismatch, only the latest `is_any` element takes one more element: earlier ones need not,
+/// because what is between them and the latest one matches already.
 fn is_like<P, T>(
     pattern: &[P],
-    told: &[T],
+    reported: &[T],
     is_any: impl Fn(&P) -> bool,
     fits: impl Fn(&P, &T) -> bool,
 ) -> bool {
     let (mut at, mut next, mut latest) = (0, 0, None);
-    while let Some(one) = told.get(next) {
+    while let Some(one) = reported.get(next) {
         match pattern.get(at) {
             Some(part) if is_any(part) => {
                 at += 1;
@@ -177,7 +187,7 @@ fn is_like<P, T>(
     pattern[at..].iter().all(is_any)
 }
 
-/// With line breaks where the kernel wrote `\012`; borrowed where it did not.
+/// Returns the path with line breaks in place of `\012`; borrowed if there are none.
 fn with_breaks(path: &[u8]) -> Cow<'_, [u8]> {
     let is_break = |at: usize| path[at..].starts_with(LINE_BREAK);
     let Some(first) = (0..path.len()).find(|at| is_break(*at)) else {

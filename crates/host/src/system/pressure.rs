@@ -1,7 +1,7 @@
 //! Pressure stall information: how long tasks waited for memory (Documentation/accounting/psi.rst).
 //!
-//! Invariant: shares are hundredths of a percent, as exact as the kernel writes them. A kernel without
-//! it, or with it switched off (`psi=0`), is `None`.
+//! Invariant: shares of time are hundredths of a percent, as exact as the kernel writes them. The
+//! result is `None` if the kernel does not measure pressure, or that is switched off (`psi=0`).
 
 use std::fmt;
 
@@ -12,29 +12,29 @@ use super::error::Error;
 use super::proc::{Proc, read_path};
 use super::text::{lines, number, number32, words};
 
-/// How long some, or all, tasks that are not idle waited for memory.
+/// How much of the time some (or all) non-idle tasks waited for memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stall {
-    /// Share of the last 10 s, hundredths of a percent.
+    /// Share of the last 10 s, in hundredths of a percent.
     pub avg10: u32,
-    /// Of the last minute.
+    /// Share of the last 60 s, in hundredths of a percent.
     pub avg60: u32,
-    /// Of the last 5 minutes.
+    /// Share of the last 300 s, in hundredths of a percent.
     pub avg300: u32,
-    /// Since boot, or since the group was made, microseconds.
+    /// Total time waited since boot, or since the group was made, microseconds.
     pub total_us: u64,
 }
 
 /// Memory pressure of the machine or of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Pressure {
-    /// At least one task waited.
+    /// Time in which at least one task waited.
     pub some: Stall,
-    /// All did.
+    /// Time in which all tasks waited; `None` if the kernel does not report it.
     pub full: Option<Stall>,
 }
 
-/// As the kernel writes it.
+/// Writes the pressure in the kernel's format.
 impl fmt::Display for Pressure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lines = [("some", Some(self.some)), ("full", self.full)];
@@ -51,7 +51,8 @@ impl fmt::Display for Pressure {
     }
 }
 
-/// `some avg10=0.00 avg60=0.00 avg300=0.00 total=0`, and the same for `full`.
+/// Parses lines such as `some avg10=0.00 avg60=0.00 avg300=0.00 total=0`, which begin with `some`
+/// or `full`.
 #[must_use]
 pub fn parse(text: &[u8]) -> Option<Pressure> {
     let (mut some, mut full) = (None, None);
@@ -65,6 +66,7 @@ pub fn parse(text: &[u8]) -> Option<Pressure> {
     some.map(|some| Pressure { some, full })
 }
 
+/// Parses the part of a line after `some` or `full`.
 fn stall(line: &[u8]) -> Option<Stall> {
     let mut stall = Stall::default();
     for word in words(line) {
@@ -81,7 +83,7 @@ fn stall(line: &[u8]) -> Option<Stall> {
     Some(stall)
 }
 
-/// `12.34` as 1234.
+/// Parses `12.34` as 1234.
 fn hundredths(value: &[u8]) -> Option<u32> {
     let point = value.iter().position(|&b| b == b'.')?;
     let (whole, rest) = (number32(&value[..point])?, &value[point + 1..]);
@@ -94,20 +96,21 @@ fn hundredths(value: &[u8]) -> Option<u32> {
 }
 
 impl Proc {
-    /// Memory pressure of the machine (`/proc/pressure/memory`).
+    /// Returns the memory pressure of the machine (`/proc/pressure/memory`).
     ///
     /// # Errors
-    /// If it is there and may not be read.
+    /// The file is there and may not be read.
     pub fn pressure(&self) -> Result<Option<Pressure>, Error> {
         Ok(self.read_own("pressure/memory")?.as_deref().and_then(parse))
     }
 }
 
 impl Groups {
-    /// Memory pressure of a group (`memory.pressure`); version 1 has none.
+    /// Returns the memory pressure of a group (`memory.pressure`); `None` in version 1, which does
+    /// not measure it.
     ///
     /// # Errors
-    /// If it is there and may not be read.
+    /// The file is there and may not be read.
     pub fn pressure(&self, group: &Group) -> Result<Option<Pressure>, Error> {
         if self.version == Version::V1 {
             return Ok(None);
@@ -147,7 +150,7 @@ mod tests {
     fn none_is_none() {
         let directory = Directory::new("pressure");
         assert_eq!(Proc::at(&directory.0).unwrap().pressure().unwrap(), None);
-        // Here it is on or off, and either is fine.
+        // On this machine the kernel may measure pressure or not.
         let proc = Proc::system().unwrap();
         proc.pressure().unwrap();
         let groups = Groups::find(&proc).unwrap();

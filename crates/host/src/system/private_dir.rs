@@ -1,8 +1,8 @@
 //! The directories in which pagetide keeps sockets and locks: no other user can put anything there.
 //!
-//! Invariant: a directory is used only where it belongs to its user and no other may write it, as
-//! its open descriptor says. The directory above it belongs to root or that user, and lets no other
-//! user replace what is in it. Links are not followed.
+//! Invariant: a directory is used only if its open descriptor shows that it belongs to the user and
+//! that no other user may write it. The directory that contains it belongs to root or that user,
+//! and lets no other user replace its entries. Links are not followed.
 
 use std::fmt;
 use std::io;
@@ -16,8 +16,9 @@ use rustix::thread::CapabilitySet;
 
 use super::rights::without;
 
+/// Number of the user root.
 const ROOT: u32 = 0;
-/// Write permission of others than the owner.
+/// Mode bits by which a group or all users may write.
 const OTHERS_WRITE: u32 = 0o022;
 /// In a directory with this bit only the owner of an entry can remove or rename it.
 const STICKY: u32 = 0o1000;
@@ -30,7 +31,7 @@ pub struct PrivateDir {
     owner: u32,
 }
 
-/// A place that could not be used, and the reason.
+/// A directory that could not be used, and why.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refused {
     path: PathBuf,
@@ -43,19 +44,21 @@ impl fmt::Display for Refused {
     }
 }
 
-/// A directory that exists, and the name of ours in it.
-type Place = (PathBuf, String);
+/// A directory that exists already, such as `/run`, and the name of our directory in it.
+type SocketDir = (PathBuf, String);
 
-/// The places of a user, the preferred one first. Every process of a user has the same ones,
-/// whatever its environment is; `XDG_RUNTIME_DIR` is used beside them by its own user alone.
-fn places(user: u32) -> Vec<Place> {
+/// Returns where the directory of a user may be, the preferred choice first. All processes of the
+/// user have the same choices, whatever their environment, so that they find each other. A process
+/// of the user itself also has `XDG_RUNTIME_DIR`.
+fn places(user: u32) -> Vec<SocketDir> {
     let mut places = Vec::new();
     let ours = || "pagetide".to_owned();
     match user {
         ROOT => places.push((PathBuf::from("/run"), ours())),
         _ => places.push((PathBuf::from(format!("/run/user/{user}")), ours())),
     }
-    // (Root of a user namespace has this one alone: /run and /tmp are of no user there.)
+    // (Root of a user namespace can use only this directory: /run and /tmp belong to no user
+    // there.)
     let session = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let session = session.filter(|path| path.is_absolute() && user == effective_user());
     places.extend(session.map(|path| (path, ours())));
@@ -65,23 +68,24 @@ fn places(user: u32) -> Vec<Place> {
     places
 }
 
-/// Effective user of this process.
+/// Returns the effective user of this process.
 #[must_use]
 pub fn effective_user() -> u32 {
     geteuid().as_raw()
 }
 
-/// The directories `name` of a user that exist and pass the checks, the preferred one first.
+/// Returns those directories `name` of a user that exist and pass the checks, the preferred one
+/// first.
 #[must_use]
 pub fn existing(user: u32, name: &str) -> Vec<PrivateDir> {
-    let open = |place: &Place| open_in(place, name, user, Make::Nothing).ok();
+    let open = |place: &SocketDir| open_in(place, name, user, Make::Nothing).ok();
     as_user(|| places(user).iter().filter_map(open).collect())
 }
 
-/// Opens the directory `name` of this process's user, and makes it where it does not exist.
+/// Opens the directory `name` of this process's user; makes it if it does not exist.
 ///
 /// # Errors
-/// None of the places can be used: the reason of each.
+/// No directory can be used: the reason for each that was tried.
 pub fn make(name: &str) -> Result<PrivateDir, Vec<Refused>> {
     let user = effective_user();
     let mut refused = Vec::new();
@@ -99,14 +103,17 @@ pub fn make(name: &str) -> Result<PrivateDir, Vec<Refused>> {
     })
 }
 
-/// Whether missing directories are made.
+/// Which directories are made.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Make {
+    /// Missing directories are made.
     Missing,
+    /// No directory is made.
     Nothing,
 }
 
-/// Capabilities of pagetide's file open nothing here that the user could not open.
+/// Runs `act` without the capabilities that pagetide's file grants, so that it opens only what the
+/// user may open.
 fn as_user<T>(act: impl FnOnce() -> T) -> T {
     without(
         CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH,
@@ -114,8 +121,13 @@ fn as_user<T>(act: impl FnOnce() -> T) -> T {
     )
 }
 
-/// `BASE/OURS/NAME`, each part checked after it was opened.
-fn open_in((base, ours): &Place, name: &str, user: u32, make: Make) -> Result<PrivateDir, String> {
+/// Opens `base/ours/name`. Each directory is checked after it was opened.
+fn open_in(
+    (base, ours): &SocketDir,
+    name: &str,
+    user: u32,
+    make: Make,
+) -> Result<PrivateDir, String> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let above = openat(CWD, base, flags, Mode::empty()).map_err(|errno| errno.to_string())?;
     let stat = fstat(&above).map_err(|errno| errno.to_string())?;
@@ -129,7 +141,7 @@ fn open_in((base, ours): &Place, name: &str, user: u32, make: Make) -> Result<Pr
     })
 }
 
-/// Checks that nobody but root and `user` can replace an entry of theirs in a directory.
+/// Checks that no users but root and `user` can replace their entries in the directory.
 fn protects_entries(stat: &Stat, user: u32) -> Result<(), String> {
     if stat.st_uid != ROOT && stat.st_uid != user {
         return Err(format!(
@@ -139,13 +151,16 @@ fn protects_entries(stat: &Stat, user: u32) -> Result<(), String> {
     }
     match stat.st_mode & OTHERS_WRITE == 0 || stat.st_mode & STICKY != 0 {
         true => Ok(()),
-        false => Err("others may replace what is in the directory above".to_owned()),
+        false => Err("other users may replace what is in the directory above".to_owned()),
     }
 }
 
-/// Opens one directory of `user`. What others may write of our own becomes ours alone.
+/// Opens the directory `name` of `user` in the directory `above`, and makes it first if `make`
+/// requests that. If other users may write it, [`Make::Missing`] corrects its mode; otherwise that
+/// is an error.
 fn open_own(above: BorrowedFd<'_>, name: &str, user: u32, make: Make) -> Result<OwnedFd, String> {
-    // Users talk to root's managers, which check them; nobody but root has to do with others'.
+    // Other users connect to root's managers, which check them. The directories of all other users
+    // are private to them.
     let mode = match user {
         ROOT => Mode::from_raw_mode(0o755),
         _ => Mode::from_raw_mode(0o700),
@@ -162,7 +177,7 @@ fn open_own(above: BorrowedFd<'_>, name: &str, user: u32, make: Make) -> Result<
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = openat(above, name, flags, Mode::empty());
     let dir = opened.map_err(|errno| match errno {
-        Errno::NOTDIR | Errno::LOOP => "it is no directory".to_owned(),
+        Errno::NOTDIR | Errno::LOOP => "it is not a directory".to_owned(),
         other => other.to_string(),
     })?;
     let stat = fstat(&dir).map_err(|errno| errno.to_string())?;
@@ -172,30 +187,31 @@ fn open_own(above: BorrowedFd<'_>, name: &str, user: u32, make: Make) -> Result<
     if stat.st_mode & OTHERS_WRITE == 0 && !is_new {
         return Ok(dir);
     }
-    // A new one lacks what the umask takes away, and a volume of Kubernetes is made with 0777.
+    // The umask may have restricted a new directory too much, and a volume of Kubernetes has mode
+    // 0777.
     match make == Make::Missing && fchmod(&dir, mode).is_ok() {
         true => Ok(dir),
-        false => Err("others may write it".to_owned()),
+        false => Err("other users may write it".to_owned()),
     }
 }
 
 impl PrivateDir {
-    /// Its path.
+    /// Returns the path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The user to whom it belongs.
+    /// Returns the user that owns the directory.
     #[must_use]
     pub fn owner(&self) -> u32 {
         self.owner
     }
 
-    /// Names of its entries.
+    /// Returns the names of the directory's entries; skips names that are not UTF-8.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in rustix::fs::Dir::read_from(&self.dir)? {
@@ -204,11 +220,11 @@ impl PrivateDir {
         Ok(names)
     }
 
-    /// Opens an entry of a kind that belongs to the directory's user, without following a link.
-    /// An entry of another user or kind is no entry of ours.
+    /// Opens an entry that belongs to the directory's user and is of the given kind, without
+    /// following a link. Returns its descriptor and its stat.
     ///
     /// # Errors
-    /// The kernel's; ENOENT where there is no such entry of ours.
+    /// The kernel's error; ENOENT if there is no entry of this user and kind.
     pub fn open(
         &self,
         name: &str,

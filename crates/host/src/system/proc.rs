@@ -1,9 +1,10 @@
-//! `/proc`, or a tree that looks like it.
+//! `/proc`, or a tree that imitates it.
 //!
-//! Invariant: a process that is gone, before or while it is read, is `None`; every descriptor is
-//! close-on-exec and opened relative to one directory, so a mount over `/proc` in between changes
-//! nothing. Of the kernel's own /proc, only the files of `LOCKLESS` are read by this process: for all others the kernel
-//! takes a lock of the process, which can be held without end, so an access worker reads them ([`pagetables::access`]).
+//! Invariant: if a process disappears, before or while it is read, the result is `None`. Every
+//! descriptor is close-on-exec and opened relative to one directory, so a later mount over `/proc`
+//! changes nothing. Of the kernel's own /proc this process itself reads only the files in
+//! `LOCKLESS`. For all other files the kernel takes a lock of the process that is read, which can
+//! be held without end. So an access worker reads those ([`pagetables::access`]).
 
 use std::io::Write;
 use std::mem::MaybeUninit;
@@ -17,19 +18,20 @@ use rustix::io::Errno;
 use super::error::Error;
 use super::text::number32;
 
-/// Files of a process that the kernel prints without its memory lock or the lock of an exec.
+/// Names of the files of a process that the kernel prints without its mmap lock or exec lock.
 const LOCKLESS: [&str; 5] = ["statm", "status", "cgroup", "mountinfo", "comm"];
 
-/// Where processes are read. Cheap to clone.
+/// The directory tree in which processes are read. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Proc {
     dir: Arc<OwnedFd>,
     root: Arc<Path>,
-    /// It is the kernel's, and no tree of a test.
+    /// Whether it is the kernel's own tree, not a test's.
     is_real: bool,
 }
 
-/// A path of the form `PID/name`, ended by a NUL: system calls take it without another copy.
+/// Returns the path `PID/name` with a NUL at its end, so that system calls take it without another
+/// copy.
 fn relative(pid: u32, name: &str) -> Vec<u8> {
     let mut path = Vec::with_capacity(48);
     // Writing to a vector cannot fail.
@@ -37,16 +39,16 @@ fn relative(pid: u32, name: &str) -> Vec<u8> {
     path
 }
 
-/// The kernel's ways to say that there is no such process.
+/// Whether the kernel's error means that there is no such process.
 fn gone(errno: Errno) -> bool {
     matches!(errno, Errno::NOENT | Errno::SRCH)
 }
 
 impl Proc {
-    /// The tree at `root`.
+    /// Opens the tree at `root`.
     ///
     /// # Errors
-    /// If it is no directory that may be read.
+    /// It is not a readable directory.
     pub fn at(root: &Path) -> Result<Proc, Error> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir =
@@ -59,27 +61,29 @@ impl Proc {
         })
     }
 
-    /// The system's own.
+    /// Opens `/proc`.
     ///
     /// # Errors
-    /// If `/proc` is not mounted.
+    /// `/proc` is not mounted.
     pub fn system() -> Result<Proc, Error> {
         Proc::at(Path::new("/proc"))
     }
 
-    /// All processes (not threads) that this tree shows, in order. One read of a directory.
+    /// Returns the pids of all processes (not threads) in this tree, ascending. Costs one read of a
+    /// directory.
     ///
     /// # Errors
-    /// If the directory cannot be read.
+    /// The directory cannot be read.
     pub fn pids(&self) -> Result<Vec<u32>, Error> {
         self.numbers(b".")
             .map_err(|errno| Error::reading(&self.root, errno))
     }
 
-    /// The threads of a process, in order; none if it is gone. One read of a directory.
+    /// Returns the numbers of a process's threads, ascending; none if the process is gone. Costs
+    /// one read of a directory.
     ///
     /// # Errors
-    /// If it is there and may not be read.
+    /// The directory is there and may not be read.
     pub fn threads(&self, pid: u32) -> Result<Vec<u32>, Error> {
         match self.numbers(&relative(pid, "task")) {
             Err(errno) if gone(errno) => Ok(Vec::new()),
@@ -87,9 +91,9 @@ impl Proc {
         }
     }
 
-    /// The numbers among the names in a directory, in order.
+    /// Returns the names in a directory that are numbers, ascending; 0 is not among them.
     fn numbers(&self, name: &[u8]) -> Result<Vec<u32>, Errno> {
-        // Opened anew: the position of a directory belongs to its descriptor, and ours is shared.
+        // Opened anew: a descriptor has one read position, and threads share ours.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = openat(&*self.dir, name, flags, Mode::empty())?;
         let mut buffer = [const { MaybeUninit::<u8>::uninit() }; 32 << 10];
@@ -103,15 +107,15 @@ impl Proc {
         Ok(numbers)
     }
 
-    /// Appends the file `name` of a process to `into`; whether the process was still there.
+    /// Appends the file `name` of a process to `into`; returns whether the process was still there.
     ///
     /// # Errors
-    /// If it is there and may not be read.
+    /// The file is there and may not be read.
     pub(crate) fn read(&self, pid: u32, name: &str, into: &mut Vec<u8>) -> Result<bool, Error> {
         self.read_up_to(pid, name, usize::MAX, into)
     }
 
-    /// The same, and no more than about `limit` bytes of it.
+    /// Reads as [`Proc::read`] does, but stops after about `limit` bytes.
     pub(crate) fn read_up_to(
         &self,
         pid: u32,
@@ -127,7 +131,8 @@ impl Proc {
         self.is_there(done, (pid, name))
     }
 
-    /// The same in pieces: `sink` is told each, and whether it wants the next.
+    /// Reads as [`Proc::read`] does, in pieces. `sink` gets each piece and returns whether it wants
+    /// more.
     pub(crate) fn read_pieces(
         &self,
         pid: u32,
@@ -145,7 +150,8 @@ impl Proc {
         self.is_there(done, (pid, name))
     }
 
-    /// What reading a process's file says of the process: whether it was there.
+    /// Returns whether the process existed when its file `name` was read, from the result of the
+    /// read.
     fn is_there(&self, done: Result<(), Errno>, (pid, name): (u32, &str)) -> Result<bool, Error> {
         match done {
             Ok(()) => Ok(true),
@@ -154,7 +160,8 @@ impl Proc {
         }
     }
 
-    /// A file of the tree's own, such as `meminfo`; `None` if there is none, or it does not work here.
+    /// Reads a file of the whole machine, such as `meminfo`; `None` if it does not exist or the
+    /// kernel does not support it.
     pub(crate) fn read_own(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
         let mut text = Vec::with_capacity(4096);
         match self.slurp(name.as_bytes(), usize::MAX, &mut text) {
@@ -164,11 +171,12 @@ impl Proc {
         }
     }
 
-    /// Tells `sink` the targets of the links in the directory `PID/name`, cut to some 64 bytes, until it wants no more; whether
-    /// the process was there.
+    /// Calls `sink` with the target of each link in the directory `PID/name`, cut to about 64
+    /// bytes, until `sink` returns false. Returns whether the process was there.
     ///
     /// # Errors
-    /// If it is there and may not be read, or the process's memory is locked.
+    /// The directory is there and may not be read, or the lock of the process's memory is held
+    /// without end.
     pub fn read_links(
         &self,
         pid: u32,
@@ -180,16 +188,17 @@ impl Proc {
         self.is_there(done, (pid, name))
     }
 
-    /// Where a process' file is, for messages.
+    /// Returns the path of a process's file, for messages.
     pub(crate) fn path(&self, pid: u32, name: &str) -> PathBuf {
         self.root.join(pid.to_string()).join(name)
     }
 
-    /// Where a file of the tree's own is, for messages.
+    /// Returns the path of a file of the whole machine, for messages.
     pub(crate) fn own_path(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
 
+    /// Appends the file `path` of this tree, read by this process itself, to `into`.
     fn slurp(&self, path: &[u8], limit: usize, into: &mut Vec<u8>) -> Result<(), Errno> {
         let file = openat(
             &*self.dir,
@@ -201,20 +210,22 @@ impl Proc {
     }
 }
 
-/// A file elsewhere, such as a control group's; `None` if it is not there, or no longer.
+/// Reads a file outside of the tree, such as a control group's; `None` if it does not exist (any
+/// more).
 pub(crate) fn read_path(path: &Path) -> Result<Option<Vec<u8>>, Errno> {
     let mut text = Vec::with_capacity(4096);
     let read = openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
         .and_then(|file| read_all(&file, usize::MAX, &mut text));
     match read {
         Ok(()) => Ok(Some(text)),
-        // A control group that was removed while it is open has no device.
+        // Reading an open file of a control group that was removed returns ENODEV.
         Err(errno) if gone(errno) || errno == Errno::NODEV => Ok(None),
         Err(errno) => Err(errno),
     }
 }
 
-/// Appends what a file of the kernel holds. These give a page or so at a time, and 0 at the end.
+/// Appends a kernel file to `into`, up to about `limit` bytes. Each read of such a file returns
+/// about a page, and 0 bytes at the end.
 pub(crate) fn read_all(file: &OwnedFd, limit: usize, into: &mut Vec<u8>) -> Result<(), Errno> {
     let before = into.len();
     while into.len() - before < limit {
@@ -243,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_never_was_is_none() {
+    fn a_missing_process_is_none() {
         let proc = Proc::system().unwrap();
         let mut text = Vec::new();
         assert!(!proc.read(4_194_304, "stat", &mut text).unwrap());

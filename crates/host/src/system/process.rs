@@ -1,8 +1,8 @@
-//! One process, as `/proc/PID` tells: what it is ([`Stat`]), how large ([`Status`],
-//! [`Rollup`]), how it was called, and who else may access its memory ([`SecondaryMmu`]).
+//! One process, as `/proc/PID` shows it: its state ([`Stat`]), its size ([`Status`], [`Rollup`]),
+//! its command line, and which devices also access its memory ([`SecondaryMmu`]).
 //!
-//! Invariant: a pid alone names nobody for long. An [`Identity`] does: the kernel gives a number out
-//! again, and never with the same start time.
+//! Invariant: a pid alone does not identify a process for long, because the kernel reuses pids. An
+//! [`Identity`] does: it has the start time too.
 
 mod command;
 mod secondary;

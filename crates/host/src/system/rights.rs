@@ -1,11 +1,14 @@
-//! Rights of this process: capabilities that it goes without for a while, and whether those it has reach the host.
+//! Rights of this process: capabilities that it gives up for a while, and whether its capabilities
+//! count on the host.
 //!
-//! Invariant: what is given up is of the calling thread alone, which has it again afterwards. Root's are root's.
+//! Invariant: only the calling thread drops capabilities, and has them again afterwards. Root's
+//! capabilities are kept.
 
 use rustix::process::getuid;
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
-/// Does something without these rights, if they are of pagetide's file and not of the user, who is root or is not.
+/// Runs `act` while this thread does not have the capabilities `given_up`, and restores them
+/// afterwards. Changes nothing for root.
 pub fn without<T>(given_up: CapabilitySet, act: impl FnOnce() -> T) -> T {
     let before = match getuid().is_root() {
         true => None,
@@ -23,7 +26,8 @@ pub fn without<T>(given_up: CapabilitySet, act: impl FnOnce() -> T) -> T {
     done
 }
 
-/// `CapEff` of a status text, a bit for each capability; 0 where it does not tell.
+/// Returns `CapEff` of a `/proc/PID/status` text: the effective capabilities, a bit for each; 0 if
+/// the field is missing.
 #[must_use]
 pub fn effective(status: &str) -> u64 {
     let field = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
@@ -32,7 +36,8 @@ pub fn effective(status: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// The `uid_map` of our user namespace, if that is not the initial one: capabilities do not reach the host from another.
+/// Returns the `uid_map` of our user namespace; `None` if we are in the initial one. In any other
+/// namespace our capabilities do not count on the host.
 #[must_use]
 pub fn other_user_namespace() -> Option<String> {
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
@@ -41,8 +46,9 @@ pub fn other_user_namespace() -> Option<String> {
     other_namespace(link.as_deref(), &map)
 }
 
-/// The map, if this is not the initial namespace. That one has a fixed number (linux/nsfs.h); without
-/// one to compare, it maps all users to themselves.
+/// Returns the map, unless this is the initial namespace. `link` names the namespace's number,
+/// which is fixed for the initial one (linux/nsfs.h). Without a link, a map of all users to
+/// themselves shows the initial one.
 fn other_namespace(link: Option<&str>, map: &str) -> Option<String> {
     let map: Vec<&str> = map.split_ascii_whitespace().collect();
     let is_initial = match link {
@@ -70,7 +76,7 @@ mod tests {
         let whole = "         0          0 4294967295";
         assert_eq!(other_namespace(Some("user:[4026531837]"), whole), None);
         assert_eq!(other_namespace(None, whole), None);
-        // A namespace that maps everybody is one all the same.
+        // Another namespace is not the initial one, even if it maps all users to themselves.
         assert!(other_namespace(Some("user:[4026532000]"), whole).is_some());
         assert_eq!(
             other_namespace(None, " 0 1000 1\n"),

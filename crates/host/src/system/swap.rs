@@ -1,4 +1,4 @@
-//! Where memory can go, and how much there is: `/proc/swaps` and `/proc/meminfo` (proc_swaps(5),
+//! The swap areas and the memory of the machine: `/proc/swaps` and `/proc/meminfo` (proc_swaps(5),
 //! proc_meminfo(5)).
 //!
 //! Invariant: sizes are bytes.
@@ -14,30 +14,30 @@ use super::error::Error;
 use super::proc::{Proc, read_path};
 use super::text::{key, kib, lines, number, number32, unescape, words};
 
-/// One area that is swapped to.
+/// One active swap area.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SwapArea {
     /// The device or file.
     pub path: PathBuf,
-    /// Whether it is a device of its own (a partition, zram) rather than a file.
+    /// Whether the area is a block device (a partition, zram) rather than a file.
     pub device: bool,
-    /// How much it holds.
+    /// Size of the area in bytes, without the header.
     pub size: u64,
-    /// How much of it is taken.
+    /// Bytes of the area that hold swapped-out pages.
     pub used: u64,
-    /// Higher ones are filled first.
+    /// Swap priority: the kernel fills areas of higher priority first.
     pub priority: i32,
 }
 
-/// What an area is made of.
+/// The kind of storage that an area uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SwapKind {
-    /// Compressed memory.
+    /// Compressed memory (zram).
     Zram,
-    /// A disk, or a part of one.
+    /// A disk, or a partition of one.
     Partition,
-    /// A file.
+    /// A file in a file system.
     File,
 }
 
@@ -52,7 +52,7 @@ impl fmt::Display for SwapKind {
 }
 
 impl SwapArea {
-    /// What it is made of.
+    /// Returns the kind of storage that the area uses.
     #[must_use]
     pub fn kind(&self) -> SwapKind {
         match self.device {
@@ -62,7 +62,7 @@ impl SwapArea {
         }
     }
 
-    /// The number of the zram device that it is.
+    /// Returns N if the area is the device `/dev/zramN`; `None` if it is no zram.
     #[must_use]
     pub fn zram(&self) -> Option<u32> {
         let name = self.path.file_name()?.to_str()?;
@@ -71,14 +71,15 @@ impl SwapArea {
     }
 }
 
-/// `Filename Type Size Used Priority`, sizes in KiB, under a line of titles.
+/// Parses the text of `/proc/swaps`: a line of titles, then lines of `Filename Type Size Used
+/// Priority`, with sizes in KiB.
 #[must_use]
 pub fn parse_swaps(text: &[u8]) -> Vec<SwapArea> {
     lines(text).skip(1).filter_map(parse_area).collect()
 }
 
 fn parse_area(line: &[u8]) -> Option<SwapArea> {
-    // From the end: the first field is the only one that users name, and its blanks are escaped.
+    // Users choose only the first field; its blanks are escaped.
     let mut fields = words(line);
     let path = PathBuf::from(OsString::from_vec(unescape(fields.next()?)));
     let device = fields.next()? == b"partition";
@@ -97,17 +98,17 @@ fn parse_area(line: &[u8]) -> Option<SwapArea> {
 /// The machine's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Memory {
-    /// All that the kernel manages.
+    /// All memory that the kernel manages.
     pub total: u64,
-    /// What programs could still get without swapping, by the kernel's estimate.
+    /// The kernel's estimate of how much memory programs can still get without swapping.
     pub available: u64,
-    /// Room of all swap areas.
+    /// Size of all swap areas.
     pub swap_total: u64,
-    /// Of that, what is free.
+    /// Free part of `swap_total`.
     pub swap_free: u64,
 }
 
-/// The fields of a meminfo text; `None` without a total.
+/// Parses a meminfo text; `None` if it has no total.
 #[must_use]
 pub fn parse_meminfo(text: &[u8]) -> Option<Memory> {
     let mut memory = Memory::default();
@@ -124,20 +125,21 @@ pub fn parse_meminfo(text: &[u8]) -> Option<Memory> {
     (memory.total > 0).then_some(memory)
 }
 
-/// Bytes of a page.
+/// Returns the size of a page in bytes.
 #[must_use]
 pub fn page_size() -> u64 {
     u64::try_from(rustix::param::page_size()).unwrap_or(4096)
 }
 
-/// Whether an area is a zram that may use no more memory.
+/// Whether the area is a zram device that is at its memory limit, so that it accepts no more pages.
 fn takes_no_more(area: &SwapArea) -> bool {
     let stat = |number| read_path(Path::new(&format!("/sys/block/zram{number}/mm_stat")));
     let text = area.zram().and_then(|number| stat(number).ok().flatten());
     text.is_some_and(|text| is_at_limit(&text))
 }
 
-/// Whether so little of `mem_limit` (the fourth number; 0 for none) is left beside what is used (the third) that the next page may be refused.
+/// Whether the zram may refuse the next page: its memory (third number) is less than 64 KiB below
+/// `mem_limit` (fourth number; 0 means no limit).
 fn is_at_limit(mm_stat: &[u8]) -> bool {
     const LEAST: u64 = 64 << 10;
     let numbers: Vec<u64> = words(mm_stat).map_while(number).collect();
@@ -146,10 +148,10 @@ fn is_at_limit(mm_stat: &[u8]) -> bool {
 }
 
 impl Proc {
-    /// Areas that are swapped to; none if the kernel cannot.
+    /// Returns the active swap areas; none if the kernel has no swap.
     ///
     /// # Errors
-    /// If the list is there and may not be read.
+    /// `/proc/swaps` is there and may not be read.
     pub fn swaps(&self) -> Result<Vec<SwapArea>, Error> {
         Ok(self
             .read_own("swaps")?
@@ -158,18 +160,19 @@ impl Proc {
             .unwrap_or_default())
     }
 
-    /// Whether some of what leaves goes to something slower than memory, which keeps it, clean and charged, until somebody needs the memory. (What
-    /// goes to zram is compressed at once, and freed.)
+    /// Whether any active swap area is slower than memory, as any but a zram is. The kernel keeps a
+    /// page that it wrote to such an area in memory, clean and charged, until memory is needed. (A
+    /// page that goes to zram is compressed and freed at once.)
     #[must_use]
     pub fn has_slow_swap(&self) -> bool {
         let areas = self.swaps().unwrap_or_default();
         areas.iter().any(|area| area.kind() != SwapKind::Zram)
     }
 
-    /// The machine's memory.
+    /// Returns the memory of the machine.
     ///
     /// # Errors
-    /// If it cannot be read, or its form is not known.
+    /// `/proc/meminfo` cannot be read, or has an unknown format.
     pub fn memory(&self) -> Result<Memory, Error> {
         let text = self.read_own("meminfo")?.unwrap_or_default();
         parse_meminfo(&text).ok_or_else(|| Error::Unknown {
@@ -178,11 +181,11 @@ impl Proc {
         })
     }
 
-    /// Pages for which there is free swap. A zram at its `mem_limit` takes no more, whatever places it has. (The story: what it refused was told to be out,
-    /// and stayed in memory: 107 MiB for 8 that were taken.)
+    /// Returns how many pages can still be swapped out. Free slots of a zram at its `mem_limit` do
+    /// not count: the zram refuses more pages, so they stay in memory.
     ///
     /// # Errors
-    /// As [`Proc::memory`].
+    /// Those of [`Proc::memory`].
     pub fn swap_free_pages(&self) -> Result<u64, Error> {
         let areas = self.swaps().unwrap_or_default();
         let in_vain = areas.iter().filter(|area| takes_no_more(area));
@@ -217,7 +220,7 @@ mod tests {
         let memory = proc.memory().unwrap();
         assert!(memory.total > memory.available && memory.available > 0);
         let size: u64 = proc.swaps().unwrap().iter().map(|area| area.size).sum();
-        // Others may switch an area on or off between the two readings; mostly they agree.
+        // Another program may change the areas between the two reads; usually both show the same.
         assert!(size == memory.swap_total || size == proc.memory().unwrap().swap_total);
         assert!(page_size().is_power_of_two() && page_size() >= 4096);
     }

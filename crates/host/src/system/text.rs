@@ -1,19 +1,20 @@
-//! Reading the kernel's texts: numbers, lines, `Key: value kB`, and names as a terminal may show them.
+//! Parses the kernel's texts: numbers, lines, `Key: value kB`, and names, which it makes safe for a
+//! terminal.
 //!
-//! Invariant: nothing panics on any bytes; a number that does not fit is no number.
+//! Invariant: no bytes make a parser panic; a number that does not fit its type is not a number.
 
-/// Lines without their ends; an unfinished last line counts.
+/// Returns the lines that are not empty, without line ends. The last one need not have a line end.
 pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|&b| b == b'\n').filter(|line| !line.is_empty())
 }
 
-/// The words of a line, apart by blanks.
+/// Returns the words of a line, which are separated by blanks and tabs.
 pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|&b| b == b' ' || b == b'\t')
         .filter(|word| !word.is_empty())
 }
 
-/// A decimal number and nothing else.
+/// Parses a decimal number; `None` if the word has anything but digits.
 pub(crate) fn number(word: &[u8]) -> Option<u64> {
     if word.is_empty() {
         return None;
@@ -27,12 +28,12 @@ pub(crate) fn number(word: &[u8]) -> Option<u64> {
     })
 }
 
-/// A decimal number of 32 bits and nothing else.
+/// Parses a decimal number of at most 32 bits; `None` if the word has anything but digits.
 pub(crate) fn number32(word: &[u8]) -> Option<u32> {
     number(word).and_then(|n| u32::try_from(n).ok())
 }
 
-/// A hexadecimal number, small letters or large, and nothing else.
+/// Parses a hexadecimal number of at most 16 digits; `None` if the word has anything but digits.
 pub(crate) fn hex(word: &[u8]) -> Option<u64> {
     if word.is_empty() || word.len() > 16 {
         return None;
@@ -48,20 +49,20 @@ pub(crate) fn hex(word: &[u8]) -> Option<u64> {
     })
 }
 
-/// `Key:   value` taken apart.
+/// Splits `Key:   value` into key and value.
 pub(crate) fn key(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = line.iter().position(|&b| b == b':')?;
     Some((&line[..colon], line[colon + 1..].trim_ascii()))
 }
 
-/// `1234 kB` in bytes. The kernel's kB are KiB.
+/// Parses `1234 kB`; returns bytes. The kernel's kB are KiB.
 pub(crate) fn kib(value: &[u8]) -> Option<u64> {
     let mut words = words(value);
     let n = number(words.next()?)?;
     (words.next() == Some(b"kB")).then(|| n.saturating_mul(1024))
 }
 
-/// `name value` of flat files such as `memory.stat`; 0 counts as found.
+/// Returns the number in the line `name number` of a text such as `memory.stat`.
 pub(crate) fn flat(text: &[u8], name: &str) -> Option<u64> {
     lines(text).find_map(|line| {
         let mut words = words(line);
@@ -69,7 +70,8 @@ pub(crate) fn flat(text: &[u8], name: &str) -> Option<u64> {
     })
 }
 
-/// Undoes the octal escapes (`\040`) of mountinfo and swaps. What is no escape stays as it is.
+/// Replaces the octal escapes (`\040`) of mountinfo and swaps by their bytes. All other text stays
+/// as it is.
 pub(crate) fn unescape(word: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(word.len());
     let mut rest = word;
@@ -86,8 +88,9 @@ pub(crate) fn unescape(word: &[u8]) -> Vec<u8> {
     out
 }
 
-/// As a terminal may show it: other encodings replaced, control characters and those that turn the
-/// direction of writing escaped. Processes choose their own names, and reports end up on screens.
+/// Makes text safe for a terminal. Invalid UTF-8 is replaced; control characters and characters
+/// that change the direction of writing are escaped. Processes choose their own names, and these
+/// appear on users' screens.
 #[must_use]
 pub fn printable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);

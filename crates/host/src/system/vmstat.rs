@@ -1,26 +1,28 @@
 //! Counters of the whole machine: `/proc/vmstat`, and what KSM has merged.
 //!
-//! Invariant: only changes mean something, never a value; what a kernel does not have is 0 for ever.
+//! Invariant: only the change of a counter means something, never its value. A counter that the
+//! kernel does not have is always 0.
 
 use super::error::Error;
 use super::proc::{Proc, read_path};
 use super::text::{lines, number, words};
 
-/// What happened to pages, in ways that their processes do not notice.
+/// Counters of what the kernel did with pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Vmstat {
-    /// Pages that got another frame: migrated (compaction, NUMA), collapsed into huge pages, split,
-    /// merged. A sum that changes when any of these happens.
+    /// Changes whenever pages get other frames: by migration (compaction, NUMA), by joining them
+    /// into huge pages or splitting these, or by merging equal pages (KSM). How much it changes
+    /// means nothing.
     pub moved: u64,
-    /// Pages that reclaim has looked at, on all its ways.
+    /// Pages that reclaim of any kind has scanned.
     pub scanned: u64,
     /// Pages written to swap.
     pub swapped_out: u64,
-    /// Pages read back.
+    /// Pages read from swap.
     pub swapped_in: u64,
 }
 
-/// The counters of a vmstat text.
+/// Parses a vmstat text.
 #[must_use]
 pub fn parse(text: &[u8]) -> Vmstat {
     let mut stat = Vmstat::default();
@@ -49,13 +51,13 @@ pub fn parse(text: &[u8]) -> Vmstat {
 }
 
 impl Proc {
-    /// The counters of this machine, as they are now.
+    /// Returns the present counters of this machine.
     ///
     /// # Errors
-    /// If `/proc/vmstat` may not be read.
+    /// `/proc/vmstat` is there and may not be read.
     pub fn vmstat(&self) -> Result<Vmstat, Error> {
         let mut stat = parse(&self.read_own("vmstat")?.unwrap_or_default());
-        // Merging is counted nowhere else. A kernel without KSM has no such file.
+        // vmstat does not count merges by KSM. A kernel without KSM does not have these files.
         for name in ["pages_shared", "pages_sharing"] {
             let path = std::path::Path::new("/sys/kernel/mm/ksm").join(name);
             let text = read_path(&path).ok().flatten().unwrap_or_default();
@@ -66,7 +68,7 @@ impl Proc {
     }
 }
 
-/// Whether the kernel's multi-gen LRU is on: it clears accessed bits when it ages.
+/// Whether the kernel's multi-gen LRU is on. It clears accessed bits when it ages pages.
 #[must_use]
 pub fn has_multi_gen() -> bool {
     let text = read_path(std::path::Path::new("/sys/kernel/mm/lru_gen/enabled"));

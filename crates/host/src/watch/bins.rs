@@ -1,25 +1,25 @@
-//! The page-age histogram of a report, and the sums of one process, from the books.
+//! The page-age histogram of a report, and the sums of one process, from the age table.
 //!
-//! Invariant: bins and unknown pages together are the resident pages, exactly; a page is in the bin of
-//! the time of the look that last saw it accessed, never in an older one.
+//! Invariant: bins and unknown pages together are exactly the resident pages; a page is in the bin
+//! of the last scan that found it accessed, never in an older one.
 
+use crate::age_table::Owner;
 use crate::ages::{Ages, MemoryKind};
-use crate::books::Owner;
 use crate::report::{AGE_EDGES_MS as EDGES_MS, AgeBin, NodeAge, Process};
 
 const PAGE: u64 = 4096;
 
-/// The edge of the bin in which an age is.
+/// Returns the lower edge of the bin that an age belongs to, milliseconds.
 pub(super) fn edge_of(age_ms: u64) -> u64 {
     EDGES_MS[EDGES_MS.partition_point(|edge| *edge <= age_ms) - 1]
 }
 
-/// Sums of the histogram of all owners.
+/// The page-age histogram of all watched processes while it is summed up.
 pub(super) struct Bins {
     nodes: Vec<[AgeBin; EDGES_MS.len()]>,
-    /// Ages are told as of then, or as of when they are known.
+    /// Time as of which ages are reported, milliseconds; ages of a postponed process are older.
     now_ms: u64,
-    /// Older than this nothing can be said to be: the watch's own age.
+    /// Time since the watch began, milliseconds: no page is reported as older.
     watched_ms: u64,
 }
 
@@ -36,15 +36,15 @@ impl Bins {
         }
     }
 
-    /// Adds what an owner owns; the process's own sums are put into `process`.
+    /// Adds an owner's pages to the histogram, and their sums to the fields of `process`.
     pub(super) fn add(&mut self, ages: &Ages, owner: Owner, process: &mut Process) {
-        let books = ages.books();
+        let age_table = ages.age_table();
         process.resident_bytes += ages.resident(owner) * PAGE;
         for class in MemoryKind::classes() {
-            process.unknown_age_bytes += books.unknown(owner, class) * PAGE;
+            process.unknown_age_bytes += age_table.unknown(owner, class) * PAGE;
         }
         let known_ms = self.now_ms.min(ages.known_ms(owner));
-        for (class, last_ms, pages) in books.ages(owner) {
+        for (class, last_ms, pages) in age_table.ages(owner) {
             let (kind, node) = MemoryKind::of(class);
             let age = known_ms.saturating_sub(last_ms);
             let bytes = pages * PAGE;
@@ -67,11 +67,11 @@ impl Bins {
         }
     }
 
-    /// One entry a node that has any memory (the first always), without the bins that lie beyond the
-    /// time for which anybody watched.
+    /// Returns one entry for each node that has memory (and always the first node). Bins that begin
+    /// after the watched time are omitted.
     pub(super) fn finish(self, nodes: &[u32]) -> Vec<NodeAge> {
         let watched_ms = self.watched_ms;
-        let told = self
+        let reported = self
             .nodes
             .into_iter()
             .enumerate()
@@ -87,7 +87,8 @@ impl Bins {
                 .iter()
                 .any(|bin| bin.anon_bytes + bin.file_bytes > 0)
         };
-        told.enumerate()
+        reported
+            .enumerate()
             .filter(|(place, node)| *place == 0 || has_any(node))
             .map(|(_, node)| node)
             .collect()
@@ -99,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_age_is_in_the_bin_whose_edge_it_has_reached() {
+    fn an_age_is_in_the_bin_of_the_last_edge_reached() {
         assert_eq!(edge_of(0), 0);
         assert_eq!(edge_of(999), 0);
         assert_eq!(edge_of(1000), 1000);
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_times_before_the_watch() {
+    fn no_bin_is_older_than_the_watch() {
         let bins = Bins::new(1, 7_000, 7_000);
         let nodes = bins.finish(&[0]);
         let edges: Vec<u64> = nodes[0].bins.iter().map(|bin| bin.older_than_ms).collect();
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_without_memory_is_left_out_but_for_the_first() {
+    fn only_the_first_node_is_reported_without_memory() {
         let mut bins = Bins::new(3, 0, 0);
         bins.nodes[2][0].anon_bytes = 4096;
         let nodes: Vec<u32> = bins

@@ -1,12 +1,12 @@
-//! A report, from all that is known after a round.
+//! Makes a report of everything that is known after a scan.
 //!
-//! Invariant: nothing is read here that a look could have read; what the kernel says of the same
-//! processes is asked for here, and rarely ([`super::kernel_sums`]).
+//! Invariant: this module reads nothing that a scan could have read. It reads only the kernel's own
+//! figures of the same processes, and rarely ([`super::kernel_sums`]).
 
 use engine::Millis;
 
 use super::bins::Bins;
-use super::people::Person;
+use super::process_names::ProcessName;
 use super::{Watch, group, kernel_sums, source};
 use crate::ages::{Hidden, Space};
 use crate::report::{Ended, KernelSays, Overhead, Process, Reaccess, Report, Unknown};
@@ -17,7 +17,7 @@ use crate::system::own_cpu;
 const PAGE: u64 = 4096;
 
 impl Watch {
-    /// Everything until now.
+    /// Returns a report as of the last completed scan.
     #[must_use]
     pub fn report(&mut self) -> Report {
         let mut report = self.begun();
@@ -37,7 +37,8 @@ impl Watch {
         report.resident_peak_bytes = self.peak_bytes.max(report.resident_bytes);
         self.fill_kernel(&mut report);
         report.reaccessed = reaccessed(self);
-        // Who waits for it waits for all of them: the first process may end long before its workers.
+        // Callers take the exit code as the end of the target, so it is reported only when all
+        // processes have ended: the first process may end long before its workers.
         report.exit = self.exit.filter(|_| self.finished);
         report.ended = self.ended();
         report.overhead = self.overhead();
@@ -45,7 +46,7 @@ impl Watch {
         report
     }
 
-    /// Sizes and ages of some of the processes: the kernel is asked nothing.
+    /// Returns sizes and ages of some of the processes, without reading anything from the kernel.
     #[must_use]
     pub fn report_of(&self, name: String, who: &mut dyn Iterator<Item = Identity>) -> Report {
         let mut report = self.begun();
@@ -56,7 +57,7 @@ impl Watch {
         report
     }
 
-    /// What a report of any of the processes begins with.
+    /// Returns a report with those fields that do not depend on which processes are reported.
     fn begun(&self) -> Report {
         let (age_source, age_grain) = source::names(self.ages.source());
         Report {
@@ -70,21 +71,22 @@ impl Watch {
         }
     }
 
-    /// After a look. (The story: only reports were counted, and a manager's last one told a peak of 5 MiB of a program
-    /// that had had 66, which had left by then.)
+    /// Updates the peak of resident memory. Called after each scan: at the next report the memory
+    /// of a peak may be gone.
     pub(super) fn note_peak(&mut self) {
         let spaces = self.members.iter().filter_map(|one| self.ages.space(*one));
         let resident: u64 = spaces.map(|space| self.ages.resident(space.owner)).sum();
         self.peak_bytes = self.peak_bytes.max(resident * PAGE);
     }
 
-    /// The target has become another program: how large it was before is not told of it. (The story: `sleep` had a peak of 7 MiB, which was pagetide's.)
+    /// Forgets the peaks. Called after the target's exec: until then its process was a copy of
+    /// pagetide, and that size is not the target's.
     pub fn forget_peaks(&mut self) {
         self.peak_bytes = 0;
         self.family.forget_peaks();
     }
 
-    /// What a reader should know.
+    /// Adds notes for the user to the report.
     fn add_notes(&self, report: &mut Report) {
         let (count, first) = &self.denied;
         let processes = |count: u64| {
@@ -102,35 +104,36 @@ impl Watch {
         }
         let note = self.note_in_exec(&mut self.in_exec());
         report.notes.extend(note);
-        if self.ages.source().company() > 0 {
-            report.notes.push(COMPANY.to_owned());
+        if self.ages.source().foreign_clearer() > 0 {
+            report.notes.push(FOREIGN_CLEARER.to_owned());
         }
         let scanned = self.proc.vmstat().unwrap_or_default().scanned;
         if scanned != self.vmstat.scanned {
             let pages = scanned.saturating_sub(self.vmstat.scanned);
             report.notes.push(format!(
-                "the kernel's reclaim looked at {pages} pages of this host meanwhile and cleared their \
-                 accessed bits: those of them that are watched may look older than they are"
+                "the kernel's reclaim checked {pages} pages of this host meanwhile and cleared \
+                 their accessed bits: watched pages among them may be younger than reported"
             ));
         }
         if self.events.is_some() && !self.family.ended().by_events {
-            report.notes.push("some of the kernel's events of forks and exits were lost: processes that lived between two looks may be missing".to_owned());
+            report.notes.push("some of the kernel's events of forks and exits were lost: processes that lived only between two scans may be missing".to_owned());
         }
         let missed = self.family.maybe_missed();
         if missed > 0 {
             report.notes.push(format!(
-                "left out: {} that lost their parents between two looks and may be descendants",
+                "left out: {} that lost their parents between two scans and may be descendants",
                 processes(missed)
             ));
         }
     }
 
-    /// Processes that were within an exec at the last look, so that nothing of them could be read.
+    /// Returns the PIDs of processes that were within an exec at the last scan, and so could not be
+    /// read.
     pub fn in_exec(&self) -> impl Iterator<Item = u32> {
         self.family.locked()
     }
 
-    /// A note that names them; none if there are none.
+    /// Returns a note that names processes within an exec; `None` if there are none.
     #[must_use]
     pub fn note_in_exec(&self, pids: &mut dyn Iterator<Item = u32>) -> Option<String> {
         let name = |pid| self.proc.name(pid).ok().flatten().unwrap_or_default();
@@ -141,7 +144,7 @@ impl Watch {
         )
     }
 
-    /// Processes, their sums, and the histogram.
+    /// Fills in the processes `who`, their sums, and the histogram of their ages.
     fn fill_processes(&self, report: &mut Report, who: &mut dyn Iterator<Item = Identity>) {
         let mut bins = Bins::new(self.ages.nodes().len(), self.ended_ms, self.ended_ms);
         let mut unknown: Vec<(Hidden, u64)> = Vec::new();
@@ -178,7 +181,7 @@ impl Watch {
             };
             bins.add(&self.ages, space.owner, &mut process);
             if process.unknown_age_bytes > 0 {
-                // A page may be unknown because of another process that maps it, too.
+                // Without a reason of its own: a process that shares its memory has one.
                 let why = space.why_unknown().unwrap_or(Hidden::Shared);
                 add_unknown(&mut unknown, why, process.unknown_age_bytes);
             }
@@ -195,36 +198,56 @@ impl Watch {
             .sort_by_key(|process| std::cmp::Reverse((process.resident_bytes, process.pid)));
         report.unknown_because = in_words(unknown);
         report.notes.extend(named_note(
-            "memory is locked (waits for a file server?), and ages of what is used are not known",
+            "memory is locked (waits for a file server?), so the ages of its used pages are not known",
             &locked,
         ));
         report.notes.extend(named_note(LATE, &late));
         (report.evicted_pages, report.refaulted_pages) = self.paged();
         if unsure > 0 {
             let bytes = unsure * PAGE;
-            report.notes.push(format!("{bytes} bytes of tables changed while they were read, and are left out of this look"));
+            report.notes.push(format!("page tables that map {bytes} bytes changed while they were read, and are left out of this scan"));
         }
     }
 
-    /// Whether a member's memory was locked at the last look.
+    /// Returns whether the mmap_lock of a process was held at the last scan.
     fn is_locked(&self, identity: Identity) -> bool {
         let space = self.ages.space(identity);
         self.locked.contains(&identity) || space.is_some_and(Space::is_locked)
     }
 
-    /// Why nothing of a member was read yet; none if that is not known.
+    /// Returns why a process has not been read yet; `None` if the reason is unknown.
     fn why_unread(&self, identity: Identity) -> Option<Hidden> {
         let is_late = self.shared.postponed.contains(&identity);
         let is_locked = self.locked.contains(&identity);
+        let has_no_room = self.ages.unscanned_pages(identity).is_some();
         is_late
             .then_some(Hidden::Late)
+            .or(has_no_room.then_some(Hidden::NoRoom))
             .or(is_locked.then_some(Hidden::Locked))
     }
 
-    /// A process of which nothing could be read: all of it is of unknown age.
-    fn unread(&self, identity: Identity, person: &Person) -> Process {
+    /// Returns the resident pages of a process that was never read; 0 for a process that was.
+    #[must_use]
+    pub fn unread_pages(&self, identity: Identity) -> u64 {
+        if self.ages.space(identity).is_some() {
+            return 0;
+        }
+        // The number from the last scan: there may be thousands of such processes, too many to read
+        // for each report.
+        if let Some(pages) = self.ages.unscanned_pages(identity) {
+            return pages;
+        }
+        if self.why_unread(identity).is_none() {
+            return 0;
+        }
         let resident = self.proc.resident(identity.pid).ok().flatten();
-        let bytes = resident.unwrap_or(0) * PAGE;
+        resident.unwrap_or(0)
+    }
+
+    /// Returns the report's entry for a process that could not be read: all its memory is of
+    /// unknown age.
+    fn unread(&self, identity: Identity, person: &ProcessName) -> Process {
+        let bytes = self.unread_pages(identity) * PAGE;
         Process {
             pid: identity.pid,
             command: person.command.clone(),
@@ -237,8 +260,9 @@ impl Watch {
         }
     }
 
-    /// Pages that went to swap and came back: of the host, by the kernel's count; of a part of it, by what
-    /// more is in swap and by faults that needed reading, which the host's count bounds.
+    /// Returns the pages swapped out, then the pages refaulted, since the watch began. If the
+    /// target is all processes: the kernel's counters; else the growth of the target's swap plus
+    /// its refaults, and its major faults, each limited to the host's counter.
     fn paged(&self) -> (u64, u64) {
         let now = self.proc.vmstat().unwrap_or_default();
         let out = now.swapped_out.saturating_sub(self.vmstat.swapped_out);
@@ -251,7 +275,7 @@ impl Watch {
         (back.saturating_add_signed(more).min(out), back)
     }
 
-    /// What the kernel says of the same.
+    /// Fills in the kernel's own figures of the same processes.
     fn fill_kernel(&mut self, report: &mut Report) {
         let groups = self.groups.as_ref();
         let own = match (&self.settings.target, groups) {
@@ -279,12 +303,14 @@ impl Watch {
             .extend(self.kernel.unasked().map(str::to_owned));
         let sums = self.kernel.sums();
         report.swapped_bytes += sums.map_or(0, |sums| sums.shared_swap);
+        let pressure = group::pressure(&self.proc, own);
         report.kernel_says = KernelSays {
             pss_bytes: sums.map(|sums| sums.pss),
             swap_pss_bytes: sums.map(|sums| sums.swap_pss),
             shared_bytes: sums.map(|sums| sums.shared),
             asked_ms_ago: self.kernel.age_ms(),
-            pressure_some_avg10: group::pressure(&self.proc, own),
+            pressure_some_avg10: pressure.map(|(hundredths, _)| hundredths),
+            pressure_of: pressure.map(|(_, of)| of),
         };
     }
 
@@ -307,15 +333,15 @@ impl Watch {
             clear_ms: ms(costs.clear),
             clear_longest_us: u64::try_from(costs.clear_longest.as_micros()).unwrap_or(u64::MAX),
             page_out_ms: 0,
-            memory_bytes: self.ages.books().memory_bytes() as u64,
+            memory_bytes: self.ages.age_table().memory_bytes() as u64,
         }
     }
 }
 
-/// Processes whose memory is locked that a note names.
+/// Most processes that one note names.
 const LOCKED_NAMED: usize = 5;
 
-/// A note that names processes of which something is said; none if there are none.
+/// Returns a note that says `what` of the processes in `all`; `None` if there are none.
 fn named_note(what: &str, all: &[String]) -> Option<String> {
     let named = &all[..all.len().min(LOCKED_NAMED)];
     let more = match all.len() - named.len() {
@@ -325,18 +351,18 @@ fn named_note(what: &str, all: &[String]) -> Option<String> {
     (!all.is_empty()).then(|| format!("{what}: {}{more}", named.join(", ")))
 }
 
-/// Why ages are not known, the most bytes first.
+/// Returns the reasons for unknown ages in words, the one with the most bytes first.
 fn in_words(unknown: Vec<(Hidden, u64)>) -> Vec<Unknown> {
-    let told = unknown.into_iter().map(|(why, bytes)| Unknown {
+    let reported = unknown.into_iter().map(|(why, bytes)| Unknown {
         reason: why.words(),
         bytes,
     });
-    let mut told: Vec<Unknown> = told.collect();
-    told.sort_by_key(|one| std::cmp::Reverse(one.bytes));
-    told
+    let mut reported: Vec<Unknown> = reported.collect();
+    reported.sort_by_key(|one| std::cmp::Reverse(one.bytes));
+    reported
 }
 
-/// Adds bytes of unknown age to those of the same reason.
+/// Adds bytes of unknown age to the entry for the same reason.
 fn add_unknown(unknown: &mut Vec<(Hidden, u64)>, why: Hidden, bytes: u64) {
     match unknown.iter_mut().find(|(known, _)| known.is_like(&why)) {
         Some((known, of_reason)) => {
@@ -347,16 +373,18 @@ fn add_unknown(unknown: &mut Vec<(Hidden, u64)>, why: Hidden, bytes: u64) {
     }
 }
 
-/// What is said of processes that were not read in the last look.
-const LATE: &str = "scans cost more than their share of what all scans may take, so they are rarer, and ages are as of the last one";
+/// Note for a report if some processes were postponed in the last scan.
+const LATE: &str = "scans cost more than their share of the scan budget, so they are less frequent, and ages are as of the last one";
 
-const COMPANY: &str = "something else on this host clears accessed bits (DAMON, idle-page tracking); what it \
-    took is seen by the folios' young marks, but for parts of large folios, whose ages are unknown";
+const FOREIGN_CLEARER: &str = "another tool on this host (DAMON, idle-page tracking) also clears \
+    accessed bits; pagetide still sees what it cleared, except in parts of large folios, whose \
+    ages are unknown";
 
-/// The promotion histogram, under the edges of the report's bins.
+/// Returns the promotion histogram: pages that were accessed again, by their age before. Its bins
+/// have the edges of the page-age histogram.
 fn reaccessed(watch: &Watch) -> Vec<Reaccess> {
     let mut found: Vec<Reaccess> = Vec::new();
-    for (age_ms, pages) in watch.ages.books().reaccessed() {
+    for (age_ms, pages) in watch.ages.age_table().reaccessed() {
         let older_than_ms = super::bins::edge_of(age_ms);
         match found
             .last_mut()

@@ -1,14 +1,14 @@
-//! Why a target cannot be watched.
+//! Errors: why a target cannot be watched.
 //!
-//! Invariant: what failed and why in the message, what to do in the hint, and whether it is a lack of
-//! rights or of the kernel's (exit code 3) or another failure (1).
+//! Invariant: the message says what failed and why; the hint says what to do. Either a privilege or
+//! a kernel feature is missing (exit code 3), or something else failed (exit code 1).
 
 use rustix::io::Errno;
 
 use crate::system::Error;
 use crate::system::descriptors::LACK_HINT;
 
-/// Watching failed.
+/// Error of a watch: the target cannot be watched.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}")]
 pub struct WatchError {
@@ -19,7 +19,7 @@ pub struct WatchError {
 }
 
 impl WatchError {
-    /// A failure.
+    /// Creates an error that is no lack of privileges or kernel features (exit code 1).
     pub(crate) fn failure(what: impl Into<String>, hint: impl Into<String>) -> WatchError {
         WatchError {
             what: what.into(),
@@ -29,7 +29,7 @@ impl WatchError {
         }
     }
 
-    /// A privilege or a kernel feature is missing.
+    /// Creates an error for a missing privilege or kernel feature (exit code 3).
     pub(crate) fn missing(what: impl Into<String>, hint: impl Into<String>) -> WatchError {
         WatchError {
             is_missing: true,
@@ -37,7 +37,7 @@ impl WatchError {
         }
     }
 
-    /// Descriptors or memory are lacking just now.
+    /// Creates an error for descriptors or memory that are short for the moment.
     pub(crate) fn lack(errno: Errno) -> WatchError {
         WatchError {
             is_passing: true,
@@ -45,19 +45,19 @@ impl WatchError {
         }
     }
 
-    /// Whether the same may succeed later: descriptors or memory were lacking.
+    /// Returns whether a retry may succeed: descriptors or memory were short.
     #[must_use]
     pub fn is_passing(&self) -> bool {
         self.is_passing
     }
 
-    /// What to do about it.
+    /// Returns what the user can do about the error.
     #[must_use]
     pub fn hint(&self) -> &str {
         &self.hint
     }
 
-    /// Whether a privilege or a kernel feature is missing.
+    /// Returns whether a privilege or a kernel feature is missing.
     #[must_use]
     pub fn is_missing(&self) -> bool {
         self.is_missing

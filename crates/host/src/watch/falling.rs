@@ -1,22 +1,25 @@
-//! Rates that fall with the size of memory, from counts that need not.
+//! Computes refault rates that fall with the size of memory from counts that may rise by chance.
 //!
-//! A larger memory misses no more than a smaller one (the inclusion property of LRU: Mattson and others, 1970). Each size was full for a
-//! time of its own, so what was counted of two sizes can say otherwise by chance. The nearest rates that fall are those of weighted isotonic
-//! regression: neighbours that rise become one, with the sum of their events over the sum of their times (pool adjacent violators).
+//! A larger memory misses no more than a smaller one (the inclusion property of LRU: Mattson and
+//! others, 1970). But each size was full for a different time, so by chance a larger size can have
+//! the higher rate. Weighted isotonic regression finds the nearest rates that fall: neighbouring
+//! sizes with rising rates get one rate, the sum of their events divided by the sum of their times
+//! (pool adjacent violators).
 //!
-//! Invariant: rates fall or stay; events over all time are as many as before.
+//! Invariant: rates fall or stay equal; the total number of events does not change.
 
-/// What was counted of one size.
+/// Number of events that were counted for one size, and for how long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counted {
     pub(super) events: u64,
-    /// In so long a time, milliseconds.
+    /// Time for which events were counted, milliseconds.
     pub(super) time_ms: u64,
 }
 
 const MINUTE_MS: f64 = 60_000.0;
 
 impl Counted {
+    /// Returns the number of events per minute.
     #[expect(clippy::cast_precision_loss, reason = "counts and times below 2^53")]
     fn per_minute(self) -> f64 {
         match self.time_ms {
@@ -25,13 +28,14 @@ impl Counted {
         }
     }
 
+    /// Returns whether the rate of events is lower than that of `other`.
     fn is_less_often(self, other: Counted) -> bool {
         u128::from(self.events) * u128::from(other.time_ms)
             < u128::from(other.events) * u128::from(self.time_ms)
     }
 }
 
-/// Events a minute by size, of sizes in ascending order.
+/// Returns events per minute for each size. `counted` must be in ascending order of sizes.
 pub(super) fn falling(counted: impl IntoIterator<Item = Counted>) -> Vec<f64> {
     let mut pools: Vec<(Counted, usize)> = Vec::new();
     let mut sizes = 0;
@@ -70,10 +74,11 @@ mod tests {
     }
 
     #[test]
-    fn what_falls_stays_and_what_rises_is_averaged() {
+    fn falling_rates_stay_and_rising_rates_are_averaged() {
         let falls = [counted(30, 60), counted(20, 60), counted(5, 30)];
         assert_eq!(falling(falls), [30.0, 20.0, 10.0]);
-        // Regression: 137 pages a minute at one size were followed by 1,495 at a larger one, watched for a shorter time.
+        // Regression: the curve had 137 refaults a minute at one size, but 1,495 at a larger size
+        // that was watched for a shorter time.
         let rises = [counted(1062, 60), counted(137, 60), counted(374, 15)];
         let rates = falling(rises);
         assert_eq!(rates, [1062.0, 408.8, 408.8]);

@@ -1,10 +1,12 @@
-//! The kernel's own sums over the same processes, to stand beside ours, and what only it knows: shared
-//! memory in swap, of which page tables say nothing.
+//! The kernel's own sums over the watched processes, to compare with ours; and shared memory in
+//! swap, which page tables do not show.
 //!
-//! Invariant: asking costs no more than a four-hundredth of the time: the kernel walks all tables for
-//! `smaps_rollup`, so the next question waits for 400 times what the last one took. And no process is held for longer than a clearing
-//! of its bits may hold it, as far as that can be foreseen: the kernel has its lock while it goes through one mapping, and mmap,
-//! munmap and the faults behind them wait for that. (The story: of a program of 8 GiB one mmap in a run took 80 ms.)
+//! Invariant: reading the sums takes at most 1/400 of the time: after a read that took a time T,
+//! the next read waits for 400 * T, as the kernel walks all page tables for `smaps_rollup`.
+//!
+//! No process is delayed for longer than clearing its bits may delay it, as far as can be
+//! predicted. While the kernel goes through one mapping it holds the process's mmap lock, and mmap,
+//! munmap and page faults wait (up to 80 ms for one mmap of a program of 8 GiB).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,53 +15,55 @@ use engine::Millis;
 
 use crate::system::{Device, Filesystems, Kind, Proc};
 
-/// How much longer than a question the pause behind it is.
+/// Pause after a read, as a multiple of the time that the read took.
 const PAUSE: u32 = 400;
-/// What the kernel takes for an entry, nanoseconds: 10 ms a GiB of small pages.
+/// Time that the kernel takes for one page table entry, nanoseconds: 10 ms for 1 GiB of 4 KiB
+/// pages.
 const ENTRY_NS: u64 = 40;
-/// What all processes together may take: who waits for a report waits for this, too.
+/// Most time that reading all processes together may take: the caller waits for the report.
 const ALL_MAX: Duration = Duration::from_secs(1);
 
-/// A process whose sums are asked for.
+/// A process that the sums cover.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
     pub(super) pid: u32,
-    /// Present entries, as of the last look; a huge page is one.
+    /// Present page table entries as of the last scan; a huge page has one entry.
     pub(super) entries: u64,
-    /// It may be held for so long.
+    /// Longest time for which the process may be delayed.
     pub(super) at_most: Duration,
 }
 
 impl Member {
+    /// Returns the time for which the kernel is expected to hold the process's mmap lock.
     fn takes(&self) -> Duration {
         Duration::from_nanos(self.entries.saturating_mul(ENTRY_NS))
     }
 }
 
-/// Sums of `smaps_rollup`, and shared memory in swap.
+/// Sums of the processes' `smaps_rollup`, and of their shared memory in swap, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Sums {
     pub(super) pss: u64,
     pub(super) swap_pss: u64,
-    /// What one of them maps that others map, too: of the one with the most.
+    /// The most bytes that any one of the processes shares with others.
     pub(super) shared: u64,
-    /// Bytes of shared memory in swap, of each file once.
+    /// Bytes of shared memory in swap; each file counts once.
     pub(super) shared_swap: u64,
 }
 
-/// The last answer, and when the next may be asked for.
+/// The last sums that were read, and the time from which they may be read again.
 #[derive(Debug, Default)]
 pub(super) struct KernelSums {
     sums: Option<Sums>,
-    asked: Option<Instant>,
+    requested: Option<Instant>,
     next: Option<Instant>,
-    /// Why the kernel was not asked when it was time.
+    /// Why the sums were not read when the pause was over; `None` if they were read.
     unasked: Option<String>,
     filesystems: Option<Filesystems>,
 }
 
 impl KernelSums {
-    /// Asks, unless it is too early, or would take too long.
+    /// Reads the sums, unless the pause is not over yet or the read would take too long.
     pub(super) fn ask(&mut self, members: &[Member], proc: &Proc) {
         let begin = Instant::now();
         if self.next.is_some_and(|next| begin < next) {
@@ -70,30 +74,34 @@ impl KernelSums {
             Some(_) => None,
             None => self.sum(members, proc, begin),
         };
-        self.asked = Some(begin);
+        self.requested = Some(begin);
         let took = begin.elapsed().max(Duration::from_micros(100));
         self.next = Some(begin + took * PAUSE);
     }
 
-    /// Why there are no sums, where that was our choice.
+    /// Returns why there are no sums, if we chose not to read them.
     pub(super) fn unasked(&self) -> Option<&str> {
         self.unasked.as_deref()
     }
 
-    /// The last sums; `None` where one may not be read, or would take too long.
+    /// Returns the last sums; `None` if a process may not be read, or the read would take too long.
     pub(super) fn sums(&self) -> Option<Sums> {
         self.sums
     }
 
-    /// How old they are, milliseconds.
+    /// Returns the age of the sums, milliseconds.
     pub(super) fn age_ms(&self) -> u64 {
-        let age = self.asked.map(|asked| asked.elapsed()).unwrap_or_default();
+        let age = self
+            .requested
+            .map(|requested| requested.elapsed())
+            .unwrap_or_default();
         Millis::from(age).0
     }
 
+    /// Reads and adds up the sums of all processes; `None` if one may not be read.
     fn sum(&mut self, members: &[Member], proc: &Proc, begin: Instant) -> Option<Sums> {
-        // Device numbers are given out anew, and this is asked seldom. (The story: what a container's /dev/shm had in swap was in no sum where a file
-        // system that is gone had had the number.)
+        // The kernel reuses device numbers, so the list of file systems is read anew: the number of
+        // an unmounted file system may now be that of a container's /dev/shm.
         self.filesystems = None;
         let mut sums = Sums::default();
         let mut of_files = BTreeMap::new();
@@ -105,7 +113,7 @@ impl KernelSums {
             }
             let rollup = match proc.smaps_rollup(pid) {
                 Ok(Some(rollup)) => rollup,
-                // A process that has ended has nothing.
+                // The process has ended, and adds nothing.
                 Ok(None) => continue,
                 Err(error) => {
                     self.unasked = error.is_locked().then(|| locked(pid));
@@ -128,8 +136,8 @@ impl KernelSums {
         Some(sums)
     }
 
-    /// What of each file of shared memory a process's mappings show as swapped. Processes may map
-    /// different parts of one; the most that one of them shows is at least there.
+    /// Adds the swapped bytes of each shared-memory file, as one process's mappings show them.
+    /// Processes may map different parts of a file: the largest amount is kept, a lower bound.
     fn add_shared(&mut self, pid: u32, proc: &Proc, of_files: &mut BTreeMap<(Device, u64), u64>) {
         if self.filesystems.is_none() {
             self.filesystems = Filesystems::system(proc).ok();
@@ -144,7 +152,7 @@ impl KernelSums {
             .flatten()
             .unwrap_or_default()
         {
-            // Of a private mapping, entries tell.
+            // For private mappings our walks count swap entries.
             if smap.mapping.kind == Kind::Shmem && smap.mapping.shared {
                 let file = (smap.mapping.device, smap.mapping.inode);
                 *own.entry(file).or_default() += smap.swap;
@@ -157,31 +165,34 @@ impl KernelSums {
     }
 }
 
-/// Why these are not asked for, if they are not.
+/// Returns why the sums of these processes are not read; `None` if they can be read.
 fn too_long(members: &[Member]) -> Option<String> {
     let is_held = |one: &&Member| one.takes() > one.at_most;
     let held = members.iter().filter(is_held).max_by_key(|one| one.takes());
     if let Some(one) = held {
         let (pid, ms) = (one.pid, one.takes().as_millis());
         return Some(format!(
-            "the kernel's own sums (Pss, shared memory in swap) were not asked for: that would hold pid {pid} up for some \
-             {ms} ms (--max-wait of who looks at it)"
+            "the kernel's own sums (Pss, shared memory in swap) were not read: that would stall \
+             pid {pid} for about {ms} ms, longer than --max-wait of the pagetide that scans it \
+             allows"
         ));
     }
     let all = members.iter().map(Member::takes).sum();
     (all > ALL_MAX).then(|| for_all(all))
 }
 
+/// Returns the reason that a process's mmap_lock is held, in words.
 fn locked(pid: u32) -> String {
     format!(
         "the kernel's own sums (Pss, shared memory in swap) are left out: the memory of pid {pid} is locked"
     )
 }
 
+/// Returns the reason that reading all processes takes too long, in words.
 fn for_all(takes: Duration) -> String {
     let ms = takes.as_millis();
     format!(
-        "the kernel's own sums (Pss, shared memory in swap) are left out: of so much memory they take {ms} ms and more"
+        "the kernel's own sums (Pss, shared memory in swap) are left out: with so much memory they take {ms} ms or more"
     )
 }
 
@@ -189,15 +200,16 @@ fn for_all(takes: Duration) -> String {
 mod tests {
     use super::*;
 
-    fn asked(members: &[Member]) -> KernelSums {
+    fn requested(members: &[Member]) -> KernelSums {
         let mut kernel = KernelSums::default();
         kernel.ask(members, &Proc::system().expect("/proc"));
         kernel
     }
 
-    /// A process of 4 TiB that may be held for 5 ms is not asked about; one that is small, or that waits for nothing, is.
+    /// No sums are read of a process of 4 TiB that may be delayed for 5 ms. They are read of a
+    /// small process, and of one that may be delayed for long.
     #[test]
-    fn who_would_be_held_for_too_long_is_not_asked_about() {
+    fn no_sums_of_a_process_that_would_be_delayed_too_long() {
         let ms = Duration::from_millis;
         let member = |entries, at_most| Member {
             pid: std::process::id(),
@@ -205,18 +217,15 @@ mod tests {
             at_most,
         };
         let small = member(1000, ms(5));
-        let kernel = asked(&[small, member(1 << 30, ms(5))]);
+        let kernel = requested(&[small, member(1 << 30, ms(5))]);
         assert_eq!(kernel.sums(), None);
         let why = kernel.unasked().unwrap_or_default();
-        assert!(
-            why.contains("42949 ms (--max-wait of who looks at it)"),
-            "{why}"
-        );
-        let kernel = asked(&[small, member(1 << 20, ms(250))]);
+        assert!(why.contains("42949 ms, longer than --max-wait"), "{why}");
+        let kernel = requested(&[small, member(1 << 20, ms(250))]);
         assert!(kernel.sums().is_some_and(|sums| sums.pss > 0));
         assert_eq!(kernel.unasked(), None);
-        // Many that are small by themselves.
-        let kernel = asked(&[member(1 << 20, ms(250)); 30]);
+        // Many processes, each of them small.
+        let kernel = requested(&[member(1 << 20, ms(250)); 30]);
         assert!(kernel.sums().is_none() && kernel.unasked().is_some());
     }
 }

@@ -1,14 +1,16 @@
-//! Watching a target: looks at a steady pace, and a report of all that they saw.
+//! Watches a target: scans it at a steady interval, and reports everything that the scans found.
 //!
-//! Invariant: nothing is changed but accessed bits ([`crate::ages`]); we never look at ourselves. All
-//! time is the time since watching began, in steps of the interval, so that a look that comes a little
-//! late makes no page older.
+//! Invariant: nothing is changed except accessed bits ([`crate::ages`]); pagetide never scans its
+//! own process. Scan times are whole intervals since the start of the watch, so that a scan that
+//! begins a little late makes no page older.
 //!
-//! Words: a *look* goes through the whole target once; the books number looks as *rounds*; a *reading* is of one
-//! process's tables; a *walk* is the engine's ([`engine::Memory::walk`]; what reports call `walks` are looks).
+//! Terms: a *scan* goes through the whole target once. The age table numbers scans as *rounds*.
+//! Reading one process's page tables is a *reading* here, and [`engine::Memory::walk`] in the
+//! engine; but the field `walks` of reports counts scans.
 //!
-//! Floors: [`source`], `people`, `phase`, `kernel_sums`, `own`, `group`, `bins`, `shares` and `curve` know one thing each;
-//! `compose` makes a report of them; `round` is a look; here is the pace.
+//! Submodules: [`source`], `process_names`, `phase`, `kernel_sums`, `own`, `group`, `bins`,
+//! `shares` and `curve` each do one thing; `compose` makes a report of them; `scan_in_progress`
+//! does a scan; this module decides when.
 
 mod bins;
 mod compose;
@@ -19,9 +21,9 @@ mod group;
 mod kernel_sums;
 pub(crate) mod own;
 mod parts;
-mod people;
 mod phase;
-mod round;
+mod process_names;
+mod scan_in_progress;
 mod shares;
 pub mod source;
 
@@ -44,80 +46,86 @@ pub use error::WatchError;
 use kernel_sums::KernelSums;
 pub use parts::NameOf;
 use parts::Parts;
-use people::People;
-pub use round::Sharing;
-use round::{Round, SharedScans};
+use process_names::ProcessNames;
+pub use scan_in_progress::Sharing;
+use scan_in_progress::{ScanInProgress, SharedScans};
 pub use shares::Late;
 
-/// Between two looks, events of forks and exits are taken at least so often: the kernel keeps some
-/// 20,000 for us.
+/// Longest time between two reads of fork and exit events while no scan runs. The kernel buffers
+/// about 20,000 events for us.
 const PULSE: Duration = Duration::from_millis(250);
 
-/// Between looks, to follow who lives may take this part of a processor: without process events it is a reading of all of /proc, which takes
-/// a tenth of a second where there are ten thousand.
+/// Pause after listing processes between scans, as a multiple of the processor time that the
+/// listing took. Without process events a listing reads all of /proc: 0.1 s with ten thousand
+/// processes.
 const FOLLOW_SHARE: u32 = 50;
 
-/// What must be known where reclaim ages by accessed bits.
-const MULTI_GEN: &str = "the kernel's multi-gen LRU is on: when it ages, it clears accessed bits, and pages that it \
-    took them from look older than they are";
+/// A note for reports: the multi-gen LRU clears accessed bits, which changes the ages that we see.
+const MULTI_GEN: &str = "the kernel's multi-gen LRU is on: its aging clears accessed bits, and \
+    such pages may be younger than reported";
 
-/// What is watched, and how.
+/// Settings of a watch.
 #[derive(Clone, Debug)]
-pub struct Settings {
-    /// Whose memory.
+pub struct WatchSettings {
+    /// The processes to watch.
     pub target: Target,
-    /// Time between two looks.
+    /// Time between two scans.
     pub interval: Duration,
-    /// The longest that a clearing of accessed bits may be expected to hold up a process that takes page
-    /// faults; none for what suits the interval ([`Pauses`]).
+    /// Longest time for which clearing accessed bits may be expected to delay a process that takes
+    /// page faults; `None` for a value that suits the interval ([`Pauses`]).
     pub max_wait: Option<Duration>,
-    /// A source other than the best that works.
+    /// The source of accessed bits; `None` for the best source that works here.
     pub source: Option<AgeSource>,
-    /// Whether this process is pagetide's own: then its memory is locked, and it stays readable to itself. One that
-    /// only calls us keeps its ways.
+    /// Limit of pagetide's own memory for ages, bytes. `None`: three quarters of the memory that
+    /// the control groups allow this process, or no limit if they set none.
+    pub memory: Option<u64>,
+    /// Whether this process is pagetide itself. If so, its memory is locked, and its `/proc` files
+    /// are kept readable to it. A process that only uses this library is not changed.
     pub own_process: bool,
 }
 
-/// A watch.
+/// A watch of one target.
 pub struct Watch {
-    settings: Settings,
+    settings: WatchSettings,
     ages: Ages,
     family: Family,
     events: Option<Events>,
     proc: Proc,
     groups: Option<Groups>,
-    /// The control group that was asked for.
+    /// The control group that is the target; `None` if the target is a process or all processes.
     group: Option<Group>,
-    people: People,
+    people: ProcessNames,
     kernel: KernelSums,
-    /// Before this it is too early to follow who lives between two looks, by what the last time took.
+    /// Earliest time of the next listing of processes between two scans; [`FOLLOW_SHARE`] is the
+    /// pause before it.
     follow_next: Instant,
-    /// How the first process ended, if the kernel's events told.
+    /// Exit code of the target's first process, if the kernel's events reported it.
     exit: Option<i32>,
-    /// The first process's command line, also when it is gone.
+    /// Command line of the target's first process; kept after the process has ended.
     command: String,
     notes: Vec<String>,
-    /// The machine's counters when watching began.
+    /// The host's counters of swapped pages when the watch began.
     vmstat: Vmstat,
     begin: Instant,
-    /// The processor time that we had used before.
+    /// Processor time that this process had used before the watch began.
     cpu_before: Duration,
     members: Vec<Identity>,
-    /// Processes that are not looked at, with their descendants.
+    /// PIDs of processes that are not scanned, nor their descendants.
     left_out: BTreeSet<u32>,
-    /// Who is in the target's group, as somebody else has just listed it.
+    /// PIDs in the target's control group, if the caller has just listed them ([`Watch::list`]).
     listed: Option<Vec<u32>>,
-    /// The look that is under way.
-    round: Option<Round>,
-    /// Members that could not be read in the last round, and why the first of them.
+    /// The scan that is running; `None` between two scans.
+    round: Option<ScanInProgress>,
+    /// Number of processes that could not be read in the last scan, and the error of the first one.
     denied: (u64, String),
-    /// Members whose memory was locked at the last look, so that nothing of it could be read.
+    /// Processes that could not be read in the last scan because their mmap_lock was held.
     locked: Vec<Identity>,
-    /// Time of the last round, milliseconds.
+    /// Time of the last scan that began, milliseconds since the watch began.
     now_ms: u64,
-    /// When the last look that is over was: what is told is as of then, while another one is under way, too.
+    /// Time of the last completed scan, milliseconds since the watch began. Reports are as of this
+    /// time, also while another scan runs.
     ended_ms: u64,
-    /// How tenants share the time of scans.
+    /// Divides the time of scans among tenants.
     shared: SharedScans,
     rounds: u64,
     peak_bytes: u64,
@@ -126,7 +134,7 @@ pub struct Watch {
     finished: bool,
 }
 
-/// Refuses a target that is a thread: who is watched is a process, with all its threads.
+/// Returns an error if the target's PID is that of a thread: only whole processes can be watched.
 fn refuse_thread(proc: &Proc, target: &Target) -> Result<(), WatchError> {
     let Target::Descendants(pid) = *target else {
         return Ok(());
@@ -141,30 +149,36 @@ fn refuse_thread(proc: &Proc, target: &Target) -> Result<(), WatchError> {
     }
 }
 
+/// Opens the kernel's fork and exit events. If they are not available, adds a note and returns
+/// `None`.
+fn events(notes: &mut Vec<String>) -> Option<Events> {
+    match Events::open() {
+        Ok(events) => Some(events),
+        Err(error) => {
+            let hint = error.hint();
+            notes.push(format!(
+                "forks and exits are found only by scans: {error}; to change that: {hint}"
+            ));
+            None
+        }
+    }
+}
+
 impl Watch {
-    /// Begins to watch; the first look is [`Watch::look`]'s.
+    /// Begins to watch; [`Watch::scan`] makes the first scan.
     ///
     /// # Errors
-    /// There is no such target, or no right to look at it.
-    pub fn open(settings: Settings) -> Result<Watch, WatchError> {
-        let own = own::Own::prepared(settings.own_process);
+    /// There is no such target, or we have no right to read it.
+    pub fn open(settings: WatchSettings) -> Result<Watch, WatchError> {
+        let own = own::OwnProcess::prepared(settings.own_process);
         let proc = Proc::system()?;
         refuse_thread(&proc, &settings.target)?;
         let chosen = source::choose(settings.source)
             .map_err(|(what, hint)| WatchError::missing(what, hint))?;
         let mut notes = chosen.notes;
-        let events = match Events::open() {
-            Ok(events) => Some(events),
-            Err(error) => {
-                let hint = error.hint();
-                notes.push(format!(
-                    "forks and exits are found by looks alone: {error}; to change that: {hint}"
-                ));
-                None
-            }
-        };
+        let events = events(&mut notes);
         let groups = match Groups::find(&proc) {
-            // That says nothing of control groups.
+            // An error for lack of descriptors or memory does not mean that there are no groups.
             Err(error) if error.lack().is_some() => return Err(error.into()),
             found => found.ok(),
         };
@@ -183,7 +197,8 @@ impl Watch {
         }
         let vmstat = proc.vmstat().unwrap_or_default();
         let pauses = Pauses::new(settings.max_wait, settings.interval);
-        Ok(Watch {
+        let memory = settings.memory;
+        let mut watch = Watch {
             ages: Ages::new(chosen.source, places, pauses, 0),
             settings,
             family,
@@ -191,7 +206,7 @@ impl Watch {
             proc,
             groups,
             group,
-            people: People::default(),
+            people: ProcessNames::default(),
             kernel: KernelSums::default(),
             follow_next: Instant::now(),
             exit: None,
@@ -214,124 +229,134 @@ impl Watch {
             curve: RefaultCurve::default(),
             parts: None,
             finished: false,
-        })
+        };
+        watch.limit_memory(memory);
+        Ok(watch)
     }
 
-    /// Waits until the next look is due (the first one is at once), looks, and reports all until now.
+    /// Waits until the next scan must begin (the first begins at once), scans, and returns a
+    /// report.
     ///
     /// # Errors
     /// The target cannot be read at all.
-    pub fn look(&mut self) -> Result<Report, WatchError> {
+    pub fn scan(&mut self) -> Result<Report, WatchError> {
         self.wait();
-        self.look_now(&mut ())?;
+        self.scan_now(&mut ())?;
         self.note_curve(0);
         let report = self.report();
         self.note_parts(&report.processes);
         Ok(report)
     }
 
-    /// What less memory would cost, as far as looks know.
+    /// Returns the refault curve: what less memory would cost; `None` before enough is known.
     #[must_use]
     pub fn curve(&self) -> Option<Curve> {
         curve::report_of(&self.curve)
     }
 
-    /// Once after each look that the curve is to know of: `back` pages had left and were back.
+    /// Adds the last scan to the curve; to be called once after each scan that should count.
+    /// `back`: number of pages that had been swapped out and were refaulted since the scan before.
     pub fn note_curve(&mut self, back: u64) {
         let mut seen = Seen::default();
-        for space in self.members.iter().filter_map(|one| self.ages.space(*one)) {
-            seen.add(self.ages.books(), space.owner);
+        for one in &self.members {
+            match self.ages.space(*one) {
+                Some(space) => seen.add(self.ages.age_table(), space.owner),
+                None => seen.add_unread(self.unread_pages(*one)),
+            }
         }
-        let books = self.ages.books();
+        let age_table = self.ages.age_table();
         self.curve
-            .begin_is(|begin| Millis(books.representative_ms(begin.0)));
-        self.curve.look(seen.into_look(self.now_ms, back));
+            .rename_begin(|begin| Millis(age_table.representative_ms(begin.0)));
+        self.curve.scan(seen.into_scan(self.now_ms, back));
     }
 
-    /// Time since watching began, milliseconds.
+    /// Returns the time since the watch began, milliseconds.
     #[must_use]
     pub fn elapsed_ms(&self) -> u64 {
         Millis::from(self.begin.elapsed()).0
     }
 
-    /// The time of the last look, milliseconds since watching began.
+    /// Returns the time of the last scan that began, milliseconds since the watch began.
     #[must_use]
-    pub fn looked_ms(&self) -> u64 {
+    pub fn scanned_ms(&self) -> u64 {
         self.now_ms
     }
 
-    /// The time of the last look that is over: ages are told as of then.
+    /// Returns the time of the last completed scan, milliseconds since the watch began; reported
+    /// ages are as of this time.
     #[must_use]
     pub fn ended_ms(&self) -> u64 {
         self.ended_ms
     }
 
-    /// The next look is now.
+    /// Sets the time of the next scan to now.
     pub fn advance(&mut self) {
         self.now_ms = self.elapsed_ms().max(self.now_ms + 1);
     }
 
-    /// The ages.
+    /// Returns the ages of all scanned pages.
     #[must_use]
     pub fn ages(&self) -> &Ages {
         &self.ages
     }
 
-    /// The ages, to look at entries, and where processes are read.
+    /// Returns the ages, so that a caller can read page table entries again, and the `/proc` in
+    /// use.
     pub fn ages_and_proc(&mut self) -> (&mut Ages, &Proc) {
         (&mut self.ages, &self.proc)
     }
 
-    /// Time between two looks.
+    /// Returns the time between two scans.
     #[must_use]
     pub fn interval(&self) -> Duration {
         self.settings.interval
     }
 
-    /// Time until the next look, for who keeps the pace by himself: the interval, or a little less, another part of it
-    /// after each look (`phase`).
+    /// Returns the time until the next scan, for callers that wait themselves: the interval or a
+    /// little less, by a different amount after each scan (`phase`).
     #[must_use]
-    pub fn apart(&self) -> Duration {
-        self.apart_of(self.settings.interval)
+    pub fn until_next_scan(&self) -> Duration {
+        self.until_next_scan_of(self.settings.interval)
     }
 
-    /// [`Watch::apart`], where somebody wants looks to be `every` apart and not the interval.
+    /// Returns the time until the next scan if scans are to be `every` apart; see
+    /// [`Watch::until_next_scan`].
     #[must_use]
-    pub fn apart_of(&self, every: Duration) -> Duration {
-        phase::apart(self.rounds, every)
+    pub fn until_next_scan_of(&self, every: Duration) -> Duration {
+        phase::until_next_scan(self.rounds, every)
     }
 
-    /// The mappings of a process; none if it is gone or may not be read.
+    /// Returns the mappings of a process; empty if the process has ended or may not be read.
     pub fn mappings(&mut self, pid: u32) -> Vec<Mapping> {
         self.ages.mappings(pid)
     }
 
-    /// The processes of the last look.
+    /// Returns the processes that the last scan covered.
     #[must_use]
     pub fn members(&self) -> &[Identity] {
         &self.members
     }
 
-    /// Entries of private memory that were swapped out at the last look.
+    /// Returns the number of private pages that were swapped out at the last scan.
     #[must_use]
     pub fn swapped_pages(&self) -> Pages {
         let spaces = self.members.iter().filter_map(|one| self.ages.space(*one));
         Pages(spaces.map(|space| space.found.swapped).sum())
     }
 
-    /// Where processes are read.
+    /// Returns the `/proc` from which processes are read.
     #[must_use]
     pub fn proc(&self) -> &Proc {
         &self.proc
     }
 
-    /// Whether all processes are gone: the last report was the last.
+    /// Returns whether all processes have ended, so that the last report is final.
     #[must_use]
     pub fn finished(&self) -> bool {
         self.finished
     }
 
-    /// Sleeps until the next round is due, and sets its time.
+    /// Sleeps until the next scan must begin, and sets the time of that scan.
     fn wait(&mut self) {
         if self.rounds == 0 {
             return;
@@ -346,12 +371,12 @@ impl Watch {
             }
             std::thread::sleep(left.min(PULSE));
             if left > PULSE {
-                // What lives between two looks is seen here, at least its coming and going.
+                // Finds processes that begin and end between two scans.
                 let _ = self.follow_if_cheap();
             }
         }
         let late = self.elapsed_ms();
-        // The time in whole intervals, the nearest: a look a little late is a look in time.
+        // To the nearest whole interval: a scan that begins a little late counts as on time.
         let nearest = (late + interval_ms / 2) / interval_ms * interval_ms;
         self.now_ms = nearest.max(self.now_ms + 1);
     }
@@ -360,17 +385,18 @@ impl Watch {
         Millis::from(self.settings.interval).0.max(1)
     }
 
+    /// Lists the processes of the target that the next scan must cover.
     fn update_members(&mut self) -> Result<(), WatchError> {
         self.follow()?;
         let members = self.family.members();
-        let members = members.filter(|member| !self.is_left_out(member.identity.pid));
+        let members = members.filter(|member| !self.is_excluded(member.identity.pid));
         self.members = members.map(|member| member.identity).collect();
         self.members.sort_unstable();
         let may_be_empty = !matches!(self.settings.target, Target::Descendants(_));
         if self.rounds == 0 && self.members.is_empty() && !may_be_empty {
             if matches!(self.settings.target, Target::Descendants(pid) if pid == std::process::id())
             {
-                let what = "cannot watch pagetide itself: it leaves itself alone";
+                let what = "cannot watch pagetide itself: it does not manage itself";
                 return Err(WatchError::failure(what, "give another process"));
             }
             return Err(WatchError::failure(
@@ -378,25 +404,34 @@ impl Watch {
                     "cannot watch {}: no process of it has memory of its own",
                     self.name()
                 ),
-                "give a process that runs; `pagetide top` shows them",
+                "give a running process; `pagetide top` lists them",
             ));
         }
         Ok(())
     }
 
-    /// Who is in the target's control group and in those below it, for the next look: it need not list them again.
+    /// Passes the PIDs in the target's control group and below to the next scan, so that it need
+    /// not list them itself.
     pub fn list(&mut self, pids: Vec<u32>) {
         self.listed = Some(pids);
     }
 
-    /// From the next look on, these processes and their descendants are not looked at.
-    pub fn leave_out(&mut self, pids: BTreeSet<u32>) {
+    /// Sets the limit of pagetide's own memory for ages, bytes; `None` as in
+    /// [`WatchSettings::memory`].
+    pub fn limit_memory(&mut self, bytes: Option<u64>) {
+        let bytes = bytes.or_else(|| own::memory(&self.proc, self.groups.as_ref()));
+        self.ages.limit_memory(bytes);
+    }
+
+    /// Excludes these processes and their descendants, from the next scan on.
+    pub fn exclude(&mut self, pids: BTreeSet<u32>) {
         self.left_out = pids;
     }
 
-    fn is_left_out(&self, pid: u32) -> bool {
+    /// Returns whether a process or one of its ancestors is excluded ([`Watch::exclude`]).
+    fn is_excluded(&self, pid: u32) -> bool {
         let mut pid = Some(pid);
-        // A look is not one moment, so parents may form a ring.
+        // Processes change while they are read, so that parents may form a ring.
         for _ in 0..64 {
             let Some(one) = pid.filter(|_| !self.left_out.is_empty()) else {
                 return false;
@@ -409,7 +444,8 @@ impl Watch {
         false
     }
 
-    /// Brings the family up to date, and notes how the first process ended and whether all have.
+    /// Updates the list of processes; records the first process's exit code, and whether all
+    /// processes have ended.
     ///
     /// # Errors
     /// `/proc` cannot be read.
@@ -442,10 +478,11 @@ impl Watch {
         Ok(())
     }
 
-    /// The same between two looks, unless it is too dear so soon.
+    /// Calls [`Watch::follow`] between two scans; does nothing if the last call was too short ago
+    /// for its cost.
     ///
     /// # Errors
-    /// As [`Watch::follow`].
+    /// `/proc` cannot be read.
     pub fn follow_if_cheap(&mut self) -> Result<(), WatchError> {
         match Instant::now() < self.follow_next {
             true => Ok(()),
@@ -453,17 +490,17 @@ impl Watch {
         }
     }
 
-    /// Whether a process is one of those that are watched, as of now. The story: a child of three seconds was nobody's until the next look, so
-    /// a second manager of it began or was refused by chance.
+    /// Returns whether a process belongs to the target. Lists processes first, so that a child
+    /// counts that began since the last scan: no second manager can start for it.
     ///
     /// # Errors
     /// `/proc` cannot be read.
     pub fn has(&mut self, pid: u32) -> Result<bool, WatchError> {
         self.follow()?;
-        Ok(self.family.member(pid).is_some() && !self.is_left_out(pid))
+        Ok(self.family.member(pid).is_some() && !self.is_excluded(pid))
     }
 
-    /// The target in words.
+    /// Returns the target in words, for reports.
     fn name(&self) -> String {
         match &self.settings.target {
             Target::Descendants(pid) => format!("pid {pid}"),
@@ -473,7 +510,7 @@ impl Watch {
     }
 }
 
-/// A status of wait(2) as a shell gives it.
+/// Converts a status of wait(2) to the exit code that a shell shows.
 fn exit_code(status: u32) -> i32 {
     let (code, signal) = (status >> 8 & 0xff, status & 0x7f);
     let shown = if signal == 0 { code } else { 128 + signal };

@@ -1,35 +1,40 @@
-//! What we do about ourselves before we look at others.
+//! Prepares pagetide's own process before it scans others.
 //!
-//! Invariant: nothing that could end us: memory is locked only where no limit can be met later.
+//! Invariant: nothing here can end our process: memory is locked only if no limit of locked memory
+//! can be reached later.
 
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{
     DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
 };
 
-use crate::system::Proc;
+use crate::system::{Groups, Proc};
+
+/// Quarters of the memory that the control groups allow our process that ages may take. The rest is
+/// for the program itself, and for its reports and requests.
+const QUARTERS: u64 = 3;
 
 /// `CAP_IPC_LOCK` in `linux/capability.h`.
 const CAP_IPC_LOCK: u64 = 1 << 14;
 
-/// Whether this process is pagetide's own; to one that only calls us nothing is done.
-pub(super) struct Own(bool);
+/// Whether this process is pagetide itself; a process that only uses this library is not changed.
+pub(super) struct OwnProcess(bool);
 
-impl Own {
-    /// It, readable to itself if it is ours.
-    pub(super) fn prepared(is_ours: bool) -> Own {
+impl OwnProcess {
+    /// Keeps our `/proc` files readable and raises our limits, if this process is pagetide itself.
+    pub(super) fn prepared(is_ours: bool) -> OwnProcess {
         if is_ours {
             stay_readable();
             raise_descriptors();
-            pagetables::give_large_blocks_back();
+            sys::give_large_blocks_back();
         }
-        Own(is_ours)
+        OwnProcess(is_ours)
     }
 
-    /// [`lock_memory`], of our own process.
+    /// Locks our memory ([`lock_memory`]) if this process is pagetide itself.
     ///
     /// # Errors
-    /// Why it is not locked, as a note.
+    /// A note that says why the memory is not locked.
     pub(super) fn lock_memory(&self, proc: &Proc) -> Result<(), String> {
         match self.0 {
             true => lock_memory(proc),
@@ -38,13 +43,23 @@ impl Own {
     }
 }
 
-/// A program with file capabilities belongs to root in `/proc`, and may not read its own page tables there.
-/// Those who lack our capabilities may still not trace us (commoncap checks that apart).
+/// Returns how much of our memory ages may take, bytes, by the limits of our control group and the
+/// groups above it; `None` if there is no limit. Without it, a pod with less memory than the ages
+/// of its node take is killed in its first scan.
+pub(super) fn memory(proc: &Proc, groups: Option<&Groups>) -> Option<u64> {
+    let groups = groups?;
+    let group = groups.of_process(proc, std::process::id()).ok().flatten()?;
+    Some(groups.memory_limit(&group)? / 4 * QUARTERS)
+}
+
+/// Keeps our own files in `/proc` readable to us. For a program with file capabilities they belong
+/// to root, and it could not read its own page tables. Processes without our capabilities still
+/// cannot trace us (commoncap checks that separately).
 pub(crate) fn stay_readable() {
-    // Where it cannot be changed, opening our own files says so.
+    // If this fails, opening our own files reports it.
     let _ = set_dumpable_behavior(DumpableBehavior::Dumpable);
     if !rustix::process::geteuid().is_root() {
-        // A core would have addresses of the kernel's in it, which our user is not to know.
+        // A core dump would contain kernel addresses, which our user must not see.
         let none = Some(0);
         let _ = setrlimit(
             Resource::Core,
@@ -56,7 +71,8 @@ pub(crate) fn stay_readable() {
     }
 }
 
-/// Each process that is watched costs a descriptor (who clears its bits, [`crate::ages`]), and usual is a limit of 1,024, which we may raise.
+/// Raises the limit of open descriptors, usually 1,024, to the allowed maximum: each watched
+/// process needs a descriptor (the access worker that clears its bits, [`crate::ages`]).
 fn raise_descriptors() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum {
@@ -68,24 +84,24 @@ fn raise_descriptors() {
     }
 }
 
-/// Our pages must not go while memory is short: that is when we are asked. Under a limit, memory that is
-/// locked now would make a later allocation fail, and end us: so it is locked without one only.
+/// Locks our pages in memory, as we must respond when memory is short. Does so only if locked
+/// memory is not limited: with a limit, a later allocation would fail and end our process.
 ///
 /// # Errors
-/// Why it is not locked, as a note.
+/// A note that says why the memory is not locked.
 fn lock_memory(proc: &Proc) -> Result<(), String> {
     let is_free = may_lock(proc) || getrlimit(Resource::Memlock).current.is_none();
     if !is_free {
         return Err(
-            "our own memory is not locked: there is a limit (CAP_IPC_LOCK, or ulimit -l unlimited)"
+            "pagetide's own memory is not locked: there is a limit (CAP_IPC_LOCK, or ulimit -l unlimited)"
                 .to_owned(),
         );
     }
     let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
-    mlockall(flags).map_err(|error| format!("our own memory is not locked: {error}"))
+    mlockall(flags).map_err(|error| format!("pagetide's own memory is not locked: {error}"))
 }
 
-/// Whether limits of locked memory do not apply to us.
+/// Returns whether the limit of locked memory does not apply to us.
 fn may_lock(proc: &Proc) -> bool {
     let status = proc
         .read_own("self/status")

@@ -1,7 +1,8 @@
-//! What is watched, divided into parts that people have names for: units, containers, users. Each has a curve of its own.
+//! Divides what is watched into parts that users have names for (units, containers, users), each
+//! with a refault curve.
 //!
-//! Invariant: a process is in one part at a time; what it had in its former part stays in that part's curve. A part that has had no process for
-//! a whole look is forgotten.
+//! Invariant: a process is in one part at a time. If it changes to another part, what it had before
+//! stays in the curve of the former part. A part without a process in a whole scan is forgotten.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +11,21 @@ use engine::workingset::RefaultCurve;
 
 use super::Watch;
 use super::curve::{Seen, report_of};
-use crate::report::{Part, Process};
+use super::group;
+use crate::report::{Curve, Part, Process};
 
-/// The name of the part that a process is in; none where it is to be left out.
+/// Returns the name of the part that a process is in; `None` if the process belongs to no part.
 pub type NameOf = Box<dyn FnMut(&Process) -> Option<String> + Send>;
 
-/// All parts.
+/// All parts, and the function that assigns a process to one.
 pub(super) struct Parts {
     name_of: NameOf,
     all: BTreeMap<String, (RefaultCurve, Part)>,
 }
 
 impl Watch {
-    /// From now on each look is told by parts, too: [`Watch::parts`].
+    /// Makes all later scans add to a curve for each part ([`Watch::parts`]); `name_of` names the
+    /// part of a process.
     pub fn split_by(&mut self, name_of: NameOf) {
         self.parts = Some(Parts {
             name_of,
@@ -30,7 +33,8 @@ impl Watch {
         });
     }
 
-    /// Adds a scan to the curve of each part. `processes` are those of its report, the largest first.
+    /// Adds the last scan to the curve of each part. `processes`: those of the scan's report, the
+    /// largest first.
     pub(super) fn note_parts(&mut self, processes: &[Process]) {
         let Some(mut parts) = self.parts.take() else {
             return;
@@ -47,30 +51,42 @@ impl Watch {
             };
             let (seen, part) = found.entry(name.clone()).or_default();
             if let Some(owner) = owners.get(&process.pid) {
-                seen.add(self.ages.books(), *owner);
+                seen.add(self.ages.age_table(), *owner);
             }
             part.name = name;
             part.add(process);
         }
         parts.all.retain(|name, _| found.contains_key(name));
-        let books = self.ages.books();
+        let age_table = self.ages.age_table();
         for (name, (seen, part)) in found {
             let (curve, last) = parts.all.entry(name).or_default();
-            curve.begin_is(|begin| Millis(books.representative_ms(begin.0)));
-            curve.look(seen.into_look(self.now_ms, 0));
+            curve.rename_begin(|begin| Millis(age_table.representative_ms(begin.0)));
+            curve.scan(seen.into_scan(self.now_ms, 0));
             *last = part;
         }
         self.parts = Some(parts);
     }
 
-    /// The parts as the last look found them, with their curves; none where nobody asked for them.
+    /// Returns the parts as of the last scan, with their curves; empty without [`Watch::split_by`].
+    /// If a control group has exactly a part's processes, the kernel's figures of that group are
+    /// added.
     #[must_use]
     pub fn parts(&self) -> Vec<Part> {
         let all = self.parts.iter().flat_map(|parts| parts.all.values());
-        let told = all.map(|(curve, part)| Part {
-            curve: report_of(curve),
-            ..part.clone()
+        let reported = all.map(|(curve, part)| {
+            let groups = self.groups.as_ref();
+            let usage = groups.and_then(|groups| group::usage_of(groups, &part.cgroup, &part.pids));
+            let beside = |curve: Curve| match usage {
+                Some(usage) => curve
+                    .beside(usage.kernel, None)
+                    .with_cache(usage.used_cache),
+                None => curve,
+            };
+            Part {
+                curve: report_of(curve).map(beside),
+                ..part.clone()
+            }
         });
-        told.collect()
+        reported.collect()
     }
 }

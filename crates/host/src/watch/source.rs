@@ -1,7 +1,7 @@
-//! Which source of accessed bits works here, best first, and what is lost with each.
+//! Chooses the best source of accessed bits that works here, and says what is lost with it.
 //!
-//! Invariant: a source is chosen by trying it, never by the kernel's version; what a poorer one costs in
-//! truth is said in words that end up in the report.
+//! Invariant: a source is chosen by trying it, never by the kernel's version. What a poorer source
+//! costs in accuracy is added to the report as a note.
 
 use std::io;
 
@@ -9,18 +9,18 @@ use pagetables::{IdleBitmap, PageTables, Referenced, Sizes, Source};
 
 use crate::report::{AgeGrain, AgeSource};
 
-/// A source, and what to tell about the choice.
+/// A source of accessed bits, with notes on why it was chosen.
 pub struct Chosen {
-    /// The source.
+    /// The chosen source.
     pub source: Box<dyn Source>,
-    /// Why it is not a better one, and what would help; empty for the best.
+    /// Why no better source works, and what would help; empty for the best source.
     pub notes: Vec<String>,
 }
 
-/// The best source that works, or the one that is wanted.
+/// Opens the source `wanted`, or the best that works if it is `None`.
 ///
 /// # Errors
-/// The wanted one does not work: why, and what to do.
+/// The wanted source does not work. Members: the reason, then what to do.
 pub fn choose(wanted: Option<AgeSource>) -> Result<Chosen, (String, String)> {
     match wanted {
         None => Ok(best()),
@@ -46,6 +46,7 @@ fn no_bitmap(error: &io::Error) -> String {
 }
 
 impl Chosen {
+    /// Creates a choice without notes.
     fn alone(source: Box<dyn Source>) -> Chosen {
         Chosen {
             source,
@@ -54,6 +55,7 @@ impl Chosen {
     }
 }
 
+/// Opens the best source that works here.
 fn best() -> Chosen {
     let mut notes = Vec::new();
     match PageTables::open() {
@@ -86,15 +88,15 @@ fn best() -> Chosen {
     }
 }
 
-/// Whether `clear_refs` is there and smaps tells `Referenced` (CONFIG_PROC_PAGE_MONITOR), tried on
-/// ourselves.
+/// Returns whether `clear_refs` exists and smaps has `Referenced` (CONFIG_PROC_PAGE_MONITOR); tries
+/// both on our own process.
 fn can_clear_own() -> bool {
     let referenced = std::fs::read("/proc/self/smaps")
         .is_ok_and(|text| text.windows(11).any(|part| part == b"Referenced:"));
     referenced && std::fs::write("/proc/self/clear_refs", "1").is_ok()
 }
 
-/// As reports name it.
+/// Returns how reports name a source of ages, and the unit of memory that has one age with it.
 pub(super) fn names(source: &dyn Source) -> (AgeSource, AgeGrain) {
     let kind = match source.kind() {
         pagetables::SourceKind::PageTables => AgeSource::PageTables,

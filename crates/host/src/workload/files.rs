@@ -1,10 +1,11 @@
-//! Files that only trusted users can have written, read within bounds.
+//! Reads files that only trusted users can have written, with limits on links, entries and sizes.
 //!
-//! Invariant: every directory, link and file on the way belongs to root, to our own user, or to the one user for whom
-//! the caller asks; a listed directory, a read file and the directory it is in can be
-//! written by no other. Only regular files are opened for
-//! reading, so that no pipe or device waits. In a user's home no link and no other mount is entered.
-//! A directory on the way may be written by a group (`/var/log` often is): what that group puts there belongs to it.
+//! Invariant: every directory, link and file on the path belongs to root, to our own user, or to
+//! the one user that the caller names. No other user may write a directory that is listed, a file
+//! that is read, or that file's directory. Only regular files are opened for reading, so that no
+//! pipe or device blocks. In a user's home directory no link and no other mount is followed. Other
+//! directories on the path may be group-writable (`/var/log` often is): a file that the group puts
+//! there belongs to another user, and is not trusted.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -18,33 +19,35 @@ use rustix::fs::{
 };
 use rustix::process::geteuid;
 
-/// Most links on a way.
+/// Maximum number of symbolic links on a path.
 const LINKS_MAX: usize = 8;
-/// Most entries of a listed directory.
+/// Maximum number of entries read from a directory.
 const ENTRIES_MAX: usize = 16_384;
-/// Write permission of others than the owner.
+/// Mode bits: the group or others may write.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// A directory that stands for `/`, and whose files are believed.
+/// A directory that stands for `/`, with the users that are trusted below it.
 pub(super) struct Files {
     root: PathBuf,
+    /// The user that is trusted besides root and our own; `None` for none.
     user: Option<u32>,
 }
 
 impl Files {
-    /// Files of root and ourselves.
+    /// Returns access to files below `root` that trusts root and our own user.
     pub(super) fn at(root: &Path) -> Files {
         let root = root.to_owned();
         Files { root, user: None }
     }
 
-    /// Files of root, ourselves and one user.
+    /// Returns access to files below `root` that trusts root, our own user and `user`.
     pub(super) fn of_user(root: &Path, user: u32) -> Files {
         let (root, user) = (root.to_owned(), Some(user));
         Files { root, user }
     }
 
-    /// Content of a file of at most `max` bytes; `None` if it is longer, is not there or is not believed.
+    /// Returns the content of a file; `None` if it has more than `max` bytes, is missing or not
+    /// trusted.
     pub(super) fn read(&self, path: &str, max: u64) -> Option<Vec<u8>> {
         let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
         let dir = self.dir(dir)?;
@@ -52,7 +55,7 @@ impl Files {
         self.content(&dir, OsStr::new(name), &seen.1, max)
     }
 
-    /// Content of a file below a user's home directory, as [`read`](Self::read).
+    /// Like [`read`](Self::read), for the file at `path` below a user's home directory.
     pub(super) fn read_at_home(&self, home: &str, path: &str, max: u64) -> Option<Vec<u8>> {
         let home = self.dir(home)?;
         let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
@@ -65,7 +68,8 @@ impl Files {
         self.content(&dir, OsStr::new(name), &seen, max)
     }
 
-    /// Names in a directory, at most [`ENTRIES_MAX`] of them; none if it is not there or is not believed.
+    /// Returns the names in a directory, at most [`ENTRIES_MAX`]; none if it is missing or not
+    /// trusted.
     pub(super) fn list(&self, path: &str) -> Vec<String> {
         let read = || {
             let dir = self.dir(path)?;
@@ -80,12 +84,13 @@ impl Files {
         names.filter(|name| name != "." && name != "..").collect()
     }
 
+    /// Whether the owner is root, our own user or the named user.
     fn trusts(&self, stat: &Stat) -> bool {
         let owner = stat.st_uid;
         owner == 0 || owner == geteuid().as_raw() || Some(owner) == self.user
     }
 
-    /// An entry of a directory, by itself and not by what it links to.
+    /// Opens an entry of a directory without following a link.
     fn open(&self, dir: &impl AsFd, name: &OsStr) -> Option<(OwnedFd, Stat)> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = openat(dir, name, flags, Mode::empty()).ok()?;
@@ -93,7 +98,8 @@ impl Files {
         self.trusts(&stat).then_some((fd, stat))
     }
 
-    /// The directory at a path below the root. Links of trusted users are followed, within the root.
+    /// Opens the directory at a path below the root. Follows links of trusted users; they cannot
+    /// lead out of the root.
     fn dir(&self, path: &str) -> Option<OwnedFd> {
         let root = || {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -123,11 +129,13 @@ impl Files {
             }
         }
         let dir = above.pop()?;
-        // The way was opened without reading; a listing reads.
+        // A path descriptor cannot be read, so the directory is opened again for listing.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         openat(&dir, ".", flags, Mode::empty()).ok()
     }
 
+    /// Returns the content of a file in an open directory; `None` if it is not trusted or has more
+    /// than `max` bytes. `seen` is the file's status when it was found.
     fn content(&self, dir: &impl AsFd, name: &OsStr, seen: &Stat, max: u64) -> Option<Vec<u8>> {
         let above = fstat(dir).ok()?;
         if !self.trusts(&above) || above.st_mode & OTHERS_WRITE != 0 || !self.is_plain(seen, max) {
@@ -144,6 +152,8 @@ impl Files {
         (content.len() as u64 <= max).then_some(content)
     }
 
+    /// Whether it is a regular file of at most `max` bytes that only trusted users can have
+    /// written.
     fn is_plain(&self, stat: &Stat, max: u64) -> bool {
         FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
             && self.trusts(stat)
@@ -152,7 +162,7 @@ impl Files {
     }
 }
 
-/// The components of a path that lead somewhere.
+/// Returns the components of a path, without `/` and `.`.
 fn parts(path: &Path) -> impl Iterator<Item = OsString> {
     path.components().filter_map(|part| match part {
         Component::Normal(name) => Some(OsString::from_vec(name.as_bytes().to_vec())),

@@ -1,8 +1,10 @@
-//! What runs in a control group: a systemd unit, a container, a Kubernetes pod, or only the group.
+//! Workloads: what runs in a control group, which is a systemd unit, a container, a Kubernetes pod,
+//! or only known by the group's path.
 //!
-//! Invariant: a path alone decides what runs there ([`Workload::of`], pure); files of the runtimes only add names
-//! ([`name`]), and only files that no other user can have written. Text for people is printable and at most
-//! [`TEXT_MAX`] characters long; [`Workload::path`] keeps the path's own bytes.
+//! Invariant: the group's path alone decides what runs there ([`Workload::of`], pure). Files of the
+//! container runtimes only add names ([`name`]), and only if no other user can have written them.
+//! Text for users is printable and at most [`TEXT_MAX`] characters long; [`Workload::path`] keeps
+//! the path's own bytes.
 //!
 //! ```
 //! use host::workload::{By, Resolved, gather, name, resolve};
@@ -27,10 +29,10 @@ use serde::Serialize;
 pub use names::name;
 pub use resolve::{Resolved, resolve};
 
-/// Longest text of a name, characters. What is longer is cut and ends with `…`.
+/// Maximum length of a name's text, in characters. A longer text is cut and ends with `…`.
 pub const TEXT_MAX: usize = 4096;
 
-/// What a workload is.
+/// The kind of a workload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -63,7 +65,7 @@ pub enum Runtime {
 }
 
 impl Runtime {
-    /// Its name in text, as in `docker:web`.
+    /// Returns the runtime's name in a workload's key, such as `docker` in `docker:web`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -77,36 +79,37 @@ impl Runtime {
     }
 }
 
-/// By which part workloads are added up.
+/// How workloads are grouped when their memory is summed up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum By {
-    /// The systemd unit.
+    /// By systemd unit.
     Unit,
-    /// The container.
+    /// By container.
     Container,
-    /// The Kubernetes pod.
+    /// By Kubernetes pod.
     Pod,
-    /// The user, as the path says: `user-1000.slice`.
+    /// By the user in the path: `user-1000.slice`.
     User,
 }
 
-/// What runs in one control group and those below it. `None` and empty: not known.
+/// What runs in one control group and in those below it. A field that is not known is `None` or
+/// empty.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Workload {
-    /// What it is.
+    /// The kind of the workload.
     pub kind: Kind,
-    /// The control group's path below the mount of the memory controller, up to the unit, container or pod:
-    /// the groups that a service or a container makes below its own belong to it.
+    /// The control group's path below the mount of the memory controller, up to the unit, container
+    /// or pod: groups that a service or a container makes below its own belong to it.
     #[serde(skip)]
     pub path: PathBuf,
     /// `path` as printable text.
     pub group: String,
-    /// The nearest service or scope, with systemd's escapes undone. Units inside a container are not named: they
-    /// are of the container's own systemd.
+    /// The nearest service or scope, with systemd's escapes undone. Units inside a container are
+    /// not named, as the container's own systemd has them.
     pub unit: Option<String>,
-    /// The unit's name as systemd takes it: with its escapes.
+    /// The unit's name with systemd's escapes, as systemd's commands accept it.
     pub unit_id: Option<String>,
-    /// What made the container.
+    /// The program that made the container.
     pub runtime: Option<Runtime>,
     /// The container's id: 64 hexadecimal digits.
     pub container_id: Option<String>,
@@ -118,17 +121,19 @@ pub struct Workload {
     pub pod: Option<String>,
     /// The pod's Kubernetes namespace.
     pub namespace: Option<String>,
-    /// The user of whose slice the group is a part.
+    /// The id of the user whose slice contains the group.
     pub user: Option<u32>,
-    /// Its processes, ascending; empty unless [`gather`] made it.
+    /// PIDs of the workload's processes, ascending; empty unless [`gather`] made this value.
     pub pids: Vec<u32>,
 }
 
 impl Workload {
-    /// Returns text that names the part of this workload by which it is added up. Workloads of one unit, container,
-    /// pod or user have the same key, and [`resolve()`] takes it. Without such a part: the unit, else the group.
-    /// Forms: `redis.service`, `user:1000/app.service`, `docker:web`, `user:1000/podman:web`,
-    /// `namespace/pod/container`, `namespace/pod`, `pod:UID`, `user:1000`, `/path`.
+    /// Returns the name under which this workload is summed up, grouped by `by`. Workloads of one
+    /// unit, container, pod or user have the same key, and [`resolve()`] accepts it. If the
+    /// workload has no container, pod or user as `by` requests, the key is its unit, else its
+    /// group. Forms: `redis.service`, `user:1000/app.service`, `docker:web`,
+    /// `user:1000/podman:web`, `namespace/pod/container`, `namespace/pod`, `pod:UID`, `user:1000`,
+    /// `/path`.
     #[must_use]
     pub fn key(&self, by: By) -> String {
         let key = match by {
@@ -141,10 +146,13 @@ impl Workload {
             .unwrap_or_else(|| self.group.clone())
     }
 
+    /// Returns the key of the unit: `UNIT`, or `user:ID/UNIT`; `None` without unit.
     pub(crate) fn unit_key(&self) -> Option<String> {
         Some(self.of_user(self.unit.as_ref()?))
     }
 
+    /// Returns the key of the pod: `NAMESPACE/POD`, or `pod:UID` if it has no known name; `None`
+    /// without pod.
     pub(crate) fn pod_key(&self) -> Option<String> {
         match (&self.namespace, &self.pod) {
             (Some(namespace), Some(pod)) => Some(format!("{namespace}/{pod}")),
@@ -152,6 +160,8 @@ impl Workload {
         }
     }
 
+    /// Returns the key of the container: below its pod's key, or `RUNTIME:NAME`; `None` without
+    /// container.
     pub(crate) fn container_key(&self) -> Option<String> {
         let short = || self.container_id.as_ref().map(|id| id[..12].to_owned());
         let name = self.container.clone().or_else(short)?;
@@ -162,7 +172,8 @@ impl Workload {
         Some(self.of_user(&format!("{runtime}:{name}")))
     }
 
-    /// Users name their units and containers as they like, also as the system's are named.
+    /// Returns `name`, with the user in front of it if the workload is in a user's slice. Otherwise
+    /// users could choose names that resemble those of the system's units and containers.
     fn of_user(&self, name: &str) -> String {
         match self.user {
             Some(user) => format!("user:{user}/{name}"),
@@ -171,8 +182,8 @@ impl Workload {
     }
 }
 
-/// Returns the workloads of processes: pids and the paths of their control groups, below the mount of the memory
-/// controller. One for each [`Workload::path`], in the order of paths.
+/// Returns the workloads of `processes`, one for each [`Workload::path`], in the order of paths. An
+/// item is a pid and the path of its control group below the mount of the memory controller.
 #[must_use]
 pub fn gather(processes: impl IntoIterator<Item = (u32, PathBuf)>) -> Vec<Workload> {
     let mut found: BTreeMap<PathBuf, Workload> = BTreeMap::new();
@@ -189,7 +200,7 @@ pub fn gather(processes: impl IntoIterator<Item = (u32, PathBuf)>) -> Vec<Worklo
     found
 }
 
-/// Printable text of a name, at most [`TEXT_MAX`] characters.
+/// Returns a name as printable text of at most [`TEXT_MAX`] characters.
 fn text(bytes: &[u8]) -> String {
     let printable = crate::system::text::printable(bytes);
     match printable.char_indices().nth(TEXT_MAX) {

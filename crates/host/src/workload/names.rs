@@ -1,9 +1,11 @@
-//! Names that the runtimes keep on disk: of containers, their pods and namespaces.
+//! Reads the names that container runtimes keep on disk: of containers, and of their pods and
+//! namespaces.
 //!
-//! Invariant: a name is added to a workload only from files of the user in whose slice it is, else from root's: a
-//! user can name a group of its own after root's container, and gets none of root's names for it. What a file does
-//! not say stays `None`; a file that is none, too long or not believed says nothing. The formats are those of Docker's
-//! `config.v2.json`, containers/storage's `containers.json`, the OCI runtime's `config.json` with the annotations of
+//! Invariant: a workload in the slice of a user gets names only from that user's files; any other
+//! workload gets them only from root's files. So if a user names a group like a container of root,
+//! the group gets none of root's names. A name that no file has stays `None`. A file that is
+//! missing, too long or not trusted is ignored. The formats are those of Docker's `config.v2.json`,
+//! containers/storage's `containers.json`, the OCI runtime's `config.json` with the annotations of
 //! containerd, CRI-O and nerdctl, and the kubelet's directories of logs.
 
 use std::collections::BTreeMap;
@@ -15,26 +17,29 @@ use serde::de::DeserializeOwned;
 use super::files::Files;
 use super::{Kind, Runtime, Workload, text};
 
-/// Most bytes of one container's file, and of a list of all.
+/// Maximum size in bytes of the file of one container, then of a file that lists all containers.
 const ONE_MAX: u64 = 1 << 20;
 const LIST_MAX: u64 = 8 << 20;
-/// Most directories of containerd's namespaces.
+/// Maximum number of containerd's namespaces that are read.
 const NAMESPACES_MAX: usize = 64;
-/// Where containerd keeps the containers that run: its own, that of k3s and RKE2, that of MicroK8s.
+/// Directories in which containerd keeps running containers: its default, then that of k3s and
+/// RKE2, then that of MicroK8s.
 const CONTAINERD: [&str; 3] = [
     "run/containerd",
     "run/k3s/containerd",
     "var/snap/microk8s/common/run/containerd",
 ];
-/// Where containers/storage (Podman, CRI-O) keeps its containers, from the root and from a home.
+/// Where containers/storage (Podman, CRI-O) keeps its containers, below the root and below a home
+/// directory.
 const STORAGE: &str = "var/lib/containers/storage/overlay-containers";
 const STORAGE_AT_HOME: &str = ".local/share/containers/storage/overlay-containers";
-/// Its lists: the second one has containers that are removed when they end.
+/// Files of containers/storage that list containers; the second lists those removed when they end.
 const STORAGE_LISTS: [&str; 2] = ["containers.json", "volatile-containers.json"];
 
-/// Adds the names of containers, pods and namespaces that the runtimes' files below `root` (`/`) say. Also adds a
-/// runtime that the path did not say. What cannot be read, is too long, or can have been written by another user is
-/// left out; nothing is reported, since a host has few of these runtimes.
+/// Adds the names of containers, pods and namespaces from the runtimes' files below `root` (`/`).
+/// Also adds a runtime that the path does not show. Files that cannot be read, are too long, or can
+/// have been written by another user are skipped without a report, since a host has few of these
+/// runtimes.
 pub fn name(workloads: &mut [Workload], root: &Path) {
     let by_root = Source::new(Files::at(root));
     let logs = Logs::read(&by_root.files);
@@ -59,7 +64,7 @@ pub fn name(workloads: &mut [Workload], root: &Path) {
     }
 }
 
-/// What a file says of a container.
+/// Names of one container, as found in one file.
 #[derive(Default)]
 struct Names {
     runtime: Option<Runtime>,
@@ -70,8 +75,8 @@ struct Names {
 }
 
 impl Names {
-    /// Of a name as kubelet gives it to Docker and CRI-O: `k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT`. No part of it has
-    /// an underscore.
+    /// Parses a container name that the kubelet made for Docker or CRI-O:
+    /// `k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT`. No part of it contains an underscore.
     fn of_kubelet(name: &str) -> Option<Names> {
         let parts: Vec<&str> = name.strip_prefix("k8s_")?.split('_').collect();
         let [container, pod, namespace, uid, _attempt] = parts.as_slice() else {
@@ -86,6 +91,8 @@ impl Names {
         })
     }
 
+    /// Returns the names in a container's own name, which the kubelet may have made
+    /// ([`Names::of_kubelet`]).
     fn of_name(runtime: Option<Runtime>, name: &str) -> Names {
         let name = name.trim_start_matches('/');
         let names = Self::of_kubelet(name).unwrap_or_else(|| Names {
@@ -95,7 +102,8 @@ impl Names {
         Names { runtime, ..names }
     }
 
-    /// Of annotations or labels: those of Kubernetes, else of nerdctl.
+    /// Returns names from annotations or labels: from those of Kubernetes, otherwise from
+    /// nerdctl's.
     fn of_labels(runtime: Option<Runtime>, labels: &BTreeMap<String, String>) -> Names {
         let first = |keys: &[&str]| keys.iter().find_map(|key| known(labels.get(*key)?));
         let is_sandbox = labels
@@ -120,7 +128,7 @@ impl Names {
 }
 
 impl Workload {
-    /// Takes what is not known yet.
+    /// Adds those of `names` that the workload does not have yet.
     fn add(&mut self, names: Option<Names>) {
         let Some(names) = names else {
             return;
@@ -128,7 +136,7 @@ impl Workload {
         let fill = |field: &mut Option<String>, name| *field = field.take().or(name);
         self.runtime = self.runtime.or(names.runtime);
         fill(&mut self.container, names.container);
-        // A container of another pod than its path says is not this one.
+        // If the pod is not the one in the path, the file is about another container.
         if self.pod_uid.is_none() || names.pod_uid.is_none() || self.pod_uid == names.pod_uid {
             fill(&mut self.pod, names.pod);
             fill(&mut self.namespace, names.namespace);
@@ -137,17 +145,17 @@ impl Workload {
     }
 }
 
-/// Text of a name, unless it is empty.
+/// Returns a name as printable text; `None` if it is empty.
 fn known(name: &str) -> Option<String> {
     (!name.is_empty()).then(|| text(name.as_bytes()))
 }
 
-/// The files of one user, with those lists that have all containers.
+/// The files of one user, with the lists of all containers as read from them.
 struct Source {
     files: Files,
-    /// Names by id in containers/storage.
+    /// Name of each container in containers/storage, by its id.
     stored: BTreeMap<String, String>,
-    /// Directories with a directory for each container of containerd.
+    /// Directories of containerd that have a directory for each container.
     containerd: Vec<String>,
 }
 
@@ -166,7 +174,7 @@ impl Source {
         }
     }
 
-    /// A user's home and files; `None` if `/etc/passwd` has no such user.
+    /// Returns a user's home directory and files; `None` if `/etc/passwd` has no such user.
     fn of_user(root: &Path, user: u32) -> Option<(String, Source)> {
         let passwd = Files::at(root).read("etc/passwd", ONE_MAX)?;
         let home = home(&passwd, user)?;
@@ -181,7 +189,8 @@ impl Source {
         Some((home, source))
     }
 
-    /// Names of a container of root. All runtimes are tried where the path does not say which one made it.
+    /// Returns the names of one of root's containers. Tries all runtimes if the path does not show
+    /// one.
     fn named(&self, id: &str, runtime: Option<Runtime>) -> Option<Names> {
         let may_be = |other| runtime.is_none_or(|runtime| runtime == other);
         let docker = || {
@@ -209,7 +218,7 @@ impl Source {
             .or_else(|| may_be(Runtime::Containerd).then(containerd).flatten())
     }
 
-    /// Names of a container of a user without root's rights.
+    /// Returns the names of a container of an unprivileged user with the home directory `home`.
     fn named_at(&self, home: &str, id: &str) -> Option<Names> {
         let docker = || {
             let path = format!(".local/share/docker/containers/{id}/config.v2.json");
@@ -220,7 +229,7 @@ impl Source {
     }
 }
 
-/// The home directory of a user in `/etc/passwd`.
+/// Returns the home directory of a user, from the text of `/etc/passwd`.
 fn home(passwd: &[u8], user: u32) -> Option<String> {
     let passwd = String::from_utf8_lossy(passwd);
     passwd.lines().find_map(|line| {
@@ -235,6 +244,7 @@ fn json<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     serde_json::from_slice(bytes).ok()
 }
 
+/// Parses the names in a `config.v2.json` of Docker.
 fn of_docker(config: &[u8]) -> Option<Names> {
     #[derive(Deserialize)]
     #[serde(rename_all = "PascalCase")]
@@ -252,13 +262,14 @@ fn of_docker(config: &[u8]) -> Option<Names> {
     let container: Container = json(config)?;
     let labels = container.config.labels.unwrap_or_default();
     let labelled = Names::of_labels(Some(Runtime::Docker), &labels);
-    // Under Kubernetes Docker's own name is made of the labels.
+    // Under Kubernetes, the labels have the names that Docker's own name consists of.
     match labelled.pod {
         Some(_) => Some(labelled),
         None => Some(Names::of_name(Some(Runtime::Docker), &container.name)),
     }
 }
 
+/// Parses the names in an OCI runtime's `config.json`.
 fn of_spec(runtime: Runtime, config: &[u8]) -> Option<Names> {
     #[derive(Deserialize)]
     struct Spec {
@@ -268,7 +279,7 @@ fn of_spec(runtime: Runtime, config: &[u8]) -> Option<Names> {
     Some(Names::of_labels(Some(runtime), &spec.annotations))
 }
 
-/// The first name of each container of the lists, by id.
+/// Returns the first name of each container in the lists, by the container's id.
 fn stored(lists: impl Iterator<Item = Vec<u8>>) -> BTreeMap<String, String> {
     #[derive(Deserialize)]
     struct Container {
@@ -286,15 +297,16 @@ fn stored(lists: impl Iterator<Item = Vec<u8>>) -> BTreeMap<String, String> {
     named.collect()
 }
 
-/// The names of the kubelet's logs.
+/// Names found in the file names of the kubelet's logs.
 struct Logs {
-    /// By the container's id: `POD_NAMESPACE_CONTAINER-ID.log`.
+    /// Names by container id, from files `POD_NAMESPACE_CONTAINER-ID.log`.
     containers: BTreeMap<String, Names>,
-    /// By the pod's uid, `NAMESPACE_POD_UID`: namespace and pod.
+    /// Namespace, then pod name, by the pod's uid, from directories `NAMESPACE_POD_UID`.
     pods: BTreeMap<String, (String, String)>,
 }
 
 impl Logs {
+    /// Reads the names of the kubelet's log files and directories.
     fn read(files: &Files) -> Logs {
         let containers = files.list("var/log/containers").into_iter();
         let pods = files.list("var/log/pods").into_iter();
@@ -304,6 +316,7 @@ impl Logs {
         }
     }
 
+    /// Adds the names of a workload's container and pod, if there are logs of them.
     fn add_to(&self, workload: &mut Workload) {
         let log = workload
             .container_id
@@ -326,6 +339,7 @@ impl Logs {
     }
 }
 
+/// Parses `POD_NAMESPACE_CONTAINER-ID.log`. Returns the container's id, then its names.
 fn container_log(name: &str) -> Option<(String, Names)> {
     let mut parts = name.strip_suffix(".log")?.split('_');
     let (pod, namespace, rest) = (parts.next()?, parts.next()?, parts.next()?);
@@ -339,6 +353,7 @@ fn container_log(name: &str) -> Option<(String, Names)> {
     parts.next().is_none().then(|| (id.to_owned(), names))
 }
 
+/// Parses `NAMESPACE_POD_UID`. Returns the pod's uid, then its namespace and name.
 fn pod_log(name: &str) -> Option<(String, (String, String))> {
     let mut parts = name.split('_');
     let (namespace, pod, uid) = (parts.next()?, parts.next()?, parts.next()?);

@@ -1,9 +1,10 @@
-//! What the path of a control group says.
+//! Reads from the path of a control group what runs in the group.
 //!
-//! Invariant: pure; no bytes panic. The innermost container wins, and the nearest unit at or above it that systemd made:
-//! a service may make groups below its own, with names of its choice. Components `..`
-//! (groups outside our cgroup namespace) say nothing. A path decides, not the files of a runtime: every user can make
-//! groups below its own, so what is below `user-N.slice` is that user's.
+//! Invariant: pure; no input panics. If containers are nested, the innermost counts. The unit is
+//! the nearest one at or above it that systemd made, because a service may make groups below its
+//! own, with names of its choice. Components `..` (groups outside our cgroup namespace) are
+//! ignored. Everything below `user-N.slice` is that user's, even if files of a runtime say
+//! otherwise: every user can make groups below its own.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,10 +13,10 @@ use std::path::{Path, PathBuf};
 use super::{Kind, Runtime, Workload, text};
 use crate::system::text::number32;
 
-/// Digits of a container's id.
+/// Number of hexadecimal digits of a container's id.
 const ID_LEN: usize = 64;
 
-/// A container that a component names.
+/// A container named by a path component.
 #[derive(Default)]
 struct Container {
     runtime: Option<Runtime>,
@@ -23,20 +24,22 @@ struct Container {
     name: Option<String>,
 }
 
-/// What has been found in the components so far.
+/// What the components read so far have shown.
 #[derive(Default)]
 struct Found<'a> {
     unit: Option<&'a [u8]>,
     container: Option<Container>,
     pod_uid: Option<String>,
+    /// Id of the user in whose slice the group is.
     user: Option<u32>,
-    /// How many bytes of the path the workload has.
+    /// Length in bytes of the beginning of the path that is the workload's own path.
     end: usize,
 }
 
 impl Workload {
-    /// Returns what runs in the control group at `path`, below the mount of the memory controller (version 1 or 2).
-    /// Names that only the runtimes' files say are `None` until [`name`](super::name) adds them.
+    /// Returns what runs in the control group at `path`, below the mount of the memory controller
+    /// (version 1 or 2). Names that only the runtimes' files have are `None` until
+    /// [`name`](super::name) adds them.
     #[must_use]
     pub fn of(path: &Path) -> Workload {
         let bytes = path.as_os_str().as_bytes();
@@ -71,6 +74,7 @@ impl Workload {
     }
 }
 
+/// Reads the components of a path, from the root down.
 fn components(path: &[u8]) -> Found<'_> {
     let mut found = Found::default();
     let mut parent: &[u8] = b"";
@@ -82,7 +86,8 @@ fn components(path: &[u8]) -> Found<'_> {
         }
         let uid = pod_uid(part);
         let container = container(part, parent);
-        // Below a container, and below a unit that is no user's manager, groups have names of their owner's choice.
+        // Below a container, and below a unit other than a user's systemd, the owner chooses the
+        // names of groups, so these are not taken for users or units.
         let outside = found.container.is_none() && found.unit.is_none_or(is_user_manager);
         if outside && found.user.is_none() {
             found.user = user(part);
@@ -106,25 +111,27 @@ fn components(path: &[u8]) -> Found<'_> {
     found
 }
 
+/// Whether a path component is the name of a service or scope.
 fn is_unit(part: &[u8]) -> bool {
     [&b".service"[..], b".scope"]
         .iter()
         .any(|end| part.len() > end.len() && part.ends_with(end))
 }
 
-/// Whether a unit is a user's systemd, which has units of its own below it.
+/// Whether a unit is a user's systemd, which has the user's units below it.
 fn is_user_manager(unit: &[u8]) -> bool {
     unit.starts_with(b"user@") && user(unit).is_some()
 }
 
-/// The user of `user-1000.slice` and `user@1000.service`.
+/// Parses the user id in `user-1000.slice` or `user@1000.service`; `None` for any other name.
 fn user(part: &[u8]) -> Option<u32> {
     let slice = || part.strip_prefix(b"user-")?.strip_suffix(b".slice");
     let manager = || part.strip_prefix(b"user@")?.strip_suffix(b".service");
     number32(slice().or_else(manager)?)
 }
 
-/// The uid of a pod's slice (`kubepods-burstable-pod1_2.slice`, also before `:cri-containerd:ID`) or directory (`pod1-2`).
+/// Parses the uid of a pod's slice (`kubepods-burstable-pod1_2.slice`, also before
+/// `:cri-containerd:ID`) or directory (`pod1-2`).
 fn pod_uid(part: &[u8]) -> Option<String> {
     let part = part.split(|&b| b == b':').next().unwrap_or_default();
     let in_slice = || {
@@ -144,12 +151,13 @@ fn pod_uid(part: &[u8]) -> Option<String> {
     is_uid.then(|| text(&uid))
 }
 
-/// The container that a component names, below `parent`.
+/// Returns the container that a path component names; `parent` is the component before it.
 fn container(part: &[u8], parent: &[u8]) -> Option<Container> {
     with_id(part, parent).or_else(|| named(part, parent))
 }
 
-/// Containers whose group has their id: `docker-ID.scope`, `docker/ID`, `SLICE:cri-containerd:ID`.
+/// Returns a container whose id is in the group's name: `docker-ID.scope`, `docker/ID`,
+/// `SLICE:cri-containerd:ID`.
 fn with_id(part: &[u8], parent: &[u8]) -> Option<Container> {
     let part = part.strip_suffix(b".scope").unwrap_or(part);
     let (before, id) = part.split_at(part.len().checked_sub(ID_LEN)?);
@@ -172,7 +180,7 @@ fn with_id(part: &[u8], parent: &[u8]) -> Option<Container> {
         // containerd's own namespaces.
         b"default" | b"k8s.io" if separator == b'/' => Some(Runtime::Containerd),
         b"crio" => Some(Runtime::CriO),
-        // The monitor of a container is not in it.
+        // A container's monitor (conmon) runs outside of the container.
         prefix if prefix.ends_with(b"conmon") => return None,
         _ => None,
     };
@@ -184,7 +192,7 @@ fn with_id(part: &[u8], parent: &[u8]) -> Option<Container> {
     })
 }
 
-/// Containers whose group has their name.
+/// Returns a container whose name is in the group's name.
 fn named(part: &[u8], parent: &[u8]) -> Option<Container> {
     let lxc = || {
         let after = |start: &[u8]| part.strip_prefix(start);
@@ -203,7 +211,7 @@ fn named(part: &[u8], parent: &[u8]) -> Option<Container> {
     };
     let (runtime, name) = match (lxc(), nspawn()) {
         (Some(name), _) => (Runtime::Lxc, name),
-        // A virtual machine's scope is a unit like others.
+        // A virtual machine's scope is an ordinary unit.
         (None, Some(name)) if !name.starts_with(b"qemu-") => (Runtime::Nspawn, name),
         _ => return None,
     };
@@ -214,7 +222,7 @@ fn named(part: &[u8], parent: &[u8]) -> Option<Container> {
     })
 }
 
-/// Undoes systemd's escapes (`\x2d`). What is no escape stays as it is.
+/// Undoes systemd's escapes (such as `\x2d`); keeps all other bytes.
 fn unescape(word: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(word.len());
     let mut rest = word;

@@ -1,43 +1,48 @@
-//! Which workloads a name means.
+//! Finds the workloads that a user means by a name.
 //!
-//! Invariant: pure. A name never means one of two things by chance: where it can mean several, the candidates are
-//! returned, and each of them is a name that means less. Whole names go before the beginning of an id.
+//! Invariant: pure. If a name can mean several things, the candidates are returned, and none is
+//! chosen. Each candidate is a name that means fewer things. A name that matches a whole name takes
+//! precedence over one that matches the beginning of an id.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{By, Workload};
 
-/// Fewest digits of a container's id.
+/// Minimum number of digits by which a container's id can be given.
 const ID_MIN: usize = 4;
-/// Most names that are suggested.
+/// Maximum number of names that are suggested.
 const NEAREST_MAX: usize = 5;
-/// Longest name that is compared, bytes.
+/// Maximum length in bytes of a name for which similar names are suggested.
 const COMPARED_MAX: usize = 256;
-/// How alike a suggestion is at least, 0 to 1 (Jaro and Winkler).
+/// Minimum similarity of a suggested name, from 0 to 1 (Jaro and Winkler).
 const ALIKE_MIN: f64 = 0.8;
 
-/// What a name means.
+/// Result of resolving a name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Resolved<'a> {
-    /// One thing: a unit, container, pod, user, process or group. Its workloads, in their order; at least one.
+    /// The name has one meaning: a unit, container, pod, user, process or group. Its workloads, at
+    /// least one, in the order of the input.
     Found(Vec<&'a Workload>),
-    /// Nothing. The names that are most like it, the nearest first; may be empty.
+    /// The name has no meaning. Contains the most similar names, the most similar first; may be
+    /// empty.
     NotFound(Vec<String>),
-    /// Several things: a name for each, that [`resolve`] takes.
+    /// The name has several meanings. Contains for each a name that [`resolve`] accepts.
     Ambiguous(Vec<String>),
 }
 
-/// The workloads that may be meant, by a name for each meaning.
+/// The workloads of each possible meaning of a name, by a name that has only this meaning.
 type Meanings<'a> = BTreeMap<String, Vec<&'a Workload>>;
 
-/// Returns the workloads that `name` means: a pid (also `pid:7`), a unit with or without `.service` or `.scope`, a
-/// container's name, id, or beginning of its id (4 digits at least), a pod's name or uid, `NAMESPACE/POD`,
-/// `NAMESPACE/POD/CONTAINER`, `user:1000`, a control group's path (with all below it), or a [`Workload::key`].
+/// Returns the workloads that `name` means. `name` may be a pid (also `pid:7`), a unit with or
+/// without `.service` or `.scope`, a container's name, id, or beginning of its id (at least 4
+/// digits), a pod's name or uid, `NAMESPACE/POD`, `NAMESPACE/POD/CONTAINER`, `user:1000`, a control
+/// group's path (with everything below it), or a [`Workload::key`].
 #[must_use]
 pub fn resolve<'a>(name: &str, workloads: &'a [Workload]) -> Resolved<'a> {
     let doubled = doubled(workloads);
     let mut whole = meanings(workloads, |workload| names_of(workload, name, &doubled));
-    // A candidate that was told for another name means itself: the system's unit, where a user has one of the same name.
+    // A candidate that was returned earlier must resolve to itself: for example the system's unit
+    // if a user has a unit of the same name.
     if let Some(exact) = whole.remove(name) {
         return Resolved::Found(exact);
     }
@@ -58,6 +63,7 @@ pub fn resolve<'a>(name: &str, workloads: &'a [Workload]) -> Resolved<'a> {
     }
 }
 
+/// Returns the workloads by meaning; `of` returns the meanings that the name has in one workload.
 fn meanings(workloads: &[Workload], of: impl Fn(&Workload) -> Vec<String>) -> Meanings<'_> {
     let mut found = Meanings::new();
     for workload in workloads {
@@ -71,7 +77,8 @@ fn meanings(workloads: &[Workload], of: impl Fn(&Workload) -> Vec<String>) -> Me
     found
 }
 
-/// Ids that several groups claim. A container has one group; a service can name a group of its own after another's.
+/// Returns the container ids that occur in several groups. A container has one group, but a service
+/// can make a group whose name contains another container's id.
 fn doubled(workloads: &[Workload]) -> BTreeSet<&str> {
     let mut seen = BTreeSet::new();
     let ids = workloads
@@ -80,7 +87,8 @@ fn doubled(workloads: &[Workload]) -> BTreeSet<&str> {
     ids.filter(|id| !seen.insert(*id)).collect()
 }
 
-/// A name that means one container: its group where several claim its id.
+/// Returns a name that means only this container: `key`, or its group's path if `doubled` has its
+/// id.
 fn one_container(workload: &Workload, key: String, doubled: &BTreeSet<&str>) -> String {
     let is_doubled = workload
         .container_id
@@ -93,7 +101,7 @@ fn one_container(workload: &Workload, key: String, doubled: &BTreeSet<&str>) -> 
     }
 }
 
-/// What of a workload `name` means, each by a name that means nothing else.
+/// Returns a name for each meaning that `name` has in this workload; each means nothing else.
 fn names_of(workload: &Workload, name: &str, doubled: &BTreeSet<&str>) -> Vec<String> {
     let mut found = Vec::new();
     let is = |part: &Option<String>| part.as_deref() == Some(name);
@@ -135,7 +143,7 @@ fn names_of(workload: &Workload, name: &str, doubled: &BTreeSet<&str>) -> Vec<St
     found
 }
 
-/// Whether `name` is the path of a workload's group or of one above it.
+/// Whether `name` is the path of a workload's group or of a group above it.
 fn is_group(workload: &Workload, name: &str) -> bool {
     if !name.starts_with('/') {
         return false;
@@ -144,6 +152,8 @@ fn is_group(workload: &Workload, name: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
+/// Returns a name of the workload's container if `name` is its id or the beginning of it; otherwise
+/// none.
 fn id_of(workload: &Workload, name: &str, doubled: &BTreeSet<&str>) -> Vec<String> {
     let begins = |id: &&String| id.starts_with(&name.to_ascii_lowercase());
     match workload.container_id.as_ref().filter(begins) {
@@ -152,7 +162,7 @@ fn id_of(workload: &Workload, name: &str, doubled: &BTreeSet<&str>) -> Vec<Strin
     }
 }
 
-/// Names that are like `name`, the nearest first.
+/// Returns the names that are most similar to `name`, the most similar first.
 fn nearest(name: &str, workloads: &[Workload]) -> Vec<String> {
     if name.len() > COMPARED_MAX {
         return Vec::new();

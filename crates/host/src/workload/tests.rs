@@ -1,4 +1,4 @@
-//! Paths and files as the runtimes make them.
+//! Tests with cgroup paths and files as container runtimes make them.
 
 mod hostile;
 
@@ -9,14 +9,16 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// Id of a container.
 const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+/// Uid of a pod.
 const UID: &str = "0a1b2c3d-1111-2222-3333-444455556666";
 
 fn of(path: &str) -> Workload {
     Workload::of(Path::new(path))
 }
 
-/// A path with the keys by container, pod and unit that it has.
+/// A cgroup path; then the keys that it has: container, pod, and unit.
 type Row = (
     String,
     Option<&'static str>,
@@ -24,6 +26,7 @@ type Row = (
     &'static str,
 );
 
+/// Paths of systemd services, with their names.
 fn units() -> Vec<Row> {
     [
         ("/system.slice/redis.service", "redis.service"),
@@ -40,6 +43,7 @@ fn units() -> Vec<Row> {
     .into()
 }
 
+/// Paths of containers and pods as different runtimes make them, with their keys.
 fn containers() -> Vec<Row> {
     let uid = UID.replace('-', "_");
     let burstable = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable";
@@ -106,7 +110,7 @@ fn containers() -> Vec<Row> {
 }
 
 #[test]
-fn a_path_says_what_runs_there() {
+fn a_path_shows_what_runs_there() {
     for (path, container, pod, unit) in units().into_iter().chain(containers()) {
         let workload = of(&path);
         let short = |key: String| key.replace(ID, "ID").replace(UID, "UID");
@@ -128,7 +132,7 @@ fn a_path_says_what_runs_there() {
     );
 }
 
-/// A root directory with files of the test's own.
+/// A root directory with the files of one test.
 struct Root(PathBuf);
 
 impl Root {
@@ -139,6 +143,7 @@ impl Root {
         Root(path)
     }
 
+    /// Writes a file, and makes its directories.
     fn file(&self, path: &str, text: &str) {
         let file = self.0.join(path);
         std::fs::create_dir_all(file.parent().expect("a directory")).expect("directories");
@@ -210,7 +215,7 @@ fn files_of_the_runtimes_give_names() {
 }
 
 #[test]
-fn a_name_means_one_workload_or_the_candidates_are_told() {
+fn a_name_means_one_workload_or_lists_candidates() {
     let mut all = gather([
         (10, PathBuf::from("/system.slice/redis.service")),
         (

@@ -1,41 +1,47 @@
-//! Which processes are locked, when each is tried again, and how long was waited for them lately.
+//! Which processes are locked, when each is tried again, and how much time waiting for them took.
 //!
-//! Invariant: time comes in as an argument. A process is here from a missed deadline until a call to it succeeds.
+//! Invariant: the caller passes the current time; nothing here reads a clock. A process is listed
+//! from the first missed deadline until a call for it succeeds.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::{LockedProcess, PAUSE_MAX, PAUSE_MIN, STALL_BUDGET, STALL_WINDOW, Stage};
 
-/// So many are remembered: entries of processes that have ended stay until their number is tried again.
+/// Most processes that are remembered. The entry of a process that has ended stays until its
+/// process id is tried again.
 const PROCESSES_MAX: usize = 4096;
 
-/// What a try of a locked process takes, its worker's end and the next one's start included.
+/// Expected time of one try of a locked process: waiting, ending its worker and starting another.
 const TRY: Duration = Duration::from_millis(20);
 
 /// A process that missed a deadline.
 #[derive(Clone, Copy, Debug)]
 struct Stalled {
+    /// Time of the first missed deadline.
     since: Instant,
-    /// Not tried before.
+    /// The earliest time of the next try.
     next: Instant,
+    /// Time from the last try to the next.
     pause: Duration,
-    /// How often the process had given up its processor.
+    /// Number of context switches of the process at its last try (`switches` in the parent module).
     switches: u64,
 }
 
-/// All that is remembered.
+/// The locked processes, and the time spent on them.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(super) struct LockedProcesses {
+    /// The locked processes, by process id and what the call waited for.
     stalled: BTreeMap<(u32, Stage), Stalled>,
-    /// When the window of [`Ledger::spent`] began.
+    /// Begin of the window of [`STALL_WINDOW`] that [`LockedProcesses::spent`] counts.
     window: Option<Instant>,
-    /// Waited for locked processes since then.
+    /// Time spent waiting for locked processes in this window.
     spent: Duration,
 }
 
-impl Ledger {
-    /// A deadline was missed after this time, of a process that has given up its processor so often.
+impl LockedProcesses {
+    /// Notes that a call missed its deadline after `waited`. `switches`: the process's number of
+    /// context switches.
     pub(super) fn note_stall(
         &mut self,
         of: (u32, Stage),
@@ -59,25 +65,26 @@ impl Ledger {
         stalled.next = now + stalled.pause;
     }
 
-    /// The process let a call through.
+    /// Forgets a process, because a call for it succeeded or its lock was seen free.
     pub(super) fn forget(&mut self, of: (u32, Stage)) {
         self.stalled.remove(&of);
     }
 
-    /// Whether it is remembered, at this stage or before it.
+    /// Whether the process is known to be locked at this stage or at [`Stage::Open`].
     pub(super) fn is_locked(&self, (pid, stage): (u32, Stage)) -> bool {
         self.stalled.contains_key(&(pid, stage)) || self.stalled.contains_key(&(pid, Stage::Open))
     }
 
-    /// Whether this process is not tried again now: it has not run since, and it is too early, or the window's time is used up.
+    /// Whether this process must not be tried now. True if it has not run since the last try, and
+    /// either its pause is not over or the window's time is used up.
     pub(super) fn is_paused(&mut self, of: (u32, Stage), (now, switches): (Instant, u64)) -> bool {
         let has_budget = self.has_budget(now);
         let waits = |one: &Stalled| one.switches == switches && (now < one.next || !has_budget);
         self.stalled.get(&of).is_some_and(waits)
     }
 
-    /// The pause with which the tries of all that are here use up no more than the budget, so that none is left out for
-    /// others that come before it; zero if they are few.
+    /// The shortest pause with which the tries of all listed processes stay within
+    /// [`STALL_BUDGET`], so that each is tried. Zero if there are few.
     fn pause_for_all(&self) -> Duration {
         let count = u32::try_from(self.stalled.len()).unwrap_or(u32::MAX);
         let tries = u32::try_from(STALL_BUDGET.as_millis() / TRY.as_millis()).unwrap_or(1);
@@ -87,13 +94,13 @@ impl Ledger {
         }
     }
 
-    /// Whether long waits are still allowed in this window.
+    /// Whether the time of this window is not used up.
     pub(super) fn has_budget(&mut self, now: Instant) -> bool {
         self.turn_window(now);
         self.spent < STALL_BUDGET
     }
 
-    /// Those that are locked.
+    /// All locked processes, each once.
     pub(super) fn locked(&self, now: Instant) -> Vec<LockedProcess> {
         let process = |((pid, _), one): (&(u32, Stage), &Stalled)| LockedProcess {
             pid: *pid,
@@ -104,6 +111,7 @@ impl Ledger {
         all
     }
 
+    /// Begins a new window if the last is over.
     fn turn_window(&mut self, now: Instant) {
         let is_over = |begin: Instant| now.saturating_duration_since(begin) >= STALL_WINDOW;
         if self.window.is_none_or(is_over) {
@@ -120,7 +128,7 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_a_bound_and_end_with_a_success() {
-        let (mut ledger, mut now) = (Ledger::default(), Instant::now());
+        let (mut ledger, mut now) = (LockedProcesses::default(), Instant::now());
         let begin = now;
         let mut pauses = Vec::new();
         for _ in 0..9 {
@@ -144,7 +152,7 @@ mod tests {
 
     #[test]
     fn waiting_is_bounded_in_each_window() {
-        let (mut ledger, now) = (Ledger::default(), Instant::now());
+        let (mut ledger, now) = (LockedProcesses::default(), Instant::now());
         assert!(ledger.has_budget(now));
         for pid in 0..10 {
             ledger.note_stall((pid, Stage::Memory), STALL_BUDGET / 4, (now, 0));
@@ -153,10 +161,11 @@ mod tests {
         assert!(ledger.has_budget(now + STALL_WINDOW));
     }
 
-    /// Regression: each of 100 processes within an exec was tried again in each scan, for 20 ms each: `report --for 5s` took 7 s.
+    /// Regression: each of 100 processes within an exec was tried again in each scan, for 20 ms
+    /// each; `report --for 5s` took 7 s.
     #[test]
-    fn known_ones_wait_for_the_next_window_and_each_has_its_turn() {
-        let (mut ledger, begin) = (Ledger::default(), Instant::now());
+    fn locked_processes_wait_for_the_next_window_and_each_is_tried() {
+        let (mut ledger, begin) = (LockedProcesses::default(), Instant::now());
         let all = (0..100).map(|pid| (pid, Stage::Open));
         for of in all.clone() {
             ledger.note_stall(of, STALL_BUDGET / 10, (begin, 3));
@@ -167,7 +176,7 @@ mod tests {
             !ledger.is_paused((50, Stage::Open), (later, 4)),
             "it has run"
         );
-        // In each window those that are tried use up its time, and all are tried in the end.
+        // In each window the tries use up the time for some processes; in the end all were tried.
         let mut tried = std::collections::BTreeSet::new();
         for second in 0..600 {
             let now = begin + Duration::from_secs(second);
@@ -185,8 +194,8 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_remembered_than_fit() {
-        let (mut ledger, now) = (Ledger::default(), Instant::now());
+    fn the_number_of_remembered_processes_is_bounded() {
+        let (mut ledger, now) = (LockedProcesses::default(), Instant::now());
         for pid in 0..10_000 {
             ledger.note_stall((pid, Stage::Memory), Duration::ZERO, (now, 0));
         }

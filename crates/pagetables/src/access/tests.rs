@@ -15,10 +15,11 @@ fn files_of_a_process_are_read_whole() {
     assert!(smaps.ends_with(b"\n") && smaps.windows(8).any(|part| part == b"VmFlags:"));
 }
 
-/// A file that is longer than a worker's memory comes in several pieces.
+/// A file that is longer than a worker's memory is read in several pieces.
 #[test]
 fn long_files_come_in_pieces() {
-    // Each protection change makes a mapping of its own: some 3,000 lines of smaps, more than a MiB.
+    // Each change of protection makes one more mapping: about 3,000, whose smaps has more than 1
+    // MiB.
     let script = "
 import ctypes, mmap, sys
 area = mmap.mmap(-1, 6000 * 4096)
@@ -56,7 +57,7 @@ sys.stdin.read()
 }
 
 #[test]
-fn a_limit_ends_a_reading() {
+fn reading_stops_at_the_limit() {
     let mut text = b"before".to_vec();
     read(
         proc().as_fd(),
@@ -78,7 +79,7 @@ fn a_process_that_is_gone_is_an_error() {
 }
 
 #[test]
-fn an_opened_file_is_ours() {
+fn an_opened_file_can_be_read() {
     let file = std::fs::File::from(open(std::process::id(), "pagemap").expect("our own"));
     let mut word = [0; 8];
     std::os::unix::fs::FileExt::read_exact_at(&file, &mut word, 0).expect("a word of our pagemap");
@@ -117,9 +118,9 @@ fn advice_reaches_the_kernel() {
     assert!(memory.iter().all(|byte| *byte == 1));
 }
 
-/// Many threads at once: each gets what it asked for.
+/// Many threads at once: each gets the file that it requested.
 #[test]
-fn workers_are_not_mixed_up() {
+fn each_thread_gets_its_own_result() {
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
@@ -134,7 +135,7 @@ fn workers_are_not_mixed_up() {
     });
 }
 
-/// An error number of a worker's call must not show up in the thread that started it.
+/// A failed call of a worker does not change `errno` of the thread that started the worker.
 #[test]
 fn errno_stays_the_threads_own() {
     std::fs::File::open("/proc/no such file").expect_err("there is none");

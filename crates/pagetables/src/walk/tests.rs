@@ -1,4 +1,4 @@
-//! Readings of our own memory and of children's, beside what the kernel's pagemap says.
+//! Walks of the memory of this process and of child processes, compared with the kernel's pagemap.
 
 use std::process::{Child, Command, Stdio};
 
@@ -25,14 +25,14 @@ fn pieces_cover_ranges_once() {
     };
     assert_eq!(starts(0), [0, MIB2, GIB - MIB2]);
     assert_eq!(starts(GIB), [GIB]);
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     clip(&(0..MIB2), &ranges, |number, part| {
-        told.push((number, part))
+        reported.push((number, part))
     });
-    assert_eq!(told, [(0, 4096..8192), (2, MIB2 - 4096..MIB2)]);
+    assert_eq!(reported, [(0, 4096..8192), (2, MIB2 - 4096..MIB2)]);
 }
 
-/// A child that fills `mib` MiB and then waits; ended when dropped.
+/// A child process that fills `mib` MiB and then waits; killed when dropped.
 struct Filled(Child);
 
 impl Filled {
@@ -49,8 +49,8 @@ impl Filled {
         let mut line = [0u8; 1];
         let out = child.stdout.as_mut().expect("piped");
         std::io::Read::read_exact(out, &mut line).expect("it says when it is filled");
-        // On its way to sleep it still touches its libraries' pages.
-        let used = || crate::sys::cpu_time(child.id()).expect("alive");
+        // Before the child sleeps in read(2) it still touches pages of its libraries.
+        let used = || crate::calls::cpu_time(child.id()).expect("alive");
         let mut before = used();
         for _ in 0..250 {
             std::thread::sleep(std::time::Duration::from_millis(20));
@@ -63,7 +63,7 @@ impl Filled {
         Filled(child)
     }
 
-    /// Its mappings of private anonymous memory.
+    /// The address ranges of all mappings of the child, except the kernel's own (vdso, vvar).
     fn ranges(&self) -> Vec<Range<u64>> {
         let text = std::fs::read_to_string(format!("/proc/{}/maps", self.0.id())).expect("alive");
         let mut ranges = Vec::new();
@@ -119,7 +119,7 @@ fn count(reader: &mut Reader, child: &Filled) -> Counts {
     counts
 }
 
-/// Present pages by the kernel's own pagemap.
+/// Number of present pages of the child, as the kernel's pagemap reports it.
 fn present_by_pagemap(child: &Filled) -> u64 {
     use std::os::unix::fs::FileExt;
     let file = std::fs::File::open(format!("/proc/{}/pagemap", child.0.id())).expect("alive");
@@ -147,14 +147,14 @@ fn present_pages_are_those_of_pagemap_and_bits_can_be_cleared() {
         let cleared = pace.clear(child.0.id(), part, before.present, limit);
         assert!(matches!(cleared, Ok(Cleared::Done(_))), "{cleared:?}");
     }
-    // It sleeps in read(2): nothing is accessed, or very little by its way back from a signal.
+    // The child sleeps in read(2): it accesses nothing, or very little after a signal.
     let after = count(&mut reader, &child);
     assert_eq!(after.present, before.present);
     assert!(after.accessed < 64, "{after:?}");
 }
 
 #[test]
-fn a_process_that_is_gone_reads_as_nothing() {
+fn a_process_that_is_gone_has_no_present_pages() {
     let (mut reader, child) = (reader(), Filled::new(1));
     let space = reader.attach(child.0.id()).expect("alive");
     let ranges = child.ranges();

@@ -1,15 +1,15 @@
 //! Misses and speed against libCacheSim, same files, same run:
 //! `cargo run --release -p sim --example libcachesim -- --peer PYTHON [OPTION...] [FILE...]`.
 //!
-//! PYTHON has the package `libcachesim`. Without files: 10 M zipf(1.0) requests to 1 M objects. Every
-//! trace is written out as oracleGeneral first, and both sides read that file, in pairs; CPU seconds
-//! decide, as other programs may run beside. Ends with 1 when misses differ.
+//! PYTHON has the package `libcachesim`. Without files: 10 M zipf(1.0) requests to 1 M objects.
+//! Every trace is written out as oracleGeneral first, and both sides read that file, in pairs; CPU
+//! seconds decide, as other programs may run beside. Ends with 1 when misses differ.
 //!
-//! - `--policies LIST`: `lru,clock,arc,s3-fifo,sieve,lirs,w-tiny-lfu` unless told.
+//! - `--policies LIST`: by default `lru,clock,arc,s3-fifo,sieve,lirs,w-tiny-lfu`.
 //! - `--percent LIST`: sizes in percent of the footprint; 10.
 //! - `--pairs N`: 3.
-//! - `--table POWER`: libCacheSim's hash table has 2^POWER entries; 24, its default. `fit`: the first
-//!   power of two that has room for all pages.
+//! - `--table POWER`: libCacheSim's hash table has 2^POWER entries; 24, its default. `fit`: the
+//!   first power of two that is large enough for all pages.
 #![forbid(unsafe_code)]
 
 mod peer;

@@ -1,4 +1,4 @@
-//! The other side: peer.py, asked line by line.
+//! The other side: peer.py, which answers one line at a time.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -40,7 +40,7 @@ impl Peer {
 impl Drop for Peer {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
-        // It ends by itself when its questions do.
+        // It ends when its input ends.
         let _ = self.child.wait();
     }
 }

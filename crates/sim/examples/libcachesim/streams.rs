@@ -58,7 +58,7 @@ impl Common {
 
 impl Drop for Common {
     fn drop(&mut self) {
-        // A file left behind in the temporary directory is no failure of the measurement.
+        // A file that remains in the temporary directory is no failure of the measurement.
         let _ = std::fs::remove_file(&self.0);
     }
 }

@@ -1,7 +1,7 @@
-//! Experiments of the source documents, one module each.
+//! Experiments of the source documents, one module for each document.
 //!
-//! Invariant: every experiment is in `ALL`, under one name, and its deterministic results depend on
-//! `Settings` alone.
+//! Invariant: every experiment is in `ALL` under a name of its own; its deterministic results
+//! depend only on `Settings`.
 
 pub mod anon_workingset;
 pub mod memcg_lru;
@@ -14,28 +14,28 @@ pub mod workingset_report;
 
 use crate::outcome::Outcome;
 
-/// What a run is given.
+/// The settings of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Seed of everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// Sizes are divided by this: 1 is the document's size, 16 that of the tests.
+    /// Divisor of all sizes: 1 for the document's sizes, 16 in tests.
     pub scale: u64,
 }
 
 /// An experiment that `pagetide sim` can run by name.
 pub struct Experiment {
-    /// Its name on the command line.
+    /// Name of the experiment on the command line.
     pub name: &'static str,
-    /// One line about it.
+    /// Description in one line.
     pub about: &'static str,
-    /// The source document, e.g. `000`.
+    /// Number of the source document, e.g. `000`.
     pub document: &'static str,
-    /// Runs it; the closure is told the part done, 0 to 1.
+    /// Runs the experiment. The closure gets the completed share, 0 to 1.
     pub run: fn(&Settings, &mut dyn FnMut(f64)) -> Outcome,
 }
 
-/// All experiments, in the order of the documents.
+/// All experiments, in the order of their documents.
 pub const ALL: &[Experiment] = &[
     Experiment {
         name: "memcg-lru",

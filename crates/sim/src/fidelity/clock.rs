@@ -1,14 +1,15 @@
-//! The time of a run, by the guest's flushes of statistics: two seconds from one to the next.
+//! The simulated time of a run, from the bursts at which the guest's kernel flushed its statistics:
+//! two seconds from one flush to the next.
 //!
-//! Invariants: time does not go back; it is a multiple of [`FLUSH_TIME`] first where a flush was seen; after the last
-//! flush that was seen none is due.
+//! Invariants: time does not go back. It first reaches a multiple of [`FLUSH_TIME`] at a burst
+//! where a flush was seen; after the last flush it stays below the next multiple.
 
 use ::engine::Millis;
 use ::engine::rstat::FLUSH_TIME;
 
-/// The clock.
+/// Converts numbers of bursts to simulated time.
 pub(super) struct Clock {
-    /// Bursts, rising.
+    /// Number of bursts before each flush, ascending.
     flushes: Vec<u64>,
 }
 
@@ -17,7 +18,7 @@ impl Clock {
         Self { flushes }
     }
 
-    /// The time after so many bursts.
+    /// Returns the time after this number of bursts.
     pub(super) fn now(&self, bursts: u64) -> Millis {
         let before = self.flushes.partition_point(|flush| *flush <= bursts);
         let from = before.checked_sub(1).map_or(0, |at| self.flushes[at]);

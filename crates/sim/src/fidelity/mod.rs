@@ -1,11 +1,11 @@
-//! The same touches that a real kernel gets in a guest (`cargo xtask guest oracle`), here with the engine, and
-//! what is counted of them under the same names. The comparison is docs/fidelity.md.
+//! Makes the same touches as a real kernel gets in a guest (`cargo xtask guest oracle`), here with
+//! the engine, and counts the results under the same names. docs/fidelity.md has the comparison.
 
 mod clock;
-mod told;
+mod guest_facts;
 mod world;
 
-pub use told::Told;
+pub use guest_facts::GuestFacts;
 
 use ::engine::active_inactive::Stage;
 use ::engine::lru_gen::Profile;
@@ -16,12 +16,13 @@ use touches::cases;
 use touches::figures::{Figures, Key};
 use world::World;
 
-/// Stands for all tenants together.
+/// Tenant name in the figures of all tenants together.
 const ALL: &str = "all";
-/// Pages of the guest's memory: what bounds the classic LRU's clock, far above what is used here.
+/// Pages of the guest's memory. They bound the clock of the classic LRU far above the values in
+/// these runs.
 const MACHINE: Pages = Pages(1 << 18);
 
-/// The events that both sides count, in pages.
+/// Events that the kernel and the simulator count, in pages.
 const EVENTS: [VmEvent; 7] = [
     VmEvent::WorkingsetRefaultAnon,
     VmEvent::WorkingsetActivateAnon,
@@ -32,7 +33,8 @@ const EVENTS: [VmEvent; 7] = [
     VmEvent::Pgmajfault,
 ];
 
-/// The policy of this name; without a version it is the one of the guest's Linux 6.12.
+/// Returns the policy of this name. A name without a version means the policy of the guest's Linux
+/// 6.12.
 fn policy(name: &str) -> Option<Policy> {
     match name {
         "multi-gen" => Some(Policy::MultiGen(Profile::P612)),
@@ -43,14 +45,19 @@ fn policy(name: &str) -> Option<Policy> {
     }
 }
 
-/// Runs the case of this name and tells what was counted of each tenant, and of all.
+/// Runs the case of this name. Returns the counts of each tenant, then of all tenants together.
 ///
 /// # Errors
-/// What there is not, or no room under the limit.
-pub fn run(case: &str, policy_name: &str, seed: u64, told: &Told) -> Result<Vec<Figures>, String> {
+/// If the case or the policy is unknown, or if a limit cannot be kept.
+pub fn run(
+    case: &str,
+    policy_name: &str,
+    seed: u64,
+    reported: &GuestFacts,
+) -> Result<Vec<Figures>, String> {
     let case = cases::find(case).ok_or_else(|| format!("there is no case {case}"))?;
     let policy = policy(policy_name).ok_or_else(|| format!("there is no policy {policy_name}"))?;
-    let mut world = World::new(case, policy, seed, told);
+    let mut world = World::new(case, policy, seed, reported);
     if let Err(oom) = world.run() {
         return Err(format!("no room in burst {}: {oom:?}", world.bursts()));
     }
@@ -92,7 +99,7 @@ pub fn run(case: &str, policy_name: &str, seed: u64, told: &Told) -> Result<Vec<
     Ok(figures)
 }
 
-/// What is counted of a tenant; swap is told of all together, as the guest does.
+/// Returns the counts of a tenant. Swap is counted only for all tenants together, as in the guest.
 fn counts(world: &World<'_>, tenant: usize) -> BTreeMap<String, u64> {
     let lruvec = world.lruvec(tenant);
     let stat = lruvec.stat();

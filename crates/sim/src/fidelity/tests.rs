@@ -1,9 +1,9 @@
 use super::*;
 
-fn kernel(pages: u64) -> Told {
-    Told {
+fn kernel(pages: u64) -> GuestFacts {
+    GuestFacts {
         kernel: Pages(pages),
-        ..Told::default()
+        ..GuestFacts::default()
     }
 }
 
@@ -35,13 +35,13 @@ fn a_tree_keeps_the_engines_invariants() {
     for policy_name in ["multi-gen", "classic"] {
         let case = cases::find("tree-low").expect("a case");
         let policy = policy(policy_name).expect("a policy");
-        let late = Told {
+        let late = GuestFacts {
             flushes: Some(vec![100, 1000, 2000]),
             idle_walks: Some(vec![3, 5]),
-            ..Told::default()
+            ..GuestFacts::default()
         };
-        for told in [Told::default(), late] {
-            let mut world = World::new(case, policy, 1, &told);
+        for reported in [GuestFacts::default(), late] {
+            let mut world = World::new(case, policy, 1, &reported);
             world.run().expect("room");
             world.check();
         }
@@ -49,34 +49,35 @@ fn a_tree_keeps_the_engines_invariants() {
 }
 
 #[test]
-fn what_there_is_not_is_said() {
+fn unknown_names_are_errors() {
     assert!(run("none", "classic", 1, &kernel(0)).is_err());
     assert!(run("short", "none", 1, &kernel(0)).is_err());
     let why = run("short", "classic", 1, &kernel(2000)).expect_err("no room");
     assert!(why.contains("no room"), "{why}");
 }
 
-/// Without a flush no refault is near enough to be activated, for lists are seen to be empty.
+/// Without a flush no refault is close enough to be activated, because lists are seen to be empty.
 #[test]
-fn what_was_not_flushed_is_not_seen() {
+fn unflushed_statistics_are_not_seen() {
     let of = |flushes| {
-        let told = Told {
+        let reported = GuestFacts {
             flushes,
-            ..Told::default()
+            ..GuestFacts::default()
         };
-        let figures = run("short", "classic", 1, &told).expect("figures");
+        let figures = run("short", "classic", 1, &reported).expect("figures");
         figures[0].counts["workingset_activate_anon"]
     };
     assert_eq!(of(Some(vec![])), 0);
     let flushes = (1..10).map(|n| n * 30).collect();
-    let (one, none_told) = (of(Some(flushes)), of(None));
-    assert!(one > 0 && none_told > 0 && one != none_told);
+    let (one, none_reported) = (of(Some(flushes)), of(None));
+    assert!(one > 0 && none_reported > 0 && one != none_reported);
 }
 
-/// In three runs of `moving-hot` the guest's kernel killed the worker in these bursts, for want of memory, after it had flushed
-/// its statistics at these (docs/fidelity.md). The engine finds no room there, but for a few bursts.
+/// In three runs of `moving-hot` the guest's kernel killed the worker in these bursts, out of
+/// memory, after it had flushed its statistics at these (docs/fidelity.md). The engine cannot
+/// reclaim there either, except for a few bursts.
 #[test]
-fn where_the_kernel_killed_there_is_no_room() {
+fn a_charge_fails_where_the_kernel_killed() {
     let case = cases::find("moving-hot").expect("a case");
     let policy = policy("classic").expect("a policy");
     for (seed, flushes, killed) in [
@@ -84,11 +85,11 @@ fn where_the_kernel_killed_there_is_no_room() {
         (2, vec![128, 776, 2278, 3392, 4725], 5406),
         (3, vec![285, 1442], 2363),
     ] {
-        let told = Told {
+        let reported = GuestFacts {
             flushes: Some(flushes),
             ..kernel(30)
         };
-        let mut world = World::new(case, policy, seed, &told);
+        let mut world = World::new(case, policy, seed, &reported);
         world.run().expect_err("no room");
         let (active, inactive) = world.lruvec(0).active_inactive(FolioType::Anon);
         assert!(active > Pages(8000) && inactive == Pages(0), "{inactive:?}");

@@ -1,21 +1,21 @@
-//! A machine with the groups of a case, and its tenants' page tables.
+//! A machine with the control groups of a case, and the page tables of its tenants.
 //!
-//! Invariant: what happens depends on the case, the policy, the seed and what the guest has told alone.
+//! Invariant: what happens depends only on the case, the policy, the seed and the guest's facts.
 //!
-//! The multi-gen LRU finds accessed bits in page tables, with Bloom filters and look-around, as in the
-//! kernel. The classic LRU looks at one page at a time, and finds and clears its bit in the engine's own
-//! table: a check of references there is a look at the page table here.
+//! The multi-gen LRU finds accessed bits in page tables, with Bloom filters and look-around, as in
+//! the kernel. The classic LRU checks one page at a time; it reads and clears the bit in the
+//! engine's own table, which has the same effect as reading the entry of a page table.
 
 use super::clock::Clock;
-use super::told::Told;
+use super::guest_facts::GuestFacts;
 use crate::scenario::spaces::Spaces;
+use crate::vma::{Advice, Vma, VmaKind};
 use ::engine::machine::{LevelReads, OomAt};
 use ::engine::memcg::MemcgLimits;
 use ::engine::{
     Bytes, FaultKind, FolioId, FolioType, Limit, Lruvec, Machine, MachineConfig, MemcgId, Millis,
     Pages, Policy,
 };
-use models::vma::{Advice, Vma, VmaKind};
 use touches::case::{Case, Group, NO_LIMIT};
 use touches::stream::Stream;
 use touches::turns::Turns;
@@ -25,13 +25,13 @@ pub(super) struct World<'a> {
     case: &'a Case,
     machine: Machine,
     spaces: Spaces,
-    /// By tenant.
+    /// The memcg of each tenant.
     memcgs: Vec<MemcgId>,
     streams: Vec<Stream>,
-    told: &'a Told,
+    reported: &'a GuestFacts,
     clock: Clock,
     now: Millis,
-    /// Bursts begun.
+    /// Number of bursts that have begun.
     bursts: u64,
 }
 
@@ -48,13 +48,13 @@ fn limits(group: &Group, kernel: Pages) -> MemcgLimits {
 }
 
 impl<'a> World<'a> {
-    /// The groups and their tenants, before the first touch.
-    pub(super) fn new(case: &'a Case, policy: Policy, seed: u64, told: &'a Told) -> Self {
+    /// Makes the groups and their tenants, before the first touch.
+    pub(super) fn new(case: &'a Case, policy: Policy, seed: u64, reported: &'a GuestFacts) -> Self {
         let config = MachineConfig {
             policy,
             // The guest mounts its groups without memory_recursiveprot.
             recursive_protection: false,
-            level_reads: match told.flushes {
+            level_reads: match reported.flushes {
                 Some(_) => LevelReads::RateLimited,
                 None => LevelReads::AtOnce,
             },
@@ -66,7 +66,7 @@ impl<'a> World<'a> {
             let parent = group.parent.map_or(MemcgId::ROOT, |parent| ids[parent]);
             let id = machine.create(parent, Millis(0));
             let kernel = if ids.is_empty() {
-                told.kernel
+                reported.kernel
             } else {
                 Pages(0)
             };
@@ -86,7 +86,7 @@ impl<'a> World<'a> {
                 first: FolioId(0),
             });
         }
-        if let (Some(idle_walks), [id]) = (&told.idle_walks, &memcgs[..]) {
+        if let (Some(idle_walks), [id]) = (&reported.idle_walks, &memcgs[..]) {
             spaces.of(*id).set_idle_walks(idle_walks.clone());
         }
         let streams = (0..case.tenants.len()).map(|n| Stream::new(case, n, seed));
@@ -96,19 +96,19 @@ impl<'a> World<'a> {
             spaces,
             memcgs,
             streams: streams.collect(),
-            told,
-            clock: Clock::new(told.flushes.clone().unwrap_or_default()),
+            reported,
+            clock: Clock::new(reported.flushes.clone().unwrap_or_default()),
             now: Millis(0),
             bursts: 0,
         }
     }
 
-    /// All touches of all tenants.
+    /// Makes all touches of all tenants.
     ///
     /// # Errors
-    /// Where there was no room: the case is wrong.
+    /// If a limit cannot be kept, which means that the case is wrong.
     pub(super) fn run(&mut self) -> Result<(), OomAt> {
-        for (burst, (tenant, nr)) in (1..).zip(Turns::new(self.case, self.told.burst)) {
+        for (burst, (tenant, nr)) in (1..).zip(Turns::new(self.case, self.reported.burst)) {
             self.begin(burst, self.memcgs[tenant]);
             for _ in 0..nr {
                 let Some(touch) = self.streams[tenant].next() else {
@@ -120,12 +120,12 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// A burst of a tenant begins.
+    /// Begins burst number `burst`, of the tenant in `id`.
     fn begin(&mut self, burst: u64, id: MemcgId) {
         self.bursts = burst;
         self.now = self.clock.now(burst - 1);
         self.machine.flush_stats_if_due(self.now);
-        if self.told.idle_walks.is_some() {
+        if self.reported.idle_walks.is_some() {
             self.spaces.of(id).switch_to();
         }
     }
@@ -142,12 +142,12 @@ impl<'a> World<'a> {
         if !self.spaces.in_engine {
             self.spaces.of(id).install(page.into());
         }
-        // Who faulted repeats the access.
+        // The program that faulted repeats the access.
         self.access(id, page);
         Ok(())
     }
 
-    /// False when the page is not there.
+    /// Accesses a page; returns false if it is not in memory.
     fn access(&mut self, id: MemcgId, page: u32) -> bool {
         if self.spaces.in_engine {
             self.machine.lruvec_mut(id).touch(FolioId(page))
@@ -156,23 +156,25 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The burst that it has come to.
+    /// Returns the number of the current burst.
     pub(super) const fn bursts(&self) -> u64 {
         self.bursts
     }
 
-    /// A tenant's lists and counters.
+    /// Returns a tenant's lists and counters.
     pub(super) fn lruvec(&self, tenant: usize) -> &Lruvec {
         self.machine.lruvec(self.memcgs[tenant])
     }
 
-    /// Of a tenant's touches so far.
+    /// Returns a checksum of a tenant's touches so far.
     pub(super) fn checksum(&self, tenant: usize) -> u64 {
         self.streams[tenant].checksum()
     }
 
+    /// Asserts every invariant of the engine.
+    ///
     /// # Panics
-    /// When an invariant of the engine does not hold.
+    /// If an invariant does not hold.
     #[cfg(test)]
     pub(super) fn check(&self) {
         self.machine.check_invariants();

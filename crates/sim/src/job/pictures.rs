@@ -1,16 +1,16 @@
-//! What the page of a file's runs draws, from their tables.
+//! Pictures on the page of a file's runs, drawn from their tables.
 //!
-//! Invariant: a picture is drawn of every course of time and of every sweep over one key; of what all
-//! tenants missed where they can be told apart.
+//! Invariant: there is a picture of each table over time, of each sweep over one key, and of the
+//! misses of all tenants if their bars can be distinguished.
 
 use crate::outcome::{Cell, Kind, Picture, Series, Table};
 use crate::scenario::Plans;
 use crate::stats::number;
 
-/// More bars than this are no picture.
+/// Maximum number of bars in a picture.
 const BARS_MAX: usize = 24;
 
-/// The pictures of `tables`, which came of `plans`.
+/// Returns the pictures of `tables`, which are the results of `plans`.
 pub(super) fn pictures(plans: &Plans, tables: &[Table]) -> Vec<Picture> {
     let curves = tables.iter().filter_map(|table| curve(plans, table));
     let swept = plans.runs.first().map_or(0, |plan| plan.values.len());
@@ -37,7 +37,7 @@ fn curve(plans: &Plans, table: &Table) -> Option<Picture> {
     }
 }
 
-/// A swept key as a label: sizes are drawn in MiB.
+/// Returns the label of a swept key; sizes are drawn in MiB.
 fn with_unit(plans: &Plans, key: &str) -> String {
     let values = plans.runs.iter().flat_map(|plan| &plan.values);
     let mut values = values.filter(|(name, _)| name == key);
@@ -48,7 +48,8 @@ fn with_unit(plans: &Plans, key: &str) -> String {
     }
 }
 
-/// Bars of what was missed, but where a curve says it; the first `swept` columns are values.
+/// Returns bars of the misses; `None` if a curve shows them. The first `swept` columns of the table
+/// are swept values.
 fn missed(table: &Table, swept: usize) -> Option<Picture> {
     let at = table.columns.iter().position(|name| name == "missed (%)")?;
     if swept == 1 || !(2..=BARS_MAX).contains(&table.rows.len()) {

@@ -1,14 +1,15 @@
-//! CLOCK with one reference bit (Corbato 1968): pages in a ring; the hand takes the first whose bit
-//! is clear and clears those it passes. A page comes in with a clear bit.
+//! CLOCK with one reference bit (Corbato 1968): pages are in a ring. The hand clears the bits of
+//! the pages that it passes, and evicts the first one with a clear bit. A page comes in with a
+//! clear bit.
 //!
-//! Invariant: the ring holds the pages that are present, each once.
+//! Invariant: the ring has the pages that are present, each once.
 
 use super::Cache;
 
 const PRESENT: u8 = 1;
 const REFERENCED: u8 = 2;
 
-/// A CLOCK memory. 1 byte a page of the trace and 4 a page held.
+/// A memory under CLOCK. Takes 1 byte for each page of the trace and 4 for each page in memory.
 #[derive(Clone, Debug)]
 pub struct Clock {
     state: Vec<u8>,
@@ -18,7 +19,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Holds up to `size` pages.
+    /// Makes a memory of `size` pages.
     #[must_use]
     pub fn new(size: u64) -> Self {
         Self {
@@ -29,7 +30,7 @@ impl Clock {
         }
     }
 
-    /// Takes in `id`, in the place of another when the ring is full.
+    /// Adds `id`; if the ring is full, in place of an evicted page.
     #[inline]
     fn insert(&mut self, id: u32) {
         if self.ring.len() < self.size {

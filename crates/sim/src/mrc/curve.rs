@@ -1,24 +1,24 @@
-//! Stack distances counted, and the miss ratios that they mean.
+//! A histogram of stack distances, and the miss ratios that follow from it.
 //!
-//! Invariant: misses do not increase with size; at no page every reference misses, and at all pages
-//! only first references do.
+//! Invariant: misses do not increase with the size. With size 0 every reference misses; with all
+//! pages, only first references do.
 
 use super::ratio;
 
-/// Entries that the histogram grows by.
+/// Number of entries by which the histogram grows.
 const STEP: usize = 1 << 12;
 
 /// A histogram of stack distances.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Curve {
-    /// Element `n`: hits at distance `n + 1`.
+    /// Element `n` is the number of references at distance `n + 1`.
     hits: Vec<u64>,
     references: u64,
     cold: u64,
 }
 
 impl Curve {
-    /// Counts one reference; `None`: the page's first.
+    /// Counts one reference; `None` for the first one to a page.
     #[inline]
     pub fn count(&mut self, distance: Option<u32>) {
         self.references += 1;
@@ -28,25 +28,26 @@ impl Curve {
         };
         let at = distance as usize - 1;
         if at >= self.hits.len() {
-            // What is not used yet is not touched: a table that is doubled would take twice the memory.
+            // Grows by a fixed number of entries: a table that is doubled would take twice the
+            // memory.
             self.hits.resize((at + 1).next_multiple_of(STEP), 0);
         }
         self.hits[at] += 1;
     }
 
-    /// References counted.
+    /// Returns the number of references counted.
     #[must_use]
     pub const fn references(&self) -> u64 {
         self.references
     }
 
-    /// Different pages: the footprint.
+    /// Returns the number of different pages: the footprint.
     #[must_use]
     pub const fn pages(&self) -> u64 {
         self.cold
     }
 
-    /// Misses of an LRU memory of each of `sizes` pages.
+    /// Returns the misses of an LRU memory, for each of `sizes` (pages).
     #[must_use]
     pub fn misses(&self, sizes: &[u64]) -> Vec<u64> {
         let mut order: Vec<usize> = (0..sizes.len()).collect();
@@ -63,7 +64,7 @@ impl Curve {
         misses
     }
 
-    /// The miss ratio of an LRU memory of `size` pages.
+    /// Returns the miss ratio of an LRU memory of `size` pages.
     #[must_use]
     pub fn miss_ratio(&self, size: u64) -> f64 {
         ratio(self.misses(&[size])[0], self.references)

@@ -1,38 +1,38 @@
-//! The policies that have a curve: their names, and memories of them.
+//! The policies for which miss-ratio curves are computed: their names, and memories under them.
 //!
-//! Invariant: a name says one policy, on the command line and in results.
+//! Invariant: a name means the same policy on the command line and in results.
 
 use super::{ArcCache, Cache, Clock, EngineRun, Lirs, Lru, S3Fifo, Sieve, WTinyLfu};
 use engine::active_inactive::Stage;
 use engine::{Pages, Policy};
 
-/// A policy that has a curve.
+/// A policy for which curves are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CurvePolicy {
-    /// Least recently used, exact.
+    /// Least recently used, computed exactly.
     Lru,
-    /// One reference bit.
+    /// CLOCK with one reference bit.
     Clock,
-    /// The floor.
+    /// Belady's OPT: no policy has fewer misses.
     Opt,
     /// The engine's multi-gen LRU.
     LruGen,
     /// The engine's active and inactive lists.
     ActiveInactive,
-    /// Recency and frequency in shares that adapt.
+    /// ARC: recency and frequency, in shares that adapt.
     Arc,
-    /// A small queue before a CLOCK.
+    /// S3-FIFO: a small queue before a CLOCK.
     S3Fifo,
-    /// A hand that passes over a queue.
+    /// SIEVE: a queue with a hand that moves over it.
     Sieve,
-    /// Inter-reference recency.
+    /// LIRS: inter-reference recency.
     Lirs,
-    /// Counted frequency decides who comes in.
+    /// W-TinyLFU: counted frequency decides which pages enter the memory.
     WTinyLfu,
 }
 
 impl CurvePolicy {
-    /// All of them.
+    /// All policies.
     pub const ALL: [Self; 10] = [
         Self::Lru,
         Self::Clock,
@@ -46,7 +46,7 @@ impl CurvePolicy {
         Self::WTinyLfu,
     ];
 
-    /// Its name on a command line and in results.
+    /// Returns the name on a command line and in results.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -63,13 +63,14 @@ impl CurvePolicy {
         }
     }
 
-    /// True of those that are simulated at each size; LRU and OPT have ways of their own.
+    /// Returns whether the policy is simulated at each size; LRU and OPT are computed in other
+    /// ways.
     pub(super) const fn is_simulated(self) -> bool {
         !matches!(self, Self::Lru | Self::Opt)
     }
 
-    /// A memory of `size` pages; the engine's take `batch` pages at a time. `None` for OPT, which has to
-    /// know the future.
+    /// Makes a memory of `size` pages; the engine's policies evict `batch` pages at a time. `None`
+    /// for OPT, which needs the future references.
     #[must_use]
     pub fn memory(self, size: u64, batch: usize) -> Option<Box<dyn Cache>> {
         let engine = |policy| Some(Box::new(EngineRun::with_batch(policy, size, batch)) as _);

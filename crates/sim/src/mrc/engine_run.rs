@@ -1,11 +1,11 @@
-//! The engine at one limit, on simulated memory, driven by a trace.
+//! The engine with one memory limit, on simulated memory, driven by a trace.
 //!
-//! A page that is not there faults. Before a fault would exceed the limit, [`RECLAIM_BATCH`] pages
-//! are reclaimed as for a charge: isolate, page out (what was accessed since the last walk comes
-//! back), settle; when no generation is old enough, walk and age. A page fault leaves the accessed
-//! bit set, as the hardware does when the access is made again.
+//! A reference to an absent page faults. Before a fault would exceed the limit, [`RECLAIM_BATCH`]
+//! pages are reclaimed, as for a charge: they are isolated and paged out, and pages that were
+//! accessed since the last walk are put back. If no generation is old enough, the engine walks and
+//! ages. A page fault sets the accessed bit, as hardware does when it repeats the access.
 //!
-//! Invariant: no more than the limit is resident after any reference. Deterministic.
+//! Invariant: after any reference, at most the limit is resident. The run is deterministic.
 
 use super::Cache;
 use crate::hardware;
@@ -15,10 +15,10 @@ use engine::{FaultKind, FolioId, FolioType, Machine, MachineConfig, MemcgId, Mil
 
 const ONE: MemcgId = MemcgId::FIRST;
 
-/// Pages that one fault at the limit reclaims: the kernel's SWAP_CLUSTER_MAX.
+/// Number of pages that a fault at the limit reclaims: the kernel's SWAP_CLUSTER_MAX.
 pub const RECLAIM_BATCH: usize = 32;
 
-/// A run.
+/// The engine with one limit.
 #[derive(Debug)]
 pub struct EngineRun {
     machine: Machine,
@@ -29,13 +29,13 @@ pub struct EngineRun {
 }
 
 impl EngineRun {
-    /// At `limit` pages.
+    /// Makes a run with a limit of `limit` pages.
     #[must_use]
     pub fn new(policy: Policy, limit: u64) -> Self {
         Self::with_batch(policy, limit, RECLAIM_BATCH)
     }
 
-    /// Reclaiming `batch` pages at a time.
+    /// Makes a run that reclaims `batch` pages at a time.
     #[must_use]
     pub fn with_batch(policy: Policy, limit: u64, batch: usize) -> Self {
         let config = MachineConfig {
@@ -71,7 +71,7 @@ impl EngineRun {
         self.resident += 1;
     }
 
-    /// Makes room for one page at least.
+    /// Reclaims until at least one more page fits.
     fn reclaim(&mut self) {
         while self.resident >= self.limit {
             let (now, memory) = (Millis(self.now), &mut InWords);
@@ -84,7 +84,7 @@ impl EngineRun {
         }
     }
 
-    /// The machine, to look at.
+    /// Returns the machine.
     #[must_use]
     pub const fn machine(&self) -> &Machine {
         &self.machine

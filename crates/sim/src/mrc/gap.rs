@@ -1,21 +1,22 @@
-//! How far a policy is from the others of the same curves.
+//! The difference between the misses of one policy and of another, at the sizes of the same curves.
 //!
-//! Invariant: a policy has no gap to itself; a gap has one entry a size.
+//! Invariant: there is no gap between a policy and itself; a gap has one entry for each size.
 
 use super::{CurvePolicy, Curves};
 
-/// How many misses a policy has more than another one.
+/// How many more misses a policy has than another one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gap {
-    /// Than whose.
+    /// The other policy.
     pub to: CurvePolicy,
-    /// At each size, as a share of that policy's misses: 0.1 is a tenth more, -0.1 a tenth fewer.
-    /// `None` where that policy has none, which only a sample can say.
+    /// For each size, the additional misses as a share of the other policy's: 0.1 is a tenth more,
+    /// -0.1 a tenth fewer. `None` if the other policy has no misses there, which happens only in a
+    /// sample.
     pub more: Vec<Option<f64>>,
 }
 
 impl Gap {
-    /// The mean over the sizes; `None` without any.
+    /// Returns the mean over the sizes; `None` if there are none.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a handful of sizes")]
     pub fn mean(&self) -> Option<f64> {
@@ -23,13 +24,14 @@ impl Gap {
         (known().count() > 0).then(|| known().sum::<f64>() / known().count() as f64)
     }
 
-    /// Where it is the least, and how much: the index of the size, and the share.
+    /// Returns the smallest gap: index of the size, and share.
     #[must_use]
     pub fn least(&self) -> Option<(usize, f64)> {
         self.entries().min_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// Where it is the most; of several such sizes the smallest.
+    /// Returns the largest gap: index of the size (the smallest, if several have the same gap), and
+    /// share.
     #[must_use]
     pub fn most(&self) -> Option<(usize, f64)> {
         self.entries().rev().max_by(|a, b| a.1.total_cmp(&b.1))
@@ -42,7 +44,8 @@ impl Gap {
 }
 
 impl Curves {
-    /// The gaps of `policy` to all others, in their order; none if it has no curve here.
+    /// Returns the gaps between `policy` and each other one, in the order of the curves; empty if
+    /// it has no curve.
     #[must_use]
     pub fn gaps(&self, policy: CurvePolicy) -> Vec<Gap> {
         let Some((_, own)) = self.curves.iter().find(|(known, _)| *known == policy) else {

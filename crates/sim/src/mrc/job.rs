@@ -1,27 +1,29 @@
-//! Curves of a trace file: what `pagetide mrc` computes.
+//! Computes the curves of a trace file, for `pagetide mrc`.
 //!
-//! LRU alone takes one pass. Other policies need sizes, which may be shares of the footprint, so the
-//! file is read a second time; sampled ones are corrected with the exact LRU curve of the first.
+//! LRU needs one pass. Other policies need sizes, which may be shares of the footprint, so the file
+//! is read a second time. If pages are sampled, the exact LRU curve of the first pass corrects the
+//! result.
 //!
-//! Invariant: both passes read the same references, or the job fails. The same file and job give
+//! Invariant: both passes read the same references, or the job fails. The same file and job produce
 //! the same curves.
 
 use super::{Curve, CurvePolicy, Lru, Miniature, NextUses, Shards, Stack, opt_misses, ratio};
 use crate::memory_bound::MemoryBound;
-use crate::trace::{Dense, Format, Place, Reference, Trace, TraceError, TraceOptions};
+use crate::trace::{Dense, Format, Position, Reference, Trace, TraceError, TraceOptions};
 use std::path::Path;
 
-/// References a memory sees before the next one has its turn: its tables are in the cache then.
+/// Number of references that one memory processes before the next memory does: meanwhile its tables
+/// are in the processor's cache.
 const TURN: usize = 1 << 16;
-/// References between two checks of the memory that is used.
+/// Number of references between two checks of the memory in use.
 const CHECK_EVERY: u64 = 1 << 16;
 
-/// A memory size.
+/// Size of a memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Size {
-    /// In pages.
+    /// A number of pages.
     Pages(u64),
-    /// In percent of the footprint, rounded down.
+    /// A share of the footprint in percent, rounded down.
     Percent(f64),
 }
 
@@ -40,47 +42,48 @@ impl Size {
     }
 }
 
-/// What to compute.
+/// A job: what to compute.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
-    /// Of which policies, in the order of the result.
+    /// The policies, in the order of the result.
     pub policies: Vec<CurvePolicy>,
-    /// At which sizes; none: every 5% of the footprint.
+    /// The memory sizes; if empty, every 5% of the footprint.
     pub sizes: Vec<Size>,
-    /// Share of the pages to look at, 0 to 1; `None`: all, exactly.
+    /// Share of the pages to sample, 0 to 1; `None` for an exact result from all pages.
     pub sampled: Option<f64>,
 }
 
-/// The result.
+/// The result of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curves {
     /// Format of the trace.
     pub format: Format,
-    /// References in it.
+    /// Number of references in the trace.
     pub references: u64,
-    /// Different pages in it, estimated if only a sample was looked at.
+    /// Number of different pages in the trace; an estimate if only a sample was read.
     pub pages: u64,
-    /// Pages that were looked at, if not all.
+    /// Number of pages in the sample; `None` if all were read.
     pub sampled_pages: Option<u64>,
-    /// Records that were no references.
+    /// Number of skipped records, which are not references.
     pub left_out: u64,
-    /// What a reader should know of the trace.
+    /// A remark about the trace for the user, if there is one.
     pub note: Option<String>,
     /// Sizes in pages, ascending, each once.
     pub sizes: Vec<u64>,
-    /// Miss ratios by policy, one a size.
+    /// Each policy with its miss ratios, one for each size.
     pub curves: Vec<(CurvePolicy, Vec<f64>)>,
 }
 
-/// Told of progress: what is done, how much of it (0 to 1, if known), and references so far.
+/// Receives progress: name of the activity, its completed share (0 to 1; `None` if unknown),
+/// references so far.
 pub type Progress<'a> = dyn FnMut(&str, Option<f64>, u64) + 'a;
 
 impl Job {
-    /// Reads `file` and computes, in no more memory than `bound` allows.
+    /// Reads `file` and computes the curves, in no more memory than `bound` allows.
     ///
     /// # Errors
-    /// The trace cannot be read, not twice if that is needed, is too long for OPT, or has so many
-    /// different pages that their tables would pass the bound.
+    /// If the trace cannot be read (twice, if necessary), is too long for OPT, or has so many
+    /// different pages that their tables would exceed the bound.
     pub fn run(
         &self,
         (file, options): (&Path, &TraceOptions),
@@ -144,14 +147,15 @@ impl Job {
         sizes
     }
 
-    /// All policies but LRU.
+    /// The second pass: computes all policies except LRU.
     fn second(
         &self,
         reader: &mut Reader<'_, '_>,
         (exact, result): (&Curve, &mut Curves),
     ) -> Result<Vec<(CurvePolicy, Vec<f64>)>, TraceError> {
         let file = reader.file;
-        // A memory of twice the footprint misses as rarely as any larger one: a size makes no table.
+        // A memory larger than twice the footprint misses as often as one of that size; this bounds
+        // the tables.
         let most = exact.pages().saturating_mul(2);
         let sizes: Vec<u64> = result.sizes.iter().map(|&size| size.min(most)).collect();
         let mut minis = Miniature::new(&sizes, self.sampled.unwrap_or(1.0));
@@ -167,13 +171,13 @@ impl Job {
         }
         let wants_opt = self.policies.contains(&CurvePolicy::Opt);
         if wants_opt && self.sampled.is_none() && exact.references() >= OPT_MAX as u64 {
-            // Known before all of it is in memory.
+            // Refused now, before the trace fills the memory.
             return Err(too_long(file));
         }
         let (mut kept, mut pages) = (Vec::new(), Vec::new());
-        let mut feed = |pages: &mut Vec<u64>, minis: &mut Miniature| {
-            minis.feed(pages.drain(..));
-            // What is refused in the end need not be kept.
+        let mut replay = |pages: &mut Vec<u64>, minis: &mut Miniature| {
+            minis.replay(pages.drain(..));
+            // A trace too long for OPT will be refused, so no more of it is kept.
             if wants_opt && kept.len() < OPT_MAX {
                 kept.extend_from_slice(minis.sampled());
             }
@@ -181,7 +185,7 @@ impl Job {
         let trace = reader.read("simulating", |batch, bound| {
             pages.extend(batch.iter().map(|reference| reference.page));
             if pages.len() >= TURN {
-                feed(&mut pages, &mut minis);
+                replay(&mut pages, &mut minis);
             }
             let known = minis.sampled_pages() as usize;
             match (known + 2 * TURN).next_power_of_two() > known.next_power_of_two() {
@@ -190,7 +194,7 @@ impl Job {
                 false => 0,
             }
         })?;
-        feed(&mut pages, &mut minis);
+        replay(&mut pages, &mut minis);
         if trace.references() != exact.references() {
             let (was, is) = (exact.references(), trace.references());
             let what = format!("it held {was} references, and {is} at the second reading");
@@ -198,7 +202,7 @@ impl Job {
         }
         if self.sampled.is_some() {
             if minis.sampled_pages() == 0 {
-                // Corrected by the exact curve, nothing would look like LRU.
+                // An empty sample, corrected by the exact curve, would equal LRU.
                 return Err(nothing_sampled(file));
             }
             result.sampled_pages = Some(u64::from(minis.sampled_pages()));
@@ -215,9 +219,10 @@ impl Job {
     }
 }
 
-/// OPT takes fewer references: an index of each, and one value that means never.
+/// Maximum number of references for OPT, which needs an index of each and one value for "never".
 const OPT_MAX: usize = u32::MAX as usize;
-/// Most bytes that OPT takes for a reference beside its id: when the page is used next, and an entry in a heap.
+/// Maximum bytes that OPT takes for a reference in addition to its id: position of the page's next
+/// reference, and an entry in a heap.
 const OPT_BYTES: u64 = 12;
 
 fn too_long(file: &Path) -> TraceError {
@@ -249,7 +254,7 @@ fn opt(
     Ok(minis.correct(&misses, exact))
 }
 
-/// What the first pass makes.
+/// Results of the first pass.
 enum First {
     Exact {
         dense: Dense,
@@ -276,7 +281,7 @@ impl First {
                 stack,
                 curve,
             } => {
-                // First all ids, then all distances: so table look-ups overlap.
+                // All ids first, then all distances, so that the processor overlaps table look-ups.
                 ids.clear();
                 ids.extend(batch.iter().map(|reference| dense.id(reference.page)));
                 ids.iter().for_each(|&id| curve.count(stack.access(id)));
@@ -315,7 +320,7 @@ impl First {
     }
 }
 
-/// Reads a trace as often as it is needed.
+/// Reads a trace, more than once if necessary.
 struct Reader<'a, 'b> {
     file: &'a Path,
     options: &'a TraceOptions,
@@ -324,8 +329,8 @@ struct Reader<'a, 'b> {
 }
 
 impl Reader<'_, '_> {
-    /// Reads the whole trace. `each` returns the bytes that its tables may grow by at once while
-    /// the next references come.
+    /// Reads the whole trace. `each` gets a batch, and returns by how many bytes its tables may
+    /// grow at once during the next references.
     fn read(
         &mut self,
         what: &str,
@@ -355,7 +360,7 @@ impl Reader<'_, '_> {
 fn whole(file: &Path, what: impl Into<String>, remedy: &'static str) -> TraceError {
     TraceError {
         file: file.to_owned(),
-        place: Place::Whole,
+        place: Position::Whole,
         what: what.into(),
         remedy: remedy.into(),
     }

@@ -1,7 +1,7 @@
-//! LRU of one size, by a linked list: the plain thing that the curve is held against.
+//! LRU of one size, as a linked list: the simple implementation with which the curve is compared.
 //!
-//! Invariant: the ring through node 0 holds the pages that are present, each once, the latest
-//! first, and never more than the size.
+//! Invariant: the ring through node 0 has the pages that are present, each once, the latest first,
+//! and never more than the size.
 
 use super::Cache;
 
@@ -17,17 +17,18 @@ struct Node {
     older: u32,
 }
 
-/// An LRU memory. 8 bytes a page of the trace.
+/// A memory under LRU. Takes 8 bytes for each page of the trace.
 #[derive(Clone, Debug)]
 pub struct Lru {
-    /// A page's node is `id + 1`; node 0 closes the ring: its `older` is the latest page.
+    /// The nodes. The node of a page is `id + 1`; node 0 closes the ring: its `older` is the latest
+    /// page.
     nodes: Vec<Node>,
     size: u64,
     held: u64,
 }
 
 impl Lru {
-    /// Holds up to `size` pages.
+    /// Makes a memory of `size` pages.
     #[must_use]
     pub fn new(size: u64) -> Self {
         Self {

@@ -1,31 +1,33 @@
 //! Curves of any policies at many limits in one pass: miniature simulation (Waldspurger et al.,
-//! ATC'17), corrected by what the same sample gets wrong about LRU.
+//! ATC'17), corrected by the error that the same sample makes for LRU.
 //!
-//! Pages are sampled by their hash; a small memory a limit sees the sample, with its limit and its
-//! reclaim batch scaled by the rate. Each costs the rate of a full run. Which pages happen to be in
-//! the sample shifts all policies alike, and for LRU the exact curve is to be had in one pass: so
-//! the difference between the exact and the sampled LRU curve is added (a control variate).
+//! Pages are sampled by their hash. For each limit, a small memory gets the sampled references; its
+//! limit and its reclaim batch are scaled by the sampling rate, and so is its cost. The choice of
+//! the sample shifts all policies alike. The exact LRU curve is known from one pass, so the
+//! difference between the exact and the sampled LRU curve is added to each result (a control
+//! variate).
 //!
-//! Invariant: at rate 1 every memory does exactly what a full run does.
+//! Invariant: at rate 1, every memory does exactly what a full run does.
 
 use super::{Cache, Curve, RECLAIM_BATCH, Sampler, Stack, ratio};
 use crate::trace::Dense;
 
-/// The small memories of some curves over one sample.
+/// The small memories of some curves, all over one sample.
 pub struct Miniature {
     sampler: Sampler,
     dense: Dense,
     limits: Vec<u64>,
-    curves: Vec<Vec<Small>>,
+    curves: Vec<Vec<SmallMemory>>,
     stack: Stack,
     lru: Curve,
     references: u64,
     ids: Vec<u32>,
-    /// Pages that got an id at the last feeding.
+    /// Page numbers of the ids that the last call of [`Miniature::replay`] added.
     new: Vec<u64>,
 }
 
-struct Small {
+/// A memory scaled down by the sampling rate, of one size and policy, and its misses.
+struct SmallMemory {
     cache: Box<dyn Cache>,
     misses: u64,
 }
@@ -41,7 +43,8 @@ impl std::fmt::Debug for Miniature {
 }
 
 impl Miniature {
-    /// For `limits` (pages of the whole trace) on a sample of `rate`.
+    /// Makes an empty set of curves for `limits` (pages of the whole trace), on a sample of `rate`
+    /// (0 to 1).
     #[must_use]
     pub fn new(limits: &[u64], rate: f64) -> Self {
         Self {
@@ -57,19 +60,20 @@ impl Miniature {
         }
     }
 
-    /// Adds a curve; `make` gives a memory of so many pages that reclaims so many at a time.
+    /// Adds a curve. `make` gets a size and a reclaim batch, in pages, and returns a memory with
+    /// these.
     pub fn add(&mut self, make: impl Fn(u64, usize) -> Box<dyn Cache>) {
         let batch = usize::try_from(self.sampler.scaled(RECLAIM_BATCH as u64)).unwrap_or(1);
-        let small = |&limit: &u64| Small {
+        let small = |&limit: &u64| SmallMemory {
             cache: make(self.sampler.scaled(limit), batch),
             misses: 0,
         };
         self.curves.push(self.limits.iter().map(small).collect());
     }
 
-    /// References pages in turn. Best some ten thousands at a time: every memory sees them all before
-    /// the next does.
-    pub fn feed(&mut self, pages: impl Iterator<Item = u64>) {
+    /// Processes references to `pages`. Some ten thousand at a time are best: each memory processes
+    /// all of them before the next memory does.
+    pub fn replay(&mut self, pages: impl Iterator<Item = u64>) {
         self.ids.clear();
         self.new.clear();
         for page in pages {
@@ -91,53 +95,56 @@ impl Miniature {
         }
     }
 
-    /// Pages in the sample.
+    /// Returns the number of pages in the sample.
     #[must_use]
     pub const fn sampled_pages(&self) -> u32 {
         self.dense.len()
     }
 
-    /// References so far, sampled or not.
+    /// Returns the number of references so far, sampled or not.
     #[must_use]
     pub const fn references(&self) -> u64 {
         self.references
     }
 
-    /// The ids that [`Self::feed`] sampled last.
+    /// Returns the ids of the sampled references of the last [`Self::replay`].
     #[must_use]
     pub fn sampled(&self) -> &[u32] {
         &self.ids
     }
 
-    /// What `size` pages of the whole trace are in the sample.
+    /// Returns the size in the sample that stands for `size` pages of the whole trace.
     #[must_use]
     pub fn scaled(&self, size: u64) -> u64 {
         self.sampler.scaled(size)
     }
 
-    /// The miss ratios of curve `n` in the order they were added, estimated from the sample alone: what a test and
-    /// the example `curves` hold [`Miniature::corrected`] against.
+    /// Returns the miss ratios of curve `n` (in the order of [`Self::add`]), estimated only from
+    /// the sample.
+    ///
+    /// A test and the example `curves` compare them with [`Miniature::corrected`].
     ///
     /// # Panics
-    /// If there are fewer curves.
+    /// If there is no curve `n`.
     #[must_use]
     pub fn miss_ratios(&self, n: usize) -> Vec<f64> {
         let ratios = self.curves[n].iter().map(|s| self.estimate(s.misses));
         ratios.map(|ratio| ratio.clamp(0.0, 1.0)).collect()
     }
 
-    /// The same, corrected with the exact LRU curve of the whole trace: several times nearer, at
-    /// the price of that pass.
+    /// Returns the miss ratios of curve `n`, corrected with the exact LRU curve of the whole trace.
+    ///
+    /// They are several times more accurate, but the exact curve costs a pass over the trace.
     ///
     /// # Panics
-    /// If there are fewer curves.
+    /// If there is no curve `n`.
     #[must_use]
     pub fn corrected(&self, n: usize, exact: &Curve) -> Vec<f64> {
         let misses: Vec<u64> = self.curves[n].iter().map(|small| small.misses).collect();
         self.correct(&misses, exact)
     }
 
-    /// Corrected miss ratios from misses in the sample, one a limit.
+    /// Returns corrected miss ratios from the misses in the sample; one of each for a limit.
     #[must_use]
     pub fn correct(&self, misses: &[u64], exact: &Curve) -> Vec<f64> {
         let scaled: Vec<u64> = self.limits.iter().map(|&l| self.scaled(l)).collect();

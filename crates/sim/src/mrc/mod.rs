@@ -1,12 +1,13 @@
 //! Miss-ratio curves: what share of the references of a trace would miss, by memory size.
 //!
 //! Exact LRU for all sizes in one pass ([`Stack`]), the same on a sample ([`Shards`]), single sizes
-//! by simulation ([`Lru`], [`Clock`], the yardsticks, [`opt_misses`]) and the engine itself on simulated
-//! memory ([`EngineRun`]), at many limits at once on a sample ([`Miniature`]).
+//! by simulation ([`Lru`], [`Clock`], the baseline policies, [`opt_misses`]) and the engine itself
+//! on simulated memory ([`EngineRun`]), at many limits at once on a sample ([`Miniature`]).
 //!
 //! Invariant: pages are dense ids ([`crate::trace::Dense`]), sizes are in pages, and the first
 //! reference to a page always misses. Results do not depend on time of day or on hash seeds.
 
+mod baselines;
 mod clock;
 mod curve;
 mod curve_policy;
@@ -19,8 +20,8 @@ mod opt;
 mod ranks;
 mod shards;
 mod stack;
-mod yardsticks;
 
+pub use baselines::{ArcCache, Lirs, S3Fifo, Sieve, WTinyLfu};
 pub use clock::Clock;
 pub use curve::Curve;
 pub use curve_policy::CurvePolicy;
@@ -32,27 +33,29 @@ pub use miniature::Miniature;
 pub use opt::{NextUses, opt_misses};
 pub use shards::{Sampler, Shards};
 pub use stack::Stack;
-pub use yardsticks::{ArcCache, Lirs, S3Fifo, Sieve, WTinyLfu};
 
-/// A policy that holds a fixed number of pages.
+/// A memory of a fixed number of pages under some policy.
 pub trait Cache {
-    /// References a page; true when it was there. It is afterwards.
+    /// References a page, which is present afterwards; returns whether it was present before.
     fn access(&mut self, id: u32) -> bool;
 
-    /// Tells the numbers in the trace of pages that got the next ids, before they are referenced. Only a
-    /// policy that hashes pages asks for them; to it, a page that was not told has its id as its number.
+    /// Passes the numbers in the trace of the pages that get the next ids, before they are
+    /// referenced.
+    ///
+    /// Only a policy that hashes pages needs them. It uses the id as the number of a page that was
+    /// not introduced.
     fn introduce(&mut self, _pages: &[u64]) {}
 
-    /// Pages that are there.
+    /// Returns the number of pages that are present.
     fn held(&self) -> u64;
 
-    /// References pages in turn; how many were not there.
+    /// References pages in order; returns how many of them were absent.
     fn misses(&mut self, ids: &[u32]) -> u64 {
         ids.iter().map(|&id| u64::from(!self.access(id))).sum()
     }
 }
 
-/// A share of counts.
+/// Returns a count as a share of another.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "counts below 2^53")]
 pub fn ratio(part: u64, of: u64) -> f64 {

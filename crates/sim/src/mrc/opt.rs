@@ -1,8 +1,8 @@
-//! OPT (Belady 1966): what is used again last leaves. The floor under every policy.
+//! OPT (Belady 1966): evicts the page with the latest next use. No policy has fewer misses.
 //!
-//! It needs to know the future, so the trace's ids are kept: 8 bytes a reference.
+//! It needs the future references, so it keeps all ids of the trace: 8 bytes for each reference.
 //!
-//! Invariant: no page that is present is used again later than the one that leaves.
+//! Invariant: no page that is present has a later next use than the evicted page had.
 
 use std::collections::BinaryHeap;
 
@@ -17,10 +17,10 @@ pub struct NextUses {
 }
 
 impl NextUses {
-    /// From a whole trace.
+    /// Makes the list from the ids of a whole trace.
     ///
     /// # Panics
-    /// With 2^32 - 1 references or more.
+    /// If there are 2^32 - 1 references or more.
     #[must_use]
     pub fn new(ids: Vec<u32>) -> Self {
         let len = u32::try_from(ids.len()).ok().filter(|len| *len < NEVER);
@@ -38,18 +38,18 @@ impl NextUses {
         Self { ids, next }
     }
 
-    /// The references.
+    /// Returns the ids.
     #[must_use]
     pub fn ids(&self) -> &[u32] {
         &self.ids
     }
 }
 
-/// Misses of OPT with `size` pages.
+/// Returns the misses of OPT with a memory of `size` pages.
 #[must_use]
 pub fn opt_misses(trace: &NextUses, size: u64) -> u64 {
-    // Entries are (next use, id); one is stale when its page has been used since, and then lies in
-    // the past. Pages that never come again have one entry each, at the top.
+    // Entries are (next use, id). An entry is stale if its page was used since: its next use is
+    // then past. Pages without a next use have one entry each, at the top.
     let mut heap: BinaryHeap<(u32, u32)> = BinaryHeap::new();
     let (mut due, mut held, mut misses) = (Vec::new(), 0, 0);
     for (&id, &next) in trace.ids.iter().zip(&trace.next) {
@@ -70,7 +70,8 @@ pub fn opt_misses(trace: &NextUses, size: u64) -> u64 {
         }
         due[at] = u64::from(next);
         heap.push((next, id));
-        // A page that was hit leaves an entry behind: no more of those than there are pages.
+        // Each hit makes an older entry stale; stale entries are removed when they exceed the pages
+        // present.
         if heap.len() as u64 > 2 * held + STALE_MOST {
             heap.retain(|&(next, id)| due[id as usize] == u64::from(next));
         }
@@ -78,10 +79,10 @@ pub fn opt_misses(trace: &NextUses, size: u64) -> u64 {
     misses
 }
 
-/// Entries that are stale, beside as many as pages are held.
+/// Number of stale entries that are allowed in addition to the number of pages present.
 const STALE_MOST: u64 = 1024;
 
-/// Marks a page that is not in memory; no next use is that far.
+/// Value for a page that is not in memory; larger than any next use.
 const ABSENT: u64 = u64::MAX;
 
 fn evict(heap: &mut BinaryHeap<(u32, u32)>, due: &mut [u64]) {

@@ -1,26 +1,26 @@
-//! A set of positions that tells how many of its members lie after one.
+//! A set of positions that counts how many of its members come after a position.
 //!
-//! A bit a position; above it, one word holds the sizes of eight 64-bit words, and above that every
-//! level holds the sums of 16 counts below. So a rank is one masked population count, one sum within
-//! a word and at most 16 additions a level.
+//! There is a bit for each position. Above the bits, each byte of a word counts the members in a
+//! 64-bit word; above that, each level has sums of 16 counts of the level below. So a rank takes
+//! one masked population count, one sum within a word, and at most 16 additions for each level.
 //!
-//! Invariant: every count equals the members below it.
+//! Invariant: every count equals the number of members below it.
 
 const FANOUT: usize = 16;
 const FANOUT_BITS: usize = 4;
-/// Positions below one count of `levels[0]`.
+/// Logarithm of the number of positions below one count of `levels[0]`.
 const BLOCK_BITS: usize = 9;
 
 #[derive(Clone, Debug)]
 pub(super) struct Ranks {
     bits: Vec<u64>,
-    /// Byte `n` of element `m`: members in `bits[8 * m + n]`.
+    /// Byte `n` of element `m` is the number of members in `bits[8 * m + n]`.
     eights: Vec<u64>,
     levels: Vec<Vec<u32>>,
 }
 
 impl Ranks {
-    /// An empty set of positions below `capacity`, which is rounded up to a whole block.
+    /// Makes an empty set of positions below `capacity`, which is rounded up to a multiple of 512.
     pub(super) fn new(capacity: usize) -> Self {
         let blocks = capacity.div_ceil(1 << BLOCK_BITS).max(1);
         let mut levels = vec![vec![0; blocks]];
@@ -66,7 +66,7 @@ impl Ranks {
         }
     }
 
-    /// Members at positions above `at`.
+    /// Returns the number of members at positions above `at`.
     #[inline]
     pub(super) fn after(&self, at: usize) -> u32 {
         let (word, mut block) = (at >> 6, at >> BLOCK_BITS);
@@ -81,7 +81,7 @@ impl Ranks {
         sum
     }
 
-    /// For each word, the members in words before it.
+    /// Returns for each word the number of members in all words before it.
     pub(super) fn prefixes(&self) -> Vec<u32> {
         let mut sum = 0;
         let before = |word: &u64| {
@@ -92,13 +92,13 @@ impl Ranks {
         self.bits.iter().map(before).collect()
     }
 
-    /// Members in the word of `at` that lie before it.
+    /// Returns the number of members before `at` in the same word.
     pub(super) fn before_in_word(&self, at: usize) -> u32 {
         (self.bits[at >> 6] & ((1 << (at & 63)) - 1)).count_ones()
     }
 }
 
-/// The sum of the bytes of `word` above byte `n`; each is at most 64.
+/// Returns the sum of the bytes of `word` above byte `n`; each byte is at most 64.
 #[inline]
 const fn bytes_above(word: u64, n: usize) -> u32 {
     const LOW: u64 = 0x00ff_00ff_00ff_00ff;

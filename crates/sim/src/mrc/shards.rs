@@ -1,15 +1,16 @@
 //! SHARDS: the LRU curve from a spatially hashed sample of the pages (Waldspurger et al., FAST'15).
 //!
-//! A page is in the sample if its hash is below a threshold, so all its references are or none; a
-//! distance in the sample stands for one `1/rate` times as long. What the sample has too many or too
-//! few references, against its rate, is set right at the smallest distance (SHARDS-adj).
+//! A page is in the sample if its hash is below a threshold, so either all references to it are or
+//! none. A distance in the sample stands for one that is `1 / rate` times as long. If the sample
+//! has more or fewer references than the rate implies, the count at the smallest distance is
+//! corrected (SHARDS-adj).
 //!
-//! Invariant: the same trace and rate give the same curve.
+//! Invariant: the same trace and rate produce the same curve.
 
 use super::{Curve, Stack, ratio};
 use crate::trace::Dense;
 
-/// Whether a page is in the sample.
+/// Decides which pages are in the sample.
 #[derive(Clone, Copy, Debug)]
 pub struct Sampler {
     threshold: u64,
@@ -17,7 +18,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// A sample of `rate` of all pages, 0 to 1.
+    /// Makes a sampler of a share `rate` of all pages, 0 to 1.
     #[must_use]
     #[expect(
         clippy::cast_possible_truncation,
@@ -39,24 +40,24 @@ impl Sampler {
         Self { threshold, rate }
     }
 
-    /// Its rate.
+    /// Returns the share of the pages that are sampled.
     #[must_use]
     pub const fn rate(&self) -> f64 {
         self.rate
     }
 
-    /// Whether `page` is in the sample.
+    /// Returns whether `page` is in the sample.
     #[must_use]
     #[inline]
     pub const fn takes(&self, page: u64) -> bool {
-        // The finaliser of SplitMix64: every bit of the page decides.
+        // The finaliser of SplitMix64, whose result depends on every bit of the page number.
         let x = page.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         x ^ x >> 31 <= self.threshold
     }
 
-    /// A size in the sample that stands for `size` pages, at least 1 page for any.
+    /// Returns the size in the sample that stands for `size` pages; at least 1.
     #[must_use]
     #[expect(
         clippy::cast_possible_truncation,
@@ -70,7 +71,7 @@ impl Sampler {
     }
 }
 
-/// An LRU curve being sampled.
+/// An LRU curve that is computed from a sample.
 #[derive(Clone, Debug)]
 pub struct Shards {
     sampler: Sampler,
@@ -81,7 +82,7 @@ pub struct Shards {
 }
 
 impl Shards {
-    /// With a rate of 0 to 1; 1 is exact.
+    /// Makes a curve with a sampling rate of 0 to 1; 1 is exact.
     #[must_use]
     pub fn new(rate: f64) -> Self {
         Self {
@@ -102,25 +103,26 @@ impl Shards {
         }
     }
 
-    /// Most bytes that its tables grow by at once while `more` pages come.
+    /// Returns the maximum number of bytes by which the tables grow at once during `more` new
+    /// pages.
     #[must_use]
     pub fn growth_bytes(&self, more: usize) -> u64 {
         self.dense.growth_bytes(more)
     }
 
-    /// References counted, sampled or not.
+    /// Returns the number of references so far, sampled or not.
     #[must_use]
     pub const fn references(&self) -> u64 {
         self.references
     }
 
-    /// Pages in the sample.
+    /// Returns the number of pages in the sample.
     #[must_use]
     pub const fn sampled_pages(&self) -> u64 {
         self.curve.pages()
     }
 
-    /// The footprint, estimated.
+    /// Returns an estimate of the footprint, pages.
     #[must_use]
     #[expect(
         clippy::cast_possible_truncation,
@@ -132,7 +134,7 @@ impl Shards {
         (self.sampled_pages() as f64 / self.sampler.rate).round() as u64
     }
 
-    /// The miss ratio of an LRU memory of `size` pages, estimated.
+    /// Returns an estimate of the miss ratio of an LRU memory of `size` pages.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "counts below 2^53")]
     pub fn miss_ratio(&self, size: u64) -> f64 {

@@ -1,22 +1,22 @@
 //! LRU stack distances (Mattson 1970), exact, for all sizes in one pass.
 //!
-//! Every page stands at the position of its last reference; its distance is the number of pages at
-//! that position or later. When positions run out, pages are moved together in their order, which
-//! at four positions a page costs a third of a move a reference.
+//! Every page has the position of its last reference. Its distance is the number of pages at this
+//! position or a later one. If the positions are used up, the pages are moved together in their
+//! order: with four positions for each page, a third of a move for each reference.
 //!
-//! Invariant: the members of `ranks` are exactly the positions in `last`, one a page; a distance is
-//! the smallest LRU size at which the reference hits.
+//! Invariant: the members of `ranks` are exactly the positions in `last`, one for each page. A
+//! distance is the smallest LRU size at which the reference hits.
 
 use super::ranks::Ranks;
 
 const NEVER: u32 = u32::MAX;
-/// Entries that the table of pages grows by.
+/// Number of entries by which the table of pages grows.
 const STEP: usize = 1 << 12;
 const FIRST_CAPACITY: usize = 1 << 14;
-/// Positions are 32 bits, less the one that means never.
+/// Maximum number of positions: 32 bits, without the value that means never.
 const CAPACITY_MAX: usize = u32::MAX as usize / 512 * 512;
 
-/// The stack. About 5 bytes a page.
+/// The stack. Takes about 5 bytes for each page.
 #[derive(Clone, Debug)]
 pub struct Stack {
     last: Vec<u32>,
@@ -37,21 +37,22 @@ impl Default for Stack {
 }
 
 impl Stack {
-    /// Pages seen.
+    /// Returns the number of pages seen.
     #[must_use]
     pub const fn pages(&self) -> u32 {
         self.live
     }
 
-    /// References a page: its distance, from 1; `None` for the first reference.
+    /// References a page. Returns its distance, at least 1; `None` for the first reference.
     ///
     /// # Panics
-    /// With 2^31 pages or more.
+    /// If there are 2^31 pages or more.
     #[inline]
     pub fn access(&mut self, id: u32) -> Option<u32> {
         let index = id as usize;
         if index >= self.last.len() {
-            // What is not used yet is not touched: a table that is doubled would take twice the memory.
+            // Grows by a fixed number of entries: a table that is doubled would take twice the
+            // memory.
             self.last.resize((index + 1).next_multiple_of(STEP), NEVER);
         }
         let last = self.last[index];

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 
-/// References that come back often, and sometimes never.
+/// References with frequent repetitions, and sometimes none.
 fn traces() -> impl Strategy<Value = Vec<u32>> {
     let reference = prop_oneof![3 => 0u32..6, 3 => 0u32..40, 1 => 0u32..400];
     prop::collection::vec(reference, 1..600)
@@ -54,7 +54,7 @@ fn naive_lru(ids: &[u32], size: usize) -> u64 {
     misses
 }
 
-/// CLOCK as a queue: who is referenced goes round once more.
+/// CLOCK as a queue: a referenced page goes to the end once more.
 fn naive_clock(ids: &[u32], size: usize) -> u64 {
     let (mut queue, mut misses) = (VecDeque::<(u32, bool)>::new(), 0);
     for &id in ids {
@@ -76,7 +76,7 @@ fn naive_clock(ids: &[u32], size: usize) -> u64 {
     misses
 }
 
-/// OPT by looking ahead for everyone.
+/// OPT by searching ahead for every page.
 fn naive_opt(ids: &[u32], size: usize) -> u64 {
     let (mut held, mut misses) = (BTreeMap::new(), 0);
     for (at, &id) in ids.iter().enumerate() {
@@ -101,7 +101,7 @@ fn naive_opt(ids: &[u32], size: usize) -> u64 {
 
 proptest! {
     #[test]
-    fn simulations_are_those_one_writes_down(ids in traces(), size in 0usize..60) {
+    fn simulations_equal_naive_ones(ids in traces(), size in 0usize..60) {
         let n = size as u64;
         prop_assert_eq!(misses(Lru::new(n), &ids), naive_lru(&ids, size));
         prop_assert_eq!(misses(Clock::new(n), &ids), naive_clock(&ids, size));
@@ -221,7 +221,7 @@ fn hold_miniatures_against(ids: &[u32], policy: Policy, at_a_fifth: f64) {
         let mut mini = Miniature::new(&limits, rate);
         mini.add(|size, batch| Box::new(EngineRun::with_batch(policy, size, batch)));
         ids.chunks(999)
-            .for_each(|ids| mini.feed(ids.iter().map(|&id| u64::from(id))));
+            .for_each(|ids| mini.replay(ids.iter().map(|&id| u64::from(id))));
         let mean = |ratios: Vec<f64>| {
             let pairs = ratios.into_iter().zip(&full);
             pairs.map(|(a, b)| (a - b).abs()).sum::<f64>() / 20.0
@@ -260,7 +260,7 @@ fn job(policies: &[CurvePolicy], sampled: Option<f64>) -> Job {
 }
 
 #[test]
-fn a_job_gives_every_policy_at_every_size() {
+fn a_job_has_every_policy_at_every_size() {
     let ids = drifting_trace(20_000);
     let file = std::env::temp_dir().join(format!("pagetide-job-{}.csv", std::process::id()));
     let lines: String = ids.iter().map(|id| format!("{id}\n")).collect();
@@ -296,7 +296,8 @@ fn a_job_gives_every_policy_at_every_size() {
             assert!(error < 1e-9, "{policy:?} at {size}: {error}");
         }
     }
-    // Unless told, a memory takes an id for a page's number, and in this file they are page numbers.
+    // A memory takes the id of a page that was not introduced for its number, and in this file ids
+    // are page numbers.
     for (policy, ratios) in all.curves.iter().skip(4) {
         for (&size, got) in all.sizes.iter().zip(ratios) {
             let mut memory = policy
@@ -322,21 +323,24 @@ fn jobs_that_cannot_be_done_say_why() {
         );
         error.expect_err("impossible").to_string()
     };
-    let told = run("/dev/null", &job(&[CurvePolicy::Opt], None));
-    assert!(told.contains("no regular file"), "{told}");
-    let told = run("/nonexistent.csv", &job(&[CurvePolicy::Lru], None));
-    assert!(told.contains("cannot open"), "{told}");
-    // Corrected by the exact curve, a sample of nothing looked like LRU.
+    let reported = run("/dev/null", &job(&[CurvePolicy::Opt], None));
+    assert!(reported.contains("no regular file"), "{reported}");
+    let reported = run("/nonexistent.csv", &job(&[CurvePolicy::Lru], None));
+    assert!(reported.contains("cannot open"), "{reported}");
+    // Regression: an empty sample, corrected by the exact curve, equalled LRU.
     let folder = std::env::temp_dir().join(format!("pagetide-mrc-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let file = folder.join("ten.csv");
     std::fs::write(&file, "0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n").expect("a file");
-    let told = run(
+    let reported = run(
         &file.to_string_lossy(),
         &job(&[CurvePolicy::Opt], Some(1e-9)),
     );
     let _ = std::fs::remove_dir_all(&folder);
-    assert!(told.contains("no page fell into the sample"), "{told}");
+    assert!(
+        reported.contains("no page fell into the sample"),
+        "{reported}"
+    );
 }
 
 /// Regression: a `.lis` of 937 bytes had 671 million different pages, and took 6 GiB until the

@@ -1,7 +1,7 @@
-//! What an experiment draws: a picture is named by the question it answers.
+//! A picture of an experiment; its title is the question that it answers.
 //!
-//! Invariant: all figures of a picture share its two units, which stand in its labels; a series of the
-//! document's is marked as such, and the document's n-th series belongs to our n-th.
+//! Invariant: all figures of a picture are in the two units of its axis labels. A series from the
+//! document is marked as such, and belongs to the simulator's series with the same number.
 
 use super::{Cell, Table};
 use crate::stats::number;
@@ -9,57 +9,59 @@ use crate::stats::number;
 /// A picture.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Picture {
-    /// The question that it answers, or the answer.
+    /// The question that the picture answers, or the answer.
     pub title: String,
-    /// How it is drawn.
+    /// How the picture is drawn.
     pub kind: Kind,
-    /// What lies along the page, with its unit.
+    /// Label of the x axis, with its unit.
     pub x: String,
-    /// What goes up, with its unit.
+    /// Label of the y axis, with its unit.
     pub y: String,
-    /// Equal ratios have equal lengths, along the page and up; all values must be above zero there.
+    /// Whether each axis is logarithmic: x, y. All values on such an axis must be above zero.
     pub log: [bool; 2],
-    /// It shows what depends on the machine, and is shown where timings are.
+    /// Whether the picture shows what depends on the machine's speed; it is shown only with the
+    /// timings.
     pub timed: bool,
-    /// What is drawn.
+    /// The series of figures that are drawn.
     pub series: Vec<Series>,
 }
 
 /// How a picture is drawn.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
-    /// Bars side by side, in the groups that are named here.
+    /// Bars side by side, in groups with these names.
     Bars(Vec<String>),
-    /// Points in order, joined.
+    /// Points joined by lines, in order.
     Curve,
-    /// How many lie where.
+    /// A histogram of the values of each series.
     Distribution,
 }
 
-/// Whose figures they are.
+/// Where the figures of a series come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// Ours.
+    /// From the simulator.
     Us,
-    /// The source document's.
+    /// From the source document.
     Document,
-    /// Neither's: a bound, or the truth.
+    /// From neither: a bound, or the exact values.
     Rule,
 }
 
-/// Figures of one name.
+/// Figures with a common name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// What the legend says.
+    /// Name in the legend.
     pub name: String,
-    /// Whose they are.
+    /// Where the figures come from.
     pub by: By,
-    /// Bars: number of the group, and its value. Curve: x and y. Distribution: a value, and how many have it.
+    /// Bars: number of the group, and its value. Curve: x, y. Distribution: a value, and how often
+    /// it occurs.
     pub points: Vec<(f64, f64)>,
 }
 
 impl Series {
-    /// Of points.
+    /// Makes a series of the simulator from its points.
     #[must_use]
     pub fn new(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         Self {
@@ -69,7 +71,7 @@ impl Series {
         }
     }
 
-    /// Of a value for each group in turn; `None` leaves a gap.
+    /// Makes a series of bars, with a value for each group in order; `None` leaves a gap.
     #[must_use]
     pub fn bars(name: impl Into<String>, values: impl IntoIterator<Item = Option<f64>>) -> Self {
         let values = (0u64..).map(number).zip(values);
@@ -79,13 +81,13 @@ impl Series {
         )
     }
 
-    /// Of values that are counted.
+    /// Makes a series of values whose distribution is drawn.
     #[must_use]
     pub fn samples(name: impl Into<String>, values: impl IntoIterator<Item = f64>) -> Self {
         Self::new(name, values.into_iter().map(|value| (value, 1.0)))
     }
 
-    /// The same figures, of somebody else.
+    /// Returns the same series, attributed to another source.
     #[must_use]
     pub fn by(self, by: By) -> Self {
         Self { by, ..self }
@@ -93,7 +95,7 @@ impl Series {
 }
 
 impl Picture {
-    /// A picture; `axes` are the labels along the page and up, each with its unit.
+    /// Makes a picture; `axes` are the labels of the x and the y axis, with their units.
     #[must_use]
     pub fn new(title: impl Into<String>, kind: Kind, axes: [&str; 2], series: Vec<Series>) -> Self {
         let [x, y] = axes.map(str::to_owned);
@@ -108,7 +110,7 @@ impl Picture {
         }
     }
 
-    /// With logarithmic axes: along the page, up.
+    /// Sets whether the x axis and the y axis are logarithmic.
     #[must_use]
     pub fn log(self, x: bool, y: bool) -> Self {
         Self {
@@ -117,7 +119,7 @@ impl Picture {
         }
     }
 
-    /// Shown only where timings are.
+    /// Marks the picture as shown only with the timings.
     #[must_use]
     pub fn timed(self) -> Self {
         Self {
@@ -126,8 +128,8 @@ impl Picture {
         }
     }
 
-    /// Curves of a table's columns over its first one, of those columns whose unit (what stands in
-    /// parentheses) is `unit`. `None` if the first column has names in it, or there are no such columns.
+    /// Makes curves of those columns of a table that have this `unit` (the text in parentheses),
+    /// over its first column. `None` if the first column has text, or if there are no such columns.
     #[must_use]
     pub fn of_columns(title: &str, table: &Table, unit: &str) -> Option<Self> {
         let x = column(table, 0)?;
@@ -144,7 +146,7 @@ impl Picture {
     }
 }
 
-/// A column's figures; `None` if there is a name in it.
+/// Returns the figures of a column; `None` if it has text.
 fn column(table: &Table, column: usize) -> Option<Vec<Option<f64>>> {
     let figures = table.rows.iter().map(|row| match &row[column] {
         Cell::Count(count) => Some(Some(number(*count))),

@@ -1,10 +1,10 @@
-//! Values that take the place of a file's: `--set KEY=VALUE`, and each combination of a sweep.
+//! Values that replace those of a file: `--set KEY=VALUE`, and each combination of a sweep.
 //!
-//! Invariant: a key names one place of the file, however it is spelled.
+//! Invariant: a key names one value of the file, however it is spelled.
 
 use toml::{Table, Value};
 
-/// `key=value`; the value as TOML, or else as a string.
+/// Parses `key=value`. The value is TOML, or otherwise a string. `None` if `=` is missing.
 pub(super) fn assignment(given: &str) -> Option<(String, Value)> {
     let (key, value) = given.split_once('=')?;
     let as_toml = toml::from_str::<Table>(&format!("x = {value}")).ok();
@@ -13,7 +13,8 @@ pub(super) fn assignment(given: &str) -> Option<(String, Value)> {
     Some((key.trim().to_owned(), value))
 }
 
-/// Sets `key`, a path of names; an element of a list is named by its `name`, or else by its number.
+/// Sets `key`, which is a path of names. An element of a list is named by its `name`, or otherwise
+/// by its number.
 pub(super) fn assign(table: &mut Table, key: &str, value: Value) -> Result<(), String> {
     let (path, last) = key.rsplit_once('.').unwrap_or(("", key));
     let mut at = table;
@@ -41,14 +42,15 @@ pub(super) fn assign(table: &mut Table, key: &str, value: Value) -> Result<(), S
     Ok(())
 }
 
-/// Which element of a list is meant: the one of this name, else of this number. (A tenant may be called `1`.)
+/// Returns the index of the element of a list that has this name, or otherwise this number. (A
+/// tenant may be named `1`.)
 fn place(list: &[Value], which: &str) -> Option<usize> {
     let named = |v: &Value| v.get("name").and_then(Value::as_str) == Some(which);
     let by_name = list.iter().position(named);
     by_name.or_else(|| which.parse().ok())
 }
 
-/// The key with numbers in place of names, so that one thing has one spelling.
+/// Returns the key with numbers instead of names, so that each key has only one spelling.
 pub(super) fn spelled_out(table: &Table, key: &str) -> String {
     let (mut at, mut all) = (
         table.get(key.split('.').next().unwrap_or_default()),

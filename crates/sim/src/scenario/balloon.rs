@@ -1,19 +1,20 @@
-//! A guest's balloon, led by its working-set reports. spec: workingset-report.md 7, 8.
+//! A guest's balloon, controlled by its working-set reports. spec: workingset-report.md 7, 8.
 //!
-//! Now and then the host asks, and inflates the balloon by what has been idle for too long in two reports
-//! in a row: the guest keeps what it uses and an eighth more. When the guest reports on its own, which it
-//! does under pressure, the balloon gives back an eighth of its memory, and the host asks later. The rule
-//! is ours: the specification says what is reported, and what for.
+//! At intervals the host requests a report. It sizes the balloon so that the guest keeps what it
+//! used in either of the last two reports, and an eighth more. A guest under memory pressure
+//! reports without a request: then the balloon shrinks by an eighth of the guest's memory, and the
+//! host's next request is delayed. This rule is pagetide's own; the specification only says what is
+//! reported, and for what purpose.
 //!
-//! Invariant: a guest keeps a sixteenth of its memory at least, and never has more than all of it.
+//! Invariant: a guest keeps at least a sixteenth of its memory, and never has more than all of it.
 
 use engine::workingset_report::{Bins, GuestReport, config_message, read_report, request_message};
 use engine::{Millis, Pages};
 
-/// A guest's only node.
+/// Number of a guest's only NUMA node.
 pub const NODE: u16 = 0;
 
-/// The host's view of one guest.
+/// What the host knows about one guest.
 #[derive(Clone, Debug)]
 pub struct Host {
     memory: Pages,
@@ -21,13 +22,13 @@ pub struct Host {
     every: Millis,
     next: Millis,
     allowed: Pages,
-    /// In use, by the report before the last.
+    /// Pages in use, by the previous report.
     used: Pages,
 }
 
 impl Host {
-    /// The host of a guest with `memory`, whose pages are in the way once they were idle for
-    /// `older_than`; it asks every `every`.
+    /// Makes the host of a guest with `memory`. The host takes pages that were idle for
+    /// `older_than`, and requests a report every `every`.
     #[must_use]
     pub fn new(memory: Pages, older_than: Millis, every: Millis, now: Millis) -> Self {
         Self {
@@ -40,8 +41,8 @@ impl Host {
         }
     }
 
-    /// What the guest is told at first. It looks at intervals of half the age: of four generations
-    /// the oldest then holds what is older, and no more.
+    /// Returns the first message to the guest, its configuration. The guest scans every half of the
+    /// age: the oldest of its four generations then has exactly the pages that are older.
     #[must_use]
     pub fn config(&self) -> Vec<u8> {
         let bins = Bins::new(&[self.older_than]).unwrap_or_default();
@@ -49,7 +50,7 @@ impl Host {
         config_message(NODE, &bins, interval, self.every)
     }
 
-    /// The question, when it is time for it.
+    /// Returns the host's request for a report; `None` if it is not time for it.
     pub fn ask(&mut self, now: Millis) -> Option<Vec<u8>> {
         if now < self.next {
             return None;
@@ -58,7 +59,7 @@ impl Host {
         Some(request_message(NODE))
     }
 
-    /// The answer has come.
+    /// Processes the guest's answer, and sets the size of the balloon by it.
     pub fn follow(&mut self, answer: &[u8]) {
         if let Ok(report) = read_report(answer) {
             let used = self.used(&report);
@@ -68,7 +69,7 @@ impl Host {
         }
     }
 
-    /// The guest has sent a report on its own: it is short.
+    /// Processes a report without a request, which means that the guest is short of memory.
     pub fn relieve(&mut self, report: &[u8], now: Millis) {
         if read_report(report).is_ok() {
             self.next = now.after(self.every);
@@ -81,18 +82,18 @@ impl Host {
         report.total().pages().less(idle.pages())
     }
 
-    /// No more could be taken: the guest has so much.
+    /// Sets the memory that the guest may have, after the balloon could not take more.
     pub fn allow(&mut self, pages: Pages) {
         self.allowed = pages.clamp(Pages(self.memory.0 / 16), self.memory);
     }
 
-    /// What the guest may have.
+    /// Returns the memory that the guest may have.
     #[must_use]
     pub const fn allowed(&self) -> Pages {
         self.allowed
     }
 
-    /// The size of the balloon.
+    /// Returns the size of the balloon.
     #[must_use]
     pub const fn balloon(&self) -> Pages {
         self.memory.less(self.allowed)

@@ -2,16 +2,16 @@
 
 use std::fmt;
 
-/// A complaint about a file.
+/// An error in an experiment file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScenarioError {
-    /// The file.
+    /// Name of the file.
     pub file: String,
-    /// The line, from 1; `None` when the whole file is meant.
+    /// Number of the line, from 1; `None` if the error is about the whole file.
     pub line: Option<usize>,
     /// What is wrong.
     pub what: String,
-    /// What to do.
+    /// What the user can do.
     pub hint: String,
 }
 
@@ -26,7 +26,7 @@ impl fmt::Display for ScenarioError {
 
 impl std::error::Error for ScenarioError {}
 
-/// A text with its name, to say where something is.
+/// The text of a file with its name, to find the line of a byte.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source<'a> {
     pub(super) name: &'a str,
@@ -34,7 +34,7 @@ pub(super) struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// A complaint about what stands at byte `at`.
+    /// Makes an error about the text at byte `at`.
     pub(super) fn error(
         self,
         at: Option<usize>,
@@ -53,7 +53,7 @@ impl Source<'_> {
         }
     }
 
-    /// What the TOML library says, in our form.
+    /// Converts an error of the TOML library.
     pub(super) fn toml(self, error: &toml::de::Error) -> ScenarioError {
         let what = error.message().trim().replace('\n', "; ");
         let hint = if what.contains("unknown field") || what.contains("unknown variant") {

@@ -1,4 +1,4 @@
-//! The keys of an experiment file. Every one that is not listed here is an error.
+//! The keys of an experiment file. Every key that is not listed here is an error.
 
 use super::policy::PolicyOf;
 use super::recorded::Recorded;
@@ -7,62 +7,68 @@ use serde::Deserialize;
 use std::sync::Arc;
 use toml::{Spanned, Table};
 
-/// A whole file.
+/// The content of a file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct File {
-    /// Its name; the file's, if it has none.
+    /// Name of the experiment; by default, the name of the file.
     pub name: Option<String>,
-    /// One line about it.
+    /// Description in one line.
     #[serde(default)]
     pub about: String,
     /// The machine and the time.
     #[serde(default)]
     pub run: Run,
-    /// Who runs on it.
+    /// The tenants that run on it.
     #[serde(default)]
     pub tenant: Vec<Spanned<Tenant>>,
     /// Writes to memory.reclaim.
     #[serde(default)]
     pub reclaim: Vec<Spanned<Reclaim>>,
-    /// Values to try, all combinations: `"run.memory" = ["1G", "2G"]`.
+    /// Values to try, in all combinations: `"run.memory" = ["1G", "2G"]`.
     #[serde(default)]
     pub sweep: Table,
 }
 
-/// `[run]`.
+/// The table `[run]`.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Run {
-    /// Simulated time.
+    /// Duration of the run, simulated time.
     pub duration: Time,
-    /// Touches of one step are made tenant by tenant.
+    /// Length of a step. In each step, the tenants make their touches one after the other.
     pub step: Time,
-    /// Seed of everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// Which LRU.
+    /// Policy of the LRU.
     pub policy: PolicyName,
     /// How reclaim of the root chooses; see [`Run::global`].
     pub global: Option<Global>,
-    /// How classic lists go on once a pass has reached its aim.
+    /// The kernel version that the memcg LRU follows.
+    pub memcg_lru: MemcgLruName,
+    /// How a reclaim from classic lists continues after it has reached its goal.
     pub scan_reduction: ScanReductionName,
-    /// Reclaimers that are at work at once when the machine is full.
+    /// Number of reclaimers that run at the same time when the machine is full.
     pub reclaimers: u8,
-    /// Memory of the machine; direct reclaim of the root when it is full.
+    /// Memory of the machine. When it is full, the root group is reclaimed from directly.
     pub memory: Option<Size>,
     /// Swap of the machine.
     pub swap: Option<Size>,
-    /// Shadows are bounded by nodes, as where they cost memory.
+    /// Whether the number of shadow entries is limited as in a kernel, where they cost memory.
     pub bound_shadows: bool,
-    /// Passes are made at whose priority nobody has a page to give, as the kernel makes them.
+    /// Whether passes are made also at priorities at which no tenant has a page to evict, as in the
+    /// kernel.
     pub vain_passes: bool,
-    /// All tenants are aged so often, whether reclaim needs it or not; their policies are asked then.
+    /// Interval at which all tenants are aged, whether reclaim needs it or not. Their policies
+    /// decide at the same time.
     pub age_every: Option<Time>,
-    /// What a page that comes back makes its program wait, microseconds: what `pressure` goes by.
+    /// Time that a refault makes its program wait, microseconds: the input of the policy
+    /// `pressure`.
     pub refault_us: u64,
     /// Where accessed bits are kept.
     pub accessed_bits: AccessedBits,
-    /// With page tables: eviction looks around, and walks keep to the Bloom filters.
+    /// Only with page tables: whether eviction checks the neighbours of young pages (look-around),
+    /// and walks skip tables that are not in the Bloom filter.
     pub look_around: bool,
 }
 
@@ -74,6 +80,7 @@ impl Default for Run {
             seed: 1,
             policy: PolicyName::MultiGen,
             global: None,
+            memcg_lru: MemcgLruName::Newer,
             scan_reduction: ScanReductionName::EachTurn,
             reclaimers: 1,
             memory: None,
@@ -89,7 +96,7 @@ impl Default for Run {
 }
 
 impl Run {
-    /// How reclaim of the root chooses, unless the file says otherwise: as the kernel does under that policy.
+    /// Returns how reclaim of the root chooses. By default, as the kernel does with this policy.
     #[must_use]
     pub fn global(&self) -> Global {
         self.global.unwrap_or(if self.policy.is_classic() {
@@ -100,22 +107,23 @@ impl Run {
     }
 }
 
-/// `run.policy`.
+/// Values of `run.policy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PolicyName {
-    /// Generations, as about v6.16.
+    /// Multi-gen LRU, as in about v6.16.
     MultiGen,
-    /// Generations, as about v6.3.
+    /// Multi-gen LRU, as in about v6.3.
     #[serde(rename = "multi-gen-6.3")]
     MultiGen63,
     /// Active and inactive lists with workingset detection for anon.
     ActiveInactive,
-    /// The same with workingset protection only.
+    /// Active and inactive lists with workingset protection only.
     ActiveInactiveProtection,
-    /// The same before both.
+    /// Active and inactive lists before workingset protection and detection.
     ActiveInactiveBase,
-    /// A yardstick, as those below: each tenant has a list of its own, as long as its memory-max.
+    /// LRU. This policy and the following ones are baselines: each tenant has a list of its own, as
+    /// long as its memory-max.
     Lru,
     /// CLOCK.
     Clock,
@@ -132,7 +140,7 @@ pub enum PolicyName {
 }
 
 impl PolicyName {
-    /// Active and inactive lists.
+    /// Returns whether the policy has active and inactive lists.
     #[must_use]
     pub const fn is_classic(self) -> bool {
         matches!(
@@ -142,27 +150,37 @@ impl PolicyName {
     }
 }
 
-/// `run.global`.
+/// Values of `run.global`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Global {
     /// The memcg LRU.
     MemcgLru,
-    /// The hierarchy.
+    /// A walk over the hierarchy of memcgs.
     Iterator,
 }
 
-/// `run.scan-reduction`.
+/// Values of `run.memcg-lru`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MemcgLruName {
+    /// The patch series that added it: two slots, and a memcg's size is checked first.
+    Seed,
+    /// As in current kernels: three slots.
+    Newer,
+}
+
+/// Values of `run.scan-reduction`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ScanReductionName {
-    /// After each turn, as current kernels.
+    /// The scan goals of the lists are reduced after each batch, as in current kernels.
     EachTurn,
-    /// Once, as v5.8.
+    /// The scan goals are reduced only once, as in v5.8.
     Once,
 }
 
-/// `run.accessed-bits`.
+/// Values of `run.accessed-bits`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AccessedBits {
@@ -172,15 +190,15 @@ pub enum AccessedBits {
     PageTables,
 }
 
-/// `[[tenant]]`.
+/// A table `[[tenant]]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Tenant {
-    /// Its name in the results.
+    /// Name of the tenant in the results.
     pub name: String,
-    /// The tenant that it is below; none: the root.
+    /// Name of the parent; by default, the root.
     pub parent: Option<String>,
-    /// So many alike, below each of its parent.
+    /// Number of such tenants below each instance of the parent.
     #[serde(default = "one")]
     pub count: u32,
     /// memory.max.
@@ -199,18 +217,18 @@ pub struct Tenant {
     pub swap_high: Option<Size>,
     /// memory.swappiness.
     pub swappiness: Option<u8>,
-    /// It is a guest: what was idle for so long goes into its balloon.
+    /// If given, the tenant is a guest: pages idle for this long go into its balloon.
     pub balloon_older_than: Option<Time>,
-    /// How often its host asks.
+    /// Interval at which the guest's host requests a report.
     pub balloon_every: Option<Time>,
-    /// What leaves it though no limit asks for it.
+    /// Policy that pages out the tenant's memory although no limit requires it.
     pub policy: Option<PolicyOf>,
-    /// When it comes.
+    /// Time when the tenant arrives.
     #[serde(default)]
     pub arrive: Time,
-    /// When it goes, and its memory with it.
+    /// Time when the tenant departs, and its memory with it.
     pub depart: Option<Time>,
-    /// What it does.
+    /// What the tenant does.
     #[serde(default)]
     pub work: Vec<Spanned<Work>>,
 }
@@ -219,49 +237,49 @@ const fn one() -> u32 {
     1
 }
 
-/// `[[tenant.work]]`: a mapping of its own and touches in it.
+/// A table `[[tenant.work]]`: a separate mapping, and touches in it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Work {
-    /// How the next page is chosen.
+    /// How the next page to touch is chosen.
     pub pattern: PatternName,
-    /// Size of the mapping; a recording has its own.
+    /// Size of the mapping; not for a recording, which has its own.
     pub size: Option<Size>,
-    /// How often it touches; a recording has its own times.
+    /// How often the work touches a page; not for a recording, which has its own times.
     pub rate: Option<Rate>,
-    /// recording: the file, from the folder of this one.
+    /// Only for recordings: path of the file, relative to the folder of the experiment file.
     pub file: Option<String>,
-    /// What is in it.
+    /// Only for recordings: content of the file.
     #[serde(skip)]
     pub recorded: Option<Arc<Recorded>>,
-    /// zipf, fio-zipf, ebizzy: the exponent.
+    /// Only for zipf, fio-zipf and ebizzy: the exponent.
     pub exponent: Option<f64>,
-    /// hot-cold: the hot part of the mapping.
+    /// Only for hot-cold: the hot share of the mapping.
     pub hot: Option<Share>,
-    /// hot-cold: the part of the touches that goes there.
+    /// Only for hot-cold: the share of the touches that go to hot pages.
     pub hot_touches: Option<Share>,
-    /// hot-cold: how long until another part is hot.
+    /// Only for hot-cold: time until another part of the mapping becomes hot.
     pub phase: Option<Time>,
-    /// ebizzy: what is searched in one go.
+    /// Only for ebizzy: the size that one operation searches.
     pub chunk: Option<Size>,
-    /// What kind of memory.
+    /// Kind of memory.
     #[serde(default)]
     pub memory: Kind,
-    /// How it is accessed.
+    /// How the memory is accessed.
     #[serde(default)]
     pub access: Access,
-    /// What was advised about it.
+    /// Advice to the kernel about the memory.
     #[serde(default)]
     pub advice: AdviceName,
-    /// When it starts, after the tenant's arrival.
+    /// Time when the work starts, after the tenant's arrival.
     #[serde(default)]
     pub start: Time,
-    /// When it stops.
+    /// Time when the work stops, after the tenant's arrival.
     pub stop: Option<Time>,
 }
 
 impl Work {
-    /// Pages of its mapping.
+    /// Returns the number of pages of the mapping.
     #[must_use]
     pub fn pages(&self) -> u64 {
         match &self.recorded {
@@ -270,64 +288,64 @@ impl Work {
         }
     }
 
-    /// Touches a second; none of a recording.
+    /// Returns the number of touches a second; 0 for a recording.
     #[must_use]
     pub fn rate(&self) -> u64 {
         self.rate.map_or(0, |rate| rate.0)
     }
 }
 
-/// `pattern`.
+/// Values of the key `pattern`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PatternName {
-    /// Any page, all alike.
+    /// Random pages, all equally likely.
     Uniform,
-    /// Any page, few of them most often.
+    /// Random pages with a Zipf distribution.
     Zipf,
-    /// One page after the other, once.
+    /// All pages in order, once.
     Scan,
-    /// One page after the other, again and again.
+    /// All pages in order, again and again.
     Loop,
-    /// Mostly the hot part, which moves.
+    /// Mostly pages of the hot part, which moves.
     HotCold,
     /// `fio --rw=randrw --random_distribution=random`, as in document 000.
     FioRandrw,
     /// `fio --rw=randrw --random_distribution=zipf:EXPONENT`.
     FioZipf,
-    /// ebizzy: a random chunk, then all its pages, as in document 002.
+    /// ebizzy: a random chunk with all its pages in order, as in document 002.
     Ebizzy,
-    /// What a real program did, once (`pagetide run --record`).
+    /// A recording of a real program (`pagetide run --record`), replayed once.
     Recording,
 }
 
-/// `memory` of a work.
+/// Values of the key `memory` of a work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Anonymous.
+    /// Anonymous memory.
     #[default]
     Anon,
-    /// Of a file.
+    /// Memory of a file.
     File,
 }
 
-/// `access`.
+/// Values of the key `access`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Access {
-    /// Through page tables.
+    /// Through page tables (mmap).
     #[default]
     Mapped,
-    /// By read and write.
+    /// Through a file descriptor (read and write).
     Descriptor,
 }
 
-/// `advice`.
+/// Values of the key `advice`: what a program advises the kernel (madvise(2)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AdviceName {
-    /// None.
+    /// No advice.
     #[default]
     Normal,
     /// MADV_SEQUENTIAL.
@@ -338,19 +356,19 @@ pub enum AdviceName {
     Noreuse,
 }
 
-/// `[[reclaim]]`: a write to memory.reclaim.
+/// A table `[[reclaim]]`: a write to memory.reclaim.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Reclaim {
-    /// How much.
+    /// Amount to reclaim.
     pub size: Size,
-    /// Of whom; of the root, if not given.
+    /// Name of the tenant to reclaim from; by default, the root.
     pub tenant: Option<String>,
-    /// The first time.
+    /// Time of the first write.
     #[serde(default)]
     pub start: Time,
-    /// Again and again.
+    /// Interval of repetitions; by default, there is one write.
     pub every: Option<Time>,
-    /// Overrides memory.swappiness.
+    /// Value that replaces memory.swappiness for this write.
     pub swappiness: Option<u8>,
 }

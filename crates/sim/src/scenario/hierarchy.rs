@@ -1,21 +1,22 @@
-//! Who is below whom: the tree that `parent = "NAME"` makes of a file's tenants.
+//! The tree of a file's tenants, from their keys `parent = "NAME"`.
 //!
-//! Invariants: parents come before their children in [`Hierarchy::order`], and else the order is the file's; a tenant is
-//! there no longer than its parent. `count` is so many below each one that its parent is.
+//! Invariants: in [`Hierarchy::order`] parents come before their children, and otherwise tenants
+//! are in the order of the file. A tenant never stays longer than its parent. There are `count`
+//! tenants below each instance of the parent.
 
 use super::file::{File, Tenant};
 
-/// Levels below the root. The kernel has no such limit; nobody has written a file with more.
+/// Maximum number of levels below the root. The kernel has no such limit; no known file has more.
 const DEPTH_MAX: usize = 16;
 
-/// What is wrong with a tree: whose fault, what, and what to do.
+/// An error in the tree of tenants.
 #[derive(Debug)]
 pub struct Wrong {
-    /// Place of the tenant in the file.
+    /// Index of the tenant in the file.
     pub tenant: usize,
-    /// What is wrong with it.
+    /// What is wrong with the tenant.
     pub what: String,
-    /// What to do.
+    /// What the user can do.
     pub hint: &'static str,
 }
 
@@ -25,7 +26,7 @@ impl Wrong {
     }
 }
 
-/// The tree of a file's tenants, by their places in the file.
+/// The tree of a file's tenants; each is identified by its index in the file.
 #[derive(Clone, Debug, Default)]
 pub struct Hierarchy {
     parents: Vec<Option<usize>>,
@@ -35,10 +36,11 @@ pub struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// The tree of `file`.
+    /// Makes the tree of `file`.
     ///
     /// # Errors
-    /// [`Wrong`] when a parent is not there, or is below its child, or when a tenant could never come.
+    /// If a parent does not exist, a tenant is below itself or too deep, or a tenant departs before
+    /// it arrives.
     pub fn new(file: &File) -> Result<Self, Wrong> {
         let tenants: Vec<&Tenant> = file.tenant.iter().map(toml::Spanned::get_ref).collect();
         let mut tree = Self {
@@ -64,7 +66,7 @@ impl Hierarchy {
         Ok(tree)
     }
 
-    /// Puts `tenant` in order, and before it those above it that are not there yet.
+    /// Adds `tenant` to the order, after those of its ancestors that are not yet in it.
     fn place(&mut self, tenant: usize, tenants: &[&Tenant]) -> Result<(), Wrong> {
         let above: Vec<usize> = self.path(tenant).take(DEPTH_MAX + 1).collect();
         if above.len() > DEPTH_MAX {
@@ -96,42 +98,42 @@ impl Hierarchy {
         Ok(())
     }
 
-    /// `tenant` and those above it, from below; without end if it is below itself.
+    /// Returns `tenant` and its ancestors, from below; endless if a tenant is below itself.
     pub fn path(&self, tenant: usize) -> impl Iterator<Item = usize> + '_ {
         std::iter::successors(Some(tenant), |&at| self.parents[at])
     }
 
-    /// All tenants, parents first.
+    /// Returns all tenants, parents before their children.
     #[must_use]
     pub fn order(&self) -> &[usize] {
         &self.order
     }
 
-    /// Whom `tenant` is below; none: the root.
+    /// Returns the parent of `tenant`; `None` for the root.
     #[must_use]
     pub fn parent(&self, tenant: usize) -> Option<usize> {
         self.parents[tenant]
     }
 
-    /// True when others are below it.
+    /// Returns whether the tenant has children.
     #[must_use]
     pub fn has_children(&self, tenant: usize) -> bool {
         self.parents.contains(&Some(tenant))
     }
 
-    /// How many of `tenant` there are, below all of its parent together.
+    /// Returns the number of instances of `tenant`, below all instances of its parent together.
     #[must_use]
     pub fn instances(&self, tenant: usize) -> u64 {
         self.instances[tenant]
     }
 
-    /// When it comes and when it goes, in milliseconds.
+    /// Returns when the tenant arrives, and when it departs (`None` if it stays), in milliseconds.
     #[must_use]
     pub fn stay(&self, tenant: usize) -> (u64, Option<u64>) {
         self.stays[tenant]
     }
 
-    /// Its name with those above it, as a path of control groups.
+    /// Returns the path of a tenant's control group: the names of its ancestors and its own.
     #[must_use]
     pub fn name(&self, file: &File, tenant: usize) -> String {
         let path = self.path(tenant);

@@ -1,11 +1,13 @@
 //! Experiments that users write: a TOML file with tenants, their work and limits, and sweeps.
 //!
-//! `plan` reads a file and refuses what is wrong with it; [`world`] makes it happen; [`oracle`]
-//! judges it from outside; [`report`] tells. Runs of a sweep are made in parallel; each depends on
-//! its plan alone and results are kept in the order of the file, so they are what a serial run gives.
+//! `plan` reads a file and refuses what is wrong with it; [`world`] carries it out; [`oracle`]
+//! judges it from outside; [`report`] makes the tables. Runs of a sweep are made in parallel; each
+//! depends on its plan alone and results are kept in the order of the file, so they are those of a
+//! serial run.
 
 mod assign;
 pub mod balloon;
+pub mod baseline;
 mod error;
 pub mod file;
 pub mod hierarchy;
@@ -19,7 +21,6 @@ pub mod space;
 pub mod spaces;
 pub mod values;
 pub mod world;
-pub mod yardstick;
 
 pub use error::ScenarioError;
 pub use plan::{Plan, Plans, TEXT_MAX, parse, parse_within};
@@ -29,15 +30,15 @@ use report::Course;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-/// Runs all plans on up to `threads` threads, or on the calling one where none is to be had; `progress` is told the part
-/// done.
+/// Runs all plans on up to `threads` threads, or on the calling one if no thread can be started.
+/// `progress` gets the completed share, 0 to 1.
 #[must_use]
 pub fn run(plans: &Plans, threads: usize, progress: &mut dyn FnMut(f64)) -> Outcome {
     let runs = plans.runs.len();
     let mut courses: Vec<Option<Course>> = Vec::new();
     courses.resize_with(runs, || None);
     let next = AtomicUsize::new(0);
-    let (tell, told) = mpsc::channel();
+    let (tell, reported) = mpsc::channel();
     std::thread::scope(|scope| {
         let mut begun = 0;
         for _ in 0..threads.min(runs) {
@@ -47,8 +48,8 @@ pub fn run(plans: &Plans, threads: usize, progress: &mut dyn FnMut(f64)) -> Outc
                     let n = next.fetch_add(1, Ordering::Relaxed);
                     let Some(plan) = plans.runs.get(n) else { break };
                     let course = Course::run(plan, runs == 1, &mut |done| {
-                        // A receiver that is gone was unwound by its caller, who wants no result: nor does it take
-                        // more of the processor.
+                        // The receiver is gone: its caller was unwound and wants no result, so this
+                        // thread stops.
                         if tell.send((n, done, None)).is_err() {
                             std::panic::resume_unwind(Box::new("unwanted"));
                         }
@@ -56,7 +57,7 @@ pub fn run(plans: &Plans, threads: usize, progress: &mut dyn FnMut(f64)) -> Outc
                     let _ = tell.send((n, 1.0, Some(course)));
                 }
             });
-            // There may be no more: a limit of the caller, or of its group.
+            // A limit of the caller or of its group may forbid more threads.
             if thread.is_err() {
                 break;
             }
@@ -67,7 +68,7 @@ pub fn run(plans: &Plans, threads: usize, progress: &mut dyn FnMut(f64)) -> Outc
             courses = run_here(plans, progress);
         }
         let mut parts = vec![0.0; runs];
-        for (n, done, course) in told {
+        for (n, done, course) in reported {
             parts[n] = done;
             progress(crate::stats::mean(&parts));
             if course.is_some() {

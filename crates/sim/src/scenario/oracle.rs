@@ -1,20 +1,20 @@
-//! What must hold after every step of a simulated machine, judged from outside the engine.
+//! Rules that must hold after every step of a simulated machine, checked outside the engine.
 //!
-//! Each oracle is independent of the others; a test plants a bug for each of them and demands that
-//! it is caught.
+//! Each rule is independent of the others. For each one, a test plants a bug and requires that the
+//! rule finds it.
 
 use super::world::World;
 use engine::FolioId;
 
-/// A rule and its check.
+/// A rule with its check.
 pub struct Oracle {
-    /// Its name.
+    /// Name of the rule.
     pub name: &'static str,
-    /// Says what is wrong.
+    /// Checks the rule; the error says what is wrong.
     pub check: fn(&World) -> Result<(), String>,
 }
 
-/// All of them.
+/// All rules.
 pub const ALL: &[Oracle] = &[
     Oracle {
         name: "the engine's own invariants",
@@ -51,7 +51,7 @@ pub const ALL: &[Oracle] = &[
 ];
 
 impl World {
-    /// Asserts all oracles. Costs a look at every page.
+    /// Checks all rules, which reads every page.
     ///
     /// # Errors
     /// The first rule that does not hold, and why.
@@ -125,7 +125,8 @@ fn limits(world: &World) -> Result<(), String> {
     Ok(())
 }
 
-/// A tenant alone below the root whose memory.min covers all that ever came in, and that is asked for by nobody.
+/// Checks that nothing is reclaimed from a tenant if its memory.min covers all its pages. The check
+/// needs a tenant without parent and children, and a file that requests no reclaim from tenants.
 fn protection(world: &World) -> Result<(), String> {
     for (n, guest) in world.guests.iter().enumerate() {
         let tenant = world.file.tenant[guest.group].get_ref();
@@ -134,12 +135,12 @@ fn protection(world: &World) -> Result<(), String> {
             .memory_max
             .map_or(u64::MAX, super::values::Size::pages);
         let own = |r: &toml::Spanned<super::file::Reclaim>| r.get_ref().tenant.is_some();
-        let asked = world.file.reclaim.iter().any(own);
+        let requested = world.file.reclaim.iter().any(own);
         if guest.parent.is_some() || world.tree.has_children(guest.group) {
             continue;
         }
         let counts = guest.counts;
-        if !asked && counts.came <= min && counts.came < max && counts.pgsteal > 0 {
+        if !requested && counts.came <= min && counts.came < max && counts.pgsteal > 0 {
             return Err(format!(
                 "tenant {n}: {} pages taken below min",
                 counts.pgsteal
@@ -176,25 +177,25 @@ fn hierarchical(world: &World) -> Result<(), String> {
     Ok(())
 }
 
-/// Bugs for the oracles, in their order.
+/// Bugs that a test plants, one for each rule, in the order of the rules.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bug {
-    /// Pages are unmapped behind the back of the tree's counters.
+    /// Pages are unmapped without updating the counters of the tree.
     SkipsUncharge,
-    /// Page-out leaves the page mapped.
+    /// Page-out does not unmap the page.
     ForgetsToUnmap,
-    /// A touch sets one accessed bit of two.
+    /// A touch sets only one of two accessed bits: not the one of the table.
     HidesATable,
     /// A page that comes in is counted twice.
     CountsTwice,
-    /// A charge does not look at memory.max.
+    /// A charge ignores memory.max.
     IgnoresMax,
-    /// Reclaim takes from who is protected.
+    /// Reclaim takes from a protected tenant.
     IgnoresMin,
-    /// A refault is counted that was none.
+    /// A refault is counted that did not happen.
     InventsRefaults,
-    /// A page more is counted above than below.
+    /// A parent counts one page more than its children have.
     MiscountsTheTree,
 }
 
@@ -212,7 +213,8 @@ impl Bug {
     ];
 }
 
-/// Acts the planted bug out where it is no matter of leaving something away.
+/// Plants the bugs that change the machine once; the others are in the code that checks
+/// `World::bug`.
 #[cfg(test)]
 pub(super) fn plant(world: &mut World) {
     use engine::Pages;

@@ -1,7 +1,7 @@
 //! Which page of a mapping is touched next.
 //!
-//! Invariant: every number is below the mapping's pages; a pattern's numbers depend on its own
-//! stream of random numbers and on simulated time alone.
+//! Invariant: every page number is below the mapping's number of pages. The numbers of a pattern
+//! depend only on its own stream of random numbers and on simulated time.
 
 use super::file::{PatternName, Work};
 use super::recorded::{Event, Recorded, Replay};
@@ -18,48 +18,48 @@ const CHUNK: u64 = 512 << 10;
 /// A generator of page numbers.
 #[derive(Clone, Debug)]
 pub enum Pattern {
-    /// Any page.
+    /// Random pages, all equally likely.
     Uniform,
-    /// Ranks by their popularity, scattered over the mapping.
+    /// Random pages with a Zipf distribution, scattered over the mapping.
     Zipf(Zipf),
-    /// One after the other; `once` stops at the end.
+    /// All pages in order; with `once` the pattern ends after the last page.
     Forward {
         /// The next page.
         next: u32,
-        /// It does not start again.
+        /// Whether the pattern ends after the last page.
         once: bool,
     },
-    /// A hot part that moves.
+    /// Random pages, most of them in a hot part that moves.
     HotCold {
-        /// Pages that are hot.
+        /// Number of hot pages.
         hot: u32,
-        /// Part of the touches that go there.
+        /// Share of the touches that go to hot pages.
         touches: f64,
-        /// Milliseconds until another part is hot; 0 for never.
+        /// Milliseconds until another part becomes hot; 0 for never.
         phase: u64,
     },
-    /// A chunk by its popularity, and all its pages.
+    /// A random chunk with a Zipf distribution, and then all its pages.
     Chunks {
-        /// Which chunk.
+        /// Chooses the chunk.
         zipf: Zipf,
-        /// Pages of a chunk.
+        /// Number of pages in a chunk.
         chunk: u32,
-        /// Pages that are left of the present one.
+        /// Number of pages that remain of the current chunk.
         left: u32,
         /// The next page.
         next: u32,
     },
-    /// What was recorded.
+    /// The accesses of a recording.
     Recorded {
-        /// All of it.
+        /// The recording.
         recorded: Arc<Recorded>,
-        /// How far it has come.
+        /// Position in the recording.
         at: Replay,
     },
 }
 
 impl Pattern {
-    /// The pattern of `work`.
+    /// Makes the pattern of `work`.
     #[must_use]
     pub fn new(work: &Work) -> Self {
         let pages = small(work.pages());
@@ -97,7 +97,7 @@ impl Pattern {
         }
     }
 
-    /// The next page of `pages` at `now`; `None` when the pattern has come to its end.
+    /// Returns the next page of `pages` at `now`; `None` if the pattern has ended.
     #[inline]
     pub fn next(&mut self, rng: &mut Rng, pages: u32, now: u64) -> Option<u32> {
         match self {
@@ -146,8 +146,8 @@ impl Pattern {
         }
     }
 
-    /// Of a recording: what happens next before `now`, milliseconds since it began; none if nothing does, or of other
-    /// patterns.
+    /// Returns the next event of a recording before `now`, milliseconds since it began; `None` if
+    /// there is none, or for other patterns.
     pub fn replay(&mut self, now: u64) -> Option<Event> {
         match self {
             Self::Recorded { recorded, at } => recorded.next(at, now),

@@ -1,47 +1,49 @@
-//! From the text of an experiment file to runs that can be made: assignments applied, sweeps
-//! multiplied out, everything checked.
+//! Converts the text of an experiment file to runs: applies assignments, multiplies out sweeps, and
+//! checks everything.
 //!
-//! Invariant: a [`Plan`] never fails and never takes more memory or time than the limits here allow.
+//! Invariant: a [`Plan`] never fails, and never takes more memory or time than the limits here
+//! allow.
 
 use super::assign::{assign, assignment, spelled_out};
+use super::baseline;
 use super::error::{ScenarioError, Source};
-use super::file::{AccessedBits, File, PatternName, Run, Tenant, Work};
+use super::file::{AccessedBits, File, Global, MemcgLruName, PatternName, Run, Tenant, Work};
 use super::hierarchy::Hierarchy;
 use super::recorded::Recordings;
-use super::yardstick;
 use engine::{Bytes, Pages};
 use std::path::Path;
 use toml::{Table, Value};
 
-/// Bytes of a file.
+/// Maximum length of a file, bytes.
 pub const TEXT_MAX: usize = 1 << 20;
-/// Runs of a sweep.
+/// Maximum number of runs of a sweep.
 const RUNS_MAX: usize = 4096;
-/// Pages of all tenants together: 256 GiB.
+/// Maximum number of pages of all tenants together: 256 GiB.
 const PAGES_MAX: u64 = 1 << 26;
 const TENANTS_MAX: u64 = 100_000;
-/// Touches of all runs together: some hours.
+/// Maximum number of touches of all runs together, which take some hours.
 const TOUCHES_MAX: u128 = 1 << 42;
 const STEPS_MAX: u64 = 100_000_000;
 
 /// One run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The swept keys with their values in this run.
+    /// The swept keys, with their values in this run.
     pub values: Vec<(String, Value)>,
-    /// The file, with those values.
+    /// The content of the file, with these values.
     pub file: File,
 }
 
 /// All runs of a file.
 #[derive(Clone, Debug)]
 pub struct Plans {
-    /// One a combination, in the order of the file, the last key fastest; each of as many tenants as the first.
+    /// The runs, one for each combination, in the order of the file; the values of the last key
+    /// change fastest. Each has as many tenants as the first.
     pub runs: Vec<Plan>,
 }
 
 impl Plans {
-    /// The recordings that are replayed.
+    /// Returns the paths of the recordings that are replayed.
     pub fn recordings(&self) -> impl Iterator<Item = &Path> {
         let tenants = self.runs.iter().flat_map(|plan| &plan.file.tenant);
         let works = tenants.flat_map(|tenant| &tenant.get_ref().work);
@@ -49,18 +51,19 @@ impl Plans {
     }
 }
 
-/// Reads `text`, called `name`; `set` are assignments `key=value` that replace what it says.
+/// Parses `text`, the content of the file `name`. `set` are assignments `key=value` that replace
+/// values of the file.
 ///
 /// # Errors
-/// [`ScenarioError`] with file, line, reason and remedy.
+/// If the file is wrong: [`ScenarioError`] with file, line, reason and remedy.
 pub fn parse(name: &str, text: &str, set: &[String]) -> Result<Plans, ScenarioError> {
     parse_within(Path::new(""), name, text, set)
 }
 
-/// The same; recordings are read from `folder`.
+/// Does the same; recordings are read from `folder`.
 ///
 /// # Errors
-/// As [`parse`].
+/// As for [`parse`].
 pub fn parse_within(
     folder: &Path,
     name: &str,
@@ -90,7 +93,7 @@ pub fn parse_within(
     let mut runs = Vec::new();
     for values in combinations {
         let mut run = plan(source, &table, values).map_err(|error| {
-            // Wrong without any swept value, too: then those are not at fault.
+            // If the file is wrong without the swept values too, they are not the cause.
             let alone = plan(source, &table, Vec::new()).err();
             alone.filter(|_| !set.is_empty()).unwrap_or(error)
         })?;
@@ -107,7 +110,7 @@ pub fn parse_within(
     Ok(Plans { runs })
 }
 
-/// Puts what was set into its place; each assignment with the key that it has there.
+/// Applies the assignments of `--set`; returns each with the spelling of its key in the table.
 fn set_values<'a>(
     source: Source<'_>,
     table: &mut Table,
@@ -119,7 +122,7 @@ fn set_values<'a>(
             let what = format!("--set {given}: this is not KEY=VALUE");
             source.error(None, what, "e.g. --set run.seed=7")
         })?;
-        // As it is called now: a later one may give a tenant another name.
+        // Uses the key's current spelling: a later assignment may rename a tenant.
         keys.push((given.as_str(), spelled_out(table, &key)));
         assign(table, &key, value).map_err(|why| {
             let what = format!("--set {given}: {why}");
@@ -133,7 +136,7 @@ fn set_values<'a>(
     Ok(keys)
 }
 
-/// What somebody asks for by name is tried, and no other value of it. (It was not tried at all, without a word.)
+/// Drops the sweep over a key that `--set` assigns: only the assigned value is run.
 fn spare(
     source: Source<'_>,
     (table, keys): (&Table, Vec<(&str, String)>),
@@ -141,7 +144,7 @@ fn spare(
 ) -> Result<(), ScenarioError> {
     for (given, key) in keys {
         let within = |one: &str, other: &str| one == other || one.starts_with(&format!("{other}."));
-        // A whole table may have been set, of which the swept value is a part.
+        // The assignment may have set a whole table that includes the swept key.
         swept.retain(|swept, _| !within(&spelled_out(table, swept), &key));
         if let Some((whole, _)) = swept
             .iter()
@@ -180,7 +183,7 @@ fn plan(
             complain(why, hint.to_owned())
         })?;
     }
-    // Written out and read again, because only text has places.
+    // The table is written and parsed again, because only parsed text has positions.
     let text =
         toml::to_string(&table).map_err(|error| complain(error.to_string(), String::new()))?;
     let again = Source {
@@ -188,10 +191,10 @@ fn plan(
         text: &text,
     };
     let file: File = toml::from_str(&text).map_err(|error| {
-        let told = again.toml(&error);
-        complain(told.what, told.hint)
+        let reported = again.toml(&error);
+        complain(reported.what, reported.hint)
     })?;
-    check(again, &file).map_err(|told| complain(told.what, told.hint))?;
+    check(again, &file).map_err(|reported| complain(reported.what, reported.hint))?;
     Ok(Plan { values, file })
 }
 
@@ -206,16 +209,16 @@ fn load(
             let work = spanned.get_mut();
             if let Some(name) = &work.file {
                 let read = recordings.get(name);
-                let told =
+                let reported =
                     |what| source.error(None, what, "`pagetide run --record FILE` makes one");
-                work.recorded = Some(read.map_err(told)?);
+                work.recorded = Some(read.map_err(reported)?);
             }
         }
     }
     Ok(())
 }
 
-/// Every combination of the swept values; one without any if nothing is swept.
+/// Returns every combination of the swept values; one empty combination if nothing is swept.
 fn combinations(
     source: Source<'_>,
     sweep: &Table,
@@ -229,7 +232,7 @@ fn combinations(
             let hint = "quote the whole key: \"run.memory\" = [\"1G\", \"2G\"]";
             source.error(at, what, hint)
         })?;
-        // As a table and on an axis they are one unit.
+        // All values are shown in one unit, in the table and on an axis.
         if values.iter().any(Value::is_integer) && values.iter().any(Value::is_str) {
             let what = format!("sweep: `{key}` has numbers beside texts");
             return Err(source.error(at, what, "give all of them a unit: [\"512M\", \"1G\"]"));
@@ -251,7 +254,7 @@ fn combinations(
     Ok(all)
 }
 
-/// Who is below whom.
+/// Returns the tree of tenants.
 fn tree(source: Source<'_>, file: &File) -> Result<Hierarchy, ScenarioError> {
     Hierarchy::new(file).map_err(|wrong| {
         let tenant = &file.tenant[wrong.tenant];
@@ -260,7 +263,7 @@ fn tree(source: Source<'_>, file: &File) -> Result<Hierarchy, ScenarioError> {
     })
 }
 
-/// A guest has memory of its own, of which the host wants to know ages.
+/// Checks that a tenant with a balloon has a memory limit, no children, and an LRU that knows ages.
 fn check_guest(
     source: Source<'_>,
     (at, tenant): (Option<usize>, &Tenant),
@@ -281,7 +284,8 @@ fn check_guest(
     Err(source.error(at, format!("tenant `{}`: {wrong}", tenant.name), hint))
 }
 
-/// A policy goes by ages, which looks tell.
+/// Checks that a tenant with a policy is aged under the multi-gen LRU, because policies decide by
+/// ages.
 fn check_policy(
     source: Source<'_>,
     (at, tenant): (Option<usize>, &Tenant),
@@ -299,14 +303,14 @@ fn check_policy(
     Err(source.error(at, format!("tenant `{}`: {wrong}", tenant.name), hint))
 }
 
-/// What types alone cannot say.
+/// Checks what the types cannot express.
 fn check(source: Source<'_>, file: &File) -> Result<(), ScenarioError> {
     let run = &file.run;
     if run.step.0 == 0 || run.duration.0 / run.step.0.max(1) > STEPS_MAX {
         let hint = "a step is 1 ms at least, e.g. step = \"100ms\"";
         return Err(source.error(None, "run: no step, or too many of them", hint));
     }
-    if let Some((at, what)) = yardstick::complaint(file) {
+    if let Some((at, what)) = baseline::complaint(file) {
         let hint =
             "each tenant has memory-max and no other limit, and the run no memory of its own";
         return Err(source.error(at, what, hint));
@@ -315,6 +319,11 @@ fn check(source: Source<'_>, file: &File) -> Result<(), ScenarioError> {
     if classic && run.accessed_bits == AccessedBits::PageTables {
         let hint = "use accessed-bits = \"engine\" with it";
         let what = "run: the active/inactive LRU looks at accessed bits of the engine only";
+        return Err(source.error(None, what, hint));
+    }
+    if run.memcg_lru == MemcgLruName::Seed && run.global() != Global::MemcgLru {
+        let hint = "leave memcg-lru out, or set global = \"memcg-lru\"";
+        let what = "run: memcg-lru = \"seed\" where reclaim of the root walks the hierarchy";
         return Err(source.error(None, what, hint));
     }
     if !(1..=64).contains(&run.reclaimers) {
@@ -393,7 +402,7 @@ fn check_tenant(
     {
         return complain("memory-min is above memory-max", "lower memory-min");
     }
-    // A limit rounds down, where a size rounds up.
+    // A limit is rounded down, whereas a size is rounded up.
     if tenant
         .memory_max
         .is_some_and(|max| Bytes(max.0).pages() == Pages(0))
@@ -463,7 +472,8 @@ fn wrong_with(work: &Work) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// A recording says all but where it is, and what kind of memory it was.
+/// Returns what is wrong with the keys of a recording, and a hint; `None` if they are valid. Only
+/// its path and the kind of memory are given.
 fn wrong_with_recording(work: &Work) -> Option<(&'static str, &'static str)> {
     let has_more = work.size.is_some()
         || work.rate.is_some()
@@ -485,7 +495,7 @@ fn wrong_with_recording(work: &Work) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// The work of all runs is bounded, and so is the memory of each.
+/// Checks the limits on the work of all runs and on the memory of each.
 fn bounded(source: Source<'_>, runs: &[Plan]) -> Result<(), ScenarioError> {
     let mut touches = 0u128;
     for plan in runs {

@@ -1,27 +1,29 @@
-//! `policy` of a tenant: which of the engine's, and its numbers under the names that users write.
+//! The key `policy` of a tenant: a policy of the engine with its parameters, under the names that
+//! users write.
 //!
-//! Invariant: keys, units and defaults are the engine's table alone ([`Settings::keys`]); what was read passed its check.
+//! Invariant: keys, units and defaults come only from the engine's table
+//! ([`PolicySettings::keys`]); a policy that was read has passed its check.
 
 use super::values::{Share, Size, Time};
-use engine::policy::{Settings, Unit};
+use engine::policy::{PolicySettings, Unit};
 use serde::Deserialize;
 use toml::{Table, Value};
 
-/// A policy: `by`, its name, and its own numbers.
+/// A policy: its name (key `by`) and its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Table")]
-pub struct PolicyOf(pub Settings);
+pub struct PolicyOf(pub PolicySettings);
 
 impl TryFrom<Table> for PolicyOf {
     type Error = String;
 
     fn try_from(mut keys: Table) -> Result<Self, String> {
         let Some(Value::String(name)) = keys.remove("by") else {
-            let names = Settings::NAMES.join("`, `");
+            let names = PolicySettings::NAMES.join("`, `");
             return Err(format!("a policy has a key `by`: one of `{names}`"));
         };
-        let mut settings = Settings::named(&name).ok_or_else(|| {
-            let names = Settings::NAMES.join("`, `");
+        let mut settings = PolicySettings::named(&name).ok_or_else(|| {
+            let names = PolicySettings::NAMES.join("`, `");
             format!("unknown variant `{name}`, expected one of `{names}`")
         })?;
         for (key, value) in keys {
@@ -41,7 +43,7 @@ impl TryFrom<Table> for PolicyOf {
     }
 }
 
-/// A key's number in the engine's unit.
+/// Converts the value of a key to the engine's unit.
 fn read(unit: Unit, value: Value) -> Result<u64, toml::de::Error> {
     Ok(match unit {
         Unit::Time => Time::deserialize(value)?.0,
@@ -63,15 +65,15 @@ fn millionths(share: Share) -> u64 {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Settings, String> {
+    fn read(text: &str) -> Result<PolicySettings, String> {
         let table: Table = toml::from_str(text).expect("a table");
         PolicyOf::try_from(table).map(|policy| policy.0)
     }
 
     #[test]
-    fn a_policy_is_its_name_and_what_differs() {
+    fn a_policy_is_its_name_and_its_changed_keys() {
         let plain = read("by = \"fit\"").expect("a policy");
-        assert_eq!(Some(plain), Settings::named("fit"));
+        assert_eq!(Some(plain), PolicySettings::named("fit"));
         let rate =
             read("by = \"promotion-rate\"\nrate = \"0.2%\"\npercentile = 0.5\nwarm-up = \"1m\"");
         let rate = rate.expect("a policy");
@@ -82,8 +84,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
-        for (text, told) in [
+    fn errors_name_what_is_wrong() {
+        for (text, reported) in [
             ("rate = \"1%\"", "`by`"),
             ("by = \"fitt\"", "`fitt`"),
             ("by = \"fit\"\nrat = \"1%\"", "unknown field `rat`"),
@@ -91,7 +93,7 @@ mod tests {
             ("by = \"cold-age\"\nevery = \"0s\"", "`every`"),
         ] {
             let error = read(text).expect_err(text);
-            assert!(error.contains(told), "{text}: {error}");
+            assert!(error.contains(reported), "{text}: {error}");
         }
     }
 }

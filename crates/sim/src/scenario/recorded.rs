@@ -1,27 +1,29 @@
-//! A recording of a real program in memory, to be replayed by any number of tenants.
+//! A recording of a real program in memory, which any number of tenants replay.
 //!
-//! Invariant: pages have dense numbers, in the order in which they are accessed first; what was accessed between two looks is
-//! spread evenly over the time between them.
+//! Invariant: pages have dense numbers in the order of their first access. The accesses between two
+//! scans are spread evenly over the time between them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use event_log::{Look, Unit};
+use event_log::{Scan, Unit};
 
-use crate::trace::{Dense, Looks, TraceError};
+use crate::trace::{Dense, Scans, TraceError};
 
-/// Most accesses, and pages given back: 1 GiB of memory.
+/// Maximum number of accesses, and of freed pages: 1 GiB of memory.
 const EVENTS_MAX: u64 = 1 << 28;
-/// Most different pages: 64 GiB of a program's memory, and at most 1 GiB of ours for their numbers.
+/// Maximum number of different pages: 64 GiB of a program's memory, whose numbers take at most 1
+/// GiB here.
 const PAGES_MAX: u32 = 1 << 24;
 
-/// Between the look before and this one.
+/// The time from the previous scan to this one.
 #[derive(Clone, Copy, Debug)]
 struct Span {
-    /// When it ends, milliseconds since the recording was begun.
+    /// Time of this scan, milliseconds since the recording began.
     until_ms: u64,
-    /// Where its accesses end, and the pages that it has given back.
+    /// End of the accesses of this time, and end of the freed pages, as indices into the lists of
+    /// both.
     accesses: usize,
     unmapped: usize,
 }
@@ -33,31 +35,32 @@ pub struct Recorded {
     accesses: Vec<u32>,
     unmapped: Vec<u32>,
     spans: Vec<Span>,
-    /// What a reader should know of it.
+    /// A remark about the recording for the user, if there is one.
     note: Option<String>,
     file: PathBuf,
 }
 
-/// How far a replay has come.
+/// Position of a replay in a recording.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Replay {
-    /// The span that it is in, and the next access and page given back.
+    /// Indices of the current span, of the next access and of the next freed page.
     span: usize,
     access: usize,
     unmapped: usize,
 }
 
-/// What happens next.
+/// An event in a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// This page is accessed.
+    /// The program accesses this page.
     Access(u32),
-    /// Its program gives it back.
+    /// The program frees this page.
     Unmap(u32),
 }
 
 impl Recorded {
-    /// The end of a look. Of looks in a row in which nothing happened one is kept: a small file may have any number of them.
+    /// Ends a scan. Several scans in a row without events are kept as one: a small file may have
+    /// any number of them.
     fn push(&mut self, until_ms: u64) {
         let (accesses, unmapped) = (self.accesses.len(), self.unmapped.len());
         let is_empty = |span: &Span| (span.accesses, span.unmapped) == (accesses, unmapped);
@@ -75,17 +78,18 @@ impl Recorded {
         });
     }
 
-    /// Asked before a look is taken up: a file of some bytes may have one of any number of pages.
+    /// Checks a scan before its pages are copied: a file of a few bytes may have a scan of any
+    /// number of pages.
     ///
     /// # Errors
-    /// There would be too many events.
-    fn admit(&self, look: &Look, file: &Path) -> Result<(), String> {
+    /// If there would be too many events.
+    fn admit(&self, scan: &Scan, file: &Path) -> Result<(), String> {
         let count = |units: &[Unit]| -> u64 {
             let pages = units.iter().map(|unit| u64::from(unit.bits.count_ones()));
             pages.sum()
         };
         let known = (self.accesses.len() + self.unmapped.len()) as u64;
-        match known + count(&look.accessed) + count(&look.unmapped) <= EVENTS_MAX {
+        match known + count(&scan.accessed) + count(&scan.unmapped) <= EVENTS_MAX {
             true => Ok(()),
             false => Err(format!(
                 "{}: it has more than {EVENTS_MAX} accesses; record for a shorter time",
@@ -94,11 +98,11 @@ impl Recorded {
         }
     }
 
-    /// Takes up the pages of a look.
+    /// Copies the pages of a scan.
     ///
     /// # Errors
-    /// There are too many different ones.
-    fn take_up(&mut self, look: &Look, dense: &mut Dense, file: &Path) -> Result<(), String> {
+    /// If there are too many different pages.
+    fn take_up(&mut self, scan: &Scan, dense: &mut Dense, file: &Path) -> Result<(), String> {
         let full = |dense: &Dense| match dense.len() <= PAGES_MAX {
             true => Ok(()),
             false => Err(format!(
@@ -106,14 +110,14 @@ impl Recorded {
                 file.display()
             )),
         };
-        for unit in &look.accessed {
+        for unit in &scan.accessed {
             self.accesses
                 .extend(unit.pages().map(|page| dense.id(page)));
             full(dense)?;
         }
-        // A page that was never accessed is not there to be given back.
+        // A page that was never accessed need not be freed.
         let known = dense.len();
-        for unit in &look.unmapped {
+        for unit in &scan.unmapped {
             let unmapped = unit.pages().map(|page| dense.id(page));
             self.unmapped.extend(unmapped.filter(|id| *id < known));
             full(dense)?;
@@ -122,16 +126,16 @@ impl Recorded {
     }
 
     fn read(file: &Path) -> Result<Self, String> {
-        let told = |error: TraceError| format!("{error}; {}", error.remedy);
-        let mut looks = Looks::open(file).map_err(told)?;
+        let reported = |error: TraceError| format!("{error}; {}", error.remedy);
+        let mut scans = Scans::open(file).map_err(reported)?;
         let (mut recorded, mut dense) = (Self::default(), Dense::default());
-        while let Some(look) = looks.next_look().map_err(told)? {
-            recorded.admit(&look, file)?;
-            recorded.take_up(&look, &mut dense, file)?;
-            recorded.push(look.now_ms);
+        while let Some(scan) = scans.next_scan().map_err(reported)? {
+            recorded.admit(&scan, file)?;
+            recorded.take_up(&scan, &mut dense, file)?;
+            recorded.push(scan.now_ms);
         }
         recorded.pages = dense.len();
-        recorded.note = looks.note();
+        recorded.note = scans.note();
         file.clone_into(&mut recorded.file);
         match recorded.accesses.is_empty() {
             true => Err(format!("{}: nothing is recorded in it", file.display())),
@@ -139,7 +143,8 @@ impl Recorded {
         }
     }
 
-    /// What a reader of a replay should know: that it was cut off or is not known in part, and that `duration` milliseconds are less than it has.
+    /// Returns remarks about a replay: the recording was cut off, part of it is unknown, or it is
+    /// longer than `duration` milliseconds.
     #[must_use]
     pub fn notes(&self, duration: u64) -> Vec<String> {
         let length = self.spans.last().map_or(0, |span| span.until_ms);
@@ -151,25 +156,26 @@ impl Recorded {
         self.note.clone().into_iter().chain(is_longer).collect()
     }
 
-    /// Where it is.
+    /// Returns the path of the recording.
     #[must_use]
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// Different pages.
+    /// Returns the number of different pages.
     #[must_use]
     pub const fn pages(&self) -> u32 {
         self.pages
     }
 
-    /// Accesses in all.
+    /// Returns the number of accesses.
     #[must_use]
     pub const fn accesses(&self) -> usize {
         self.accesses.len()
     }
 
-    /// The next thing that happens before `now`, milliseconds since the replay began; none if nothing does.
+    /// Returns the next event before `now`, milliseconds since the replay began; `None` if there is
+    /// none.
     #[must_use]
     pub fn next(&self, at: &mut Replay, now: u64) -> Option<Event> {
         loop {
@@ -200,7 +206,7 @@ impl Recorded {
     }
 }
 
-/// Recordings that a file names, each read once.
+/// The recordings that a file names; each is read once.
 #[derive(Debug)]
 pub struct Recordings {
     folder: PathBuf,
@@ -208,7 +214,7 @@ pub struct Recordings {
 }
 
 impl Recordings {
-    /// Those named from this folder.
+    /// Makes an empty set; names are relative to this folder.
     #[must_use]
     pub fn within(folder: &Path) -> Self {
         Self {
@@ -217,10 +223,10 @@ impl Recordings {
         }
     }
 
-    /// The recording of this name.
+    /// Returns the recording of this name.
     ///
     /// # Errors
-    /// It cannot be read, and why, with what to do.
+    /// If it cannot be read: the reason, and what the user can do.
     pub fn get(&mut self, name: &str) -> Result<Arc<Recorded>, String> {
         if let Some(known) = self.read.get(name) {
             return Ok(Arc::clone(known));

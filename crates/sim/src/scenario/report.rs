@@ -1,4 +1,4 @@
-//! Results of the runs of a file as tables: a row a tenant and combination, and the course of time.
+//! Results of a file's runs as tables: a row for each tenant and combination, and tables over time.
 
 use super::hierarchy::Hierarchy;
 use super::plan::{Plan, Plans};
@@ -7,19 +7,21 @@ use crate::outcome::{Cell, Outcome, Table};
 use crate::stats::number;
 use toml::Value;
 
-/// Points of a course of time.
+/// Number of points in a table over time.
 const SAMPLES: f64 = 240.0;
 
-/// What one run gave.
+/// The result of one run.
 pub struct Course {
-    /// Sums of the tenants of one name, in the order of the file.
+    /// Counts of each tenant of the file, in the order of the file; all its instances and all
+    /// tenants below it are included.
     pub groups: Vec<Counts>,
-    /// Seconds, and resident pages and misses so far of each group.
+    /// Samples over time: milliseconds, and the counts of each tenant of the file.
     samples: Vec<(u64, Vec<Counts>)>,
 }
 
 impl Course {
-    /// Runs `plan` to its end; the course of time is kept if it `is_kept`: of thousands of runs it would be gigabytes.
+    /// Runs `plan` to its end. The samples over time are kept only if `is_kept`: for thousands of
+    /// runs they would take gigabytes.
     pub fn run(plan: &Plan, is_kept: bool, progress: &mut dyn FnMut(f64)) -> Self {
         let (mut world, mut samples, mut seen) = (World::new(plan), Vec::new(), 0);
         while !world.is_over() {
@@ -39,7 +41,7 @@ impl Course {
     }
 }
 
-/// By tenant of the file: all of it, and of all below it.
+/// Returns the counts of each tenant of the file, with all tenants below it.
 fn groups(world: &World) -> Vec<Counts> {
     let mut sums = vec![Counts::default(); world.file.tenant.len()];
     for guest in &world.guests {
@@ -50,7 +52,7 @@ fn groups(world: &World) -> Vec<Counts> {
     sums
 }
 
-/// The outcome of all runs.
+/// Returns the outcome of all runs.
 #[must_use]
 pub fn outcome(plans: &Plans, courses: &[Course]) -> Outcome {
     let mut tables = vec![tenants(plans, courses)];
@@ -73,7 +75,7 @@ pub fn outcome(plans: &Plans, courses: &[Course]) -> Outcome {
     }
 }
 
-/// What is to be known of recordings that were replayed, each once.
+/// Returns the remarks about replayed recordings, each once.
 fn notes(plans: &Plans) -> Vec<String> {
     let mut all = std::collections::BTreeSet::new();
     for plan in &plans.runs {
@@ -93,9 +95,9 @@ fn notes(plans: &Plans) -> Vec<String> {
     all.into_iter().collect()
 }
 
-/// Of its tenants, as they were called in this run.
+/// Returns the names of a run's tenants, as they are in this run.
 fn names(plan: &Plan) -> Vec<String> {
-    // A file that was read has a tree.
+    // A file that was parsed has a valid tree.
     let tree = Hierarchy::new(&plan.file).unwrap_or_default();
     let tenants = 0..plan.file.tenant.len();
     tenants.map(|n| tree.name(&plan.file, n)).collect()
@@ -127,7 +129,8 @@ fn tenants(plans: &Plans, courses: &[Course]) -> Table {
         "OOM",
         "throttled (ms)",
     ]);
-    // As they ran, not as the file has them: `--set` and a sweep may give what it does not.
+    // Uses the tenants of the runs, not of the file: `--set` and a sweep may add keys that are not
+    // in the file.
     let tenants = || plans.runs.iter().flat_map(|plan| &plan.file.tenant);
     let guests = tenants().any(|t| t.get_ref().balloon_older_than.is_some());
     if guests {
@@ -164,13 +167,14 @@ fn tenants(plans: &Plans, courses: &[Course]) -> Table {
     table
 }
 
-/// A swept value: sizes in MiB, so that they can be drawn. What may be a time is told as it is.
+/// Formats a swept value as a cell. Sizes are in MiB, so that they can be drawn; a value that may
+/// be a time remains text.
 fn cell(value: &Value) -> Cell {
     use serde::Deserialize;
     match value {
         Value::Integer(n) => u64::try_from(*n).map_or(Cell::Empty, Cell::Count),
         Value::Float(x) => Cell::Figure(*x),
-        // `2m` is a time, too, beside `30s`: nobody can tell it from 2 MiB.
+        // `2m` beside `30s` is a time, too, and cannot be distinguished from 2 MiB.
         Value::String(text) if text.trim_end().ends_with('m') => Cell::Text(text.clone()),
         Value::String(text) => match super::values::Size::deserialize(value.clone()) {
             Ok(size) => Cell::Figure(mib(size.0 / 4096)),
@@ -210,7 +214,8 @@ fn over_time(plan: &Plan, course: &Course) -> [Table; 2] {
     [resident, misses]
 }
 
-/// With one swept key: what a picture is made of.
+/// Returns a table over the values of the only swept key, from which a picture is drawn; `None` if
+/// there is not one.
 fn by_value(plans: &Plans, courses: &[Course]) -> Option<Table> {
     let first = plans.runs.first()?;
     let [(key, _)] = &first.values[..] else {

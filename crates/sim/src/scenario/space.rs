@@ -1,60 +1,62 @@
-//! Simulated address spaces: VMAs, page tables of two levels with present and accessed bits, and the
-//! way back from a folio to its page.
+//! Simulated address spaces: VMAs, page tables of two levels with present and accessed bits, and
+//! the reverse map from a folio to its pages.
 //!
-//! This is the engine's view of hardware, kept apart from the engine: the walk goes through VMAs and
-//! page tables (`walk.rs`), and page-out through the reverse map, as in the kernel.
+//! This is hardware as the engine sees it, separate from the engine. As in the kernel, a walk goes
+//! through VMAs and page tables (`walk.rs`), and page-out through the reverse map.
 //!
-//! Invariants: a folio that is mapped is present in one of its mappings exactly if it is in memory; each
-//! mapping has a bit of its own, and only present pages have one; a table with an accessed bit that a walk
-//! may take has its own accessed bit set; folios of a space start at 0 and leave no gaps.
+//! Invariants: a mapped folio is present in one of its mappings exactly if it is in memory. Each
+//! mapping has its own accessed bit, which only present pages have. If a walk may take an accessed
+//! bit of a table, the table's own accessed bit is set. Folios of a space have numbers from 0,
+//! without gaps.
 
 mod walk;
 
 pub use walk::{WalkCounts, WalkKind};
 
+use crate::vma::{AddressSpace, Vma};
 use engine::lru_gen::BloomFilters;
 use engine::{FolioId, FolioType, Lruvec, PageOut};
-use models::vma::{AddressSpace, Vma};
 
 const PRESENT: u8 = 1;
 const ACCESSED: u8 = 2;
-/// Found accessed by looking around, and not told yet: a page of the same batch that is met later stays.
+/// Look-around found the page accessed, and has not reported it yet. Eviction keeps such a page if
+/// it is in the same batch.
 const BESIDE: u8 = 4;
 const ENTRIES: usize = 512;
 
-/// A table of the lower level.
+/// A page table of the lower level.
 #[derive(Debug)]
 struct Leaf {
     bits: [u8; ENTRIES],
-    /// The accessed bit of the entry that leads here.
+    /// The accessed bit of the entry that points to this table.
     accessed: bool,
 }
 
-/// What looking around has found since it was told last.
+/// What look-around has found since it last reported.
 #[derive(Debug, Default)]
-struct Beside {
+struct ScanAroundFinds {
     young: Vec<FolioId>,
-    /// Tables that turned out dense.
+    /// Tables with many accessed pages.
     dense: Vec<u64>,
 }
 
-/// One address space.
+/// An address space.
 #[derive(Debug, Default)]
 pub struct Space {
-    /// What is mapped.
+    /// The mappings.
     pub map: AddressSpace,
     directory: Vec<Option<Box<Leaf>>>,
     /// Number of folios.
     folios: usize,
     filters: BloomFilters,
-    /// Its program has run since the last walk.
+    /// Whether the program has run since the last walk.
     has_run: bool,
-    /// Walks so far, and which of them find that it has not run, unless it was switched to since the one before. Without such a
-    /// list it has run when it touches a page.
+    /// Number of walks so far; then the walks that find the program idle, unless it was switched to
+    /// since the previous walk. Without such a list, a program has run if it touched a page.
     walks: u64,
     idle_walks: Option<Vec<u64>>,
-    /// Found by looking around, and not told yet.
-    beside: Beside,
+    /// What look-around has found and not reported yet.
+    beside: ScanAroundFinds,
     counts: WalkCounts,
 }
 
@@ -64,7 +66,7 @@ fn entry(page: u64) -> (usize, usize) {
 }
 
 impl Space {
-    /// Maps `vma`: folios that were mapped before, or the next ones.
+    /// Maps `vma`, to folios that were mapped before or to the next new ones.
     pub fn map(&mut self, vma: Vma) {
         let pages = usize::try_from(vma.end - vma.start).unwrap_or(usize::MAX);
         self.folios = self.folios.max(vma.first.index() + pages);
@@ -94,7 +96,8 @@ impl Space {
         self.leaf(leaf).bits[at] = bits;
     }
 
-    /// A touch: false when it faults. The hardware sets the accessed bits of both levels.
+    /// Touches a page; returns false if that faults. Sets the accessed bits of both levels, as
+    /// hardware does.
     pub fn touch(&mut self, page: u64) -> bool {
         let bits = self.bits(page);
         self.has_run |= self.idle_walks.is_none();
@@ -105,18 +108,19 @@ impl Space {
         bits & PRESENT != 0
     }
 
-    /// From now on [`Self::switch_to`] alone says that the program has run, as a kernel's context switch does. Others are not
-    /// known of, but for these walks, the first of which is 1: there was none before them.
+    /// Sets the walks, numbered from 1, before which the program does not run on its own. Before
+    /// all other walks it has run, and also where [`Self::switch_to`] was called, as by a kernel's
+    /// context switch.
     pub fn set_idle_walks(&mut self, walks: Vec<u64>) {
         self.idle_walks = Some(walks);
     }
 
-    /// The processor was given to its program.
+    /// Records that the program got the processor.
     pub const fn switch_to(&mut self) {
         self.has_run = true;
     }
 
-    /// A walk is due: whether the program has run since the one before.
+    /// Counts a walk; returns whether the program has run since the previous one.
     fn take_run(&mut self) -> bool {
         self.walks += 1;
         let idle_walks = self.idle_walks.as_ref();
@@ -125,38 +129,39 @@ impl Space {
         std::mem::take(&mut self.has_run) || was_seen
     }
 
-    /// A fault was answered.
+    /// Makes a page present, after a fault.
     pub fn install(&mut self, page: u64) {
         self.set(page, PRESENT);
     }
 
-    /// True when a folio is present in some mapping.
+    /// Returns whether a folio is present in some mapping.
     #[must_use]
     pub fn is_present(&self, id: FolioId) -> bool {
         let mut mappings = self.map.mappings(id);
         mappings.any(|(page, _)| self.bits(page) & PRESENT != 0)
     }
 
-    /// Number of folios.
+    /// Returns the number of folios.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.folios
     }
 
-    /// True when nothing was ever mapped.
+    /// Returns whether nothing was ever mapped.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.folios == 0
     }
 
-    /// The VMA of `page`, if accesses through it mean anything.
+    /// Returns the VMA of `page`; `None` if there is none or it has no recency.
     fn recent_vma(&self, page: u64) -> Option<Vma> {
         let vma = self.map.find(page)?;
         self.map.has_recency(vma).then_some(*vma)
     }
 
-    /// Unmaps one folio everywhere, unless it was accessed through a mapping with recency: the bits of these
-    /// are taken then, and those of others are neither counted nor cleared.
+    /// Unmaps a folio everywhere, unless it was accessed through a mapping with recency. In that
+    /// case the bits of these mappings are cleared; those of other mappings are neither counted nor
+    /// cleared.
     pub(super) fn unmap(&mut self, id: FolioId) -> PageOut {
         let mappings = self.map.mappings(id);
         let mapped: Vec<(u64, u8)> = mappings
@@ -180,14 +185,15 @@ impl Space {
         PageOut::Stored
     }
 
-    /// Its program gives a folio back: nothing of it is mapped any more. An anon folio is the caller's to remove.
+    /// Unmaps a folio that its program frees. The caller removes an anonymous folio.
     pub(super) fn zap(&mut self, id: FolioId) {
         let pages: Vec<u64> = self.map.mappings(id).map(|(page, _)| page).collect();
         pages.into_iter().for_each(|page| self.set(page, 0));
     }
 
-    /// Removes mappings. What was accessed through them of files, which stay in memory, is told to `lruvec`
-    /// if the mapping has recency now; anon folios are the caller's to remove. spec: reclaim-control.md 6.1.
+    /// Removes mappings. File folios stay in memory; accesses through the mappings are reported to
+    /// `lruvec` if the mapping has recency now. The caller removes anonymous folios.
+    /// spec: reclaim-control.md 6.1.
     pub fn munmap(&mut self, start: u64, end: u64, lruvec: &mut Lruvec) {
         for vma in self.map.unmap(start, end) {
             let counts = self.map.has_recency(&vma) && vma.folio_type() == FolioType::File;

@@ -1,7 +1,7 @@
 //! The address spaces of all tenants, as the engine's memory.
 //!
-//! Invariant: with the accessed bits in the engine the spaces hold no page; every other page that is
-//! resident is present in its space.
+//! Invariant: if accessed bits are in the engine, the spaces have no pages; otherwise every
+//! resident page is present in its space.
 
 use super::space::{Space, WalkCounts, WalkKind};
 use crate::mapped::Mapped;
@@ -11,20 +11,21 @@ use engine::{FolioId, Lruvec, MemcgId, Memory, PageOut, ScanReason};
 #[derive(Debug, Default)]
 pub struct Spaces {
     spaces: Vec<Space>,
-    /// Whether accessed bits are looked for in here, or in the engine's own table.
+    /// Whether accessed bits are in the engine's own table, not in these page tables.
     pub in_engine: bool,
-    /// Whether eviction looks around, and walks keep to the Bloom filters that this fills.
+    /// Whether eviction makes look-arounds, and walks read only tables in the Bloom filters that
+    /// these fill.
     look_around: bool,
-    /// What walks have met, in spaces that are no more.
+    /// Counts of walks in address spaces that no longer exist.
     gone: WalkCounts,
-    /// A fault planted by a test: page-out forgets to unmap.
+    /// A bug planted by a test: page-out does not unmap.
     #[cfg(test)]
     pub(super) forgets_to_unmap: bool,
 }
 
 impl Spaces {
-    /// None yet; `in_engine` says where accessed bits are looked for, `look_around` whether eviction
-    /// looks at the neighbours of what it finds in use.
+    /// Makes an empty set. `in_engine` says whether accessed bits are in the engine, `look_around`
+    /// whether eviction checks the neighbours of pages that it finds in use.
     #[must_use]
     pub fn new(in_engine: bool, look_around: bool) -> Self {
         Self {
@@ -34,13 +35,13 @@ impl Spaces {
         }
     }
 
-    /// Forgets what `id` had mapped: it begins anew, or is gone.
+    /// Removes the address space of `id`, which starts anew or is removed.
     pub fn reset(&mut self, id: MemcgId) {
         let old = std::mem::take(self.of(id));
         self.gone.add(old.walk_counts());
     }
 
-    /// What all walks so far have met.
+    /// Returns the counts of all walks so far.
     #[must_use]
     pub fn walk_counts(&self) -> WalkCounts {
         let mut all = self.gone;
@@ -61,7 +62,7 @@ impl Spaces {
         }
     }
 
-    /// The space of `id`; made empty when there is none.
+    /// Returns the space of `id`; makes an empty one if there is none.
     pub fn of(&mut self, id: MemcgId) -> &mut Space {
         if self.spaces.len() <= id.index() {
             self.spaces.resize_with(id.index() + 1, Space::default);
@@ -69,7 +70,7 @@ impl Spaces {
         &mut self.spaces[id.index()]
     }
 
-    /// The space of `id`, to look at.
+    /// Returns the space of `id`; `None` if there is none.
     #[must_use]
     pub fn get(&self, id: MemcgId) -> Option<&Space> {
         self.spaces.get(id.index())
@@ -91,7 +92,7 @@ impl Memory for Spaces {
 
     fn look_around(&mut self, memcg: MemcgId, lruvec: &mut Lruvec, reason: ScanReason) {
         if self.look_around && !self.in_engine {
-            self.of(memcg).tell_beside(lruvec, reason);
+            self.of(memcg).report_neighbours(lruvec, reason);
         }
     }
 

@@ -3,6 +3,7 @@ use super::world::World;
 use super::*;
 use proptest::prelude::*;
 
+mod aging;
 mod policies;
 mod recency;
 mod set;
@@ -89,8 +90,8 @@ fn oracles_agree_with_every_policy() {
     }
 }
 
-/// A file that chose the classic policy had its machine reclaimed by the memcg LRU, a pair that no kernel has; the
-/// hierarchy had to be asked for.
+/// Regression: with the classic policy in a file, the machine was reclaimed by the memcg LRU, a
+/// pair that no kernel has; the file had to choose the hierarchy, too.
 #[test]
 fn each_policy_goes_with_the_walk_that_kernels_have_under_it() {
     let counts = |set: &[&str]| {
@@ -109,10 +110,10 @@ fn each_policy_goes_with_the_walk_that_kernels_have_under_it() {
     }
 }
 
-/// Two memories that share no code: bits in the engine's table, and page tables behind VMAs. Only the
-/// latter can look around and pass tables by; without that, both know the same.
+/// Two memories that share no code: bits in the engine's table, and page tables behind VMAs. Only
+/// the latter has look-around and skips tables; without that, both have the same results.
 #[test]
-fn both_kinds_of_memory_give_the_same() {
+fn both_kinds_of_memory_have_the_same_results() {
     let tables = "run.accessed-bits=page-tables";
     let engine = checked(&["run.accessed-bits=engine"]);
     let all = checked(&[tables, "run.look-around=false"]);
@@ -124,8 +125,9 @@ fn both_kinds_of_memory_give_the_same() {
     assert!(around.spaces.walk_counts().around > 0);
 }
 
-/// What looking around and the filters are for: less of the page tables is walked, and the pages in
-/// use are found all the same. What faults is scattered: a stream fills its tables, and dense ones are walked.
+/// The purpose of look-around and the filters: less of the page tables is walked, and the pages in
+/// use are found all the same. The faults are scattered: a stream fills its tables, and dense ones
+/// are walked.
 #[test]
 fn walks_pass_sparse_tables_by() {
     let text = r#"
@@ -152,7 +154,7 @@ fn walks_pass_sparse_tables_by() {
     let (all, without) = run("run.look-around=false");
     let (around, with) = run("run.look-around=true");
     assert!(all.passed_by == 0 && around.passed_by > 0, "{around:?}");
-    // A walk that is skipped begins no filter, so that the next one may look everywhere.
+    // A walk that is skipped begins no filter, so that the next one may visit every table.
     assert!(around.total * 3 < all.total * 2, "{around:?} for {all:?}");
     let close = with.misses.abs_diff(without.misses) * 100 <= without.misses;
     assert!(close, "{with:?} for {without:?}");
@@ -176,7 +178,7 @@ fn each_oracle_catches_its_bug() {
 }
 
 #[test]
-fn a_parallel_sweep_gives_what_a_serial_one_does() {
+fn a_parallel_sweep_equals_a_serial_one() {
     let sweep =
         format!("{MIXED}\n[sweep]\n\"tenant.zipf.memory-max\" = [\"1M\", \"2M\", \"3M\"]\n");
     let plans = plans(&sweep, &["run.duration=3s"]);
@@ -216,8 +218,8 @@ fn limits_arrivals_and_departures() {
     );
 }
 
-/// Above memory.high it is reclaimed first; who has nothing that can go, or is above swap.high,
-/// sleeps.
+/// A tenant above memory.high is reclaimed first; a tenant without evictable pages, or above
+/// swap.high, sleeps.
 #[test]
 fn high_reclaims_and_then_throttles() {
     let run = |set: &[&str]| {
@@ -261,7 +263,7 @@ fn high_reclaims_and_then_throttles() {
     }
 }
 
-/// Document 003: the balloon takes what is idle, and gives it back when the guest needs it.
+/// Document 003: the balloon takes idle pages, and returns them when the guest needs them.
 #[test]
 fn a_balloon_follows_the_report() {
     let text = r#"
@@ -302,7 +304,8 @@ fn a_balloon_follows_the_report() {
     }
 }
 
-/// workingset.md 7, in a machine: shadows are bounded, and what came back uncounted missed all the same.
+/// workingset.md 7, in a machine: shadows are bounded, and refaults without a shadow were misses
+/// all the same.
 #[test]
 fn bounded_shadows_cost_refaults_and_no_pages() {
     let text = r#"
@@ -326,6 +329,20 @@ fn bounded_shadows_cost_refaults_and_no_pages() {
     );
     assert!(bounded.refaults < free.refaults, "{bounded:?} {free:?}");
     assert!(bounded.misses > bounded.refaults + 8192, "{bounded:?}");
+}
+
+/// Regression: no key of a file reached the memcg LRU of the series.
+#[test]
+fn the_memcg_lru_of_the_series_can_be_chosen() {
+    let counts = |set: &[&str]| {
+        let world = checked(&[set, &["run.duration=4s"]].concat());
+        world.guests.iter().map(|g| g.counts).collect::<Vec<_>>()
+    };
+    let newer = counts(&["run.memcg-lru=newer"]);
+    assert_eq!(newer, counts(&[]));
+    assert_ne!(newer, counts(&["run.memcg-lru=seed"]));
+    let refused = complaint(MIXED, &["run.memcg-lru=seed", "run.global=iterator"]);
+    assert!(refused.contains("memcg-lru = \"seed\" where"), "{refused}");
 }
 
 #[test]
@@ -355,16 +372,16 @@ fn complaints_name_line_and_remedy() {
             "rate = 1000",
         ),
     ] {
-        let told = complaint(text, &[]);
+        let reported = complaint(text, &[]);
         assert!(
-            told.starts_with(place) && told.contains(remedy),
-            "{text}: {told}"
+            reported.starts_with(place) && reported.contains(remedy),
+            "{text}: {reported}"
         );
     }
-    let told = complaint(&format!("{tenant}rate = 10"), &[]);
+    let reported = complaint(&format!("{tenant}rate = 10"), &[]);
     assert!(
-        told.starts_with("test.toml:3: work of `a`: zipf needs"),
-        "{told}"
+        reported.starts_with("test.toml:3: work of `a`: zipf needs"),
+        "{reported}"
     );
     let good = format!("{tenant}rate = 10\nexponent = 1");
     assert_eq!(complaint(&good, &[]), "none");
@@ -386,14 +403,14 @@ fn complaints_name_line_and_remedy() {
         ("tenant.a.balloon-every=1s", "without balloon-older-than"),
         ("name.x=1", "invalid type"),
     ] {
-        let told = complaint(&good, &[set]);
-        assert!(told.contains(expect), "{set}: {told}");
+        let reported = complaint(&good, &[set]);
+        assert!(reported.contains(expect), "{set}: {reported}");
     }
     let sweep = format!("{good}\n[sweep]\n\"run.policy\" = [\"multi-gen\", \"fifo\"]");
-    let told = complaint(&sweep, &[]);
+    let reported = complaint(&sweep, &[]);
     assert!(
-        told.contains("test.toml:8:") && told.contains("fifo"),
-        "{told}"
+        reported.contains("test.toml:8:") && reported.contains("fifo"),
+        "{reported}"
     );
 }
 

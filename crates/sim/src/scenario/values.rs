@@ -1,6 +1,6 @@
 //! Values of an experiment file: sizes, times, rates, shares.
 //!
-//! Invariant: a value that parses is in its range, and knows how to say why another one is not.
+//! Invariant: a value that was parsed is in its range; the error for another one names the range.
 
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -14,22 +14,22 @@ pub struct Size(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time(pub u64);
 
-/// Touches a second: `1000`, or bytes a second of which each page is one touch: `"64M/s"`.
+/// Touches a second: `1000`, or bytes a second with one touch for each page: `"64M/s"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate(pub u64);
 
-/// A part of a whole: `0.1` or `"10%"`.
+/// A share of a whole: `0.1` or `"10%"`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share(pub f64);
 
 const PAGE: u64 = engine::units::PAGE_SIZE;
 const SIZE_MAX: u64 = 1 << 50;
 const TIME_MAX: u64 = 10_000 * 3_600_000;
-/// More touches a second than any memory can take.
+/// Maximum rate, touches a second: more than any memory can serve.
 const RATE_MAX: u64 = 1_000_000_000;
 
 impl Size {
-    /// Whole pages, rounded up.
+    /// Returns the number of pages, rounded up.
     #[must_use]
     pub const fn pages(self) -> u64 {
         self.0.div_ceil(PAGE)
@@ -88,7 +88,7 @@ impl Share {
     }
 }
 
-/// Reads one of the above from a string or a number.
+/// Parses one of the values above from a string or a number.
 struct Reader<T> {
     expecting: &'static str,
     text: fn(&str) -> Option<T>,

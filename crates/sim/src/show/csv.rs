@@ -1,12 +1,13 @@
-//! A table as comma-separated values (RFC 4180): a line of names, numbers with all their digits.
+//! Formats a table as comma-separated values (RFC 4180): a line of column names, and numbers with
+//! all their digits.
 //!
-//! Invariant: a line a row, whatever the words of an experiment file are, and none of them a formula.
+//! Invariant: each row is one line, whatever text an experiment file has, and no cell is a formula.
 
 use pictures::csv_field;
 
 use crate::outcome::{Cell, Table};
 
-/// The table as text.
+/// Returns the table as CSV.
 #[must_use]
 pub fn csv(table: &Table) -> String {
     let mut text = line(table.columns.iter().map(|name| csv_field(name)));

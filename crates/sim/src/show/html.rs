@@ -1,4 +1,5 @@
-//! An outcome as one self-contained page: text, tables and pictures; nothing is fetched.
+//! Formats an outcome as one self-contained HTML page with text, tables and pictures; the page
+//! fetches nothing.
 
 use pictures::escaped;
 
@@ -8,10 +9,10 @@ use super::text::is_text;
 use super::{Heading, cell, tables};
 use crate::outcome::{Outcome, Table};
 
-/// Longer tables are folded away.
+/// Maximum number of rows of a table that is shown unfolded.
 const ROWS_OPEN: usize = 24;
 
-/// The page.
+/// Returns the HTML page.
 #[must_use]
 pub fn html(heading: &Heading, outcome: &Outcome, timings: bool) -> String {
     let name = escaped(&heading.name);
@@ -31,7 +32,8 @@ pub fn html(heading: &Heading, outcome: &Outcome, timings: bool) -> String {
     page + "</body></html>\n"
 }
 
-/// The pictures, between claims and tables; those of the machine's time only with timings.
+/// Returns the pictures, which come between claims and tables; pictures of the machine's speed only
+/// with timings.
 fn figures(outcome: &Outcome, timings: bool) -> String {
     let shown = outcome.pictures.iter().filter(|p| timings || !p.timed);
     shown.map(figure).collect()

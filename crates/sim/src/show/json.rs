@@ -1,11 +1,12 @@
-//! An outcome as one JSON object.
+//! Formats an outcome as one JSON object.
 
 use super::{Heading, tables};
 use crate::outcome::{Cell, Outcome, Table};
 use serde_json::{Value, json};
 
-/// `{"name","seed",...,"claims":[...],"tables":[{"title","columns","rows"}],"notes":[...]}`, and
-/// `"timings"` where they are wanted.
+/// Returns
+/// `{"name","seed",...,"claims":[...],"tables":[{"title","columns","rows"}],"notes":[...]}`, with
+/// `"timings"` if requested.
 #[must_use]
 pub fn json(heading: &Heading, outcome: &Outcome, timings: bool) -> Value {
     let without_claims = Outcome {

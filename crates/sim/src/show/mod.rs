@@ -1,7 +1,7 @@
-//! An outcome as text, CSV, JSON, Parquet and a page.
+//! Formats an outcome as text, CSV, JSON, Parquet or an HTML page.
 //!
-//! Invariant: all forms are made from the outcome alone, so the same outcome gives the same bytes;
-//! timings are shown only where they were asked for.
+//! Invariant: every format depends only on the outcome, so the same outcome has the same bytes;
+//! timings are shown only on request.
 
 mod csv;
 mod html;
@@ -19,23 +19,23 @@ pub use text::text;
 
 use crate::outcome::{Cell, Outcome, Table};
 
-/// What an outcome is of.
+/// Which experiment an outcome belongs to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Heading {
-    /// The experiment's name.
+    /// Name of the experiment.
     pub name: String,
-    /// One line about it.
+    /// Description of the experiment in one line.
     pub about: String,
-    /// The source document, if there is one.
+    /// Number of the source document, if there is one.
     pub document: Option<String>,
-    /// Seed of everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// Sizes were divided by this.
+    /// Divisor of all sizes.
     pub scale: u64,
 }
 
 impl Heading {
-    /// The heading in one line.
+    /// Returns the heading as one line.
     #[must_use]
     pub fn line(&self) -> String {
         let document = self.document.as_ref();
@@ -51,7 +51,7 @@ impl Heading {
     }
 }
 
-/// The tables to show: of claims first, then the results, then timings if wanted.
+/// Returns the tables to show: the claims, then the results, then the timings if requested.
 #[must_use]
 pub fn tables(outcome: &Outcome, timings: bool) -> Vec<Table> {
     let mut all = Vec::new();
@@ -78,7 +78,8 @@ fn claims(outcome: &Outcome) -> Table {
     table
 }
 
-/// File names for tables: their titles in lower case, words joined, numbered if they collide.
+/// Returns file names for tables: their titles in lower case with words joined, numbered if two are
+/// the same.
 #[must_use]
 pub fn file_names(tables: &[Table]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
@@ -104,7 +105,7 @@ pub fn file_names(tables: &[Table]) -> Vec<String> {
     names
 }
 
-/// A figure for people: about four digits that matter.
+/// Formats a figure for people, with about four significant digits.
 fn figure(value: f64) -> String {
     let size = value.abs();
     match () {
@@ -118,7 +119,7 @@ fn figure(value: f64) -> String {
     }
 }
 
-/// A cell for people.
+/// Formats a cell for people.
 fn cell(cell: &Cell) -> String {
     match cell {
         Cell::Text(text) => text.clone(),

@@ -1,7 +1,7 @@
-//! A table as a Parquet file: one row group, a column of 64-bit numbers or of text each.
+//! Writes a table as a Parquet file: one row group; each column has 64-bit numbers or text.
 //!
-//! Invariant: a column is text if any of its cells is, else integer if all of them are counts, else
-//! floating point; empty cells are null.
+//! Invariant: a column is text if any of its cells is; otherwise integer if all its cells are
+//! counts; otherwise floating point. Empty cells are null.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::stats::number;
 /// Writes `table` to `out`.
 ///
 /// # Errors
-/// What the library or the writer says.
+/// Errors of the Parquet library or of `out`.
 pub fn parquet<W: Write + Send>(table: &Table, out: W) -> Result<()> {
     let kinds: Vec<Kind> = (0..table.columns.len()).map(|c| kind(table, c)).collect();
     let fields = table.columns.iter().zip(&kinds).enumerate();
@@ -27,7 +27,7 @@ pub fn parquet<W: Write + Send>(table: &Table, out: W) -> Result<()> {
         .map(|(n, (name, &kind))| field(n, name, kind))
         .collect::<Result<Vec<_>>>()?;
     let schema = Type::group_type_builder("table").with_fields(fields);
-    // No version in the file: the same table gives the same bytes after an update of the library.
+    // The file has no version, so the same table has the same bytes after an update of the library.
     let properties = WriterProperties::builder().set_created_by("pagetide".to_owned());
     let mut writer =
         SerializedFileWriter::new(out, Arc::new(schema.build()?), Arc::new(properties.build()))?;

@@ -1,7 +1,8 @@
-//! The look of a page, light or dark as its reader's system is.
+//! The style of a page, light or dark as the reader's system is set.
 //!
-//! Invariant: every color is one of the variables at the top, which both looks define. A picture is never drawn so small
-//! that its letters, 12 of 760 across, are below 10 pixels: a narrow page scrolls it.
+//! Invariant: every color is one of the variables at the top, which are defined for light and for
+//! dark. Letters are never below 10 pixels: a picture (760 wide, letters of 12) does not shrink
+//! further, and a narrow page scrolls it.
 
 /// The style sheet.
 pub(super) const STYLE: &str = "\

@@ -158,7 +158,7 @@ fn pictures_are_whole() {
 
 /// Columns of one unit become curves over the first.
 #[test]
-fn a_table_gives_curves_of_one_unit() {
+fn a_table_makes_curves_of_one_unit() {
     let mut table = outcome().tables.remove(0);
     let picture = Picture::of_columns("?", &table, "%").expect("a column in percent");
     assert_eq!(

@@ -1,13 +1,13 @@
-//! Tables for a terminal.
+//! Formats an outcome as text for a terminal.
 
 use super::{Heading, cell, tables};
 use crate::outcome::{Cell, Outcome, Table};
 
-/// More rows than this are cut out of the middle of a table.
+/// Maximum number of rows shown of a table; more are cut from its middle.
 const ROWS_MAX: usize = 100;
 const ROWS_SHOWN: usize = 16;
 
-/// The whole outcome: heading, tables, remarks.
+/// Returns the whole outcome: heading, tables, remarks.
 #[must_use]
 pub fn text(heading: &Heading, outcome: &Outcome, timings: bool) -> String {
     let mut text = heading.line() + "\n";
@@ -54,7 +54,7 @@ fn lines(table: &Table) -> String {
     text
 }
 
-/// True when a column holds names.
+/// Returns whether a column has text.
 pub(super) fn is_text(table: &Table, column: usize) -> bool {
     let names = |row: &Vec<Cell>| matches!(row[column], Cell::Text(_));
     table.rows.iter().any(names)

@@ -1,17 +1,17 @@
-//! The block traces of the ARC paper (FAST'03): lines `start nblocks ignored request`, meaning
-//! `nblocks` consecutive blocks from `start`. Each block is a reference.
+//! The block traces of the ARC paper (FAST'03). A line is `start nblocks ignored request`:
+//! `nblocks` consecutive blocks from `start`. Each block is one reference.
 
 use super::error::{Fault, TraceError, shown};
 use super::input::Input;
 use super::{Kind, Reference, Source};
 use std::ops::Range;
 
-/// More blocks in one request are taken for damage: 2^24 blocks of 512 bytes are 8 GiB.
+/// Maximum number of blocks in a request: 2^24 blocks of 512 bytes are 8 GiB. More count as damage.
 const BLOCKS_MAX: u64 = 1 << 24;
 
 pub(super) struct Arc {
     input: Input,
-    /// What is left of the request that was read last.
+    /// The remaining blocks of the last request that was read.
     rest: Range<u64>,
 }
 
@@ -21,7 +21,7 @@ impl Arc {
     }
 }
 
-/// The blocks of one line, `None` for an empty line.
+/// Returns the blocks of one line; `None` for an empty line.
 fn parse(line: &[u8]) -> Result<Option<Range<u64>>, Fault> {
     let mut fields = line
         .split(u8::is_ascii_whitespace)

@@ -1,8 +1,8 @@
-//! Text in columns, one reference a line.
+//! Text in columns, with one reference in each line.
 //!
-//! A field may stand in double quotes and then hold the delimiter; `""` in it is a quote; it does
-//! not span lines. Empty lines are passed over. A first line whose id begins with a letter is a
-//! heading, unless ids are text.
+//! A field in double quotes may contain the delimiter, and `""` for a quote; it does not span
+//! lines. Empty lines are skipped. A first line whose id begins with a letter is a heading, unless
+//! ids are text.
 
 use super::error::{Fault, TraceError, shown};
 use super::input::Input;
@@ -10,7 +10,7 @@ use super::{Kind, Reference, Source};
 use std::borrow::Cow;
 use std::hash::Hasher;
 
-/// Which column.
+/// How a column is named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Column {
     /// By its number, from 1.
@@ -22,39 +22,42 @@ pub enum Column {
 /// Whether the first line names the columns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Header {
-    /// If it looks so.
+    /// Yes, if the first line looks like a heading.
     #[default]
     Auto,
-    /// It does.
+    /// Yes.
     Yes,
-    /// It does not.
+    /// No.
     No,
 }
 
-/// What ids are.
+/// How the ids of pages are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ids {
     /// Numbers below 2^64, decimal or `0x` hexadecimal.
     #[default]
     Numbers,
-    /// Any text: its 64-bit hash counts, so two texts are taken for one in some 10^19 pairs.
+    /// Any text. Its 64-bit hash is used, so two different texts are mistaken for the same in about
+    /// one of 10^19 pairs.
     Text,
 }
 
-/// Where a CSV file has what.
+/// How a CSV file is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsvOptions {
-    /// Between two fields.
+    /// Character between two fields.
     pub delimiter: u8,
-    /// The first line.
+    /// Whether the first line is a heading.
     pub header: Header,
-    /// The page (object, block).
+    /// Column of the page (object, block).
     pub id: Column,
-    /// The time, if there is one: a number without sign, of which the whole part counts.
+    /// Column of the time, if there is one: an unsigned number, of which only the whole part is
+    /// used.
     pub time: Option<Column>,
-    /// The operation, if there is one: read, get, r; write, set, put, w; others are [`Kind::Access`].
+    /// Column of the operation, if there is one: read, get, r; write, set, put, w. Any other
+    /// operation is [`Kind::Access`].
     pub op: Option<Column>,
-    /// What ids are.
+    /// How ids are written.
     pub ids: Ids,
 }
 
@@ -71,7 +74,7 @@ impl Default for CsvOptions {
     }
 }
 
-/// Columns by index, from 0.
+/// Indices of the columns, from 0.
 struct Columns {
     id: usize,
     time: Option<usize>,
@@ -83,14 +86,14 @@ pub(super) struct Csv {
     delimiter: u8,
     ids: Ids,
     columns: Columns,
-    /// The first line, when it is no heading.
+    /// The reference in the first line, if that is not a heading.
     first: Option<Reference>,
 }
 
 impl Csv {
-    /// Reads the first line.
+    /// Opens a CSV trace and reads its first line.
     pub(super) fn new(mut input: Input, options: &CsvOptions) -> Result<Self, TraceError> {
-        // Behind empty lines, and without the mark that some editors put before UTF-8.
+        // Skips empty lines, and the byte order mark that some editors put before UTF-8.
         let mut first = Vec::new();
         while first.is_empty() {
             let Some(line) = input.line()? else { break };
@@ -113,7 +116,7 @@ impl Csv {
         Ok(csv)
     }
 
-    /// The columns, and whether the first line is a heading.
+    /// Returns the columns, and whether the first line is a heading.
     fn start(first: &[u8], options: &CsvOptions) -> Result<(Columns, bool), Fault> {
         let wanted = [
             Some(&options.id),
@@ -137,7 +140,7 @@ impl Csv {
             let begin = field.first().copied().unwrap_or(b'0');
             begin.is_ascii_alphabetic() || matches!(begin, b'_' | b'#')
         };
-        let looks_so = || {
+        let scans_so = || {
             let field = Fields::of(first, options.delimiter).nth(columns.id);
             let field = field.and_then(Result::ok);
             options.ids == Ids::Numbers && field.is_some_and(|field| letter(&field))
@@ -145,7 +148,7 @@ impl Csv {
         let is_heading = match options.header {
             Header::Yes => true,
             Header::No => false,
-            Header::Auto => by_name || looks_so(),
+            Header::Auto => by_name || scans_so(),
         };
         Ok((columns, is_heading))
     }
@@ -181,7 +184,7 @@ impl Csv {
 
 const COLUMNS: &str = "see --columns and --delimiter";
 
-/// The index of a column.
+/// Returns the index of a column.
 fn find(column: &Column, heading: &[u8], delimiter: u8) -> Result<usize, Fault> {
     match column {
         Column::Number(0) => Err(Fault::new("columns are counted from 1", COLUMNS)),
@@ -200,7 +203,7 @@ fn find(column: &Column, heading: &[u8], delimiter: u8) -> Result<usize, Fault> 
     }
 }
 
-/// A line without its line break.
+/// Returns a line without its line break.
 fn trimmed(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     line.strip_suffix(b"\r").unwrap_or(line)
@@ -219,7 +222,7 @@ fn number(field: &[u8]) -> Result<u64, Fault> {
     })
 }
 
-/// The digits before a decimal point.
+/// Returns the number before a decimal point.
 fn whole_part(field: &[u8]) -> Result<u64, Fault> {
     let text = std::str::from_utf8(field).unwrap_or("").trim();
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
@@ -245,7 +248,7 @@ fn hash(field: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// The fields of a line.
+/// An iterator over the fields of a line.
 struct Fields<'a> {
     rest: Option<&'a [u8]>,
     delimiter: u8,
@@ -259,7 +262,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// What follows the opening quote.
+    /// Returns a quoted field; `rest` begins after the opening quote.
     fn quoted(&mut self, rest: &'a [u8]) -> Result<Cow<'a, [u8]>, Fault> {
         let (mut field, mut at) = (Vec::new(), 0);
         loop {

@@ -1,64 +1,66 @@
-//! Page numbers to dense ids, in the order of their first reference.
+//! Converts page numbers to dense ids, in the order of the first references.
 //!
-//! Page numbers come in clusters: a directory finds the table of 512 neighbours, which has the ids.
-//! Numbers that are scattered (hashes of names) would fill such tables badly; when fewer than 16
-//! ids share one on average, all ids move to one hash table, for good.
+//! Page numbers usually come in clusters: a directory has the table of each chunk of 512
+//! neighbours, with their ids. Scattered numbers (hashes of names) would waste such tables. If
+//! there are fewer than 16 ids in a chunk on average, all ids move to one hash table, and stay
+//! there.
 //!
-//! Invariant: ids are 0, 1, 2...; they depend on the references alone.
+//! Invariant: ids are 0, 1, 2...; they depend only on the references.
 
 mod flat;
 
 use flat::Flat;
 
-/// Pages of one chunk.
+/// Number of pages in a chunk.
 const CHUNK: usize = 512;
 const CHUNK_BITS: u32 = CHUNK.trailing_zeros();
-/// Fewer ids a chunk on average are scattered.
+/// With fewer ids in a chunk on average, the numbers count as scattered.
 const FILLED: usize = 16;
-/// As long as there are few chunks nothing is known: at random every other page opens one at first.
-/// They are 32 MiB.
+/// Number of chunks (32 MiB) below which the average is not used: with random references, every
+/// other page opens a new chunk at first.
 const FEW: usize = 1 << 14;
 const NONE: u32 = u32::MAX;
 
-/// The mapping: at most about 150 bytes a page (or 32 MiB in all), 12 to 16 where pages are
-/// neighbours.
+/// The ids of all pages. Takes at most about 150 bytes for each page (or 32 MiB in all), and 12 to
+/// 16 if pages are neighbours.
 #[derive(Clone, Debug, Default)]
 pub struct Dense {
-    /// Of chunks; of pages once `scattered`.
+    /// Index of each chunk; once `scattered`, id of each page.
     table: Flat,
     chunks: Vec<[u32; CHUNK]>,
     scattered: bool,
-    /// By id, as long as they may have to move.
+    /// The page of each id, as long as the ids may have to move.
     pages: Vec<u64>,
     len: u32,
 }
 
 impl Dense {
-    /// Most pages: ids have 32 bits, and some values have meanings.
+    /// Maximum number of pages: ids have 32 bits, and some values have special meanings.
     pub const MAX: u32 = u32::MAX - 2;
 
-    /// Pages seen.
+    /// Returns the number of different pages so far.
     #[must_use]
     pub const fn len(&self) -> u32 {
         self.len
     }
 
-    /// True before the first page.
+    /// Returns whether there was no page so far.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Most bytes that its tables grow by at once while `more` pages come.
+    /// Returns the maximum number of bytes by which the tables grow at once during `more` new
+    /// pages.
     #[must_use]
     pub fn growth_bytes(&self, more: usize) -> u64 {
         self.table.growth_bytes(more)
     }
 
-    /// The id of `page`, a new one when it is seen for the first time.
+    /// Returns the id of `page`; a new one if the page is new.
     ///
     /// # Panics
-    /// Beyond [`Self::MAX`] pages.
+    /// If there are more than [`Self::MAX`] pages.
     #[inline]
     pub fn id(&mut self, page: u64) -> u32 {
         if self.scattered {
@@ -144,7 +146,7 @@ mod tests {
 
     #[test]
     fn scattered_pages_move_and_keep_their_ids() {
-        // Neighbours first, then numbers from everywhere, each twice.
+        // Neighbours first, then scattered numbers, each twice.
         let pages = (0..2_000).chain((0..100_000).map(|n| mixed(n / 2)));
         let dense = hold_against_a_map(pages);
         assert!(dense.scattered && dense.chunks.is_empty());

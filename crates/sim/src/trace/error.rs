@@ -1,33 +1,33 @@
-//! What is wrong with a trace, where, and what to do about it.
+//! Errors in a trace: what is wrong, where, and what the user can do.
 //!
-//! Invariant: every error names its file; one that lies inside the file names a line (text) or a
+//! Invariant: every error names its file; an error inside the file also names a line (text) or a
 //! byte (binary, counted after decompression).
 
 use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where in a file.
+/// Position in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// Nowhere in particular.
+pub enum Position {
+    /// The whole file.
     Whole,
-    /// This line, from 1.
+    /// A line, from 1.
     Line(u64),
-    /// This byte, from 0.
+    /// A byte, from 0.
     Byte(u64),
 }
 
-/// A trace that cannot be read.
+/// An error in a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceError {
-    /// The file as it was named.
+    /// The file, as the user named it.
     pub file: PathBuf,
-    /// Where in it.
-    pub place: Place,
+    /// Position in the file.
+    pub place: Position,
     /// What failed, and why.
     pub what: String,
-    /// What to do.
+    /// What the user can do.
     pub remedy: Cow<'static, str>,
 }
 
@@ -35,16 +35,16 @@ impl fmt::Display for TraceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file = self.file.display();
         match self.place {
-            Place::Whole => write!(f, "{file}: {}", self.what),
-            Place::Line(line) => write!(f, "{file}: line {line}: {}", self.what),
-            Place::Byte(byte) => write!(f, "{file}: byte {byte}: {}", self.what),
+            Position::Whole => write!(f, "{file}: {}", self.what),
+            Position::Line(line) => write!(f, "{file}: line {line}: {}", self.what),
+            Position::Byte(byte) => write!(f, "{file}: byte {byte}: {}", self.what),
         }
     }
 }
 
 impl std::error::Error for TraceError {}
 
-/// An error before its place is known.
+/// An error whose position is not known yet.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) what: String,
@@ -60,7 +60,7 @@ impl Fault {
     }
 }
 
-/// A piece of a hostile file as it may be shown: short, and without control characters.
+/// Returns a part of a file as text that is safe to show: short, and without control characters.
 pub(super) fn shown(bytes: &[u8]) -> String {
     const MOST: usize = 40;
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * MOST)]);

@@ -1,4 +1,4 @@
-//! Which format a trace has: said by the user, else told by its content or its name.
+//! The format of a trace: as the user says, or otherwise found from its content or its name.
 
 use super::csv::CsvOptions;
 use super::error::{Fault, TraceError};
@@ -13,14 +13,14 @@ pub enum Format {
     Csv,
     /// The block traces of the ARC paper, `.lis`.
     Arc,
-    /// Page touches by windows.
+    /// Page touches in windows of time.
     PageWindows,
     /// pagetide's own recording of a real program.
     Recording,
 }
 
 impl Format {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Self; 5] = [
         Self::OracleGeneral,
         Self::Csv,
@@ -29,7 +29,7 @@ impl Format {
         Self::Recording,
     ];
 
-    /// Its name on a command line.
+    /// Returns the format's name on a command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -41,8 +41,8 @@ impl Format {
         }
     }
 
-    /// By the name of a file: `X.lis`, `X.csv`, `X.oracleGeneral[.bin]`, `X.w10000`, each with or
-    /// without `.zst` (or `.zstd`).
+    /// Returns the format that a file name implies: `X.lis`, `X.csv`, `X.oracleGeneral[.bin]`,
+    /// `X.w10000`, each with or without `.zst` (or `.zstd`). `None` for other names.
     fn of_name(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
         let name = name.strip_suffix(".zst").unwrap_or(&name);
@@ -66,11 +66,12 @@ impl Format {
 /// How to read a trace.
 #[derive(Clone, Debug, Default)]
 pub struct TraceOptions {
-    /// Its format; `None`: find out.
+    /// Format of the trace; `None` to find it out.
     pub format: Option<Format>,
-    /// Where a CSV file has what.
+    /// How a CSV file is read.
     pub csv: CsvOptions,
-    /// A binary or compressed trace that ends in the middle ends there, without an error.
+    /// Whether a binary or compressed trace that ends in the middle of a record is read up to
+    /// there, without an error.
     pub cut_off: bool,
 }
 

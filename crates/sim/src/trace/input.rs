@@ -1,10 +1,10 @@
-//! The bytes of a trace: opened, decompressed when they are zstd, and handed out by windows or lines.
+//! The bytes of a trace: opened, decompressed if they are zstd, and read in windows or lines.
 //!
-//! Invariant: at most [`BUFFER`] decompressed bytes are held; a line longer than [`LINE_MAX`] is an
-//! error, so that a file without line breaks does not end up in memory.
+//! Invariant: at most [`BUFFER`] decompressed bytes are kept. A line longer than [`LINE_MAX`] is an
+//! error, so that a file without line breaks does not fill memory.
 
 use super::Reference;
-use super::error::{Fault, Place, TraceError};
+use super::error::{Fault, Position, TraceError};
 use super::unzstd::{Unzstd, UnzstdError, read_some};
 use std::cell::Cell;
 use std::fs::File;
@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 const BUFFER: usize = 512 << 10;
-/// Longest line of a text format.
+/// Maximum length of a line in a text format, bytes.
 pub(super) const LINE_MAX: usize = 64 << 10;
 
-/// The bytes of one trace.
+/// An open trace.
 pub(super) struct Input {
     file: PathBuf,
     stream: Counted,
@@ -25,19 +25,19 @@ pub(super) struct Input {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// Decompressed bytes before `start`.
+    /// Number of decompressed bytes before `start`.
     offset: u64,
     lines: u64,
     ended: bool,
-    /// An end in the middle is an end.
+    /// Whether an end in the middle of the data is not an error.
     pub(super) may_be_cut: bool,
 }
 
-/// What to do about a trace that ends too early.
+/// What the user can do about a trace that ends too early.
 pub(super) const CUT_OFF: &str =
     "the file was cut off: fetch or make it again, or read what is there with --cut-off";
 
-/// Counts what is read.
+/// A stream that counts the bytes read from it.
 struct Counted {
     stream: Box<dyn Read>,
     bytes: Rc<Cell<u64>>,
@@ -55,7 +55,7 @@ impl Input {
     pub(super) fn open(file: &Path) -> Result<Self, TraceError> {
         let whole = |what: String, remedy: &'static str| TraceError {
             file: file.to_owned(),
-            place: Place::Whole,
+            place: Position::Whole,
             what,
             remedy: remedy.into(),
         };
@@ -108,12 +108,13 @@ impl Input {
         Ok(input)
     }
 
-    /// The name it was opened by.
+    /// Returns the file name.
     pub(super) fn file(&self) -> &Path {
         &self.file
     }
 
-    /// Makes `want` (at most half the buffer) bytes available, fewer only at the end.
+    /// Makes `want` bytes available (at most half the buffer) and returns what is available; fewer
+    /// only at the end.
     pub(super) fn peek(&mut self, want: usize) -> Result<&[u8], TraceError> {
         debug_assert!(want <= BUFFER / 2);
         while self.end - self.start < want && !self.ended {
@@ -136,15 +137,15 @@ impl Input {
         Ok(&self.buffer[self.start..self.end])
     }
 
-    /// Passes over `n` of the bytes that [`Self::peek`] showed.
+    /// Skips `n` of the bytes that [`Self::peek`] returned.
     pub(super) fn consume(&mut self, n: usize) {
         debug_assert!(n <= self.end - self.start);
         self.start += n;
         self.offset += n as u64;
     }
 
-    /// Up to `room` whole records of `N` bytes, not consumed yet; none at the end. Half a record is
-    /// an error, or the end of a trace that may be cut off.
+    /// Returns up to `room` complete records of `N` bytes, without consuming them; none at the end.
+    /// An incomplete record is an error, or the end if the trace may be cut off.
     pub(super) fn records<const N: usize>(
         &mut self,
         room: usize,
@@ -159,8 +160,9 @@ impl Input {
         Ok(&records[..records.len().min(room)])
     }
 
-    /// Parses records of `N` bytes onto `out` until it is `room` longer or the input ends; `parse`
-    /// gives `None` for a record that is no reference. An error names the record that has it.
+    /// Parses records of `N` bytes and adds references to `out`, until it has `room` more or the
+    /// input ends. `parse` returns `None` for a record that is not a reference. An error has the
+    /// position of its record.
     pub(super) fn parse_records<const N: usize>(
         &mut self,
         out: &mut Vec<Reference>,
@@ -171,12 +173,12 @@ impl Input {
         while out.len() < full {
             let records = self.records::<N>(full - out.len())?;
             let (mut used, mut fault) = (0, None);
-            // Once for all of them, not each time.
+            // Reserves space once for all records.
             out.reserve(records.len());
             for record in records {
                 match parse(record) {
-                    // Field by field: moved as a whole, its padding goes through memory in pieces that
-                    // the processor has to wait for.
+                    // Field by field: moved as a whole, its padding goes through memory in pieces
+                    // that the processor has to wait for.
                     Ok(Some(Reference { page, time, kind })) => {
                         out.push(Reference { page, time, kind });
                     }
@@ -199,7 +201,8 @@ impl Input {
         Ok(())
     }
 
-    /// The next line with its end, or `None` after the last. The last may lack its line break.
+    /// Returns the next line with its line break, which the last line may lack; `None` after the
+    /// last line.
     pub(super) fn line(&mut self) -> Result<Option<&[u8]>, TraceError> {
         let mut shown = self.end - self.start;
         let length = loop {
@@ -227,22 +230,22 @@ impl Input {
         Ok(Some(&self.buffer[at..at + length]))
     }
 
-    /// An error at the line that was read last.
+    /// Makes an error at the line that was read last.
     pub(super) fn at_line(&self, fault: Fault) -> TraceError {
-        self.error(Place::Line(self.lines.max(1)), fault)
+        self.error(Position::Line(self.lines.max(1)), fault)
     }
 
-    /// An error at the byte that comes next.
+    /// Makes an error at the next byte.
     pub(super) fn at_byte(&self, fault: Fault) -> TraceError {
-        self.error(Place::Byte(self.offset), fault)
+        self.error(Position::Byte(self.offset), fault)
     }
 
-    /// An error of the whole file.
+    /// Makes an error about the whole file.
     pub(super) fn whole(&self, fault: Fault) -> TraceError {
-        self.error(Place::Whole, fault)
+        self.error(Position::Whole, fault)
     }
 
-    pub(super) fn error(&self, place: Place, fault: Fault) -> TraceError {
+    pub(super) fn error(&self, place: Position, fault: Fault) -> TraceError {
         TraceError {
             file: self.file.clone(),
             place,
@@ -253,7 +256,7 @@ impl Input {
 
     fn broken(&self, error: &UnzstdError) -> TraceError {
         let held = (self.end - self.start) as u64;
-        let place = Place::Byte(self.offset + held);
+        let place = Position::Byte(self.offset + held);
         let fault = match error {
             UnzstdError::Io(error) => Fault::new(
                 format!("cannot read on: {error}"),
@@ -269,7 +272,7 @@ impl Input {
         self.error(place, fault)
     }
 
-    /// Share of the file's bytes that were read.
+    /// Returns the share of the file's bytes that were read, 0 to 1; `None` if its size is unknown.
     #[expect(clippy::cast_precision_loss, reason = "a share to be drawn")]
     pub(super) fn progress(&self) -> Option<f64> {
         let size = self.size? as f64;
@@ -277,7 +280,7 @@ impl Input {
     }
 }
 
-/// A zstd frame, or a skippable one.
+/// Returns whether `head` begins with a zstd frame or a skippable frame.
 fn is_zstd(head: &[u8]) -> bool {
     let Some(&magic) = head.first_chunk::<4>() else {
         return false;

@@ -1,9 +1,9 @@
 //! Traces: references to pages, read from files in the formats of docs/formats.md.
 //!
-//! Invariant: memory of the readers is bounded by the format, never by the file (what is made of the
-//! references has a bound of its own, [`crate::memory_bound`]); whatever the bytes are, reading
-//! ends with a reference, the end, or a [`TraceError`] that names file and place. Nothing that was
-//! left out goes untold ([`Trace::left_out`]).
+//! Invariant: the memory of a reader is bounded by the format, not by the file. (What is computed
+//! from the references has a bound of its own, [`crate::memory_bound`].) For any bytes, reading
+//! ends with a reference, the end, or a [`TraceError`] that names file and position. All skipped
+//! records are counted ([`Trace::left_out`]).
 
 mod arc;
 mod csv;
@@ -11,17 +11,17 @@ mod dense;
 mod error;
 mod format;
 mod input;
-mod looks;
 mod oracle_general;
 mod page_windows;
 mod recording;
+mod scans;
 mod unzstd;
 
 pub use csv::{Column, CsvOptions, Header, Ids};
 pub use dense::Dense;
-pub use error::{Place, TraceError};
+pub use error::{Position, TraceError};
 pub use format::{Format, TraceOptions};
-pub use looks::Looks;
+pub use scans::Scans;
 
 use error::Fault;
 use input::Input;
@@ -29,7 +29,7 @@ use input::Input;
 use std::io::Read;
 use std::path::Path;
 
-/// How a page was referenced, as far as the format tells.
+/// How a page was referenced, if the format says so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
     /// Unknown, or found by an aging walk.
@@ -46,26 +46,27 @@ pub enum Kind {
 /// One reference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reference {
-    /// Which page; block and object numbers of other traces count as pages.
+    /// Number of the page; block and object numbers of other traces are used as page numbers.
     pub page: u64,
-    /// When, in the trace's own unit: seconds (oracleGeneral), whatever a CSV has, the number of
-    /// the window (page windows), milliseconds (recordings), 0 (ARC).
+    /// Time in the trace's own unit: seconds (oracleGeneral), any unit (CSV), number of the window
+    /// (page windows), milliseconds (recordings), always 0 (ARC).
     pub time: u64,
-    /// How.
+    /// How the page was referenced.
     pub kind: Kind,
 }
 
-/// What every format does.
+/// A reader of one format.
 trait Source {
-    /// Appends up to `room` (at least 1) references; none means the end.
+    /// Appends up to `room` references (at least 1); appends none at the end.
     fn read(&mut self, out: &mut Vec<Reference>, room: usize) -> Result<(), TraceError>;
-    /// The bytes below.
+    /// Returns the bytes that are read.
     fn input(&self) -> &Input;
-    /// Records left out because they are no references, e.g. objects of size 0.
+    /// Returns the number of skipped records, which are not references, e.g. objects of size 0.
     fn left_out(&self) -> u64 {
         0
     }
-    /// What a reader should know of the trace, as far as it was read.
+    /// Returns a remark for the user about the trace, as far as it was read; `None` if there is
+    /// none.
     fn note(&self) -> Option<String> {
         None
     }
@@ -87,22 +88,22 @@ impl std::fmt::Debug for Trace {
     }
 }
 
-/// References read at a time: a batch stays in the second-level cache.
+/// Number of references read at a time, so that a batch stays in the second-level cache.
 pub const BATCH: usize = 4096;
 
 impl Trace {
-    /// Opens `file`, plain or zstd-compressed.
+    /// Opens `file`, plain or compressed with zstd.
     ///
     /// # Errors
-    /// It cannot be opened, its format is not known, or its beginning is not of that format.
+    /// If the file cannot be opened, its format is unknown, or its beginning is not in that format.
     pub fn open(file: &Path, options: &TraceOptions) -> Result<Self, TraceError> {
         Self::over(Input::open(file)?, options)
     }
 
-    /// Reads from any stream; `name` stands for the file in errors and in finding the format.
+    /// Reads from any stream. `name` replaces the file name in errors and in finding the format.
     ///
     /// # Errors
-    /// As [`Self::open`].
+    /// As for [`Self::open`].
     #[cfg(test)]
     pub(crate) fn from_reader(
         name: &Path,
@@ -129,10 +130,11 @@ impl Trace {
         })
     }
 
-    /// Replaces `batch` by the next up to [`BATCH`] references. False at the end.
+    /// Replaces the content of `batch` by up to [`BATCH`] next references. Returns false at the
+    /// end.
     ///
     /// # Errors
-    /// The trace is broken here, cut off, or holds no reference at all.
+    /// If the trace is damaged here, is cut off, or has no reference at all.
     pub fn fill(&mut self, batch: &mut Vec<Reference>) -> Result<bool, TraceError> {
         batch.clear();
         self.source.read(batch, BATCH)?;
@@ -147,31 +149,33 @@ impl Trace {
         Ok(!batch.is_empty())
     }
 
-    /// The format, given or found.
+    /// Returns the format, given by the user or found.
     #[must_use]
     pub const fn format(&self) -> Format {
         self.format
     }
 
-    /// References read so far.
+    /// Returns the number of references read so far.
     #[must_use]
     pub const fn references(&self) -> u64 {
         self.references
     }
 
-    /// Records passed over so far because they are no references (docs/formats.md says which).
+    /// Returns the number of records skipped so far, which are not references (see
+    /// docs/formats.md).
     #[must_use]
     pub fn left_out(&self) -> u64 {
         self.source.left_out()
     }
 
-    /// What a reader should know of the trace, as far as it was read: that it was cut off, for one.
+    /// Returns a remark for the user about the trace, as far as it was read, e.g. that it was cut
+    /// off.
     #[must_use]
     pub fn note(&self) -> Option<String> {
         self.source.note()
     }
 
-    /// How much of the file has been read, 0 to 1; `None` where its size is not known.
+    /// Returns the share of the file that was read, 0 to 1; `None` if its size is unknown.
     #[must_use]
     pub fn progress(&self) -> Option<f64> {
         self.source.input().progress()

@@ -1,8 +1,8 @@
 //! libCacheSim's oracleGeneral: records of 24 bytes, little-endian: u32 time, u64 object, u32 size,
 //! i64 index of the object's next request.
 //!
-//! Requests of size 0 are passed over, as libCacheSim does. The next index is not used, but must be
-//! -1, the largest number, or lie ahead: so a file of another format is found out.
+//! Requests of size 0 are skipped, as in libCacheSim. The next index is only checked: it must be
+//! -1, the largest number, or a later index. So a file of another format is detected.
 
 use super::error::{Fault, TraceError};
 use super::input::Input;
@@ -26,16 +26,17 @@ impl OracleGeneral {
     }
 }
 
-/// More than any trace has, and less than eight bytes of text.
+/// Upper bound of request indices: above any trace's, and below the number that eight bytes of text
+/// make.
 const REQUESTS_MAX: u64 = 1 << 48;
 
-/// The reference of request number `index`, `None` when it is of size 0.
+/// Parses request number `index`; `None` if its size is 0.
 #[inline(always)]
 fn parse(record: &[u8; RECORD], index: u64) -> Result<Option<Reference>, Fault> {
     let (time, object) = (word(record, 0), long(record, 4));
     let (size, next) = (word(record, 12), long(record, 16).cast_signed());
     let never = next == -1 || next == i64::MAX;
-    // Eight letters are a number, too: no trace has so many requests.
+    // Eight letters are a number, too, but no trace has so many requests.
     let is_number = |next: &u64| *next < REQUESTS_MAX;
     let next_index = u64::try_from(next).ok().filter(is_number);
     let ahead = next_index.is_some_and(|next| next > index);

@@ -1,5 +1,6 @@
-//! Page touches by windows: little-endian u64 records, (page << 2) | kind with kind 0 fetch, 1 read,
-//! 2 write; all ones ends a window. The time of a reference is the number of its window.
+//! Page touches in windows of time: little-endian u64 records `(page << 2) | kind`, with kind 0
+//! fetch, 1 read, 2 write. A record of all ones ends a window. The time of a reference is the
+//! number of its window.
 
 use super::error::{Fault, TraceError};
 use super::input::Input;
@@ -19,7 +20,7 @@ impl PageWindows {
     }
 }
 
-/// What a record means.
+/// The meaning of a record.
 enum Record {
     Touch(u64, Kind),
     EndOfWindow,

@@ -1,39 +1,42 @@
-//! Recordings of real programs, as `pagetide run --record` writes them: each look's pages are its references, in an
-//! order that chance chose, the same each time.
+//! Recordings of real programs, as `pagetide run --record` writes them. The references are the
+//! pages of each scan, in a random order that is the same each time.
 //!
-//! Invariant: whole looks alone are read. A recording that was cut off (its manager was killed, or still writes)
-//! ends with its last whole look, and [`Recording::note`] tells so; what is damaged in the middle is an error.
+//! Invariant: only complete scans are read. A recording that was cut off (its manager was killed,
+//! or still writes it) ends with its last complete scan, and [`Recording::note`] says so; damage in
+//! the middle is an error.
 //!
-//! A page here is `space << 45 | page number`: pages of two processes are never the same.
+//! The number of a page is `space << 45 | page number`, so pages of two processes are always
+//! different.
 
 use event_log::frame::{FRAME_MAX, PREFIX, Split, split};
-use event_log::{Decoded, Decoder, Look, MAGIC};
+use event_log::{Decoded, Decoder, MAGIC, Scan};
 
 use super::error::{Fault, TraceError};
 use super::input::{CUT_OFF, Input};
 use super::{Kind, Reference, Source};
 
-/// Reads one.
+/// A recording that is being read.
 pub(super) struct Recording {
     input: Input,
     decoder: Decoder,
-    look: Look,
-    /// The unit of the look that comes next, and which of its pages are left.
+    scan: Scan,
+    /// Index of the next unit of the current scan, and bits of its remaining pages.
     at: usize,
     bits: u64,
     left_out: u64,
-    /// After the first look: references, and those of which nobody knows whether they were any.
-    told: u64,
+    /// Counts after the first scan: references, and pages for which it is unknown whether they were
+    /// referenced.
+    reported: u64,
     unknown: u64,
     has_ended: bool,
     is_cut: bool,
 }
 
-/// What comes next.
+/// What comes next in a recording.
 pub(super) enum Next {
-    /// A look.
-    Look(Look),
-    /// Nothing.
+    /// A scan.
+    Scan(Scan),
+    /// The end.
     End,
 }
 
@@ -48,18 +51,18 @@ impl Recording {
         Ok(Self {
             input,
             decoder: Decoder::default(),
-            look: Look::default(),
+            scan: Scan::default(),
             at: 0,
             bits: 0,
             left_out: 0,
-            told: 0,
+            reported: 0,
             unknown: 0,
             has_ended: false,
             is_cut: false,
         })
     }
 
-    /// The next look.
+    /// Reads the next scan.
     pub(super) fn next(&mut self) -> Result<Next, TraceError> {
         const DAMAGED: &str = "the recording is damaged: make it again";
         loop {
@@ -97,25 +100,26 @@ impl Recording {
                 Ok(decoded) => {
                     self.input.consume(length);
                     self.has_ended |= decoded == Decoded::End;
-                    if decoded == Decoded::Look {
-                        return Ok(Next::Look(self.decoder.look()));
+                    if decoded == Decoded::Scan {
+                        return Ok(Next::Scan(self.decoder.scan()));
                     }
                 }
             }
         }
     }
 
-    /// What a reader should know of it, read so far.
+    /// Returns a remark for the user about the recording, as far as it was read; `None` if there is
+    /// none.
     pub(super) fn words(&self) -> Option<String> {
         let mut notes = Vec::new();
         if self.is_cut {
             notes.push(format!(
                 "it has no end: its manager was killed, or still writes; {} looks are whole",
-                self.decoder.looks()
+                self.decoder.scans()
             ));
         }
         if self.unknown > 0 {
-            let per_mille = u128::from(self.unknown) * 1000 / u128::from(self.told.max(1));
+            let per_mille = u128::from(self.unknown) * 1000 / u128::from(self.reported.max(1));
             notes.push(format!(
                 "of {}.{}% of the references nobody knows whether they were any: the bits were not cleared",
                 per_mille / 10,
@@ -125,9 +129,9 @@ impl Recording {
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 
-    /// Begins the next look; false at the end.
+    /// Begins with the next scan; returns false at the end.
     fn turn(&mut self) -> Result<bool, TraceError> {
-        let Next::Look(look) = self.next()? else {
+        let Next::Scan(scan) = self.next()? else {
             return Ok(false);
         };
         let pages = |units: &[event_log::Unit]| -> u64 {
@@ -136,13 +140,13 @@ impl Recording {
                 .map(|unit| u64::from(unit.bits.count_ones()))
                 .sum()
         };
-        self.left_out += look.left + pages(&look.unmapped);
-        if self.decoder.looks() > 1 {
-            self.told += pages(&look.accessed);
-            self.unknown += look.unknown;
+        self.left_out += scan.left + pages(&scan.unmapped);
+        if self.decoder.scans() > 1 {
+            self.reported += pages(&scan.accessed);
+            self.unknown += scan.unknown;
         }
-        (self.look, self.at) = (look, 0);
-        self.bits = self.look.accessed.first().map_or(0, |unit| unit.bits);
+        (self.scan, self.at) = (scan, 0);
+        self.bits = self.scan.accessed.first().map_or(0, |unit| unit.bits);
         Ok(true)
     }
 }
@@ -151,7 +155,7 @@ impl Source for Recording {
     fn read(&mut self, out: &mut Vec<Reference>, room: usize) -> Result<(), TraceError> {
         let full = out.len() + room;
         while out.len() < full {
-            let Some(unit) = self.look.accessed.get(self.at) else {
+            let Some(unit) = self.scan.accessed.get(self.at) else {
                 if !self.turn()? {
                     break;
                 }
@@ -159,7 +163,7 @@ impl Source for Recording {
             };
             let (page, time) = (
                 unit.first + u64::from(self.bits.trailing_zeros()),
-                self.look.now_ms,
+                self.scan.now_ms,
             );
             out.push(Reference {
                 page,
@@ -169,7 +173,7 @@ impl Source for Recording {
             self.bits &= self.bits - 1;
             if self.bits == 0 {
                 self.at += 1;
-                self.bits = self.look.accessed.get(self.at).map_or(0, |unit| unit.bits);
+                self.bits = self.scan.accessed.get(self.at).map_or(0, |unit| unit.bits);
             }
         }
         Ok(())

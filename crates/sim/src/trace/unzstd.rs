@@ -1,25 +1,25 @@
 //! Streaming zstd decompression.
 //!
-//! Invariant: memory is one input buffer and the decoder's window, which zstd limits to 128 MiB; a
-//! frame that wants more is an error, and so is a frame that does not end.
+//! Invariant: memory is one input buffer and the decoder's window, which zstd limits to 128 MiB. A
+//! frame that needs more is an error, and so is a frame that does not end.
 
 use std::io::{self, Read};
 use zstd_safe::{DCtx, InBuffer, OutBuffer, get_error_name};
 
-/// Bytes of compressed input held.
+/// Size of the buffer for compressed input, bytes.
 const INPUT: usize = 128 << 10;
 
 /// Why decompression failed.
 #[derive(Debug)]
 pub(super) enum UnzstdError {
     Io(io::Error),
-    /// The data is no zstd from here on.
+    /// The data is not zstd from this position on.
     Damaged(&'static str),
     /// The last frame does not end.
     Truncated,
 }
 
-/// One read that a signal does not end.
+/// Reads once; repeats the call if a signal interrupts it.
 pub(super) fn read_some(stream: &mut dyn Read, out: &mut [u8]) -> io::Result<usize> {
     loop {
         match stream.read(out) {
@@ -35,12 +35,12 @@ pub(super) struct Unzstd {
     input: Vec<u8>,
     at: usize,
     end: usize,
-    /// Between frames: the input may end here.
+    /// Whether the last frame is complete, so that the input may end here.
     complete: bool,
 }
 
 impl Unzstd {
-    /// `head` has been read from the stream already.
+    /// Makes a decompressor; `head` was already read from the stream.
     pub(super) fn new(head: &[u8]) -> Self {
         let mut input = vec![0; INPUT.max(head.len())];
         input[..head.len()].copy_from_slice(head);
@@ -53,7 +53,7 @@ impl Unzstd {
         }
     }
 
-    /// Fills some of `out` (not empty); 0 at the end.
+    /// Fills a part of `out`, which must not be empty, and returns its length; 0 at the end.
     pub(super) fn read(
         &mut self,
         stream: &mut dyn Read,

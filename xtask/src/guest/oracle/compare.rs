@@ -1,17 +1,19 @@
-//! How far apart two figures may be, over the seeds.
+//! The difference between figures of the guest and of the simulator, over all seeds.
 //!
-//! Means are judged. A single run turns on where a few pages stood when a generation was opened: the same seed gives 29 to
-//! 34 generations in one guest, by what ran there before (docs/fidelity.md). The seed that is furthest off is told.
+//! Means are judged, because a single run depends on the place of a few pages when a generation is
+//! created: with the same seed, one guest makes 29 to 34 generations, depending on what ran there
+//! before (docs/fidelity.md). The seed with the largest difference is reported.
 
 use std::collections::BTreeMap;
 
 use super::jobs::{ALL, Pair};
 use super::known;
 
-/// One batch of the kernel's reclaim, in pages: less than that no rule decides.
+/// Pages in one batch of the kernel's reclaim: smaller differences do not count.
 const BATCH: f64 = 64.0;
 
-/// Figures in the order of the table, with the percent that they may be off, where that is judged.
+/// The compared figures, in the order of the table: name, and allowed difference in percent, `None`
+/// if the figure is only reported.
 pub(super) const FIGURES: [(&str, Option<f64>); 11] = [
     ("workingset_refault_anon", Some(5.0)),
     ("pgsteal", Some(5.0)),
@@ -37,18 +39,19 @@ pub(super) struct Row {
     /// Means over the seeds.
     pub(super) guest: f64,
     pub(super) simulated: f64,
-    /// The seed that is furthest off, in percent of the guest's; its sign is that of the difference.
+    /// Largest difference of a seed, in percent of the guest's figure; negative if the simulator's
+    /// figure is lower.
     pub(super) worst: f64,
     pub(super) verdict: Verdict,
 }
 
-/// What is to be said of a row.
+/// Result of comparing a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
-    /// Told, not judged.
-    Told,
+    /// The figure is only reported.
+    NotJudged,
     Within,
-    /// Further apart, for this reason.
+    /// The difference is larger than allowed, for this known reason.
     Known(&'static str),
     Missed,
 }
@@ -59,7 +62,7 @@ impl Row {
     }
 }
 
-/// All rows, in the order of the runs and of [`FIGURES`].
+/// Returns all rows, in the order of the runs and of [`FIGURES`].
 pub(super) fn rows(pairs: &[Pair]) -> Vec<Row> {
     let mut groups: Vec<Vec<&Pair>> = Vec::new();
     let same = |a: &Pair, b: &Pair| {
@@ -85,10 +88,11 @@ pub(super) fn rows(pairs: &[Pair]) -> Vec<Row> {
     groups.iter().flat_map(of_group).collect()
 }
 
-/// None where a side does not count the figure.
+/// Returns a row; `None` if one side does not count the figure.
 fn row(group: &[&Pair], figure: &'static str, percent: Option<f64>) -> Option<Row> {
     let key = &group[0].guest.key;
-    // Of all tenants together only that is told which is counted of all together, unless there is one.
+    // The row of all tenants together holds only what is counted for all together, unless there is
+    // a single tenant.
     let is_swap = figure.starts_with("pswp");
     if key.tenant == ALL && !is_swap {
         return None;
@@ -112,7 +116,7 @@ fn row(group: &[&Pair], figure: &'static str, percent: Option<f64>) -> Option<Ro
         (simulated - guest).abs() <= (guest * percent / 100.0).max(slack)
     };
     let verdict = match percent {
-        None => Verdict::Told,
+        None => Verdict::NotJudged,
         Some(percent) if within(percent) => Verdict::Within,
         Some(_) => known::reason(&key.case, &key.policy, &key.tenant, figure)
             .map_or(Verdict::Missed, Verdict::Known),
@@ -153,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn means_are_judged_and_the_worst_seed_is_told() {
+    fn means_are_judged_and_the_worst_seed_is_reported() {
         let pairs = [
             pair(1, "pgsteal=10000 max_seq=10", "pgsteal=10400 max_seq=11"),
             pair(2, "pgsteal=10000 max_seq=10", "pgsteal=9400 max_seq=12"),
@@ -169,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn less_than_a_batch_is_no_difference_and_the_rest_is_told() {
+    fn less_than_a_batch_is_within_and_unjudged_figures_are_reported() {
         let rows = rows(&[pair(1, "pgscan=10 pgrefill=5", "pgscan=70 pgrefill=900")]);
         assert_eq!(
             (rows[0].figure, rows[0].verdict),
@@ -177,7 +181,7 @@ mod tests {
         );
         assert_eq!(
             (rows[1].figure, rows[1].verdict),
-            ("pgrefill", Verdict::Told)
+            ("pgrefill", Verdict::NotJudged)
         );
     }
 }

@@ -1,38 +1,39 @@
-//! What the simulator is to do after a guest has run, and which of its figures stand beside which of the guest's.
+//! The runs that the simulator makes after a guest has run, and which of its figures belong to
+//! which of the guest's.
 
 use touches::figures::{Figures, Key};
 
-/// Stands for all tenants of a run.
+/// Tenant name in the figures of all tenants together.
 pub(super) const ALL: &str = "all";
-/// Pages that the kernel has charged for itself.
+/// Name of the figure with the pages that the kernel has charged for itself.
 const KERNEL: &str = "kernel";
 
-/// What both sides counted of one tenant in one run.
+/// The figures of one tenant in one run: the guest's and the simulator's.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Pair {
     pub(super) guest: Figures,
     pub(super) simulated: Figures,
 }
 
-/// A line for each run of the guest: what it has told, without what is compared.
+/// Returns a line for each run of the guest: its key and its lists, without the counts to compare.
 pub(super) fn of(guest: &[Figures]) -> Result<Vec<String>, String> {
     let runs = guest.iter().filter(|figures| figures.key.tenant == ALL);
     runs.map(|figures| {
         let kernel = figures.counts.get_key_value(KERNEL);
         let (name, kernel) = kernel.ok_or("the guest did not tell its own pages")?;
-        let told = Figures {
+        let reported = Figures {
             counts: [(name.clone(), *kernel)].into(),
             ..figures.clone()
         };
-        Ok(told.to_string())
+        Ok(reported.to_string())
     })
     .collect()
 }
 
-/// Puts the simulator's figures, which come in the order of the jobs, beside the guest's.
+/// Returns the guest's figures, each with the simulator's, which come in the order of the jobs.
 ///
 /// # Errors
-/// When a run is missing, or was not the same: then there is nothing to compare.
+/// If a run is missing, or if the two runs did not make the same accesses.
 pub(super) fn pair(guest: &[Figures], simulated: Vec<Figures>) -> Result<Vec<Pair>, String> {
     if guest.len() != simulated.len() {
         return Err(format!(

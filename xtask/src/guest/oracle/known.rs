@@ -1,12 +1,12 @@
-//! Figures that are known to miss, each with the rule that explains it; docs/fidelity.md says more.
+//! Known differences, each with the rule that explains it; docs/fidelity.md says more.
 
-/// Case, policy, tenant, figure (an empty text is any), and why.
+/// A known difference: case, policy, tenant, figure (an empty text means any), and the reason.
 type Miss = [&'static str; 5];
 
-/// None is.
+/// There are none at present.
 const KNOWN: &[Miss] = &[];
 
-/// Why this figure may miss, if that is known.
+/// Returns why this figure may differ, if that is known.
 pub(super) fn reason(case: &str, policy: &str, tenant: &str, figure: &str) -> Option<&'static str> {
     among(KNOWN, [case, policy, tenant, figure])
 }

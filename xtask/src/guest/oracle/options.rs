@@ -1,4 +1,5 @@
-//! The options of `cargo xtask guest oracle`: its own, which begin with two dashes, and those of the machine.
+//! The options of `cargo xtask guest oracle`: its own, which begin with two dashes, and those of
+//! the machine.
 
 use std::time::Duration;
 
@@ -9,29 +10,30 @@ use super::super::{Machine, options};
 
 const LIMIT: Duration = Duration::from_secs(3600);
 const ZRAM_MIB: u32 = 256;
-/// Huge pages would make one accessed bit of 512; tagged translations would outlive a context switch.
+/// Arguments for the kernel. With huge pages 512 pages would share an accessed bit; tagged
+/// translations would outlive a context switch.
 const ARGUMENTS: &str = "transparent_hugepage=never nopcid";
 const POLICIES: [&str; 2] = ["multi-gen", "classic"];
-/// Small and quick; only by name.
+/// A small and quick case, which runs only by name.
 const SHORT: &str = "short";
 
-/// What was asked for.
+/// What the command line requests.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct OracleArgs {
     pub(super) machine: Machine,
     pub(super) cases: Vec<String>,
     pub(super) policies: Vec<String>,
     pub(super) seeds: u64,
     pub(super) bursts: Vec<String>,
     pub(super) json: bool,
-    /// The guest's figures are read from this file, and no guest is booted.
+    /// File to read the guest's figures from; then no guest is booted.
     pub(super) from: Option<String>,
-    /// They are kept in this file.
+    /// File to save the guest's figures in.
     pub(super) save: Option<String>,
 }
 
-/// Reads the words after `oracle`.
-pub(super) fn parse(args: &[&str]) -> Result<Asked, String> {
+/// Parses the words after `oracle`.
+pub(super) fn parse(args: &[&str]) -> Result<OracleArgs, String> {
     let (mut policies, mut seeds) = (POLICIES.map(str::to_owned).to_vec(), 3);
     let (mut bursts, mut json) = (vec!["64".to_owned()], false);
     let (mut from, mut save) = (None, None);
@@ -64,10 +66,10 @@ pub(super) fn parse(args: &[&str]) -> Result<Asked, String> {
     }
     check(&cases, &policies, &bursts)?;
     let mut machine = options.machine(Kernel::V6_12, LIMIT, ZRAM_MIB);
-    // With one processor, who is switched to is switched to on the one that matters.
+    // With one processor, each context switch is on the processor that matters.
     machine.cpus = 1;
     machine.arguments = format!("{ARGUMENTS} {}", machine.arguments);
-    Ok(Asked {
+    Ok(OracleArgs {
         machine,
         cases,
         policies,
@@ -107,14 +109,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_said_is_the_whole_table() {
-        let asked = parse(&[]).unwrap();
+    fn by_default_the_whole_table_runs() {
+        let requested = parse(&[]).unwrap();
         assert_eq!(
-            (asked.cases.len(), asked.policies.len(), asked.seeds),
+            (
+                requested.cases.len(),
+                requested.policies.len(),
+                requested.seeds
+            ),
             (8, 2, 3)
         );
-        assert!(!asked.cases.contains(&SHORT.to_owned()));
-        assert_eq!((asked.machine.cpus, asked.machine.zram_mib), (1, 256));
+        assert!(!requested.cases.contains(&SHORT.to_owned()));
+        assert_eq!(
+            (requested.machine.cpus, requested.machine.zram_mib),
+            (1, 256)
+        );
     }
 
     #[test]
@@ -123,17 +132,21 @@ mod tests {
             "--policy", "classic", "-k", "6.1", "--seeds", "2", "--json", "-m", "512",
         ];
         let more = ["--bursts", "64,256", "short", "loop"];
-        let asked = parse(&[&words[..], &more].concat()).unwrap();
+        let requested = parse(&[&words[..], &more].concat()).unwrap();
         assert_eq!(
-            (asked.seeds, asked.json, asked.machine.memory_mib),
+            (
+                requested.seeds,
+                requested.json,
+                requested.machine.memory_mib
+            ),
             (2, true, 512)
         );
-        assert_eq!(asked.cases, ["short", "loop"]);
-        assert_eq!((asked.policies.len(), asked.bursts.len()), (1, 2));
+        assert_eq!(requested.cases, ["short", "loop"]);
+        assert_eq!((requested.policies.len(), requested.bursts.len()), (1, 2));
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn wrong_options_are_errors() {
         for (args, part) in [
             (&["nothing"][..], "no workload nothing"),
             (&["--policy", "x"], "no policy x"),

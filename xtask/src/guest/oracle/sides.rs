@@ -7,18 +7,23 @@ use touches::figures::Figures;
 
 use super::super::boot::{Outcome, Stream, boot};
 use super::super::{GuestFile, build, pass_through};
-use super::options::Asked;
+use super::options::OracleArgs;
 use crate::cargo;
 
-/// Boots once and runs all that was asked for; what the kernel counted. Lines are shown as they come, on standard
-/// error, for it takes minutes.
-pub(super) fn guest(asked: &Asked) -> Result<Vec<Figures>, String> {
+/// Boots once and runs all requested cases; returns what the kernel counted. Lines are shown on
+/// standard error as they come, because this takes minutes.
+pub(super) fn guest(requested: &OracleArgs) -> Result<Vec<Figures>, String> {
     let program = GuestFile {
         path: "program".to_owned(),
         ..build::touches()?
     };
-    let seeds: Vec<String> = (1..=asked.seeds).map(|seed| seed.to_string()).collect();
-    let lists = [&asked.cases, &asked.policies, &seeds, &asked.bursts];
+    let seeds: Vec<String> = (1..=requested.seeds).map(|seed| seed.to_string()).collect();
+    let lists = [
+        &requested.cases,
+        &requested.policies,
+        &seeds,
+        &requested.bursts,
+    ];
     let arguments = lists.map(|list| list.join(","));
     let mut said = Vec::new();
     let mut sink = |stream, bytes: &[u8]| match stream {
@@ -28,7 +33,7 @@ pub(super) fn guest(asked: &Asked) -> Result<Vec<Figures>, String> {
         }
         Stream::Kernel => pass_through(stream, bytes),
     };
-    let outcome = boot(&asked.machine, vec![program], &arguments, &mut sink)?;
+    let outcome = boot(&requested.machine, vec![program], &arguments, &mut sink)?;
     match outcome {
         Outcome::Status(0) => {}
         Outcome::Status(status) => return Err(format!("the guest's program ended with {status}")),
@@ -39,12 +44,13 @@ pub(super) fn guest(asked: &Asked) -> Result<Vec<Figures>, String> {
     Ok(text.lines().filter_map(Figures::parse).collect())
 }
 
-/// What a kernel counted once, of the workloads and policies that were asked for.
-pub(super) fn recorded(file: &str, asked: &Asked) -> Result<Vec<Figures>, String> {
+/// Returns what a kernel counted earlier, for the requested workloads and policies.
+pub(super) fn recorded(file: &str, requested: &OracleArgs) -> Result<Vec<Figures>, String> {
     let text =
         std::fs::read_to_string(file).map_err(|error| format!("cannot read {file}: {error}"))?;
     let figures = text.lines().filter_map(Figures::parse).filter(|figures| {
-        asked.cases.contains(&figures.key.case) && asked.policies.contains(&figures.key.policy)
+        requested.cases.contains(&figures.key.case)
+            && requested.policies.contains(&figures.key.policy)
     });
     let figures: Vec<Figures> = figures.collect();
     if figures.is_empty() {
@@ -53,14 +59,14 @@ pub(super) fn recorded(file: &str, asked: &Asked) -> Result<Vec<Figures>, String
     Ok(figures)
 }
 
-/// Keeps what a kernel counted, for [`recorded`].
+/// Saves what a kernel counted, for [`recorded`].
 pub(super) fn save(file: &str, figures: &[Figures]) -> Result<(), String> {
     let lines: Vec<String> = figures.iter().map(Figures::to_string).collect();
     std::fs::write(file, lines.join("\n") + "\n")
         .map_err(|error| format!("cannot write {file}: {error}"))
 }
 
-/// Runs the simulator's jobs; what the engine counted.
+/// Runs the simulator's jobs; returns what the engine counted.
 pub(super) fn simulator(jobs: &[String]) -> Result<Vec<Figures>, String> {
     let mut child = cargo(&["run", "--quiet", "--release", "--package", "sim"])
         .args(["--example", "fidelity"])
@@ -70,7 +76,7 @@ pub(super) fn simulator(jobs: &[String]) -> Result<Vec<Figures>, String> {
         .map_err(|error| format!("cannot start cargo: {error}"))?;
     if let Some(mut stdin) = child.stdin.take() {
         let text = jobs.join("\n") + "\n";
-        // What it does not take is told by its status.
+        // If it does not read its input, its exit status reports that.
         let _ = stdin.write_all(text.as_bytes());
     }
     let output = child

@@ -13,18 +13,18 @@ const HEAD: &str = "| workload | policy | burst | tenant | figure | guest | sim 
 
 fn word(verdict: Verdict) -> String {
     match verdict {
-        Verdict::Told => String::new(),
+        Verdict::NotJudged => String::new(),
         Verdict::Within => "within".to_owned(),
         Verdict::Known(why) => format!("known: {why}"),
         Verdict::Missed => "MISSED".to_owned(),
     }
 }
 
-/// Rows as a table; counts are means over the seeds.
+/// Formats rows as a table; counts are means over the seeds.
 pub(super) fn text(rows: &[Row]) -> String {
     let mut text = HEAD.to_owned();
     for row in rows {
-        // A String takes all that is written to it.
+        // Writing to a String cannot fail.
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} | {} | {:.0} | {:.0} | {:+.1}% | {} |",
@@ -42,7 +42,7 @@ pub(super) fn text(rows: &[Row]) -> String {
     text
 }
 
-/// Every figure of every run, and the rows.
+/// Formats every figure of every run, and the rows, as JSON.
 pub(super) fn json(pairs: &[Pair], rows: &[Row]) -> Value {
     let figures = |figures: &Figures| json!(figures.counts);
     let run = |pair: &Pair| {

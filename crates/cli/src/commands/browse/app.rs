@@ -1,51 +1,52 @@
-//! What the browser shows and what keys do to it. Pure: it knows no terminal and asks nobody.
+//! What the browser shows, and what keys do. This module uses no terminal and sends no requests.
 //!
-//! Invariant: the selected row is one that is shown, if any is; what is asked for is asked once more before it is done.
+//! Invariant: the selected row is one of the rows shown, if there are any; a reclaim needs a
+//! confirmation.
 
 use ratatui::crossterm::event::KeyCode;
 
 use crate::view::top::{By, Row, Sort};
 
-/// What is to be done for a key.
+/// What the caller must do after a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Deed {
+pub(super) enum Action {
     Nothing,
     Quit,
-    /// Reclaim what a tenant did not use for 10 s.
+    /// Reclaim what the tenant with this path did not use for 10 s.
     Reclaim(String),
 }
 
-/// A row as it is shown: its name is the last part of its path below where we are.
+/// A row on the screen; the name is the last part of the path, below the current group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Line {
     pub(super) name: String,
-    /// Its whole path, of a group or a tenant.
+    /// The whole path of a group or a tenant; `None` for a process.
     pub(super) path: Option<String>,
     pub(super) row: Row,
-    /// There are others below it.
+    /// Whether there are groups or tenants below this one.
     pub(super) has_below: bool,
 }
 
-/// Where keys go.
+/// What the keys do at the moment.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) enum Mode {
     #[default]
     Browse,
-    /// The filter is being written.
+    /// Keys edit the filter.
     Filter,
-    /// A reclaim of this tenant waits for a yes.
+    /// `y` confirms a reclaim from the tenant with this path; any other key cancels it.
     Sure(String),
 }
 
-/// All that is shown.
+/// The state of the browser.
 #[derive(Debug)]
 pub(super) struct App {
     by: By,
     pub(super) sort: Sort,
     rows: Vec<Row>,
-    /// For how long they have been watched, milliseconds: nobody knows of an older age.
+    /// Milliseconds for which the rows have been watched: no longer age is known.
     pub(super) wall_ms: u64,
-    /// Where we are: names from the root on.
+    /// The current group's path: the names from the root on.
     pub(super) under: Vec<String>,
     pub(super) filter: String,
     pub(super) mode: Mode,
@@ -72,7 +73,8 @@ impl App {
         self.by
     }
 
-    /// Newer rows: the selection stays on the same name, if that is still there.
+    /// Takes newer rows. The selection stays on the same name, if that name is still among the
+    /// rows.
     pub(super) fn take(&mut self, rows: Vec<Row>, wall_ms: u64) {
         let before = self
             .lines()
@@ -88,7 +90,7 @@ impl App {
             .min(lines.len().saturating_sub(1));
     }
 
-    /// What is shown, in its order.
+    /// Returns the rows on the screen, in order.
     pub(super) fn lines(&self) -> Vec<Line> {
         let mut lines = match self.by {
             By::Process => self.processes(),
@@ -117,7 +119,8 @@ impl App {
         self.rows.iter().map(line).collect()
     }
 
-    /// Groups right below where we are; with `own` a row has its own processes alone, else all below it, too.
+    /// Returns the groups directly below the current one. With `own` the rows have only the figures
+    /// of each group's own processes, and are summed here; else they have the sums already.
     fn below(&self, own: bool) -> Vec<Line> {
         let mut lines: Vec<Line> = Vec::new();
         for row in &self.rows {
@@ -130,7 +133,8 @@ impl App {
             let is_deeper = rest.len() > 1;
             if let Some(line) = lines.iter_mut().find(|line| line.name == name) {
                 line.has_below |= is_deeper;
-                // Without `own`, the group above came first and has all of it.
+                // Without `own` the group's own row came first, and has the sums of all groups
+                // below it.
                 if own {
                     line.row.add(row);
                 }
@@ -148,19 +152,19 @@ impl App {
         lines
     }
 
-    /// What a key does.
-    pub(super) fn key(&mut self, key: KeyCode) -> Deed {
+    /// Handles a key; returns what the caller must do.
+    pub(super) fn key(&mut self, key: KeyCode) -> Action {
         match std::mem::take(&mut self.mode) {
             Mode::Filter => self.filter_key(key),
             Mode::Sure(tenant) => {
                 self.said.clear();
                 if key == KeyCode::Char('y') {
-                    return Deed::Reclaim(tenant);
+                    return Action::Reclaim(tenant);
                 }
             }
             Mode::Browse => return self.browse_key(key),
         }
-        Deed::Nothing
+        Action::Nothing
     }
 
     fn filter_key(&mut self, key: KeyCode) {
@@ -180,11 +184,11 @@ impl App {
         self.selected = 0;
     }
 
-    fn browse_key(&mut self, key: KeyCode) -> Deed {
+    fn browse_key(&mut self, key: KeyCode) -> Action {
         let lines = self.lines();
         let line = lines.get(self.selected);
         match key {
-            KeyCode::Char('q') | KeyCode::Esc => return Deed::Quit,
+            KeyCode::Char('q') | KeyCode::Esc => return Action::Quit,
             KeyCode::Down | KeyCode::Char('j') => {
                 self.selected = (self.selected + 1).min(lines.len().saturating_sub(1));
             }
@@ -207,7 +211,7 @@ impl App {
             KeyCode::Char('r') => self.ask(line.and_then(|line| line.path.clone())),
             _ => {}
         }
-        Deed::Nothing
+        Action::Nothing
     }
 
     fn ask(&mut self, path: Option<String>) {
@@ -224,11 +228,12 @@ impl App {
     }
 }
 
-/// A command line whose program is named without its folder. (The story: of a program with a long path nobody saw more than the path.)
+/// Returns a command line without the directory of its program, so that a long path does not hide
+/// the rest.
 fn without_folder(command: &str) -> &str {
     let program = command.split(' ').next().unwrap_or_default();
     let folder = program.rfind('/').map_or(0, |at| at + 1);
-    // Of a folder alone nothing would be left.
+    // The program's name is empty: the word ends with `/`.
     if folder == program.len() {
         command
     } else {
@@ -236,7 +241,7 @@ fn without_folder(command: &str) -> &str {
     }
 }
 
-/// What is left of a path below another.
+/// Returns the part of a path below the group `under`; `None` if the path is not below it.
 fn strip<'a>(parts: &'a [&'a str], under: &[String]) -> Option<&'a [&'a str]> {
     let (first, rest) = parts.split_at_checked(under.len())?;
     (first.iter().zip(under).all(|(one, other)| one == other)).then_some(rest)
@@ -262,14 +267,14 @@ mod tests {
             .collect()
     }
 
-    fn press(app: &mut App, keys: &[KeyCode]) -> Deed {
-        keys.iter().fold(Deed::Nothing, |_, key| app.key(*key))
+    fn press(app: &mut App, keys: &[KeyCode]) -> Action {
+        keys.iter().fold(Action::Nothing, |_, key| app.key(*key))
     }
 
     #[test]
-    fn one_goes_down_and_up_the_tree() {
+    fn keys_descend_and_ascend_the_tree() {
         let line = |name: &str, resident, below| (name.to_owned(), resident, below);
-        // Tenants have the sums of all below them.
+        // Rows of tenants have the sums of all tenants below them.
         let mut app = App::new(By::Tenant, Sort::Resident);
         app.take(
             vec![
@@ -293,13 +298,13 @@ mod tests {
         assert_eq!(shown(&app), [line(".", 60, false), line("b", 50, true)]);
         press(&mut app, &[KeyCode::Down, KeyCode::Enter]);
         assert_eq!(shown(&app), [line(".", 50, false), line("c", 5, false)]);
-        // There is nothing below it.
+        // There is no group below the selected one.
         press(
             &mut app,
             &[KeyCode::Down, KeyCode::Enter, KeyCode::Left, KeyCode::Left],
         );
         assert_eq!(shown(&app).len(), 3);
-        // Groups without a daemon have what is theirs alone.
+        // Rows of control groups without `serve` have the figures of their own processes only.
         let mut app = App::new(By::Cgroup, Sort::Resident);
         app.take(vec![row("/", 7), row("/a/b", 50), row("/a/c", 5)], 700_000);
         assert_eq!(shown(&app), [line("a", 55, true), line(".", 7, false)]);
@@ -324,28 +329,28 @@ mod tests {
     }
 
     #[test]
-    fn a_reclaim_is_asked_for_twice() {
+    fn a_reclaim_needs_a_confirmation() {
         let mut app = App::new(By::Tenant, Sort::Resident);
         app.take(vec![row("/", 90), row("/a", 60)], 700_000);
         let keys = [KeyCode::Down, KeyCode::Char('r')];
-        assert_eq!(press(&mut app, &keys), Deed::Nothing);
-        assert_eq!(app.key(KeyCode::Char('n')), Deed::Nothing);
+        assert_eq!(press(&mut app, &keys), Action::Nothing);
+        assert_eq!(app.key(KeyCode::Char('n')), Action::Nothing);
         assert_eq!(
             app.key(KeyCode::Char('y')),
-            Deed::Nothing,
+            Action::Nothing,
             "it was not sure"
         );
         let keys = [KeyCode::Char('r'), KeyCode::Char('y')];
-        assert_eq!(press(&mut app, &keys), Deed::Reclaim("/a".to_owned()));
+        assert_eq!(press(&mut app, &keys), Action::Reclaim("/a".to_owned()));
         let mut app = App::new(By::Process, Sort::Resident);
         app.take(vec![row("/", 90)], 700_000);
         let keys = [KeyCode::Char('r'), KeyCode::Char('y')];
-        assert_eq!(press(&mut app, &keys), Deed::Nothing);
+        assert_eq!(press(&mut app, &keys), Action::Nothing);
         assert!(app.said.contains("pagetide reclaim"));
     }
 
     #[test]
-    fn a_filter_is_written_and_taken_back_and_the_selection_stays() {
+    fn a_filter_can_be_edited_and_cleared_and_the_selection_stays() {
         let mut app = App::new(By::Tenant, Sort::Resident);
         app.take(
             vec![row("/web", 60), row("/db", 50), row("/Webmail", 5)],
@@ -363,12 +368,12 @@ mod tests {
         assert_eq!(shown(&app).len(), 2);
         press(&mut app, &[KeyCode::Enter, KeyCode::Down]);
         assert_eq!(app.selected, 1);
-        // It is the largest now.
+        // `/Webmail` is the largest now.
         app.take(vec![row("/web", 60), row("/Webmail", 500)], 700_000);
         assert_eq!(app.selected, 0);
         press(&mut app, &[KeyCode::Char('/'), KeyCode::Esc]);
         assert_eq!(app.filter, "");
-        assert_eq!(app.key(KeyCode::Char('q')), Deed::Quit);
+        assert_eq!(app.key(KeyCode::Char('q')), Action::Quit);
         app.take(Vec::new(), 700_000);
         press(
             &mut app,

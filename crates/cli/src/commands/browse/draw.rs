@@ -1,7 +1,8 @@
-//! The browser as it looks.
+//! Draws the screen of the browser.
 //!
-//! Invariant: a bar is as long as its row's share of the largest, and its parts are the ages of its pages; without colours
-//! parts are told by their letters. However narrow the terminal is, a row has its name.
+//! Invariant: a bar's length is its row's size relative to the largest row, and its parts are the
+//! ages of the row's pages; without colours the parts are letters. However narrow the terminal is,
+//! each row has its name.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -16,15 +17,15 @@ use crate::view::top::{By, Row, Sort};
 
 use super::app::{App, Line, Mode};
 
-/// Columns of a bar, where there is room.
+/// Width of a bar in columns, if the screen is wide enough.
 const BAR: u16 = 30;
-/// Of a name at least: the bar gives way to it.
+/// Minimum width of a name beside a bar; on a narrower screen the bar is shortened.
 const NAME: u16 = 24;
-/// Of a name where there is no bar: then figures give way.
+/// Minimum width of a name without a bar; on a narrower screen figures are left out.
 const NAME_LEAST: u16 = 12;
-/// Of the figures between them, the most wanted first.
+/// Widths in columns of the figures between name and bar, the most important figure first.
 const FIGURES: [u16; 4] = [9, 6, 8, 6];
-/// Parts of a bar: what they are, their letter without colours, and their colour.
+/// Parts of a bar: text of the legend, character without colours, colour.
 const PARTS: [(&str, char, Color); 5] = [
     ("used within 10s", '#', Color::Red),
     ("10s-1m", '+', Color::Yellow),
@@ -33,7 +34,7 @@ const PARTS: [(&str, char, Color); 5] = [
     ("not known", '?', Color::DarkGray),
 ];
 
-/// Draws all of it.
+/// Draws the whole screen.
 pub(super) fn draw(frame: &mut Frame<'_>, app: &App, style: Style) {
     let areas = Layout::vertical([
         Constraint::Length(1),
@@ -60,7 +61,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &App, style: Style) {
     );
 }
 
-/// What a part of a bar is drawn with.
+/// Returns the character with which a part of a bar is drawn, by the part's index.
 fn mark(part: usize, style: Style) -> char {
     match style.color && style.unicode {
         true => '█',
@@ -87,7 +88,7 @@ fn key_of_colors(style: Style) -> Text<'static> {
     Text::from(spans.collect::<Vec<_>>())
 }
 
-/// What keys do, or what was said.
+/// Returns the screen's last line: what keys do, or the last message.
 fn below(app: &App, unicode: bool) -> String {
     match &app.mode {
         Mode::Filter => format!(
@@ -114,9 +115,10 @@ fn table(frame: &mut Frame<'_>, area: Rect, app: &App, style: Style) {
         .map(|line| line.row.resident_bytes)
         .max()
         .unwrap_or(0);
-    // A column's gap before each of the figures and the bar.
+    // Before each figure, and before the bar, there is a gap of one column.
     let columns_of = |count: usize| FIGURES[..count].iter().map(|one| one + 1).sum::<u16>() + 1;
-    // A figure that is cut is another figure: the name gives way, then whole columns do.
+    // A figure that is cut off would be wrong: first the name is shortened, then whole figures are
+    // left out.
     let has_room = |count: &usize| columns_of(*count) + NAME_LEAST <= area.width;
     let shown = (1..=FIGURES.len()).rev().find(has_room).unwrap_or(0);
     let figures = columns_of(shown);
@@ -153,16 +155,16 @@ fn table(frame: &mut Frame<'_>, area: Rect, app: &App, style: Style) {
     frame.render_stateful_widget(table, area, &mut state);
 }
 
-/// What rows have in common.
+/// Layout and scale that all rows share.
 struct Columns {
-    /// Columns that a name may take, and a bar.
+    /// Widths of a name (this) and of a bar (the next), in columns.
     name: usize,
     bar: usize,
-    /// How many of the figures have room.
+    /// Number of figures that fit.
     shown: usize,
-    /// Resident bytes of the longest bar.
+    /// Resident bytes of the row with the longest bar.
     largest: u64,
-    /// For how long all have been watched, milliseconds.
+    /// Milliseconds for which all rows have been watched.
     wall_ms: u64,
 }
 
@@ -171,7 +173,7 @@ fn table_row(line: &Line, columns: &Columns, style: Style) -> TableRow<'static> 
     let below = if line.has_below { "/" } else { "" };
     let room = columns.name.saturating_sub(below.len());
     let name = cut(&line.name, room, style.unicode) + below;
-    // An age longer than the watching is not there yet.
+    // No age can be longer than the time watched.
     let old = match row.older_than_10s_bytes {
         0 if columns.wall_ms < 10_000 => "-".to_owned(),
         bytes => short_size(bytes),
@@ -187,10 +189,10 @@ fn table_row(line: &Line, columns: &Columns, style: Style) -> TableRow<'static> 
     TableRow::new(cells.chain(std::iter::once(Cell::from(bar(row, columns, style)))))
 }
 
-/// Bytes of each part.
+/// Returns the resident bytes in each part of a row's bar, in the order of [`PARTS`].
 fn parts(row: &Row, wall_ms: u64) -> [u64; PARTS.len()] {
     if wall_ms < 10_000 {
-        // What was not used in the last look may have been a moment before anybody watched.
+        // Pages not used since the last scan may have been used just before watching began.
         let young = row.young_bytes.min(row.resident_bytes);
         return [young, 0, 0, 0, row.resident_bytes - young];
     }
@@ -265,7 +267,8 @@ mod tests {
         for part in ["tenants below /", "web/", "90M", "30M", "5M", "r reclaim"] {
             assert!(screen.contains(part), "{part}:\n{screen}");
         }
-        // Two thirds in use, a sixth each of two ages; the other a third as long.
+        // The longest bar: two thirds in use, a sixth of each of two ages. The second bar: a third
+        // as long.
         assert!(
             screen.contains(&("#".repeat(20) + &"+".repeat(5) + &"-".repeat(5))),
             "{screen}"
@@ -278,13 +281,13 @@ mod tests {
         assert!(screen.is_ascii(), "{screen}");
     }
 
-    /// (The story: at 66 columns and less there were figures alone, of nobody.)
+    /// Regression: on a screen of 66 columns or less, rows had figures but no names.
     #[test]
     fn a_narrow_screen_has_names() {
         for width in [30, 40, 60, 66, 80] {
             let screen = screen(&app(700_000), width, Style::PLAIN);
             assert!(screen.contains("web/"), "{width}:\n{screen}");
-            // (The story: at 40 columns 90 MiB were "90".)
+            // Regression: on a screen of 40 columns, 90 MiB were shown as "90".
             let figures = screen.lines().filter(|line| line.contains("web/"));
             let words: Vec<&str> = figures.flat_map(str::split_whitespace).collect();
             assert!(words.contains(&"90M"), "{width}:\n{screen}");
@@ -293,9 +296,9 @@ mod tests {
         }
     }
 
-    /// (The story: in its first seconds all of a host was drawn as in use.)
+    /// Regression: in the first seconds all memory of a host was drawn as in use.
     #[test]
-    fn what_nobody_can_know_yet_is_not_told() {
+    fn ages_longer_than_the_watch_are_drawn_as_unknown() {
         let mut young = app(1_000);
         let mut rows = vec![Row {
             cgroup: Some("/web".to_owned()),

@@ -1,6 +1,7 @@
-//! `pagetide top` on a terminal: rows to look at, to sort, to descend into, and to reclaim.
+//! `pagetide top` on a terminal: rows to view, to sort, to descend into, and to reclaim from.
 //!
-//! Invariant: rows come from a thread of their own and keys are heard meanwhile; however it ends, the terminal is as it was.
+//! Invariant: one thread fetches rows while another handles keys. However the command ends, the
+//! terminal is restored.
 
 mod app;
 mod draw;
@@ -20,34 +21,35 @@ use crate::terminal::Style;
 use crate::view::top::{By, Row, Table};
 use crate::watching;
 
-use super::ask::{LONG, of_tenant, unexpected};
 use super::reclaim::short;
+use super::requests::{LONG, of_tenant, unexpected};
 use super::stop::gentle_flag;
 use super::tenant_rows::tenant_rows;
-use app::{App, Deed};
+use app::{Action, App};
 
-/// Keys are waited for so long before newer rows are taken.
+/// Longest wait for a key before newer rows are shown.
 const PULSE: Duration = Duration::from_millis(100);
-/// What counts as cold where a key asks for it.
+/// Age from which the reclaim key pages out.
 const COLD: Duration = Duration::from_secs(10);
 
-/// What comes from other threads.
+/// A message from another thread to the one that handles keys.
 enum News {
-    /// With the time that they have been watched, milliseconds.
+    /// Newer rows, and the milliseconds for which they have been watched.
     Rows(Vec<Row>, u64),
     Said(String),
     Ended(Failure),
 }
 
-/// Shows rows until `q`, ^C or a signal that asks for the end.
+/// Shows rows until `q`, ^C or a signal ends the browser.
 ///
 /// # Errors
-/// Nobody can be looked at, or there is no terminal after all.
+/// No process can be watched, or there is no terminal.
 pub(super) fn browse(args: &Top, plan: &Plan) -> Result<u8, Failure> {
     let (give, news) = channel();
-    look(args.clone(), plan.clone(), give.clone())?;
+    scan(args.clone(), plan.clone(), give.clone())?;
     let mut app = App::new(args.by, args.sort);
-    // Not before there is something: a failure is told on the terminal as it was.
+    // The browser takes the terminal only when there are rows, so that an early failure is printed
+    // on the unchanged terminal.
     match news.recv() {
         Ok(News::Rows(rows, wall_ms)) => app.take(rows, wall_ms),
         Ok(News::Ended(failure)) => return Err(failure),
@@ -95,9 +97,9 @@ fn shown(
             key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c');
         match app.key(key.code) {
             _ if is_interrupt => return Ok(()),
-            Deed::Quit => return Ok(()),
-            Deed::Nothing => {}
-            Deed::Reclaim(tenant) => {
+            Action::Quit => return Ok(()),
+            Action::Nothing => {}
+            Action::Reclaim(tenant) => {
                 app.said = format!("reclaiming {tenant} ...");
                 reclaim(args.clone(), tenant, give.clone())?;
             }
@@ -106,8 +108,8 @@ fn shown(
     Ok(())
 }
 
-/// Rows again and again, on a thread of their own.
-fn look(args: Top, plan: Plan, give: Sender<News>) -> Result<(), Failure> {
+/// Starts a thread that scans and sends rows until the browser ends.
+fn scan(args: Top, plan: Plan, give: Sender<News>) -> Result<(), Failure> {
     started("rows", move || {
         let ended = if args.by == By::Tenant {
             each_tenant_row(&args, &give)
@@ -141,7 +143,8 @@ fn each_row(args: &Top, plan: &Plan, give: &Sender<News>) -> Result<(), Failure>
     }
 }
 
-/// Asks for what is cold of a tenant, and tells what came of it.
+/// Requests, in a thread of its own, a reclaim of a tenant's cold memory, and sends the result as a
+/// message.
 fn reclaim(args: Top, tenant: String, give: Sender<News>) -> Result<(), Failure> {
     started("reclaim", move || {
         let ask = TenantAsk::Reclaim(Ask::OlderThan(COLD));
@@ -150,7 +153,7 @@ fn reclaim(args: Top, tenant: String, give: Sender<News>) -> Result<(), Failure>
                 let name = format!("tenant {tenant}");
                 match short(&name, Ask::OlderThan(COLD), &done) {
                     Some(failure) => failure.to_string(),
-                    None => format!("{tenant}: put out {}", Pages(done.evicted_pages).bytes()),
+                    None => format!("{tenant}: paged out {}", Pages(done.evicted_pages).bytes()),
                 }
             }
             Ok(_) => unexpected().to_string(),

@@ -1,8 +1,8 @@
-//! Pages that describe themselves, so that a wrong, lost or stale byte cannot hide.
+//! Pages that describe themselves, so that a wrong, lost or stale byte is always found.
 //!
-//! Invariant: a page is a function of its index and its version: both stand at its start, text that
-//! follows from both fills it, and a hash of all that ends it. Text, so that it compresses as real
-//! memory does, about three to one.
+//! Invariant: a page's bytes depend only on its index and its version. A page begins with index and
+//! version, continues with text made from both, and ends with a hash of the rest. The text
+//! compresses about three to one, as real memory does.
 
 /// Bytes of a page.
 pub(super) const PAGE: usize = 4096;
@@ -10,7 +10,7 @@ pub(super) const PAGE: usize = 4096;
 const HEADER: usize = 16;
 const TEXT_END: usize = PAGE - 8;
 
-/// Pieces of the text.
+/// Pieces of which a page's text is made.
 const WORDS: [&[u8]; 32] = [
     b"the tide comes in ",
     b"and goes out; ",
@@ -46,7 +46,7 @@ const WORDS: [&[u8]; 32] = [
     b"    ",
 ];
 
-/// One step of splitmix64: the next of a sequence of well-mixed numbers.
+/// Returns the next of a sequence of well-mixed numbers (splitmix64).
 fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
@@ -55,7 +55,7 @@ fn next(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Writes the page of this index and version.
+/// Fills `page` with the page of this index and version.
 pub(super) fn fill(page: &mut [u8], index: u64, version: u64) {
     assert_eq!(page.len(), PAGE);
     page[..8].copy_from_slice(&index.to_le_bytes());
@@ -80,14 +80,14 @@ pub(super) fn fill(page: &mut [u8], index: u64, version: u64) {
     page[TEXT_END..].copy_from_slice(&hash.to_le_bytes());
 }
 
-/// The page's version and hash, if it is the page of this index and whole.
+/// Returns the page's version, then its hash; `None` if it is not the undamaged page of this index.
 pub(super) fn check(page: &[u8], index: u64) -> Option<(u64, u64)> {
     let word = |at: usize| Some(u64::from_le_bytes(page.get(at..at + 8)?.try_into().ok()?));
     let (found, version, stored) = (word(0)?, word(8)?, word(TEXT_END)?);
     (found == index && stored == hash(&page[..TEXT_END])).then_some((version, stored))
 }
 
-/// Every byte counts, and its place.
+/// Hashes the bytes; the result depends on each byte and on its position.
 fn hash(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
     debug_assert!(rest.is_empty());

@@ -1,11 +1,12 @@
-//! Two speeds compared by pairs: each pair is measured back to back, so that whatever else the machine does is
-//! in both sides of it.
+//! Compares the speeds of two programs by pairs: the two times of a pair are measured one right
+//! after the other, so that other load on the machine affects both.
 //!
-//! Invariant: a pair counts as much as any other; one that was interrupted moves the median by one place.
+//! Invariant: each pair counts the same, so one that was interrupted moves the median by one rank
+//! only.
 
 use serde::Serialize;
 
-/// The median of ratios, and where the true one lies with a confidence of 95%.
+/// The median of ratios, and its 95% confidence interval.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub(super) struct Ratio {
     pub(super) median: f64,
@@ -14,10 +15,10 @@ pub(super) struct Ratio {
     pub(super) pairs: usize,
 }
 
-/// The median of fewer pairs says little.
+/// Minimum number of pairs for a median.
 pub(super) const LEAST: usize = 10;
 
-/// Of speeds: the time alone to the time managed. None of fewer than [`LEAST`] pairs.
+/// Returns the ratio of the time alone to the time managed; `None` with fewer than [`LEAST`] pairs.
 pub(super) fn ratio(pairs: &[(u64, u64)]) -> Option<Ratio> {
     let mut ratios: Vec<f64> = pairs
         .iter()
@@ -28,7 +29,7 @@ pub(super) fn ratio(pairs: &[(u64, u64)]) -> Option<Ratio> {
     if count < LEAST {
         return None;
     }
-    // Ranks of the median's interval by the binomial distribution: n/2 -+ 0.98 sqrt(n).
+    // Ranks of the median's interval by the binomial distribution: `n / 2 -+ 0.98 * sqrt(n)`.
     let half = ((count * 24) / 25).isqrt().max(1);
     let at = |rank: usize| ratios[rank.min(count - 1)];
     Some(Ratio {
@@ -43,6 +44,7 @@ pub(super) fn ratio(pairs: &[(u64, u64)]) -> Option<Ratio> {
     clippy::cast_precision_loss,
     reason = "nanoseconds of less than a minute"
 )]
+/// Returns `one / other`; 0 as `other` counts as 1.
 fn quotient(one: u64, other: u64) -> f64 {
     one as f64 / other.max(1) as f64
 }
@@ -55,15 +57,18 @@ mod tests {
     fn the_median_does_not_follow_a_few_bad_pairs() {
         let mut pairs = vec![(100, 100); 40];
         pairs.extend([(100, 900), (100, 5_000), (900, 100)]);
-        let told = ratio(&pairs).expect("enough pairs");
-        assert_eq!((told.median, told.low, told.high), (1.0, 1.0, 1.0));
+        let reported = ratio(&pairs).expect("enough pairs");
+        assert_eq!(
+            (reported.median, reported.low, reported.high),
+            (1.0, 1.0, 1.0)
+        );
         assert_eq!(ratio(&pairs[..9]), None);
     }
 
     #[test]
-    fn a_slowdown_of_a_tenth_is_told_from_none() {
+    fn a_slowdown_of_a_tenth_is_detected() {
         let pairs: Vec<(u64, u64)> = (0..100).map(|n| (1000 + n % 7, 1100 + n % 5)).collect();
-        let told = ratio(&pairs).expect("enough pairs");
-        assert!(told.high < 0.95 && told.low > 0.85, "{told:?}");
+        let reported = ratio(&pairs).expect("enough pairs");
+        assert!(reported.high < 0.95 && reported.low > 0.85, "{reported:?}");
     }
 }

@@ -1,28 +1,29 @@
-//! The program's memory as the kernel sees it, a character a block of 2 MiB.
+//! The program's memory as the kernel sees it: one character for each block of 2 MiB.
 //!
-//! Invariant: drawn from `/proc/PID/pagemap` alone, never from our books. A block that is neither all in
-//! memory nor all in swap is drawn as such; what cannot be read is not drawn.
+//! Invariant: the picture is drawn from `/proc/PID/pagemap` alone, never from our age table. A
+//! block that is partly in memory and partly in swap has its own character; what cannot be read is
+//! not drawn.
 
 use std::os::fd::AsFd;
 
 use host::system::access;
 
-use super::subject::Subject;
+use super::subject::Workload;
 use super::workload::{BLOCK, BLOCKS};
 use crate::terminal::Style;
 
-/// In pagemap: in memory, in swap.
+/// Bits of an entry of pagemap: the page is in memory (this), or in swap (the next).
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
 const PAGE: usize = 4096;
 /// Spaces in front of a line.
 const INDENT: &str = "   ";
 
-/// Pages of a block in memory and in swap.
+/// Of one block: number of pages in memory, number of pages in swap.
 type Count = (usize, usize);
 
-/// Its lines.
-pub(super) fn draw(subject: &Subject, style: Style) -> Vec<String> {
+/// Returns the lines of the picture.
+pub(super) fn draw(subject: &Workload, style: Style) -> Vec<String> {
     let Some(counts) = counts(subject) else {
         return Vec::new();
     };
@@ -36,7 +37,7 @@ pub(super) fn draw(subject: &Subject, style: Style) -> Vec<String> {
     .collect()
 }
 
-/// What the characters mean.
+/// Returns the legend: what the picture's characters mean.
 pub(super) fn legend(style: Style) -> String {
     let full = BLOCK / PAGE;
     let [memory, swap] = [(full, 0), (0, full)].map(|count| cell(count, style));
@@ -55,7 +56,7 @@ fn cell((present, swapped): Count, style: Style) -> String {
     }
 }
 
-fn counts(subject: &Subject) -> Option<Vec<Count>> {
+fn counts(subject: &Workload) -> Option<Vec<Count>> {
     let pid = subject.pid();
     let pagemap = access::open(pid, "pagemap").ok()?;
     let mut counts = Vec::with_capacity(BLOCKS);

@@ -1,7 +1,8 @@
-//! The workload as the demo sees it: a process of its own, asked over a socket.
+//! The demo's program as the demo sees it: a separate process, controlled over a socket.
 //!
-//! Invariant: it does not outlive the demo: it is ended in `Drop`, and by the end of its input if the demo is
-//! killed. It is in a process group of its own, so a ^C reaches the demo alone. No wait is without an end.
+//! Invariant: the process does not outlive the demo: `Drop` ends it, and if the demo is killed, the
+//! end of its input does. It is in a process group of its own, so that ^C reaches only the demo.
+//! Every wait has a timeout.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
@@ -14,23 +15,23 @@ use super::WORKLOAD;
 use super::workload::{Answer, Order};
 use crate::failure::Failure;
 
-/// The longest that anything asked of it may take; all of it takes well below a second.
+/// Timeout of every request to the program; each takes well below a second.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// `run` with nothing but looks: what leaves is asked for by the demo. A turn may be held up for a moment rather
-/// than ages be unknown on a busy machine.
+/// Command line of a `run` that only scans: the demo itself requests what to page out. On a busy
+/// machine it is better that a scan delays the program for a moment than that ages are unknown.
 const MANAGED: [&str; 6] = ["run", "--age-every", "500ms", "--max-wait", "100ms", "--"];
 
 /// A running workload.
-pub(super) struct Subject {
+pub(super) struct Workload {
     child: Child,
     channel: UnixStream,
-    /// Where its first block lies.
+    /// Address of the first block of the program's memory.
     pub(super) address: usize,
 }
 
-impl Subject {
-    /// Starts it, managed or alone, and waits until it has filled its memory.
-    pub(super) fn start(managed: bool) -> Result<Subject, Failure> {
+impl Workload {
+    /// Starts the program, managed or alone, and waits until it has filled its memory.
+    pub(super) fn start(managed: bool) -> Result<Workload, Failure> {
         let broken = |error: std::io::Error| {
             let what = format!("cannot start the demo's program: {error}");
             Failure::new(what, "is /proc mounted, and `ulimit -u` high enough?")
@@ -50,9 +51,10 @@ impl Subject {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(broken)?;
-        // The command holds our copies of the other end: without them its end is heard.
+        // The command has copies of the other end of the socket. We see the end of the socket only
+        // when these are closed.
         drop(command);
-        let mut subject = Subject {
+        let mut subject = Workload {
             child,
             channel: ours,
             address: 0,
@@ -68,7 +70,7 @@ impl Subject {
         self.child.id()
     }
 
-    /// Nanoseconds for so many passes over its hot part.
+    /// Makes the program run `count` passes over its hot memory; returns their time in nanoseconds.
     pub(super) fn passes(&mut self, count: u64) -> Result<u64, Failure> {
         match self.ask(Order::Passes(count))? {
             Answer::Took(time) => Ok(time),
@@ -76,7 +78,7 @@ impl Subject {
         }
     }
 
-    /// The checksum over all of its memory.
+    /// Ends the program's work; returns the checksum over all of its memory.
     pub(super) fn checksum(&mut self) -> Result<String, Failure> {
         match self.ask(Order::End)? {
             Answer::Checksum(sum) => Ok(sum),
@@ -84,7 +86,7 @@ impl Subject {
         }
     }
 
-    /// Its exit status, once nothing more is asked of it.
+    /// Ends the program's input and returns its exit status.
     pub(super) fn end(mut self) -> Result<Option<i32>, Failure> {
         let failed = |error: std::io::Error| {
             let what = format!("cannot wait for the demo's program: {error}");
@@ -101,7 +103,7 @@ impl Subject {
 
     fn ask(&mut self, order: Order) -> Result<Answer, Failure> {
         let line = serde_json::to_string(&order).unwrap_or_default() + "\n";
-        // If it has ended, the answer tells.
+        // If writing fails the program has ended, which reading its reply reports.
         let _ = self.channel.write_all(line.as_bytes());
         self.answer()
     }
@@ -126,25 +128,27 @@ impl Subject {
         })
     }
 
+    /// Returns the failure for a reply that reports a wrong page or does not fit the order.
     fn odd(&self, answer: &Answer) -> Failure {
         let what = match answer {
             Answer::Wrong(page) => format!(
                 "the program of pid {} lost bytes: page {page} is not what was written",
                 self.pid()
             ),
-            other => format!("the demo's program answers another question: {other:?}"),
+            other => format!("the demo's program sent another kind of response: {other:?}"),
         };
         Failure::new(what, "this is a defect of pagetide: please report it")
     }
 
-    /// It ended early: with its own words and exit code, if it has some (`run` could not start it).
+    /// Returns the failure for a program that ended early. If the program printed a message (`run`
+    /// could not start it), the failure has that message and the program's exit code.
     fn ended(&mut self) -> Failure {
         let code = self.child.wait().ok().and_then(|status| status.code());
-        let mut told = String::new();
+        let mut reported = String::new();
         if let Some(mut stderr) = self.child.stderr.take() {
-            let _ = stderr.read_to_string(&mut told);
+            let _ = stderr.read_to_string(&mut reported);
         }
-        Failure::of_command(&told, code).unwrap_or_else(|| {
+        Failure::of_command(&reported, code).unwrap_or_else(|| {
             let what = match code {
                 Some(code) => format!("the demo's program ended early, with {code}"),
                 None => "the demo's program was killed".to_owned(),
@@ -154,9 +158,9 @@ impl Subject {
     }
 }
 
-impl Drop for Subject {
+impl Drop for Workload {
     fn drop(&mut self) {
-        // Fails if it was waited for already.
+        // Fails if the process has been waited for already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

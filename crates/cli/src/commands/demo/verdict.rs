@@ -1,7 +1,7 @@
-//! What was shown: a line a claim, with its figure, and whether it holds.
+//! The demo's result: a line for each claim, with its figure, and whether the claim holds.
 //!
-//! Invariant: a claim holds or not by the kernel's figures and the program's own; a timing that cannot be
-//! told from noise, or is a little off, is stated and fails nothing.
+//! Invariant: the kernel's figures and the program's own decide whether a claim holds. A timing
+//! that may be noise, or is only a little off, is stated and is no failure.
 
 use std::io::{self, Write};
 
@@ -16,22 +16,23 @@ use crate::view::count;
 use crate::view::sheet::{Ink, Sheet};
 use crate::view::text::json_lines;
 
-/// Slower than this is grossly off, whatever else the machine does.
+/// Speed relative to the program alone below which the managed one is too slow, even on a busy
+/// machine.
 const SPEED_LEAST: f64 = 0.8;
-/// Closer than this is as good as the same.
+/// Relative speed from which the two programs count as equally fast.
 const SPEED_SAME: f64 = 0.97;
 
-/// How a claim came out.
+/// The result of a claim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum State {
     Holds,
-    /// Not shown clearly, and no failure.
+    /// The measurement does not decide; this is not a failure.
     Unclear,
     Fails,
 }
 
-/// One of the lines.
+/// One claim of the result.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(super) struct Claim {
     claim: &'static str,
@@ -42,9 +43,9 @@ pub(super) struct Claim {
 /// The kernel's figures of the program, bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub(super) struct Sizes {
-    /// VmRSS.
+    /// VmRSS: resident bytes.
     pub(super) resident: u64,
-    /// VmSwap.
+    /// VmSwap: swapped-out bytes.
     pub(super) swapped: u64,
 }
 
@@ -53,30 +54,31 @@ pub(super) struct Sizes {
 pub(super) struct Measured {
     /// Pages checked a second by the program alone, before anything was managed.
     pub(super) alone_pages_per_s: u64,
-    /// Older than 2 s by our report.
+    /// Memory older than 2 s, according to pagetide's report.
     pub(super) found_cold_bytes: u64,
-    /// Of which our report knows no age.
+    /// Memory of unknown age, according to pagetide's report.
     pub(super) unknown_bytes: u64,
-    /// Pages that left, by our report.
+    /// Number of paged-out pages, according to pagetide's report.
     pub(super) evicted_pages: u64,
     pub(super) before: Sizes,
     pub(super) after: Sizes,
-    /// By zram, original to memory.
+    /// Compression ratio of zram: original bytes divided by bytes that zram takes; `None` if
+    /// unknown.
     pub(super) compression: Option<f64>,
-    /// Of pairs while the manager was there.
+    /// Speed relative to the program alone while there was a manager.
     pub(super) speed: Option<Ratio>,
-    /// Of pairs after it had been killed.
+    /// Speed relative to the program alone after the manager was killed.
     pub(super) speed_after_kill: Option<Ratio>,
     pub(super) manager: u32,
     pub(super) manager_is_gone: bool,
-    /// Of the program alone, and managed.
+    /// Checksums of the program alone, and of the managed one.
     pub(super) checksums: [String; 2],
     pub(super) exits: [Option<i32>; 2],
-    /// The device that was made, and is removed.
+    /// The zram device that the demo made and removes.
     pub(super) zram: Option<String>,
 }
 
-/// What the program never touched after it had filled it.
+/// Returns the bytes that the program never touches after it has filled them.
 pub(super) fn truly_cold() -> u64 {
     let hot = (0..BLOCKS).filter(|block| is_hot(*block)).count();
     ((BLOCKS - hot) * BLOCK) as u64
@@ -103,13 +105,13 @@ fn claim(claim: &'static str, figure: String, holds: bool) -> Claim {
     }
 }
 
-/// Within 1% of the truth.
+/// Returns whether a figure is within 1% of the true one.
 fn is_near(figure: u64, truth: u64) -> bool {
     figure.abs_diff(truth) <= truth / 100
 }
 
 impl Measured {
-    /// Whether what is cold was found, to within 1%.
+    /// Returns whether the cold memory was found, to within 1%.
     pub(super) fn has_found(&self) -> bool {
         is_near(self.found_cold_bytes, truly_cold())
     }
@@ -117,7 +119,7 @@ impl Measured {
     fn found(&self) -> Claim {
         let (found, truth) = (self.found_cold_bytes, truly_cold());
         let mut figure = format!(
-            "{} by our books, {} in truth; the kernel knows sizes alone: VmRSS {}, VmSwap {}",
+            "{} by pagetide's count, {} in truth; the kernel knows sizes alone: VmRSS {}, VmSwap {}",
             Bytes(found),
             Bytes(truth),
             Bytes(self.before.resident),
@@ -136,7 +138,7 @@ impl Measured {
             .compression
             .map(|ratio| format!(", kept in 1/{ratio:.1} of that"));
         let figure = format!(
-            "VmRSS {} -> {}, VmSwap {} -> {}; {} by our books{}",
+            "VmRSS {} -> {}, VmSwap {} -> {}; {} by pagetide's count{}",
             Bytes(self.before.resident),
             Bytes(self.after.resident),
             Bytes(self.before.swapped),
@@ -159,13 +161,13 @@ impl Measured {
             percent(ratio.low),
             percent(ratio.high)
         );
-        let mut told = claim("as fast as alone", figure, ratio.median >= SPEED_LEAST);
+        let mut reported = claim("as fast as alone", figure, ratio.median >= SPEED_LEAST);
         let is_same = ratio.high >= 1.0 || ratio.median >= SPEED_SAME;
-        if told.state == State::Holds && !is_same {
-            told.state = State::Unclear;
-            told.figure += "; the machine may be busy";
+        if reported.state == State::Holds && !is_same {
+            reported.state = State::Unclear;
+            reported.figure += "; the machine may be busy";
         }
-        told
+        reported
     }
 
     fn killed(&self) -> Claim {
@@ -199,7 +201,7 @@ impl Measured {
         claim("same answer", figure, is_same)
     }
 
-    /// All claims.
+    /// Judges all claims.
     pub(super) fn verdict(self) -> Verdict {
         let claims = vec![
             self.found(),
@@ -256,7 +258,7 @@ impl Verdict {
         sheet.finish()
     }
 
-    /// The failure, if a claim does not hold.
+    /// Returns the failure; `None` if all claims hold.
     pub(super) fn complaint(&self) -> Option<Failure> {
         let is_bad = |claim: &&Claim| claim.state == State::Fails;
         let bad = self.claims.iter().find(is_bad)?;
@@ -274,7 +276,7 @@ fn percent(share: f64) -> String {
     format!("{:.1}%", share * 100.0)
 }
 
-/// `1,234 pages a second`.
+/// Formats a rate as `1,234 pages a second`.
 pub(super) fn pages_per_s(pages: u64) -> String {
     format!("{} pages a second", count(pages))
 }
@@ -316,15 +318,15 @@ mod tests {
         }
     }
 
-    /// (The story: what stands in `measured` stood in no page.)
+    /// Regression: the fields of `measured` were documented on no page.
     #[test]
-    fn what_json_has_stands_in_a_page() {
+    fn every_json_field_is_documented() {
         let pages = [
             include_str!("../../../../../docs/usage.md"),
             include_str!("../../../../../docs/demo.md"),
         ];
-        let told = serde_json::to_value(good().verdict()).expect("it is JSON");
-        let mut all = crate::view::tests::names(&told);
+        let reported = serde_json::to_value(good().verdict()).expect("it is JSON");
+        let mut all = crate::view::tests::names(&reported);
         all.retain(|name| !pages.iter().any(|page| page.contains(&format!("`{name}`"))));
         assert!(all.is_empty(), "no page has {all:?}");
     }

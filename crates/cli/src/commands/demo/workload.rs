@@ -1,10 +1,12 @@
-//! The demo's program: an ordinary process that knows nothing of pagetide.
+//! The demo's program: an ordinary process that does not know of pagetide.
 //!
-//! It fills its memory with [`super::pages`] and then does as it is told on its standard input: so many
-//! passes over the hot part, each page checked and every eighth rewritten; at the end a check of all pages.
-//! One 2 MiB block in ten is hot, so that hot and cold lie side by side, and a huge page is one or the other.
+//! The program fills its memory with [`super::pages`] and then follows orders on its standard
+//! input: make so many passes over the hot memory, in which it checks each page and rewrites every
+//! eighth; at the end check all pages. One 2 MiB block in ten is hot, so that hot and cold blocks
+//! are neighbours, and a huge page is either hot or cold.
 //!
-//! Invariant: the checksum depends on the size and the number of passes alone. The end of its input is its end.
+//! Invariant: the checksum depends only on the size and the number of passes. The program ends when
+//! its input ends.
 
 use std::io::{BufRead, Write};
 use std::time::Instant;
@@ -14,34 +16,34 @@ use serde::{Deserialize, Serialize};
 use super::pages::{self, PAGE};
 use crate::failure::Failure;
 
-/// Bytes of a huge page; blocks begin at multiples of it.
+/// Bytes of a block, which is a huge page; blocks begin at multiples of this size.
 pub(super) const BLOCK: usize = 2 << 20;
-/// All that the program has, in blocks: 160 MiB.
+/// Number of blocks in the program's memory: 160 MiB.
 pub(super) const BLOCKS: usize = 80;
-/// One block of so many is hot.
+/// One block in this many is hot.
 const HOT_EVERY: usize = 10;
-/// One page of so many is rewritten in a pass.
+/// One page in this many is rewritten in a pass.
 const WRITE_EVERY: u64 = 8;
 
-/// What is asked of it, a line each.
+/// An order to the program, one a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) enum Order {
-    /// So many passes over the hot part.
+    /// Make this many passes over the hot memory.
     Passes(u64),
-    /// Check everything, and end.
+    /// Check all pages, then end.
     End,
 }
 
-/// What it answers, a line each; the first one unasked.
+/// What the program returns, one a line; it sends the first one without an order.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
-    /// Filled: the address of its first block.
+    /// The memory is filled; its first block has this address.
     Ready(usize),
-    /// The passes took so many nanoseconds.
+    /// The passes are done and took this many nanoseconds.
     Took(u64),
     /// A checksum of all pages and their versions.
     Checksum(String),
-    /// The page of this number does not hold what was written.
+    /// The page with this index does not contain what was written to it.
     Wrong(usize),
 }
 
@@ -50,10 +52,10 @@ pub(super) const fn is_hot(block: usize) -> bool {
     block.is_multiple_of(HOT_EVERY)
 }
 
-/// Pages of a pass.
+/// Number of pages that one pass checks.
 pub(super) const HOT_PAGES: u64 = (BLOCKS / HOT_EVERY * (BLOCK / PAGE)) as u64;
 
-/// The whole program; its exit code.
+/// Runs the program; returns its exit code.
 pub(crate) fn workload() -> Result<u8, Failure> {
     let mut memory = Memory::filled(BLOCKS);
     let mut out = std::io::stdout().lock();
@@ -108,7 +110,7 @@ impl Memory {
         &mut self.bytes[self.begin + index * PAGE..][..PAGE]
     }
 
-    /// Time of `count` passes; the number of a wrong page as the error.
+    /// Makes `count` passes and returns their time. The error is the index of a wrong page.
     fn passes(&mut self, count: u64) -> Result<Answer, usize> {
         let begin = Instant::now();
         for _ in 0..count {

@@ -1,6 +1,7 @@
-//! What `run --fail-above` says of a program that has ended, and the forms of it.
+//! The verdict of `run --fail-above` on a program that has ended, and its output formats.
 //!
-//! Invariant: a figure that was not measured is never less than the largest process had; what is written is well-formed for any bytes.
+//! Invariant: a figure that was not measured is at least the peak of the largest process. The
+//! output is well-formed for any bytes.
 
 use std::ffi::OsString;
 
@@ -12,21 +13,22 @@ use crate::args::{Figure, Gate};
 
 /// Exit code: the program ended with 0, and its memory was above the size.
 const ABOVE: u8 = 4;
-/// So much of a command line is the name of a test case, characters.
+/// Most characters of the command line in the name of its JUnit test case.
 const NAME: usize = 200;
-/// Exit codes of `run` where there was no program: no right or no swap, not executable, not found.
+/// Exit codes of `run` if no program ran: no right or no swap, not executable, not found.
 const NEVER_RAN: [u8; 3] = [3, 126, 127];
 
-/// What the comparison says.
+/// The result of the comparison.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) struct Verdict {
     pub(super) text: String,
-    /// The exit code.
+    /// Exit code of pagetide.
     pub(super) code: u8,
 }
 
 impl Verdict {
-    /// Of a program that ended with `code`. Its largest process had `largest` bytes.
+    /// Judges a program that ended with exit code `code`; `largest`: peak bytes of its largest
+    /// process.
     pub(super) fn of(gate: &Gate, code: u8, report: Option<&Report>, largest: u64) -> Verdict {
         if report.is_none() && NEVER_RAN.contains(&code) {
             let text = format!("nothing was measured: the program did not run (exit code {code})");
@@ -37,8 +39,9 @@ impl Verdict {
         let is_measured = found.is_some();
         let (bytes, mut text) = found.unwrap_or_else(|| {
             let peak = Bytes(largest);
-            let text =
-                format!("nothing was measured: no report was left; its largest process had {peak}");
+            let text = format!(
+                "nothing was measured: no report was written; its largest process had {peak}"
+            );
             (largest, text)
         });
         let is_above = bytes > allowed.0;
@@ -52,7 +55,7 @@ impl Verdict {
         }
         let code = match (code, is_above, is_measured) {
             (0, true, _) => ABOVE,
-            // Several processes together may have had more.
+            // Nothing was measured: several processes together may have had more.
             (0, false, false) => 1,
             (code, _, _) => code,
         };
@@ -60,7 +63,7 @@ impl Verdict {
     }
 }
 
-/// The bytes that are compared, and what they are in words.
+/// Returns the bytes to compare with the size, and a text that says what they are.
 fn figure(by: Figure, report: &Report, largest: u64) -> (u64, String) {
     let peak = report
         .resident_peak_bytes
@@ -71,7 +74,7 @@ fn figure(by: Figure, report: &Report, largest: u64) -> (u64, String) {
         return (peak, format!("its peak was {}", Bytes(peak)));
     }
     let price = || Proc::system().map(|proc| host::price::price(&proc));
-    // Nothing is resident any more: the number is between what was in use and the peak.
+    // Nothing is resident any more: the needed size is between what was in use and the peak.
     let beside = Beside {
         resident_bytes: peak,
         unknown_bytes: 0,
@@ -101,14 +104,14 @@ fn figure(by: Figure, report: &Report, largest: u64) -> (u64, String) {
     }
 }
 
-/// A workflow command; `%` and line ends are written as GitHub wants them.
+/// Formats a workflow command; `%` and line ends are escaped as GitHub requires.
 pub(super) fn github(verdict: &Verdict) -> String {
     let kind = if verdict.code == 0 { "notice" } else { "error" };
     let text = verdict.text.replace('%', "%25").replace('\r', "%0D");
     format!("::{kind}::memory: {}", text.replace('\n', "%0A"))
 }
 
-/// One suite with one test case, which bears the command's name.
+/// Formats a JUnit suite with one test case, named after the command.
 pub(super) fn junit(verdict: &Verdict, command: &[OsString]) -> String {
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
     let name: String = words.join(" ").chars().take(NAME).collect();
@@ -125,7 +128,8 @@ pub(super) fn junit(verdict: &Verdict, command: &[OsString]) -> String {
     )
 }
 
-/// As XML 1.0 takes it, also within quotes: what no document may hold (control characters, U+FFFE, U+FFFF) is U+FFFD.
+/// Escapes a text for XML 1.0, also within quotes: what no document may hold (control characters,
+/// U+FFFE, U+FFFF) becomes U+FFFD.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for one in text.chars() {
@@ -134,7 +138,7 @@ fn escaped(text: &str) -> String {
             '<' => escaped += "&lt;",
             '>' => escaped += "&gt;",
             '"' => escaped += "&quot;",
-            // A reader makes spaces of them where they stand as they are.
+            // Unescaped, an XML parser turns these into spaces.
             '\t' | '\n' | '\r' => escaped += &format!("&#{};", u32::from(one)),
             '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
             one if one.is_control() => escaped.push('\u{fffd}'),
@@ -176,7 +180,8 @@ mod tests {
         assert_eq!([of(0, 7), of(0, 101), of(143, 101)], [1, ABOVE, 143]);
     }
 
-    /// Regression: a program that ended before the second scan passed any size: nothing had been seen of it, and its peak was said to be 0 B.
+    /// Regression: a program that ended before the second scan passed any size: nothing had been
+    /// seen of it, and the gate took its peak for 0 B.
     #[test]
     fn what_was_not_measured_does_not_pass() {
         for (mib, want) in [(100, 0), (101, ABOVE)] {
@@ -189,9 +194,10 @@ mod tests {
         }
     }
 
-    /// Regression: for a command that does not exist, pagetide's own peak of 7.4 MiB was compared with the size and passed.
+    /// Regression: for a command that does not exist, pagetide's own peak of 7.4 MiB was compared
+    /// with the size and passed.
     #[test]
-    fn what_never_ran_is_within_nothing() {
+    fn a_program_that_never_ran_is_not_within_its_limit() {
         let never = Verdict::of(&gate(Figure::Needed), 127, None, 7 * MIB);
         assert_eq!(never.code, 127);
         assert!(never.text.contains("did not run") && !never.text.contains("within"));

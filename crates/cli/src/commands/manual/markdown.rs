@@ -1,6 +1,7 @@
-//! All commands as one page of Markdown: `docs/commands.md`, which a test holds against this.
+//! All commands as one page of Markdown: `docs/commands.md`, which a test compares with this.
 //!
-//! Invariant: the page depends on the command line's definition alone, not on the width of a terminal.
+//! Invariant: the page depends on the command line's definition alone, not on the width of a
+//! terminal.
 
 use clap::{Arg, Command};
 
@@ -12,14 +13,14 @@ const HEAD: &str = "\
 All of this is what `--help` says: `pagetide man --markdown` printed it. `pagetide man COMMAND` prints a page for man(1).
 ";
 
-/// The page of all commands.
+/// Returns the page of all commands.
 pub(super) fn page(all: &Command) -> String {
     let mut text = HEAD.to_owned();
     write(all, &mut text);
     text
 }
 
-/// A command, and those below it.
+/// Writes a command, and those below it.
 fn write(command: &Command, text: &mut String) {
     let about = command.get_long_about().or(command.get_about());
     let about = about.map(ToString::to_string).unwrap_or_default();
@@ -57,7 +58,8 @@ fn write(command: &Command, text: &mut String) {
     }
 }
 
-/// What it takes, positional words first, in the order of the definition. `--help` and `--version` go without saying.
+/// Writes the arguments, positional words first, in the order of the definition, without `--help`
+/// and `--version`.
 fn options(command: &Command, text: &mut String) {
     let is_shown =
         |arg: &&Arg| !arg.is_hide_set() && !matches!(arg.get_id().as_str(), "help" | "version");
@@ -76,7 +78,7 @@ fn options(command: &Command, text: &mut String) {
     }
 }
 
-/// Its help, what it may be, and what it is by default.
+/// Returns an argument's help, its possible values, and its default.
 fn meaning(arg: &Arg) -> String {
     let help = arg.get_long_help().or(arg.get_help());
     let mut text = cell(&help.map(ToString::to_string).unwrap_or_default());
@@ -101,13 +103,15 @@ fn meaning(arg: &Arg) -> String {
     text
 }
 
-/// The same in a table, where a bar would end the cell, in code as well, and a line the row.
+/// Escapes a text for a cell of a table, where a bar would end the cell, also in code, and a line
+/// end the row.
 pub(super) fn cell(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     escaped(&words.join(" ")).replace('|', "\\|")
 }
 
-/// A text of ours in Markdown: what stands in quotes of code is left, elsewhere signs that mean something get a backslash.
+/// Escapes one of our texts for Markdown: code between backticks stays as it is; elsewhere
+/// characters that mean something in Markdown get a backslash.
 pub(super) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     let mut in_code = false;

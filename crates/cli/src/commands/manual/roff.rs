@@ -1,6 +1,7 @@
 //! One manual page, for man(1).
 //!
-//! Invariant: examples keep their lines and their straight quotes, so that what is copied from the page runs.
+//! Invariant: examples keep their lines and their straight quotes, so that what is copied from the
+//! page runs.
 
 use std::io;
 
@@ -10,17 +11,17 @@ use clap_mangen::roff::{Roff, roman};
 
 use super::{after, name};
 
-/// The page of a command.
+/// Returns the page of a command.
 ///
 /// # Errors
 /// None: it is written to memory.
 pub(super) fn page(command: &Command) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    // clap_mangen fills examples as if they were sentences; so they are left to us.
+    // clap_mangen fills examples as if they were sentences, so we write them ourselves.
     let bare = command.clone().after_help(None::<&str>);
     Man::new(bare)
         .title(name(command).to_uppercase())
-        // No date, quoted: left out, the source would stand in its place.
+        // An empty date must be quoted: without the argument, the source would take its place.
         .date("\"\"")
         .source(concat!("pagetide ", env!("CARGO_PKG_VERSION")))
         .manual("pagetide")

@@ -1,4 +1,4 @@
-//! The manual beside the command line that it is made from.
+//! The manual compared with the command line that it is made from.
 
 use std::path::Path;
 
@@ -14,21 +14,21 @@ fn page(command: &str) -> String {
     String::from_utf8(roff::page(found).expect("it is written to memory")).expect("UTF-8")
 }
 
-/// Every command from `all` down, itself first.
+/// Collects every command from `all` down, itself first.
 fn each<'a>(all: &'a Command, found: &mut Vec<&'a Command>) {
     found.push(all);
     below(all).for_each(|sub| each(sub, found));
 }
 
 #[test]
-fn the_page_in_the_book_is_this_one() {
+fn the_page_in_docs_is_up_to_date() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands.md");
     let is = std::fs::read_to_string(file).unwrap_or_default();
     let due = markdown::page(&whole());
     let differs = is.lines().zip(due.lines()).find(|(is, due)| is != due);
     assert!(
         is == due,
-        "docs/commands.md is out of date: run `cargo run -p cli -- man --markdown > docs/commands.md`; first at {differs:?}"
+        "docs/commands.md is out of date: run `cargo run -q -p cli --features simulator -- man --markdown > docs/commands.md`; first at {differs:?}"
     );
 }
 
@@ -36,7 +36,8 @@ fn the_page_in_the_book_is_this_one() {
 fn every_command_and_option_is_in_both() {
     let (all, mut found) = (whole(), Vec::new());
     each(&all, &mut found);
-    // Sixteen commands and the three of `swap`, itself counted: fewer would mean that they are not found.
+    // Sixteen commands and the three of `swap`, itself counted: fewer would mean that the search is
+    // wrong.
     assert!(found.len() >= 19, "{}", found.len());
     let markdown = markdown::page(&all);
     for command in found {
@@ -65,12 +66,12 @@ fn examples_keep_their_lines() {
         .expect("there are examples");
     let (examples, _) = examples.split_once("\n.fi\n").expect("they end");
     assert!(examples.lines().count() >= 5, "{examples}");
-    // Each line of `--help` is one: continued ones have no command of their own, but none begins with a blank.
+    // Each line begins with a command: no example was wrapped or indented.
     assert!(
         examples.lines().all(|line| line.starts_with("pagetide ")),
         "{examples}"
     );
-    // A straight quote, which a shell knows, not a printed one.
+    // A straight quote, which a shell understands, not a typographic one.
     assert!(page.contains("jq \\*(Aq.page_age[].bins\\*(Aq"), "{page}");
     assert!(page.contains(".SH \"SEE ALSO\"\npagetide(1)\n"), "{page}");
 }
@@ -83,10 +84,10 @@ fn a_command_that_is_not_there_is_bad_usage_and_the_others_are_named() {
         ("swap of", "status, on, off, recompress"),
         ("doctor now", "no commands of its own"),
     ] {
-        let told = format!("{:?}", find(&all, &words(line)).err());
+        let reported = format!("{:?}", find(&all, &words(line)).err());
         assert!(
-            told.contains(line) && told.contains(hint) && told.contains("exit: 2"),
-            "{told}"
+            reported.contains(line) && reported.contains(hint) && reported.contains("exit: 2"),
+            "{reported}"
         );
     }
 }

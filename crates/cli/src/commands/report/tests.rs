@@ -1,9 +1,9 @@
-//! Reports that come one after the other, in every form.
+//! Series of reports, in every form.
 
 use super::*;
-use crate::commands::looks::tests::{endless, go, plan, short};
+use crate::commands::scans::tests::{endless, go, plan, short};
 use crate::view::memory::samples::cooling;
-use crate::watching::{Settings, Watching};
+use crate::watching::{WatchRequest, Watching};
 
 const PLAIN: fn() -> Style = || Style::PLAIN;
 const TERMINAL: fn() -> Style = || Style {
@@ -32,7 +32,7 @@ fn without_watching_there_is_one_report_at_the_end() {
 }
 
 #[test]
-fn watching_gives_one_after_the_other() {
+fn watching_writes_one_report_after_the_other() {
     let text = written(&plan(None, Some(1)), Form::Human, PLAIN);
     assert_eq!(text.matches("watched for").count(), 3, "{text}");
     assert!(!text.contains('\x1b'));
@@ -45,7 +45,7 @@ fn watching_gives_one_after_the_other() {
 
 #[test]
 fn the_last_report_is_always_written_and_never_twice() {
-    // At 0 s; the one at 2 s is not due, but the last.
+    // At 0 s; the report at 2 s is before its time, but it is the last.
     let text = written(&plan(None, Some(10)), Form::Csv, PLAIN);
     let times: Vec<&str> = text
         .lines()
@@ -57,7 +57,8 @@ fn the_last_report_is_always_written_and_never_twice() {
     assert_eq!(text.lines().count(), 3, "{text}");
 }
 
-/// After a restart of the manager no line was written until the new one had run for as long as the one before.
+/// Regression: after a restart of the manager no line was written until the new one had run for as
+/// long as the one before.
 #[test]
 fn a_manager_that_is_replaced_ends_no_history() {
     let (plan, mut out) = (plan(None, Some(1)), Vec::new());
@@ -82,28 +83,28 @@ fn a_terminal_is_redrawn_and_shows_the_whole_report_at_the_end() {
         last.contains("watched for 2.0s") && !last.contains('\x1b'),
         "{last}"
     );
-    // Not with data for programs.
+    // Output for programs is not redrawn.
     assert!(!written(&plan(None, Some(1)), Form::Json, TERMINAL).contains('\x1b'));
 }
 
 #[test]
-fn who_stops_before_the_first_look_is_told() {
+fn stopping_before_the_first_scan_is_a_failure() {
     let plan = plan(None, None);
     let writer = Writer::new(&plan, Form::Json, PLAIN, None, Vec::new());
     let stop = go();
     stop.store(true, std::sync::atomic::Ordering::Relaxed);
     let mut writer = writer;
     follow(&plan, endless, &stop, &mut writer).expect("no failure");
-    let told = writer.end().expect_err("nothing to show");
+    let reported = writer.end().expect_err("nothing to show");
     assert!(
-        format!("{told:?}").contains("stopped before the first look"),
-        "{told:?}"
+        format!("{reported:?}").contains("stopped before the first scan"),
+        "{reported:?}"
     );
 }
 
 #[test]
-fn of_processes_that_ended_the_last_look_is_the_result() {
-    fn ends(_: &Settings) -> Result<Box<dyn Watching>, Failure> {
+fn if_all_processes_ended_the_last_scan_is_the_result() {
+    fn ends(_: &WatchRequest) -> Result<Box<dyn Watching>, Failure> {
         struct Ends(u64);
         impl Watching for Ends {
             fn next(&mut self) -> Result<Report, Failure> {
@@ -138,7 +139,7 @@ fn of_processes_that_ended_the_last_look_is_the_result() {
         "{text}"
     );
     assert!(text.contains("have ended; sizes"), "{text}");
-    // A history says what was: nothing, at the end.
+    // The history shows the state at the end: no memory.
     let lines = after(Some(1), Form::Csv);
     assert!(
         lines

@@ -1,4 +1,5 @@
-//! The memory limit of a control group, set by its owner: systemd for its units, else the group's file.
+//! The memory limit of a control group, set by its owner: systemd for its units, else the group's
+//! file.
 //!
 //! Invariant: the former limit is read before anything is changed.
 
@@ -12,17 +13,17 @@ use host::workload::Workload;
 
 use crate::failure::Failure;
 
-/// There where systemd runs.
+/// Exists where systemd runs.
 const SYSTEMD: &str = "/run/systemd/system";
-/// A limit of version 1 from here on is none.
+/// In cgroup version 1 a limit of this many bytes or more means no limit.
 const NONE_FROM: u64 = 1 << 62;
 
-/// Who sets a limit.
+/// What sets a limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Owner {
     /// systemd, as a property of this unit.
     Unit { name: String, is_persistent: bool },
-    /// The group's file.
+    /// pagetide itself, by the group's file.
     File,
 }
 
@@ -32,7 +33,8 @@ impl Owner {
         Owner::where_systemd_is(has_systemd, workload, group, is_persistent)
     }
 
-    /// A unit of a user's own systemd is not the system's, and a group below a unit is delegated.
+    /// Units of a user's own systemd do not belong to the system's, and a group below a unit is
+    /// delegated.
     fn where_systemd_is(
         has_systemd: bool,
         workload: &Workload,
@@ -54,7 +56,7 @@ impl Owner {
         }
     }
 
-    /// The words that set it.
+    /// Returns the command that sets the limit.
     fn words(&self, limit: Option<u64>) -> Option<Vec<String>> {
         let Owner::Unit {
             name,
@@ -93,7 +95,8 @@ impl Limit {
         };
         let text = std::fs::read_to_string(&file).map_err(|error| refused(&file, &error))?;
         if owner == Owner::File {
-            // Opening changes nothing; not after pages were paged out for it.
+            // Opening changes nothing. It fails here rather than after pages were paged out for the
+            // limit.
             let opened = std::fs::OpenOptions::new().write(true).open(&file);
             opened.map_err(|error| refused(&file, &error))?;
         }
@@ -105,17 +108,24 @@ impl Limit {
         })
     }
 
-    /// The limit as it was; none if there was none.
+    /// Returns the former limit; `None` if there was none.
     pub(super) const fn former(&self) -> Option<u64> {
         self.former
     }
 
-    /// Whether the group has not ended.
+    /// Returns whether setting the limit makes the kernel reclaim what is above it, also pages that
+    /// several processes map, and fails if it cannot: version 1. Version 2 kills processes instead;
+    /// systemd does not report a failure.
+    pub(super) fn kernel_reclaims(&self) -> bool {
+        self.is_v1 && self.owner == Owner::File
+    }
+
+    /// Returns whether the group still exists.
     pub(super) fn is_there(&self) -> bool {
         self.file.exists()
     }
 
-    /// How it is set, in words.
+    /// Returns how the limit is set, in words.
     pub(super) fn how(&self, bytes: u64) -> String {
         match self.owner.words(Some(bytes)) {
             Some(words) => words.join(" "),
@@ -141,24 +151,24 @@ impl Limit {
         if done.status.success() {
             return Ok(());
         }
-        let told = String::from_utf8_lossy(&done.stderr);
+        let reported = String::from_utf8_lossy(&done.stderr);
         Err(Failure::new(
             format!(
                 "cannot set the limit: `{}` failed: {}",
                 words.join(" "),
-                told.trim().escape_debug()
+                reported.trim().escape_debug()
             ),
             "run as root",
         ))
     }
 }
 
-/// Why a file of a group could not be read or written.
+/// Returns why a file of a group could not be read or written.
 pub(super) fn refused(file: &Path, error: &io::Error) -> Failure {
     let what = format!("cannot set the limit in {}: {error}", file.display());
     match error.kind() {
         io::ErrorKind::NotFound => Failure::new(
-            format!("cannot resize: {} is gone", file.display()),
+            format!("cannot resize: {} no longer exists", file.display()),
             "the control group has ended, or its memory is not counted",
         ),
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
@@ -171,12 +181,13 @@ pub(super) fn refused(file: &Path, error: &io::Error) -> Failure {
     }
 }
 
-/// `max`, or a number of bytes.
+/// Parses a limit in bytes. `None` if there is no limit: `max`, any other text that is not a
+/// number, or [`NONE_FROM`] bytes or more (version 1 has such a number for no limit).
 fn parse(text: &str) -> Option<u64> {
     text.trim().parse().ok().filter(|bytes| *bytes < NONE_FROM)
 }
 
-/// As people read it.
+/// Formats a limit for people.
 pub(super) fn text(limit: Option<u64>) -> String {
     limit.map_or_else(|| "none".to_owned(), |bytes| Bytes(bytes).to_string())
 }
@@ -194,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_is_systemds_where_it_runs() {
+    fn systemd_sets_the_limit_of_its_own_units() {
         let redis = owner("/system.slice/redis.service", true);
         let words = redis.words(Some(1 << 20)).expect("systemd sets it");
         assert_eq!(
@@ -217,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_is_none_is_none() {
+    fn no_limit_is_parsed_as_none() {
         let all = ["max\n", "9223372036854771712\n", "1048576\n"].map(parse);
         assert_eq!(all, [None, None, Some(1 << 20)]);
         assert_eq!([None, Some(1 << 20)].map(text), ["none", "1 MiB"]);

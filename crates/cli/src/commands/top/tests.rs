@@ -1,7 +1,7 @@
-//! Tables that come one after the other.
+//! Series of tables.
 
 use super::*;
-use crate::commands::looks::tests::{go, plan, short};
+use crate::commands::scans::tests::{go, plan, short};
 use crate::view::top::{By, Sort};
 
 fn written(args: &Top, plan: &Plan, style: fn() -> Style) -> String {

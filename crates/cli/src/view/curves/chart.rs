@@ -1,6 +1,7 @@
 //! The page's chart: all curves over the sizes, as inline SVG, in light and in dark.
 //!
-//! Invariant: a policy has the same colour and dashes in every chart, and its whole name in the legend.
+//! Invariant: a policy has the same colour and dashes in every chart, and its whole name in the
+//! legend.
 
 use std::fmt::Write;
 
@@ -12,17 +13,17 @@ use crate::view::share;
 use super::{OURS, PAGE};
 
 const WIDTH: f64 = 760.0;
-/// Of the axes with their labels; the legend is below.
+/// Height of the axes with their labels; the legend is below.
 const HEIGHT: f64 = 340.0;
-/// Room for the axes: left, top, right, bottom.
+/// Space for the axes: left, top, right, bottom.
 const MARGIN: [f64; 4] = [56.0, 16.0, 16.0, 30.0];
-/// Names side by side in the legend, and what each may take.
+/// Number of names in a row of the legend.
 const ABREAST: usize = 5;
 const NAME_WIDTH: f64 = 138.0;
 const ROW: f64 = 18.0;
 
-/// Styles by policy, in the order of [`CurvePolicy::ALL`]: colours on light and on dark, and dashes, for
-/// whoever cannot tell these apart.
+/// Styles by policy, in the order of [`CurvePolicy::ALL`]: colours on light and on dark, and dashes
+/// for readers who cannot distinguish the colours.
 const STYLES: [(&str, &str, &str); CurvePolicy::ALL.len()] = [
     ("#2f6fb2", "#6aa9e9", ""),
     ("#d1622b", "#f0935f", "7 3"),
@@ -41,7 +42,7 @@ fn style_of(policy: CurvePolicy) -> usize {
     at.unwrap_or(0)
 }
 
-/// What the page's style needs for it.
+/// Returns the chart's part of the page's style sheet.
 pub(super) fn style() -> String {
     let mut text = "svg{width:100%;height:auto;margin:.6em 0}\
                     svg text{font:11px system-ui,sans-serif;fill:var(--dim)}\
@@ -61,7 +62,7 @@ pub(super) fn style() -> String {
     text
 }
 
-/// Attributes of a policy's lines.
+/// Returns the attributes of a policy's lines.
 fn attributes(policy: CurvePolicy) -> String {
     let style = style_of(policy);
     let ours = if policy == OURS { " ours" } else { "" };
@@ -72,8 +73,8 @@ fn attributes(policy: CurvePolicy) -> String {
     format!("class=\"curve c{style}{ours}\"{dashes}")
 }
 
-/// What the axes reach: the largest size, and the first fifth that no curve is above, so that curves
-/// which are near each other can be told apart.
+/// Ends of the axes: the largest size; the smallest multiple of a fifth that no curve exceeds, so
+/// that close curves can be distinguished.
 #[derive(Clone, Copy)]
 struct Reach {
     size: u64,
@@ -91,7 +92,7 @@ impl Reach {
         }
     }
 
-    /// Where a size and a ratio stand.
+    /// Returns the coordinates of a size and a ratio.
     fn point(self, size: u64, ratio: f64) -> (f64, f64) {
         let [left, top, right, bottom] = MARGIN;
         let x = left + share(size, self.size) * (WIDTH - left - right);
@@ -101,7 +102,7 @@ impl Reach {
     }
 }
 
-/// The whole chart.
+/// Draws the whole chart.
 pub(super) fn svg(result: &Curves) -> String {
     let reach = Reach::of(result);
     let rows = result.curves.len().div_ceil(ABREAST);
@@ -139,7 +140,7 @@ fn axes(reach: Reach) -> String {
     );
     for tenth in 0..=2 * reach.fifths {
         let ratio = f64::from(tenth) / 10.0;
-        // A line each tenth where there are few of them.
+        // With more than three fifths, only every second tenth has a line.
         if tenth % 2 == 1 && reach.fifths > 3 {
             continue;
         }
@@ -156,7 +157,7 @@ fn axes(reach: Reach) -> String {
     for quarter in 0..=4 {
         let size = u64::try_from(u128::from(reach.size) * quarter / 4).unwrap_or(reach.size);
         let (x, _) = reach.point(size, 0.0);
-        // The last one ends where the axis does, or it would be cut.
+        // The last label ends at the axis's end; centred, it would be cut.
         let anchor = if quarter == 4 { "end" } else { "middle" };
         let _ = writeln!(
             text,

@@ -1,4 +1,5 @@
-//! How many misses the multi-gen LRU has more than each other policy: text, JSON, and a table of the page.
+//! How many misses more the multi-gen LRU has than each other policy: text, JSON, and a table of
+//! the page.
 //!
 //! Invariant: signs are those of [`sim::mrc::Gap`]: more is worse, fewer is below zero.
 
@@ -12,7 +13,7 @@ use crate::view::count;
 
 use super::OURS;
 
-/// A line a policy, under a heading; nothing with one policy, or without ours.
+/// Formats a line for each policy, under a heading; empty with one policy, or without ours.
 pub(super) fn human(result: &Curves, style: Style) -> String {
     let gaps = result.gaps(OURS);
     if gaps.is_empty() {
@@ -38,7 +39,7 @@ pub(super) fn human(result: &Curves, style: Style) -> String {
     text
 }
 
-/// `+1.2%`; what rounds to nothing has no sign.
+/// Formats a share as `+1.2%`; what rounds to zero has no sign.
 fn percent(share: f64) -> String {
     let text = format!("{:+.1}%", 100.0 * share);
     match text.as_str() {
@@ -53,12 +54,12 @@ fn extreme(result: &Curves, at: Option<(usize, f64)>) -> String {
     })
 }
 
-/// By policy, at one size.
+/// Returns the gaps by policy, at one size.
 pub(super) fn at_size(gaps: &[Gap], n: usize) -> Value {
     object(gaps, |gap| gap.more[n])
 }
 
-/// By policy, over all sizes.
+/// Returns the mean gaps by policy, over all sizes.
 pub(super) fn means(gaps: &[Gap]) -> Value {
     object(gaps, Gap::mean)
 }
@@ -70,7 +71,7 @@ fn object(gaps: &[Gap], figure: impl Fn(&Gap) -> Option<f64>) -> Value {
     Value::Object(entries.collect())
 }
 
-/// A table of the page: a row a size, a column a policy.
+/// Formats a table of the page: a row for each size, a column for each policy.
 pub(super) fn html(result: &Curves) -> String {
     let gaps = result.gaps(OURS);
     if gaps.is_empty() {

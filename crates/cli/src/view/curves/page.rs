@@ -12,7 +12,7 @@ use crate::view::text::escaped;
 
 use super::{PAGE, chart, gaps, part_of_all, summary};
 
-/// Colours that the chart does not need; it has its own.
+/// The page's own style; the chart adds its colours.
 const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#1d2329;--dim:#58616b;--line:#dfe2e5;--back:#fcfcfb}\
 @media(prefers-color-scheme:dark){:root{--ink:#e4e7ea;--dim:#a3abb5;--line:#3a4149;--back:#16191d}}\
@@ -24,7 +24,7 @@ table{border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums}
 th,td{padding:.2em .6em;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}\
 th{color:var(--dim);font-weight:600}.sum td{font-weight:600}";
 
-/// The whole page.
+/// Returns the whole page.
 pub(crate) fn html(name: &str, result: &Curves) -> String {
     let (name, about) = (escaped(name), escaped(&summary(name, result)));
     format!(

@@ -1,7 +1,7 @@
-//! The plot in a terminal: miss ratio over size, a letter a policy.
+//! The plot in a terminal: miss ratio over size, a letter for each policy.
 //!
-//! Invariant: exactly [`ROWS`] rows and as many columns as asked, axes apart; where two curves meet
-//! the later one shows, and ours above all.
+//! Invariant: exactly [`ROWS`] rows and the requested number of columns, axes apart; where two
+//! curves meet the later one shows, and ours above all.
 
 use std::fmt::Write;
 
@@ -13,11 +13,11 @@ use crate::view::share;
 use super::OURS;
 
 const ROWS: usize = 14;
-/// By curve, in their order.
+/// Character of each policy's curve, in the order of the curves.
 const MARKS: [char; CurvePolicy::ALL.len()] = ['*', 'o', '+', 'x', '#', 'a', 's', 'v', 'l', 'w'];
 const AXIS: usize = 7;
 
-/// The plot and its legend; nothing where there is no curve but a point.
+/// Returns the plot and its legend; empty if the curve is a single point.
 pub(super) fn plot(result: &Curves, style: Style) -> String {
     let most = result.sizes.last().copied().unwrap_or(0);
     if result.sizes.len() < 2 {
@@ -54,7 +54,7 @@ pub(super) fn plot(result: &Curves, style: Style) -> String {
     text + &legend(result, style.width) + "\n"
 }
 
-/// Which mark is which policy, in lines that fit.
+/// Returns which mark stands for which policy, in lines that fit.
 fn legend(result: &Curves, width: usize) -> String {
     let mut lines = vec!["  miss ratio by pages:".to_owned()];
     for ((policy, _), mark) in result.curves.iter().zip(MARKS) {
@@ -67,12 +67,12 @@ fn legend(result: &Curves, width: usize) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Where between 0 and 1 a column stands: its middle.
+/// Returns the middle of a column as a share of the width, 0 to 1.
 fn share_of(column: usize, columns: usize) -> f64 {
     share(2 * column as u64 + 1, 2 * columns as u64)
 }
 
-/// The ratio at `size` between the sizes that are known; `None` below the first.
+/// Interpolates the ratio at `size` between the known sizes; `None` below the first.
 fn at(result: &Curves, ratios: &[f64], size: f64) -> Option<f64> {
     let sizes: Vec<f64> = result.sizes.iter().map(|&size| share(size, 1)).collect();
     let right = sizes.iter().position(|&known| known >= size)?;

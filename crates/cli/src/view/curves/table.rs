@@ -1,7 +1,7 @@
-//! The ratios as a table, in as many parts as the terminal is too narrow.
+//! The ratios as a table, split into parts if the terminal is too narrow.
 //!
-//! Invariant: no part is wider than the terminal, or than [`LEAST`] where that is narrower, unless a
-//! single column is.
+//! Invariant: no part is wider than the terminal, or than [`LEAST`] where that is narrower, unless
+//! a single column is.
 
 use std::fmt::Write;
 
@@ -13,26 +13,26 @@ use crate::view::count;
 
 use super::{PAGE, part_of_all};
 
-/// Columns that are taken even where fewer are known: four or five policies side by side.
+/// Minimum width that the table uses, columns: four or five policies side by side.
 const LEAST: usize = 100;
-/// Columns of size, bytes and share.
+/// Width of size, bytes and share, columns.
 const SIZES: usize = 31;
 
 type Curve = (CurvePolicy, Vec<f64>);
 
-/// All parts, one below the other.
+/// Returns all parts, one below the other.
 pub(super) fn table(result: &Curves, style: Style) -> String {
     let parts = parts(&result.curves, style.width.max(LEAST));
     let parts = parts.into_iter().map(|part| lines(result, part, style));
     parts.collect::<Vec<_>>().join("\n")
 }
 
-/// Columns of a ratio under its policy's name, with the gap before them.
+/// Returns the width of a ratio under its policy's name, with the gap before it, columns.
 fn width(policy: CurvePolicy) -> usize {
     2 + policy.name().len().max(6)
 }
 
-/// Curves that fit side by side.
+/// Splits the curves into groups that fit side by side.
 fn parts(curves: &[Curve], columns: usize) -> Vec<&[Curve]> {
     let (mut parts, mut from, mut used) = (Vec::new(), 0, SIZES);
     for (n, (policy, _)) in curves.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Every form of a result.
+//! Every form of a result of `mrc`.
 
 use super::*;
 use sim::mrc::CurvePolicy;
@@ -51,7 +51,7 @@ fn all_policies_fit_side_by_side_or_below() {
 }
 
 #[test]
-fn ours_is_held_against_each_other_policy() {
+fn ours_is_compared_with_each_other_policy() {
     let text = human("a.lis", &every(), Style::PLAIN);
     let line = |name: &str| {
         text.lines()
@@ -139,16 +139,16 @@ fn the_page_is_whole_and_escaped() {
     );
 }
 
-/// `--sizes 1T` of a small trace was 33333333333333.0% of all.
+/// Regression: `--sizes 1T` of a small trace was shown as 33333333333333.0% of all.
 #[test]
-fn more_memory_than_there_are_pages_is_no_percentage() {
+fn more_memory_than_pages_is_shown_as_over_100_percent() {
     assert_eq!(part_of_all(2_000, 4_000), "50.0%");
     assert_eq!(part_of_all(4_000, 4_000), "100.0%");
     assert_eq!(part_of_all(1 << 60, 3), "> 100%");
 }
 
 #[test]
-fn a_chart_of_all_has_a_look_and_a_whole_name_for_each() {
+fn a_chart_of_all_policies_has_a_style_and_a_full_name_for_each() {
     let page = html("a.lis", &every());
     assert_eq!(page.matches("<polyline").count(), CurvePolicy::ALL.len());
     for (n, policy) in CurvePolicy::ALL.iter().enumerate() {
@@ -167,7 +167,7 @@ fn a_chart_of_all_has_a_look_and_a_whole_name_for_each() {
     }
 }
 
-/// Traces are unpacked from others' archives: a name moved the cursor.
+/// Regression: the name of a trace moved the cursor. Traces are unpacked from archives of others.
 #[test]
 fn a_name_is_shown_and_never_obeyed() {
     let text = human("a\x1b[2J\u{e9}.lis", &result(), Style::PLAIN);

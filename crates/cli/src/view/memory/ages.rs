@@ -7,24 +7,24 @@ use crate::view::bars::{ROWS_S, age, filled_steps};
 use crate::view::share;
 use crate::view::sheet::Sheet;
 
-use super::bins::{fold, total};
+use super::bins::fold;
 use super::per_cent;
 
 /// Columns of a row before its bar.
 const FIXED: usize = 2 + 12 + 9 + 9 + 10 + 2;
-/// Reasons shown; the rest is in the JSON.
+/// Maximum number of reasons shown; the rest is in the JSON.
 const REASONS: usize = 6;
 
-/// One row an age: anonymous and file memory, the share that is so old or older, a bar.
+/// Writes a row for each age: anonymous and file memory, the share that is so old or older, a bar.
 pub(super) fn ages(report: &Report, sheet: &mut Sheet) {
     let rows = fold(report, ROWS_S.iter().map(|s| s * 1000));
-    let most = rows.iter().map(total).max().unwrap_or(0);
+    let most = rows.iter().map(AgeBin::bytes).max().unwrap_or(0);
     if most == 0 {
         return;
     }
     let used = rows
         .iter()
-        .rposition(|row| total(row) > 0)
+        .rposition(|row| row.bytes() > 0)
         .map_or(0, |last| last + 1);
     let style = sheet.style();
     let room = style.width.saturating_sub(FIXED).clamp(4, 60);
@@ -39,7 +39,7 @@ pub(super) fn ages(report: &Report, sheet: &mut Sheet) {
     for (n, (row, upper)) in rows.iter().zip(uppers).take(used).enumerate() {
         let older = rows[n..]
             .iter()
-            .fold(0u64, |sum, row| sum.saturating_add(total(row)));
+            .fold(0u64, |sum, row| sum.saturating_add(row.bytes()));
         sheet.line(&format!(
             "  {:<12}{:>9}{:>9}{:>10}  {}",
             age(row.older_than_ms, upper),
@@ -51,7 +51,7 @@ pub(super) fn ages(report: &Report, sheet: &mut Sheet) {
     }
 }
 
-/// What bars are made of.
+/// The characters of bars.
 struct Marks {
     anon: &'static str,
     file: &'static str,
@@ -72,11 +72,11 @@ impl Marks {
         }
     }
 
-    /// Anonymous memory first, then files; one of them that is there is seen, if there are two
-    /// columns to show both.
+    /// Draws a row's bar: anonymous memory first, then files. If the row has both and the bar has
+    /// at least two columns, both are visible.
     fn bar(&self, row: &AgeBin, most: u64, room: usize) -> String {
-        let whole = filled_steps(share(total(row), most), room);
-        let mut file = filled_steps(share(row.file_bytes, total(row)), whole);
+        let whole = filled_steps(share(row.bytes(), most), room);
+        let mut file = filled_steps(share(row.file_bytes, row.bytes()), whole);
         if row.anon_bytes > 0 && file == whole && whole > 1 {
             file -= 1;
         }
@@ -87,7 +87,7 @@ impl Marks {
     }
 }
 
-/// How much has no known age, and why.
+/// Writes how much memory has no known age, and why.
 pub(super) fn unknown(report: &Report, sheet: &mut Sheet) {
     if report.unknown_age_bytes == 0 {
         return;

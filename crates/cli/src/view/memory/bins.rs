@@ -1,11 +1,11 @@
-//! A report's ages at edges of our choice.
+//! A report's ages, sorted into rows with edges of our choice.
 //!
-//! Invariant: a bin that straddles an edge counts as the younger row, so what a row says is old is
-//! surely old; the rows together are all of the bins (as far as 64 bits go).
+//! Invariant: a bin that contains an edge counts as the younger row, so what a row shows as old is
+//! certainly old. The rows together have the bytes of all bins (as far as 64 bits go).
 
 use host::report::{AgeBin, Report};
 
-/// The bins of all nodes, folded into rows that begin at `edges` (increasing, the first is 0).
+/// Sums the bins of all nodes into rows that begin at `edges` (increasing, the first is 0).
 pub(super) fn fold(report: &Report, edges: impl Iterator<Item = u64>) -> Vec<AgeBin> {
     let row = |older_than_ms| AgeBin {
         older_than_ms,
@@ -22,7 +22,7 @@ pub(super) fn fold(report: &Report, edges: impl Iterator<Item = u64>) -> Vec<Age
     rows
 }
 
-/// Pages touched again, in rows that begin at `edges`.
+/// Sums the pages that were accessed again into rows that begin at `edges`.
 pub(super) fn fold_reaccessed(report: &Report, edges: &[u64]) -> Vec<u64> {
     let mut rows = vec![0u64; edges.len()];
     for bin in &report.reaccessed {
@@ -38,13 +38,8 @@ fn bins(report: &Report) -> impl Iterator<Item = &AgeBin> {
     report.page_age.iter().flat_map(|node| &node.bins)
 }
 
-/// Bytes of both kinds.
-pub(super) fn total(bin: &AgeBin) -> u64 {
-    bin.anon_bytes.saturating_add(bin.file_bytes)
-}
-
-/// Bytes that were surely not touched for so long.
+/// Returns the bytes that were certainly not touched for `ms` milliseconds.
 pub(crate) fn older_than(report: &Report, ms: u64) -> u64 {
     let old = bins(report).filter(|bin| bin.older_than_ms >= ms);
-    old.fold(0, |sum, bin| sum.saturating_add(total(bin)))
+    old.fold(0, |sum, bin| sum.saturating_add(bin.bytes()))
 }

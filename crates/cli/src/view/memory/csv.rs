@@ -1,7 +1,7 @@
-//! Reports as comma-separated values: one line of names, one line a report.
+//! Reports as comma-separated values: one line of names, one line for each report.
 //!
-//! Invariant: every line has as many fields as the header, in the same order (RFC 4180), whatever
-//! the report's bins: ages are given at fixed edges, cumulatively, so that lines of hours and of
+//! Invariant: every line has as many fields as the header, in the same order (RFC 4180), for any
+//! bins of the report: ages stand at fixed edges, cumulatively, so that lines of hours and of
 //! different targets can be put below each other. What is not known is an empty field. A hostile
 //! command line makes no second line.
 
@@ -14,7 +14,7 @@ use super::words::source_name;
 /// Edges of the age columns, seconds.
 const EDGES_S: [u64; 5] = [1, 10, 60, 600, 3600];
 
-/// The line of names.
+/// Returns the line of names.
 pub(crate) fn header() -> String {
     let fixed = columns(&Report::default()).into_iter();
     let fixed = fixed.map(|(name, _)| name.to_owned());
@@ -27,7 +27,7 @@ pub(crate) fn header() -> String {
     fixed.chain(ages).chain(again).collect::<Vec<_>>().join(",")
 }
 
-/// The line of a report.
+/// Returns the line of a report.
 pub(crate) fn row(report: &Report) -> String {
     let fixed = columns(report).into_iter().map(|(_, value)| value);
     let ages = EDGES_S.iter().flat_map(|edge| {
@@ -46,7 +46,7 @@ pub(crate) fn row(report: &Report) -> String {
     fixed.chain(ages).chain(again).collect::<Vec<_>>().join(",")
 }
 
-/// The columns that every report has, with their values.
+/// Returns the columns that every report has, with their values.
 fn columns(report: &Report) -> Vec<(&'static str, String)> {
     fn known(value: Option<impl ToString>) -> String {
         value.map(|value| value.to_string()).unwrap_or_default()
@@ -77,6 +77,11 @@ fn columns(report: &Report) -> Vec<(&'static str, String)> {
         ("pss_bytes", known(says.pss_bytes)),
         ("swap_pss_bytes", known(says.swap_pss_bytes)),
         ("pressure_some_avg10", known(says.pressure_some_avg10)),
+        (
+            "pressure_of",
+            says.pressure_of
+                .map_or_else(String::new, |of| of.id().to_owned()),
+        ),
         ("age_source", source_name(report.age_source).to_owned()),
         ("interval_ms", report.interval_ms.to_string()),
         ("walks", report.walks.to_string()),

@@ -1,6 +1,7 @@
 //! What less memory would cost: a plot, a table, and sizes to choose.
 //!
-//! Invariant: nothing is said of sizes of which nothing is known, and both ends of what is known are named.
+//! Invariant: the output names no size of which nothing is known, and shows both ends of the known
+//! range.
 
 mod plot;
 
@@ -12,7 +13,7 @@ use crate::view::sheet::Sheet;
 
 use super::per_cent;
 
-/// The part of a report; nothing without a curve.
+/// Writes the part of a report about its curve; nothing without a curve.
 pub(super) fn curve(report: &Report, sheet: &mut Sheet) {
     let Some(curve) = &report.curve else {
         return;
@@ -28,7 +29,7 @@ pub(super) fn curve(report: &Report, sheet: &mut Sheet) {
     sheet.row("not known", &cost.not_known());
 }
 
-/// The curve with what it is of.
+/// Returns the curve with the report's data that belongs to it.
 pub(super) fn cost<'a>(report: &Report, curve: &'a Curve) -> Cost<'a> {
     Cost {
         curve,

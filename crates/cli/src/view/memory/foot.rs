@@ -1,4 +1,4 @@
-//! How it was measured: source, interval, what it cost, and what a reader should know.
+//! How the report was measured: source, interval, costs, and notes for the reader.
 
 use daemon::options::{Bytes, Millis};
 use host::report::Report;
@@ -6,38 +6,39 @@ use host::report::Report;
 use crate::view::sheet::Sheet;
 use crate::view::{clock, count};
 
-/// Notes shown; the rest is in the JSON.
+/// Maximum number of notes shown; the rest is in the JSON.
 const NOTES: usize = 8;
 
-/// Where ages come from, and what that cost whom.
+/// Writes where ages come from, and what that cost us and the watched processes.
 pub(super) fn costs(report: &Report, sheet: &mut Sheet) {
     let source = super::source(report);
     sheet.heading("How it was measured");
-    sheet.row("ages from", &format!("{source}; {}", looks(report)));
+    sheet.row("ages from", &format!("{source}; {}", scans(report)));
     sheet.row("cost", &cost(report));
     if report.overhead.memory_bytes > 0 {
         let memory = Bytes(report.overhead.memory_bytes);
-        sheet.row("books", &format!("{memory} of memory of our own"));
+        sheet.row("memory", &format!("{memory} of pagetide's own"));
     }
 }
 
-/// `11 looks, every 1s`.
-pub(super) fn looks(report: &Report) -> String {
-    let looks = match report.walks {
-        1 => "1 look".to_owned(),
-        n => format!("{} looks", count(n)),
+/// Formats the number of scans as `11 scans, every 1s`.
+pub(super) fn scans(report: &Report) -> String {
+    let scans = match report.walks {
+        1 => "1 scan".to_owned(),
+        n => format!("{} scans", count(n)),
     };
     match report.interval_ms {
-        0 => looks,
-        ms => format!("{looks}, every {}", Millis(ms)),
+        0 => scans,
+        ms => format!("{scans}, every {}", Millis(ms)),
     }
 }
 
-/// What it took of us, and the longest that the program may have waited for us.
+/// Returns what watching cost this process, and the longest that the program may have waited for
+/// it.
 pub(super) fn cost(report: &Report) -> String {
     let cost = report.overhead;
     let mut text = format!("CPU {}", clock(cost.cpu_ms));
-    // Of one look there is no time to compare with.
+    // For one scan there is no time to compare with.
     if report.walks > 1
         && let Some(per_mille) = cost.cpu_ms.saturating_mul(1000).checked_div(report.wall_ms)
     {
@@ -52,7 +53,7 @@ pub(super) fn cost(report: &Report) -> String {
     text
 }
 
-/// Milliseconds as such while they are few.
+/// Formats a short time in milliseconds.
 fn fine(ms: u64) -> String {
     match ms {
         0..10_000 => format!("{ms} ms"),
@@ -68,7 +69,7 @@ fn micros(us: u64) -> String {
     }
 }
 
-/// Things a reader should know.
+/// Writes the notes for the reader.
 pub(super) fn notes(report: &Report, sheet: &mut Sheet) {
     if report.notes.is_empty() {
         return;

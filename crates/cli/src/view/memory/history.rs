@@ -1,28 +1,30 @@
-//! What the reports of one watching said, small enough to keep for days.
+//! The figures of all reports of one watch, small enough to keep for days.
 //!
-//! Invariant: at most [`MOST`] points, evenly spread over the whole time, the newest among them; the
-//! ages of a point and its unknown bytes are what was resident then.
+//! Invariant: at most [`MOST`] points, evenly spread over the whole time, the newest among them. A
+//! point's ages and unknown bytes together are the memory that was resident then.
 
 use host::report::Report;
 use pictures::{Clock, EDGES_MS, Moment, Track};
 
-use super::bins::{fold, total};
+use super::bins::fold;
 
-/// Points kept. When there are more, every second one goes, and half as many come.
+/// Maximum number of points. When there are more, every second point is dropped, and from then on
+/// only half as many reports are kept as before.
 const MOST: usize = 512;
-/// Columns of a picture: no more can be told apart on a phone, and little more on a desk.
+/// Columns of a picture: on a phone more cannot be distinguished, and on a large screen hardly
+/// more.
 const COLUMNS: u64 = 240;
 
-/// One report.
+/// What is kept of one report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Point {
     wall_ms: u64,
     moment: Moment,
-    /// Pages that had come back until then.
+    /// Number of pages refaulted since watching began.
     refaulted: u64,
 }
 
-/// A report as it is drawn, but for what needs another one to tell.
+/// Returns a report as it is drawn, except for what only two reports together show.
 pub(super) fn moment(report: &Report) -> Moment {
     let mut moment = Moment {
         unknown: report.unknown_age_bytes,
@@ -32,7 +34,7 @@ pub(super) fn moment(report: &Report) -> Moment {
     };
     let rows = fold(report, EDGES_MS.into_iter());
     for (age, row) in moment.ages.iter_mut().zip(&rows) {
-        *age = total(row);
+        *age = row.bytes();
     }
     moment
 }
@@ -41,15 +43,15 @@ pub(super) fn moment(report: &Report) -> Moment {
 #[derive(Debug, Default)]
 pub(crate) struct History {
     points: Vec<Point>,
-    /// Reports seen.
+    /// Number of reports so far.
     seen: u64,
-    /// Every so many-th is kept, as a power of two.
+    /// One of `1 << shift` reports is kept.
     shift: u32,
     newest: Option<Point>,
 }
 
 impl History {
-    /// One more report.
+    /// Adds a report.
     pub(crate) fn push(&mut self, report: &Report) {
         let point = Point {
             wall_ms: report.wall_ms,
@@ -71,7 +73,7 @@ impl History {
         }
     }
 
-    /// In the order of time, the newest last.
+    /// Returns the points in the order of time, the newest last.
     fn points(&self) -> Vec<Point> {
         let mut points = self.points.clone();
         if let Some(newest) = self.newest
@@ -82,22 +84,22 @@ impl History {
         points
     }
 
-    /// From the first report to the newest; none of so few that there is nothing to be seen. A column has what the last look
-    /// in it found, or, between two looks, the last one before it: looks do not come at even times. What was not looked
-    /// at for longer than that is empty.
+    /// Returns the history from the first report to the newest; `None` with too few reports to show
+    /// anything. A column has what the last scan in it found, or else the last scan before it,
+    /// because scans do not come at even times. A column too long after the last scan is empty.
     pub(super) fn track(&self) -> Option<Track> {
         let points = self.points();
-        let ([first, _, .., last], Some(looks)) = (&points[..], points.len().checked_sub(1)) else {
+        let ([first, _, .., last], Some(scans)) = (&points[..], points.len().checked_sub(1)) else {
             return None;
         };
         let span = last.wall_ms.saturating_sub(first.wall_ms);
-        let looks = u64::try_from(looks).unwrap_or(COLUMNS);
-        if looks < 2 || span == 0 {
+        let scans = u64::try_from(scans).unwrap_or(COLUMNS);
+        if scans < 2 || span == 0 {
             return None;
         }
-        let columns = looks.min(COLUMNS);
+        let columns = scans.min(COLUMNS);
         let step_ms = span.div_ceil(columns);
-        let held_ms = 2 * step_ms.max(span / looks);
+        let held_ms = 2 * step_ms.max(span / scans);
         let mut before = first;
         let column = |n: u64| {
             let end_ms = step_ms.saturating_mul(n).saturating_add(first.wall_ms);
@@ -106,7 +108,7 @@ impl History {
             if end_ms.saturating_sub(point.wall_ms) > held_ms {
                 return None;
             }
-            let back = came_back(before, point);
+            let back = refaults(before, point);
             before = point;
             Some(Moment {
                 back,
@@ -122,8 +124,8 @@ impl History {
     }
 }
 
-/// Pages a minute between two reports.
-fn came_back(before: &Point, point: &Point) -> Option<u64> {
+/// Returns the pages refaulted a minute between two reports; `None` if no time passed between them.
+fn refaults(before: &Point, point: &Point) -> Option<u64> {
     let pages = u128::from(point.refaulted.saturating_sub(before.refaulted));
     let passed = u128::from(point.wall_ms.saturating_sub(before.wall_ms));
     u64::try_from((pages * 60_000).checked_div(passed)?).ok()
@@ -175,13 +177,13 @@ mod tests {
     }
 
     #[test]
-    fn looks_at_uneven_times_leave_no_gaps_and_a_pause_does() {
+    fn scans_at_uneven_times_make_no_gap_and_a_pause_does() {
         let even = [(0, 0), (900, 1), (2_100, 2), (2_900, 3), (4_000, 4)];
         let even = even.map(|(ms, swapped)| report(ms, swapped, swapped * 10));
         let track_of = track(&even).expect("five reports");
         let swapped = track_of.columns.iter();
         let swapped: Vec<_> = swapped.map(|one| one.map(|one| one.swapped)).collect();
-        // Of the look at 2.1 s nothing is seen at 2 s, and the one at 2.9 s is the newest at 3 s.
+        // The scan at 2.1 s is not shown at 2 s, and the one at 2.9 s is the newest at 3 s.
         assert_eq!(swapped, [Some(1), Some(1), Some(3), Some(4)]);
         assert_eq!((track_of.from_ms, track_of.step_ms), (0, 1_000));
         let pause = [0, 1_000, 2_000, 100_000].map(|ms| report(ms, 1, 0));
@@ -196,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_back_is_told_a_minute() {
+    fn refaults_are_shown_per_minute() {
         let reports = [(0, 5), (1_000, 5), (2_000, 25)].map(|(ms, back)| report(ms, 0, back));
         let track_of = track(&reports).expect("three reports");
         let back = track_of.columns.iter();

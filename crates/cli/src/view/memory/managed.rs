@@ -1,6 +1,7 @@
-//! What a manager holds of the target, and what it did: in the report for people and on the page.
+//! The limits that a manager sets for the target, and what the manager did: for people and on the
+//! page.
 //!
-//! Invariant: of what nobody manages there is nothing, not even a heading.
+//! Invariant: for a target without a manager there is nothing, not even a heading.
 
 use std::fmt::Write;
 
@@ -11,10 +12,10 @@ use crate::view::sheet::Sheet;
 use crate::view::text::escaped;
 use crate::view::{clock, count};
 
-/// Lines of the latest actions that people are shown; the rest is on the page and in the JSON.
+/// Maximum number of latest actions shown to people; the rest is on the page and in the JSON.
 const ACTIONS: usize = 3;
 
-/// Names and what stands behind them.
+/// Returns the facts about the manager, each with its name.
 fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let limits = report.limits;
     let all = [
@@ -30,7 +31,10 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
         .collect();
     facts.extend(report.policy.as_ref().map(|one| ("policy", policy(one))));
     if let Some(written) = &report.write_back {
-        let pages = format!("{} pages went on to a disk", count(written.written_pages));
+        let pages = format!(
+            "{} pages were written back to disk",
+            count(written.written_pages)
+        );
         facts.push(("disk", pages));
     }
     facts
@@ -39,7 +43,7 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
 fn policy(one: &PolicyReport) -> String {
     let mut text = one.name.clone();
     if one.dry_run {
-        text += ", which only says what it would do";
+        text += ", which only reports what it would do";
     }
     if let Some(age) = one.threshold_ms {
         let _ = write!(text, ": what was not accessed for {}", Millis(age));
@@ -49,14 +53,14 @@ fn policy(one: &PolicyReport) -> String {
     }
     let _ = write!(
         text,
-        "; {} pages left, {} came back",
+        "; {} pages paged out, {} refaulted",
         count(one.evicted_pages),
         count(one.came_back_pages)
     );
     text
 }
 
-/// For people.
+/// Writes the facts and the latest actions for people.
 pub(super) fn managed(report: &Report, sheet: &mut Sheet) {
     let facts = facts(report);
     if facts.is_empty() {
@@ -72,7 +76,7 @@ pub(super) fn managed(report: &Report, sheet: &mut Sheet) {
     }
 }
 
-/// The same on the page, with each action of the policy and when it was.
+/// Returns the facts as HTML for the page, with each action of the policy and the action's time.
 pub(super) fn on_page(report: &Report) -> String {
     let facts = facts(report);
     if facts.is_empty() {
@@ -87,7 +91,11 @@ pub(super) fn on_page(report: &Report) -> String {
         .iter()
         .flat_map(|one| one.actions.iter().rev());
     let ordered = ordered.map(|action| {
-        let what = if action.is_dry { "would leave" } else { "left" };
+        let what = if action.is_dry {
+            "would be paged out"
+        } else {
+            "paged out"
+        };
         let why = escaped(&action.why);
         format!(
             "<li>{}: {} pages {what}: {why}</li>\n",

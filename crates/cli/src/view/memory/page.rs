@@ -1,8 +1,9 @@
-//! A report as one page: pictures as inline SVG over tables, drawn as the dashboard's are (`pictures`). It loads nothing and runs
-//! nothing, so it can be kept and sent.
+//! A report as one page: pictures as inline SVG over tables, drawn as the dashboard's are
+//! (`pictures`). It loads nothing and runs nothing, so it can be kept and sent.
 //!
-//! Invariant: every word from outside goes through `escaped`; a browser is told to load and to run nothing, so that a word that
-//! did not would be no more than ugly. All that pictures tell to who points at them stands in a table, too.
+//! Invariant: every word from outside goes through `escaped`. The page also forbids the browser to
+//! load or run anything, so that an unescaped word would do no harm. All that pictures show only
+//! under the pointer stands in a table, too.
 
 mod bars;
 mod measured;
@@ -17,14 +18,14 @@ use crate::view::text::{cut, escaped};
 
 use super::{History, cold, curve, managed, per_cent, words};
 
-/// Columns of the heading: a command line may be pages long, and the whole of it is shown to who points at it.
+/// Width of the heading, columns: a command line may be very long; the pointer shows all of it.
 const HEADING: usize = 200;
 
-/// What a browser may do with the page: show it, with its own colours.
+/// Content policy: the browser may show the page, with its own colours, and load nothing.
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
-/// The whole page. `history` holds what was seen until now, this report included.
+/// Returns the whole page. `history` holds all reports until now, including this one.
 pub(crate) fn html(report: &Report, history: &History) -> String {
     let whole = escaped(&words::about(report));
     let about = escaped(&cut(&words::about(report), HEADING, true));
@@ -43,7 +44,10 @@ pub(crate) fn html(report: &Report, history: &History) -> String {
     let now = bars::by_kind(report) + &bars::by_age(report);
     page += &section("How old the memory is", &now);
     if let Some(track) = history.track() {
-        page += &section("Over time", &over_time::over_time(&track));
+        page += &section(
+            "Over time",
+            &over_time::over_time(&track, report.kernel_says.pressure_of),
+        );
     }
     page += &section("Touched again", &bars::again(report));
     page += &section("How it is managed", &managed::on_page(report));
@@ -59,14 +63,14 @@ pub(crate) fn html(report: &Report, history: &History) -> String {
     page + "</main></body></html>\n"
 }
 
-/// A table in a box that can be scrolled by keys where it is too wide.
+/// Puts a table into a box that scrolls by keys if the table is too wide.
 fn boxed(name: &str, table: &str) -> String {
     format!(
         "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{name}\">{table}</div>"
     )
 }
 
-/// A part with its heading; nothing without content.
+/// Returns a part with its heading; empty without content.
 fn section(title: &str, content: &str) -> String {
     if content.is_empty() {
         return String::new();
@@ -74,7 +78,7 @@ fn section(title: &str, content: &str) -> String {
     format!("<h2>{title}</h2>\n{content}\n")
 }
 
-/// The figures that one looks for first.
+/// Returns the most important figures.
 fn cards(report: &Report) -> String {
     let card = |name: &str, figure: &str, below: &str| {
         let (figure, below) = (escaped(figure), escaped(below));
@@ -89,7 +93,8 @@ fn cards(report: &Report) -> String {
         &Bytes(report.resident_bytes).to_string(),
         &kernel,
     );
-    // `62% (1.2 GiB) not touched for 10s, 40% for 1m`: the figure, and the rest below it.
+    // Splits `62% (1.2 GiB) not touched for 10s, 40% for 1m` into the figure, and the rest below
+    // it.
     if let Some(cold) = cold(report) {
         let (figure, below) = cold.split_once(' ').unwrap_or((&cold, ""));
         text += &card("cold", figure, &below.replace(['(', ')'], ""));

@@ -1,6 +1,6 @@
 //! The table of processes.
 //!
-//! Invariant: the largest first, as the report has them; how many are left out is said.
+//! Invariant: the largest first, as the report has them; a line says how many are omitted.
 
 use daemon::options::Bytes;
 use host::report::Report;
@@ -8,10 +8,11 @@ use host::report::Report;
 use crate::view::count;
 use crate::view::sheet::Sheet;
 
-/// Rows for people; the rest is in the JSON.
+/// Maximum number of rows for people; the rest is in the JSON.
 const SHOWN: usize = 10;
 
-/// Nothing for a single process: all of it was said above.
+/// Writes the table; nothing for a single process, as the report's other figures are that
+/// process's.
 pub(super) fn processes(report: &Report, sheet: &mut Sheet) {
     let all = &report.processes;
     if all.len() < 2 {

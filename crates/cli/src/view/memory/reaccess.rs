@@ -1,5 +1,5 @@
-//! The re-access histogram (the kernel's word: promotion) in words: what taking memory out at some
-//! age would have brought back.
+//! The re-access histogram (the kernel's word: promotion) in words: the refaults that paging out at
+//! some age would have caused.
 
 use daemon::options::{Bytes, Millis};
 use host::report::Report;
@@ -10,15 +10,15 @@ use crate::view::{count, share};
 
 use super::bins::fold_reaccessed;
 
-/// Bytes of a page that is counted.
+/// Bytes of one counted page.
 pub(super) const PAGE: u64 = 4096;
-/// Edges of the rows. What was idle for less than a second is just in use.
+/// Lower edges of the rows, milliseconds. Memory that was idle for less than a second is in use.
 pub(super) const EDGES_MS: [u64; 7] = [0, 1000, 5000, 10_000, 60_000, 600_000, 3_600_000];
 
-/// One row an idle time, the longest last, and what it means.
+/// Writes a row for each idle time, the longest last, and what the rows mean.
 pub(super) fn reaccess(report: &Report, sheet: &mut Sheet) {
     let rows = fold_reaccessed(report, &EDGES_MS);
-    // The first row is memory in use; it says nothing about what could leave.
+    // The first row is memory in use: it does not show what could be paged out.
     let idle = &rows[1..];
     let Some(last) = idle.iter().rposition(|&pages| pages > 0) else {
         return;
@@ -47,7 +47,7 @@ pub(super) fn reaccess(report: &Report, sheet: &mut Sheet) {
     }
 }
 
-/// Digits as far as they fit.
+/// Formats a count with all digits, or in units of 10^9 where that does not fit.
 fn short_count(pages: u64) -> String {
     if pages < 1_000_000_000_000 {
         return count(pages);
@@ -55,8 +55,8 @@ fn short_count(pages: u64) -> String {
     format!("{}G", count(pages / 1_000_000_000))
 }
 
-/// What would have come back, had all of that age been taken out. Of the ages that were watched for
-/// as long again; `None` while there is none.
+/// Returns how much would have refaulted if all memory of an age had been paged out. Uses the
+/// largest age that was watched for twice as long; `None` while there is none.
 pub(super) fn meaning(report: &Report) -> Option<String> {
     let edge = [10_000, 5_000, 1_000]
         .into_iter()
@@ -67,7 +67,7 @@ pub(super) fn meaning(report: &Report) -> Option<String> {
         .filter(|bin| bin.older_than_ms >= edge);
     let back = back.fold(0u64, |sum, bin| sum.saturating_add(bin.pages));
     Some(format!(
-        "Had everything left after {} untouched, {} pages ({}) would have come back so far.",
+        "Had pages untouched for {} been paged out, {} pages ({}) would have been refaulted so far.",
         Millis(edge),
         short_count(back),
         Bytes(back.saturating_mul(PAGE)),

@@ -1,14 +1,14 @@
-//! Reports to show.
+//! Sample reports for tests.
 
 use host::report::{
-    AgeBin, AgeGrain, AgeSource, Curve, CurvePoint, Ended, KernelSays, NodeAge, Overhead, Process,
-    Reaccess, Report, Unknown,
+    AgeBin, AgeGrain, AgeSource, Curve, CurvePoint, Ended, KernelSays, NodeAge, Overhead,
+    PressureOf, Process, Reaccess, Report, Unknown,
 };
 use proptest::prelude::*;
 
 pub(crate) const MIB: u64 = 1 << 20;
 
-/// What a hostile process calls itself.
+/// The command line of a hostile process.
 pub(crate) const HOSTILE: &str =
     "<script>alert(1)</script>\x1b[2J\x1b]0;title\x07\u{9b}31m\u{202e}\",'=1\r\n\u{6f22}\u{5b57}";
 
@@ -107,6 +107,7 @@ pub(crate) fn server() -> Report {
             swap_pss_bytes: Some(98 * MIB),
             shared_bytes: Some(7 * MIB),
             pressure_some_avg10: Some(125),
+            pressure_of: Some(PressureOf::Group),
         },
         ended: ENDED,
         overhead: OVERHEAD,
@@ -126,7 +127,7 @@ fn reaccess(older_than_ms: u64, pages: u64) -> Reaccess {
     }
 }
 
-/// Everything, with so many processes, `n` looks after the start.
+/// A report about all processes of a host, `processes` of them, `n` scans after the start.
 pub(crate) fn everything(processes: u32, n: u64) -> Report {
     let mut report = server();
     report.pid = None;
@@ -146,7 +147,7 @@ pub(crate) fn everything(processes: u32, n: u64) -> Report {
     report
 }
 
-/// The same program, growing colder: the history of a long watch.
+/// The program of [`server`] after `n` scans, while its memory grows colder: for a long history.
 pub(crate) fn cooling(n: u64) -> Report {
     let mut report = server();
     report.wall_ms = n * 1000;
@@ -167,15 +168,12 @@ pub(crate) fn cooling(n: u64) -> Report {
         ));
     }
     report.swapped_bytes = n.min(80) * MIB;
-    let all = bins
-        .iter()
-        .map(|bin| bin.anon_bytes + bin.file_bytes)
-        .sum::<u64>();
+    let all = bins.iter().map(AgeBin::bytes).sum::<u64>();
     report.resident_bytes = all + report.unknown_age_bytes;
     report
 }
 
-/// A hostile name everywhere, and figures that cannot be.
+/// A report with hostile names in all fields, and impossible figures.
 pub(crate) fn hostile() -> Report {
     let mut report = huge();
     report.command = HOSTILE.to_owned();
@@ -194,11 +192,11 @@ pub(crate) fn hostile() -> Report {
     report
 }
 
-/// Every figure as large as it gets.
+/// A report with the largest value in every figure.
 pub(crate) fn huge() -> Report {
     let mut report = everything(12, 70);
     let json = serde_json::to_string(&report).expect("plain data");
-    // Whatever is a size or a count becomes the largest; small fields are put back below.
+    // Each size or count becomes the largest; small fields are restored below.
     let mut value: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     largest(&mut value);
     value["exit"] = i32::MIN.into();
@@ -228,7 +226,7 @@ fn largest(value: &mut serde_json::Value) {
     }
 }
 
-/// Everything resident, and not an age of it known.
+/// A report of resident memory without any known age.
 pub(crate) fn unknown() -> Report {
     let mut report = server();
     report.page_age.clear();
@@ -239,7 +237,7 @@ pub(crate) fn unknown() -> Report {
     report
 }
 
-/// Any report at all.
+/// Generates random reports.
 pub(crate) fn any_report() -> impl Strategy<Value = Report> {
     let number = prop_oneof![Just(0), Just(u64::MAX), any::<u64>(), 0..5_000_000_000u64];
     let numbers = prop::collection::vec(number, 64);
@@ -289,6 +287,7 @@ fn any_sizes(mut next: impl FnMut() -> u64, flags: (bool, bool, bool)) -> Report
     report.curve = flags.2.then(|| any_curve(&mut next));
     report.kernel_says.pss_bytes = flags.1.then(&mut next);
     report.kernel_says.pressure_some_avg10 = flags.2.then(|| small(next()));
+    report.kernel_says.pressure_of = flags.2.then_some(PressureOf::Host);
     (report.ended.processes, report.ended.unseen) = (next(), next());
     (report.ended.peak_resident_bytes, report.overhead.cpu_ms) = (next(), next());
     (report.overhead.walk_ms, report.overhead.clear_ms) = (next(), next());
@@ -315,10 +314,10 @@ fn any_curve(mut next: impl FnMut() -> u64) -> Curve {
         points,
         ..Curve::default()
     };
-    curve.recommending(2.0)
+    curve.recommend(2.0)
 }
 
-/// A program that uses 40 of its 100 MiB evenly, and the rest now and then.
+/// A program that uses 40 of its 100 MiB evenly, and the rest rarely.
 pub(crate) fn curved() -> Report {
     let point = |mib: u64, idle_s: u64, refaults: u64| {
         CurvePoint::new(mib << 20, idle_s * 1000, (refaults, 1_000_000), 60_000)
@@ -341,12 +340,12 @@ pub(crate) fn curved() -> Report {
     Report {
         wall_ms: 61_000,
         resident_bytes: 100 << 20,
-        curve: Some(curve.recommending(2.0)),
+        curve: Some(curve.recommend(2.0)),
         ..Report::default()
     }
 }
 
-/// One more of everything that has a list.
+/// Adds an element to each list of the report.
 fn add_named(report: &mut Report, name: String, mut next: impl FnMut() -> u64) {
     report.unknown_because.push(Unknown {
         reason: name.clone(),

@@ -1,4 +1,4 @@
-//! What is shown, to the character where it is plain.
+//! Output of reports, compared exactly where it is plain text.
 
 use proptest::prelude::*;
 
@@ -11,6 +11,31 @@ const UNICODE: Style = Style {
     unicode: true,
     ..Style::PLAIN
 };
+
+#[test]
+fn the_age_of_a_share_is_said() {
+    let mut report = server();
+    assert!(!human(&report, Style::PLAIN).contains("accessed"));
+    report.set_quantile(50.0, Some(0));
+    let text = human(&report, Style::PLAIN);
+    let line = text
+        .lines()
+        .find(|line| line.contains("accessed"))
+        .expect("a row");
+    assert!(
+        line.contains("50% of ") && line.contains("of node 0 in the last"),
+        "{line}"
+    );
+    report.set_quantile(100.0, None);
+    let text = human(&report, Style::PLAIN);
+    assert!(text.contains(": longer ago than was watched"), "{text}");
+    report.set_quantile(50.0, Some(77));
+    let text = human(&report, Style::PLAIN);
+    assert!(
+        text.contains("50% of node 77: no ages are known yet"),
+        "{text}"
+    );
+}
 
 #[test]
 fn a_report_in_a_pipe() {
@@ -51,7 +76,7 @@ fn of_many_processes_ten_are_shown() {
 }
 
 #[test]
-fn cold_is_said_of_ages_that_can_be_known() {
+fn cold_memory_is_shown_only_for_ages_that_can_be_known() {
     let at = |wall_ms| {
         let mut report = server();
         report.wall_ms = wall_ms;
@@ -78,7 +103,7 @@ fn a_curve_names_a_size_and_what_is_not_known() {
     assert!(page.contains("<path class=\"curve\"") && page.contains("<dt>limit</dt><dd>42"));
 }
 
-/// Five seconds are too short to tell 60 pages a minute.
+/// Five seconds are too short to measure a rate of 60 pages a minute.
 #[test]
 fn a_curve_that_is_too_young_names_no_limit() {
     let mut report = curved();
@@ -90,16 +115,16 @@ fn a_curve_that_is_too_young_names_no_limit() {
     };
     let points = young.points.iter_mut();
     points.for_each(|point| point.watched_ms = 5_000);
-    report.curve = Some(young.recommending(2.0));
+    report.curve = Some(young.recommend(2.0));
     let text = human(&report, Style::PLAIN);
     assert!(
-        text.contains("not yet: that no more than 0.2% of the working set"),
+        text.contains("not yet: it takes 10s to tell that no more than 0.2% of the working"),
         "{text}"
     );
     assert!(text.contains("takes 10s to tell"), "{text}");
 }
 
-/// Everything that could hurt, in every form.
+/// Hostile names and extreme figures, in every form of output.
 #[test]
 fn hostile_names_stay_text() {
     let report = hostile();
@@ -257,14 +282,15 @@ fn a_long_command_line_is_cut_in_the_heading_alone() {
     assert!(whole.len() > 3000);
 }
 
-/// What stands between `<` and `>`.
+/// Returns what stands between `<` and `>`.
 fn tags(page: &str) -> impl Iterator<Item = &str> {
     page.split('<')
         .skip(1)
         .filter_map(|rest| rest.split('>').next())
 }
 
-/// Bars have the report's own bytes: each kind and each age once, and of both all that is resident.
+/// Bars carry the report's own bytes: each kind and each age once, and either sum is all that is
+/// resident.
 #[test]
 fn bars_are_the_reports_figures() {
     let report = server();
@@ -318,7 +344,7 @@ proptest! {
     }
 }
 
-/// Fields of a line, quoted ones counted as a reader of RFC 4180 does.
+/// Counts the fields of a line; quoted ones as a reader of RFC 4180 does.
 fn fields(line: &str) -> usize {
     let mut quoted = false;
     let commas = line.chars().filter(|&c| {
@@ -328,9 +354,9 @@ fn fields(line: &str) -> usize {
     commas.count() + 1
 }
 
-/// The story, of a reading: who asked what a manager does had it in the JSON alone.
+/// Regression: what a manager does was in the JSON alone, not in the report for people.
 #[test]
-fn what_a_manager_holds_and_did_is_told() {
+fn what_a_manager_holds_and_did_is_shown() {
     let action = ActionReport {
         at_ms: 65_000,
         pages: 1234,
@@ -356,7 +382,7 @@ fn what_a_manager_holds_and_did_is_told() {
     for part in [
         "Managed\n",
         "memory-max 512 MiB",
-        "cold-age: what was not accessed for 1m; 1,234 pages left, 0 came",
+        "cold-age: what was not accessed for 1m; 1,234 pages paged out, 0",
         "paged out 4 pages",
     ] {
         assert!(text.contains(part), "{part}: {text}");
@@ -366,7 +392,7 @@ fn what_a_manager_holds_and_did_is_told() {
     for part in [
         "<h2>How it is managed</h2>",
         "<dt>memory-max</dt><dd>512 MiB</dd>",
-        "<li>1m 05s: 1,234 pages left: not accessed for &lt;1m&gt;</li>",
+        "<li>1m 05s: 1,234 pages paged out: not accessed for &lt;1m&gt;</li>",
         "<li>paged out 0 pages</li>",
     ] {
         assert!(page.contains(part), "{part}: {page}");

@@ -1,14 +1,14 @@
-//! What a report is about, in words.
+//! The subject of a report, in words.
 
 use daemon::options::{Bytes, Millis};
-use host::report::{AgeGrain, AgeSource, Report};
+use host::report::{AgeGrain, AgeQuantile, AgeSource, PressureOf, Report};
 use pictures::per_cent;
 
 use crate::view::{clock, count};
 
 use super::older_than;
 
-/// Whose memory it is: a command line, or the path of a group. Not cleaned yet.
+/// Returns the name of the target: a command line, or the path of a group. Not cleaned yet.
 pub(super) fn about(report: &Report) -> String {
     if report.command.is_empty() {
         return "(no name)".to_owned();
@@ -16,7 +16,7 @@ pub(super) fn about(report: &Report) -> String {
     report.command.clone()
 }
 
-/// `pid 1234 and 3 more, watched for 12s, ended with 0`.
+/// Formats facts as `pid 1234 and 3 more, watched for 12s, ended with 0`.
 pub(super) fn facts(report: &Report) -> String {
     let now = report.processes.len() as u64;
     let who = match report.pid {
@@ -31,7 +31,29 @@ pub(super) fn facts(report: &Report) -> String {
     format!("{who}, watched for {}{ended}", clock(report.wall_ms))
 }
 
-/// `1 process`, `1,234 processes`.
+/// Formats pressure as `processes of the whole host waited for memory in 1.25% of the last 10s`.
+pub(crate) fn waited(hundredths: u32, of: PressureOf) -> String {
+    format!(
+        "{} waited for memory in {}.{:02}% of the last 10s",
+        of.name(),
+        hundredths / 100,
+        hundredths % 100
+    )
+}
+
+/// Formats a share of the memory and its age: `80% of 1.2 GiB in the last 12s`.
+pub(super) fn accessed(quantile: &AgeQuantile) -> String {
+    let AgeQuantile { percent, node, .. } = *quantile;
+    let place = node.map_or_else(String::new, |node| format!(" of node {node}"));
+    let known = Bytes(quantile.known_bytes);
+    match quantile.age_ms {
+        _ if quantile.known_bytes == 0 => format!("{percent}%{place}: no ages are known yet"),
+        Some(age) => format!("{percent}% of {known}{place} in the last {}", Millis(age)),
+        None => format!("{percent}% of {known}{place}: longer ago than was watched"),
+    }
+}
+
+/// Formats a number of processes: `1 process`, `1,234 processes`.
 pub(super) fn processes(n: u64) -> String {
     match n {
         1 => "1 process".to_owned(),
@@ -39,7 +61,8 @@ pub(super) fn processes(n: u64) -> String {
     }
 }
 
-/// `62% (1.2 GiB) not touched for 10s, 40% for 1m`: of the ages that can be known by now.
+/// Formats cold memory as `62% (1.2 GiB) not touched for 10s, 40% for 1m`, for the ages that can be
+/// known by now.
 pub(super) fn cold(report: &Report) -> Option<String> {
     const EDGES_S: [u64; 6] = [1, 5, 10, 60, 600, 3600];
     if report.age_source == AgeSource::None || report.resident_bytes == 0 {
@@ -47,7 +70,7 @@ pub(super) fn cold(report: &Report) -> Option<String> {
     }
     let known = EDGES_S.iter().map(|s| s * 1000);
     let known: Vec<u64> = known.filter(|&ms| ms <= report.wall_ms).collect();
-    // Edges below 10 s are for those who watched no longer.
+    // Edges below 10 s are shown only if watching was shorter than that.
     let from = known.iter().position(|&ms| ms >= 10_000);
     let shown = &known[from.unwrap_or(known.len().saturating_sub(1))..];
     let parts = shown.iter().enumerate().map(|(n, &edge)| {
@@ -66,12 +89,12 @@ pub(super) fn cold(report: &Report) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// Where ages come from, and what one age stands for.
+/// Returns where ages come from, and how much memory one age covers.
 pub(crate) fn source(report: &Report) -> &'static str {
     source_of(report.age_source, report.age_grain)
 }
 
-/// The same of a source that is told by itself.
+/// Returns the words for a source of ages.
 pub(crate) fn source_of(source: AgeSource, grain: AgeGrain) -> &'static str {
     match (source, grain) {
         (AgeSource::PageTables, AgeGrain::Mapping) => "page tables, a whole mapping at a time",
@@ -85,7 +108,7 @@ pub(crate) fn source_of(source: AgeSource, grain: AgeGrain) -> &'static str {
     }
 }
 
-/// The name that scripts know it by.
+/// Returns the source's name in scripts.
 pub(super) fn source_name(source: AgeSource) -> &'static str {
     match source {
         AgeSource::PageTables => "page-tables",

@@ -1,4 +1,4 @@
-//! What hostile names can not do.
+//! Tests that hostile names do no harm.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! The table for people.
+//! Draws the table of `pagetide top` as text, for people to read.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,13 @@ use crate::view::{clock, count};
 
 use super::{By, Row, Table};
 
-/// Lines above the first row.
+/// Number of lines above the first row.
 const HEAD: usize = 4;
-/// Columns that a user's name may take.
+/// Width of a user's name in columns.
 const USER: usize = 8;
 
-/// The table with as many rows as asked for and as fit; `users` has the names of user ids.
+/// Returns the table with the requested number of rows, or as many as fit; `users` has the names of
+/// user ids.
 pub(crate) fn human(
     table: &Table,
     by: By,
@@ -27,7 +28,7 @@ pub(crate) fn human(
 ) -> String {
     let mut sheet = Sheet::new(style);
     head(table, by, &mut sheet);
-    // A line stays free for the cursor, and one for what is left out.
+    // A line stays free for the cursor, and one for the number of omitted rows.
     let fit = style.height.saturating_sub(HEAD + 2).max(1);
     let most = rows.unwrap_or(usize::MAX).min(fit);
     let shown = &table.rows[..table.rows.len().min(most)];
@@ -62,26 +63,26 @@ fn head(table: &Table, by: By, sheet: &mut Sheet) {
     let parts: Vec<_> = std::iter::once(sizes).chain(shares).collect();
     sheet.line(&parts.join(", "));
     let each = Millis(table.interval_ms);
-    let (wall, source) = (clock(table.wall_ms), table.source);
-    // Of tenants it is `serve` that watches, and tells elsewhere at what cost.
+    let (watched, source) = (clock(table.wall_ms), table.source);
+    // Without the cost: `serve` watches tenants, and reports elsewhere what that costs.
     if by == By::Tenant {
-        sheet.dim(&format!("each {each}, for {wall}; ages from {source}"));
+        sheet.dim(&format!("each {each}, for {watched}; ages from {source}"));
         sheet.blank();
         return;
     }
     let cost = table.overhead.cpu_ms.saturating_mul(1000);
     let cost = cost.checked_div(table.wall_ms).unwrap_or(0);
     sheet.dim(&format!(
-        "each {each}, for {wall}; costs {}.{}% of a CPU; ages from {source}",
+        "each {each}, for {watched}; costs {}.{}% of a CPU; ages from {source}",
         cost / 10,
         cost % 10,
     ));
     sheet.blank();
 }
 
-/// The figures of a row, seven columns.
+/// Formats the seven figures of a row.
 fn figures(table: &Table, row: &Row) -> String {
-    // An age longer than the watching is not there yet.
+    // No age can be longer than the time watched.
     let old = |bytes: u64, ms: u64| match bytes {
         0 if table.wall_ms < ms => "-".to_owned(),
         bytes => short_size(bytes),
@@ -98,7 +99,7 @@ fn figures(table: &Table, row: &Row) -> String {
     )
 }
 
-/// The names of [`figures`].
+/// Headings of the columns that [`figures`] fills.
 const FIGURES: &str = "RESIDENT SWAPPED YOUNG  >10s   >1m  >10m UNKNOWN";
 
 fn processes(table: &Table, rows: &[Row], users: &BTreeMap<u32, String>, sheet: &mut Sheet) {
@@ -125,7 +126,7 @@ fn processes(table: &Table, rows: &[Row], users: &BTreeMap<u32, String>, sheet: 
     sheet.dim(&title);
     for row in rows {
         let name = user(row);
-        // Padded by hand: a name may have wide characters.
+        // Padded by columns, not characters: a name may have wide characters.
         let pad = " ".repeat(names.saturating_sub(columns(&name)));
         sheet.line(&format!(
             "{:>pids$} {name}{pad} {}  {}",
@@ -154,7 +155,7 @@ fn groups(table: &Table, rows: &[Row], sheet: &mut Sheet) {
     }
 }
 
-/// As `ps` does: a plus for what is cut off.
+/// Cuts a name as `ps` does: a plus stands for the rest.
 fn cut_name(name: &str, unicode: bool) -> String {
     let mut name = plain(name, unicode);
     if columns(&name) > USER {

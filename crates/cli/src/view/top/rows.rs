@@ -18,7 +18,7 @@ pub(crate) enum By {
     Tenant,
 }
 
-/// What the largest is.
+/// What the rows are sorted by, largest first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub(crate) enum Sort {
     /// Resident memory
@@ -30,7 +30,7 @@ pub(crate) enum Sort {
 }
 
 impl Sort {
-    /// What is sorted by.
+    /// Returns the figure of a row to sort by.
     pub(crate) fn key(self, row: &Row) -> u64 {
         match self {
             Sort::Resident => row.resident_bytes,
@@ -39,7 +39,8 @@ impl Sort {
         }
     }
 
-    /// The next one, all round.
+    /// Returns the next column; the first one follows the last.
+    #[cfg(feature = "dashboard")]
     pub(crate) fn next(self) -> Sort {
         match self {
             Sort::Resident => Sort::Cold,
@@ -49,7 +50,7 @@ impl Sort {
     }
 }
 
-/// One line.
+/// One row of the table.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub(crate) struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,7 +89,7 @@ impl Row {
         }
     }
 
-    /// Adds the figures of another row, not its names.
+    /// Adds the figures of another row to this one; names stay.
     pub(crate) fn add(&mut self, other: &Row) {
         let pairs = [
             (&mut self.processes, other.processes),
@@ -109,14 +110,14 @@ impl Row {
 /// How tenants are watched by their manager.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Watched {
-    /// For how long until now.
+    /// Milliseconds for which the tenants have been watched.
     pub(crate) wall_ms: u64,
-    /// Between two looks.
+    /// Milliseconds between two scans.
     pub(crate) interval_ms: u64,
     pub(crate) age_source: AgeSource,
 }
 
-/// All rows in their order, and what they have in common.
+/// All rows in order, and what is the same for all of them.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(crate) struct Table {
     pub(crate) wall_ms: u64,
@@ -125,7 +126,7 @@ pub(crate) struct Table {
     pub(crate) overhead: Overhead,
     pub(crate) totals: Row,
     pub(crate) rows: Vec<Row>,
-    /// In words, for people.
+    /// The source of ages in words, for people.
     #[serde(skip)]
     pub(crate) source: &'static str,
 }
@@ -154,7 +155,7 @@ impl Table {
     }
 }
 
-/// The largest first, and then by name, so that equal rows stay where they are.
+/// Sorts the rows, the largest first; equal rows by name, so that they keep their order.
 fn order(rows: &mut [Row], sort: Sort) {
     rows.sort_by(|a, b| {
         (sort.key(b), b.resident_bytes)
@@ -164,7 +165,8 @@ fn order(rows: &mut [Row], sort: Sort) {
 }
 
 impl Table {
-    /// Of tenants, of which the first is the root and has the sums of all.
+    /// Makes the table of tenants. Its totals are those of the first row, the root, which has all
+    /// sums.
     pub(crate) fn of_tenants(mut rows: Vec<Row>, sort: Sort, watched: Watched) -> Table {
         let totals = rows.first().cloned().unwrap_or_default();
         order(&mut rows, sort);
@@ -172,7 +174,7 @@ impl Table {
             wall_ms: watched.wall_ms,
             interval_ms: watched.interval_ms,
             age_source: watched.age_source,
-            // It is their manager's, which tells it elsewhere.
+            // The cost of watching is the manager's, which reports it elsewhere.
             overhead: Overhead::default(),
             totals,
             rows,

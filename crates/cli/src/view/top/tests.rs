@@ -1,4 +1,4 @@
-//! The table with canned reports.
+//! The table with made-up reports.
 
 use std::collections::BTreeMap;
 
@@ -70,7 +70,7 @@ fn the_largest_comes_first_by_any_key() {
 }
 
 #[test]
-fn ages_that_nobody_can_know_yet_are_dashes() {
+fn ages_that_are_not_known_yet_are_dashes() {
     let mut report = everything(1, 2);
     report.processes[0].older_than_10s_bytes = 0;
     report.processes[0].older_than_1m_bytes = 0;

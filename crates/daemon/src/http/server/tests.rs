@@ -1,4 +1,4 @@
-//! Clients of all kinds against a server of a test's own.
+//! Well-behaved, slow and hostile clients against a server that the test starts.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -9,9 +9,9 @@ use std::thread::JoinHandle;
 use super::super::answer::Status;
 use super::*;
 
-/// Longer than any of the server's own times.
+/// Longest wait of a test: longer than all of the server's own time limits.
 const LIMIT: Duration = Duration::from_secs(60);
-/// So much that no socket takes it at once.
+/// Bytes of a large response: more than any socket buffers at once.
 const LARGE: usize = 32 << 20;
 
 struct Echo {
@@ -36,12 +36,12 @@ impl Site for Echo {
     }
 }
 
-/// A server that runs; it ends with this.
+/// A running server, which ends when this value is dropped.
 struct Running {
     addresses: Vec<Address>,
     token: String,
-    bell: Option<UnixStream>,
-    /// Returns the processor time that its loop took.
+    wakeup: Option<UnixStream>,
+    /// The server's thread; it returns the processor time that its loop took.
     thread: Option<JoinHandle<Duration>>,
 }
 
@@ -67,7 +67,7 @@ impl Running {
         Running {
             addresses,
             token: text,
-            bell: Some(ours),
+            wakeup: Some(ours),
             thread: Some(std::thread::spawn(run)),
         }
     }
@@ -94,7 +94,7 @@ impl Running {
         }
     }
 
-    /// A question with all that it needs.
+    /// Returns a request for `path` with all headers that the server requires.
     fn question(&self, method: &str, path: &str) -> String {
         let Address::Tcp(at) = self.addresses[1] else {
             panic!("{:?}", self.addresses)
@@ -103,9 +103,9 @@ impl Running {
         format!("{method} {path} HTTP/1.1\r\nHost: {at}\r\nAuthorization: Bearer {token}\r\n\r\n")
     }
 
-    /// Ends it; it must not hang. Returns the processor time that it took.
+    /// Ends the server, which must not hang. Returns the processor time that its loop took.
     fn end(mut self) -> Duration {
-        drop(self.bell.take());
+        drop(self.wakeup.take());
         let thread = self.thread.take().expect("it runs");
         let begin = Instant::now();
         while !thread.is_finished() {
@@ -119,7 +119,7 @@ impl Running {
 }
 
 fn answer(stream: &mut (impl Read + Write), question: &[u8]) -> String {
-    // It may be refused before all of it is written.
+    // The server may refuse the request before all of it is written.
     let _ = stream.write_all(question);
     let mut text = Vec::new();
     stream.read_to_end(&mut text).expect("an answer");
@@ -127,7 +127,7 @@ fn answer(stream: &mut (impl Read + Write), question: &[u8]) -> String {
 }
 
 #[test]
-fn questions_are_answered_on_both_and_a_head_alone_on_request() {
+fn both_sockets_answer_and_head_requests_get_no_body() {
     let server = Running::start();
     let get = server.question("GET", "/a/../b");
     for text in [
@@ -159,13 +159,13 @@ fn questions_are_answered_on_both_and_a_head_alone_on_request() {
     server.end();
 }
 
-/// A head that is too long is answered although its client goes on and on.
+/// A client whose head is too long gets the error response although it continues to send.
 #[test]
-fn what_is_too_long_or_garbage_is_told_so() {
+fn a_long_or_invalid_head_gets_an_error() {
     let server = Running::start();
     let long = format!("GET / HTTP/1.1\r\nX: {}", "y".repeat(200_000));
-    let told = answer(&mut server.tcp(), long.as_bytes());
-    assert!(told.starts_with("HTTP/1.1 431 "), "{told}");
+    let reported = answer(&mut server.tcp(), long.as_bytes());
+    assert!(reported.starts_with("HTTP/1.1 431 "), "{reported}");
     let lines = format!("GET / HTTP/1.1\r\n{}", "X: y\r\n".repeat(500));
     assert!(answer(&mut server.tcp(), lines.as_bytes()).starts_with("HTTP/1.1 431 "));
     let garbage = [0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
@@ -173,9 +173,10 @@ fn what_is_too_long_or_garbage_is_told_so() {
     server.end();
 }
 
-/// Clients that say a part, nothing, or never read, many times more than there is room for: who asks is answered.
+/// Many more clients than [`CLIENTS_MAX`] send a part of a request, send nothing, or never read. A
+/// client with a whole request gets its response all the same.
 #[test]
-fn who_is_silent_keeps_nobody_out() {
+fn silent_clients_block_no_others() {
     let server = Running::start();
     let question = server.question("GET", "/here");
     let large = server.question("GET", "/large");
@@ -186,7 +187,7 @@ fn who_is_silent_keeps_nobody_out() {
             0 => b"",
             1 => b"GET / HT",
             2 => question.as_bytes().split_at(question.len() - 1).0,
-            // Few: who has proved who he is, and is being answered, is not dropped.
+            // Not all: a client with a valid token that is reading its response is never dropped.
             _ if number < 40 => large.as_bytes(),
             _ => b"\r\n",
         };
@@ -202,9 +203,9 @@ fn who_is_silent_keeps_nobody_out() {
     server.end();
 }
 
-/// One letter at a time, slower than a client may be: it is dropped, not waited for.
+/// A client that sends one letter at a time, more slowly than allowed, is dropped.
 #[test]
-fn who_dribbles_is_dropped() {
+fn a_client_that_sends_too_slowly_is_dropped() {
     let server = Running::start();
     let mut slow = server.tcp();
     let begin = Instant::now();
@@ -224,7 +225,7 @@ fn who_dribbles_is_dropped() {
 
 /// A large answer arrives as a whole, however slowly its client reads.
 #[test]
-fn a_large_answer_is_whole() {
+fn a_large_answer_arrives_whole() {
     let server = Running::start();
     let mut stream = server.tcp();
     let question = server.question("GET", "/large");
@@ -248,7 +249,7 @@ fn a_large_answer_is_whole() {
 }
 
 #[test]
-fn the_bell_wakes_and_its_end_ends() {
+fn a_byte_wakes_the_site_and_a_closed_end_stops_the_server() {
     let server = Running::start();
     let woken = || {
         answer(
@@ -257,8 +258,8 @@ fn the_bell_wakes_and_its_end_ends() {
         )
     };
     assert!(woken().ends_with("\n0\n"));
-    let mut bell = server.bell.as_ref().expect("it runs");
-    bell.write_all(&[1, 1, 1]).expect("it hears");
+    let mut wakeup = server.wakeup.as_ref().expect("it runs");
+    wakeup.write_all(&[1, 1, 1]).expect("it hears");
     let begin = Instant::now();
     while !woken().ends_with("\n1\n") {
         assert!(begin.elapsed() < LIMIT, "it does not hear");
@@ -266,7 +267,8 @@ fn the_bell_wakes_and_its_end_ends() {
     server.end();
 }
 
-/// Regression: connections in a row took 85% of a processor, outside of every budget.
+/// Regression: a flood of connections took 85% of a processor, because no budget counted
+/// connections.
 #[test]
 fn a_flood_of_connections_costs_a_share_of_a_processor() {
     const TIME: Duration = Duration::from_secs(4);
@@ -275,12 +277,12 @@ fn a_flood_of_connections_costs_a_share_of_a_processor() {
     let flood = std::thread::spawn(move || {
         let mut opened = 0;
         while begin.elapsed() < TIME {
-            // Refused while the backlog is full: that is no connection.
+            // While the backlog is full connect(2) fails; that does not count as a connection.
             opened += u32::from(UnixStream::connect(&path).is_ok());
         }
         opened
     });
-    // Others are answered meanwhile.
+    // Other clients get responses meanwhile.
     let get = server.question("GET", "/a");
     let text = answer(&mut server.tcp(), get.as_bytes());
     assert!(text.starts_with("HTTP/1.1 200 OK"), "{text}");
@@ -288,7 +290,8 @@ fn a_flood_of_connections_costs_a_share_of_a_processor() {
     assert!(flood.join().expect("no panic") > 0);
     let lasted = begin.elapsed();
     let took = server.end();
-    // A part in twenty and what was saved up, and twice that for what a turn takes in a slow build.
+    // `lasted / 20` and the burst of 250 ms, doubled for one pass of the loop in a slow (debug)
+    // build.
     let most = (lasted / 20 + Duration::from_millis(250)) * 2;
     assert!(took < most, "{took:?} in {lasted:?}");
 }

@@ -1,6 +1,6 @@
-//! A share of one processor, as users give it: `10%`, `0.5%`.
+//! A share of one processor, as users write it: `10%`, `0.5%`.
 //!
-//! Invariant: it is more than nothing, and no more than the whole.
+//! Invariant: the share is at least 0.01% and at most 100%.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ const HINT: &str = "write a share of one processor from 0.01% to 100%, e.g. 10%"
 pub struct CpuShare(Percent);
 
 impl CpuShare {
-    /// In hundredths of a percent, 1 to 10,000.
+    /// Returns the share in hundredths of a percent, 1 to 10,000.
     #[must_use]
     pub const fn hundredths(self) -> u16 {
         self.0.hundredths()

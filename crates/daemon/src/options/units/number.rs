@@ -5,7 +5,7 @@
 
 use super::UnitError;
 
-/// So many digits are more than any size or time needs; `10^20 * 2^40` fits a `u128`.
+/// Most decimal digits: more than any size or time needs; `10^20 * 2^40` fits a `u128`.
 const DIGITS_MAX: usize = 20;
 
 pub(super) struct Number<'a> {
@@ -16,7 +16,7 @@ pub(super) struct Number<'a> {
 }
 
 impl<'a> Number<'a> {
-    /// Splits `512M` into 512 and `M`. `noun` names what is parsed in messages.
+    /// Splits `512M` into 512 and `M`. Error messages call the text a `noun`, such as "size".
     pub(super) fn parse(
         text: &'a str,
         noun: &str,
@@ -67,7 +67,7 @@ impl<'a> Number<'a> {
         self.digits == 0
     }
 
-    /// The value times `unit`, cut down to a whole number; `None` if it does not fit.
+    /// Returns the value times `unit`, rounded down; `None` if that does not fit 64 bits.
     pub(super) fn times(&self, unit: u64) -> Option<u64> {
         let scaled = self.digits.checked_mul(u128::from(unit))?;
         u64::try_from(scaled / 10u128.checked_pow(self.places)?).ok()

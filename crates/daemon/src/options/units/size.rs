@@ -1,7 +1,7 @@
-//! A limit as users give it: a size, a share of what is used, or none.
+//! A limit as users write it: a size, a share of what the program uses, or no limit.
 //!
-//! Invariant: a share stays a share until [`Size::of`] is told of what; it is never turned into bytes
-//! by guessing.
+//! Invariant: a share remains a share until [`Size::of`] gets the size that is 100%; it is never
+//! turned into bytes by guessing.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,16 +19,16 @@ const LIMIT_HINT: &str = "write a size such as 512M, a share such as 50%, or max
 pub struct Percent(u16);
 
 impl Percent {
-    /// The whole.
+    /// 100%.
     pub const ALL: Percent = Percent(10_000);
 
-    /// A share of whole percents; `None` above 100.
+    /// Returns a share of whole percents; `None` above 100.
     #[must_use]
     pub fn new(percent: u16) -> Option<Percent> {
         (percent <= 100).then_some(Percent(percent * 100))
     }
 
-    /// In hundredths of a percent.
+    /// Returns the share in hundredths of a percent.
     #[must_use]
     pub const fn hundredths(self) -> u16 {
         self.0
@@ -53,22 +53,22 @@ impl fmt::Display for Percent {
     }
 }
 
-/// One of the `memory.*` limits.
+/// The value of one of the `memory.*` limits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Size {
     /// No limit.
     Max,
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(Bytes),
-    /// A share of what the program uses, resident and swapped together.
+    /// A share of the bytes that the program uses, resident and swapped out together.
     Share(Percent),
 }
 
 impl Size {
-    /// Nothing.
+    /// Zero bytes.
     pub const ZERO: Size = Size::Bytes(Bytes(0));
 
-    /// The limit when the whole is `whole`.
+    /// Returns the limit, where `whole` is the size that a share of 100% means.
     #[must_use]
     pub fn of(self, whole: Bytes) -> Limit {
         match self {
@@ -78,7 +78,7 @@ impl Size {
         }
     }
 
-    /// The same in bytes; none without a limit.
+    /// Returns the limit in bytes, where `whole` is 100%; `None` for no limit.
     #[must_use]
     pub fn bytes_of(self, whole: u64) -> Option<u64> {
         match self.of(Bytes(whole)) {
@@ -87,13 +87,13 @@ impl Size {
         }
     }
 
-    /// Whether it depends on what is used.
+    /// Whether the limit is a share.
     #[must_use]
     pub fn is_share(self) -> bool {
         matches!(self, Size::Share(_))
     }
 
-    /// Whether it is above `other` whatever a share comes to.
+    /// Whether this limit is above `other` for every size that may be 100%.
     #[must_use]
     pub fn surely_above(self, other: Size) -> bool {
         match (self, other) {
@@ -142,7 +142,8 @@ impl fmt::Display for Size {
     }
 }
 
-/// Bytes as a number, everything else as the text a user would write: `"max"`, `"50%"`.
+/// Encodes bytes as a number, everything else as the text that a user would write: `"max"`,
+/// `"50%"`.
 impl Serialize for Size {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {

@@ -1,4 +1,4 @@
-//! Parsers of what users type: exact values, exact complaints, and no panic on anything.
+//! Parsers of what users type: exact values and exact messages, and no panic for any text.
 
 use proptest::prelude::*;
 
@@ -128,7 +128,7 @@ proptest! {
     }
 
     #[test]
-    fn near_misses_do_not_panic(text in "[-+0-9.]{0,24}[a-zA-Z%]{0,3}") {
+    fn almost_valid_texts_do_not_panic(text in "[-+0-9.]{0,24}[a-zA-Z%]{0,3}") {
         if let Ok(limit) = text.parse::<Size>() {
             let json = serde_json::to_string(&limit).expect("a limit is plain");
             prop_assert_eq!(serde_json::from_str::<Size>(&json).expect("its own text"), limit);

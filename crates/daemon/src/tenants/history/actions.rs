@@ -1,19 +1,19 @@
-//! What was done, as far back as it fits.
+//! The latest actions of the manager, as many as fit.
 //!
-//! Invariant: no more than [`BYTES_MAX`] bytes; the newest stay.
+//! Invariant: they take no more than [`BYTES_MAX`] bytes; the oldest are dropped.
 
 use std::collections::VecDeque;
 
 use super::super::snapshot::Action;
 
-/// Bytes of all of them.
+/// Most bytes that all actions together may take.
 const BYTES_MAX: usize = 1 << 20;
-/// Bytes of one.
+/// Longest text of one action in bytes.
 const TEXT_MAX: usize = 1_000;
-/// What one costs beside its text.
+/// Bytes that an action takes in addition to its text.
 const COST: usize = 32;
 
-/// See the module.
+/// The latest actions, and the bytes that they take.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Actions {
     all: VecDeque<Action>,
@@ -21,7 +21,7 @@ pub(super) struct Actions {
 }
 
 impl Actions {
-    /// More of them, in order.
+    /// Adds actions, in order.
     pub(super) fn extend<'a>(&mut self, actions: impl IntoIterator<Item = &'a Action>) {
         for action in actions {
             let end = (0..=action.text.len().min(TEXT_MAX))
@@ -41,7 +41,7 @@ impl Actions {
         }
     }
 
-    /// The newest last.
+    /// All actions, the newest last.
     pub(super) fn all(&self) -> impl DoubleEndedIterator<Item = &Action> {
         self.all.iter()
     }

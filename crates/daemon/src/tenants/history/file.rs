@@ -1,7 +1,8 @@
 //! The file that keeps the history across restarts.
 //!
-//! Invariant: it is replaced as a whole, so that there is always one that can be read, whenever we are killed. A history that
-//! cannot be used is put aside and told of, and never keeps anybody from serving; what is no history of ours is nobody's to move.
+//! Invariant: the file is replaced as a whole, so that a readable one exists at whatever time we
+//! are killed. An unreadable history is renamed and reported, and never keeps `serve` from
+//! starting. A file that is not a history of ours is not renamed.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -14,17 +15,17 @@ use super::tier::{Column, Tier};
 use super::{BYTES_MAX, History, Range};
 use crate::hash::fnv1a;
 
-/// What it begins with. Another number is another format.
+/// First bytes of the file; another number in them means another format.
 const MAGIC: &[u8] = b"pagetide history 1\n";
-/// What all of ours begin with.
+/// First bytes of history files in all formats.
 const OURS: &[u8] = b"pagetide history ";
-/// Length and hash of what follows.
+/// Length of the header in bytes: [`MAGIC`], then length and hash of the rest, 8 bytes each.
 const HEAD: usize = MAGIC.len() + 16;
-/// The open columns come on top of what is bounded.
+/// Most bytes of a file: `BYTES_MAX`, and space for the open columns, which do not count there.
 const FILE_MAX: u64 = 2 * BYTES_MAX as u64;
 
 impl History {
-    /// As the file has it.
+    /// Encodes the history for the file.
     pub(in crate::tenants) fn encode(&self) -> Vec<u8> {
         let mut body = Vec::with_capacity(self.bytes());
         let all: Vec<(u32, &str)> = self.names.all().collect();
@@ -56,7 +57,7 @@ impl History {
         file
     }
 
-    /// What a file has; why it is none.
+    /// Decodes a file's bytes; the error says why they are not a history.
     pub(super) fn decode(file: &[u8]) -> Result<History, &'static str> {
         let rest = file
             .strip_prefix(MAGIC)
@@ -134,10 +135,12 @@ fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(taken)
 }
 
-/// The history of before, if there is one, and what is to be told.
+/// Loads the history of an earlier manager, empty if there is none. The second value is a note for
+/// the user if the file could not be used.
 ///
 /// # Errors
-/// Something else is there, or nobody can tell what. (The story: `--history /var/lib/pagetide` renamed that directory, and `/dev/null` the host's.)
+/// The path leads to something else, or cannot be read. It is not renamed then, since it may be a
+/// directory or `/dev/null`.
 pub(crate) fn load(path: &Path) -> io::Result<(History, Option<String>)> {
     let Some(file) = read(path)? else {
         return Ok((History::default(), None));
@@ -161,10 +164,10 @@ pub(crate) fn load(path: &Path) -> io::Result<(History, Option<String>)> {
     Ok((History::default(), Some(note)))
 }
 
-/// [`History::decode`] in a thread that has no rights: the bytes may be anybody's.
+/// Runs [`History::decode`] in a thread without privileges, because the bytes are not trusted.
 ///
 /// # Errors
-/// No thread is to be had.
+/// No thread can be started.
 fn decode_apart(file: &[u8]) -> io::Result<Result<History, &'static str>> {
     std::thread::scope(|scope| {
         let decode = || {
@@ -199,13 +202,13 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// Replaces it, all or nothing, also if the machine stops.
+/// Replaces the file as a whole or not at all, also if the machine stops meanwhile.
 pub(crate) fn save(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = beside(path, "new");
     if let Some(above) = path.parent() {
         fs::create_dir_all(above)?;
     }
-    // One that was left by a killed manager.
+    // The new file of a manager that was killed while it wrote.
     let _ = fs::remove_file(&new);
     let written = write_new(&new, bytes).and_then(|()| fs::rename(&new, path));
     if written.is_err() {
@@ -224,6 +227,7 @@ fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
+/// Returns the path with `.` and `ending` appended.
 fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".");

@@ -1,8 +1,8 @@
-//! What was seen of all tenants over time, for the dashboard.
+//! Figures of all tenants over time, for the dashboard.
 //!
-//! Invariant: it takes no more than [`BYTES_MAX`] in a file, and little more in memory; what does not fit is the oldest of
-//! what takes most. Of a time that nobody watched there is nothing. Tenants that are gone stay until the last column that has
-//! them goes.
+//! Invariant: the history takes no more than [`BYTES_MAX`] in a file, and little more in memory. If
+//! it would, the oldest data of the tier that takes most bytes is dropped. Times without a manager
+//! have no data. A removed tenant stays until the last column with its data is dropped.
 //!
 //! Floors: `row`; `names`, `tier`, `actions`; here; `file`.
 
@@ -24,15 +24,16 @@ pub(super) use names::cut;
 use row::{AGES, FIELDS, HAS_WAITED, REFAULTS, Row, STEALS, SWAPPED, UNKNOWN, WAITED_US};
 use tier::Tier;
 
-/// Bytes of all of it.
+/// Most bytes of the whole history.
 pub(super) const BYTES_MAX: usize = 16 << 20;
-/// Tenants of a snapshot that have a history; those above first.
+/// Most tenants of a snapshot that get a history; those nearest to the root are preferred.
 const TENANTS_MAX: usize = 5_000;
-/// Bytes of names that may be of tenants that nobody remembers; more are looked through.
+/// Most bytes of names while the history is full; if there are more, the names of tenants without
+/// data are found and dropped.
 const NAMES_MAX: usize = BYTES_MAX / 8;
 const PAGE: u64 = 4096;
 
-/// How far one looks back.
+/// The time span that the dashboard shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Range {
     Hour,
@@ -43,7 +44,7 @@ pub(super) enum Range {
 impl Range {
     pub(super) const ALL: [Range; 3] = [Range::Hour, Range::Day, Range::Week];
 
-    /// Its name in a query.
+    /// Returns the span's name in a query.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Range::Hour => "hour",
@@ -52,7 +53,7 @@ impl Range {
         }
     }
 
-    /// Milliseconds of a column, and columns.
+    /// Returns the width of a column in milliseconds, and the number of columns.
     const fn shape(self) -> (u64, usize) {
         match self {
             Range::Hour => (15_000, 240),
@@ -62,7 +63,7 @@ impl Range {
     }
 }
 
-/// Events of a tenant when they were told last.
+/// Event counters of a tenant in the last snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Counted {
     refaults: [u64; 2],
@@ -70,13 +71,14 @@ struct Counted {
     waited_us: Option<u64>,
 }
 
-/// See the module.
+/// The history of all tenants.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct History {
     tiers: [Tier; 3],
     names: Names,
     actions: Actions,
-    /// Since this process began: counters begin with it.
+    /// Event counters at the last snapshot, by the number of the tenant's name; they start at 0
+    /// with the process.
     counted: BTreeMap<u32, Counted>,
     last_ms: Option<u64>,
 }
@@ -94,20 +96,21 @@ impl Default for History {
     }
 }
 
-/// Bytes by class of age, at a few times.
+/// Bytes by age class at each of several times; `None` at a time without data.
 pub(super) type Strip = Vec<Option<[u64; CLASSES]>>;
 
-/// What happened lately.
+/// Recent events of a tenant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Recent {
-    /// Pages that came back, a minute.
+    /// Refaulted pages a minute; `None` if unknown.
     pub(super) back: Option<u64>,
-    /// The share of the time in which somebody waited, hundredths of a percent.
+    /// The share of the time in which a process of the tenant waited for memory, in hundredths of a
+    /// percent; `None` if unknown.
     pub(super) waited: Option<u32>,
 }
 
 impl History {
-    /// One more snapshot.
+    /// Adds a snapshot.
     pub(super) fn push(&mut self, snapshot: &Snapshot) {
         let covered_ms = self
             .last_ms
@@ -117,7 +120,8 @@ impl History {
         let mut counted = BTreeMap::new();
         for figures in snapshot.figures.tenants.iter().take(TENANTS_MAX) {
             let number = self.names.number_of(&name_of(&figures.path));
-            // A row has no place for what the kernel took by itself.
+            // The fourth count, of pages that the kernel reclaimed on its own, has no figure in a
+            // row.
             let [kswapd, direct, proactive, _] = figures.steals.map(|(_, count)| count);
             let now = Counted {
                 refaults: figures.refaults,
@@ -135,13 +139,13 @@ impl History {
         self.fit();
     }
 
-    /// What it takes.
+    /// Returns the bytes that the history takes.
     pub(super) fn bytes(&self) -> usize {
         let tiers: usize = self.tiers.iter().map(Tier::bytes).sum();
         tiers + self.names.bytes() + self.actions.bytes()
     }
 
-    /// Forgets the oldest until it fits.
+    /// Drops the oldest data until the history takes at most [`BYTES_MAX`].
     fn fit(&mut self) {
         if self.bytes() > BYTES_MAX && self.names.bytes() > NAMES_MAX {
             self.forget_names();
@@ -154,7 +158,7 @@ impl History {
         }
     }
 
-    /// Names that no row has.
+    /// Drops names that no row has.
     pub(super) fn forget_names(&mut self) {
         let mut used: BTreeSet<u32> = self.counted.keys().copied().collect();
         for tier in &self.tiers {
@@ -165,17 +169,17 @@ impl History {
         self.names.retain(&used);
     }
 
-    /// What was done, the newest last.
+    /// The actions, the newest last.
     pub(super) fn actions(&self) -> impl DoubleEndedIterator<Item = &Action> {
         self.actions.all()
     }
 
-    /// Whether anything is known of a tenant of this name.
+    /// Whether there is data of a tenant with this name.
     pub(super) fn has(&self, name: &str) -> bool {
         self.names.find(name).is_some()
     }
 
-    /// One tenant's figures until now.
+    /// Returns one tenant's figures in the time span `range` that ends at `now_ms`.
     pub(super) fn track(&self, range: Range, name: &str, now_ms: u64) -> Track {
         let (step_ms, length) = range.shape();
         let mut columns = vec![None; length];
@@ -196,14 +200,14 @@ impl History {
         }
     }
 
-    /// All tenants' figures until now, at `places` times.
+    /// Returns the figures of each tenant in the span `range` that ends now, at `places` times.
     pub(super) fn strips(&self, range: Range, places: usize, now_ms: u64) -> BTreeMap<&str, Strip> {
         let (_, length) = range.shape();
         let mut by_number: BTreeMap<u32, Strip> = BTreeMap::new();
         self.tier(range).visit(now_ms, |seen, row| {
             let new = || vec![None; places];
             let strip = by_number.entry(seen.name).or_insert_with(new);
-            // The newest of those that fall together.
+            // If several columns fall on the same time, the newest counts.
             let place = &mut strip[seen.place * places / length];
             if seen.is_own || place.is_none() {
                 *place = Some(class_sums(&ages(row)));
@@ -212,7 +216,7 @@ impl History {
         self.named(by_number)
     }
 
-    /// What happened to all tenants lately: in the last minute that anybody looked.
+    /// Returns the events of each tenant in the last minute for which there is data.
     pub(super) fn recent(&self, now_ms: u64) -> BTreeMap<&str, Recent> {
         const COLUMNS: usize = 4;
         let tier = self.tier(Range::Hour);
@@ -237,6 +241,7 @@ impl History {
         self.named(sums.into_iter().map(|(number, sum)| (number, recent(sum))))
     }
 
+    /// Replaces the numbers of names by the names.
     fn named<T>(&self, all: impl IntoIterator<Item = (u32, T)>) -> BTreeMap<&str, T> {
         let named = |(number, one)| Some((self.names.get(number)?, one));
         all.into_iter().filter_map(named).collect()
@@ -251,7 +256,8 @@ impl History {
     }
 }
 
-/// Sizes as they are, events since `before`; of a tenant that is new, or counts from nought again, all of them.
+/// Returns a row of current sizes, and of the events since `before`: all events if the tenant is
+/// new or its counters have restarted.
 fn row_of(figures: &TenantFigures, before: Option<&Counted>, now: &Counted) -> Row {
     let mut row = Row([0; FIELDS]);
     for node in &figures.nodes {
@@ -263,7 +269,7 @@ fn row_of(figures: &TenantFigures, before: Option<&Counted>, now: &Counted) -> R
         }
     }
     row.0[SWAPPED] = figures.swapped / PAGE;
-    // Without a look before, nobody knows since when they are.
+    // Without an earlier snapshot it is unknown in which time the events happened.
     let Some(before) = before else {
         return row;
     };
@@ -295,7 +301,7 @@ fn ages(row: &Row) -> [u64; BINS] {
     ages
 }
 
-/// A row as it is drawn.
+/// Converts a row, whose events cover `covered_ms`, to the figures that are drawn.
 fn moment(row: &Row, covered_ms: u64) -> Moment {
     let back = REFAULTS
         .iter()
@@ -304,7 +310,7 @@ fn moment(row: &Row, covered_ms: u64) -> Moment {
         let rate = (u128::from(events) * u128::from(times)).checked_div(u128::from(covered_ms))?;
         u64::try_from(rate).ok()
     };
-    // Hundredths of a percent of milliseconds: microseconds times ten.
+    // The share in hundredths of a percent is `10 * microseconds / milliseconds`.
     let waited = per(row.0[WAITED_US], 10).map(|share| share.min(10_000));
     Moment {
         ages: ages(row),

@@ -1,17 +1,19 @@
-//! Names of tenants by number, so that a row need not repeat them.
+//! The numbers that stand for tenants' names, so that rows need not repeat the names.
 //!
-//! Invariant: a name has one number as long as any row has it; no name is longer than [`NAME_MAX`] bytes.
+//! Invariant: a name keeps its number as long as any row has the number; no name is longer than
+//! [`NAME_MAX`] bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::hash::fnv1a;
 
-/// Bytes of a name. Longer ones are cut, and end with a hash of the whole, so that they stay apart.
+/// Longest name in bytes. A longer name is cut and ends with a hash of the whole name, so that
+/// names stay distinct.
 const NAME_MAX: usize = 200;
-/// What a name costs beside its bytes.
+/// Bytes that a name takes in addition to its text.
 const NAME_COST: usize = 64;
 
-/// See the module.
+/// The names with their numbers.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Names {
     numbers: BTreeMap<String, u32>,
@@ -19,7 +21,7 @@ pub(super) struct Names {
     bytes: usize,
 }
 
-/// As it is kept.
+/// Returns the name, cut to [`NAME_MAX`] bytes.
 pub(in super::super) fn cut(name: &str) -> String {
     if name.len() <= NAME_MAX {
         return name.to_owned();
@@ -32,13 +34,13 @@ pub(in super::super) fn cut(name: &str) -> String {
 }
 
 impl Names {
-    /// Its number, a new one if it has none.
+    /// Returns the number of a name, a new one if the name has none.
     pub(super) fn number_of(&mut self, name: &str) -> u32 {
         let name = cut(name);
         if let Some(number) = self.numbers.get(&name) {
             return *number;
         }
-        // The first that is free.
+        // The lowest number that no name has.
         let mut number = self
             .names
             .last_key_value()
@@ -50,7 +52,8 @@ impl Names {
         number
     }
 
-    /// With a number of before; whether both were free.
+    /// Adds a name with its number from a file. Returns false if one of them is in use, or the name
+    /// too long.
     pub(super) fn insert(&mut self, number: u32, name: String) -> bool {
         if self.names.contains_key(&number)
             || self.numbers.contains_key(&name)
@@ -64,24 +67,24 @@ impl Names {
         true
     }
 
-    /// The name of a number.
+    /// Returns the name that has this number.
     pub(super) fn get(&self, number: u32) -> Option<&str> {
         self.names.get(&number).map(String::as_str)
     }
 
-    /// The number of a name.
+    /// Returns the number of this name; `None` if it has none.
     pub(super) fn find(&self, name: &str) -> Option<u32> {
         self.numbers.get(&cut(name)).copied()
     }
 
-    /// All of them.
+    /// All names with their numbers.
     pub(super) fn all(&self) -> impl Iterator<Item = (u32, &str)> {
         self.names
             .iter()
             .map(|(number, name)| (*number, name.as_str()))
     }
 
-    /// Forgets all but these.
+    /// Drops all names except those with these numbers.
     pub(super) fn retain(&mut self, numbers: &BTreeSet<u32>) {
         let gone: Vec<u32> = self
             .names
@@ -95,7 +98,7 @@ impl Names {
         }
     }
 
-    /// What they take.
+    /// Bytes that the names take.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -106,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_names_are_cut_and_stay_apart() {
+    fn long_names_are_cut_and_stay_distinct() {
         let mut names = Names::default();
         let long = |end: &str| format!("/{}{end}", "\u{e4}".repeat(300));
         let (one, other) = (names.number_of(&long("a")), names.number_of(&long("b")));

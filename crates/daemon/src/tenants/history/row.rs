@@ -1,29 +1,30 @@
-//! One tenant's figures in one column, and their bytes.
+//! One tenant's figures in one column of the history, and the encoding of these figures.
 //!
-//! Invariant: what is written is read as it was; bytes that nobody wrote are refused, never a panic. A figure that is 0 takes a
-//! bit. Numbers are written seven bits a byte, the lowest first, the eighth bit says that more follow.
+//! Invariant: decoding yields what was encoded; other bytes are refused, and never cause a panic. A
+//! figure of 0 takes one bit. A number is encoded in seven bits a byte, the lowest bits first; the
+//! eighth bit of a byte says that more bytes follow.
 
 use host::manage::tenants::figures::BINS;
 
-/// Figures of a row: ages, then those named below.
+/// Number of figures in a row: those of [`AGES`], then the nine below.
 pub(super) const FIELDS: usize = BINS + 9;
 
-/// Pages by age.
+/// Indexes of the numbers of pages by age.
 pub(super) const AGES: std::ops::Range<usize> = 0..BINS;
-/// Pages of unknown age.
+/// Index of the number of pages of unknown age.
 pub(super) const UNKNOWN: usize = BINS;
-/// Pages in swap.
+/// Index of the number of swapped-out pages.
 pub(super) const SWAPPED: usize = BINS + 1;
-/// Pages that came back in this column, anonymous and of files.
+/// Indexes of the numbers of pages refaulted in this column: anonymous, file.
 pub(super) const REFAULTS: [usize; 2] = [BINS + 2, BINS + 3];
-/// Pages that left in this column, by who asked: kswapd, direct, proactive.
+/// Indexes of the numbers of pages reclaimed in this column: by kswapd, direct, proactive.
 pub(super) const STEALS: [usize; 3] = [BINS + 4, BINS + 5, BINS + 6];
-/// Whether the next one is known.
+/// Index of a flag: 1 if the figure [`WAITED_US`] is known.
 pub(super) const HAS_WAITED: usize = BINS + 7;
-/// Time in this column in which somebody waited for memory, microseconds.
+/// Index of the time in this column in which a process waited for memory, in microseconds.
 pub(super) const WAITED_US: usize = BINS + 8;
 
-/// The figures.
+/// The figures, by the indexes above.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Row(pub(super) [u64; FIELDS]);
 
@@ -34,7 +35,7 @@ impl Default for Row {
 }
 
 impl Row {
-    /// Appends it, as a tenant's.
+    /// Appends the encoded row, after the number of the tenant's name.
     pub(super) fn write(&self, name: u32, out: &mut Vec<u8>) {
         put(u64::from(name), out);
         let bit = |(n, value): (usize, &u64)| u64::from(*value > 0) << n;
@@ -45,7 +46,8 @@ impl Row {
             .for_each(|value| put(*value, out));
     }
 
-    /// The first of some bytes, and whose it is.
+    /// Takes a row off the front of `bytes`: the number of the tenant's name, then the row. `None`
+    /// for invalid bytes.
     pub(super) fn read(bytes: &mut &[u8]) -> Option<(u32, Row)> {
         let name = u32::try_from(take(bytes)?).ok()?;
         let there = take(bytes)?;
@@ -62,7 +64,7 @@ impl Row {
     }
 }
 
-/// Appends a number.
+/// Appends an encoded number.
 pub(super) fn put(mut number: u64, out: &mut Vec<u8>) {
     while number > 0x7f {
         out.push(number.to_le_bytes()[0] | 0x80);
@@ -71,14 +73,14 @@ pub(super) fn put(mut number: u64, out: &mut Vec<u8>) {
     out.push(number.to_le_bytes()[0]);
 }
 
-/// Takes a number off the front.
+/// Takes an encoded number off the front of `bytes`; `None` for invalid bytes.
 pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0u64;
     for shift in (0..64).step_by(7) {
         let (byte, rest) = bytes.split_first()?;
         *bytes = rest;
         let part = u64::from(byte & 0x7f);
-        // More than 64 bits.
+        // The number has more than 64 bits.
         if part << shift >> shift != part {
             return None;
         }
@@ -98,7 +100,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn an_encoded_row_is_decoded(
             name in any::<u32>(), values in prop::array::uniform27(prop_oneof![Just(0), 0..300u64, any::<u64>()])
         ) {
             let (row, mut bytes) = (Row(values), Vec::new());
@@ -112,7 +114,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+        fn any_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
             let mut rest = &bytes[..];
             while Row::read(&mut rest).is_some() {}
         }

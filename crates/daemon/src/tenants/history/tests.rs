@@ -1,4 +1,4 @@
-//! What is remembered, and how much of it.
+//! Tests of what the history keeps, and of its size.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use super::file::{load, save};
 use super::*;
 
 const MINUTE: u64 = 60_000;
-/// A slot of every tier begins.
+/// A time in milliseconds since 1970 at which a column of every tier begins.
 const BEGIN: u64 = 1_800_000 * 1_000_000;
 
 fn tenant(path: &str, bytes: u64, events: u64) -> TenantFigures {
@@ -35,6 +35,7 @@ fn tenant(path: &str, bytes: u64, events: u64) -> TenantFigures {
         ],
         left_out_groups: 0,
         late_seconds: None,
+        unread: 0,
         pressure: Some(Pressure {
             some: Stall {
                 total_us: events * 1000,
@@ -71,7 +72,7 @@ fn bins_are_those_of_the_host() {
 }
 
 #[test]
-fn figures_are_remembered_at_their_time() {
+fn figures_are_kept_at_their_time() {
     let mut history = History::default();
     for n in 0..40 {
         let tenants = vec![tenant("", 100 * PAGE, n * 5), tenant("web", n * PAGE, n)];
@@ -81,7 +82,7 @@ fn figures_are_remembered_at_their_time() {
     let track = history.track(Range::Day, "/web", now);
     let there: Vec<Moment> = track.columns.iter().flatten().copied().collect();
     assert_eq!((track.columns.len(), there.len()), (288, 2));
-    // Five minutes with 30 looks, the first of which had nothing before it.
+    // Five minutes with 30 snapshots; the first one has no earlier snapshot.
     let first = there[0];
     assert_eq!(first.ages[0], 2 * 29 * PAGE, "of both nodes, the newest");
     assert_eq!(
@@ -115,9 +116,9 @@ fn figures_are_remembered_at_their_time() {
     assert!(history.has("/web") && !history.has("/we"));
 }
 
-/// Who counts from nought again, or had nothing counted before, has not come back a million times.
+/// Counters that restart, or that were unknown before, do not count as a million refaults.
 #[test]
-fn counters_that_begin_anew_are_no_leap() {
+fn counters_that_begin_anew_add_no_events() {
     let mut history = History::default();
     for (n, events) in [(0, 1_000_000), (1, 1_000_010), (2, 4), (3, 5)] {
         history.push(&snapshot(BEGIN + n * 15_000, vec![tenant("a", 0, events)]));
@@ -132,7 +133,8 @@ fn counters_that_begin_anew_are_no_leap() {
     assert_eq!(back, [None, Some(3 * 10 * 4), Some(3 * 4 * 4), Some(3 * 4)]);
 }
 
-/// More tenants, with longer names, than there is room for: the oldest goes, the bound holds.
+/// More tenants, with longer names, than fit: the oldest data is dropped, and the size stays in its
+/// bound.
 #[test]
 fn it_stays_within_its_bound() {
     let mut history = History::default();
@@ -174,7 +176,7 @@ fn some() -> History {
 }
 
 #[test]
-fn a_restart_goes_on_where_it_ended() {
+fn a_restart_continues_the_history() {
     let file = path("restart");
     let before = some();
     save(&file, &before.encode()).expect("written");
@@ -194,7 +196,7 @@ fn a_restart_goes_on_where_it_ended() {
 }
 
 #[test]
-fn a_file_that_cannot_be_used_is_put_aside_and_told_of() {
+fn an_unusable_file_is_renamed_and_reported() {
     let file = path("bad");
     let good = some().encode();
     let mut changed = good.clone();
@@ -228,9 +230,10 @@ fn a_file_that_cannot_be_used_is_put_aside_and_told_of() {
         .expect("it was put aside");
 }
 
-/// (The story: a directory, a device, a link or anybody's file at the name was renamed, and a history written in its place.)
+/// Regression: if the path was a directory, a device, a link or another user's file, it was
+/// renamed, and a history written in its place.
 #[test]
-fn what_is_no_history_of_ours_stays_as_it_is() {
+fn another_file_is_not_touched() {
     let file = path("other");
     let refused = |why: &str| {
         let error = load(&file).expect_err(why).to_string();
@@ -249,7 +252,7 @@ fn what_is_no_history_of_ours_stays_as_it_is() {
     std::fs::remove_file(&file).expect("ours");
 }
 
-/// With a hash that is right, too: somebody else's file.
+/// Returns a history file with this body and a correct hash.
 fn sealed(body: &[u8]) -> Vec<u8> {
     let head = [
         &(body.len() as u64).to_le_bytes()[..],
@@ -261,7 +264,7 @@ fn sealed(body: &[u8]) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn any_bytes_are_read_or_refused(body in prop::collection::vec(any::<u8>(), 0..200), at in any::<prop::sample::Index>(), to in any::<u8>()) {
+    fn any_bytes_are_decoded_or_refused(body in prop::collection::vec(any::<u8>(), 0..200), at in any::<prop::sample::Index>(), to in any::<u8>()) {
         let _ = (History::decode(&body), History::decode(&sealed(&body)));
         let good = some().encode();
         let mut body = good[35..].to_vec();

@@ -1,41 +1,47 @@
-//! Columns of one width: figures of all tenants at evenly spaced times.
+//! One tier of the history: columns of one width, each with the figures of all tenants at its time.
 //!
-//! Invariant: columns ascend in time and none lies ahead of the newest; a closed one does not change. Each but the one that is
-//! open is kept as bytes. What a clock that leaps would make forgotten is put aside until the leap has lasted: one look with a
-//! wrong clock (a machine that starts before it has asked for the time) costs that look alone.
+//! Invariant: columns ascend in time, and none is later than the open column, which is the newest;
+//! a closed column does not change. All columns but the open one are kept encoded. If the clock
+//! jumps, the columns that would be dropped are set aside until the new time has lasted for
+//! [`LASTING`] snapshots (five minutes). So a single snapshot with a wrong clock (a machine that
+//! starts before it has set its clock) loses only that snapshot.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::row::{AGES, Row, SWAPPED, UNKNOWN};
 
-/// What a column costs beside its bytes.
+/// Bytes that a column takes in addition to its encoded rows.
 const COLUMN_COST: usize = 48;
-/// So many looks after a leap of the clock it is believed: five minutes where looks are 10 s apart, in which a clock is set right.
+/// Number of snapshots after which a jump of the clock counts as lasting: five minutes, if
+/// snapshots are 10 s apart. By then a wrong clock is corrected.
 const LASTING: u32 = 30;
 
 /// The figures of all tenants in a span of time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Column {
-    /// Which span: time divided by the tier's step.
+    /// Number of the time span: time divided by the tier's step.
     pub(super) slot: u64,
-    /// How long its events took, milliseconds: since the look before its first one.
+    /// Milliseconds in which the column's events happened. This time begins with the last snapshot
+    /// before the column.
     pub(super) covered_ms: u64,
     pub(super) bytes: Vec<u8>,
 }
 
 impl Column {
-    /// Its rows, in order; those that cannot be read end it.
+    /// Returns the decoded rows in their order, up to the first invalid one. For each row: the
+    /// number of the tenant's name, then the row.
     pub(super) fn rows(&self) -> impl Iterator<Item = (u32, Row)> {
         let mut rest = &self.bytes[..];
         std::iter::from_fn(move || Row::read(&mut rest))
     }
 
+    /// Returns the bytes that the column takes.
     fn cost(&self) -> usize {
         self.bytes.len() + COLUMN_COST
     }
 }
 
-/// The newest one.
+/// The newest column, which still changes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Open {
     slot: u64,
@@ -44,6 +50,7 @@ struct Open {
 }
 
 impl Open {
+    /// Returns the column with its rows encoded.
     fn closed(&self) -> Column {
         let mut bytes = Vec::new();
         for (name, row) in &self.rows {
@@ -58,19 +65,19 @@ impl Open {
     }
 }
 
-/// See the module.
+/// The columns of one width.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Tier {
     pub(super) step_ms: u64,
-    /// Columns that are kept.
+    /// Most columns that are kept.
     pub(super) length: usize,
     columns: VecDeque<Column>,
     open: Option<Open>,
-    /// Of closed columns.
+    /// Bytes that the closed columns take.
     bytes: usize,
-    /// Of the open one.
+    /// Bytes that the open column will take.
     open_bytes: usize,
-    /// What there was before the clock leapt, and how many looks ago that was.
+    /// The columns from before a jump of the clock, and the number of snapshots since the jump.
     before_leap: Option<(Box<Tier>, u32)>,
 }
 
@@ -87,7 +94,7 @@ impl Tier {
         }
     }
 
-    /// With columns that were kept; none if they are not in order.
+    /// Returns the tier with these columns from a file; `None` if they are not in ascending order.
     pub(super) fn with(mut self, columns: Vec<Column>) -> Option<Tier> {
         if !columns.is_sorted_by(|one, next| one.slot < next.slot) {
             return None;
@@ -98,8 +105,8 @@ impl Tier {
         Some(self)
     }
 
-    /// Puts figures into the column of their time. Sizes are those of the newest, events add up; across a leap of the clock
-    /// nobody knows how long they took.
+    /// Adds figures to the column of their time: sizes replace the earlier ones, events are added.
+    /// At a jump of the clock the time in which the events happened is unknown.
     pub(super) fn push(&mut self, at_ms: u64, covered_ms: u64, rows: &BTreeMap<u32, Row>) {
         let slot = at_ms / self.step_ms;
         let has_leapt = self.follow_clock(slot);
@@ -126,10 +133,10 @@ impl Tier {
         self.open_bytes = open.closed().cost();
     }
 
-    /// Puts aside what is known where the clock leaps to this slot, takes it back where the clock comes back, and believes a leap
-    /// that has lasted. Whether time did not simply go on.
+    /// Sets the columns aside if the clock jumps to this slot, restores them if it jumps back, and
+    /// accepts a jump that has lasted. Returns whether the clock has jumped.
     fn follow_clock(&mut self, slot: u64) -> bool {
-        let Some((before, looks)) = &mut self.before_leap else {
+        let Some((before, snapshots)) = &mut self.before_leap else {
             let has_leapt = !self.may_follow(slot);
             if has_leapt {
                 let new = Tier::new(self.step_ms, self.length);
@@ -138,8 +145,8 @@ impl Tier {
             }
             return has_leapt;
         };
-        *looks += 1;
-        let (has_lasted, is_back) = (*looks >= LASTING, before.may_follow(slot));
+        *snapshots += 1;
+        let (has_lasted, is_back) = (*snapshots >= LASTING, before.may_follow(slot));
         if let Some((before, _)) = self.before_leap.take_if(|_| is_back || has_lasted) {
             match is_back {
                 true => *self = *before,
@@ -149,7 +156,8 @@ impl Tier {
         is_back
     }
 
-    /// Whether a look at this slot goes on with what there is: nothing of it would be forgotten at once, and nothing lies ahead.
+    /// Whether a snapshot at this slot may be added to these columns: no column is later, and not
+    /// all of them would be dropped at once.
     fn may_follow(&self, slot: u64) -> bool {
         let newest = self.open.as_ref().map(|open| open.slot);
         let newest = newest.or_else(|| self.columns.back().map(|column| column.slot));
@@ -157,7 +165,7 @@ impl Tier {
         newest.is_none_or(|newest| (newest..=newest.saturating_add(length)).contains(&slot))
     }
 
-    /// Columns of before a leap that is believed: those before all that are here.
+    /// Adds the columns from before an accepted jump that are earlier than all columns here.
     fn put_before(&mut self, before: &Tier) {
         let now: Vec<Column> = self.columns.drain(..).collect();
         let first = now.first().map(|column| column.slot);
@@ -168,7 +176,8 @@ impl Tier {
         older.chain(now).for_each(|column| self.push_closed(column));
     }
 
-    /// Closes the open column if it is not of this slot. What lies ahead was written by a clock that was wrong.
+    /// Closes the open column if it has another slot. Drops columns later than this slot, which
+    /// were written while the clock was wrong.
     fn turn_to(&mut self, slot: u64) {
         if let Some(open) = self.open.take_if(|open| open.slot != slot) {
             self.push_closed(open.closed());
@@ -180,7 +189,7 @@ impl Tier {
             && let Some(last) = self.columns.pop_back()
         {
             self.bytes -= last.cost();
-            // As a restart finds it: it goes on.
+            // This was the open column before a restart, so it continues.
             if last.slot == slot && self.open.is_none() {
                 self.open = Some(Open {
                     slot,
@@ -207,7 +216,7 @@ impl Tier {
         }
     }
 
-    /// Forgets the oldest closed column, one that is put aside first; whether there was one.
+    /// Drops the oldest closed column, one that is set aside first. Returns false if there is none.
     pub(super) fn drop_oldest(&mut self) -> bool {
         let before_leap = self.before_leap.as_mut().map(|(before, _)| before);
         before_leap.is_some_and(|before| before.drop_first()) || self.drop_first()
@@ -219,7 +228,7 @@ impl Tier {
         oldest.is_some()
     }
 
-    /// What all columns take.
+    /// Returns the bytes that all columns take.
     pub(super) fn bytes(&self) -> usize {
         let before_leap = self
             .before_leap
@@ -228,13 +237,14 @@ impl Tier {
         self.bytes + self.open_bytes + before_leap
     }
 
-    /// The columns that a file keeps: while it is not known whether a leap of the clock lasts, those of before it.
+    /// Returns the columns to be written to the file. While it is unknown whether a jump of the
+    /// clock lasts, these are the columns from before the jump.
     pub(super) fn saved_columns(&self) -> impl Iterator<Item = Column> {
         let before_leap = self.before_leap.as_ref().map(|(before, _)| &**before);
         before_leap.unwrap_or(self).columns()
     }
 
-    /// Calls `each` with the name of every row, also of columns that only a file keeps.
+    /// Calls `each` with the name's number of every row, also of columns that were set aside.
     pub(super) fn names(&self, each: &mut dyn FnMut(u32)) {
         let mut tell = |column: &Column| column.rows().for_each(|(name, _)| each(name));
         self.columns.iter().for_each(&mut tell);
@@ -244,14 +254,14 @@ impl Tier {
         }
     }
 
-    /// All columns, the open one last.
+    /// Returns all columns, the open one last.
     pub(super) fn columns(&self) -> impl Iterator<Item = Column> {
         let open = self.open.as_ref().map(Open::closed);
         self.columns.iter().cloned().chain(open)
     }
 
-    /// Calls `each` with every row of the newest `length` spans. Where looks are further apart than spans, a column is told
-    /// once more for those before it that it covers.
+    /// Calls `each` with every row of the newest `length` time spans. If snapshots are further
+    /// apart than spans, a column's rows are repeated for the earlier spans that the column covers.
     pub(super) fn visit(&self, now_ms: u64, mut each: impl FnMut(Seen, &Row)) {
         let newest = now_ms / self.step_ms;
         let mut tell = |slot: u64, covered_ms: u64, name: u32, row: &Row| {
@@ -289,16 +299,16 @@ impl Tier {
     }
 }
 
-/// A row of a column.
+/// Where a row belongs: its time span and its tenant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Seen {
-    /// Which of the newest spans.
+    /// Index of the time span among the newest `length` spans, 0 for the oldest.
     pub(super) place: usize,
-    /// How long its events took.
+    /// Milliseconds in which the row's events happened.
     pub(super) covered_ms: u64,
-    /// Whose it is.
+    /// Number of the tenant's name.
     pub(super) name: u32,
-    /// It was seen in that span, not only counted until its end.
+    /// Whether a snapshot was made in this span; false if a later snapshot covers it.
     pub(super) is_own: bool,
 }
 

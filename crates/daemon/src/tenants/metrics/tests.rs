@@ -1,4 +1,4 @@
-//! What Prometheus is told.
+//! The metrics that Prometheus reads.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -41,6 +41,7 @@ fn snapshot(paths: &[&[u8]]) -> Snapshot {
             ],
             left_out_groups: 8,
             late_seconds: Some(75),
+            unread: 3 << 20,
             pressure: Some(Pressure {
                 some: Stall {
                     total_us: 1_500_000,
@@ -54,12 +55,12 @@ fn snapshot(paths: &[&[u8]]) -> Snapshot {
         at_ms: 1_700_000_000_250,
         nodes: vec![0],
         figures: Figures {
-            looks: 4,
+            scans: 4,
             tenants: tenants.collect(),
             left_out: LeftOut::of([("pid 12".to_owned(), "it is managed")]),
             walks,
             cpu: Cpu {
-                look: Duration::from_millis(1500),
+                scan: Duration::from_millis(1500),
                 page_out: Duration::ZERO,
                 other: Duration::from_nanos(1),
             },
@@ -71,9 +72,9 @@ fn snapshot(paths: &[&[u8]]) -> Snapshot {
     }
 }
 
-/// A container of a pod is found by the labels that other tools give it, whatever its names are.
+/// The labels that other tools use find a container of a pod, for any names of container and pod.
 #[test]
-fn what_is_needed_has_the_names_of_units_and_containers() {
+fn needed_memory_is_labelled_with_units_and_containers() {
     let mut snapshot = snapshot(&[b"web"]);
     let mut workload = host::workload::Workload::of(std::path::Path::new("/web"));
     workload.unit = Some("crio-1.scope".to_owned());
@@ -85,9 +86,9 @@ fn what_is_needed_has_the_names_of_units_and_containers() {
         bytes: 1,
         ..Needed::default()
     };
-    let told = text(&snapshot, &BTreeMap::from([(PathBuf::from("web"), needed)]));
+    let reported = text(&snapshot, &BTreeMap::from([(PathBuf::from("web"), needed)]));
     let line = r#"pagetide_needed_bytes{tenant="/web",unit="crio-1.scope",namespace="shop",pod="web-0",container="a \"b\"\n"} 1"#;
-    assert!(told.lines().any(|found| found == line), "{told}");
+    assert!(reported.lines().any(|found| found == line), "{reported}");
 }
 
 /// Every name and label of docs/interfaces.md, which scripts rely on.
@@ -100,7 +101,7 @@ fn names_are_those_of_the_interface() {
         ..Needed::default()
     };
     let needed = BTreeMap::from([(PathBuf::from("web"), needed)]);
-    let told = text(&snapshot(&[b"web", b"new"]), &needed);
+    let reported = text(&snapshot(&[b"web", b"new"]), &needed);
     for line in [
         r#"pagetide_needed_bytes{tenant="/web"} 35651584"#,
         r#"pagetide_needed_confidence{tenant="/web"} 2"#,
@@ -111,6 +112,7 @@ fn names_are_those_of_the_interface() {
         r#"pagetide_charged_bytes{tenant="/web"} 9"#,
         r#"pagetide_left_out_groups{tenant="/web"} 8"#,
         r#"pagetide_scan_late_seconds{tenant="/web"} 75"#,
+        r#"pagetide_unread_bytes{tenant="/web"} 3145728"#,
         r#"pagetide_unknown_age_bytes{tenant="/web",node="0",type="anon"} 4096"#,
         r#"pagetide_page_age_bytes{tenant="/web",node="0",type="anon",le="1"} 8192"#,
         r#"pagetide_page_age_bytes{tenant="/web",node="0",type="anon",le="5"} 8192"#,
@@ -142,21 +144,25 @@ fn names_are_those_of_the_interface() {
             "\"} 1"
         ),
     ] {
-        assert!(told.lines().any(|found| found == line), "{line}\n{told}");
+        assert!(
+            reported.lines().any(|found| found == line),
+            "{line}\n{reported}"
+        );
     }
     assert!(
-        !told.contains(r#"needed_bytes{tenant="/new"}"#),
+        !reported.contains(r#"needed_bytes{tenant="/new"}"#),
         "not known"
     );
     let share = "share=\"full\"";
-    assert!(!told.contains(share), "the kernel did not tell it");
+    assert!(!reported.contains(share), "the kernel did not tell it");
 }
 
-/// Samples of a family in one piece, behind its help and its type, each series once.
-fn is_well_formed(told: &str) {
+/// Checks that the samples of a metric follow its help and type without a gap, and that each series
+/// occurs once.
+fn is_well_formed(reported: &str) {
     let (mut families, mut series) = (BTreeSet::new(), BTreeSet::new());
     let mut family = String::new();
-    for line in told.lines() {
+    for line in reported.lines() {
         if let Some(help) = line.strip_prefix("# HELP ") {
             let (name, help) = help.split_once(' ').expect("a name and a text");
             assert!(families.insert(name.to_owned()), "{name} once more");
@@ -176,14 +182,17 @@ fn is_well_formed(told: &str) {
             assert!(is_of, "{name} in {family}");
         }
     }
-    assert!(told.ends_with('\n') && families.len() == 19, "{families:?}");
+    assert!(
+        reported.ends_with('\n') && families.len() == 20,
+        "{families:?}"
+    );
 }
 
 #[test]
 fn odd_names_are_labels_of_their_own() {
     let odd: [&[u8]; 7] = [b"", b"a\"b", br"a\b", b"a\nb", b"a}b 1", b"\xff", b"\xfe"];
-    let told = text(&snapshot(&odd), &BTreeMap::new());
-    is_well_formed(&told);
+    let reported = text(&snapshot(&odd), &BTreeMap::new());
+    is_well_formed(&reported);
     for label in [
         r#"{tenant="/"}"#,
         r#"{tenant="/a\"b"}"#,
@@ -194,13 +203,16 @@ fn odd_names_are_labels_of_their_own() {
         r#"{tenant="///fe"}"#,
     ] {
         let line = format!("pagetide_swapped_bytes{label} 7");
-        assert!(told.lines().any(|found| found == line), "{line}\n{told}");
+        assert!(
+            reported.lines().any(|found| found == line),
+            "{line}\n{reported}"
+        );
     }
 }
 
 proptest! {
     #[test]
-    fn any_names_give_lines_that_are_read(
+    fn any_names_give_valid_lines(
         names in prop::collection::btree_set(prop::collection::vec(any::<u8>(), 0..12), 0..6)
     ) {
         let names: Vec<Vec<u8>> = names.into_iter().map(|name| {

@@ -1,10 +1,10 @@
-//! One tenant: its figures of now, over time, and what was done about it.
+//! The dashboard's part about one tenant: its figures now and over time, and the actions on it.
 
 use std::fmt::Write;
 
 use engine::Bytes;
 use host::manage::tenants::figures::TenantFigures;
-use pictures::{Hints, Moment, Track, area, came_back, escaped, heat, waited};
+use pictures::{Hints, Moment, Track, area, escaped, heat, refaults, waited};
 
 use super::super::history::cut;
 use super::super::snapshot::name_of;
@@ -12,10 +12,10 @@ use super::View;
 use super::numbers::{count, percent, share, time};
 use crate::curves::Cost;
 
-/// What was done that is shown.
+/// Most actions that are shown for a tenant.
 const ACTIONS_MAX: usize = 100;
 
-/// All of it.
+/// Returns the HTML of the whole part.
 pub(super) fn detail(view: &View) -> String {
     let name = &view.query.tenant;
     let track = view.history.track(view.query.range, name, view.now_ms);
@@ -32,14 +32,16 @@ pub(super) fn detail(view: &View) -> String {
     );
     match figures {
         Some(figures) => text += &cards(view, figures),
-        None if view.history.has(name) => text += "<p class=\"note\">It is gone.</p>\n",
+        None if view.history.has(name) => {
+            text += "<p class=\"note\">This tenant no longer exists.</p>\n";
+        }
         None => text += "<p class=\"note\">There is no such tenant.</p>\n",
     }
     text += "<p class=\"readout\" aria-live=\"polite\"></p>\n";
     if track.last().is_some() {
         text += &heat(&track, Hints::None);
         text += &area(&track);
-        text += &came_back(&track);
+        text += &refaults(&track);
         text += &waited(&track);
     }
     if let Some(figures) = figures {
@@ -48,14 +50,14 @@ pub(super) fn detail(view: &View) -> String {
     text + &actions(view) + "</section>\n"
 }
 
-/// What less memory would cost it.
+/// Returns the HTML about what less memory would cost the tenant.
 fn cost(view: &View, figures: &TenantFigures) -> String {
     let heading = "<h3>What less memory would cost</h3>\n";
     let Some(curve) = view.curve else {
         let name = escaped(&shell_word(&view.query.tenant));
         return format!(
-            "{heading}<p class=\"note\">Not known yet: it takes some looks. <code>pagetide report --curve {name}</code> \
-             asks the tree itself.</p>\n"
+            "{heading}<p class=\"note\">Not known yet: it takes some scans. <code>pagetide report --curve {name}</code> \
+             requests it from <code>pagetide serve</code>.</p>\n"
         );
     };
     let moment = ages_of(figures);
@@ -67,7 +69,7 @@ fn cost(view: &View, figures: &TenantFigures) -> String {
     heading.to_owned() + &cost.html()
 }
 
-/// A name as a shell takes it, whatever is in it: who copies the command may be root.
+/// Quotes a name for a shell: the user may copy the command and run it as root.
 fn shell_word(name: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._@:-".contains(c);
     match name.chars().all(is_plain) {
@@ -76,7 +78,7 @@ fn shell_word(name: &str) -> String {
     }
 }
 
-/// What of a tenant is in memory, on all nodes.
+/// Returns a tenant's resident memory by age, summed over all nodes.
 pub(super) fn ages_of(figures: &TenantFigures) -> Moment {
     let mut moment = Moment {
         swapped: figures.swapped,
@@ -107,15 +109,15 @@ fn cards(view: &View, figures: &TenantFigures) -> String {
         |ms: u64, name: &str| format!("{} for {name}", percent(moment.older_than(ms), resident));
     let back = match recent.back {
         None => String::new(),
-        Some(0) => "none comes back".to_owned(),
-        back => format!("{} pages a minute come back", count(back)),
+        Some(0) => "no refaults".to_owned(),
+        back => format!("{} refaults a minute", count(back)),
     };
     let unknown = match moment.unknown {
         0 => String::new(),
         bytes => format!("{} of unknown age", Bytes(bytes)),
     };
     let waits = match share(recent.waited).as_str() {
-        "" => ("-".to_owned(), "not told by this kernel".to_owned()),
+        "" => ("-".to_owned(), "not reported by this kernel".to_owned()),
         "-" => ("0%".to_owned(), "of the time, lately".to_owned()),
         share => (share.to_owned(), "of the time, lately".to_owned()),
     };
@@ -127,7 +129,7 @@ fn cards(view: &View, figures: &TenantFigures) -> String {
             format!("{}, {}", older(10_000, "10s"), older(600_000, "10m")),
         ),
         ("in swap", Bytes(figures.swapped).to_string(), back),
-        ("somebody waited for memory", waits.0, waits.1),
+        ("a process waited for memory", waits.0, waits.1),
     ];
     let mut text = "<div class=\"cards\">\n".to_owned();
     for (name, figure, below) in cards {
@@ -146,7 +148,8 @@ fn cards(view: &View, figures: &TenantFigures) -> String {
     text + "</div>\n"
 }
 
-/// The figures behind the pictures, for the script: KiB, pages a minute, hundredths of a percent.
+/// Encodes the figures of the pictures for the script: KiB, pages a minute, hundredths of a
+/// percent.
 fn data(track: &Track) -> String {
     let mut text = format!("[{},{}", track.from_ms, track.step_ms);
     for moment in &track.columns {
@@ -164,7 +167,7 @@ fn data(track: &Track) -> String {
             number(moment.back),
             number(moment.waited.map(u64::from))
         );
-        // Up to the oldest that there is.
+        // The ages end with the oldest class that has pages.
         let last = moment
             .ages
             .iter()
@@ -178,7 +181,7 @@ fn data(track: &Track) -> String {
     text + "]"
 }
 
-/// What was done, and why, the newest first.
+/// Returns the HTML of the actions on the tenant and their reasons, the newest first.
 fn actions(view: &View) -> String {
     let name = &view.query.tenant;
     let of_this = view
@@ -203,7 +206,7 @@ fn actions(view: &View) -> String {
     text
 }
 
-/// Whether something was done about a tenant or one below it: it names them, as actions do (` of /web: `).
+/// Whether an action's text names the tenant `name`, or a tenant below it, as in ` of /web: `.
 fn concerns(text: &str, name: &str) -> bool {
     if name == "/" || text.contains("all tenants") {
         return true;

@@ -1,4 +1,4 @@
-//! The list of tenants: a row each, with its ages of now and over time.
+//! The dashboard's list of tenants: one row each, with its ages now and over time.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -14,12 +14,12 @@ use super::query::{Query, Sort};
 use super::{ROWS_MAX, View};
 use crate::tenants::page::detail::ages_of;
 
-/// Times in a strip.
+/// Number of points in time that a row's small picture shows.
 const PLACES: usize = 60;
-/// What is called cold in the list, milliseconds.
+/// Age in milliseconds from which the list calls pages cold.
 const COLD_MS: u64 = 60_000;
 
-/// One tenant.
+/// One tenant's row.
 struct Row {
     name: String,
     ages: [u64; CLASSES],
@@ -30,7 +30,7 @@ struct Row {
     recent: Recent,
 }
 
-/// Columns: what they are called, and how one orders by them.
+/// Columns: title, CSS class, and the order that a click on the title selects (`None`: no order).
 const COLUMNS: [(&str, &str, Option<Sort>); 8] = [
     ("tenant", "name", Some(Sort::Name)),
     ("ages now", "now", None),
@@ -42,7 +42,7 @@ const COLUMNS: [(&str, &str, Option<Sort>); 8] = [
     ("waited", "num more", Some(Sort::Waited)),
 ];
 
-/// The whole list.
+/// Returns the HTML of the list.
 pub(super) fn list(view: &View) -> String {
     let (rows, hidden) = rows(view);
     let strips = view.history.strips(view.query.range, PLACES, view.now_ms);
@@ -84,7 +84,7 @@ pub(super) fn list(view: &View) -> String {
     text + "</section>\n"
 }
 
-/// The tenants that are shown, in order, and how many are not.
+/// Returns the rows to show, in order, and the number of matching tenants that are not shown.
 fn rows(view: &View) -> (Vec<Row>, usize) {
     let recent = view.history.recent(view.now_ms);
     let mut rows: Vec<Row> = Vec::new();
@@ -117,7 +117,7 @@ fn rows(view: &View) -> (Vec<Row>, usize) {
     (rows, hidden)
 }
 
-/// Where one looks for a name; the script does that while one writes.
+/// Returns the HTML of the form to search for a name; the script searches while the user types.
 fn form(view: &View) -> String {
     let hidden = view.query.hidden().map(|(name, value)| {
         format!(
@@ -144,7 +144,7 @@ fn line(view: &View, row: &Row, strips: &BTreeMap<&str, Strip>, whole: u64, text
         true => (" class=\"chosen\"", " aria-current=\"true\""),
         false => ("", ""),
     };
-    // In a tree the last part says most.
+    // Sorted by name the list is a tree, where the last part of a path is enough.
     let depth = match (view.query.sort, row.name.as_str()) {
         (Sort::Name, "/") => 0,
         (Sort::Name, name) => name.matches('/').count().min(6),

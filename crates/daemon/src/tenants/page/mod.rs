@@ -1,8 +1,9 @@
-//! `/`: all tenants, and one of them over time. One page that loads nothing and acts on nothing.
+//! The dashboard, at `/`: all tenants, and one of them over time. It is one page that loads nothing
+//! else and changes nothing.
 //!
-//! Invariant: every word from outside goes through `escaped`; a page shows what snapshots and history say, of at most
-//! [`ROWS_MAX`] tenants. It is whole without its script, which adds keys, times of the reader's own zone, figures under the
-//! pointer, and fresh pages.
+//! Invariant: every text from outside goes through `escaped`. The page shows figures of the
+//! snapshot and the history, for at most [`ROWS_MAX`] tenants. It is complete without its script,
+//! which adds keys, times in the reader's time zone, figures under the pointer, and updates.
 //!
 //! Floors: `query`, `numbers`; `list`, `detail`; here.
 
@@ -18,35 +19,35 @@ use super::history::{History, Range};
 use super::snapshot::{Snapshot, name_of};
 pub(super) use query::Query;
 
-/// Tenants that are listed; the rest can be searched for.
+/// Most tenants in the list; the user can search for others.
 const ROWS_MAX: usize = 200;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// What a page is made of.
+/// All data that the page shows.
 pub(super) struct View<'a> {
     pub(super) snapshot: &'a Snapshot,
-    /// What less memory would cost the tenant that is shown.
+    /// What less memory would cost the selected tenant; `None` if unknown.
     pub(super) curve: Option<&'a Curve>,
     pub(super) history: &'a History,
     pub(super) query: Query,
     /// This host's name.
     pub(super) host: &'a str,
-    /// What its style and its script have to show that they are ours.
+    /// The nonce that allows the page's own style and script (Content-Security-Policy).
     pub(super) nonce: &'a str,
-    /// Now, milliseconds since 1970.
+    /// Current time in milliseconds since 1970.
     pub(super) now_ms: u64,
 }
 
-/// What the page may run and show, for [`crate::http::Answer::allowing`].
+/// What the page may run and load, for [`crate::http::Answer::allowing`].
 pub(super) fn sources(nonce: &str) -> String {
     format!(
         "script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; img-src data:; connect-src 'self'; form-action 'self'"
     )
 }
 
-/// Whether there is, or was, such a tenant.
+/// Whether a tenant of this name exists, or has data in the history.
 pub(super) fn is_known(snapshot: &Snapshot, history: &History, name: &str) -> bool {
     let is_there = snapshot
         .figures
@@ -56,7 +57,7 @@ pub(super) fn is_known(snapshot: &Snapshot, history: &History, name: &str) -> bo
     is_there || history.has(name)
 }
 
-/// The whole page.
+/// Returns the HTML of the whole page.
 pub(super) fn html(view: &View) -> String {
     let (nonce, host, query) = (view.nonce, escaped(view.host), &view.query);
     let tenant = escaped(&query.tenant);
@@ -93,7 +94,7 @@ pub(super) fn html(view: &View) -> String {
     )
 }
 
-/// Told to who looks for them.
+/// Help text with the keys.
 const KEYS: &str = "<details class=\"keys\"><summary>Keys</summary><dl>\
 <dt>j k</dt><dd>next, previous tenant</dd><dt>/</dt><dd>find a tenant</dd>\
 <dt>1 2 3</dt><dd>hour, day, week</dd><dt>&larr; &rarr;</dt><dd>figures at another time</dd>\

@@ -1,9 +1,9 @@
-//! Numbers as the page writes them.
+//! Numbers in the form in which the page shows them.
 
 use engine::{Bytes, Millis};
 use pictures::{escaped, per_cent};
 
-/// A size, or nothing of nothing.
+/// Formats a size in bytes; empty for 0.
 pub(super) fn size(bytes: u64) -> String {
     match bytes {
         0 => "-".to_owned(),
@@ -11,7 +11,7 @@ pub(super) fn size(bytes: u64) -> String {
     }
 }
 
-/// A share in hundredths of a percent.
+/// Formats a share given in hundredths of a percent; empty if unknown.
 pub(super) fn share(hundredths: Option<u32>) -> String {
     match hundredths {
         None => String::new(),
@@ -23,12 +23,12 @@ pub(super) fn share(hundredths: Option<u32>) -> String {
     }
 }
 
-/// A part of a whole in whole percent, as markup.
+/// Formats `part` as a percentage of `whole`, as HTML.
 pub(super) fn percent(part: u64, whole: u64) -> String {
     escaped(&per_cent(part, whole))
 }
 
-/// A count; nothing where it is not known.
+/// Formats a count; empty if unknown.
 pub(super) fn count(count: Option<u64>) -> String {
     match count {
         None => String::new(),
@@ -39,7 +39,7 @@ pub(super) fn count(count: Option<u64>) -> String {
     }
 }
 
-/// A moment: how long ago it was, until the reader's own clock and zone replace it.
+/// Formats how long ago a time was; the script replaces that by the time in the reader's time zone.
 pub(super) fn time(at_ms: u64, now_ms: u64) -> String {
     let ago = now_ms.saturating_sub(at_ms);
     let ago = match ago {
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_short_and_do_not_lie_about_nothing() {
+    fn numbers_are_short_and_small_ones_are_not_zero() {
         assert_eq!((size(0).as_str(), size(1).as_str()), ("-", "1 B"));
         assert_eq!(
             [

@@ -53,11 +53,11 @@ function track() {
 function words(at, step, figures) {
   // The last one is not over yet.
   const time = new Date(Math.min(at + step, Date.now())).toLocaleString();
-  if (!figures) { return time + ": nobody looked"; }
+  if (!figures) { return time + ": no scan"; }
   const [unknown, swapped, back, waited, ...ages] = figures;
   const parts = [size(ages.reduce((sum, kib) => sum + kib, unknown)) + " in memory", size(swapped) + " in swap"];
-  if (back >= 0) { parts.push(back + " pages came back a minute"); }
-  if (waited >= 0) { parts.push("somebody waited " + (waited / 100).toFixed(2) + "% of the time"); }
+  if (back >= 0) { parts.push(back + " refaults a minute"); }
+  if (waited >= 0) { parts.push("a process waited " + (waited / 100).toFixed(2) + "% of the time"); }
   const aged = ages.map((kib, age) => (kib > 0 ? AGES[age] + ": " + size(kib) : "")).filter((text) => text);
   if (unknown > 0) { aged.push("unknown: " + size(unknown)); }
   return time + ": " + parts.join(", ") + (aged.length ? ". By age, " + aged.join(", ") : "");
@@ -147,7 +147,7 @@ async function answered(url) {
     if (answer.status === 401) { return ["", "pagetide was started anew: open this page with ?token=TOKEN once more"]; }
     if (!answer.ok && answer.status !== 404) { return ["", "the answer is " + answer.status]; }
     return [await answer.text(), "what was answered is no page"];
-  } catch (_) { return ["", "nobody answers"]; }
+  } catch (_) { return ["", "pagetide serve does not answer"]; }
 }
 
 // `remembering` is how the browser's history has it: pushState, replaceState, or none of both.

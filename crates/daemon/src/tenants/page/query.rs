@@ -1,12 +1,12 @@
-//! What of the page is asked for, as its links carry it.
+//! The parameters of the page, which its links contain.
 
 use super::super::history::Range;
 use crate::http;
 
-/// How tenants are ordered.
+/// The order in which tenants are listed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(in crate::tenants) enum Sort {
-    /// As they lie below each other.
+    /// By name, as a tree.
     #[default]
     Name,
     Resident,
@@ -38,19 +38,19 @@ impl Sort {
     }
 }
 
-/// See the module.
+/// The parameters of the page.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::tenants) struct Query {
-    /// Whose figures are shown over time.
+    /// Name of the tenant that is shown over time.
     pub(in crate::tenants) tenant: String,
     pub(super) range: Range,
     pub(super) sort: Sort,
-    /// Only tenants whose names have this in them.
+    /// Only tenants with this text in their names are listed.
     pub(super) find: String,
 }
 
 impl Query {
-    /// Of a request; what it does not say, or nobody knows, is as at the beginning.
+    /// Reads the parameters of a request; a missing or unknown one has its default.
     pub(in crate::tenants) fn of(query: &http::Query) -> Query {
         let known = |name: &str| query.get(name).unwrap_or_default();
         let range = Range::ALL
@@ -71,7 +71,7 @@ impl Query {
         }
     }
 
-    /// Where a link to it leads.
+    /// Returns the target of a link to this page with these parameters.
     pub(super) fn link(&self) -> String {
         let mut link = format!(
             "/?tenant={}&range={}",
@@ -87,7 +87,8 @@ impl Query {
         link
     }
 
-    /// Its other parts, for a form that asks for `find`.
+    /// Returns names and values of all parameters except `find`, for a form that has a field for
+    /// `find`.
     pub(super) fn hidden(&self) -> [(&'static str, &str); 3] {
         [
             ("tenant", &self.tenant),

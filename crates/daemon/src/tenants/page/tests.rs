@@ -1,4 +1,4 @@
-//! The page as a reader, and an attacker, sees it.
+//! Tests of the page as users and attackers see it.
 
 use host::manage::tenants::figures::{Figures, NodeFigures, TenantFigures};
 use host::report::{Curve, CurvePoint};
@@ -59,7 +59,8 @@ fn page(snapshot: &Snapshot, target: &str) -> String {
     })
 }
 
-/// Nothing on it is from elsewhere, and what is ours shows it.
+/// Checks that nothing on the page is loaded from elsewhere, and that our style and script have the
+/// nonce.
 fn is_sound(page: &str) {
     assert_eq!(page.matches("<script").count(), 1);
     assert_eq!(page.matches("nonce=\"0123\"").count(), 2);
@@ -88,7 +89,7 @@ fn is_sound(page: &str) {
 }
 
 #[test]
-fn all_tenants_and_one_of_them_are_on_it() {
+fn the_page_shows_all_tenants_and_one_of_them() {
     let page_of = page(
         &snapshot(&["", "web", "web/a", "db"]),
         "tenant=%2Fweb&range=day",
@@ -121,7 +122,7 @@ fn all_tenants_and_one_of_them_are_on_it() {
 }
 
 #[test]
-fn a_curve_is_on_it_once_it_is_known() {
+fn the_page_shows_a_known_curve() {
     let mut known = snapshot(&["", "a<b"]);
     let target = "tenant=%2Fa<b".replace('<', "%3C");
     let without = page(&known, &target);
@@ -142,7 +143,7 @@ fn a_curve_is_on_it_once_it_is_known() {
         "<h3>What less memory would cost</h3>",
         "Pages that would come back a minute, by memory: 1 MiB: 900 pages a minute to 2 MiB: 9.0",
         "<path class=\"curve\"",
-        // Of what the tenant has in memory.
+        // The percentage is of the tenant's memory.
         "<td>1 MiB</td><td>33%</td>",
     ] {
         assert!(with.contains(part), "{part}: {with}");
@@ -183,10 +184,10 @@ fn a_thousand_tenants_are_not_all_listed() {
 
 proptest! {
     #[test]
-    fn any_names_and_questions_give_a_sound_page(
+    fn any_names_and_queries_give_a_valid_page(
         names in prop::collection::vec("[^/\u{0}]{1,12}", 0..5), tenant in any::<String>(), find in any::<String>()
     ) {
-        // What is in no source of ours does not look as if it were.
+        // The page's own source must not be confused with names that contain the same texts.
         let plain = |text: &str| !text.contains("http") && !text.contains("src=");
         prop_assume!(names.iter().all(|name| plain(name)) && plain(&tenant) && plain(&find));
         let names: Vec<&str> = names.iter().map(String::as_str).collect();

@@ -1,4 +1,5 @@
-//! The classic lists once more, as plain deques and structs, against random operations.
+//! A naive model of the classic lists, of plain deques and structs, compared with them under random
+//! operations.
 
 use super::super::*;
 use crate::lruvec::{FaultKind, Lruvec, Policy};
@@ -10,14 +11,14 @@ const PAGES: u32 = 60;
 
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
 struct Page {
-    /// Its list, `type * 2 + active`; `None` off the lists.
+    /// Index of the page's list, `type * 2 + active`; `None` if it is on no list.
     list: Option<usize>,
     isolated: bool,
     file: bool,
     referenced: bool,
     workingset: bool,
     accessed: bool,
-    /// Clock and workingset bit at eviction.
+    /// Of an evicted page: the clock and the workingset bit at its eviction.
     shadow: Option<(u64, bool)>,
 }
 
@@ -122,7 +123,7 @@ impl Naive {
         out
     }
 
-    fn settle(&mut self, id: u32, stored: bool) {
+    fn finish_page(&mut self, id: u32, stored: bool) {
         let page = &mut self.pages[id as usize];
         if !page.isolated {
             return;
@@ -137,7 +138,7 @@ impl Naive {
             self.clock += 1;
             return;
         }
-        // Its accessed bit is for the next check to find.
+        // The accessed bit stays for the next reference check.
         page.referenced = false;
         let list = usize::from(page.file) * 2;
         self.push(id, list);
@@ -251,7 +252,7 @@ fn run(stage: Stage, seed: u32) -> u64 {
                     } else {
                         lruvec.put_back(FolioId(raw), false);
                     }
-                    naive.settle(raw, stored);
+                    naive.finish_page(raw, stored);
                 }
             }
         }
@@ -264,7 +265,7 @@ fn run(stage: Stage, seed: u32) -> u64 {
 fn engine_and_model_agree() {
     for stage in [Stage::Base, Stage::Protection, Stage::Detection] {
         for seed in 1..60 {
-            // Printed with a failure.
+            // Shown only if the test fails.
             extern crate std;
             std::println!("stage {stage:?}, seed {seed}");
             assert!(run(stage, seed) > 0);

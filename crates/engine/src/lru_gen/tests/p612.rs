@@ -1,4 +1,5 @@
-//! What v6.12 does differently, and what looking around does; all of it seen in a guest (docs/fidelity.md).
+//! What v6.12 does differently from v6.16, and what look-around does; all observed in a guest
+//! (docs/fidelity.md).
 
 use super::*;
 use crate::word::Word;
@@ -20,7 +21,7 @@ fn step(lruvec: &mut Lruvec) {
 
 fn isolated(lruvec: &mut Lruvec) -> Vec<FolioId> {
     let mut out = Vec::new();
-    // The first ones may do no more than drop generations that are empty.
+    // The first calls may only drop empty generations.
     for _ in 0..MAX_NR_GENS {
         if out.is_empty() {
             let budget = IsolateBudget::default();
@@ -57,10 +58,10 @@ fn where_pages_start() {
     assert_eq!(lru(&lruvec, file, Insertion::Normal), 2, "nothing between");
 }
 
-/// A page that was faulted on soon was restored by v6.3 only if its shadow said that it had been of the working set, which
-/// v6.16 goes by.
+/// v6.3 restored a page that was soon faulted on again only if its shadow had the workingset bit,
+/// which is also v6.16's rule.
 #[test]
-fn what_comes_back_soon_in_a_fault_is_restored() {
+fn a_page_that_refaults_soon_is_restored() {
     for profile in [Profile::P612, Profile::P63] {
         comes_back_soon(profile);
     }
@@ -83,7 +84,7 @@ fn comes_back_soon(profile: Profile) {
     let word = lruvec.folios().get(batch[0]);
     assert!(word.has(Flag::Workingset));
     assert_eq!(tier(profile, refs(profile, word), true), 1);
-    // min_seq moves on: what left before is not recent any more.
+    // min_seq advances: pages evicted before are not recent any more.
     let rest = isolated(&mut lruvec);
     lruvec.evicted_all(&rest, ScanReason::Direct);
     isolated(&mut lruvec);
@@ -92,7 +93,8 @@ fn comes_back_soon(profile: Profile) {
     assert_eq!(counted(&lruvec, VmEvent::WorkingsetRefaultAnon), 2);
 }
 
-/// What is in use goes to the youngest generation, and counts as activated from the second time on.
+/// A page found in use goes to the youngest generation, but counts as activated only from the
+/// second time on.
 #[test]
 fn a_page_in_use_goes_to_the_youngest_uncounted() {
     let mut lruvec = p612(4);
@@ -116,10 +118,11 @@ fn isolation_forgets_the_working_set() {
     }
 }
 
-/// workingset.md 6. Read through a descriptor, a page is restored by how often it had been read; its activation counts all
-/// the same. What v6.12 restored so had one reference, and went where it has all there are.
+/// workingset.md 6. A page read through a descriptor is restored if it had been read often enough;
+/// its activation counts in any case. A page that v6.12 restored in this way had one reference, and
+/// starts where a page with all references does.
 #[test]
-fn what_is_read_again_is_restored_by_its_references() {
+fn a_page_read_again_is_restored_by_its_references() {
     for (profile, accesses, expect) in [
         (Profile::P612, 4, true),
         (Profile::P612, 3, false),
@@ -151,14 +154,14 @@ fn what_is_read_again_is_restored_by_its_references() {
             (field, false)
         );
         assert_eq!(refs::is_saturated(profile, word), is_full);
-        // A fault makes it active, which spends them.
+        // A fault makes the page active, which clears its references.
         let (word, restored) = lru.restore(Word::default(), shadow, true);
         assert_eq!((word.refs_field(), restored), (0, true));
     }
 }
 
-/// lru-gen.md 5.4. What aging moved up counted as protected whatever the profile, and a tier of which much was seemed to refault less than
-/// it did.
+/// Regression: lru-gen.md 5.4. Pages that aging moved up counted as protected under every profile,
+/// and a tier with many of them seemed to refault less than it did.
 #[test]
 fn before_614_aging_protects_nothing() {
     for (profile, expect) in [(Profile::P616, 2), (Profile::P612, 0), (Profile::P63, 0)] {
@@ -170,16 +173,17 @@ fn before_614_aging_protects_nothing() {
         while seq(&lruvec, 0) > window(&lruvec).1[FolioType::File.index()] {
             step(&mut lruvec);
         }
-        // Of tier 1 with every profile.
+        // Makes the pages tier 1 with every profile.
         (0..8).for_each(|time| lruvec.mark_accessed(FolioId(time % 4)));
         step(&mut lruvec);
-        // The average of four protected and none before.
+        // The average of four protected pages and, before, none.
         let tier = lruvec.lru_gen().controller().read(FolioType::File, 1..2, 1);
         assert_eq!(tier.total, expect, "{profile:?}");
     }
 }
 
-/// Direct reclaim has no walk's batches at hand: neighbours change lists at once, and count as activated.
+/// Direct reclaim makes no walk that could collect them: neighbours change lists at once, and count
+/// as activated.
 #[test]
 fn neighbours_are_moved_at_once_or_by_the_walk() {
     let mut lruvec = p612(10);
@@ -187,33 +191,33 @@ fn neighbours_are_moved_at_once_or_by_the_walk() {
     step(&mut lruvec);
     let activated = |lruvec: &Lruvec| lruvec.stat().get(VmEvent::Pgactivate);
     let on = |lruvec: &Lruvec, seq| lruvec.list_order(seq, FolioType::Anon);
-    lruvec.young_beside(FolioId(3), ScanReason::Direct);
+    lruvec.young_neighbour(FolioId(3), ScanReason::Direct);
     assert_eq!(
         (on(&lruvec, 4), activated(&lruvec)),
         ([FolioId(3)].to_vec(), 1)
     );
-    lruvec.young_beside(FolioId(3), ScanReason::Direct);
+    lruvec.young_neighbour(FolioId(3), ScanReason::Direct);
     assert_eq!(activated(&lruvec), 1, "it is among the youngest already");
-    lruvec.young_beside(FolioId(4), ScanReason::Background);
+    lruvec.young_neighbour(FolioId(4), ScanReason::Background);
     assert_eq!(activated(&lruvec), 1);
     assert_eq!(lruvec.lru_gen().size(4, FolioType::Anon), 2);
     assert_eq!(on(&lruvec, 3).len(), 9, "it stands where it stood");
-    lruvec.young_beside(FolioId(99), ScanReason::Direct);
+    lruvec.young_neighbour(FolioId(99), ScanReason::Direct);
     lruvec.check_invariants(Swappiness::default());
 }
 
-/// P616 wants to see it twice.
+/// P616 promotes a neighbour only the second time that it is found young.
 #[test]
 fn a_neighbour_is_known_before_it_is_moved() {
     let mut lruvec = Lruvec::new(Policy::default(), Millis(0));
     lruvec.ensure(4);
     (0..4).for_each(|id| fault(&mut lruvec, id));
     step(&mut lruvec);
-    lruvec.young_beside(FolioId(1), ScanReason::Direct);
+    lruvec.young_neighbour(FolioId(1), ScanReason::Direct);
     let word = lruvec.folios().get(FolioId(1));
     assert!(word.has(Flag::Referenced) && word.state() == State::Listed);
     assert_eq!(lruvec.stat().get(VmEvent::Pgactivate), 0);
-    lruvec.young_beside(FolioId(1), ScanReason::Direct);
+    lruvec.young_neighbour(FolioId(1), ScanReason::Direct);
     assert_eq!(lruvec.stat().get(VmEvent::Pgactivate), 1);
     assert_eq!(lruvec.lru_gen().size(4, FolioType::Anon), 1);
 }

@@ -1,4 +1,5 @@
-//! The bound, by hand and under a machine's pressure, and what is lost with a shadow.
+//! The bound on shadows, in a lruvec alone and in a machine under pressure, and what is lost with a
+//! shadow.
 
 use super::*;
 use crate::active_inactive::Stage;
@@ -48,8 +49,8 @@ fn evict_all(lruvec: &mut Lruvec) {
     }
 }
 
-/// workingset.md 12, test 14: 80 pages in memory allow 10 nodes; of 12 the two oldest go, and their
-/// slots come back uncounted.
+/// workingset.md 12, test 14: 80 pages in memory allow 10 nodes; of 12 the two oldest are dropped,
+/// and refaults of their slots are not counted.
 #[test]
 fn the_oldest_nodes_beyond_an_eighth_go() {
     for policy in POLICIES {
@@ -90,7 +91,7 @@ fn the_oldest_nodes_beyond_an_eighth_go() {
 }
 
 #[test]
-fn removed_pages_and_truncated_shadows_leave_their_node() {
+fn removed_pages_and_truncated_shadows_are_uncounted_in_their_node() {
     let mut lruvec = bounded(Policy::default(), 4);
     bring_in(&mut lruvec, 0..128);
     evict_all(&mut lruvec);
@@ -99,7 +100,7 @@ fn removed_pages_and_truncated_shadows_leave_their_node() {
     lruvec.unmap_range(FolioId(10), 1);
     assert_eq!(lruvec.shadow_nodes(), 2);
     lruvec.reclaim_shadow_nodes();
-    // What is out without a shadow can be removed, too.
+    // Evicted pages without a shadow can be removed, too.
     assert_eq!(lruvec.unmap_range(FolioId(0), 200).out[0], Pages(127));
     lruvec.check_invariants(Swappiness::default());
     assert_eq!(lruvec.shadow_nodes(), 0);

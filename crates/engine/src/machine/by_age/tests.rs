@@ -1,4 +1,4 @@
-//! Reclaim by age through the three phases: who goes, how many, and when it gives up.
+//! Reclaim by age through the three phases: which pages are evicted, how many, and when it ends.
 
 use super::*;
 use crate::folio::{FolioId, FolioType};
@@ -14,7 +14,7 @@ const ONE: MemcgId = MemcgId::FIRST;
 const ALL: Pages = Pages(u64::MAX);
 
 #[test]
-fn what_was_idle_goes_and_what_was_touched_stays() {
+fn idle_pages_are_evicted_and_touched_pages_stay() {
     for batch in [64, 2048] {
         let mut machine = cold(batch, Policy::default(), [3000, 0]);
         let mut out = Vec::new();
@@ -23,7 +23,8 @@ fn what_was_idle_goes_and_what_was_touched_stays() {
             PageOut::Stored
         });
         for now in [10_000, 20_000, 30_000] {
-            // Told once, a page of the oldest generation is only marked, and aging clears the mark.
+            // Reported young once, a page of the oldest generation only gets a flag, and aging
+            // clears the flag.
             let lruvec = machine.lruvec_mut(ONE);
             (0..2000).for_each(|id| lruvec.young(FolioId(id / 2)));
             machine.walk_and_age(ONE, Millis(now), &mut memory);
@@ -41,9 +42,10 @@ fn what_was_idle_goes_and_what_was_touched_stays() {
     }
 }
 
-/// Nobody knows why nothing goes: one batch finds it out, not all of memory.
+/// No page can be evicted, for an unknown reason: reclaim stops after one batch, not after all
+/// memory.
 #[test]
-fn a_batch_of_which_nothing_goes_is_the_last() {
+fn a_batch_without_an_eviction_is_the_last() {
     let mut machine = cold(256, Policy::default(), [3000, 0]);
     let mut memory = Scripted::new(|_| PageOut::Busy);
     let got = machine.reclaim_by_age(ONE, ALL, Millis(9), &mut memory);
@@ -52,7 +54,7 @@ fn a_batch_of_which_nothing_goes_is_the_last() {
     machine.check_invariants();
 }
 
-/// A batch that was in use ended reclaim by age, as if it had been asked for and had not gone.
+/// Regression: a batch that was in use ended reclaim by age, as if its pages had been busy.
 #[test]
 fn a_batch_in_use_is_not_the_last() {
     let mut machine = cold(64, Policy::default(), [3000, 0]);
@@ -67,7 +69,8 @@ fn a_batch_in_use_is_not_the_last() {
     machine.check_invariants();
 }
 
-/// With some slots of swap.max left, fewer than a batch, file pages behind the anon pages that found none stayed.
+/// Regression: when swap.max had fewer free slots than a batch, file pages behind anon pages
+/// without a slot were not evicted.
 #[test]
 fn when_swap_max_is_reached_file_pages_go_by_age() {
     let mut machine = cold(512, Policy::default(), [3000, 1000]);
@@ -85,8 +88,8 @@ fn when_swap_max_is_reached_file_pages_go_by_age() {
     machine.check_invariants();
 }
 
-/// 50 MiB of node's program were mapped by another node, too: the batch that had them was the last one, ten times a
-/// second, and of the heap behind them no page left.
+/// Regression: a second node process mapped 50 MiB of the program's text, too. Ten times a second,
+/// the batch with these pages ended the reclaim, and no page of the heap behind them was evicted.
 #[test]
 fn shared_pages_do_not_stand_before_others() {
     let mut machine = cold(256, Policy::default(), [3000, 0]);
@@ -99,9 +102,9 @@ fn shared_pages_do_not_stand_before_others() {
     machine.check_invariants();
 }
 
-/// One page in a hundred goes: that must not keep reclaim going round for ever.
+/// Only one page in a hundred can be evicted: reclaim must end nevertheless.
 #[test]
-fn nobody_is_asked_twice() {
+fn no_page_is_offered_twice() {
     let mut machine = cold(256, Policy::default(), [3000, 0]);
     let mut memory = Scripted::new(|id| {
         if id.0 % 100 == 0 {
@@ -146,14 +149,15 @@ fn a_child_below_its_min_keeps_its_pages() {
     let root = MemcgId::ROOT;
     let got = machine.reclaim_by_age(root, ALL, Millis(9), &mut memory);
     assert_eq!((got.reclaimed, memory.batches.len()), (Pages(0), 0));
-    // Asked for itself, its own min does not count.
+    // The min of the reclaim's own target does not count.
     let got = machine.reclaim_by_age(ONE, ALL, Millis(9), &mut memory);
     assert_eq!(got.reclaimed, Pages(100));
     assert_eq!(machine.lruvec(ONE).out(FolioType::Anon), Pages(100));
     machine.check_invariants();
 }
 
-/// Two generations of a thousand pages, both old, and a hundred young ones; so many are isolated at a time.
+/// Two generations of a thousand pages, both old, and a hundred young ones; `batch` pages are
+/// isolated at a time.
 fn generations(batch: usize) -> Machine {
     let mut machine = cold(batch, Policy::default(), [0, 0]);
     machine.lruvec_mut(ONE).ensure(2100);
@@ -169,10 +173,11 @@ fn generations(batch: usize) -> Machine {
     machine
 }
 
-/// The story, of a reading: a policy in a dry run, which lets nothing leave, put all that was cold before the youngest generation at each look, and a limit
-/// took what had been used a minute ago. Mended, it was so still where all that was cold fitted into one batch.
+/// Regression: a policy in a dry run, which evicts nothing, moved all cold pages in front of the
+/// youngest generation at each scan. A limit then evicted pages that had been used a minute ago.
+/// After a first fix this still happened if all cold pages fitted into one batch.
 #[test]
-fn what_is_too_young_stays_where_it_was() {
+fn a_page_that_is_too_young_stays_where_it_was() {
     let taken = |machine: &mut Machine| {
         let mut out = Vec::new();
         let mut memory = Scripted::new(|id| {
@@ -206,7 +211,7 @@ fn what_is_too_young_stays_where_it_was() {
     }
 }
 
-/// In slices, too, and where every other page leaves.
+/// The same holds in slices, and if every other page is evicted.
 #[test]
 fn a_pass_by_age_goes_on_where_it_bailed_out() {
     let mut machine = generations(64);

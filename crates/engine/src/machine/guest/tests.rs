@@ -1,4 +1,4 @@
-//! workingset-report.md 7, guest behaviour, with a machine behind it.
+//! workingset-report.md 7: what a guest does, with a machine behind it.
 
 use super::super::tests::{Simple, machine};
 use super::*;
@@ -37,8 +37,8 @@ fn a_request_is_answered_with_the_guests_ages() {
     let early = read_report(&ask(&mut machine, id, 1));
     assert_eq!(early, Err(ReportError::Refused(22)), "not configured");
     configure(&mut machine, id);
-    // A quarter is in use at each look. Four generations reach back for three intervals: asked every
-    // 5 s, what is idle for longer than 10 s can be told.
+    // A quarter of the pages is in use at each scan. Four generations reach back for three
+    // intervals: with a request every 5 s, pages idle for more than 10 s can be reported.
     for now in (5 * SECOND..60 * SECOND).step_by(5000) {
         (0..100).for_each(|page| {
             machine.lruvec_mut(id).touch(FolioId(page));
@@ -53,7 +53,7 @@ fn a_request_is_answered_with_the_guests_ages() {
     machine.check_invariants();
 }
 
-/// Two requests within the interval: the second gets what the first got, and nothing is aged.
+/// Two requests within the interval: the second gets the report of the first, and nothing is aged.
 #[test]
 fn a_report_is_refreshed_once_an_interval() {
     let (mut machine, id) = guest();
@@ -68,7 +68,8 @@ fn a_report_is_refreshed_once_an_interval() {
     assert_eq!(machine.lruvec(id).lru_gen().max_seq(), seq + 1);
 }
 
-/// workingset-report.md 11, test 13: under pressure, no more often than the threshold.
+/// workingset-report.md 11, test 13: under pressure a guest sends reports, but no more often than
+/// the threshold says.
 #[test]
 fn pressure_in_a_guest_is_reported_by_itself() {
     let (mut machine, id) = guest();
@@ -100,7 +101,7 @@ fn pressure_in_a_guest_is_reported_by_itself() {
     };
     machine.reclaim_subtree(id, request, &mut Simple);
     assert!(machine.pressed_guests(request.now, &mut Simple).is_empty());
-    // Pressure elsewhere is not the guest's.
+    // Pressure of another tenant does not make the guest send a report.
     let other = machine.create(MemcgId::ROOT, Millis(0));
     request.reason = ScanReason::Direct;
     machine.reclaim_subtree(other, request, &mut Simple);

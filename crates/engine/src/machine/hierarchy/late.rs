@@ -1,9 +1,12 @@
-//! What statistics show of a level: the level itself, or what it was at their last flush. spec: rstat.md 6.3.
+//! What the statistics show of a level: the level itself, or what it was at their last flush.
+//! spec: rstat.md 6.3.
 //!
-//! List sizes and activations are statistics; the eviction clock and the costs are not (but the size that costs decay by is),
-//! and neither is what a list's scan target is computed from.
+//! List sizes and activations come from the statistics. The eviction clock and the costs do not
+//! (but the size by which costs decay does), nor do the sizes from which a list's scan target is
+//! computed.
 //!
-//! Invariant: the late values of a level are all of one moment: the last flush of that level or of an ancestor.
+//! Invariant: the late values of a level are all of one moment: the last flush of that level or of
+//! an ancestor.
 
 use super::Hierarchy;
 use crate::active_inactive::{Level, Shown};
@@ -23,7 +26,8 @@ impl Hierarchy {
 }
 
 impl Machine {
-    /// The level of `id`, handed over before, as reclaim sees it.
+    /// Returns the level of `id` as reclaim sees it; the caller has added all changes to the
+    /// levels.
     pub(super) fn shown(&mut self, id: MemcgId) -> Level {
         let is_late = self.hierarchy.is_late;
         let node = self.hierarchy.node(id);
@@ -37,7 +41,8 @@ impl Machine {
         }
     }
 
-    /// What a lruvec of `id`, faced with `target`, is to take for their lists, if that is not what they are.
+    /// Returns the list sizes that a lruvec of `id` must use for the memcg `target`; `None` to use
+    /// the exact ones.
     pub(super) fn shown_sizes(&mut self, target: MemcgId, id: MemcgId) -> Option<Shown> {
         self.hierarchy.is_late.then(|| Shown {
             target: self.shown(target).sizes,
@@ -45,7 +50,8 @@ impl Machine {
         })
     }
 
-    /// Statistics of `top` and all below it were handed over and flushed.
+    /// Makes the present levels of `top` and all memcgs below visible to reclaim: their statistics
+    /// were flushed.
     pub(in crate::machine) fn show(&mut self, top: MemcgId) {
         if self.hierarchy.is_late {
             for id in self.tree.pre_order(top) {
@@ -55,7 +61,8 @@ impl Machine {
         }
     }
 
-    /// Flushes what reclaim of `target` is about to read if the periodic flush is late, and enough has changed.
+    /// Flushes the statistics that reclaim of `target` is about to read, if the periodic flush is
+    /// late and enough has changed.
     pub(super) fn flush_if_late(&mut self, target: MemcgId, now: Millis) {
         if self.hierarchy.is_late && self.flush_limited(target, now) {
             self.show(target);

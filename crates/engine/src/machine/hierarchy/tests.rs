@@ -1,4 +1,4 @@
-//! The classic LRU under a hierarchy: a parent with two children, reclaimed on the parent's behalf.
+//! The classic LRU in a tree: a parent with two children, and reclaims of the parent.
 
 mod late;
 mod naive;
@@ -45,7 +45,7 @@ impl Family {
         }
     }
 
-    /// Pages that are used once.
+    /// Faults pages in, so that each is used once.
     fn fill(&mut self, child: usize, ids: Range<u32>, ty: FolioType) {
         for id in ids.map(FolioId) {
             let child = self.children[child];
@@ -54,7 +54,7 @@ impl Family {
         }
     }
 
-    /// Pages that are used twice, and so are active.
+    /// Faults pages in and uses them a second time, so that they are active.
     fn fill_active(&mut self, child: usize, ids: Range<u32>, ty: FolioType) {
         self.fill(child, ids.clone(), ty);
         for id in ids.map(FolioId) {
@@ -81,7 +81,7 @@ impl Family {
         }
     }
 
-    /// Takes at least `nr` pages of `child` on behalf of `target`.
+    /// Takes at least `nr` pages of `child`, in a reclaim of `target`.
     fn evict(&mut self, target: MemcgId, child: usize, nr: u64) {
         self.protect(child, 0, 0);
         self.protect(1 - child, u64::MAX, 0);
@@ -92,7 +92,7 @@ impl Family {
         self.machine.check_invariants();
     }
 
-    /// One pass over `target` at `priority` that wants all it can get.
+    /// Makes one pass over `target` at `priority`, with an unlimited request.
     fn pass(&mut self, target: MemcgId, priority: u32) -> Shrunk {
         let request = Self::request(u64::MAX, ScanReason::Direct);
         let mut reclaimer = self.machine.reclaimer(target, request, priority);
@@ -101,7 +101,7 @@ impl Family {
         self.machine.finish(reclaimer)
     }
 
-    /// Whether the page of the first child comes back as one that should have stayed.
+    /// Faults in a page of the first child; returns whether the refault was recent.
     fn returns(&mut self, id: u32, ty: FolioType) -> bool {
         let child = self.children[0];
         let word = self.machine.lruvec(child).folios().get(FolioId(id));
@@ -118,11 +118,12 @@ impl Family {
     }
 }
 
-/// workingset.md 12, test 8, and I7. A container used its file cache at a distance of 96 pages; its pod, whose limit took
-/// the pages, held 500 active ones of a neighbour that could have given way, and the cache was read anew for ever,
-/// because the shadow named the container and its 10 active pages.
+/// Regression: workingset.md 12, test 8, and I7. A container used its file cache at a distance of
+/// 96 pages. The limit of its pod took these pages, although the pod had 500 active pages of a
+/// neighbour that could have been evicted instead. The cache was read anew for ever, because the
+/// shadow named the container, with its 10 active pages, and not the pod.
 #[test]
-fn the_shadow_names_the_memcg_whose_limit_it_was() {
+fn the_shadow_names_the_memcg_with_the_exceeded_limit() {
     let mut family = Family::new(CLASSIC);
     family.fill_active(0, 0..10, File);
     family.fill(0, 10..1000, File);
@@ -136,7 +137,8 @@ fn the_shadow_names_the_memcg_whose_limit_it_was() {
     assert_eq!(stats.get(VmEvent::WorkingsetRefaultFile), 0);
 }
 
-/// workingset.md 12, test 8, the other half: a generation's shadow names the owner, whose aging alone decides.
+/// workingset.md 12, test 8, for the multi-gen LRU: its shadow names the page's owner, so only the
+/// owner's aging decides.
 #[test]
 fn a_generations_shadow_names_the_owner() {
     for (aged, recent) in [(1, true), (0, false)] {
@@ -153,10 +155,11 @@ fn a_generations_shadow_names_the_owner() {
     }
 }
 
-/// workingset.md 2, I1. A pod's limit took a page, then a thousand of a neighbour in the same pod: the page came back as
-/// recent, for nothing had left its own lists meanwhile.
+/// Regression: workingset.md 2, I1. A pod's limit took a page, and then a thousand pages of a
+/// neighbour in the pod. The refault of the page counted as recent, because nothing had been
+/// evicted from the lists of its own container meanwhile.
 #[test]
-fn the_clock_of_the_target_counts_what_others_lost() {
+fn the_clock_of_the_target_counts_evictions_from_others() {
     for (lost, recent) in [(0, true), (1000, false)] {
         let mut family = Family::new(CLASSIC);
         family.fill_active(0, 0..200, File);
@@ -170,10 +173,33 @@ fn the_clock_of_the_target_counts_what_others_lost() {
     }
 }
 
-/// workingset.md 12, test 7. A memcg was deleted, and pages that had left on its behalf came back as recent by lists
-/// that nobody reclaims any more.
+/// Regression: workingset.md 2. A container's own limit took a few pages, and then its pod's limit
+/// took hundreds of the container's pages. The latter advanced the container's clock, too, so that
+/// a page that its own limit had taken was not recent when it returned. The kernel advances the
+/// clocks of the reclaim's target and of the memcgs above it alone.
 #[test]
-fn nobody_is_left_to_judge_by() {
+fn reclaim_of_a_parent_leaves_the_clocks_of_its_children() {
+    let mut family = Family::new(CLASSIC);
+    family.fill_active(0, 0..200, File);
+    family.fill(0, 200..2000, File);
+    let child = family.children[0];
+    family.evict(child, 0, 56);
+    let clock = |family: &mut Family, id| family.machine.level(id).nonresident_age;
+    let parent = family.parent;
+    let (own, pods) = (clock(&mut family, child), clock(&mut family, parent));
+    family.evict(family.parent, 0, 800);
+    assert_eq!(clock(&mut family, child), own);
+    assert!(clock(&mut family, parent) >= pods + 800);
+    assert!(
+        family.returns(200, File),
+        "nothing else was evicted for the child"
+    );
+}
+
+/// Regression: workingset.md 12, test 7. A memcg was deleted. Pages that its reclaim had evicted
+/// refaulted as recent, by lists from which nothing is reclaimed any more.
+#[test]
+fn refaults_after_the_target_was_deleted_are_not_recent() {
     for deleted in [false, true] {
         for above in [false, true] {
             let mut family = Family::new(CLASSIC);
@@ -199,8 +225,9 @@ fn nobody_is_left_to_judge_by() {
     }
 }
 
-/// classic-lru.md 5.2. One container of a pod swapped for all it was worth, and the pod's reclaim still took 30% of the
-/// other's pages from anon, as if that had cost nothing; and so did the machine's, two levels above.
+/// Regression: classic-lru.md 5.2. One container of a pod swapped heavily. The pod's reclaim still
+/// took 30% of the other container's pages from anon, as if swapping had cost nothing; the
+/// machine's reclaim, two levels above, did so, too.
 #[test]
 fn the_balance_goes_by_the_costs_of_the_target() {
     for of_machine in [false, true] {
@@ -222,8 +249,9 @@ fn the_balance_goes_by_the_costs_of_the_target() {
     }
 }
 
-/// classic-lru.md 8, test 13, of a target. A pod's cache was read again soon after it had been dropped, and the pod's next
-/// reclaim left the active pages of the container beside alone, stale as they were.
+/// Regression: classic-lru.md 8, test 13, for a target. One container's cache was read again soon
+/// after it had been dropped; the next reclaim of the pod did not deactivate the stale active pages
+/// of the other container.
 #[test]
 fn an_activation_anywhere_below_the_target_counts() {
     for back in [false, true] {
@@ -238,7 +266,7 @@ fn an_activation_anywhere_below_the_target_counts() {
         }
         family.pass(family.parent, 2);
         assert_eq!(family.stat(1, VmEvent::Pgrefill) > 0, back);
-        // Once a reclaim is over, it is old news.
+        // Once a reclaim has ended, the activation does not count any more.
         family.evict(family.parent, 0, 32);
         let before = family.stat(1, VmEvent::Pgrefill);
         family.pass(family.parent, 2);
@@ -246,8 +274,9 @@ fn an_activation_anywhere_below_the_target_counts() {
     }
 }
 
-/// classic-lru.md 8, test 13, for a small memcg. An activation was old news after the first priority, which looks at nothing of a
-/// list below 16 MiB: so no active list of that size was ever shrunk for one.
+/// Regression: classic-lru.md 8, test 13, for a small memcg. An activation was forgotten after the
+/// first priority, at which a list below 16 MiB is not scanned at all. So no active list of that
+/// size was ever shrunk because of an activation.
 #[test]
 fn an_activation_counts_for_all_priorities_of_a_reclaim() {
     let mut family = Family::new(CLASSIC);
@@ -260,8 +289,9 @@ fn an_activation_counts_for_all_priorities_of_a_reclaim() {
     assert!(family.stat(0, VmEvent::Pgrefill) > 0);
 }
 
-/// classic-lru.md 4.3. A container with more active pages than inactive ones had them deactivated by its pod's reclaim,
-/// which had 5000 inactive pages of another to take first.
+/// Regression: classic-lru.md 4.3. The pod's reclaim deactivated pages of a container with more
+/// active than inactive pages, although the pod had 5000 inactive pages of another container to
+/// take first.
 #[test]
 fn whether_inactive_is_low_is_for_the_target_to_say() {
     let mut family = Family::new(CLASSIC);
@@ -270,15 +300,15 @@ fn whether_inactive_is_low_is_for_the_target_to_say() {
     family.fill(1, 0..5000, File);
     family.pass(family.parent, 2);
     assert_eq!(family.stat(0, VmEvent::Pgrefill), 0);
-    // Alone it is low.
+    // For the container alone, the inactive list is low.
     family.pass(family.children[0], 2);
     assert!(family.stat(0, VmEvent::Pgrefill) > 0);
 }
 
-/// classic-lru.md 5.1, 6. A container without page cache was swapped out while its pod held 4000 pages of cache that
-/// nobody had asked for twice.
+/// Regression: classic-lru.md 5.1, 6. A container without page cache was swapped out, although its
+/// pod had 4000 pages of cache that had been used only once.
 #[test]
-fn cache_of_the_target_is_trimmed_before_anybody_swaps() {
+fn cache_of_the_target_is_trimmed_before_any_memcg_swaps() {
     let mut family = Family::new(CLASSIC);
     family.fill(0, 0..2000, Anon);
     family.fill(1, 0..4000, File);
@@ -287,28 +317,28 @@ fn cache_of_the_target_is_trimmed_before_anybody_swaps() {
     assert_eq!(family.stat(1, VmEvent::PgscanFile), 1000);
 }
 
-/// classic-lru.md 5.1, 5. On a machine that was full of anon pages, reclaim went after the last 40 file pages, over and
-/// over, for `file_is_tiny` was never told.
+/// Regression: classic-lru.md 5.1, 5. On a machine full of anon pages, reclaim scanned the last 40
+/// file pages over and over, because `file_is_tiny` was never set.
 #[test]
-fn the_last_file_pages_of_the_machine_are_spared() {
+fn the_last_file_pages_of_the_machine_are_not_scanned() {
     let policy = Policy::ActiveInactive(Stage::Detection, Pages(10_000));
-    for (free, spared) in [(10, true), (1000, false)] {
+    for (free, is_kept) in [(10, true), (1000, false)] {
         let mut family = Family::new(policy);
         family.fill(0, 0..9950 - free, Anon);
         family.fill(1, 0..40, File);
         family.pass(MemcgId::ROOT, 2);
         let scanned = [(0, VmEvent::PgscanAnon), (1, VmEvent::PgscanFile)];
         let scanned = scanned.map(|(child, event)| family.stat(child, event) > 0);
-        assert_eq!(scanned, [spared, !spared], "{free} pages are free");
-        // A memcg's reclaim has nothing to do with that.
+        assert_eq!(scanned, [is_kept, !is_kept], "{free} pages are free");
+        // That rule does not apply to a memcg's reclaim.
         let before = family.stat(1, VmEvent::PgscanFile);
         family.pass(family.parent, 2);
         assert!(family.stat(1, VmEvent::PgscanFile) > before);
     }
 }
 
-/// classic-lru.md 5.1. Swappiness 0 of the whole machine was taken for a machine without swap, and its last 40 file pages
-/// went.
+/// Regression: classic-lru.md 5.1. Swappiness 0 of the whole machine was treated as lack of swap,
+/// and the last 40 file pages were evicted.
 #[test]
 fn swappiness_0_of_the_machine_is_no_want_of_swap() {
     let mut family = Family::new(Policy::ActiveInactive(Stage::Detection, Pages(10_000)));
@@ -321,15 +351,16 @@ fn swappiness_0_of_the_machine_is_no_want_of_swap() {
     let scanned = [(0, VmEvent::PgscanAnon), (1, VmEvent::PgscanFile)];
     let scanned = scanned.map(|(child, event)| family.stat(child, event) > 0);
     assert_eq!(scanned, [true, false]);
-    // A memcg's reclaim never swaps then.
+    // With swappiness 0 a memcg's reclaim never swaps.
     let before = family.stat(0, VmEvent::PgscanAnon);
     family.pass(family.parent, 2);
     assert_eq!(family.stat(0, VmEvent::PgscanAnon), before);
 }
 
-/// classic-lru.md 5.3, lru-gen.md 5.5. A tenant whose memory.low was 90% of its usage gave as much as its neighbour.
+/// Regression: classic-lru.md 5.3, lru-gen.md 5.5. As much was taken from a tenant with memory.low
+/// at 90% of its usage as from its neighbour.
 #[test]
-fn who_is_a_little_above_low_gives_a_little() {
+fn little_is_taken_from_a_tenant_a_little_above_low() {
     for policy in [CLASSIC, Policy::default()] {
         let mut family = Family::new(policy);
         family.fill(0, 0..4000, File);
@@ -339,15 +370,16 @@ fn who_is_a_little_above_low_gives_a_little() {
         family.pass(family.parent, 2);
         let after = [0, 1].map(|child| family.stat(child, VmEvent::PgscanFile));
         let scanned = [after[0] - before[0], after[1] - before[1]];
-        // A quarter each, by batches of 64 with generations, which count anew what is left after each.
+        // A quarter of the pages of each, taken in batches of 64. With generations, each batch
+        // counts what remains anew.
         assert!((100..=128).contains(&scanned[0]), "{policy:?}: {scanned:?}");
         assert!((832..=1000).contains(&scanned[1]), "{scanned:?}");
     }
 }
 
-/// classic-lru.md 5.3: what low covers goes only when nothing else is left.
+/// classic-lru.md 5.3: pages that low covers are evicted only when nothing else remains.
 #[test]
-fn low_gives_way_when_nothing_else_is_left() {
+fn low_is_reclaimed_when_nothing_else_remains() {
     let mut family = Family::new(CLASSIC);
     family.fill(0, 0..20, File);
     family.protect(0, 0, 19);
@@ -382,7 +414,7 @@ fn canary_a_clock_that_lags_behind_its_childrens() {
 
 #[test]
 #[should_panic(expected = "has changed unseen")]
-fn canary_a_lruvec_that_nobody_noted() {
+fn canary_a_changed_lruvec_without_a_note() {
     let mut family = Family::new(CLASSIC);
     family.fill(0, 0..10, File);
     family.machine.flush();

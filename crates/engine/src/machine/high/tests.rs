@@ -1,4 +1,4 @@
-//! High, swap.high, swap.max and limits below the usage, in a tree.
+//! memory.high, memory.swap.high, memory.swap.max, and limits below the usage, in a tree.
 
 use super::super::MachineConfig;
 use super::super::tests::{Simple, machine, usage};
@@ -25,7 +25,7 @@ fn count(machine: &Machine, id: MemcgId, event: MemcgEvent) -> u64 {
 }
 
 #[test]
-fn above_high_is_reclaimed_before_anybody_sleeps() {
+fn above_high_is_reclaimed_before_a_task_sleeps() {
     let (mut machine, ids) = machine(MemcgProfile::Newer, 2, 150);
     let high = MemcgLimits {
         high: pages(100),
@@ -34,7 +34,7 @@ fn above_high_is_reclaimed_before_anybody_sleeps() {
     machine.set_limits(ids[0], high);
     let delay = machine.over_high(ids[0], Pages(64), Millis(1), &mut Simple);
     assert_eq!(delay, Millis(0));
-    // Down to where the delay is too small to sleep: 1% above, not to the limit itself.
+    // Reclaimed until the delay is too small to sleep: to 1% above the limit, not to the limit.
     assert!(
         usage(&machine, ids[0]) <= 101,
         "{}",
@@ -91,7 +91,7 @@ fn swap_high_throttles_and_is_counted() {
     assert_eq!(root.get(MemcgEvent::SwapHigh), 1, "hierarchical");
 }
 
-/// reclaim-control.md 3: swap.max is hard, whatever a pass would like to take, under each policy.
+/// reclaim-control.md 3: swap.max is hard for every pass, under each policy.
 #[test]
 fn swap_max_is_never_passed() {
     let classic = Policy::ActiveInactive(crate::active_inactive::Stage::Detection, Pages(9000));
@@ -129,7 +129,7 @@ fn swap_max_is_never_passed() {
     }
 }
 
-/// Without any swap slot nobody's swap.max is to blame.
+/// If there is no swap slot at all, no swap.max is the cause.
 #[test]
 fn a_machine_without_swap_fails_and_names_no_level() {
     let config = MachineConfig {
@@ -149,8 +149,8 @@ fn a_machine_without_swap_fails_and_names_no_level() {
     assert!(count(&machine, id, MemcgEvent::SwapFail) > 0);
 }
 
-/// reclaim-control.md 3: a smaller max is reclaimed to, or somebody must be killed; a smaller high
-/// is left to throttling.
+/// reclaim-control.md 3: usage is reclaimed down to a smaller max, or a process must be killed; a
+/// smaller high only throttles.
 #[test]
 fn smaller_limits_are_reclaimed_to() {
     for (max, high) in [(pages(100), Limit::Max), (Limit::Max, pages(100))] {

@@ -41,8 +41,9 @@ fn direct(nr: u64, now: u64) -> ReclaimRequest {
     }
 }
 
-/// 100,000 tenants of one page did not finish: for 128 pages everybody was visited twice at each of eight
-/// priorities at which a page shifted right is nothing.
+/// Regression: a run with 100,000 tenants of one page did not finish. For 128 pages every tenant
+/// was visited twice at each of eight priorities, at which a size of one page, shifted right, is
+/// zero.
 #[test]
 fn many_tenants_of_one_page_are_not_visited_in_vain() {
     let classic = Policy::ActiveInactive(Stage::Detection, Pages(2000));
@@ -52,7 +53,7 @@ fn many_tenants_of_one_page_are_not_visited_in_vain() {
         (classic, GlobalReclaim::Iterator),
     ] {
         let (mut machine, ids) = machine((2000, 1), policy, global);
-        // So that each page is in an oldest generation.
+        // Brings each page into an oldest generation.
         for id in ids {
             (0..2).for_each(|_| machine.age(id, Millis(0)));
         }
@@ -74,7 +75,7 @@ fn many_tenants_of_one_page_are_not_visited_in_vain() {
     }
 }
 
-/// What is not visited must have had nothing to give: the level follows whatever changes.
+/// A memcg that is not visited must have no page to evict: its outlook follows every change.
 #[test]
 fn the_level_follows_size_age_protection_and_removal() {
     let (mut machine, ids) = machine((3, 64), Policy::default(), GlobalReclaim::MemcgLru);

@@ -1,4 +1,5 @@
-//! Reclaims in slices beside the same ones at a stretch, and with everything changing in between.
+//! Reclaims in slices compared with the same reclaims without pauses, and with changes between
+//! slices.
 
 use super::super::MachineConfig;
 use super::*;
@@ -10,15 +11,15 @@ use crate::vmscan::PageOut;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
-/// Most tenants, and the root.
+/// Most tenants, the root included.
 const TENANTS: usize = 7;
-/// Most pages of one.
+/// Most pages of one tenant.
 const PAGES: u32 = 700;
 
-/// Notes what it was asked for; some pages stay, each for its reason.
+/// A memory that records its batches; some pages stay, for various reasons.
 struct Noting {
     batches: Vec<(MemcgId, Vec<FolioId>)>,
-    /// Whether it wants a pause, for each question in turn; then never.
+    /// What it returns to each query whether it wants a pause, in order; then false.
     pauses: Vec<bool>,
     slots: u64,
     left: u64,
@@ -61,7 +62,8 @@ impl Memory for Noting {
     }
 }
 
-/// Tenants, those from the fifth on below the first one, with cold pages and some that are in use.
+/// Creates tenants with cold pages and some in use; those from the fifth on are below the first
+/// one.
 fn machine(global: GlobalReclaim, pages: &[u32]) -> (Machine, Vec<MemcgId>) {
     let config = MachineConfig {
         global,
@@ -97,13 +99,13 @@ fn fill(machine: &mut Machine, id: MemcgId, pages: u32) {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum TenantChoice {
     Proactive,
     Once(ScanReason),
     OlderThan,
 }
 
-fn begin(way: Way, target: MemcgId, nr: u64, now: u64) -> Ongoing {
+fn begin(way: TenantChoice, target: MemcgId, nr: u64, now: u64) -> Ongoing {
     let request = ReclaimRequest {
         reason: ScanReason::Proactive,
         nr: Pages(nr),
@@ -111,18 +113,18 @@ fn begin(way: Way, target: MemcgId, nr: u64, now: u64) -> Ongoing {
         now: Millis(now),
     };
     match way {
-        Way::Proactive => Ongoing::proactive(target, request),
-        Way::Once(reason) => Ongoing::once(target, ReclaimRequest { reason, ..request }),
-        Way::OlderThan => Ongoing::own_by_age(target, Pages(nr), Millis(now)),
+        TenantChoice::Proactive => Ongoing::proactive(target, request),
+        TenantChoice::Once(reason) => Ongoing::once(target, ReclaimRequest { reason, ..request }),
+        TenantChoice::OlderThan => Ongoing::own_by_age(target, Pages(nr), Millis(now)),
     }
 }
 
-fn ways() -> impl Strategy<Value = Way> {
+fn ways() -> impl Strategy<Value = TenantChoice> {
     prop_oneof![
-        Just(Way::Proactive),
-        Just(Way::Once(ScanReason::Direct)),
-        Just(Way::Once(ScanReason::Background)),
-        Just(Way::OlderThan),
+        Just(TenantChoice::Proactive),
+        Just(TenantChoice::Once(ScanReason::Direct)),
+        Just(TenantChoice::Once(ScanReason::Background)),
+        Just(TenantChoice::OlderThan),
     ]
 }
 
@@ -130,7 +132,8 @@ fn globals() -> impl Strategy<Value = GlobalReclaim> {
     prop_oneof![Just(GlobalReclaim::MemcgLru), Just(GlobalReclaim::Iterator)]
 }
 
-/// All that can be seen of a machine: each page's word, and each tenant's place, usage and events.
+/// Returns all that can be seen of a machine: the word of each page, and each tenant's position,
+/// usage and events.
 fn seen(machine: &Machine, ids: &[MemcgId]) -> Vec<alloc::string::String> {
     let of = |id: &MemcgId| {
         let lruvec = machine.lruvec(*id);
@@ -151,7 +154,7 @@ fn seen(machine: &Machine, ids: &[MemcgId]) -> Vec<alloc::string::String> {
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
-    /// Whatever is reclaimed and wherever it bails out: the same pages, in the same batches.
+    /// Wherever a reclaim of any kind bails out, it takes the same pages, in the same batches.
     #[test]
     fn slices_are_as_one_piece(
         global in globals(),
@@ -171,7 +174,8 @@ proptest! {
             let mut often = Noting::new(&pauses, slots);
             let mut other = begin(way, target, nr, now);
             while !sliced.resume(&mut other, Millis(now), &mut often) {
-                // Without swap anon pages stay behind where generations are used up: they are in none of the window then.
+                // Without swap, anon pages stay in generations that have ended, which the check
+                // does not allow.
                 if slots == u64::MAX {
                     sliced.check_invariants();
                 }
@@ -185,15 +189,15 @@ proptest! {
     }
 }
 
-/// What happens between two slices.
+/// A change between two slices.
 #[derive(Clone, Debug)]
 enum Op {
     Create,
-    /// With all its pages, as where a host's tenant is removed.
+    /// Removes a tenant with all its pages, as when a host's tenant is removed.
     Remove(usize),
     Min(usize, u64),
     Fill(usize, u32),
-    Begin(Way, usize, u64),
+    Begin(TenantChoice, usize, u64),
     Resume(usize),
     Drop(usize),
 }
@@ -211,10 +215,10 @@ fn ops() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A machine, some of whose tenants are no more, and reclaims that are under way.
+/// A machine, of which some tenants have been removed, and its reclaims under way.
 struct World {
     machine: Machine,
-    /// None where one was removed.
+    /// The tenants; `None` for one that was removed.
     ids: Vec<Option<MemcgId>>,
     under_way: Vec<Ongoing>,
     now: u64,
@@ -233,18 +237,18 @@ impl World {
         self.machine.unmap_range(id, FolioId(0), pages);
         self.machine.offline(id);
         self.ids[who] = None;
-        // As the host does: its next tenant may have the same id.
+        // As the host does, because its next tenant may have the same id.
         self.under_way.retain(|one| one.target() != id);
     }
 
-    /// One slice; what is effectively below its min keeps all its pages.
+    /// Runs one slice; a memcg effectively below its min keeps all its pages.
     fn resume(&mut self, at: usize) -> Result<(), TestCaseError> {
         let Some(at) = at.checked_rem(self.under_way.len()) else {
             return Ok(());
         };
         let target = self.under_way[at].target();
         let mut covered = Vec::new();
-        // The first one's children are where its protection goes.
+        // The protection of the first memcg is distributed to its children.
         for id in self.ids.iter().skip(1).flatten().copied() {
             if id != target && self.machine.is_below(id, target) {
                 self.machine.tree.calculate_path(target, id);
@@ -328,7 +332,8 @@ impl World {
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
-    /// Several reclaims at once, while tenants come and go, grow, and are protected: nothing is lost, and min holds.
+    /// Several reclaims at the same time, while tenants come and go, grow, and are protected: no
+    /// page is lost, and min protects.
     #[test]
     fn everything_may_change_between_slices(
         global in globals(),
@@ -341,7 +346,7 @@ proptest! {
         for op in &ops {
             world.apply(op)?;
         }
-        // Each of them ends.
+        // Each reclaim ends.
         for _ in 0..100_000 {
             if world.under_way.is_empty() {
                 return Ok(());
@@ -353,7 +358,7 @@ proptest! {
     }
 }
 
-/// Who has a limit of swap, and is asked for more, has its events counted once a pass, in slices or not.
+/// A tenant with a swap limit counts its events once a pass, with or without pauses.
 #[test]
 fn events_are_counted_once_a_pass() {
     let counts = [&[][..], &[true; 100][..]].map(|pauses| {
@@ -364,7 +369,7 @@ fn events_are_counted_once_a_pass() {
         };
         machine.set_limits(ids[0], limits);
         let mut memory = Noting::new(pauses, u64::MAX);
-        let mut one = begin(Way::Proactive, ids[0], 500, 10);
+        let mut one = begin(TenantChoice::Proactive, ids[0], 500, 10);
         while !machine.resume(&mut one, Millis(10), &mut memory) {}
         let events = machine.memory_events_local(ids[0]);
         (events.get(MemcgEvent::SwapMax), memory.batches.len())

@@ -1,4 +1,4 @@
-//! Pages that left by another's hand.
+//! Pages that kernel reclaim took.
 
 use super::*;
 use crate::lruvec::Policy;
@@ -15,9 +15,9 @@ fn classic() -> Policy {
     Policy::ActiveInactive(crate::active_inactive::Stage::Detection, Pages(4000))
 }
 
-/// The kernel swapped pages out under pressure of its own: they come back as refaults.
+/// The kernel swapped pages out under pressure of its own: they refault.
 #[test]
-fn what_the_kernel_took_is_a_shadow_and_refaults() {
+fn a_page_taken_by_kernel_reclaim_is_a_shadow_and_refaults() {
     for policy in [Policy::default(), classic()] {
         let mut machine = cold(64, policy, [200, 200]);
         for id in (100..300).map(FolioId) {
@@ -57,8 +57,8 @@ fn isolated_unevictable_touched_and_absent_ones() {
     assert!(machine.left(ONE, out[0]));
     let late = (PageOut::Stored, ScanReason::Direct);
     assert_eq!(
-        machine.settle(ONE, out[0], late),
-        crate::vmscan::Settled::NotIsolated
+        machine.finish_page(ONE, out[0], late),
+        crate::vmscan::PageEnd::NotIsolated
     );
     machine
         .lruvec_mut(ONE)
@@ -68,7 +68,7 @@ fn isolated_unevictable_touched_and_absent_ones() {
     machine.unmap_range(ONE, FolioId(152), 1);
     assert!(!machine.left(ONE, FolioId(152)), "it was removed");
     machine.check_invariants();
-    // The accessed bit of a page that left is nobody's: it must come back as it is.
+    // The accessed bit of an evicted page must not survive: the page faults in without it.
     machine.fault_in(
         ONE,
         FolioId(151),
@@ -80,9 +80,10 @@ fn isolated_unevictable_touched_and_absent_ones() {
     machine.check_invariants();
 }
 
-/// All of a tenant leaves and comes back, many times over: lists and swap charge stay sound.
+/// All pages of a tenant are evicted and refault, many times over: lists and swap charge stay
+/// correct.
 #[test]
-fn leaving_and_coming_back_for_long() {
+fn many_evictions_and_refaults_keep_accounts_sound() {
     for policy in [Policy::default(), classic()] {
         let mut machine = cold(64, policy, [500, 0]);
         let mut memory = Scripted::new(|_| PageOut::Stored);

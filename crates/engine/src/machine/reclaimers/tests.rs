@@ -1,4 +1,4 @@
-//! Reclaimers side by side, in any order.
+//! Several reclaimers at the same time, in any order.
 
 use super::super::tests::{Simple, usage};
 use super::*;
@@ -8,7 +8,7 @@ use crate::machine::MachineConfig;
 use crate::units::Millis;
 use crate::vmscan::ScanReason;
 
-/// Tenants that have something to give, and the root.
+/// Creates tenants with evictable pages; returns them with the root.
 fn tenants(global: GlobalReclaim, nr: u32, pages: u32) -> (Machine, Vec<MemcgId>) {
     let config = MachineConfig {
         global,
@@ -22,7 +22,7 @@ fn tenants(global: GlobalReclaim, nr: u32, pages: u32) -> (Machine, Vec<MemcgId>
         for page in (0..pages).map(FolioId) {
             machine.fault_in(id, page, FolioType::Anon, FaultKind::Refault, true);
         }
-        // Past the first agings, which a fresh lruvec needs before it gives anything.
+        // A fresh lruvec must age before any page can be evicted.
         (0..2).for_each(|_| machine.age(id, Millis(0)));
         all.push(id);
     }
@@ -38,7 +38,7 @@ fn direct(nr: u64) -> ReclaimRequest {
     }
 }
 
-/// Orders drawn from a seed.
+/// Returns choices drawn from a seed.
 fn picker(seed: u64) -> impl FnMut(usize) -> usize {
     let mut x = seed;
     move |_| {
@@ -47,7 +47,7 @@ fn picker(seed: u64) -> impl FnMut(usize) -> usize {
     }
 }
 
-/// Drives `reclaimers` to their end; who was visited, in order.
+/// Drives `reclaimers` to their end; returns the visited memcgs, in order.
 fn drive(
     machine: &mut Machine,
     mut reclaimers: Vec<Reclaimer>,
@@ -64,10 +64,10 @@ fn drive(
     (visits, got)
 }
 
-/// reclaim-control.md 5.3, and 11, test 14, with memory: whatever the order, the reclaimers go round
-/// once together, and nobody is visited twice.
+/// reclaim-control.md 5.3, and 11, test 14, with memory: in any order, the reclaimers visit all
+/// memcgs together, and none twice.
 #[test]
-fn by_the_hierarchy_all_go_round_once() {
+fn by_the_hierarchy_each_memcg_is_visited_once() {
     for seed in 0..40 {
         let (mut machine, all) = tenants(GlobalReclaim::Iterator, 20, 100);
         let mut pick = picker(seed);
@@ -83,9 +83,9 @@ fn by_the_hierarchy_all_go_round_once() {
     }
 }
 
-/// A partial walk ends once its aim is reached, and the next one goes on from there.
+/// A partial walk ends once enough is reclaimed, and the next one continues from there.
 #[test]
-fn the_next_reclaimer_goes_on_where_the_last_stopped() {
+fn the_next_reclaimer_continues_where_the_last_stopped() {
     let (mut machine, all) = tenants(GlobalReclaim::Iterator, 20, 2000);
     let mut order = Vec::new();
     for _ in 0..20 {
@@ -97,7 +97,7 @@ fn the_next_reclaimer_goes_on_where_the_last_stopped() {
     assert_eq!(order, all, "each in its turn");
 }
 
-/// Somebody is released while reclaimers stand at it.
+/// A memcg is released while reclaimers stand at it.
 #[test]
 fn tenants_go_while_they_are_walked() {
     for seed in 0..40 {
@@ -132,8 +132,8 @@ fn tenants_go_while_they_are_walked() {
     }
 }
 
-/// memcg-lru.md 2, 7: reclaimers that start at random bins keep apart. Eight of them, each done after
-/// one tenant, would all take the first of the same bin otherwise.
+/// memcg-lru.md 2, 7: reclaimers that start at random bins keep apart. Without that, eight of them,
+/// each of which ends after one tenant, would all begin with the first tenant of the same bin.
 #[test]
 fn by_the_memcg_lru_random_bins_keep_them_apart() {
     let (mut apart, rounds) = (0, 100);
@@ -156,7 +156,7 @@ fn by_the_memcg_lru_random_bins_keep_them_apart() {
         apart += visits.len();
     }
     machine.check_invariants();
-    // Eight balls in eight bins leave 5.25 bins with any.
+    // Eight reclaimers that choose one of eight bins each choose 5.25 different ones on average.
     assert!(
         apart >= rounds * 5,
         "{apart} tenants by {rounds} times eight"
@@ -164,7 +164,7 @@ fn by_the_memcg_lru_random_bins_keep_them_apart() {
 }
 
 #[test]
-fn all_get_what_they_want_whatever_the_order() {
+fn all_reclaimers_reach_their_aim_in_any_order() {
     for global in [GlobalReclaim::MemcgLru, GlobalReclaim::Iterator] {
         let run = |seed| {
             let (mut machine, _) = tenants(global, 30, 400);
@@ -184,7 +184,7 @@ fn all_get_what_they_want_whatever_the_order() {
     }
 }
 
-/// A target that is released as its last page goes ends its reclaim.
+/// A target that is released with its last page ends its own reclaim.
 #[test]
 fn a_target_may_go_meanwhile() {
     let (mut machine, all) = tenants(GlobalReclaim::Iterator, 2, 0);

@@ -1,4 +1,4 @@
-//! Who gives how much, in batches larger than the kernel's.
+//! How much is taken from each tenant, in batches larger than the kernel's.
 
 use super::*;
 use crate::folio::{FolioId, FolioType};
@@ -10,7 +10,7 @@ use crate::units::Millis;
 use crate::vmscan::{PageOut, ScanReason};
 use alloc::vec::Vec;
 
-/// A parent, and below it memcgs with so many cold pages each.
+/// Creates a parent, and below it memcgs with these numbers of cold pages.
 fn parent_of(sizes: &[u32]) -> (Machine, MemcgId, Vec<MemcgId>) {
     let config = MachineConfig {
         batch: 2048,
@@ -41,7 +41,7 @@ fn request(nr: u64) -> ReclaimRequest {
     }
 }
 
-/// What each gave, and in how many batches all of it went.
+/// Returns the pages taken from each memcg, and the number of batches.
 fn given(machine: &mut Machine, parent: MemcgId, below: &[MemcgId], nr: u64) -> (Vec<u64>, usize) {
     let left = |machine: &Machine| -> Vec<u64> {
         let of = |&id: &MemcgId| machine.lruvec(id).resident().0;
@@ -58,9 +58,10 @@ fn given(machine: &mut Machine, parent: MemcgId, below: &[MemcgId], nr: u64) -> 
     )
 }
 
-/// Two tenants under one wall, of which the smaller one was met first each time, gave 0 and 1,300 of 1,300 pages.
+/// Regression: two tenants were under one limit, and reclaim met the smaller one first each time.
+/// It took 1,300 of 1,300 pages from one of them, and none from the other.
 #[test]
-fn each_gives_in_proportion_to_its_size_whoever_is_first() {
+fn each_tenant_contributes_by_size_whichever_is_first() {
     let (mut machine, parent, below) = parent_of(&[40_000, 10_000, 30_000]);
     for _ in 0..4 {
         let (got, batches) = given(&mut machine, parent, &below, 1300);
@@ -73,7 +74,7 @@ fn each_gives_in_proportion_to_its_size_whoever_is_first() {
 }
 
 #[test]
-fn what_is_protected_has_no_share() {
+fn protected_memory_has_no_share() {
     let (mut machine, parent, below) = parent_of(&[10_000; 3]);
     let protect = |min, low| MemcgLimits {
         min: Pages(min),
@@ -84,11 +85,12 @@ fn what_is_protected_has_no_share() {
     machine.set_limits(below[1], protect(0, 7500));
     let (got, _) = given(&mut machine, parent, &below, 1000);
     assert_eq!((got[0], got[1] + got[2]), (0, 1000), "{got:?}");
-    // A quarter of one can be scanned, and all of the other.
+    // A quarter of the first can be scanned, and all of the second.
     assert!(got[1].abs_diff(200) <= 10, "{got:?}");
 }
 
-/// What comes to less than a batch of the kernel's for each is taken in such batches, of one after the other.
+/// If each tenant's share is smaller than a batch of the kernel's, whole such batches are taken,
+/// from one tenant after the other.
 #[test]
 fn small_shares_go_in_turn() {
     let (mut machine, parent, below) = parent_of(&[1000; 40]);
@@ -103,7 +105,7 @@ fn small_shares_go_in_turn() {
 }
 
 #[test]
-fn who_is_alone_gives_all_in_one_batch() {
+fn a_single_tenant_yields_all_in_one_batch() {
     let (mut machine, _, below) = parent_of(&[10_000]);
     let alone = below[0];
     let got = given(&mut machine, alone, &below, 2000);

@@ -1,4 +1,4 @@
-//! Batches, reasons and the lack of swap, through a memory that a test scripts.
+//! Batches, reasons and the lack of swap, with a memory scripted by each test.
 
 use super::*;
 use crate::folio::FolioId;
@@ -6,18 +6,18 @@ use crate::lruvec::{FaultKind, Policy};
 use crate::machine::MachineConfig;
 use crate::memcg::MemcgLimits;
 use crate::units::{Bytes, Limit};
-use crate::vmscan::{Kept, PageOut, ScanReduction, Settled, TryAgain};
+use crate::vmscan::{Kept, PageEnd, PageOut, ScanReduction, TryAgain};
 use crate::vmstat::VmEvent;
 use alloc::vec::Vec;
 
 const ONE: MemcgId = MemcgId::FIRST;
 
-/// Answers what `of` says, and remembers how large the batches were.
+/// A memory whose outcomes `of` decides; it records the sizes of the batches.
 pub(in crate::machine) struct Scripted<F> {
     pub(in crate::machine) of: F,
     pub(in crate::machine) batches: Vec<usize>,
     pub(in crate::machine) walks: u32,
-    /// It wants a pause after each batch.
+    /// Whether it wants a pause after each batch.
     pub(in crate::machine) pauses: bool,
 }
 
@@ -48,7 +48,7 @@ impl<F: FnMut(FolioId) -> PageOut> Memory for Scripted<F> {
     }
 }
 
-/// One tenant of so many cold anon pages, and file pages behind them.
+/// Creates one tenant with cold anon pages, and file pages behind them; `pages` are their numbers.
 pub(in crate::machine) fn cold(batch: usize, policy: Policy, pages: [u32; 2]) -> Machine {
     let config = MachineConfig {
         batch,
@@ -78,7 +78,7 @@ fn request(nr: u64, now: u64) -> ReclaimRequest {
 const CLASSIC: Policy =
     Policy::ActiveInactive(crate::active_inactive::Stage::Detection, Pages(1 << 20));
 
-/// A host's kernel call takes thousands of pages; asked for fewer, it gets fewer.
+/// One system call of a host takes thousands of pages; for a smaller request it takes fewer.
 #[test]
 fn large_batches_are_used_and_never_overshoot() {
     for policy in [Policy::default(), CLASSIC] {
@@ -100,7 +100,7 @@ fn large_batches_are_used_and_never_overshoot() {
 }
 
 #[test]
-fn what_some_refuse_is_taken_elsewhere_without_overshoot() {
+fn pages_that_stay_are_replaced_by_others_without_overshoot() {
     let mut machine = cold(2048, Policy::default(), [8000, 0]);
     let mut memory = Scripted::new(|id| {
         if id.0 % 3 == 0 {
@@ -114,7 +114,7 @@ fn what_some_refuse_is_taken_elsewhere_without_overshoot() {
     machine.check_invariants();
 }
 
-/// Direct reclaim of several tenants: the aim is that of all of them together.
+/// In direct reclaim of several tenants, the request is for all of them together.
 #[test]
 fn large_batches_do_not_overshoot_in_a_tree() {
     let mut machine = cold(2048, Policy::default(), [4000, 0]);
@@ -138,22 +138,22 @@ fn large_batches_do_not_overshoot_in_a_tree() {
     machine.check_invariants();
 }
 
-/// What had left by the kernel's hand counted as stolen for whoever asked, and toward what was asked for: memory.reclaim ended with
-/// half of it.
+/// Regression: pages that kernel reclaim had taken counted as stolen by the engine, and towards the
+/// request: memory.reclaim ended when half of it was reclaimed.
 #[test]
-fn what_the_kernel_had_taken_is_no_success() {
+fn pages_taken_by_kernel_reclaim_do_not_count_as_stolen() {
     for policy in [Policy::default(), CLASSIC] {
         let mut machine = cold(64, policy, [1000, 0]);
-        let (mut asked, taken) = (0, 200);
+        let (mut requested, taken) = (0, 200);
         let mut memory = Scripted::new(|_| {
-            asked += 1;
-            match asked <= taken {
+            requested += 1;
+            match requested <= taken {
                 true => PageOut::Taken,
                 false => PageOut::Stored,
             }
         });
         let got = machine.proactive_reclaim(ONE, request(400, 10), &mut memory);
-        let stored = asked - taken;
+        let stored = requested - taken;
         assert_eq!(got, Ok(Pages(stored)), "{policy:?}");
         assert!(stored >= 400, "{policy:?}: {stored}");
         let stat = machine.lruvec(ONE).stat();
@@ -171,14 +171,14 @@ fn what_the_kernel_had_taken_is_no_success() {
     }
 }
 
-/// The same by the phases one by one.
+/// The same, with the three phases called one by one.
 #[test]
 fn an_isolated_page_that_the_kernel_took_is_charged_to_swap() {
     let mut machine = cold(64, Policy::default(), [10, 0]);
     let mut out = Vec::new();
     machine.isolate(ONE, 1, ScanReason::Direct, &mut out);
-    let settled = machine.settle(ONE, out[0], (PageOut::Taken, ScanReason::Direct));
-    assert_eq!(settled, Settled::Taken);
+    let settled = machine.finish_page(ONE, out[0], (PageOut::Taken, ScanReason::Direct));
+    assert_eq!(settled, PageEnd::Taken);
     assert_eq!(machine.lruvec(ONE).stat().get(VmEvent::PgstealKernel), 1);
     machine.check_invariants();
 }
@@ -203,7 +203,7 @@ fn each_reason_is_counted() {
     assert!(counts.iter().all(|nr| (12..=13).contains(nr)), "{counts:?}");
     assert_eq!(got.kept.total() + got.reclaimed.0, 64);
     assert!(!got.no_swap);
-    // What was touched since the last walk is not even asked for.
+    // Pages touched since the last walk are not even given to page-out.
     let next = machine.lruvec(ONE).list_order(
         machine.lruvec(ONE).lru_gen().min_seq(FolioType::Anon),
         FolioType::Anon,
@@ -214,7 +214,8 @@ fn each_reason_is_counted() {
     machine.check_invariants();
 }
 
-/// A full swap makes the kernel activate what it is told to page out: the first sign ends it.
+/// When swap is full, the kernel activates the pages that it is to page out. The first such page
+/// ends reclaim of anon pages.
 #[test]
 fn the_first_sign_of_full_swap_ends_anon_reclaim() {
     for policy in [Policy::default(), CLASSIC] {
@@ -230,7 +231,7 @@ fn the_first_sign_of_full_swap_ends_anon_reclaim() {
         assert_eq!(event(MemcgEvent::SwapFail), 1);
         assert_eq!(event(MemcgEvent::SwapMax), 0, "it is no limit's doing");
         machine.check_invariants();
-        // Later it is tried again.
+        // At a later time swap is tried again.
         let mut memory = Scripted::new(|_| PageOut::Stored);
         let got = machine.proactive_reclaim(ONE, request(500, 11), &mut memory);
         assert!(got.is_ok_and(|got| got >= Pages(500)), "{policy:?}");
@@ -261,8 +262,8 @@ fn file_pages_still_go_when_swap_is_full() {
     machine.check_invariants();
 }
 
-/// classic-lru.md 5.1. With 63 slots left of swap.max nothing was swapped out: that a batch must fit is the multi-gen LRU's
-/// rule (lru-gen.md 5.5).
+/// Regression: classic-lru.md 5.1. With 63 free slots of swap.max nothing was swapped out. That a
+/// whole batch must fit is a rule of the multi-gen LRU only (lru-gen.md 5.5).
 #[test]
 fn classic_lists_use_the_last_slots() {
     for (policy, out) in [(CLASSIC, 32), (Policy::default(), 0)] {
@@ -280,16 +281,17 @@ fn classic_lists_use_the_last_slots() {
     }
 }
 
-/// With one facade for all, what earlier priorities had got was taken off the aim of the next pass, and
-/// the classic lists stopped a turn too soon: the kernel gives each pass the whole aim.
+/// Regression: pages reclaimed at earlier priorities were subtracted from the request of the next
+/// pass, so the classic lists stopped a turn too soon. In the kernel each pass has the whole
+/// request.
 #[test]
 fn each_priority_has_the_whole_aim() {
     let mut machine = cold(64, CLASSIC, [0, 20 << 12]);
-    let mut asked = 0;
+    let mut requested = 0;
     let mut memory = Scripted::new(|_| {
-        asked += 1;
-        // Of the first 32 of the second priority 12 stay.
-        let stays = (20..32).contains(&(asked - 1));
+        requested += 1;
+        // Of the first 32 pages of the second priority, 12 stay.
+        let stays = (20..32).contains(&(requested - 1));
         if stays {
             PageOut::Busy
         } else {
@@ -302,14 +304,14 @@ fn each_priority_has_the_whole_aim() {
         ..request(32, 10)
     };
     let got = machine.reclaim_subtree(ONE, request, &mut memory);
-    // The second pass may look at 39, and has got 20 of its 32 after the first turn.
+    // The second pass may scan 39 pages, and has got 20 of 32 after its first turn.
     assert_eq!(memory.batches, [20, 32, 7]);
     assert_eq!(got.reclaimed, Pages(20 + 20 + 7));
     machine.check_invariants();
 }
 
-/// classic-lru.md 5.4. Lruvecs were tested with either reduction, and the machine's choice by nobody: one that ignored it
-/// went unseen.
+/// classic-lru.md 5.4. Other tests try either reduction on a lruvec; this one checks that the
+/// machine's setting reaches it.
 #[test]
 fn the_machine_says_how_scans_are_reduced() {
     for (reduction, got) in [(ScanReduction::EachTurn, 96), (ScanReduction::Once, 8132)] {

@@ -1,4 +1,4 @@
-//! Soft limits under both policies and both walks.
+//! Soft limits under both LRU policies and with both kinds of walk.
 
 use super::super::tests::{Simple, usage};
 use super::super::{GlobalReclaim, MachineConfig};
@@ -27,7 +27,7 @@ fn machine(policy: Policy, global: GlobalReclaim) -> Machine {
     Machine::new(config, Millis(0))
 }
 
-/// A child of `parent` that uses `pages`.
+/// Creates a child of `parent` that uses `pages`.
 fn tenant(machine: &mut Machine, parent: MemcgId, limits: MemcgLimits, pages: u32) -> MemcgId {
     let id = machine.create(parent, Millis(0));
     machine.set_limits(id, limits);
@@ -55,7 +55,7 @@ fn reclaim(machine: &mut Machine, reason: ScanReason, nr: u64) -> u64 {
 
 /// reclaim-control.md 3: the largest excess is reclaimed before general reclaim.
 #[test]
-fn the_largest_excess_gives_first() {
+fn the_largest_excess_is_reclaimed_first() {
     for global in [GlobalReclaim::MemcgLru, GlobalReclaim::Iterator] {
         for reason in [ScanReason::Direct, ScanReason::Background] {
             let mut machine = machine(CLASSIC, global);
@@ -66,7 +66,8 @@ fn the_largest_excess_gives_first() {
             assert!(reclaim(&mut machine, reason, 300) >= 300);
             let all = [plain, small, large].map(|id| usage(&machine, id));
             assert_eq!((all[0], all[1]), (2048, 2048), "{global:?} {reason:?}");
-            // 1048 too many, then 448: both down to their limits, and only then the others.
+            // Excesses of 1048 and 448 pages: both are reclaimed down to their limits, only then
+            // the others.
             assert!(reclaim(&mut machine, reason, 1000) >= 1000);
             let all = [plain, small, large].map(|id| usage(&machine, id));
             assert_eq!(all[0], 2048, "{global:?} {reason:?} {all:?}");
@@ -105,7 +106,7 @@ fn neither_min_nor_memory_reclaim_care() {
     assert!(usage(&machine, plain) < before && usage(&machine, open) < 2048);
 }
 
-/// memcg-lru.md 3, event 1, and 10, test 11: sampled charges move it to the head, once.
+/// memcg-lru.md 3, event 1, and 10, test 11: the sampled charges move a memcg to the head, once.
 #[test]
 fn under_the_multi_gen_lru_it_is_a_move_to_the_head() {
     for global in [GlobalReclaim::MemcgLru, GlobalReclaim::Iterator] {
@@ -132,14 +133,15 @@ fn under_the_multi_gen_lru_it_is_a_move_to_the_head() {
 
 #[test]
 #[should_panic(expected = "order of excess")]
-fn canary_a_memcg_is_ordered_by_what_it_had_once() {
+fn canary_a_memcg_is_ordered_by_a_former_excess() {
     let mut machine = machine(CLASSIC, GlobalReclaim::Iterator);
     let id = tenant(&mut machine, MemcgId::ROOT, soft(100), 2048);
     machine.soft.sample(id).excess += 1;
     machine.check_invariants();
 }
 
-/// A host's charges are measured, not seen one by one: a soft limit that was given when the pages were known did nothing.
+/// Regression: a host measures charges instead of counting each. A soft limit that was set after
+/// the pages were known had no effect.
 #[test]
 fn measured_usage_counts() {
     let mut machine = machine(Policy::default(), GlobalReclaim::MemcgLru);

@@ -8,7 +8,7 @@ use crate::rstat::shown;
 use crate::vmscan::ScanReason;
 use crate::vmstat::{VmEvent, VmStat};
 
-/// Below the root a tenant of two, and another.
+/// A machine: below the root a tenant with two children, and another tenant.
 struct Tree {
     machine: Machine,
     parent: MemcgId,
@@ -51,7 +51,7 @@ fn request(nr: u64, now: u64) -> ReclaimRequest {
     }
 }
 
-/// What `id` and all below it have counted, by asking each.
+/// Returns the sums of what `id` and all memcgs below it have counted, read one by one.
 fn summed(machine: &Machine, id: MemcgId) -> Vec<i64> {
     let mut sum = alloc::vec![0; NR_COUNTED];
     for id in machine.tree().pre_order(id) {
@@ -103,9 +103,9 @@ fn a_parent_has_its_own_and_its_childrens() {
     assert_eq!(root.size(LruSize::Anon), shown(sum));
 }
 
-/// A tenant that goes leaves its counts to its parent, and its id to whoever comes next, who begins at nought.
+/// A removed tenant's counts stay with its parent; the next tenant with its id begins at zero.
 #[test]
-fn what_a_removed_tenant_counted_stays_above_it() {
+fn counts_of_a_removed_tenant_stay_with_its_parent() {
     let mut t = tree(1);
     let child = t.children[1];
     t.machine
@@ -137,7 +137,8 @@ fn fill_more(machine: &mut Machine, id: MemcgId) {
     fill(machine, id, 0..10);
 }
 
-/// rstat.md 9, tests 10 and 11, in a machine: few changes are unseen until the periodic flush, many are seen at once.
+/// rstat.md 9, tests 10 and 11, in a machine: a few changes are unseen until the periodic flush,
+/// many are seen at once.
 #[test]
 fn small_changes_wait_for_the_periodic_flush() {
     let mut t = tree(1);
@@ -157,7 +158,7 @@ fn small_changes_wait_for_the_periodic_flush() {
     assert_eq!(t.machine.stats_flushes(), flushes, "nothing changed");
 }
 
-/// Two workers change one tenant in turn: each has what it did, and the sum is right.
+/// Two workers change one tenant in turn: each has its own changes, and the sum is right.
 #[test]
 fn workers_have_deltas_of_their_own() {
     let mut t = tree(3);

@@ -1,4 +1,4 @@
-//! Usage as measured: limits and protection go by it, and the tree stays sound.
+//! Measured usage: limits and protection use it, and the tree stays correct.
 
 use super::*;
 use crate::folio::FolioId;
@@ -15,7 +15,7 @@ fn pages(n: u64) -> Limit {
     Limit::Bytes(Bytes(n * 4096))
 }
 
-/// What a reclaim of a hundred pages of all takes.
+/// Requests a hundred pages of the whole machine; returns how many were reclaimed.
 fn take(machine: &mut Machine, now: u64) -> Pages {
     let request = ReclaimRequest {
         reason: ScanReason::Background,
@@ -39,9 +39,10 @@ fn limited(max: u64, high: u64) -> Machine {
     machine
 }
 
-/// A host's page cache fills the group: the pages we know are below the limit, the group is not.
+/// Page cache fills a host's group: the pages that the engine knows are below the limit, the
+/// group's usage is not.
 #[test]
-fn limits_go_by_what_was_measured() {
+fn limits_use_the_measured_usage() {
     let mut machine = limited(1200, 1100);
     machine.set_measured(ONE, Pages(1500));
     assert_eq!(machine.tree().get(ONE).usage(), Pages(1500));
@@ -76,7 +77,7 @@ fn without_limits_nothing_is_over() {
     machine.check_invariants();
 }
 
-/// Fewer were measured than counted: shared pages are charged to others.
+/// Fewer pages were measured than counted, because shared pages are charged to other groups.
 #[test]
 fn less_than_counted() {
     let mut machine = limited(2000, 2000);
@@ -91,7 +92,8 @@ fn less_than_counted() {
     machine.check_invariants();
 }
 
-/// The parent of measured and counted children; then a measurement of its own; then they go.
+/// A parent of measured children is then measured itself; then its measurement ends and a child
+/// goes.
 #[test]
 fn the_tree_stays_sound() {
     let mut machine = cold(64, Policy::default(), [1000, 0]);
@@ -120,9 +122,9 @@ fn the_tree_stays_sound() {
     machine.check_invariants();
 }
 
-/// min covers what the engine counts, and not what was measured: the tenant is fair game.
+/// min covers the counted usage, but not the measured one: the tenant can be reclaimed from.
 #[test]
-fn protection_goes_by_what_was_measured() {
+fn protection_uses_the_measured_usage() {
     let mut machine = cold(64, Policy::default(), [1000, 0]);
     let limits = MemcgLimits {
         min: Pages(1000),
@@ -134,9 +136,10 @@ fn protection_goes_by_what_was_measured() {
     assert!(take(&mut machine, 11) >= Pages(100));
 }
 
-/// (The story: `reclaim / --older-than` took a step of the root that reached all below it, and by it what a tenant's low protects.)
+/// Regression: for `reclaim / --older-than`, one reclaim of the root took pages of all memcgs below
+/// it, even those that a tenant's low protects.
 #[test]
-fn what_a_tenant_protects_is_no_reclaim_by_age_of_those_above() {
+fn reclaim_by_age_of_an_ancestor_respects_a_tenants_protection() {
     let mut machine = cold(64, Policy::default(), [10, 0]);
     assert_eq!(machine.unprotected_from(MemcgId::ROOT, ONE), Pages(10));
     let limits = MemcgLimits {
@@ -145,16 +148,17 @@ fn what_a_tenant_protects_is_no_reclaim_by_age_of_those_above() {
     };
     machine.set_limits(ONE, limits);
     assert_eq!(machine.unprotected_from(MemcgId::ROOT, ONE), Pages(6));
-    // Whoever asks it alone goes by its own limits as they stand.
+    // In a reclaim of the memcg itself, its own settings count as they are.
     assert_eq!(machine.unprotected_from(ONE, ONE), Pages(6));
     let child = machine.create(ONE, Millis(0));
     assert_eq!(machine.unprotected_from(MemcgId::ROOT, child), Pages(0));
 }
 
-/// The story: a process was moved to a tenant, as the how-to says, and memory.reclaim took nothing, nor did a policy: it was charged elsewhere, and of
-/// nothing all was protected.
+/// Regression: a process was moved to a tenant, as the how-to says, and neither memory.reclaim nor
+/// a policy took anything. Its pages were charged elsewhere, so the usage was zero, and all was
+/// protected.
 #[test]
-fn what_is_charged_elsewhere_can_be_taken_and_protected() {
+fn pages_charged_elsewhere_can_be_reclaimed_and_protected() {
     let mut machine = cold(64, Policy::default(), [1000, 0]);
     machine.set_measured(ONE, Pages(0));
     assert_eq!(machine.unprotected(ONE), Pages(1000));
@@ -167,7 +171,7 @@ fn what_is_charged_elsewhere_can_be_taken_and_protected() {
     machine.set_measured(ONE, Pages(0));
     assert_eq!(take(&mut machine, 11), Pages(0));
     assert_eq!(machine.unprotected(ONE), Pages(0));
-    // (The story, of a reading: any protection covered all of it.)
+    // Regression: any protection covered all pages of the memcg.
     let limits = MemcgLimits {
         low: Pages(400),
         ..MemcgLimits::default()

@@ -19,7 +19,7 @@ struct Ends {
     tail: Option<MemcgId>,
 }
 
-/// The lists.
+/// The links of all memcgs, and the ends of all lists.
 #[derive(Debug)]
 pub(super) struct Links {
     entries: Vec<Entry>,

@@ -1,15 +1,16 @@
-//! The memcg LRU of one node: an LRU whose entries are memcgs. spec: memcg-lru.md.
+//! The memcg LRU of one node: an LRU with memcgs as entries.
+//! spec: memcg-lru.md.
 //!
-//! Global reclaim takes from the old generation; whoever has been reclaimed enough goes to the
-//! young one; when the old one is empty the two change places. Each generation is sharded in bins,
-//! so that concurrent reclaimers start apart. Random bins come from the seed given at the start:
-//! the same calls in the same order do the same.
+//! Global reclaim takes from the old generation. A memcg that has been reclaimed enough moves to
+//! the young generation; when the old one is empty the two change places. Each generation is
+//! divided into bins, so that concurrent reclaimers start at different ones. Bins are chosen at
+//! random, from a seed given at the start: the same calls in the same order have the same results.
 //!
 //! Invariants (memcg-lru.md 9), asserted by `check_invariants`:
 //! - I1 an entry is on exactly one list; I5 its `gen` is that list's slot;
 //! - I2 `nr_memcgs[g]` is the number of entries in slot g;
 //! - I3 only the old and the young slot have entries;
-//! - I4 `seq` grows, by one, only when the old slot is left by its last entry.
+//! - I4 `seq` grows, by one, only when the last entry moves out of the old slot.
 
 mod links;
 mod walk;
@@ -20,15 +21,17 @@ use super::MemcgId;
 use alloc::vec::Vec;
 use links::Links;
 
-/// Lists a generation is sharded in.
+/// Number of lists (bins) into which a generation is divided.
 pub const MEMCG_NR_BINS: usize = 8;
 
-/// Whose rules. spec: memcg-lru.md, profiles.
+/// Kernel version whose rules the memcg LRU follows.
+/// spec: memcg-lru.md, profiles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemcgProfile {
-    /// The series of Dec 2022: two slots, size checked before the shrink.
+    /// The patch series of Dec 2022: two slots; a memcg's size is checked before it is reclaimed
+    /// from.
     Seed,
-    /// About v6.16: three slots, offline memcgs reclaimed harder.
+    /// About v6.16: three slots; offline memcgs are reclaimed with higher pressure.
     #[default]
     Newer,
 }
@@ -42,10 +45,10 @@ impl MemcgProfile {
     }
 }
 
-/// What is done to an entry.
+/// Where an entry moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemcgOp {
-    /// Stays where it is.
+    /// The entry stays where it is.
     Nop,
     /// To the head of a bin of its generation.
     Head,
@@ -57,15 +60,15 @@ pub enum MemcgOp {
     Young,
 }
 
-/// The last HEAD or TAIL of an entry since its last OLD or YOUNG.
+/// Whether an entry's last move within its generation was to the head or the tail of a bin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Segment {
-    /// Neither.
+    /// It has not moved since it entered its generation.
     #[default]
     Default,
-    /// HEAD.
+    /// To the head ([`MemcgOp::Head`]).
     Head,
-    /// TAIL.
+    /// To the tail ([`MemcgOp::Tail`]).
     Tail,
 }
 
@@ -75,16 +78,17 @@ pub struct MemcgLru {
     profile: MemcgProfile,
     seq: u64,
     nr_memcgs: [usize; 3],
-    /// List `slot * 8 + bin`.
+    /// The lists; the index is `slot * 8 + bin`.
     links: Links,
     segments: Vec<Segment>,
     random: u64,
-    /// The bin that the next walk begins with, and the entry that it begins behind; none for a random bin.
+    /// Where the next walk begins: the bin, and the entry behind which it begins there, if not at
+    /// the head. `None` if each walk begins at a random bin.
     left_off: Option<(usize, Option<MemcgId>)>,
 }
 
 impl MemcgLru {
-    /// An empty LRU; `seed` decides all its bins.
+    /// Creates an empty memcg LRU; `seed` decides all random bins.
     #[must_use]
     pub fn new(profile: MemcgProfile, seed: u64) -> Self {
         Self {
@@ -98,63 +102,63 @@ impl MemcgLru {
         }
     }
 
-    /// Whose rules.
+    /// The kernel version that the rules follow.
     #[must_use]
     pub const fn profile(&self) -> MemcgProfile {
         self.profile
     }
 
-    /// The generation counter.
+    /// Returns the sequence number of the old generation.
     #[must_use]
     pub const fn seq(&self) -> u64 {
         self.seq
     }
 
-    /// The slot that reclaim takes from.
+    /// Returns the slot of the old generation, from which reclaim takes.
     #[must_use]
     pub const fn old_slot(&self) -> usize {
         self.slot(self.seq)
     }
 
-    /// The slot of those that have been reclaimed.
+    /// Returns the slot of the young generation: of memcgs that have been reclaimed from.
     #[must_use]
     pub const fn young_slot(&self) -> usize {
         self.slot(self.seq + 1)
     }
 
     const fn slot(&self, seq: u64) -> usize {
-        // Modulo a constant, so that the result is seen to be small.
+        // Modulo a constant, so that the compiler sees that the index is small.
         match self.profile {
             MemcgProfile::Seed => (seq % 2) as usize,
             MemcgProfile::Newer => (seq % 3) as usize,
         }
     }
 
-    /// Entries of `slot`.
+    /// Returns the number of entries in `slot`.
     #[must_use]
     pub const fn nr_memcgs(&self, slot: usize) -> usize {
         self.nr_memcgs[slot]
     }
 
-    /// The slot of `id`; `None` when it has no entry.
+    /// Returns the slot of `id`; `None` if it has no entry.
     #[must_use]
     pub fn slot_of(&self, id: MemcgId) -> Option<usize> {
         self.links.list_of(id).map(|list| list / MEMCG_NR_BINS)
     }
 
-    /// The bin of `id`.
+    /// Returns the bin of `id`; `None` if it has no entry.
     #[must_use]
     pub fn bin_of(&self, id: MemcgId) -> Option<usize> {
         self.links.list_of(id).map(|list| list % MEMCG_NR_BINS)
     }
 
-    /// The segment of `id`.
+    /// Returns the last move of `id` within its generation.
     #[must_use]
     pub fn segment(&self, id: MemcgId) -> Segment {
         self.segments.get(id.index()).copied().unwrap_or_default()
     }
 
-    /// A bin drawn from the seed (splitmix64: every state is good, also zero).
+    /// Draws a random bin (splitmix64, which works from any state, also zero).
     fn random_bin(&mut self) -> usize {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.random ^ self.random >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -162,13 +166,15 @@ impl MemcgLru {
         (z >> 61) as usize
     }
 
-    /// Walks go on where the last one ended. The kernel begins at random, so that many that reclaim at once keep apart; with
-    /// one at a time that makes who is met a matter of chance, and one who is met twice gives twice.
+    /// Makes each walk continue where the last one ended. The kernel's walks begin at random
+    /// places, so that concurrent reclaimers keep apart. With one reclaimer, chance would then
+    /// decide which memcg is reclaimed from, and a memcg chosen twice would lose twice as much.
     pub fn set_in_turn(&mut self) {
         self.left_off = Some((0, None));
     }
 
-    /// Where a walk begins: a bin, and the entry that it begins behind.
+    /// Returns where a walk begins: the bin, and the entry behind which it begins; `None`: at the
+    /// head.
     fn first_bin(&mut self) -> (usize, Option<MemcgId>) {
         match self.left_off {
             Some(place) => place,
@@ -176,14 +182,14 @@ impl MemcgLru {
         }
     }
 
-    /// A walk ended in `bin`, and what it met last there is still in it.
+    /// Records that a walk ended in `bin`, at the entry `last`; `None` if that is no longer there.
     fn leave_off(&mut self, bin: usize, last: Option<MemcgId>) {
         if self.left_off.is_some() {
             self.left_off = Some((bin, last));
         }
     }
 
-    /// A memcg came online: tail of a bin of the old generation.
+    /// Adds an entry for a memcg that came online, at the tail of a bin of the old generation.
     pub fn online(&mut self, id: MemcgId) {
         assert!(self.links.list_of(id).is_none(), "{id:?} is online already");
         if self.segments.len() <= id.index() {
@@ -195,12 +201,12 @@ impl MemcgLru {
         self.nr_memcgs[slot] += 1;
     }
 
-    /// A memcg went offline: it is next.
+    /// Moves the entry of a memcg that went offline, so that it is reclaimed from next.
     pub fn offline(&mut self, id: MemcgId) {
         self.rotate(id, MemcgOp::Old);
     }
 
-    /// A memcg is gone for good.
+    /// Removes the entry of a memcg that is released.
     pub fn release(&mut self, id: MemcgId) {
         let Some(slot) = self.slot_of(id) else { return };
         self.links.unlink(id);
@@ -208,14 +214,16 @@ impl MemcgLru {
         self.advance_if_empty(slot);
     }
 
-    /// The soft limit of `id` is exceeded: HEAD, unless that was its last move.
+    /// Moves the entry of a memcg above its soft limit to the head of a bin, unless that was its
+    /// last move.
     pub fn soft_limit_exceeded(&mut self, id: MemcgId) {
         if self.segment(id) != Segment::Head {
             self.rotate(id, MemcgOp::Head);
         }
     }
 
-    /// Applies `op` to `id`, in a new random bin. No effect on a memcg without an entry.
+    /// Moves the entry of `id` as `op` says, to a new random bin. No effect on a memcg without an
+    /// entry.
     pub fn rotate(&mut self, id: MemcgId, op: MemcgOp) {
         let Some(from) = self.slot_of(id).filter(|_| op != MemcgOp::Nop) else {
             return;
@@ -245,16 +253,16 @@ impl MemcgLru {
         }
     }
 
-    /// Entries of one bin, head first.
+    /// Returns the entries of one bin, head first.
     #[must_use]
     pub fn bin(&self, slot: usize, bin: usize) -> Vec<MemcgId> {
         self.links.iter(slot * MEMCG_NR_BINS + bin).collect()
     }
 
-    /// Asserts the invariants. Costs a look at every entry.
+    /// Asserts the invariants; reads every entry.
     ///
     /// # Panics
-    /// When one does not hold.
+    /// When an invariant does not hold.
     pub fn check_invariants(&self) {
         self.links.check();
         for slot in 0..self.profile.slots() {

@@ -67,7 +67,7 @@ fn test_05_release_of_the_last_advances() {
     lru.check_invariants();
 }
 
-/// Test 10: the cursor of A is moved by B; A starts its bin anew and sees no young entry.
+/// Test 10: B moves the entry at A's cursor; A starts its bin anew and sees no young entry.
 #[test]
 fn test_10_a_moved_cursor() {
     let mut lru = online(40);
@@ -119,7 +119,7 @@ fn test_12_a_full_walk_visits_each_once() {
     }
 }
 
-/// R2 and I9: the op comes when the walk moves on, once, or at its end.
+/// R2 and I9: the pending operation is carried out once, when the walk moves on or ends.
 #[test]
 fn a_pending_op_waits_for_the_next_step() {
     let mut lru = online(10);
@@ -192,7 +192,7 @@ fn canary_a_memcg_is_miscounted() {
 
 #[test]
 #[should_panic(expected = "I3: slot")]
-fn canary_a_memcg_is_left_in_a_slot_out_of_use() {
+fn canary_a_memcg_remains_in_an_unused_slot() {
     let mut lru = online(5);
     let slot = (0..lru.profile.slots())
         .find(|&slot| slot != lru.old_slot() && slot != lru.young_slot())
@@ -204,7 +204,8 @@ fn canary_a_memcg_is_left_in_a_slot_out_of_use() {
     lru.check_invariants();
 }
 
-/// One reclaimer that ends early each time: by chance who was met spread by a fifth of the mean over 300 walks.
+/// A reclaimer that always ends early. With random starts, the numbers of visits to each memcg
+/// would spread by a fifth of their mean over 300 walks.
 #[test]
 fn in_turn_all_are_met_as_often() {
     let mut lru = MemcgLru::new(MemcgProfile::Newer, 7);
@@ -226,9 +227,9 @@ fn in_turn_all_are_met_as_often() {
     assert!(apart <= Some(1), "{met:?}");
 }
 
-/// Whoever moves on is not in the way of those who stay.
+/// A memcg that moves away does not change the order of those that stay.
 #[test]
-fn in_turn_who_stays_is_met_once_more_when_all_others_were() {
+fn in_turn_an_entry_that_stays_is_met_again_after_all_others() {
     let mut lru = MemcgLru::new(MemcgProfile::Newer, 3);
     let ids: Vec<MemcgId> = (1..=20).map(MemcgId).collect();
     ids.iter().for_each(|id| lru.online(*id));

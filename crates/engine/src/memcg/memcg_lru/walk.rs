@@ -1,29 +1,31 @@
-//! One reclaimer's walk over the old generation. spec: memcg-lru.md 5.
+//! One reclaimer's walk over the old generation.
+//! spec: memcg-lru.md 5.
 //!
-//! The walk holds nothing between two steps, and any number of walks and moves may interleave. What
-//! is to be done to an entry is done only when the walk moves past it (R2): doing it at once would
-//! carry the walk's own cursor away. When somebody else has moved the cursor's entry, the walk
-//! starts its bin anew (R3).
+//! Between two calls of [`MemcgWalk::next`] the walk holds nothing; any number of walks and moves
+//! may interleave. An entry's pending operation is carried out only when the walk moves past the
+//! entry (R2): before, it would carry the walk's own cursor away. When another reclaimer has moved
+//! the cursor's entry, the walk starts its bin anew (R3).
 //!
-//! In turn ([`MemcgLru::set_in_turn`]) a walk begins behind the entry where the last one ended.
+//! After [`MemcgLru::set_in_turn`] a walk begins behind the entry where the last one ended.
 
 use super::{MEMCG_NR_BINS, MemcgId, MemcgLru, MemcgOp};
 
-/// A cursor. Dropped without [`MemcgWalk::finish`], it leaves its last entry as it was.
+/// The state of one walk. Dropping it without [`MemcgWalk::finish`] loses the last entry's move.
 #[derive(Debug)]
 pub struct MemcgWalk {
     slot: usize,
     first_bin: usize,
-    /// Bins completed.
+    /// Number of bins completed.
     done: usize,
     cursor: Option<MemcgId>,
     pending: MemcgOp,
-    /// The last entry of this bin that stayed where it was.
+    /// The last entry met in the present bin that did not move; `None` if there is none.
     stayed: Option<MemcgId>,
 }
 
 impl MemcgWalk {
-    /// Starts at a random bin of the old generation, or in turn.
+    /// Begins a walk over the old generation: at a random bin, or where the last walk ended
+    /// ([`MemcgLru::set_in_turn`]).
     #[must_use]
     pub fn new(lru: &mut MemcgLru) -> Self {
         let (first_bin, behind) = lru.first_bin();
@@ -41,12 +43,13 @@ impl MemcgWalk {
         self.slot * MEMCG_NR_BINS + (self.first_bin + self.done) % MEMCG_NR_BINS
     }
 
-    /// The next memcg to reclaim; `None` after eight bins. The one before gets its pending op.
+    /// Moves the entry that was returned last, as [`Self::pend`] has set, and returns the next
+    /// memcg to reclaim from; `None` after eight bins.
     pub fn next(&mut self, lru: &mut MemcgLru) -> Option<MemcgId> {
         while self.done < MEMCG_NR_BINS {
             let list = self.list();
             let next = match self.cursor {
-                // Moved by somebody else: its links lead elsewhere.
+                // Another reclaimer has moved the entry: its links lead to another list.
                 Some(at) if lru.links.list_of(at) != Some(list) => lru.links.head(list),
                 Some(at) => lru.links.next(at),
                 None => match self.stayed {
@@ -65,12 +68,12 @@ impl MemcgWalk {
         None
     }
 
-    /// What is to become of the memcg that [`Self::next`] returned last.
+    /// Sets how the entry that [`Self::next`] returned last is to move.
     pub const fn pend(&mut self, op: MemcgOp) {
         self.pending = op;
     }
 
-    /// Ends the walk wherever it is.
+    /// Ends the walk at any point, after it has moved the last entry.
     pub fn finish(mut self, lru: &mut MemcgLru) {
         self.apply(lru);
         let stayed = self

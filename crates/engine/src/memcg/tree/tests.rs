@@ -118,16 +118,16 @@ fn recursive_protection() {
     }
 }
 
-/// Groups of a host stand below one more than in their own hierarchy: what it kept of them was nothing, for that one has no protection
-/// to share out.
+/// Regression: groups of a host stand one level below the root of their own hierarchy here. They
+/// got no protection, because that root has none to distribute.
 #[test]
-fn who_stands_for_a_root_grants_all() {
+fn a_memcg_that_stands_for_a_root_grants_all() {
     for grants_all in [false, true] {
         let mut tree = exact();
         let host = tree.create(MemcgId::ROOT);
         let (a, b) = (tree.create(host), tree.create(host));
         if grants_all {
-            tree.set_grants_all(host);
+            tree.set_hierarchy_root(host);
         }
         tree.set_limits(a, low(8));
         for id in [a, b] {
@@ -234,8 +234,9 @@ fn canary_protection_that_is_not_summed() {
     tree.check_invariants();
 }
 
-/// `over` above `p` above `a` and `b`, each with what it uses (measured) and what its processes have, and protected by so much low, or min; what of each is
-/// covered then.
+/// The tree is `over`, below it `p`, and below that `a` and `b`. Each row has a group's measured
+/// usage, the pages of its processes, and its protection (low and min). Returns which groups are
+/// covered.
 fn covered(rows: [(u64, u64, u64); 4], recursive: bool) -> [bool; 4] {
     let mut tree = MemcgTree::new(recursive, 1, 1);
     let over = tree.create(MemcgId::ROOT);
@@ -260,8 +261,10 @@ fn covered(rows: [(u64, u64, u64); 4], recursive: bool) -> [bool; 4] {
     })
 }
 
-/// The story: programs' text is charged to whoever had it first, and some have tables that nobody maps. Each child claimed the larger of both figures of its
-/// own, together more than both of the parent's: of who was below its min a part stood beyond it at each step, until all it had was gone.
+/// Regression: programs' text is charged to the group that used it first, and some groups have
+/// tables of pages that no process maps. Each child claimed the larger of its usage and its pages;
+/// together that was more than both figures of the parent. So a part of a child below its min
+/// counted as beyond min in each reclaim, until all its pages were gone.
 #[test]
 fn children_that_map_more_than_they_use_claim_no_more_than_their_parent_has() {
     let rows = [
@@ -275,9 +278,9 @@ fn children_that_map_more_than_they_use_claim_no_more_than_their_parent_has() {
     }
 }
 
-/// One with a process that was moved here and is charged elsewhere, beside one that is not.
+/// A memcg with a process that was moved here and is charged elsewhere, beside a memcg without.
 #[test]
-fn who_was_moved_here_takes_nothing_from_its_siblings_protection() {
+fn a_moved_process_takes_nothing_from_its_siblings_protection() {
     let rows = [
         (900, 1500, 2000),
         (900, 1500, 2000),

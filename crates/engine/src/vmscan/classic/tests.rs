@@ -1,4 +1,5 @@
-//! When a pass that has reached its aim ends. spec: classic-lru.md 5.4.
+//! When a pass that has reclaimed enough ends.
+//! spec: classic-lru.md 5.4.
 
 use super::*;
 use crate::active_inactive::Stage;
@@ -38,10 +39,11 @@ fn control(reason: ScanReason, priority: u32) -> ScanControl {
     }
 }
 
-/// 32 pages were asked for, and 8132 went: with 8 file pages left of 40, a fifth, the pass was cut to four fifths of
-/// 10,000 anon pages, and cut no further (the swap floods that were mended about v6.1).
+/// Regression: 32 pages were requested, and 8132 evicted. With 8 of 40 file pages (a fifth) still
+/// to scan, the target of 10,000 anon pages was reduced to four fifths, and not reduced again (the
+/// swap floods that the kernel fixed about v6.1).
 #[test]
-fn a_short_list_does_not_drag_the_long_one_along() {
+fn a_short_list_does_not_prolong_the_scan_of_the_long_one() {
     for (reduction, got) in [
         (ScanReduction::EachTurn, 32 + 32 + 32),
         (ScanReduction::Once, 32 + 32 + 8068),
@@ -56,8 +58,8 @@ fn a_short_list_does_not_drag_the_long_one_along() {
     }
 }
 
-/// classic-lru.md 5.4. Of each type the inactive list is first: a page that was kept stood behind those that were deactivated
-/// in the same turn.
+/// Regression: classic-lru.md 5.4. The inactive list of a type must be scanned first: a page put
+/// back on it stood behind those that were deactivated in the same turn.
 #[test]
 fn a_turn_begins_with_inactive_pages() {
     let mut lruvec = lruvec(41, 0);
@@ -72,8 +74,8 @@ fn a_turn_begins_with_inactive_pages() {
     assert_eq!((order.len(), order[0]), (33, FolioId(0)));
 }
 
-/// An only page that is active is deactivated at the last priority, after the inactive list had its turn: whoever wants a page
-/// gets it all the same.
+/// If the only page is active, it is deactivated at the last priority, after the inactive list was
+/// scanned; a caller that wants a page gets it nevertheless.
 #[test]
 fn an_only_active_page_can_be_isolated() {
     let mut lruvec = lruvec(1, 0);
@@ -84,8 +86,8 @@ fn an_only_active_page_can_be_isolated() {
     assert_eq!(out, [FolioId(0)]);
 }
 
-/// Direct reclaim of the machine at its first priority takes its whole share of every list, wherever it gets it; background
-/// reclaim and a memcg's stop at their aim.
+/// Direct reclaim of the machine at its first priority scans the whole target of every list,
+/// however much it has reclaimed. Background reclaim, and a memcg's, stop when they have enough.
 #[test]
 fn the_first_priority_of_the_machine_does_not_stop_at_the_aim() {
     let pages = 100 << DEF_PRIORITY;

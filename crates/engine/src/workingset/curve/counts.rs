@@ -1,25 +1,28 @@
-//! Counts of one period: page accesses by their LRU stack distance, and watched time by the memory size that was full.
+//! Counts of one part of the time: accessed pages by their LRU stack distance, and watched time by
+//! the number of pages known.
 //!
-//! Invariant: each access is counted once in `anon` or `file` at its likely distance, once in `nearest` and once in `farthest`; of the
-//! three the nearest is the smallest. A size has its time counted only where as many pages were known.
+//! Invariant: each access is counted once in `anon` or `file` at its likely distance, once in
+//! `nearest` and once in `farthest`; of the three the nearest is the smallest. A size has its time
+//! counted only where as many pages were known.
 
 use super::super::by_size::BySize;
 
-/// See the module. Sizes and distances in pages, times in milliseconds.
+/// Counts of one part of the time. Sizes and distances are in pages, times in milliseconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
     pub(super) anon: BySize,
     pub(super) file: BySize,
-    /// All of them, at the least and the greatest distance that they can have.
+    /// All accesses, at the least distance that each can have; in `farthest` at the greatest one.
     pub(super) nearest: BySize,
     pub(super) farthest: BySize,
-    /// Pages accessed, by the pages that were known then.
+    /// Pages accessed, by the number of pages known at that time.
     pub(super) touches: BySize,
-    /// Time, by the pages that were known then.
+    /// Milliseconds, by the number of pages known at that time.
     pub(super) watched: BySize,
 }
 
-/// A distance that is known within bounds: likely anywhere between `likely.0` and `likely.1`, surely between `nearest` and `farthest`.
+/// Bounds of a stack distance, in pages: likely within `likely.0..likely.1`, surely from `nearest`
+/// to `farthest`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Distance {
     pub(super) nearest: u64,
@@ -28,7 +31,7 @@ pub(super) struct Distance {
 }
 
 impl Distance {
-    /// This one and no other.
+    /// Creates a distance that is known exactly.
     pub(super) const fn exactly(pages: u64) -> Distance {
         Distance {
             nearest: pages,
@@ -39,7 +42,7 @@ impl Distance {
 }
 
 impl Counts {
-    /// So many pages were accessed again, `files` of them of files, at this distance.
+    /// Counts `pages` that were accessed at this distance; `files` of them are file pages.
     pub(super) fn add(&mut self, distance: Distance, pages: u64, files: u64) {
         debug_assert!(files <= pages, "files are among the pages");
         let (from, to) = distance.likely;
@@ -49,7 +52,7 @@ impl Counts {
         self.farthest.add(distance.farthest, pages);
     }
 
-    /// All of another stretch of time, too.
+    /// Adds the counts of another part of the time.
     pub(super) fn merge(&mut self, other: &Counts) {
         for (own, more) in self.all_mut().into_iter().zip(other.all()) {
             own.merge(more);
@@ -57,14 +60,14 @@ impl Counts {
         debug_assert!(self.watched.at_least(0) >= other.watched.at_least(0));
     }
 
-    /// Counts half as much from now on, time and accesses alike.
+    /// Halves all counts, of time and of accesses.
     pub(super) fn halve(&mut self) {
         for counts in self.all_mut() {
             counts.halve();
         }
     }
 
-    /// Milliseconds of all sizes.
+    /// Returns the milliseconds counted for all sizes.
     pub(super) fn watched_ms(&self) -> u64 {
         self.watched.at_least(0)
     }
@@ -91,7 +94,7 @@ impl Counts {
         ]
     }
 
-    /// Bytes on the heap.
+    /// Returns the bytes allocated on the heap.
     pub(super) fn memory_bytes(&self) -> usize {
         self.all().map(BySize::memory_bytes).iter().sum()
     }

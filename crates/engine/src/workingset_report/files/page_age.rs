@@ -1,4 +1,5 @@
-//! `page_age`: the histogram as lines of text. spec: workingset-report.md 2.
+//! `page_age`: the page-age histogram as lines of text.
+//! spec: workingset-report.md 2.
 //!
 //! Invariants: edges increase from line to line; the last line, and no other, has none, which is
 //! written as the largest number there is.
@@ -10,32 +11,33 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
 
-/// The last line's first field.
+/// First field of the last line, which has no edge.
 const INTERVAL_MAX: u64 = u64::MAX;
-/// The same as older versions of the series print it.
+/// First field of the last line, as older versions of the kernel series print it.
 const OLDER_INTERVAL_MAX: u64 = i64::MAX.unsigned_abs();
 
-/// One line: bytes idle for longer than the line before says, and up to this one's edge.
+/// One line: bytes that were idle for longer than the edge of the previous line, and at most as
+/// long as this line's edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgeLine {
-    /// The upper edge; `None` for the last line.
+    /// The upper edge of the line; `None` for the last line.
     pub edge: Option<Millis>,
-    /// Anon, in bytes.
+    /// Bytes of anon pages.
     pub anon: Bytes,
-    /// File, in bytes.
+    /// Bytes of file pages.
     pub file: Bytes,
 }
 
-/// A node's lines. A node's own file has no number in it.
+/// The lines of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeAges {
-    /// The number of the `N<nid>` line.
+    /// The number of the `N<nid>` line; `None` for a node's own file, which has no such line.
     pub node: Option<u32>,
-    /// Its histogram, youngest first.
+    /// The node's histogram, youngest pages first.
     pub lines: Vec<AgeLine>,
 }
 
-/// A node's `page_age` as read; empty while reporting is disabled.
+/// Formats a node's `page_age` as read; empty while reporting is disabled.
 #[must_use]
 pub fn print_page_age(report: Option<&PageAge>) -> String {
     let mut text = String::new();
@@ -47,7 +49,7 @@ pub fn print_page_age(report: Option<&PageAge>) -> String {
     text
 }
 
-/// A memcg's `page_age` as read: for each node that has a report, its number and its lines.
+/// Formats a memcg's `page_age` as read: the number and the lines of each node that has a report.
 #[must_use]
 pub fn print_page_ages(reports: &[Option<&PageAge>]) -> String {
     let mut text = String::new();
@@ -60,17 +62,17 @@ pub fn print_page_ages(reports: &[Option<&PageAge>]) -> String {
     text
 }
 
-/// Either form of `page_age`. Bytes need not be multiples of a page; both ways to write "no edge"
-/// are taken.
+/// Parses `page_age` of a node or of a memcg. Bytes need not be multiples of a page. The last line
+/// may have the edge of current or of older versions of the series.
 ///
 /// # Errors
-/// [`FileError`], when the text is none that a kernel prints.
+/// [`FileError`], when no kernel prints such a text.
 pub fn parse_page_age(text: &str) -> Result<Vec<NodeAges>, FileError> {
     let mut nodes: Vec<NodeAges> = Vec::new();
     for line in text.lines() {
         let numbered = line.strip_prefix('N');
         if nodes.last().is_none_or(NodeAges::is_complete) {
-            // A node's own file is all there is; in a memcg's, the next node begins.
+            // A node's own file has only one node; in a memcg's file the next node begins.
             let own = nodes.is_empty() && numbered.is_none();
             if !own && (numbered.is_none() || nodes.last().is_some_and(|n| n.node.is_none())) {
                 return Err(FileError::Invalid);
@@ -106,10 +108,10 @@ impl NodeAges {
         Ok(())
     }
 
-    /// The edges, as a configuration.
+    /// Returns the edges of the lines as bins.
     ///
     /// # Errors
-    /// [`FileError::Range`] with more lines than a report may have.
+    /// [`FileError::Range`] if there are more lines than a report may have.
     pub fn bins(&self) -> Result<Bins, FileError> {
         let edges: Vec<Millis> = self.lines.iter().filter_map(|line| line.edge).collect();
         Bins::new(&edges).map_err(|_| FileError::Range)

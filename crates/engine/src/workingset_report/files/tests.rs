@@ -14,9 +14,9 @@ fn numbers(count: u64) -> String {
     all.join(",")
 }
 
-/// What stood there is put back by who changed it for a while.
+/// A program that changed a value for a while can write back the text that it read before.
 #[test]
-fn what_is_read_may_be_written() {
+fn text_that_was_read_may_be_written() {
     let text = print_node_millis([(0, Millis(5000))]);
     assert_eq!(parse_node_millis(&text, &[0]), Ok((0, Millis(5000))));
     let inner = parse_node_millis("N0 =5000", &[0]);
@@ -28,9 +28,13 @@ fn what_is_read_may_be_written() {
 fn intervals() {
     let edges = |text: &str| parse_intervals(text, 1000).map(|bins| bins.edges().to_vec());
     assert_eq!(edges("10,20,30"), Ok([10, 20, 30].map(Millis).to_vec()));
-    assert_eq!(edges("1000\n"), Ok(alloc::vec![Millis(1000)]));
+    // Regression: numbers that the kernel's kstrtouint() reads, and blanks that its strim() cuts
+    // off, were refused.
+    for text in ["1000\n", " 1000", "1000 \n\n", "+1000", "0x3e8", "01750"] {
+        assert_eq!(edges(text), Ok(alloc::vec![Millis(1000)]), "{text:?}");
+    }
     for text in [
-        "20,10", "10,10", "a", "10,", ",", " 10", "-1", "+1", "1\n\n", "1 ,2",
+        "20,10", "10,10", "a", "10,", ",", "-1", "1 ,2", "1, 2", "0x", "08,9",
     ] {
         assert_eq!(edges(text), Err(FileError::Invalid), "{text:?}");
     }
@@ -61,7 +65,7 @@ fn values_by_node() {
     let (node, value) = parse_node_millis("N1=7000\n", &[0, 1]).expect("a node that is there");
     values[node].1 = value;
     assert_eq!(print_node_millis(values), "N0=5000 N1=7000 \n");
-    // Numbers have gaps where nodes have no memory.
+    // Node numbers have gaps where nodes have no memory.
     assert_eq!(parse_node_millis("N8=1", &[1, 8]), Ok((1, Millis(1))));
     assert_eq!(
         print_node_millis([(1, Millis(0)), (8, Millis(1))]),
@@ -120,7 +124,8 @@ fn a_report_in_both_forms() {
     assert_eq!(parse_page_age(""), Ok(Vec::new()));
 }
 
-/// The example of the cover letter: bytes that are no pages, and the older largest number.
+/// The example of the series' cover letter: bytes that are not whole pages, and the older largest
+/// number.
 #[test]
 fn the_documents_example() {
     let text = "1000 anon=137368 file=24530\n20000 anon=34342 file=0\n\
@@ -138,7 +143,7 @@ fn the_documents_example() {
 }
 
 #[test]
-fn what_no_kernel_prints_is_refused() {
+fn text_that_no_kernel_prints_is_refused() {
     let max = u64::MAX;
     for text in [
         "1000 anon=1 file=1\n".to_owned(),
@@ -156,7 +161,7 @@ fn what_no_kernel_prints_is_refused() {
     }
 }
 
-/// Pieces of which texts near the right ones are made.
+/// Pieces that make texts similar to the right ones.
 fn piece() -> impl Strategy<Value = String> {
     let words = [
         "N",
@@ -190,7 +195,7 @@ fn piece() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is written is refused, or is a value that prints as what it was.
+    /// Any text is refused, or has a value that is printed as the same text.
     #[test]
     fn hostile_texts(pieces in prop::collection::vec(piece(), 0..40), hz in 1..1000u32) {
         let text = pieces.concat();
@@ -210,7 +215,7 @@ proptest! {
 
     /// A report survives being printed and read.
     #[test]
-    fn reports_go_round(
+    fn printed_reports_parse_to_the_same(
         edges in prop::collection::btree_set(0..u64::from(u32::MAX), 0..31),
         pages in 0..1u64 << 40,
         nodes in prop::collection::vec(any::<bool>(), 0..4),

@@ -1,4 +1,4 @@
-//! Claims between two watchers of one process and of two. The tests run as root.
+//! Claims of a process by two watches in one process, and by two processes. The tests run as root.
 
 use std::process::{Child, Command};
 
@@ -6,7 +6,7 @@ use rustix::fs::{CWD, FlockOperation, Mode, flock, openat};
 
 use super::*;
 
-/// A process to be claimed, which ends with its value.
+/// A sleeping process that tests claim; `Drop` kills it.
 pub(in crate::ages) struct Asleep(Child);
 
 impl Asleep {
@@ -19,6 +19,7 @@ impl Asleep {
         )
     }
 
+    /// Identity of the process, with an assumed start time.
     pub(in crate::ages) fn identity(&self) -> Identity {
         let started = 1;
         Identity {
@@ -36,7 +37,7 @@ impl Drop for Asleep {
 }
 
 #[test]
-fn one_at_a_time() {
+fn only_one_claim_of_a_process_is_held() {
     let child = Asleep::start();
     let somebody = child.identity();
     let first = Claim::take(somebody);
@@ -46,7 +47,7 @@ fn one_at_a_time() {
     assert!(Claim::take(somebody).holds());
 }
 
-/// What another process gets that claims this one.
+/// Starts another process that tries to claim the process `identity`; returns the result as text.
 fn of_another_process(identity: Identity) -> String {
     const CLAIMS: &str = "PAGETIDE_TEST_CLAIMS";
     if let Ok(pid) = std::env::var(CLAIMS) {
@@ -84,7 +85,8 @@ fn another_process_is_refused() {
     assert!(got.contains("got Ours"), "{got}");
 }
 
-/// Regression: a program locked its own clear_refs, and root's pagetide took that for another manager's claim: it knew no ages.
+/// Regression: a program locked its own clear_refs. Root's pagetide took that lock for the claim of
+/// another manager, and knew no ages of the program.
 #[test]
 fn a_lock_of_clear_refs_claims_nothing() {
     let child = Asleep::start();
@@ -96,7 +98,8 @@ fn a_lock_of_clear_refs_claims_nothing() {
     assert!(Claim::take(somebody).holds());
 }
 
-/// Who could open a file of claims could lock what it likes.
+/// Only root may open the files in which claims are locked: any process that can open one could
+/// lock any byte of it.
 #[test]
 fn others_cannot_open_the_claims() {
     let child = Asleep::start();
@@ -108,7 +111,7 @@ fn others_cannot_open_the_claims() {
     assert_eq!((stat.st_uid, stat.st_mode & 0o077), (0, 0));
 }
 
-/// Users' pagetides read root's claims where everybody can.
+/// A pagetide of another user sees root's claims in `/proc/locks`, which all users may read.
 #[test]
 fn claims_are_seen_in_the_list_of_locks() {
     let child = Asleep::start();
@@ -143,7 +146,8 @@ fn a_later_process_with_the_same_number_is_another() {
     assert!(most > 0, "{most}");
 }
 
-/// (A watcher of a thousand processes needs its descriptors for reading, and a library's caller has its own.)
+/// Forty claims take fewer than forty descriptors: a watch of a thousand processes needs
+/// descriptors for its walks, and so does the program that uses the library.
 #[test]
 fn claims_take_no_descriptor_each() {
     let children: Vec<Asleep> = (0..40).map(|_| Asleep::start()).collect();
@@ -156,6 +160,6 @@ fn claims_take_no_descriptor_each() {
     let before = count();
     drop(claims);
     let after = count();
-    // (Other tests open and close some meanwhile.)
+    // Other tests open and close some descriptors meanwhile.
     assert!(before < after + 40, "{before} {after}");
 }

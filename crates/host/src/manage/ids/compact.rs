@@ -1,7 +1,7 @@
-//! Giving ids back when most of them name no page any more.
+//! Compaction of ids when most of them no longer name a page.
 //!
-//! Memory is kept for all ids up to the highest. So where more than half of the groups are free, those at
-//! the end move into free ones below, and what is free at the end is given back.
+//! Memory is allocated for all ids up to the highest one. So if more than half of the groups are
+//! free, groups at the end move into free ones below, and the free groups at the end are released.
 //!
 //! Invariant: a group moves as a whole or not at all.
 
@@ -12,7 +12,8 @@ use super::index::Entry;
 use super::{Ids, Pages, bits};
 
 impl Ids {
-    /// Gives ids that name no page back where they are many; whether it did. Called when pages have gone.
+    /// Releases ids that name no page, if there are many. Returns whether ids were released. Called
+    /// when pages are gone.
     pub(in crate::manage) fn shrink(&mut self, pages: &mut impl Pages) -> bool {
         let mut end = u32::MAX;
         while let Some((from, to)) = self.groups.movable(end) {
@@ -24,7 +25,8 @@ impl Ids {
         self.groups.shrink()
     }
 
-    /// All pages of a group are named by a free one from now on; false if one of them must keep its name.
+    /// Moves all pages of group `from` to the free group `to`. Returns false, and moves none, if a
+    /// page must keep its id.
     fn move_group(&mut self, from: u32, to: u32, pages: &mut impl Pages) -> bool {
         let ids = |group: u32, at: u32| FolioId(group * GROUP_PAGES + at);
         let live = self.groups.live(ids(from, 0));
@@ -46,7 +48,7 @@ impl Ids {
                 let (old, new) = (Entry::single(ids(from, at)), Entry::single(ids(to, at)));
                 space.index.replace(&self.groups, old, new);
             }
-            let roomy = space.roomy.get_mut(&self.groups.area(from));
+            let roomy = space.roomy.get_mut(self.groups.area(from));
             let place = roomy.and_then(|all| all.iter_mut().find(|group| **group == from));
             if let Some(group) = place {
                 *group = to;

@@ -1,7 +1,8 @@
-//! Groups of 64 ids in a row, and what each id stands for.
+//! Groups of 64 consecutive ids, and the page of each id.
 //!
-//! Invariant: a group is free, or of one owner: a block, or singles of one area. An id of a single
-//! names a page while its `live` bit is set.
+//! Invariant: a group is free, or belongs to one owner. A group with an owner is either a block
+//! (the ids of 64 consecutive pages), or holds single ids of pages of one area (16 TiB of
+//! addresses). A single id names a page while its bit in `live` is set.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,42 +11,43 @@ use engine::FolioId;
 
 use super::PAGE;
 use super::index::Entry;
-use crate::books::Owner;
+use crate::age_table::Owner;
 
-/// Ids of a group.
+/// Number of ids in a group.
 pub(super) const GROUP_PAGES: u32 = 64;
-/// A single's address is kept as a page number within its area: 16 TiB.
+/// An area is `1 << AREA_BITS` bytes of addresses (16 TiB): a single stores its address as a page
+/// number in its area, in 32 bits.
 const AREA_BITS: u32 = 44;
 
-/// 64 ids.
+/// One group of 64 ids.
 #[derive(Clone, Debug)]
 struct Group {
-    /// None of a free one.
+    /// The address space that uses the group; `None` if the group is free.
     owner: Option<Owner>,
-    /// The scan that `found` is of.
+    /// Number of the scan whose findings are in `found`.
     scan: u32,
-    /// The first address of the block, or of the singles' area.
+    /// Address of the block's first page; for a group of single ids, start of their area.
     start: u64,
-    /// One bit an id: it has a page.
+    /// Bit `n` is set if id `n` of the group has a page.
     live: u64,
-    /// And `scan` has found the page.
+    /// Bit `n` is set if id `n` of the group has a page that `scan` found.
     found: u64,
-    /// Of singles, page numbers within the area.
+    /// For a group of single ids: for each id, the page number in the area. `None` for a block.
     pages: Option<Box<[u32; GROUP_PAGES as usize]>>,
 }
 
-/// So many free groups at the end are not worth giving back.
+/// Maximum number of free groups for which no group is moved and no memory is released.
 const SPARE: usize = 8;
 
-/// All groups, by their number: that of their first id over 64.
+/// All groups. The number of a group is its first id divided by 64.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     all: Vec<Group>,
-    /// The lowest is given out first, so that those at the end become free.
+    /// Numbers of the free groups. The lowest is used first, so that groups at the end become free.
     free: BinaryHeap<Reverse<u32>>,
 }
 
-/// The first address of the area that an address is in.
+/// Returns the start of the area that contains an address.
 pub(super) const fn area_of(address: u64) -> u64 {
     address >> AREA_BITS << AREA_BITS
 }
@@ -58,12 +60,12 @@ impl Groups {
         }
     }
 
-    /// How many there are, free ones among them.
+    /// Returns the number of groups, including free ones.
     pub(super) const fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// How many have an owner.
+    /// Returns the number of groups with an owner.
     #[cfg(test)]
     pub(super) fn used(&self) -> usize {
         self.all.len() - self.free.len()
@@ -76,19 +78,22 @@ impl Groups {
         self.all.capacity() * size_of::<Group>() + self.free.capacity() * 4 + pages
     }
 
-    /// The first id of a new block.
+    /// Adds a block for the stretch at `start`. Returns its first id; `None` if all ids are in use.
     pub(super) fn add_block(&mut self, owner: Owner, start: u64) -> Option<FolioId> {
         let group = self.add(owner, start)?;
         Some(FolioId(group * GROUP_PAGES))
     }
 
-    /// The number of a new group of singles, for the area of this address.
+    /// Adds a group of singles for the area of this address. Returns the group's number; `None` if
+    /// all ids are in use.
     pub(super) fn add_singles(&mut self, owner: Owner, address: u64) -> Option<u32> {
         let group = self.add(owner, area_of(address))?;
         self.all[group as usize].pages = Some(Box::new([0; GROUP_PAGES as usize]));
         Some(group)
     }
 
+    /// Adds a group, the lowest free one if there is any. Returns its number; `None` if all ids are
+    /// in use.
     fn add(&mut self, owner: Owner, start: u64) -> Option<u32> {
         let new = Group {
             owner: Some(owner),
@@ -113,7 +118,8 @@ impl Groups {
         Some(number)
     }
 
-    /// A group is free: the engine knows none of its pages by these ids.
+    /// Frees a group. The engine must have forgotten the pages of the group, or know them by other
+    /// ids.
     pub(super) fn release(&mut self, number: u32) {
         let group = &mut self.all[number as usize];
         assert!(group.owner.is_some(), "a group is given back once");
@@ -122,8 +128,8 @@ impl Groups {
         self.free.push(Reverse(number));
     }
 
-    /// Where more than half of the groups are free: the last group below `end` that is used, and a free one below
-    /// that.
+    /// Returns a group to move, then the free group to move it to; `None` unless more than half of
+    /// the groups are free. The group to move is the last one in use below number `end`.
     pub(super) fn movable(&self, end: u32) -> Option<(u32, u32)> {
         let is_sparse = self.free.len() > self.all.len() / 2 + SPARE;
         let below = self.all.get(..end as usize).unwrap_or(&self.all);
@@ -133,7 +139,8 @@ impl Groups {
         (is_sparse && to < from).then_some((from, to))
     }
 
-    /// A free group, the lowest, becomes what another is; whose both are then.
+    /// Copies the group `from` to the free group `to`, which is the lowest free one. Returns the
+    /// group's owner.
     pub(super) fn copy(&mut self, from: u32, to: u32) -> Option<Owner> {
         let taken = self.free.pop();
         debug_assert_eq!(taken, Some(Reverse(to)), "the lowest free group");
@@ -141,11 +148,13 @@ impl Groups {
         self.all[to as usize].owner
     }
 
+    /// Whether a group holds singles; otherwise it is a block, or free.
     pub(super) fn is_of_singles(&self, number: u32) -> bool {
         self.all[number as usize].pages.is_some()
     }
 
-    /// Gives free groups at the end back where they are many; whether it did.
+    /// Releases the free groups at the end, if there are many. Returns whether groups were
+    /// released.
     pub(super) fn shrink(&mut self) -> bool {
         let used = self.all.iter().rposition(|group| group.owner.is_some());
         let len = used.map_or(0, |last| last + 1);
@@ -159,28 +168,32 @@ impl Groups {
         is_worth
     }
 
+    /// Returns the group that contains an id.
     fn of(&self, id: FolioId) -> &Group {
         &self.all[(id.0 / GROUP_PAGES) as usize]
     }
 
+    /// Returns the group that contains an id, to change it.
     fn of_mut(&mut self, id: FolioId) -> &mut Group {
         &mut self.all[(id.0 / GROUP_PAGES) as usize]
     }
 
+    /// Whether a group belongs to this owner.
     pub(super) fn is_of(&self, number: u32, owner: Owner) -> bool {
         self.all[number as usize].owner == Some(owner)
     }
 
+    /// Returns the start of the area of a group of singles.
     pub(super) fn area(&self, number: u32) -> u64 {
         self.all[number as usize].start
     }
 
-    /// Ids of a group of singles that have no page.
+    /// Returns the number of free ids in a group of single ids.
     pub(super) fn room(&self, number: u32) -> u32 {
         self.all[number as usize].live.count_zeros()
     }
 
-    /// A free id of a group of singles with room is this page's.
+    /// Takes an id for the page at `address`, from a group of singles with a free id.
     pub(super) fn take_single(&mut self, number: u32, address: u64) -> FolioId {
         let group = &mut self.all[number as usize];
         let at = (!group.live).trailing_zeros();
@@ -193,7 +206,8 @@ impl Groups {
         FolioId(number * GROUP_PAGES + at)
     }
 
-    /// The address of an entry's page, of a block that of its first.
+    /// Returns the address of an index entry: of the page of a single id, or of a block's first
+    /// page.
     #[inline]
     pub(super) fn address(&self, entry: Entry) -> u64 {
         let group = self.of(entry.id());
@@ -206,7 +220,8 @@ impl Groups {
         }
     }
 
-    /// Whose page it is, and its address.
+    /// Returns the owner and the address of the page with this id; `None` if it has no page. The
+    /// page of an id in a block may not exist.
     pub(super) fn place(&self, id: FolioId) -> Option<(Owner, u64)> {
         let group = self.all.get((id.0 / GROUP_PAGES) as usize)?;
         let at = id.0 % GROUP_PAGES;
@@ -217,7 +232,8 @@ impl Groups {
         Some((group.owner?, group.start + u64::from(page) * PAGE))
     }
 
-    /// These of its group's ids have a page that this scan has found.
+    /// Records which pages of the group of `id` the scan numbered `scan` found: bit `n` of `pages`
+    /// is id `n` of the group.
     pub(super) fn note(&mut self, id: FolioId, pages: u64, scan: u32) {
         let group = self.of_mut(id);
         if group.scan != scan {
@@ -227,25 +243,28 @@ impl Groups {
         group.found |= pages;
     }
 
-    /// Which of its group's pages this scan has found.
+    /// Returns which pages of the group of `id` the scan numbered `scan` found, one bit each.
     pub(super) fn found(&self, id: FolioId, scan: u32) -> u64 {
         let group = self.of(id);
         if group.scan == scan { group.found } else { 0 }
     }
 
+    /// Whether the scan numbered `scan` found the page with this id.
     pub(super) fn is_found(&self, id: FolioId, scan: u32) -> bool {
         self.found(id, scan) >> (id.0 % GROUP_PAGES) & 1 == 1
     }
 
-    /// Which of its group's ids have a page.
+    /// Returns which ids of the group of `id` have a page, one bit each.
     pub(super) fn live(&self, id: FolioId) -> u64 {
         self.of(id).live
     }
 
+    /// Records that ids of the group of `id` have a page, one bit each.
     pub(super) fn add_live(&mut self, id: FolioId, pages: u64) {
         self.of_mut(id).live |= pages;
     }
 
+    /// Records that ids of the group of `id` no longer have a page, one bit each.
     pub(super) fn drop_live(&mut self, id: FolioId, pages: u64) {
         self.of_mut(id).live &= !pages;
     }

@@ -1,53 +1,61 @@
-//! The blocks and singles of one address space, by address: 4 bytes each, in leaves.
+//! Index of the blocks and single ids ([`super`]) of one address space, by address. An entry takes
+//! 4 bytes; entries are stored in leaves.
 //!
-//! Invariant: entries ascend by address, a block before a single of the same address; a leaf has
-//! 1 to [`LEAF_MAX`] entries, and `first` is the address of its first one.
+//! Invariant: entries ascend by address; at the same address a block is before a single id. A leaf
+//! has 1 to [`LEAF_MAX`] entries, and `first` is the address of the leaf's first entry.
 
 use engine::FolioId;
 
 use super::groups::Groups;
 
-/// Entries of a leaf at most, and where one that is made in order ends.
+/// Maximum number of entries in a leaf; then the number at which a leaf that is filled in ascending
+/// order counts as full.
 const LEAF_MAX: usize = 256;
 const LEAF_FULL: usize = 240;
-/// A leaf grows by so many.
+/// Number of entries by which the memory of a leaf grows.
 const LEAF_STEP: usize = 16;
-/// The bit of a block; ids have 29.
+/// Bit that marks the entry of a block. Ids have 29 bits, so the bit is free.
 const BLOCK: u32 = 1 << 31;
 
-/// A block, by its first id, or a single.
+/// Entry of the index: the first id of a block (with [`BLOCK`] set), or a single id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Entry(u32);
 
 impl Entry {
+    /// Returns the entry of the block with this first id.
     pub(super) const fn block(first: FolioId) -> Entry {
         Entry(first.0 | BLOCK)
     }
 
+    /// Returns the entry of a single.
     pub(super) const fn single(id: FolioId) -> Entry {
         Entry(id.0)
     }
 
+    /// Whether the entry is of a block; otherwise it is of a single id.
     pub(super) const fn is_block(self) -> bool {
         self.0 & BLOCK != 0
     }
 
+    /// Returns the id of a single, or the first id of a block.
     pub(super) const fn id(self) -> FolioId {
         FolioId(self.0 & !BLOCK)
     }
 }
 
+/// A part of the index: entries with consecutive addresses.
 #[derive(Debug)]
 struct Leaf {
     first: u64,
     entries: Vec<Entry>,
 }
 
-/// See the module.
+/// Index of the blocks and singles of one address space.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     leaves: Vec<Leaf>,
-    /// Leaf and place where the last search ended: most searches ascend.
+    /// Position where the next search begins: number of the leaf, then of the entry in it. Most
+    /// searches are in ascending order.
     next: (usize, usize),
 }
 
@@ -62,7 +70,8 @@ impl Index {
         self.leaves.capacity() * size_of::<Leaf>() + entries * size_of::<Entry>()
     }
 
-    /// Leaf and place of the first entry at `address` or above.
+    /// Returns where the first entry at `address` or above is: number of the leaf, then of the
+    /// entry in it.
     fn search(&self, groups: &Groups, address: u64) -> (usize, usize) {
         let after = self.leaves.partition_point(|leaf| leaf.first < address);
         let Some(leaf) = after.checked_sub(1) else {
@@ -76,11 +85,12 @@ impl Index {
         }
     }
 
+    /// Returns the entry at a position of a leaf; `None` if there is none.
     fn get(&self, (leaf, at): (usize, usize)) -> Option<Entry> {
         self.leaves.get(leaf)?.entries.get(at).copied()
     }
 
-    /// Whether this is where the entries at `address` or above begin.
+    /// Whether the entry at this leaf and position is the first one at `address` or above.
     fn begins(&self, groups: &Groups, (leaf, at): (usize, usize), address: u64) -> bool {
         let before = match at.checked_sub(1) {
             Some(at) => self.get((leaf, at)),
@@ -93,7 +103,7 @@ impl Index {
             && before.is_none_or(|entry| groups.address(entry) < address)
     }
 
-    /// The entries from `address` on, ascending.
+    /// Returns the entries from `address` on, in ascending order.
     pub(super) fn from<'a>(
         &'a self,
         groups: &Groups,
@@ -103,6 +113,7 @@ impl Index {
         self.after(leaf, at)
     }
 
+    /// Returns the entry at position `at` of a leaf, and all that follow.
     fn after(&self, leaf: usize, at: usize) -> impl Iterator<Item = Entry> + use<'_> {
         let first = self.leaves.get(leaf).into_iter();
         let first = first.flat_map(move |leaf| &leaf.entries[at..]);
@@ -110,8 +121,8 @@ impl Index {
         first.chain(rest.flat_map(|leaf| &leaf.entries)).copied()
     }
 
-    /// As [`Index::from`]; the fastest where each search begins behind the entries of the last one's
-    /// stretch.
+    /// Like [`Index::from`], but fast if the search begins right after the stretch of the search
+    /// before.
     pub(super) fn next_from<'a>(
         &'a mut self,
         groups: &Groups,
@@ -128,12 +139,12 @@ impl Index {
         if !self.begins(groups, (leaf, at), address) {
             (leaf, at) = self.search(groups, address);
         }
-        // Dense memory has one block a stretch.
+        // In dense memory each stretch has one block, so the next search begins at the next entry.
         self.next = (leaf, at + 1);
         self.after(leaf, at)
     }
 
-    /// Adds an entry whose address has none of its kind.
+    /// Adds an entry. There must be no entry of the same kind (block or single) at its address.
     pub(super) fn insert(&mut self, groups: &Groups, entry: Entry) {
         let key = |entry: Entry| (groups.address(entry), !entry.is_block());
         let new = key(entry);
@@ -156,7 +167,7 @@ impl Index {
             return;
         }
         if at == LEAF_MAX {
-            // Most come in ascending order: a full leaf stays full.
+            // Most entries are added in ascending order, so the full leaf is not split.
             let entries = vec![entry];
             let first = groups.address(entry);
             self.leaves.insert(leaf + 1, Leaf { first, entries });
@@ -170,7 +181,7 @@ impl Index {
         self.insert(groups, entry);
     }
 
-    /// Takes an entry out.
+    /// Removes an entry, which must be in the index.
     pub(super) fn remove(&mut self, groups: &Groups, entry: Entry) {
         let Some((leaf, at)) = self.place(groups, entry) else {
             debug_assert!(false, "only what is there is taken out");
@@ -183,7 +194,7 @@ impl Index {
         }
     }
 
-    /// Puts an entry in the place of another of its kind and address.
+    /// Replaces an entry by one of the same kind (block or single) and the same address.
     pub(super) fn replace(&mut self, groups: &Groups, old: Entry, new: Entry) {
         let place = self.place(groups, old);
         debug_assert!(place.is_some(), "only what is there is replaced");
@@ -192,16 +203,18 @@ impl Index {
         }
     }
 
+    /// Returns where an entry is: number of the leaf, then position in it; `None` if it is not
+    /// there.
     fn place(&self, groups: &Groups, entry: Entry) -> Option<(usize, usize)> {
         let (leaf, at) = self.search(groups, groups.address(entry));
-        // A block may stand before a single of the same address, perhaps in the leaf before.
+        // A block may come before a single at the same address, perhaps in the previous leaf.
         let places = [(leaf, at), (leaf, at + 1), (leaf + 1, 0)];
         places
             .into_iter()
             .find(|place| self.get(*place) == Some(entry))
     }
 
-    /// Adds an entry that stands behind all others, as a rule.
+    /// Adds an entry; fast if its address is above all others, which is usual.
     pub(super) fn push(&mut self, groups: &Groups, entry: Entry) {
         let last = self.leaves.last().and_then(|leaf| leaf.entries.last());
         if last.is_some_and(|last| groups.address(*last) > groups.address(entry)) {
@@ -222,7 +235,7 @@ impl Index {
         }
     }
 
-    /// All entries, ascending; each leaf is freed when it is passed.
+    /// Returns all entries in ascending order, and frees each leaf after its last entry.
     pub(super) fn into_entries(self) -> impl Iterator<Item = Entry> {
         self.leaves.into_iter().flat_map(|leaf| leaf.entries)
     }

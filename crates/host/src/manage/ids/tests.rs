@@ -1,4 +1,5 @@
-//! Ids against a model that keeps each page by its address, and what they cost.
+//! Tests that compare the ids with a model, which keeps each page by its address, and that measure
+//! their memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,21 +8,21 @@ use engine::{FaultKind, FolioType, Machine, MachineConfig, MemcgId, Millis};
 use proptest::prelude::*;
 
 use super::*;
-use crate::books::Books;
+use crate::age_table::AgeTable;
 
 const ONE: MemcgId = MemcgId::FIRST;
 
-/// The engine, and which page each id stands for.
+/// The ids, the engine, and `names`: the owner and address that each id should stand for.
 struct World {
     machine: Machine,
     names: BTreeMap<u32, (Owner, u64)>,
     ids: Ids,
     owners: Vec<Owner>,
-    /// Pages that are isolated: they keep their ids.
+    /// Isolated pages, which must keep their ids.
     held: BTreeSet<(Owner, u64)>,
 }
 
-/// The world without its ids.
+/// The parts of a `World` other than its ids.
 struct Rest<'a>(
     &'a mut Machine,
     &'a mut BTreeMap<u32, (Owner, u64)>,
@@ -52,18 +53,18 @@ impl Pages for Rest<'_> {
 
 impl World {
     fn new(owners: usize) -> World {
-        let mut books = Books::new(0);
+        let mut age_table = AgeTable::new(0);
         let (config, limits) = (MachineConfig::default(), MemcgLimits::default());
         World {
             machine: Machine::of_one(config, limits, Millis(0)),
             names: BTreeMap::new(),
             ids: Ids::default(),
-            owners: (0..owners).filter_map(|_| books.add_owner()).collect(),
+            owners: (0..owners).filter_map(|_| age_table.add_owner()).collect(),
             held: BTreeSet::new(),
         }
     }
 
-    /// A scan that finds these pages, by number and ascending.
+    /// Makes a scan of an owner (its index) that finds these page numbers, in ascending order.
     fn scan(&mut self, owner: usize, pages: impl IntoIterator<Item = u64>) {
         let owner = self.owners[owner];
         let mut stretches: BTreeMap<u64, u64> = BTreeMap::new();
@@ -104,7 +105,7 @@ impl World {
         self.shrink();
     }
 
-    /// As the feed does after each scan.
+    /// Frees the memory of ids that no page uses, as the engine sync does after each scan.
     fn shrink(&mut self) {
         let rest = &mut Rest(&mut self.machine, &mut self.names, &self.held);
         if self.ids.shrink(rest) {
@@ -113,7 +114,8 @@ impl World {
         }
     }
 
-    /// Asserts that ids are those of these pages.
+    /// Asserts that the ids stand for exactly the pages of the model: one set of page numbers per
+    /// owner.
     fn check(&self, model: &[BTreeSet<u64>]) {
         let all: usize = model.iter().map(BTreeSet::len).sum();
         assert_eq!(
@@ -146,13 +148,13 @@ impl World {
             let chunks: BTreeSet<u64> = chunks.collect();
             assert_eq!(ranges, joined(chunks, CHUNK));
             let stretches: BTreeSet<u64> = pages.iter().map(|page| page / 64 * STRETCH).collect();
-            let told = self.ids.stretches(*owner, &(0..u64::MAX));
-            assert_eq!(told, stretches.into_iter().collect::<Vec<_>>());
+            let reported = self.ids.stretches(*owner, &(0..u64::MAX));
+            assert_eq!(reported, stretches.into_iter().collect::<Vec<_>>());
         }
         self.machine.check_invariants();
     }
 
-    /// Bytes of ids and engine a page.
+    /// Returns the bytes of memory that ids and engine use, divided by `pages`.
     fn cost(&self, pages: usize) -> f64 {
         let bytes = self.ids.memory_bytes() + self.machine.lruvec(ONE).footprint();
         f64::from(u32::try_from(bytes).expect("below 4 GiB"))
@@ -160,7 +162,7 @@ impl World {
     }
 }
 
-/// Pages as programs have them: runs, strides, and some anywhere.
+/// Page numbers in the patterns of programs: runs, strides, and scattered pages.
 fn shape() -> impl Strategy<Value = BTreeSet<u64>> {
     let some = (0_u64..3000, 1_u64..300, 1_usize..300);
     let strided = some.prop_map(|(first, stride, pages)| {
@@ -175,14 +177,14 @@ fn shape() -> impl Strategy<Value = BTreeSet<u64>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn ids_are_those_of_the_pages(
+    fn each_page_has_an_id_and_each_id_a_page(
         scans in prop::collection::vec((0_usize..2, shape(), any::<bool>(), any::<u8>()), 1..12),
     ) {
         let mut world = World::new(2);
         let mut model = [BTreeSet::new(), BTreeSet::new()];
         for (owner, shape, is_thinned, held) in scans {
             let pages: BTreeSet<u64> = match is_thinned {
-                // What was there before, less some.
+                // The scan finds the pages of the last scan, without some of them.
                 true => {
                     let keep = 1 + usize::from(held % 7);
                     model[owner].iter().copied().step_by(keep).collect()
@@ -205,10 +207,10 @@ proptest! {
     }
 }
 
-/// Regression: ids and words of the most pages that a tenant ever had were kept: of each of many tenants
-/// that filled the host's memory in turn.
+/// Regression: each tenant kept the memory of its ids and engine words for the most pages that it
+/// ever had. Many tenants that were large one after the other filled the host's memory.
 #[test]
-fn what_has_gone_is_given_back() {
+fn memory_of_ids_is_released_when_pages_are_gone() {
     let mut world = World::new(2);
     world.scan(0, 0..200_000);
     world.scan(1, (0..1000).map(|page| 77 * page));
@@ -226,10 +228,10 @@ fn what_has_gone_is_given_back() {
     world.check(&[BTreeSet::new(), BTreeSet::new()]);
 }
 
-/// Regression: a page of a program that has one in each 2 MiB cost 512 ids, 2.2 KiB. Ids and engine
-/// together take at most 17 bytes, and records 7: 24.
+/// Regression: a program with one page in each 2 MiB had 512 ids (2.2 KiB) for each page. Now ids
+/// and engine together may take 17 bytes for a page; with 7 bytes of age records that is 24.
 #[test]
-fn a_page_costs_little_however_far_its_neighbours_are() {
+fn a_page_costs_at_most_17_bytes_at_any_distance_of_neighbours() {
     const PAGES: u64 = 1 << 17;
     for stride in [1, 2, 3, 4, 8, 64, 512, 2048, 100_000] {
         let mut world = World::new(1);
@@ -244,12 +246,13 @@ fn a_page_costs_little_however_far_its_neighbours_are() {
     }
 }
 
-/// The same of pages that came in any order, over several scans.
+/// Pages found in random order, over several scans, cost as little as pages found in ascending
+/// order.
 #[test]
-fn pages_that_come_anywhere_cost_as_little() {
+fn pages_found_in_random_order_cost_as_little() {
     let mut world = World::new(1);
     let mut pages = BTreeSet::new();
-    // A fixed xorshift: the test is the same in every run.
+    // A xorshift with a fixed seed, so the test is the same in every run.
     let mut x = 0x2545_f491_4f6c_dd1d_u64;
     for _ in 0..8 {
         for _ in 0..1 << 14 {
@@ -264,10 +267,10 @@ fn pages_that_come_anywhere_cost_as_little() {
     }
 }
 
-/// Regression: what was left of a block or a group when most of its pages had gone kept 64 ids. Ids
-/// of the most pages that there were stay in the engine's table.
+/// Regression: a block or group of ids kept all of its 64 ids when most of its pages were gone.
+/// (The engine's table does keep its largest size.)
 #[test]
-fn what_is_left_of_many_pages_moves_together() {
+fn remaining_pages_are_packed_into_few_groups() {
     let mut world = World::new(1);
     let all = 1_u64 << 16;
     for stride in [1, 64] {
@@ -288,7 +291,7 @@ fn what_is_left_of_many_pages_moves_together() {
 }
 
 #[test]
-fn what_could_not_be_read_stays() {
+fn pages_that_could_not_be_read_keep_their_ids() {
     let mut world = World::new(1);
     let pages: Vec<u64> = (0..100).chain([5000, 6000]).collect();
     world.scan(0, pages.iter().copied());

@@ -1,18 +1,22 @@
-//! The file of a recording.
+//! Writes the file of a recording.
 //!
-//! Invariant: it holds what was written whole; what could not be is cut off again. It is never longer than its bound.
+//! Invariant: the file holds only complete scans; an incomplete one is removed. The file is never
+//! longer than its maximum size.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 
-/// Where looks go.
+/// Writes complete scans to a file, up to a maximum size.
 #[derive(Debug)]
 pub(super) struct Sink {
     file: File,
+    /// Size of the complete scans in the file, in bytes.
     bytes: u64,
     max_bytes: u64,
-    /// Why nothing more is written; the end was written where this is none and it is closed.
+    /// Why writing has stopped. `None` while the file is open, and after its end mark was written
+    /// on request.
     stopped: Option<String>,
+    /// Whether no further scan can be written.
     is_closed: bool,
 }
 
@@ -27,20 +31,23 @@ impl Sink {
         }
     }
 
-    /// Writes a look, if it and the end of the recording fit; whether it is in the file.
-    pub(super) fn write(&mut self, look: &[u8], end: &[u8]) -> bool {
+    /// Appends a scan to the file if the scan, and the end mark `end` after it, fit. Returns
+    /// whether the scan was written.
+    pub(super) fn write(&mut self, scan: &[u8], end: &[u8]) -> bool {
         if self.is_closed {
             return false;
         }
-        let after = self.bytes + look.len() as u64;
+        let after = self.bytes + scan.len() as u64;
         if after + end.len() as u64 > self.max_bytes {
-            let why = format!("it has come to {} bytes (--record-max)", self.bytes);
+            let why = format!("it has reached {} bytes (--record-max)", self.bytes);
             self.stop(why);
             return false;
         }
-        self.put(look)
+        self.put(scan)
     }
 
+    /// Appends bytes. If that fails, removes the part that was written, and stops writing. Returns
+    /// whether all bytes were written.
     fn put(&mut self, bytes: &[u8]) -> bool {
         match self.file.write_all(bytes) {
             Ok(()) => {
@@ -48,7 +55,7 @@ impl Sink {
                 true
             }
             Err(error) => {
-                // Half a look is no look.
+                // An incomplete scan is removed.
                 let _ = self.file.set_len(self.bytes);
                 let _ = self.file.seek(SeekFrom::Start(self.bytes));
                 self.stop(format!("it cannot be written: {error}"));
@@ -57,13 +64,14 @@ impl Sink {
         }
     }
 
-    /// Nothing more is written, and why.
+    /// Stops writing for the reason `why`; the first reason is kept.
     pub(super) fn stop(&mut self, why: String) {
         self.is_closed = true;
         self.stopped.get_or_insert(why);
     }
 
-    /// Writes the end; once, also where it was stopped, if there is room for it.
+    /// Writes the end mark, unless it was written before, and even after writing has stopped, if
+    /// there is space.
     pub(super) fn finish(&mut self, end: &[u8]) {
         let was_stopped = self.stopped.is_some();
         if !self.is_closed || was_stopped {
@@ -72,17 +80,17 @@ impl Sink {
         }
     }
 
-    /// Whether nothing more is written.
+    /// Whether no further scan can be written.
     pub(super) const fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    /// Why that is, if nobody asked for it.
+    /// Returns why writing has stopped; `None` if it has not, or only on request.
     pub(super) fn stopped(&self) -> Option<&str> {
         self.stopped.as_deref()
     }
 
-    /// Bytes in the file.
+    /// Returns the size of the file, in bytes.
     pub(super) const fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -1,31 +1,34 @@
-//! Looks go in as pieces of tables, and come out of the file.
+//! Tests of recordings: scans are recorded from pieces of page tables, and read back from the file.
 
 use std::io::{Read, Seek, SeekFrom, Write};
 
-use event_log::{Decoded, Decoder, Look, MAGIC, frame};
+use event_log::{Decoded, Decoder, MAGIC, Scan, frame};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::*;
-use crate::books::Books;
+use crate::age_table::AgeTable;
 use crate::system::{Device, Mapping};
 
-/// Present, writable, dirty; and accessed.
+/// Bits of entries that are present, writable and dirty. `IDLE`: not accessed; `USED`: accessed.
 const IDLE: u64 = 0x43;
 const USED: u64 = 0x63;
-/// An entry of swap.
+/// An entry of a page in swap.
 const OUT: u64 = 0x1000;
+/// Bits of a page-table entry that hold the frame's physical address.
 const MASK: u64 = (1 << 46) - 4096;
-/// Where the mapping begins: a chunk and 100 pages.
+/// Start address of the mapping: 100 pages after the start of a chunk.
 const START: u64 = CHUNK + 100 * 4096;
 
+/// A recorder, and the age table of the process that it records.
 struct World {
-    books: Books,
+    age_table: AgeTable,
     owner: Owner,
     recorder: Recorder,
     file: File,
     now_ms: u64,
 }
 
+/// An empty file in memory.
 fn memfd() -> File {
     let fd = memfd_create("recording", MemfdFlags::CLOEXEC).expect("memory");
     File::from(fd)
@@ -36,9 +39,10 @@ impl World {
         World::over(memfd(), max_bytes)
     }
 
+    /// A world that records into `file`, at most `max_bytes`.
     fn over(file: File, max_bytes: u64) -> World {
-        let mut books = Books::new(0);
-        let owner = books.add_owner().expect("room");
+        let mut age_table = AgeTable::new(0);
+        let owner = age_table.add_owner().expect("room");
         let recording = Recording {
             file: file.try_clone().expect("a descriptor"),
             max_bytes,
@@ -47,7 +51,7 @@ impl World {
         };
         let recorder = Recorder::new(recording, Duration::from_secs(1), 500);
         World {
-            books,
+            age_table,
             owner,
             recorder,
             file,
@@ -55,16 +59,17 @@ impl World {
         }
     }
 
-    /// A look at some pieces of one mapping.
-    fn look(&mut self, kind: Kind, trusted: bool, pieces: &[Piece<'_>]) {
-        self.look_after(kind, (trusted, false, false), pieces);
+    /// Makes a scan that reports these pieces of one mapping.
+    fn scan(&mut self, kind: Kind, trusted: bool, pieces: &[Piece<'_>]) {
+        self.scan_after(kind, (trusted, false, false), pieces);
     }
 
-    /// The same after a look that spared bits, or of one that has slept.
-    fn look_after(
+    /// Like [`World::scan`], with two more flags: whether the scan before did not clear accessed
+    /// bits (`kept_bits`), and whether the process is idle (`idle`).
+    fn scan_after(
         &mut self,
         kind: Kind,
-        (trusted, slept, spared): (bool, bool, bool),
+        (trusted, idle, kept_bits): (bool, bool, bool),
         pieces: &[Piece<'_>],
     ) {
         let mapping = Mapping {
@@ -82,33 +87,35 @@ impl World {
         let identity = Identity { pid: 7, started: 7 };
         self.recorder.begin(self.owner, identity, &Maps::default());
         for piece in pieces {
-            let told = Told {
+            let reported = PieceContext {
                 owner: self.owner,
                 mapping: &mapping,
                 trusted,
-                slept,
-                spared,
+                idle,
+                kept_bits,
                 hidden: false,
                 has_recency: true,
                 mask: MASK,
-                books: &self.books,
+                age_table: &self.age_table,
             };
-            self.recorder.hear(told, *piece);
+            self.recorder.hear(reported, *piece);
         }
         self.recorder.end(self.owner, identity, true);
         self.now_ms += 1000;
-        self.recorder.end_look(self.now_ms);
+        self.recorder.end_scan(self.now_ms);
     }
 
+    /// Makes a scan that finds anonymous pages with these entry bits.
     fn pages(&mut self, trusted: bool, flags: &[u64]) {
         let entries: Vec<Entry> = flags.iter().map(|flags| Entry(*flags)).collect();
         let piece = Piece::Pages {
             start: START,
             entries: &entries,
         };
-        self.look(Kind::Anon, trusted, &[piece]);
+        self.scan(Kind::Anon, trusted, &[piece]);
     }
 
+    /// All bytes of the recording.
     fn bytes(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.file.seek(SeekFrom::Start(0)).expect("a file");
@@ -116,66 +123,67 @@ impl World {
         bytes
     }
 
-    /// All looks in the file, and whether it has an end.
-    fn read(&mut self) -> (Vec<Look>, bool) {
+    /// Returns all scans in the file, and whether the file closes with an end mark.
+    fn read(&mut self) -> (Vec<Scan>, bool) {
         let (bytes, mut decoder) = (self.bytes(), Decoder::default());
-        let (mut left, mut looks) = (&bytes[MAGIC.len()..], Vec::new());
+        let (mut left, mut scans) = (&bytes[MAGIC.len()..], Vec::new());
         let mut has_end = false;
         while let frame::Split::Whole(content) = frame::split(left) {
             left = &left[frame::PREFIX + content.len()..];
             match decoder.frame(content).expect("sound") {
-                Decoded::Look => looks.push(decoder.look()),
+                Decoded::Scan => scans.push(decoder.scan()),
                 Decoded::End => has_end = true,
                 Decoded::Header | Decoded::Part => {}
             }
         }
         assert!(left.is_empty(), "whole frames alone");
-        (looks, has_end)
+        (scans, has_end)
     }
 }
 
-fn accessed(look: &Look) -> Vec<u64> {
-    let mut all: Vec<u64> = look.accessed.iter().flat_map(|unit| unit.pages()).collect();
+/// Page numbers that a scan found accessed, ascending.
+fn accessed(scan: &Scan) -> Vec<u64> {
+    let mut all: Vec<u64> = scan.accessed.iter().flat_map(|unit| unit.pages()).collect();
     all.sort_unstable();
     all
 }
 
-/// Page numbers by their place in the mapping.
+/// Returns page numbers from page indexes within the mapping.
 fn at(places: &[u64]) -> Vec<u64> {
     places.iter().map(|place| START / 4096 + place).collect()
 }
 
 #[test]
-fn what_looks_find_is_in_the_file() {
+fn the_file_holds_what_scans_find() {
     let mut world = World::new(1 << 20);
     world.pages(false, &[USED, USED, IDLE, 0]);
     world.pages(true, &[IDLE, USED, IDLE, USED]);
     world.pages(true, &[OUT, USED, 0, IDLE]);
     world.pages(true, &[USED, IDLE, OUT, IDLE]);
     world.recorder.finish();
-    let (looks, has_end) = world.read();
+    let (scans, has_end) = world.read();
     assert!(has_end);
-    let times: Vec<u64> = looks.iter().map(|look| look.now_ms).collect();
+    let times: Vec<u64> = scans.iter().map(|scan| scan.now_ms).collect();
     assert_eq!(times, [1000, 2000, 3000, 4000]);
-    assert_eq!(accessed(&looks[0]), at(&[0, 1, 2]), "what is there");
-    assert_eq!(accessed(&looks[1]), at(&[1, 3]));
-    assert_eq!(accessed(&looks[2]), at(&[1]));
-    assert_eq!((looks[2].left, looks[2].unmapped.len()), (1, 1));
-    assert_eq!((accessed(&looks[3]), looks[3].back), (at(&[0]), 1));
+    assert_eq!(accessed(&scans[0]), at(&[0, 1, 2]), "what is there");
+    assert_eq!(accessed(&scans[1]), at(&[1, 3]));
+    assert_eq!(accessed(&scans[2]), at(&[1]));
+    assert_eq!((scans[2].left, scans[2].unmapped.len()), (1, 1));
+    assert_eq!((accessed(&scans[3]), scans[3].back), (at(&[0]), 1));
     assert_eq!(
-        looks[3].left, 0,
+        scans[3].left, 0,
         "what came straight to swap was never here"
     );
     let report = world.recorder.report();
-    assert_eq!((report.looks, report.stopped), (4, None));
+    assert_eq!((report.scans, report.stopped), (4, None));
 }
 
 #[test]
-fn what_nobody_knows_is_told_as_accessed_and_counted() {
+fn unknown_accesses_are_recorded_as_accessed_and_counted() {
     let mut world = World::new(1 << 20);
     world.pages(true, &[USED, IDLE]);
     world.pages(false, &[IDLE, IDLE]);
-    world.look(
+    world.scan(
         Kind::Anon,
         true,
         &[Piece::Unsure {
@@ -183,42 +191,44 @@ fn what_nobody_knows_is_told_as_accessed_and_counted() {
             bytes: 8192,
         }],
     );
-    let (looks, _) = world.read();
-    for look in &looks[1..] {
-        assert_eq!((accessed(look), look.unknown), (at(&[0, 1]), 2));
+    let (scans, _) = world.read();
+    for scan in &scans[1..] {
+        assert_eq!((accessed(scan), scan.unknown), (at(&[0, 1]), 2));
     }
 }
 
-/// Looks ahead of their interval leave bits of files set. The story: what came in at such a look was told by it and by the one that
-/// cleared, and what was there before by none where its process slept, or ended, in between.
+/// Regression: scans ahead of their interval do not clear accessed bits of files. An access to a
+/// page that was new at such a scan was recorded twice: by that scan, and by the next scan that
+/// cleared bits. An access to an older page was not recorded at all if its process was idle, or
+/// ended, between these scans.
 #[test]
-fn an_access_of_a_file_is_told_once_and_by_the_first_look() {
+fn an_access_to_a_file_is_recorded_once_by_the_first_scan() {
     let mut world = World::new(1 << 20);
-    let look = |world: &mut World, slept, spared, flags: &[u64]| {
+    let scan = |world: &mut World, idle, kept_bits, flags: &[u64]| {
         let entries: Vec<Entry> = flags.iter().map(|flags| Entry(*flags)).collect();
         let pages = Piece::Pages {
             start: START,
             entries: &entries,
         };
-        world.look_after(Kind::File, (true, slept, spared), &[pages]);
+        world.scan_after(Kind::File, (true, idle, kept_bits), &[pages]);
     };
-    look(&mut world, false, false, &[0, IDLE]);
-    look(&mut world, false, false, &[USED, USED]);
-    look(&mut world, false, true, &[USED, USED]);
-    // Neither did anything since; this look clears.
-    look(&mut world, true, true, &[USED, USED]);
-    look(&mut world, false, false, &[USED, IDLE]);
-    // Of another early look: the first was used before, the second is used now.
-    look(&mut world, false, true, &[USED, USED]);
-    let (looks, _) = world.read();
-    let told: Vec<Vec<u64>> = looks.iter().map(accessed).collect();
+    scan(&mut world, false, false, &[0, IDLE]);
+    scan(&mut world, false, false, &[USED, USED]);
+    scan(&mut world, false, true, &[USED, USED]);
+    // Neither page was accessed since the last scan; this scan clears bits.
+    scan(&mut world, true, true, &[USED, USED]);
+    scan(&mut world, false, false, &[USED, IDLE]);
+    // A scan ahead of its interval: the first page was accessed before, the second since.
+    scan(&mut world, false, true, &[USED, USED]);
+    let (scans, _) = world.read();
+    let reported: Vec<Vec<u64>> = scans.iter().map(accessed).collect();
     let expected = [at(&[1]), at(&[0, 1]), vec![], vec![], at(&[0]), at(&[1])];
-    assert_eq!(told[1..], expected[1..]);
+    assert_eq!(reported[1..], expected[1..]);
 }
 
-/// A file's mapping is full of empty entries that were never touched.
+/// A mapping of a file has many empty entries of pages that were never accessed.
 #[test]
-fn an_empty_entry_of_a_file_is_out_only_if_it_was_in() {
+fn an_empty_entry_of_a_file_is_paged_out_only_if_it_was_present() {
     let mut world = World::new(1 << 20);
     let hole = |start, bytes| Piece::Whole {
         start,
@@ -231,15 +241,15 @@ fn an_empty_entry_of_a_file_is_out_only_if_it_was_in() {
         start: START,
         entries: &entries,
     };
-    world.look(Kind::File, true, &[pages, hole(2 * CHUNK, 40 * CHUNK)]);
-    world.look(Kind::File, true, &[hole(CHUNK, 41 * CHUNK)]);
-    world.look(Kind::File, true, &[pages]);
-    let (looks, _) = world.read();
-    assert_eq!((looks[1].left, looks[2].back), (1, 1));
+    world.scan(Kind::File, true, &[pages, hole(2 * CHUNK, 40 * CHUNK)]);
+    world.scan(Kind::File, true, &[hole(CHUNK, 41 * CHUNK)]);
+    world.scan(Kind::File, true, &[pages]);
+    let (scans, _) = world.read();
+    assert_eq!((scans[1].left, scans[2].back), (1, 1));
 }
 
 #[test]
-fn a_huge_page_is_all_of_its_pages() {
+fn a_huge_page_is_recorded_as_512_pages() {
     let mut world = World::new(1 << 20);
     let huge = Piece::Whole {
         start: CHUNK,
@@ -247,12 +257,12 @@ fn a_huge_page_is_all_of_its_pages() {
         span: CHUNK,
         entry: Entry(USED | 0x80),
     };
-    world.look(Kind::Anon, true, &[huge]);
+    world.scan(Kind::Anon, true, &[huge]);
     world.recorder.gone(world.owner);
-    world.recorder.end_look(9000);
-    let (looks, _) = world.read();
-    assert_eq!(accessed(&looks[0]).len(), 512);
-    let unmapped: u32 = looks[1]
+    world.recorder.end_scan(9000);
+    let (scans, _) = world.read();
+    assert_eq!(accessed(&scans[0]).len(), 512);
+    let unmapped: u32 = scans[1]
         .unmapped
         .iter()
         .map(|unit| unit.bits.count_ones())
@@ -261,24 +271,24 @@ fn a_huge_page_is_all_of_its_pages() {
 }
 
 #[test]
-fn it_stays_within_its_bound_and_has_an_end_there() {
+fn the_file_stays_within_its_maximum_and_has_an_end() {
     let mut world = World::new(200);
     for round in 0..50 {
         world.pages(true, &[USED, if round % 2 == 0 { USED } else { IDLE }]);
     }
     world.recorder.finish();
-    let (looks, has_end) = world.read();
+    let (scans, has_end) = world.read();
     let report = world.recorder.report();
-    assert!(has_end && looks.len() > 2 && looks.len() < 50, "{report:?}");
-    assert_eq!(looks.len() as u64, report.looks);
+    assert!(has_end && scans.len() > 2 && scans.len() < 50, "{report:?}");
+    assert_eq!(scans.len() as u64, report.scans);
     assert!(report.bytes <= 200 && report.bytes == world.bytes().len() as u64);
     let stopped = report.stopped.expect("a reason");
     assert!(stopped.contains("--record-max"), "{stopped}");
 }
 
-/// A descriptor that cannot be written stands for a full disk.
+/// A descriptor that cannot be written has the same effect on a recording as a full disk.
 #[test]
-fn what_cannot_be_written_ends_it_with_a_note() {
+fn a_failed_write_ends_the_recording_with_a_note() {
     let mut file = memfd();
     file.write_all(b"").expect("a file");
     let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));

@@ -1,7 +1,8 @@
-//! What people ask of tenants: figures and limits.
+//! Requests of users about tenants: figures, limits and other settings.
 //!
-//! Invariant: nothing is told of a tenant that is gone (ENODEV), as a control group's open file would; what the kernel
-//! counts is told as it counts it, what only the engine knows is told under the kernel's names.
+//! Invariant: a request about a tenant that is gone fails with ENODEV, as an open file of a removed
+//! control group would. Counts of the kernel are reported unchanged. Counts that only the engine
+//! has are reported under the kernel's names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -12,56 +13,57 @@ use engine::vmstat::VmEvent;
 use engine::{Bytes, FolioType, Limit};
 use rustix::io::Errno;
 
-use super::super::minder::Minder;
 use super::super::noreuse::{Noreuse, NoreuseFiles};
 use super::super::options::Limits;
+use super::super::policy_runner::PolicyRunner;
 use super::super::stall::{Stalls, swap_ins};
 use super::group_share;
 use super::tenant::Tenant;
 use super::{NoreuseOfTenants, Tenants};
 use crate::ages::MemoryKind;
+use crate::hard_limit::HardLimit;
 use crate::report::{LimitsReport, Report};
 use crate::system::cgroup::{Cache, Version};
 use crate::system::pressure::{Pressure, parse};
 use crate::system::{Identity, PathPattern};
-use crate::wall::Wall;
 
-/// Processes by the tenant that they are in.
+/// The processes of each tenant.
 #[derive(Debug, Default)]
-pub struct MembersOf(BTreeMap<MemcgId, Vec<Identity>>);
+pub struct ProcessesByTenant(BTreeMap<MemcgId, Vec<Identity>>);
 
-/// What the kernel counts of a tenant's group, bytes.
+/// Memory of a tenant's group in bytes, as the kernel counts it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
-    /// All that is charged.
+    /// All memory that is charged to the group.
     pub current: u64,
-    /// The most that ever was; none where the kernel does not count it (version 2 before Linux 5.19, and its first group).
+    /// The highest charge so far; `None` where the kernel does not count it (version 2 before Linux
+    /// 5.19, and the root group of version 2).
     pub peak: Option<u64>,
-    /// In swap.
+    /// Memory in swap.
     pub swap: u64,
 }
 
-/// How old a tenant's pages are, on each node.
+/// Ages of a tenant's pages on each NUMA node.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ages {
-    /// All nodes.
+    /// Ages on each node, in the order of [`Tenants::nodes`].
     pub nodes: Vec<NodeAges>,
 }
 
-/// The same of one node.
+/// Ages of a tenant's pages on one NUMA node.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NodeAges {
-    /// Its number.
+    /// The node's number.
     pub number: u32,
-    /// Upper edges of all bins but the last, milliseconds, ascending.
+    /// Upper edges of all bins but the last, in milliseconds, ascending.
     pub edges: Vec<u64>,
-    /// For each bin, anonymous and file bytes.
+    /// For each bin: bytes of anonymous memory, then of files.
     pub bytes: Vec<[u64; 2]>,
-    /// Of the file bytes, those that nobody maps: their ages are estimates.
+    /// For each bin: the bytes of files that are unmapped page cache, for which ages are estimates.
     pub estimated: Vec<u64>,
 }
 
-/// What of a tenant is on a node, bytes, as the kernel's memory.numa_stat sorts it.
+/// Memory of a tenant on one NUMA node, in bytes, in the classes of the kernel's memory.numa_stat.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NodeUsage {
     /// The node's number.
@@ -72,21 +74,38 @@ pub struct NodeUsage {
     pub file: u64,
 }
 
+/// Returns a tenant's limits in bytes for a report; `None` for no limit or no protection.
+fn limits_report(limits: &Limits) -> LimitsReport {
+    let hard = |limit: Limit| match limit {
+        Limit::Max => None,
+        limit => Some(limit.pages().bytes().0),
+    };
+    let soft = |limit: Limit| hard(limit).filter(|bytes| *bytes > 0);
+    LimitsReport {
+        min_bytes: soft(limits.min),
+        low_bytes: soft(limits.low),
+        high_bytes: hard(limits.high),
+        max_bytes: hard(limits.max),
+        swap_max_bytes: hard(limits.swap_max),
+    }
+}
+
 impl Tenants {
-    /// What the kernel counts; of the root with the host's groups, where they give for its budget.
+    /// Returns the kernel's counters of a tenant. For the root they include the host's groups, if
+    /// these count towards the root's budget.
     ///
     /// # Errors
-    /// ENODEV.
+    /// ENODEV: the tenant is gone.
     pub fn usage(&self, memcg: MemcgId) -> Result<Usage, Errno> {
-        let own = &self.tenant(memcg)?.wall;
+        let own = &self.tenant(memcg)?.hard_limit;
         let host = self.budget_of_host().filter(|_| memcg == MemcgId::ROOT);
-        let wall = host.unwrap_or(own);
-        let usage = match self.groups.usage(wall.group()) {
+        let hard_limit = host.unwrap_or(own);
+        let usage = match self.groups.usage(hard_limit.group()) {
             Err(error) => return Err(error.lack().unwrap_or(Errno::NODEV)),
             Ok(usage) => usage.ok_or(Errno::NODEV)?,
         };
-        let current = usage.current.or_else(|| wall.charged().ok());
-        // The first group of version 2 has no counters: all that is in swap is its.
+        let current = usage.current.or_else(|| hard_limit.charged().ok());
+        // The root group of version 2 has no counters; its swap is all swap of the host.
         let is_first = self.groups.version == Version::V2 && usage.current.is_none();
         let of_host = || {
             let memory = self.driver.watch.proc().memory().ok().filter(|_| is_first);
@@ -99,23 +118,24 @@ impl Tenants {
         })
     }
 
-    /// Its limits.
+    /// Returns a tenant's limits. For a group of the host they include the kernel's own limits of
+    /// that group.
     ///
     /// # Errors
-    /// ENODEV.
+    /// ENODEV: the tenant is gone.
     pub fn limits(&self, memcg: MemcgId) -> Result<Limits, Errno> {
         let tenant = self.tenant(memcg)?;
         let mut limits = tenant.limits;
         if tenant.of_host {
-            let of_kernel = tenant.wall.kernel_limits();
+            let of_kernel = tenant.hard_limit.kernel_limits();
             let ours = [&mut limits.max, &mut limits.high, &mut limits.swap_max];
             for (limit, of_kernel) in ours.into_iter().zip(of_kernel) {
                 if let (Limit::Max, Some(bytes)) = (*limit, of_kernel) {
                     *limit = Limit::Bytes(Bytes(bytes));
                 }
             }
-            // As they are now, whether or not they bind us.
-            let protection = tenant.wall.kernel_protection();
+            // The kernel's protection now, even if proactive reclaim does not have to respect it.
+            let protection = tenant.hard_limit.kernel_protection();
             for (limit, bytes) in [&mut limits.min, &mut limits.low]
                 .into_iter()
                 .zip(protection)
@@ -132,42 +152,47 @@ impl Tenants {
         Ok(limits)
     }
 
-    /// Replaces its limits: they hold from now on, and stand on its group.
+    /// Replaces a tenant's limits. They take effect now, and are stored on the tenant's group.
     ///
     /// # Errors
-    /// ENODEV; the kernel's for the group.
+    /// ENODEV: the tenant is gone. EPERM: the group is the host's and may not be changed. Otherwise
+    /// the kernel's error for the group.
     pub fn set_limits(&mut self, memcg: MemcgId, limits: Limits) -> Result<(), Errno> {
         self.may_change(memcg)?;
-        let told = self.limits(memcg)?;
+        let reported = self.limits(memcg)?;
         let tenant = self.tenants.get_mut(&memcg).ok_or(Errno::NODEV)?;
-        let refused = tenant.set_limits(&told, limits)?;
-        let told = tenant.refusals_in_words(&refused);
+        let refused = tenant.set_limits(&reported, limits)?;
+        let reported = tenant.refusals_in_words(&refused);
         let limits = tenant.for_engine(true);
         self.driver.machine.set_limits(memcg, limits);
-        told.into_iter().for_each(|what| self.act(what));
+        reported.into_iter().for_each(|what| self.act(what));
         self.protect();
         Ok(())
     }
 
-    /// memory.soft_limit.
+    /// Returns a tenant's memory.soft_limit.
     ///
     /// # Errors
-    /// ENODEV.
+    /// ENODEV: the tenant is gone.
     pub fn soft_limit(&self, memcg: MemcgId) -> Result<Limit, Errno> {
         Ok(self.tenant(memcg)?.soft)
     }
 
-    /// Replaces it: above this a tenant gives first when all are reclaimed. spec: reclaim-control.md 3.
+    /// Replaces a tenant's soft limit. When all tenants are reclaimed from, those above their soft
+    /// limits come first.
+    /// spec: reclaim-control.md 3.
     ///
     /// # Errors
-    /// ENODEV; the kernel's for the group.
+    /// ENODEV: the tenant is gone. EPERM: the group is the host's and may not be changed. Otherwise
+    /// the kernel's error for the group.
     pub fn set_soft_limit(&mut self, memcg: MemcgId, soft: Limit) -> Result<(), Errno> {
         self.may_change(memcg)?;
         let tenant = self.tenants.get_mut(&memcg).ok_or(Errno::NODEV)?;
         tenant.set_soft(soft)?;
         let limits = tenant.for_engine(true);
         self.driver.machine.set_limits(memcg, limits);
-        // What is above it is of it and those above alone: thousands are not measured for one. (All are by each look.)
+        // The excess depends on the usage of this tenant and of those above it, so only these are
+        // measured now; each scan measures all.
         let above: Vec<MemcgId> = self.driver.machine.tree().ancestors(memcg).collect();
         for one in above {
             self.measure_one(one);
@@ -175,8 +200,9 @@ impl Tenants {
         Ok(())
     }
 
-    /// Says which files are used once, as POSIX_FADV_NOREUSE does, which cannot be seen from outside: those with such `paths`, and of
-    /// tenants and those below them these; no others from now on.
+    /// Sets which files are used only once, and drops earlier settings. Programs declare that with
+    /// POSIX_FADV_NOREUSE, which no other process can see. `paths` holds for all processes;
+    /// `of_tenants` holds for the tenants at its paths and those below them.
     pub fn set_noreuse(&mut self, paths: Vec<PathPattern>, of_tenants: NoreuseOfTenants) {
         self.noreuse = of_tenants;
         let of = |one: &Tenant| Some((one.memcg, self.noreuse_of(one)?));
@@ -184,121 +210,128 @@ impl Tenants {
         self.driver.set_noreuse(Noreuse { paths, tenants });
     }
 
-    /// What is said of a tenant's files.
+    /// Returns the setting of files used only once that applies to a tenant; `None` if there is
+    /// none.
     pub(super) fn noreuse_of(&self, tenant: &Tenant) -> Option<NoreuseFiles> {
         tenant.given(&self.noreuse, self.may_change_host()).cloned()
     }
 
-    /// Remembers what was asked of its reports: on its group, or, of a group of the host that may not be changed, on the tree's root. An
-    /// empty text is nothing.
+    /// Stores the report settings `text` of a tenant on its group; an empty text removes them. If
+    /// the group is the host's and may not be changed, the settings are stored on the tree's root.
     ///
     /// # Errors
-    /// ENODEV; the kernel's.
+    /// ENODEV: the tenant is gone. Otherwise the kernel's error.
     pub fn note_reports(&mut self, memcg: MemcgId, text: &str) -> Result<(), Errno> {
         if self.may_change(memcg).is_ok() {
-            return self.tenant(memcg)?.wall.note_reports(text);
+            return self.tenant(memcg)?.hard_limit.note_reports(text);
         }
         let path = self.tenant(memcg)?.path.clone();
         let by_path = &self.by_path;
         self.host_notes
             .note(&path, text, |path| by_path.contains_key(path));
         let root = self.tenant(MemcgId::ROOT)?;
-        let done = root.wall.note_reports_of_others(&self.host_notes.parts());
-        // (Where groups take no notes at all nobody expects it.)
+        let done = root
+            .hard_limit
+            .note_reports_of_others(&self.host_notes.parts());
+        // If the file system has no attributes at all, users expect that nothing is stored.
         if let Err(errno) = done
             && errno != Errno::OPNOTSUPP
             && !std::mem::replace(&mut self.are_notes_refused, true)
         {
             self.act(format!(
-                "what is asked of reports of the host's groups is forgotten when serve ends: it cannot be noted on its root ({errno})"
+                "report settings of the host's groups will be lost when serve ends: they cannot be stored on the tenants' root ({errno})"
             ));
         }
         done
     }
 
-    /// What was remembered, if anything.
+    /// Returns the stored report settings of a tenant; `None` if there are none.
     #[must_use]
     pub fn noted_reports(&self, memcg: MemcgId) -> Option<String> {
         let tenant = self.tenant(memcg).ok()?;
         if self.may_change(memcg).is_ok() {
-            return tenant.wall.reports();
+            return tenant.hard_limit.reports();
         }
         self.host_notes.of(&tenant.path).map(str::to_owned)
     }
 
-    /// Moves a process in, as the kernel does for the same words.
+    /// Moves a process to a tenant, like a write of `pid` to cgroup.procs.
     ///
     /// # Errors
-    /// ENODEV; the kernel's.
+    /// ENODEV: the tenant is gone. EPERM: the group is the host's and may not be changed. Otherwise
+    /// the kernel's error.
     pub fn take(&mut self, memcg: MemcgId, pid: &str) -> Result<(), Errno> {
         self.may_change(memcg)?;
         let tenant = self.tenant(memcg)?;
-        match tenant.wall.take(pid) {
-            // Version 2: memory was handed down to who is below it, and nobody is any more.
+        match tenant.hard_limit.take(pid) {
+            // Version 2: the memory controller is still enabled for children of this group, but it
+            // has no children any more.
             Err(Errno::BUSY) if !tenant.of_host => {
-                tenant.wall.hand_down_no_more();
-                tenant.wall.take(pid)
+                tenant.hard_limit.disable_memory();
+                tenant.hard_limit.take(pid)
             }
             done => done,
         }
     }
 
-    /// Whether there is a process in it or below it.
+    /// Whether a tenant, or one below it, has a process.
     ///
     /// # Errors
-    /// ENODEV.
+    /// ENODEV: the tenant is gone.
     pub fn is_populated(&self, memcg: MemcgId) -> Result<bool, Errno> {
-        let pids = self.tenant(memcg)?.wall.pids();
+        let pids = self.tenant(memcg)?.hard_limit.pids();
         Ok(!pids.map_err(|_| Errno::NODEV)?.is_empty())
     }
 
-    /// Whether it is one of the host's own groups.
+    /// Whether a tenant is one of the host's own groups.
     ///
     /// # Errors
-    /// ENODEV.
+    /// ENODEV: the tenant is gone.
     pub fn is_of_host(&self, memcg: MemcgId) -> Result<bool, Errno> {
         Ok(self.tenant(memcg)?.of_host)
     }
 
-    /// A file of its group as the kernel has it.
+    /// Returns the content of one of the kernel's files of the tenant's group.
     ///
     /// # Errors
-    /// ENODEV; the kernel's.
+    /// ENODEV: the tenant is gone. Otherwise the kernel's error.
     pub fn kernel_file(&self, memcg: MemcgId, name: &str) -> Result<Vec<u8>, Errno> {
-        self.tenant(memcg)?.wall.file(name)
+        self.tenant(memcg)?.hard_limit.file(name)
     }
 
-    /// memory.pressure: the group's own, or where the kernel has none an estimate from pages that came back from swap,
-    /// since it was asked for first, averaged between questions.
+    /// Returns the text of a tenant's memory.pressure, from the kernel. If the kernel has none, it
+    /// is an estimate from swap-ins, which begins at the first request and averages over the time
+    /// between requests.
     ///
     /// # Errors
-    /// ENODEV; the kernel's.
+    /// ENODEV: the tenant is gone. Otherwise the kernel's error.
     pub fn pressure(&mut self, memcg: MemcgId) -> Result<Vec<u8>, Errno> {
         match self.kernel_pressure(memcg)? {
-            Some(told) => Ok(told),
+            Some(reported) => Ok(reported),
             None => Ok(self.estimate(memcg)?.to_string().into_bytes()),
         }
     }
 
-    /// The same as numbers.
+    /// Returns a tenant's pressure as numbers, from the same source as [`Tenants::pressure`].
     pub(super) fn stalls(&mut self, memcg: MemcgId) -> Result<Pressure, Errno> {
         match self.kernel_pressure(memcg)? {
-            Some(told) => parse(&told).ok_or(Errno::IO),
+            Some(reported) => parse(&reported).ok_or(Errno::IO),
             None => self.estimate(memcg),
         }
     }
 
-    /// As the kernel tells it, if it does.
+    /// Returns the kernel's memory.pressure of the group; `None` if the kernel has none.
     fn kernel_pressure(&self, memcg: MemcgId) -> Result<Option<Vec<u8>>, Errno> {
-        match self.tenant(memcg)?.wall.file("memory.pressure") {
+        match self.tenant(memcg)?.hard_limit.file("memory.pressure") {
             Err(Errno::NOENT | Errno::OPNOTSUPP) => Ok(None),
-            told => told.map(Some),
+            reported => reported.map(Some),
         }
     }
 
+    /// Updates the estimate of a tenant's pressure from its swap-ins, and returns it.
     fn estimate(&mut self, memcg: MemcgId) -> Result<Pressure, Errno> {
         let (now, version) = (Instant::now(), self.groups.version);
-        let stat = self.tenant(memcg)?.wall.file("memory.stat")?;
+        let stat = self.tenant(memcg)?.hard_limit.file("memory.stat")?;
         let swap_ins = swap_ins(&stat, version);
         let cost = self.swap_in_cost.get(self.driver.watch.proc());
         let tenant = self.tenants.get_mut(&memcg).ok_or(Errno::NODEV)?;
@@ -307,14 +340,15 @@ impl Tenants {
         Ok(stalls.update(swap_ins, cost, now))
     }
 
-    /// memory.stat, of it and all below it or of it alone.
+    /// Returns a tenant's memory.stat: of the tenant alone if `is_local`, otherwise with all
+    /// tenants below it.
     ///
     /// # Errors
-    /// ENODEV.
+    /// ENODEV: the tenant is gone.
     pub fn stat(&mut self, memcg: MemcgId, is_local: bool) -> Result<MemoryStat, Errno> {
         self.tenant(memcg)?;
         let machine = &mut self.driver.machine;
-        // A reader wants what is, not what was up to two seconds ago.
+        // The engine's counters may be up to two seconds old, so they are flushed.
         machine.flush_stats();
         Ok(match is_local {
             true => machine.memory_stat_local(memcg),
@@ -322,10 +356,11 @@ impl Tenants {
         })
     }
 
-    /// memory.stat of it and of each tenant below it, those above first, all as of one moment.
+    /// Returns the memory.stat of a tenant and of each tenant below it, all as of the same moment.
+    /// Parents come first.
     ///
     /// # Errors
-    /// ENODEV.
+    /// ENODEV: the tenant is gone.
     pub fn stats(&mut self, memcg: MemcgId) -> Result<Vec<(MemcgId, MemoryStat)>, Errno> {
         self.tenant(memcg)?;
         let all = self.below(memcg).into_iter();
@@ -334,30 +369,35 @@ impl Tenants {
         Ok(all.map(|one| (one, machine.memory_stat(one))).collect())
     }
 
-    /// All that is known of it and all below it.
+    /// Returns the report of a tenant, with all tenants below it.
     ///
     /// # Errors
-    /// ENODEV.
+    /// ENODEV: the tenant is gone.
     pub fn report(&mut self, memcg: MemcgId) -> Result<Report, Errno> {
         let members = self.members();
         self.report_among(memcg, &members)
     }
 
-    /// Who is in each tenant, as of the last look: for reports of several.
+    /// Returns the processes of each tenant as of the last scan, for [`Tenants::report_among`].
     #[must_use]
-    pub fn members(&self) -> MembersOf {
-        let mut members = MembersOf::default();
-        for (identity, home) in &self.homes {
+    pub fn members(&self) -> ProcessesByTenant {
+        let mut members = ProcessesByTenant::default();
+        for (identity, home) in &self.tenant_map {
             members.0.entry(*home).or_default().push(*identity);
         }
         members
     }
 
-    /// The same as [`Tenants::report`], by [`Tenants::members`].
+    /// Like [`Tenants::report`]; `members` is the result of [`Tenants::members`], which can serve
+    /// several reports.
     ///
     /// # Errors
-    /// ENODEV.
-    pub fn report_among(&mut self, memcg: MemcgId, members: &MembersOf) -> Result<Report, Errno> {
+    /// ENODEV: the tenant is gone.
+    pub fn report_among(
+        &mut self,
+        memcg: MemcgId,
+        members: &ProcessesByTenant,
+    ) -> Result<Report, Errno> {
         let stat = self.stat(memcg, false)?;
         let sum = |start: &str| {
             let of = stat
@@ -372,25 +412,19 @@ impl Tenants {
         let who = below.filter_map(|one| members.0.get(&one)).flatten();
         let name = format!("/{}", tenant.path.display());
         let mut report = self.driver.watch.report_of(name, &mut who.copied());
-        let hard = |limit: Limit| match limit {
-            Limit::Max => None,
-            limit => Some(limit.pages().bytes().0),
-        };
-        let soft = |limit: Limit| hard(limit).filter(|bytes| *bytes > 0);
-        report.limits = LimitsReport {
-            min_bytes: soft(limits.min),
-            low_bytes: soft(limits.low),
-            high_bytes: hard(limits.high),
-            max_bytes: hard(limits.max),
-            swap_max_bytes: hard(limits.swap_max),
-        };
-        report.policy = self.tenant(memcg)?.minder.as_ref().map(Minder::report);
+        report.limits = limits_report(&limits);
+        report.policy = self
+            .tenant(memcg)?
+            .policy_runner
+            .as_ref()
+            .map(PolicyRunner::report);
         report.charged_bytes = Some(usage.current);
         report.charged_peak_bytes = usage.peak;
-        // What a process that was moved in had been charged before stayed where it was.
+        // Memory of a process that was moved here is still charged to its former group.
         report.resident_peak_bytes = usage.peak.unwrap_or(0).max(report.resident_bytes);
         report.swapped_bytes = self.swapped(self.tenant(memcg)?, report.swapped_bytes);
-        // By whoever asked; the same pages stand once more by type.
+        // The counters by type count pages that the counters by kind of reclaim count, too, so they
+        // are subtracted.
         let by_type = sum("pgsteal_anon") + sum("pgsteal_file");
         report.evicted_pages = sum("pgsteal_") - by_type;
         report.refaulted_pages = sum("workingset_refault_");
@@ -413,9 +447,10 @@ impl Tenants {
             ));
         }
         if self.driver.watch.ended_ms() == 0 {
-            report
-                .notes
-                .push("the first scan is not over: what it has not come to is missing".to_owned());
+            report.notes.push(
+                "the first scan is not finished: memory that it has not reached yet is missing"
+                    .to_owned(),
+            );
         }
         let host = self.host.as_ref().map(|host| host.memcg);
         if memcg == MemcgId::ROOT || host == Some(memcg) {
@@ -424,22 +459,24 @@ impl Tenants {
         Ok(report)
     }
 
-    /// What the kernel has of a tenant's charge itself, and page cache that nobody maps, bytes; of a group of the host without what made tenants have.
+    /// Returns two parts of a tenant's charge, in bytes: the kernel's own memory, then unmapped
+    /// page cache. Each is `None` if the kernel does not report it. For a group of the host,
+    /// tenants made by pagetide are not included.
     ///
     /// # Errors
-    /// ENODEV.
+    /// ENODEV: the tenant is gone.
     pub fn kernels_part(&self, memcg: MemcgId) -> Result<[Option<u64>; 2], Errno> {
         let tenant = self.tenant(memcg)?;
-        let of = |wall: &Wall| {
-            let usage = self.groups.usage(wall.group()).ok().flatten();
+        let of = |hard_limit: &HardLimit| {
+            let usage = self.groups.usage(hard_limit.group()).ok().flatten();
             let cache = usage.as_ref().and_then(|usage| usage.cache);
             let kernel = usage.and_then(|usage| usage.kernel);
             [kernel, cache.map(|cache| cache.unmapped())]
         };
-        // The root's budget is then held against the whole of the host's groups.
+        // If there is such a group, the root's budget applies to all of the host's groups.
         let of_host = self.budget_of_host().filter(|_| memcg == MemcgId::ROOT);
-        let mut both = of(of_host.unwrap_or(&tenant.wall));
-        if let Some(made) = self.made_below(tenant) {
+        let mut both = of(of_host.unwrap_or(&tenant.hard_limit));
+        if let Some(made) = self.root_below(tenant) {
             for (whole, made) in both.iter_mut().zip(of(made)) {
                 *whole = whole.map(|bytes| bytes.saturating_sub(made.unwrap_or(0)));
             }
@@ -447,12 +484,15 @@ impl Tenants {
         Ok(both)
     }
 
-    /// How old its pages are, with those of all below it, on each node in bins with these upper edges (milliseconds,
-    /// ascending; none for nodes behind the last) and a last one for what is older. Pages of unknown age are in the first.
+    /// Returns the ages of the pages of a tenant, with all tenants below it, on each NUMA node.
+    /// `edges` has for each node the upper edges of its bins, in milliseconds, ascending. A node
+    /// without edges has one bin. The last bin of a node holds the pages older than all edges.
+    /// Pages of unknown age are in the first bin.
+    ///
     /// spec: workingset-report.md 2, 4.
     ///
     /// # Errors
-    /// ENODEV.
+    /// ENODEV: the tenant is gone.
     pub fn page_age(&mut self, memcg: MemcgId, edges: &[Vec<u64>]) -> Result<Ages, Errno> {
         self.tenant(memcg)?;
         let now = self.driver.watch.ended_ms();
@@ -467,7 +507,7 @@ impl Tenants {
         };
         let nodes = self.nodes().iter();
         let mut found: Vec<NodeAges> = nodes.enumerate().map(of_node).collect();
-        // A bin holds what is no older than its edge.
+        // A page belongs to the first bin whose edge is at least the page's age.
         let bin_of = |node: &NodeAges, last: u64| {
             let age = now.saturating_sub(last);
             node.edges.partition_point(|edge| *edge < age)
@@ -492,10 +532,10 @@ impl Tenants {
         Ok(Ages { nodes: found })
     }
 
-    /// What of it and of all below it is on each node.
+    /// Returns the memory of a tenant, with all tenants below it, on each NUMA node.
     ///
     /// # Errors
-    /// ENODEV; the kernel's for the group.
+    /// ENODEV: the tenant is gone. Otherwise the kernel's error for the group.
     pub fn numa_stat(&mut self, memcg: MemcgId) -> Result<Vec<NodeUsage>, Errno> {
         let caches = self.caches(self.tenant(memcg)?)?;
         let of_node = |(number, cache): (&u32, &Cache)| NodeUsage {
@@ -516,8 +556,9 @@ impl Tenants {
         Ok(found)
     }
 
-    /// Pages of it and of all below it: their kind and node's place, when they were accessed last (none where nobody
-    /// knows), and how many.
+    /// Calls `tell` for the pages of a tenant, with all tenants below it. Its arguments: the kind
+    /// of memory and the index of the NUMA node; the time of the last access, `None` if unknown;
+    /// and the number of pages.
     fn each_class(
         &self,
         memcg: MemcgId,
@@ -525,14 +566,14 @@ impl Tenants {
     ) {
         let tree = self.driver.machine.tree();
         let below: BTreeSet<MemcgId> = tree.pre_order(memcg).into_iter().collect();
-        let books = self.driver.watch.ages().books();
-        let homes = self.driver.homes().all();
-        for (owner, _) in homes.filter(|(_, home)| below.contains(home)) {
-            for (class, last, pages) in books.ages(owner) {
+        let age_table = self.driver.watch.ages().age_table();
+        let tenant_map = self.driver.tenant_map().all();
+        for (owner, _) in tenant_map.filter(|(_, home)| below.contains(home)) {
+            for (class, last, pages) in age_table.ages(owner) {
                 tell(MemoryKind::of(class), Some(last), pages);
             }
             for class in MemoryKind::classes() {
-                tell(MemoryKind::of(class), None, books.unknown(owner, class));
+                tell(MemoryKind::of(class), None, age_table.unknown(owner, class));
             }
         }
     }

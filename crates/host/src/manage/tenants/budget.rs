@@ -1,46 +1,50 @@
-//! How much of a processor looks may take.
+//! The share of one processor that scans may take.
 //!
-//! Invariant: between two looks there is so much time that the last one was no more than its share of it, whatever interval is asked
-//! for; between those that reclaim needs besides, twice as much.
+//! Invariant: if a scan took `t` of processor time, the next one begins at least `t / share` after
+//! the start of that scan, even if a shorter interval is set. An extra scan for reclaim begins at
+//! least `2 * t / share` after it.
 
 use std::time::Duration;
 
-/// The whole, in the unit of a budget.
+/// A whole processor, in hundredths of a percent.
 const ALL: u32 = 10_000;
 
-/// A share of one processor.
+/// A share of one processor, in hundredths of a percent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LookBudget(u32);
+pub struct ScanBudget(u32);
 
-impl Default for LookBudget {
-    /// A tenth.
-    fn default() -> LookBudget {
-        LookBudget(ALL / 10)
+impl Default for ScanBudget {
+    /// Returns the default, a tenth of a processor.
+    fn default() -> ScanBudget {
+        ScanBudget(ALL / 10)
     }
 }
 
-impl LookBudget {
-    /// So many hundredths of a percent, 1 to 10,000: what is outside is the nearest of these.
+impl ScanBudget {
+    /// Returns a budget from hundredths of a percent. A value below 1 counts as 1, above 10,000 as
+    /// 10,000.
     #[must_use]
-    pub fn of_hundredths(hundredths: u16) -> LookBudget {
-        LookBudget(u32::from(hundredths).clamp(1, ALL))
+    pub fn of_hundredths(hundredths: u16) -> ScanBudget {
+        ScanBudget(u32::from(hundredths).clamp(1, ALL))
     }
 
-    /// From the beginning of a look that took so much of a processor to the next.
-    pub(super) fn apart(self, took: Duration) -> Duration {
+    /// Returns the minimum time from the start of a scan that took `took` of processor time to the
+    /// start of the next scan.
+    pub(super) fn interval(self, took: Duration) -> Duration {
         took.saturating_mul(ALL) / self.0
     }
 
-    /// What reading processes may take of a processor in a look so long after the one before, where the look takes this `beside`;
-    /// a quarter of all that it may take at least.
-    pub(super) fn of(self, apart: Duration, beside: Duration) -> Duration {
-        let all = apart.saturating_mul(self.0) / ALL;
+    /// Returns the processor time that reading processes may take in a scan that begins `interval`
+    /// after the one before. The other work of the scan takes `beside`. The result is at least a
+    /// quarter of the scan's budget.
+    pub(super) fn of(self, interval: Duration, beside: Duration) -> Duration {
+        let all = interval.saturating_mul(self.0) / ALL;
         all.saturating_sub(beside).max(all / 4)
     }
 
-    /// [`LookBudget::apart`] of a look that reclaim needs between two intervals.
-    pub(super) fn apart_for_reclaim(self, took: Duration) -> Duration {
-        self.apart(took).saturating_mul(2)
+    /// Like [`ScanBudget::interval`], but until an extra scan for reclaim: twice as long.
+    pub(super) fn interval_for_reclaim(self, took: Duration) -> Duration {
+        self.interval(took).saturating_mul(2)
     }
 }
 
@@ -49,19 +53,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_less_it_is_the_rarer_looks_are() {
+    fn a_smaller_budget_spaces_scans_further_apart() {
         let took = Duration::from_millis(3);
-        let of = |hundredths| LookBudget::of_hundredths(hundredths).apart(took);
+        let of = |hundredths| ScanBudget::of_hundredths(hundredths).interval(took);
         assert_eq!(of(1000), Duration::from_millis(30));
-        assert_eq!(LookBudget::default(), LookBudget::of_hundredths(1000));
-        assert_eq!([of(10), of(1)].map(|apart| apart.as_secs()), [3, 30]);
+        assert_eq!(ScanBudget::default(), ScanBudget::of_hundredths(1000));
+        assert_eq!([of(10), of(1)].map(|interval| interval.as_secs()), [3, 30]);
         assert_eq!([of(10_000), of(u16::MAX)], [took; 2]);
         assert_eq!(of(0), of(1));
         let second = Duration::from_secs(1);
-        assert_eq!(LookBudget::default().of(second, took), took * 97 / 3);
-        assert_eq!(LookBudget::default().of(second, second), second / 40);
-        let all = LookBudget::of_hundredths(10_000);
-        assert_eq!(all.apart_for_reclaim(took), took * 2);
-        assert!(all.apart(Duration::MAX) > Duration::from_secs(1 << 40));
+        assert_eq!(ScanBudget::default().of(second, took), took * 97 / 3);
+        assert_eq!(ScanBudget::default().of(second, second), second / 40);
+        let all = ScanBudget::of_hundredths(10_000);
+        assert_eq!(all.interval_for_reclaim(took), took * 2);
+        assert!(all.interval(Duration::MAX) > Duration::from_secs(1 << 40));
     }
 }

@@ -1,50 +1,55 @@
-//! Page cache of a tenant that nobody maps: how long it has been there.
+//! Unmapped page cache of a tenant: its size, and an estimate of how long it has been in memory.
 //!
-//! Invariant: sizes are the kernel's, ages are estimates, as no table tells when such a page was read. What came is as young as the
-//! look that found more than before, and what went is taken for the oldest.
+//! Invariant: sizes are the kernel's. Ages are estimates, as the kernel does not report when such a
+//! page was read: if a scan finds that the size has grown, the added bytes are as old as that scan.
+//! If the size has shrunk, the oldest bytes are assumed to be gone.
 
 use std::collections::VecDeque;
 
 use crate::system::cgroup::Cache;
 
-/// Steps of growth that are told apart; more are merged, as the younger of two.
+/// Maximum number of growths that are stored separately. If two are merged, the time of the later
+/// one is kept.
 const STEPS: usize = 64;
-/// A change below this, bytes, may be the kernel's way of summing its counters.
+/// A change of size below this, in bytes, is ignored: the kernel's counters are not exact.
 const NOISE: u64 = 256 << 10;
 
-/// Such cache on one node.
+/// Unmapped page cache on one NUMA node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NodeCache {
-    /// Of files: the kernel can drop it.
+    /// Cache of files on disks, which the kernel can drop.
     pub(super) files: CacheAges,
-    /// Files in tmpfs: to drop them is to page them out. (The story: what a database had mapped of its shared memory was missing in its ages once
-    /// more, as page cache.)
+    /// Cache of files in tmpfs, which can only be paged out. Mapped tmpfs pages are not included,
+    /// as they are among the ages of processes.
     tmpfs: CacheAges,
 }
 
 impl NodeCache {
-    /// There is so much now.
+    /// Records the sizes of the cache at `now`, in milliseconds of the age table.
     pub(super) fn note(&mut self, now: u64, cache: &Cache) {
         let files = cache.unmapped_file_least();
         self.files.note(now, files);
         self.tmpfs.note(now, cache.unmapped().saturating_sub(files));
     }
 
-    /// When it was found, and bytes.
+    /// Returns the growths of files on disks, then those of tmpfs, each the oldest first. For each
+    /// growth: the time at which a scan found it (milliseconds of the age table), then how many of
+    /// its bytes are still there.
     pub(super) fn all(&self) -> impl Iterator<Item = (u64, u64)> {
         self.files.all().chain(self.tmpfs.all())
     }
 }
 
-/// How much came when.
+/// Bytes of cache by the time at which a scan found them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CacheAges {
-    /// When it was found (milliseconds of the books), and bytes that are left of it; the oldest first.
+    /// Growths of the cache, the oldest first. For each growth: the time at which a scan found it
+    /// (milliseconds of the age table), then how many of its bytes are still there.
     steps: VecDeque<(u64, u64)>,
 }
 
 impl CacheAges {
-    /// There are so many bytes now.
+    /// Records the size of the cache, `bytes`, at `now`.
     pub(super) fn note(&mut self, now: u64, bytes: u64) {
         let before: u64 = self.all().map(|(_, bytes)| bytes).sum();
         if bytes.abs_diff(before) < NOISE && bytes > 0 {
@@ -67,18 +72,19 @@ impl CacheAges {
         }
     }
 
-    /// When it was found, and bytes; the oldest first.
+    /// Returns the growths of the cache, the oldest first. For each growth: the time at which a
+    /// scan found it (milliseconds of the age table), then how many of its bytes are still there.
     pub(super) fn all(&self) -> impl Iterator<Item = (u64, u64)> {
         self.steps.iter().copied()
     }
 
-    /// Two neighbours become one: those that lie closest, for their age.
+    /// Merges those two successive growths with the smallest `time between them / age`.
     fn merge(&mut self, now: u64) {
-        let apart = |at: &usize| {
+        let gap = |at: &usize| {
             let (older, younger) = (self.steps[*at].0, self.steps[at + 1].0);
             (younger - older) * 1000 / (now - older + 1)
         };
-        if let Some(at) = (0..self.steps.len() - 1).min_by_key(apart)
+        if let Some(at) = (0..self.steps.len() - 1).min_by_key(gap)
             && let Some((_, bytes)) = self.steps.remove(at)
         {
             self.steps[at].1 += bytes;
@@ -95,7 +101,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn what_goes_is_the_oldest() {
+    fn a_shrinking_cache_loses_its_oldest_part() {
         let mut ages = CacheAges::default();
         for (now, mib) in [(10, 30), (20, 50), (30, 50), (40, 35)] {
             ages.note(now, mib * MIB);
@@ -110,7 +116,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sums_are_the_kernels_and_ages_fall(sizes in prop::collection::vec(0u64..100, 0..300)) {
+        fn sums_match_the_kernel(sizes in prop::collection::vec(0u64..100, 0..300)) {
             let mut ages = CacheAges::default();
             for (now, mib) in (0..).zip(&sizes) {
                 ages.note(now * 1000, mib * MIB);

@@ -1,7 +1,9 @@
-//! Page cache that a policy has leave (`cache-older-than`): what nobody maps and has been there for so long.
+//! Drops page cache for a policy (`cache-older-than`): unmapped cache that has been in memory for
+//! longer than the policy allows.
 //!
-//! Invariant: no more than the kernel itself holds for inactive and need not write first. How long a page has been there is an estimate and
-//! says nothing of who reads it; what is read again and again is on the kernel's active list, and stays.
+//! Invariant: at most as much is dropped as the kernel has on its inactive list and need not write
+//! first. The time in memory is an estimate, and says nothing about reads. Files that are read
+//! again and again are on the kernel's active list, and stay.
 
 use std::ffi::OsStr;
 
@@ -9,18 +11,19 @@ use engine::memcg::MemcgId;
 use engine::policy::AgeHistogram;
 use engine::{Millis, Pages};
 
-use super::super::pause::Pause;
-use super::super::room::CACHE_FIRST_SWAPPINESS;
+use super::super::headroom::CACHE_FIRST_SWAPPINESS;
+use super::super::wakeup::Pause;
 use super::Tenants;
 use super::tenant::Tenant;
 use super::under_way::PolicyOrder;
 use super::unmapped::LEAST;
+use crate::hard_limit::HardLimit;
 use crate::system::cgroup::Version;
 use crate::system::thread_cpu;
-use crate::wall::Wall;
 
 impl Tenants {
-    /// Its page cache by how long it has been there; of one with others below it nobody can tell what is its own.
+    /// Returns a tenant's unmapped page cache by the time for which it has been in memory. Empty
+    /// for a tenant that has tenants below it, because its own part is unknown.
     pub(super) fn cache_ages(&self, memcg: MemcgId) -> AgeHistogram {
         let mut ages = AgeHistogram::new();
         let now = self.now();
@@ -39,28 +42,31 @@ impl Tenants {
         ages
     }
 
-    /// A slice of what was ordered of it; whether that is all. In a dry run nothing goes, and all of it would have.
+    /// Drops page cache that a policy ordered, for one slice. Returns whether the order is
+    /// complete. In a dry run nothing is dropped; all bytes that would have been dropped are
+    /// counted.
     pub(super) fn drop_ordered_cache(
         &mut self,
         memcg: MemcgId,
         ordered: &mut PolicyOrder,
         pause: &Pause,
     ) -> bool {
-        let asked = ordered.order.cache;
+        let requested = ordered.order.cache;
         let mut left = match ordered.cache {
             Some(left) => left,
-            None if asked == Pages(0) => 0,
+            None if requested == Pages(0) => 0,
             None => {
-                // What is protected is counted from what is used now.
+                // Protection is subtracted from the current usage.
                 self.measure_one(memcg);
-                self.idle_cache(memcg, asked)
+                self.idle_cache(memcg, requested)
             }
         };
         if ordered.how.dry_run {
             (ordered.dropped, left) = (Pages(left / 4096), 0);
         } else if left > 0 {
             let worked = thread_cpu();
-            // Version 2 can be told to take nothing else; where it cannot be told, nothing is asked.
+            // Version 2 can reclaim page cache alone. A kernel that does not know that option
+            // refuses the request.
             let swappiness = match self.groups.version {
                 Version::V1 => CACHE_FIRST_SWAPPINESS,
                 Version::V2 => {
@@ -74,7 +80,7 @@ impl Tenants {
             self.measure_one(memcg);
             left = left.min(self.driver.machine.unprotected(memcg).bytes().0);
         }
-        // Somebody has made one below it meanwhile.
+        // A tenant has been made below this one since the last slice.
         if left > 0 && !self.is_alone(memcg) {
             left = 0;
         }
@@ -82,37 +88,42 @@ impl Tenants {
         left == 0
     }
 
-    /// Says once that no page cache leaves by itself here. (The story: on Debian 12's kernel the key was taken, and nothing came of it, without a word.)
+    /// Logs once that `cache-older-than` has no effect, because this kernel cannot drop page cache
+    /// alone.
     fn say_if_it_cannot(&mut self, memcg: MemcgId) {
         let cannot = |error: std::io::Error| error.kind() == std::io::ErrorKind::Unsupported;
         let tenant = self.tenants.get(&memcg).filter(|_| !self.said_no_cache);
-        // No page, and the kernel says whether it knows the word.
-        if tenant.is_some_and(|one| one.wall.reclaim(1, Some(0)).is_err_and(cannot)) {
+        // Requests less than a page, only to see whether the kernel knows the swappiness argument.
+        if tenant.is_some_and(|one| one.hard_limit.reclaim(1, Some(0)).is_err_and(cannot)) {
             self.said_no_cache = true;
-            let what = "page cache stays, whatever `cache-older-than` says: this kernel cannot be told to take nothing else (Linux 6.11 can)";
+            let what = "page cache stays, whatever `cache-older-than` says: this kernel cannot reclaim only page cache (Linux 6.11 can)";
             self.act(what.to_owned());
         }
     }
 
-    /// Whether the kernel would take from nobody else. Walls of `run` are their managers' at any depth. On version 1 nobody at all may be below: its reclaim
-    /// goes by each group's own swappiness. (The story: of a program with groups of its own the heap left for a policy of page cache.)
+    /// Whether kernel reclaim from this tenant's group would take from this tenant only. A
+    /// hard-limit cgroup of `run`, at any depth, belongs to another manager. On version 1 there may
+    /// be no group at all below the tenant: the kernel would use that group's own swappiness, and
+    /// take anonymous memory there.
     fn is_alone(&self, memcg: MemcgId) -> bool {
         let is_v1 = self.groups.version == Version::V1;
-        let is_another = |name: &OsStr| is_v1 || Wall::is_of_run(name);
+        let is_another = |name: &OsStr| is_v1 || HardLimit::is_of_run(name);
         let tenant = self.tenants.get(&memcg);
-        // What cannot be seen may be another's.
-        let has_another = |one: &Tenant| one.wall.has_any_below(is_another).unwrap_or(true);
+        // A group that cannot be read may belong to another manager.
+        let has_another = |one: &Tenant| one.hard_limit.has_any_below(is_another).unwrap_or(true);
         !tenant.is_some_and(has_another) && self.below(memcg).len() == 1
     }
 
-    /// Of so much of it what the kernel can drop and nobody has used for long, bytes, beyond what is protected.
-    fn idle_cache(&self, memcg: MemcgId, asked: Pages) -> u64 {
+    /// Returns how much page cache to drop, in bytes: at most `requested`, what is on the kernel's
+    /// inactive list and need not be written, and what protection allows. Returns 0 if that is too
+    /// little to request.
+    fn idle_cache(&self, memcg: MemcgId, requested: Pages) -> u64 {
         if !self.is_alone(memcg) {
             return 0;
         }
         let unprotected = self.driver.machine.unprotected(memcg);
-        let idle = self.droppable_cache(memcg, memcg, Wall::cache_idle);
-        let most = asked.min(unprotected).bytes().0;
+        let idle = self.droppable_cache(memcg, memcg, HardLimit::cache_idle);
+        let most = requested.min(unprotected).bytes().0;
         let part = idle.unwrap_or(0).min(most);
         if part < LEAST { 0 } else { part }
     }

@@ -1,7 +1,9 @@
-//! What less memory would cost each tenant: its pages with those of all below it.
+//! Refault curves: how many refaults each tenant, with all tenants below it, would have with less
+//! memory.
 //!
-//! Invariant: a tenant's curve begins when it is made; a process that is moved takes its pages along, and what they did before
-//! stays where it was.
+//! Invariant: a tenant's curve begins when the tenant is made. If a process moves to another
+//! tenant, its pages count there from then on; what they added to the former tenant's curve stays
+//! in it.
 
 use std::collections::BTreeMap;
 
@@ -15,40 +17,47 @@ use crate::report::Curve;
 use crate::watch::curve::{Seen, report_of};
 
 impl Tenants {
-    /// After each look.
+    /// Updates the curves of all tenants after a scan.
     pub(super) fn note_curves(&mut self) {
-        let now_ms = self.driver.watch.looked_ms();
+        let now_ms = self.driver.watch.scanned_ms();
         let order = self.below(MemcgId::ROOT);
         let mut all: BTreeMap<MemcgId, Seen> =
             order.iter().map(|id| (*id, Seen::default())).collect();
-        for (owner, home) in self.driver.homes().all() {
+        for (owner, home) in self.driver.tenant_map().all() {
             if let Some(seen) = all.get_mut(&home) {
-                seen.add(self.driver.watch.ages().books(), owner);
+                seen.add(self.driver.watch.ages().age_table(), owner);
             }
         }
-        // Each address space once, and then tenant by tenant up the tree.
+        for (identity, home) in &self.tenant_map {
+            if let Some(seen) = all.get_mut(home) {
+                seen.add_unread(self.driver.watch.unread_pages(*identity));
+            }
+        }
+        // Each address space is read once; then the sums are added up the tree.
         self.sum_up(&order, &mut all, Seen::merge);
         self.driver.machine.flush_stats();
         for (memcg, tenant) in &mut self.tenants {
             let stat = self.driver.machine.memory_stat(*memcg);
-            // Those of files are new ones when they are read again, and nobody knows of it (docs/known-gaps.md).
+            // A file page that is read again is a new page for the engine, so its refault is
+            // unknown (docs/known-gaps.md).
             let refaults = stat.events.get(VmEvent::WorkingsetRefaultAnon);
             let back = refaults.saturating_sub(tenant.refaults);
             tenant.refaults = refaults;
             let seen = all.remove(memcg).unwrap_or_default();
-            let books = self.driver.watch.ages().books();
+            let age_table = self.driver.watch.ages().age_table();
             tenant
                 .curve
-                .begin_is(|begin| Millis(books.representative_ms(begin.0)));
-            tenant.curve.look(seen.into_look(now_ms, back));
+                .rename_begin(|begin| Millis(age_table.representative_ms(begin.0)));
+            tenant.curve.scan(seen.into_scan(now_ms, back));
         }
     }
 
-    /// What less memory would cost it, as far as looks know, and where the kernel has so much of its group's charge itself: a limit is held against all
-    /// of that ([`Tenants::kernels_part`]).
+    /// Returns a tenant's curve; `None` if the scans so far do not show it. `kernel`: bytes of the
+    /// group's charge that are the kernel's own memory ([`Tenants::kernels_part`]), to which a
+    /// limit applies, too.
     ///
     /// # Errors
-    /// ENODEV.
+    /// ENODEV: the tenant is gone.
     pub fn curve(&self, memcg: MemcgId, kernel: Option<u64>) -> Result<Option<Curve>, Errno> {
         let curve = report_of(&self.tenant(memcg)?.curve);
         Ok(curve.map(|curve| curve.beside(kernel, None)))

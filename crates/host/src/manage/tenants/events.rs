@@ -1,28 +1,30 @@
 //! Events of tenants, under the names of memory.events.
 //!
-//! Invariant: what the kernel counts is told as it counts it; the engine's counts stand for what it has none of.
+//! Invariant: counts of the kernel are reported unchanged. An event that the kernel does not count
+//! is reported as the engine counts it.
 
 use engine::memcg::{MemcgEvent, MemcgId};
 use rustix::io::Errno;
 
 use super::Tenants;
-use super::tenant::{Counted, Tenant};
+use super::tenant::{Tenant, V1EventCounts};
 use crate::system::cgroup::Version;
 use crate::system::text::flat;
 
 impl Tenants {
-    /// What version 1 counts of this tenant alone, for when its group is gone and the kernel's files with it.
+    /// Stores version 1's counts of this tenant alone. They are needed when the group and the
+    /// kernel's files of it are gone.
     pub(super) fn note_events(&mut self, memcg: MemcgId) {
         if self.groups.version == Version::V2 {
             return;
         }
         if let Some(tenant) = self.tenants.get_mut(&memcg) {
-            tenant.counted = Counted::of(&tenant.wall).unwrap_or(tenant.counted);
+            tenant.counted = V1EventCounts::of(&tenant.hard_limit).unwrap_or(tenant.counted);
         }
     }
 
-    /// Events of a tenant that is gone stay in the one above it. (The story: a job that was killed is removed next, and its kill was gone from
-    /// the events of who had started it.)
+    /// Adds the events of a tenant that is gone to its parent. An agent that started a job must see
+    /// that the job was killed, even after the job's group was removed.
     pub(super) fn hand_up_events(&mut self, memcg: MemcgId, tenant: &Tenant) {
         let above = self.driver.machine.tree().parent(memcg);
         if let Some(above) = above.and_then(|above| self.tenants.get_mut(&above)) {
@@ -31,11 +33,13 @@ impl Tenants {
         }
     }
 
-    /// memory.events by name, of it and all below it or of it alone: what the kernel counts (version 2; by version 1 kills, and charges
-    /// that met the limit), and what we do. Reclaim of what is under its low is both's to count; version 1 has no other events, and they are the engine's.
+    /// Returns a tenant's memory.events by name: of the tenant alone if `is_local`, otherwise with
+    /// all tenants below it. Version 2 has counts of the kernel for all events. Version 1 has them
+    /// only for kills and for charges that met the limit; its other events are the engine's.
+    /// Reclaim below memory.low is the sum of the kernel's and of pagetide's.
     ///
     /// # Errors
-    /// ENODEV.
+    /// ENODEV: the tenant is gone.
     pub fn events(
         &mut self,
         memcg: MemcgId,
@@ -45,30 +49,32 @@ impl Tenants {
             true => "memory.events.local",
             false => "memory.events",
         };
-        let wall = &self.tenant(memcg)?.wall;
-        let (kernels, is_told) = match self.groups.version {
-            Version::V1 => (None, Counted::of(wall).is_some()),
+        let hard_limit = &self.tenant(memcg)?.hard_limit;
+        let (kernels, is_reported) = match self.groups.version {
+            Version::V1 => (None, V1EventCounts::of(hard_limit).is_some()),
             Version::V2 => {
-                let told = wall.file(file).ok();
-                let is_told = told.is_some();
-                (told, is_told)
+                let reported = hard_limit.file(file).ok();
+                let is_reported = reported.is_some();
+                (reported, is_reported)
             }
         };
-        // A group that somebody else has removed is dropped by the next look. (The story: until then it had counted nothing, and who waited for a kill
-        // was not woken. The first group of version 2 has no such file, and is there.)
-        if !is_told && !wall.is_there() {
+        // A group that other programs removed is dropped only by the next scan. Until then the
+        // caller gets ENODEV: counts of 0 would not wake a client that waits for a kill. (The root
+        // group of version 2 exists and has no such file.)
+        if !is_reported && !hard_limit.is_there() {
             return Err(Errno::NODEV);
         }
-        // Version 1 counts these of each group alone. (The engine's own count of the limit is of pages that a look finds before it finds which have
-        // gone: no charge met it.)
+        // Version 1 counts these events for each group alone. The engine's own count of limit
+        // events is not used: a scan adds new pages before it removes those that are gone, so the
+        // engine counts events that no charge caused.
         let of = match (self.groups.version, is_local) {
             (Version::V2, _) => Vec::new(),
             (Version::V1, true) => vec![memcg],
             (Version::V1, false) => self.below(memcg),
         };
-        let mut counted = Counted::default();
+        let mut counted = V1EventCounts::default();
         for tenant in of.iter().filter_map(|id| self.tenants.get(id)) {
-            counted.add(Counted::of(&tenant.wall).unwrap_or(tenant.counted));
+            counted.add(V1EventCounts::of(&tenant.hard_limit).unwrap_or(tenant.counted));
             if !is_local {
                 counted.add(tenant.of_gone);
             }

@@ -1,7 +1,8 @@
-//! Figures of all tenants at once, as the last look left them: what metrics and the dashboard show.
+//! Figures of all tenants at once, as of the last scan, for metrics and the dashboard.
 //!
-//! Invariant: a tenant's figures are of it and all below it; each address space is gone through once, however deep the
-//! tree. Bytes by age and bytes of unknown age are together what is resident. What the kernel does not tell is none, not 0.
+//! Invariant: a tenant's figures include all tenants below it. Each address space is read once,
+//! however deep the tree is. Bytes by age plus bytes of unknown age are the resident bytes. A value
+//! that the kernel does not report is `None`, not 0.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,84 +17,90 @@ use super::Tenants;
 use super::left_out::LeftOut;
 use crate::ages::MemoryKind;
 use crate::report::AGE_EDGES_MS;
+use crate::system::Identity;
 use crate::system::own_cpu;
 use crate::system::pressure::{self, Pressure};
 
 const PAGE: u64 = 4096;
 
-/// Upper edges of ages, milliseconds, of all bins but the last: those of a report without its 0.
+/// Upper edges of all age bins but the last, in milliseconds: the edges of a report without edge 0.
 pub const EDGES_MS: &[u64] = AGE_EDGES_MS.split_at(1).1;
-/// Bins of ages.
+/// Number of age bins.
 pub const BINS: usize = AGE_EDGES_MS.len();
 
-/// All tenants after a look.
+/// Figures of all tenants after a scan.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Figures {
-    /// Looks until then.
-    pub looks: u64,
-    /// Those above come first; the root is the first of all.
+    /// Number of scans since the start.
+    pub scans: u64,
+    /// Figures of each tenant, parents before their children; the root is first.
     pub tenants: Vec<TenantFigures>,
-    /// What looks leave out.
+    /// Processes and groups that scans do not include.
     pub left_out: LeftOut,
-    /// How long readings of tables took.
+    /// Durations of page-table walks.
     pub walks: Walks,
-    /// Processor time of this process by what it was for; together all of it.
+    /// Processor time of this process by purpose; the parts add up to all of it.
     pub cpu: Cpu,
 }
 
 /// Processor time of this process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cpu {
-    /// Looks: reading, clearing, books, telling the engine.
-    pub look: Duration,
-    /// Reclaim: choosing, the kernel's calls, finding out what left.
+    /// Scans: reading, clearing, the age table, updating the engine.
+    pub scan: Duration,
+    /// Reclaim: choosing, the kernel's calls, verifying what was reclaimed.
     pub page_out: Duration,
-    /// Everything else: files, questions, metrics.
+    /// Everything else: files, requests, metrics.
     pub other: Duration,
 }
 
-/// One tenant, with all below it.
+/// Figures of one tenant, with all tenants below it.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct TenantFigures {
-    /// Its path below the root; empty for the root.
+    /// Path of the tenant below the root; empty for the root.
     pub path: PathBuf,
-    /// What is in memory, in the order of [`Tenants::nodes`].
+    /// Resident memory on each NUMA node, in the order of [`Tenants::nodes`].
     pub nodes: Vec<NodeFigures>,
-    /// In swap, bytes: the kernel's count for its group, or what its processes' tables say where that is more.
+    /// Bytes in swap: the larger of the kernel's count for the group and the count in the page
+    /// tables of the tenant's processes.
     pub swapped: u64,
-    /// What the kernel charges to its group, bytes.
+    /// Bytes that the kernel charges to the tenant's group.
     pub charged: Option<u64>,
-    /// Pages that came back, by type (anonymous, file).
+    /// Number of refaulted pages: of anonymous memory, then of files.
     pub refaults: [u64; 2],
-    /// Pages that left, by who asked, under the kernel's names; the last are those that the kernel took by itself, as looks
-    /// found them gone.
+    /// Number of reclaimed pages by kind of reclaim, under the kernel's names. The last is kernel
+    /// reclaim, counted from pages that scans found gone.
     pub steals: [(&'static str, u64); 4],
-    /// Control groups below it that have no figures of their own and are part of it, as far as they
-    /// are known.
+    /// Number of control groups below the tenant that have no figures of their own and are part of
+    /// the tenant's, as far as known.
     pub left_out_groups: u64,
-    /// How long before the last look the last scan of the tenant itself was, whole seconds, if its scans cost more than their
-    /// share and it was late.
+    /// Age of the tenant's last scan when the last scan of all tenants ended, in seconds. `None`
+    /// unless the tenant is scanned late, because its scans cost more than their share.
     pub late_seconds: Option<u64>,
-    /// How long its tasks waited for memory.
+    /// Resident bytes of processes that are not read because pagetide's own memory is limited.
+    pub unread: u64,
+    /// Time for which the tenant's tasks waited for memory; `None` if unknown.
     pub pressure: Option<Pressure>,
 }
 
-/// What of a tenant is in the memory of one node, bytes, by type (anonymous, file).
+/// A tenant's resident bytes on one NUMA node; in each pair, anonymous memory is first, then files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NodeFigures {
-    /// By age: no older than each of [`EDGES_MS`] and older than the one before; the last is older than all.
+    /// Bytes by age: a bin's age is at most its edge in [`EDGES_MS`] and above the edge before. The
+    /// last bin is of ages above all edges.
     pub ages: [[u64; BINS]; 2],
-    /// Of unknown age.
+    /// Bytes of unknown age.
     pub unknown: [u64; 2],
 }
 
 impl NodeFigures {
-    /// All of a type.
+    /// Returns the resident bytes of memory type `ty`: 0 for anonymous memory, 1 for files.
     #[must_use]
     pub fn resident(&self, ty: usize) -> u64 {
         self.ages[ty].iter().sum::<u64>() + self.unknown[ty]
     }
 
+    /// Adds the bytes of another tenant on the same node.
     fn add(&mut self, other: &NodeFigures) {
         for ty in 0..2 {
             self.unknown[ty] += other.unknown[ty];
@@ -103,60 +110,66 @@ impl NodeFigures {
     }
 }
 
-/// Who asks for memory, as memory.stat calls it, in its order; then the kernel's own reclaim.
+/// Kinds of reclaim, in the order of memory.stat: name, then event. The last kind is kernel
+/// reclaim.
 const STEALS: [(&str, VmEvent); 4] = [
     ("kswapd", VmEvent::PgstealKswapd),
     ("direct", VmEvent::PgstealDirect),
     ("proactive", VmEvent::PgstealProactive),
     ("kernel", VmEvent::PgstealKernel),
 ];
+/// Events of refaults: of anonymous memory, then of files.
 const REFAULTS: [VmEvent; 2] = [
     VmEvent::WorkingsetRefaultAnon,
     VmEvent::WorkingsetRefaultFile,
 ];
 
 impl Tenants {
-    /// Looks until now: figures change with each.
+    /// Returns the number of scans so far; figures change with each scan.
     #[must_use]
-    pub fn looks(&self) -> u64 {
-        self.driver.looks()
+    pub fn scans(&self) -> u64 {
+        self.driver.scans()
     }
 
-    /// Figures of all tenants.
+    /// Returns the figures of all tenants.
     pub fn figures(&mut self) -> Figures {
         let all = self.below(MemcgId::ROOT);
         let mut nodes = self.by_node(&all);
         let mut swapped = self.swapped_by_tables(&all);
-        // Once for all of them.
+        let unread = self.unread_bytes(&all);
+        // One flush of the engine's counters serves all tenants.
         self.driver.machine.flush_stats();
         let tenants = all.into_iter().filter_map(|memcg| {
             let nodes = nodes.remove(&memcg).unwrap_or_default();
             let swapped = swapped.remove(&memcg).unwrap_or(0);
-            self.figures_of(memcg, nodes, swapped)
+            let unread = unread.get(&memcg).copied().unwrap_or(0);
+            self.figures_of(memcg, nodes, (swapped, unread))
         });
         let tenants = tenants.collect();
         let spent = self.driver.spent();
         Figures {
-            looks: self.looks(),
+            scans: self.scans(),
             tenants,
             left_out: self.left_out.clone(),
             walks: spent.walks,
             cpu: Cpu {
-                look: spent.look,
+                scan: spent.scan,
                 page_out: spent.page_out,
-                other: own_cpu().saturating_sub(spent.look + spent.page_out),
+                other: own_cpu().saturating_sub(spent.scan + spent.page_out),
             },
         }
     }
 
+    /// Returns the figures of one tenant with all tenants below it.
     fn figures_of(
         &mut self,
         memcg: MemcgId,
         nodes: Vec<NodeFigures>,
-        swapped: u64,
+        (swapped, unread): (u64, u64),
     ) -> Option<TenantFigures> {
-        // The root is all: where the host's groups are followed, its own group lies below the first of them, and what the
-        // kernel says of that one is of the whole.
+        // The root's figures are of all tenants. If the host's groups are tenants, the root's own
+        // group is below the topmost of them, and the kernel's counters of the topmost group
+        // include all.
         let host = self.host.as_ref().filter(|_| memcg == MemcgId::ROOT);
         let host = host.map(|host| host.memcg);
         let whole = host.unwrap_or(memcg);
@@ -168,8 +181,9 @@ impl Tenants {
         Some(TenantFigures {
             path: tenant.path.clone(),
             nodes,
-            // What the kernel counts for a group with the made tenants in it is of both.
-            swapped: match host.is_none() && self.made_below(tenant).is_some() {
+            // If the group contains made tenants, the kernel's count includes them, and is not
+            // used.
+            swapped: match host.is_none() && self.root_below(tenant).is_some() {
                 false => usage.map_or(0, |usage| usage.swap).max(swapped),
                 true => self.swapped(tenant, swapped),
             },
@@ -178,34 +192,35 @@ impl Tenants {
             steals: STEALS.map(|(name, event)| (name, count(event))),
             left_out_groups: tenant.left_out,
             late_seconds: self.late_seconds(memcg),
+            unread,
             pressure: pressure.and_then(|text| pressure::parse(&text)),
         })
     }
 
-    /// See [`TenantFigures::late_seconds`].
+    /// Returns [`TenantFigures::late_seconds`] of a tenant.
     fn late_seconds(&self, memcg: MemcgId) -> Option<u64> {
         let serial = self.serial(memcg)?;
         self.driver.watch.late().get(&serial)?;
         let ages = self.driver.watch.ages();
-        let owners = self.driver.homes().ids(memcg).owners().into_iter();
+        let owners = self.driver.tenant_map().ids(memcg).owners().into_iter();
         let known = owners.map(|owner| ages.known_ms(owner)).min();
         let now = self.driver.watch.ended_ms();
         Some(now.saturating_sub(known.unwrap_or(0)) / 1000)
     }
 
-    /// What is in memory, of each with all below it.
+    /// Returns the resident memory on each node, of each tenant with all tenants below it.
     fn by_node(&self, all: &[MemcgId]) -> BTreeMap<MemcgId, Vec<NodeFigures>> {
         let ages = self.driver.watch.ages();
         let (now, nodes) = (self.driver.watch.ended_ms(), ages.nodes().len().max(1));
         let none = || vec![NodeFigures::default(); nodes];
         let mut found: BTreeMap<MemcgId, Vec<NodeFigures>> =
             all.iter().map(|memcg| (*memcg, none())).collect();
-        for (owner, home) in self.driver.homes().all() {
+        for (owner, home) in self.driver.tenant_map().all() {
             let Some(of) = found.get_mut(&home) else {
                 continue;
             };
             let known = now.min(ages.known_ms(owner));
-            for (class, last, pages) in ages.books().ages(owner) {
+            for (class, last, pages) in ages.age_table().ages(owner) {
                 let age = known.saturating_sub(last);
                 let bin = EDGES_MS.partition_point(|edge| *edge < age);
                 let (ty, node) = place(class, nodes);
@@ -213,7 +228,7 @@ impl Tenants {
             }
             for class in MemoryKind::classes() {
                 let (ty, node) = place(class, nodes);
-                of[node].unknown[ty] += ages.books().unknown(owner, class) * PAGE;
+                of[node].unknown[ty] += ages.age_table().unknown(owner, class) * PAGE;
             }
         }
         self.sum_up(all, &mut found, |above, below| {
@@ -223,27 +238,52 @@ impl Tenants {
         found
     }
 
-    /// Entries of private memory that are in swap, bytes, of each with all below it.
+    /// Returns the swapped-out private bytes in page tables, of each tenant with all tenants below
+    /// it.
     fn swapped_by_tables(&self, all: &[MemcgId]) -> BTreeMap<MemcgId, u64> {
+        let ages = self.driver.watch.ages();
+        let swapped = |(identity, home): (&Identity, &MemcgId)| {
+            Some((*home, ages.space(*identity)?.found.swapped * PAGE))
+        };
+        self.with_all_below(all, self.tenant_map.iter().filter_map(swapped))
+    }
+
+    /// Returns the resident bytes of processes that the last scan did not read, of each tenant with
+    /// all tenants below it.
+    fn unread_bytes(&self, all: &[MemcgId]) -> BTreeMap<MemcgId, u64> {
+        let unread = self.unread().into_iter();
+        self.with_all_below(
+            all,
+            unread.map(|(memcg, unread)| (memcg, unread.pages * PAGE)),
+        )
+    }
+
+    /// Returns, for each tenant in `all`, the sum of bytes of the tenant and of all tenants below
+    /// it. A tenant may occur several times in the input, or not at all.
+    fn with_all_below(
+        &self,
+        all: &[MemcgId],
+        bytes: impl Iterator<Item = (MemcgId, u64)>,
+    ) -> BTreeMap<MemcgId, u64> {
         let mut found: BTreeMap<MemcgId, u64> = all.iter().map(|memcg| (*memcg, 0)).collect();
-        for (identity, home) in &self.homes {
-            let space = self.driver.watch.ages().space(*identity);
-            if let (Some(sum), Some(space)) = (found.get_mut(home), space) {
-                *sum += space.found.swapped * PAGE;
+        for (memcg, bytes) in bytes {
+            if let Some(sum) = found.get_mut(&memcg) {
+                *sum += bytes;
             }
         }
         self.sum_up(all, &mut found, |above, below| *above += below);
         found
     }
 
-    /// Adds what each has to whoever is above it.
+    /// Adds each tenant's value to that of its parent.
     pub(super) fn sum_up<T: Clone>(
         &self,
         all: &[MemcgId],
         found: &mut BTreeMap<MemcgId, T>,
         add: impl Fn(&mut T, &T),
     ) {
-        // Those above come first, so from the end on all below one are summed up before it.
+        // In `all` parents come first. In reverse order, a tenant's sum is complete before it is
+        // added to its parent's.
         for memcg in all.iter().rev() {
             let above = self.driver.machine.tree().parent(*memcg);
             let below = found.get(memcg).cloned();
@@ -254,8 +294,8 @@ impl Tenants {
     }
 }
 
-/// Anonymous (0) or of a file (1), and which node's.
-fn place(class: crate::books::Class, nodes: usize) -> (usize, usize) {
+/// Returns the index of the type (0 anonymous memory, 1 files), then the index of the node.
+fn place(class: crate::age_table::Class, nodes: usize) -> (usize, usize) {
     let (kind, node) = MemoryKind::of(class);
     let ty = match kind {
         MemoryKind::File => FolioType::File,

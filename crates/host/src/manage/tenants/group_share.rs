@@ -1,34 +1,35 @@
-//! How many of the host's control groups are tenants of their own, and which, where there are more.
+//! Decides which of the host's control groups are tenants of their own, if not all of them can be.
 //!
-//! Invariant: never more than [`MOST`], and where more want to be, the groups right below each
-//! group share evenly what it has: no user keeps out the groups of another by making many. Those
-//! that are tenants already come first, so who is one changes only where the shares do.
+//! Invariant: at most [`MOST`] are. If there are more groups, the places of a group are divided
+//! evenly among its children, so a user who makes many groups cannot keep another user's groups
+//! out. Groups that are already tenants come first, so the choice is stable while the shares are.
 
 use std::cmp::Reverse;
 
-/// Groups of the host that are tenants of their own. Each takes some 12 KiB of memory and half a
-/// millisecond of a scan.
+/// Maximum number of the host's groups that are tenants of their own. Each takes about 12 KiB of
+/// memory and 0.5 ms of a scan.
 pub(super) const MOST: usize = 1000;
-/// Levels of groups below `host`: real hosts have some ten.
+/// Maximum depth of a group below `host`, in levels of the hierarchy; real hosts have about ten.
 pub(super) const LEVELS_MAX: usize = 32;
-/// Length of a tenant's path, bytes: of a pod's container it is some 200.
+/// Maximum length of a tenant's path in bytes; the path of a pod's container has about 200.
 pub(super) const PATH_MAX: usize = 1024;
-/// Groups below each group that ask for a share it does not have yet.
+/// For each group, a scan considers at most this many new child groups more than there are free
+/// places.
 pub(super) const ASKING_MAX: usize = 64;
 
-/// For people.
+/// Returns the reason why groups are no tenants, for log lines and reports.
 pub(super) fn why() -> String {
     format!(
         "{MOST} groups of the host are tenants at most, {LEVELS_MAX} levels below `host` at most, with paths of {PATH_MAX} bytes at most"
     )
 }
 
-/// Which groups are tenants. Each is given by the place of its parent in the list, which comes
-/// before it; the first has none. Of groups below the same parent those that come first have
-/// precedence.
+/// Returns for each group whether it is a tenant; at most `most` groups are. `parents` has for each
+/// group the index of its parent, `None` for the first group; parents come before their children.
+/// Of the children of a group, earlier ones take precedence.
 pub(super) fn choose(parents: &[Option<usize>], most: usize) -> Vec<bool> {
     let mut children: Vec<Vec<usize>> = vec![Vec::new(); parents.len()];
-    // What each wants: one for itself, and what those below it want.
+    // Each group needs one place, and the places that its children need.
     let mut wants = vec![1usize; parents.len()];
     for at in (0..parents.len()).rev() {
         if let Some(parent) = parents[at] {
@@ -45,7 +46,7 @@ pub(super) fn choose(parents: &[Option<usize>], most: usize) -> Vec<bool> {
             continue;
         };
         let mut below = std::mem::take(&mut children[at]);
-        // What a division leaves goes to those that come last here.
+        // If places cannot be divided evenly, the last groups in this order get one more each.
         below.sort_by_key(|child| (wants[*child], Reverse(*child)));
         let mut waiting = below.len();
         for child in below {
@@ -63,8 +64,8 @@ mod tests {
 
     use super::*;
 
-    /// The tree of a first group with groups below it, each of which has so many below itself; and
-    /// how many tenants each of them then has.
+    /// Makes a tree of a first group and its children; child `n` has `below[n]` children. Returns
+    /// how many tenants each of these branches gets.
     fn shares(below: &[usize], most: usize) -> Vec<usize> {
         let mut parents = vec![None];
         parents.extend(below.iter().map(|_| Some(0)));
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn one_with_many_groups_keeps_out_nobody() {
+    fn many_groups_below_one_parent_exclude_no_others() {
         assert_eq!(shares(&[20_000, 3, 10], 100), [100 - 1 - 4 - 11, 4, 11]);
         assert_eq!(shares(&[20_000, 50, 20_000], 100), [33, 33, 33]);
         assert_eq!(shares(&[2, 3], 100), [3, 4], "all fit");
@@ -93,7 +94,7 @@ mod tests {
         assert_eq!(choose(&[], 3), Vec::<bool>::new());
     }
 
-    /// Regression: chains of 1,900 groups took a start 15 s.
+    /// Regression: with chains of 1,900 nested groups, the start took 15 s.
     #[test]
     fn a_chain_has_no_more_than_its_share() {
         let mut parents = vec![None, Some(0), Some(0)];
@@ -105,7 +106,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn as_many_as_may_are_chosen_with_all_above_them(
+        fn the_maximum_is_chosen_with_all_ancestors(
             above in prop::collection::vec(any::<prop::sample::Index>(), 0..200),
             most in 1usize..250,
         ) {
@@ -119,7 +120,7 @@ mod tests {
             for (at, parent) in parents.iter().enumerate() {
                 prop_assert!(!chosen[at] || parent.is_none_or(|parent| chosen[parent]));
             }
-            // Once they are tenants, they come first, and stay tenants.
+            // Groups that are tenants come first in the next choice, and stay tenants.
             let (mut order, rest): (Vec<usize>, Vec<usize>) =
                 (0..parents.len()).partition(|at| chosen[*at]);
             order.extend(rest);

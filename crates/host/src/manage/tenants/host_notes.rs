@@ -1,21 +1,25 @@
-//! What was asked of reports of the host's groups that may not be changed: it is kept on the tree's root.
+//! Report settings of those of the host's groups that pagetide may not change. They are stored on
+//! the tree's root.
 //!
-//! Invariant: a group that is gone has no note from the next one on. The text is, of each group, a line with its name behind a
-//! slash, and the lines of whoever makes reports, none of which begins with one.
+//! Invariant: when a note (the settings of one group) is added, the notes of groups that are gone
+//! are dropped. For each group, the text has a line with a slash and the group's name, then the
+//! lines of its settings. No line of settings begins with a slash.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Of the users' kind the kernel keeps 128 KiB of a group, the old text of an attribute and the new one together while one takes the
-/// other's place: so that is to be little. (XATTR_SIZE_MAX is 64 KiB.)
+/// Maximum number of bytes in one part, which is an extended attribute. The kernel keeps at most
+/// 128 KiB of `user.*` attributes for a group. While a value is replaced, the old and the new value
+/// both count, so parts are small. (XATTR_SIZE_MAX is 64 KiB.)
 const PART_MAX: usize = 4 << 10;
 
-/// Notes by the tenants' names (`host/system.slice`).
+/// Report settings by tenant path (`host/system.slice`).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct HostNotes(BTreeMap<String, String>);
 
 impl HostNotes {
-    /// What [`HostNotes::parts`] told, one behind the other; what cannot be read is left out.
+    /// Parses the text of all parts of [`HostNotes::parts`] together; drops lines that cannot be
+    /// read.
     pub(super) fn parse(text: &str) -> HostNotes {
         let mut notes = HostNotes::default();
         let mut of = None;
@@ -33,7 +37,8 @@ impl HostNotes {
         notes
     }
 
-    /// All of it, in parts of whole groups: some hundreds of a cluster's are more than the kernel takes at a time.
+    /// Returns the text in parts; the settings of one group are never divided. The settings of some
+    /// hundred groups are more than the kernel accepts in one attribute.
     pub(super) fn parts(&self) -> Vec<String> {
         let mut parts: Vec<String> = Vec::new();
         for (name, note) in &self.0 {
@@ -46,8 +51,9 @@ impl HostNotes {
         parts
     }
 
-    /// Notes this of a tenant, nothing if the text is empty, and forgets those who are gone. A name with a line break has no note: the kernel's
-    /// have none.
+    /// Sets the settings of a tenant, or removes them if the text is empty. Drops those of groups
+    /// that are gone, for which `is_there` returns false. A name with a line break has no settings:
+    /// the kernel allows none in names.
     pub(super) fn note(&mut self, path: &Path, text: &str, is_there: impl Fn(&Path) -> bool) {
         self.0.retain(|name, _| is_there(Path::new(name)));
         let Some(name) = path.to_str().filter(|name| !name.contains('\n')) else {
@@ -60,6 +66,7 @@ impl HostNotes {
         }
     }
 
+    /// Returns the report settings of the group at a path; `None` if there are none.
     pub(super) fn of(&self, path: &Path) -> Option<&str> {
         Some(self.0.get(path.to_str()?)?.as_str())
     }
@@ -73,9 +80,10 @@ impl HostNotes {
 mod tests {
     use super::*;
 
-    /// The story: an agent reads services, which it may not change; after each upgrade of serve their reports were off.
+    /// Regression: an agent read reports of services that it may not change. After each upgrade of
+    /// serve, their reports were off.
     #[test]
-    fn notes_come_back_and_those_of_who_is_gone_do_not() {
+    fn notes_are_parsed_again_except_those_of_removed_groups() {
         let mut notes = HostNotes::default();
         let (service, slice) = (Path::new("host/a.service"), Path::new("host/b.slice"));
         notes.note(service, "refresh N0=500\nthreshold N0=0\n", |_| true);
@@ -86,13 +94,15 @@ mod tests {
         assert_eq!(again.of(Path::new("host")), None);
         notes.note(slice, "", |path| path != service);
         assert!(notes.is_empty() && notes.parts().is_empty());
-        // Of a node with a hundred pods one attribute was full, and the rest was forgotten without a word.
+        // Regression: on a node with a hundred pods one attribute was full, and the other settings
+        // were silently lost.
         let long = |number: u32| format!("host/{}-{number}", "kubepods".repeat(24));
         (0..1000).for_each(|number| notes.note(Path::new(&long(number)), "refresh N0=1", |_| true));
         assert!(notes.parts().len() > 3 && notes.parts().iter().all(|part| part.len() < 65_536));
         let again = HostNotes::parse(&notes.parts().concat());
         assert_eq!(again.of(Path::new(&long(999))), Some("refresh N0=1\n"));
-        // With parts of 60 KiB the users' kind was full at 68 KiB: the first could not take its own place.
+        // Regression: all `user.*` attributes together have 68 KiB. With parts of 60 KiB the old
+        // and the new first part did not fit at once, so the part could not be replaced.
         notes.note(Path::new(&long(0)), "refresh N0=2", |path| {
             (0..500).any(|number| path == Path::new(&long(number)))
         });

@@ -1,55 +1,58 @@
-//! Which processes and control groups scans leave out, and why.
+//! Processes and control groups that scans do not include ("left out"), each with the reason.
 //!
-//! Invariant: each is logged once, when it begins to be left out. Reports and metrics name the first
-//! [`NAMED_MAX`] of them and count the rest, so that no number of them makes either long.
+//! Invariant: each is logged once, when it is first left out. Reports and metrics name the first
+//! [`NAMED_MAX`] of them and count the rest, so that their length is limited.
 
 use std::collections::BTreeMap;
 
-/// Most that are named at a time.
+/// Maximum number of processes and groups that are named at a time; the others are counted.
 pub const NAMED_MAX: usize = 100;
-/// Most that a report names: its notes are for people.
+/// Maximum number of processes and groups that the notes of a report name, because people read
+/// them.
 const NOTED_MAX: usize = 10;
 
-/// Why: another manager has the process.
-pub(super) const MANAGED: &str = "a pagetide of its own manages it";
-/// Why: the group carries the ownership xattr of root, or of the user that serves.
+/// Reason: another manager manages the process.
+pub(super) const MANAGED: &str = "a separate pagetide manages it";
+/// Reason: the group carries the ownership xattr of root, or of the user that runs `serve`.
 pub(super) const MARKED: &str = "another pagetide made this control group";
 
-/// What is left out: `pid 12` or `control group /a/b`, each with the reason.
+/// Processes and groups that are left out: name (`pid 12`, `control group /a/b`), then the reason.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LeftOut(BTreeMap<String, &'static str>);
 
 impl LeftOut {
-    /// These, each with the reason.
+    /// Makes the set from names and reasons.
     #[must_use]
     pub fn of(all: impl IntoIterator<Item = (String, &'static str)>) -> LeftOut {
         LeftOut(all.into_iter().collect())
     }
 
-    /// Adds one.
+    /// Adds a process or a group `what`, left out for the reason `why`.
     pub(super) fn add(&mut self, what: String, why: &'static str) {
         self.0.insert(what, why);
     }
 
-    /// How many there are.
+    /// Returns the number of processes and groups that are left out.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// The first of them, at most [`NAMED_MAX`], with the reason of each.
+    /// Returns the first [`NAMED_MAX`] processes and groups: name, then reason.
     pub fn named(&self) -> impl Iterator<Item = (&str, &'static str)> {
         let all = self.0.iter().map(|(what, why)| (what.as_str(), *why));
         all.take(NAMED_MAX)
     }
 
-    /// For a report: a line each, and one for the rest.
+    /// Returns notes for a report: one line for each of the first [`NOTED_MAX`], and one line with
+    /// the number of the others.
     pub(super) fn notes(&self) -> Vec<String> {
         let lines = self.0.iter().map(|(what, why)| line(what, why));
         with_rest(lines, NOTED_MAX)
     }
 
-    /// Takes what the newest listing found; what is new among it, for the log.
+    /// Replaces all entries by those of the newest listing, `found`. Returns log lines for entries
+    /// that are new.
     #[must_use]
     pub(super) fn replace(&mut self, found: LeftOut) -> Vec<String> {
         let is_new = |(what, _): &(&String, &&str)| !self.0.contains_key(*what);
@@ -64,7 +67,7 @@ fn line(what: &str, why: &str) -> String {
     format!("{what} is left out: {why}")
 }
 
-/// The first `most` lines, and how many more there are.
+/// Returns the first `most` lines, and one line that says how many more there are.
 fn with_rest(lines: impl Iterator<Item = String>, most: usize) -> Vec<String> {
     let mut lines: Vec<String> = lines.collect();
     if let Some(rest) = lines.len().checked_sub(most).filter(|rest| *rest > 0) {
@@ -82,7 +85,7 @@ mod tests {
         LeftOut::of(pids.map(|pid| (format!("pid {pid}"), MANAGED)))
     }
 
-    /// Regression: what was left out of scans was said nowhere.
+    /// Regression: processes that scans did not include were neither logged nor reported.
     #[test]
     fn each_is_logged_once() {
         let mut known = LeftOut::default();

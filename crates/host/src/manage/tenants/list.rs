@@ -1,8 +1,9 @@
-//! Which groups there are, and which processes are in each.
+//! Lists which groups exist, and which processes are in each.
 //!
-//! Invariant: each tenant's group is asked once a scan, and what it tells is of that group, and not
-//! of a later one with its name. A process in a group that is no tenant's is of the tenant above.
-//! Where not all groups could be visited, processes tell where they are ([`super::membership`]).
+//! Invariant: a scan reads each tenant's group once, through a descriptor of that group, never from
+//! a later group with the same path. A process in a group that is not a tenant belongs to the
+//! nearest tenant above the group. If not all groups could be visited, `/proc` shows the groups of
+//! the other processes ([`super::membership`]).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,24 +15,28 @@ use super::Tenants;
 use super::group_share::{self, choose};
 use super::left_out::MANAGED;
 use super::membership::Listing;
+use crate::hard_limit::{Below, HardLimit};
 use crate::system::descriptors::is_lack;
-use crate::wall::{Below, Wall};
 
-/// Groups below tenants that are no tenants which one scan visits.
+/// Maximum number of groups that one scan visits and that are not tenants themselves.
 const OTHERS_MAX: usize = 4096;
 
-/// A group of the host that is no tenant yet.
-struct New {
+/// A group of the host that is not a tenant yet.
+struct NewGroup {
     parent: MemcgId,
+    /// Path as a tenant, below the tree's root.
     path: PathBuf,
+    /// The group's directory.
     dir: PathBuf,
 }
 
 impl Tenants {
-    /// Follows groups that came and went by another's hand, and lists which processes are in each.
+    /// Adds tenants for groups that other programs made, drops tenants whose groups they removed,
+    /// and lists the processes of each tenant.
     ///
     /// # Errors
-    /// Descriptors or memory are lacking: then nothing has changed but groups that are gone.
+    /// Descriptors or memory are lacking. Then nothing has changed, except that tenants without a
+    /// group were dropped.
     pub(super) fn list(&mut self) -> Result<Listing, Errno> {
         let mut listing = Listing::new(OTHERS_MAX);
         listing.strangers.extend((self.others)());
@@ -41,7 +46,7 @@ impl Tenants {
                 gone.push(memcg);
             }
         }
-        // From the leaves up: the engine releases nobody who has children.
+        // Children come before parents: the engine releases no tenant that has children.
         for memcg in gone.into_iter().rev() {
             self.leave(memcg);
         }
@@ -55,25 +60,26 @@ impl Tenants {
         }
         self.say_left_out();
         if let Some(root) = self.tenants.get(&MemcgId::ROOT) {
-            let root = &root.wall.group().dir;
-            self.unheld.retain(|path| root.join(path).is_dir());
+            let root = &root.hard_limit.group().dir;
+            self.unclaimed.retain(|path| root.join(path).is_dir());
         }
         self.say_managed(&mut listing);
         Ok(listing)
     }
 
-    /// A tenant's group is gone, or is no tenant any more.
+    /// Drops a tenant after its group was removed, or was taken by another manager.
     fn leave(&mut self, memcg: MemcgId) {
         self.note_gone(memcg);
         self.free_above(memcg);
         self.drop_tenant(memcg);
     }
 
-    /// Logs what other managers have now and had not at the last listing.
+    /// Logs which processes and groups other managers have now and did not have at the last
+    /// listing.
     fn say_managed(&mut self, listing: &mut Listing) {
         let mut left_out = std::mem::take(&mut listing.managed);
         let listed = listing.strangers.iter();
-        for pid in listed.filter(|pid| listing.homes.contains_key(pid)) {
+        for pid in listed.filter(|pid| listing.tenant_map.contains_key(pid)) {
             left_out.add(format!("pid {pid}"), MANAGED);
         }
         for line in self.left_out.replace(left_out) {
@@ -81,36 +87,38 @@ impl Tenants {
         }
     }
 
-    /// The processes of a tenant's own group; whether that is there.
+    /// Lists the processes of a tenant's own group. Returns whether the group exists.
     fn list_own(&self, memcg: MemcgId, listing: &mut Listing) -> Result<bool, Errno> {
         let Some(tenant) = self.tenants.get(&memcg) else {
             return Ok(false);
         };
-        match tenant.wall.own_pids() {
+        match tenant.hard_limit.own_pids() {
             Ok(Some(pids)) => {
                 let all = pids.into_iter().map(|pid| (pid, memcg));
-                listing.homes.extend(all);
+                listing.tenant_map.extend(all);
                 Ok(true)
             }
             Ok(None) => Ok(false),
             Err(errno) if is_lack(errno) => Err(errno),
-            // A group of threads, whose processes are listed above it.
+            // The group is threaded: its processes are listed in the group above it.
             Err(_) => Ok(true),
         }
     }
 
-    /// Groups right below a tenant's; none where they cannot be read.
+    /// Returns the names of up to `most` child groups of a tenant's group; none if they cannot be
+    /// read.
     fn names_below(&self, parent: MemcgId, most: usize) -> Result<Below, Errno> {
         let Some(tenant) = self.tenants.get(&parent) else {
             return Ok(Below::default());
         };
-        match tenant.wall.below(most) {
+        match tenant.hard_limit.below(most) {
             Err(errno) if is_lack(errno) => Err(errno),
             below => Ok(below.unwrap_or_default()),
         }
     }
 
-    /// Takes up which tenants are new right below a made one; all tenants that are there.
+    /// Adds tenants for new child groups of a made tenant. Returns all its children that are
+    /// tenants.
     fn list_below(
         &mut self,
         parent: MemcgId,
@@ -120,7 +128,7 @@ impl Tenants {
         let Some(tenant) = self.tenants.get(&parent) else {
             return Ok(found);
         };
-        let (above, dir) = (tenant.path.clone(), tenant.wall.group().dir.clone());
+        let (above, dir) = (tenant.path.clone(), tenant.hard_limit.group().dir.clone());
         let mut left_out = 0;
         for name in below.names {
             let path = above.join(&name);
@@ -145,14 +153,15 @@ impl Tenants {
         Ok(found)
     }
 
-    /// Follows the host's own groups, level by level, as far as each has a share ([`group_share`]).
+    /// Updates which of the host's own groups are tenants, one level of the hierarchy after
+    /// another. Each group gets its share of the places ([`group_share`]).
     fn follow_host(&mut self, listing: &mut Listing) -> Result<(), Errno> {
         let mut level: Vec<MemcgId> = self.host.iter().map(|host| host.memcg).collect();
         for depth in 0.. {
             let (mut known, mut new) = (Vec::new(), Vec::new());
             let free = group_share::MOST.saturating_sub(self.host_tenants());
             for parent in level {
-                self.look_below(parent, (depth, free), (&mut known, &mut new))?;
+                self.find_below(parent, (depth, free), (&mut known, &mut new))?;
             }
             if known.is_empty() && new.is_empty() {
                 break;
@@ -166,24 +175,24 @@ impl Tenants {
         Ok(())
     }
 
-    /// Adds the groups right below one of the host's: those that are tenants, and those that may
-    /// become one.
-    fn look_below(
+    /// Adds the child groups of one of the host's groups: tenants to `known`, groups that may
+    /// become tenants to `new`.
+    fn find_below(
         &mut self,
         parent: MemcgId,
         (depth, free): (usize, usize),
-        (known, new): (&mut Vec<MemcgId>, &mut Vec<New>),
+        (known, new): (&mut Vec<MemcgId>, &mut Vec<NewGroup>),
     ) -> Result<(), Errno> {
         let Below { names, count } = self.names_below(parent, group_share::MOST)?;
         let Some(tenant) = self.tenants.get(&parent) else {
             return Ok(());
         };
-        let (above, dir) = (&tenant.path, &tenant.wall.group().dir);
+        let (above, dir) = (&tenant.path, &tenant.hard_limit.group().dir);
         let root = self.tenants.get(&MemcgId::ROOT);
-        let is_root = |dir: &Path| root.is_some_and(|root| root.wall.group().dir == dir);
+        let is_root = |dir: &Path| root.is_some_and(|root| root.hard_limit.group().dir == dir);
         let mut asking = free + group_share::ASKING_MAX;
-        // (Of very many the kernel's list has its own order, and is not read to its end: so it is
-        // not asked for these.)
+        // Known tenants are taken from the engine's tree, because the kernel lists groups in its
+        // own order, and a very long list is not read to its end.
         let before = known.len();
         known.extend(self.driver.machine.tree().children(parent));
         let mut left_out = count.saturating_sub((known.len() - before) as u64);
@@ -195,18 +204,18 @@ impl Tenants {
                 left_out = left_out.saturating_sub(1);
             } else if !self.by_path.contains_key(&path) && !is_too_far && asking > 0 {
                 asking -= 1;
-                new.push(New { parent, path, dir });
+                new.push(NewGroup { parent, path, dir });
             }
         }
         self.note_left_out(parent, left_out);
         Ok(())
     }
 
-    /// Takes up those of the new groups that have a share, and drops tenants that have none any
-    /// more; the tenants that are new.
+    /// Makes tenants of those new groups that get a place, and drops tenants that have lost theirs.
+    /// Returns the new tenants.
     fn admit_shares(
         &mut self,
-        new: Vec<New>,
+        new: Vec<NewGroup>,
         listing: &mut Listing,
     ) -> Result<Vec<MemcgId>, Errno> {
         let Some(host) = self.host.as_ref().filter(|_| !new.is_empty()) else {
@@ -237,7 +246,7 @@ impl Tenants {
                 true => self.take_up(new.parent, new.path, &new.dir)?,
                 false => None,
             };
-            // One that is gone, or another manager's, is not left out.
+            // A group that is gone, or that another manager has, does not count as left out.
             self.add_left_out(new.parent, -1);
             match memcg {
                 Some(memcg) => {
@@ -252,20 +261,21 @@ impl Tenants {
         Ok(admitted)
     }
 
-    /// Lists the processes of a group that is no tenant, and of all below it, as the tenant's
-    /// `above`. How many groups it leaves out, as far as it knows of them.
+    /// Lists the processes of a group that is not a tenant, and of all groups below it, as
+    /// processes of the tenant `above`. Returns how many of these groups were not visited, as far
+    /// as known.
     fn list_others(&self, above: MemcgId, dir: &Path, listing: &mut Listing) -> Result<u64, Errno> {
         let root = self.tenants.get(&MemcgId::ROOT);
         // The tree's own root is somewhere among the host's groups.
-        if root.is_none_or(|root| root.wall.group().dir == dir) {
+        if root.is_none_or(|root| root.hard_limit.group().dir == dir) {
             return Ok(0);
         }
-        // Of two that clear accessed bits of one process neither knows an age.
-        let is_managers = |dir: &_| self.host.is_some() && Wall::is_anybodys_open(dir);
+        // If two managers clear accessed bits of the same process, neither knows its ages.
+        let is_managers = |dir: &_| self.host.is_some() && HardLimit::has_any_manager_open(dir);
         listing.list_others(above, (&self.groups.mount, dir), &is_managers)
     }
 
-    /// The tenant of a group that is there.
+    /// Makes a tenant of an existing group. Returns `None` if the group must not be managed.
     fn take_up(
         &mut self,
         parent: MemcgId,
@@ -276,20 +286,23 @@ impl Tenants {
             return Ok(None);
         };
         let of_host = above.of_host;
-        // (The story: each `run` in a tenant was a line in the journal, and a wall whose manager had died was ours for ever.)
-        if !of_host && path.file_name().is_some_and(Wall::is_of_run) {
+        // A hard-limit cgroup belongs to its `run`, even after the manager of `run` has died.
+        if !of_host && path.file_name().is_some_and(HardLimit::is_of_run) {
             return Ok(None);
         }
-        let wall = match of_host {
-            true => Wall::of_host(&self.groups, dir, self.manager),
-            false => Wall::take_up(&self.groups, dir, self.manager),
+        let hard_limit = match of_host {
+            true => HardLimit::of_host(&self.groups, dir, self.manager),
+            false => HardLimit::take_up(&self.groups, dir, self.manager),
         };
-        let wall = match wall {
-            Ok(wall) => wall,
-            // Ours, and somebody else holds its lock: nothing that was asked for it holds.
-            Err(errno) if !of_host && Wall::is_marked(dir) && self.unheld.insert(path.clone()) => {
+        let hard_limit = match hard_limit {
+            Ok(hard_limit) => hard_limit,
+            // The group has our ownership xattr, but another manager holds its lock, so the group's
+            // settings are not enforced.
+            Err(errno)
+                if !of_host && HardLimit::is_marked(dir) && self.unclaimed.insert(path.clone()) =>
+            {
                 self.act(format!(
-                    "/{} is not managed: another manager has it, or it cannot be had ({errno})",
+                    "/{} is not managed: another manager has it, or pagetide cannot claim it ({errno})",
                     path.display()
                 ));
                 return Ok(None);
@@ -297,14 +310,14 @@ impl Tenants {
             Err(errno) if of_host && is_lack(errno) => return Err(errno),
             Err(_) => return Ok(None),
         };
-        self.unheld.remove(&path);
+        self.unclaimed.remove(&path);
         let now = self.now();
         let memcg = self.driver.machine.create(parent, now);
-        self.admit(memcg, path, wall, of_host);
+        self.admit(memcg, path, hard_limit, of_host);
         Ok(Some(memcg))
     }
 
-    /// How many of the host's groups are tenants.
+    /// Returns the number of the host's groups that are tenants.
     fn host_tenants(&self) -> usize {
         self.tenants
             .values()
@@ -312,7 +325,7 @@ impl Tenants {
             .count()
     }
 
-    /// Whoever keeps names of tenants is to hear that one is not there any more.
+    /// Records that a tenant is gone, for callers that keep names of tenants ([`Tenants::gone`]).
     pub(super) fn note_gone(&mut self, memcg: MemcgId) {
         let Some(tenant) = self.tenants.get(&memcg) else {
             return;

@@ -1,8 +1,10 @@
-//! Which tenant each process has, from its group or, where groups were left out, from itself.
+//! Finds the tenant of each process: from its group or, if a listing did not visit all groups, from
+//! `/proc`.
 //!
-//! Invariant: a process whose group no scan visits has the nearest tenant above that group, as
-//! `/proc/PID/cgroup` tells it; one whose group is so deep that the kernel does not tell it
-//! (PATH_MAX) has the tenant of its parent. So no process is left out for where it is.
+//! Invariant: if no scan visits the group of a process, the process belongs to the nearest tenant
+//! above the group, which `/proc/PID/cgroup` names. If the group is so deep that the kernel does
+//! not name it (PATH_MAX), the process belongs to the tenant of its parent. So no process is missed
+//! because of the group that it is in.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::fd::OwnedFd;
@@ -13,38 +15,38 @@ use rustix::io::Errno;
 
 use super::Tenants;
 use super::left_out::{LeftOut, MARKED};
+use crate::hard_limit::HardLimit;
 use crate::system::cgroup::own_processes;
 use crate::system::cgroup::walk::{self, Most, Next, is_gone};
 use crate::system::descriptors::is_lack;
-use crate::wall::Wall;
 
-/// Steps up from a process to an ancestor whose tenant is known.
+/// Maximum number of ancestors of a process that are searched for one with a known tenant.
 const ANCESTORS_MAX: usize = 64;
 
-/// Which processes are where.
+/// Result of a listing: which processes belong to which tenant.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
-    /// The tenant of each process, by pid.
-    pub(super) homes: BTreeMap<u32, MemcgId>,
-    /// Processes that other managers have: with all their descendants they are not ours to scan.
+    /// The tenant of each process, by PID.
+    pub(super) tenant_map: BTreeMap<u32, MemcgId>,
+    /// PIDs of processes that other managers have. They and all their descendants are not scanned.
     pub(super) strangers: BTreeSet<u32>,
-    /// Groups were left out, so processes may be missing.
+    /// Whether groups were not visited, so that processes may be missing.
     pub(super) has_left_out: bool,
-    /// What other managers have, of that what would be scanned, with the reason.
+    /// Processes and groups that are not scanned because other managers have them.
     pub(super) managed: LeftOut,
-    /// Groups that are no tenants' which may still be visited.
+    /// How many more groups that are not tenants may be visited.
     others_left: usize,
 }
 
-/// Where a group is, as seen from the tree.
+/// Where a group is, compared to the tree.
 #[derive(Clone, Copy)]
-enum Place {
-    /// At a tenant's group or below it.
+enum GroupPosition {
+    /// At the group of this tenant, or below it.
     Of(MemcgId),
-    /// Another manager has it.
+    /// In a group of another manager.
     Stranger,
-    /// Neither.
-    Outside,
+    /// Outside the tree.
+    MembersOutside,
 }
 
 impl Listing {
@@ -55,7 +57,7 @@ impl Listing {
         }
     }
 
-    /// Whether a group that is no tenant's may be visited.
+    /// Counts a visit of a group that is not a tenant. Returns false if the maximum is reached.
     pub(super) fn may_visit(&mut self) -> bool {
         let left = self.others_left.checked_sub(1);
         self.others_left = left.unwrap_or(0);
@@ -63,15 +65,15 @@ impl Listing {
         left.is_some()
     }
 
-    /// A tenant is none any more: its processes are of the one `above`.
+    /// Moves the processes of `memcg`, which is no longer a tenant, to the tenant `above`.
     pub(super) fn hand_over(&mut self, memcg: MemcgId, above: MemcgId) {
-        let all = self.homes.values_mut().filter(|home| **home == memcg);
+        let all = self.tenant_map.values_mut().filter(|home| **home == memcg);
         all.for_each(|home| *home = above);
     }
 
-    /// Lists the processes of a group that is no tenant, and of all below it, as those of `above`,
-    /// or as strangers where a manager has them. `dir` is below `mount`. How many groups it leaves out, as far as it knows
-    /// of them.
+    /// Lists the processes of a group that is not a tenant, and of all groups below it, as
+    /// processes of the tenant `above`; if another manager has the group, as strangers. The path of
+    /// `dir` is below `mount`. Returns how many of these groups were not visited, as far as known.
     pub(super) fn list_others(
         &mut self,
         above: MemcgId,
@@ -108,7 +110,9 @@ impl Listing {
             };
             match strangers_from {
                 Some(_) => self.strangers.extend(pids),
-                None => self.homes.extend(pids.into_iter().map(|pid| (pid, above))),
+                None => self
+                    .tenant_map
+                    .extend(pids.into_iter().map(|pid| (pid, above))),
             }
             Ok(Next::Below)
         });
@@ -129,7 +133,7 @@ impl Listing {
 }
 
 impl Tenants {
-    /// Lists processes that no visited group has listed.
+    /// Lists, from `/proc`, the processes that no visited group contains.
     pub(super) fn list_by_process(&self, listing: &mut Listing) -> Result<(), Errno> {
         let proc = self.driver.watch.proc();
         let lack = |error: crate::system::Error| error.lack();
@@ -137,10 +141,10 @@ impl Tenants {
             Ok(pids) => pids,
             Err(error) => return lack(error).map_or(Ok(()), Err),
         };
-        let mut places: HashMap<PathBuf, Place> = HashMap::new();
+        let mut places: HashMap<PathBuf, GroupPosition> = HashMap::new();
         let mut untold = Vec::new();
         for pid in pids {
-            if listing.homes.contains_key(&pid) || listing.strangers.contains(&pid) {
+            if listing.tenant_map.contains_key(&pid) || listing.strangers.contains(&pid) {
                 continue;
             }
             match self.groups.of_process(proc, pid) {
@@ -149,9 +153,9 @@ impl Tenants {
                         .entry(group.path)
                         .or_insert_with_key(|path| self.place(path));
                     match place {
-                        Place::Of(memcg) => drop(listing.homes.insert(pid, memcg)),
-                        Place::Stranger => drop(listing.strangers.insert(pid)),
-                        Place::Outside => {}
+                        GroupPosition::Of(memcg) => drop(listing.tenant_map.insert(pid, memcg)),
+                        GroupPosition::Stranger => drop(listing.strangers.insert(pid)),
+                        GroupPosition::MembersOutside => {}
                     }
                 }
                 Ok(None) => {}
@@ -168,8 +172,8 @@ impl Tenants {
                     break;
                 };
                 above = stat.parent;
-                if let Some(home) = listing.homes.get(&above).copied() {
-                    listing.homes.insert(pid, home);
+                if let Some(home) = listing.tenant_map.get(&above).copied() {
+                    listing.tenant_map.insert(pid, home);
                     break;
                 }
             }
@@ -177,12 +181,12 @@ impl Tenants {
         Ok(())
     }
 
-    /// Where the group with this path, below the mount, is.
-    fn place(&self, path: &Path) -> Place {
+    /// Returns where the group with this path (below the mount point) is, compared to the tree.
+    fn place(&self, path: &Path) -> GroupPosition {
         let root = self
             .tenants
             .get(&MemcgId::ROOT)
-            .map(|root| root.wall.group());
+            .map(|root| root.hard_limit.group());
         let below_root = root.and_then(|root| path.strip_prefix(&root.path).ok());
         let host = self.host.as_ref();
         let below_host = || {
@@ -191,50 +195,52 @@ impl Tenants {
             Some(first.join(path.strip_prefix(&host.group.path).ok()?))
         };
         let Some(path) = below_root.map(Path::to_owned).or_else(below_host) else {
-            return Place::Outside;
+            return GroupPosition::MembersOutside;
         };
         let levels = self.by_path.keys().map(|path| path.iter().count()).max();
         let mut at: PathBuf = path.iter().take(levels.unwrap_or(0)).collect();
         let memcg = loop {
             match self.by_path.get(&at) {
                 Some(memcg) => break *memcg,
-                None if !at.pop() => return Place::Outside,
+                None if !at.pop() => return GroupPosition::MembersOutside,
                 None => {}
             }
         };
         let Some(tenant) = self.tenants.get(&memcg) else {
-            return Place::Outside;
+            return GroupPosition::MembersOutside;
         };
-        // Of two that clear accessed bits of one process neither knows an age.
-        let mut dir = tenant.wall.group().dir.clone();
+        // If two managers clear accessed bits of the same process, neither knows its ages.
+        let mut dir = tenant.hard_limit.group().dir.clone();
         let below = path.iter().skip(at.iter().count());
         let is_managers = host.is_some()
             && below.take(super::group_share::LEVELS_MAX).any(|name| {
                 dir.push(name);
-                Wall::is_anybodys(&dir)
+                HardLimit::has_any_manager(&dir)
             });
         match is_managers {
-            true => Place::Stranger,
-            false => Place::Of(memcg),
+            true => GroupPosition::Stranger,
+            false => GroupPosition::Of(memcg),
         }
     }
 
-    /// Notes how many groups below a tenant are told only as part of it.
+    /// Sets how many groups below a tenant are reported only as part of the tenant.
     pub(super) fn note_left_out(&mut self, memcg: MemcgId, count: u64) {
         if let Some(tenant) = self.tenants.get_mut(&memcg) {
             tenant.left_out = count;
         }
     }
 
-    /// The same by so many more, or fewer.
+    /// Changes the number of groups that are reported only as part of a tenant by `more`, which may
+    /// be negative.
     pub(super) fn add_left_out(&mut self, memcg: MemcgId, more: i64) {
         if let Some(tenant) = self.tenants.get_mut(&memcg) {
             tenant.left_out = tenant.left_out.saturating_add_signed(more);
         }
     }
 
-    /// Says that groups are told only as part of those above them: when there are some first, when
-    /// they are twice as many as was said, and when there are none any more.
+    /// Logs that groups are reported only as part of the tenants above them. Logged are the first
+    /// such groups, each time that their number has doubled since the last log line, and that there
+    /// are none any more.
     pub(super) fn say_left_out(&mut self) {
         let left_out = self.tenants.values().filter(|tenant| tenant.left_out > 0);
         let most = left_out.clone().max_by_key(|tenant| tenant.left_out);

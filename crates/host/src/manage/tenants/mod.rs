@@ -1,45 +1,50 @@
-//! Many tenants on one engine: a tree of real control groups, shared out by the memcg LRU.
+//! Manages many tenants with one engine: a tree of real control groups. The engine's memcg LRU
+//! decides from which tenant to reclaim.
 //!
-//! Invariant: every tenant that was made is a control group below one root that carries our mark; below `host` the host's
-//! own groups are tenants, too, as they are, and give nothing unless that was allowed. Which processes a tenant has, the
-//! kernel says, and everything that decides is the engine's. Nothing of the tree is kept elsewhere: killed at any time,
-//! the next manager finds the groups, their processes and what was asked for them.
+//! Invariant: every tenant made by pagetide is a control group below one root, and carries our
+//! ownership xattr. Below the tenant `host` the host's own groups are tenants, too; they are not
+//! changed, and not reclaimed from, unless `manage` allows it. The kernel knows which processes a
+//! tenant has; the engine makes all decisions. The state of the tree is stored only on the groups:
+//! if the manager is killed, the next manager finds the groups, their processes and their settings.
 //!
-//! Floors: `budget` (of looks), `by_path` (what holds from a tenant down), `cache`, `closing`,
-//! `group_share` (which of the host's groups are tenants), `host_notes`, `left_out` (what scans leave out), `seldom`; `tenant`,
+//! The modules in order of dependence, in groups separated by semicolons; a module uses only
+//! modules of earlier groups: `budget` (of scans), `by_path` (settings that hold for a tenant and
+//! those below it), `cache`, `pending_limit`, `group_share` (which of the host's groups are
+//! tenants), `host_notes`, `left_out` (what scans do not include), `rate_limited`; `tenant`,
 //! `under_way` (reclaims in slices); here the tree and its clock; `host` (the host's own groups),
 //! `membership` (the tenant of each process), `pressure`, `protection`; `unmapped` (page cache),
-//! `curves`; `cold_cache`, `last_resort`; `thrashing`; `list` (which groups there are), `look`,
-//! `hold` (limits), `policy`, `write_back`,
-//! `ask`, `events`, `reclaim` (what people ask for), `figures` (of all at once).
+//! `curves`; `cold_cache`, `fallback_reclaim`; `thrashing`; `list` (which groups exist), `scan`,
+//! `enforce_limits` (limits), `policy`, `write_back`, `ask`, `events`, `reclaim` (requests of
+//! users), `figures` (of all tenants at once).
 
 mod ask;
 mod budget;
 mod by_path;
 mod cache;
-mod closing;
 mod cold_cache;
 mod curves;
+mod enforce_limits;
 mod events;
+mod fallback_reclaim;
 pub mod figures;
 mod group_share;
-mod hold;
 mod host;
 mod host_notes;
-mod last_resort;
 pub mod left_out;
 mod list;
-mod look;
 mod membership;
+mod pending_limit;
 mod policy;
 mod pressure;
 mod protection;
+mod rate_limited;
 mod reclaim;
-mod seldom;
+mod scan;
 mod tenant;
 mod thrashing;
 mod under_way;
 mod unmapped;
+mod unread;
 mod write_back;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -49,13 +54,13 @@ use std::time::{Duration, Instant};
 
 use engine::machine::GlobalReclaim;
 use engine::memcg::MemcgId;
-use engine::{Machine, MachineConfig, Millis};
+use engine::{Aging, Machine, MachineConfig, Millis};
 use rustix::io::Errno;
 
 pub use super::noreuse::NoreuseFiles;
 pub use super::options::Limits;
-pub use ask::{Ages, MembersOf, NodeAges, NodeUsage, Usage};
-pub use budget::LookBudget;
+pub use ask::{Ages, NodeAges, NodeUsage, ProcessesByTenant, Usage};
+pub use budget::ScanBudget;
 pub use host::HostGroups;
 use host_notes::HostNotes;
 use left_out::LeftOut;
@@ -63,57 +68,63 @@ pub use policy::Policies;
 pub use pressure::Watermarks;
 pub use write_back::WriteBackAges;
 
-use super::demote::Demoter;
 use super::driver::{BATCH, Driver};
 use super::options::Reclaimed;
-pub use super::pause::Bell;
-use super::pause::Pause;
+use super::wakeup::Pause;
+pub use super::wakeup::Wakeup;
+use super::writeback::Writeback;
+use crate::hard_limit::HardLimit;
 use crate::price::SwapInCost;
 use crate::system::descriptors::{LACK_HINT, is_lack};
 use crate::system::family::Target;
 use crate::system::{Group, Groups, Identity, Proc};
-use crate::wall::Wall;
 use crate::watch::{self, Watch, WatchError};
 use by_path::ByPath;
 use host::Host;
-use look::Looking;
 use pressure::Pressure;
-use protection::Claims;
+use protection::RootProtection;
+use scan::OngoingScan;
 use tenant::Tenant;
-use under_way::UnderWay;
+use under_way::OngoingReclaim;
 
-/// Which files of tenants are used once, by path.
+/// Which files of tenants are used only once, by the path of the tenant.
 pub type NoreuseOfTenants = ByPath<NoreuseFiles>;
 
-/// How long the first scan may take before whoever starts the tree goes on without its end.
+/// Maximum time for which [`Tenants::start`] waits for the first scan, which continues afterwards.
 const FIRST_SCAN: Duration = Duration::from_millis(500);
-/// After a scan for which descriptors or memory were lacking, the next one waits so long.
+/// Pause after a scan that failed because descriptors or memory are lacking.
 const LACK_PAUSE: Duration = Duration::from_millis(200);
-/// That they are lacking is said again after this.
+/// Minimum time between two log lines about lacking descriptors or memory.
 const LACK_SAID_AGAIN: Duration = Duration::from_secs(60);
-/// A slice of a look where nobody waits: then the socket is looked at.
+/// Maximum time of one slice of work; afterwards the caller can serve its socket again.
 const SLICE: Duration = Duration::from_millis(20);
 
-/// What a tree of tenants is made with.
+/// Settings of a tree of tenants.
 #[derive(Clone, Debug)]
-pub struct Settings {
-    /// Its root, below the mount of the hierarchy that counts memory.
+pub struct TreeSettings {
+    /// Path of the root, below the mount point of the cgroup hierarchy with the memory controller.
     pub root: PathBuf,
-    /// Time between two looks, where nothing asks for more of them.
+    /// Time between two scans; reclaim and policies may need scans more often.
     pub interval: Duration,
-    /// The root is reclaimed by walking all tenants: what the memcg LRU replaced, to compare.
+    /// Whether reclaim from the root visits all tenants one after another, as the kernel did before
+    /// the memcg LRU; for comparison.
     pub by_iterator: bool,
-    /// The host's own groups that are tenants, too.
+    /// Which of the host's own groups are tenants, too; `None` for none of them.
     pub host: Option<HostGroups>,
-    /// How little memory may be available on the host before tenants give some of theirs; none for never.
+    /// Reclaims from tenants if the host's available memory is below these values; `None` to
+    /// disable that.
     pub watermarks: Option<Watermarks>,
-    /// How much of a processor looks may take.
-    pub budget: LookBudget,
-    /// Processes that other managers have, and all their descendants: not ours to look at.
+    /// The share of one processor that scans may take.
+    pub budget: ScanBudget,
+    /// Maximum memory that ages may take in pagetide, in bytes; `None` to choose it by the limits
+    /// of pagetide itself.
+    pub own_memory: Option<u64>,
+    /// Returns the PIDs of the processes that other managers have. These processes and all their
+    /// descendants are not scanned.
     pub others: fn() -> Vec<u32>,
 }
 
-/// A tree of tenants. See the module.
+/// Manages a tree of tenants; see the description of this module.
 pub struct Tenants {
     driver: Driver,
     manager: Identity,
@@ -122,88 +133,101 @@ pub struct Tenants {
     by_path: BTreeMap<PathBuf, MemcgId>,
     by_serial: BTreeMap<u64, MemcgId>,
     next_serial: u64,
-    /// Whose tenant each process was at the last look.
-    homes: BTreeMap<Identity, MemcgId>,
-    /// Processes within an exec that does not end, and the tenant of each, as of the last scan.
+    /// The tenant of each process, as of the last scan.
+    tenant_map: BTreeMap<Identity, MemcgId>,
+    /// Processes whose exec does not end, as of the last scan: PID, then tenant.
     in_exec: Vec<(u32, MemcgId)>,
-    next_look: Instant,
-    /// When the last one began that opened generations, and how much they may take.
-    looked_at: Instant,
-    budget: LookBudget,
-    /// The look that is under way: nothing is reclaimed until it is over.
-    looking: Option<Looking>,
-    /// Reclaims, in turn.
-    under_way: VecDeque<UnderWay>,
-    /// What came of those that somebody asked for, by their numbers.
+    next_scan: Instant,
+    /// When the last scan that opened generations began; then the share of a processor that scans
+    /// may take.
+    scanned_at: Instant,
+    budget: ScanBudget,
+    /// The scan in progress; nothing is reclaimed until it ends.
+    looking: Option<OngoingScan>,
+    /// Reclaims in progress; each in turn runs for a slice.
+    under_way: VecDeque<OngoingReclaim>,
+    /// Results of requested reclaims that have ended: number of the request, then its result.
     ended: Vec<(u64, Result<Reclaimed, Errno>)>,
-    last_asked: u64,
-    bell: Bell,
+    /// Number of the last requested reclaim.
+    last_requested: u64,
+    wakeup: Wakeup,
     host: Option<Host>,
     pressure: Pressure,
-    claims: Claims,
-    /// Where the kernel tells no pressure of groups.
+    /// Protection that is set on the root's group.
+    claims: RootProtection,
+    /// Time of a swap-in, from which pressure is estimated if the kernel reports none for groups.
     swap_in_cost: SwapInCost,
-    /// Reports are to be no older than this, where anybody asked for them.
+    /// Maximum age of reports; `None` if no user has set one.
     refresh: Option<Duration>,
     policies: Policies,
-    /// Files of tenants that are used once.
+    /// Which files of tenants are used only once.
     noreuse: NoreuseOfTenants,
-    /// What is out goes on to a disk: of whom, and how old.
-    demoter: Option<Demoter>,
+    /// Writeback of swapped-out pages to a disk, `None` if not requested; then the age from which
+    /// on pages of each tenant are written.
+    demoter: Option<Writeback>,
     write_back_ages: WriteBackAges,
-    /// A look has ended of which policies have not been told.
-    has_looked: bool,
+    /// Whether a scan has ended since the policies last ran.
+    has_scanned: bool,
+    /// Returns the PIDs of processes that other managers have.
     others: fn() -> Vec<u32>,
-    /// What was done since somebody asked, and why.
+    /// Log lines since the last call of [`Tenants::actions`]: what was done, and why.
     actions: Vec<String>,
-    /// Tenants that were reclaimed since somebody asked, though nobody had asked for that.
-    pressed: BTreeSet<MemcgId>,
-    /// What was asked of reports of the host's groups, which are not to be written.
+    /// Tenants that were reclaimed from, other than on request, since the last call of
+    /// [`Tenants::take_reclaimed`].
+    take_reclaimed: BTreeSet<MemcgId>,
+    /// Report settings of the host's groups to which we may not write.
     host_notes: HostNotes,
-    /// They could not be written, and that was said.
+    /// Whether it was logged that the report settings in `host_notes` could not be stored.
     are_notes_refused: bool,
-    /// When it was said that swap is full, and how the kernel refused to page out when that was said.
+    /// When full swap was last logged; then the last logged refusal of the kernel to page out.
     said_no_swap: Option<Instant>,
     said_refused: Option<String>,
-    /// That the kernel cannot be told to drop nothing but page cache was said.
+    /// Whether it was logged that this kernel cannot drop page cache alone.
     said_no_cache: bool,
-    /// Tenants of which it was said that their scans cost more than their share, by serial.
+    /// Serials of tenants for which it was logged that their scans cost more than their share.
     said_late: BTreeSet<u64>,
-    /// How many groups were said to be told only as part of the tenants above them.
+    /// Serials of tenants for which it was logged that some of their processes are not read.
+    said_unread: BTreeSet<u64>,
+    /// Number of groups that are reported only as part of the tenants above them, as last logged.
     said_left_out: u64,
-    /// When it was said that descriptors or memory are lacking.
+    /// When a lack of descriptors or memory was last logged.
     said_lack: Option<Instant>,
-    /// Groups with our mark that could not be had, each told of once.
-    unheld: BTreeSet<PathBuf>,
+    /// Groups with our ownership xattr that could not be claimed; each is logged once.
+    unclaimed: BTreeSet<PathBuf>,
+    /// Processes and groups that scans do not include.
     left_out: LeftOut,
-    /// Who came since somebody asked, by number.
+    /// Serials of tenants that were added since the last call of [`Tenants::came`].
     came: Vec<u64>,
-    /// Who went by another's hand since somebody asked: the number of the one above, and the name there.
+    /// Groups that other programs removed since the last call of [`Tenants::gone`]: serial of the
+    /// parent, then name of the group.
     gone: Vec<(u64, OsString)>,
 }
 
 impl Tenants {
-    /// Makes the root, or takes it up with all tenants below that a dead manager left.
+    /// Makes the root group, or claims the root of a manager that has died, with all tenants below
+    /// it.
     ///
     /// # Errors
-    /// There are no control groups, another manager has the root, or there is no way to see ages.
-    pub fn start(settings: &Settings) -> Result<Tenants, WatchError> {
+    /// There are no control groups, another manager has the root, or ages cannot be read here.
+    pub fn start(settings: &TreeSettings) -> Result<Tenants, WatchError> {
         let proc = Proc::system()?;
         let groups = Groups::find(&proc)?;
         let gone = || WatchError::failure("this process is not in /proc", "mount /proc");
         let manager = proc.identity(std::process::id())?.ok_or_else(gone)?;
-        let wall = root(&groups, manager, &settings.root)?;
+        let hard_limit = root(&groups, manager, &settings.root)?;
         let host = match &settings.host {
             None => None,
-            Some(asked) => Some(Host::find(&groups, &wall, asked).inspect_err(|_| {
-                let _ = wall.remove_tenant();
-            })?),
+            Some(requested) => Some(Host::find(&groups, &hard_limit, requested).inspect_err(
+                |_| {
+                    let _ = hard_limit.remove_tenant();
+                },
+            )?),
         };
-        let all = host.as_ref().map_or(wall.group(), |host| &host.group);
+        let all = host.as_ref().map_or(hard_limit.group(), |host| &host.group);
         let opened = watch_of(all.clone(), settings.interval);
-        // A root that nobody is in is not left behind; EBUSY where there are tenants.
+        // On failure the root is removed. If it has tenants, that fails with EBUSY, and they stay.
         let watch = opened.inspect_err(|_| {
-            let _ = wall.remove_tenant();
+            let _ = hard_limit.remove_tenant();
         })?;
         let mut tenants = Tenants {
             driver: Driver::new(watch, machine(settings.by_iterator, manager.started)),
@@ -213,64 +237,65 @@ impl Tenants {
             by_path: BTreeMap::new(),
             by_serial: BTreeMap::new(),
             next_serial: 0,
-            homes: BTreeMap::new(),
+            tenant_map: BTreeMap::new(),
             in_exec: Vec::new(),
-            next_look: Instant::now(),
-            looked_at: Instant::now(),
+            next_scan: Instant::now(),
+            scanned_at: Instant::now(),
             budget: settings.budget,
             looking: None,
             under_way: VecDeque::new(),
             ended: Vec::new(),
-            last_asked: 0,
-            bell: Bell::default(),
+            last_requested: 0,
+            wakeup: Wakeup::default(),
             host,
             pressure: Pressure::new(settings.watermarks),
-            claims: Claims::default(),
+            claims: RootProtection::default(),
             swap_in_cost: SwapInCost::default(),
             refresh: None,
             policies: Policies::new(),
             noreuse: NoreuseOfTenants::new(),
             demoter: None,
             write_back_ages: WriteBackAges::new(),
-            has_looked: false,
+            has_scanned: false,
             others: settings.others,
             actions: Vec::new(),
-            pressed: BTreeSet::new(),
-            host_notes: HostNotes::parse(&wall.reports_of_others()),
+            take_reclaimed: BTreeSet::new(),
+            host_notes: HostNotes::parse(&hard_limit.reports_of_others()),
             are_notes_refused: false,
             said_no_swap: None,
             said_refused: None,
             said_no_cache: false,
             said_late: BTreeSet::new(),
+            said_unread: BTreeSet::new(),
             said_left_out: 0,
             said_lack: None,
-            unheld: BTreeSet::new(),
+            unclaimed: BTreeSet::new(),
             left_out: LeftOut::default(),
             came: Vec::new(),
             gone: Vec::new(),
         };
-        tenants.begin(wall)?;
+        tenants.begin(hard_limit)?;
         Ok(tenants)
     }
 
-    /// Takes up its groups, and begins with a scan: a host with very many processes is ready before
-    /// all of them are scanned.
-    fn begin(&mut self, root: Wall) -> Result<(), WatchError> {
-        self.driver.cull();
+    /// Adds the existing groups as tenants, and begins the first scan. Returns after at most
+    /// [`FIRST_SCAN`], so that serving begins before all processes of a large host are scanned.
+    fn begin(&mut self, root: HardLimit) -> Result<(), WatchError> {
+        self.driver.track_unevictable();
         self.admit(MemcgId::ROOT, PathBuf::new(), root, false);
         self.begin_host()?;
-        self.begin_look(true, &BTreeSet::new())?;
-        let pause = Pause::after(&self.bell, FIRST_SCAN);
-        self.go_on_looking(&pause)
+        self.begin_scan(true, &BTreeSet::new())?;
+        let pause = Pause::after(&self.wakeup, FIRST_SCAN);
+        self.continue_scan(&pause)
     }
 
-    /// Does what is due, a slice of it at most, and says how long nothing more will be.
+    /// Does pending work for at most one slice. Returns the time until the next work.
     ///
     /// # Errors
     /// The groups cannot be read any more.
     pub fn work(&mut self) -> Result<Duration, WatchError> {
         match self.work_now() {
-            // What was known stays known, and the same is tried again.
+            // Descriptors or memory were lacking: all data stay valid, and the work is tried again.
             Err(error) if error.is_passing() => {
                 let is_said = |at: Instant| at.elapsed() < LACK_SAID_AGAIN;
                 if !self.said_lack.is_some_and(is_said) {
@@ -283,96 +308,102 @@ impl Tenants {
         }
     }
 
+    /// Does one slice of the most urgent work: the scan, or policies, limits and reclaim.
     fn work_now(&mut self) -> Result<Duration, WatchError> {
         if self.looking.is_some() {
-            let pause = Pause::after(&self.bell, SLICE);
-            self.go_on_looking(&pause)?;
+            let pause = Pause::after(&self.wakeup, SLICE);
+            self.continue_scan(&pause)?;
             return Ok(Duration::ZERO);
         }
-        // Who comes and goes between two looks is found by the next: a thousand groups are not listed for each file
-        // that somebody reads.
-        if Instant::now() >= self.next_look {
-            self.begin_look(true, &BTreeSet::new())?;
+        // Groups that are made or removed between two scans are found by the next scan, because
+        // listing a thousand groups for each file that a user reads would take too long.
+        if Instant::now() >= self.next_scan {
+            self.begin_scan(true, &BTreeSet::new())?;
             return Ok(Duration::ZERO);
         }
-        let has_looked = std::mem::take(&mut self.has_looked);
-        let pause = self.mind(has_looked).min(self.demote(has_looked));
-        let pause = pause.min(self.hold());
-        let pause = pause.min(self.relieve()).min(self.refresh()?);
+        let has_scanned = std::mem::take(&mut self.has_scanned);
+        let pause = self.run_policies(has_scanned).min(self.demote(has_scanned));
+        let pause = pause.min(self.enforce_limits());
+        let pause = pause.min(self.reclaim_for_host()).min(self.refresh()?);
         let now = self.now();
         self.driver.machine.flush_stats_if_due(now);
-        if self.looking.is_some() || self.go_on_with_some()? {
+        if self.looking.is_some() || self.continue_reclaims()? {
             return Ok(Duration::ZERO);
         }
-        Ok(pause.min(self.next_look.saturating_duration_since(Instant::now())))
+        Ok(pause.min(self.next_scan.saturating_duration_since(Instant::now())))
     }
 
-    /// Whoever rings it is answered between two slices of what [`Tenants::work`] does; whoever answers silences it before.
+    /// Returns the wakeup of this tree. If a caller sets it, [`Tenants::work`] returns at the end
+    /// of the current slice. The caller must clear it before its request is served.
     #[must_use]
-    pub fn bell(&self) -> Bell {
-        self.bell.clone()
+    pub fn wakeup(&self) -> Wakeup {
+        self.wakeup.clone()
     }
 
-    /// What was done since the last call, and why.
+    /// Returns the log lines since the last call: what was done, and why.
     pub fn actions(&mut self) -> Vec<String> {
         std::mem::take(&mut self.actions)
     }
 
-    /// Tenants that were reclaimed since the last call for a limit of theirs, and the root if the host lacked memory: what
-    /// was asked for (memory.reclaim) is no pressure. spec: workingset-report.md 5.
-    pub fn pressed(&mut self) -> BTreeSet<MemcgId> {
-        std::mem::take(&mut self.pressed)
+    /// Returns the tenants that were reclaimed from for their limits since the last call, and the
+    /// root if the host lacked memory. Requested reclaim (memory.reclaim) is no pressure and is not
+    /// included.
+    /// spec: workingset-report.md 5.
+    pub fn take_reclaimed(&mut self) -> BTreeSet<MemcgId> {
+        std::mem::take(&mut self.take_reclaimed)
     }
 
-    /// Tenants that were made, or found, since the last call, by their numbers.
+    /// Returns the serials of tenants that were made or found since the last call.
     pub fn came(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.came)
     }
 
-    /// Tenants whose groups somebody else removed since the last call: the number of the tenant above, and the name there.
+    /// Returns the groups that other programs removed since the last call: serial of the parent,
+    /// then name of the group.
     pub fn gone(&mut self) -> Vec<(u64, OsString)> {
         std::mem::take(&mut self.gone)
     }
 
-    /// The tenant at a path below the root; the root for an empty one.
+    /// Returns the tenant at a path below the root (the empty path); `None` if there is none.
     #[must_use]
     pub fn find(&self, path: &Path) -> Option<MemcgId> {
         self.by_path.get(path).copied()
     }
 
-    /// A number that no other tenant of this tree ever has; 0 for the root.
+    /// Returns a tenant's serial, a number that no other tenant of this tree ever has; 0 for the
+    /// root. `None` if the tenant is gone.
     #[must_use]
     pub fn serial(&self, memcg: MemcgId) -> Option<u64> {
         self.tenants.get(&memcg).map(|tenant| tenant.serial)
     }
 
-    /// The tenant of a number, if it is there still.
+    /// Returns the tenant with this serial; `None` if it no longer exists.
     #[must_use]
     pub fn by_serial(&self, serial: u64) -> Option<MemcgId> {
         self.by_serial.get(&serial).copied()
     }
 
-    /// The nodes of this host.
+    /// Returns the numbers of this host's NUMA nodes.
     #[must_use]
     pub fn nodes(&self) -> &[u32] {
         self.driver.watch.ages().nodes()
     }
 
-    /// Time since the tree was taken up, milliseconds.
+    /// Returns the time since the tree was started, in milliseconds.
     #[must_use]
     pub fn elapsed_ms(&self) -> u64 {
         self.driver.watch.elapsed_ms()
     }
 
-    /// Its path below the root.
+    /// Returns a tenant's path below the root.
     ///
     /// # Errors
-    /// ENODEV if it is gone.
+    /// ENODEV if the tenant is gone.
     pub fn path(&self, memcg: MemcgId) -> Result<&Path, Errno> {
         Ok(&self.tenant(memcg)?.path)
     }
 
-    /// A tenant and all below it, those above first.
+    /// Returns a tenant and all tenants below it, parents before their children.
     #[must_use]
     pub fn below(&self, memcg: MemcgId) -> Vec<MemcgId> {
         let mut all = self.driver.machine.tree().pre_order(memcg);
@@ -380,23 +411,23 @@ impl Tenants {
         all
     }
 
-    /// Names of the tenants right below one.
+    /// Returns the children of a tenant: path below the root, then id.
     pub fn children(&self, memcg: MemcgId) -> impl Iterator<Item = (&Path, MemcgId)> {
         let tree = self.driver.machine.tree();
         let children = tree.children(memcg);
         children.filter_map(|id| Some((self.tenants.get(&id)?.path.as_path(), id)))
     }
 
-    /// Whether a tenant may have this name: walls of `run` have names of their own.
+    /// Whether a tenant may have this name: names of hard-limit cgroups of `run` are reserved.
     #[must_use]
     pub fn may_be_called(name: &str) -> bool {
-        !Wall::is_of_run(name.as_ref())
+        !HardLimit::is_of_run(name.as_ref())
     }
 
-    /// Makes a tenant.
+    /// Makes a tenant below `parent`.
     ///
     /// # Errors
-    /// The kernel's for the group; EINVAL for a name that it may not have.
+    /// The kernel's error for the group; EINVAL for a reserved name.
     pub fn make(&mut self, parent: MemcgId, name: &str) -> Result<MemcgId, Errno> {
         self.may_change(parent)?;
         if !Tenants::may_be_called(name) {
@@ -404,21 +435,24 @@ impl Tenants {
         }
         let above = self.tenant(parent)?;
         let of_host = above.of_host;
-        let (path, dir) = (above.path.join(name), above.wall.group().dir.join(name));
-        let wall = match of_host {
-            true => Wall::make_for_host(&self.groups, &dir, self.manager)?,
-            false => Wall::tenant(&self.groups, &dir, self.manager, false)?,
+        let (path, dir) = (
+            above.path.join(name),
+            above.hard_limit.group().dir.join(name),
+        );
+        let hard_limit = match of_host {
+            true => HardLimit::make_for_host(&self.groups, &dir, self.manager)?,
+            false => HardLimit::tenant(&self.groups, &dir, self.manager, false)?,
         };
         let now = self.now();
         let memcg = self.driver.machine.create(parent, now);
-        self.admit(memcg, path, wall, of_host);
+        self.admit(memcg, path, hard_limit, of_host);
         Ok(memcg)
     }
 
-    /// Removes a tenant whose group has neither processes nor groups.
+    /// Removes a tenant. Its group must have neither processes nor child groups.
     ///
     /// # Errors
-    /// The kernel's for the group; EPERM for the root.
+    /// The kernel's error for the group; EPERM for the root and for `host`.
     pub fn remove(&mut self, memcg: MemcgId) -> Result<(), Errno> {
         let is_fixed = |host: &Host| host.memcg == memcg;
         if memcg == MemcgId::ROOT || self.host.as_ref().is_some_and(is_fixed) {
@@ -426,8 +460,9 @@ impl Tenants {
         }
         self.may_change(memcg)?;
         self.note_events(memcg);
-        self.tenant(memcg)?.wall.remove_tenant()?;
-        // The kernel had none below it any more: those went by another's hand, and no look has seen it yet.
+        self.tenant(memcg)?.hard_limit.remove_tenant()?;
+        // The kernel has no groups below this one any more: other programs have removed them since
+        // the last scan.
         for gone in self.below(memcg).into_iter().skip(1).rev() {
             self.note_gone(gone);
             self.drop_tenant(gone);
@@ -437,48 +472,51 @@ impl Tenants {
         Ok(())
     }
 
-    /// The one above a made tenant that is gone may have processes again, if that was the last one there.
+    /// If the tenant was its parent's last child, lets the parent's group have processes again.
     fn free_above(&self, memcg: MemcgId) {
         let above = self.driver.machine.tree().parent(memcg);
         let above = above.filter(|above| *above != MemcgId::ROOT);
         let above = above.and_then(|above| self.tenants.get(&above));
         if let Some(above) = above.filter(|above| !above.of_host) {
-            above.wall.hand_down_no_more();
+            above.hard_limit.disable_memory();
         }
     }
 
-    /// Ends: tenants stay as they are, and a root that holds nobody, no limit and nothing that was asked of reports is removed.
+    /// Ends the tree. Tenants stay as they are. The root is removed if it has no tenants,
+    /// processes, limits or report settings.
     pub fn end(&self) {
         let root = self.tenants.get(&MemcgId::ROOT);
-        let is_asked = |root: &&Tenant| {
+        let is_requested = |root: &&Tenant| {
             root.limits != Limits::default()
-                || root.wall.reports().is_some()
+                || root.hard_limit.reports().is_some()
                 || !self.host_notes.is_empty()
         };
-        if let Some(root) = root.filter(|root| !is_asked(root)) {
-            // EBUSY where there are tenants or processes.
-            let _ = root.wall.remove_tenant();
+        if let Some(root) = root.filter(|root| !is_requested(root)) {
+            // Fails with EBUSY if there are tenants or processes; then the root stays.
+            let _ = root.hard_limit.remove_tenant();
         }
     }
 
-    fn admit(&mut self, memcg: MemcgId, path: PathBuf, wall: Wall, of_host: bool) {
+    /// Adds a tenant for a group, with the stored limits and the policy that apply to it.
+    fn admit(&mut self, memcg: MemcgId, path: PathBuf, hard_limit: HardLimit, of_host: bool) {
         let serial = self.next_serial;
         self.next_serial += 1;
         self.came.push(serial);
-        let mut tenant = Tenant::new((memcg, serial), path.clone(), wall, of_host);
+        let mut tenant = Tenant::new((memcg, serial), path.clone(), hard_limit, of_host);
         let may_change = !of_host || self.may_change_host();
-        let told = match may_change {
+        let reported = match may_change {
             true => {
                 let refused = tenant.apply();
                 tenant.refusals_in_words(&refused)
             }
-            // What an earlier manager that might was asked for.
+            // Limits stored by an earlier manager, which was allowed to change the host's groups,
+            // do not hold now.
             false => {
                 tenant.limits = Limits::default();
                 Vec::new()
             }
         };
-        told.into_iter().for_each(|what| self.act(what));
+        reported.into_iter().for_each(|what| self.act(what));
         let limits = tenant.for_engine(may_change);
         self.driver.machine.set_limits(memcg, limits);
         if let Some(files) = self.noreuse_of(&tenant) {
@@ -490,10 +528,10 @@ impl Tenants {
         self.give_policy(memcg);
     }
 
-    /// Its group is gone.
+    /// Forgets a tenant after its group was removed, with its processes and pages.
     fn drop_tenant(&mut self, memcg: MemcgId) {
         if let Some(tenant) = self.tenants.remove(&memcg) {
-            self.homes.retain(|_, home| *home != memcg);
+            self.tenant_map.retain(|_, home| *home != memcg);
             self.driver.evacuate(memcg);
             self.by_path.remove(&tenant.path);
             self.by_serial.remove(&tenant.serial);
@@ -508,16 +546,19 @@ impl Tenants {
         self.host.as_ref().is_some_and(|host| host.manage)
     }
 
+    /// Returns a tenant; ENODEV if it is gone.
     fn tenant(&self, memcg: MemcgId) -> Result<&Tenant, Errno> {
         self.tenants.get(&memcg).ok_or(Errno::NODEV)
     }
 
+    /// Returns the time since the tree was started.
     fn now(&self) -> Millis {
         Millis(self.driver.watch.elapsed_ms())
     }
 
+    /// Records a log line about an action.
     fn act(&mut self, what: String) {
-        /// Nobody may ask for them: the latest stay.
+        /// Maximum number of lines kept if no caller takes them; the oldest are dropped.
         const MOST: usize = 1000;
         if self.actions.len() == MOST {
             self.actions.remove(0);
@@ -526,24 +567,27 @@ impl Tenants {
     }
 }
 
-/// A watch of all groups below one.
+/// Opens a watch of all processes in a group and in the groups below it.
 fn watch_of(group: Group, interval: Duration) -> Result<Watch, WatchError> {
-    Watch::open(watch::Settings {
+    Watch::open(watch::WatchSettings {
         target: Target::Group(group),
         interval,
         max_wait: None,
         source: None,
+        memory: None,
         own_process: true,
     })
 }
 
-/// The engine of a tree: tenants that are protected give last, and reclaims go on in turn.
+/// Returns the engine of a tree. In it, reclaim takes from protected tenants last, and begins after
+/// the tenant where the reclaim before ended.
 fn machine(by_iterator: bool, seed: u64) -> Machine {
     let global = match by_iterator {
         true => GlobalReclaim::Iterator,
         false => GlobalReclaim::MemcgLru,
     };
     let config = MachineConfig {
+        aging: Aging::ByScans,
         global,
         low_last: true,
         in_turn: true,
@@ -554,26 +598,32 @@ fn machine(by_iterator: bool, seed: u64) -> Machine {
     Machine::new(config, Millis(0))
 }
 
-/// The root's group, taken up or made.
-fn root(groups: &Groups, manager: Identity, path: &Path) -> Result<Wall, WatchError> {
+/// Claims or makes the root's group. `path` is its path below the mount point.
+fn root(groups: &Groups, manager: Identity, path: &Path) -> Result<HardLimit, WatchError> {
     let below: PathBuf = path.iter().filter(|part| *part != "/").collect();
     let is_plain = |part| matches!(part, Component::Normal(_));
     if below.as_os_str().is_empty() || !below.components().all(is_plain) {
-        let what = format!("`{}` is no name for the tenants' root", path.display());
-        return Err(WatchError::failure(what, "give one like `pagetide`"));
+        let what = format!(
+            "`{}` is not a valid name for the tenants' root",
+            path.display()
+        );
+        return Err(WatchError::failure(what, "give a name like `pagetide`"));
     }
     let dir = groups.mount.join(below);
-    Wall::tenant(groups, &dir, manager, true).map_err(|errno| {
-        let what = format!("cannot have {} as the tenants' root: {errno}", dir.display());
+    HardLimit::tenant(groups, &dir, manager, true).map_err(|errno| {
+        let what = format!("cannot use {} as the tenants' root: {errno}", dir.display());
         match errno {
             Errno::EXIST => WatchError::failure(
                 what,
-                "another pagetide serve has it, or it is somebody else's group: see `pgrep -a pagetide`, or \
-                 name another with --root",
+                "another pagetide serve manages it, or another program made it: see `pgrep -a \
+                 pagetide`, or name another with --root",
             ),
-            Errno::NOENT => WatchError::failure(what, "the groups above it must be there"),
+            Errno::NOENT => WatchError::failure(what, "the groups above it must exist"),
             errno if is_lack(errno) => WatchError::failure(what, LACK_HINT),
-            _ => WatchError::missing(what, "making control groups needs root; `pagetide doctor` says more"),
+            _ => WatchError::missing(
+                what,
+                "making control groups needs root; `pagetide doctor` says more",
+            ),
         }
     })
 }

@@ -1,7 +1,10 @@
-//! Pressure of the whole host: how little memory is available before tenants give some of theirs.
+//! Memory pressure of the whole host: if too little memory is available, all tenants are reclaimed
+//! from.
 //!
-//! Invariant: between the two marks what began goes on, and nothing begins: as kswapd's low and high. While tasks stall for
-//! memory ([PSI](crate::system::pressure)) it begins at the high mark already: the kernel has come before us.
+//! Invariant: reclaim begins when available memory is below the low watermark and ends when it is
+//! above the high one, like kswapd. Between the two a reclaim in progress continues, and none
+//! begins. While tasks stall for memory ([PSI](crate::system::pressure)), reclaim begins at the
+//! high watermark, because the kernel is already reclaiming.
 
 use std::time::{Duration, Instant};
 
@@ -10,34 +13,39 @@ use engine::memcg::MemcgId;
 use engine::{Limit, Pages, ScanReason};
 
 use super::super::IDLE_MAX;
-use super::super::room::PAGES_PER_MEASUREMENT;
-use super::super::room::Room;
-use super::super::tally::Tally;
+use super::super::headroom::Headroom;
+use super::super::headroom::PAGES_PER_MEASUREMENT;
+use super::super::reclaim_totals::ReclaimTotals;
 use super::Tenants;
-use super::under_way::Why;
+use super::under_way::ReclaimReason;
 use crate::system::Proc;
 
-/// The host is asked so often, seconds apart, where nothing is wanted.
+/// Time between two measurements while nothing must be reclaimed.
 const EVERY: Duration = Duration::from_secs(1);
-/// Nobody gave anything: what could leave has left.
+/// Pause after a reclaim that got nothing: all reclaimable memory is swapped out.
 const IN_VAIN: Duration = Duration::from_secs(10);
-/// A share of the last 10 s in which some task stalled, hundredths of a percent.
+/// The host counts as stalled if some task stalled in at least this share of the last 10 s; in
+/// hundredths of a percent.
 const STALLED: u32 = 1000;
 
-/// How much memory is to be available, bytes (MemAvailable of /proc/meminfo).
+/// Bytes of available memory (MemAvailable of /proc/meminfo) by which reclaim for the host is
+/// started and ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Watermarks {
-    /// Reclaim begins below this.
+    /// If less is available, reclaim begins.
     pub low: u64,
-    /// It ends above this.
+    /// If more is available, reclaim ends.
     pub high: u64,
 }
 
-/// When it is looked at, and whether it is being relieved.
+/// When the host's memory is measured next, and whether reclaim for the host is in progress.
 #[derive(Debug)]
 pub(super) struct Pressure {
+    /// The watermarks; `None` disables reclaim for the host.
     marks: Option<Watermarks>,
+    /// When the host's memory is measured next.
     next: Instant,
+    /// Whether reclaim has begun and not yet reached the high watermark.
     is_on: bool,
 }
 
@@ -50,12 +58,13 @@ impl Pressure {
         }
     }
 
-    /// Other marks from now on.
+    /// Replaces the watermarks; an earlier reclaim is forgotten.
     pub(super) fn set_marks(&mut self, marks: Option<Watermarks>) {
         *self = Pressure::new(marks);
     }
 
-    /// How much is to leave, with so much available.
+    /// Returns the number of pages to reclaim when `available` bytes of the host's memory are
+    /// available.
     fn wanted(&mut self, available: u64, is_stalled: bool) -> Pages {
         let Some(Watermarks { low, high }) = self.marks else {
             return Pages(0);
@@ -70,12 +79,13 @@ impl Pressure {
 }
 
 impl Tenants {
-    /// Sets out to take from tenants what the host lacks; how long it need not be asked.
-    pub(super) fn relieve(&mut self) -> Duration {
-        // A budget is the other way to say how much tenants may use.
+    /// Starts reclaim from tenants for memory that the host lacks. Returns the time until the next
+    /// measurement.
+    pub(super) fn reclaim_for_host(&mut self) -> Duration {
+        // A budget of the root already limits the tenants, so this does nothing then.
         let root = self.tenants.get(&MemcgId::ROOT);
         let has_budget = root.is_none_or(|root| root.limits.max != Limit::Max);
-        if self.pressure.marks.is_none() || has_budget || self.is_relieving() {
+        if self.pressure.marks.is_none() || has_budget || self.is_reclaiming_for_host() {
             return IDLE_MAX;
         }
         let wait = self.pressure.next.saturating_duration_since(Instant::now());
@@ -92,15 +102,15 @@ impl Tenants {
         if wanted == Pages(0) {
             return EVERY;
         }
-        let why = Why::Pressure {
+        let why = ReclaimReason::Pressure {
             available: memory.available,
             wanted: Pages(wanted.0.min(PAGES_PER_MEASUREMENT)),
         };
-        self.set_out(MemcgId::ROOT, why);
+        self.start_reclaim(MemcgId::ROOT, why);
         Duration::ZERO
     }
 
-    /// What the engine is asked for.
+    /// Returns the engine's work for the host, as a list of one reclaim.
     pub(super) fn step_for_host(&self, wanted: Pages) -> Vec<Ongoing> {
         let request = ReclaimRequest {
             reason: ScanReason::Background,
@@ -111,36 +121,42 @@ impl Tenants {
         vec![Ongoing::once(MemcgId::ROOT, request)]
     }
 
-    /// What came of it.
-    pub(super) fn end_relief(&mut self, tally: &Tally, available: u64, wanted: Pages) {
-        self.pressure.next = Instant::now() + rest_after(Pages(tally.evicted), wanted);
-        self.pressed.insert(MemcgId::ROOT);
-        self.say_why_stuck("", tally);
-        if tally.evicted > 0 {
+    /// Ends a reclaim for the host, and sets the time of the next measurement.
+    pub(super) fn end_host_reclaim(
+        &mut self,
+        totals: &ReclaimTotals,
+        available: u64,
+        wanted: Pages,
+    ) {
+        self.pressure.next = Instant::now() + rest_after(Pages(totals.evicted), wanted);
+        self.take_reclaimed.insert(MemcgId::ROOT);
+        self.say_why_stuck("", totals);
+        if totals.evicted > 0 {
             self.act(format!(
                 "paged out {} pages of all tenants: the host has {} MiB available",
-                tally.evicted,
+                totals.evicted,
                 available >> 20
             ));
         }
     }
 
-    /// Other marks from now on; none for never.
+    /// Replaces the watermarks; `None` to disable reclaim for the host.
     pub fn set_watermarks(&mut self, marks: Option<Watermarks>) {
         self.pressure.set_marks(marks);
     }
 }
 
-/// How long the host is left alone after tenants gave so much of what it lacked.
+/// Returns the pause after a reclaim for the host that got `got` of `wanted` pages.
 fn rest_after(got: Pages, wanted: Pages) -> Duration {
     match got {
         Pages(0) => IN_VAIN,
-        got if Room::is_worth_it(got, wanted) => Duration::ZERO,
-        // A page a time would be asked for without a pause.
+        got if Headroom::is_worth_it(got, wanted) => Duration::ZERO,
+        // With no pause, reclaim would request only a few pages again and again.
         _ => EVERY,
     }
 }
 
+/// Whether some task of the host stalled for memory in at least [`STALLED`] of the last 10 s.
 fn is_stalled(proc: &Proc) -> bool {
     let pressure = proc.pressure().ok().flatten();
     pressure.is_some_and(|pressure| pressure.some.avg10 >= STALLED)
@@ -155,9 +171,9 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// What programs waited of the last ten seconds, as the kernel tells it.
+    /// The share of the last 10 s in which tasks stalled is parsed from the kernel's format.
     #[test]
-    fn a_host_stalls_from_a_tenth_of_the_time_on() {
+    fn a_host_counts_as_stalled_from_a_tenth_of_the_time() {
         let says = |avg10: &str| {
             let directory = Directory::new("stalled");
             let folder = directory.0.join("pressure");
@@ -167,7 +183,7 @@ mod tests {
             is_stalled(&Proc::at(&directory.0).expect("a directory"))
         };
         assert!(says("10.00") && !says("9.99"));
-        // Without PSI nobody knows.
+        // Without PSI, stalls are unknown.
         let nothing = Directory::new("no-psi");
         assert!(!is_stalled(
             &Proc::at(Path::new(&nothing.0)).expect("a directory")
@@ -175,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn it_begins_below_the_low_mark_and_ends_above_the_high_one() {
+    fn reclaim_begins_below_the_low_watermark_and_ends_above_the_high_one() {
         let marks = Watermarks {
             low: 100 * MIB,
             high: 200 * MIB,
@@ -186,7 +202,7 @@ mod tests {
             (99, false, 101),
             (150, false, 50),
             (200, false, 0),
-            // Once above, it does not begin again between the two.
+            // Once above the high watermark, reclaim does not begin again between the watermarks.
             (150, false, 0),
             (150, true, 50),
             (201, true, 0),
@@ -197,9 +213,10 @@ mod tests {
         assert_eq!(Pressure::new(None).wanted(0, true), Pages(0));
     }
 
-    /// One page of all that the host lacked was enough for tenants to be asked again at once, for as long as they gave one.
+    /// Regression: if a reclaim got a single page of all that the host lacked, the next one began
+    /// without a pause, again and again.
     #[test]
-    fn the_less_tenants_give_the_later_they_are_asked_again() {
+    fn the_less_is_reclaimed_the_longer_the_pause() {
         for (got, rest) in [
             (0, IN_VAIN),
             (1, EVERY),
@@ -212,7 +229,7 @@ mod tests {
                 "{got}"
             );
         }
-        // Where little is lacking, little is enough.
+        // If the host lacks few pages, few reclaimed pages are enough.
         assert_eq!(rest_after(Pages(1), Pages(20)), Duration::ZERO);
     }
 }

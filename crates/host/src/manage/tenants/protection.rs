@@ -1,8 +1,9 @@
-//! Protection of made tenants from the kernel's own reclaim, where it knows any (version 2).
+//! Protects tenants made by pagetide from kernel reclaim, if the kernel has protection (version 2).
 //!
-//! Invariant: what was asked for a tenant stands on its group ([`super::tenant`]). No group has more of it than those above it, so the tree's own root
-//! claims together what those right below it use of theirs: all of that is dealt out, and nothing is left over for who has none. Above the
-//! root, and of the host's own groups, nothing is written.
+//! Invariant: min and low of a tenant are set on its group ([`super::tenant`]). The kernel protects
+//! a group by at most the protection of the groups above it. So the root's protection is the sum of
+//! what its children use of theirs. Thus all of the root's protection is distributed, and children
+//! without protection get none. Nothing is written above the root or to the host's own groups.
 
 use engine::memcg::MemcgId;
 
@@ -10,17 +11,18 @@ use super::Tenants;
 use super::tenant::Tenant;
 use crate::system::cgroup::Version;
 
-/// What the root claims.
+/// Protection that is set on the root's group.
 #[derive(Debug, Default)]
-pub(super) struct Claims {
-    /// Of min and of low, bytes, as it stands on its group; none where that is not known.
+pub(super) struct RootProtection {
+    /// Min, then low, as written to the root's group, in bytes; `None` if unknown.
     stands: Option<[u64; 2]>,
-    /// It was said that a group above has less.
-    is_told: bool,
+    /// Whether it was logged that a group above the root has less protection.
+    is_reported: bool,
 }
 
 impl Tenants {
-    /// Has the root claim what is used now. Between two of these, what a tenant has just grown by is protected in part.
+    /// Sets the root's protection to the sum that its children use now. If a tenant grows before
+    /// the next call, the growth is only partly protected.
     pub(super) fn protect(&mut self) {
         if self.groups.version == Version::V1 {
             return;
@@ -31,23 +33,24 @@ impl Tenants {
         let Some(root) = self.tenants.get(&MemcgId::ROOT) else {
             return;
         };
-        if self.claims.stands == Some(sum) || root.wall.set_protection(sum.map(Some)).is_err() {
+        if self.claims.stands == Some(sum) || root.hard_limit.set_protection(sum.map(Some)).is_err()
+        {
             return;
         }
         self.claims.stands = Some(sum);
-        let above = root.wall.protection_above();
+        let above = root.hard_limit.protection_above();
         let is_short = (0..2).any(|which| above[which] < sum[which]);
-        if is_short && !std::mem::replace(&mut self.claims.is_told, true) {
-            let above = root.wall.group().path.parent();
+        if is_short && !std::mem::replace(&mut self.claims.is_reported, true) {
+            let above = root.hard_limit.group().path.parent();
             let above = above.map_or_else(String::new, |above| above.display().to_string());
             self.act(format!(
-                "the kernel's own reclaim keeps to memory.min and memory.low of tenants as far as {above} and those above it have them: less than is \
-                 claimed"
+                "the kernel protects memory.min and memory.low of tenants only up to the values \
+                 of {above} and the groups above it: these are lower than the tenants' sum"
             ));
         }
     }
 
-    /// The same where somebody who claimed something is gone.
+    /// Like [`Tenants::protect`], after the removal of a tenant that may have had protection.
     pub(super) fn protect_without(&mut self, gone: &Tenant) {
         if gone.is_protected() && !gone.of_host {
             self.protect();
@@ -55,18 +58,19 @@ impl Tenants {
     }
 }
 
-/// What a tenant uses of min and of low, bytes.
+/// Returns how many bytes of its min, then of its low, a tenant uses.
 fn used_of_claims(tenant: &Tenant) -> [u64; 2] {
     let claims = [tenant.limits.min, tenant.limits.low].map(|limit| limit.pages().bytes().0);
     match claims {
         [0, 0] => claims,
         claims => {
-            let charged = tenant.wall.charged().unwrap_or(0);
+            let charged = tenant.hard_limit.charged().unwrap_or(0);
             claims.map(|claim| claim.min(charged))
         }
     }
 }
 
+/// Adds two pairs of min and low, in bytes.
 fn sum(one: [u64; 2], other: [u64; 2]) -> [u64; 2] {
     [0, 1].map(|which| one[which].saturating_add(other[which]))
 }

@@ -1,6 +1,6 @@
-//! What people ask tenants to give.
+//! Reclaim that users request.
 //!
-//! Invariant: what is told to have left is what the kernel's tables and counters say has left.
+//! Invariant: a page counts as reclaimed only if the kernel's page tables or counters show that.
 
 use std::collections::BTreeSet;
 
@@ -9,22 +9,23 @@ use engine::memcg::MemcgId;
 use engine::{Millis, Pages, ScanReason, Swappiness};
 use rustix::io::Errno;
 
+use super::super::headroom::CACHE_FIRST_SWAPPINESS;
 use super::super::options::{Ask, Reclaimed};
-use super::super::pause::Pause;
-use super::super::room::CACHE_FIRST_SWAPPINESS;
-use super::super::tally::Tally;
-use super::under_way::{Asked, Why};
+use super::super::reclaim_totals::ReclaimTotals;
+use super::super::wakeup::Pause;
+use super::under_way::{ReclaimReason, RequestedReclaim};
 use super::unmapped::{LEAST, drop_in_steps};
 use super::{SLICE, Tenants};
+use crate::hard_limit::HardLimit;
 use crate::system::cgroup::Version;
-use crate::wall::Wall;
 
 impl Tenants {
-    /// memory.reclaim, and by age or all: of the root by the memcg LRU. It is done in slices ([`Tenants::work`]); the number
-    /// by which [`Tenants::reclaimed`] gives its end.
+    /// Starts a requested reclaim: of an amount (memory.reclaim), by age, or of all pages. From the
+    /// root it follows the memcg LRU. It runs in slices ([`Tenants::work`]). Returns the number
+    /// under which [`Tenants::reclaimed`] reports the result.
     ///
     /// # Errors
-    /// ENODEV; EPERM for a group of the host that may not be changed.
+    /// ENODEV: the tenant is gone. EPERM: the group is the host's and may not be changed.
     pub fn reclaim(
         &mut self,
         memcg: MemcgId,
@@ -32,13 +33,13 @@ impl Tenants {
         swappiness: Option<Swappiness>,
     ) -> Result<u64, Errno> {
         self.may_change(memcg)?;
-        self.last_asked += 1;
+        self.last_requested += 1;
         let idle = match ask {
             Ask::OlderThan(age) => Some(self.now().since(Millis::from(age)).0),
             Ask::Bytes(_) | Ask::All => None,
         };
-        let asked = Asked {
-            number: self.last_asked,
+        let requested = RequestedReclaim {
+            number: self.last_requested,
             ask,
             swappiness,
             idle_since: idle,
@@ -47,72 +48,93 @@ impl Tenants {
             dropped: 0,
             droppers: None,
         };
-        self.set_out(memcg, Why::Asked(asked));
-        Ok(self.last_asked)
+        self.start_reclaim(memcg, ReclaimReason::RequestedReclaim(requested));
+        Ok(self.last_requested)
     }
 
-    /// Reclaims that came to their end since the last call, by their numbers: what left, or ENODEV if their tenant was removed.
+    /// Returns the reclaims that have ended since the last call: number, then result; ENODEV if the
+    /// tenant was removed, EINTR if the reclaim was cancelled.
     pub fn reclaimed(&mut self) -> Vec<(u64, Result<Reclaimed, Errno>)> {
         std::mem::take(&mut self.ended)
     }
 
-    /// Page cache that goes first, a slice of it; whether that is all. (The story: all of it was one step, seconds long where there were
-    /// gigabytes, in which nobody was answered and whoever had asked could not be interrupted.)
-    pub(super) fn drop_asked(&mut self, memcg: MemcgId, asked: &mut Asked, pause: &Pause) -> bool {
-        let may = memcg != MemcgId::ROOT && asked.swappiness != Some(Swappiness::ANON_ONLY);
-        let mut left = match (asked.cache, asked.ask) {
+    /// Drops page cache that is among the tenant's oldest memory, for one slice. Returns whether
+    /// that is complete. Dropping gigabytes takes seconds: between slices other requests are
+    /// served, and this one may be cancelled.
+    pub(super) fn drop_oldest_cache(
+        &mut self,
+        memcg: MemcgId,
+        requested: &mut RequestedReclaim,
+        pause: &Pause,
+    ) -> bool {
+        let may = memcg != MemcgId::ROOT && requested.swappiness != Some(Swappiness::ANON_ONLY);
+        let mut left = match (requested.cache, requested.ask) {
             (Some(left), _) => left,
             (None, Ask::Bytes(bytes)) if may => self.cache_to_take(memcg, bytes),
             _ => 0,
         };
         if left > 0 {
-            let swappiness = self.for_cache(asked);
-            asked.dropped += self.take_cache(memcg, (&mut left, swappiness), pause) / 4096;
+            let swappiness = self.for_cache(requested);
+            requested.dropped += self.take_cache(memcg, (&mut left, swappiness), pause) / 4096;
         }
-        asked.cache = Some(left);
+        requested.cache = Some(left);
         left == 0
     }
 
-    /// How willingly anonymous memory goes where the kernel drops page cache: not at all where that was forbidden, as far as version 2 can be told.
-    fn for_cache(&self, asked: &Asked) -> u8 {
-        let is_strict = asked.swappiness == Some(Swappiness::FILE_ONLY);
+    /// Returns the swappiness with which the kernel drops page cache. It is 0 on version 2 if the
+    /// request excludes anonymous memory.
+    fn for_cache(&self, requested: &RequestedReclaim) -> u8 {
+        let is_strict = requested.swappiness == Some(Swappiness::FILE_ONLY);
         match self.groups.version {
             Version::V2 if is_strict => 0,
             _ => CACHE_FIRST_SWAPPINESS,
         }
     }
 
-    /// Page cache for what the engine did not get, a slice of it; whether that is all. (The story: of a tenant whose ages nobody had
-    /// asked for, and of the root, `memory.reclaim` found nothing while there was page cache enough.)
-    pub(super) fn drop_rest(&self, memcg: MemcgId, asked: &mut Asked, evicted: u64) -> bool {
-        let mut rest = asked.pages.less(Pages(evicted));
-        let may =
-            matches!(asked.ask, Ask::Bytes(_)) && asked.swappiness != Some(Swappiness::ANON_ONLY);
+    /// Drops page cache in place of pages that the engine could not reclaim, for one slice. Returns
+    /// whether that is complete. Needed for the root, and for tenants whose cache is not measured
+    /// because no user requested their reports.
+    pub(super) fn drop_remaining_cache(
+        &self,
+        memcg: MemcgId,
+        requested: &mut RequestedReclaim,
+        evicted: u64,
+    ) -> bool {
+        let mut rest = requested.pages.less(Pages(evicted));
+        let may = matches!(requested.ask, Ask::Bytes(_))
+            && requested.swappiness != Some(Swappiness::ANON_ONLY);
         let least = Pages(LEAST / 4096);
-        let is_little = asked.droppers.is_none() && rest < least;
+        let is_little = requested.droppers.is_none() && rest < least;
         if !may || is_little || rest == Pages(0) {
             return true;
         }
-        let swappiness = self.for_cache(asked);
-        let Some(who) = &mut asked.droppers else {
-            // To measure all of them is a slice, where there are many.
-            let who = self.who_drops(memcg, Wall::cache_clean).into_iter();
-            asked.droppers = Some(who.filter_map(|(_, id)| self.serial(id)).collect());
+        let swappiness = self.for_cache(requested);
+        let Some(who) = &mut requested.droppers else {
+            // Measuring the cache of all tenants is a slice of its own: there may be many.
+            let who = self
+                .droppable_tenants(memcg, HardLimit::cache_clean)
+                .into_iter();
+            requested.droppers = Some(who.filter_map(|(_, id)| self.serial(id)).collect());
             return false;
         };
-        let pause = Pause::after(&self.bell, SLICE);
+        let pause = Pause::after(&self.wakeup, SLICE);
         while let Some(serial) = who.front().copied().filter(|_| rest > Pages(0)) {
             let id = self.by_serial(serial);
-            let spare = id.and_then(|id| self.droppable_cache(memcg, id, Wall::cache_clean));
+            let spare = id.and_then(|id| self.droppable_cache(memcg, id, HardLimit::cache_clean));
             let spare = Pages(spare.unwrap_or(0) / 4096).min(rest);
             let is_few = spare < least.min(rest);
             let mut left = if is_few { 0 } else { spare.bytes().0 };
-            let wall = id.and_then(|id| self.tenants.get(&id)).map(|one| &one.wall);
-            let got = wall.map_or(0, |wall| drop_in_steps(wall, &mut left, swappiness, &pause));
+            let hard_limit = id
+                .and_then(|id| self.tenants.get(&id))
+                .map(|one| &one.hard_limit);
+            let got = hard_limit.map_or(0, |hard_limit| {
+                drop_in_steps(hard_limit, &mut left, swappiness, &pause)
+            });
             let got = Pages(got / 4096);
-            (asked.pages, rest) = (asked.pages.less(got), rest.less(got));
-            asked.dropped += got.0;
-            // Of one that has hardly any more, or gave hardly any of it, no more is asked.
+            (requested.pages, rest) = (requested.pages.less(got), rest.less(got));
+            requested.dropped += got.0;
+            // Continues with the next tenant if this one has hardly any cache left, or if the
+            // kernel dropped less than half of what was requested.
             if left == 0 && (is_few || got.0 == 0 || got.0 < spare.0 / 2) {
                 who.pop_front();
             }
@@ -123,20 +145,26 @@ impl Tenants {
         who.is_empty() || rest == Pages(0)
     }
 
-    /// What the engine is to do, after page cache that went first.
-    pub(super) fn steps_asked(&mut self, memcg: MemcgId, asked: &mut Asked) -> Vec<Ongoing> {
+    /// Returns the engine's work for a request, as a list of reclaims; page cache was dropped
+    /// before.
+    pub(super) fn requested_steps(
+        &mut self,
+        memcg: MemcgId,
+        requested: &mut RequestedReclaim,
+    ) -> Vec<Ongoing> {
         let now = self.now();
         let below = self.driver.machine.tree().pre_order(memcg);
         let lruvecs = below.iter().map(|id| self.driver.machine.lruvec(*id));
         let resident = Pages(lruvecs.map(|lruvec| lruvec.resident().0).sum());
-        asked.pages = match asked.ask {
-            Ask::Bytes(bytes) => Pages(bytes / 4096).less(Pages(asked.dropped)),
+        requested.pages = match requested.ask {
+            Ask::Bytes(bytes) => Pages(bytes / 4096).less(Pages(requested.dropped)),
             Ask::OlderThan(_) | Ask::All => resident,
         };
-        if let Ask::OlderThan(_) = asked.ask {
+        if let Ask::OlderThan(_) = requested.ask {
             let machine = &mut self.driver.machine;
-            // The books know each page's age: the engine offers all but its youngest two generations.
-            // Each gives of its own alone: a step of all below would take from those whose own protection keeps theirs.
+            // The age table has each page's age, so the engine offers all pages but those of its
+            // two youngest generations. Each step reclaims only from one tenant's own pages: a step
+            // for the whole subtree would take pages that a tenant's own protection keeps.
             let step = |id: &MemcgId| {
                 let most = machine.unprotected_from(memcg, *id);
                 Ongoing::own_by_age(*id, most, now)
@@ -145,35 +173,41 @@ impl Tenants {
         }
         let request = ReclaimRequest {
             reason: ScanReason::Proactive,
-            nr: asked.pages,
-            swappiness: asked.swappiness,
+            nr: requested.pages,
+            swappiness: requested.swappiness,
             now,
         };
         vec![Ongoing::proactive(memcg, request)]
     }
 
-    pub(super) fn end_asked(&mut self, memcg: MemcgId, asked: Asked, tally: Tally) {
-        let (all, dropped) = (asked.pages.0 + asked.dropped, asked.dropped);
+    /// Ends a requested reclaim: stores its result for [`Tenants::reclaimed`].
+    pub(super) fn end_requested(
+        &mut self,
+        memcg: MemcgId,
+        requested: RequestedReclaim,
+        totals: ReclaimTotals,
+    ) {
+        let (all, dropped) = (requested.pages.0 + requested.dropped, requested.dropped);
         if let Ok(path) = self.path(memcg) {
             let path = path.display().to_string();
             self.act(format!(
-                "paged out {} pages of /{path}, and dropped {dropped} of files: {all} were asked for (memory.reclaim)",
-                tally.evicted,
+                "paged out {} pages of /{path}, and dropped {dropped} of files: {all} were requested (memory.reclaim)",
+                totals.evicted,
             ));
         }
         let below: BTreeSet<MemcgId> = self.below(memcg).into_iter().collect();
         let is_below = |home: &MemcgId| below.contains(home);
-        let members = self.homes.iter().filter(|(_, home)| is_below(home));
+        let members = self.tenant_map.iter().filter(|(_, home)| is_below(home));
         let members = members.map(|(identity, _)| *identity);
         let got = Reclaimed {
             asked_pages: all,
-            evicted_pages: tally.evicted + dropped,
+            evicted_pages: totals.evicted + dropped,
             would_pages: 0,
-            kept: tally.kept(),
-            unknown_pages: self.driver.unknown(members, asked.ask),
-            no_swap: tally.no_swap,
-            refused: tally.refused,
+            kept: totals.kept(),
+            unknown_pages: self.driver.unknown(members, requested.ask),
+            no_swap: totals.no_swap,
+            refused: totals.refused,
         };
-        self.ended.push((asked.number, Ok(got)));
+        self.ended.push((requested.number, Ok(got)));
     }
 }

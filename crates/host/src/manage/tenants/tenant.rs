@@ -1,6 +1,7 @@
-//! One tenant of a tree: a real control group and what was asked for it.
+//! One tenant of a tree: a real control group, with its settings and the state of its reclaim.
 //!
-//! Invariant: what is asked stands on the group before it counts, so that the next manager goes on with it.
+//! Invariant: a setting is stored on the group before it takes effect, so that the next manager
+//! continues with it.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,100 +12,119 @@ use engine::workingset::RefaultCurve;
 use engine::{Bytes, Limit, Pages};
 use rustix::io::Errno;
 
-use super::super::minder::Minder;
+use super::super::allocation_race::AllocationRace;
+use super::super::headroom::Headroom;
 use super::super::options::Limits;
-use super::super::outrun::Outrun;
-use super::super::room::Room;
+use super::super::policy_runner::PolicyRunner;
 use super::super::stall::Stalls;
-use super::super::thrash::Thrash;
+use super::super::thrashing_detector::ThrashingDetector;
 use super::by_path::{ByPath, nearest, nearest_of_host};
 use super::cache::NodeCache;
-use super::closing::{Closing, Resort};
-use super::seldom::Seldom;
+use super::pending_limit::{KernelReclaimRequest, PendingLimitProgress};
+use super::rate_limited::RateLimitedCount;
+use crate::hard_limit::{HardLimit, PendingLimits, Refused};
 use crate::system::cgroup::Version;
-use crate::wall::{Due, Refused, Wall};
 
-/// A tenant.
+/// A tenant of a tree.
 pub(super) struct Tenant {
     pub(super) memcg: MemcgId,
-    /// Never used again, unlike the engine's id; 0 for the root.
+    /// A number that no other tenant ever has, unlike the engine's id; 0 for the root.
     pub(super) serial: u64,
-    /// Below the root; empty for the root.
+    /// Path of the tenant below the root; empty for the root.
     pub(super) path: PathBuf,
-    pub(super) wall: Wall,
-    /// One of the host's own groups.
+    /// The tenant's control group.
+    pub(super) hard_limit: HardLimit,
+    /// Whether the tenant is one of the host's own groups.
     pub(super) of_host: bool,
     pub(super) limits: Limits,
-    /// Which of high, max and swap.max were asked for here: of the host's groups the others stay the host's, whatever becomes of them.
-    asked: [bool; 3],
-    /// What the kernel keeps of a group of the host: that counts, too, whatever is asked for here.
+    /// For high, max and swap.max, in this order: whether the limit was set through pagetide. In a
+    /// group of the host, a limit that was not follows the kernel's value.
+    requested: [bool; 3],
+    /// The kernel's min and low of a group of the host. They hold in addition to those set here.
     pub(super) kernel_protection: Protection,
-    /// Above this it gives first when all tenants are reclaimed (memory.soft_limit).
+    /// Soft limit (memory.soft_limit): when all tenants are reclaimed from, those with more usage
+    /// come first.
     pub(super) soft: Limit,
-    pub(super) room: Room,
-    /// When its usage is measured again.
+    /// Last usage, and how well reclaim for the limits works.
+    pub(super) room: Headroom,
+    /// When the tenant's usage is measured next.
     pub(super) next_hold: Instant,
-    /// How often the kernel was asked in vain to let go of what a disk has taken.
-    pub(super) written_asked: u8,
-    /// When the kernel was last asked for what our hand does not get.
-    pub(super) resort: Option<Resort>,
-    /// How what has left for a limit that waits stays away.
-    pub(super) closing: Closing,
-    /// What left for its limits by our hand, and by the kernel's.
-    pub(super) held: Seldom,
-    pub(super) resorted: Seldom,
-    /// Whether it needs more than it may have, since it first met its limit; and how often it was left to its wall for that.
-    pub(super) thrash: Option<Thrash>,
-    pub(super) outrun: Outrun,
-    pub(super) left_alone: Seldom,
-    /// Limits that the wall is to get when usage is below them.
-    pub(super) due: Due,
-    /// What its tasks have waited, since somebody asked first.
+    /// Number of requests in a row to free pages already written to a disk for which the kernel
+    /// freed hardly any.
+    pub(super) written_requested: u8,
+    /// The last request that the kernel reclaim pages that proactive reclaim cannot take; `None` if
+    /// there was none.
+    pub(super) resort: Option<KernelReclaimRequest>,
+    /// Whether memory that is reclaimed for a pending limit stays swapped out.
+    pub(super) closing: PendingLimitProgress,
+    /// Pages reclaimed for the tenant's limits and not logged yet: by proactive reclaim (`held`),
+    /// and by kernel reclaim (`reclaimed_by_kernel`).
+    pub(super) held: RateLimitedCount,
+    pub(super) reclaimed_by_kernel: RateLimitedCount,
+    /// Three states, in this order: whether the tenant is thrashing (`None` until it first met its
+    /// limit); whether it allocates faster than we reclaim; how often proactive reclaim stopped for
+    /// thrashing.
+    pub(super) thrashing: Option<ThrashingDetector>,
+    pub(super) allocation_race: AllocationRace,
+    pub(super) left_to_kernel: RateLimitedCount,
+    /// Pending limits, which are written to the group once usage is below them.
+    pub(super) due: PendingLimits,
+    /// Estimate of how long the tenant's tasks have waited for memory; `None` until it is
+    /// requested.
     pub(super) stalls: Option<Stalls>,
-    /// Whether somebody asks for reports.
+    /// Whether a user has requested reports.
     pub(super) is_reported: bool,
-    /// How old its unmapped page cache is on each node, where somebody asks for reports, or its policy for that.
+    /// Unmapped page cache on each NUMA node by age; `None` if neither reports nor a policy needs
+    /// it.
     pub(super) cache: Option<Vec<NodeCache>>,
-    /// What less memory would cost it, and its refaults at the last look.
+    /// The refaults that less memory would cause; then the number of refaults at the last scan.
     pub(super) curve: RefaultCurve,
     pub(super) refaults: u64,
-    /// What leaves it though no limit asks for it.
-    pub(super) minder: Option<Minder>,
-    /// Whether it is reclaimed from for a limit of its own, and for what its policy ordered (`under_way`).
+    /// Runs the tenant's policy, which pages out even if no limit requires it; `None` if there is
+    /// no policy.
+    pub(super) policy_runner: Option<PolicyRunner>,
+    /// Whether a reclaim for a limit of the tenant is in progress; then whether one for an order of
+    /// its policy is (`under_way`).
     pub(super) is_reclaimed_for_limit: bool,
-    pub(super) is_minded: bool,
-    /// Groups below it that are told only as part of it, as far as they are known.
+    pub(super) has_policy_order: bool,
+    /// Number of groups below the tenant that are reported only as part of it, as far as known.
     pub(super) left_out: u64,
-    /// Version 1's counts of itself alone when they were read last, and of those below it that are gone.
-    pub(super) counted: Counted,
-    pub(super) of_gone: Counted,
+    /// Version 1's counts of this group alone, as last read; then the sum of the counts of groups
+    /// below that are gone.
+    pub(super) counted: V1EventCounts,
+    pub(super) of_gone: V1EventCounts,
 }
 
-/// Kills, and charges that met the limit, as version 1 counts them of a group alone.
+/// Version 1's number of OOM kills, then of charges that met the limit, of one group without groups
+/// below.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counted {
+pub(super) struct V1EventCounts {
+    /// Number of OOM kills.
     pub(super) kills: u64,
+    /// Number of charges that met the limit.
     pub(super) hits: u64,
 }
 
-impl Counted {
-    /// Of a group as it is; none where the kernel does not tell.
-    pub(super) fn of(wall: &Wall) -> Option<Counted> {
-        let (kills, hits) = (wall.oom_kills().ok()?, wall.limit_hits().ok()?);
-        Some(Counted { kills, hits })
+impl V1EventCounts {
+    /// Reads the counts of a group; `None` where the kernel does not provide them.
+    pub(super) fn of(hard_limit: &HardLimit) -> Option<V1EventCounts> {
+        let (kills, hits) = (hard_limit.oom_kills().ok()?, hard_limit.limit_hits().ok()?);
+        Some(V1EventCounts { kills, hits })
     }
 
-    pub(super) fn add(&mut self, other: Counted) {
+    pub(super) fn add(&mut self, other: V1EventCounts) {
         self.kills += other.kills;
         self.hits += other.hits;
     }
 }
 
-/// Stands for a limit that is the host's own affair.
-const NOT_ASKED: &str = "-";
+/// Text that is stored for a limit that was not set through pagetide and follows the host's value.
+const NOT_REQUESTED: &str = "-";
 
 impl Tenant {
-    /// What of `given` is meant for it: a group of the host's has nothing where those may not be changed, and nothing of what all are given.
+    /// Returns the setting in `given` that holds for this tenant; `None` if there is none. For a
+    /// group of the host none holds if the host's groups may not be changed, and the setting of the
+    /// tree's root never does.
     pub(super) fn given<'a, T>(
         &self,
         given: &'a ByPath<T>,
@@ -117,64 +137,71 @@ impl Tenant {
         }
     }
 
-    /// One that begins with what stands on its group.
+    /// Returns a tenant with the settings that are stored on its group.
     pub(super) fn new(
         (memcg, serial): (MemcgId, u64),
         path: PathBuf,
-        wall: Wall,
+        hard_limit: HardLimit,
         of_host: bool,
     ) -> Tenant {
-        let asked = wall.asked().and_then(|text| parse(&text));
-        let (limits, soft, asked) = asked.unwrap_or_else(|| match of_host {
+        let requested = hard_limit.requested().and_then(|text| parse(&text));
+        let (limits, soft, requested) = requested.unwrap_or_else(|| match of_host {
             true => (Limits::default(), Limit::Max, [false; 3]),
-            // Nothing is noted that could be believed: what stands on it was put there by who may.
-            false => (standing(memcg, &wall), Limit::Max, [true; 3]),
+            // The group has no stored settings that can be trusted. Its limits in the kernel count:
+            // a user with the right to do so has set them.
+            false => (standing(memcg, &hard_limit), Limit::Max, [true; 3]),
         });
         Tenant {
             memcg,
             serial,
             path,
             limits,
-            asked,
+            requested,
             kernel_protection: Protection::default(),
             soft,
-            wall,
+            hard_limit,
             of_host,
-            room: Room::default(),
+            room: Headroom::default(),
             next_hold: Instant::now(),
-            written_asked: 0,
+            written_requested: 0,
             resort: None,
-            closing: Closing::default(),
-            held: Seldom::default(),
-            resorted: Seldom::default(),
-            thrash: None,
-            outrun: Outrun::new(),
-            left_alone: Seldom::default(),
-            due: Due::default(),
+            closing: PendingLimitProgress::default(),
+            held: RateLimitedCount::default(),
+            reclaimed_by_kernel: RateLimitedCount::default(),
+            thrashing: None,
+            allocation_race: AllocationRace::new(),
+            left_to_kernel: RateLimitedCount::default(),
+            due: PendingLimits::default(),
             stalls: None,
             is_reported: false,
             cache: None,
             curve: RefaultCurve::default(),
             refaults: 0,
-            minder: None,
+            policy_runner: None,
             is_reclaimed_for_limit: false,
-            is_minded: false,
+            has_policy_order: false,
             left_out: 0,
-            counted: Counted::default(),
-            of_gone: Counted::default(),
+            counted: V1EventCounts::default(),
+            of_gone: V1EventCounts::default(),
         }
     }
 
-    /// Whether its policy goes by how long its unmapped page cache has been there.
+    /// Whether the tenant's policy decides by the age of its unmapped page cache.
     pub(super) fn asks_for_cache(&self) -> bool {
-        let asked = self.minder.as_ref().map(Minder::asked);
-        asked.is_some_and(|asked| asked.settings.cache_older_than().is_some())
+        let requested = self.policy_runner.as_ref().map(PolicyRunner::requested);
+        requested.is_some_and(|requested| requested.settings.cache_older_than().is_some())
     }
 
-    /// Replaces its limits, as somebody changed what [`super::Tenants::limits`] had `told`: what is as it was told may be the kernel's
-    /// alone, and was not asked for here. What the kernel does not take of them, though they hold here.
-    pub(super) fn set_limits(&mut self, told: &Limits, limits: Limits) -> Result<Refused, Errno> {
-        let (mut next, mut asked) = (self.limits, self.asked);
+    /// Replaces the tenant's limits. `reported` has the limits that [`super::Tenants::limits`]
+    /// returned before: a limit that is equal to its reported value may be the kernel's, and does
+    /// not count as set through pagetide. Returns the limits that the kernel refused; proactive
+    /// reclaim enforces those.
+    pub(super) fn set_limits(
+        &mut self,
+        reported: &Limits,
+        limits: Limits,
+    ) -> Result<Refused, Errno> {
+        let (mut next, mut requested) = (self.limits, self.requested);
         let Limits {
             min,
             low,
@@ -182,32 +209,34 @@ impl Tenant {
             max,
             swap_max,
         } = limits;
-        let change = |own: &mut Limit, told: Limit, limit: Limit| {
-            let is_changed = told != limit;
+        let change = |own: &mut Limit, reported: Limit, limit: Limit| {
+            let is_changed = reported != limit;
             if is_changed {
                 *own = limit;
             }
             is_changed
         };
-        change(&mut next.min, told.min, min);
-        change(&mut next.low, told.low, low);
-        asked[0] |= change(&mut next.high, told.high, high);
-        asked[1] |= change(&mut next.max, told.max, max);
-        asked[2] |= change(&mut next.swap_max, told.swap_max, swap_max);
-        self.wall.note_asked(&print(&next, self.soft, asked))?;
-        (self.limits, self.asked) = (next, asked);
+        change(&mut next.min, reported.min, min);
+        change(&mut next.low, reported.low, low);
+        requested[0] |= change(&mut next.high, reported.high, high);
+        requested[1] |= change(&mut next.max, reported.max, max);
+        requested[2] |= change(&mut next.swap_max, reported.swap_max, swap_max);
+        self.hard_limit
+            .note_requested(&print(&next, self.soft, requested))?;
+        (self.limits, self.requested) = (next, requested);
         Ok(self.apply())
     }
 
-    /// Replaces its soft limit.
+    /// Replaces the tenant's soft limit, and stores it on the group.
     pub(super) fn set_soft(&mut self, soft: Limit) -> Result<(), Errno> {
-        self.wall
-            .note_asked(&print(&self.limits, soft, self.asked))?;
+        self.hard_limit
+            .note_requested(&print(&self.limits, soft, self.requested))?;
         self.soft = soft;
         Ok(())
     }
 
-    /// Its limits as the engine takes them: nobody takes from a group of the host that may not be changed.
+    /// Returns the tenant's limits for the engine. A group of the host that may not be changed is
+    /// fully protected, so that nothing is reclaimed from it.
     pub(super) fn for_engine(&self, may_change: bool) -> MemcgLimits {
         match may_change {
             true => {
@@ -226,9 +255,9 @@ impl Tenant {
         }
     }
 
-    /// Asks the kernel what it keeps of it; whether that has changed.
+    /// Reads the kernel's min and low of the group. Returns whether they have changed.
     pub(super) fn follow_kernel_protection(&mut self) -> bool {
-        let [min, low] = self.wall.kernel_protection();
+        let [min, low] = self.hard_limit.kernel_protection();
         let kept = Protection {
             min: Pages(min / 4096),
             low: Pages(low / 4096),
@@ -236,38 +265,40 @@ impl Tenant {
         std::mem::replace(&mut self.kernel_protection, kept) != kept
     }
 
-    /// Puts the limits on the wall, as far as it takes them: reclaim holds the rest. What it does not take.
+    /// Writes those limits to the group that the kernel accepts now; proactive reclaim enforces the
+    /// others. Returns the limits that the kernel refused.
     pub(super) fn apply(&mut self) -> Refused {
         let of = |limit: Limit| match limit {
             Limit::Bytes(bytes) => Some(bytes.0),
             Limit::Max => None,
         };
-        let [high, max, swap_max] = self.asked;
-        (self.resort, self.closing) = (None, Closing::default());
-        self.due = Due {
+        let [high, max, swap_max] = self.requested;
+        (self.resort, self.closing) = (None, PendingLimitProgress::default());
+        self.due = PendingLimits {
             high: high.then(|| of(self.limits.high)),
             max: max.then(|| of(self.limits.max)),
-            // Not asked for, it may wait to go along with the hard limit.
+            // If no swap limit was set, one that must wait for the hard limit stays pending.
             swap_max: match swap_max {
                 true => Some(of(self.limits.swap_max)),
                 false => self.due.swap_max,
             },
         };
         self.next_hold = Instant::now();
-        // The root's is what those below it claim together.
+        // The root's protection is the sum that the tenants below it claim.
         let is_ours = !self.of_host && self.memcg != MemcgId::ROOT;
         let keep = || {
-            self.wall
+            self.hard_limit
                 .set_protection([self.limits.min, self.limits.low].map(of))
         };
         let protection = is_ours.then(keep).and_then(Result::err);
         Refused {
             protection,
-            ..self.due.put(&self.wall)
+            ..self.due.put(&self.hard_limit)
         }
     }
 
-    /// What the kernel refused, for people. That version 1 has no memory.high is known, and that there is no limit need not stand anywhere.
+    /// Returns log lines for the limits that the kernel refused. There is no line for memory.high
+    /// on version 1, which has no such file, nor for a refusal to remove a limit.
     pub(super) fn refusals_in_words(&self, refused: &Refused) -> Vec<String> {
         let Limits {
             min,
@@ -276,7 +307,7 @@ impl Tenant {
             max,
             swap_max,
         } = self.limits;
-        let is_v1 = self.wall.version() == Version::V1;
+        let is_v1 = self.hard_limit.version() == Version::V1;
         let has_protected = [min, low].iter().any(|limit| limit.pages() > Pages(0));
         let (limited, high_error) = (Limit::Max, refused.high.as_ref().filter(|_| !is_v1));
         let files = [
@@ -293,47 +324,53 @@ impl Tenant {
                 refused.swap_max.as_ref(),
             ),
         ];
-        let asked = files.into_iter().filter(|(_, is_asked, _)| *is_asked);
+        let requested = files
+            .into_iter()
+            .filter(|(_, is_requested, _)| *is_requested);
         let tell = |(file, _, error): (&str, bool, Option<&io::Error>)| {
             let path = self.path.display();
-            // One that is gone is dropped by the next look.
+            // If the tenant's group is gone, the next scan drops the tenant.
             let error = error.filter(|error| error.kind() != io::ErrorKind::NotFound)?;
             Some(format!(
-                "the kernel does not take {file} of /{path}, which we keep to between looks alone: {error}"
+                "the kernel refused {file} of /{path}, so it is enforced only at each scan: {error}"
             ))
         };
-        asked.filter_map(tell).collect()
+        requested.filter_map(tell).collect()
     }
 
-    /// Whether anything holds its memory down, or is to.
+    /// Whether the tenant has a limit of memory, or a pending one.
     pub(super) fn has_limit(&self) -> bool {
         self.limits.max != Limit::Max
             || self.limits.high != Limit::Max
-            || self.due != Due::default()
+            || self.due != PendingLimits::default()
     }
 
-    /// Whether the kernel holds what its limits ask for: they stand on the group, and it has such limits (version 1 has no memory.high).
-    pub(super) fn is_walled(&self) -> bool {
-        let has_high = self.wall.version() == Version::V2 || self.limits.high == Limit::Max;
+    /// Whether the kernel enforces the tenant's limits: they are written to the group, and its
+    /// version supports them (version 1 has no memory.high).
+    pub(super) fn is_hard_limited(&self) -> bool {
+        let has_high = self.hard_limit.version() == Version::V2 || self.limits.high == Limit::Max;
         has_high && self.due.stands()
     }
 
-    /// What of it nobody takes while others have anything, bytes.
+    /// Returns the bytes of the tenant that are not reclaimed while other tenants have reclaimable
+    /// memory: the larger of min and low.
     pub(super) fn protected(&self) -> u64 {
         let limits = self.for_engine(true);
         limits.min.max(limits.low).bytes().0
     }
 
+    /// Whether min or low protects memory of the tenant.
     pub(super) fn is_protected(&self) -> bool {
         self.protected() > 0
     }
 }
 
-/// What the kernel has for a group; nothing for one that was just made. (What it keeps of the root is what those below claim.)
-fn standing(memcg: MemcgId, wall: &Wall) -> Limits {
+/// Returns the limits that the kernel has for a group; none for a new group. The root's min and low
+/// do not count: they are the sum that the tenants below it use.
+fn standing(memcg: MemcgId, hard_limit: &HardLimit) -> Limits {
     let of = |bytes: Option<u64>| bytes.map_or(Limit::Max, |bytes| Limit::Bytes(Bytes(bytes)));
-    let [max, high, swap_max] = wall.kernel_limits().map(of);
-    let kept = wall.kernel_protection();
+    let [max, high, swap_max] = hard_limit.kernel_limits().map(of);
+    let kept = hard_limit.kernel_protection();
     let [min, low] = match memcg {
         MemcgId::ROOT => [0, 0],
         _ => kept,
@@ -348,7 +385,7 @@ fn standing(memcg: MemcgId, wall: &Wall) -> Limits {
     }
 }
 
-/// As the engine takes them.
+/// Converts limits to the engine's type.
 fn for_engine(limits: &Limits) -> MemcgLimits {
     MemcgLimits {
         min: limits.min.pages(),
@@ -360,8 +397,9 @@ fn for_engine(limits: &Limits) -> MemcgLimits {
     }
 }
 
-/// As they stand on a group: min, low, high, max, swap.max and the soft limit, in bytes; `-` is what was not asked for.
-fn print(limits: &Limits, soft: Limit, asked: [bool; 3]) -> String {
+/// Returns the text that is stored on a group: min, low, high, max, swap.max and the soft limit, in
+/// bytes. `-` stands for a limit that was not set through pagetide.
+fn print(limits: &Limits, soft: Limit, requested: [bool; 3]) -> String {
     let word = |limit: Limit| match limit {
         Limit::Bytes(bytes) => bytes.0.to_string(),
         Limit::Max => "max".to_owned(),
@@ -373,24 +411,30 @@ fn print(limits: &Limits, soft: Limit, asked: [bool; 3]) -> String {
         max,
         swap_max,
     } = *limits;
-    let own = |(limit, asked): (Limit, bool)| {
-        if asked {
+    let own = |(limit, requested): (Limit, bool)| {
+        if requested {
             word(limit)
         } else {
-            NOT_ASKED.to_owned()
+            NOT_REQUESTED.to_owned()
         }
     };
-    let [high, max, swap_max] = [(high, asked[0]), (max, asked[1]), (swap_max, asked[2])].map(own);
+    let [high, max, swap_max] = [
+        (high, requested[0]),
+        (max, requested[1]),
+        (swap_max, requested[2]),
+    ]
+    .map(own);
     [word(min), word(low), high, max, swap_max, word(soft)].join(" ")
 }
 
-/// What [`print()`] wrote; an earlier one wrote no soft limit.
+/// Parses a text of [`print()`]: the limits, the soft limit, and which of high, max and swap.max
+/// were set through pagetide. Texts of earlier versions have no soft limit.
 fn parse(text: &str) -> Option<(Limits, Limit, [bool; 3])> {
-    let mut own = text.split(' ').skip(2).map(|word| word != NOT_ASKED);
-    let asked = [own.next()?, own.next()?, own.next()?];
+    let mut own = text.split(' ').skip(2).map(|word| word != NOT_REQUESTED);
+    let requested = [own.next()?, own.next()?, own.next()?];
     let mut words = text.split(' ').enumerate().map(|(at, word)| match word {
         "max" => Some(Limit::Max),
-        NOT_ASKED if (2..5).contains(&at) => Some(Limit::Max),
+        NOT_REQUESTED if (2..5).contains(&at) => Some(Limit::Max),
         word => word.parse().ok().map(|bytes| Limit::Bytes(Bytes(bytes))),
     });
     let mut next = || words.next()?;
@@ -402,7 +446,7 @@ fn parse(text: &str) -> Option<(Limits, Limit, [bool; 3])> {
         swap_max: next()?,
     };
     let soft = words.next().unwrap_or(Some(Limit::Max))?;
-    Some((limits, soft, asked))
+    Some((limits, soft, requested))
 }
 
 #[cfg(test)]
@@ -411,9 +455,10 @@ mod tests {
     use crate::system::testing::OwnGroup;
     use crate::system::{Groups, Proc};
 
-    /// (The story: the limits of a tenant that was given to a user, with limit files that stay root's, were lifted by a restart.)
+    /// Regression: the group of a tenant was delegated to a user, and root still owned its limit
+    /// files. A restart lifted the limits of the tenant.
     #[test]
-    fn limits_of_a_group_that_others_own_stay() {
+    fn limits_of_a_group_with_another_owner_are_kept() {
         let own = OwnGroup::new("standing");
         let proc = Proc::system().expect("/proc");
         let groups = Groups::find(&proc).expect("a memory controller");
@@ -421,11 +466,16 @@ mod tests {
         let manager = manager.expect("we are there");
         let dir = own.dir.join("a");
         let begin = |of_host| {
-            let wall = match of_host {
-                false => Wall::tenant(&groups, &dir, manager, true),
-                true => Wall::of_host(&groups, &dir, manager),
+            let hard_limit = match of_host {
+                false => HardLimit::tenant(&groups, &dir, manager, true),
+                true => HardLimit::of_host(&groups, &dir, manager),
             };
-            Tenant::new((MemcgId::ROOT, 7), "a".into(), wall.expect("ours"), of_host)
+            Tenant::new(
+                (MemcgId::ROOT, 7),
+                "a".into(),
+                hard_limit.expect("ours"),
+                of_host,
+            )
         };
         let max = Limit::Bytes(Bytes(64 << 20));
         let mut tenant = begin(false);
@@ -434,8 +484,8 @@ mod tests {
             max,
             ..Limits::default()
         };
-        let told = tenant.limits;
-        let refused = tenant.set_limits(&told, limits).expect("it is taken");
+        let reported = tenant.limits;
+        let refused = tenant.set_limits(&reported, limits).expect("it is taken");
         assert!(tenant.refusals_in_words(&refused).is_empty());
         tenant.set_soft(max).expect("it is noted");
         drop(tenant);
@@ -447,26 +497,37 @@ mod tests {
         let mut tenant = begin(false);
         assert_eq!((tenant.limits, tenant.soft), (limits, Limit::Max));
         assert!(tenant.apply().max.is_none());
-        assert_eq!(tenant.wall.max().expect("it is there"), Some(64 << 20));
-        // Of the host's own groups nothing is asked for.
+        assert_eq!(
+            tenant.hard_limit.max().expect("it is there"),
+            Some(64 << 20)
+        );
+        // A group of the host has no limits that were set through pagetide.
         assert_eq!(begin(true).limits, Limits::default());
     }
 
     #[test]
-    fn what_stands_on_a_group_is_read_again() {
+    fn settings_stored_on_a_group_are_parsed_again() {
         let limits = Limits {
             min: Limit::Max,
             high: Limit::Bytes(Bytes(5 << 30)),
             ..Limits::default()
         };
         let soft = Limit::Bytes(Bytes(8192));
-        for asked in [[true; 3], [false, true, false]] {
-            let asked_for = Limits {
-                high: if asked[0] { limits.high } else { Limit::Max },
+        for requested in [[true; 3], [false, true, false]] {
+            let requested_for = Limits {
+                high: if requested[0] {
+                    limits.high
+                } else {
+                    Limit::Max
+                },
                 ..limits
             };
-            let text = print(&limits, soft, asked);
-            assert_eq!(parse(&text), Some((asked_for, soft, asked)), "{text}");
+            let text = print(&limits, soft, requested);
+            assert_eq!(
+                parse(&text),
+                Some((requested_for, soft, requested)),
+                "{text}"
+            );
         }
         let earlier = parse("0 0 max max max");
         assert_eq!(earlier, Some((Limits::default(), Limit::Max, [true; 3])));

@@ -1,45 +1,61 @@
-//! A tenant that needs more than it may have, or takes memory faster than it could leave by our hand, is left to the kernel at its wall
-//! ([`super::super::thrash`], [`super::super::outrun`]).
+//! Tenants from which, for a while, only the kernel reclaims, at their `memory.max`: they are
+//! thrashing ([`super::super::thrashing_detector`]), or allocate faster than proactive reclaim
+//! ([`super::super::allocation_race`]).
 //!
-//! Invariant: only while its limit stands there, and only where the kernel takes from nobody whom our hand would spare.
+//! Invariant: this is done only while the kernel enforces the limit, and only if the kernel then
+//! takes from no tenant from which proactive reclaim would not.
 //!
-//! (The story: two redis under one wall answered 64% of what they did under the kernel alone. What our hand took was wanted again at once.)
+//! Pages that proactive reclaim takes from such tenants are refaulted at once. With proactive
+//! reclaim, two Redis servers under one limit served 64% of the requests that they served under the
+//! kernel alone.
 
 use std::time::{Duration, Instant};
 
 use engine::Pages;
 use engine::memcg::MemcgId;
 
-use super::super::thrash::Thrash;
+use super::super::thrashing_detector::ThrashingDetector;
 use super::Tenants;
 
 impl Tenants {
-    /// A tenant at its wall, of which so much is used, is to give: how long it is left to the kernel instead, if it thrashes.
-    pub(super) fn left_to_wall(&mut self, memcg: MemcgId, usage: Pages) -> Option<Duration> {
+    /// Returns for how long only the kernel is to reclaim from a tenant with this usage, at its
+    /// `memory.max`; `None` if proactive reclaim goes on.
+    pub(super) fn time_left_to_memory_max(
+        &mut self,
+        memcg: MemcgId,
+        usage: Pages,
+    ) -> Option<Duration> {
         let now = Instant::now();
         let tenant = self.tenants.get_mut(&memcg)?;
-        let wall = &tenant.wall;
-        let outrun = tenant.outrun.left(now, || wall.times_met().ok());
-        let left = outrun.or_else(|| self.thrashes(memcg, usage, now))?;
+        let hard_limit = &tenant.hard_limit;
+        let allocation_race = tenant
+            .allocation_race
+            .left(now, || hard_limit.times_met().ok());
+        let left = allocation_race.or_else(|| self.thrashes(memcg, usage, now))?;
         let may = self.may_ask_kernel(memcg, self.tenants.get(&memcg)?);
         let tenant = self.tenants.get_mut(&memcg).filter(|_| may)?;
         tenant.next_hold = now + left;
         Some(left)
     }
 
-    /// How long it is left alone for what comes back.
+    /// Like [`Tenants::time_left_to_memory_max`], but considers only thrashing.
     fn thrashes(&mut self, memcg: MemcgId, usage: Pages, now: Instant) -> Option<Duration> {
         let tenant = self.tenants.get_mut(&memcg)?;
-        match &mut tenant.thrash {
-            Some(thrash) if !thrash.is_due(now) => {}
-            Some(thrash) => thrash.measure(now, tenant.wall.majors().ok()?, usage),
-            none => *none = Some(Thrash::since(now, tenant.wall.majors().ok()?)),
+        match &mut tenant.thrashing {
+            Some(thrashing) if !thrashing.is_due(now) => {}
+            Some(thrashing) => thrashing.measure(now, tenant.hard_limit.majors().ok()?, usage),
+            none => {
+                *none = Some(ThrashingDetector::since(
+                    now,
+                    tenant.hard_limit.majors().ok()?,
+                ))
+            }
         }
-        let left = tenant.thrash.as_ref()?.left(now)?;
-        if let Some(times) = tenant.left_alone.add(1) {
+        let left = tenant.thrashing.as_ref()?.left(now)?;
+        if let Some(times) = tenant.left_to_kernel.add(1) {
             let path = tenant.path.display();
             let what = format!(
-                "/{path} is left to the kernel at its memory.max ({times} times): more than a fifth of it came back from swap in a second"
+                "/{path} is thrashing, so only the kernel reclaims from it at its memory.max ({times} times): more than a fifth of it was swapped in within a second"
             );
             self.act(what);
         }

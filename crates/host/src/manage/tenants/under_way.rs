@@ -1,7 +1,8 @@
-//! Reclaims that are under way: each goes on by a slice when it is its turn.
+//! Reclaims in progress: one after another runs for a slice.
 //!
-//! Invariants: a reclaim ends once, with what left by it, whatever happened between its slices; one of a tenant that is
-//! removed meanwhile ends with ENODEV. Whoever comes last waits for one slice of each, however much these are to take.
+//! Invariants: a reclaim ends once, and its result is what that reclaim took, even if other work
+//! ran between its slices. If its tenant is removed, it ends with ENODEV. A new reclaim waits for
+//! one slice of each earlier one, however large the earlier ones are.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,187 +13,202 @@ use engine::policy::Order;
 use engine::{Pages, Swappiness};
 use rustix::io::Errno;
 
-use super::super::driver::How;
+use super::super::driver::PageOutOptions;
 use super::super::options::Ask;
-use super::super::pause::Pause;
-use super::super::tally::Tally;
+use super::super::reclaim_totals::ReclaimTotals;
+use super::super::wakeup::Pause;
 use super::{SLICE, Tenants};
 use crate::watch::WatchError;
 
-/// A reclaim that somebody asked for.
+/// A reclaim that a user requested.
 #[derive(Debug)]
-pub(super) struct Asked {
-    /// The number that whoever asked was given, and by which the end is told ([`Tenants::reclaimed`]).
+pub(super) struct RequestedReclaim {
+    /// The number that the caller got; [`Tenants::reclaimed`] reports the result under it.
     pub(super) number: u64,
     pub(super) ask: Ask,
     pub(super) swappiness: Option<Swappiness>,
-    /// Where reclaim is by age: pages that were accessed after this time of the books (milliseconds) stay.
+    /// For reclaim by age: pages accessed after this time (milliseconds of the age table) are not
+    /// reclaimed. `None` for other reclaim.
     pub(super) idle_since: Option<u64>,
-    /// Pages that the engine is asked for.
+    /// Number of pages that the engine must still reclaim.
     pub(super) pages: Pages,
-    /// Page cache that goes before, bytes that are still to go; none before that is known.
+    /// Bytes of page cache to drop before the engine reclaims; `None` until they are measured.
     pub(super) cache: Option<u64>,
-    /// Pages of it that went.
+    /// Number of page-cache pages dropped so far.
     pub(super) dropped: u64,
-    /// Of whom the kernel may drop more, for what the engine did not get, by serial; none before that is known.
+    /// Serials of tenants from which the kernel may drop more page cache, in place of pages that
+    /// the engine could not reclaim; `None` until their cache is measured.
     pub(super) droppers: Option<VecDeque<u64>>,
 }
 
-impl Asked {
-    /// How pages are to leave.
-    fn how(&self) -> How {
-        How {
+impl RequestedReclaim {
+    /// Returns the options with which pages are paged out.
+    fn how(&self) -> PageOutOptions {
+        PageOutOptions {
             idle_since: self.idle_since,
             all: self.ask == Ask::All,
-            ..How::default()
+            ..PageOutOptions::default()
         }
     }
 }
 
-/// Why memory is taken: whom its end is told, and what for.
+/// Why a reclaim runs, with the data that are needed when it ends.
 #[derive(Debug)]
-pub(super) enum Why {
-    /// Somebody asked.
-    Asked(Asked),
-    /// A limit.
+pub(super) enum ReclaimReason {
+    /// A user requested it.
+    RequestedReclaim(RequestedReclaim),
+    /// A limit of a tenant requires it.
     Limit {
-        /// What the tenant used when that was measured.
+        /// Usage of the tenant when the reclaim began, in pages.
         usage: Pages,
-        /// What was left then until reclaim begins.
+        /// Number of pages by which the tenant, at that usage, was below the point where reclaim
+        /// begins.
         left: Pages,
-        /// What the engine is asked for.
+        /// Maximum number of pages that the engine reclaims.
         most: Pages,
-        /// Whether the kernel holds the limit, too.
-        has_wall: bool,
+        /// Whether the kernel also enforces the limit.
+        has_hard_limit: bool,
     },
-    /// The host has so many bytes available, and lacks pages.
+    /// The host lacks `wanted` pages: it has only `available` bytes of available memory.
     Pressure { available: u64, wanted: Pages },
-    /// A policy says so.
+    /// A tenant's policy ordered it.
     Policy(PolicyOrder),
 }
 
-/// What a policy ordered.
+/// An order of a policy in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PolicyOrder {
     pub(super) order: Order,
-    pub(super) how: How,
-    /// What paging out had taken of a processor by then.
+    /// How the pages are paged out.
+    pub(super) how: PageOutOptions,
+    /// Processor time of all paging out, as of when the order began.
     pub(super) began: Duration,
-    /// Page cache that goes before, bytes that are still to go; none before that is known.
+    /// Bytes of page cache to drop first; `None` until they are measured.
     pub(super) cache: Option<u64>,
-    /// What of it went, or in a dry run would have.
+    /// Page cache that was dropped or, in a dry run, would have been.
     pub(super) dropped: Pages,
-    /// What that took of a processor.
+    /// Processor time of dropping page cache.
     pub(super) dropping: Duration,
 }
 
-/// A reclaim.
+/// A reclaim in progress, and its results so far.
 #[derive(Debug)]
-pub(super) struct UnderWay {
-    /// Its tenant, by serial: the engine's id of one that is removed is given to another.
+pub(super) struct OngoingReclaim {
+    /// Serial of the tenant. The engine's id is not used, as a later tenant may get the id of a
+    /// removed one.
     serial: u64,
-    pub(super) why: Why,
-    how: How,
-    /// Whether ages are fresh enough to begin, or a look for that has been made.
-    has_looked: bool,
-    /// What the engine is still to do, in this order, each step with the serial of its tenant; none before the first slice.
+    pub(super) why: ReclaimReason,
+    /// How the pages are paged out.
+    how: PageOutOptions,
+    /// Whether ages are fresh enough to begin, or a scan to make them so was begun.
+    has_scanned: bool,
+    /// Remaining reclaims of the engine ("steps"), in the order in which they run: serial of the
+    /// step's tenant, then the step. `None` before the first slice.
     steps: Option<VecDeque<(u64, Ongoing)>>,
-    /// The tenant, by serial, whose pages were aged for its step, where that is asked by age.
+    /// For reclaim by age: serial of the tenant in which a generation was opened for its step.
     aged: Option<u64>,
-    tally: Tally,
+    /// Results so far.
+    totals: ReclaimTotals,
 }
 
 impl Tenants {
-    /// A reclaim of a tenant that is there is to begin.
-    pub(super) fn set_out(&mut self, memcg: MemcgId, why: Why) {
+    /// Adds a reclaim from an existing tenant to those in progress.
+    pub(super) fn start_reclaim(&mut self, memcg: MemcgId, why: ReclaimReason) {
         let how = match &why {
-            Why::Asked(asked) => asked.how(),
-            Why::Policy(ordered) => ordered.how,
-            // At a wall the kernel takes from all, and clears bits as it does.
-            Why::Limit { has_wall, .. } => How {
-                clears: !has_wall,
-                ..How::default()
+            ReclaimReason::RequestedReclaim(requested) => requested.how(),
+            ReclaimReason::Policy(ordered) => ordered.how,
+            // At a hard limit the kernel reclaims from all processes in the group, and clears their
+            // accessed bits.
+            ReclaimReason::Limit { has_hard_limit, .. } => PageOutOptions {
+                clears: !has_hard_limit,
+                ..PageOutOptions::default()
             },
-            Why::Pressure { .. } => How {
+            ReclaimReason::Pressure { .. } => PageOutOptions {
                 clears: true,
-                ..How::default()
+                ..PageOutOptions::default()
             },
         };
-        // A policy has just been shown a look.
-        let has_looked = matches!(why, Why::Policy(_));
+        // A policy decides right after a scan, so ages are fresh.
+        let has_scanned = matches!(why, ReclaimReason::Policy(_));
         let serial = self.serial(memcg).unwrap_or(u64::MAX);
         self.note_under_way(memcg, &why, true);
-        self.under_way.push_back(UnderWay {
+        self.under_way.push_back(OngoingReclaim {
             serial,
             why,
             how,
-            has_looked,
+            has_scanned,
             steps: None,
             aged: None,
-            tally: Tally::default(),
+            totals: ReclaimTotals::default(),
         });
     }
 
-    /// Whoever asked for one wants it no more: it ends with EINTR, and what has left stays where it is.
+    /// Cancels the requested reclaim `number`: it ends with EINTR, and reclaimed pages stay swapped
+    /// out.
     pub fn cancel(&mut self, number: u64) {
-        let is_it =
-            |one: &UnderWay| matches!(&one.why, Why::Asked(asked) if asked.number == number);
+        let is_it = |one: &OngoingReclaim| matches!(&one.why, ReclaimReason::RequestedReclaim(requested) if requested.number == number);
         if let Some(at) = self.under_way.iter().position(is_it) {
             self.under_way.remove(at);
             self.ended.push((number, Err(Errno::INTR)));
         }
     }
 
-    /// What the policy of a tenant has ordered goes no further; the pages that have left for it, of files last, if there was an order.
+    /// Drops the order of a tenant's policy. Returns the number of pages paged out for it, then the
+    /// number of page-cache pages dropped; `None` if no order is in progress.
     pub(super) fn drop_ordered(&mut self, memcg: MemcgId) -> Option<(u64, u64)> {
         let serial = self.serial(memcg)?;
-        let is_it = |one: &UnderWay| one.serial == serial && matches!(one.why, Why::Policy(_));
+        let is_it = |one: &OngoingReclaim| {
+            one.serial == serial && matches!(one.why, ReclaimReason::Policy(_))
+        };
         let one = self
             .under_way
             .remove(self.under_way.iter().position(is_it)?)?;
         self.note_under_way(memcg, &one.why, false);
         let dropped = match one.why {
-            Why::Policy(ordered) if !ordered.how.dry_run => ordered.dropped.0,
+            ReclaimReason::Policy(ordered) if !ordered.how.dry_run => ordered.dropped.0,
             _ => 0,
         };
-        Some((one.tally.evicted, dropped))
+        Some((one.totals.evicted, dropped))
     }
 
-    /// Whether a tenant is reclaimed from for a limit of its own.
+    /// Whether a reclaim for a limit of this tenant is in progress.
     pub(super) fn is_reclaimed_for_limit(&self, memcg: MemcgId) -> bool {
         self.tenants
             .get(&memcg)
             .is_some_and(|one| one.is_reclaimed_for_limit)
     }
 
-    /// One for a limit or a policy begins or ends. (It stands with the tenant: with thousands of them, each was looked for among the reclaims of all,
-    /// each time that any limit was looked at.)
-    fn note_under_way(&mut self, memcg: MemcgId, why: &Why, is_begun: bool) {
+    /// Records on the tenant that a reclaim for a limit or a policy begins or ends. Otherwise all
+    /// reclaims would be searched, which is slow with thousands of tenants.
+    fn note_under_way(&mut self, memcg: MemcgId, why: &ReclaimReason, is_begun: bool) {
         let Some(tenant) = self.tenants.get_mut(&memcg) else {
             return;
         };
         match why {
-            Why::Limit { .. } => tenant.is_reclaimed_for_limit = is_begun,
-            Why::Policy(_) => tenant.is_minded = is_begun,
-            Why::Asked(_) | Why::Pressure { .. } => {}
+            ReclaimReason::Limit { .. } => tenant.is_reclaimed_for_limit = is_begun,
+            ReclaimReason::Policy(_) => tenant.has_policy_order = is_begun,
+            ReclaimReason::RequestedReclaim(_) | ReclaimReason::Pressure { .. } => {}
         }
     }
 
-    /// Whether all tenants give for the host's lack of memory.
-    pub(super) fn is_relieving(&self) -> bool {
-        let is_it = |one: &UnderWay| matches!(one.why, Why::Pressure { .. });
+    /// Whether all tenants are being reclaimed from because the host lacks memory.
+    pub(super) fn is_reclaiming_for_host(&self) -> bool {
+        let is_it = |one: &OngoingReclaim| matches!(one.why, ReclaimReason::Pressure { .. });
         self.under_way.iter().any(is_it)
     }
 
-    /// Whether what the policy of a tenant ordered is not done yet.
-    pub(super) fn is_minded(&self, memcg: MemcgId) -> bool {
-        self.tenants.get(&memcg).is_some_and(|one| one.is_minded)
+    /// Whether an order of the tenant's policy is in progress.
+    pub(super) fn has_policy_order(&self, memcg: MemcgId) -> bool {
+        self.tenants
+            .get(&memcg)
+            .is_some_and(|one| one.has_policy_order)
     }
 
-    /// Goes on with those that are under way, at least with one of them and for a slice in all; whether there was any. (What comes between goes
-    /// through all tenants: several that are short are worth one of it.)
-    pub(super) fn go_on_with_some(&mut self) -> Result<bool, WatchError> {
-        let (slice, mut went) = (Pause::after(&self.bell, SLICE), false);
+    /// Continues reclaims in progress for one slice in total, and at least one of them. Returns
+    /// whether there was any. One call serves several short reclaims, because the caller visits all
+    /// tenants between two calls.
+    pub(super) fn continue_reclaims(&mut self) -> Result<bool, WatchError> {
+        let (slice, mut went) = (Pause::after(&self.wakeup, SLICE), false);
         for _ in 0..self.under_way.len() {
             if self.looking.is_some() || (went && slice.is_due()) {
                 break;
@@ -202,28 +218,30 @@ impl Tenants {
         Ok(went)
     }
 
-    /// Goes on with the one whose turn it is, by a slice; whether there was any.
+    /// Continues the next reclaim for a slice. Returns whether there was one.
     fn go_on(&mut self) -> Result<bool, WatchError> {
         let Some(mut one) = self.under_way.pop_front() else {
             return Ok(false);
         };
         let Some(memcg) = self.by_serial(one.serial) else {
-            if let Why::Asked(asked) = one.why {
-                self.ended.push((asked.number, Err(Errno::NODEV)));
+            if let ReclaimReason::RequestedReclaim(requested) = one.why {
+                self.ended.push((requested.number, Err(Errno::NODEV)));
             }
             return Ok(true);
         };
-        if !std::mem::replace(&mut one.has_looked, true) && self.is_look_worth_it() {
-            // A request goes by what is known now.
-            let is_asked = matches!(one.why, Why::Asked(_));
-            let asked = is_asked.then_some(one.serial).into_iter().collect();
+        if !std::mem::replace(&mut one.has_scanned, true) && self.is_scan_worth_it() {
+            // A requested reclaim needs fresh ages of its tenant.
+            let is_requested = matches!(one.why, ReclaimReason::RequestedReclaim(_));
+            let requested = is_requested.then_some(one.serial).into_iter().collect();
             self.under_way.push_front(one);
-            self.begin_look(false, &asked)?;
+            self.begin_scan(false, &requested)?;
             return Ok(true);
         }
         let is_over = self.slice(memcg, &mut one)
             && match &mut one.why {
-                Why::Asked(asked) => self.drop_rest(memcg, asked, one.tally.evicted),
+                ReclaimReason::RequestedReclaim(requested) => {
+                    self.drop_remaining_cache(memcg, requested, one.totals.evicted)
+                }
                 _ => true,
             };
         match is_over {
@@ -233,12 +251,16 @@ impl Tenants {
         Ok(true)
     }
 
-    /// A slice; whether it is over.
-    fn slice(&mut self, memcg: MemcgId, one: &mut UnderWay) -> bool {
-        let pause = Pause::after(&self.bell, SLICE);
+    /// Runs one slice of a reclaim. Returns whether the reclaim is complete.
+    fn slice(&mut self, memcg: MemcgId, one: &mut OngoingReclaim) -> bool {
+        let pause = Pause::after(&self.wakeup, SLICE);
         let is_dropped = match (&one.steps, &mut one.why) {
-            (None, Why::Asked(asked)) => self.drop_asked(memcg, asked, &pause),
-            (None, Why::Policy(ordered)) => self.drop_ordered_cache(memcg, ordered, &pause),
+            (None, ReclaimReason::RequestedReclaim(requested)) => {
+                self.drop_oldest_cache(memcg, requested, &pause)
+            }
+            (None, ReclaimReason::Policy(ordered)) => {
+                self.drop_ordered_cache(memcg, ordered, &pause)
+            }
             _ => true,
         };
         if !is_dropped {
@@ -249,10 +271,12 @@ impl Tenants {
             Some(steps) => steps,
             None => {
                 let steps = match &mut one.why {
-                    Why::Asked(asked) => self.steps_asked(memcg, asked),
-                    Why::Limit { most, .. } => self.step_for_limit(memcg, *most),
-                    Why::Pressure { wanted, .. } => self.step_for_host(*wanted),
-                    Why::Policy(ordered) => self.step_ordered(memcg, ordered),
+                    ReclaimReason::RequestedReclaim(requested) => {
+                        self.requested_steps(memcg, requested)
+                    }
+                    ReclaimReason::Limit { most, .. } => self.step_for_limit(memcg, *most),
+                    ReclaimReason::Pressure { wanted, .. } => self.step_for_host(*wanted),
+                    ReclaimReason::Policy(ordered) => self.step_ordered(memcg, ordered),
                 };
                 let of = |step: Ongoing| Some((self.serial(step.target())?, step));
                 steps.into_iter().filter_map(of).collect()
@@ -260,10 +284,10 @@ impl Tenants {
         };
         while let Some((serial, step)) = steps.front_mut() {
             let is_there = self.by_serial.get(serial) == Some(&step.target());
-            let by_age =
-                matches!(&one.why, Why::Asked(asked) if matches!(asked.ask, Ask::OlderThan(_)));
+            let by_age = matches!(&one.why, ReclaimReason::RequestedReclaim(requested) if matches!(requested.ask, Ask::OlderThan(_)));
             if is_there && by_age && one.aged != Some(*serial) {
-                // It moves each page of the tenant, so it comes right before its step, not of all at once.
+                // Aging moves each page of the tenant, so it is done right before the tenant's
+                // step, and not for all tenants at once.
                 one.aged = Some(*serial);
                 self.driver.age(step.target(), now);
                 if pause.is_due() {
@@ -273,7 +297,7 @@ impl Tenants {
             let is_over = !is_there
                 || self.driver.page_out_until(
                     (one.how, &pause),
-                    &mut one.tally,
+                    &mut one.totals,
                     |machine, kernel| machine.resume(step, now, kernel),
                 );
             if is_over {
@@ -288,18 +312,23 @@ impl Tenants {
         is_over
     }
 
-    fn end_one(&mut self, memcg: MemcgId, one: UnderWay) {
-        let UnderWay { why, tally, .. } = one;
+    /// Ends a complete reclaim: reports its result to what caused it.
+    fn end_one(&mut self, memcg: MemcgId, one: OngoingReclaim) {
+        let OngoingReclaim { why, totals, .. } = one;
         self.note_under_way(memcg, &why, false);
         match why {
-            Why::Asked(asked) => self.end_asked(memcg, asked, tally),
-            Why::Limit {
+            ReclaimReason::RequestedReclaim(requested) => {
+                self.end_requested(memcg, requested, totals)
+            }
+            ReclaimReason::Limit {
                 usage, left, most, ..
             } => {
-                self.end_hold(memcg, &tally, (usage, left, most));
+                self.end_limit_reclaim(memcg, &totals, (usage, left, most));
             }
-            Why::Pressure { available, wanted } => self.end_relief(&tally, available, wanted),
-            Why::Policy(ordered) => self.end_ordered(memcg, &ordered, tally),
+            ReclaimReason::Pressure { available, wanted } => {
+                self.end_host_reclaim(&totals, available, wanted)
+            }
+            ReclaimReason::Policy(ordered) => self.end_ordered(memcg, &ordered, totals),
         }
     }
 }

@@ -1,9 +1,10 @@
-//! Page cache of tenants that nobody maps: it counts as bytes of files, and leaves by the kernel's hand.
+//! Unmapped page cache of tenants: it counts as file bytes, and only the kernel can drop it.
 //!
-//! Invariants: the cache of a tenant is measured only where somebody asks for its reports, or its policy goes by the
-//! cache's age. The kernel, not the engine, drops it, and on version 1 the kernel knows no protection, and goes by each
-//! group's own swappiness: so we ask it of leaf tenants, for no more than what exceeds their protection. We ask it of a
-//! tenant with children as the last resort, and only if none of these is protected.
+//! Invariants: the cache of a tenant is measured only if a user has requested its reports, or if
+//! its policy decides by the cache's age. The kernel drops the cache, not the engine. On version 1
+//! the kernel knows no protection, and uses each group's own swappiness. So cache is dropped from
+//! tenants without children, and only so much that their protection is kept. From a tenant with
+//! children it is dropped last, and only if none of the children is protected.
 
 use std::ffi::OsString;
 use std::io;
@@ -12,54 +13,56 @@ use engine::Pages;
 use engine::memcg::MemcgId;
 use rustix::io::Errno;
 
-use super::super::pause::Pause;
-use super::super::room::CACHE_FIRST_SWAPPINESS;
+use super::super::headroom::CACHE_FIRST_SWAPPINESS;
+use super::super::wakeup::Pause;
 use super::cache::NodeCache;
 use super::tenant::Tenant;
 use super::{SLICE, Tenants};
+use crate::hard_limit::HardLimit;
 use crate::system::cgroup::{Cache, Version, parse_cache, parse_node_caches};
-use crate::wall::Wall;
 
-/// Less than this, bytes, is not asked of the kernel.
+/// Smallest request to the kernel, in bytes.
 pub(super) const LEAST: u64 = 1 << 20;
-/// How much page cache the kernel may drop of a group, as the group tells it: for limits all that nobody maps, and what was asked for by name comes
-/// from what need not be written first.
-pub(super) type CacheMeasure = fn(&Wall) -> io::Result<u64>;
-/// So much is asked of it at a time, bytes: a few milliseconds, as long as nothing is to be written.
+/// Reads how much page cache the kernel may drop from a group, in bytes. For limits that is all
+/// unmapped cache; for requests of users only cache that need not be written first.
+pub(super) type CacheMeasure = fn(&HardLimit) -> io::Result<u64>;
+/// Number of bytes in one request to the kernel: a few milliseconds of work, if nothing must be
+/// written.
 const STEP: u64 = 8 << 20;
 
 impl Tenants {
-    /// From now on its unmapped page cache counts in its ages.
+    /// From now on, measures a tenant's unmapped page cache and includes it in its ages.
     ///
     /// # Errors
-    /// ENODEV.
+    /// ENODEV: the tenant is gone. Otherwise the kernel's error.
     pub fn watch_cache(&mut self, memcg: MemcgId) -> Result<(), Errno> {
         self.set_reported(memcg, true);
         self.update_cache_watch(memcg)
     }
 
-    /// Nobody asks for reports any more.
+    /// Ends [`Tenants::watch_cache`]: no user requests reports any more.
     pub fn forget_cache(&mut self, memcg: MemcgId) {
         self.set_reported(memcg, false);
-        // Nothing is read for that.
+        // When measuring stops, nothing is read, so this cannot fail.
         let _ = self.update_cache_watch(memcg);
     }
 
+    /// Records whether a user has requested reports of a tenant.
     fn set_reported(&mut self, memcg: MemcgId, is_reported: bool) {
         if let Some(tenant) = self.tenants.get_mut(&memcg) {
             tenant.is_reported = is_reported;
         }
     }
 
-    /// Begins to watch it, or ends that, as reports and its policy ask.
+    /// Starts or stops measuring a tenant's cache, as its reports and its policy need.
     pub(super) fn update_cache_watch(&mut self, memcg: MemcgId) -> Result<(), Errno> {
         let tenant = self.tenant(memcg)?;
-        let is_asked = tenant.is_reported || tenant.asks_for_cache();
-        if is_asked == tenant.cache.is_some() {
+        let is_requested = tenant.is_reported || tenant.asks_for_cache();
+        if is_requested == tenant.cache.is_some() {
             return Ok(());
         }
         let mut ages = None;
-        if is_asked {
+        if is_requested {
             let caches = self.caches(tenant)?;
             let nodes = ages.insert(vec![NodeCache::default(); caches.len()]);
             note(nodes, self.driver.watch.elapsed_ms(), &caches);
@@ -70,17 +73,18 @@ impl Tenants {
         Ok(())
     }
 
-    /// A look: how much there is now.
+    /// Measures the page cache of all tenants after a scan, where it is needed.
     pub(super) fn note_caches(&mut self) {
         let all: Vec<MemcgId> = self.tenants.keys().copied().collect();
         for memcg in &all {
-            // One that could not be read when it was asked for; nothing is read where nothing has changed.
+            // If the first measurement failed, this tries again; if nothing has changed, it reads
+            // nothing.
             let _ = self.update_cache_watch(*memcg);
         }
         self.note_caches_of(&all);
     }
 
-    /// The same of these, where it is watched.
+    /// Measures the page cache of those tenants in `of` whose cache must be known.
     fn note_caches_of(&mut self, of: &[MemcgId]) {
         let now = self.driver.watch.elapsed_ms();
         for memcg in of {
@@ -95,11 +99,14 @@ impl Tenants {
         }
     }
 
-    /// How much of its unmapped page cache is older than everything else that would be left of it if so many bytes went.
+    /// Returns how many of a tenant's oldest `bytes` bytes are unmapped page cache that need not be
+    /// written; 0 if that is too little for a request.
     pub(super) fn cache_to_take(&self, memcg: MemcgId, bytes: u64) -> u64 {
         let own = self.tenants.get(&memcg);
         let own = own.filter(|one| !self.has_others_below(one));
-        let clean = own.and_then(|one| one.wall.cache_clean().ok()).unwrap_or(0);
+        let clean = own
+            .and_then(|one| one.hard_limit.cache_clean().ok())
+            .unwrap_or(0);
         let part = self.cache_among_oldest(memcg, bytes).min(clean);
         match part < LEAST || self.below(memcg).len() > 1 {
             true => 0,
@@ -107,7 +114,8 @@ impl Tenants {
         }
     }
 
-    /// Takes so much of it until it is time to give way; how many bytes went, and what is `left` then.
+    /// Requests that the kernel drop `left` bytes of a tenant's cache, until `pause` ends the
+    /// slice. Returns the bytes dropped, and sets `left` to the rest.
     pub(super) fn take_cache(
         &mut self,
         memcg: MemcgId,
@@ -118,20 +126,26 @@ impl Tenants {
             *left = 0;
             return 0;
         };
-        let got = drop_in_steps(&tenant.wall, left, swappiness, pause);
+        let got = drop_in_steps(&tenant.hard_limit, left, swappiness, pause);
         self.note_caches_of(&[memcg]);
         got
     }
 
-    /// Has the kernel drop page cache for a limit that no wall holds yet, of it and of those below it, who has most of it first: no more than
-    /// `most`, and no longer than a slice. How much went.
+    /// Requests that the kernel drop page cache for a limit that is not written yet: from a tenant
+    /// and those below it, the largest caches first, at most `most` pages, for one slice. Returns
+    /// the number of pages dropped.
     pub(super) fn drop_cache(&self, memcg: MemcgId, most: Pages) -> Pages {
-        let pause = Pause::after(&self.bell, SLICE);
+        let pause = Pause::after(&self.wakeup, SLICE);
         let (most, mut got) = (most.bytes().0, 0);
-        for (spare, id) in self.who_drops(memcg, Wall::cache_unmapped) {
+        for (spare, id) in self.droppable_tenants(memcg, HardLimit::cache_unmapped) {
             if let Ok(tenant) = self.tenant(id) {
                 let mut left = spare.min(most - got);
-                got += drop_in_steps(&tenant.wall, &mut left, CACHE_FIRST_SWAPPINESS, &pause);
+                got += drop_in_steps(
+                    &tenant.hard_limit,
+                    &mut left,
+                    CACHE_FIRST_SWAPPINESS,
+                    &pause,
+                );
             }
             if got >= most || pause.is_due() {
                 break;
@@ -140,8 +154,13 @@ impl Tenants {
         Pages(got / 4096)
     }
 
-    /// Of whom the kernel may drop such cache for a limit of one above, or of itself: so many bytes, the most first.
-    pub(super) fn who_drops(&self, target: MemcgId, measure: CacheMeasure) -> Vec<(u64, MemcgId)> {
+    /// Returns the tenants from which the kernel may drop cache for a limit of `target`: bytes,
+    /// then tenant; most bytes first.
+    pub(super) fn droppable_tenants(
+        &self,
+        target: MemcgId,
+        measure: CacheMeasure,
+    ) -> Vec<(u64, MemcgId)> {
         let (all, tree) = (self.below(target), self.driver.machine.tree());
         let leaves = all.iter().filter(|id| tree.children(**id).next().is_none());
         let spare =
@@ -149,13 +168,15 @@ impl Tenants {
         let mut found: Vec<(u64, MemcgId)> = spare.filter(|(spare, _)| *spare >= LEAST).collect();
         found.sort_unstable_by(|one, other| other.cmp(one));
         let of_host = self.tenants.get(&target).is_some_and(|one| one.of_host);
-        // Made tenants and the host's groups lie below one another in our tree alone, or `has_others_below` says so.
+        // In the kernel's hierarchy, tenants made by pagetide and the host's groups are never below
+        // each other here; otherwise `has_others_below` is true.
         let is_protected_one = |id: &MemcgId| {
             let one = self.tenants.get(id).filter(|one| one.of_host == of_host);
             one.is_some_and(|one| one.is_protected() || self.has_others_below(one))
         };
-        // The target itself comes last: its own cache, and what removed children left. Asked of the target, the kernel
-        // takes from its whole subtree, so we ask only if nobody below is protected.
+        // The target itself comes last, with its own cache and the cache of removed children. There
+        // the kernel takes from the whole subtree, so it is allowed only if no tenant below is
+        // protected.
         if all.len() > 1 && !all.iter().skip(1).any(is_protected_one) {
             found.extend(
                 self.droppable_cache(target, target, measure)
@@ -165,9 +186,10 @@ impl Tenants {
         found
     }
 
-    /// How many bytes of unmapped cache the kernel may drop of tenant `id` when `target` is over its limit: what
-    /// `measure` says, but no more than what exceeds the protection of `id` and of each tenant between it and `target`.
-    /// `None` if the group is gone, or not ours to reclaim.
+    /// Returns how many bytes of cache the kernel may drop from tenant `id` for a limit of
+    /// `target`: the minimum of what `measure` reads, and of the memory above the protection of
+    /// `id` and of each tenant between `id` and `target`. `None` if the group is gone, or if we may
+    /// not reclaim from it.
     pub(super) fn droppable_cache(
         &self,
         target: MemcgId,
@@ -180,42 +202,48 @@ impl Tenants {
             return None;
         }
         let path = self.driver.machine.tree().ancestors(id);
-        // Nobody is protected from itself.
+        // The target's own protection does not count against its own limit.
         let free = path.take_while(|one| *one != target).map(|one| {
             let one = self.tenants.get(&one)?;
-            Some(one.wall.charged().ok()?.saturating_sub(one.protected()))
+            Some(
+                one.hard_limit
+                    .charged()
+                    .ok()?
+                    .saturating_sub(one.protected()),
+            )
         });
         let free = free.collect::<Option<Vec<u64>>>()?.into_iter().min();
-        let cache = measure(&own.wall).ok()?;
+        let cache = measure(&own.hard_limit).ok()?;
         Some(cache.min(free.unwrap_or(u64::MAX)))
     }
 
-    /// Whether below a group of the host's there are some that are not tenants of its own, of which the kernel would take, too: made tenants, walls
-    /// of `run`; below the first one everybody.
+    /// Whether a group of the host has groups below it that are not tenants of the host, and from
+    /// which the kernel would take, too: made tenants, or hard-limit cgroups of `run`. The topmost
+    /// group contains all others.
     pub(super) fn has_others_below(&self, own: &Tenant) -> bool {
-        /// Of more groups than these nobody is asked whose each is.
+        /// If there are more child groups than this, their owners are not checked.
         const MOST: usize = 1024;
-        let dir = &own.wall.group().dir;
-        let is_wall = |name: &OsString| Wall::is_anybodys(&dir.join(name));
-        let has_wall = || match own.wall.below(MOST) {
-            Ok(below) => below.count > MOST as u64 || below.names.iter().any(is_wall),
-            // What cannot be seen may be another's.
+        let dir = &own.hard_limit.group().dir;
+        let is_hard_limit = |name: &OsString| HardLimit::has_any_manager(&dir.join(name));
+        let has_hard_limit = || match own.hard_limit.below(MOST) {
+            Ok(below) => below.count > MOST as u64 || below.names.iter().any(is_hard_limit),
+            // A group that cannot be read may belong to another manager.
             Err(_) => true,
         };
         let is_first = *dir == self.groups.mount;
-        own.of_host && (is_first || self.made_below(own).is_some() || has_wall())
+        own.of_host && (is_first || self.root_below(own).is_some() || has_hard_limit())
     }
 
-    /// How much of its oldest `bytes` is such cache.
+    /// Returns how many of a tenant's oldest `bytes` bytes are unmapped page cache of files.
     fn cache_among_oldest(&self, memcg: MemcgId, bytes: u64) -> u64 {
         let tenant = self.tenants.get(&memcg);
         let Some(cache) = tenant.and_then(|one| one.cache.as_ref()) else {
             return 0;
         };
-        let books = self.driver.watch.ages().books();
-        let homes = self.driver.homes().all();
-        let owners = homes.filter(|(_, home)| *home == memcg);
-        let mapped = owners.flat_map(|(owner, _)| books.ages(owner));
+        let age_table = self.driver.watch.ages().age_table();
+        let tenant_map = self.driver.tenant_map().all();
+        let owners = tenant_map.filter(|(_, home)| *home == memcg);
+        let mapped = owners.flat_map(|(owner, _)| age_table.ages(owner));
         let mapped = mapped.map(|(_, last, pages)| (last, pages * 4096, false));
         let cached = cache.iter().flat_map(|node| node.files.all());
         let cached = cached.map(|(since, bytes)| (since, bytes, true));
@@ -230,27 +258,28 @@ impl Tenants {
         part
     }
 
-    /// Its page cache on each node. Of groups of version 1 the kernel does not tell on which nodes what nobody maps is: it is
-    /// told of the first.
+    /// Returns a tenant's page cache on each NUMA node. On version 1 the kernel does not report a
+    /// group's cache by node, so all of it is counted on the first node.
     pub(super) fn caches(&self, tenant: &Tenant) -> Result<Vec<Cache>, Errno> {
         let (nodes, version) = (self.nodes(), self.groups.version);
         if let (Version::V2, 2..) = (version, nodes.len())
-            && let Ok(text) = tenant.wall.file("memory.numa_stat")
+            && let Ok(text) = tenant.hard_limit.file("memory.numa_stat")
             && let Some(caches) = parse_node_caches(&text, nodes)
         {
             return Ok(caches);
         }
-        let text = tenant.wall.file("memory.stat")?;
+        let text = tenant.hard_limit.file("memory.stat")?;
         let mut caches = vec![Cache::default(); nodes.len()];
         caches[0] = parse_cache(&text, version).unwrap_or_default();
         Ok(caches)
     }
 }
 
-/// Has the kernel reclaim from a group step by step, until it is time to give way; how many bytes went. `left` is what is still to go then:
-/// nothing, where the kernel finds hardly any more.
+/// Requests that the kernel reclaim `left` bytes from a group, [`STEP`] bytes at a time, until
+/// `pause` ends the slice. Returns the bytes reclaimed. Sets `left` to the remaining bytes, 0 if
+/// the kernel finds hardly any more.
 pub(super) fn drop_in_steps(
-    wall: &Wall,
+    hard_limit: &HardLimit,
     left: &mut u64,
     swappiness: impl Into<Option<u8>>,
     pause: &Pause,
@@ -259,10 +288,11 @@ pub(super) fn drop_in_steps(
     let mut got = 0;
     while *left > 0 {
         let step = (*left).min(STEP);
-        // Of page cache what was taken counts, though whoever reads has as much again.
+        // For page cache, the kernel's own count is used: a process that reads files is charged for
+        // as much again at once, so the charge would not fall.
         let dropped = match swappiness {
-            Some(_) => wall.reclaim_taken(step, swappiness),
-            None => wall.reclaim(step, None),
+            Some(_) => hard_limit.reclaim_taken(step, swappiness),
+            None => hard_limit.reclaim(step, None),
         };
         let dropped = dropped.unwrap_or(0).min(step);
         got += dropped;
@@ -274,6 +304,7 @@ pub(super) fn drop_in_steps(
     got
 }
 
+/// Records the sizes of the cache on all nodes.
 fn note(ages: &mut [NodeCache], now: u64, caches: &[Cache]) {
     for (ages, cache) in ages.iter_mut().zip(caches) {
         ages.note(now, cache);

@@ -1,7 +1,9 @@
-//! Whose pages go on to a disk, and how old those are.
+//! Writeback to a disk for tenants: from which tenants, and from which age of pages on.
 //!
-//! Invariant: a tenant has the age of the nearest one above it that is given one, itself first; of the host's own groups only where these may be changed, and not what all are given. One
-//! budget is for all, the disk's; who has waited longest is served first, so that no tenant uses it up before the others are asked.
+//! Invariant: for a tenant, the age holds that is set for the nearest tenant at or above it. For a
+//! group of the host one holds only if the host's groups may be changed, and never the one of the
+//! tree's root. All tenants share one budget, that of the disk. The tenant that has waited longest
+//! is served first, so that no tenant uses up the budget before the others are served.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,22 +12,23 @@ use engine::Millis;
 use engine::memcg::MemcgId;
 
 use super::super::IDLE_MAX;
-use super::super::demote::Demoter;
-use super::super::options::WriteBackAsked;
+use super::super::options::WritebackSettings;
+use super::super::writeback::Writeback;
 use super::Tenants;
 use super::by_path::ByPath;
 
-/// What is out for so long goes on.
+/// For each tenant, by path: how long a page must be unused before writeback.
 pub type WriteBackAges = ByPath<Millis>;
 
 impl Tenants {
-    /// Replaces what goes on to a disk, and from where. What was written in this period stays written.
-    pub fn set_write_back(&mut self, asked: Option<WriteBackAsked>, ages: WriteBackAges) {
+    /// Replaces the settings of writeback; `None` to end it. Pages already written in the current
+    /// period still count against the budget.
+    pub fn set_write_back(&mut self, requested: Option<WritebackSettings>, ages: WriteBackAges) {
         let now = self.now();
         self.write_back_ages = ages;
-        match (&mut self.demoter, asked) {
-            (Some(demoter), Some(asked)) => demoter.ask(asked),
-            (demoter, Some(asked)) => *demoter = Some(Demoter::new(asked, now)),
+        match (&mut self.demoter, requested) {
+            (Some(demoter), Some(requested)) => demoter.ask(requested),
+            (demoter, Some(requested)) => *demoter = Some(Writeback::new(requested, now)),
             (demoter, None) => *demoter = None,
         }
         if self.demoter.is_some() {
@@ -33,17 +36,18 @@ impl Tenants {
         }
     }
 
-    /// Has the oldest pages written that are out, if it is time; how long it is not.
-    pub(super) fn demote(&mut self, has_looked: bool) -> Duration {
+    /// Writes the oldest swapped-out pages to the disk, if it is time for that. Returns the time
+    /// until the next writeback.
+    pub(super) fn demote(&mut self, has_scanned: bool) -> Duration {
         let Some(mut demoter) = self.demoter.take() else {
             return IDLE_MAX;
         };
-        if demoter.is_due(has_looked) {
+        if demoter.is_due(has_scanned) {
             demoter.begin();
             for (memcg, path, age) in self.demoted(demoter.last()) {
                 let of = format!(" of /{}", path.display());
-                let told = demoter.demote(&mut self.driver, (memcg, age), &of);
-                told.into_iter().for_each(|told| self.act(told));
+                let reported = demoter.demote(&mut self.driver, (memcg, age), &of);
+                reported.into_iter().for_each(|reported| self.act(reported));
             }
         }
         let pause = demoter.due_in().unwrap_or(IDLE_MAX);
@@ -51,7 +55,8 @@ impl Tenants {
         pause
     }
 
-    /// Tenants of which something goes on, those behind `last` first.
+    /// Returns the tenants with writeback, beginning with the first after `last`: id, path, then
+    /// age.
     fn demoted(&self, last: Option<MemcgId>) -> Vec<(MemcgId, PathBuf, Millis)> {
         let may_change = self.may_change_host();
         let given = self.tenants.values().filter_map(|tenant| {
@@ -74,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_above_counts() {
+    fn the_nearest_setting_above_applies() {
         let ages = WriteBackAges::from([
             ("ci".into(), Some(Millis(7))),
             ("ci/quiet".into(), None),

@@ -1,6 +1,8 @@
-//! Trees that look like /proc, /sys, /dev and /run, and a kernel that keeps /proc/swaps.
+//! Directory trees that imitate /proc, /sys, /dev and /run, and an imitation of the kernel that
+//! adds lines to /proc/swaps and removes them.
 //!
-//! There is a zram of somebody else's, `zram0`, swapped to; `hot_add` gives `zram1`.
+//! At the start, another program's zram (`zram0`) is active; `hot_add` returns the number of
+//! `zram1`.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -15,16 +17,18 @@ use crate::swap::kernel::Kernel;
 use crate::swap::places::Places;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
+/// The uuid of the boot.
 const BOOT: &str = "11111111-2222-3333-4444-555555555555\n";
 
-/// A tree that is removed at the end.
+/// Trees in a directory of their own, which is removed at the end.
 pub(in crate::swap) struct Fake {
     root: PathBuf,
     switch: Switch,
     allowed: bool,
 }
 
-/// What was switched, and what the next switching answers.
+/// The imitation of the kernel: the calls of swapon and swapoff so far, and the error of the next
+/// one.
 #[derive(Clone, Debug)]
 struct Switch {
     root: PathBuf,
@@ -37,7 +41,7 @@ impl Fake {
     pub(in crate::swap) fn new() -> Fake {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("pagetide-swap-{}-{number}", std::process::id());
-        // In the directory of the build: a file must lie on a disk.
+        // The trees are in the build directory, because a swap file must be on a disk.
         let exe = std::env::current_exe().unwrap();
         let root = exe.parent().unwrap().canonicalize().unwrap().join(name);
         let fake = Fake {
@@ -80,12 +84,14 @@ impl Fake {
         self.root.join("dev")
     }
 
+    /// Writes the file `name`, and makes its directory.
     pub(in crate::swap) fn write(&self, name: &str, text: &str) {
         let path = self.root.join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }
 
+    /// Removes the file or directory `name`.
     pub(in crate::swap) fn remove(&self, name: &str) {
         let path = self.root.join(name);
         let is_folder = path.is_dir();
@@ -101,29 +107,32 @@ impl Fake {
         std::fs::read_to_string(self.root.join(name)).unwrap()
     }
 
-    /// An attribute of `zram1`.
+    /// Reads a file of `zram1` in the imitation of `/sys`.
     pub(in crate::swap) fn zram(&self, name: &str) -> String {
         self.read(&format!("sys/block/zram1/{name}"))
     }
 
-    /// What was written to `hot_remove`.
+    /// Returns the number that was written last to `hot_remove`; empty if none was.
     pub(in crate::swap) fn removed(&self) -> String {
         self.read("sys/class/zram-control/hot_remove")
     }
 
+    /// The calls of swapon and swapoff so far, such as `on zram1 100` (100 is the priority).
     pub(in crate::swap) fn calls(&self) -> Vec<String> {
         self.switch.calls.borrow().clone()
     }
 
-    /// The next switching fails with this number.
+    /// Makes the next swapon or swapoff fail with this errno.
     pub(in crate::swap) fn refuse(&self, errno: i32) {
         *self.switch.refusal.borrow_mut() = Some(errno);
     }
 
+    /// Takes the right to switch swap away.
     pub(in crate::swap) fn forbid(&mut self) {
         self.allowed = false;
     }
 
+    /// Returns the user's swap in these trees.
     pub(in crate::swap) fn swap(&self) -> Swap {
         self.swap_of("swap")
     }
@@ -153,6 +162,8 @@ impl Drop for Fake {
 }
 
 impl Switch {
+    /// Notes a call, with the file's name in place of `@`; returns the error that the test
+    /// requested.
     fn called(&self, what: &str, path: &Path) -> io::Result<()> {
         if let Some(errno) = self.refusal.borrow_mut().take() {
             return Err(io::Error::from_raw_os_error(errno));
@@ -162,6 +173,7 @@ impl Switch {
         Ok(())
     }
 
+    /// Changes the lines of the imitated `/proc/swaps`.
     fn change(&self, change: impl FnOnce(&mut Vec<Vec<u8>>)) -> io::Result<()> {
         let swaps = self.root.join("proc/swaps");
         let text = std::fs::read(&swaps)?;
@@ -176,7 +188,7 @@ impl Switch {
     }
 }
 
-/// As the kernel escapes names.
+/// Escapes a path as the kernel does in `/proc/swaps`.
 fn escaped(path: &Path) -> Vec<u8> {
     let mut out = Vec::new();
     for &byte in path.as_os_str().as_bytes() {

@@ -1,18 +1,20 @@
-//! What killed commands, restarts of the machine and other people leave.
+//! Tests of what killed commands, reboots and other programs leave behind.
 
 use super::fake::Fake;
 use super::*;
 
+/// Path of the record in the trees.
 const RECORD: &str = "run/swap";
 
-fn is_foreign(fake: &Fake) {
+/// Checks that `swap off` reports the area as another program's and removes nothing but the record.
+fn assert_not_ours(fake: &Fake) {
     let error = fake.swap().off().unwrap_err();
     assert!(matches!(error, SwapError::NotOurs { .. }), "{error}");
     assert_eq!(fake.removed(), "");
     assert!(!fake.root().join(RECORD).exists());
 }
 
-/// A fake in which swap was on, and others switched it off by hand.
+/// Trees in which swap was on, and another program switched it off.
 fn switched_off() -> Fake {
     let fake = Fake::new();
     fake.swap().on(&mib(64)).unwrap();
@@ -21,7 +23,7 @@ fn switched_off() -> Fake {
 }
 
 #[test]
-fn what_others_switched_off_is_removed_all_the_same() {
+fn an_area_switched_off_by_others_is_removed() {
     let fake = switched_off();
     assert_eq!(fake.swap().status().unwrap().left.len(), 1);
     let removed = fake.swap().off().unwrap();
@@ -30,22 +32,25 @@ fn what_others_switched_off_is_removed_all_the_same() {
 }
 
 #[test]
-fn what_was_left_is_removed_by_the_next_on() {
+fn the_next_on_removes_a_leftover_area() {
     let fake = switched_off();
     let made = fake.swap().on(&mib(64)).unwrap();
-    assert!(made.removed.is_some_and(|told| told.contains("zram1")));
+    assert!(
+        made.removed
+            .is_some_and(|reported| reported.contains("zram1"))
+    );
     assert_eq!(fake.removed(), "1");
 }
 
 #[test]
-fn a_device_that_was_killed_before_it_had_a_size_is_removed() {
+fn a_device_without_a_size_is_removed() {
     let fake = switched_off();
     fake.write("sys/block/zram1/disksize", "0\n");
     fake.swap().off().unwrap();
     assert_eq!(fake.removed(), "1");
 }
 
-/// A fake whose device has a size, and nothing was ever written to it.
+/// Trees with a device that has a size and was never written to.
 fn blank() -> Fake {
     let fake = switched_off();
     fake.write("dev/zram1", &"\0".repeat(4096));
@@ -53,42 +58,43 @@ fn blank() -> Fake {
     fake
 }
 
-/// A busy machine: `swap on` was killed between size and header, and the device was taken for somebody else's.
+/// Regression: on a busy machine `swap on` was killed after it had set the size and before it wrote
+/// the header. The device was then taken for another program's.
 #[test]
-fn a_device_that_was_killed_before_it_had_a_header_is_removed() {
+fn a_device_without_a_header_is_removed() {
     let fake = blank();
     fake.swap().off().unwrap();
     assert_eq!(fake.removed(), "1");
 }
 
 #[test]
-fn a_blank_device_of_another_size_is_left_alone() {
+fn a_blank_device_of_another_size_is_kept() {
     let fake = blank();
     fake.write("sys/block/zram1/disksize", "4096\n");
-    is_foreign(&fake);
+    assert_not_ours(&fake);
 }
 
 #[test]
-fn an_empty_device_without_a_number_may_be_anybodys() {
+fn an_empty_device_without_a_disk_number_is_kept() {
     let fake = switched_off();
     let record = fake.read(RECORD).replace("diskseq 29\n", "");
     fake.write(RECORD, &record);
     fake.write("sys/block/zram1/disksize", "0\n");
-    is_foreign(&fake);
+    assert_not_ours(&fake);
 }
 
 #[test]
-fn somebody_elses_header_is_left_alone() {
+fn an_area_with_another_header_is_kept() {
     let fake = switched_off();
     fake.write("dev/zram1", &"x".repeat(4096));
-    is_foreign(&fake);
+    assert_not_ours(&fake);
 }
 
 #[test]
-fn a_device_that_got_the_name_later_is_left_alone() {
+fn a_later_device_of_the_same_name_is_kept() {
     let fake = switched_off();
     fake.write("sys/block/zram1/diskseq", "30\n");
-    is_foreign(&fake);
+    assert_not_ours(&fake);
 }
 
 #[test]
@@ -96,12 +102,12 @@ fn a_device_that_is_gone_is_forgotten() {
     let fake = switched_off();
     fake.remove("sys/block/zram1");
     let error = fake.swap().off().unwrap_err();
-    assert!(error.to_string().contains("is gone since"), "{error}");
+    assert!(error.to_string().contains("no longer exists"), "{error}");
     assert!(!fake.root().join(RECORD).exists());
 }
 
 #[test]
-fn no_zram_outlives_the_machine() {
+fn no_zram_survives_a_boot() {
     let fake = switched_off();
     fake.write(
         "proc/sys/kernel/random/boot_id",
@@ -118,7 +124,7 @@ fn no_zram_outlives_the_machine() {
 }
 
 #[test]
-fn a_file_of_an_earlier_start_of_the_machine_is_removed() {
+fn a_file_of_an_earlier_boot_is_removed() {
     let fake = Fake::new();
     let path = fake.root().join("file");
     let request = Request {
@@ -135,7 +141,7 @@ fn a_file_of_an_earlier_start_of_the_machine_is_removed() {
 }
 
 #[test]
-fn a_file_that_others_put_there_is_left_alone() {
+fn a_file_of_another_program_is_kept() {
     let fake = Fake::new();
     let path = fake.root().join("file");
     let request = Request {
@@ -146,9 +152,9 @@ fn a_file_that_others_put_there_is_left_alone() {
         fake.swap().on(&request).unwrap();
         fake.write("proc/swaps", "Filename\n");
         fake.write("file", foreign);
-        is_foreign(&fake);
+        assert_not_ours(&fake);
         assert_eq!(fake.read("file"), foreign);
-        // Where a file of this name is, none is made.
+        // Swap is not switched on in a file that exists already.
         let error = fake.swap().on(&request).unwrap_err();
         assert!(error.to_string().contains("a file of this name"), "{error}");
         assert!(!fake.root().join(RECORD).exists());
@@ -158,11 +164,11 @@ fn a_file_that_others_put_there_is_left_alone() {
     fake.write("proc/swaps", "Filename\n");
     fake.remove("file");
     std::os::unix::fs::symlink(fake.dev().join("zram1"), &path).unwrap();
-    is_foreign(&fake);
+    assert_not_ours(&fake);
 }
 
 #[test]
-fn a_file_that_lost_its_name_while_it_was_on() {
+fn a_file_removed_while_active_is_reported() {
     let fake = Fake::new();
     let request = Request {
         file: Some(fake.root().join("file")),
@@ -177,14 +183,14 @@ fn a_file_that_lost_its_name_while_it_was_on() {
     );
     let error = fake.swap().off().unwrap_err();
     assert!(
-        error.to_string().contains("was removed while it was on"),
+        error.to_string().contains("was removed while swap was on"),
         "{error}"
     );
     assert!(fake.root().join(RECORD).exists());
 }
 
 #[test]
-fn a_record_that_nobody_understands_is_left_to_the_user() {
+fn an_unknown_record_is_left_to_the_user() {
     let fake = Fake::new();
     fake.write(RECORD, "something\n");
     for error in [

@@ -1,4 +1,4 @@
-//! Switching on and off over trees that look like the kernel's.
+//! Switches swap on and off in trees that imitate the kernel's.
 
 pub(super) mod fake;
 mod left;
@@ -9,6 +9,7 @@ use super::*;
 use crate::system::swap::SwapKind;
 use fake::Fake;
 
+/// A request for an area of so many MiB.
 fn mib(mib: u64) -> Request {
     Request {
         size: Some(mib << 20),
@@ -21,7 +22,7 @@ fn on_and_off_with_zram() {
     let fake = Fake::new();
     let made = fake.swap().on(&Request::default()).unwrap();
     assert_eq!(made.path, fake.dev().join("zram1"));
-    // Half of 1000 MiB, by the fastest of what there is.
+    // Half of 1000 MiB, and the fastest algorithm of those that the kernel offers.
     assert_eq!((made.kind, made.size_bytes), (SwapKind::Zram, 500 << 20));
     assert_eq!(made.algorithm.as_deref(), Some("lz4"));
     assert_eq!(made.page_cluster, Some(3));
@@ -77,7 +78,7 @@ fn on_and_off_with_a_file() {
 }
 
 #[test]
-fn owners_do_not_see_each_others_areas_but_in_the_status() {
+fn owners_see_each_others_areas_only_in_the_status() {
     let fake = Fake::new();
     fake.swap_of("demo").on(&mib(64)).unwrap();
     let error = fake.swap().off().unwrap_err();
@@ -87,7 +88,7 @@ fn owners_do_not_see_each_others_areas_but_in_the_status() {
 }
 
 #[test]
-fn two_at_once_do_not_undo_each_other() {
+fn two_commands_at_once_exclude_each_other() {
     let fake = Fake::new();
     let swap = fake.swap();
     let turn = swap.begin("x").unwrap();

@@ -1,11 +1,13 @@
-//! Compressing once more: over a tree that looks like the kernel's. (On a kernel that has it: `tests/guest/54-recompress.sh`.)
+//! Recompression in trees that imitate the kernel's. (With a real kernel it is tested in
+//! `tests/guest/54-recompress.sh`.)
 
 use std::time::{Duration, Instant};
 
 use super::*;
 
-const MINUTES: Duration = Duration::from_secs(600);
+const TEN_MINUTES: Duration = Duration::from_secs(600);
 
+/// A request for a zram with a second algorithm.
 fn with_zstd() -> Request {
     Request {
         recompress: Some("zstd".to_owned()),
@@ -13,7 +15,7 @@ fn with_zstd() -> Request {
     }
 }
 
-/// A zram of two algorithms.
+/// Trees of a kernel in which a zram can have two algorithms.
 fn able() -> Fake {
     let fake = Fake::new();
     fake.write("sys/block/zram1/comp_algorithm", "[lz4] zstd\n");
@@ -24,17 +26,20 @@ fn able() -> Fake {
 }
 
 #[test]
-fn what_has_lain_there_for_long_is_compressed_once_more() {
+fn idle_pages_are_recompressed() {
     let fake = able();
     fake.swap().on(&with_zstd()).unwrap();
     assert_eq!(fake.zram("recomp_algorithm"), "algo=zstd priority=1");
-    // As the kernel tells it then.
+    // The kernel's text once the second algorithm is set.
     fake.write("sys/block/zram1/recomp_algorithm", "#1: lz4 [zstd] \n");
     let status = fake.swap().status().unwrap();
     let compressed = status.areas[1].compressed.as_ref().unwrap();
     assert_eq!(compressed.recompress.as_deref(), Some("zstd"));
 
-    let done = fake.swap().recompress(MINUTES, &mut |_, _| true).unwrap();
+    let done = fake
+        .swap()
+        .recompress(TEN_MINUTES, &mut |_, _| true)
+        .unwrap();
     assert_eq!(
         (fake.zram("idle"), fake.zram("recompress")),
         ("600".to_owned(), "type=idle max_pages=65536".to_owned())
@@ -48,25 +53,26 @@ fn what_has_lain_there_for_long_is_compressed_once_more() {
         ("zstd", 8192, 4096)
     );
     assert_eq!(done.won_bytes, 0, "nothing was compressed here");
-    // The kernel tells whole seconds apart: what is younger stays.
-    for (age, told) in [(Duration::ZERO, "all"), (Duration::from_millis(1500), "2")] {
+    // The kernel compares whole seconds, so the age is rounded up: younger pages are not
+    // recompressed.
+    for (age, reported) in [(Duration::ZERO, "all"), (Duration::from_millis(1500), "2")] {
         fake.swap().recompress(age, &mut |_, _| true).unwrap();
-        assert_eq!(fake.zram("idle"), told);
+        assert_eq!(fake.zram("idle"), reported);
     }
 }
 
 #[test]
-fn what_is_missing_for_it_is_said_and_nothing_is_left() {
+fn missing_features_are_reported_and_nothing_stays() {
     let fake = able();
     let nothing = fake
         .swap()
-        .recompress(MINUTES, &mut |_, _| true)
+        .recompress(TEN_MINUTES, &mut |_, _| true)
         .unwrap_err();
     assert!(matches!(nothing, SwapError::NothingOn { .. }), "{nothing}");
     fake.swap().on(&mib(64)).unwrap();
     let one = fake
         .swap()
-        .recompress(MINUTES, &mut |_, _| true)
+        .recompress(TEN_MINUTES, &mut |_, _| true)
         .unwrap_err();
     assert!(
         one.is_missing() && one.hint().contains("--recompress zstd"),
@@ -94,7 +100,7 @@ fn what_is_missing_for_it_is_said_and_nothing_is_left() {
         slip.is_bad_request() && slip.to_string().contains("zsdt"),
         "{slip}"
     );
-    // The story: the hint was to leave out an option that nobody had given.
+    // Regression: the hint was to leave out an option that the user had not given.
     let unknown = Request {
         recompress: Some("842".to_owned()),
         ..mib(64)
@@ -115,9 +121,10 @@ fn what_is_missing_for_it_is_said_and_nothing_is_left() {
     );
 }
 
-/// Calls that win nothing while pages that do not become smaller may have been all that they tried.
+/// Calls without effect are followed by others for as long as incompressible pages can explain
+/// them.
 #[test]
-fn what_does_not_become_smaller_does_not_hide_what_does() {
+fn incompressible_pages_do_not_stop_recompression() {
     let fake = able();
     fake.swap().on(&with_zstd()).unwrap();
     fake.write("sys/block/zram1/recomp_algorithm", "#1: lz4 [zstd] \n");
@@ -129,16 +136,16 @@ fn what_does_not_become_smaller_does_not_hide_what_does() {
             made += 1;
             true
         };
-        fake.swap().recompress(MINUTES, &mut count).unwrap();
+        fake.swap().recompress(TEN_MINUTES, &mut count).unwrap();
         made
     };
-    // (Of the last one nobody is told.) Four calls go through a GiB.
+    // 1 GiB takes four calls. (`count` is not called after the call that ends the recompression.)
     assert_eq!((calls(0), calls(65_536), calls(200_000)), (0, 1, 3));
 }
 
-/// The story, of a reading: who waited for the lock of a recompression, for as long as it is patient, hardly ever got it.
+/// Regression: a command that waited for the lock hardly ever got it during a recompression.
 #[test]
-fn whoever_switches_swap_comes_between_two_calls() {
+fn other_commands_get_the_lock_between_two_calls() {
     let fake = able();
     fake.swap().on(&with_zstd()).unwrap();
     fake.write("sys/block/zram1/recomp_algorithm", "#1: lz4 [zstd] \n");
@@ -160,7 +167,7 @@ fn whoever_switches_swap_comes_between_two_calls() {
     std::thread::scope(|scope| {
         let waits = scope.spawn(turns);
         let mut go_on = |_, _| !end.load(std::sync::atomic::Ordering::Relaxed);
-        let _ = fake.swap().recompress(MINUTES, &mut go_on);
+        let _ = fake.swap().recompress(TEN_MINUTES, &mut go_on);
         assert!(waits.join().expect("it ends"), "it had its turn");
     });
 }

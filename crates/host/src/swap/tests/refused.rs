@@ -1,4 +1,5 @@
-//! Requests that make no sense, hosts that cannot, steps that fail: nothing is left.
+//! Tests that a command that fails leaves nothing behind: requests that make no sense, hosts
+//! without a feature, operations that the kernel refuses.
 
 use super::fake::Fake;
 use super::*;
@@ -8,7 +9,8 @@ const EINVAL: i32 = 22;
 const EPERM: i32 = 1;
 const ENOMEM: i32 = 12;
 
-fn nothing_is_left(fake: &Fake) {
+/// Checks that the zram was removed, and that neither a record nor a call of swapon is left.
+fn assert_nothing_left(fake: &Fake) {
     assert_eq!(fake.removed(), "1");
     assert!(!fake.root().join("run/swap").exists());
     assert!(fake.calls().is_empty(), "{:?}", fake.calls());
@@ -49,7 +51,7 @@ fn sizes_are_cut_to_pages() {
 }
 
 #[test]
-fn who_may_not_makes_nothing() {
+fn without_the_right_nothing_is_made() {
     let mut fake = Fake::new();
     fake.forbid();
     for error in [
@@ -75,9 +77,9 @@ fn algorithms_that_are_not_there() {
         };
         let error = fake.swap().on(&request).unwrap_err();
         assert_eq!(error.is_missing(), is_missing, "{error}");
-        let told = format!("{error} {}", error.hint());
-        assert!(told.contains("lzo-rle, lzo, lz4"), "{told}");
-        nothing_is_left(&fake);
+        let reported = format!("{error} {}", error.hint());
+        assert!(reported.contains("lzo-rle, lzo, lz4"), "{reported}");
+        assert_nothing_left(&fake);
         fake.write("sys/class/zram-control/hot_remove", "");
     }
 }
@@ -86,7 +88,7 @@ fn algorithms_that_are_not_there() {
 fn a_kernel_without_zram() {
     let fake = Fake::new();
     fake.remove("sys/class/zram-control");
-    let told = |fake: &Fake| {
+    let reported = |fake: &Fake| {
         let error = fake.swap().on(&mib(64)).unwrap_err();
         assert!(
             error.is_missing() && error.hint().contains("--file"),
@@ -94,23 +96,23 @@ fn a_kernel_without_zram() {
         );
         error.to_string()
     };
-    assert!(told(&fake).contains("loads no modules"));
+    assert!(reported(&fake).contains("loads no modules"));
     fake.write("proc/sys/kernel/modprobe", "/nowhere/modprobe\n");
-    assert!(told(&fake).contains("/nowhere/modprobe"));
+    assert!(reported(&fake).contains("/nowhere/modprobe"));
     fake.write("proc/sys/kernel/modprobe", "/bin/false\n");
-    assert!(told(&fake).contains("/bin/false failed"));
+    assert!(reported(&fake).contains("/bin/false failed"));
     fake.write("proc/sys/kernel/modprobe", "/bin/true\n");
-    assert!(told(&fake).contains("offers no devices"));
+    assert!(reported(&fake).contains("offers no devices"));
 }
 
 #[test]
-fn whichever_step_fails_nothing_is_left() {
+fn any_failed_step_leaves_nothing_behind() {
     for errno in [EINVAL, EPERM, EBUSY] {
         let fake = Fake::new();
         fake.refuse(errno);
         let error = fake.swap().on(&mib(64)).unwrap_err();
         assert_eq!(error.is_missing(), errno == EPERM, "{error}");
-        nothing_is_left(&fake);
+        assert_nothing_left(&fake);
         assert_eq!(fake.swap().status().unwrap().areas.len(), 1);
     }
     for gone in [
@@ -121,7 +123,7 @@ fn whichever_step_fails_nothing_is_left() {
         let fake = Fake::new();
         fake.remove(gone);
         if gone.ends_with("comp_algorithm") {
-            // Then the kernel's own choice is as good.
+            // Without this file, the zram keeps the algorithm that the kernel chose.
             assert_eq!(fake.swap().on(&mib(64)).unwrap().algorithm, None);
             continue;
         }
@@ -144,10 +146,10 @@ fn whichever_step_fails_nothing_is_left() {
 }
 
 #[test]
-fn what_cannot_be_undone_is_told_and_taken_up_later() {
+fn a_failed_undo_is_reported_and_repeated_later() {
     let fake = Fake::new();
     fake.refuse(EINVAL);
-    // Whoever has no right to write it, root aside, and whoever finds a directory, cannot.
+    // A directory has the file's name: writing fails, also for root.
     fake.remove("sys/class/zram-control/hot_remove");
     fake.write("sys/class/zram-control/hot_remove/x", "");
     let error = fake.swap().on(&mib(64)).unwrap_err();
@@ -163,7 +165,7 @@ fn what_cannot_be_undone_is_told_and_taken_up_later() {
 }
 
 #[test]
-fn what_is_out_must_fit() {
+fn swapped_out_pages_must_fit_in_memory() {
     let fake = Fake::new();
     fake.swap().on(&mib(64)).unwrap();
     let used = |kib: u64| {
@@ -173,22 +175,25 @@ fn what_is_out_must_fit() {
         );
         fake.write("proc/swaps", &format!("Filename\n{line}"));
     };
-    // 500 MiB are available, of which 1/64 of all 1000 stays free.
+    // 500 MiB are available, but 1/64 of all 1000 MiB stays free: 484 MiB may be swapped in.
     used(500 << 10);
     let error = fake.swap().off().unwrap_err();
     assert!(matches!(error, SwapError::NoRoom { .. }), "{error}");
-    assert!(error.to_string().contains("484 MiB to spare"), "{error}");
+    assert!(
+        error.to_string().contains("only 484 MiB of memory"),
+        "{error}"
+    );
     assert_eq!(fake.calls(), ["on zram1 100"]);
     used(484 << 10);
     fake.refuse(ENOMEM);
     let error = fake.swap().off().unwrap_err();
-    assert!(error.to_string().contains("on as before"), "{error}");
+    assert!(error.to_string().contains("swap is still on"), "{error}");
     let removed = fake.swap().off().unwrap();
     assert_eq!(removed.brought_back_bytes, 484 << 20);
 }
 
 #[test]
-fn what_is_out_must_fit_the_limit_of_its_group() {
+fn swapped_out_pages_must_fit_the_group_limit() {
     for (version, limit, swap) in [
         ("cgroup cgroup rw,memory", "memory.limit_in_bytes", None),
         ("cgroup2 none rw", "memory.max", Some("memory.swap.current")),
@@ -222,7 +227,7 @@ fn what_is_out_must_fit_the_limit_of_its_group() {
             error.to_string().contains("/a/b would be 59 MiB above"),
             "{error}"
         );
-        // With other swap that takes it, or without the limit, it may.
+        // It is allowed if other swap has free slots for the pages.
         fake.write(
             "proc/swaps",
             &format!("Filename\n{line}/x file 102400 0 -2\n"),

@@ -1,4 +1,5 @@
-//! Which zram is written back from, over a tree that looks like the kernel's.
+//! Tests: which zram device is chosen for writeback, in a directory tree that imitates the
+//! kernel's.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use super::super::tests::fake::Fake;
 use super::super::{Request, SwapError};
 use super::*;
 
-/// One area, of pagetide's own, with a disk behind it.
+/// A tree with a single swap area: pagetide's own zram, with a disk behind it.
 fn fake() -> Fake {
     let fake = Fake::new();
     fake.write("proc/swaps", "Filename Type Size Used Priority\n");
@@ -17,6 +18,7 @@ fn fake() -> Fake {
     fake
 }
 
+/// Why no device is chosen: the error with its hint, and the error itself.
 fn refusal(fake: &Fake, named: Option<&str>) -> (String, SwapError) {
     let named = named.map(|name| fake.dev().join(name));
     let error = Tier::of(&fake.swap(), named.as_deref()).expect_err("a refusal");
@@ -24,17 +26,17 @@ fn refusal(fake: &Fake, named: Option<&str>) -> (String, SwapError) {
 }
 
 #[test]
-fn ours_with_a_disk_behind_it_is_the_one() {
+fn our_zram_with_a_disk_is_chosen() {
     let fake = fake();
     let mut tier = Tier::of(&fake.swap(), None).expect("it");
     assert_eq!(tier.path(), fake.dev().join("zram1"));
     let slot = |area, offset| Slot { area, offset };
-    // One area is all there is: whatever its number.
+    // If there is only one area, the area number in a slot does not matter.
     assert_eq!(tier.index(slot(3, 7)), Some(7));
     assert_eq!(tier.index(slot(0, 1 << 40)), None);
     let later = Instant::now() + Duration::from_secs(60);
     let got = tier.write_back(&[4, 5, 9], later).expect("it");
-    assert_eq!((got.asked, got.written, got.refused), (3, 0, None));
+    assert_eq!((got.requested, got.written, got.refused), (3, 0, None));
     assert_eq!(fake.zram("writeback"), "page_indexes=4-5 page_index=9");
     let status = fake.swap().status().expect("it");
     let behind = status.areas[0].compressed.as_ref().expect("zram");
@@ -47,7 +49,7 @@ fn ours_with_a_disk_behind_it_is_the_one() {
 }
 
 #[test]
-fn a_device_that_went_or_was_made_anew_is_left_alone() {
+fn a_removed_or_new_device_is_not_written_back() {
     let fake = fake();
     let mut tier = Tier::of(&fake.swap(), None).expect("it");
     fake.write("sys/block/zram1/diskseq", "30\n");
@@ -58,37 +60,39 @@ fn a_device_that_went_or_was_made_anew_is_left_alone() {
 }
 
 #[test]
-fn what_is_missing_is_said() {
+fn missing_features_are_reported() {
     let fake = fake();
     fake.write("sys/block/zram1/backing_dev", "none\n");
-    let (told, error) = refusal(&fake, None);
+    let (reported, error) = refusal(&fake, None);
     assert!(
-        error.is_missing() && told.contains("no disk behind it") && told.contains("--backing"),
-        "{told}"
+        error.is_missing()
+            && reported.contains("no disk behind it")
+            && reported.contains("--backing"),
+        "{reported}"
     );
     fake.remove("sys/block/zram1/writeback");
-    let (told, error) = refusal(&fake, None);
+    let (reported, error) = refusal(&fake, None);
     assert!(
-        error.is_missing() && told.contains("CONFIG_ZRAM_WRITEBACK"),
-        "{told}"
+        error.is_missing() && reported.contains("CONFIG_ZRAM_WRITEBACK"),
+        "{reported}"
     );
-    let (told, error) = refusal(&fake, Some("vdc"));
+    let (reported, error) = refusal(&fake, Some("vdc"));
     assert!(
-        error.is_bad_request() && told.contains("is no zram"),
-        "{told}"
+        error.is_bad_request() && reported.contains("is not a zram device"),
+        "{reported}"
     );
 }
 
 #[test]
-fn others_zram_is_not_touched_unless_it_is_named() {
+fn another_programs_zram_is_used_only_if_named() {
     let fake = Fake::new();
     for name in ["writeback", "backing_dev", "bd_stat", "disksize"] {
         fake.write(&format!("sys/block/zram0/{name}"), "1 1 1\n");
     }
-    let (told, error) = refusal(&fake, None);
+    let (reported, error) = refusal(&fake, None);
     assert!(
-        error.is_missing() && told.contains("--write-back-from"),
-        "{told}"
+        error.is_missing() && reported.contains("--write-back-from"),
+        "{reported}"
     );
     let path = fake.dev().join("zram0");
     fake.write("dev/zram0", "");
@@ -117,7 +121,7 @@ fn others_zram_is_not_touched_unless_it_is_named() {
 }
 
 #[test]
-fn a_kernel_without_leaves_nothing_behind() {
+fn a_kernel_without_writeback_leaves_nothing_behind() {
     let fake = Fake::new();
     let request = Request {
         backing: Some("/dev/null".into()),

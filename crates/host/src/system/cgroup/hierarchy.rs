@@ -1,7 +1,7 @@
-//! Finding the hierarchy of the memory controller, and a process' place in it.
+//! Finds the hierarchy of the memory controller, and a process's group in it.
 //!
-//! Invariant: version 1 comes first: on a host with both, a controller that has a hierarchy of its own
-//! is not in the unified one.
+//! Invariant: a version 1 hierarchy with the memory controller is preferred. On a host with both
+//! versions, a controller in a hierarchy of version 1 is not in the unified one.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -15,19 +15,19 @@ use crate::system::proc::{Proc, read_path};
 use crate::system::text::{lines, words};
 
 impl Groups {
-    /// The hierarchy that this process sees.
+    /// Finds the hierarchy of the memory controller among the mounts that this process sees.
     ///
     /// # Errors
-    /// If no hierarchy counts memory.
+    /// No hierarchy has the memory controller.
     pub fn find(proc: &Proc) -> Result<Groups, Error> {
         let text = proc.read_own("self/mountinfo")?.unwrap_or_default();
         Groups::at(&text)
     }
 
-    /// The hierarchy of a mountinfo text.
+    /// Finds the hierarchy of the memory controller in a mountinfo text.
     ///
     /// # Errors
-    /// If no hierarchy of it counts memory.
+    /// No hierarchy in it has the memory controller.
     pub fn at(mountinfo: &[u8]) -> Result<Groups, Error> {
         let mounts = mountinfo::parse(mountinfo);
         let of_type = |fs_type: &[u8]| {
@@ -35,7 +35,8 @@ impl Groups {
                 .iter()
                 .filter(|mount| mount.fs_type == fs_type)
                 .collect();
-            // Containers may see several: the one that shows most is the one to use.
+            // A container may have several mounts: the one with the shortest root shows most
+            // groups.
             found.sort_by_key(|mount| mount.root.len());
             found
         };
@@ -61,6 +62,7 @@ impl Groups {
         Err(Error::NoController { why })
     }
 
+    /// Returns the hierarchy that a mount shows.
     fn of(mount: &Mount, version: Version) -> Groups {
         let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
         Groups {
@@ -70,11 +72,11 @@ impl Groups {
         }
     }
 
-    /// The group that a process is in; `None` if the process is gone, or its group is outside of
-    /// what the mount shows.
+    /// Returns the group of a process; `None` if the process is gone, or if its group is not below
+    /// the mount.
     ///
     /// # Errors
-    /// If `/proc` hides it.
+    /// `/proc` hides the process.
     pub fn of_process(&self, proc: &Proc, pid: u32) -> Result<Option<Group>, Error> {
         let mut text = Vec::with_capacity(1024);
         if !proc.read(pid, "cgroup", &mut text)? {
@@ -85,16 +87,18 @@ impl Groups {
             .map(|relative| self.group(&relative)))
     }
 
-    /// A path of the hierarchy as one below the mount.
+    /// Converts a path in the hierarchy to a path relative to the mount; `None` if the group is not
+    /// below the mount.
     pub(super) fn below(&self, path: &Path) -> Option<PathBuf> {
         let rest = path.strip_prefix(&self.root).ok()?;
-        // Groups beside our namespace's root begin with `/..`: they have no name here.
+        // The path of a group outside of our cgroup namespace begins with `/..`: it has no path
+        // here.
         rest.components()
             .all(|c| matches!(c, Component::Normal(_)))
             .then(|| rest.to_owned())
     }
 
-    /// The group at a path below the mount.
+    /// Returns the group with this path relative to the mount.
     pub(super) fn group(&self, relative: &Path) -> Group {
         Group {
             path: Path::new("/").join(relative),
@@ -102,23 +106,24 @@ impl Groups {
         }
     }
 
-    /// Whether a group says which controllers those below it have (version 2).
+    /// Whether a group decides which controllers its children have (`cgroup.subtree_control`,
+    /// version 2).
     #[must_use]
     pub fn has_subtree_control(&self) -> bool {
         self.version == Version::V2
     }
 
-    /// The group that the mount shows as the first: all others are below it.
+    /// Returns the group at the mount; all other visible groups are below it.
     #[must_use]
     pub fn root(&self) -> Group {
         self.group(Path::new(""))
     }
 }
 
-/// Whether groups of this mount count memory.
+/// Whether the groups of this mount can have the memory controller.
 ///
 /// # Errors
-/// Descriptors or memory are lacking: that says nothing of the mount.
+/// The kernel has no descriptors or no memory left, which says nothing about the mount.
 fn offers_memory(mount: &Mount) -> Result<bool, Error> {
     let file = Path::new(OsStr::from_bytes(&mount.point)).join("cgroup.controllers");
     let text = match read_path(&file) {
@@ -128,8 +133,9 @@ fn offers_memory(mount: &Mount) -> Result<bool, Error> {
     Ok(words(text.trim_ascii()).any(|word| word == b"memory"))
 }
 
-/// The memory controller's path in a `/proc/PID/cgroup` text (cgroups(7)): lines of
-/// `number:controllers:path`, where a path may hold colons, and version 2 has number 0 and no names.
+/// Returns the path of a process's group in the memory controller's hierarchy, from a
+/// `/proc/PID/cgroup` text (cgroups(7)). Lines are `number:controllers:path`; a path may contain
+/// colons. The line of version 2 has the number 0 and no controllers.
 #[must_use]
 pub(super) fn parse_membership(text: &[u8], version: Version) -> Option<&[u8]> {
     let path = lines(text).find_map(|line| {
@@ -141,6 +147,6 @@ pub(super) fn parse_membership(text: &[u8], version: Version) -> Option<&[u8]> {
         };
         ours.then_some(path)
     })?;
-    // A process may outlive the name of its group.
+    // A process may still be in a group that was removed: then the kernel appends ` (deleted)`.
     Some(path.strip_suffix(b" (deleted)").unwrap_or(path))
 }

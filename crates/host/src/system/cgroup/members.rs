@@ -1,7 +1,7 @@
-//! Who is in a group: `cgroup.procs` of it and of all groups below.
+//! Which processes are in a group: `cgroup.procs` of the group and of all groups below it.
 //!
-//! Invariant: each process once, in order, kernel threads included. A list is as old as its reading:
-//! a process that moves between two groups meanwhile may be missing, or is there once.
+//! Invariant: each process is listed once, by ascending pid; kernel threads are included. A process
+//! that moves between two groups during the listing may be missing.
 
 use std::os::fd::OwnedFd;
 
@@ -15,10 +15,11 @@ use crate::system::proc::read_all;
 use crate::system::text::{lines, number32, printable};
 
 impl Groups {
-    /// The processes of a group and of those below it; `None` if the group is gone.
+    /// Returns the pids of the processes in a group and in the groups below it; `None` if the group
+    /// is gone.
     ///
     /// # Errors
-    /// If it may not be read, or is a group of threads (version 2, `threaded`), whose processes
+    /// The group may not be read, or is a threaded group (version 2, `threaded`), whose processes
     /// belong to a group above.
     pub fn processes(&self, group: &Group) -> Result<Option<Vec<u32>>, Error> {
         let top = match walk::open(&group.dir) {
@@ -30,9 +31,8 @@ impl Groups {
         let walked = walk::walk::<Errno>(top, Most::ALL, &mut |visited| {
             match own_processes(visited.dir) {
                 Ok(found) => pids.extend(found),
-                // A group below that is gone by now has no processes, and those of a group of
-                // threads are
-                // listed with its domain.
+                // A group below that is gone by now has no processes. The processes of a threaded
+                // group are listed in the group above.
                 Err(errno) if is_gone(errno) && visited.depth() > 0 => {}
                 Err(Errno::OPNOTSUPP) if visited.depth() > 0 => {}
                 Err(errno) => {
@@ -55,10 +55,11 @@ impl Groups {
         Ok(Some(pids))
     }
 
-    /// The processes of this group alone; `None` if it is gone.
+    /// Returns the pids of the processes in this group, without groups below; `None` if the group
+    /// is gone.
     ///
     /// # Errors
-    /// As [`Groups::processes`].
+    /// Those of [`Groups::processes`].
     pub fn own_processes(&self, group: &Group) -> Result<Option<Vec<u32>>, Error> {
         match walk::open(&group.dir).and_then(|dir| own_processes(&dir)) {
             Ok(pids) => Ok(Some(pids)),
@@ -67,13 +68,14 @@ impl Groups {
         }
     }
 
+    /// The error for a group whose processes could not be read.
     fn refused(&self, group: &Group, errno: Errno) -> Error {
         if errno != Errno::OPNOTSUPP {
             return Error::reading(&group.dir.join("cgroup.procs"), errno);
         }
         Error::NoGroup {
             typed: printable(group.path.as_os_str().as_encoded_bytes()),
-            why: "it is a group of threads, whose memory counts to a group above".to_owned(),
+            why: "it is a group of threads, whose memory is charged to a group above it".to_owned(),
             hint: format!(
                 "name the nearest group above whose cgroup.type is not threaded, below {}",
                 self.mount.display()
@@ -82,10 +84,10 @@ impl Groups {
     }
 }
 
-/// The processes of an open group alone.
+/// Returns the pids of the processes in an open group, without groups below.
 ///
 /// # Errors
-/// The kernel's: EOPNOTSUPP of a group of threads (version 2).
+/// The kernel's error: EOPNOTSUPP for a threaded group (version 2).
 pub(crate) fn own_processes(dir: &OwnedFd) -> Result<Vec<u32>, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let file = openat(dir, c"cgroup.procs", flags, Mode::empty())?;
@@ -94,7 +96,8 @@ pub(crate) fn own_processes(dir: &OwnedFd) -> Result<Vec<u32>, Errno> {
     Ok(parse_procs(&text))
 }
 
-/// One pid a line. Those of processes that our pid namespace does not show are 0.
+/// Parses one pid per line. The kernel writes 0 for a process that our pid namespace does not show;
+/// these are skipped.
 pub(crate) fn parse_procs(text: &[u8]) -> Vec<u32> {
     lines(text)
         .filter_map(number32)

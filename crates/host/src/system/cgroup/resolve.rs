@@ -1,7 +1,7 @@
-//! What a user may give for a control group.
+//! Finds the control group that a user names.
 //!
-//! Invariant: what is found lies below the memory controller's mount, is a group, and existed a
-//! moment ago; links and `..` are followed first, so they lead nowhere else.
+//! Invariant: the result is a group below the memory controller's mount, and existed a moment ago.
+//! Links and `..` are resolved first, so they cannot lead to another place.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -10,11 +10,11 @@ use super::{Group, Groups};
 use crate::system::error::Error;
 
 impl Groups {
-    /// The group that is meant: a directory below the mount, or a path from the mount on, with or
-    /// without its first slash, or as `/proc/PID/cgroup` has it.
+    /// Returns the group that `typed` names. It may be a directory below the mount, a path relative
+    /// to the mount (also with a slash before it), or a path as in `/proc/PID/cgroup`.
     ///
     /// # Errors
-    /// [`Error::NoGroup`], which says what was found instead, and what to give.
+    /// [`Error::NoGroup`], which says what was found instead, and what to type.
     pub fn resolve(&self, typed: &str) -> Result<Group, Error> {
         if typed.trim().is_empty() {
             return Err(self.no_group(typed, "the path is empty".to_owned()));
@@ -30,7 +30,12 @@ impl Groups {
             };
             match found.strip_prefix(&mount) {
                 Ok(relative) if found.is_dir() => return Ok(self.group(relative)),
-                Ok(_) => return Err(self.no_group(typed, "it is a file of one".to_owned())),
+                Ok(_) => {
+                    return Err(self.no_group(
+                        typed,
+                        "it is a file of a control group, not its directory".to_owned(),
+                    ));
+                }
                 Err(_) => elsewhere = elsewhere.or(Some(found)),
             }
         }
@@ -40,13 +45,13 @@ impl Groups {
                 "{} belongs to another controller; those that count memory are below {mount}",
                 found.display()
             ),
-            // `/tmp` exists, and has nothing to do with it.
-            Some(_) | None => format!("there is none of that name below {mount}"),
+            // For example `/tmp`, which exists but is no control group.
+            Some(_) | None => format!("there is no group of that name below {mount}"),
         };
         Err(self.no_group(typed, why))
     }
 
-    /// Directories that may be meant, likeliest first.
+    /// Returns the directories that `typed` may name, the most likely first.
     fn candidates(&self, typed: &str) -> Vec<PathBuf> {
         let mut candidates = Vec::new();
         if typed.starts_with('/') {
@@ -54,7 +59,7 @@ impl Groups {
         }
         let relative = typed.trim_start_matches('/');
         candidates.push(self.mount.join(relative));
-        // As /proc/PID/cgroup has it, where only a part of the hierarchy is mounted.
+        // A path as in /proc/PID/cgroup, if only a part of the hierarchy is mounted.
         candidates.extend(
             self.below(&Path::new("/").join(relative))
                 .map(|p| self.mount.join(p)),
@@ -62,8 +67,9 @@ impl Groups {
         candidates
     }
 
+    /// The error if `typed` names no group; `why` says what was found.
     fn no_group(&self, typed: &str, why: String) -> Error {
-        // A group of the same name in the memory controller's hierarchy is likely the one.
+        // A group of this name in the memory controller's hierarchy is probably meant.
         let parts: Vec<_> = Path::new(typed)
             .iter()
             .filter(|part| *part != "/")
@@ -74,7 +80,7 @@ impl Groups {
         let hint = match same {
             Some(dir) => format!("did you mean {}?", dir.display()),
             None => format!(
-                "list them: find {} -type d; a process' own is in /proc/PID/cgroup",
+                "list them: find {} -type d; a process's own is in /proc/PID/cgroup",
                 self.mount.display()
             ),
         };

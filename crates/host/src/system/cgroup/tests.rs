@@ -1,4 +1,4 @@
-//! A real group below the real mount, and trees of other hosts.
+//! Tests with a real group in the real mount, and with directory trees that imitate other hosts.
 
 use std::path::Path;
 use std::process::{Child, Command};
@@ -13,7 +13,7 @@ use crate::system::error::Error;
 use crate::system::proc::Proc;
 use crate::system::testing::{Directory, OwnGroup};
 
-/// Ends and reaps what it started.
+/// A child process; `Drop` kills and reaps it.
 struct Started(Child);
 
 impl Drop for Started {
@@ -23,8 +23,56 @@ impl Drop for Started {
     }
 }
 
+/// The lowest limit among the group and the groups above applies; if none has a limit, there is
+/// none.
 #[test]
-fn a_group_of_our_own() {
+fn limits_of_groups_above_count() {
+    let groups = Groups::find(&Proc::system().unwrap()).unwrap();
+    assert_eq!(groups.version, Version::V1, "the tests need version 1");
+    let own = OwnGroup::new("limits");
+    let below = own.dir.join("below");
+    std::fs::create_dir(&below).unwrap();
+    let group = groups.resolve(below.to_str().unwrap()).unwrap();
+    let limit = |dir: &Path, mib: u64| {
+        let file = dir.join("memory.limit_in_bytes");
+        std::fs::write(file, (mib << 20).to_string()).unwrap();
+    };
+    // Not `None`: the tests themselves may run under a limit, which is larger than these.
+    assert!(
+        groups
+            .memory_limit(&group)
+            .is_none_or(|limit| limit > 64 << 20)
+    );
+    limit(&own.dir, 64);
+    assert_eq!(groups.memory_limit(&group), Some(64 << 20));
+    limit(&below, 16);
+    assert_eq!(groups.memory_limit(&group), Some(16 << 20));
+    limit(&below, 96);
+    assert_eq!(groups.memory_limit(&group), Some(64 << 20));
+    std::fs::remove_dir(&below).unwrap();
+
+    let tree = Directory::new("limits-v2");
+    let below = tree.0.join("a/b");
+    std::fs::create_dir_all(&below).unwrap();
+    let unified = Groups {
+        version: Version::V2,
+        mount: tree.0.clone(),
+        root: "/".into(),
+    };
+    let group = Group {
+        path: "/a/b".into(),
+        dir: below.clone(),
+    };
+    let write = |name: &str, text: &str| std::fs::write(tree.0.join(name), text).unwrap();
+    write("a/memory.max", "max\n");
+    write("a/b/memory.max", "2097152\n");
+    assert_eq!(unified.memory_limit(&group), Some(2 << 20));
+    write("a/memory.high", "1048576\n");
+    assert_eq!(unified.memory_limit(&group), Some(1 << 20));
+}
+
+#[test]
+fn a_real_group_is_found_by_any_of_its_names() {
     let proc = Proc::system().unwrap();
     let groups = Groups::find(&proc).unwrap();
     let own = OwnGroup::new("cgroup");
@@ -70,7 +118,7 @@ fn cache_that_is_written_counts_as_unmapped() {
     let own = OwnGroup::new("cache");
     let directory = Directory::new("cache");
     let file = directory.0.join("file");
-    // The shell moves itself, so that what it writes counts to the group.
+    // The shell enters the group before it writes, so that its page cache is charged to the group.
     let script = format!(
         "echo $$ > {}/cgroup.procs && head -c 16777216 /dev/zero > {}",
         own.dir.display(),
@@ -92,7 +140,7 @@ fn cache_that_is_written_counts_as_unmapped() {
 }
 
 #[test]
-fn names_that_are_none() {
+fn invalid_group_names_are_refused() {
     let groups = Groups::find(&Proc::system().unwrap()).unwrap();
     for typed in [
         "",
@@ -116,7 +164,8 @@ fn names_that_are_none() {
     assert_eq!(groups.resolve("/").unwrap(), groups.root());
 }
 
-/// A tree of version 2 with a group `a b` and one below it.
+/// Makes a tree of version 2 with a group `a b` and a group below it; returns it, and its line of
+/// mountinfo with this `root`.
 fn version_2(name: &str, controllers: &str, root: &str) -> (Directory, Vec<u8>) {
     let directory = Directory::new(name);
     let below = directory.0.join("a b/c");
@@ -133,7 +182,7 @@ fn version_2(name: &str, controllers: &str, root: &str) -> (Directory, Vec<u8>) 
 }
 
 #[test]
-fn what_is_to_be_written_is_told() {
+fn dirty_and_writeback_pages_are_counted() {
     let first = b"dirty 1\ntotal_dirty 4096\ntotal_writeback 8192\n";
     assert_eq!(parse_dirty(first, Version::V1), 12_288);
     assert_eq!(parse_dirty(b"file_dirty 4096\n", Version::V2), 4096);
@@ -141,7 +190,7 @@ fn what_is_to_be_written_is_told() {
 }
 
 #[test]
-fn version_2_without_a_peak() {
+fn usage_is_read_on_version_2_without_a_peak() {
     let (_directory, mounts) = version_2("v2", "cpu memory pids\n", "/");
     let groups = Groups::at(&mounts).unwrap();
     assert_eq!(groups.version, Version::V2);
@@ -158,7 +207,7 @@ fn version_2_without_a_peak() {
         (cache.unmapped_file_least(), cache.unmapped_file_most()),
         (200, 500)
     );
-    // The root has no such files, and is a group.
+    // The root group has no such files, but is a group.
     assert_eq!(
         groups.usage(&groups.root()).unwrap(),
         Some(Usage::default())
@@ -166,7 +215,7 @@ fn version_2_without_a_peak() {
 }
 
 #[test]
-fn a_part_of_the_hierarchy() {
+fn a_mount_of_a_part_of_the_hierarchy_is_resolved() {
     let (directory, mounts) = version_2("part", "memory\n", "/docker/x");
     let groups = Groups::at(&mounts).unwrap();
     let tree = Directory::new("part-proc");
@@ -193,29 +242,29 @@ fn a_part_of_the_hierarchy() {
 }
 
 #[test]
-fn a_mount_from_outside_of_our_namespace() {
+fn a_mount_from_outside_of_our_namespace_is_resolved() {
     let (_directory, mounts) = version_2("outside", "memory\n", "/..");
     let groups = Groups::at(&mounts).unwrap();
     assert_eq!(groups.below(Path::new("/../beside")), Some("beside".into()));
     assert_eq!(groups.below(Path::new("/../../beside")), None);
-    // Our own name is not known from here.
+    // The name of our own group cannot be known from this mount.
     assert_eq!(groups.below(Path::new("/")), None);
 }
 
 #[test]
-fn hosts_without_a_controller() {
+fn a_host_without_a_memory_controller_is_an_error() {
     let (_directory, mounts) = version_2("none", "cpu pids\n", "/");
     let error = Groups::at(&mounts).unwrap_err();
     assert!(error.to_string().contains("cgroup.controllers"), "{error}");
     assert!(Groups::at(b"").is_err());
-    // A hybrid host: the hierarchy of version 1 is the one.
+    // On a hybrid host, the hierarchy of version 1 has the memory controller.
     let mut hybrid = mounts;
     hybrid.extend(b"1 2 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
     assert_eq!(Groups::at(&hybrid).unwrap().version, Version::V1);
 }
 
 #[test]
-fn kernel_memory_of_older_kernels() {
+fn kernel_memory_is_summed_on_older_kernels() {
     assert_eq!(
         parse_kernel(b"kernel_stack 1\nslab 2\npagetables 4\n"),
         Some(7)
@@ -224,7 +273,7 @@ fn kernel_memory_of_older_kernels() {
 }
 
 #[test]
-fn page_cache_of_each_node() {
+fn page_cache_is_read_for_each_node() {
     let text =
         b"anon N0=9 N1=9\nfile N0=1000 N2=700\nshmem N0=300 N2=0\nfile_mapped N0=400 N2=500\n\
                  swapcached N0=100 N2=0\n";
@@ -238,14 +287,34 @@ fn page_cache_of_each_node() {
         found,
         Some(vec![of(900, 300, 400), Cache::default(), of(700, 0, 500)])
     );
-    // Version 1 has another format, and does not tell what is mapped.
+    // Version 1 has another format, without mapped pages.
     let text = b"total=9 N0=9\nfile=7 N0=7\nanon=2 N0=2\nunevictable=0 N0=0\n";
     assert_eq!(parse_node_caches(text, &[0]), None);
 }
 
-/// The first group of version 2 has no memory.current.
+/// Unmapped page cache on the kernel's active list counts as in use: a web server sends files
+/// without mapping them, and only that list shows it.
 #[test]
-fn what_is_counted_by_kind_is_summed() {
+fn unmapped_files_in_use_are_counted() {
+    let v1 = |active, mapped, shmem| {
+        let text = format!(
+            "cache 1\ntotal_cache 1000\ntotal_shmem {shmem}\ntotal_mapped_file {mapped}\ntotal_active_file {active}\n"
+        );
+        parse_used_cache(text.as_bytes(), Version::V1)
+    };
+    assert_eq!(v1(300, 0, 0), Some(300));
+    assert_eq!(v1(300, 100, 0), Some(200), "what is mapped has ages");
+    assert_eq!(v1(300, 400, 0), Some(0));
+    assert_eq!(v1(300, 400, 350), Some(250), "shared memory is no file");
+    assert_eq!(v1(1200, 400, 400), Some(600), "no more than nobody maps");
+    let v2 = b"file 1000\nshmem 0\nfile_mapped 100\nactive_file 300\n";
+    assert_eq!(parse_used_cache(v2, Version::V2), Some(200));
+    assert_eq!(parse_used_cache(b"total_cache 9\n", Version::V1), None);
+}
+
+/// The root group of version 2 has no memory.current, so its counters by kind of memory are summed.
+#[test]
+fn counters_by_kind_are_summed() {
     let text = b"anon 4096\nfile 8192\nkernel 1000\nkernel_stack 900\nshmem 4096\n";
     assert_eq!(parse_sum(text), Some(13_288));
     assert_eq!(parse_sum(b"file 8192\n"), None);
@@ -278,7 +347,7 @@ proptest! {
     }
 
     #[test]
-    fn membership_comes_back(path in "/[a-z:]{0,20}", number in 1u8..20) {
+    fn a_membership_is_parsed_as_written(path in "/[a-z:]{0,20}", number in 1u8..20) {
         let text = format!("{number}:cpu,memory:{path}\n0::/x\n");
         prop_assert_eq!(parse_membership(text.as_bytes(), Version::V1), Some(path.as_bytes()));
         prop_assert_eq!(parse_membership(text.as_bytes(), Version::V2), Some(&b"/x"[..]));
@@ -291,9 +360,9 @@ proptest! {
     }
 }
 
-/// Mapped pages, and those that must be written first, may all be inactive.
+/// Inactive pages may all be mapped, or dirty (to be written first): these are not counted as idle.
 #[test]
-fn idle_cache_is_what_is_neither_mapped_nor_dirty_for_sure() {
+fn idle_cache_excludes_mapped_and_dirty_pages() {
     let idle = |inactive, dirty| {
         let text = format!(
             "anon 5\nfile 600\nshmem 0\nfile_mapped 100\nfile_dirty {dirty}\ninactive_file {inactive}\n"

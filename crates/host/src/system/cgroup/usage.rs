@@ -1,8 +1,8 @@
-//! How much a group holds, those below it included.
+//! How much memory a group uses, including the groups below it.
 //!
-//! Invariant: bytes; what a kernel does not tell is `None`. A page counts to the group that first
-//! touched it, so a group's cache may be mapped by processes of another. The kernel sums these
-//! counters lazily: some hundred pages per CPU may be missing or too many.
+//! Invariant: sizes are bytes; what the kernel does not report is `None`. A page counts to the
+//! group that first touched it. So processes of one group may map page cache that counts to
+//! another. The kernel sums these counters lazily: they may be off by some hundred pages per CPU.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,47 +12,51 @@ use crate::system::error::Error;
 use crate::system::proc::read_path;
 use crate::system::text::{flat, lines, number, number32, words};
 
-/// What a group holds.
+/// The memory use of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
-    /// All that counts to it, page cache and kernel memory too (`memory.current`,
-    /// `memory.usage_in_bytes`); none for the root group of version 2.
+    /// All memory that is charged to the group, with page cache and kernel memory
+    /// (`memory.current`, `memory.usage_in_bytes`); `None` for the root group of version 2.
     pub current: Option<u64>,
-    /// The most it ever was (`memory.peak`, since Linux 5.19; `memory.max_usage_in_bytes`).
+    /// The largest charge so far (`memory.peak`, since Linux 5.19; `memory.max_usage_in_bytes`).
     pub peak: Option<u64>,
-    /// In swap (`memory.swap.current`; `total_swap`).
+    /// Swapped-out memory (`memory.swap.current`; `total_swap`).
     pub swap: Option<u64>,
-    /// Stacks, tables, slab ... (`kernel`, before Linux 5.18 the sum of its parts, which is less;
-    /// `memory.kmem.usage_in_bytes`).
+    /// Kernel memory: stacks, page tables, slab ... (`kernel` or `memory.kmem.usage_in_bytes`).
+    /// Before Linux 5.18, version 2 reports only some parts, so the sum is too small.
     pub kernel: Option<u64>,
-    /// Page cache.
+    /// The page cache of the group.
     pub cache: Option<Cache>,
+    /// The part of `cache` that is unmapped page cache of files and was used more than once, as far
+    /// as that is known: [`parse_used_cache`].
+    pub used_cache: Option<u64>,
 }
 
 /// The page cache of a group: pages of files, of tmpfs and of shared memory.
 ///
-/// The kernel counts two properties of these pages apart, shared memory (`shmem`) and mapped by
-/// somebody (`mapped`), and not both together. So what nobody maps is exact over all cache, and has
-/// bounds over the pages of files alone.
+/// The kernel counts which of these pages are shared memory (`shmem`), and which a process maps
+/// (`mapped`), but not which are shared memory and mapped. So [`Cache::unmapped`] is exact, but for
+/// pages of files alone there are only bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cache {
-    /// All of it, without the swap cache, which holds anonymous pages.
+    /// All page cache. The swap cache, which holds anonymous pages, is not included.
     pub total: u64,
-    /// Of `total`: tmpfs, shared anonymous memory, System V.
+    /// The part of `total` in tmpfs, shared anonymous memory and System V segments.
     pub shmem: u64,
-    /// Of `total`: mapped by some process, of this group or of another. With large folios kernels may
-    /// count the whole folio as mapped.
+    /// The part of `total` that a process of this group or of another maps. The kernel may count a
+    /// whole large folio if one page of it is mapped.
     pub mapped: u64,
 }
 
 impl Cache {
-    /// What nobody maps, pages of files and of tmpfs together: exact.
+    /// Returns the unmapped page cache of files and of tmpfs together: `total - mapped`, exact.
     #[must_use]
     pub fn unmapped(&self) -> u64 {
         self.total.saturating_sub(self.mapped)
     }
 
-    /// Pages of files that nobody maps are at least this: as if nothing mapped was shared memory.
+    /// Returns a lower bound of the unmapped page cache of files: `total - shmem - mapped`. It is
+    /// exact if no mapped page is shared memory.
     #[must_use]
     pub fn unmapped_file_least(&self) -> u64 {
         self.total
@@ -60,8 +64,8 @@ impl Cache {
             .saturating_sub(self.mapped)
     }
 
-    /// And at most this: as if all shared memory was mapped, as it is where programs use memfd or
-    /// shared anonymous memory and keep no files in tmpfs. Without shared memory, exact.
+    /// Returns an upper bound of the unmapped page cache of files. It is exact if all shared memory
+    /// is mapped: if programs use memfd or shared anonymous memory and keep no files in tmpfs.
     #[cfg(test)]
     pub(super) fn unmapped_file_most(&self) -> u64 {
         let mapped_file = self.mapped.saturating_sub(self.shmem);
@@ -71,7 +75,7 @@ impl Cache {
     }
 }
 
-/// The page cache of a `memory.stat` text, with the groups below.
+/// Returns the page cache from a `memory.stat` text; groups below are included.
 #[must_use]
 pub fn parse_cache(text: &[u8], version: Version) -> Option<Cache> {
     let [total, shmem, mapped, swap_cache] = match version {
@@ -91,8 +95,29 @@ pub fn parse_cache(text: &[u8], version: Version) -> Option<Cache> {
     })
 }
 
-/// Anonymous pages that nobody maps any more, of a `memory.stat` text, with the groups below: written to swap, and in memory until somebody
-/// needs it. They stand on the lists, and no more among what is mapped.
+/// Returns the bytes of unmapped page cache that programs used more than once, from a `memory.stat`
+/// text; groups below are included. It is `active_file - (file_mapped - shmem)`: the pages of files
+/// on the kernel's active list, without mapped ones. This assumes that all shared memory is mapped
+/// and all mapped pages are active.
+#[must_use]
+pub fn parse_used_cache(text: &[u8], version: Version) -> Option<u64> {
+    let name = match version {
+        Version::V1 => "total_active_file",
+        Version::V2 => "active_file",
+    };
+    let cache = parse_cache(text, version)?;
+    let mapped = cache.mapped.saturating_sub(cache.shmem);
+    Some(
+        flat(text, name)?
+            .saturating_sub(mapped)
+            .min(cache.unmapped()),
+    )
+}
+
+/// Returns the bytes of anonymous pages that were written to swap and are unmapped, but still in
+/// memory, from a `memory.stat` text; groups below are included. The kernel frees these pages when
+/// memory is short. The result is the anonymous LRU lists without mapped pages and shared memory:
+/// `inactive_anon + active_anon - anon - shmem`.
 #[must_use]
 pub fn parse_written(text: &[u8], version: Version) -> Option<u64> {
     let names = match version {
@@ -109,8 +134,9 @@ pub fn parse_written(text: &[u8], version: Version) -> Option<u64> {
     Some(on_lists.saturating_sub(mapped?.saturating_add(shmem?)))
 }
 
-/// Pages of files of a `memory.stat` text that the kernel will take first, that nobody maps and that need not be written, with the groups below: at
-/// least so many bytes, as if all others were among the inactive ones.
+/// Returns a lower bound in bytes of the page cache of files that the kernel reclaims first:
+/// unmapped, clean and inactive. It is `inactive_file - mapped - dirty`, from a `memory.stat` text;
+/// groups below are included. This assumes that all mapped and all dirty pages are inactive.
 #[must_use]
 pub fn parse_idle_cache(text: &[u8], version: Version) -> Option<u64> {
     let name = match version {
@@ -123,7 +149,8 @@ pub fn parse_idle_cache(text: &[u8], version: Version) -> Option<u64> {
     Some(idle.min(cache.unmapped_file_least()))
 }
 
-/// Pages of files of a `memory.stat` text that must be written before they can be dropped, with the groups below.
+/// Returns the bytes of dirty pages of files and of pages under writeback, from a `memory.stat`
+/// text; groups below are included. The kernel must write them before it can drop them.
 #[must_use]
 pub fn parse_dirty(text: &[u8], version: Version) -> u64 {
     let names = match version {
@@ -134,7 +161,8 @@ pub fn parse_dirty(text: &[u8], version: Version) -> u64 {
     dirty.saturating_add(under_way)
 }
 
-/// The page cache on each of these nodes, of a version 2 `memory.numa_stat`: lines of a name and `N0=BYTES N1=BYTES ...`.
+/// Returns the page cache on each of the nodes `nodes`, in their order, from a `memory.numa_stat`
+/// text of version 2. Its lines are a name and `N0=BYTES N1=BYTES ...`.
 #[must_use]
 pub fn parse_node_caches(text: &[u8], nodes: &[u32]) -> Option<Vec<Cache>> {
     let values = |name: &str| {
@@ -159,14 +187,16 @@ pub fn parse_node_caches(text: &[u8], nodes: &[u32]) -> Option<Vec<Cache>> {
     Some(nodes.iter().map(cache).collect())
 }
 
-/// All that a version 2 `memory.stat` counts by kind: for the first group, which has no `memory.current`.
+/// Returns `anon + file + kernel` from a `memory.stat` text of version 2, in bytes. This is for the
+/// root group, which has no `memory.current`.
 #[must_use]
 pub fn parse_sum(text: &[u8]) -> Option<u64> {
     let programs = flat(text, "anon")?.saturating_add(flat(text, "file")?);
     Some(programs.saturating_add(parse_kernel(text).unwrap_or(0)))
 }
 
-/// Kernel memory of a version 2 `memory.stat`.
+/// Returns the kernel memory from a `memory.stat` text of version 2, in bytes: `kernel`, or the sum
+/// of its parts before Linux 5.18.
 pub(super) fn parse_kernel(text: &[u8]) -> Option<u64> {
     flat(text, "kernel").or_else(|| {
         let parts = ["kernel_stack", "pagetables", "percpu", "slab"].map(|name| flat(text, name));
@@ -179,25 +209,36 @@ pub(super) fn parse_kernel(text: &[u8]) -> Option<u64> {
     })
 }
 
+/// Limits of this size or more mean "no limit" in version 1: no host has so much memory.
+const NO_LIMIT: u64 = 1 << 60;
+
 impl Groups {
-    /// How much of a group may be in swap: the least of its own limit and those of the groups above that are seen from here, bytes. None
-    /// where nobody limits it, and on version 1, where a limit is of memory and swap together: what leaves for swap stays in it.
+    /// Returns how much of a group may be swapped out, bytes: the lowest limit of the group and of
+    /// the visible groups above it. `None` if there is no limit. Also `None` in version 1: its
+    /// limit is on the sum of memory and swap, which a page does not leave when it is swapped out.
     #[must_use]
     pub fn swap_limit(&self, group: &Group) -> Option<u64> {
         if self.version == Version::V1 {
             return None;
         }
-        let above = group.path.ancestors().count();
-        let dirs = group.dir.ancestors().take(above);
-        // `max` is no number.
-        dirs.filter_map(|dir| value(&dir.join("memory.swap.max")).ok()?)
-            .min()
+        least_of(group, &["memory.swap.max"])
     }
 
-    /// What a group holds; `None` if it is gone.
+    /// Returns how much memory a group may use, bytes: the lowest limit of the group and of the
+    /// visible groups above it. `None` if there is no limit.
+    #[must_use]
+    pub fn memory_limit(&self, group: &Group) -> Option<u64> {
+        let names: &[&str] = match self.version {
+            Version::V1 => &["memory.limit_in_bytes"],
+            Version::V2 => &["memory.max", "memory.high"],
+        };
+        least_of(group, names).filter(|limit| *limit < NO_LIMIT)
+    }
+
+    /// Returns the memory use of a group; `None` if the group is gone.
     ///
     /// # Errors
-    /// If it may not be read.
+    /// Its files may not be read.
     pub fn usage(&self, group: &Group) -> Result<Option<Usage>, Error> {
         let stat = read(&group.dir.join("memory.stat"))?;
         let stat = stat.unwrap_or_default();
@@ -209,6 +250,7 @@ impl Groups {
                 swap: flat(&stat, "total_swap"),
                 kernel: number("memory.kmem.usage_in_bytes")?,
                 cache: parse_cache(&stat, Version::V1),
+                used_cache: parse_used_cache(&stat, Version::V1),
             },
             Version::V2 => Usage {
                 current: number("memory.current")?,
@@ -216,15 +258,17 @@ impl Groups {
                 swap: number("memory.swap.current")?,
                 kernel: parse_kernel(&stat),
                 cache: parse_cache(&stat, Version::V2),
+                used_cache: parse_used_cache(&stat, Version::V2),
             },
         };
-        // The root of version 2 has none of these files, and is there.
+        // The root of version 2 exists without any of these files.
         Ok((usage != Usage::default() || group.dir.is_dir()).then_some(usage))
     }
 }
 
+/// Reads a file of a group; `None` if there is none.
 fn read(path: &Path) -> Result<Option<Vec<u8>>, Error> {
-    // Files that a kernel has and does not support (kmem without accounting) tell nothing.
+    // Some files exist but are not supported (kmem without accounting): they count as missing.
     match read_path(path) {
         Ok(text) => Ok(text),
         Err(rustix::io::Errno::OPNOTSUPP) => Ok(None),
@@ -232,6 +276,16 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     }
 }
 
+/// Returns the least number in the files `names` of a group and of the visible groups above it;
+/// `None` if no file has a number (`max` is none).
+fn least_of(group: &Group, names: &[&str]) -> Option<u64> {
+    let above = group.path.ancestors().count();
+    let dirs = group.dir.ancestors().take(above);
+    let all = dirs.flat_map(|dir| names.iter().map(move |name| value(&dir.join(name)).ok()?));
+    all.flatten().min()
+}
+
+/// Reads the number in a file of a group; `None` if there is no such file, or no number in it.
 fn value(path: &Path) -> Result<Option<u64>, Error> {
     Ok(read(path)?.and_then(|text| number(text.trim_ascii())))
 }

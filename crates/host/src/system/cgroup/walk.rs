@@ -1,10 +1,9 @@
-//! A walk over all control groups below one.
+//! Visits all control groups below a given one.
 //!
-//! Invariant: each group is opened by its name in its parent, and the walk goes up by `..`: it
-//! holds three descriptors at most, whatever the depth, gives the kernel no path but a single name,
-//! and takes time in proportion to the groups that it visits. (By full paths, groups beyond
-//! PATH_MAX cannot be opened, and a chain of 1,900 groups takes the kernel as many name look-ups
-//! for each of them.)
+//! Invariant: each group is opened by its name in its parent, and the walk goes up by `..`. So it
+//! has at most three descriptors open at any depth, passes only single names to the kernel, and
+//! takes time in proportion to the groups visited. (Full paths would fail beyond PATH_MAX; and for
+//! each group in a chain of 1,900 the kernel would have to search for as many names.)
 
 use std::ffi::{CStr, CString, OsStr};
 use std::mem::MaybeUninit;
@@ -15,67 +14,71 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, FileType, Mode, OFlags, RawDir, fstat, openat};
 use rustix::io::Errno;
 
-/// A path of this many bytes or more is refused by the kernel (PATH_MAX, which counts the NUL at
-/// its end).
+/// The kernel refuses a path of this many bytes or more (PATH_MAX, which counts the NUL at its
+/// end).
 const PATH_MAX: usize = 4096;
+/// Flags with which each group's directory is opened.
 const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// Names of the groups right below one.
+/// Names of a group's children.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     pub(crate) names: Vec<CString>,
-    /// There are more than were asked for.
+    /// Whether there are more children than requested.
     pub(crate) has_more: bool,
 }
 
-/// How much a walk visits at most.
+/// Largest numbers that a walk visits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Most {
-    /// Groups in all.
+    /// Largest number of groups in all.
     pub(crate) groups: usize,
-    /// Groups right below each group.
+    /// Largest number of children of each group.
     pub(crate) below_each: usize,
 }
 
 impl Most {
-    /// All that there are.
+    /// Without bounds: the walk visits all groups.
     pub(crate) const ALL: Most = Most {
         groups: usize::MAX,
         below_each: usize::MAX,
     };
 }
 
-/// What a walk does after a group.
+/// What a walk does after it visited a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
-    /// It visits the groups below this one.
+    /// The walk visits the groups below this one.
     Below,
-    /// It leaves out the groups below this one.
+    /// The walk skips the groups below this one.
     Beside,
 }
 
-/// A group that a walk has come to.
+/// A group that a walk visits.
 #[derive(Debug)]
 pub(crate) struct Visited<'a> {
     pub(crate) dir: &'a OwnedFd,
-    /// Names from the first group of the walk down to this one; empty for the first.
+    /// Names of the groups from below the walk's first group down to this one; empty for the first
+    /// group itself.
     names: &'a [CString],
 }
 
 impl Visited<'_> {
-    /// How far below the first group of the walk it is; 0 for that one.
+    /// Returns how many levels the group is below the walk's first group; 0 for the first group
+    /// itself.
     pub(crate) fn depth(&self) -> usize {
         self.names.len()
     }
 
+    /// Returns the group's name in its parent; `None` for the walk's first group.
     pub(crate) fn name(&self) -> Option<&OsStr> {
         Some(OsStr::from_bytes(self.names.last()?.to_bytes()))
     }
 
-    /// Its path, where the first group of the walk has the path `top`.
+    /// Returns the group's path, if the walk's first group has the path `top`.
     pub(crate) fn path(&self, top: &Path) -> PathBuf {
         let mut path = top.to_owned();
         let names = self.names.iter();
@@ -84,15 +87,15 @@ impl Visited<'_> {
     }
 }
 
-/// The kernel's ways to say that a group is gone.
+/// Whether the kernel's error means that a group is gone.
 pub(crate) fn is_gone(errno: Errno) -> bool {
     matches!(errno, Errno::NOENT | Errno::NODEV)
 }
 
-/// Opens a directory by its full path, which may be longer than the kernel takes at once.
+/// Opens a directory by its full path, which may be longer than the kernel accepts in one call.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub(crate) fn open(path: &Path) -> Result<OwnedFd, Errno> {
     if path.as_os_str().len() < PATH_MAX {
         return openat(CWD, path, DIRECTORY, Mode::empty());
@@ -109,23 +112,23 @@ pub(crate) fn open(path: &Path) -> Result<OwnedFd, Errno> {
     dir.ok_or(Errno::NOENT)
 }
 
-/// How many groups are right below an open one, by its links: itself, its name, and one for each
-/// group below. `None` for a file system that does not count them.
+/// Returns the number of children of an open group: its link count less 2. `None` if the file
+/// system does not count links so.
 pub(crate) fn count_below(dir: &OwnedFd) -> Result<Option<u64>, Errno> {
     Ok(fstat(dir)?.st_nlink.checked_sub(2))
 }
 
-/// The groups right below an open one, `most` of them at most, in the kernel's order.
+/// Returns the names of the children of an open group, at most `most`, in the kernel's order.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub(crate) fn names_below(dir: &OwnedFd, most: usize) -> Result<Names, Errno> {
     let mut found = Names::default();
-    // Most groups have none.
+    // Most groups have no children.
     if count_below(dir)? == Some(0) {
         return Ok(found);
     }
-    // Opened anew: the position of a directory belongs to its descriptor.
+    // Opened anew: each descriptor of a directory has one read position.
     let dir = openat(dir, c".", DIRECTORY, Mode::empty())?;
     let mut buffer = [const { MaybeUninit::<u8>::uninit() }; 32 << 10];
     let mut entries = RawDir::new(dir, &mut buffer);
@@ -148,16 +151,17 @@ pub(crate) fn names_below(dir: &OwnedFd, most: usize) -> Result<Names, Errno> {
 /// Opens a group by its name in its parent.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub(crate) fn open_below(above: &OwnedFd, name: &CStr) -> Result<OwnedFd, Errno> {
     openat(above, name, DIRECTORY, Mode::empty())
 }
 
-/// Visits a group and all below it, parents before children, but for what is more than `most`.
-/// Whether it visited all: a group that is removed meanwhile is not there.
+/// Visits a group and all groups below it, parents before children, within the bounds of `most`.
+/// Returns whether the bounds let it visit all of them; groups that are removed meanwhile do not
+/// count.
 ///
 /// # Errors
-/// The kernel's, and those of `visit`.
+/// The kernel's errors, and those of `visit`.
 pub(crate) fn walk<E: From<Errno>>(
     top: OwnedFd,
     most: Most,
@@ -165,8 +169,8 @@ pub(crate) fn walk<E: From<Errno>>(
 ) -> Result<bool, E> {
     let (mut dir, mut left, mut is_all) = (top, most.groups, true);
     let mut path: Vec<CString> = Vec::new();
-    // For the group that the walk is at and each above it: the groups below that are still to be
-    // visited.
+    // The names of the children that are still to be visited: one list for the current group and
+    // for each group above it.
     let mut waiting: Vec<Vec<CString>> = Vec::new();
     loop {
         if left == 0 {
@@ -188,7 +192,7 @@ pub(crate) fn walk<E: From<Errno>>(
             },
             Next::Beside => Vec::new(),
         });
-        // To the next group that is still there, up where a group has no more.
+        // Finds the next group that still exists; goes up from a group that has no more children.
         dir = loop {
             let Some(names) = waiting.last_mut() else {
                 return Ok(is_all);
@@ -219,8 +223,8 @@ mod tests {
     use super::*;
     use crate::system::testing::Directory;
 
-    /// A chain of `depth` directories with names of `length` bytes, made without a path. Returns
-    /// what removes it.
+    /// Makes a chain of `depth` directories with names of `length` bytes. Each is made in its
+    /// parent, so no path is long.
     fn chain(top: &Path, depth: usize, length: usize) {
         let name = CString::new("d".repeat(length)).expect("no NUL");
         let mut dir = open(top).expect("it is there");
@@ -243,10 +247,10 @@ mod tests {
         (paths, all.expect("nothing fails"))
     }
 
-    /// Regression: groups beyond PATH_MAX were opened by their paths, could not be, and were left
-    /// out without a word.
+    /// Regression: groups with paths beyond PATH_MAX were opened by these paths. That failed, and
+    /// the groups were silently skipped.
     #[test]
-    fn what_lies_beyond_path_max_is_visited() {
+    fn groups_beyond_path_max_are_visited() {
         let own = Directory::new("deep");
         chain(&own.0, 64, 120);
         let (paths, all) = visit_all(&own.0, usize::MAX);
@@ -262,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_visited_once_and_no_more_than_asked_for() {
+    fn groups_are_visited_once_and_within_bounds() {
         let own = Directory::new("tree");
         for path in ["a/b/c", "a/d", "e"] {
             std::fs::create_dir_all(own.0.join(path)).expect("we may");
@@ -282,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_visit_may_leave_out_what_is_below() {
+    fn a_visit_may_skip_the_groups_below() {
         let own = Directory::new("beside");
         std::fs::create_dir_all(own.0.join("a/b")).expect("we may");
         let mut depths = Vec::new();

@@ -1,26 +1,31 @@
-//! The connector's messages as bytes: a netlink header, a connector header, and a process event
-//! (`linux/netlink.h`, `linux/connector.h`, `linux/cn_proc.h`), all in this machine's byte order.
+//! The messages of the process connector as bytes: a netlink header, a connector header, and a
+//! process event (`linux/netlink.h`, `linux/connector.h`, `linux/cn_proc.h`), all in this machine's
+//! byte order.
 //!
-//! Invariant: any bytes are taken; what is cut off, or of another connector, is left out.
+//! Invariant: any bytes are accepted; incomplete messages and those of other connectors are
+//! skipped.
 
 use super::Event;
 
-/// The connector of processes; also the number of its multicast group.
+/// The kernel's number of the process connector, and also of its multicast group.
 pub(super) const CN_IDX_PROC: u32 = 1;
+/// The second word of the connector's number.
 const CN_VAL_PROC: u32 = 1;
-/// Begin to send events.
+/// Operation of a message to the kernel: begin to send events.
 pub(super) const LISTEN: u32 = 1;
-/// Send them no longer.
+/// Operation of a message to the kernel: stop sending events.
 pub(super) const IGNORE: u32 = 2;
 
-/// `struct nlmsghdr`.
+/// Size of `struct nlmsghdr`, bytes.
 const NETLINK_HEADER: usize = 16;
-/// `struct cn_msg`.
+/// Size of `struct cn_msg`, bytes.
 const CONNECTOR_HEADER: usize = 20;
-/// `what`, `cpu` and `timestamp_ns` of `struct proc_event`.
+/// Size of the fields `what`, `cpu` and `timestamp_ns` of `struct proc_event`, bytes.
 const EVENT_HEADER: usize = 16;
+/// Type of a netlink message that is complete.
 const NLMSG_DONE: u16 = 3;
 
+/// Values of `what` in an event (`PROC_EVENT_*`).
 const FORK: u32 = 1;
 const EXEC: u32 = 2;
 const UID: u32 = 4;
@@ -28,43 +33,46 @@ const SID: u32 = 0x80;
 const COMM: u32 = 0x200;
 const EXIT: u32 = 0x8000_0000;
 
-/// One message.
+/// One message from the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Message {
-    /// The kernel's answer to what we said.
+    /// The kernel's reply to a listener's message.
     Answer {
-        /// Our number and one.
+        /// The number of the message that it replies to, plus one.
         to: u32,
-        /// 0 if it was accepted.
+        /// 0 if the kernel accepted the message, else an errno.
         error: u32,
-        /// As of events; the CPU is -1 where answers are not counted (before Linux 6.6).
+        /// The CPU on which the kernel made the reply; `u32::MAX` if the reply has no `count`
+        /// (before Linux 6.6).
         cpu: u32,
-        /// As of events.
+        /// One more than `count` of the last event or reply on this CPU.
         count: u32,
     },
-    /// Something happened.
+    /// An event.
     Counted {
-        /// Where.
+        /// The CPU on which the kernel made the event.
         cpu: u32,
-        /// One more than the one before on that CPU.
+        /// One more than `count` of the last event or reply on this CPU.
         count: u32,
-        /// None if it is of no interest, such as what threads do.
+        /// The event; `None` for those that pagetide does not use, such as events of threads.
         event: Option<Event>,
     },
 }
 
-/// The message that begins or ends a subscription.
+/// Returns the message that begins ([`LISTEN`]) or ends ([`IGNORE`]) a subscription. The kernel's
+/// reply has the number `number + 1`.
 pub(super) fn control(operation: u32, number: u32) -> Vec<u8> {
     let payload = 4u16;
     let total = u32::from(payload) + 36;
     let mut message = Vec::with_capacity(40);
-    // Length, type and flags, number, sender.
+    // Netlink header: length, type and flags, message number, sender.
     message.extend(total.to_ne_bytes());
     message.extend(NLMSG_DONE.to_ne_bytes());
     message.extend(0u16.to_ne_bytes());
     message.extend(number.to_ne_bytes());
     message.extend(0u32.to_ne_bytes());
-    // Connector, number, what it answers, length, flags.
+    // Connector header: number of the connector (two words), message number, acknowledged number,
+    // length, flags.
     for word in [CN_IDX_PROC, CN_VAL_PROC, number, number] {
         message.extend(word.to_ne_bytes());
     }
@@ -74,12 +82,12 @@ pub(super) fn control(operation: u32, number: u32) -> Vec<u8> {
     message
 }
 
-/// The messages of a datagram.
+/// Returns the messages in a datagram.
 pub(super) fn parse(datagram: &[u8]) -> impl Iterator<Item = Message> {
     let mut rest = datagram;
     std::iter::from_fn(move || {
         let length = usize::try_from(word(rest, 0)?).ok()?;
-        // A length that is not true ends it: where the next one begins is then unknown.
+        // A wrong length ends the datagram, because the start of the next message is then unknown.
         let message = rest.get(..length).filter(|_| length >= NETLINK_HEADER)?;
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
         Some(parse_one(message))
@@ -87,6 +95,7 @@ pub(super) fn parse(datagram: &[u8]) -> impl Iterator<Item = Message> {
     .flatten()
 }
 
+/// Parses one message; `None` if it is incomplete or of another connector.
 fn parse_one(message: &[u8]) -> Option<Message> {
     let connector = message.get(NETLINK_HEADER..)?;
     if (word(connector, 0)?, word(connector, 1)?) != (CN_IDX_PROC, CN_VAL_PROC) {
@@ -111,6 +120,7 @@ fn parse_one(message: &[u8]) -> Option<Message> {
     })
 }
 
+/// Parses an event; `None` if pagetide does not use it.
 fn parse_event(what: u32, data: &[u8]) -> Option<Event> {
     let word = |at| word(data, at);
     if what == FORK {
@@ -141,7 +151,7 @@ fn parse_event(what: u32, data: &[u8]) -> Option<Event> {
     })
 }
 
-/// The `at`th 32-bit word.
+/// Returns the 32-bit word with the number `at`, counted from 0.
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
     let bytes = bytes.get(at * 4..at * 4 + 4)?;
     Some(u32::from_ne_bytes(bytes.try_into().ok()?))

@@ -1,4 +1,5 @@
-//! Messages as the kernel sends them, bytes that it does not, and processes of our own.
+//! Tests with messages as the kernel sends them, with malformed bytes, and with processes that the
+//! tests start themselves.
 
 use std::process::Command;
 
@@ -6,10 +7,10 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A process event with its headers.
+/// Returns the bytes of a message with a process event: headers, kind `what`, and `data`.
 fn message(what: u32, count: u32, data: &[u32]) -> Vec<u8> {
     let mut bytes = control(what, count);
-    // Behind `what`: CPU 0, and when.
+    // After `what`: CPU 0, and the time.
     bytes.extend([0u8; 12]);
     bytes.extend(data.iter().flat_map(|word| word.to_ne_bytes()));
     let length = u32::try_from(bytes.len()).expect("short");
@@ -17,6 +18,7 @@ fn message(what: u32, count: u32, data: &[u32]) -> Vec<u8> {
     bytes
 }
 
+/// The event that is parsed from such a message.
 fn event(what: u32, data: &[u32]) -> Option<Event> {
     match parse(&message(what, 7, data)).next()? {
         Message::Counted {
@@ -29,7 +31,7 @@ fn event(what: u32, data: &[u32]) -> Option<Event> {
 }
 
 #[test]
-fn what_happens() {
+fn events_are_parsed() {
     assert_eq!(
         event(1, &[10, 11, 20, 20]),
         Some(Event::Fork {
@@ -75,7 +77,7 @@ fn what_happens() {
 }
 
 #[test]
-fn several_messages_in_a_datagram() {
+fn several_messages_in_a_datagram_are_parsed() {
     let mut bytes = message(2, 1, &[5, 5]);
     bytes.extend(message(2, 2, &[6, 6]));
     assert_eq!(parse(&bytes).count(), 2);
@@ -84,7 +86,7 @@ fn several_messages_in_a_datagram() {
 }
 
 #[test]
-fn a_child_of_our_own() {
+fn events_of_a_real_child_are_received() {
     let mut events = Events::open().unwrap();
     let mut child = Command::new("sh").args(["-c", "exit 3"]).spawn().unwrap();
     child.wait().unwrap();
@@ -114,21 +116,21 @@ fn a_child_of_our_own() {
 }
 
 #[test]
-fn what_does_not_fit_is_known_to_be_lost() {
+fn lost_events_are_reported() {
     let mut events = Events::open().unwrap();
     set_socket_recv_buffer_size_force(&events.socket, 4096).unwrap();
     for _ in 0..20 {
         Command::new("true").status().unwrap();
     }
     assert!(events.drain().lost);
-    // And then all is well again.
+    // After the loss, events are received again.
     let _ = events.drain();
     Command::new("true").status().unwrap();
     assert!(events.drain().events.len() >= 3);
 }
 
 #[test]
-fn descriptors_and_answers() {
+fn descriptors_are_not_inherited_and_errors_have_hints() {
     let flags = fcntl_flags(&Events::open().unwrap());
     assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
     assert!(answered(1).unwrap_err().hint().contains("CAP_NET_ADMIN"));

@@ -1,46 +1,54 @@
-//! Descent as looks show it: children by their parents' pids, and orphans by what they kept.
+//! Which processes are descendants, without events: children are found by their parents' pids,
+//! orphans by their sessions and control group. An orphan is a process whose parent ended between
+//! two updates, so that another process (a reaper) adopted it.
 //!
-//! Invariant: nobody is taken for a descendant who may be none. Sessions pass by fork alone, so an
-//! orphan (its parent ended between two looks, and a reaper took it) is one if a descendant began its
-//! session, or if none but descendants were in it at the last look. Process groups prove nothing:
-//! others can join them. Control groups can be joined too, but not by chance: [`Share`]. Other orphans
-//! that share something with the family are counted as unsure, once each.
+//! Invariant: no process is taken for a descendant that may not be one.
+//!
+//! - Sessions are inherited by fork only. So an orphan is a descendant if a descendant began its
+//!   session, or if only descendants were in its session at the last update.
+//! - A process can join a control group, but not by chance: see [`Share`].
+//! - Any process of a session can join a process group, so a process group proves nothing.
+//! - All other orphans that have something in common with the family are counted as unsure, once
+//!   each.
 
 use std::collections::{HashMap, HashSet};
 
 use super::scans::Seen;
 use crate::system::process::{Identity, Stat};
 
-/// With whom something is shared.
+/// The processes with which an orphan has its session, process group or control group in common.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Share {
-    /// With nobody of the family.
+    /// The orphan has nothing in common with the family, as far as is known.
     Nothing,
-    /// With the family and with others.
+    /// The orphan has something in common with the family and with other processes: it may be a
+    /// descendant.
     Mixed,
-    /// With the family alone.
+    /// The orphan has something in common with the family only: it is a descendant.
     Ours,
 }
 
-/// Tells with whom a process shares its control group, given those that are ours and those that are
-/// in question.
+/// A function that returns with which processes a process has its control group in common.
+/// Arguments: its pid, the pids of the family, the pids of orphans not yet judged.
 pub(super) type ShareOfGroup<'a> = &'a dyn Fn(u32, &HashSet<u32>, &HashSet<u32>) -> Share;
 
-/// What is remembered between looks.
+/// What is known of descent from earlier updates.
 #[derive(Debug)]
 pub(super) struct Descent {
+    /// The target's first process, from which all members descend.
     root: Identity,
-    /// Who may have taken an orphan: init, and ancestors of the root that reap (prctl(2),
-    /// `PR_SET_CHILD_SUBREAPER`).
+    /// Pids of processes that may have adopted an orphan: init, and ancestors of the root that are
+    /// reapers (prctl(2), `PR_SET_CHILD_SUBREAPER`).
     reapers: HashSet<u32>,
-    /// Of the root, when last seen.
+    /// Pid of the root's parent when the root was last seen.
     parent: Option<u32>,
-    /// Sessions that a descendant began.
+    /// Numbers of the sessions that a descendant began.
     begun: HashSet<u32>,
-    /// Sessions that held descendants and nobody else at the last look.
+    /// Numbers of the sessions that had only descendants at the last update.
     own: HashSet<u32>,
-    /// Those that are none, as of the last look; none before the first.
+    /// Processes that were not descendants at the last update; `None` before the first.
     strangers: Option<HashSet<Identity>>,
+    /// Number of orphans that may or may not be descendants.
     unsure: u64,
 }
 
@@ -57,13 +65,13 @@ impl Descent {
         }
     }
 
-    /// Orphans whose descent is not known.
+    /// Returns the number of orphans that may or may not be descendants.
     pub(super) fn unsure(&self) -> u64 {
         self.unsure
     }
 
-    /// Adds all descendants to a family. Orphans are asked about only where `ask` says so: events
-    /// know better.
+    /// Adds all descendants among the processes `seen` to `family`. Orphans are judged only if
+    /// `ask` is set; with complete events they are known already.
     pub(super) fn grow(
         &mut self,
         seen: &Seen,
@@ -84,14 +92,14 @@ impl Descent {
         }
         self.find_reapers(seen);
         let mut orphans = self.orphans(seen, family);
-        // One orphan found may tell of another: its session.
+        // Each orphan that is found may show by its session that another one is a descendant.
         loop {
             let before = family.len();
             self.lead(seen, family);
             orphans.retain(|stat| !family.contains(&stat.pid));
-            let asked: HashSet<u32> = orphans.iter().map(|stat| stat.pid).collect();
+            let requested: HashSet<u32> = orphans.iter().map(|stat| stat.pid).collect();
             for stat in &orphans {
-                if self.relation(stat, seen, family, &asked, share) == Share::Ours {
+                if self.relation(stat, seen, family, &requested, share) == Share::Ours {
                     family.insert(stat.pid);
                 }
             }
@@ -101,18 +109,18 @@ impl Descent {
             }
         }
         if self.strangers.is_some() {
-            let asked = orphans.iter().map(|stat| stat.pid).collect();
-            let unsure = orphans
-                .iter()
-                .filter(|stat| self.relation(stat, seen, family, &asked, share) == Share::Mixed);
+            let requested = orphans.iter().map(|stat| stat.pid).collect();
+            let unsure = orphans.iter().filter(|stat| {
+                self.relation(stat, seen, family, &requested, share) == Share::Mixed
+            });
             self.unsure += u64::try_from(unsure.count()).unwrap_or(u64::MAX);
         }
     }
 
-    /// Keeps what the next look needs.
+    /// Notes sessions and strangers of this update for the next one.
     pub(super) fn remember(&mut self, seen: &Seen, family: &HashSet<u32>) {
         let kin = family.iter().filter_map(|pid| seen.get(pid));
-        // A number stays taken while a member holds it; after that it may be anybody's.
+        // The kernel does not reuse a session's number while a member has it; after that it may.
         let held: HashSet<u32> = kin.map(|stat| stat.session).collect();
         self.begun.retain(|session| held.contains(session));
         let begun = held.iter().filter(|session| family.contains(session));
@@ -125,7 +133,7 @@ impl Descent {
         self.strangers = Some(strangers().map(Stat::identity).collect());
     }
 
-    /// Takes over sessions that were begun by members of this look.
+    /// Adds the sessions that members began to `begun`.
     fn lead(&mut self, seen: &Seen, family: &HashSet<u32>) {
         let sessions = family
             .iter()
@@ -135,8 +143,10 @@ impl Descent {
             .extend(sessions.filter(|session| family.contains(session)));
     }
 
-    /// Ancestors of another session may reap, as service managers do; those of the root's own session
-    /// are shells that run it, and whatever else they start is no orphan. Who takes the root is one.
+    /// Finds processes that may adopt orphans. Ancestors of the root in another session may, as
+    /// service managers do. Ancestors in the root's own session are shells that run it; their other
+    /// children are no orphans. If another process has become the root's parent, it adopted the
+    /// root, so it may adopt others.
     fn find_reapers(&mut self, seen: &Seen) {
         let Some(root) = seen
             .get(&self.root.pid)
@@ -155,7 +165,8 @@ impl Descent {
             return;
         }
         let mut above = root.parent;
-        // A look is not one moment, so parents may form a ring: no more steps than processes.
+        // Processes are read one after the other, so parents may seem to form a ring: stop after as
+        // many steps as there are processes.
         for _ in 0..seen.len() {
             let Some(stat) = seen.get(&above) else { break };
             if stat.session != root.session {
@@ -165,7 +176,7 @@ impl Descent {
         }
     }
 
-    /// Processes that a reaper may have taken since the last look.
+    /// Returns the processes that a reaper may have adopted since the last update.
     fn orphans<'a>(&self, seen: &'a Seen, family: &HashSet<u32>) -> Vec<&'a Stat> {
         seen.values()
             .filter(|stat| self.reapers.contains(&stat.parent))
@@ -177,18 +188,19 @@ impl Descent {
             .collect()
     }
 
+    /// Returns what an orphan has in common with the family, and so whether it is a descendant.
     fn relation(
         &self,
         stat: &Stat,
         seen: &Seen,
         family: &HashSet<u32>,
-        asked: &HashSet<u32>,
+        requested: &HashSet<u32>,
         share: ShareOfGroup<'_>,
     ) -> Share {
         if self.begun.contains(&stat.session) || self.own.contains(&stat.session) {
             return Share::Ours;
         }
-        // At the first look nobody is known to be a stranger, and only sessions are proof.
+        // At the first update no process is known as a stranger, so only sessions prove something.
         if self.strangers.is_none() {
             return Share::Nothing;
         }
@@ -199,14 +211,15 @@ impl Descent {
                 other.pid != stat.pid
                     && (other.group == stat.group || other.session == stat.session)
             });
-        match share(stat.pid, family, asked) {
+        match share(stat.pid, family, requested) {
             Share::Nothing if kin => Share::Mixed,
             shared => shared,
         }
     }
 }
 
-/// Adds children of the family, and theirs.
+/// Adds all descendants of the family's processes; `children` has the pids of each process's
+/// children.
 fn add_children(children: &HashMap<u32, Vec<u32>>, family: &mut HashSet<u32>) {
     let mut parents: Vec<u32> = family.iter().copied().collect();
     while let Some(parent) = parents.pop() {

@@ -1,7 +1,8 @@
-//! A look at who is in a control group, where events tell the rest.
+//! Updates the family from a listing of its control group, if events report everything else.
 //!
-//! Invariant: only moves between groups come without an event. So a member that is still listed is the process that it was,
-//! unless its end was told, and of a thousand who sleep none is read.
+//! Invariant: only moves between groups have no event. So a member that is still listed is the same
+//! process, unless an event reported its end. Idle processes need not be read, however many there
+//! are.
 
 use std::collections::HashSet;
 
@@ -9,7 +10,8 @@ use super::{Changes, Family};
 use crate::system::error::Error;
 
 impl Family {
-    /// Takes over who came and went. Events must have told all since the last look at everything.
+    /// Adds processes that are listed and no members, and removes members that are not listed.
+    /// Events must have been complete since the last full update.
     pub(super) fn check_listed(
         &mut self,
         listed: Option<Vec<u32>>,
@@ -17,7 +19,7 @@ impl Family {
     ) -> Result<(), Error> {
         let pids = self.pids(listed)?;
         let listed: HashSet<u32> = pids.iter().copied().collect();
-        // The end of those whose first thread has ended comes without an event.
+        // If the first thread ended before others, no event reports the end of the process.
         let doubted: Vec<u32> = self.headless.iter().copied().collect();
         let doubted = self.see(&doubted)?;
         let is_same = |pid: u32, family: &Family| {

@@ -1,4 +1,5 @@
-//! Histories of processes, with their true descent known: what looks make of them is true.
+//! Random histories of processes whose descent is known: tests which processes updates take for
+//! descendants.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -10,30 +11,36 @@ use crate::system::proc::Proc;
 use crate::system::process::Stat;
 use crate::system::testing::Directory;
 
+/// Pid of the target.
 const ROOT: u32 = 10;
 
-/// A small kernel: processes, who they truly come from, and numbers that come round again.
+/// A small model of a kernel: processes, which of them really descend from the target, and pids
+/// that are reused.
 #[derive(Clone, Debug)]
 struct World {
     alive: BTreeMap<u32, Stat>,
     descendants: HashSet<u32>,
+    /// The pid that was assigned last.
     next: u32,
+    /// Number of steps so far, in place of a clock.
     now: u64,
 }
 
-/// One step; processes are chosen among those alive.
+/// What happens next. Each index chooses one of the living processes.
 #[derive(Clone, Debug)]
 enum Step {
     Fork(prop::sample::Index),
     Exit(prop::sample::Index),
+    /// The process begins a session.
     Session(prop::sample::Index),
-    /// Joins the process group of another in its session.
+    /// The process joins the process group of another process in its session.
     Join(prop::sample::Index, prop::sample::Index),
-    Look,
+    /// The family is updated.
+    Scan,
 }
 
 impl World {
-    /// Init, a shell, and two jobs of it: one is the root.
+    /// Init, a shell, and two jobs of the shell; one of them is the target.
     fn new() -> World {
         let stat = |pid, parent, session| Stat {
             pid,
@@ -59,11 +66,13 @@ impl World {
         }
     }
 
+    /// Returns the pid of the living process that the index chooses.
     fn choose(&self, index: prop::sample::Index) -> u32 {
         *index.get(&self.alive.keys().copied().collect::<Vec<_>>())
     }
 
-    /// As kernels do it: in turn, and none that is taken as a pid, a group or a session.
+    /// Returns a new pid as kernels choose it: in turn, skipping numbers in use as a pid, a process
+    /// group or a session.
     fn number(&mut self) -> u32 {
         let taken: HashSet<u32> = self
             .alive
@@ -78,6 +87,7 @@ impl World {
         }
     }
 
+    /// Applies a step to the world, as a kernel would do it.
     fn step(&mut self, step: &Step) {
         self.now += 1;
         match step {
@@ -108,7 +118,7 @@ impl World {
             }
             Step::Session(pid) => {
                 let pid = self.choose(*pid);
-                // Leaders of groups may not.
+                // Leaders of process groups may not begin a session.
                 if self.alive.values().all(|stat| stat.group != pid) {
                     let stat = self.alive.get_mut(&pid).expect("alive");
                     (stat.session, stat.group) = (pid, pid);
@@ -122,19 +132,20 @@ impl World {
                     stat.group = group;
                 }
             }
-            Step::Look => {}
+            Step::Scan => {}
         }
     }
 }
 
-/// Looks as a family takes them.
-struct Looks {
+/// Updates without events, as a family makes them.
+struct Scans {
     descent: Descent,
     members: HashMap<u32, Member>,
 }
 
-impl Looks {
-    fn look(&mut self, world: &World) {
+impl Scans {
+    /// Updates members and descent, as a full update without events does.
+    fn scan(&mut self, world: &World) {
         let seen: super::scans::Seen = world
             .alive
             .iter()
@@ -159,6 +170,7 @@ impl Looks {
     }
 }
 
+/// Chooses a random step; the numbers are relative frequencies.
 fn step() -> impl Strategy<Value = Step> {
     let index = any::<prop::sample::Index>;
     prop_oneof![
@@ -166,7 +178,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => index().prop_map(Step::Exit),
         1 => index().prop_map(Step::Session),
         1 => (index(), index()).prop_map(|(a, b)| Step::Join(a, b)),
-        1 => Just(Step::Look),
+        1 => Just(Step::Scan),
     ]
 }
 
@@ -174,16 +186,16 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn nobody_is_taken_who_is_none(steps in prop::collection::vec(step(), 0..120)) {
+    fn no_stranger_becomes_a_member(steps in prop::collection::vec(step(), 0..120)) {
         let mut world = World::new();
-        let mut looks = Looks { descent: Descent::of(&world.alive[&ROOT]), members: HashMap::new() };
-        looks.look(&world);
-        prop_assert!(looks.members.contains_key(&ROOT));
+        let mut scans = Scans { descent: Descent::of(&world.alive[&ROOT]), members: HashMap::new() };
+        scans.scan(&world);
+        prop_assert!(scans.members.contains_key(&ROOT));
         for step in &steps {
             world.step(step);
-            if matches!(step, Step::Look) {
-                looks.look(&world);
-                for pid in looks.members.keys() {
+            if matches!(step, Step::Scan) {
+                scans.scan(&world);
+                for pid in scans.members.keys() {
                     prop_assert!(world.descendants.contains(pid), "{pid} of {world:?}");
                 }
             }
@@ -191,23 +203,23 @@ proptest! {
     }
 
     #[test]
-    fn nobody_is_missed_by_one_who_looks_all_the_time(steps in prop::collection::vec(step(), 0..120)) {
+    fn constant_updates_miss_no_descendant(steps in prop::collection::vec(step(), 0..120)) {
         let mut world = World::new();
-        let mut looks = Looks { descent: Descent::of(&world.alive[&ROOT]), members: HashMap::new() };
-        looks.look(&world);
+        let mut scans = Scans { descent: Descent::of(&world.alive[&ROOT]), members: HashMap::new() };
+        scans.scan(&world);
         for step in &steps {
             world.step(step);
-            looks.look(&world);
-            let mut members: Vec<u32> = looks.members.keys().copied().collect();
+            scans.scan(&world);
+            let mut members: Vec<u32> = scans.members.keys().copied().collect();
             members.sort_unstable();
             let living = world.alive.keys().filter(|pid| world.descendants.contains(pid));
             prop_assert_eq!(members, living.copied().collect::<Vec<u32>>());
         }
-        prop_assert_eq!(looks.descent.unsure(), 0);
+        prop_assert_eq!(scans.descent.unsure(), 0);
     }
 }
 
-/// A tree with the processes of a world.
+/// Writes a tree as `/proc`, with the processes of a world.
 fn write(directory: &Directory, world: &World) {
     for entry in std::fs::read_dir(&directory.0).unwrap().flatten() {
         std::fs::remove_dir_all(entry.path()).unwrap();
@@ -224,7 +236,7 @@ fn write(directory: &Directory, world: &World) {
 }
 
 #[test]
-fn a_number_that_was_given_out_again_is_another_process() {
+fn a_reused_pid_is_another_process() {
     let directory = Directory::new("reuse");
     let mut world = World::new();
     write(&directory, &world);

@@ -1,8 +1,7 @@
-//! What a scan of all processes says of a family.
+//! A full update: reads all processes that may be members.
 //!
-//! Invariant: after a look every member was alive in it, or has its end still to be told by an event;
-//! the look after that lets it go. A look is not one moment: processes that
-//! change while it goes on may be seen before or after.
+//! Invariant: a member was alive during the last update, or an event will report its end. Processes
+//! are read one after the other: one that changes meanwhile may be read before or after the change.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,11 +11,11 @@ use crate::system::cgroup::Group;
 use crate::system::error::Error;
 use crate::system::process::Stat;
 
-/// Living processes by their pids.
+/// The living processes that an update read, by pid.
 pub(super) type Seen = HashMap<u32, Stat>;
 
 impl Family {
-    /// Looks at all processes that may be members, and takes over what changed.
+    /// Reads all processes that may be members, and adds and removes members.
     pub(super) fn scan(
         &mut self,
         listed: Option<Vec<u32>>,
@@ -42,7 +41,8 @@ impl Family {
         Ok(())
     }
 
-    /// Takes processes in, in the order of their birth, as far as that is known: a report reads better so.
+    /// Adds processes as members, in the order in which they were started, as reports show them in
+    /// this order.
     pub(super) fn admit_all<'a>(
         &mut self,
         new: impl Iterator<Item = &'a Stat>,
@@ -53,36 +53,37 @@ impl Family {
         new.into_iter().for_each(|stat| self.admit(stat, changes));
     }
 
-    /// Who was heard of, and is alive and not in the control group: it was moved, and so will its end be elsewhere's.
+    /// Forgets processes that only events reported and that are alive in another control group:
+    /// they were moved, and their end does not matter here.
     pub(super) fn forget_moved(&mut self) {
         let (Target::Group(target), Some(groups)) = (&self.target, &self.groups) else {
             return;
         };
         let proc = &self.proc;
         let is_elsewhere = |pid: u32| match proc.stat(pid) {
-            // It may have come after the listing.
+            // A process in the target's group may have come after the listing: it is kept.
             Ok(Some(stat)) if !stat.is_over() => {
                 let group = groups.of_process(proc, pid).ok().flatten();
                 group.is_none_or(|group| !group.path.starts_with(&target.path))
             }
             _ => false,
         };
-        self.heard.retain(|pid| !is_elsewhere(*pid));
+        self.known_by_events.retain(|pid| !is_elsewhere(*pid));
     }
 
-    /// All processes that may be members.
+    /// Returns the pids of all processes that may be members.
     pub(super) fn pids(&self, listed: Option<Vec<u32>>) -> Result<Vec<u32>, Error> {
         match (&self.target, &self.groups) {
             (Target::Group(group), Some(groups)) => match listed {
                 Some(pids) => Ok(pids),
-                // A group that is gone has nobody.
+                // A group that is gone has no processes.
                 None => Ok(groups.processes(group)?.unwrap_or_default()),
             },
             _ => self.proc.pids(),
         }
     }
 
-    /// What the living among them are.
+    /// Reads these processes; returns those that are alive and no kernel threads.
     pub(super) fn see(&mut self, pids: &[u32]) -> Result<Seen, Error> {
         let mut seen = Seen::with_capacity(pids.len());
         for pid in pids.iter().copied() {
@@ -94,7 +95,7 @@ impl Family {
                 Err(error) if error.is_locked() => {
                     self.locked.insert(pid);
                 }
-                // Hidden from us (hidepid).
+                // `/proc` hides the process from us (hidepid).
                 Err(error) if error.is_denied() => {}
                 Err(error) => return Err(error),
             }
@@ -102,7 +103,7 @@ impl Family {
         Ok(seen)
     }
 
-    /// Renews those that were seen, and lets go of the others.
+    /// Updates the members that were read, and removes all others.
     fn check_members(&mut self, seen: &Seen, changes: &mut Changes) -> Result<(), Error> {
         for pid in self.members.keys().copied().collect::<Vec<_>>() {
             let Some(member) = self.members.get_mut(&pid) else {
@@ -115,7 +116,7 @@ impl Family {
                         changes.execs.push(member.identity);
                     }
                 }
-                // It is within an exec, and so it lives.
+                // An exec of the member does not end, so the member is alive.
                 _ if self.locked.contains(&pid) => {}
                 _ => self.miss(pid, changes)?,
             }
@@ -123,39 +124,45 @@ impl Family {
         Ok(())
     }
 
-    /// A member was not found.
+    /// Handles a member that was not found: it was moved, or has ended, or an event will report its
+    /// end.
     pub(super) fn miss(&mut self, pid: u32, changes: &mut Changes) -> Result<(), Error> {
         if self.lives_elsewhere(pid)? {
             self.dismiss(pid, Departure::Moved, changes);
-        // Its event is on the way, and says how it ended.
+        // If events are complete, one will report the end of the process and its status.
         } else if !(self.covered && self.headless.insert(pid)) {
             self.dismiss(pid, Departure::Ended { status: None }, changes);
         }
         Ok(())
     }
 
-    /// Whether a member that its group does not list is alive.
+    /// Whether a member that is not in the target's control group is still alive.
     fn lives_elsewhere(&self, pid: u32) -> Result<bool, Error> {
         let (Target::Group(_), Some(member)) = (&self.target, self.members.get(&pid)) else {
             return Ok(false);
         };
         let stat = match self.proc.stat(pid) {
-            // It is within an exec, and so it lives.
+            // An exec of the member does not end, so the member is alive.
             Err(error) if error.is_locked() => return Ok(true),
             stat => stat?,
         };
         Ok(stat.is_some_and(|stat| stat.identity() == member.identity && !stat.is_over()))
     }
 
-    /// All descendants, by kinship and by what was heard of; those that are left out too.
+    /// Returns the pids of all descendants, by parents and by events; excluded processes are among
+    /// them.
     fn descendants(&self, descent: &mut Descent, seen: &Seen) -> HashSet<u32> {
         let mut family: HashSet<u32> = self.members.keys().copied().collect();
-        family.extend(self.heard.iter().filter(|pid| seen.contains_key(pid)));
-        // With events, an orphan of ours is one that was heard of, or will be.
+        family.extend(
+            self.known_by_events
+                .iter()
+                .filter(|pid| seen.contains_key(pid)),
+        );
+        // If events are complete, one has reported each orphan of ours, or will report it.
         let ask = !self.covered;
-        let share = |pid: u32, family: &HashSet<u32>, asked: &HashSet<u32>| {
+        let share = |pid: u32, family: &HashSet<u32>, requested: &HashSet<u32>| {
             self.share_of_home(pid, |other| {
-                let known = seen.contains_key(&other) && !asked.contains(&other);
+                let known = seen.contains_key(&other) && !requested.contains(&other);
                 known.then(|| family.contains(&other))
             })
         };
@@ -163,8 +170,9 @@ impl Family {
         family
     }
 
-    /// With whom a process shares the control group of the first member; nothing if it is in
-    /// another. `ours` is none for those that are in question.
+    /// Returns whether only members are in the control group of the first member, if the process
+    /// `pid` is in it; `Nothing` if it is in another group. `ours` returns whether a process is a
+    /// member; `None` if that is not known yet.
     fn share_of_home(&self, pid: u32, ours: impl Fn(u32) -> Option<bool>) -> Share {
         let (Some(groups), Some(home)) = (&self.groups, &self.home) else {
             return Share::Nothing;
@@ -184,14 +192,14 @@ impl Family {
         }
     }
 
-    /// Sees who is in the control group of the first member, for the next look.
+    /// Notes for the next update whether only members are in the control group of the first member.
     fn check_home(&mut self, seen: &Seen, family: &HashSet<u32>) {
         let (Some(groups), Target::Descendants(root)) = (&self.groups, &self.target) else {
             return;
         };
         if self.home.is_none() {
             let group = groups.of_process(&self.proc, *root).ok().flatten();
-            self.home = group.map(|group| Home { group, ours: false });
+            self.home = group.map(|group| FirstGroup { group, ours: false });
         }
         let Some(home) = &mut self.home else { return };
         let pids = groups
@@ -205,10 +213,10 @@ impl Family {
     }
 }
 
-/// The control group of the first member.
+/// The control group of the target's first process.
 #[derive(Debug)]
-pub(super) struct Home {
+pub(super) struct FirstGroup {
     group: Group,
-    /// None but members were in it at the last look.
+    /// Whether only members were in it at the last update.
     ours: bool,
 }

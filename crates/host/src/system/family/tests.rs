@@ -1,4 +1,5 @@
-//! Real processes: shells in control groups of their own, which fork, daemonize, exec and end.
+//! Tests with real processes: shells in control groups of their own, which fork, daemonize, exec
+//! and end.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -6,8 +7,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use super::*;
 use crate::system::testing::OwnGroup;
 
-/// A shell that does what it is told. All that it starts stays in its control group, and is ended
-/// with it.
+/// A shell that runs commands for the test. All processes that it starts stay in its control group,
+/// and are killed with it.
 struct Shell {
     child: Child,
     input: ChildStdin,
@@ -16,7 +17,7 @@ struct Shell {
 }
 
 impl Shell {
-    /// `front` is put before the shell: `setsid` gives it a session of its own.
+    /// `front` is the command before the shell: `setsid` starts it in a session of its own.
     fn start(name: &str, front: &str) -> Shell {
         let group = OwnGroup::new(name);
         let script = format!(
@@ -41,9 +42,9 @@ impl Shell {
         shell
     }
 
-    /// Has a command carried out; the pid that it printed last, if it did.
+    /// Runs a command; returns the last pid that it printed, if any.
     fn tell(&mut self, command: &str) -> Option<u32> {
-        // In one piece, because a shell that execs takes what it has read along to its grave.
+        // One write, because a shell that execs loses what it has read ahead.
         self.input
             .write_all(format!("{command}\necho done\n").as_bytes())
             .expect("told");
@@ -85,6 +86,7 @@ fn kill(pid: u32) {
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
 }
 
+/// Pids of all members, ascending.
 fn pids(family: &Family) -> Vec<u32> {
     let mut pids: Vec<u32> = family.members().map(|member| member.identity.pid).collect();
     pids.sort_unstable();
@@ -103,7 +105,7 @@ fn events_follow_daemons() {
     let mut family = shell.family(Target::Descendants(shell.pid()));
     family.update(Some(&mut events), None).unwrap();
     assert_eq!(pids(&family), [shell.pid()]);
-    // The parents of these end at once, and nothing of the family is left to see in the last.
+    // The parents of these processes end at once. The last one has a new session, too.
     let orphan = shell.tell("(sleep 50 > /dev/null & echo $!)").unwrap();
     let session = shell
         .tell("(setsid sleep 50 > /dev/null & echo $!)")
@@ -118,7 +120,7 @@ fn events_follow_daemons() {
         sorted([shell.pid(), orphan, session, double])
     );
     assert_eq!(changes.new.len(), 3);
-    // Three subshells, one of which became `setsid sh` itself or ended before it.
+    // Three subshells: one became `setsid sh` itself, or ended before that.
     let ended = family.ended();
     assert!(
         ended.by_events && ended.unseen == ended.processes && ended.unseen >= 3,
@@ -126,7 +128,7 @@ fn events_follow_daemons() {
     );
     assert_eq!(family.maybe_missed(), 0);
 
-    // Short lives are counted exactly, and statuses are told.
+    // Short-lived processes are counted exactly, and their statuses are reported.
     shell.tell("for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; done");
     kill(orphan);
     let before = family.ended();
@@ -141,7 +143,7 @@ fn events_follow_daemons() {
 }
 
 #[test]
-fn execs_void_what_was_known() {
+fn execs_are_reported() {
     for with_events in [true, false] {
         let mut shell = Shell::start("execs", "");
         let mut events = with_events.then(|| Events::open().unwrap());
@@ -172,7 +174,7 @@ fn execs_void_what_was_known() {
 }
 
 #[test]
-fn looks_find_orphans_of_a_session_of_its_own() {
+fn updates_find_orphans_of_an_own_session() {
     let mut shell = Shell::start("session", "setsid");
     let mut family = shell.family(Target::Descendants(shell.pid()));
     let changes = family.update(None, None).unwrap();
@@ -180,7 +182,7 @@ fn looks_find_orphans_of_a_session_of_its_own() {
     let orphan = shell.tell("(sleep 50 > /dev/null & echo $!)").unwrap();
     family.update(None, None).unwrap();
     assert_eq!(pids(&family), sorted([shell.pid(), orphan]));
-    // Once a member, always one: its session tells of it no longer, and it needs not.
+    // A member stays a member: its session no longer shows its descent, and need not.
     kill(shell.pid());
     shell.child.wait().unwrap();
     let changes = family.update(None, None).unwrap();
@@ -193,18 +195,19 @@ fn looks_find_orphans_of_a_session_of_its_own() {
 }
 
 #[test]
-fn looks_find_orphans_in_a_control_group_of_its_own() {
+fn updates_find_orphans_in_an_own_control_group() {
     let mut shell = Shell::start("home", "");
     let mut family = shell.family(Target::Descendants(shell.pid()));
     family.update(None, None).unwrap();
-    // Its session is new, and who began it was never seen: only the control group tells.
+    // The process is in a new session, and the process that began that was never seen: only the
+    // control group shows the descent.
     let double = shell
         .tell("(setsid sh -c 'sleep 50 > /dev/null & echo $!')")
         .unwrap();
     family.update(None, None).unwrap();
     assert_eq!(pids(&family), sorted([shell.pid(), double]));
     assert_eq!(family.maybe_missed(), 0);
-    // A stranger in the group: now it proves nothing.
+    // If a process of another family is in the group, the group proves nothing.
     let stranger = Shell::start("stranger", "");
     family.update(None, None).unwrap();
     std::fs::write(
@@ -224,7 +227,7 @@ fn looks_find_orphans_in_a_control_group_of_its_own() {
 }
 
 #[test]
-fn a_group_and_who_is_moved() {
+fn processes_moved_out_of_a_group_are_gone() {
     for with_events in [true, false] {
         let mut shell = Shell::start("group", "");
         let proc = Proc::system().unwrap();
@@ -255,9 +258,10 @@ fn a_group_and_who_is_moved() {
     }
 }
 
-/// Who is listed may have ended since, and who has come since is not listed.
+/// The listing of a group may be older than the events: a listed process may have ended, and a new
+/// process may not be listed.
 #[test]
-fn a_listing_is_older_than_the_events_that_come_with_it() {
+fn a_listing_may_be_older_than_its_events() {
     let mut shell = Shell::start("listed", "");
     let proc = Proc::system().unwrap();
     let group = Groups::find(&proc).unwrap();
@@ -278,7 +282,7 @@ fn a_listing_is_older_than_the_events_that_come_with_it() {
     assert_eq!(pids(&family), [shell.pid()]);
     assert_eq!(update(&mut family, &[shell.pid(), child]), 1);
     assert_eq!(pids(&family), sorted([shell.pid(), child]));
-    // From elsewhere, without an event.
+    // A process that was moved in from another group, without an event.
     let mut guest = Command::new("sleep").arg("50").spawn().unwrap();
     let procs = shell.group.dir.join("cgroup.procs");
     std::fs::write(procs, guest.id().to_string()).unwrap();
@@ -291,7 +295,7 @@ fn a_listing_is_older_than_the_events_that_come_with_it() {
 }
 
 #[test]
-fn all_but_ourselves_and_the_kernel() {
+fn the_target_all_excludes_ourselves_and_the_kernel() {
     let mut shell = Shell::start("all", "");
     let mut events = Events::open().unwrap();
     let mut family = shell.family(Target::All);
@@ -325,7 +329,7 @@ fn all_but_ourselves_and_the_kernel() {
 }
 
 #[test]
-fn a_process_whose_first_thread_ended() {
+fn a_process_whose_first_thread_ended_is_a_member() {
     let mut events = Events::open().unwrap();
     let script = "import threading,os,ctypes,sys,time\n\
         threading.Thread(target=lambda:(sys.stdin.readline(),os._exit(0))).start()\n\
@@ -366,7 +370,7 @@ fn a_process_whose_first_thread_ended() {
 }
 
 #[test]
-fn children_of_those_that_are_left_out() {
+fn children_of_excluded_processes_are_members() {
     for with_events in [true, false] {
         let mut events = with_events.then(|| Events::open().unwrap());
         let proc = Proc::system().unwrap();
@@ -382,7 +386,7 @@ fn children_of_those_that_are_left_out() {
 }
 
 #[test]
-fn nobody_is_an_error_with_a_hint() {
+fn no_process_is_an_error_with_a_hint() {
     let error = Family::new(
         Proc::system().unwrap(),
         None,

@@ -1,11 +1,14 @@
-//! Lines as kernels write them, lines that none writes, and our own mappings.
+//! Tests with lines as kernels write them, with lines that no kernel writes, and with our own
+//! mappings.
 
 use proptest::prelude::*;
 
 use super::*;
 
+/// The device of files that the kernel keeps in memory (memfd, SysV).
 const INTERNAL: Device = Device { major: 0, minor: 1 };
 
+/// File systems of a made-up host: /dev/shm, /dev, a root, huge pages.
 fn filesystems() -> Filesystems {
     let mut filesystems = Filesystems::of(
         b"1 2 0:23 / /dev/shm rw - tmpfs tmpfs rw\n\
@@ -17,6 +20,7 @@ fn filesystems() -> Filesystems {
     filesystems
 }
 
+/// The kind of a mapping with such a line in /proc/PID/maps.
 fn kind(perms: &str, device: &str, inode: u64, name: &str) -> Option<Kind> {
     let line = format!("1000-3000 {perms} 00001000 {device} {inode}          {name}");
     let (mapping, name) = parse_line(line.as_bytes()).expect("a line");
@@ -24,7 +28,7 @@ fn kind(perms: &str, device: &str, inode: u64, name: &str) -> Option<Kind> {
 }
 
 #[test]
-fn kinds_without_a_file() {
+fn mappings_without_a_file_have_their_kind() {
     for name in [
         "",
         "[heap]",
@@ -50,7 +54,7 @@ fn kinds_without_a_file() {
 }
 
 #[test]
-fn kinds_by_file_system() {
+fn the_file_system_determines_the_kind() {
     for (device, name, expected) in [
         ("fe:00", "/usr/bin/sed", Kind::File),
         ("00:28", "/usr/bin/sed (deleted)", Kind::File),
@@ -60,7 +64,7 @@ fn kinds_by_file_system() {
         ("00:06", "/dev/kvm", Kind::Device),
         ("00:17", "/dev/nvidia0", Kind::Device),
         ("fe:00", "/dev/mem", Kind::Device),
-        // A file of that name on a disk is no memory.
+        // On a disk, a file with such a name is a plain file, not shared memory.
         ("fe:00", "/memfd:x (deleted)", Kind::File),
         ("fe:00", "/SYSV00000000 (deleted)", Kind::File),
     ] {
@@ -69,13 +73,13 @@ fn kinds_by_file_system() {
 }
 
 #[test]
-fn kinds_on_mounts_of_the_kernel() {
+fn mounts_of_the_kernel_determine_the_kind() {
     for (device, name, expected) in [
         ("00:01", "/memfd:x (deleted)", Some(Kind::Shmem)),
         ("00:01", "/SYSV00000000 (deleted)", Some(Kind::Shmem)),
         ("00:01", "/dev/zero (deleted)", Some(Kind::Shmem)),
         ("00:01", "/drm mm object (deleted)", Some(Kind::Shmem)),
-        // The same names at another device are huge pages.
+        // On another device of the kernel's own, the same names are huge pages.
         ("00:0f", "/memfd:x (deleted)", Some(Kind::Hugetlb)),
         ("00:0f", "/SYSV00000000 (deleted)", Some(Kind::Hugetlb)),
         ("00:0f", "/anon_hugepage (deleted)", Some(Kind::Hugetlb)),
@@ -106,7 +110,7 @@ fn mappings_that_reach_into_each_other_are_cut() {
 }
 
 #[test]
-fn our_own() {
+fn mappings_of_this_process_have_their_kinds() {
     let proc = Proc::system().unwrap();
     let mut filesystems = Filesystems::system(&proc).unwrap();
     let mappings = proc
@@ -128,7 +132,7 @@ fn our_own() {
 }
 
 #[test]
-fn a_real_memfd_and_a_real_tmpfs_file() {
+fn a_real_memfd_and_a_real_tmpfs_file_are_shared_memory() {
     use std::process::{Command, Stdio};
     let script = "import mmap,os,sys\n\
         f=os.memfd_create('a b'); os.ftruncate(f,8192); a=mmap.mmap(f,8192)\n\

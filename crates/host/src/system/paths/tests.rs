@@ -1,4 +1,5 @@
-//! Patterns against paths, against what a real kernel writes, and against a comparison that tries everything.
+//! Tests of path patterns: with plain paths, with names as a real kernel writes them, and against
+//! an exhaustive search.
 
 use std::process::{Command, Stdio};
 
@@ -8,6 +9,7 @@ use super::super::filesystems::Filesystems;
 use super::super::proc::Proc;
 use super::*;
 
+/// Parses a pattern; panics if it is invalid.
 fn pattern(text: &str) -> PathPattern {
     text.parse().unwrap_or_else(|why| panic!("{text}: {why}"))
 }
@@ -47,8 +49,8 @@ fn stars_stand_for_parts_of_names_and_for_names() {
 }
 
 #[test]
-fn what_the_kernel_adds_is_read_in_both_ways() {
-    for (text, told, is) in [
+fn kernel_suffixes_are_read_in_both_ways() {
+    for (text, reported, is) in [
         ("/a", "/a (deleted)", true),
         ("/a (deleted)", "/a (deleted)", true),
         ("/a", "/a (deleted) (deleted)", false),
@@ -59,21 +61,21 @@ fn what_the_kernel_adds_is_read_in_both_ways() {
         ("/a b", "/a\\040b", false),
     ] {
         assert_eq!(
-            pattern(text).is_like(told.as_bytes()),
+            pattern(text).is_like(reported.as_bytes()),
             is,
-            "{text:?} {told}"
+            "{text:?} {reported}"
         );
     }
 }
 
 #[test]
-fn what_is_no_pattern_is_said() {
+fn invalid_patterns_are_explained() {
     for (text, part) in [
         ("", "relative"),
         ("srv/*", "begin it with /"),
         ("*", "relative"),
         ("/", "empty name"),
-        ("/a/", "/** behind it"),
+        ("/a/", "end with /**"),
         ("/a//b", "empty name"),
         ("/a/../b", ".."),
         ("/./b", "."),
@@ -81,18 +83,18 @@ fn what_is_no_pattern_is_said() {
         ("/a/***", "alone"),
         ("/a?", "\\?"),
         ("/[ab]", "\\["),
-        ("/a\\", "behind the last"),
+        ("/a\\", "follows the last"),
     ] {
         let why = text.parse::<PathPattern>().expect_err(text).to_string();
         assert!(why.contains(part), "{text}: {why}");
         assert_eq!(why.lines().count(), 1);
     }
-    // A line break in it does not break the sentence.
+    // A line break in the pattern does not break the message into two lines.
     let why = "a\nb".parse::<PathPattern>().expect_err("relative");
     assert_eq!(why.to_string().lines().count(), 1);
 }
 
-/// A file with a line break in its name, mapped; then removed.
+/// A mapped file with a line break in its name is found, also after it was removed.
 #[test]
 fn a_real_file_is_found_by_what_the_kernel_writes() {
     let script = "import mmap, os, sys, tempfile\n\
@@ -141,7 +143,7 @@ fn a_real_file_is_found_by_what_the_kernel_writes() {
     assert_eq!((there, removed), (vec![8192], vec![8192]));
 }
 
-/// The same by trying everything.
+/// Whether `path` matches `pattern`, found by trying every possibility.
 fn naive(pattern: &[u8], path: &[u8]) -> bool {
     match (pattern.split_first(), path.split_first()) {
         (None, None) => true,
@@ -156,15 +158,15 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn stars_are_as_if_everything_was_tried(text in "(/(a|b|a\\*|b\\*|\\*a|\\*b){1,3}){1,3}", path in "(/[ab]{0,6}){1,3}") {
+    fn stars_match_like_an_exhaustive_search(text in "(/(a|b|a\\*|b\\*|\\*a|\\*b){1,3}){1,3}", path in "(/[ab]{0,6}){1,3}") {
         if let Ok(pattern) = text.parse::<PathPattern>() {
             prop_assert_eq!(pattern.is_like(path.as_bytes()), naive(text.as_bytes(), path.as_bytes()));
         }
     }
 
     #[test]
-    fn anything_goes(text in "\\PC{0,30}", near in "/[ab*/\\\\]{0,20}", path in any::<Vec<u8>>()) {
-        for text in [text, near] {
+    fn anything_goes(text in "\\PC{0,30}", affinity in "/[ab*/\\\\]{0,20}", path in any::<Vec<u8>>()) {
+        for text in [text, affinity] {
             if let Ok(pattern) = text.parse::<PathPattern>() {
                 let _ = pattern.is_like(&path);
             }
@@ -172,9 +174,9 @@ proptest! {
     }
 }
 
-/// Stars in a row against a name that nearly fits: by trying everything it would not end.
+/// Many stars against a name that nearly matches: an exhaustive search would not end.
 #[test]
-fn many_stars_take_no_longer() {
+fn many_stars_do_not_take_exponential_time() {
     let text = format!("/{}", "*a".repeat(200)) + "b";
     let path = format!("/{}", "a".repeat(4000));
     assert!(!pattern(&text).is_like(path.as_bytes()));

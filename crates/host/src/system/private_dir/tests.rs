@@ -1,12 +1,13 @@
-//! Directories that other users tried to have first. The tests run as root, and give things away.
+//! Tests with directories that another user made first. They run as root, as they change owners.
 
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
 use super::*;
 
+/// A user that is not root.
 const ANOTHER: u32 = 65_533;
 
-/// A directory of the test's own, which is removed with its value.
+/// A directory of one test; `Drop` removes it.
 struct Base(PathBuf);
 
 impl Base {
@@ -28,6 +29,7 @@ impl Base {
         meta.permissions().mode() & 0o7777
     }
 
+    /// Opens `ours/sockets` in this directory as `user` would; the error is its reason.
     fn open(&self, user: u32, make: Make) -> Result<PrivateDir, String> {
         open_in(&(self.0.clone(), "ours".to_owned()), "sockets", user, make)
     }
@@ -52,16 +54,17 @@ fn a_directory_is_made_and_found_again() {
     assert!(base.open(ROOT, Make::Nothing).is_ok());
 }
 
-/// Regression: any user took the name of a manager's socket, and root believed what answered there.
+/// Regression: any user could make a socket with the name of a manager's socket, and root trusted
+/// its answers.
 #[test]
-fn what_another_user_made_first_is_refused() {
+fn a_directory_of_another_user_is_refused() {
     let base = Base::new("squat", 0o1777);
     let ours = base.0.join("ours");
     std::fs::create_dir(&ours).expect("a free name");
     chown(&ours, Some(ANOTHER), Some(ANOTHER)).expect("the test runs as root");
     let why = base.open(ROOT, Make::Missing).expect_err("it is not ours");
     assert_eq!(why, format!("it belongs to user {ANOTHER}"));
-    // The same where only the inner one is another's.
+    // The directory is also refused if only the inner one belongs to another user.
     chown(&ours, Some(ROOT), Some(ROOT)).expect("the test runs as root");
     std::fs::create_dir(ours.join("sockets")).expect("a free name");
     chown(ours.join("sockets"), Some(ANOTHER), None).expect("the test runs as root");
@@ -75,7 +78,7 @@ fn a_link_is_not_followed() {
     std::fs::create_dir(base.0.join("real")).expect("a free name");
     symlink(base.0.join("real"), base.0.join("ours")).expect("a free name");
     let why = base.open(ROOT, Make::Missing).expect_err("it is a link");
-    assert_eq!(why, "it is no directory");
+    assert_eq!(why, "it is not a directory");
 }
 
 #[test]
@@ -91,9 +94,9 @@ fn the_directory_above_must_keep_our_entries() {
     assert!(base.open(ROOT, Make::Missing).is_err(), "its owner could");
 }
 
-/// (Volumes of Kubernetes are made so.)
+/// Volumes of Kubernetes are writable for all users, so that permission is removed.
 #[test]
-fn what_others_may_write_becomes_ours_alone() {
+fn write_permission_of_others_is_removed() {
     let base = Base::new("wide", 0o1777);
     drop(base.open(ROOT, Make::Missing).expect("it can be made"));
     base.set_mode("ours", 0o777);

@@ -1,16 +1,16 @@
-//! How a process was called: `/proc/PID/cmdline` (proc_pid_cmdline(5)).
+//! A process's command line: `/proc/PID/cmdline` (proc_pid_cmdline(5)).
 //!
-//! Invariant: fit for a terminal, on one line, and never empty. Processes may write there what they
-//! like, so it names nobody for certain.
+//! Invariant: the result is one line, safe for a terminal, and not empty. A process can change this
+//! text, so it does not prove which program it is.
 
 use crate::system::error::Error;
 use crate::system::proc::Proc;
 use crate::system::text::printable;
 
-/// Longer ones are cut: some programs carry megabytes of arguments.
+/// Bytes after which a command line is cut: some programs have megabytes of arguments.
 const LONGEST: usize = 4096;
 
-/// Words apart by blanks; `None` if there are none.
+/// Returns the words of a command line, joined by blanks; `None` if there are none.
 fn parse(text: &[u8]) -> Option<String> {
     let words = text.split(|&b| b == 0).filter(|word| !word.is_empty());
     let mut line = words.map(printable).collect::<Vec<_>>().join(" ");
@@ -21,21 +21,22 @@ fn parse(text: &[u8]) -> Option<String> {
 }
 
 impl Proc {
-    /// The name of the program, as the kernel keeps it beside the process's memory; `None` if the process is gone.
+    /// Returns the name of the program; `None` if the process is gone. The kernel keeps the name
+    /// outside of the process's memory, so it can always be read.
     ///
     /// # Errors
-    /// If `/proc` hides it.
+    /// `/proc` hides the process.
     pub fn name(&self, pid: u32) -> Result<Option<String>, Error> {
         let mut text = Vec::new();
         let is_there = self.read_up_to(pid, "comm", LONGEST, &mut text)?;
         Ok(is_there.then(|| printable(text.trim_ascii_end())))
     }
 
-    /// The command line as the kernel tells it, each word with a NUL behind it, cut where it is long; empty if there is none or
-    /// the process is gone.
+    /// Returns the command line as the kernel reports it: each word with a NUL after it, cut after
+    /// 4096 bytes. Empty if there is none or the process is gone.
     ///
     /// # Errors
-    /// The process's memory is locked.
+    /// The lock of the process's memory is held without end.
     pub fn words(&self, pid: u32) -> Result<Vec<u8>, Error> {
         let mut text = Vec::with_capacity(LONGEST);
         self.read_up_to(pid, "cmdline", LONGEST, &mut text)?;
@@ -43,17 +44,18 @@ impl Proc {
         Ok(text)
     }
 
-    /// The command line, or the name in brackets where there is none (threads of the kernel,
-    /// zombies) or the process's memory is locked; `None` if the process is gone.
+    /// Returns the command line as one line; `None` if the process is gone. It is the name in
+    /// brackets if there is no command line (kernel threads, zombies), or if the lock of the
+    /// process's memory is held without end.
     ///
     /// # Errors
-    /// If `/proc` hides it.
+    /// `/proc` hides the process.
     pub fn command(&self, pid: u32) -> Result<Option<String>, Error> {
         let mut text = Vec::with_capacity(LONGEST);
         match self.read_up_to(pid, "cmdline", LONGEST, &mut text) {
             Ok(false) => return Ok(None),
             Ok(true) => text.truncate(LONGEST),
-            // Its name is not in its memory.
+            // Unlike the command line, the name is not in the process's memory.
             Err(error) if error.is_locked() => text.clear(),
             Err(error) => return Err(error),
         }

@@ -1,24 +1,26 @@
-//! Who accesses a process' memory other than through its page tables: virtual machines and devices
-//! leave no accessed bits there, so pages look older than they are.
+//! Finds virtual machines and devices that access a process's memory without using its page tables.
+//! They set no accessed bits there, so pages seem older than they are.
 //!
-//! Invariant: a hint by what the process holds open (proc_pid_fd(5)). None does not prove that there
-//! is none: descriptors can be closed while what they made lives on.
+//! Invariant: this is a hint, from what the process has open (proc_pid_fd(5)). `None` proves
+//! nothing: a process can close a descriptor while the virtual machine lives on.
 
 use crate::system::error::Error;
 use crate::system::proc::Proc;
 
-/// What else may access its memory.
+/// What accesses a process's memory without using its page tables.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum SecondaryMmu {
-    /// It is a virtual machine's monitor (`anon_inode:kvm-vm`, `kvm-vcpu`).
+    /// A virtual machine, which the process runs (`anon_inode:kvm-vm`, `kvm-vcpu`).
     Kvm,
-    /// A device of its own reads and writes its memory (`/dev/vfio/N`, `[vfio-device]`).
+    /// A device that the process drives by VFIO, and that accesses its memory (`/dev/vfio/N`,
+    /// `[vfio-device]`).
     Vfio,
-    /// The same through `/dev/iommu`.
+    /// A device that the process drives through `/dev/iommu`, and that accesses its memory.
     Iommufd,
 }
 
-/// What a descriptor's target means.
+/// Returns what a descriptor shows by the target of its link in `/proc/PID/fd`; `None` for most
+/// files.
 #[must_use]
 pub(super) fn parse_link(target: &[u8]) -> Option<SecondaryMmu> {
     let target = target.strip_suffix(b" (deleted)").unwrap_or(target);
@@ -41,11 +43,12 @@ pub(super) fn parse_link(target: &[u8]) -> Option<SecondaryMmu> {
 }
 
 impl Proc {
-    /// Who else accesses a process' memory; `None` if nobody is known, or the process is gone. One
-    /// link is read per descriptor until one tells: about a microsecond each.
+    /// Returns what accesses the memory of a process without using its page tables; `None` if
+    /// nothing is known, or the process is gone. Reads the links of its descriptors until one shows
+    /// it: about 1 us each.
     ///
     /// # Errors
-    /// If its descriptors may not be read.
+    /// The descriptors may not be read.
     pub fn secondary_mmu(&self, pid: u32) -> Result<Option<SecondaryMmu>, Error> {
         let mut found = None;
         self.read_links(pid, "fd", &mut |target| {

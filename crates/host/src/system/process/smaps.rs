@@ -1,8 +1,8 @@
-//! `/proc/PID/smaps_rollup` and `/proc/PID/smaps` (proc_pid_smaps(5)): the kernel walks the page
-//! tables for these, so they cost milliseconds per gigabyte.
+//! `/proc/PID/smaps_rollup` and `/proc/PID/smaps` (proc_pid_smaps(5)). The kernel walks the page
+//! tables for them, so a read takes milliseconds per gigabyte.
 //!
-//! Invariant: sizes are bytes. Pss shares a page among those that map it; sums over all of them
-//! count each page once, but for the rounding of each share.
+//! Invariant: sizes are bytes. Pss divides the size of a page among the processes that map it. So
+//! the sum of Pss over all these processes counts each page once, except for rounding.
 
 use crate::system::error::Error;
 use crate::system::filesystems::Filesystems;
@@ -10,30 +10,30 @@ use crate::system::maps::{self, Mapping};
 use crate::system::proc::Proc;
 use crate::system::text::{key, kib, lines, words};
 
-/// Sums over all mappings of a process.
+/// The kernel's sums over all mappings of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Rollup {
-    /// Resident, shared or not.
+    /// Resident memory, shared or not.
     pub rss: u64,
-    /// Resident, its share of it.
+    /// The process's share of resident memory.
     pub pss: u64,
     /// The anonymous part of `pss`.
     pub pss_anon: u64,
-    /// The part of files.
+    /// The part of `pss` that is pages of files.
     pub pss_file: u64,
-    /// The part of shared memory.
+    /// The part of `pss` that is shared memory.
     pub pss_shmem: u64,
-    /// Mapped by others, too.
+    /// Resident memory that other processes map, too.
     pub shared: u64,
-    /// Accessed since bits were last cleared.
+    /// Memory accessed since the accessed bits were last cleared.
     pub referenced: u64,
-    /// In swap; with shared memory where a mapping shows it.
+    /// Swapped-out memory, with shared memory if the kernel reports it for a mapping.
     pub swap: u64,
-    /// Its share of `swap`.
+    /// The process's share of `swap`.
     pub swap_pss: u64,
 }
 
-/// The sums of a rollup text; `None` if it has none (the process has no memory).
+/// Parses the text of `smaps_rollup`; `None` if it has no sums, because the process has no memory.
 #[must_use]
 pub fn parse_rollup(text: &[u8]) -> Option<Rollup> {
     let mut rollup = Rollup::default();
@@ -59,44 +59,44 @@ pub fn parse_rollup(text: &[u8]) -> Option<Rollup> {
     found.then_some(rollup)
 }
 
-/// One mapping and what is resident of it.
+/// One mapping and its sizes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Smap {
-    /// Where it is.
+    /// The mapping.
     pub mapping: Mapping,
-    /// Address space.
+    /// Size of the address range.
     pub size: u64,
-    /// Resident.
+    /// Resident memory.
     pub rss: u64,
-    /// Resident, its share.
+    /// The process's share of resident memory.
     pub pss: u64,
-    /// Accessed since bits were last cleared (`clear_refs`), through these tables.
+    /// Memory accessed by this process since its accessed bits were last cleared (`clear_refs`).
     pub referenced: u64,
-    /// Anonymous pages, in private mappings of files too.
+    /// Resident anonymous pages; a private mapping of a file can have some.
     pub anonymous: u64,
-    /// In swap.
+    /// Swapped-out memory.
     pub swap: u64,
-    /// In swap, its share.
+    /// The process's share of swapped-out memory.
     pub swap_pss: u64,
-    /// Two letters each: `lo` locked, `pf` frames without books, `ht` huge.
+    /// `VmFlags`, two letters each: `lo` locked, `pf` frames without struct page, `ht` huge.
     pub flags: Vec<[u8; 2]>,
 }
 
 impl Smap {
-    /// Whether the mapping has a flag of `VmFlags`.
+    /// Whether `flag` is among the mapping's `VmFlags`.
     #[must_use]
     pub fn has(&self, flag: [u8; 2]) -> bool {
         self.flags.contains(&flag)
     }
 }
 
-/// The mappings of a smaps text, in order. Mappings of unknown devices pass for files, as in
-/// [`maps::parse`].
+/// Parses a smaps text; returns its mappings in order. Mappings of unknown devices count as files,
+/// as in [`maps::parse`].
 #[must_use]
 pub fn parse_smaps(text: &[u8], filesystems: &Filesystems) -> Vec<Smap> {
     let mut smaps: Vec<Smap> = Vec::new();
     let mut before = 0;
-    // Values that follow a mapping which was left out belong to nobody.
+    // Whether the lines of values belong to a mapping that was not skipped.
     let mut open = false;
     for line in lines(text) {
         if let Some((mut mapping, name)) = maps::parse_line(line) {
@@ -113,6 +113,7 @@ pub fn parse_smaps(text: &[u8], filesystems: &Filesystems) -> Vec<Smap> {
     smaps
 }
 
+/// Returns a mapping without sizes.
 fn empty(mapping: Mapping) -> Smap {
     Smap {
         mapping,
@@ -127,6 +128,7 @@ fn empty(mapping: Mapping) -> Smap {
     }
 }
 
+/// Sets the size or the flags that a line `key: value` reports.
 fn fill(smap: &mut Smap, key: &[u8], value: &[u8]) {
     let size = || kib(value).unwrap_or(0);
     match key {
@@ -143,10 +145,10 @@ fn fill(smap: &mut Smap, key: &[u8], value: &[u8]) {
 }
 
 impl Proc {
-    /// The kernel's own sums; `None` if the process is gone or has no memory.
+    /// Returns the kernel's sums over all mappings; `None` if the process is gone or has no memory.
     ///
     /// # Errors
-    /// If they may not be read (`PTRACE_MODE_READ` is needed).
+    /// This user may not read them (`PTRACE_MODE_READ` is needed).
     pub fn smaps_rollup(&self, pid: u32) -> Result<Option<Rollup>, Error> {
         let mut text = Vec::with_capacity(2048);
         Ok(if self.read(pid, "smaps_rollup", &mut text)? {
@@ -156,10 +158,10 @@ impl Proc {
         })
     }
 
-    /// Mappings with what is resident of each; `None` if the process is gone.
+    /// Returns the mappings with their sizes; `None` if the process is gone.
     ///
     /// # Errors
-    /// As [`Proc::smaps_rollup`].
+    /// Those of [`Proc::smaps_rollup`].
     pub fn smaps(
         &self,
         pid: u32,
@@ -169,7 +171,7 @@ impl Proc {
         if !self.read(pid, "smaps", &mut text)? {
             return Ok(None);
         }
-        // Unknown devices are found by a look at maps' part of the text alone.
+        // Some lines of smaps have the format of maps: they are enough to find unknown devices.
         let unknown = maps::parse(&text, filesystems).unknown;
         if !unknown.is_empty() {
             self.learn_mounts(pid, &unknown, filesystems);

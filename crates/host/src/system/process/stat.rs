@@ -1,55 +1,55 @@
 //! `/proc/PID/stat` (proc_pid_stat(5)).
 //!
-//! Invariant: a name with parentheses, blanks or newlines moves no field: what follows the last
-//! closing parenthesis is numbers.
+//! Invariant: a program may have parentheses, blanks or newlines in its name. Parsing is exact all
+//! the same, because only numbers follow the last closing parenthesis.
 
 use crate::system::error::Error;
 use crate::system::proc::Proc;
 use crate::system::text::{number, number32, printable, words};
 
-/// A process, and no later one with the same pid.
+/// Identifies a process: a later process with the same pid has another start time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Identity {
-    /// As seen from our pid namespace.
+    /// The pid in our pid namespace.
     pub pid: u32,
-    /// When it started, clock ticks (1/100 s) after boot. An exec does not change it.
+    /// Start time, clock ticks (1/100 s) after boot. An exec does not change it.
     pub started: u64,
 }
 
-/// What is known of a process without looking at its memory.
+/// What is known of a process without reading its memory.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Stat {
-    /// Its number.
+    /// Pid of the process.
     pub pid: u32,
-    /// Name of the program, at most 15 bytes, as a terminal may show it.
+    /// Name of the program, at most 15 bytes, safe for a terminal.
     pub comm: String,
-    /// `R`, `S`, `D`, `Z`, `T` ...
+    /// State of the process, one letter: `R`, `S`, `D`, `Z`, `T` ...
     pub state: u8,
-    /// Its parent; 0 for init and for children of another pid namespace's.
+    /// Pid of the parent; 0 for init, and if the parent is in another pid namespace.
     pub parent: u32,
-    /// Its process group.
+    /// Number of the process group.
     pub group: u32,
-    /// Its session.
+    /// Number of the session.
     pub session: u32,
-    /// `PF_*` of the kernel.
+    /// The kernel's flags (`PF_*`).
     pub flags: u32,
-    /// Page faults of all its threads that needed no reading.
+    /// Minor faults of all threads: page faults that read nothing.
     pub minor_faults: u64,
-    /// Those that did: of a file, or from swap.
+    /// Major faults of all threads: page faults that read a file or swap.
     pub major_faults: u64,
-    /// In user mode, clock ticks.
+    /// Time in user mode, clock ticks.
     pub utime: u64,
-    /// In the kernel, clock ticks.
+    /// Time in the kernel, clock ticks.
     pub stime: u64,
-    /// Threads; 1 or 0 for a zombie that only waits to be reaped.
+    /// Number of threads; 1 or 0 for a zombie that only waits for its parent.
     pub threads: u32,
-    /// Clock ticks after boot.
+    /// Start time, clock ticks after boot.
     pub started: u64,
-    /// Resident pages, by counters that may be some pages per CPU off.
+    /// Resident pages. The kernel's counter may be off by some pages per CPU.
     pub resident: u64,
-    /// Where its first stack began: an address that every exec draws anew; 0 where it is hidden.
+    /// Address at which the stack began: random, and new at every exec; 0 if it is hidden from us.
     pub stack: u64,
-    /// Where its first thread ran last; 0 if the kernel does not say.
+    /// The processor on which the first thread ran last; 0 if the kernel does not report it.
     pub processor: u32,
 }
 
@@ -57,7 +57,7 @@ pub struct Stat {
 const PF_KTHREAD: u32 = 0x0020_0000;
 
 impl Stat {
-    /// This process and no later one.
+    /// Returns the identity of this process.
     #[must_use]
     pub fn identity(&self) -> Identity {
         Identity {
@@ -66,23 +66,24 @@ impl Stat {
         }
     }
 
-    /// A thread of the kernel: it has no memory of its own.
+    /// Whether it is a kernel thread: it has no memory of its own.
     #[must_use]
     pub fn is_kernel(&self) -> bool {
         self.flags & PF_KTHREAD != 0
     }
 
-    /// Ended: its memory is gone, only its number is still there. A first thread that ended before
-    /// others is a zombie too, while the process lives on.
+    /// Whether the process has ended: its memory is gone, only its pid still exists. A process
+    /// whose first thread ended before others has the state `Z` too, but lives on.
     #[must_use]
     pub fn is_over(&self) -> bool {
         matches!(self.state, b'X' | b'x') || (self.state == b'Z' && self.threads <= 1)
     }
 }
 
-/// `pid (comm) state ppid pgrp session tty tpgid flags minflt cminflt majflt cmajflt utime stime
-/// cutime cstime priority nice num_threads itrealvalue starttime vsize rss rsslim startcode endcode
-/// startstack kstkesp kstkeip signal blocked sigignore sigcatch wchan nswap cnswap exit_signal processor ...`
+/// Parses the fields of `stat`: `pid (comm) state ppid pgrp session tty tpgid flags minflt cminflt
+/// majflt cmajflt utime stime cutime cstime priority nice num_threads itrealvalue starttime vsize
+/// rss rsslim startcode endcode startstack kstkesp kstkeip signal blocked sigignore sigcatch wchan
+/// nswap cnswap exit_signal processor ...`
 #[must_use]
 pub fn parse_stat(text: &[u8]) -> Option<Stat> {
     let open = text.iter().position(|&b| b == b'(')?;
@@ -101,7 +102,7 @@ pub fn parse_stat(text: &[u8]) -> Option<Stat> {
         session: id(fields.next()?)?,
         // After tty_nr and tpgid.
         flags: number32(fields.nth(2)?)?,
-        // minflt and majflt; the other two are those of children that were waited for.
+        // minflt and majflt; cminflt and cmajflt between them count reaped children.
         minor_faults: number(fields.next()?)?,
         major_faults: number(fields.nth(1)?)?,
         utime: number(fields.nth(1)?)?,
@@ -114,12 +115,12 @@ pub fn parse_stat(text: &[u8]) -> Option<Stat> {
         resident: fields.nth(1).and_then(number).unwrap_or(0),
         // After rsslim, startcode, endcode.
         stack: fields.nth(3).and_then(number).unwrap_or(0),
-        // After kstkesp, kstkeip, four of signals, wchan, nswap, cnswap, exit_signal.
+        // After kstkesp, kstkeip, four fields about signals, wchan, nswap, cnswap, exit_signal.
         processor: fields.nth(10).and_then(number32).unwrap_or(0),
     })
 }
 
-/// A group or session; -1 once the process is being taken apart, which counts as none.
+/// Parses the number of a process group or session; -1, of a process that is ending, counts as 0.
 fn id(word: &[u8]) -> Option<u32> {
     if word.starts_with(b"-") {
         Some(0)
@@ -129,25 +130,27 @@ fn id(word: &[u8]) -> Option<u32> {
 }
 
 impl Proc {
-    /// What a process is; `None` if it is gone.
+    /// Reads a process's `stat`; `None` if the process is gone.
     ///
     /// # Errors
-    /// If `/proc` hides it, or its form is not known.
+    /// `/proc` hides the process, or the format is unknown.
     pub fn stat(&self, pid: u32) -> Result<Option<Stat>, Error> {
         self.stat_in(pid, "stat")
     }
 
-    /// What a thread of a process is; `None` if it is gone. Sizes are the process's.
+    /// Reads the `stat` of one thread of a process; `None` if the thread is gone. Sizes are those
+    /// of the whole process.
     ///
     /// # Errors
-    /// As [`Proc::stat`].
+    /// Those of [`Proc::stat`].
     pub fn thread_stat(&self, pid: u32, thread: u32) -> Result<Option<Stat>, Error> {
         self.stat_in(pid, &format!("task/{thread}/stat"))
     }
 
+    /// Reads and parses the file `name` of a process, which has the format of `stat`.
     fn stat_in(&self, pid: u32, name: &str) -> Result<Option<Stat>, Error> {
         let mut text = Vec::with_capacity(2048);
-        // One read gives all of it: a second one would only say that this was the end.
+        // One read returns all of it; another would only confirm the end of the file.
         if !self.read_up_to(pid, name, 1, &mut text)? {
             return Ok(None);
         }
@@ -157,10 +160,10 @@ impl Proc {
         })
     }
 
-    /// Who has this number now; `None` if nobody.
+    /// Returns the identity of the process that has this pid now; `None` if there is none.
     ///
     /// # Errors
-    /// As [`Proc::stat`].
+    /// Those of [`Proc::stat`].
     pub fn identity(&self, pid: u32) -> Result<Option<Identity>, Error> {
         Ok(self.stat(pid)?.map(|stat| stat.identity()))
     }

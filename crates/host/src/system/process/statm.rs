@@ -1,24 +1,26 @@
-//! `/proc/PID/statm` (proc_pid_statm(5)): how large a process is, and nothing else, which costs less than `stat`.
+//! `/proc/PID/statm` (proc_pid_statm(5)): only the size of a process; costs less than `stat`.
 //!
-//! Invariant: pages; where kernels differ, this is the exact sum of counters, `stat` the lazy one.
+//! Invariant: sizes are pages. In kernels where the two files differ, `statm` has the exact sum of
+//! the counters, and `stat` an estimate.
 
 use crate::system::error::Error;
 use crate::system::proc::Proc;
 use crate::system::text::{number, printable, words};
 
-/// Resident pages, the second number.
+/// Parses the number of resident pages, the second number.
 fn parse_resident(text: &[u8]) -> Option<u64> {
     words(text.trim_ascii()).nth(1).and_then(number)
 }
 
 impl Proc {
-    /// Resident pages of a process, 0 of one that has ended; `None` if it is gone.
+    /// Returns the resident pages of a process: 0 if the process has ended, `None` if its pid no
+    /// longer exists.
     ///
     /// # Errors
-    /// If `/proc` hides it, or its form is not known.
+    /// `/proc` hides the process, or the format is unknown.
     pub fn resident(&self, pid: u32) -> Result<Option<u64>, Error> {
         let mut text = Vec::with_capacity(1024);
-        // One read gives all of it.
+        // One read returns all of it.
         if !self.read_up_to(pid, "statm", 1, &mut text)? {
             return Ok(None);
         }
@@ -44,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn we_are_resident_and_nobody_is_not() {
+    fn our_process_is_resident_and_a_missing_one_is_none() {
         let proc = Proc::system().expect("it is mounted");
         let own = proc.resident(std::process::id()).expect("it is ours");
         assert!(own.is_some_and(|pages| pages > 0));

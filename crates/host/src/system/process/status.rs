@@ -1,22 +1,22 @@
 //! `/proc/PID/status` (proc_pid_status(5)).
 //!
-//! Invariant: sizes are bytes, 0 where the kernel gives none (threads of the kernel, zombies). The
-//! kernel sums its counters lazily: Rss and its parts may be off by some pages per CPU.
+//! Invariant: sizes are bytes, and 0 if the kernel reports none (kernel threads, zombies). The
+//! kernel's sums are not exact: Rss and its parts may be off by some pages per CPU.
 
 use crate::system::error::Error;
 use crate::system::proc::Proc;
 use crate::system::text::{key, kib, lines, number32, printable, words};
 
-/// What `status` says that is of use here.
+/// The fields of `status` that pagetide uses.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Status {
-    /// The process that this thread belongs to.
+    /// Pid of the process to which this thread belongs.
     pub tgid: u32,
     /// Real user.
     pub uid: u32,
     /// Effective user.
     pub euid: u32,
-    /// Resident: the three parts together.
+    /// Resident memory: `rss_anon + rss_file + rss_shmem`.
     pub rss: u64,
     /// Resident anonymous memory.
     pub rss_anon: u64,
@@ -24,17 +24,18 @@ pub struct Status {
     pub rss_file: u64,
     /// Resident shared memory.
     pub rss_shmem: u64,
-    /// Private memory in swap; shared memory in swap is not in it.
+    /// Swapped-out private memory; shared memory is not included.
     pub swap: u64,
-    /// The most that was ever resident (`VmHWM`); an exec starts anew.
+    /// The peak of resident memory (`VmHWM`); an exec resets it.
     pub peak_rss: u64,
-    /// Pages of the hugetlb pool.
+    /// Memory in pages of the hugetlb pool.
     pub hugetlb: u64,
-    /// The pid in each namespace from ours to its own; one if they are the same.
+    /// The pid in each pid namespace, from ours down to the process's own. One number if it is in
+    /// ours.
     pub ns_pids: Vec<u32>,
 }
 
-/// The fields of a status text. Names are escaped by the kernel, so no name can pass for a field.
+/// Parses a status text. The kernel escapes names, so a name cannot imitate a field.
 #[must_use]
 pub fn parse_status(text: &[u8]) -> Option<Status> {
     let mut status = Status::default();
@@ -66,15 +67,17 @@ pub fn parse_status(text: &[u8]) -> Option<Status> {
 }
 
 impl Proc {
-    /// Users and sizes of a process; `None` if it is gone. About twice the cost of [`Proc::stat`].
+    /// Reads the users and sizes of a process; `None` if the process is gone. Costs about twice as
+    /// much as [`Proc::stat`].
     ///
     /// # Errors
-    /// If `/proc` hides it, or its form is not known.
+    /// `/proc` hides the process, or the format is unknown.
     pub fn status(&self, pid: u32) -> Result<Option<Status>, Error> {
         self.parsed(pid, "status", parse_status)
     }
 
-    /// A file that comes in one piece, parsed.
+    /// Reads the file `name` of a process, which one read returns completely, and parses it. `None`
+    /// if the process is gone.
     pub(crate) fn parsed<T>(
         &self,
         pid: u32,
@@ -87,7 +90,7 @@ impl Proc {
         }
         match parse(&text) {
             Some(parsed) => Ok(Some(parsed)),
-            // A process that ends meanwhile may leave an empty file.
+            // The file of a process that ends meanwhile may be empty.
             None if text.is_empty() => Ok(None),
             None => Err(Error::Unknown {
                 path: self.path(pid, name),

@@ -1,4 +1,4 @@
-//! Texts of stat, status and smaps, and real processes with odd names.
+//! Tests with texts of stat, status and smaps, and with real processes that have odd names.
 
 use std::process::{Child, Command, Stdio};
 
@@ -8,7 +8,7 @@ use super::*;
 use crate::system::filesystems::Filesystems;
 use crate::system::proc::Proc;
 
-/// A process of our own that is ended and waited for.
+/// A child process; `Drop` kills and reaps it.
 struct Started(Child);
 
 impl Drop for Started {
@@ -18,7 +18,7 @@ impl Drop for Started {
     }
 }
 
-/// Waits until the child says so, so that it is past its exec.
+/// Starts a child and waits for its first byte of output, so that it is past its exec.
 fn started(mut command: Command) -> Started {
     let mut child = command
         .stdout(Stdio::piped())
@@ -31,7 +31,7 @@ fn started(mut command: Command) -> Started {
 }
 
 #[test]
-fn a_name_with_parentheses_and_newlines() {
+fn a_name_with_parentheses_and_newlines_is_parsed() {
     let mut python = Command::new("python3");
     python.args([
         "-c",
@@ -56,7 +56,7 @@ fn a_name_with_parentheses_and_newlines() {
 }
 
 #[test]
-fn a_process_that_ended() {
+fn a_process_that_ended_has_no_memory() {
     let proc = Proc::system().unwrap();
     let mut child = Command::new("true").spawn().unwrap();
     let pid = child.id();
@@ -64,7 +64,7 @@ fn a_process_that_ended() {
     while !ended() {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
-    // A zombie has a name and no memory.
+    // A zombie has a name but no memory.
     assert_eq!(proc.command(pid).unwrap().unwrap(), "[true]");
     assert_eq!(proc.smaps_rollup(pid).unwrap(), None);
     let mut filesystems = Filesystems::system(&proc).unwrap();
@@ -82,7 +82,7 @@ fn a_process_that_ended() {
 }
 
 #[test]
-fn threads_of_the_kernel() {
+fn threads_of_the_kernel_have_no_memory() {
     let proc = Proc::system().unwrap();
     let kthreadd = proc.stat(2).unwrap().unwrap();
     assert!(kthreadd.is_kernel());
@@ -92,13 +92,13 @@ fn threads_of_the_kernel() {
 }
 
 #[test]
-fn sums_of_our_own() {
+fn the_sums_of_this_process_agree() {
     let proc = Proc::system().unwrap();
     let me = std::process::id();
     let mut filesystems = Filesystems::system(&proc).unwrap();
     let memory = vec![1u8; 8 << 20];
-    // Other tests of this process took and gave back ten MiB between the two, once.
-    let mut apart = Vec::new();
+    // Once, other tests of this process took and freed ten MiB between the two readings.
+    let mut until_next_scan = Vec::new();
     let (smaps, rollup) = loop {
         let smaps = proc.smaps(me, &mut filesystems).unwrap().unwrap();
         let rollup = proc.smaps_rollup(me).unwrap().unwrap();
@@ -106,10 +106,10 @@ fn sums_of_our_own() {
         if rss.abs_diff(rollup.rss) < 4 << 20 {
             break (smaps, rollup);
         }
-        apart.push((rss, rollup.rss));
+        until_next_scan.push((rss, rollup.rss));
         assert!(
-            apart.len() < 10,
-            "sums of smaps and smaps_rollup, in bytes: {apart:?}"
+            until_next_scan.len() < 10,
+            "sums of smaps and smaps_rollup, in bytes: {until_next_scan:?}"
         );
     };
     assert!(rollup.pss_anon >= 8 << 20 && rollup.pss <= rollup.rss);
@@ -124,7 +124,7 @@ fn sums_of_our_own() {
 }
 
 #[test]
-fn a_smaps_text() {
+fn smaps_are_parsed() {
     let text =
         b"1000-3000 rw-p 00000000 00:00 0      [heap]\nSize:  8 kB\nRss:  4 kB\nPss_Dirty: 1 kB\n\
         Swap: 4 kB\nVmFlags: rd wr mr lo \n2000-2800 r--s 0 fe:00 7 /over lap\nRss: 400 kB\n\
@@ -161,7 +161,7 @@ proptest! {
     }
 
     #[test]
-    fn stat_comes_back(pid in any::<u32>(), comm in prop::collection::vec(any::<u8>(), 0..16), numbers in prop::array::uniform9(any::<u32>()), started in any::<u64>()) {
+    fn stat_is_parsed_as_written(pid in any::<u32>(), comm in prop::collection::vec(any::<u8>(), 0..16), numbers in prop::array::uniform9(any::<u32>()), started in any::<u64>()) {
         let [parent, group, session, flags, utime, stime, threads, _, _] = numbers;
         let mut text = format!("{pid} (").into_bytes();
         text.extend(&comm);

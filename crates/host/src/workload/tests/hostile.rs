@@ -1,4 +1,5 @@
-//! Files and groups that another user made, and layouts of the runtimes beyond the common ones.
+//! Tests with files and groups that another user made, and with less common layouts of the
+//! runtimes.
 
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
@@ -149,14 +150,15 @@ fn a_user_gets_only_names_of_its_own() {
     let list = root.file(list, &format!(r#"[{{"id":"{ID}","names":["mine"]}}]"#));
     chown(&list, Some(1000), None).expect("we are root");
     assert_eq!(root.key(&podman), "user:1000/podman:mine");
-    // A link in a home leads nowhere, whoever owns what it leads to.
+    // A link in a home directory is not followed, no matter which user owns its target.
     let moved = root.0.join("elsewhere.json");
     std::fs::rename(&list, &moved).expect("ours");
     symlink(&moved, &list).expect("a link");
     assert_eq!(root.key(&podman), "user:1000/podman:0123456789ab");
 }
 
-/// Regression: a service that may make groups below its own took another unit's name, or another user's.
+/// Regression: a service that may make groups below its own got another unit's name, or another
+/// user's.
 #[test]
 fn groups_below_a_unit_are_that_unit() {
     let of = |path: &str| Workload::of(Path::new(path));
@@ -239,7 +241,7 @@ fn names_of_kubernetes_come_from_each_runtime() {
 }
 
 #[test]
-fn every_candidate_means_less() {
+fn every_candidate_has_fewer_meanings() {
     let mut all = gather([
         (101, PathBuf::from("/system.slice/a.service")),
         (2, PathBuf::from("/lxc/101")),
@@ -269,9 +271,9 @@ fn every_candidate_means_less() {
     );
 }
 
-/// Regression: a group below a service was taken for root's container when it had the container's id.
+/// Regression: a group below a service counted as root's container if it had the container's id.
 #[test]
-fn two_groups_with_one_id_are_told_apart() {
+fn two_groups_with_one_id_are_distinguished() {
     let all = gather([
         (1, PathBuf::from(format!("/system.slice/docker-{ID}.scope"))),
         (

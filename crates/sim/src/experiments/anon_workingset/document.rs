@@ -1,6 +1,6 @@
-//! The figures of document 002, as printed there. Nothing of ours is in this file.
+//! The figures of document 002, as printed there. This file has no results of the simulator.
 
-/// Mean and standard deviation of five runs, in pages swapped in.
+/// Pages swapped in: mean and standard deviation of five runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pswpin {
     /// Mean.
@@ -9,25 +9,27 @@ pub struct Pswpin {
     pub std: f64,
 }
 
-/// One parameter set of the ebizzy table: three of its rows.
+/// The results for one parameter set of the ebizzy table, which prints them as three rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row {
-    /// Threads.
+    /// Number of threads.
     pub threads: u32,
     /// Memory allocated, MiB.
     pub mib: u32,
     /// The zipf exponent.
     pub alpha: f64,
-    /// Kernels: base, prot, detect.
+    /// Pages swapped in by each kernel: base, prot, detect.
     pub kernels: [Pswpin; 3],
-    /// Improvements of prot and detect against base, in percent; negative is better.
+    /// Changes of prot and of detect against base, in percent; negative is better.
     pub improvements: [f64; 2],
 }
 
-/// Pages swapped in and out in the first experiment (mean of five runs): base, and the whole series.
+/// Pages swapped in and pages swapped out in the first experiment (means of five runs): by base,
+/// then by the whole series.
 pub const SCENARIO: [(f64, f64); 2] = [(863_240.0, 989_945.0), (681_565.0, 809_273.0)];
 
-/// Parameters, then mean, standard deviation and improvement by kernel.
+/// A printed row: threads, MiB, exponent; then mean, standard deviation and improvement, one for
+/// each kernel.
 type Printed = (u32, u32, f64, [f64; 2], [f64; 3], [f64; 3]);
 
 #[rustfmt::skip]
@@ -65,7 +67,7 @@ const PRINTED: [Printed; 30] = [
     (8, 2048, 1.3, [3_941_675.8, 28_436.45], [3_538_742.4, 76_856.08, -10.22], [3_579_397.8, 58_630.95, -9.19]),
 ];
 
-/// The ebizzy table, in the document's order.
+/// Returns the rows of the ebizzy table, in the document's order.
 pub fn ebizzy() -> impl Iterator<Item = Row> {
     PRINTED
         .iter()
@@ -86,8 +88,8 @@ pub fn ebizzy() -> impl Iterator<Item = Row> {
 }
 
 impl Row {
-    /// The standard deviation of the improvement of kernel `n` (1 prot, 2 detect), in percent, from
-    /// those of the two means.
+    /// Returns the standard deviation of the improvement of kernel `n` (1 prot, 2 detect), in
+    /// percent. It is computed from the standard deviations of the two means.
     #[must_use]
     pub fn improvement_std(&self, n: usize) -> f64 {
         let relative = |n: usize| self.kernels[n].std / self.kernels[n].mean;
@@ -95,17 +97,17 @@ impl Row {
     }
 }
 
-/// What the document's rows of exponent 0.1 say about its machine: pages swapped in grow by one
-/// amount with each MiB allocated, and would be none at the memory that the program had.
+/// The machine of the document, from the straight line through its rows of exponent 0.1: pages
+/// swapped in against MiB allocated. The line is zero at the memory that the program had.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Machine {
     /// Memory that the program had, MiB.
     pub mib: f64,
-    /// How often each page was touched: pages swapped in for each page that did not fit.
+    /// How often each page was touched: pages swapped in for each page that did not fit in memory.
     pub passes: f64,
 }
 
-/// The straight line through base's rows of exponent 0.1 (least squares).
+/// Returns the machine, from base's rows of exponent 0.1 (least squares).
 #[must_use]
 pub fn machine(threads: u32) -> Machine {
     let points: Vec<(f64, f64)> = ebizzy()
@@ -129,7 +131,7 @@ pub fn machine(threads: u32) -> Machine {
 mod tests {
     use super::*;
 
-    /// As the document says, each improvement follows from its means.
+    /// The document says that each improvement follows from the means.
     #[test]
     fn improvements_are_those_of_the_means() {
         assert_eq!(ebizzy().count(), 30);

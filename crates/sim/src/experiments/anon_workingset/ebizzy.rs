@@ -1,9 +1,9 @@
-//! The ebizzy workload: threads copy chunks of the allocated memory, chosen by a zipf distribution.
+//! The ebizzy workload: threads copy chunks of the allocated memory, chosen by a Zipf distribution.
 //!
-//! ebizzy copies a whole chunk, searches the copy and frees it. The copies come and go within an
-//! operation and are part of what the document's machine could not give to the chunks.
+//! ebizzy copies a whole chunk, searches the copy and frees it. The copies take memory while an
+//! operation runs; the machine of the patch series had that much less for the chunks.
 //!
-//! Invariant: a seed decides the chunks, and all kernels meet the same ones.
+//! Invariant: the chunks depend only on the seed, so all kernels get the same ones.
 
 use super::document::{Row, machine};
 use super::kernel::{Kernel, Machine};
@@ -12,24 +12,25 @@ use crate::rng::Rng;
 use ::engine::Pages;
 use ::engine::vmstat::VmEvent;
 
-/// Chunks of 512 KiB: the size at which base swaps as much as the document's at all three exponents
-/// (at 256 KiB a quarter less at 1.3, at 1 MiB a quarter more).
+/// Pages of a chunk (512 KiB). With this size the kernel without the patches (`base`) swaps as much
+/// as in the description of the patch series (the document), at all three Zipf exponents. With 256
+/// KiB it swaps a quarter less at the exponent 1.3; with 1 MiB a quarter more.
 const CHUNK_PAGES: u64 = 128;
 
-/// One parameter set at one size.
+/// The workload of one parameter set, at one scale.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Design {
     threads: usize,
     alpha: f64,
     chunks: u32,
-    /// Pages of a chunk: what is scaled, so that there are as many chunks at any size.
+    /// Pages of a chunk. The scale divides it, so the number of chunks is the same at any scale.
     chunk: u32,
     limit: u64,
     accesses: u32,
 }
 
 impl Design {
-    /// The design of a row, with sizes divided by `scale`.
+    /// Returns the workload of a row, with sizes divided by `scale`.
     #[must_use]
     pub fn new(row: &Row, scale: u64) -> Self {
         let machine = machine(row.threads);
@@ -47,7 +48,8 @@ impl Design {
         }
     }
 
-    /// All chunks once, as they are allocated; then the drawn ones.
+    /// Returns the chunks in the order of their use: all chunks once, as they are allocated; then
+    /// the randomly drawn ones.
     fn chunks_in_order(&self, seed: u64) -> Vec<u32> {
         let mut rng = Rng::stream(seed, 0);
         let zipf = Zipf::new(self.chunks, self.alpha);
@@ -59,7 +61,7 @@ impl Design {
         (0..self.chunks).chain(drawn).collect()
     }
 
-    /// Pages swapped in: by each of [`Kernel::ALL`], and by OPT.
+    /// Returns the pages swapped in by each of [`Kernel::ALL`], and last by OPT.
     #[must_use]
     pub fn run(&self, seed: u64) -> [u64; 6] {
         let order = self.chunks_in_order(seed);
@@ -71,7 +73,7 @@ impl Design {
         swapped
     }
 
-    /// The threads go through their chunks page by page, side by side.
+    /// Runs the workload: each thread goes through its chunk page by page, all threads in turn.
     fn run_on(&self, kernel: Kernel, order: &[u32]) -> u64 {
         let pages = self.chunks * self.chunk;
         let mut machine = Machine::new(kernel, pages, Pages(self.limit), self.threads);
@@ -100,7 +102,7 @@ const fn rounded(x: f64) -> u64 {
     x as u64
 }
 
-/// Ranks with probabilities proportional to `rank^-alpha`, by table.
+/// A Zipf distribution by table: ranks with probabilities proportional to `rank^-alpha`.
 struct Zipf {
     cumulated: Vec<f64>,
 }
@@ -119,7 +121,7 @@ impl Zipf {
         Self { cumulated }
     }
 
-    /// The rank, from 0, that `unit` (in 0..1) falls on.
+    /// Returns the rank, from 0, to which `unit` (a random number in 0..1) belongs.
     fn rank(&self, unit: f64) -> usize {
         let rank = self.cumulated.partition_point(|&c| c <= unit);
         rank.min(self.cumulated.len() - 1)
@@ -133,7 +135,7 @@ mod tests {
     #[test]
     fn zipf_weights() {
         let zipf = Zipf::new(4, 1.0);
-        // 12, 6, 4 and 3 parts of 25.
+        // The four ranks have probabilities 12/25, 6/25, 4/25 and 3/25.
         let ranks = [0.0, 0.47, 0.49, 0.71, 0.73, 0.87, 0.89, 0.9999].map(|u| zipf.rank(u));
         assert_eq!(ranks, [0, 0, 1, 1, 2, 2, 3, 3]);
     }

@@ -1,33 +1,34 @@
-//! The kernels that are compared: how a page that was out comes in, under which policy.
+//! The kernels that are compared: in which list a page starts when it is swapped in, and under
+//! which policy.
 //!
-//! Invariant: what is chosen here is where a page starts; what leaves is the engine's choice.
+//! Invariant: this file chooses only where a page starts; the engine chooses what is evicted.
 
 use crate::tenant::Tenant;
 use ::engine::active_inactive::Stage;
 use ::engine::lru_gen::Profile;
 use ::engine::{FaultKind, FolioId, FolioType, Pages, Policy};
 
-/// Pages that a CPU collects before it adds them to the lists (v5.8).
+/// Number of pages that a CPU collects before it adds them to the lists (v5.8).
 const ADD_BATCH: u32 = 15;
 
-/// A row of the table, for each parameter set.
+/// A kernel, which is one row of the table for each parameter set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
-    /// v5.8: a page that is swapped in is to be activated, which misses it while it waits in its
-    /// CPU's add batch: only the page that fills the batch is on a list by then.
+    /// v5.8. It tries to activate a page at swap-in, which has no effect while the page waits in
+    /// the CPU's add batch. Only the page that fills the batch is on a list by then.
     Base,
-    /// v5.8, had it no add batches: every page that is swapped in starts active.
+    /// v5.8 without add batches: every page that is swapped in starts active.
     BaseAtOnce,
-    /// The first half of the series.
+    /// v5.8 with the first half of the series.
     Protection,
-    /// All of it.
+    /// v5.8 with the whole series.
     Detection,
     /// The multi-gen LRU, about v6.16.
     MultiGen,
 }
 
 impl Kernel {
-    /// All that run on the engine; base comes first.
+    /// All kernels that run on the engine; base is first.
     pub const ALL: [Self; 5] = [
         Self::Base,
         Self::Protection,
@@ -36,7 +37,7 @@ impl Kernel {
         Self::MultiGen,
     ];
 
-    /// Its name in the table.
+    /// Returns the kernel's name in the table.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -48,7 +49,7 @@ impl Kernel {
         }
     }
 
-    /// The engine's policy, on a machine of `total` pages.
+    /// Returns the engine's policy for this kernel, on a machine of `total` pages.
     #[must_use]
     pub const fn policy(self, total: Pages) -> Policy {
         match self {
@@ -60,17 +61,18 @@ impl Kernel {
     }
 }
 
-/// A program on one of the kernels.
+/// A machine with one program, under one of the kernels.
 #[derive(Debug)]
 pub struct Machine {
     tenant: Tenant,
     kernel: Kernel,
-    /// Pages in the add batch, by CPU.
+    /// For each CPU: number of pages in its add batch.
     batches: Vec<u32>,
 }
 
 impl Machine {
-    /// A program of `pages` pages on `cpus` CPUs, with memory for `limit`.
+    /// Makes a machine of `cpus` CPUs with a program of `pages` pages, of which `limit` fit in
+    /// memory.
     #[must_use]
     pub fn new(kernel: Kernel, pages: u32, limit: Pages, cpus: usize) -> Self {
         Self {
@@ -80,7 +82,7 @@ impl Machine {
         }
     }
 
-    /// A touch by the thread on `cpu`.
+    /// Touches a page from the thread on `cpu`.
     #[inline]
     pub fn touch(&mut self, page: u32, cpu: usize) {
         if !self.tenant.lruvec_mut().touch(FolioId(page)) {
@@ -96,7 +98,8 @@ impl Machine {
         self.tenant.fault(page, FolioType::Anon, kind);
     }
 
-    /// Whether the activation at the fault finds the page on a list.
+    /// Swaps in a page; the result says whether the activation at the fault finds the page on a
+    /// list.
     fn swap_in(&mut self, cpu: usize) -> FaultKind {
         let waiting = &mut self.batches[cpu];
         *waiting = (*waiting + 1) % ADD_BATCH;
@@ -107,13 +110,13 @@ impl Machine {
         }
     }
 
-    /// The program.
+    /// Returns the program.
     #[must_use]
     pub const fn tenant(&self) -> &Tenant {
         &self.tenant
     }
 
-    /// The program, for what is not a touch.
+    /// Returns the program, for operations other than touches.
     pub const fn tenant_mut(&mut self) -> &mut Tenant {
         &mut self.tenant
     }

@@ -1,10 +1,10 @@
 //! Document 002: protection and detection of the working set on the anon lists.
 //!
-//! Two experiments: hot memory that was allocated late (`scenario`), and ebizzy with a zipf
-//! distribution ([`ebizzy`]), whose 90 rows are repeated with the engine's three stages and held
-//! against the document's; the multi-gen LRU and OPT meet the same accesses.
+//! There are two experiments: hot memory that was allocated late (`scenario`), and ebizzy with a
+//! Zipf distribution ([`ebizzy`]). The 90 rows of ebizzy are repeated with three policies of the
+//! engine and compared with the document's rows; the multi-gen LRU and OPT get the same accesses.
 //!
-//! Invariant: the document's figures are in [`document`] and nowhere else; ours come from the engine.
+//! Invariant: all figures of the document are in [`document`]; all others come from the engine.
 
 pub mod document;
 pub mod ebizzy;
@@ -19,10 +19,10 @@ use crate::outcome::Outcome;
 use document::Row;
 use ebizzy::Design;
 
-/// As many runs as the document averages.
+/// Number of runs that are averaged, as in the document.
 const SEEDS: u64 = 5;
 
-/// Runs of one parameter set: swapped in by kernel, by run.
+/// All runs of one parameter set: pages swapped in, by kernel and by run.
 #[derive(Clone, Debug)]
 pub struct Cell90 {
     row: Row,
@@ -43,7 +43,8 @@ pub(super) fn run(settings: &Settings, progress: &mut dyn FnMut(f64)) -> Outcome
     outcome
 }
 
-/// All runs of `rows`, on as many threads as there are CPUs; the results do not depend on them.
+/// Runs all `rows`, on as many threads as there are CPUs. The results do not depend on the number
+/// of threads.
 fn run_rows(
     rows: &[Row],
     settings: &Settings,

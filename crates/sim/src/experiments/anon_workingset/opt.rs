@@ -1,13 +1,13 @@
 //! Belady's OPT for a program that touches whole chunks in order: the fewest pages it can swap in.
 //!
-//! Invariant: a chunk's resident pages are those it needs first; the pages of one chunk are used
-//! again in the order of their place, so what is used last of all lies at the end of the chunk whose
-//! next use is farthest. Only counts are kept.
+//! Invariant: the resident pages of a chunk are the ones at its beginning, which are needed first.
+//! So the page with the latest next use is at the end of the chunk with the latest next use, and a
+//! count of resident pages for each chunk is enough.
 
 use std::collections::BTreeSet;
 
-/// Pages swapped in, with memory for `limit`: `accesses` are numbers of chunks of `size` pages. The
-/// first access of a chunk allocates it.
+/// Returns the pages swapped in with memory for `limit` pages. `accesses` are chunk numbers; each
+/// chunk has `size` pages. The first access of a chunk allocates it.
 #[must_use]
 pub fn swap_ins(accesses: &[u32], chunks: u32, size: u64, limit: u64) -> u64 {
     let next = next_uses(accesses, chunks);
@@ -38,7 +38,7 @@ pub fn swap_ins(accesses: &[u32], chunks: u32, size: u64, limit: u64) -> u64 {
     swapped
 }
 
-/// By access: the position of the next one of the same chunk.
+/// Returns, for each access, the position of the next access of the same chunk.
 fn next_uses(accesses: &[u32], chunks: u32) -> Vec<usize> {
     let mut last = vec![usize::MAX; chunks as usize];
     let mut next = vec![usize::MAX; accesses.len()];
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
     use crate::rng::Rng;
 
-    /// Page by page, looking ahead at every miss.
+    /// Computes the same page by page, and searches ahead at every miss.
     fn naive(accesses: &[u32], size: u32, limit: usize) -> u64 {
         let pages: Vec<u32> = accesses
             .iter()
@@ -87,8 +87,8 @@ mod tests {
                 swap_ins(&accesses, chunks, 4, limit),
                 naive(&accesses, 4, usize::try_from(limit).expect("small")),
             );
-            // A chunk's last page must be in memory when it is used, even if it is used last of all
-            // again: chunks give it up a step too early.
+            // The page in use must be in memory, even if its next use is the latest. By chunks it
+            // is evicted one page too early.
             let slack = accesses.len() as u64;
             assert!(
                 ours <= exact && exact <= ours + slack,

@@ -1,7 +1,8 @@
-//! The ebizzy rows as curves over the memory allocated, the document's beside ours.
+//! Pictures of the ebizzy rows: curves over the allocated memory, the document's beside the
+//! simulator's.
 //!
-//! Invariant: a picture holds rows of one number of threads; what a kernel saves is shown by exponent,
-//! since that decides how much there is to save.
+//! Invariant: all rows of a picture have the same number of threads. What a kernel saves is shown
+//! by exponent, because the exponent decides how much can be saved.
 
 use super::Cell90;
 use super::kernel::Kernel;
@@ -13,7 +14,8 @@ const THREADS: [u32; 2] = [1, 8];
 const ALPHAS: [f64; 3] = [0.1, 0.7, 1.3];
 const X: &str = "memory allocated (MiB)";
 
-/// What base swaps in, and what each kernel saves of it.
+/// Returns the pictures: pages that base swaps in, and the part of them that each other kernel
+/// saves.
 pub(super) fn pictures(cells: &[Cell90], scale: u64) -> Vec<Picture> {
     let mut pictures: Vec<Picture> = THREADS
         .iter()
@@ -25,7 +27,7 @@ pub(super) fn pictures(cells: &[Cell90], scale: u64) -> Vec<Picture> {
     pictures
 }
 
-/// Cells of these threads and this exponent.
+/// Returns the cells with this number of threads and this exponent.
 fn chosen(cells: &[Cell90], threads: u32, alpha: f64) -> Vec<&Cell90> {
     let is_it =
         |cell: &&Cell90| cell.row.threads == threads && (cell.row.alpha - alpha).abs() < 0.01;
@@ -74,7 +76,7 @@ fn base(cells: &[Cell90], threads: u32, times: f64) -> Picture {
 fn changes(cells: &[Cell90], threads: u32, alpha: f64) -> Picture {
     let cells = chosen(cells, threads, alpha);
     let name = |n: usize| Kernel::ALL[n].name();
-    // Those of the document first, so that the colors are the same.
+    // The document's series come first, so that the colors match.
     let mut series: Vec<Series> = [1, 2, 4]
         .map(|n| curve(name(n).to_owned(), &cells, |cell| cell.change(n)))
         .into();

@@ -1,8 +1,8 @@
-//! The first experiment: memory that becomes hot late, beside memory that is cold.
+//! The first experiment: memory that becomes hot late, beside cold memory.
 //! spec: workingset.md 9.
 //!
-//! Each round reads the next quarter of the cold memory, so that cold pages come back after four
-//! rounds and hot-2 after one; hot-1 is never used again.
+//! Each repetition reads the next quarter of the cold memory. So cold pages refault after four
+//! repetitions, and pages of hot-2 after one; hot-1 is never used again.
 
 use super::document::SCENARIO;
 use super::kernel::{Kernel, Machine};
@@ -18,11 +18,11 @@ const HOT: u64 = 96 * MIB;
 const COLD_PART: u64 = 128 * MIB;
 const MEMORY: u64 = 280 * MIB;
 
-/// Repetitions of the last two steps. The document gives none; after 20, base and detection are both
-/// within 3% of its totals.
+/// Number of repetitions of the last two steps. The document does not say how many; with 20, base
+/// and detection are within 3% of its totals.
 const ROUNDS: u64 = 20;
 
-/// Pages swapped in and out.
+/// Pages swapped in, pages swapped out.
 type Swapped = (f64, f64);
 
 fn run(kernel: Kernel, scale: u64) -> Swapped {
@@ -49,7 +49,7 @@ fn run(kernel: Kernel, scale: u64) -> Swapped {
     (stat(VmEvent::Pswpin), stat(VmEvent::Pswpout))
 }
 
-/// Uses these pages until they are on the active list.
+/// Touches these pages until they are on the active list.
 fn activate(machine: &mut Machine, range: Range<u32>) {
     let lruvec = machine.tenant_mut().lruvec_mut();
     for page in range.map(FolioId) {
@@ -59,7 +59,7 @@ fn activate(machine: &mut Machine, range: Range<u32>) {
     }
 }
 
-/// The table, its picture and what they say.
+/// Returns the results: a table, its picture and the claims.
 pub(super) fn outcome(scale: u64) -> Outcome {
     let runs = Kernel::ALL.map(|kernel| (kernel, run(kernel, scale)));
     let times = number(scale);

@@ -1,4 +1,5 @@
-//! The document's 90 rows beside ours, what agrees, and why the rest does not.
+//! A table of the document's 90 rows beside the simulator's, the claims about them, and notes on
+//! rows that differ.
 
 use super::Cell90;
 use super::document::machine;
@@ -6,7 +7,7 @@ use super::kernel::Kernel;
 use crate::outcome::{Cell, Claim, Table};
 use crate::stats::{mean, number, stddev};
 
-/// Rows in the document, for each parameter set.
+/// Number of kernels in the document: its rows for each parameter set.
 pub(super) const DOCUMENTED: usize = 3;
 
 const NAMES: [&str; 6] = [
@@ -19,18 +20,18 @@ const NAMES: [&str; 6] = [
 ];
 
 impl Cell90 {
-    /// Pages swapped in by kernel `n`, run by run.
+    /// Returns the pages swapped in by kernel `n`, one number for each run.
     pub(super) fn swapped(&self, n: usize) -> Vec<f64> {
         self.runs.iter().map(|run| number(run[n])).collect()
     }
 
-    /// Changes against base, run by run, in percent.
+    /// Returns the change of kernel `n` against base in percent, one number for each run.
     fn changes(&self, n: usize) -> Vec<f64> {
         let of = |run: &[u64; 6]| (number(run[n]) / number(run[0]).max(1.0) - 1.0) * 100.0;
         self.runs.iter().map(of).collect()
     }
 
-    /// Change of kernel `n` against base, in percent.
+    /// Returns the mean change of kernel `n` against base, in percent.
     pub(super) fn change(&self, n: usize) -> f64 {
         mean(&self.changes(n))
     }
@@ -39,7 +40,8 @@ impl Cell90 {
         (self.change(n) < 0.0) == (self.row.improvements[n - 1] < 0.0)
     }
 
-    /// How far ours lies from the document's, in standard deviations of the document's.
+    /// Returns the difference between the simulator's change and the document's, in standard
+    /// deviations of the document's.
     fn deviation(&self, n: usize) -> f64 {
         (self.change(n) - self.row.improvements[n - 1]) / self.row.improvement_std(n)
     }
@@ -49,7 +51,8 @@ impl Cell90 {
     }
 }
 
-/// All rows: the document's three kernels, and after them what it could not compare with.
+/// Returns the table of all rows: the document's three kernels, then those that the document does
+/// not have.
 pub(super) fn table(cells: &[Cell90], scale: u64) -> Table {
     let mut table = Table::new(
         "ebizzy: pages swapped in, by threads, MiB allocated and zipf exponent",
@@ -101,7 +104,7 @@ fn row(cell: &Cell90, n: usize, name: &str, times: f64) -> Vec<Cell> {
     ]
 }
 
-/// What must hold.
+/// Returns the claims that are checked.
 pub(super) fn claims(cells: &[Cell90]) -> Vec<Claim> {
     let all = cells.len();
     let count = |what: &str, good: &dyn Fn(&Cell90) -> bool| {
@@ -133,7 +136,7 @@ pub(super) fn claims(cells: &[Cell90]) -> Vec<Claim> {
     ]
 }
 
-/// Why rows differ from the document's by more than its own spread allows.
+/// Returns notes why some rows differ from the document's by more than its own spread.
 pub(super) fn notes(cells: &[Cell90]) -> Vec<String> {
     let mut notes = vec![assumed()];
     notes.extend(COMMON.iter().map(|&note| note.to_owned()));

@@ -33,7 +33,7 @@ fn hot_memory_is_protected_and_detected() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_cells() {
+fn the_same_seed_produces_the_same_cells() {
     let run = || cells(&[(8, 1024, 1.3)], 128, 2).remove(0).runs;
     let first = run();
     assert_eq!(first, run());

@@ -1,4 +1,5 @@
-//! Both ways in one picture each: how unequal, how much, and what each memcg gave.
+//! Pictures of runs with and without the memcg LRU: how unequal, how much, and what was taken from
+//! each memcg.
 
 use super::{DOCUMENT_OFF, DOCUMENT_ON, Figures, Run};
 use crate::outcome::{By, Kind, Picture, Series};
@@ -6,7 +7,8 @@ use crate::stats::number;
 
 const WAYS: [&str; 2] = ["memcg LRU", "hierarchy iterator"];
 
-/// The document's two figures beside ours, and the spread behind the first of them.
+/// Returns the document's two figures beside the simulator's, and the distribution of which the
+/// first figure is the spread.
 pub(super) fn pictures(lru: &Run, iterator: &Run) -> Vec<Picture> {
     let ours = [lru, iterator].map(Run::figures);
     vec![
@@ -26,7 +28,7 @@ pub(super) fn pictures(lru: &Run, iterator: &Run) -> Vec<Picture> {
     ]
 }
 
-/// Memcgs by what they gave.
+/// Returns a picture of the memcgs by the number of pages taken from each.
 fn spread(runs: [&Run; 2]) -> Picture {
     let shares = |run: &Run| -> Vec<f64> {
         let equal = number(run.requested) / number(run.pgsteal.len() as u64);

@@ -1,45 +1,43 @@
-//! The machine of the memcg-lru experiment: tenants that touch all they have, at random.
+//! The machine of the memcg-lru experiment: tenants that touch all their pages at random.
 //!
-//! Invariant: tenants meet only in reclaim, so between two writes to memory.reclaim each tenant's
-//! touches may be made in one go: nothing would change if they were interleaved, and a tenant's
-//! words stay in the processor's cache meanwhile.
+//! Invariant: tenants affect each other only by reclaim. So the touches of one tenant between two
+//! writes to memory.reclaim may be made together, which is faster: interleaving them with other
+//! tenants' would give the same result.
 
 use crate::hardware;
 use crate::in_words::InWords;
 use crate::rng::Rng;
-use engine::machine::{GlobalReclaim, ReclaimRequest};
+use engine::machine::ReclaimRequest;
 use engine::memcg::MemcgId;
 use engine::vmstat::{VmEvent, VmStat};
-use engine::{
-    FaultKind, FolioId, FolioType, Machine, MachineConfig, Millis, Pages, Policy, ScanReason,
-};
+use engine::{FaultKind, FolioId, FolioType, Machine, MachineConfig, Millis, Pages, ScanReason};
 
-/// Sizes of the experiment, in pages.
+/// Sizes of the experiment, in pages and seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Design {
-    /// How many memcgs.
+    /// Number of memcgs.
     pub memcgs: u32,
-    /// Pages of each.
+    /// Pages of each memcg.
     pub pages: u32,
-    /// Touches of each in a second: reads and writes together.
+    /// Touches a second of each memcg, reads and writes together.
     pub touches: u32,
-    /// Seconds before the first write.
+    /// Seconds before the first write to memory.reclaim.
     pub warm_up: u32,
-    /// Writes to memory.reclaim of the root.
+    /// Number of writes to memory.reclaim of the root.
     pub writes: u32,
-    /// Seconds between two of them.
+    /// Seconds between two writes.
     pub sleep: u32,
-    /// Pages asked for in each.
+    /// Pages requested in each write.
     pub request: u64,
-    /// Levels of the tree below the root; memcgs with pages are in the lowest.
+    /// Levels of the tree below the root. Only memcgs in the lowest level have pages.
     pub levels: u32,
 }
 
-/// Memcgs below each of those that have no pages of their own.
+/// Number of children of each memcg that has no pages.
 const BELOW_EACH: usize = 4;
 
 impl Design {
-    /// The script of document 000, its sizes divided by `scale`.
+    /// Returns the sizes of document 000, divided by `scale`.
     #[must_use]
     pub fn document(scale: u64) -> Self {
         let mib = |mib: u64| mib * 256 / scale;
@@ -56,13 +54,14 @@ impl Design {
         }
     }
 
-    /// The same with its memcgs in a tree of three levels: 4 by 4 groups, 8 memcgs in each.
+    /// Returns the same sizes with the memcgs in a tree of three levels: 4 by 4 groups, 8 memcgs in
+    /// each.
     #[must_use]
     pub const fn in_tree(self) -> Self {
         Self { levels: 3, ..self }
     }
 
-    /// Those that the memcgs with pages are below.
+    /// Creates the parents of the memcgs with pages, and returns them.
     fn parents(&self, machine: &mut Machine) -> Vec<MemcgId> {
         let mut parents = vec![MemcgId::ROOT];
         for _ in 1..self.levels {
@@ -73,24 +72,24 @@ impl Design {
     }
 }
 
-/// What one run gave.
+/// The result of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     /// Pages taken from each memcg.
     pub pgsteal: Vec<u64>,
-    /// Pages of each memcg that came back.
+    /// Refaulted pages of each memcg.
     pub refaults: Vec<u64>,
-    /// Pages asked for in all writes.
+    /// Sum of the pages requested.
     pub requested: u64,
-    /// Writes that ended with EAGAIN.
+    /// Number of writes that ended with EAGAIN.
     pub again: u64,
-    /// Touches made in all.
+    /// Number of touches in the run.
     pub touches: u64,
     /// Bytes of engine metadata at the end.
     pub footprint: u64,
 }
 
-/// The machine and those who touch.
+/// The machine and the memcgs that touch pages.
 pub struct World {
     machine: Machine,
     memcgs: Vec<(MemcgId, Rng)>,
@@ -99,14 +98,12 @@ pub struct World {
 }
 
 impl World {
-    /// A machine with empty tenants.
+    /// Makes a machine of these settings whose tenants have no pages yet.
     #[must_use]
-    pub fn new(design: Design, policy: Policy, global: GlobalReclaim, seed: u64) -> Self {
+    pub fn new(design: Design, config: MachineConfig, seed: u64) -> Self {
         let config = MachineConfig {
-            policy,
-            global,
             seed: Rng::stream(seed, 0).next_u64(),
-            ..MachineConfig::default()
+            ..config
         };
         let mut machine = Machine::new(config, Millis(0));
         let parents = design.parents(&mut machine);
@@ -126,7 +123,7 @@ impl World {
         }
     }
 
-    /// Lets so many seconds pass for all.
+    /// Lets `seconds` of simulated time pass; all tenants touch pages meanwhile.
     pub fn run_for(&mut self, seconds: u32) {
         let nr = u64::from(self.design.touches) * u64::from(seconds);
         for (id, rng) in &mut self.memcgs {
@@ -135,7 +132,8 @@ impl World {
         self.touches += nr * self.memcgs.len() as u64;
     }
 
-    /// One write to memory.reclaim of the root; true when it got what it asked for.
+    /// Makes one write to memory.reclaim of the root. Returns whether the requested amount was
+    /// reclaimed.
     pub fn write(&mut self, now: Millis) -> bool {
         let request = ReclaimRequest {
             reason: ScanReason::Proactive,
@@ -149,7 +147,7 @@ impl World {
         got.is_ok()
     }
 
-    /// The whole experiment. `progress` is told the part done.
+    /// Runs the whole experiment. `progress` gets the completed share, 0 to 1.
     pub fn experiment(mut self, progress: &mut dyn FnMut(f64)) -> Run {
         let design = self.design;
         let seconds = f64::from(design.warm_up + design.writes * design.sleep);
@@ -188,16 +186,16 @@ impl World {
     /// Asserts every invariant of the engine.
     ///
     /// # Panics
-    /// When one does not hold.
+    /// If an invariant does not hold.
     pub fn check(&self) {
         self.machine.check_invariants();
     }
 }
 
-/// Touches made at once: enough for the processor to overlap them.
+/// Number of touches drawn at once: enough for the processor to overlap their memory accesses.
 const BLOCK: usize = 128;
 
-/// `nr` touches of uniformly random pages; what is not there comes in.
+/// Makes `nr` touches of random pages, all equally likely; faults in absent pages.
 fn touch_at_random(machine: &mut Machine, id: MemcgId, rng: &mut Rng, pages: u32, nr: u64) {
     let mut block = [FolioId(0); BLOCK];
     let (mut left, mut missing) = (nr, Vec::with_capacity(BLOCK));

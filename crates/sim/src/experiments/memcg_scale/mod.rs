@@ -1,12 +1,13 @@
-//! What it costs to find and reclaim 1,024 pages among ever more tenants.
+//! The cost of finding and reclaiming 1,024 pages, by the number of tenants.
 //!
-//! Half of the tenants are idle: they hold next to nothing and touch nothing. The others hold 16 MiB
-//! and get back what is taken from them, so that each reclaim meets the same machine. The memcg LRU
-//! stops when it has enough; the walk over the hierarchy goes to everybody, every time.
+//! Half of the tenants are idle: they have very few pages and touch none. The others have 16 MiB
+//! and fault in again what was taken, so each reclaim finds the same state. The memcg LRU stops
+//! when it has enough pages; the walk over the hierarchy visits every tenant every time.
 //!
-//! Invariant: steps (memcgs visited and pages looked at) depend on the settings alone and decide the
-//! claims; seconds go to the timings. Reclaims follow each other, as kswapd's do; a second column has
-//! the time when caches are cleared before each, which is that of as many tenants as one visits.
+//! Invariant: steps (memcgs visited plus pages scanned) depend only on the settings, and decide the
+//! claims; seconds go to the timings. Reclaims run one after the other, as in kswapd. A second
+//! column has the time with caches cleared before each reclaim, which depends on the number of
+//! tenants that it visits.
 
 mod sizes;
 mod sweep;
@@ -19,18 +20,18 @@ use crate::outcome::{Cell, Claim, Kind, Outcome, Picture, Series, Table};
 use crate::stats::{self, least, number};
 use engine::machine::GlobalReclaim;
 
-/// Pages of one reclaim.
+/// Pages requested in one reclaim.
 pub const REQUEST: u64 = 1024;
-/// The document's side of the claim: no more than this between few tenants and many.
+/// Maximum ratio of the cost with many tenants to the cost with few, as the document claims.
 const FLAT: f64 = 1.3;
 const TENANTS: [u32; 3] = [10, 1000, 100_000];
-/// The fewest tenants of each row, whatever the scale. What is linear is a whole pass of the iterator: among
-/// fewer than 32 tenants no pass gets 1,024 pages, it makes several, and costs more than its part.
+/// Minimum number of tenants of each row, at any scale. With fewer than 32 tenants one pass of the
+/// iterator cannot take 1,024 pages. It makes several passes, so its cost is not linear.
 const FEWEST: [u32; 3] = [10, 100, 1000];
-/// Reclaims that are averaged: by the memcg LRU, and by the iterator, which are slow.
+/// Numbers of reclaims that are averaged: with the memcg LRU, and with the slower iterator.
 const RECLAIMS: [u32; 2] = [200, 5];
 
-/// One row: so many tenants, both ways.
+/// One row: a number of tenants, with the costs of the memcg LRU and of the iterator.
 struct Row {
     tenants: u32,
     lru: Cost,
@@ -60,7 +61,7 @@ impl Row {
     }
 }
 
-/// Tenants of each row at `scale`.
+/// Returns the number of tenants of each row at `scale`.
 fn tenants(scale: u32) -> [u32; 3] {
     [0, 1, 2].map(|row| (TENANTS[row] / scale).max(FEWEST[row]))
 }
@@ -150,7 +151,7 @@ fn seconds(rows: &[Row]) -> Table {
     table
 }
 
-/// What both ways visit, and how long they take.
+/// Returns pictures of the steps and of the time, for the memcg LRU and the iterator.
 fn pictures(rows: &[Row]) -> [Picture; 2] {
     let curve = |name: &str, of: fn(&Row) -> f64| {
         let points = rows.iter().map(|row| (f64::from(row.tenants), of(row)));

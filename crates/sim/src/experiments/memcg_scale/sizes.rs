@@ -1,11 +1,13 @@
-//! How many memcgs are visited to find 1,024 pages, by the size of the tenants: 1 to 64 MiB, busy and idle.
+//! How many memcgs are visited to find 1,024 pages, by the size of the tenants (1 to 64 MiB), for
+//! busy and idle tenants.
 //!
-//! The first priority of a pass follows from what the node holds (memcg-lru.md 6). A tenant of fewer pages
-//! than 2^priority gives nothing: it is visited, put to the tail, visited again and made young, all of
-//! them, before the priority falls. That is the kernel's own rule, and its cliff.
+//! The first priority of a pass follows from the node's pages (memcg-lru.md 6). No page is taken
+//! from a tenant of fewer pages than 2^priority: it is visited, moved to the tail, visited again
+//! and made young. Only when this has happened to all tenants does the priority fall. This rule of
+//! the kernel makes the number of visits jump at some size (the cliff).
 //!
-//! Invariant: visits are counted by the engine; where the cliff is expected is computed here, from the
-//! tenants' sizes and the rule alone.
+//! Invariant: the engine counts the visits; this file computes where the cliff is expected, only
+//! from the tenants' sizes and the rule.
 
 use super::REQUEST;
 use super::world::{Taken, arrive};
@@ -17,38 +19,40 @@ use engine::{FolioId, FolioType, Machine, MachineConfig, MemcgId, Millis, Pages,
 
 /// Sizes of a tenant, MiB.
 pub(super) const SIZES: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
-/// Reclaims that do not count: in its first, a fresh tenant only drops its empty generations.
+/// Number of first reclaims that do not count: the first one only drops a new tenant's empty
+/// generations.
 const WARM_UP: u64 = 2;
-/// Reclaims that count, at most: idle tenants give no more than an eighth of what they hold.
+/// Maximum number of reclaims that count. All together take at most an eighth of an idle tenant's
+/// pages.
 const RECLAIMS: u64 = 30;
-/// A busy tenant touches this part of its pages, at random, between two reclaims.
+/// Between two reclaims, a busy tenant touches one in `TOUCHED` of its pages, at random.
 const TOUCHED: u32 = 64;
 
 /// What tenants do between two reclaims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
-    /// They touch what they have, and what was taken comes back.
+    /// They touch their pages, so the reclaimed pages refault.
     Busy,
-    /// Nothing; what was taken stays away.
+    /// They touch nothing, so the reclaimed pages do not refault.
     Idle,
 }
 
-/// So many tenants of one size.
+/// A number of tenants of the same size, and the result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Point {
     pub(super) tenants: u32,
     pub(super) mib: u32,
     pub(super) used: Use,
-    /// Memcgs visited by a reclaim, on average.
+    /// Mean number of memcgs visited by a reclaim.
     pub(super) visited: f64,
-    /// Pages that it got.
+    /// Mean number of pages that a reclaim took.
     pub(super) reclaimed: f64,
-    /// The first priority of the last reclaim, by the rule.
+    /// First priority of the last reclaim, computed by the rule.
     pub(super) priority: u32,
 }
 
 impl Point {
-    /// The rule's word: at the first priority no tenant is large enough to be scanned.
+    /// Returns whether, by the rule, no tenant is large enough to be scanned at the first priority.
     pub(super) const fn is_beyond_cliff(&self) -> bool {
         pages_of(self.mib) >> self.priority == 0
     }
@@ -58,14 +62,14 @@ const fn pages_of(mib: u32) -> u32 {
     mib * 256
 }
 
-/// Where a reclaim of the whole node starts. spec: memcg-lru.md 6.
+/// Returns the first priority of a reclaim of the whole node. spec: memcg-lru.md 6.
 pub(super) fn first_priority(inactive: u64) -> u32 {
     let fls = |n: u64| u64::BITS - n.leading_zeros();
     let priority = fls(inactive).saturating_sub(1 + fls(REQUEST - 1));
     priority.clamp(DEF_PRIORITY / 2, DEF_PRIORITY)
 }
 
-/// Tenants of one size.
+/// A machine with tenants of the same size.
 struct World {
     machine: Machine,
     tenants: Vec<MemcgId>,
@@ -106,7 +110,7 @@ impl World {
     }
 }
 
-/// Reclaims in a row of 1,024 pages each.
+/// Runs reclaims of 1,024 pages each, one after the other, and returns what they cost.
 pub(super) fn measure((tenants, mib): (u32, u32), used: Use, seed: u64) -> Point {
     let mut world = World::new(tenants, mib, seed);
     let all = u64::from(tenants) * u64::from(world.pages);

@@ -1,20 +1,21 @@
-//! The sweep of tenants' sizes: its table, its pictures and what must hold of it.
+//! The sweep over sizes of tenants: its table, its pictures and its claims.
 
 use super::REQUEST;
 use super::sizes::{Point, SIZES, Use, measure};
 use crate::outcome::{Cell, Claim, Kind, Outcome, Picture, Series, Table};
 
-/// Few; as many as are met before the cliff; and more than pages are asked for.
+/// Numbers of tenants: few; as many as are visited before the cliff; and more than the requested
+/// pages.
 const TENANTS: [u32; 3] = [32, 1000, 4000];
-/// Visits that are enough when each gives a batch of 64 pages.
+/// Number of visits that are enough if each takes a batch of 64 pages.
 pub(super) const FEWEST: f64 = REQUEST as f64 / 64.0;
 
-/// Memory of all tenants of a world, MiB: at most, divided by the scale, and what is run at any scale, so that
-/// there is a cliff.
+/// Memory of all tenants of a world, MiB: the maximum, which the scale divides; and the minimum at
+/// any scale, so that the cliff is visible.
 const MIB_MAX: u32 = 1 << 18;
 const MIB_ALWAYS: u32 = 1 << 13;
 
-/// Runs it, on as many processors as there are.
+/// Runs the sweep on as many threads as there are processors.
 pub(super) fn run(scale: u32, seed: u64, outcome: &mut Outcome, progress: &mut dyn FnMut(f64)) {
     let most = (MIB_MAX / scale).max(MIB_ALWAYS);
     let worlds: Vec<(u32, u32, Use)> = [Use::Busy, Use::Idle]
@@ -72,7 +73,8 @@ fn table(points: &[Point]) -> Table {
     table
 }
 
-/// Busy and idle tenants apart: a curve for each number of tenants.
+/// Returns a picture for busy and one for idle tenants; each has a curve for each number of
+/// tenants.
 fn pictures(points: &[Point]) -> [Picture; 2] {
     [Use::Busy, Use::Idle].map(|used| {
         let series = TENANTS.map(|tenants| {

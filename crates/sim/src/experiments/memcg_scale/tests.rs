@@ -13,8 +13,8 @@ fn the_memcg_lru_is_flat_and_the_iterator_linear() {
     }
 }
 
-/// At scale 100 the iterator's claim did not hold: 10 tenants, too few to give 1,024 pages in one pass, were
-/// compared with 1,000.
+/// Regression: at scale 100 the iterator's claim did not hold: 10 tenants, too few for 1,024 pages
+/// in one pass, were compared with 1,000.
 #[test]
 fn every_scale_has_rows_that_can_be_compared() {
     for scale in [1, 16, 100, 1000, u32::MAX] {
@@ -32,7 +32,7 @@ fn every_scale_has_rows_that_can_be_compared() {
 }
 
 #[test]
-fn what_is_measured_is_a_machine_in_order() {
+fn the_measured_machine_keeps_its_invariants() {
     for global in [GlobalReclaim::MemcgLru, GlobalReclaim::Iterator] {
         let mut world = World::new(20, 3);
         let cost = world.measure(global, Caches::AsLeft, 30);
@@ -47,9 +47,10 @@ fn what_is_measured_is_a_machine_in_order() {
     }
 }
 
-/// From 1,821 tenants on the first priority is 12 (2^22 inactive pages). What is visited in vain there are idle tenants
-/// that the first reclaim has put before the others of each bin: once in each of the eight bins, and then no more, while
-/// memcgs that are used up would be met again and again.
+/// From 1,821 tenants on the first priority is 12 (2^22 inactive pages). At this priority only idle
+/// tenants are visited in vain: the first reclaim has put them before the other tenants of each
+/// bin. The first later reclaim that starts at a bin visits the bin's idle tenants, and no reclaim
+/// visits them again. Exhausted memcgs would be visited again and again.
 #[test]
 fn idle_tenants_are_visited_in_vain_once_in_each_bin() {
     let tenants = 2000;
@@ -66,8 +67,9 @@ fn idle_tenants_are_visited_in_vain_once_in_each_bin() {
     assert_eq!((second.most_visited, second.in_vain), (16, 0.0));
 }
 
-/// On this side of the cliff 16 to 32 memcgs give all; beyond it everybody is visited, and only the rule's
-/// side decides which it is, not whether tenants are busy.
+/// The cliff is where a tenant has fewer pages than 2^priority, by the rule for the first priority
+/// (memcg-lru.md 6). Before the cliff the requested pages come from 16 to 32 memcgs. Beyond the
+/// cliff every memcg is visited. Whether tenants are busy does not move the cliff.
 #[test]
 fn the_cliff_is_where_the_rule_has_it() {
     for used in [Use::Busy, Use::Idle] {

@@ -10,51 +10,53 @@ use engine::{
 };
 use std::time::Instant;
 
-/// Pages of a tenant that works: the least of which the first priority scans any, and an eighth more,
-/// so that what it gives in one reclaim does not make it too small.
+/// Pages of a working tenant: the fewest that are scanned at the first priority, and an eighth
+/// more, so that one reclaim does not make it too small.
 const WORKING: u32 = 4096 + 512;
-/// Pages of one that is idle: too few.
+/// Pages of an idle tenant: too few to be scanned.
 const IDLE: u32 = 64;
-/// Reclaims before those that count: in its first, a fresh tenant only drops its empty generations.
+/// Number of first reclaims that do not count: the first one only drops a new tenant's empty
+/// generations.
 const WARM_UP: u32 = 2;
-/// What clears a cache: larger than any.
+/// Bytes that are written to clear the processor's caches: more than any cache has.
 const CACHE: usize = 64 << 20;
 
-/// What the caches hold when a reclaim begins.
+/// Content of the processor's caches when a reclaim begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caches {
-    /// What the reclaim before and the tenants, getting their pages back, have left there.
+    /// What the previous reclaim and the tenants' refaults have left there.
     AsLeft,
-    /// Nothing of tenants or engine.
+    /// No data of tenants or of the engine.
     Cleared,
 }
 
-/// What one reclaim costs, on average.
+/// Cost of one reclaim, averaged over all.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
-    /// Memcgs visited.
+    /// Mean number of memcgs visited.
     pub visited: f64,
-    /// Of these visits, those that took no page.
+    /// Mean number of these visits that took no page.
     pub in_vain: f64,
-    /// Memcgs visited by the reclaim that visited most: a mean alone hides that most reclaims visit few.
+    /// Maximum number of memcgs that one reclaim visited: the mean hides it if most reclaims visit
+    /// few.
     pub most_visited: u64,
-    /// Pages looked at.
+    /// Mean number of pages scanned.
     pub scanned: f64,
-    /// Pages that left.
+    /// Mean number of pages evicted.
     pub reclaimed: f64,
-    /// Microseconds, the median.
+    /// Median time of a reclaim, microseconds.
     pub median_us: f64,
 }
 
 impl Cost {
-    /// What was looked at, all in all.
+    /// Returns the steps: memcgs visited plus pages scanned.
     #[must_use]
     pub const fn steps(&self) -> f64 {
         self.visited + self.scanned
     }
 }
 
-/// Remembers what left, so that it can come back.
+/// A memory that records the evicted pages, so that they can be faulted in again.
 #[derive(Default)]
 pub(super) struct Taken(Vec<(MemcgId, FolioId)>);
 
@@ -70,12 +72,12 @@ impl Memory for Taken {
 }
 
 impl Taken {
-    /// Visits that took something: pages of one visit follow each other.
+    /// Returns the number of visits that took a page: pages of one visit follow each other.
     fn visits(&self) -> u64 {
         self.0.chunk_by(|one, next| one.0 == next.0).count() as u64
     }
 
-    /// All of it comes back.
+    /// Faults in all recorded pages again.
     pub(super) fn bring_back(&self, machine: &mut Machine) {
         for &(id, page) in &self.0 {
             machine.fault_in(id, page, FolioType::Anon, FaultKind::Refault, true);
@@ -83,8 +85,8 @@ impl Taken {
     }
 }
 
-/// A tenant with all its `pages` in, which have been through the one aging that a fresh tenant needs before it can give
-/// anything.
+/// Makes a tenant with all its `pages` in memory, and ages it once: no page of a new tenant can be
+/// evicted before.
 pub(super) fn arrive(machine: &mut Machine, pages: u32) -> MemcgId {
     let id = machine.create(MemcgId::ROOT, Millis(0));
     machine.lruvec_mut(id).ensure(pages as usize);
@@ -97,14 +99,14 @@ pub(super) fn arrive(machine: &mut Machine, pages: u32) -> MemcgId {
     id
 }
 
-/// Tenants, every second one idle.
+/// A machine with tenants, every second of which is idle.
 pub struct World {
     machine: Machine,
     now: u64,
 }
 
 impl World {
-    /// So many tenants.
+    /// Makes a world with this number of tenants.
     #[must_use]
     pub fn new(tenants: u32, seed: u64) -> Self {
         let config = MachineConfig {
@@ -118,7 +120,8 @@ impl World {
         Self { machine, now: 0 }
     }
 
-    /// `nr` reclaims of 1,024 pages each in a row, after some that do not count.
+    /// Runs `nr` reclaims of 1,024 pages, one after the other, after some that do not count;
+    /// returns their cost.
     pub fn measure(&mut self, global: GlobalReclaim, caches: Caches, nr: u32) -> Cost {
         let (mut cost, mut times) = (Cost::default(), Vec::new());
         let mut cache = match caches {
@@ -134,7 +137,7 @@ impl World {
                 .for_each(|byte| *byte = byte.wrapping_add(1));
             std::hint::black_box(&mut cache);
             let request = ReclaimRequest {
-                // As kswapd: by the hierarchy, direct reclaim would not walk all.
+                // Like kswapd: direct reclaim by the hierarchy would not walk all tenants.
                 reason: ScanReason::Background,
                 nr: Pages(REQUEST),
                 swappiness: None,
@@ -168,7 +171,7 @@ impl World {
     /// Asserts every invariant of the engine.
     ///
     /// # Panics
-    /// When one does not hold.
+    /// If an invariant does not hold.
     pub fn check(&self) {
         self.machine.check_invariants();
     }

@@ -1,9 +1,12 @@
-//! The series of document 004: tearing a mapping down by contiguous ranges, against page by page.
+//! The series of document 004: unmapping memory by contiguous ranges of pages, compared with page
+//! by page.
 //!
-//! A process of 1 GiB exits. Its page table is cleared entry by entry; what the entries pointed to
-//! leaves rmap, swap cache, LRU and memory through the engine's gather. spec: mmu-gather.md.
+//! A process of 1 GiB exits. Its page table is cleared entry by entry; the engine's gather then
+//! removes the pages from rmap, swap cache, LRU and memory.
+//! spec: mmu-gather.md.
 //!
-//! Invariant: all ways end in the same state; they differ in the operations and time that it took.
+//! Invariant: all ways end in the same state; they differ only in the number of operations and in
+//! time.
 
 mod pictures;
 mod process;
@@ -11,18 +14,18 @@ mod process;
 pub use process::{How, PageTable};
 
 use super::Settings;
+use crate::mmu_gather::ReleaseStats;
 use crate::outcome::{Cell, Claim, Outcome, Table};
 use crate::stats::{median, number};
-use models::mmu_gather::ReleaseStats;
 
-/// 1 GiB.
+/// Pages of the process: 1 GiB.
 const PAGES: u64 = 1 << 18;
 const ROUNDS: usize = 9;
 
-/// The document's cycles of removing rmap, page by page / by ranges, at order 3.
+/// Ratio of the document's cycles to remove rmap at order 3: page by page divided by ranges.
 const DOCUMENT: f64 = 24.7 / 5.5;
 
-/// One order, torn down each way: costs, and median seconds.
+/// One folio order, unmapped in each way: number of operations, and median seconds.
 struct Measured {
     order: u64,
     ways: Vec<(How, ReleaseStats, f64)>,
@@ -47,7 +50,7 @@ fn measure(order: u64, pages: u64) -> Measured {
     }
 }
 
-/// Updates of shared words, each an atomic one in a kernel.
+/// Returns the number of updates of shared words; a kernel makes each of them atomically.
 const fn shared_updates(stats: &ReleaseStats) -> u64 {
     stats.mapcount_ops
         + stats.refcount_ops
@@ -58,7 +61,8 @@ const fn shared_updates(stats: &ReleaseStats) -> u64 {
 
 /// Runs the experiment.
 pub(super) fn run(settings: &Settings, progress: &mut dyn FnMut(f64)) -> Outcome {
-    // Whole folios of the largest order. (At most scales that are no power of two an entry had no frame.)
+    // A multiple of the largest folio, so that every entry has a frame, also at scales that are not
+    // a power of two.
     let pages = (PAGES / settings.scale).max(1).next_multiple_of(1 << 9);
     let orders = [0, 3, 9];
     let mut measured = Vec::new();
@@ -173,7 +177,7 @@ mod tests {
 
     #[test]
     fn ranges_need_fewer_updates() {
-        // At most scales that are no power of two it ended with an entry that had no frame.
+        // Regression: at most scales that are not a power of two, the last entry had no frame.
         for scale in [300, 511, 1000] {
             let _ = run(&Settings { seed: 1, scale }, &mut |_| {});
         }

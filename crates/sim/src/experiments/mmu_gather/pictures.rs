@@ -1,11 +1,11 @@
-//! What each way costs by the order of the folios, in updates and in time.
+//! Pictures of what each way of unmapping costs by the order of the folios, in updates and in time.
 
 use super::{DOCUMENT, How, Measured, shared_updates};
+use crate::mmu_gather::ReleaseStats;
 use crate::outcome::{By, Kind, Picture, Series};
 use crate::stats::number;
-use models::mmu_gather::ReleaseStats;
 
-/// Costs a page, the ratio that the document gives, and times.
+/// Returns three pictures: updates for each page, the ratio that the document prints, and times.
 pub(super) fn pictures(measured: &[Measured], pages: u64) -> [Picture; 3] {
     let updates = |stats: &ReleaseStats| number(shared_updates(stats)) / number(pages);
     [
@@ -42,7 +42,8 @@ fn by_order(measured: &[Measured], title: &str, y: &str, of: impl Fn(&Way) -> f6
     )
 }
 
-/// Page by page against ranges: ours at each order, the document's at order 3.
+/// Returns the ratio of page by page to ranges: the simulator's at each order, the document's at
+/// order 3.
 fn fewer(measured: &[Measured]) -> Picture {
     let orders = measured.iter().map(|way| way.order.to_string()).collect();
     let ours = |n: usize| {

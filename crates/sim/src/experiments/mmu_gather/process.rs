@@ -1,30 +1,30 @@
-//! A process with a page table, and the ways to tear it down.
+//! A process with a page table, and the ways to unmap all its pages.
 //!
-//! Invariant: all ways clear every entry and give back every page.
+//! Invariant: all ways clear every entry and free every page.
 
+use crate::mmu_gather::by_page::PageGather;
+use crate::mmu_gather::{Found, FrameKind, Frames, MmuGather, ReleaseStats};
 use crate::rng::Rng;
 use crate::stopwatch::{Seconds, Stopwatch};
-use models::mmu_gather::by_page::PageGather;
-use models::mmu_gather::{Found, FrameKind, Frames, MmuGather, ReleaseStats};
 use std::time::Duration;
 
-/// How a mapping is torn down.
+/// The way in which a process's memory is unmapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// Each page is gathered and dealt with on its own: before the series.
+    /// Each page is gathered and released separately, as before the series.
     Pages,
-    /// Each page is gathered; those of one folio that follow each other become a range.
+    /// Each page is gathered; consecutive pages of one folio become a range.
     Ranges,
-    /// As ranges, but entries that follow each other in the page table are cleared and gathered in
-    /// one step, as the kernel does since v6.9.
+    /// As `Ranges`, but neighbouring entries of the page table are cleared and gathered together,
+    /// as in the kernel since v6.9.
     Runs,
 }
 
 impl How {
-    /// All of them, the oldest first.
+    /// All ways, the oldest first.
     pub const ALL: [Self; 3] = [Self::Pages, Self::Ranges, Self::Runs];
 
-    /// What it is called.
+    /// Returns the way's name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -35,16 +35,16 @@ impl How {
     }
 }
 
-/// A process: page-table entries, and the frames behind them.
+/// A process: its page-table entries, and the frames to which they point.
 #[derive(Clone, Debug)]
 pub struct PageTable {
-    /// Frame + 1; 0 when nothing is mapped.
+    /// For each page: number of its frame plus 1; 0 if nothing is mapped.
     entries: Vec<u64>,
     frames: Frames,
 }
 
 impl PageTable {
-    /// `pages` pages of anon folios of 2^`order` pages.
+    /// Makes a process of `pages` pages in anonymous folios of 2^`order` pages.
     #[must_use]
     pub fn new(order: u64, pages: u64) -> Self {
         let mut frames = Frames::default();
@@ -55,8 +55,8 @@ impl PageTable {
         Self { entries, frames }
     }
 
-    /// The same memory at other addresses: folios in random order, so that neighbours in the page
-    /// table are no neighbours in memory.
+    /// Maps the same folios in random order, so that neighbours in the page table are not
+    /// neighbours in memory.
     #[must_use]
     pub fn scattered(mut self, order: u64, seed: u64) -> Self {
         let (mut rng, folios) = (Rng::new(seed), self.entries.len() >> order);
@@ -70,13 +70,13 @@ impl PageTable {
         self
     }
 
-    /// What it cost so far.
+    /// Returns the number of operations so far.
     #[must_use]
     pub const fn stats(&self) -> &ReleaseStats {
         self.frames.stats()
     }
 
-    /// Unmaps everything.
+    /// Unmaps all pages.
     #[inline(never)]
     pub fn teardown(&mut self, how: How) {
         match how {
@@ -86,17 +86,20 @@ impl PageTable {
         }
     }
 
-    /// [`Self::teardown`], and the seconds that it had the processor: on a busy machine the one that takes
-    /// longer is interrupted more often, which is no cost of its own.
+    /// Runs [`Self::teardown`] and returns its processor time, seconds. (A busy machine interrupts
+    /// the slower way more often, which must not count as its cost.)
     pub fn timed(&mut self, how: How) -> f64 {
-        // The system brings the account of a thread up to date when it is switched.
+        // The system updates a thread's processor time when it switches to another one.
         let switch = || std::thread::sleep(Duration::from_nanos(1));
         switch();
         let watch = Stopwatch::start();
         self.teardown(how);
         switch();
-        let Seconds { wall, processor } = watch.read();
-        processor.unwrap_or(wall)
+        let Seconds {
+            wall_clock,
+            processor,
+        } = watch.read();
+        processor.unwrap_or(wall_clock)
     }
 
     fn teardown_pages(&mut self) {
@@ -147,7 +150,7 @@ impl PageTable {
     }
 }
 
-/// Gathers `len` frames from `start` on, all of the folio that was found there.
+/// Gathers `len` frames from `start` on. All belong to the folio that was `found` there.
 #[inline]
 fn gather_run(tlb: &mut MmuGather, frames: &mut Frames, (found, start): (Found, u64), len: usize) {
     let len = u32::try_from(len).unwrap_or(u32::MAX);
@@ -157,7 +160,7 @@ fn gather_run(tlb: &mut MmuGather, frames: &mut Frames, (found, start): (Found, 
     }
 }
 
-/// Goes on from `next` after the end of a batch.
+/// Continues with frame `next` after a batch has ended.
 #[cold]
 #[inline(never)]
 fn gather_rest(
@@ -179,8 +182,8 @@ fn gather_rest(
     }
 }
 
-/// Clears the entries at the front that point to frames that follow each other, `most` at most;
-/// returns how many.
+/// Clears the first entries as long as they point to neighbouring frames, at most `most`; returns
+/// their number.
 #[inline]
 fn clear_run(entries: &mut [u64], most: u32) -> usize {
     let most = entries.len().min(most as usize);
@@ -188,7 +191,7 @@ fn clear_run(entries: &mut [u64], most: u32) -> usize {
     let (mut next, mut len) = (entries[0], 0);
     if most >= 8 {
         for eight in entries.as_chunks_mut::<8>().0 {
-            // Differences are gathered and looked at once.
+            // Differences are gathered and tested once.
             let [a, b, c, d, e, f, g, h] = *eight;
             let any = (a ^ next) | (b ^ (next + 1)) | (c ^ (next + 2)) | (d ^ (next + 3));
             let more = (e ^ (next + 4)) | (f ^ (next + 5)) | (g ^ (next + 6)) | (h ^ (next + 7));

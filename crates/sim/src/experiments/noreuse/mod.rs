@@ -1,9 +1,9 @@
-//! Document 000: vma_has_recency and POSIX_FADV_NOREUSE. A program reads a large file through a
-//! mapping, once, as a video encoder does, beside memory that it uses all the time.
+//! Document 000: vma_has_recency and POSIX_FADV_NOREUSE. A program reads a large file once through
+//! a mapping, as a video encoder does, and uses other memory all the time.
 //! spec: reclaim-control.md 6.
 //!
-//! Invariant: whether accesses through a mapping count is `vma_has_recency`, asked at each look of an
-//! address space in which the program gave its advice; nothing else differs between the runs.
+//! Invariant: the runs differ only in the program's advice. At each read of an accessed bit,
+//! `vma_has_recency` decides whether accesses through the mapping count.
 
 mod results;
 
@@ -11,26 +11,26 @@ use super::Settings;
 use crate::outcome::Outcome;
 use crate::rng::Rng;
 use crate::tenant::Tenant;
+use crate::vma::{AddressSpace, Advice, Fadvice, OpenFileId, Vma, VmaKind};
 use ::engine::active_inactive::Stage;
 use ::engine::lru_gen::Profile;
 use ::engine::vmstat::VmEvent;
 use ::engine::{FaultKind, FolioId, FolioType, Millis, Pages, Policy};
-use models::vma::{AddressSpace, Advice, Fadvice, OpenFileId, Vma, VmaKind};
 
 const GIB: u64 = 1 << 18;
-/// The document's machine has 8 GiB left, and its video about as much.
+/// Free memory of the document's machine, 8 GiB; the video is about as large.
 const MEMORY: u64 = 8 * GIB;
 const VIDEO: u64 = 7 * GIB + GIB / 2;
-/// The encoder's own memory, anon, in use all the time.
+/// Anonymous memory of the encoder, which is in use all the time.
 const HOT: u64 = 5 * GIB;
-/// A frame is looked at again by later ones: this much of the video behind the reader.
+/// Later frames read earlier ones again: this many bytes of the video behind the reader.
 const WINDOW: u64 = GIB / 16;
-/// Touches of hot memory for each page of video, at random.
+/// Number of random touches of hot memory for each page of video.
 const HOT_TOUCHES: u32 = 4;
-/// The encoder reads the video so many times.
+/// How many times the encoder reads the video.
 const ROUNDS: u64 = 2;
 
-/// What the program said about its video.
+/// The advice that the program gives about its video.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hint {
     Nothing,
@@ -49,7 +49,7 @@ impl Hint {
         }
     }
 
-    /// Gives the advice.
+    /// Applies the advice.
     fn apply(self, space: &mut AddressSpace, video: &Vma) {
         match self {
             Self::Nothing => {}
@@ -70,16 +70,16 @@ fn policies(total: Pages) -> [(&'static str, Policy); 3] {
     ]
 }
 
-/// One run.
+/// The result of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Run {
-    /// Hot pages that had to come back while the video was read.
+    /// Number of hot pages that refaulted while the video was read.
     hot_back: u64,
-    /// Hot pages swapped out.
+    /// Number of hot pages that were swapped out.
     hot_out: u64,
-    /// Video pages brought in.
+    /// Number of video pages that were read from disk.
     video_in: u64,
-    /// Hot pages in memory at the end.
+    /// Number of hot pages in memory at the end.
     hot_left: u64,
     scanned: u64,
 }
@@ -136,7 +136,7 @@ fn run_one(policy: Policy, hint: Hint, scale: u64, seed: u64) -> Run {
     for _ in 0..ROUNDS {
         for page in 0..video {
             step += 1;
-            // 60 s for the video, whatever its scale.
+            // Reading the video takes 60 s at any scale.
             let now = step * 60_000 / u64::from(video);
             encoder.tenant.at(Millis(now));
             encoder.touch_video(page);
@@ -184,7 +184,7 @@ mod tests {
     use crate::outcome::Claim;
 
     #[test]
-    fn a_marked_stream_leaves_the_hot_set_alone() {
+    fn a_stream_with_advice_does_not_evict_the_hot_set() {
         let outcome = run(
             &Settings {
                 seed: 1,
@@ -199,10 +199,10 @@ mod tests {
         );
     }
 
-    /// The multi-gen LRU swaps without the mark; the active/inactive LRU may, a little: a video that is read again is
-    /// activated, and its inactive pages are no cache to trim then.
+    /// Without the advice, the multi-gen LRU swaps. The active/inactive LRU may swap a little: the
+    /// second reading activates video pages, and few inactive ones remain to evict.
     #[test]
-    fn without_the_mark_the_hot_set_pays() {
+    fn without_advice_the_hot_set_is_swapped() {
         let outcome = run(
             &Settings {
                 seed: 2,
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn advice_is_what_takes_recency_away() {
+    fn only_advice_removes_recency() {
         let policy = Policy::default();
         let recency = Hint::ALL.map(|hint| {
             let encoder = Encoder::new(policy, hint, 4096);

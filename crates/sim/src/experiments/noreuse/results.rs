@@ -1,10 +1,10 @@
-//! What the runs gave, and what must hold of it.
+//! The results of the runs as a table, and the claims about them.
 
 use super::{HOT, Hint, Run};
 use crate::outcome::{Cell, Claim, Kind, Outcome, Picture, Series, Table};
 use crate::stats::number;
 
-/// Of each policy, by name, a run for each hint.
+/// Returns the results. `runs` has a list for each policy in `names`, with one run for each advice.
 pub(super) fn outcome(names: &[&str], runs: &[&[Run]], scale: u64) -> Outcome {
     Outcome {
         tables: vec![table(names, runs, scale)],
@@ -15,7 +15,8 @@ pub(super) fn outcome(names: &[&str], runs: &[&[Run]], scale: u64) -> Outcome {
     }
 }
 
-/// What leaves, and what is looked at for it: by policy, a bar for each hint.
+/// Returns pictures of the pages evicted and of the pages scanned for that: a group for each
+/// policy, a bar for each advice.
 fn pictures(names: &[&str], runs: &[&[Run]], scale: u64) -> [Picture; 2] {
     let bars = |title: &str, y: &str, of: fn(&Run) -> u64| {
         let groups = names.iter().map(|&name| name.to_owned()).collect();

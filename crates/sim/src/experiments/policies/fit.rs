@@ -1,7 +1,8 @@
-//! `fit`: is the limit what the program needs?
+//! `fit`: is the limit that the policy sets the memory that the program needs?
 //!
-//! What it needs is found by other means: the stack of LRU over all that it uses in the hour that counts tells, for every size of
-//! memory, what would come back (Mattson). Of a loop that halves and doubles it is the larger loop.
+//! The needed memory is found independently: the LRU stack (Mattson) of all accesses in the last
+//! hour shows the refaults for every size. For a loop that halves and doubles, the larger loop is
+//! needed.
 
 use super::super::Settings;
 use super::programs::{self, Course, Kind, Named, Program, SPECTRUM, STORE};
@@ -11,12 +12,12 @@ use crate::outcome::{By, Cell, Claim, Kind as Drawn, Outcome, Picture, Series, T
 use crate::stats::{mean, number};
 use engine::policy::{self, FitSettings};
 
-/// Between two looks, seconds.
-const LOOK: u64 = 10;
-/// Minutes before figures count, and of which they are told.
+/// Time between two scans, seconds.
+const SCAN: u64 = 10;
+/// Minutes before the figures count, and minutes of the figures.
 const BEFORE: u64 = 75;
 const MINUTES: u64 = 60;
-/// The limit may be so far from what is needed, percent.
+/// Allowed difference between the limit and the needed memory, percent.
 const WITHIN: f64 = 10.0;
 
 const PROGRAMS: [Named; 4] = [
@@ -44,7 +45,7 @@ const PROGRAMS: [Named; 4] = [
         },
     ),
 ];
-/// Percentiles that are tried; claims are of the last.
+/// Percentiles that are tried; the claims are about the last one.
 const PERCENTILES: [u64; 2] = [50, 98];
 const SEEDS: u64 = 2;
 
@@ -55,7 +56,8 @@ struct Task {
     seed: u64,
 }
 
-/// What one run came to: sizes in percent of all that is loaded, what came back in percent of the limit, a minute.
+/// The result of one run: sizes in percent of the loaded memory, refaulted pages a minute in
+/// percent of the limit.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     limit: f64,
@@ -72,15 +74,15 @@ fn run_one(task: Task, scale: u64) -> Run {
         ..FitSettings::default()
     };
     let program = Program::new(kind, course, pages, task.seed);
-    let mut world = World::new(program.clone(), policy::Settings::Fit(policy), 0);
+    let mut world = World::new(program.clone(), policy::PolicySettings::Fit(policy), 0);
     let (mut limits, mut residents, mut rates) = (Vec::new(), Vec::new(), Vec::new());
     for minute in 0..BEFORE + MINUTES {
         let before = world.refaults;
-        for _ in 0..60 / LOOK {
-            world.step(LOOK);
+        for _ in 0..60 / SCAN {
+            world.step(SCAN);
         }
         if minute >= BEFORE {
-            let limit = world.minder.policy().limit().unwrap_or_default();
+            let limit = world.policy_runner.policy().limit().unwrap_or_default();
             limits.push(number(limit.pages().0) / number(pages.into()) * 100.0);
             residents.push(number(world.resident()) / number(pages.into()) * 100.0);
             rates.push(number(world.refaults - before) * 100.0 / number(limit.pages().0));
@@ -96,7 +98,8 @@ fn run_one(task: Task, scale: u64) -> Run {
     }
 }
 
-/// The smallest LRU memory in which no more of it comes back a minute, by the stack of all uses, in the hour that counts.
+/// Returns the smallest LRU memory, in pages, in which refaults stay below `rate`. It is computed
+/// from the stack of all accesses in the hour that counts.
 fn needed(mut program: Program, rate: u64) -> u64 {
     let mut stack = Stack::default();
     program.loads().for_each(|page| {
@@ -104,9 +107,9 @@ fn needed(mut program: Program, rate: u64) -> u64 {
     });
     let mut misses = vec![0u64; program.pages() as usize + 2];
     for minute in 0..BEFORE + MINUTES {
-        for step in 0..60 / LOOK {
-            let second = minute * 60 + step * LOOK;
-            program.uses(second, number(LOOK), &mut |page| {
+        for step in 0..60 / SCAN {
+            let second = minute * 60 + step * SCAN;
+            program.uses(second, number(SCAN), &mut |page| {
                 if let Some(distance) = stack.access(page)
                     && minute >= BEFORE
                 {
@@ -115,7 +118,7 @@ fn needed(mut program: Program, rate: u64) -> u64 {
             });
         }
     }
-    // Of a memory of n pages what lies deeper than n comes back.
+    // In a memory of n pages, each access with a stack distance above n is a refault.
     let (mut deeper, mut size) = (0, misses.len() as u64 - 1);
     while size > 0 {
         deeper += misses[usize::try_from(size).unwrap_or(0)];
@@ -214,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limit_is_what_is_needed() {
+    fn the_limit_is_the_needed_size() {
         let settings = Settings { seed: 1, scale: 32 };
         let outcome = run(&settings, &mut |_| {});
         assert_eq!(outcome.claims.len(), PROGRAMS.len() * 4);

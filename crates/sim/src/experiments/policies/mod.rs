@@ -1,7 +1,8 @@
-//! The policies, on programs whose needs are known: do they hold what they promise?
+//! The policies, on programs with known needs: do they keep what they promise?
 //!
-//! Invariant: the modules that decide are the engine's, unchanged, shown what a host would show them
-//! ([`crate::minder`]); what they are held against is counted from outside, or follows from how the program is made.
+//! Invariant: the modules that decide are the engine's, unchanged, with the input that a host would
+//! pass ([`crate::policy_runner`]); what they are compared with is counted from outside, or follows
+//! from how the program is made.
 
 mod fit;
 mod pressure;

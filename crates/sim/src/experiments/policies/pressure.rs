@@ -1,7 +1,9 @@
-//! `pressure`: does the limit come to rest, with what tasks wait at what they may, whatever a page costs?
+//! `pressure`: does the limit become stable, and do tasks wait as long as allowed, whatever a
+//! refault costs?
 //!
-//! At rest is what has been within 5% of the last hour's mean from then on. A swing is how far resident memory rose again from
-//! its lowest point before, in the last hour: a limit that oscillates makes it, one that still falls does not.
+//! Stable means: from then on within 5% of the last hour's mean. A swing is how far the resident
+//! memory rose in the last hour above an earlier lowest point. An oscillating limit has a swing; a
+//! limit that still falls has none.
 
 use super::super::Settings;
 use super::programs::{self, Course, Kind, Named, Program, SPECTRUM, STORE};
@@ -11,21 +13,22 @@ use crate::stats::{least, mean, most, number};
 use engine::Bytes;
 use engine::policy::{self, PressureSettings};
 
-/// A period of the law, seconds.
+/// Time between two decisions of the policy, seconds.
 const PERIOD: u64 = 6;
-/// Periods before figures count, and of which they are told: an hour each.
+/// Number of periods before the figures count, and of periods of the figures: an hour each.
 const BEFORE: u64 = 600;
 const PERIODS: u64 = 600;
-/// Tasks may wait so long in a period, ms.
+/// Allowed waiting time of tasks in a period, milliseconds.
 const MAY_WAIT: f64 = 10.0;
-/// A swing may be so much of what is resident, percent.
+/// Allowed swing, percent of the resident memory.
 const SWING: f64 = 5.0;
-/// It has come to rest so early, minutes: the first hour.
+/// Time by which the limit must be stable, minutes: the first hour.
 const CONVERGED_BY: f64 = 60.0;
-/// Of all that is loaded so much may stay, percent: a third and more of each program is hardly ever used, and a policy that does nothing keeps it.
+/// Maximum share of the loaded memory that may stay resident, percent. Each program hardly uses a
+/// third of it; a policy that does nothing would keep all.
 const STAYS: f64 = 90.0;
 const SEEDS: u64 = 2;
-/// What a page that comes back costs, microseconds: zram, a good disk, a poor one.
+/// Costs of a refault, microseconds: zram, a good disk, a poor disk.
 const COSTS: [u64; 3] = [20, 100, 1000];
 
 const PROGRAMS: [Named; 3] = [
@@ -64,23 +67,23 @@ fn run_one(task: Task, scale: u64) -> Vec<Period> {
         ..PressureSettings::default()
     };
     let program = Program::new(kind, course, pages, task.seed);
-    let mut world = World::new(program, policy::Settings::Pressure(policy), task.cost);
+    let mut world = World::new(program, policy::PolicySettings::Pressure(policy), task.cost);
     let mut periods = Vec::new();
     for _ in 0..BEFORE + PERIODS {
-        let before = world.minder.stalled_us();
+        let before = world.policy_runner.stalled_us();
         world.step(PERIOD);
-        let limit = world.minder.policy().limit().unwrap_or_default();
+        let limit = world.policy_runner.policy().limit().unwrap_or_default();
         periods.push(Period {
             resident: number(world.resident()) / number(pages.into()) * 100.0,
             limit: number(limit.pages().0) / number(pages.into()) * 100.0,
-            waited: number(world.minder.stalled_us() - before) / 1000.0,
+            waited: number(world.policy_runner.stalled_us() - before) / 1000.0,
         });
     }
     world.check();
     periods
 }
 
-/// What one run came to.
+/// The result of one run.
 #[derive(Clone, Copy, Debug)]
 struct Came {
     rest_minutes: f64,
@@ -117,7 +120,7 @@ fn came(run: &[Period]) -> Came {
     }
 }
 
-/// What is claimed of one run.
+/// Returns the claims about one run.
 fn claims_of(of: &str, came: &Came) -> [Claim; 4] {
     let at_most = |what: &str, figure: f64, most: f64| {
         Claim::ours(
@@ -194,7 +197,7 @@ const NOTE: &str = "Below a cliff one step costs many times what tasks may wait,
     there it comes down for some minutes before it bites again. What is resident does not follow it up: the program has what it uses. The \
     dearer a page, the nearer to the cliff it stays.";
 
-/// Resident memory over time, of the first seed.
+/// Returns a picture of the resident memory over time, for the first seed.
 fn picture(tasks: &[Task], runs: &[Vec<Period>]) -> Picture {
     let mut series = Vec::new();
     let first = tasks.first().map_or(0, |task| task.seed);
@@ -228,7 +231,8 @@ mod tests {
 
     #[test]
     fn the_limit_comes_to_rest_where_tasks_wait_as_long_as_they_may() {
-        // Smaller still, so few pages make up what tasks may wait that the limit moves by steps of some percent.
+        // A smaller program could wait only for so few pages that each step of the limit would be
+        // some percent of it.
         let settings = Settings { seed: 1, scale: 8 };
         let outcome = run(&settings, &mut |_| {});
         assert_eq!(outcome.claims.len(), PROGRAMS.len() * COSTS.len() * 8);
@@ -237,9 +241,10 @@ mod tests {
         }
     }
 
-    /// What goes up and down by a fifth has a swing and never rests; what falls has none.
+    /// A limit that rises and falls by a fifth has a swing and is never stable; a falling limit has
+    /// no swing.
     #[test]
-    fn a_swing_is_told_from_a_fall() {
+    fn a_swing_is_distinguished_from_a_fall() {
         let of = |resident: fn(usize) -> f64| {
             let periods = (0..1200).map(|n| Period {
                 resident: resident(n),

@@ -1,7 +1,7 @@
-//! Programs that policies are tried on: which pages are used in each stretch of time.
+//! Programs on which policies are tried: which pages each uses in a period of time.
 //!
-//! Invariant: what is used depends on the seed and the time alone, never on what is in memory. Of a page that is used more
-//! than once in a stretch one use counts: what a look sees.
+//! Invariant: the pages used depend only on the seed and the time, never on what is in memory. A
+//! page used more than once between two scans counts once, as a scan sees it.
 
 use crate::rng::Rng;
 use crate::stats::{number, whole};
@@ -10,16 +10,19 @@ use touches::zipf::Zipf;
 /// How a program uses its pages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Kind {
-    /// Each page by itself, at times of its own (Poisson), rarest to most often from once in `rarest` to once in `oftenest`
-    /// seconds, as many pages in each doubling; the rest of them, a share, never after they were loaded.
+    /// Each page is used at random times of its own (Poisson): once in `oftenest` to once in
+    /// `rarest` seconds on average, with as many pages in each doubling of that time. A share
+    /// `never` of the pages is not used after it was loaded.
     Spectrum {
         oftenest: f64,
         rarest: f64,
         never: f64,
     },
-    /// Requests a second for keys by their popularity, a page each, and half as many pages that are loaded and never used.
+    /// `requests` a second for keys with a Zipf distribution, one page for each key. A third of all
+    /// pages is loaded and never used.
     Store { requests: f64, exponent: f64 },
-    /// A part of the pages one after the other, all of them in so many seconds; of the rest so many a second, at random.
+    /// A share `part` of the pages is read in order, all of it in `seconds`, again and again.
+    /// `others` pages a second of the rest are used at random.
     Loop {
         part: f64,
         seconds: f64,
@@ -27,22 +30,23 @@ pub(super) enum Kind {
     },
 }
 
-/// How much of its memory a program uses when: all of it, or half and all in turn.
+/// How the used part of a program's memory changes over time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Course {
     Steady,
-    /// All of it from each odd multiple of so many seconds to the next even one, else the first half; when it halves, the
-    /// second half is given back if it `frees`, else it lies idle and is used again.
+    /// All pages are used from each odd multiple of `seconds` to the next even one, otherwise only
+    /// the first half. When the program halves, it frees the second half if `frees`; if not, that
+    /// half is idle until it is used again.
     Doubles {
         seconds: u64,
         frees: bool,
     },
 }
 
-/// What it is called, and how it uses its pages.
+/// A program: its name, how it uses its pages, and how the used part changes.
 pub(super) type Named = (&'static str, Kind, Course);
 
-/// Each policy is tried on these two, beside others of its own.
+/// The two programs on which every policy is tried; each policy has others of its own, too.
 pub(super) const SPECTRUM: Named = (
     "spectrum: each page once in 5 s to 10 min, three in ten never",
     Kind::Spectrum {
@@ -61,7 +65,7 @@ pub(super) const STORE: Named = (
     Course::Steady,
 );
 
-/// Pages of a program of 1 GiB at this scale.
+/// Returns the number of pages of a program of 1 GiB, divided by `scale`.
 pub(super) fn pages(scale: u64) -> u32 {
     u32::try_from((256 << 10) / scale).unwrap_or(u32::MAX)
 }
@@ -73,11 +77,12 @@ pub(super) struct Program {
     course: Course,
     pages: u32,
     rng: Rng,
-    /// By page, uses a second; and the chance that it is used in so many seconds.
+    /// For each page its uses a second; then a duration in seconds with each page's chance to be
+    /// used in it.
     rates: Vec<f64>,
     chances: (f64, Vec<f64>),
     zipf: Option<Zipf>,
-    /// What is owed, and where the loop is.
+    /// Fraction of a use that is carried over, and the next page of a loop.
     owed: f64,
     next: u32,
 }
@@ -117,12 +122,12 @@ impl Program {
         }
     }
 
-    /// How many pages it may use.
+    /// Returns the number of pages that the program may use.
     pub(super) const fn pages(&self) -> u32 {
         self.pages
     }
 
-    /// Whether the second half is in use at this second.
+    /// Whether the program uses all of its memory at `second`, not only the first half.
     pub(super) fn is_whole(&self, second: u64) -> bool {
         match self.course {
             Course::Steady => true,
@@ -130,7 +135,7 @@ impl Program {
         }
     }
 
-    /// The pages that are given back at this second, if it has just halved.
+    /// Returns the pages that the program frees at `second`; `None` if it has not just halved.
     pub(super) fn given_back(&self, second: u64) -> Option<std::ops::Range<u32>> {
         let Course::Doubles {
             seconds,
@@ -143,7 +148,7 @@ impl Program {
         halves.then_some(self.pages / 2..self.pages)
     }
 
-    /// What it loads before anything else.
+    /// Returns the pages that the program loads before it starts.
     pub(super) fn loads(&self) -> std::ops::Range<u32> {
         match self.course {
             Course::Doubles { frees: true, .. } => 0..self.pages / 2,
@@ -151,8 +156,9 @@ impl Program {
         }
     }
 
-    /// The pages that are used in so many seconds from `second` on; one may be told more than once.
-    pub(super) fn uses(&mut self, second: u64, seconds: f64, told: &mut dyn FnMut(u32)) {
+    /// Passes to `reported` the pages that are used in `seconds` from `second` on. A page may be
+    /// passed more than once.
+    pub(super) fn uses(&mut self, second: u64, seconds: f64, reported: &mut dyn FnMut(u32)) {
         let pages = if self.is_whole(second) {
             self.pages
         } else {
@@ -166,7 +172,7 @@ impl Program {
                 }
                 for (page, chance) in (0..pages).zip(&self.chances.1) {
                     if *chance > 0.0 && self.rng.unit() < *chance {
-                        told(page);
+                        reported(page);
                     }
                 }
             }
@@ -174,9 +180,10 @@ impl Program {
                 let share = number(pages.into()) / number(self.pages.into());
                 for _ in 0..self.due(requests * share * seconds) {
                     let Some(zipf) = &self.zipf else { break };
-                    // Keys of the half that is in use, whose popularity is that of all.
+                    // The keys of the half in use get the requests, with the popularity of all
+                    // keys.
                     let key = zipf.next(&mut self.rng);
-                    told(if key < pages { key } else { key - pages });
+                    reported(if key < pages { key } else { key - pages });
                 }
             }
             Kind::Loop {
@@ -187,16 +194,16 @@ impl Program {
                 let hot = whole(number(pages.into()) * part).max(1);
                 for _ in 0..self.due(number(hot.into()) / round * seconds) {
                     self.next = (self.next + 1) % hot;
-                    told(self.next);
+                    reported(self.next);
                 }
                 for _ in 0..whole(others * seconds) {
-                    told(hot + self.rng.below((pages - hot).max(1)));
+                    reported(hot + self.rng.below((pages - hot).max(1)));
                 }
             }
         }
     }
 
-    /// Whole ones of what is owed by now.
+    /// Adds `more` uses to the carried fraction, and returns the number of whole uses.
     fn due(&mut self, more: f64) -> u32 {
         self.owed += more;
         let due = whole(self.owed);

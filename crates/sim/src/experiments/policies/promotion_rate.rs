@@ -1,8 +1,10 @@
-//! `promotion-rate`: does what comes back stay at a share of what is in use, whatever the program does?
+//! `promotion-rate`: does the rate of refaults stay at the configured share of the pages in use,
+//! whatever the program does?
 //!
-//! Two readings of "a share" are tried. With a percentile each minute votes, and hardly any minute may have more; with none
-//! (0%) all minutes of the history are one, and it is the average that is held. A minute's rate is the pages that had left and were used again in it, over the pages that were used in the last two
-//! minutes, both counted from outside.
+//! The rate of a minute is the number of refaulted pages divided by the pages used in the last two
+//! minutes; both are counted outside the policy. Two rules are tried. With a percentile, each
+//! minute is compared with the share, and only few may be above it. With percentile 0, the average
+//! over the whole history must keep to the share.
 
 use super::super::Settings;
 use super::programs::{self, Course, Named, Program, SPECTRUM, STORE};
@@ -12,15 +14,15 @@ use crate::stats::{least, mean, most, number};
 use engine::Millis;
 use engine::policy::{self, PromotionRateSettings};
 
-/// Between two looks, seconds.
-const LOOK: u64 = 10;
-/// Minutes before figures count: the warm-up, and the history once over.
+/// Time between two scans, seconds.
+const SCAN: u64 = 10;
+/// Minutes before the figures count: the warm-up, and one history.
 const BEFORE: u64 = 75;
-/// Minutes of which figures are told.
+/// Number of minutes from which the figures are taken.
 const MINUTES: u64 = 60;
-/// What is to be held, percent a minute.
+/// The configured rate, percent of the pages in use a minute.
 const RATE: f64 = 0.2;
-/// Within this part of it.
+/// Allowed difference from the configured rate, as a share of it.
 const WITHIN: f64 = 0.2;
 
 const fn doubles(frees: bool) -> Course {
@@ -45,18 +47,18 @@ const PROGRAMS: [Named; 4] = [
     ),
 ];
 
-/// Percentiles and histories that are tried, percent and minutes; 0 is none.
+/// Percentiles that are tried; 0 means none.
 const PERCENTILES: [u64; 3] = [0, 50, 98];
-/// (A test asks for what is claimed alone, half of the programs' minutes.)
+/// Histories that are tried, minutes. (Tests run only [`CLAIMED`], which takes half of the time.)
 const HISTORIES: &[u64] = if cfg!(test) {
     &[CLAIMED]
 } else {
     &[15, CLAIMED]
 };
 const SEEDS: u64 = 2;
-/// The history that claims are of, minutes.
+/// The history that the claims are about, minutes.
 const CLAIMED: u64 = 60;
-/// Minutes with more, percent, that a percentile of 98 may leave.
+/// Allowed share of minutes above the rate with percentile 98, percent.
 const WILD: f64 = 5.0;
 /// Warm-ups that are tried, minutes.
 const WARM_UPS: [u64; 4] = [0, 2, 10, 30];
@@ -67,8 +69,8 @@ struct Task {
     percentile: u64,
     history: u64,
     warm_up: u64,
-    /// Minutes of which figures are told: after so many, so many.
-    told: (u64, u64),
+    /// Minutes before the figures count, and number of minutes from which they are taken.
+    reported: (u64, u64),
     seed: u64,
 }
 
@@ -91,18 +93,18 @@ fn run_one(task: Task, scale: u64) -> Vec<Minute> {
         ..PromotionRateSettings::default()
     };
     let program = Program::new(kind, course, pages, task.seed);
-    let mut world = World::new(program, policy::Settings::PromotionRate(policy), 0);
+    let mut world = World::new(program, policy::PolicySettings::PromotionRate(policy), 0);
     let mut minutes = Vec::new();
-    let (first, count) = task.told;
+    let (first, count) = task.reported;
     for minute in 0..first + count {
         let before = world.refaults;
-        for _ in 0..60 / LOOK {
-            world.step(LOOK);
+        for _ in 0..60 / SCAN {
+            world.step(SCAN);
         }
         if minute < first {
             continue;
         }
-        let threshold = world.minder.policy().threshold().unwrap_or_default();
+        let threshold = world.policy_runner.policy().threshold().unwrap_or_default();
         minutes.push(Minute {
             rate: number(world.refaults - before) * 100.0 / number(world.in_use()),
             threshold: number(threshold.0) / 1000.0,
@@ -137,7 +139,7 @@ pub fn run(settings: &Settings, progress: &mut dyn FnMut(f64)) -> Outcome {
     outcome
 }
 
-/// The runs of all seeds with otherwise the same numbers.
+/// A task, with the runs of all its seeds.
 type Group<'a> = (Task, &'a [Vec<Minute>]);
 
 const NOTES: [&str; 2] = [
@@ -157,7 +159,7 @@ fn tasks(seed: u64) -> Vec<Task> {
                     percentile,
                     history,
                     warm_up: 10,
-                    told: (BEFORE, MINUTES),
+                    reported: (BEFORE, MINUTES),
                     seed: seed + n,
                 }));
             }
@@ -166,7 +168,7 @@ fn tasks(seed: u64) -> Vec<Task> {
     tasks
 }
 
-/// The first hour, by warm-up.
+/// Returns the tasks that show the first hour, one for each warm-up.
 fn beginnings(seed: u64) -> Vec<Task> {
     let of = |program| {
         WARM_UPS.map(|warm_up| Task {
@@ -174,7 +176,7 @@ fn beginnings(seed: u64) -> Vec<Task> {
             percentile: 98,
             history: CLAIMED,
             warm_up,
-            told: (0, MINUTES),
+            reported: (0, MINUTES),
             seed,
         })
     };
@@ -186,13 +188,13 @@ fn mean_of(runs: &[Vec<Minute>], figure: impl Fn(&Minute) -> f64) -> f64 {
     mean(&all)
 }
 
-/// The mean rate of each seed.
+/// Returns the mean rate of each seed.
 fn rates(runs: &[Vec<Minute>]) -> Vec<f64> {
     let of = |run: &Vec<Minute>| mean_of(std::slice::from_ref(run), |minute| minute.rate);
     runs.iter().map(of).collect()
 }
 
-/// Minutes with more than the rate and what it may be missed by, percent.
+/// Returns the share of minutes that exceed the rate by more than the tolerance, percent.
 fn wild(runs: &[Vec<Minute>]) -> f64 {
     let is_wild = |minute: &Minute| minute.rate > RATE * (1.0 + WITHIN);
     mean_of(runs, |minute| if is_wild(minute) { 100.0 } else { 0.0 })
@@ -320,12 +322,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_held_whatever_the_program_does() {
-        // Smaller still, 2,000 requests a second leave nothing of the store idle.
+    fn the_rate_is_kept_for_every_program() {
+        // At a larger scale, 2,000 requests a second would leave no page of the store idle.
         let settings = Settings { seed: 1, scale: 16 };
         let outcome = run(&settings, &mut |_| {});
         assert_eq!(outcome.claims.len(), PROGRAMS.len() * 3);
-        // Of 16,000 pages some twenty a minute may come back: minutes differ by chance, their mean does not.
+        // Some 20 of 16,000 pages may refault in a minute: single minutes differ by chance, their
+        // mean does not.
         let of_means = outcome
             .claims
             .iter()

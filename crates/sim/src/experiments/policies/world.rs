@@ -1,41 +1,43 @@
-//! A program without limits on a machine of its own, minded by a policy, and what is counted of it from outside.
+//! A program without limits on a machine with no other, run under a policy; and counts of what it
+//! does.
 //!
-//! Invariant: figures are the program's: what it used, and what of it had left. The policy is shown none of them.
+//! Invariant: the counts (pages used, and which of them had been evicted) are made outside the
+//! policy, which sees none of them.
 
 use super::programs::Program;
 use crate::hardware;
 use crate::in_words::InWords;
-use crate::minder::Minder;
-use engine::policy::{Order, Settings};
+use crate::policy_runner::PolicyRunner;
+use engine::policy::{Order, PolicySettings};
 use engine::word::State;
 use engine::{FaultKind, FolioId, FolioType, Machine, MachineConfig, MemcgId, Millis};
 
 const ONE: MemcgId = MemcgId::FIRST;
-/// A page that is used within this is in use: 120 s, as in far memory.
+/// A page counts as in use for this many seconds after a use, as in far-memory systems.
 const IN_USE_S: u32 = 120;
 
-/// A program at work.
+/// A program that runs on a machine under a policy.
 pub(super) struct World {
     machine: Machine,
-    pub(super) minder: Minder,
+    pub(super) policy_runner: PolicyRunner,
     program: Program,
-    /// By page, the second after its last use; 0 before the first.
+    /// For each page, the second after its last use; 0 if it was never used.
     used: Vec<u32>,
     second: u64,
-    /// Pages that had left and were used again, until now.
+    /// Number of uses of evicted pages so far.
     pub(super) refaults: u64,
 }
 
 impl World {
-    /// `cost_us` as in [`Minder::new`].
-    pub(super) fn new(program: Program, policy: Settings, cost_us: u64) -> Self {
+    /// `cost_us` as in [`PolicyRunner::new`].
+    pub(super) fn new(program: Program, policy: PolicySettings, cost_us: u64) -> Self {
         let config = MachineConfig::default();
         let mut machine = Machine::of_one(config, Default::default(), Millis(0));
         let pages = program.pages() as usize;
         machine.lruvec_mut(ONE).ensure(pages);
         let mut world = Self {
             machine,
-            minder: Minder::new(policy, pages, cost_us, Millis(0)),
+            policy_runner: PolicyRunner::new(policy, pages, cost_us, Millis(0)),
             used: vec![0; pages],
             second: 0,
             refaults: 0,
@@ -45,13 +47,14 @@ impl World {
         world
     }
 
-    /// The program works for so many seconds, then there is a look, and the policy decides.
+    /// Lets the program work for `seconds`, then scans and runs the policy. Returns the policy's
+    /// order, if any.
     pub(super) fn step(&mut self, seconds: u64) -> Option<Order> {
         if let Some(gone) = self.program.given_back(self.second) {
             let pages = gone.len();
             self.machine.unmap_range(ONE, FolioId(gone.start), pages);
             for page in gone {
-                self.minder.forget(FolioId(page));
+                self.policy_runner.forget(FolioId(page));
                 self.used[page as usize] = 0;
             }
         }
@@ -65,9 +68,11 @@ impl World {
         }
         let now = Millis(self.second * 1000);
         self.machine.walk_and_age(ONE, now, &mut InWords);
-        self.minder.look(now);
-        let order = self.minder.mind((&mut self.machine, ONE), &mut InWords);
-        debug_assert_eq!(self.minder.done().refaults, self.refaults);
+        self.policy_runner.scan(now);
+        let order = self
+            .policy_runner
+            .run_policy((&mut self.machine, ONE), &mut InWords);
+        debug_assert_eq!(self.policy_runner.done().refaults, self.refaults);
         order
     }
 
@@ -84,19 +89,19 @@ impl World {
             );
         }
         self.refaults += u64::from(had_left);
-        self.minder.touch(id, had_left);
+        self.policy_runner.touch(id, had_left);
         self.used[page as usize] = u32::try_from(self.second + 1).unwrap_or(u32::MAX);
     }
 
-    /// Pages that were used in the last two minutes.
+    /// Returns the number of pages that were used in the last two minutes.
     pub(super) fn in_use(&self) -> u64 {
         let now = u32::try_from(self.second).unwrap_or(u32::MAX);
         let since = now.saturating_sub(IN_USE_S);
-        // The second of a step is that of its beginning.
+        // All uses of a step count as made in its first second.
         self.used.iter().filter(|used| **used > since).count() as u64
     }
 
-    /// Pages in memory.
+    /// Returns the number of pages in memory.
     pub(super) fn resident(&self) -> u64 {
         self.machine.lruvec(ONE).resident().0
     }

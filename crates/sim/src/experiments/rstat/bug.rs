@@ -1,8 +1,9 @@
-//! The thread's bug, run: the patch's first version, the same mended, and the engine get the same
-//! updates and flushes. spec: rstat.md 4.1.
+//! A bug that was reported for the patch: its first version, the same with the fix, and the engine
+//! get the same updates and flushes.
+//! spec: rstat.md 4.1.
 //!
-//! Invariant: what is counted as lost is a group's own value that differs, after a flush, from the sum
-//! of its workers' counters.
+//! Invariant: a group has lost something if its own value differs, after a flush, from the sum of
+//! its workers' counters.
 
 use super::first_version::FirstVersion;
 use crate::outcome::{Cell, Claim, Kind, Outcome, Picture, Series, Table};
@@ -11,20 +12,22 @@ use crate::stats::number;
 use ::engine::rstat::{GroupId, Rstat};
 
 const PAIRS: usize = 100;
-/// Flushes of the random updates.
+/// Number of flushes in the run with random updates.
 const ROUNDS: usize = 20;
-/// All groups begin with so many pages, so that none is ever below zero, which the engine reads as zero.
+/// Pages with which each group begins, so that no count is ever negative: the engine reads a
+/// negative count as zero.
 const BEGIN: i64 = 1000;
 
-/// Parents with a child each, kept three times over.
+/// Pairs of a parent and its child, each in all three implementations.
 struct Pairs {
     kernels: [FirstVersion; 2],
     engine: Rstat,
-    /// Parent and child: numbers there, and ids here.
+    /// Parent and child of each pair: number in the first version, id in the engine.
     pairs: Vec<[(usize, GroupId); 2]>,
 }
 
-/// What was lost: parents by the first version, by the same mended, by the engine.
+/// Number of parents that lost something in the first version, in the same with the fix, and in the
+/// engine.
 type Lost = [u64; 3];
 
 const NAMES: [&str; 3] = ["first version", "first version, mended", "engine"];
@@ -83,7 +86,8 @@ impl Pairs {
         [kernel(0), kernel(1), engine]
     }
 
-    /// Whether all agree about parents with all below them: the first version has these right.
+    /// Returns whether all implementations agree on the parents' totals, which include their
+    /// children. The first version has these right.
     fn totals_agree(&self) -> bool {
         self.pairs.iter().map(|pair| pair[0]).all(|(number, id)| {
             let engine = i64::try_from(self.engine.total(id, 0));
@@ -92,7 +96,8 @@ impl Pairs {
     }
 }
 
-/// The thread's case: children free what their parents charge, on the same worker.
+/// The reported case: children free as many pages as their parents charge, on the same worker.
+/// Returns what was lost, and whether the totals agree.
 fn opposite() -> (Lost, bool) {
     let mut all = Pairs::new(1);
     for (pages, [parent, child]) in (1..).zip(all.pairs.clone()) {
@@ -103,7 +108,7 @@ fn opposite() -> (Lost, bool) {
     (all.lost(), all.totals_agree())
 }
 
-/// One to four pages more or less here and there.
+/// Random updates by 1 to 4 pages, up or down. Returns what was lost, and whether the totals agree.
 fn at_random(seed: u64) -> (Lost, bool) {
     let (mut all, mut rng) = (Pairs::new(4), Rng::stream(seed, 4));
     for _ in 0..ROUNDS {
@@ -119,7 +124,7 @@ fn at_random(seed: u64) -> (Lost, bool) {
     (all.lost(), all.totals_agree())
 }
 
-/// Table, picture and claims.
+/// Adds the table, the picture and the claims to `outcome`.
 pub(super) fn run(seed: u64, outcome: &mut Outcome) {
     let cases = [
         ("children free what their parents charge", opposite()),

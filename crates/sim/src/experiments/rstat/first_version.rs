@@ -1,29 +1,30 @@
-//! The patch as it was first posted (July 2023), for one statistic: what there is to hold against the
-//! engine. spec: rstat.md 3 and 4, its mistake: 4.1.
+//! The patch as it was first posted (July 2023), for one statistic, to compare it with the engine.
+//! spec: rstat.md 3 and 4, its mistake: 4.1.
 //!
-//! Invariant: an update changes a worker's running sum alone; only a flush moves what was there before.
+//! Invariant: an update changes only a worker's running sum; only a flush propagates the changes.
 
-/// Its groups; number 0 is the root.
+/// The groups of the first version; number 0 is the root.
 pub(super) struct FirstVersion {
     groups: Vec<Group>,
     workers: usize,
-    /// As in the second version, a worker's change and what children left are asked about apart.
+    /// Whether the fix of the second version is applied: a worker's change is added even if it and
+    /// the children's changes sum to zero.
     mended: bool,
 }
 
 struct Group {
     parent: Option<usize>,
-    /// By worker: a running sum, and what it was at the last flush.
+    /// For each worker its running sum; then what the sum was at the last flush.
     state: Vec<i64>,
     prev: Vec<i64>,
     local: i64,
     total: i64,
-    /// What children have left here.
+    /// Changes that children have passed to this group, and that were not added yet.
     pending: i64,
 }
 
 impl FirstVersion {
-    /// A root, updated by `workers`.
+    /// Makes a root group that `workers` workers update.
     pub(super) fn new(workers: usize, mended: bool) -> Self {
         let mut new = Self {
             groups: Vec::new(),
@@ -34,7 +35,7 @@ impl FirstVersion {
         new
     }
 
-    /// Makes a group; its number.
+    /// Makes a group and returns its number.
     pub(super) fn create(&mut self, parent: usize) -> usize {
         self.push(Some(parent))
     }
@@ -55,7 +56,8 @@ impl FirstVersion {
         self.groups[group].state[worker] += delta;
     }
 
-    /// Everything, worker by worker; children before parents, as a parent is made before its children.
+    /// Flushes all groups, worker by worker. Children come before parents, because their numbers
+    /// are higher.
     pub(super) fn flush(&mut self) {
         for worker in 0..self.workers {
             for group in (0..self.groups.len()).rev() {
@@ -67,25 +69,26 @@ impl FirstVersion {
         }
     }
 
-    /// A group's own value as of the last flush, and the sum of its workers, which it should be.
+    /// Returns a group's own value as of the last flush, and the sum of its workers' counters,
+    /// which it should equal.
     pub(super) fn local(&self, group: usize) -> (i64, i64) {
         let group = &self.groups[group];
         (group.local, group.state.iter().sum())
     }
 
-    /// A group's value with all below it, as of the last flush.
+    /// Returns the value of a group and all groups below it, as of the last flush.
     pub(super) fn total(&self, group: usize) -> i64 {
         self.groups[group].total
     }
 }
 
 impl Group {
-    /// One group on one worker; what is left for the parent.
+    /// Flushes one group on one worker; returns the change that is passed to the parent.
     fn flush(&mut self, worker: usize, mended: bool) -> i64 {
         let own = self.state[worker] - self.prev[worker];
         self.prev[worker] = self.state[worker];
         let delta = std::mem::take(&mut self.pending) + own;
-        // The mistake: `own` may be lost here, as `prev` has moved on.
+        // The bug: `own` may be lost here, because `prev` has been updated already.
         if delta == 0 && !mended {
             return 0;
         }

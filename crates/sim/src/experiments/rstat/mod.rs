@@ -1,7 +1,9 @@
-//! Document 001: reading the statistics of all memcgs, by flushing what has changed, against summing
-//! the counters of all workers. spec: rstat.md 5, 6.
+//! Document 001: reading the statistics of all memcgs. Flushing what has changed is compared with
+//! summing the counters of all workers.
+//! spec: rstat.md 5, 6.
 //!
-//! Invariant: both sides read the same counters at the same moment, and must read the same values.
+//! Invariant: the two ways read the same counters at the same moment, and must read the same
+//! values.
 
 mod bug;
 mod first_version;
@@ -15,11 +17,11 @@ use reads::Measured;
 /// Runs the experiment.
 pub(super) fn run(settings: &Settings, progress: &mut dyn FnMut(f64)) -> Outcome {
     let measured = reads::measure(settings.scale, progress);
-    let [looks, speed] = reads::pictures(&measured);
+    let [scans, speed] = reads::pictures(&measured);
     let mut outcome = Outcome {
         tables: vec![reads::counters(&measured)],
         claims: claims(&measured),
-        pictures: vec![looks, speed],
+        pictures: vec![scans, speed],
         timings: vec![reads::times(&measured)],
         notes: NOTES.iter().map(|&note| note.to_owned()).collect(),
     };
@@ -62,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flushing_looks_at_less_and_reads_the_same() {
+    fn flushing_reads_fewer_counters_and_returns_the_same() {
         let outcome = run(&Settings { seed: 1, scale: 16 }, &mut |_| {});
         assert_eq!(outcome.claims.len(), 7);
         assert!(

@@ -1,6 +1,7 @@
 //! Reading all statistics of all memcgs, by summing and by flushing, after different loads.
 //!
-//! Invariant: looks are counted by the code that looks, in the sum, in the flush and in the reads after it.
+//! Invariant: each counter read is counted by the code that makes it: in the sum, in the flush and
+//! in the reads after the flush.
 
 use crate::outcome::{By, Cell, Kind, Picture, Series, Table};
 use crate::stats::{median, number};
@@ -9,13 +10,13 @@ use std::time::Instant;
 
 const MEMCGS: u64 = 1000;
 const WORKERS: usize = 256;
-/// About as many as a memcg has.
+/// Number of statistics: about as many as a memcg has.
 const STATS: usize = 80;
-/// Those that one page fault changes; they come first.
+/// Number of statistics that one page fault changes; they have the lowest indices.
 const FAULT_STATS: usize = 6;
 const ROUNDS: usize = 5;
 
-/// What happened between two reads.
+/// Which counters changed between two reads of all statistics.
 struct Load {
     name: &'static str,
     memcgs: usize,
@@ -23,7 +24,8 @@ struct Load {
     stats: usize,
 }
 
-/// Counters looked at by either side in one read of all, and median seconds.
+/// Counters read in one read of all statistics, by summing and by flushing; then the median seconds
+/// of each.
 pub(super) struct Measured {
     name: &'static str,
     summed: u64,
@@ -31,7 +33,7 @@ pub(super) struct Measured {
     seconds: [f64; 2],
 }
 
-/// The document's measurement: system seconds before and after.
+/// The document's measurement: system seconds before the patch and after.
 const DOCUMENT: [f64; 2] = [0.120, 0.027];
 
 struct World {
@@ -44,7 +46,7 @@ impl World {
         let mut rstat = Rstat::new(STATS, WORKERS);
         let memcgs = (0..memcgs).map(|_| rstat.create(GroupId::ROOT)).collect();
         let mut world = Self { rstat, memcgs };
-        // All have run everywhere once.
+        // First, all counters of all memcgs change once on every worker.
         world.update(&Load {
             name: "",
             memcgs: usize::MAX,
@@ -55,6 +57,7 @@ impl World {
         world
     }
 
+    /// Adds 1 to every counter that the load covers.
     fn update(&mut self, load: &Load) {
         for (n, &memcg) in self.memcgs.iter().enumerate().take(load.memcgs) {
             for worker in 0..load.workers {
@@ -67,21 +70,21 @@ impl World {
 
     fn measure(&mut self, load: &Load) -> Measured {
         let mut seconds = [Vec::new(), Vec::new()];
-        let mut looked_at = [0, 0];
+        let mut scanned_at = [0, 0];
         for _ in 0..ROUNDS {
             self.update(load);
             let start = Instant::now();
-            let (summed, looks) = self.read(Rstat::summed);
+            let (summed, scans) = self.read(Rstat::summed);
             seconds[0].push(start.elapsed().as_secs_f64());
-            looked_at[0] += looks;
+            scanned_at[0] += scans;
             let (before, start) = (self.rstat.counters_read(), Instant::now());
             self.rstat.flush(GroupId::ROOT);
-            let (flushed, looks) = self.read(|rstat, id, stat| (rstat.local(id, stat), 1));
+            let (flushed, scans) = self.read(|rstat, id, stat| (rstat.local(id, stat), 1));
             seconds[1].push(start.elapsed().as_secs_f64());
-            looked_at[1] += looks + self.rstat.counters_read() - before;
+            scanned_at[1] += scans + self.rstat.counters_read() - before;
             assert_eq!(summed, flushed, "both sides read the same");
         }
-        let [summed, flushed] = looked_at.map(|all| all / ROUNDS as u64);
+        let [summed, flushed] = scanned_at.map(|all| all / ROUNDS as u64);
         Measured {
             name: load.name,
             summed,
@@ -90,7 +93,8 @@ impl World {
         }
     }
 
-    /// All statistics of all memcgs: their sum, and the sum of the counters looked at for them.
+    /// Reads all statistics of all memcgs. Returns the sum of the values, and the number of
+    /// counters read.
     fn read(&self, of: impl Fn(&Rstat, GroupId, usize) -> (u64, u64)) -> (u64, u64) {
         let stats = |&memcg| (0..STATS).map(move |stat| (memcg, stat));
         let all = self.memcgs.iter().flat_map(stats);
@@ -99,7 +103,7 @@ impl World {
     }
 }
 
-/// All loads, on one world of `MEMCGS / scale`.
+/// Measures all loads in one world of `MEMCGS / scale` memcgs.
 pub(super) fn measure(scale: u64, progress: &mut dyn FnMut(f64)) -> Vec<Measured> {
     let mut world = World::new((MEMCGS / scale).max(250));
     let all = world.memcgs.len();
@@ -161,7 +165,7 @@ pub(super) fn counters(measured: &[Measured]) -> Table {
 }
 
 impl Measured {
-    /// How many times fewer counters are looked at by flushing.
+    /// Returns how many times more counters summing reads than flushing.
     pub(super) fn ratio(&self) -> f64 {
         number(self.summed) / number(self.flushed)
     }
@@ -196,7 +200,7 @@ pub(super) fn times(measured: &[Measured]) -> Table {
     table
 }
 
-/// What both sides look at, and how much faster one is.
+/// Returns pictures of the counters that each way reads, and of the times.
 pub(super) fn pictures(measured: &[Measured]) -> [Picture; 2] {
     let groups = || Kind::Bars(measured.iter().map(|row| row.name.to_owned()).collect());
     let bars = |name: &str, of: fn(&Measured) -> f64| {

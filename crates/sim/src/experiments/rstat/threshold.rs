@@ -1,6 +1,7 @@
-//! Readers that flush only when enough has changed: how wrong are they at worst? spec: rstat.md 6.1.
+//! Readers that flush only if enough has changed: what is their largest error?
+//! spec: rstat.md 6.1.
 //!
-//! Invariant: the truth is kept beside the engine, from the updates alone.
+//! Invariant: the exact values are computed outside the engine, only from the updates.
 
 use crate::outcome::{By, Cell, Claim, Kind, Outcome, Picture, Series, Table};
 use crate::rng::Rng;
@@ -10,17 +11,20 @@ use ::engine::rstat::{Flusher, GroupId, Rstat};
 const READS: u64 = 20_000;
 const WORKERS: [u32; 3] = [1, 4, 32];
 
-/// A number of workers: flushes by readers, and errors in pages.
+/// Results for one number of workers.
 struct Row {
     workers: u32,
+    /// Number of flushes by a reader of a parent with one busy group.
     flushes: u64,
+    /// Largest error of the counter of a parent with one busy group, in pages.
     worst: u64,
+    /// Most pages by which a counter may be wrong.
     bound: u64,
-    /// The worst in the parent of ten busy groups.
+    /// Largest error of the counter of a parent with ten busy groups, in pages.
     parents: u64,
 }
 
-/// Table, picture and claim.
+/// Adds the table, the picture and the claim to `outcome`.
 pub(super) fn run(seed: u64, outcome: &mut Outcome) {
     let rows = WORKERS.map(|workers| {
         let (flushes, worst) = worst_error(workers, 1, seed);
@@ -89,7 +93,8 @@ fn picture(rows: &[Row]) -> Picture {
     .log(true, true)
 }
 
-/// Flushes by a reader of the parent of `children`, and the most it was wrong by.
+/// Returns the number of flushes by a reader of the parent of `children` groups, and the reader's
+/// largest error in pages.
 fn worst_error(workers: u32, children: u32, seed: u64) -> (u64, u64) {
     let mut rstat = Rstat::new(1, workers as usize);
     let parent = rstat.create(GroupId::ROOT);

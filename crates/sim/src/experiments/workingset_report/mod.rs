@@ -1,8 +1,9 @@
-//! Document 003: working-set reports: what they say, when they are refreshed and announced, and what
-//! a policy that acts on them saves. spec: workingset-report.md.
+//! Document 003: working-set reports: what they contain, when they are refreshed and announced, and
+//! what a policy that uses them saves.
+//! spec: workingset-report.md.
 //!
-//! Invariant: ages come from the engine's generations alone; the truth beside them, from the times of
-//! the simulated touches, is never shown to it.
+//! Invariant: reported ages come only from the engine's generations. The exact ages come from the
+//! times of the simulated touches, which the engine never sees.
 
 mod accuracy;
 mod policy;
@@ -44,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reports_hold_what_they_promise() {
+    fn reports_keep_their_claims() {
         let outcome = run(
             &Settings {
                 seed: 1,

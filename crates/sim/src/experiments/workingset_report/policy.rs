@@ -14,18 +14,18 @@ use ::engine::workingset_report::Bins;
 use ::engine::{FaultKind, FolioId, FolioType, Machine, Millis, ScanReason};
 
 const MIB: u64 = 256;
-/// Between two rounds of the policy, s.
+/// Time between two runs of the policy, seconds.
 const PERIOD: u64 = 40;
-/// Idle for so long is cold.
+/// Idle time from which a page is cold.
 const COLD: Millis = Millis(10_000);
 
-/// A program: what it touches in each second.
+/// A program, with the pages that it touches in each second.
 struct Program {
     name: &'static str,
     seconds: u64,
     pages: u64,
     second: fn(&mut Target, u64),
-    /// The document's peaks, MiB: with the policy and without.
+    /// Peak memory in the document, MiB: with the policy, then without.
     document: [f64; 2],
 }
 
@@ -46,7 +46,7 @@ const PROGRAMS: [Program; 2] = [
     },
 ];
 
-/// One memcg on a machine without limits.
+/// A machine without limits, with one memcg.
 struct Target {
     machine: Machine,
     id: MemcgId,
@@ -87,7 +87,7 @@ impl Target {
         (from..from + len).for_each(|page| self.touch(page, ty));
     }
 
-    /// The document's policy, once.
+    /// Runs the document's policy once.
     fn reclaim_cold(&mut self, now: Millis) {
         self.machine.refresh(self.id, now, &mut InWords);
         let report = self.machine.reports_mut().state(self.id).report();
@@ -98,17 +98,18 @@ impl Target {
             swappiness: None,
             now,
         };
-        // What it does not get, it does not get: the policy ignores that, too.
+        // The policy does not check how much it got; so neither does this code.
         let _ = self
             .machine
             .proactive_reclaim(self.id, request, &mut InWords);
     }
 }
 
-/// 16 jobs, each with 250 MiB of its own for 40 s; 8 MiB/s of files that are read once or twice; 200
-/// MiB of headers that all read.
+/// A build: 16 jobs, each with 250 MiB of memory for 40 s; 8 MiB/s of files that are read once or
+/// twice; and 200 MiB of headers that all jobs read.
 fn build(target: &mut Target, second: u64) {
-    // Each amount is divided by itself: a MiB that is rounded down, or kept above nothing, would be told times the scale.
+    // Each amount is scaled separately: a rounding error of one MiB would be multiplied by the
+    // scale in the results.
     let scale = target.scale;
     let mib = |mib: u64| mib * MIB / scale;
     let headers = mib(200);
@@ -122,7 +123,7 @@ fn build(target: &mut Target, second: u64) {
             let len = usize::try_from(own).unwrap_or(0);
             target.machine.unmap_range(target.id, first, len);
         }
-        // Memory grows for half of the job's life; all of it is used every other second.
+        // A job's memory grows for half of its life; all of it is used every other second.
         let len = own * (age + 1).min(20) / 20;
         if (second + job).is_multiple_of(2) {
             target.touch_all(from, len, FolioType::Anon);
@@ -135,7 +136,7 @@ fn build(target: &mut Target, second: u64) {
     }
 }
 
-/// 510 MiB loaded in 300 s; all the while requests on three quarters of what is there.
+/// A store: loads 510 MiB in 300 s; meanwhile, requests go to three quarters of what is loaded.
 fn store(target: &mut Target, second: u64) {
     let pages = 510 * MIB / target.scale;
     let loaded = |second: u64| pages * second.min(300) / 300;
@@ -154,7 +155,7 @@ fn store(target: &mut Target, second: u64) {
     }
 }
 
-/// What one run cost.
+/// Memory and refaults of one run, in pages.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     peak: u64,
@@ -190,7 +191,7 @@ fn run_one(program: &Program, settings: &Settings, with_policy: bool) -> Run {
     }
 }
 
-/// The table and what it must show.
+/// Adds the table and its claims to `outcome`.
 pub(super) fn run(settings: &Settings, outcome: &mut Outcome, progress: &mut dyn FnMut(f64)) {
     let mut table = Table::new(
         "All that is idle for 10 s goes every 40 s",
@@ -243,7 +244,7 @@ pub(super) fn run(settings: &Settings, outcome: &mut Outcome, progress: &mut dyn
     outcome.pictures.push(picture(&savings));
 }
 
-/// What of the peak is saved: ours, and the document's.
+/// Returns a picture of the saved share of the peak: the simulator's and the document's.
 fn picture(savings: &[[f64; 2]]) -> Picture {
     let bars = |name: &str, n: usize| Series::bars(name, savings.iter().map(|both| Some(both[n])));
     let programs = PROGRAMS.iter().map(|program| program.name.to_owned());

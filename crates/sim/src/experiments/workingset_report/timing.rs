@@ -1,4 +1,5 @@
-//! When reports are refreshed and announced: the interval, the threshold, pressure, the aging thread.
+//! When reports are refreshed and announced, depending on the interval, the threshold, pressure and
+//! the aging thread.
 
 use crate::hardware;
 use crate::in_words::InWords;
@@ -30,7 +31,7 @@ fn machine(tenants: u64) -> (Machine, Vec<MemcgId>) {
     (machine, ids)
 }
 
-/// Agings, and different reports seen, in a minute of reads every 100 ms.
+/// Returns the number of agings and of different reports, in a minute of reads every 100 ms.
 fn reads(interval: Millis) -> (u64, u64) {
     let (mut machine, ids) = machine(1);
     let id = ids[0];
@@ -51,7 +52,7 @@ fn reads(interval: Millis) -> (u64, u64) {
     (machine.lruvec(id).lru_gen().max_seq() - born, reports)
 }
 
-/// Announcements in a minute of reclaim every 100 ms.
+/// Returns the number of announcements in a minute of reclaim every 100 ms.
 fn announced(reason: ScanReason, threshold: Millis, reader: bool) -> u64 {
     let (mut machine, ids) = machine(1);
     let id = ids[0];
@@ -68,16 +69,17 @@ fn announced(reason: ScanReason, threshold: Millis, reader: bool) -> u64 {
             now,
         };
         machine.reclaim_subtree(id, request, &mut InWords);
-        let told = machine.reports_mut().take_notified();
-        announced += told.len() as u64;
-        if reader && !told.is_empty() {
+        let reported = machine.reports_mut().take_notified();
+        announced += reported.len() as u64;
+        if reader && !reported.is_empty() {
             machine.refresh(id, now, &mut InWords);
         }
     }
     announced
 }
 
-/// Refreshes of two memcgs by the aging thread in a minute, and its wakeups.
+/// Returns how often the aging thread refreshes each of two memcgs in a minute, and how often it
+/// wakes up.
 fn aging_thread(intervals: [Millis; 2]) -> ([u64; 2], u64) {
     let (mut machine, ids) = machine(2);
     for (&id, interval) in ids.iter().zip(intervals) {
@@ -99,7 +101,7 @@ fn aging_thread(intervals: [Millis; 2]) -> ([u64; 2], u64) {
     ([aged(0), aged(1)], wakeups)
 }
 
-/// Tables and claims.
+/// Adds the tables and claims to `outcome`.
 pub(super) fn run(outcome: &mut Outcome) {
     refreshes(outcome);
     announcements(outcome);
@@ -166,14 +168,14 @@ fn announcements(outcome: &mut Outcome) {
         &["reclaim", "threshold (s)", "reader", "announcements"],
     );
     let mut count = |reason: ScanReason, threshold: u64, reader: bool| {
-        let told = announced(reason, Millis(threshold * 1000), reader);
+        let reported = announced(reason, Millis(threshold * 1000), reader);
         table.row(vec![
             Cell::Text(format!("{reason:?}").to_lowercase()),
             Cell::Count(threshold),
             Cell::Text(if reader { "reads" } else { "ignores them" }.to_owned()),
-            Cell::Count(told),
+            Cell::Count(reported),
         ]);
-        told
+        reported
     };
     let direct = count(ScanReason::Direct, 2, true);
     let ignored = count(ScanReason::Direct, 2, false);

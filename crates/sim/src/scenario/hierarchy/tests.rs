@@ -57,7 +57,7 @@ fn a_tree_of_three_levels() {
         "run.accessed-bits=page-tables",
     ] {
         let world = checked(TREE, &[set]);
-        // 2 slices, 4 pods, 12 webs, and the two that went.
+        // 2 slices, 4 pods, 12 webs, and the two that departed.
         assert_eq!(world.guests.len(), 20);
         for guest in &world.guests {
             let Some(id) = guest.memcg else { continue };
@@ -70,12 +70,12 @@ fn a_tree_of_three_levels() {
             };
             world.guests.iter().filter(named).collect::<Vec<_>>()
         };
-        // A slice does nothing itself; what was taken below it is its.
+        // A slice does nothing itself; pages taken below it are counted for it.
         for slice in of("slice") {
             assert_eq!(slice.counts.touches, 0);
             assert!(slice.pgsteal > 0, "{set}");
         }
-        // Who has gone went with its parent, and all that came in is accounted for.
+        // Departed tenants went with their parent, and all that came in is accounted for.
         for gone in of("late").into_iter().chain(of("job")) {
             assert!(gone.memcg.is_none());
         }
@@ -104,8 +104,8 @@ fn results_add_up_the_tree() {
     assert_eq!(find("late"), find("late/job"));
 }
 
-/// memory.min in the middle of a tree keeps what is below it from who is beside it, and is worth no more than its
-/// parent's.
+/// memory.min in the middle of a tree protects the memcgs below it from those beside it, and is
+/// worth no more than its parent's.
 #[test]
 fn a_protected_pod_keeps_its_pages() {
     let text = r#"

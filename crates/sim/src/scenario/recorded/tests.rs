@@ -25,15 +25,16 @@ impl Drop for Scratch {
     }
 }
 
-/// Looks each second at pages from 0 that are there, of which those of a range were accessed.
-pub(in crate::scenario) fn recording(looks: &[(u64, std::ops::Range<u64>)]) -> Scratch {
+/// A recording with a scan each second: each element is the number of present pages, from 0 on, and
+/// the range that was accessed.
+pub(in crate::scenario) fn recording(scans: &[(u64, std::ops::Range<u64>)]) -> Scratch {
     let header = Header {
         page_bytes: 4096,
         interval_ms: 1000,
         ..Header::default()
     };
     let (mut encoder, mut before) = (Encoder::new(&header), Pages::default());
-    for (number, (there, accessed)) in (1..).zip(looks) {
+    for (number, (there, accessed)) in (1..).zip(scans) {
         let mut after = Pages::default();
         for page in 0..*there {
             let planes = after.chunk_mut(page / 512);
@@ -42,11 +43,11 @@ pub(in crate::scenario) fn recording(looks: &[(u64, std::ops::Range<u64>)]) -> S
             planes.accessed[at] |= if accessed.contains(&page) { bit } else { 0 };
         }
         encoder.space(0, &before, &after);
-        encoder.look(number * 1000, 0);
+        encoder.scan(number * 1000, 0);
         before = after;
     }
     let mut bytes = encoder.take();
-    bytes.extend(Encoder::end_of(looks.len() as u64));
+    bytes.extend(Encoder::end_of(scans.len() as u64));
     Scratch::new(&bytes)
 }
 
@@ -56,7 +57,7 @@ fn read(scratch: &Scratch) -> Result<Arc<Recorded>, String> {
 }
 
 #[test]
-fn accesses_are_spread_over_the_time_between_looks() {
+fn accesses_are_spread_over_the_time_between_scans() {
     let scratch = recording(&[(100, 0..100), (100, 0..10), (90, 0..0)]);
     let recorded = read(&scratch).expect("sound");
     assert_eq!((recorded.pages(), recorded.accesses()), (100, 110));
@@ -78,20 +79,23 @@ fn accesses_are_spread_over_the_time_between_looks() {
 }
 
 #[test]
-fn what_is_no_recording_says_so() {
+fn a_file_that_is_no_recording_is_an_error() {
     let empty = recording(&[]);
-    let told = read(&empty).expect_err("nothing in it");
-    assert!(told.contains("nothing is recorded"), "{told}");
+    let reported = read(&empty).expect_err("nothing in it");
+    assert!(reported.contains("nothing is recorded"), "{reported}");
     let other = Scratch::new(b"[run]");
-    let told = read(&other).expect_err("no recording");
-    assert!(told.contains("does not begin as a recording"), "{told}");
+    let reported = read(&other).expect_err("no recording");
+    assert!(
+        reported.contains("does not begin as a recording"),
+        "{reported}"
+    );
     let missing = Recordings::within(Path::new("/nowhere")).get("x.rec");
     assert!(missing.expect_err("no file").contains("/nowhere/x.rec"));
 }
 
 /// What tenants that replay a recording did, by name, after the file's time.
 fn replayed(run: &str, tenant: &str) -> Vec<crate::scenario::world::Counts> {
-    // Two hundred pages come, a half of them stays in use, and at last the other half is given back.
+    // Two hundred pages come, a half of them stays in use, and at last the other half is freed.
     let all = (200, 0..200);
     let half = (200, 0..100);
     let scratch = recording(&[all, half.clone(), half.clone(), half, (100, 0..100)]);
@@ -109,7 +113,7 @@ fn replayed(run: &str, tenant: &str) -> Vec<crate::scenario::world::Counts> {
 }
 
 #[test]
-fn a_replay_does_what_was_recorded() {
+fn a_replay_repeats_the_recording() {
     for bits in ["engine", "page-tables"] {
         let run = format!("accessed-bits = \"{bits}\"");
         let counts = replayed(&run, "")[0];
@@ -119,7 +123,7 @@ fn a_replay_does_what_was_recorded() {
 }
 
 #[test]
-fn a_replay_may_have_another_size_and_policy_and_company() {
+fn a_replay_may_have_another_size_policy_and_neighbours() {
     for policy in ["multi-gen", "active-inactive", "arc"] {
         let run = format!("policy = \"{policy}\"");
         let all = replayed(&run, "count = 3\nmemory-max = \"600K\"");
@@ -135,25 +139,26 @@ fn a_replay_may_have_another_size_and_policy_and_company() {
 }
 
 #[test]
-fn what_a_recording_does_not_take_is_refused() {
-    for (more, told) in [
+fn keys_that_a_recording_does_not_have_are_refused() {
+    for (more, reported) in [
         ("", "a recording without its file"),
         ("file = \"x\"\nrate = 3", "has its own size, rate"),
         ("file = \"nowhere.rec\"", "nowhere.rec"),
     ] {
         let text =
             format!("[[tenant]]\nname = \"x\"\n[[tenant.work]]\npattern = \"recording\"\n{more}");
-        let error = crate::scenario::parse("x.toml", &text, &[]).expect_err(told);
-        assert!(error.what.contains(told), "{error}");
+        let error = crate::scenario::parse("x.toml", &text, &[]).expect_err(reported);
+        assert!(error.what.contains(reported), "{error}");
     }
     let text = "[[tenant]]\nname = \"x\"\nwork = [{ pattern = \"loop\", size = \"1M\" }]";
     let error = crate::scenario::parse("x.toml", text, &[]).expect_err("no rate");
     assert!(error.what.contains("missing field `rate`"), "{error}");
 }
 
-/// (The story: the first minute of ten was replayed, less memory sufficed, and nobody was told.)
+/// Regression: the first minute of ten was replayed, less memory sufficed, and the result did not
+/// say so.
 #[test]
-fn what_is_not_replayed_or_not_whole_is_told() {
+fn partial_replays_and_recordings_are_reported() {
     let scratch = recording(&[(100, 0..100), (100, 0..10), (90, 0..0)]);
     let recorded = read(&scratch).expect("sound");
     assert!(recorded.notes(3000).is_empty());

@@ -1,45 +1,46 @@
-//! Walks of one address space: whole ones before aging, and a look around a page that eviction found
-//! young. spec: lru-gen.md 5.2, 7.
+//! Walks of one address space: complete ones before aging, and look-around at a page that eviction
+//! found young.
+//! spec: lru-gen.md 5.2, 7.
 //!
-//! Invariants: after a walk no page of a table that it descended into is accessed, but through a VMA
-//! without recency; a table that it passed by has kept all its bits.
+//! Invariants: after a walk, no page of a table that it read is accessed, except through a VMA
+//! without recency. A table that the walk skipped has kept all its bits.
 
-use super::{ACCESSED, BESIDE, Beside, ENTRIES, Space};
+use super::{ACCESSED, BESIDE, ENTRIES, ScanAroundFinds, Space};
+use crate::vma::Vma;
 use engine::lru_gen::{is_dense, look_around_window};
 use engine::{FolioId, Lruvec, ScanReason};
-use models::vma::Vma;
 use std::ops::Range;
 
-/// Which tables a walk descends into; never one that was not accessed at all.
+/// Which tables a walk reads; never one that was not accessed at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WalkKind {
-    /// Those in the Bloom filter.
+    /// Tables in the Bloom filter.
     Filtered,
-    /// All, and the filter for the next walk is filled (`force_scan`).
+    /// All tables; fills the filter for the next walk (`force_scan`).
     Forced,
-    /// All; there are no filters.
+    /// All tables; there are no filters.
     Unfiltered,
 }
 
-/// What walks have met so far. The first four are the kernel's.
+/// Counts of all walks so far. The kernel has the first four, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WalkCounts {
-    /// Entries of pages looked at, present or not.
+    /// Number of page entries read, present or not.
     pub total: u64,
-    /// Those found accessed.
+    /// Number of entries found accessed.
     pub young: u64,
-    /// Tables descended into.
+    /// Number of tables read.
     pub found: u64,
-    /// Tables dense enough to be in the next filter.
+    /// Number of tables with enough accessed pages to be in the next filter.
     pub added: u64,
-    /// Tables passed by, because they were not in the filter.
+    /// Number of tables skipped because they were not in the filter.
     pub passed_by: u64,
-    /// Neighbours that were found accessed by looking around.
+    /// Number of neighbours that look-around found accessed.
     pub around: u64,
 }
 
 impl WalkCounts {
-    /// Adds those of another space.
+    /// Adds the counts of another space.
     pub const fn add(&mut self, other: Self) {
         self.total += other.total;
         self.young += other.young;
@@ -55,15 +56,17 @@ fn cut(vma: &Vma, pages: Range<u64>) -> Range<u64> {
 }
 
 impl Space {
-    /// What walks of this space have met.
+    /// Returns the counts of this space.
     #[must_use]
     pub const fn walk_counts(&self) -> WalkCounts {
         self.counts
     }
 
-    /// The walk that precedes a new generation of `lruvec`. A space whose program has not run since the last one is passed by, unless
-    /// the walk is forced, and its filters do not change: after two generations in a row the next walk still looks
-    /// where an older one has found much. spec: lru-gen.md 5.1.
+    /// Makes the walk that precedes a new generation of `lruvec`. A space is skipped if its program
+    /// has not run since the last walk, unless the walk is forced. The filters of a skipped space
+    /// do not change: the next walk still reads the tables where an older one found many accessed
+    /// pages.
+    /// spec: lru-gen.md 5.1.
     pub(in crate::scenario) fn walk(&mut self, lruvec: &mut Lruvec, kind: WalkKind) {
         let has_run = self.take_run();
         if kind == WalkKind::Filtered && !has_run {
@@ -93,7 +96,8 @@ impl Space {
         }
     }
 
-    /// Entries of a table, and accessed ones, as far as VMAs with recency go.
+    /// Walks a table; returns the number of its entries, and of accessed ones, in VMAs with
+    /// recency.
     fn walk_leaf(&mut self, leaf: usize, recent: &[Vma], lruvec: &mut Lruvec) -> (u64, u64) {
         let pages = (leaf * ENTRIES) as u64..((leaf + 1) * ENTRIES) as u64;
         let (mut total, mut young) = (0, 0);
@@ -109,7 +113,7 @@ impl Space {
         (total, young)
     }
 
-    /// Clears the accessed bit of `page` and tells `lruvec`, if it was set.
+    /// Clears the accessed bit of `page`, and reports the page to `lruvec` if the bit was set.
     fn take_young(&mut self, page: u64, vma: &Vma, lruvec: &mut Lruvec) -> bool {
         let young = self.clear_young(page);
         if young {
@@ -118,7 +122,7 @@ impl Space {
         young
     }
 
-    /// Clears the accessed bit of `page`; whether it was set.
+    /// Clears the accessed bit of `page`; returns whether it was set.
     fn clear_young(&mut self, page: u64) -> bool {
         let bits = self.bits(page);
         let young = bits & ACCESSED != 0;
@@ -128,13 +132,14 @@ impl Space {
         young
     }
 
-    /// Where `id` is mapped.
+    /// Returns the pages where `id` is mapped.
     fn pages_of(&self, id: FolioId) -> Vec<u64> {
         self.map.mappings(id).map(|(page, _)| page).collect()
     }
 
-    /// Eviction found the page of `id` accessed, and took its bit: takes those of its neighbours at once. One of the same
-    /// batch that is met later stays, and is no place to look around again.
+    /// Called after eviction found the page of `id` accessed and cleared its bit: clears the bits
+    /// of its neighbours, too. A neighbour in the same batch is then kept, and does not cause
+    /// another look-around.
     pub(in crate::scenario) fn look_around(&mut self, id: FolioId) {
         for page in self.pages_of(id) {
             self.look_around_page(page);
@@ -148,7 +153,7 @@ impl Space {
         let Some(window) = look_around_window(page, vma.start..vma.end) else {
             return;
         };
-        // The page itself is one of those that are young.
+        // The page itself counts as young.
         let (total, mut found) = (window.end - window.start, 1);
         for page in window {
             if self.clear_young(page) {
@@ -163,32 +168,36 @@ impl Space {
         }
     }
 
-    /// Whether looking around has found the page of `id` accessed, and has not told yet.
+    /// Returns whether look-around found the page of `id` accessed and has not reported it yet.
     pub(in crate::scenario) fn was_found_beside(&self, id: FolioId) -> bool {
         let mut mappings = self.map.mappings(id);
         mappings.any(|(page, _)| self.bits(page) & BESIDE != 0)
     }
 
-    /// Tells `lruvec` what looking around has found since the last time, in a reclaim for `reason`. Tables that turned
-    /// out dense are put in the filter of the next walk.
-    pub(in crate::scenario) fn tell_beside(&mut self, lruvec: &mut Lruvec, reason: ScanReason) {
+    /// Reports to `lruvec` what look-around has found since its last report, in a reclaim for
+    /// `reason`. Tables with many accessed pages are added to the filter of the next walk.
+    pub(in crate::scenario) fn report_neighbours(
+        &mut self,
+        lruvec: &mut Lruvec,
+        reason: ScanReason,
+    ) {
         let seq = lruvec.lru_gen().max_seq();
-        let Beside { young, dense } = std::mem::take(&mut self.beside);
+        let ScanAroundFinds { young, dense } = std::mem::take(&mut self.beside);
         for id in young {
             for page in self.pages_of(id) {
                 self.set(page, self.bits(page) & !BESIDE);
             }
-            lruvec.young_beside(id, reason);
+            lruvec.young_neighbour(id, reason);
         }
         for leaf in dense {
             self.filters.add(seq, leaf);
         }
     }
 
-    /// Asserts that no accessed page is hidden behind a table that is not.
+    /// Checks that the table of each accessed page has its accessed bit set.
     ///
     /// # Errors
-    /// The page.
+    /// The page for which this does not hold.
     pub fn check(&self) -> Result<(), String> {
         for (n, leaf) in (0u64..).zip(&self.directory) {
             let Some(leaf) = leaf.as_ref().filter(|leaf| !leaf.accessed) else {
@@ -205,7 +214,7 @@ impl Space {
     }
 }
 
-/// A planted bug: pages are accessed, and their tables are not.
+/// A planted bug: pages are accessed, but the bits of their tables are clear.
 #[cfg(test)]
 impl Space {
     pub(in crate::scenario) fn hide(&mut self) {

@@ -31,7 +31,7 @@ fn run(set: &[&str]) -> World {
 }
 
 #[test]
-fn what_a_policy_says_leaves_and_nothing_else() {
+fn only_pages_that_a_policy_orders_are_evicted() {
     for bits in ["engine", "page-tables"] {
         let world = run(&[&format!("run.accessed-bits={bits}")]);
         let [db, plain] = [0, 1].map(|n| world.guests[n].counts);
@@ -74,15 +74,15 @@ fn a_policy_can_be_swept_and_departs_with_its_tenant() {
 }
 
 #[test]
-fn what_cannot_be_is_told_with_its_line() {
-    for (set, told) in [
+fn impossible_settings_are_reported_with_their_line() {
+    for (set, reported) in [
         ("tenant.db.policy={ by = \"fitt\" }", "fitt"),
         ("tenant.db.policy={ by = \"fit\", rat = \"1%\" }", "rate"),
         ("tenant.db.policy={ rate = \"1%\" }", "`by`"),
         ("run.policy=active-inactive", "knows no ages"),
     ] {
         let complaint = complaint(FILE, &[set]);
-        assert!(complaint.contains(told), "{set}: {complaint}");
+        assert!(complaint.contains(reported), "{set}: {complaint}");
     }
     let without = FILE.replace("age-every = \"5s\"\n", "");
     let complaint = complaint(&without, &[]);

@@ -1,8 +1,8 @@
 //! Accessed bits of faults, and advice: both kinds of memory must know the same.
 
 use super::{World, plans};
+use crate::vma::{Fadvice, OpenFileId};
 use engine::word::Flag;
-use models::vma::{Fadvice, OpenFileId};
 
 fn run(text: &str, set: &[&str], mut each: impl FnMut(&mut World)) -> World {
     let mut world = World::new(&plans(text, set).runs[0]);
@@ -44,8 +44,9 @@ fn scans(world: &World) -> (u64, u64) {
     (stat.pgscan(), stat.pgsteal())
 }
 
-/// A streamed page went at the first look, because the access that had faulted left no accessed bit: 50,001
-/// pages were scanned where each has to be met twice.
+/// Regression: a streamed page was evicted at the first scan, because the access that had faulted
+/// set no accessed bit. Only 50,001 pages were scanned, though each of 50,000 must be scanned twice
+/// before it is evicted.
 #[test]
 fn a_fault_sets_the_accessed_bit() {
     let (scanned, taken) = scans(&stream(&[]));
@@ -53,14 +54,14 @@ fn a_fault_sets_the_accessed_bit() {
         scanned >= 2 * taken && taken >= 50_000,
         "{scanned} for {taken}"
     );
-    // What is read through a descriptor has no page-table entry to set a bit in.
+    // A page read through a descriptor has no page-table entry to set a bit in.
     let (scanned, taken) = scans(&stream(&["tenant.stream.work.0.access=descriptor"]));
     assert!(scanned <= taken + 1, "{scanned} for {taken}");
 }
 
 /// The same of both kinds of memory of the multi-gen LRU: its walks find what came in.
 #[test]
-fn walks_find_what_faulted() {
+fn walks_find_faulted_pages() {
     for set in KINDS {
         let set = [set, &["run.policy=multi-gen"]].concat();
         let world = stream(&set);
@@ -72,8 +73,8 @@ fn walks_find_what_faulted() {
     }
 }
 
-/// Advice given to a program that was running changed nothing in the engine's own table: whether accesses count
-/// had been asked at the first fault.
+/// Regression: advice given to a running program changed nothing in the engine's own table: whether
+/// accesses count had been decided at the first fault.
 #[test]
 fn advice_takes_effect_at_once_in_both_kinds_of_memory() {
     let text = r#"
@@ -100,7 +101,7 @@ fn advice_takes_effect_at_once_in_both_kinds_of_memory() {
     let advised = KINDS.map(|set| counts(set, true));
     assert_eq!(never[0], never[1]);
     assert_eq!(advised[0], advised[1]);
-    // Not more: what came back often enough is protected by its tier.
+    // Not more: a page that refaulted often enough is protected by its tier.
     assert!(
         never[0].refaults == 0 && advised[0].refaults >= 64,
         "{advised:?} {never:?}"

@@ -16,17 +16,18 @@ name = "b"
 work = [{ pattern = "loop", size = "64K", rate = 10 }]
 "#;
 
-/// (The file's own values were tried, and what was asked for was not, without a word; a typo beside it was blamed on the sweep.)
+/// Regression: the file's own values were tried, and the value that was set was silently not; a
+/// typo beside it was blamed on the sweep.
 #[test]
-fn what_is_set_takes_the_place_of_what_is_swept() {
+fn a_set_value_replaces_a_swept_one() {
     let text = format!("{MIXED}\n[sweep]\n\"run.seed\" = [1, 2, 3]\n");
     let of = |set: &[&str]| plans(&text, set).runs.len();
     assert_eq!((of(&[]), of(&["run.seed=5"]), of(&["sweep={}"])), (3, 1, 1));
     assert_eq!(plans(&text, &["run.seed=5"]).runs[0].file.run.seed, 5);
-    let told = complaint(&text, &["run.polcy=x"]);
+    let reported = complaint(&text, &["run.polcy=x"]);
     assert!(
-        told.contains("with --set") && !told.contains("run.seed"),
-        "{told}"
+        reported.contains("with --set") && !reported.contains("run.seed"),
+        "{reported}"
     );
     // One tenant has two spellings, and a table may be set as a whole.
     let text = format!("{THREE}\n[sweep]\n\"tenant.1.memory-max\" = [\"1M\", \"2M\"]\n");
@@ -46,11 +47,11 @@ fn what_is_set_takes_the_place_of_what_is_swept() {
     assert_eq!(plans(&text, &renamed).runs.len(), 1);
     let work = "[{pattern=\"loop\", size=\"64K\", rate=10}]";
     let text = format!("{THREE}\n[sweep]\n\"tenant.a.work\" = [{work}, {work}]\n");
-    let told = complaint(&text, &["tenant.1.work.0.rate=5"]);
-    assert!(told.contains("part of `tenant.a.work`"), "{told}");
+    let reported = complaint(&text, &["tenant.1.work.0.rate=5"]);
+    assert!(reported.contains("part of `tenant.a.work`"), "{reported}");
 }
 
-/// The story: of tenants that are called by numbers another one was limited.
+/// Regression: with tenants that are called by numbers another one was limited.
 #[test]
 fn a_tenants_name_comes_before_its_number() {
     let plans = plans(THREE, &["tenant.2.memory-max=4M", "tenant.1.memory-max=8M"]);
@@ -59,10 +60,11 @@ fn a_tenants_name_comes_before_its_number() {
     assert_eq!(max, [Some(4), Some(8), None]);
 }
 
-/// The story: a policy that was set had no column, a name that was set was not told, and a sweep of two and three tenants ended in a panic.
+/// Regression: a policy that was set had no column, a name that was set was not shown, and a sweep
+/// of two and three tenants ended in a panic.
 #[test]
-fn tables_are_of_what_ran() {
-    let told = |text: &str, set: &[&str]| {
+fn tables_are_of_the_runs_made() {
+    let reported = |text: &str, set: &[&str]| {
         let plans = plans(text, set);
         let run = |plan| Course::run(plan, plans.runs.len() == 1, &mut |_| ());
         let courses: Vec<_> = plans.runs.iter().map(run).collect();
@@ -74,7 +76,7 @@ fn tables_are_of_what_ran() {
         &["tenant.a.name=web", "tenant.b.policy={by=\"fit\"}"],
     ]
     .concat();
-    let tables = told(THREE, &set);
+    let tables = reported(THREE, &set);
     assert!(
         tables[0]
             .columns
@@ -98,7 +100,7 @@ fn tables_are_of_what_ran() {
     );
 }
 
-/// The story: 1073741824 and "2G" stood in one column, as that and as 2048 MiB.
+/// Regression: 1073741824 and "2G" stood in one column, as that and as 2048 MiB.
 #[test]
 fn swept_values_have_one_unit() {
     let mixed = format!("{THREE}\n[sweep]\n\"run.memory\" = [1073741824, \"2G\"]\n");

@@ -1,4 +1,4 @@
-//! Hosts that ask their guests how old memory is, and balloons that follow.
+//! Simulated hosts that request ages of memory from their guests, and set balloons by them.
 
 use super::World;
 use crate::scenario::balloon::{self, Host};
@@ -6,7 +6,7 @@ use engine::memcg::MemcgLimits;
 use engine::{Limit, MemcgId, Millis};
 
 impl World {
-    /// `n`, which is there as `id`, is a guest of `host`.
+    /// Makes tenant `n`, whose memcg is `id`, a guest of `host`.
     pub(super) fn connect(&mut self, n: usize, id: MemcgId, host: Host) {
         let (config, now) = (host.config(), Millis(self.now));
         self.machine.connect_balloon(id, balloon::NODE);
@@ -15,7 +15,7 @@ impl World {
         self.guests[n].host = Some(host);
     }
 
-    /// Hosts ask and hear, and balloons follow.
+    /// Exchanges the messages of hosts and guests, and sets the balloons.
     pub(super) fn balloons(&mut self) {
         let now = Millis(self.now);
         let pressed = self.machine.pressed_guests(now, &mut self.spaces);
@@ -40,7 +40,8 @@ impl World {
         }
     }
 
-    /// The guest may have as much as its host says; what cannot go stays with it.
+    /// Gives the guest the memory that its host allows; memory that cannot be taken remains with
+    /// the guest.
     fn resize(&mut self, n: usize, id: MemcgId) {
         let Some(host) = &mut self.guests[n].host else {
             return;

@@ -1,43 +1,43 @@
-//! A tenant of the simulated machine, and what is counted of it.
+//! A tenant of the simulated machine, with its counters.
 
 use super::worker::{Worker, workers};
-use crate::minder::Minder;
+use crate::policy_runner::PolicyRunner;
 use crate::rng::Rng;
 use crate::scenario::balloon::Host;
+use crate::scenario::baseline::{BaselineMemory, Touch};
 use crate::scenario::file::File;
 use crate::scenario::hierarchy::Hierarchy;
-use crate::scenario::yardstick::{Touch, Yardstick};
 use engine::{FolioId, MemcgId};
 
-/// What is counted of a tenant.
+/// Counters of a tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Touches.
+    /// Number of touches.
     pub touches: u64,
-    /// Those that faulted.
+    /// Number of touches that faulted.
     pub misses: u64,
-    /// Pages that came in.
+    /// Number of pages that came in.
     pub came: u64,
-    /// Pages that went at departure.
+    /// Number of pages removed when the tenant departed.
     pub unmapped: u64,
-    /// Charges that found no room under memory.max.
+    /// Number of charges that failed at memory.max.
     pub ooms: u64,
-    /// Milliseconds that its works slept for being above memory.high.
+    /// Milliseconds of sleep of its works above memory.high.
     pub throttled: u64,
-    /// Pages taken, as counted when it departed.
+    /// Number of pages reclaimed from the tenant, as of its departure or the last sample.
     pub pgsteal: u64,
-    /// Pages that came back.
+    /// Number of pages that refaulted.
     pub refaults: u64,
-    /// Resident pages when it was looked at last.
+    /// Number of resident pages at the last sample.
     pub resident: u64,
-    /// Pages in its balloon then.
+    /// Number of pages in the tenant's balloon at the last sample.
     pub balloon: u64,
-    /// Pages that left by its policy.
+    /// Number of pages that the tenant's policy evicted.
     pub evicted: u64,
 }
 
 impl Counts {
-    /// Adds those of another.
+    /// Adds the counters of another tenant.
     pub fn add(&mut self, other: &Self) {
         self.touches += other.touches;
         self.misses += other.misses;
@@ -53,51 +53,51 @@ impl Counts {
     }
 }
 
-/// A tenant.
+/// A tenant of the simulated machine.
 pub struct Guest {
-    /// Place of its `[[tenant]]` in the file.
+    /// Index of its `[[tenant]]` in the file.
     pub group: usize,
-    /// Whom it is below: a place among all guests, before its own. None: the root.
+    /// Index of its parent among all guests, lower than its own; `None` for the root.
     pub parent: Option<usize>,
-    /// Where it is, while it is there.
+    /// Its memcg; `None` before it arrives and after it departs.
     pub memcg: Option<MemcgId>,
-    /// What was counted.
+    /// Its counters.
     pub counts: Counts,
-    /// Pages taken from it and from all below it, as memory.stat says.
+    /// Number of pages reclaimed from it and from all tenants below it, as in memory.stat.
     pub pgsteal: u64,
-    /// Its memory, where the policy is none of the engine's.
-    pub(super) yardstick: Option<Yardstick>,
+    /// Its memory under a baseline policy; `None` if the policy is one of the engine's.
+    pub(super) baseline: Option<BaselineMemory>,
     pub(super) host: Option<Host>,
-    /// Its policy, while it is there.
-    pub(super) minder: Option<Minder>,
+    /// Runs its policy; `None` while it is not there or if it has none.
+    pub(super) policy_runner: Option<PolicyRunner>,
     pub(super) workers: Vec<Worker>,
     pub(super) arrive: u64,
     pub(super) depart: Option<u64>,
 }
 
 impl Guest {
-    /// A touch where there is a yardstick; false where there is none.
-    pub(super) fn touch_yardstick(&mut self, folio: FolioId) -> bool {
-        let Some(yardstick) = &mut self.yardstick else {
+    /// Touches a page under a baseline policy; returns false if the tenant has none.
+    pub(super) fn touch_baseline(&mut self, folio: FolioId) -> bool {
+        let Some(baseline) = &mut self.baseline else {
             return false;
         };
-        let touch = yardstick.touch(folio);
+        let touch = baseline.touch(folio);
         let counts = &mut self.counts;
         counts.misses += u64::from(touch != Touch::Hit);
         counts.came += u64::from(touch != Touch::Hit);
         counts.refaults += u64::from(touch == Touch::Again);
-        counts.resident = yardstick.held();
+        counts.resident = baseline.held();
         counts.pgsteal = counts.came - counts.unmapped - counts.resident;
         true
     }
 
-    /// Its time is over at `now`.
+    /// Returns whether the tenant has departed at `now`.
     pub(super) fn is_gone(&self, now: u64) -> bool {
         self.depart.is_some_and(|depart| depart <= now)
     }
 }
 
-/// All tenants of a file, parents before those below them.
+/// Makes all tenants of a file, parents before their children.
 pub(super) fn guests(file: &File, tree: &Hierarchy) -> Vec<Guest> {
     let mut guests: Vec<Guest> = Vec::new();
     for &group in tree.order() {
@@ -120,9 +120,9 @@ pub(super) fn guests(file: &File, tree: &Hierarchy) -> Vec<Guest> {
                     memcg: None,
                     counts: Counts::default(),
                     pgsteal: 0,
-                    yardstick: Yardstick::new(file.run.policy, tenant),
+                    baseline: BaselineMemory::new(file.run.policy, tenant),
                     host: None,
-                    minder: None,
+                    policy_runner: None,
                     workers: workers(works, stream),
                     arrive,
                     depart,

@@ -1,11 +1,11 @@
-//! A machine with tenants that come, work and go, as an experiment file describes them.
+//! A machine with tenants that arrive, work and depart, as an experiment file describes them.
 //!
-//! Invariant: what happens depends on the plan alone. In each step departures come first, then
-//! arrivals, then work tenant by tenant in the order of the file (parents before those below them),
+//! Invariant: what happens depends only on the plan. In each step departures come first, then
+//! arrivals, then the work of each tenant in the order of the file (parents before their children),
 //! then aging, then reclaim, then balloons.
 //!
-//! `config` reads the file, `worker` says what is touched, `guest` what is counted; `reclaim` makes
-//! room and ages, `balloons` lets hosts and guests talk.
+//! `config` converts the values of the file, `worker` chooses the pages, `guest` counts, `reclaim`
+//! reclaims before charges and ages, `balloons` exchanges messages between hosts and guests.
 
 mod balloons;
 mod config;
@@ -24,14 +24,14 @@ use super::recorded::Event;
 use super::spaces::Spaces;
 use super::values::Time;
 use crate::hardware;
-use crate::minder::Minder;
+use crate::policy_runner::PolicyRunner;
 use crate::rng::Rng;
+use crate::vma::OpenFileId;
 use engine::word::State;
 use engine::workingset::Refault;
 use engine::{FaultKind, FolioId, FolioType, Machine, MemcgId, Memory, Millis, Pages, Swappiness};
-use models::vma::OpenFileId;
 
-/// The machine.
+/// The simulated machine with its tenants.
 pub struct World {
     pub(in crate::scenario) machine: Machine,
     pub(in crate::scenario) spaces: Spaces,
@@ -39,15 +39,15 @@ pub struct World {
     pub(in crate::scenario) file: File,
     pub(in crate::scenario) tree: Hierarchy,
     pub(in crate::scenario) now: u64,
-    /// Of reclaimers that are at work at once.
+    /// Chooses which of several simultaneous reclaimers goes next.
     order: Rng,
-    /// A fault planted by a test.
+    /// A bug planted by a test.
     #[cfg(test)]
     pub(in crate::scenario) bug: Option<crate::scenario::oracle::Bug>,
 }
 
 impl World {
-    /// The world of `plan`, before anybody has come.
+    /// Makes the world of `plan`, before any tenant has arrived.
     #[must_use]
     pub fn new(plan: &Plan) -> Self {
         let file = plan.file.clone();
@@ -70,26 +70,26 @@ impl World {
         }
     }
 
-    /// True when the time is over.
+    /// Returns whether the simulated time has ended.
     #[must_use]
     pub const fn is_over(&self) -> bool {
         self.now >= self.file.run.duration.0
     }
 
-    /// The part of the time that is over.
+    /// Returns the share of the simulated time that has passed, 0 to 1.
     #[must_use]
     pub const fn done(&self) -> f64 {
         let whole = crate::stats::number(self.file.run.duration.0);
         crate::stats::number(self.now) / whole.max(1.0)
     }
 
-    /// One step.
+    /// Simulates one step.
     pub fn step(&mut self) {
         let step = self.file.run.step.0;
         let step = step
             .min(self.file.run.duration.0.saturating_sub(self.now))
             .max(1);
-        // Children first: a parent goes with nobody below it.
+        // Children first: a parent departs only if no tenant is below it.
         for n in (0..self.guests.len()).rev() {
             let guest = &self.guests[n];
             if guest.memcg.is_some() && guest.is_gone(self.now) {
@@ -113,7 +113,7 @@ impl World {
         self.age(before);
         self.reclaim(before);
         self.balloons();
-        self.look();
+        self.scan();
     }
 
     fn arrive(&mut self, n: usize) {
@@ -129,7 +129,7 @@ impl World {
             self.machine.set_swappiness(id, swappiness);
         }
         let guest = &mut self.guests[n];
-        // A released memcg's number may come again, but its address space does not.
+        // The number of a released memcg may be used again, but its address space is not.
         self.spaces.reset(id);
         let space = self.spaces.of(id);
         for (file, worker) in (0..).zip(&guest.workers) {
@@ -139,9 +139,9 @@ impl World {
         self.machine.lruvec_mut(id).ensure(len);
         guest.memcg = Some(id);
         let (refault_us, now) = (self.file.run.refault_us, Millis(self.now));
-        guest.minder = tenant
+        guest.policy_runner = tenant
             .policy
-            .map(|policy| Minder::new(policy.0, len, refault_us, now));
+            .map(|policy| PolicyRunner::new(policy.0, len, refault_us, now));
         let guest_memory = tenant.memory_max.zip(tenant.balloon_older_than);
         let every = tenant.balloon_every.unwrap_or(Time(10_000));
         if let Some((memory, older_than)) = guest_memory {
@@ -155,7 +155,7 @@ impl World {
         let Some(id) = self.guests[n].memcg.take() else {
             return;
         };
-        if self.guests[n].yardstick.take().is_some() {
+        if self.guests[n].baseline.take().is_some() {
             self.guests[n].counts.unmapped = self.guests[n].counts.resident;
         } else {
             self.machine.flush_stats();
@@ -167,7 +167,7 @@ impl World {
             self.guests[n].counts.balloon,
         ) = (0, 0);
         self.guests[n].host = None;
-        self.guests[n].minder = None;
+        self.guests[n].policy_runner = None;
         let gone = self.machine.unmap_range(id, FolioId(0), len);
         self.guests[n].counts.unmapped += gone.present.0;
         self.spaces.reset(id);
@@ -182,7 +182,7 @@ impl World {
             }
             let due = self.guests[n].workers[w].due(since, step);
             for touch in 0..due {
-                // Evenly over the step; what it would have done while it sleeps it does not do.
+                // Touches are spread evenly over the step; those during a sleep are not made.
                 let at = self.now + touch * step / due;
                 if self.guests[n].workers[w].sleeps_until > at {
                     continue;
@@ -195,7 +195,7 @@ impl World {
         }
     }
 
-    /// What a recorded program did in this step; when it sleeps, it does the rest later.
+    /// Does what a recorded program did in this step; after a sleep, also what it missed.
     fn replay(&mut self, n: usize, w: usize, (since, step): (u64, u64)) {
         loop {
             let at = self.now.max(self.guests[n].workers[w].sleeps_until);
@@ -213,16 +213,17 @@ impl World {
         }
     }
 
-    /// A page that its program gives back. A yardstick's list knows no such thing: there it stays until it is taken.
+    /// Frees a page as its program does. The list of a baseline policy cannot free: there the page
+    /// stays until it is evicted.
     fn give_back(&mut self, n: usize, folio: FolioId) {
         let guest = &mut self.guests[n];
-        let Some(id) = guest.memcg.filter(|_| guest.yardstick.is_none()) else {
+        let Some(id) = guest.memcg.filter(|_| guest.baseline.is_none()) else {
             return;
         };
         let gone = self.machine.unmap_range(id, folio, 1);
         guest.counts.unmapped += gone.present.0;
-        if let Some(minder) = &mut guest.minder {
-            minder.forget(folio);
+        if let Some(policy_runner) = &mut guest.policy_runner {
+            policy_runner.forget(folio);
         }
         if !self.spaces.in_engine {
             self.spaces.of(id).zap(folio);
@@ -234,12 +235,12 @@ impl World {
             return;
         };
         self.guests[n].counts.touches += 1;
-        if self.guests[n].touch_yardstick(folio) {
+        if self.guests[n].touch_baseline(folio) {
             return;
         }
-        if let Some(minder) = &mut self.guests[n].minder {
+        if let Some(policy_runner) = &mut self.guests[n].policy_runner {
             let state = self.machine.lruvec(id).folios().get(folio).state();
-            minder.touch(folio, state == State::Shadow);
+            policy_runner.touch(folio, state == State::Shadow);
         }
         let descriptor = self.guests[n].workers[w].work.access == Access::Descriptor;
         let present = if self.spaces.in_engine && !descriptor {
@@ -283,8 +284,8 @@ impl World {
             .over_high(id, Pages(1), now, &mut self.spaces)
             .0;
         if delay > 0 {
-            // Who faulted sleeps, as a thread does in the kernel; no longer than there is time. (The story, of a reading: each fault of a step was
-            // counted with a sleep of its own, and none of them was slept.)
+            // The worker that faulted sleeps, as a thread does in the kernel, at most until its
+            // tenant departs or the run ends. Only time asleep counts.
             let end = self.guests[n].depart.unwrap_or(u64::MAX);
             let until = (at + delay).min(end).min(self.file.run.duration.0);
             self.guests[n].counts.throttled += until.saturating_sub(at);
@@ -292,7 +293,7 @@ impl World {
         }
     }
 
-    /// The kernel's part of a fault, and the hardware's: the access is made again.
+    /// Does what the kernel does at a fault, and the hardware: the access is repeated.
     fn bring_in(
         &mut self,
         (id, folio): (MemcgId, FolioId),
@@ -312,11 +313,11 @@ impl World {
         refault
     }
 
-    /// Notes what tenants hold and have lost.
-    fn look(&mut self) {
+    /// Records the resident pages of all tenants, and the pages reclaimed from them.
+    fn scan(&mut self) {
         self.machine.flush_stats();
         for guest in &mut self.guests {
-            if let Some(id) = guest.memcg.filter(|_| guest.yardstick.is_none()) {
+            if let Some(id) = guest.memcg.filter(|_| guest.baseline.is_none()) {
                 guest.counts.pgsteal = self.machine.memory_stat_local(id).events.pgsteal();
                 guest.pgsteal = self.machine.memory_stat(id).events.pgsteal();
                 #[cfg(test)]

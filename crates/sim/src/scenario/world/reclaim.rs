@@ -1,4 +1,5 @@
-//! Room for what comes, aging and what policies say at it, and the reclaim that the file asks for.
+//! Reclaim before charges; aging, with the policies that decide at that time; and the reclaim that
+//! the file requests.
 
 use super::{Guest, World};
 use crate::scenario::file::{Global, Reclaim};
@@ -7,7 +8,7 @@ use engine::machine::ReclaimRequest;
 use engine::{MemcgId, Memory, Millis, Pages, ScanReason, Swappiness};
 
 impl World {
-    /// Room for one page: on the machine, and under the limits of `id`.
+    /// Reclaims until one page fits on the machine and under the limits of `id`.
     pub(super) fn make_room(&mut self, n: usize, id: MemcgId) {
         let root = self.machine.tree().get(MemcgId::ROOT).usage();
         if let Some(memory) = self.file.run.memory
@@ -21,7 +22,8 @@ impl World {
             return;
         }
         let now = Millis(self.now);
-        // Counted where the limit is, which may be above who wanted the page.
+        // The failure is counted for the tenant with the limit, which may be an ancestor of the one
+        // that faulted.
         if let Err(oom) = self.machine.make_room(id, Pages(1), now, &mut self.spaces) {
             let mut path = std::iter::successors(Some(n), |&at| self.guests[at].parent);
             let at = path.find(|&at| self.guests[at].memcg == Some(oom.at));
@@ -29,8 +31,8 @@ impl World {
         }
     }
 
-    /// Direct reclaim of `nr` pages of the machine, by as many at once as the file says; chance says
-    /// who of them goes next.
+    /// Reclaims `nr` pages of the machine directly, by as many simultaneous reclaimers as the file
+    /// says; the order in which they proceed is random.
     fn reclaim_root(&mut self, nr: Pages) {
         let root = MemcgId::ROOT;
         let request = self.request(ScanReason::Direct, nr, None);
@@ -81,11 +83,11 @@ impl World {
                 self.spaces.walk_all(id, lruvec);
                 lruvec.inc_max_seq(seq, Swappiness::default(), Millis(self.now));
             }
-            if let Some(minder) = &mut guest.minder {
-                let before = minder.done().evicted;
-                minder.look(Millis(self.now));
-                minder.mind((&mut self.machine, id), &mut self.spaces);
-                guest.counts.evicted += minder.done().evicted - before;
+            if let Some(policy_runner) = &mut guest.policy_runner {
+                let before = policy_runner.done().evicted;
+                policy_runner.scan(Millis(self.now));
+                policy_runner.run_policy((&mut self.machine, id), &mut self.spaces);
+                guest.counts.evicted += policy_runner.done().evicted - before;
             }
         }
     }
@@ -122,7 +124,7 @@ impl World {
             }
         };
         for id in targets {
-            // Less than asked for is a result, and shows in pgsteal.
+            // Less than the requested amount is a valid result, and shows in pgsteal.
             let _ = self
                 .machine
                 .proactive_reclaim(id, request, &mut self.spaces);

@@ -1,31 +1,32 @@
-//! One work of one tenant: how much it touches in a step, and which pages.
+//! One work of one tenant: how often it touches pages in a step, and which ones.
 //!
-//! Invariant: a tenant's works have pages of their own, one after the other from page 0.
+//! Invariant: the works of a tenant have separate pages, one after the other from page 0.
 
 use crate::rng::Rng;
 use crate::scenario::file::{AdviceName, Kind, Work};
 use crate::scenario::pattern::Pattern;
 use crate::scenario::recorded::Event;
 use crate::scenario::space::Space;
+use crate::vma::{Advice, Fadvice, OpenFileId, Vma, VmaKind};
 use engine::{FolioId, FolioType};
-use models::vma::{Advice, Fadvice, OpenFileId, Vma, VmaKind};
 
 /// One work of one tenant.
 pub(super) struct Worker {
     pub(super) work: Work,
     pattern: Pattern,
     rng: Rng,
-    /// First page and first folio of its mapping.
+    /// First page of its mapping, which is also the first folio.
     pub(super) first: u32,
     pub(super) pages: u32,
-    /// Touches owed, in thousandths.
+    /// Carried-over touches, in thousandths.
     owed: u64,
-    /// Above memory.high: when it goes on.
+    /// Time when it continues after a sleep above memory.high, milliseconds.
     pub(super) sleeps_until: u64,
 }
 
 impl Worker {
-    /// Touches that are due in `step` ms, `since` ms after its tenant has come.
+    /// Returns the number of touches in `step` ms, which begin `since` ms after the tenant's
+    /// arrival.
     pub(super) fn due(&mut self, since: u64, step: u64) -> u64 {
         let stopped = self.work.stop.is_some_and(|stop| stop.0 <= since);
         if self.work.start.0 > since || stopped {
@@ -37,13 +38,14 @@ impl Worker {
         touches
     }
 
-    /// The page that it touches next, at `now`; none when its pattern is over.
+    /// Returns the page that it touches next, at `now`; `None` if its pattern has ended.
     pub(super) fn next(&mut self, now: u64) -> Option<FolioId> {
         let page = self.pattern.next(&mut self.rng, self.pages, now)?;
         Some(FolioId(self.first + page))
     }
 
-    /// Of a recording: what happens next in `step` ms, `since` ms after its tenant has come.
+    /// Returns the next event of a recording in `step` ms, which begin `since` ms after the
+    /// tenant's arrival.
     pub(super) fn replay(&mut self, since: u64, step: u64) -> Option<Event> {
         let until = since + step;
         let until = self.work.stop.map_or(until, |stop| until.min(stop.0));
@@ -58,7 +60,7 @@ impl Worker {
         }
     }
 
-    /// Maps its memory into `space`, of a file as `file`.
+    /// Maps its memory into `space`; memory of a file through the open description `file`.
     pub(super) fn map(&self, space: &mut Space, file: OpenFileId) {
         let advice = match self.work.advice {
             AdviceName::Normal | AdviceName::Noreuse => Advice::Normal,
@@ -83,7 +85,7 @@ impl Worker {
     }
 }
 
-/// The workers of a tenant, whose chance comes from `seed`.
+/// Makes the workers of a tenant; their random numbers come from `seed`.
 pub(super) fn workers(works: impl Iterator<Item = Work>, seed: u64) -> Vec<Worker> {
     let mut first = 0;
     let mut all = Vec::new();

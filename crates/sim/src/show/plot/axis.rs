@@ -1,24 +1,24 @@
-//! Values to places on the paper, and the round values that are marked there.
+//! Converts values to coordinates of a drawing, and chooses the round values that are marked.
 //!
-//! Invariant: every value that an axis was made of lies on it.
+//! Invariant: every value from which an axis was made is on it.
 
-/// An axis. Places are in units of the drawing.
+/// An axis. Coordinates are in units of the drawing.
 #[derive(Debug)]
 pub(super) struct Axis {
     low: f64,
     high: f64,
     log: bool,
-    /// Between two marks, where it is not logarithmic.
+    /// Difference between two marked values; not used by a logarithmic axis.
     step: f64,
     from: f64,
     to: f64,
 }
 
-/// Marks that an axis aims at.
+/// Approximate number of marks.
 const TICKS: f64 = 5.0;
 
 impl Axis {
-    /// An axis up the page: from zero (or a power of ten), to a round value.
+    /// Makes a y axis, from zero (or a power of ten) to a round value.
     pub(super) fn upward(values: &[f64], log: bool, places: [f64; 2]) -> Self {
         let (low, high) = span(values, log);
         let (low, high) = if log {
@@ -38,7 +38,7 @@ impl Axis {
         axis
     }
 
-    /// An axis along the page: over the values, and from zero where that leaves little empty.
+    /// Makes an x axis over the values; it begins at zero if that leaves little empty space.
     pub(super) fn along(values: &[f64], log: bool, places: [f64; 2]) -> Self {
         let (low, high) = span(values, log);
         let from_zero = !log && low > 0.0 && low < 0.4 * high;
@@ -61,7 +61,7 @@ impl Axis {
         }
     }
 
-    /// The place of a value.
+    /// Returns the coordinate of a value; values outside of the axis are moved to its ends.
     pub(super) fn at(&self, value: f64) -> f64 {
         let part = if self.log {
             (value / self.low).ln() / (self.high / self.low).ln()
@@ -71,17 +71,18 @@ impl Axis {
         self.from + part.clamp(0.0, 1.0) * (self.to - self.from)
     }
 
-    /// Where bars begin: at zero, or at the end of a logarithmic axis, which has none.
+    /// Returns the coordinate where bars begin: zero, or the end of a logarithmic axis, which has
+    /// no zero.
     pub(super) fn ground(&self) -> f64 {
         self.at(if self.log { self.low } else { 0.0 })
     }
 
-    /// Its least and its largest value.
+    /// Returns the smallest and the largest value of the axis.
     pub(super) const fn ends(&self) -> [f64; 2] {
         [self.low, self.high]
     }
 
-    /// Round values to draw marks at.
+    /// Returns the round values to mark.
     pub(super) fn ticks(&self) -> Vec<f64> {
         let inside = |v: &f64| *v >= self.low * (1.0 - 1e-9) && *v <= self.high * (1.0 + 1e-9);
         if self.log {
@@ -100,14 +101,14 @@ impl Axis {
     }
 }
 
-/// The next round number.
+/// Returns the smallest round number that is at least `rough`.
 fn step(rough: f64) -> f64 {
     let unit = 10f64.powf(rough.log10().floor());
     let steps = [1.0, 2.0, 2.5, 5.0, 10.0].map(|n| n * unit);
     steps.into_iter().find(|s| *s >= rough).unwrap_or(rough)
 }
 
-/// Least and largest; of a logarithmic axis those above zero.
+/// Returns the smallest and the largest value; for a logarithmic axis, of the values above zero.
 fn span(values: &[f64], log: bool) -> (f64, f64) {
     let all = values.iter().copied().filter(|v| v.is_finite());
     let all = all.filter(|v| !log || *v > 0.0);
@@ -121,7 +122,7 @@ fn span(values: &[f64], log: bool) -> (f64, f64) {
     }
 }
 
-/// A number on an axis: four digits as they are, longer ones in thousands.
+/// Formats a number on an axis: up to four digits as they are, longer ones in thousands.
 pub(super) fn short(value: f64) -> String {
     for (unit, letter) in [(1e9_f64, "G"), (1e6, "M"), (1e3, "k")] {
         if value.abs() >= unit.max(1e4) {

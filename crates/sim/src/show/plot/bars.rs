@@ -1,7 +1,7 @@
-//! Bars side by side in named groups, so that the document's stands beside ours.
+//! Bars side by side in named groups, so that the document's figure is beside the simulator's.
 //!
-//! Invariant: bars begin at zero, or at the end of a logarithmic axis; either all have their value
-//! written on them, or none.
+//! Invariant: bars begin at zero, or at the end of a logarithmic axis. Either all bars have their
+//! value written on them, or none has.
 
 use super::axis::{Axis, short};
 use super::paper::{BODY, RIGHT, TOP, WIDTH, across, left_of, open};
@@ -11,12 +11,12 @@ use crate::outcome::Picture;
 use crate::stats::number;
 use std::fmt::Write;
 
-/// Wider bars look like blocks.
+/// Maximum width of a bar; wider ones look like blocks.
 const BAR_MAX: f64 = 64.0;
-/// Room below the names of groups.
+/// Height of the space below the names of groups.
 const FOOT: f64 = 6.0;
 
-/// A value as it stands on its bar: three digits that matter, or a whole number below 100,000.
+/// Formats the value on a bar: three significant digits, or a whole number if it is below 100,000.
 fn label(value: f64) -> String {
     let digits = match value.abs() {
         v if v >= 1e5 => return short((value / 1e3).round() * 1e3),
@@ -32,7 +32,7 @@ fn label(value: f64) -> String {
     }
 }
 
-/// The drawing.
+/// Returns the drawing.
 pub(super) fn draw(picture: &Picture, groups: &[String]) -> String {
     let values: Vec<f64> = picture
         .series
@@ -50,7 +50,7 @@ pub(super) fn draw(picture: &Picture, groups: &[String]) -> String {
     let bar = (slot * 0.8 / many).min(BAR_MAX);
     let mut svg = open(&picture.title, TOP + BODY + names.height() + FOOT);
     across(&mut svg, &y, left);
-    let told = values.iter().all(|&v| width(&label(v)) <= bar + 2.0);
+    let reported = values.iter().all(|&v| width(&label(v)) <= bar + 2.0);
     for n in 0..groups.len() {
         names.draw(
             &mut svg,
@@ -73,7 +73,7 @@ pub(super) fn draw(picture: &Picture, groups: &[String]) -> String {
                 (ground - top).abs(),
                 tip(&series.name, &label(value)),
             );
-            if told {
+            if reported {
                 let above = if value < 0.0 { 13.0 } else { -4.0 };
                 let _ = writeln!(
                     svg,

@@ -1,7 +1,7 @@
-//! Points joined in order: a sweep, or a course of time.
+//! Points joined by lines: a sweep, or values over time.
 //!
-//! Invariant: where few values were swept, these are the marks of the axis, each point has a dot, and
-//! nothing between two dots is claimed.
+//! Invariant: if few values were swept, the axis marks exactly these, each point has a dot, and the
+//! line does not claim anything between two dots.
 
 use super::axis::Axis;
 use super::paper::{BODY, RIGHT, TOP, WIDTH, across, along, left_of, open};
@@ -9,14 +9,14 @@ use super::{class, tip};
 use crate::outcome::Picture;
 use std::fmt::Write;
 
-/// Room below, for the numbers.
+/// Height of the space below the x axis, for its numbers.
 const FOOT: f64 = 26.0;
-/// Up to so many different values are a sweep.
+/// Maximum number of different x values that are shown as a sweep.
 const SWEPT_MAX: usize = 12;
-/// Curves of more points have no dots.
+/// Maximum number of points of a curve with dots.
 const DOTS_MAX: usize = 48;
 
-/// The drawing.
+/// Returns the drawing.
 pub(super) fn draw(picture: &Picture) -> String {
     let all = || picture.series.iter().flat_map(|series| &series.points);
     let ys: Vec<f64> = all().map(|point| point.1).collect();

@@ -1,7 +1,7 @@
-//! How many lie where: a strip for each series over one axis, so that a narrow and a wide one can be
-//! told apart; bounds stand in all of them.
+//! Distributions of values: a strip for each series, all over the same axis, so that a narrow and a
+//! wide distribution can be distinguished. Bounds are drawn in all strips.
 //!
-//! Invariant: the columns of a strip sum to what was counted; strips have scales of their own.
+//! Invariant: the columns of a strip sum to its number of values; each strip has its own scale.
 
 use super::axis::Axis;
 use super::paper::{RIGHT, TOP, WIDTH, across, along, left_of, open};
@@ -10,14 +10,14 @@ use crate::outcome::{By, Picture, Series};
 use crate::stats::number;
 use std::fmt::Write;
 
-/// Height of a strip, and the room above it for its name.
+/// Height of a strip; then height of the space above it for its name.
 const STRIP: f64 = 110.0;
 const NAME: f64 = 26.0;
 const FOOT: f64 = 26.0;
-/// Columns over the whole axis.
+/// Number of columns over the whole axis.
 const COLUMNS: u32 = 60;
 
-/// The drawing.
+/// Returns the drawing.
 pub(super) fn draw(picture: &Picture) -> String {
     let is_rule = |series: &&Series| series.by == By::Rule;
     let rules: Vec<&Series> = picture.series.iter().filter(is_rule).collect();
@@ -60,7 +60,7 @@ pub(super) fn draw(picture: &Picture) -> String {
             );
         }
     }
-    // Names last: a bound would run through them.
+    // Names are drawn last, so that the line of a bound does not cross them.
     for (at, (_, series)) in strips.iter().enumerate() {
         let _ = writeln!(
             svg,
@@ -73,7 +73,7 @@ pub(super) fn draw(picture: &Picture) -> String {
     svg + "</svg>\n"
 }
 
-/// How much falls into each column of an axis over `span`.
+/// Returns the number of values in each column of an axis over `span`.
 fn counted(series: &Series, [low, high]: [f64; 2]) -> Vec<f64> {
     let mut counts = vec![0.0; COLUMNS as usize];
     for &(value, many) in &series.points {

@@ -1,8 +1,8 @@
-//! A picture as inline SVG in a figure: no script, no network. Title, legend and labels are text of the
-//! page, so that they wrap; colors are the page's, light or dark.
+//! A picture as inline SVG in an HTML figure, without scripts or network. Title, legend and labels
+//! are text of the page, so they wrap; colors are those of the page, light or dark.
 //!
-//! Invariant: nothing that a picture names is left out or cut off; a series of the document's looks
-//! different from ours in shape, not in color alone.
+//! Invariant: no name of a picture is omitted or cut off. A series of the document differs from the
+//! simulator's in shape, not only in color.
 
 mod axis;
 mod bars;
@@ -14,10 +14,10 @@ mod words;
 use crate::outcome::{By, Kind, Picture};
 use pictures::escaped;
 
-/// Colors that the page has.
+/// Number of colors that the page defines.
 const COLORS: usize = 6;
 
-/// The figure; nothing if there is nothing to draw.
+/// Returns the figure; an empty text if there is nothing to draw.
 pub(super) fn figure(picture: &Picture) -> String {
     if picture.series.iter().all(|series| series.points.is_empty()) {
         return String::new();
@@ -37,7 +37,7 @@ pub(super) fn figure(picture: &Picture) -> String {
     )
 }
 
-/// What each mark means. Strips have their names with them.
+/// Returns the legend; for a distribution only of the bounds, because its strips have names.
 fn legend(picture: &Picture) -> String {
     let needed = |by| picture.kind != Kind::Distribution || by == By::Rule;
     let series = picture.series.iter().enumerate();
@@ -59,7 +59,8 @@ fn legend(picture: &Picture) -> String {
     format!("<p class=\"legend{joined}\">{}</p>\n", keys.join("\n"))
 }
 
-/// The classes of series `n`: its color, and whose it is. The document's n-th has the color of our n-th.
+/// Returns the CSS classes of series `n`: its color and its source. The document's series has the
+/// color of the simulator's with the same number.
 fn class(picture: &Picture, n: usize) -> String {
     let by = picture.series[n].by;
     let before = picture.series[..n].iter().filter(|series| series.by == by);
@@ -71,7 +72,7 @@ fn class(picture: &Picture, n: usize) -> String {
     }
 }
 
-/// What is shown where the pointer rests.
+/// Returns a tooltip.
 fn tip(name: &str, value: &str) -> String {
     format!("<title>{}: {value}</title>", escaped(name))
 }

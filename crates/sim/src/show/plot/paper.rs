@@ -1,27 +1,27 @@
-//! The paper of a picture: its size, grid and numbers.
+//! The frame of a drawing: its size, grid and numbers.
 //!
-//! Invariant: everything drawn lies within the view box.
+//! Invariant: everything drawn is within the view box.
 
 use super::axis::{Axis, short};
 use super::words::width;
 use std::fmt::Write;
 
-/// Width of every picture.
+/// Width of every drawing, in its own units.
 pub(super) const WIDTH: f64 = 760.0;
-/// Room to the right, for half of the last number.
+/// Width of the space at the right, for half of the last number.
 pub(super) const RIGHT: f64 = 26.0;
-/// Room above, for the value on the highest bar.
+/// Height of the space at the top, for the value on the highest bar.
 pub(super) const TOP: f64 = 20.0;
-/// Height between the axes.
+/// Height of the area between the axes.
 pub(super) const BODY: f64 = 250.0;
 
-/// Room that the numbers of an upward axis take to its left.
+/// Returns the width that the numbers of a y axis take at its left.
 pub(super) fn left_of(axis: &Axis) -> f64 {
     let widths = axis.ticks().into_iter().map(|tick| width(&short(tick)));
     widths.fold(24.0, f64::max) + 14.0
 }
 
-/// The beginning of a drawing of this height; `about` is what a screen reader says.
+/// Returns the beginning of a drawing with this height; a screen reader reads `about`.
 pub(super) fn open(about: &str, height: f64) -> String {
     format!(
         "<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{}\">\n",
@@ -29,7 +29,7 @@ pub(super) fn open(about: &str, height: f64) -> String {
     )
 }
 
-/// Lines across, and their numbers.
+/// Draws the horizontal grid lines with their numbers.
 pub(super) fn across(svg: &mut String, y: &Axis, left: f64) {
     for tick in y.ticks() {
         let at = y.at(tick);
@@ -47,7 +47,8 @@ pub(super) fn across(svg: &mut String, y: &Axis, left: f64) {
     }
 }
 
-/// Numbers below `bottom`, those left out that would touch the one before; a line up to `top` at each.
+/// Draws the numbers of the x axis below `bottom`, except those that would touch the previous one,
+/// and at each a line up to `top`.
 pub(super) fn along(svg: &mut String, x: &Axis, ticks: &[f64], [top, bottom]: [f64; 2]) {
     let mut free = f64::MIN;
     for &tick in ticks {

@@ -1,15 +1,15 @@
-//! Names under a picture: whole, in lines as wide as there is room, or turned where a word is wider.
+//! Names below a picture: complete, in lines that fit the width, or turned if a word is too wide.
 //!
-//! Invariant: no letter of a name is left out.
+//! Invariant: no letter of a name is omitted.
 
 use crate::stats::number;
 use pictures::escaped;
 use std::fmt::Write;
 
-/// Room that a letter takes, about.
+/// Approximate width of a letter.
 const LETTER: f64 = 6.4;
 const LINE: f64 = 14.0;
-/// How far turned names lean: sine and cosine of 40 degrees.
+/// Angle of turned names: sine and cosine of 40 degrees.
 const LEAN: [f64; 2] = [0.643, 0.766];
 
 /// Names, each below the middle of its slot.
@@ -19,7 +19,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Fits `names` into slots of one width.
+    /// Fits `names` into slots of the width `slot`.
     pub(super) fn new(names: &[String], slot: f64) -> Self {
         let room = slot - LETTER;
         let fits = |name: &String| name.split_whitespace().all(|word| width(word) <= room);
@@ -34,7 +34,7 @@ impl Names {
         }
     }
 
-    /// Height that they take.
+    /// Returns the height of the names.
     pub(super) fn height(&self) -> f64 {
         let all = self.lines.iter();
         if self.turned {
@@ -44,7 +44,7 @@ impl Names {
         number(all.map(Vec::len).max().unwrap_or(0) as u64) * LINE + 4.0
     }
 
-    /// How far the first of them reaches to the left of its place.
+    /// Returns how far the first name reaches to the left of the middle of its slot.
     pub(super) fn overhang(&self) -> f64 {
         let first = self.lines.first().and_then(|lines| lines.first());
         if self.turned {
@@ -54,7 +54,7 @@ impl Names {
         }
     }
 
-    /// Number `n`, around `x` and below `y`.
+    /// Draws name `n` around `x` and below `y`.
     pub(super) fn draw(&self, svg: &mut String, n: usize, x: f64, y: f64) {
         for (line, text) in (0u32..).zip(self.lines.get(n).into_iter().flatten()) {
             let y = y + LINE * f64::from(line + 1);
@@ -71,7 +71,7 @@ impl Names {
     }
 }
 
-/// Room that a text takes on one line.
+/// Returns the approximate width of a text on one line.
 pub(super) fn width(text: &str) -> f64 {
     number(text.chars().count() as u64) * LETTER
 }
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_wrap_is_turned() {
+    fn a_name_that_does_not_wrap_is_turned() {
         let (names, svg) = drawn(&["1-1024-0.1", "x"], 20.0);
         assert!(names.turned && names.height() > 40.0 && names.overhang() > 40.0);
         assert!(

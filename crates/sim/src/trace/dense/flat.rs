@@ -1,15 +1,15 @@
-//! Numbers to numbers: linear probing in a table that is at most half full.
+//! A hash table from numbers to numbers, with linear probing; at most half full.
 //!
-//! Invariant: the hash's seed differs from process to process, so that no trace can be made to
-//! collide, and nothing that comes out depends on it.
+//! Invariant: the hash's seed differs in each process, so that no trace can be made to collide. No
+//! result depends on the seed.
 
 use std::hash::{BuildHasher, RandomState};
 
-/// The table: 32 to 64 bytes a key.
+/// The table. Takes 32 to 64 bytes for each key.
 #[derive(Clone, Debug)]
 pub(super) struct Flat {
     slots: Vec<Slot>,
-    /// 64 minus the logarithm of the number of slots.
+    /// 64 minus the binary logarithm of the number of slots.
     shift: u32,
     len: usize,
     seed: u64,
@@ -18,7 +18,7 @@ pub(super) struct Flat {
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     key: u64,
-    /// The value plus 1; 0: empty.
+    /// The value plus 1; 0 in an empty slot.
     value: u32,
 }
 
@@ -36,7 +36,8 @@ impl Default for Flat {
 }
 
 impl Flat {
-    /// The value of `key`; `value` (below the largest) if it had none until now.
+    /// Returns the value of `key`; if it has none, stores `value`, which must be below the largest
+    /// number.
     #[inline]
     pub(super) fn get_or_insert(&mut self, key: u64, value: u32) -> u32 {
         let mut at = self.home(key);
@@ -53,7 +54,8 @@ impl Flat {
         }
     }
 
-    /// Bytes of the next table, if one may be needed while `more` keys come: the old one is there meanwhile.
+    /// Returns the bytes of the next table if one may be needed during `more` new keys, otherwise
+    /// 0. The old table exists until its keys were moved.
     pub(super) fn growth_bytes(&self, more: usize) -> u64 {
         match (self.len + more) * 2 > self.slots.len() {
             true => (self.slots.len() * 2 * size_of::<Slot>()) as u64,

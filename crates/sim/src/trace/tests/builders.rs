@@ -4,7 +4,7 @@ use super::*;
 
 pub(super) const NAMES: [&str; 4] = ["t.oracleGeneral", "t.csv", "t.lis", "t.w100"];
 
-/// References whose pages fit every format; ARC has no time, windows have their own.
+/// References with pages that fit every format; ARC has no time, windows have their own.
 pub(super) fn references() -> impl Strategy<Value = Vec<Reference>> {
     let page = prop_oneof![0u64..20, 0u64..1 << 40];
     let reference = (page, 0u64..3).prop_map(|(page, step)| Reference {

@@ -1,13 +1,15 @@
-//! Traces by chance: block traces against a naive reader, files of every format for an end within bounds.
+//! Random traces: block traces are compared with a naive reader; files of every format must end
+//! within bounds.
 
 use ::fuzz::Chance;
 
 use super::*;
 
-/// References that are compared, or counted, of one input: a line may stand for millions.
+/// Most references of one input that are compared or counted: one line may mean millions of them.
 const MOST: usize = 20_000;
 
-/// Lines of a block trace: mostly sound, with all that a hand or damage makes of them.
+/// Returns random lines of a block trace. Most are valid; some have the errors that editing by hand
+/// or damage causes: huge numbers, extra fields, missing line ends.
 fn lis(chance: &mut Chance) -> Vec<u8> {
     let mut text = String::new();
     for _ in 0..chance.below(30) {
@@ -97,22 +99,22 @@ fn fuzz_block_traces_are_read_as_line_by_line() {
         {
             return;
         }
-        let (told, ended) = naive(bytes);
+        let (reported, ended) = naive(bytes);
         match (error, ended) {
             // What came before it in the same batch is not given out.
             (Some(error), Ended::Wrong(line)) => {
-                assert_eq!(error.place, Place::Line(line), "{error}");
-                assert!(told.starts_with(&pages));
+                assert_eq!(error.place, Position::Line(line), "{error}");
+                assert!(reported.starts_with(&pages));
             }
             // The batch with the last of them holds a later line, too.
             (Some(error), Ended::Full(line)) => {
-                let Place::Line(at) = error.place else {
+                let Position::Line(at) = error.place else {
                     panic!("{error}");
                 };
-                assert!(at > line && told.starts_with(&pages), "{error}");
+                assert!(at > line && reported.starts_with(&pages), "{error}");
             }
-            (Some(error), Ended::Whole) => assert!(told.is_empty(), "{error}"),
-            (None, _) => assert_eq!(pages, told),
+            (Some(error), Ended::Whole) => assert!(reported.is_empty(), "{error}"),
+            (None, _) => assert_eq!(pages, reported),
         }
     });
 }

@@ -50,7 +50,8 @@ fn apply(mut bytes: Vec<u8>, changes: &[Change]) -> Vec<u8> {
     bytes
 }
 
-/// References at most: what a mutated `nblocks` may ask for is allowed, so count, do not keep.
+/// Reads a trace to its end, or 100,000 references of it, and returns their number. It only counts,
+/// because a mutated `nblocks` may request more than fits into memory.
 fn ends(name: &str, bytes: &[u8], options: &TraceOptions) -> Result<u64, TraceError> {
     let stream = Box::new(Cursor::new(bytes.to_vec()));
     let mut trace = Trace::from_reader(Path::new(name), stream, options)?;
@@ -113,72 +114,92 @@ proptest! {
     }
 }
 
-/// File, its text, where it is broken, and what is said.
-const BROKEN: &[(&str, &str, Place, &str)] = &[
+/// File, its text, where it is broken, and what the error says.
+const BROKEN: &[(&str, &str, Position, &str)] = &[
     (
         "a.lis",
         "1 1 0 0\n2 x 0 1\n",
-        Place::Line(2),
+        Position::Line(2),
         "`x` is no number",
     ),
-    ("a.lis", "1 1 0\n", Place::Line(1), "3 fields instead of 4"),
-    ("a.lis", "1 1 0 0 0\n", Place::Line(1), "more than 4 fields"),
+    (
+        "a.lis",
+        "1 1 0\n",
+        Position::Line(1),
+        "3 fields instead of 4",
+    ),
+    (
+        "a.lis",
+        "1 1 0 0 0\n",
+        Position::Line(1),
+        "more than 4 fields",
+    ),
     (
         "a.lis",
         "1 0 0 0\n",
-        Place::Line(1),
+        Position::Line(1),
         "a request of 0 blocks",
     ),
     (
         "a.lis",
         "0 99999999999 0 0\n",
-        Place::Line(1),
+        Position::Line(1),
         "99999999999 blocks",
     ),
     (
         "a.lis",
         "18446744073709551615 1 0 0",
-        Place::Line(1),
+        Position::Line(1),
         "beyond 64 bits",
     ),
     (
         "a.lis",
         "\n\n18446744073709551616 1 0 0",
-        Place::Line(3),
+        Position::Line(3),
         "is no number",
     ),
-    ("a.csv", "1\n2\n-3\n", Place::Line(3), "`-3` is no number"),
+    (
+        "a.csv",
+        "1\n2\n-3\n",
+        Position::Line(3),
+        "`-3` is no number",
+    ),
     (
         "a.csv",
         "1\n\"2\n",
-        Place::Line(2),
+        Position::Line(2),
         "a quote that is not closed",
     ),
     (
         "a.csv",
         "1\n\"2\"x\n",
-        Place::Line(2),
+        Position::Line(2),
         "text after a closing quote",
     ),
-    ("a.csv", "1\n0x+5\n", Place::Line(2), "is no number"),
-    ("a.csv", "-1\n5\n", Place::Line(1), "is no number"),
-    ("a.csv", "id\n", Place::Whole, "no reference"),
-    ("a.csv", "", Place::Whole, "no reference"),
+    ("a.csv", "1\n0x+5\n", Position::Line(2), "is no number"),
+    ("a.csv", "-1\n5\n", Position::Line(1), "is no number"),
+    ("a.csv", "id\n", Position::Whole, "no reference"),
+    ("a.csv", "", Position::Whole, "no reference"),
     (
         "a.w5",
         "abcdefg",
-        Place::Byte(0),
+        Position::Byte(0),
         "7 bytes into a record of 8",
     ),
-    ("a.w5", "\x03\0\0\0\0\0\0\0", Place::Byte(0), "kind 3"),
+    ("a.w5", "\x03\0\0\0\0\0\0\0", Position::Byte(0), "kind 3"),
     (
         "a.oracleGeneral",
         "123",
-        Place::Byte(0),
+        Position::Byte(0),
         "3 bytes into a record of 24",
     ),
-    ("a.unknown", "1", Place::Whole, "does not tell its format"),
-    ("a.csv", "\x1f\u{8b}", Place::Line(1), "is no number"),
+    (
+        "a.unknown",
+        "1",
+        Position::Whole,
+        "does not tell its format",
+    ),
+    ("a.csv", "\x1f\u{8b}", Position::Line(1), "is no number"),
 ];
 
 #[test]
@@ -212,7 +233,7 @@ fn a_line_without_end_is_an_error_in_bounded_memory() {
         let trace = Trace::from_reader(Path::new(name), stream, &TraceOptions::default());
         let error = trace.and_then(|mut trace| trace.fill(&mut Vec::new()));
         let error = error.expect_err("too long");
-        assert_eq!(error.place, Place::Line(1));
+        assert_eq!(error.place, Position::Line(1));
         assert!(error.what.contains("65536 bytes"), "{error}");
     }
 }
@@ -241,7 +262,7 @@ fn a_bomb_of_zeros_is_read_in_bounded_memory() {
 
 #[test]
 fn a_window_above_the_limit_is_an_error_and_takes_no_memory() {
-    // A frame header that asks for a window of 2^41 bytes, then a block.
+    // A frame header that claims a window of 2^41 bytes, then a block.
     let frame = [0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xf8, 0x01, 0x00, 0x00];
     let error = error("a.w1", &frame);
     assert!(error.what.contains("cannot decompress"), "{error}");
@@ -293,10 +314,11 @@ fn files_that_cannot_be_opened() {
     );
 }
 
-/// (The story: eight letters are a number that lies ahead, so any text whose length was a multiple of 24 was a trace.)
+/// Regression: eight letters are a number that lies ahead, so any text with a length that is a
+/// multiple of 24 was taken for a trace.
 #[test]
 fn a_text_is_no_oracle_general() {
     let text = b"A text of 24 characters.A text of 24 characters.";
-    let told = plain("t.oracleGeneral", text).expect_err("it is a text");
-    assert!(told.to_string().contains("next request"), "{told}");
+    let reported = plain("t.oracleGeneral", text).expect_err("it is a text");
+    assert!(reported.to_string().contains("next request"), "{reported}");
 }

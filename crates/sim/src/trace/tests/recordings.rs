@@ -1,11 +1,12 @@
-//! Recordings: what is read of them whole, cut off, damaged.
+//! Recordings: what is read of whole, cut-off and damaged ones.
 
 use event_log::{Encoder, Header, Pages};
 
 use super::*;
 
-/// Looks each second: pages that were accessed, all of those that ever were being there.
-fn recording(looks: &[&[u64]], unknown: u64) -> (Vec<u8>, Vec<u8>) {
+/// A recording with a scan each second: pages that were accessed; all pages that ever were accessed
+/// are present.
+fn recording(scans: &[&[u64]], unknown: u64) -> (Vec<u8>, Vec<u8>) {
     let header = Header {
         page_bytes: 4096,
         interval_ms: 1000,
@@ -13,7 +14,7 @@ fn recording(looks: &[&[u64]], unknown: u64) -> (Vec<u8>, Vec<u8>) {
         ..Header::default()
     };
     let (mut encoder, mut before) = (Encoder::new(&header), Pages::default());
-    for (number, accessed) in (1..).zip(looks) {
+    for (number, accessed) in (1..).zip(scans) {
         let mut after = before.clone();
         for (chunk, _) in before.chunks(0..u64::MAX) {
             after.chunk_mut(chunk).accessed = [0; 8];
@@ -25,13 +26,13 @@ fn recording(looks: &[&[u64]], unknown: u64) -> (Vec<u8>, Vec<u8>) {
             planes.accessed[at] |= bit;
         }
         encoder.space(0, &before, &after);
-        encoder.look(number * 1000, unknown);
+        encoder.scan(number * 1000, unknown);
         before = after;
     }
-    (encoder.take(), Encoder::end_of(looks.len() as u64))
+    (encoder.take(), Encoder::end_of(scans.len() as u64))
 }
 
-const LOOKS: [&[u64]; 3] = [&[1, 2, 3, 700], &[2, 700, 5], &[1]];
+const SCANS: [&[u64]; 3] = [&[1, 2, 3, 700], &[2, 700, 5], &[1]];
 
 fn note(bytes: &[u8], options: &TraceOptions) -> (Vec<(u64, u64)>, Option<String>) {
     let stream = Box::new(Cursor::new(bytes.to_vec()));
@@ -45,8 +46,8 @@ fn note(bytes: &[u8], options: &TraceOptions) -> (Vec<(u64, u64)>, Option<String
 }
 
 #[test]
-fn the_pages_of_each_look_are_its_references() {
-    let (mut bytes, end) = recording(&LOOKS, 0);
+fn the_pages_of_each_scan_are_its_references() {
+    let (mut bytes, end) = recording(&SCANS, 0);
     bytes.extend(&end);
     let (mut all, note) = note(&bytes, &TraceOptions::default());
     assert_eq!(note, None);
@@ -67,27 +68,27 @@ fn the_pages_of_each_look_are_its_references() {
 }
 
 #[test]
-fn a_recording_that_was_cut_off_gives_its_whole_looks_and_says_so() {
-    let (whole, end) = recording(&LOOKS, 0);
-    let first = recording(&LOOKS[..1], 0).0.len();
+fn a_cut_off_recording_yields_its_whole_scans_and_a_note() {
+    let (whole, end) = recording(&SCANS, 0);
+    let first = recording(&SCANS[..1], 0).0.len();
     for cut in first..whole.len() + end.len() {
         let bytes = [&whole[..], &end].concat();
         let (all, note) = note(&bytes[..cut], &TraceOptions::default());
-        let looks = match cut {
+        let scans = match cut {
             cut if cut >= whole.len() => 3,
             _ => all.last().map_or(0, |(time, _)| time / 1000),
         };
         let note = note.expect("it has no end");
         assert!(
-            note.contains(&format!("{looks} looks are whole")),
+            note.contains(&format!("{scans} looks are whole")),
             "{cut}: {note}"
         );
         assert_eq!(
             all.len(),
-            LOOKS
+            SCANS
                 .iter()
-                .take(usize::try_from(looks).expect("few"))
-                .map(|look| look.len())
+                .take(usize::try_from(scans).expect("few"))
+                .map(|scan| scan.len())
                 .sum::<usize>()
         );
     }
@@ -95,12 +96,12 @@ fn a_recording_that_was_cut_off_gives_its_whole_looks_and_says_so() {
 
 #[test]
 fn damage_in_the_middle_is_an_error_unless_it_may_end_there() {
-    let (mut bytes, end) = recording(&LOOKS, 0);
+    let (mut bytes, end) = recording(&SCANS, 0);
     bytes.extend(&end);
-    let at = recording(&LOOKS[..1], 0).0.len();
+    let at = recording(&SCANS[..1], 0).0.len();
     bytes[at + 10] ^= 1;
     let error = error("t", &bytes);
-    assert_eq!(error.place, Place::Byte(at as u64));
+    assert_eq!(error.place, Position::Byte(at as u64));
     assert!(error.what.contains("checksum") && error.remedy.contains("--cut-off"));
     let options = TraceOptions {
         cut_off: true,
@@ -110,13 +111,13 @@ fn damage_in_the_middle_is_an_error_unless_it_may_end_there() {
 }
 
 #[test]
-fn what_follows_the_end_is_damage_and_so_is_a_wrong_count() {
-    let (whole, end) = recording(&LOOKS, 0);
+fn bytes_after_the_end_and_a_wrong_count_are_damage() {
+    let (whole, end) = recording(&SCANS, 0);
     for (bytes, what) in [
-        ([&whole[..], &end, &end].concat(), "nothing may follow"),
+        ([&whole[..], &end, &end].concat(), "data follows where"),
         (
             [&whole[..], &Encoder::end_of(7)].concat(),
-            "looks are missing",
+            "scans are missing",
         ),
         (b"pagetide-events1".to_vec(), "does not begin"),
     ] {
@@ -130,8 +131,8 @@ fn what_follows_the_end_is_damage_and_so_is_a_wrong_count() {
 }
 
 #[test]
-fn what_nobody_knew_is_said() {
-    let (mut bytes, end) = recording(&LOOKS, 1);
+fn unknown_accesses_are_reported() {
+    let (mut bytes, end) = recording(&SCANS, 1);
     bytes.extend(&end);
     let note = note(&bytes, &TraceOptions::default()).1.expect("a note");
     assert!(note.starts_with("of 50.0% of the references"), "{note}");

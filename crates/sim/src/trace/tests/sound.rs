@@ -1,10 +1,10 @@
-//! Sound files: what comes out is what went in.
+//! Sound files: reading returns what was written.
 
 use super::*;
 
 proptest! {
     #[test]
-    fn every_format_gives_back_what_went_in(all in references()) {
+    fn every_format_returns_the_references_written(all in references()) {
         for name in NAMES {
             let file = bytes(name, &all);
             let want = expected(name, &all);
@@ -88,7 +88,7 @@ fn csv_ids_may_be_text() {
 }
 
 #[test]
-fn objects_of_size_0_are_counted_as_left_out() {
+fn objects_of_size_0_are_counted_as_skipped() {
     let all = [1, 2, 1].map(|page| Reference {
         page,
         ..Reference::default()

@@ -1,6 +1,6 @@
-//! A worker as the one sees it who orders it about.
+//! The process of a tenant, as the process that controls it sees it.
 //!
-//! Invariant: a worker is killed and waited for when this is dropped.
+//! Invariant: when a [`Worker`] is dropped, its process is killed and waited for.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -10,17 +10,17 @@ use touches::case::Case;
 
 use crate::worker;
 
-/// A tenant's process.
+/// The process of a tenant. The orders are how many touches to do next; see [`worker`].
 pub(crate) struct Worker {
     child: Child,
     orders: ChildStdin,
     answers: ChildStdout,
-    /// Of its touches so far.
+    /// Checksum of all touches that the process has done so far.
     pub(crate) checksum: u64,
 }
 
 impl Worker {
-    /// Starts a worker and waits until it is in its group.
+    /// Starts the process of tenant number `tenant`, and waits until it is in its control group.
     pub(crate) fn start(
         case: &Case,
         (tenant, seed): (usize, u64),
@@ -50,7 +50,7 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Lets it touch `nr` pages.
+    /// Makes the process do its next `nr` touches, and waits until it has done them.
     pub(crate) fn order(&mut self, nr: u64) -> Result<(), String> {
         self.orders
             .write_all(&nr.to_le_bytes())
@@ -58,11 +58,12 @@ impl Worker {
         self.wait()
     }
 
-    /// The process.
+    /// Returns the process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
+    /// Waits for the process to report; the report is the checksum of its touches.
     fn wait(&mut self) -> Result<(), String> {
         let mut word = [0; worker::WORD];
         self.answers

@@ -1,4 +1,5 @@
-//! What the kernel says of a group: memory.stat, memory.events, and the generations in debugfs.
+//! The kernel's counters of a control group: from memory.stat and memory.events; the numbers of its
+//! generations from debugfs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,7 +9,7 @@ use crate::groups::read;
 const PAGE: u64 = 4096;
 const LRU_GEN: &str = "/sys/kernel/debug/lru_gen";
 
-/// Counters of memory.stat, in pages.
+/// Names of those numbers in memory.stat that count pages or events.
 const EVENTS: [&str; 10] = [
     "workingset_refault_anon",
     "workingset_activate_anon",
@@ -21,10 +22,11 @@ const EVENTS: [&str; 10] = [
     "pgmajfault",
     "pgfault",
 ];
-/// Sizes of memory.stat, in bytes.
+/// Names of those numbers in memory.stat that are sizes, in bytes.
 const SIZES: [&str; 5] = ["anon", "file", "kernel", "active_anon", "inactive_anon"];
 
-/// A number of a file with a name and a number in each line.
+/// Finds the number with this name in a file that has lines `NAME NUMBER`; `None` if it has no such
+/// line.
 fn field(text: &str, name: &str) -> Option<u64> {
     let line = text
         .lines()
@@ -32,7 +34,7 @@ fn field(text: &str, name: &str) -> Option<u64> {
     line?.trim().parse().ok()
 }
 
-/// What is counted of a group; sizes in pages.
+/// Returns all counters of a group by name. Sizes are in pages.
 pub(crate) fn of_group(group: &Path) -> Result<BTreeMap<String, u64>, String> {
     let stat = read(&group.join("memory.stat"))?;
     let mut counts = BTreeMap::new();
@@ -58,25 +60,29 @@ pub(crate) fn of_group(group: &Path) -> Result<BTreeMap<String, u64>, String> {
     Ok(counts)
 }
 
-/// Page faults of a group, as far as they were flushed.
+/// Returns the number of page faults of a group, as of the kernel's last flush of its statistics.
 pub(crate) fn faults(group: &Path) -> Result<u64, String> {
     let stat = read(&group.join("memory.stat"))?;
     field(&stat, "pgfault").ok_or_else(|| "memory.stat has no pgfault".to_owned())
 }
 
-/// Pages that the machine swapped in and out.
+/// Returns how many pages the whole machine has swapped in, and how many it has swapped out, since
+/// boot.
 pub(crate) fn swapped() -> Result<[u64; 2], String> {
     let stat = read(Path::new("/proc/vmstat"))?;
     let of = |name: &str| field(&stat, name).ok_or_else(|| format!("/proc/vmstat has no {name}"));
     Ok([of("pswpin")?, of("pswpout")?])
 }
 
-/// The youngest and the oldest generation of a group, as `path` from the root of groups on.
+/// Returns the number of a group's youngest generation, then that of its oldest. `path` is the
+/// group's path from the root group on.
 pub(crate) fn generations(path: &str) -> Result<[u64; 2], String> {
     let text = read(Path::new(LRU_GEN))?;
     in_text(&text, path).ok_or_else(|| format!("{LRU_GEN} does not tell of {path}"))
 }
 
+/// Finds the numbers of a group's youngest and oldest generation in the contents of [`LRU_GEN`];
+/// `None` if these do not have the group.
 fn in_text(text: &str, path: &str) -> Option<[u64; 2]> {
     let mut lines = text.lines().skip_while(|line| {
         let mut words = line.split_whitespace();

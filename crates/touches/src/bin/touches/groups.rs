@@ -1,6 +1,6 @@
-//! A workload's control groups, version 2.
+//! The control groups (version 2) of a workload.
 //!
-//! Invariant: a tree is removed when it is dropped, as far as its processes are gone.
+//! Invariant: dropping a [`Groups`] removes its groups, as far as their processes have ended.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,33 +9,34 @@ use std::time::Duration;
 
 use touches::case::{Case, NO_LIMIT};
 
+/// Where control groups version 2 are mounted.
 const ROOT: &str = "/sys/fs/cgroup";
 const PAGE: u64 = 4096;
 
-/// Writes to a file of the kernel's.
+/// Writes `text` to a file of the kernel (cgroupfs, procfs, sysfs, tracefs).
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), String> {
     fs::write(path, text)
         .map_err(|error| format!("cannot write `{text}` to {}: {error}", path.display()))
 }
 
-/// Reads a file of the kernel's.
+/// Reads a file of the kernel (cgroupfs, procfs, sysfs, tracefs).
 pub(crate) fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
-/// This process goes to `group`; its memory so far stays where it was charged.
+/// Moves this process to `group`. Memory that it already has stays charged to its old group.
 pub(crate) fn enter(group: &Path) -> Result<(), String> {
     write(&group.join("cgroup.procs"), "0")
 }
 
-/// The groups of a case.
+/// The control groups of a case.
 pub(crate) struct Groups {
-    /// In the case's order.
+    /// Paths of the groups, in the order of [`Case::groups`].
     paths: Vec<PathBuf>,
 }
 
 impl Groups {
-    /// Makes the groups with their limits.
+    /// Creates the groups of a case and sets their limits.
     pub(crate) fn make(case: &Case) -> Result<Groups, String> {
         write(&Path::new(ROOT).join("cgroup.subtree_control"), "+memory")?;
         let mut groups = Groups { paths: Vec::new() };
@@ -59,7 +60,7 @@ impl Groups {
         Ok(groups)
     }
 
-    /// Where a group is.
+    /// Returns the path of the group with this index in [`Case::groups`].
     pub(crate) fn path(&self, group: usize) -> &Path {
         &self.paths[group]
     }
@@ -68,7 +69,7 @@ impl Groups {
 impl Drop for Groups {
     fn drop(&mut self) {
         for path in self.paths.iter().rev() {
-            // A process that has just ended may still be in it for a moment.
+            // A process that has just ended may still be in its group for a moment.
             for _ in 0..50 {
                 if fs::remove_dir(path).is_ok() {
                     break;

@@ -1,8 +1,8 @@
-//! The guest's program: makes a workload's control groups, lets a process of each tenant touch its pages, and
-//! prints what the kernel counted of it.
+//! The program that runs in the guest. It creates a workload's control groups and starts a process
+//! for each tenant, which touches the tenant's pages. Then it prints what the kernel counted.
 //!
-//! `touches CASES POLICIES SEEDS BURSTS`, each a list with commas. The machine must have one processor,
-//! huge pages off and swap on; it is the machine's only work.
+//! Usage: `touches CASES POLICIES SEEDS BURSTS`; each argument is a list with commas. The machine
+//! must have one processor, huge pages off and swap on, and run nothing else.
 #![forbid(unsafe_code)]
 
 mod child;
@@ -19,7 +19,7 @@ use touches::case::Case;
 use touches::cases;
 use touches::figures::Figures;
 
-/// How often a run may be begun.
+/// Maximum number of times that one run of a case is tried.
 const ATTEMPTS: u32 = 3;
 
 fn main() -> ExitCode {
@@ -39,6 +39,7 @@ fn main() -> ExitCode {
     }
 }
 
+/// Runs each case with each policy, seed and burst, and prints the figures.
 fn all(cases: &str, policies: &str, seeds: &str, bursts: &str) -> Result<(), String> {
     let cases: Vec<&Case> = cases.split(',').map(case).collect::<Result<_, _>>()?;
     run::prepare()?;
@@ -57,8 +58,8 @@ fn all(cases: &str, policies: &str, seeds: &str, bursts: &str) -> Result<(), Str
     Ok(())
 }
 
-/// A run, and another one instead of it if the kernel has killed a worker: it does so now and then without the multi-gen
-/// LRU, when all pages below the limit are in use.
+/// Runs a case; runs it again if that fails. Without the multi-gen LRU the kernel sometimes kills a
+/// tenant's process, when all pages below the limit are in use. `numbers`: seed, burst.
 fn patiently(case: &Case, policy: &str, numbers: (u64, u64)) -> Result<Vec<Figures>, String> {
     for attempt in 1..ATTEMPTS {
         match run::run(case, policy, numbers) {
@@ -69,12 +70,14 @@ fn patiently(case: &Case, policy: &str, numbers: (u64, u64)) -> Result<Vec<Figur
     run::run(case, policy, numbers)
 }
 
+/// Finds the case with this name, [`cases::WATCH`] too.
 fn case(name: &str) -> Result<&'static Case, String> {
     let watch = Some(&cases::WATCH).filter(|case| case.name == name);
     let found = cases::find(name).or(watch);
     found.ok_or_else(|| format!("there is no case {name}"))
 }
 
+/// Parses a number of the command line.
 fn number(text: &str) -> Result<u64, String> {
     text.parse()
         .map_err(|error| format!("`{text}` is no number: {error}"))

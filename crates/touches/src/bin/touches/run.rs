@@ -1,7 +1,8 @@
-//! One run of one workload: its groups, a worker for each tenant, and turns.
+//! One run of one case: its control groups, a process for each tenant, and the tenants' turns.
 //!
-//! Invariants: one worker is at work at a time, and after each burst it is this process's turn: the one processor
-//! switches address spaces twice; what is counted is read while the workers are still there.
+//! Invariants: only one tenant's process runs at a time. After each burst of touches this process
+//! runs, so the machine's only processor switches address spaces twice. The counters are read while
+//! the tenants' processes still exist.
 
 use std::path::Path;
 
@@ -16,11 +17,11 @@ use crate::trace::Trace;
 use crate::watch::Watch;
 
 const LRU_GEN: &str = "/sys/kernel/mm/lru_gen/enabled";
-/// Stands for all tenants together.
+/// Name that stands for a tenant's in the figures of all tenants together.
 const ALL: &str = "all";
 
-/// What every run depends on; whoever boots the machine has seen to the rest. Nothing is changed on a machine that is not
-/// made for this.
+/// Checks that the machine is prepared for runs; sets swappiness to 60 and turns swap read-ahead
+/// off. Returns an error before it changes anything if this machine is not the guest.
 pub(crate) fn prepare() -> Result<(), String> {
     let online = read(Path::new("/sys/devices/system/cpu/online"))?;
     if online.trim() != "0" {
@@ -37,7 +38,8 @@ pub(crate) fn prepare() -> Result<(), String> {
     write(Path::new("/proc/sys/vm/page-cluster"), "0")
 }
 
-/// What was counted of each tenant, and of all.
+/// Runs a case with bursts of `burst` touches; returns the figures of each tenant, then those of
+/// all tenants together.
 pub(crate) fn run(
     case: &Case,
     policy: &str,
@@ -52,14 +54,14 @@ pub(crate) fn run(
     }
     let before = counters::swapped()?;
     let mut watch = Watch::start()?;
-    // Of several tenants it would not be known whose tables are walked.
+    // With several tenants the trace does not show whose page tables are walked.
     let alone = Some(&workers[0]).filter(|_| multi_gen && workers.len() == 1);
     let trace = alone.map(|worker| Trace::start(worker.pid())).transpose()?;
     for (burst, (tenant, nr)) in (1..).zip(Turns::new(case, burst)) {
         workers[tenant]
             .order(nr)
             .map_err(|why| format!("{why} in burst {burst} ({FLUSHES}:{:?})", watch.seen()))?;
-        watch.look(burst)?;
+        watch.scan(burst)?;
     }
     let after = counters::swapped()?;
     let rested = trace.map(Trace::finish).transpose()?;
@@ -99,7 +101,7 @@ pub(crate) fn run(
     for (at, name) in ["pswpin", "pswpout"].into_iter().enumerate() {
         all.counts.insert(name.to_owned(), after[at] - before[at]);
     }
-    // The group with the limit holds more than its tenants: the kernel charges it for its children.
+    // The kernel charges its own structures for child groups to the group with the limit.
     let top = counters::of_group(groups.path(0))?;
     for name in ["kernel", "current", "max"] {
         all.counts.insert(name.to_owned(), top[name]);

@@ -1,7 +1,9 @@
-//! Which walks of page tables found that their program had not run since the walk before.
+//! Finds the kernel's walks of page tables before which the walked program had not run since the
+//! previous walk.
 //!
-//! The kernel's walks pass by a program to which the processor was not given in between. Its tracer says in which order both
-//! happen: nothing else does, for two walks in a row are one after the other within one fault.
+//! The kernel skips the page tables of a program that has not run since the last walk. Only the
+//! kernel's tracer shows how walks and context switches follow each other: two walks may happen
+//! within one page fault.
 //!
 //! Invariant: nothing is traced between two runs.
 
@@ -10,20 +12,22 @@ use std::path::{Path, PathBuf};
 use crate::groups::{read, write};
 
 const TRACING: &str = "/sys/kernel/tracing";
-/// What begins each walk of all page tables of a group, to open a generation.
+/// Probe of the kernel function that begins a walk. Each walk reads all page tables of a group, to
+/// create a generation.
 const PROBE: &str = "p:pagetide/walk try_to_inc_max_seq";
-/// Room for the longest run, in KiB.
+/// Size of the trace buffer in KiB: enough for the longest run.
 const ROOM: &str = "16384";
 
-/// A trace that is on.
+/// A trace that is being recorded.
 pub(crate) struct Trace;
 
+/// Path of a file of the kernel's tracer.
 fn path(name: &str) -> PathBuf {
     Path::new(TRACING).join(name)
 }
 
 impl Trace {
-    /// Of walks, and of when the processor is given to `pid`.
+    /// Starts a trace of walks, and of the moments at which process `pid` gets the processor.
     pub(crate) fn start(pid: u32) -> Result<Trace, String> {
         let on = format!("next_pid=={pid}");
         for (name, text) in [
@@ -42,7 +46,8 @@ impl Trace {
         Ok(Trace)
     }
 
-    /// The walks, from 1 on, that found that the program had not run.
+    /// Ends the trace. Returns the numbers of those walks (the first walk is number 1) before which
+    /// the program had not run since the previous walk.
     pub(crate) fn finish(self) -> Result<Vec<u64>, String> {
         write(&path("tracing_on"), "0")?;
         write(&path("events/enable"), "0")?;
@@ -51,7 +56,8 @@ impl Trace {
     }
 }
 
-/// None where the oldest events were lost.
+/// Finds the walks that [`Trace::finish`] returns in the text of a trace; `None` if events were
+/// lost.
 fn rested(text: &str) -> Option<Vec<u64>> {
     let head = text.lines().find(|line| line.contains("entries-written"));
     let numbers = head?.split(':').nth(1)?.split_whitespace().next()?;
@@ -78,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_walk_finds_rest_if_nobody_was_switched_to() {
+    fn a_walk_finds_rest_if_no_process_was_switched_to() {
         let head = "# tracer: nop\n#\n# entries-in-buffer/entries-written: 5/5   #P:1\n";
         let walk = "  touches-91  [000] ...1.  7.1: walk: (try_to_inc_max_seq+0x0/0x570)\n";
         let switch =

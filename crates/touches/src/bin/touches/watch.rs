@@ -1,10 +1,13 @@
-//! When the kernel flushed its statistics, which it does every two seconds for everybody.
+//! Finds out when the kernel flushes its statistics, which it does every two seconds for all
+//! control groups.
 //!
-//! memory.stat of a group shows what was flushed; reading it flushes only if more than 64 pages a processor have changed.
-//! So a process in a group of its own touches one page, and once memory.stat shows the fault, somebody has flushed. The
+//! memory.stat of a group shows the counts as of the last flush. Reading the file causes a flush
+//! only if more than 64 counts a processor have changed. So a process in a separate group touches
+//! one page. Once memory.stat of that group shows the page fault, the kernel has flushed. The
 //! groups that are measured are not read until their run is over.
 //!
-//! Invariant: between two looks far less than 64 pages of that group change, so that looking flushes nothing.
+//! Invariant: between two reads, far fewer than 64 counts of the separate group change, so the
+//! reads do not cause a flush.
 
 use std::time::{Duration, Instant};
 
@@ -14,21 +17,26 @@ use crate::child::Worker;
 use crate::counters::faults;
 use crate::groups::Groups;
 
-/// The next flush does not come sooner after one that was seen: two seconds, less what seeing it may have taken.
+/// Minimum time between two flushes: two seconds, less the delay with which we may notice the
+/// first.
 const REST: Duration = Duration::from_millis(1900);
 
-/// A process whose faults nobody has flushed yet.
+/// A process in a separate group, with a page fault that the kernel has not flushed yet.
 pub(crate) struct Watch {
-    // Before its group, which can be removed only when it is gone.
+    // Declared before `groups` so that it is dropped first: a group can be removed only when it has
+    // no processes.
     worker: Worker,
     groups: Groups,
+    /// Number of page faults that memory.stat of the group last showed.
     shown: u64,
+    /// Earliest time of the next flush.
     next: Instant,
+    /// For each flush noticed so far: the number of bursts before it.
     seen: Vec<u64>,
 }
 
 impl Watch {
-    /// From now on.
+    /// Starts watching for flushes.
     pub(crate) fn start() -> Result<Watch, String> {
         let groups = Groups::make(&WATCH)?;
         let mut worker = Worker::start(&WATCH, (0, 0), groups.path(0))?;
@@ -43,8 +51,8 @@ impl Watch {
         })
     }
 
-    /// So many bursts are over: notes that there was a flush since the last look.
-    pub(crate) fn look(&mut self, bursts: u64) -> Result<(), String> {
+    /// Notes a flush that happened since the last call. `bursts` is the number of bursts so far.
+    pub(crate) fn scan(&mut self, bursts: u64) -> Result<(), String> {
         let now = Instant::now();
         if now < self.next {
             return Ok(());
@@ -59,7 +67,7 @@ impl Watch {
         Ok(())
     }
 
-    /// After how many bursts flushes were seen.
+    /// Returns, for each flush noticed so far, the number of bursts before it.
     pub(crate) fn seen(&self) -> Vec<u64> {
         self.seen.clone()
     }

@@ -1,8 +1,10 @@
-//! A tenant's process: it touches as many pages as it is told on its standard input, and says when it has.
+//! The program of a tenant's process. It reads from its standard input how many touches to do next,
+//! and reports on its standard output when it has done them.
 //!
-//! Invariant: nearly all that its group is charged with is what it touches: it has taken the memory of its own before it
-//! goes there. Between two orders another process has run, so the processor has forgotten its page tables
-//! and sets accessed bits anew.
+//! Invariant: nearly all memory charged to the group is the pages that this process touches,
+//! because it enters the group after its own memory was allocated. Before each order another
+//! process has run. So the processor has dropped its cached translations, and sets accessed bits
+//! anew.
 
 use std::hint::black_box;
 use std::io::{ErrorKind, Read, Write};
@@ -13,21 +15,23 @@ use touches::stream::{Stream, Touch};
 
 use crate::{case, groups, number};
 
-/// The first argument of a worker.
+/// First argument of this program that makes it run as a tenant's process.
 pub(crate) const ARGUMENT: &str = "worker";
 const PAGE: usize = 4096;
-/// What one page table maps: the simulator's spaces begin with one, too.
+/// Bytes that one page table maps. The touched memory begins at a multiple of this, as the address
+/// spaces of the simulator do.
 const TABLE: usize = 512 * PAGE;
-/// Bytes of an order and of its answer.
+/// Length in bytes of an order (a number of touches), and of a report (a checksum).
 pub(crate) const WORD: usize = 8;
 
-/// Runs a worker until its standard input ends.
+/// Runs as a tenant's process until the standard input ends. The arguments are those of the command
+/// line.
 pub(crate) fn main(name: &str, tenant: &str, seed: &str, group: &str) -> Result<(), String> {
     let case: &Case = case(name)?;
     let tenant = usize::try_from(number(tenant)?).map_err(|error| error.to_string())?;
     let stream = Stream::new(case, tenant, number(seed)?);
     let pages = case.tenants[tenant].pages as usize;
-    // Zeroed memory of this size is mapped and not touched.
+    // Zeroed memory of this size is mapped, but has no page before the page is touched.
     let memory = vec![0_u8; pages * PAGE + TABLE];
     let first = memory.as_ptr().align_offset(TABLE);
     let mut worker = Worker {
@@ -41,15 +45,17 @@ pub(crate) fn main(name: &str, tenant: &str, seed: &str, group: &str) -> Result<
         .map_err(|error| format!("worker: cannot talk: {error}"))
 }
 
+/// The state of a tenant's process.
 struct Worker {
     stream: Stream,
     memory: Vec<u8>,
-    /// Where its first page begins.
+    /// Offset in `memory` of the first page to touch, bytes.
     first: usize,
 }
 
 impl Worker {
-    /// Answers each order with the checksum of all touches so far; the first answer says that it is ready.
+    /// Does the touches of each order, then reports the checksum of all touches so far. A report
+    /// before the first order says that the process is ready.
     fn obey(&mut self) -> std::io::Result<()> {
         let (mut orders, mut answers) = (std::io::stdin(), std::io::stdout());
         let mut word = [0; WORD];
@@ -69,8 +75,9 @@ impl Worker {
         }
     }
 
-    /// Lines differ from page to page, as in most programs. What is written is never 0, for the kernel
-    /// stores no page of zeros.
+    /// Does one touch. Which cache line of the page is touched differs from page to page, as in
+    /// most programs. A written byte is never 0, because the kernel does not store pages of zeros
+    /// in swap.
     fn touch(&mut self, touch: Touch) {
         let page = touch.page as usize;
         let byte = &mut self.memory[self.first + page * PAGE + page % 64 * 64];

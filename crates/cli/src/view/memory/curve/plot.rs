@@ -1,6 +1,6 @@
-//! The plot: pages that would come back in a minute over memory, the rate by decades.
+//! The plot: refaults a minute over memory, on a logarithmic axis.
 //!
-//! Invariant: exactly [`ROWS`] rows and as many columns as fit; a rate of nothing is on the axis, and nothing else is.
+//! Invariant: exactly [`ROWS`] rows and as many columns as fit; only a rate of zero is on the axis.
 
 use daemon::options::Bytes;
 use host::report::Curve;
@@ -11,10 +11,10 @@ use crate::view::share;
 use crate::view::sheet::Sheet;
 
 const ROWS: usize = 10;
-/// Columns of the labels.
+/// Width of the labels, columns.
 const AXIS: usize = 9;
 
-/// Nothing where there is no curve but a point.
+/// Writes the plot; nothing if the curve is a single point.
 pub(super) fn plot(curve: &Curve, sheet: &mut Sheet) {
     let [first, .., last] = &curve.points[..] else {
         return;
@@ -31,7 +31,7 @@ pub(super) fn plot(curve: &Curve, sheet: &mut Sheet) {
         let at = curve.points.partition_point(|point| point.bytes < bytes);
         let rate = curve.points[at.min(curve.points.len() - 1)].refaults_per_minute;
         let height = decades.and_then(|decades| decades.height(rate));
-        // The lowest row is for nothing alone.
+        // The lowest row is only for a rate of zero.
         let up = height.map_or(0, |height| 1 + filled_steps(height, ROWS - 2));
         cells[ROWS - 1 - up.min(ROWS - 1)][column] = mark;
     }
@@ -56,7 +56,7 @@ pub(super) fn plot(curve: &Curve, sheet: &mut Sheet) {
     sheet.line(&format!("  {:>5}  {from}{to:>room$}", ""));
 }
 
-/// A share of a size.
+/// Returns a share of a size, bytes.
 fn filled_bytes(part: f64, of: u64) -> u64 {
     const FINE: usize = 10_000;
     let steps = u128::from(filled_steps(part, FINE) as u64);

@@ -1,17 +1,17 @@
-//! What is in memory now: by kind, each divided by age; by age; and what was touched again.
+//! What is in memory now: by kind, each divided by age; by age; and what was accessed again.
 
 use host::report::{AgeBin, Report};
 use pictures::{BINS, Bar, EDGES_MS, Part, class_of, class_sums, name_of_bin, name_of_class};
 
 use crate::view::count;
 
-use super::super::bins::{fold, fold_reaccessed, total};
+use super::super::bins::{fold, fold_reaccessed};
 use super::super::reaccess::{self, PAGE, meaning};
 
-/// What each age stands for.
+/// Selects the bytes of one kind of memory from a bin.
 type Kind = fn(&AgeBin) -> u64;
 
-/// Anonymous, file, unknown, swapped: on one scale.
+/// Draws anonymous, file, unknown and swapped memory on one scale.
 pub(super) fn by_kind(report: &Report) -> String {
     let rows = fold(report, EDGES_MS.into_iter());
     let by_age = |name: &str, bytes: Kind| Bar {
@@ -41,7 +41,7 @@ pub(super) fn by_kind(report: &Report) -> String {
         plain("in swap", "out", report.swapped_bytes),
     ];
     let shown: Vec<Bar> = all.into_iter().filter(|bar| bar.bytes() > 0).collect();
-    let used = sums(&rows, total).map(|bytes| bytes > 0);
+    let used = sums(&rows, AgeBin::bytes).map(|bytes| bytes > 0);
     let last = used
         .iter()
         .rposition(|used| *used)
@@ -60,10 +60,10 @@ fn sums(rows: &[AgeBin], bytes: Kind) -> [u64; pictures::CLASSES] {
     class_sums(&ages)
 }
 
-/// The page-age histogram: a bar for each age up to the oldest.
+/// Draws the page-age histogram: a bar for each age up to the oldest.
 pub(super) fn by_age(report: &Report) -> String {
     let rows = fold(report, EDGES_MS.into_iter());
-    let last = rows.iter().rposition(|row| total(row) > 0);
+    let last = rows.iter().rposition(|row| row.bytes() > 0);
     let rows = rows.iter().take(last.map_or(0, |last| last + 1));
     let bars = rows.enumerate().map(|(bin, row)| {
         let part = |kind: &str, more: &str, bytes| Part {
@@ -85,7 +85,7 @@ pub(super) fn by_age(report: &Report) -> String {
     pictures::bars("By age", &bars, &kinds)
 }
 
-/// Pages touched again, by the age they had: what could not have left for good.
+/// Draws pages that were accessed again, by the age they had: they would have refaulted.
 pub(super) fn again(report: &Report) -> String {
     let edges = reaccess::EDGES_MS;
     let rows = fold_reaccessed(report, &edges);

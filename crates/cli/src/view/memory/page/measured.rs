@@ -1,4 +1,4 @@
-//! How the figures of the page came about.
+//! How the figures of the page were measured.
 
 use daemon::options::Bytes;
 use host::report::Report;
@@ -6,19 +6,21 @@ use host::report::Report;
 use crate::view::text::escaped;
 use crate::view::{clock, count};
 
-use super::super::foot::{cost, looks};
+use super::super::foot::{cost, scans};
+use super::super::words::waited;
 use super::super::{charged, source};
 
-/// Names and words.
+/// Returns a list of names and texts.
 pub(super) fn measured(report: &Report) -> String {
     let says = report.kernel_says;
     let bytes = |bytes: Option<u64>| bytes.map(|bytes| Bytes(bytes).to_string());
-    let pressure = says.pressure_some_avg10;
-    let pressure = pressure.map(|part| format!("{}.{:02}% of 10s", part / 100, part % 100));
+    let pressure = says.pressure_some_avg10.zip(says.pressure_of);
+    let pressure = pressure.map(|(hundredths, of)| waited(hundredths, of));
+    let price = report.needed.as_ref().map(|needed| needed.price.words());
     let ended = report.ended;
     let ended = (ended.processes > 0).then(|| {
         format!(
-            "{}, {} of them between two looks; the largest had {}",
+            "{}, {} of them between two scans; the largest had {}",
             count(ended.processes),
             count(ended.unseen),
             Bytes(ended.peak_resident_bytes)
@@ -26,7 +28,7 @@ pub(super) fn measured(report: &Report) -> String {
     });
     let rows = [
         ("ages from", Some(source(report).to_owned())),
-        ("looks", Some(looks(report))),
+        ("scans", Some(scans(report))),
         ("watched for", Some(clock(report.wall_ms))),
         ("cost", Some(cost(report))),
         (
@@ -40,7 +42,8 @@ pub(super) fn measured(report: &Report) -> String {
         ("the kernel's Pss", bytes(says.pss_bytes)),
         ("the kernel's SwapPss", bytes(says.swap_pss_bytes)),
         ("charged to the group", charged(report)),
-        ("somebody waited for memory", pressure),
+        ("pressure", pressure),
+        ("price", price),
         ("processes that ended", ended),
     ];
     let row = |(name, value): (&str, Option<String>)| {
@@ -49,13 +52,13 @@ pub(super) fn measured(report: &Report) -> String {
     };
     let rows: String = rows.into_iter().filter_map(row).collect();
     format!(
-        "<p>An age is the time since a look last saw that a page had been used; it is at most as \
+        "<p>An age is the time since a scan last saw that a page had been used; it is at most as \
          long as the watching was. What cannot be known is called unknown, never old.</p>\n\
          <dl>\n{rows}</dl>\n"
     )
 }
 
-/// Things a reader should know.
+/// Returns the notes for the reader.
 pub(super) fn notes(report: &Report) -> String {
     if report.notes.is_empty() {
         return String::new();

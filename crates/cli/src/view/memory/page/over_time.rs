@@ -1,17 +1,23 @@
-//! What one watching saw, over time: in pictures, and in numbers.
+//! What one watch saw, over time: in pictures, and in numbers.
 
 use std::fmt::Write;
 
 use daemon::options::Bytes;
-use pictures::{Hints, Track, area, came_back, heat, waited};
+use host::report::PressureOf;
+use pictures::{Hints, Track, area, heat, refaults, waited};
 
 use crate::view::count;
 
 use super::boxed;
 
-/// All of it.
-pub(super) fn over_time(track: &Track) -> String {
-    let pictures = heat(track, Hints::Titles) + &area(track) + &came_back(track) + &waited(track);
+/// Returns the whole part. `of` says to which processes its pressure belongs.
+pub(super) fn over_time(track: &Track, of: Option<PressureOf>) -> String {
+    let mut pictures = heat(track, Hints::Titles) + &area(track) + &refaults(track);
+    let waited = waited(track);
+    if let Some(of) = of.filter(|_| !waited.is_empty()) {
+        pictures += &waited;
+        let _ = writeln!(pictures, "<p class=\"sub\">Waited: {}.</p>", of.name());
+    }
     format!(
         "{pictures}<details><summary>The same in numbers</summary>{}</details>\n",
         table(track)

@@ -1,4 +1,5 @@
-//! What the page looks like beside its pictures, which have a style of their own ([`pictures::STYLE`], with all colours).
+//! Style of the page apart from its pictures, which have a style of their own ([`pictures::STYLE`],
+//! with all colours).
 
 /// The style sheet.
 pub(super) const CSS: &str = "\

@@ -9,19 +9,19 @@ use crate::view::bars::{ROWS_S, age};
 use crate::view::count;
 use crate::view::text::{cut, escaped};
 
-use super::super::bins::{fold, total};
+use super::super::bins::fold;
 use super::{boxed, per_cent};
 
-/// Rows of processes; the rest is in the JSON.
+/// Maximum number of rows of processes; the rest is in the JSON.
 const PROCESSES: usize = 200;
 
-/// Columns of a command line; the whole of it is shown to who points at it.
+/// Width of a command line, columns; the pointer shows all of it.
 const COMMAND: usize = 120;
 
-/// What the pictures show, in numbers.
+/// Returns the figures of the pictures as a table.
 pub(super) fn ages(report: &Report) -> String {
     let rows = fold(report, ROWS_S.iter().map(|s| s * 1000));
-    let Some(last) = rows.iter().rposition(|row| total(row) > 0) else {
+    let Some(last) = rows.iter().rposition(|row| row.bytes() > 0) else {
         return String::new();
     };
     let mut text = "<table><tr><th class=\"name\">untouched for</th>\
@@ -32,7 +32,7 @@ pub(super) fn ages(report: &Report) -> String {
     for (n, (row, upper)) in rows.iter().zip(uppers).take(last + 1).enumerate() {
         let older = rows[n..]
             .iter()
-            .fold(0u64, |sum, row| sum.saturating_add(total(row)));
+            .fold(0u64, |sum, row| sum.saturating_add(row.bytes()));
         let _ = writeln!(
             text,
             "<tr><td class=\"name\">{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
@@ -45,7 +45,7 @@ pub(super) fn ages(report: &Report) -> String {
     boxed("ages", &(text + "</table>"))
 }
 
-/// Why some ages are not known.
+/// Returns why some ages are not known.
 pub(super) fn unknown(report: &Report) -> String {
     if report.unknown_because.is_empty() {
         return String::new();
@@ -64,7 +64,7 @@ pub(super) fn unknown(report: &Report) -> String {
     boxed("unknown ages", &(text + "</table>"))
 }
 
-/// The largest first.
+/// Returns the processes, largest first.
 pub(super) fn processes(report: &Report) -> String {
     if report.processes.is_empty() {
         return String::new();

@@ -1,4 +1,4 @@
-//! What a tier keeps, at which time, and what a clock that is wrong makes of it.
+//! Tests of what a tier keeps for which time, and of a wrong clock.
 
 use super::super::row::{FIELDS, REFAULTS};
 use super::*;
@@ -34,9 +34,9 @@ fn sizes_are_the_newest_and_events_add_up() {
     assert_eq!(seen(&tier, 9999), []);
 }
 
-/// Looks that are further apart than columns leave no gaps, restarts do.
+/// If snapshots are further apart than columns there are no gaps; after a restart there is one.
 #[test]
-fn what_a_look_covers_is_as_it_found_it() {
+fn a_snapshot_fills_the_columns_that_it_covers() {
     let mut tier = Tier::new(100, 9);
     for (at, covered) in [(1000, 0), (1300, 300), (1800, 0)] {
         tier.push(at, covered, &rows(1, at, 0));
@@ -63,9 +63,10 @@ fn cost(columns: impl Iterator<Item = Column>) -> usize {
     columns.map(|column| column.cost()).sum()
 }
 
-/// A machine started with a clock that was a day back, looked once, and was told the time: the last day was gone.
+/// Regression: a machine started with its clock a day behind, made one snapshot, and then set the
+/// clock: the last day of data was lost.
 #[test]
-fn a_look_with_a_wrong_clock_costs_that_look() {
+fn a_snapshot_with_a_wrong_clock_loses_only_itself() {
     for wrong in [300, 99_000] {
         let mut tier = Tier::new(100, 20);
         for at in [1000, 1100] {
@@ -92,14 +93,15 @@ fn a_look_with_a_wrong_clock_costs_that_look() {
     }
 }
 
-/// A clock that is right at last, and an outage that was longer than all columns.
+/// Two jumps that last: a clock is set to the correct time, and an outage is longer than all
+/// columns.
 #[test]
-fn a_leap_that_lasts_is_believed() {
+fn a_lasting_jump_of_the_clock_is_accepted() {
     let mut tier = Tier::new(100, 20);
     for at in [1000, 1100, 2500] {
         tier.push(at, 10, &rows(1, at, 0));
     }
-    // It had been ahead: what lies before its leap back stays.
+    // The clock was ahead: columns that are earlier than the corrected time stay.
     (0..=30).for_each(|n| tier.push(1200 + n, 1, &rows(1, n, 0)));
     assert_eq!(slots(tier.columns()), [10, 11, 12]);
     assert_eq!(slots(tier.saved_columns()), [10, 11, 12]);
@@ -108,9 +110,10 @@ fn a_leap_that_lasts_is_believed() {
     assert_eq!(tier.bytes(), cost(tier.columns()));
 }
 
-/// Years ahead and back, and no more room than there is.
+/// If the clock jumps years ahead and back, the tier stays within its size limit: columns that were
+/// set aside are dropped first.
 #[test]
-fn what_is_put_aside_is_forgotten_first() {
+fn columns_set_aside_are_dropped_first() {
     let mut tier = Tier::new(100, 5);
     for at in [1000, 1100, 1200, 99_000, 99_100] {
         tier.push(at, 10, &rows(1, at, 0));
@@ -123,7 +126,7 @@ fn what_is_put_aside_is_forgotten_first() {
 }
 
 #[test]
-fn a_restart_goes_on_in_the_same_column() {
+fn a_restart_continues_in_the_same_column() {
     let mut tier = Tier::new(100, 3);
     tier.push(1000, 20, &rows(1, 5, 4));
     let mut again = Tier::new(100, 3)

@@ -1,4 +1,5 @@
-//! Levels that are seen as statistics show them. spec: rstat.md 6.3.
+//! Levels that reclaim sees as the statistics show them.
+//! spec: rstat.md 6.3.
 
 use super::*;
 
@@ -8,7 +9,7 @@ fn late() -> Family {
     family
 }
 
-/// The same with ten inactive pages and so many active ones in a child.
+/// Creates a family with ten inactive pages, and `nr_active` active pages in one child.
 fn short(nr_active: u32) -> Family {
     let mut family = late();
     family.fill(0, 0..10, Anon);
@@ -59,8 +60,8 @@ fn a_users_read_flushes_what_it_reads() {
     assert!(!deactivates(&mut family, MemcgId::ROOT, 1));
 }
 
-/// rstat.md 6.3. A read of memory.events flushed, and left reclaim with levels as they were before: it found nothing due that
-/// would have shown it what was flushed.
+/// Regression: rstat.md 6.3. A read of memory.events flushed, but reclaim still saw the levels from
+/// before: nothing was pending that would have updated them.
 #[test]
 fn a_read_of_events_shows_what_it_flushes() {
     let mut family = short(190);

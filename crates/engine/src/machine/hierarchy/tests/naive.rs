@@ -1,5 +1,5 @@
-//! Levels once more, the slow and obvious way: a map of pages for each memcg, summed anew whenever somebody asks.
-//! Which pages reclaim takes, in which order, and which it deactivates is read from the engine.
+//! A naive model of the levels: a map of pages for each memcg, summed anew at each query. Which
+//! pages reclaim takes, in which order, and which it deactivates is read from the engine.
 
 extern crate std;
 
@@ -34,7 +34,7 @@ struct Memcg {
     is_gone: bool,
 }
 
-/// Takes all, and remembers the order.
+/// A memory that pages out all pages, and records their order.
 #[derive(Default)]
 struct Order(Vec<(MemcgId, FolioId)>);
 
@@ -77,7 +77,7 @@ impl Pair {
         }
     }
 
-    /// `who` and all above it.
+    /// Returns `who` and all memcgs above it.
     fn up(who: usize) -> Vec<usize> {
         let parent = |&who: &usize| (who != 0).then(|| PARENTS[who]);
         core::iter::successors(Some(who), parent).collect()
@@ -113,7 +113,7 @@ impl Pair {
             return;
         }
         let ty = FolioType::ALL[usize::from(file)];
-        // What leaves swap makes room there before it is judged.
+        // A page that is swapped in frees its swap slot before its refault is judged.
         let before = self.machine.lruvec(memcg).out(FolioType::Anon);
         let refault = self
             .machine
@@ -169,14 +169,15 @@ impl Pair {
         for (memcg, id) in order.0 {
             let who = self.ids.iter().position(|&id| id == memcg).expect("ours");
             let stamp = self.model[target].clock;
-            self.advance(who);
+            // The target's clock and those above it; not that of the page's owner below it.
+            self.advance(target);
             self.model[who]
                 .pages
                 .insert(id.0, Page::Out { target, stamp });
         }
     }
 
-    /// Reads which pages are active.
+    /// Reads from the engine which pages are active.
     fn follow(&mut self) {
         for (memcg, &id) in self.model.iter_mut().zip(&self.ids) {
             let folios = self.machine.lruvec(id).folios();
@@ -211,7 +212,7 @@ impl Pair {
                 };
                 self.machine.set_limits(self.ids[who], limits);
             }
-            // Inner ones: these outlive their deletion.
+            // Only memcgs with children: they exist for a while after their deletion.
             7 if random(20) == 0 => {
                 let who = [1, 3][random(2) as usize];
                 if !core::mem::replace(&mut self.model[who].is_gone, true) {
@@ -247,7 +248,7 @@ impl Pair {
 fn levels_and_model_agree() {
     let (mut recent, mut all) = (0, 0);
     for seed in 1..80u32 {
-        // Printed with a failure.
+        // Shown only if the test fails.
         std::println!("seed {seed}");
         let (mut pair, mut x) = (Pair::new(), seed);
         for _ in 0..150 {
@@ -262,6 +263,7 @@ fn levels_and_model_agree() {
         recent += of(|memcg| memcg.activations.iter().sum());
         all += of(|memcg| memcg.refaults);
     }
-    // Neither answer is the only one: the root, its child and all that is deeper count an activation each.
+    // Neither answer is the only one: the root, its child and all that is deeper count an
+    // activation each.
     assert!(recent > all / 10 && recent < 3 * all, "{recent} of {all}");
 }

@@ -1,16 +1,17 @@
-//! The index alone: entries in any order.
+//! Tests of the index alone, without `Ids`: entries are added in any order.
 
 use super::*;
-use crate::books::Books;
+use crate::age_table::AgeTable;
 
-/// Entries that come in any order are found in theirs, and leaves hold their bounds.
+/// Entries are found in the order of their addresses, in whatever order they were added, and each
+/// leaf keeps its size within bounds.
 #[test]
 fn entries_are_found_in_order_of_address() {
-    let owner = Books::new(0).add_owner().expect("the first");
+    let owner = AgeTable::new(0).add_owner().expect("the first");
     let (mut groups, mut index) = (Groups::new(), Index::default());
     let mut all = Vec::new();
     for n in 0_u64..3000 {
-        // Scattered, each once.
+        // Addresses in scattered order; each occurs once.
         let address = n * 7919 % 3001 * 4096;
         let group = match n % 64 {
             0 => groups.add_singles(owner, address),
@@ -47,10 +48,10 @@ fn entries_are_found_in_order_of_address() {
     assert_eq!(index.into_entries().collect::<Vec<_>>(), left);
 }
 
-/// Leaves that fill in order are full.
+/// If entries are added in ascending order, the leaves are full.
 #[test]
 fn entries_in_order_cost_little_more_than_4_bytes() {
-    let owner = Books::new(0).add_owner().expect("the first");
+    let owner = AgeTable::new(0).add_owner().expect("the first");
     let (mut groups, mut index) = (Groups::new(), Index::default());
     for n in 0..10_000 {
         let first = groups.add_block(owner, n << 18).expect("room");

@@ -1,4 +1,5 @@
-//! Histograms against the truth: pages that are used every 1, 4 and 16 s, and never again.
+//! Reported histograms of ages compared with the exact ones, for pages that are used every 1, 4 or
+//! 16 s, or never again.
 
 mod results;
 
@@ -19,7 +20,7 @@ const PERIODS: [Option<u64>; 4] = [Some(1), Some(4), Some(16), None];
 const EDGES: [Millis; 4] = [Millis(1000), Millis(5000), Millis(10_000), Millis(20_000)];
 const SECONDS: u64 = 60;
 const INTERVALS: [u64; 4] = [1, 2, 5, 10];
-/// The oldest edge.
+/// The upper edge of the oldest bin that has one.
 const COARSEST: Millis = EDGES[EDGES.len() - 1];
 
 struct World {
@@ -53,7 +54,7 @@ impl World {
         }
     }
 
-    /// A tenth of a second: each page whose turn it is.
+    /// Simulates a tenth of a second: uses each page whose period has passed.
     fn tick(&mut self, now: Millis) {
         let quarter = (self.last_used.len() / PERIODS.len()).max(1);
         for (page, last) in (0..).zip(&mut self.last_used) {
@@ -68,7 +69,7 @@ impl World {
         }
     }
 
-    /// Pages by bin, from the times of their touches.
+    /// Returns the exact number of pages in each bin, from the times of their touches.
     fn truth(&self, now: Millis) -> Vec<u64> {
         let mut bins = vec![0; EDGES.len() + 1];
         for last in &self.last_used {
@@ -87,7 +88,7 @@ impl World {
     }
 }
 
-/// How ages are told.
+/// How ages are collected and reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct How {
     /// Seconds between two refreshes.
@@ -96,7 +97,7 @@ struct How {
     profile: Profile,
 }
 
-/// The ways that are compared, at each interval.
+/// The ways of reporting that are compared at each interval.
 const WAYS: [(Aggregation, Profile); 3] = [
     (Aggregation::Exact, Profile::P616),
     (Aggregation::Compat, Profile::P616),
@@ -108,19 +109,19 @@ impl How {
         Millis(self.interval * 1000)
     }
 
-    /// Exact aggregation, by the rules of this profile.
+    /// Returns whether the aggregation is exact, by the rules of this profile.
     fn is_exact_by(self, profile: Profile) -> bool {
         (self.mode, self.profile) == (Aggregation::Exact, profile)
     }
 }
 
-/// What one report said at the end, and what was true then.
+/// The last report of a run, and the exact numbers at its time.
 struct Row {
     how: How,
-    /// Pages by bin.
+    /// Number of pages in each bin: reported, then exact.
     reported: Vec<u64>,
     truth: Vec<u64>,
-    /// For each edge: pages that were idle for less by a whole interval.
+    /// For each edge: number of pages whose idle time is below the edge by at least an interval.
     well_within: Vec<u64>,
 }
 
@@ -130,7 +131,7 @@ fn one(pages: u32, how: How) -> Row {
     for tick in 1..=SECONDS * 10 {
         now = Millis(tick * 100);
         world.tick(now);
-        // A tick after the interval, so that it has passed.
+        // One millisecond later, so that the refresh interval has passed.
         let report = world.report(now.after(Millis(1)));
         reported = report.bins().iter().map(|bin| bin.pages[0].0).collect();
     }
@@ -147,7 +148,7 @@ fn one(pages: u32, how: How) -> Row {
     }
 }
 
-/// Up to each edge.
+/// Returns the number of pages up to each edge, from the numbers in each bin.
 fn cumulated(bins: &[u64]) -> Vec<u64> {
     let mut sum = 0;
     let up_to = bins.iter().map(|bin| {
@@ -157,7 +158,8 @@ fn cumulated(bins: &[u64]) -> Vec<u64> {
     up_to.take(EDGES.len()).collect()
 }
 
-/// Pages in a wrong bin, at least: each was counted twice, where it is missing and where it is too much.
+/// Returns the minimum number of pages in a wrong bin. The sum counts each twice: in the bin where
+/// it is missing and in the bin where it is too many.
 fn misplaced(reported: &[u64], truth: &[u64]) -> u64 {
     let apart = reported.iter().zip(truth).map(|(a, b)| a.abs_diff(*b));
     apart.sum::<u64>() / 2
@@ -168,14 +170,15 @@ impl Row {
         misplaced(&self.reported, &self.truth)
     }
 
-    /// The edges that generations can tell apart: whole intervals, three at most.
+    /// Returns whether generations can distinguish this edge, which must be one, two or three whole
+    /// intervals.
     fn is_in_reach(&self, edge: Millis) -> bool {
         let interval = self.how.interval().0;
         edge.0.is_multiple_of(interval) && edge.0 <= 3 * interval
     }
 
-    /// For each edge in reach: how many pages are reported to be idle for so long at most, how many are, and
-    /// how many are even if each is reported an interval too old.
+    /// Returns for each edge in reach: number of pages reported with at most this age, number with
+    /// at most this age, and the minimum if each page may be reported one interval too old.
     fn in_reach(&self) -> Vec<[u64; 3]> {
         let [reported, truth] = [&self.reported, &self.truth].map(|bins| cumulated(bins));
         let edges = (0..EDGES.len()).filter(|&n| self.is_in_reach(EDGES[n]));
@@ -184,7 +187,7 @@ impl Row {
             .collect()
     }
 
-    /// As [`Self::wrong`], in bins that are parted by edges in reach alone.
+    /// Returns [`Self::wrong`] for the bins between edges in reach.
     fn wrong_in_reach(&self) -> u64 {
         let whole = |of: usize| {
             let mut below = 0;
@@ -199,7 +202,7 @@ impl Row {
     }
 }
 
-/// The tables, pictures and claims.
+/// Adds the tables, pictures and claims to `outcome`.
 pub(super) fn run(settings: &Settings, outcome: &mut Outcome) {
     let pages = u32::try_from((PAGES / settings.scale).max(4096)).unwrap_or(4096);
     let hows = INTERVALS.into_iter().flat_map(|interval| {

@@ -1,7 +1,7 @@
-//! What reports said beside what was true, and what must hold of it.
+//! Reports beside the exact numbers, and the claims about them.
 //!
-//! Invariant: generations can tell apart only ages of whole intervals, three at most; claims about single
-//! bins are made for those, and the table has all.
+//! Invariant: generations can distinguish only ages of one, two or three whole intervals. Claims
+//! about single bins are made only for these ages; the table has all bins.
 
 use super::{COARSEST, EDGES, How, Row, WAYS};
 use crate::outcome::{By, Cell, Claim, Kind, Picture, Series, Table};
@@ -120,7 +120,7 @@ pub(super) fn claims(rows: &[Row], percent: impl Fn(u64) -> f64) -> Vec<Claim> {
             then.old <= 1.0,
         ),
         Claim::ours(
-            // As for bins: a page that is used less often than walks come must be seen twice there.
+            // A page that is used less often than once in a walk must be seen twice.
             "edges in reach, v6.16: pages reported more than an interval too old (% at most) <= 5"
                 .to_owned(),
             now.old,
@@ -134,14 +134,15 @@ pub(super) fn claims(rows: &[Row], percent: impl Fn(u64) -> f64) -> Vec<Claim> {
     ]
 }
 
-/// Pages reported too young, and more than an interval too old: the most at an edge in reach, % of pages.
+/// Pages reported too young, and pages reported more than an interval too old: the maximum over the
+/// edges in reach, percent of the pages.
 struct Late {
     young: f64,
     old: f64,
 }
 
 impl Late {
-    /// By exact aggregation at all intervals.
+    /// Returns the maxima over all rows with exact aggregation, at any interval.
     fn of(rows: &[Row], profile: Profile, percent: impl Fn(u64) -> f64) -> Self {
         let rows = rows.iter().filter(|row| row.how.is_exact_by(profile));
         let edges: Vec<[u64; 3]> = rows.flat_map(Row::in_reach).collect();

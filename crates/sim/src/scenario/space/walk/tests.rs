@@ -2,9 +2,9 @@
 
 use super::super::PRESENT;
 use super::*;
+use crate::vma::{Advice, OpenFileId, VmaKind};
 use engine::word::Flag;
 use engine::{FaultKind, FolioType, Millis, PageOut, Policy, Swappiness};
-use models::vma::{Advice, OpenFileId, VmaKind};
 
 /// Four tables, all present: three and a half of a VMA, the rest of one without recency.
 const PAGES: u64 = 4 * 512;
@@ -55,7 +55,7 @@ fn touch(space: &mut Space, pages: Range<u64>) {
 
 /// lru-gen.md 5.2: dense tables are walked again, sparse ones only if all are.
 #[test]
-fn the_filter_keeps_what_was_dense() {
+fn the_filter_keeps_dense_tables() {
     let (mut space, mut lruvec) = space();
     touch(&mut space, 0..64);
     touch(&mut space, 512..512 + 63);
@@ -72,9 +72,9 @@ fn the_filter_keeps_what_was_dense() {
     assert_eq!(none.found, 0, "nothing was touched");
 }
 
-/// lru-gen.md 7: neighbours are promoted, and the table comes back into the filter.
+/// lru-gen.md 7: neighbours are promoted, and the table is put into the filter again.
 #[test]
-fn looking_around_finds_neighbours_and_brings_the_table_back() {
+fn look_around_finds_neighbours_and_adds_the_table_again() {
     let (mut space, mut lruvec) = space();
     touch(&mut space, 0..1);
     age(&mut space, &mut lruvec, WalkKind::Filtered);
@@ -85,7 +85,7 @@ fn looking_around_finds_neighbours_and_brings_the_table_back() {
     let page = folio(650);
     assert_eq!(space.unmap(page), PageOut::Referenced);
     space.look_around(page);
-    space.tell_beside(&mut lruvec, ScanReason::Background);
+    space.report_neighbours(&mut lruvec, ScanReason::Background);
     // 618..682 is the window; all of it was touched, and one of it eviction had taken.
     assert_eq!(space.counts.around, 63);
     let known = |page: u64| lruvec.folios().get(folio(page)).has(Flag::Referenced);
@@ -96,9 +96,9 @@ fn looking_around_finds_neighbours_and_brings_the_table_back() {
     assert_eq!((again.found, again.young), (1, 36), "what is left of it");
 }
 
-/// lru-gen.md 5.1: nobody has run, so nothing is walked and no filter begins.
+/// lru-gen.md 5.1: no program has run, so nothing is walked and no filter begins.
 #[test]
-fn who_has_not_run_is_passed_by() {
+fn a_program_that_has_not_run_is_skipped() {
     let (mut space, mut lruvec) = space();
     touch(&mut space, 0..1);
     age(&mut space, &mut lruvec, WalkKind::Filtered);
@@ -108,10 +108,10 @@ fn who_has_not_run_is_passed_by() {
     assert_eq!((open.found, open.passed_by), (1, 0), "a filter never begun");
 }
 
-/// lru-gen.md 5.1: two generations in a row. If somebody else runs between their walks, the second one begins a filter, and
-/// the next walk passes by what was not dense.
+/// lru-gen.md 5.1: two generations in a row. If another program runs between their walks, the
+/// second one begins a filter, and the next walk skips what was not dense.
 #[test]
-fn who_ran_between_two_walks_is_walked_twice() {
+fn a_program_that_ran_between_two_walks_is_walked_twice() {
     for (rested, next) in [(vec![2], (1, 0)), (vec![], (0, 1))] {
         let (mut space, mut lruvec) = space();
         space.set_idle_walks(rested);
@@ -127,7 +127,7 @@ fn who_ran_between_two_walks_is_walked_twice() {
 }
 
 #[test]
-fn no_recency_is_neither_walked_nor_looked_at() {
+fn a_vma_without_recency_is_neither_walked_nor_checked() {
     let (mut space, mut lruvec) = space();
     touch(&mut space, RANDOM - 10..RANDOM + 10);
     let walked = age(&mut space, &mut lruvec, WalkKind::Forced);
@@ -136,12 +136,13 @@ fn no_recency_is_neither_walked_nor_looked_at() {
     touch(&mut space, RANDOM - 10..RANDOM);
     assert_eq!(space.unmap(folio(RANDOM - 1)), PageOut::Referenced);
     space.look_around(folio(RANDOM - 1));
-    space.tell_beside(&mut lruvec, ScanReason::Background);
+    space.report_neighbours(&mut lruvec, ScanReason::Background);
     assert_eq!(space.counts.around, 9, "not beyond its VMA");
     assert!(space.bits(RANDOM + 1) & ACCESSED != 0);
 }
 
-/// The kernel looks around at once: what it meets later in the same batch stays without being looked at.
+/// The kernel makes the look-around at once: a neighbour met later in the same batch stays without
+/// being checked.
 #[test]
 fn a_neighbour_met_later_stays() {
     let (mut space, mut lruvec) = space();
@@ -149,31 +150,32 @@ fn a_neighbour_met_later_stays() {
     assert_eq!(space.unmap(folio(3)), PageOut::Referenced);
     space.look_around(folio(3));
     assert!(space.was_found_beside(folio(4)) && !space.was_found_beside(folio(3)));
-    space.tell_beside(&mut lruvec, ScanReason::Direct);
+    space.report_neighbours(&mut lruvec, ScanReason::Direct);
     assert!(!space.was_found_beside(folio(4)));
     assert_eq!(space.unmap(folio(4)), PageOut::Stored, "its bit is gone");
     let known = |page: u64| lruvec.folios().get(folio(page)).has(Flag::Referenced);
     assert!(known(5) && !known(100));
 }
 
-/// A filter that was never begun lets all pass: looking around must not begin it.
+/// A Bloom filter without a first generation lets every table through. An entry by look-around
+/// would make the first walk skip the other tables.
 #[test]
-fn looking_around_before_the_first_walk_hides_nothing() {
+fn look_around_before_the_first_walk_does_not_start_the_filter() {
     let (mut space, mut lruvec) = space();
     touch(&mut space, 0..64);
     touch(&mut space, 1000..1001);
     assert_eq!(space.unmap(folio(3)), PageOut::Referenced);
     space.look_around(folio(3));
-    space.tell_beside(&mut lruvec, ScanReason::Background);
+    space.report_neighbours(&mut lruvec, ScanReason::Background);
     let first = age(&mut space, &mut lruvec, WalkKind::Filtered);
     assert_eq!((first.passed_by, first.young), (0, 1));
 }
 
-/// reclaim-control.md 6.1: unmapping a file forgot that its pages had been used, and would have remembered it of a
-/// stream as well.
+/// Regression: reclaim-control.md 6.1: unmapping a file forgot that its pages had been used, and
+/// would have remembered it of a stream as well.
 #[test]
-fn unmapping_tells_of_files_what_was_used_with_recency() {
-    for (advice, kind, told) in [
+fn unmapping_reports_file_accesses_with_recency() {
+    for (advice, kind, reported) in [
         (Advice::Normal, VmaKind::File(OpenFileId(0)), true),
         (Advice::Random, VmaKind::File(OpenFileId(0)), false),
         (Advice::Normal, VmaKind::Anon, false),
@@ -202,7 +204,7 @@ fn unmapping_tells_of_files_what_was_used_with_recency() {
         touch(&mut space, 5..15);
         space.munmap(0, 20, &mut lruvec);
         let known = |page: u64| lruvec.folios().get(folio(page)).has(Flag::Referenced);
-        let expect = |page: u64| told && (5..15).contains(&page);
+        let expect = |page: u64| reported && (5..15).contains(&page);
         assert!(
             (0..20).all(|page| known(page) == expect(page)),
             "{advice:?} {kind:?}"

@@ -1,0 +1,209 @@
+//! Observes a frame that has no record of the page table entry's size: the frame is fresh, or a
+//! huge page was split or joined since the last observation.
+//!
+//! Invariant: one record covers the frame before and after. If a record is split, each part gets
+//! the same content. A joined record belongs to the address space that maps the huge page, unless
+//! this scan has seen a part already: then one address space maps the parts and another the whole,
+//! and the observation applies to each part.
+
+use std::collections::BTreeSet;
+
+use super::age_record::{AgeRecord, Size};
+use super::reaccesses::Found;
+use super::{AgeTable, Observation, place_of};
+
+impl AgeTable {
+    /// Handles one observation of a frame without a record of the page table entry's size.
+    #[inline(never)]
+    pub(super) fn arrive(&mut self, class: u8, frame: u64, size: Size, observed: Observation) {
+        let now = self.time.now();
+        if let Some((head, whole)) = self.covering(frame, size) {
+            self.split(head, whole);
+            // A third-level leaf is split twice for one of its pages.
+            return self.observe(class, frame, size, observed);
+        }
+        let fresh = AgeRecord::fresh(now, size);
+        if size == Size::One {
+            return self.place(class, frame, fresh, observed);
+        }
+        assert!(
+            frame.is_multiple_of(size.pages()),
+            "huge leaves are aligned"
+        );
+        let chunks = self.frames.within(frame, size);
+        if chunks.iter().any(|&records| self.was_seen(records)) {
+            let part = size.part();
+            for number in 0..512 {
+                self.observe(class, frame + number * part.pages(), part, observed);
+            }
+            return;
+        }
+        let joined = self.join(class, &chunks, size);
+        self.place(class, frame, joined.unwrap_or(fresh), observed);
+    }
+
+    /// Returns the first frame and the size of the larger record that covers a frame; `None` if
+    /// there is no such record.
+    fn covering(&self, frame: u64, size: Size) -> Option<(u64, Size)> {
+        if self.large == 0 {
+            return None;
+        }
+        let larger = [Size::Huge, Size::Giant]
+            .into_iter()
+            .filter(|larger| *larger > size);
+        let mut heads = larger.map(|larger| (frame & !(larger.pages() - 1), larger));
+        heads.find(|(head, larger)| {
+            self.frames
+                .peek(*head)
+                .is_some_and(|word| word.size() == *larger)
+        })
+    }
+
+    /// Returns whether this scan saw any of these records (a bit mask) of a chunk.
+    fn was_seen(&mut self, (id, records): (u32, u64)) -> bool {
+        let now = self.time.now();
+        self.frames
+            .chunk(id)
+            .is_some_and(|chunk| chunk.head.seen_in(now) & records != 0)
+    }
+
+    /// Makes a new record, owned by the address space that is being walked. `before`: what was
+    /// known of the frame before this scan.
+    fn place(&mut self, class: u8, frame: u64, before: AgeRecord, observed: Observation) {
+        let now = self.time.now();
+        let begun = before.into_new_round();
+        let mut word = begun
+            .after(observed, true, now)
+            .seen_by_owner(class, self.mark);
+        // In a new huge leaf at most one page was touched: the kernel made it of small pages.
+        let is_whole = word.size() != Size::One && before.is_presumed();
+        if self.is_first || is_whole {
+            word = word.presumed();
+        }
+        let (owner, pages) = (self.reader(), word.size().pages());
+        self.put(frame, owner, word, true);
+        self.tallies
+            .at((owner, class))
+            .add(place_of(&self.time, word), pages);
+        self.pages += pages;
+        if let Some(round) = begun.reaccessed(word) {
+            let found = Found::new(pages, begun.is_presumed(), word.is_presumed());
+            self.count_again((owner, class), round, found);
+        }
+        debug_assert_eq!(self.frames.peek(frame), Some(word));
+    }
+
+    /// Writes a record for a frame that has none. The caller updates the page counts.
+    fn put(&mut self, frame: u64, owner: u16, word: AgeRecord, seen: bool) {
+        let now = self.time.now();
+        let Some((mut chunk, at)) = self.frames.find_or_make(frame, owner) else {
+            return;
+        };
+        let bit = 1_u64 << at;
+        assert_eq!(chunk.head.live & bit, 0, "a frame has one record");
+        chunk.head.enter(now);
+        chunk.set_owner(at, owner);
+        chunk.head.live |= bit;
+        if seen {
+            chunk.head.seen |= bit;
+        }
+        chunk.words[at] = word;
+        self.large += u64::from(word.size() != Size::One);
+    }
+
+    /// Replaces the record of a huge page by a record for each of its parts, with the same content.
+    #[cold]
+    fn split(&mut self, head: u64, size: Size) {
+        let now = self.time.now();
+        let Some((chunk, at)) = self.frames.find(head) else {
+            return;
+        };
+        let bit = 1_u64 << at;
+        let (word, owner) = (chunk.words[at], chunk.owner(at));
+        let is_live = chunk.head.live & bit != 0;
+        assert!(is_live && word.size() == size, "what is split is there");
+        let seen = chunk.head.seen_in(now) & bit != 0;
+        let early = chunk.head.early_in(now);
+        let stale = chunk.head.stale;
+        chunk.head.live &= !bit;
+        chunk.head.seen &= !bit;
+        self.large -= 1;
+        let part = size.part();
+        for at in (0..512).map(|number| head + number * part.pages()) {
+            self.put(at, owner, word.with_size(part), seen);
+            // Flags of the whole leaf's chunk hold for each part.
+            if let Some((chunk, _)) = self.frames.find(at) {
+                chunk.head.note_early(early);
+                chunk.head.stale |= stale;
+            }
+        }
+        debug_assert_eq!(part.pages() * 512, size.pages(), "no frame comes or goes");
+    }
+
+    /// Removes these records of chunks and returns one record made of them. Returns `None` if a
+    /// part of the huge page had no record (it is fresh) and no part may be shared.
+    fn join(&mut self, class: u8, chunks: &[(u32, u64)], size: Size) -> Option<AgeRecord> {
+        let (mut joined, mut pages): (Option<AgeRecord>, u64) = (None, 0);
+        let (reader, mut before) = (self.reader(), BTreeSet::new());
+        for &(id, gone) in chunks {
+            self.drop_records(id, gone, |owner, word| {
+                joined = Some(joined.map_or(word, |other: AgeRecord| other.joined(word)));
+                before.insert(((owner, word.class()), word.is_shared()));
+                pages += word.size().pages();
+            });
+        }
+        assert!(pages <= size.pages(), "each frame is under one record");
+        let now = self.time.now();
+        let mut is_shared = joined.is_some_and(AgeRecord::is_shared);
+        for (from, was_shared) in before {
+            // A former owner of a part that this scan has not walked may map it still.
+            if from.0 != reader && self.owners.call(from.0, now) {
+                is_shared = true;
+            }
+            if was_shared {
+                self.owners.hand_over(from, (reader, class));
+            }
+        }
+        let whole = joined.filter(|_| pages == size.pages());
+        let fresh = is_shared.then(|| AgeRecord::fresh(now, size));
+        let all = whole.map(|word| word.with_size(size)).or(fresh)?;
+        Some(if is_shared {
+            all.seen_by_another(false)
+        } else {
+            all
+        })
+    }
+
+    /// Removes some records of a chunk, and passes each to `reported`.
+    pub(super) fn drop_records(
+        &mut self,
+        id: u32,
+        gone: u64,
+        mut reported: impl FnMut(u16, AgeRecord),
+    ) {
+        self.flush_run();
+        let Some(chunk) = self.frames.chunk(id) else {
+            return;
+        };
+        assert_eq!(gone & !chunk.head.live, 0, "only records go");
+        chunk.head.live &= !gone;
+        chunk.head.seen &= !gone;
+        let mut left = gone;
+        while left != 0 {
+            let at = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let (word, owner) = (chunk.words[at], chunk.owner(at));
+            let pages = word.size().pages();
+            let place = place_of(&self.time, word);
+            self.tallies.at((owner, word.class())).take(place, pages);
+            self.pages -= pages;
+            self.large -= u64::from(word.size() != Size::One);
+            reported(owner, word);
+        }
+        let is_empty = chunk.head.live == 0;
+        if is_empty && gone != 0 {
+            self.frames.release(id);
+        }
+        self.frames.note_thinned();
+    }
+}

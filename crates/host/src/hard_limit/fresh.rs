@@ -1,0 +1,389 @@
+//! Keeps the counters of a limited cgroup fresh while the kernel reclaims from it. Otherwise the
+//! kernel kills programs without need.
+//!
+//! When the kernel (6.18; the classic LRU) decides whether to deactivate active pages, it reads
+//! counters that it sums only every two seconds. If the cgroup's inactive list runs empty before
+//! that, and the cgroup has no file pages, reclaim has nothing left to scan. All 16 attempts of a
+//! charge then find nothing within a millisecond, and the program is killed although swap is free.
+//! That holds for any cgroup. Reading `memory.stat` sums the counters at once (e2e
+//! `no_program_is_killed_while_swap_is_free`: 18 kills of 18 without this, none with it).
+//!
+//! Invariant: one thread serves all cgroups and does nothing else; another thread registers for the
+//! kernel's signals. The serving thread wakes when the kernel has scanned 512 pages of a cgroup
+//! (version 1: `memory.pressure_level`), or when the cgroup's usage reaches its limit (version 1:
+//! [`BELOW`]; version 2: `memory.events`). It sleeps at least [`APART`] between two passes, and
+//! continues for [`LINGER`] after a signal. A limit that is being lowered is not watched
+//! (`limits.rs` says why). Nothing here fails: if a cgroup cannot be watched, its counters are
+//! summed as before. The table's lock is the last in lock order, and no file is read under it.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::fs::{Mode, OFlags, openat};
+use rustix::io::{Errno, pread, read, write};
+
+use super::files;
+use crate::system::cgroup::Version;
+use crate::system::load::thread_cpu;
+use crate::system::proc::read_path;
+
+/// Minimum time between two reads of a cgroup's counters. A read costs about 30 us: at most 3% of a
+/// processor, and only while the cgroup reclaims without pause or has just got a limit.
+const APART: Duration = Duration::from_millis(1);
+/// All cgroups together use at most 1 / `SHARE` of a processor, up to about thirty cgroups. With
+/// more cgroups the share grows, because the counters of each cgroup are summed at least every
+/// [`APART_MOST`]: a small cgroup's inactive list runs empty in ten milliseconds.
+const SHARE: u32 = 8;
+const APART_MOST: Duration = Duration::from_millis(8);
+/// Time for which a cgroup's counters are summed after a signal if no other signal follows. The
+/// kernel signals once per 512 scanned pages, and a small cgroup's inactive list is shorter than
+/// that (redis in 26 MiB was killed).
+const LINGER: Duration = Duration::from_millis(100);
+/// Distances below the limit, in bytes. Version 1 signals when usage crosses one of them, up or
+/// down. A task that reclaims there moves usage up and down by 32 pages. The task that is charged
+/// sends this signal itself. The kernel's pressure signal, in contrast, comes from a worker thread,
+/// which waits for a processor like any other task and can be too late.
+const BELOW: [u64; 3] = [32 << 10, 64 << 10, 96 << 10];
+/// Limit in bytes above which another thread registers the signals of [`BELOW`]; for a lower limit
+/// the caller that sets the limit waits. The kernel needs about 8 ms for each registration (it
+/// waits for all processors), and a larger cgroup does not fill in that time.
+const AT_ONCE: u64 = 64 << 20;
+
+/// A cgroup that is watched for as long as this value lives.
+#[derive(Debug)]
+pub(super) struct FreshCounters {
+    /// The process's only [`Watch`].
+    all: &'static Watch,
+    /// Key of the cgroup in the table of watched cgroups.
+    key: u64,
+    watched: Arc<Watched>,
+    /// The cgroup's hard limit in bytes when the watch began; `None` for no limit.
+    max: Option<u64>,
+}
+
+/// All cgroups that are watched.
+#[derive(Debug)]
+struct Watch {
+    epoll: OwnedFd,
+    groups: Mutex<Groups>,
+    /// Sends large cgroups to the thread that registers their signals of usage.
+    later: Sender<Later>,
+}
+
+/// A cgroup whose usage signals are still to be registered, its directory, and its limit in bytes.
+type Later = (Arc<Watched>, OwnedFd, u64);
+
+#[derive(Debug, Default)]
+struct Groups {
+    /// Key of the next cgroup.
+    next: u64,
+    by_key: HashMap<u64, Arc<Watched>>,
+}
+
+#[derive(Debug)]
+struct Watched {
+    /// Descriptor by which the kernel wakes the thread: an eventfd (version 1), or `memory.events`.
+    signal: OwnedFd,
+    version: Version,
+    /// The cgroup's open `memory.stat`: reading it sums the counters.
+    stat: OwnedFd,
+    /// Number of times that the counters were summed.
+    #[cfg(test)]
+    summed: std::sync::atomic::AtomicU64,
+}
+
+impl FreshCounters {
+    /// Watches the open cgroup with the hard limit `max` (bytes) from now on. Returns `None` if the
+    /// kernel does not allow that or does not need it.
+    pub(super) fn watch(
+        dir: &OwnedFd,
+        version: Version,
+        max: Option<u64>,
+    ) -> Option<FreshCounters> {
+        let all = Watch::get()?;
+        let watched = Arc::new(Watched::open(dir, version).ok()?);
+        let key = all.insert(Arc::clone(&watched))?;
+        let fresh = FreshCounters {
+            all,
+            key,
+            watched,
+            max,
+        };
+        if version == Version::V1 {
+            fresh.watched.tell_of_pressure(dir).ok()?;
+            match max {
+                Some(max) if max > AT_ONCE => {
+                    let dir = dir.try_clone().ok()?;
+                    // If that thread does not run, only the usage signals are missing.
+                    let _ = all.later.send((Arc::clone(&fresh.watched), dir, max));
+                }
+                Some(max) => fresh.watched.tell_of_usage(dir, max).ok()?,
+                None => {}
+            }
+        }
+        Some(fresh)
+    }
+
+    /// Stops the summing until [`FreshCounters::go_on`]. The kernel's signals stay registered: each
+    /// takes milliseconds to register.
+    pub(super) fn pause(&mut self) {
+        self.all.remove(self.key);
+    }
+
+    /// Resumes the summing, at once if the kernel has signalled meanwhile. Returns false if that
+    /// failed, or if `max` (bytes) is not the limit with which the watch began.
+    pub(super) fn go_on(&mut self, max: Option<u64>) -> bool {
+        if max != self.max {
+            return false;
+        }
+        let key = self.all.insert(Arc::clone(&self.watched));
+        self.key = key.unwrap_or(self.key);
+        key.is_some()
+    }
+}
+
+impl Drop for FreshCounters {
+    fn drop(&mut self) {
+        self.all.remove(self.key);
+    }
+}
+
+impl Watched {
+    /// Opens the cgroup's signal and `memory.stat`; registers nothing yet.
+    fn open(dir: &OwnedFd, version: Version) -> Result<Watched, Errno> {
+        let signal = match version {
+            Version::V1 => eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            Version::V2 => open_in(dir, "memory.events")?,
+        };
+        let stat = open_in(dir, "memory.stat")?;
+        Ok(Watched {
+            signal,
+            version,
+            stat,
+            #[cfg(test)]
+            summed: std::sync::atomic::AtomicU64::new(0),
+        })
+    }
+
+    /// Makes version 1 signal when the kernel reclaims.
+    fn tell_of_pressure(&self, dir: &OwnedFd) -> Result<(), Errno> {
+        let level = open_in(dir, "memory.pressure_level")?;
+        // Without "hierarchy", signals of cgroups below would hide ours.
+        self.register(dir, &format!("{} low,hierarchy", raw(&level)))
+    }
+
+    /// Makes version 1 signal when usage crosses one of the distances [`BELOW`] the limit `max`
+    /// (bytes).
+    fn tell_of_usage(&self, dir: &OwnedFd, max: u64) -> Result<(), Errno> {
+        let usage = open_in(dir, "memory.usage_in_bytes")?;
+        let mut places = BELOW.iter().filter_map(|below| max.checked_sub(*below));
+        places.try_for_each(|place| self.register(dir, &format!("{} {place}", raw(&usage))))
+    }
+
+    /// Registers one signal of version 1. The limit holds already, and the cgroup can fill during
+    /// the milliseconds of the registration. So this sends the signal itself, before and after.
+    fn register(&self, dir: &OwnedFd, what: &str) -> Result<(), Errno> {
+        let wake = 1_u64.to_ne_bytes();
+        write(&self.signal, &wake)?;
+        let line = format!("{} {what}", raw(&self.signal));
+        files::write(dir, "cgroup.event_control", &line)?;
+        write(&self.signal, &wake).map(drop)
+    }
+
+    /// Consumes the signal and makes the kernel sum the counters; returns whether the cgroup still
+    /// exists.
+    fn refresh(&self) -> bool {
+        let taken = match self.version {
+            Version::V1 => read(&self.signal, &mut [0; 8]),
+            // The read begins at offset 0, or the kernel would signal the same event again.
+            Version::V2 => pread(&self.signal, &mut [0; 512], 0),
+        };
+        let summed = pread(&self.stat, &mut [0; 64], 0);
+        #[cfg(test)]
+        self.summed
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        ![taken, summed].contains(&Err(Errno::NODEV))
+    }
+}
+
+impl Watch {
+    /// Returns the only instance of this process, and starts its thread; `None` if that failed.
+    fn get() -> Option<&'static Watch> {
+        static WATCH: OnceLock<Option<&Watch>> = OnceLock::new();
+        *WATCH.get_or_init(|| {
+            if has_multi_gen_lru() {
+                return None;
+            }
+            let epoll = epoll::create(CreateFlags::CLOEXEC).ok()?;
+            let (later, requested) = channel::<Later>();
+            let tell = move || {
+                for (watched, dir, max) in requested {
+                    // If this is the last reference, the cgroup is no longer watched. Without this
+                    // check, limits that are set again every 20 ms would queue up, with their
+                    // descriptors, faster than the kernel registers three signals.
+                    if Arc::strong_count(&watched) > 1 {
+                        let _ = watched.tell_of_usage(&dir, max);
+                    }
+                }
+            };
+            let builder = std::thread::Builder::new().name("usage".to_owned());
+            builder.spawn(tell).ok()?;
+            let watch: &'static Watch = Box::leak(Box::new(Watch {
+                epoll,
+                groups: Mutex::default(),
+                later,
+            }));
+            let builder = std::thread::Builder::new().name("counters".to_owned());
+            let work = || {
+                // Real-time priority, if allowed: a small inactive list runs empty in ten
+                // milliseconds. On a busy machine a thread waits as long for a processor, even at
+                // the best nice value. (`setpriority_process` sets only this thread, in spite of
+                // its name.)
+                if !sys::set_real_time_priority() {
+                    let _ = rustix::process::setpriority_process(None, -20);
+                }
+                watch.serve();
+            };
+            builder.spawn(work).ok()?;
+            Some(watch)
+        })
+    }
+
+    /// Adds a group to those whose events wake the thread. Returns its key; `None` if the kernel
+    /// refuses to watch it.
+    fn insert(&self, watched: Arc<Watched>) -> Option<u64> {
+        let flags = match watched.version {
+            Version::V1 => EventFlags::IN,
+            Version::V2 => EventFlags::PRI,
+        };
+        let key = {
+            let mut groups = self.groups();
+            let key = groups.next;
+            groups.next += 1;
+            groups.by_key.insert(key, Arc::clone(&watched));
+            key
+        };
+        let data = EventData::new_u64(key);
+        let added = epoll::add(&self.epoll, &watched.signal, data, flags);
+        if added.is_err() {
+            self.remove(key);
+        }
+        added.ok().map(|()| key)
+    }
+
+    /// Stops watching the cgroup with this key.
+    fn remove(&self, key: u64) {
+        let gone = self.groups().by_key.remove(&key);
+        if let Some(gone) = gone {
+            // The cgroup may never have been added to epoll; then this fails, and nothing must be
+            // done.
+            let _ = epoll::delete(&self.epoll, &gone.signal);
+        }
+    }
+
+    /// Runs the thread that sums counters, until the process ends.
+    fn serve(&self) {
+        let mut ready = Vec::with_capacity(64);
+        // Cgroups that reclaim, by key, and the time until which each is assumed to continue.
+        let mut reclaiming: HashMap<u64, Instant> = HashMap::new();
+        let at_once = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        loop {
+            ready.clear();
+            let timeout = (!reclaiming.is_empty()).then_some(&at_once);
+            match epoll::wait(&self.epoll, spare_capacity(&mut ready), timeout) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(_) => return,
+            }
+            let (now, worked) = (Instant::now(), thread_cpu());
+            let signals = ready.drain(..).map(|event| event.data.u64());
+            reclaiming.extend(signals.map(|key| (key, now + LINGER)));
+            reclaiming.retain(|key, until| {
+                let watched = self.groups().by_key.get(key).cloned();
+                let is_there = watched.as_ref().is_some_and(|group| group.refresh());
+                if watched.is_some() && !is_there {
+                    self.remove(*key);
+                }
+                is_there && now < *until
+            });
+            // Processor time, not elapsed time: waits for a processor or for the counters' lock
+            // would make the pause longer just when memory is short.
+            let worked = thread_cpu().saturating_sub(worked);
+            std::thread::sleep((worked * SHARE).clamp(APART, APART_MOST));
+        }
+    }
+
+    /// Locks and returns the table of watched cgroups.
+    fn groups(&self) -> std::sync::MutexGuard<'_, Groups> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Opens the file `name` of an open cgroup for reading.
+fn open_in(dir: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
+    openat(dir, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+}
+
+fn raw(fd: &OwnedFd) -> i32 {
+    std::os::fd::AsRawFd::as_raw_fd(fd)
+}
+
+/// Whether the multi-gen LRU is enabled. It ages by generations, not by the lengths of lists, so it
+/// needs no fresh counters.
+fn has_multi_gen_lru() -> bool {
+    let enabled = read_path(Path::new("/sys/kernel/mm/lru_gen/enabled"));
+    let enabled = enabled.ok().flatten().unwrap_or_default();
+    !matches!(enabled.trim_ascii(), b"" | b"0x0000" | b"0")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use super::*;
+    use crate::system::testing::Directory;
+
+    /// The kernel needs about 30 ms to register the signals while the limit already holds. In this
+    /// test no signal ever comes.
+    #[test]
+    fn counters_are_summed_while_the_kernel_is_requested_for_signals() {
+        let dir = Directory::new("fresh");
+        for name in ["pressure_level", "usage_in_bytes", "stat"] {
+            std::fs::write(dir.0.join(format!("memory.{name}")), "").expect("a file");
+        }
+        std::fs::write(dir.0.join("cgroup.event_control"), "").expect("a file");
+        let open = OwnedFd::from(std::fs::File::open(&dir.0).expect("a directory"));
+        let Some(mut fresh) = FreshCounters::watch(&open, Version::V1, Some(32 << 20)) else {
+            assert!(has_multi_gen_lru(), "it is watched");
+            return;
+        };
+        let sums = |fresh: &FreshCounters| fresh.watched.summed.load(Relaxed);
+        let wait_for_more_than = |sum: u64, fresh: &FreshCounters| {
+            let end = Instant::now() + Duration::from_secs(20);
+            while sums(fresh) <= sum {
+                assert!(Instant::now() < end, "nobody summed them");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        wait_for_more_than(0, &fresh);
+        fresh.pause();
+        std::thread::sleep(2 * LINGER);
+        let sum = sums(&fresh);
+        write(&fresh.watched.signal, &1_u64.to_ne_bytes()).expect("a signal");
+        std::thread::sleep(LINGER);
+        // One sum may have been under way when the watch was paused.
+        assert!(sums(&fresh) <= sum + 1, "it pauses");
+        assert!(!fresh.go_on(None), "the limit has changed");
+        assert!(fresh.go_on(Some(32 << 20)));
+        wait_for_more_than(sum, &fresh);
+    }
+}

@@ -1,0 +1,210 @@
+//! The guard: a small process that lifts the limits of the hard-limit cgroup if the manager ends
+//! without removing the cgroup.
+//!
+//! Invariant: the guard is outside of that cgroup and in a session of its own. It is not a child of
+//! the program, so the program cannot wait for it. It has only three descriptors: a socket to the
+//! manager, the cgroup, and a pidfd of the manager, so that no later process with the same pid is
+//! taken for the manager. It lifts the limits once, and only if the cgroup still belongs to the
+//! dead manager; then it ends. If the guard is killed as well, the limits stay until the next start
+//! claims the cgroup.
+
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open, setsid};
+
+use super::ownership::OwnershipXattr;
+use super::{HardLimit, files, limits};
+use crate::system::cgroup::Version;
+use crate::system::start::{NAME, take_name};
+use crate::system::{Identity, Proc};
+
+/// The first argument with which our program is a guard: its `main` then calls [`main`].
+pub const ARGUMENT: &str = "__guard";
+/// The second argument, which starts the process that stays and waits ([`stand`]).
+const STAND: &str = "stand";
+/// Maximum time until the guard reports that it runs.
+const STARTING: Duration = Duration::from_secs(5);
+/// Maximum wait for the lock of a dead manager. A child that the manager just forked may hold the
+/// lock until its exec.
+const RELEASE: Duration = Duration::from_millis(300);
+
+/// A running guard. If this value is dropped, the guard still waits for the manager's end.
+#[derive(Debug)]
+pub struct Guard {
+    /// Our end of the socket to the guard.
+    line: UnixStream,
+    pid: u32,
+}
+
+/// Starts a guard for the manager of the cgroup. `exe` is our own program; its `main` must handle
+/// [`ARGUMENT`].
+///
+/// # Errors
+/// The guard cannot be started, or the manager has ended or is in the cgroup itself.
+pub fn start(hard_limit: &HardLimit, exe: &Path) -> io::Result<Guard> {
+    let manager = hard_limit.manager();
+    if hard_limit.pids()?.contains(&manager.pid) {
+        let why = "the manager is in the hard-limit cgroup that it manages";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    let pidfd = pidfd_of(manager)?;
+    let (ours, theirs) = UnixStream::pair()?;
+    let group = files::open_again(&*hard_limit.dir()?)?;
+    let mut child = Command::new(exe)
+        .arg0(NAME)
+        .arg(ARGUMENT)
+        .current_dir("/")
+        .stdin(OwnedFd::from(theirs))
+        .stdout(group)
+        .stderr(pidfd)
+        .spawn()?;
+    // This fails if the caller waits for all of its children and has taken the status already.
+    let _ = child.wait();
+    ours.set_read_timeout(Some(STARTING))?;
+    let mut said = [0; 4];
+    (&ours).read_exact(&mut said).map_err(|error| {
+        let why = format!("the guard {} did not start: {error}", exe.display());
+        io::Error::new(error.kind(), why)
+    })?;
+    Ok(Guard {
+        line: ours,
+        pid: u32::from_ne_bytes(said),
+    })
+}
+
+/// Returns a pidfd of the process, which stays valid for it even if its pid is used again.
+fn pidfd_of(process: Identity) -> io::Result<OwnedFd> {
+    let ended = || io::Error::new(io::ErrorKind::NotFound, "the manager has ended");
+    let pid = i32::try_from(process.pid).ok().and_then(Pid::from_raw);
+    let pidfd = pidfd_open(pid.ok_or_else(ended)?, PidfdFlags::empty())?;
+    let now = Proc::system().and_then(|proc| proc.identity(process.pid));
+    // Checked after opening: an earlier process with this pid would have ended by now, and a later
+    // one has a later start time.
+    if now.map_err(io::Error::other)? != Some(process) || is_ready(pidfd.as_fd()) {
+        return Err(ended());
+    }
+    Ok(pidfd)
+}
+
+impl Guard {
+    /// The guard's pid.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Whether the guard still runs.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        // The guard sends nothing after its start, so "readable" means that it has closed its end.
+        !is_ready(self.line.as_fd())
+    }
+
+    /// Ends the guard. Afterwards the limits stay as they are, even if the manager ends.
+    pub fn dismiss(mut self) {
+        // An error means that the guard has ended already.
+        let _ = self.line.write_all(b"x");
+    }
+}
+
+/// Runs a guard process. The program's `main` calls this if it was started with [`ARGUMENT`];
+/// `args` are the arguments after that. Returns the exit code.
+#[must_use]
+pub fn main(args: &[OsString]) -> u8 {
+    take_name();
+    let done = match args.first() {
+        Some(word) if word == STAND => stand(),
+        Some(_) => return 2,
+        None => leave_family(),
+    };
+    u8::from(done.is_err())
+}
+
+/// Starts a session, starts the process that stays, and returns, so that this process ends. No
+/// other process can then wait for the one that stays.
+fn leave_family() -> io::Result<()> {
+    setsid()?;
+    sys::close_on_exec_from(3)?;
+    // The running program, even if its file has been replaced since.
+    Command::new("/proc/self/exe")
+        .arg0(NAME)
+        .args([ARGUMENT, STAND])
+        .stdin(Stdio::inherit())
+        .spawn()?;
+    Ok(())
+}
+
+/// Waits, in the process that stays, until the manager ends or dismisses the guard.
+fn stand() -> io::Result<()> {
+    let (line, group, manager) = (io::stdin(), io::stdout(), io::stderr());
+    let (line, manager) = (line.as_fd(), manager.as_fd());
+    let group = group.as_fd().try_clone_to_owned()?;
+    let mark = OwnershipXattr::of(&group).ok_or(io::ErrorKind::InvalidData)?;
+    if rustix::fs::fstat(&group)?.st_uid != rustix::process::geteuid().as_raw() {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    rustix::io::write(line, &std::process::id().to_ne_bytes())?;
+    let mut has_line = true;
+    loop {
+        let mut fds = vec![PollFd::new(&manager, PollFlags::IN)];
+        if has_line {
+            fds.push(PollFd::new(&line, PollFlags::IN));
+        }
+        match poll(&mut fds, None) {
+            Err(Errno::INTR) => continue,
+            done => done?,
+        };
+        let ended = !fds[0].revents().is_empty();
+        // If the manager sent the byte that dismisses the guard before it ended, that counts.
+        if has_line && is_ready(line) {
+            match rustix::io::read(line, &mut [0; 1]) {
+                Ok(1) => return Ok(()),
+                _ => has_line = false,
+            }
+        }
+        if ended {
+            return lift(&group, &mark);
+        }
+    }
+}
+
+/// Lifts the limits of a dead manager's cgroup, if it still has that manager's ownership xattr
+/// (`mark`).
+fn lift(group: &OwnedFd, mark: &OwnershipXattr) -> io::Result<()> {
+    let end = Instant::now() + RELEASE;
+    while flock(group, FlockOperation::NonBlockingLockExclusive).is_err() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    // The manager removed the ownership xattr itself, or another manager has claimed the cgroup.
+    if OwnershipXattr::of(group).is_none_or(|now| now != *mark) {
+        return Ok(());
+    }
+    let version = match files::read(group, "memory.limit_in_bytes") {
+        Ok(_) => Version::V1,
+        Err(_) => Version::V2,
+    };
+    match limits::lift(group, version, mark.ceiling) {
+        Err((_, errno)) if files::kind(errno) != io::ErrorKind::NotFound => Err(errno.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a descriptor is readable now.
+fn is_ready(fd: BorrowedFd<'_>) -> bool {
+    let mut fds = [PollFd::new(&fd, PollFlags::IN)];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    matches!(poll(&mut fds, Some(&now)), Ok(1..))
+}

@@ -1,0 +1,538 @@
+//! The limits of a cgroup, the limits above it, and its counters.
+//!
+//! Invariant: limits are in bytes; `None` means no limit. No limit that is written is above the
+//! cgroup's ceiling. Version 1 has a limit of memory, and one of memory and swap together
+//! (`memsw`), which is never below the limit of memory. The two files are written in the order that
+//! the kernel accepts.
+
+use std::io;
+use std::path::Path;
+use std::sync::PoisonError;
+
+use rustix::io::Errno;
+
+use super::fresh::FreshCounters;
+use super::{HardLimit, files};
+use crate::system::cgroup::{
+    Cache, Version, parse_cache, parse_dirty, parse_idle_cache, parse_sum, parse_written,
+};
+use crate::system::proc::read_path;
+use crate::system::text::{flat, number};
+
+const PAGE: u64 = 4096;
+/// Version 1 reports this or more for "no limit": the largest multiple of a page in an `i64`.
+const UNLIMITED: u64 = 0x7fff_ffff_ffff_f000;
+
+pub(super) const V1_MAX: &str = "memory.limit_in_bytes";
+const V1_BOTH: &str = "memory.memsw.limit_in_bytes";
+pub(super) const V1_SWAPPINESS: &str = "memory.swappiness";
+const V2_MAX: &str = "memory.max";
+const V2_HIGH: &str = "memory.high";
+const V2_MIN: &str = "memory.min";
+const V2_LOW: &str = "memory.low";
+const V2_SWAP: &str = "memory.swap.max";
+
+/// Limits in bytes: of one cgroup, or the lowest limits of several cgroups.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Limits {
+    pub(super) max: Option<u64>,
+    pub(super) high: Option<u64>,
+    pub(super) swap_max: Option<u64>,
+}
+
+impl Limits {
+    /// Returns the limits of a version 2 cgroup. The root cgroup has none.
+    pub(super) fn of_v2(dir: &Path) -> Limits {
+        let limit = |name: &str| limit(&read_path(&dir.join(name)).ok()??);
+        Limits {
+            max: limit(V2_MAX),
+            high: limit(V2_HIGH),
+            swap_max: limit(V2_SWAP),
+        }
+    }
+
+    /// Returns the lower of the two, for each limit.
+    pub(super) fn least(self, other: Limits) -> Limits {
+        Limits {
+            max: least(self.max, other.max),
+            high: least(self.high, other.high),
+            swap_max: least(self.swap_max, other.swap_max),
+        }
+    }
+}
+
+/// Returns the lower of two limits in bytes; `None` if neither is a limit.
+fn least(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    [one, other].into_iter().flatten().min()
+}
+
+/// Parses the text of a limit file, `max` or a number of bytes. Returns `None` for no limit.
+fn limit(text: &[u8]) -> Option<u64> {
+    number(text.trim_ascii()).filter(|bytes| *bytes < UNLIMITED)
+}
+
+/// Returns the text to write to a limit file of version 2.
+fn word(bytes: Option<u64>) -> String {
+    bytes.map_or("max".to_owned(), |bytes| bytes.to_string())
+}
+
+/// Returns the text to write to a limit file of version 1.
+fn word_v1(bytes: Option<u64>) -> String {
+    bytes.map_or("-1".to_owned(), |bytes| bytes.to_string())
+}
+
+impl HardLimit {
+    /// Sets the hard limit. If the limit is below the charge, the kernel reclaims first. On version
+    /// 1 it may then return [`io::ErrorKind::ResourceBusy`] and keep the old limit. On version 2
+    /// the limit holds at once, and the kernel kills if it cannot reclaim enough. Version 1's limit
+    /// of memory and swap together changes by the same amount, unless more than that is in use.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn set_max(&self, bytes: Option<u64>) -> io::Result<()> {
+        let bytes = least(bytes, self.0.ceiling.max);
+        // Counters are kept fresh only after the limit is set. With fresh counters the kernel would
+        // reclaim without end towards a limit below the memory in use.
+        self.keep_fresh(false);
+        let put = self.put_max(bytes);
+        self.keep_fresh(bytes.is_some());
+        put
+    }
+
+    /// Lowers the hard limit to `room` bytes above the current charge; does nothing if it is
+    /// already lower. That reclaims nothing and kills no process. If the kernel refuses, the old
+    /// limit stays.
+    pub fn bound(&self, room: u64) {
+        let Ok(charged) = self.charged() else {
+            return;
+        };
+        let bytes = charged.saturating_add(room) & !(PAGE - 1);
+        // A small difference is ignored, so that the limit is not written for each page that was
+        // swapped out.
+        let is_loose =
+            |max: Option<u64>| max.is_none_or(|max| max > bytes.saturating_add(room / 4));
+        if self.max().is_ok_and(is_loose) {
+            self.keep_fresh(false);
+            let _ = self.put_max(least(Some(bytes), self.0.ceiling.max));
+            self.keep_fresh(true);
+        }
+    }
+
+    /// Writes the hard limit, in bytes, as the cgroup's version needs.
+    fn put_max(&self, bytes: Option<u64>) -> io::Result<()> {
+        if self.version() == Version::V2 {
+            return self.write(V2_MAX, &word(bytes));
+        }
+        let before = self.max()?;
+        self.put_max_v1(before, bytes)
+    }
+
+    /// Sets version 1's hard limit to `bytes`; `before` is its present value.
+    pub(super) fn put_max_v1(&self, before: Option<u64>, bytes: Option<u64>) -> io::Result<()> {
+        let _turn = self.turn();
+        let Some(both) = self.both()? else {
+            return self.write(V1_MAX, &word_v1(bytes));
+        };
+        // The size of allowed swap, `memsw` limit less memory limit, stays the same.
+        let swap = both.map(|both| both.saturating_sub(before.unwrap_or(0)));
+        let both_then = bytes.and_then(|bytes| swap.map(|swap| bytes.saturating_add(swap)));
+        let grows = both.is_some_and(|both| bytes.is_none_or(|bytes| bytes > both));
+        if grows {
+            self.write(V1_BOTH, &word_v1(both_then))?;
+        }
+        self.write(V1_MAX, &word_v1(bytes))?;
+        if grows || both_then == both || both_then.is_some_and(|both| self.is_using_more(both)) {
+            return Ok(());
+        }
+        let put = self.write(V1_BOTH, &word_v1(both_then));
+        if put.is_err() {
+            // Allowed swap is the difference of the two limits. With only the memory limit lowered
+            // it would grow.
+            let _ = self.set_max_v1(before);
+        }
+        put
+    }
+
+    /// Whether version 1's memory and swap together use more than `both` bytes. If their common
+    /// limit were set lower than that, the kernel would swap out nothing, drop all page cache of
+    /// the cgroup, and then refuse the limit.
+    fn is_using_more(&self, both: u64) -> bool {
+        let used = self.number("memory.memsw.usage_in_bytes");
+        used.is_ok_and(|used| used > both)
+    }
+
+    /// Returns the allowed swap on version 1, in bytes: the difference of its two limits. `None`
+    /// unless both are set.
+    pub(super) fn swap_apart(&self) -> Option<u64> {
+        if self.version() == Version::V2 {
+            return None;
+        }
+        let (both, max) = (self.both().ok()??, self.max().ok()?);
+        Some(both?.saturating_sub(max?))
+    }
+
+    /// Sets memory.high (version 2). Above it the kernel slows the cgroup down and reclaims.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Unsupported`] on version 1, which has no such limit; if the kernel refuses.
+    pub fn set_high(&self, bytes: Option<u64>) -> io::Result<()> {
+        match self.version() {
+            Version::V2 => self.write(V2_HIGH, &word(least(bytes, self.0.ceiling.high))),
+            Version::V1 if bytes.is_none() => Ok(()),
+            Version::V1 => Err(unsupported("version 1 has no memory.high")),
+        }
+    }
+
+    /// Whether memory.high is set to `bytes`, or to the ceiling if that is lower.
+    pub(super) fn has_high(&self, bytes: u64) -> bool {
+        let bytes = least(Some(bytes), self.0.ceiling.high);
+        self.high().is_ok_and(|high| high == bytes)
+    }
+
+    /// Lowers memory.high to `bytes`; never raises it.
+    pub(super) fn bound_high(&self, bytes: u64) -> io::Result<()> {
+        let bytes = bytes & !(PAGE - 1);
+        match self.high()?.is_none_or(|high| high > bytes) {
+            true => self.set_high(Some(bytes)),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns memory.high in bytes; `None` for no limit.
+    fn high(&self) -> io::Result<Option<u64>> {
+        Ok(limit(&self.read(V2_HIGH)?))
+    }
+
+    /// Sets memory.min and memory.low in bytes; `None` protects nothing. Does nothing on version 1,
+    /// which has neither.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn set_protection(&self, [min, low]: [Option<u64>; 2]) -> io::Result<()> {
+        if self.version() == Version::V1 {
+            return Ok(());
+        }
+        let put = self.write(V2_MIN, &word(min));
+        put.and(self.write(V2_LOW, &word(low)))
+    }
+
+    /// Sets the maximum amount of the cgroup's memory in swap, in bytes. Version 1 limits memory
+    /// and swap together: there the common limit becomes the hard limit plus `bytes`.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Unsupported`] where swap is not counted (`swapaccount=0`), and on version 1
+    /// without a hard limit; [`io::ErrorKind::ResourceBusy`] on version 1 if memory and swap
+    /// together use more than the common limit would be; if the kernel refuses.
+    pub fn set_swap_max(&self, bytes: Option<u64>) -> io::Result<()> {
+        if self.version() == Version::V2 {
+            let bytes = least(bytes, self.0.ceiling.swap_max);
+            return match self.put(V2_SWAP, &word(bytes)) {
+                Err(Errno::NOENT) if self.is_there() => {
+                    Err(unsupported("the kernel does not count swap"))
+                }
+                done => done.map_err(|errno| self.io_error(V2_SWAP, errno)),
+            };
+        }
+        let _turn = self.turn();
+        match (self.both()?, self.max()?, bytes) {
+            (None, _, None) => Ok(()),
+            (None, _, Some(_)) => Err(unsupported("the kernel does not count swap")),
+            (Some(_), _, None) => self.write(V1_BOTH, "-1"),
+            (Some(_), None, Some(_)) => Err(unsupported(
+                "version 1 limits swap only together with memory: set a hard limit first",
+            )),
+            (Some(_), Some(max), Some(swap)) => {
+                let both = max.saturating_add(swap);
+                match self.is_using_more(both) {
+                    true => Err(self.io_error(V1_BOTH, Errno::BUSY)),
+                    false => self.write(V1_BOTH, &both.to_string()),
+                }
+            }
+        }
+    }
+
+    /// Raises all limits to the ceiling: limits of cgroups beside this one may still have to hold
+    /// for it. Tries all files, even if one fails.
+    ///
+    /// # Errors
+    /// The first refusal of the kernel, if there is one.
+    pub fn lift(&self) -> io::Result<()> {
+        let _turn = self.turn();
+        let lifted = lift(&*self.opened()?, self.version(), self.0.ceiling);
+        self.keep_fresh(self.0.ceiling.max.is_some());
+        lifted.map_err(|(file, errno)| self.io_error(file, errno))
+    }
+
+    /// Starts (`keep`) or stops keeping the kernel's counters of the cgroup fresh. Needed when the
+    /// kernel reclaims by its own choice.
+    pub(super) fn keep_fresh(&self, keep: bool) {
+        let fresh = &mut *self.0.fresh.lock().unwrap_or_else(PoisonError::into_inner);
+        match keep {
+            true if fresh.is_none() => {
+                let max = self.max().ok().flatten();
+                let dir = self.dir().ok();
+                *fresh = dir.and_then(|dir| FreshCounters::watch(&dir, self.version(), max));
+            }
+            true => {}
+            false => *fresh = None,
+        }
+    }
+
+    /// Runs `work` without keeping the counters fresh; afterwards keeps them fresh as before.
+    /// `work` must not change the hard limit.
+    pub(super) fn unwatched<T>(&self, work: impl FnOnce() -> T) -> T {
+        let place = || self.0.fresh.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut fresh = place().take();
+        fresh.iter_mut().for_each(FreshCounters::pause);
+        let done = work();
+        let mut fresh = fresh.filter(|_| place().is_none());
+        let max = self.max().ok().flatten();
+        match fresh.as_mut().is_some_and(|fresh| fresh.go_on(max)) {
+            true => *place() = fresh,
+            false => self.keep_fresh(max.is_some()),
+        }
+        done
+    }
+
+    /// Returns the hard limit in bytes; `None` for no limit.
+    ///
+    /// # Errors
+    /// The limit cannot be read.
+    pub fn max(&self) -> io::Result<Option<u64>> {
+        let file = match self.version() {
+            Version::V1 => V1_MAX,
+            Version::V2 => V2_MAX,
+        };
+        Ok(limit(&self.read(file)?))
+    }
+
+    /// Returns version 1's limit of memory and swap together: `None` if swap is not counted,
+    /// `Some(None)` for no limit, otherwise bytes.
+    pub(super) fn both(&self) -> io::Result<Option<Option<u64>>> {
+        match self.file(V1_BOTH) {
+            Ok(text) => Ok(Some(limit(&text))),
+            Err(Errno::NOENT | Errno::OPNOTSUPP) => Ok(None),
+            Err(errno) => Err(self.io_error(V1_BOTH, errno)),
+        }
+    }
+
+    /// Returns all memory charged to the cgroup now, in bytes, including page cache and kernel
+    /// memory. The kernel compares this counter with the limit. It includes up to 64 pages a
+    /// processor that are reserved and not yet used. The root of version 2 has no such counter:
+    /// there the result is the sum of the counters by kind.
+    ///
+    /// # Errors
+    /// The counter cannot be read.
+    pub fn charged(&self) -> io::Result<u64> {
+        const V2_USAGE: &str = "memory.current";
+        if self.version() == Version::V1 {
+            return self.number("memory.usage_in_bytes");
+        }
+        match self.file(V2_USAGE) {
+            Err(Errno::NOENT) => {
+                let sum = parse_sum(&self.read("memory.stat")?);
+                sum.ok_or_else(|| self.io_error("memory.stat", Errno::INVAL))
+            }
+            _ => self.number(V2_USAGE),
+        }
+    }
+
+    /// Returns the highest charge so far, in bytes.
+    ///
+    /// # Errors
+    /// The counter cannot be read (version 2 has it since Linux 5.19).
+    pub fn peak(&self) -> io::Result<u64> {
+        self.number(match self.version() {
+            Version::V1 => "memory.max_usage_in_bytes",
+            Version::V2 => "memory.peak",
+        })
+    }
+
+    /// Returns the number of major faults of all tasks of this cgroup and of cgroups below it,
+    /// since it was made.
+    ///
+    /// # Errors
+    /// The counter cannot be read.
+    pub fn majors(&self) -> io::Result<u64> {
+        let name = match self.version() {
+            Version::V1 => "total_pgmajfault",
+            Version::V2 => "pgmajfault",
+        };
+        let found = flat(&self.read("memory.stat")?, name);
+        found.ok_or_else(|| self.io_error("memory.stat", Errno::INVAL))
+    }
+
+    /// Returns a lower bound of the unmapped page cache of files, in bytes
+    /// ([`Cache::unmapped_file_least`]). The kernel sums these counters about every two seconds.
+    ///
+    /// # Errors
+    /// The counters cannot be read.
+    pub fn cache_unmapped(&self) -> io::Result<u64> {
+        self.cache_in(&self.read("memory.stat")?)
+    }
+
+    /// Returns the unmapped page cache that is not dirty, in bytes, otherwise as
+    /// [`HardLimit::cache_unmapped`]. Dirty pages must be written first: if the kernel is to
+    /// reclaim them, it takes other pages instead, in the end anonymous ones.
+    ///
+    /// # Errors
+    /// The counters cannot be read.
+    pub fn cache_clean(&self) -> io::Result<u64> {
+        let text = self.read("memory.stat")?;
+        let dirty = parse_dirty(&text, self.version());
+        Ok(self.cache_in(&text)?.saturating_sub(dirty))
+    }
+
+    /// Returns the unmapped page cache on the kernel's inactive list, in bytes, otherwise as
+    /// [`HardLimit::cache_unmapped`]. Pages on that list were not read twice of late.
+    ///
+    /// # Errors
+    /// The counters cannot be read.
+    pub fn cache_idle(&self) -> io::Result<u64> {
+        let idle = parse_idle_cache(&self.read("memory.stat")?, self.version());
+        idle.ok_or_else(|| self.io_error("memory.stat", Errno::INVAL))
+    }
+
+    /// Returns the same bytes as [`HardLimit::cache_unmapped`], from a text of memory.stat.
+    fn cache_in(&self, text: &[u8]) -> io::Result<u64> {
+        let cache = parse_cache(text, self.version())
+            .as_ref()
+            .map(Cache::unmapped_file_least);
+        cache.ok_or_else(|| self.io_error("memory.stat", Errno::INVAL))
+    }
+
+    /// Returns the bytes of the charge that the kernel frees on its own as soon as memory is
+    /// needed: [`HardLimit::cache_unmapped`] and, if swap is slower than memory (`has_slow_swap`),
+    /// pages already written to swap ([`parse_written`]).
+    ///
+    /// # Errors
+    /// The counters cannot be read.
+    pub fn free_at_will(&self, has_slow_swap: bool) -> io::Result<u64> {
+        let text = self.read("memory.stat")?;
+        let written = match has_slow_swap {
+            true => self.written_in(&text),
+            false => 0,
+        };
+        Ok(self.cache_in(&text)? + written)
+    }
+
+    /// Returns the bytes of the charge that are already written to swap ([`parse_written`]).
+    ///
+    /// # Errors
+    /// The counters cannot be read.
+    pub fn written(&self) -> io::Result<u64> {
+        Ok(self.written_in(&self.read("memory.stat")?))
+    }
+
+    /// Returns the bytes already written to swap, from a text of memory.stat; 0 if it has no such
+    /// counter.
+    fn written_in(&self, text: &[u8]) -> u64 {
+        parse_written(text, self.version()).unwrap_or(0)
+    }
+
+    /// Returns the number of the cgroup's processes that the kernel killed for lack of memory. On
+    /// version 1, processes of cgroups below are not included.
+    ///
+    /// # Errors
+    /// The counter cannot be read.
+    pub fn oom_kills(&self) -> io::Result<u64> {
+        let file = match self.version() {
+            Version::V1 => "memory.oom_control",
+            Version::V2 => "memory.events",
+        };
+        let count = flat(&self.read(file)?, "oom_kill");
+        count.ok_or_else(|| self.io_error(file, Errno::INVAL))
+    }
+
+    /// Returns how often a charge reached this cgroup's own hard limit, so that the kernel had to
+    /// reclaim.
+    ///
+    /// # Errors
+    /// The counter cannot be read (version 2 has it since Linux 5.3).
+    pub fn times_met(&self) -> io::Result<u64> {
+        const V2_EVENTS: &str = "memory.events.local";
+        match self.version() {
+            Version::V1 => self.number("memory.failcnt"),
+            Version::V2 => {
+                let count = flat(&self.read(V2_EVENTS)?, "max");
+                count.ok_or_else(|| self.io_error(V2_EVENTS, Errno::INVAL))
+            }
+        }
+    }
+
+    /// Returns how often a charge, of a task in this cgroup or below, failed at this cgroup's own
+    /// hard limit. On version 1, returns how often a charge reached the limit.
+    ///
+    /// # Errors
+    /// The counter cannot be read (version 2 has it since Linux 5.3).
+    pub fn limit_hits(&self) -> io::Result<u64> {
+        const V2_EVENTS: &str = "memory.events.local";
+        match self.version() {
+            // Charges that reach the limit of memory and swap together are counted in `memsw` only.
+            Version::V1 => {
+                let both = self.number("memory.memsw.failcnt").unwrap_or(0);
+                Ok(self.number("memory.failcnt")?.saturating_add(both))
+            }
+            Version::V2 => {
+                let count = flat(&self.read(V2_EVENTS)?, "oom");
+                count.ok_or_else(|| self.io_error(V2_EVENTS, Errno::INVAL))
+            }
+        }
+    }
+
+    /// Returns the number in one of the cgroup's files.
+    fn number(&self, file: &str) -> io::Result<u64> {
+        let text = self.read(file)?;
+        number(text.trim_ascii()).ok_or_else(|| self.io_error(file, Errno::INVAL))
+    }
+
+    /// Returns the lock under which one thread at a time changes the limits.
+    pub(super) fn turn(&self) -> std::sync::MutexGuard<'_, ()> {
+        self.0.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes version 1's hard limit, and nothing else; for callers that restore it soon.
+    pub(super) fn set_max_v1(&self, bytes: Option<u64>) -> Result<(), Errno> {
+        self.put(V1_MAX, &word_v1(bytes))
+    }
+}
+
+/// Raises all limits of an open cgroup to the ceiling. On version 1 it also restores the cgroup's
+/// swappiness to that of its parent, as when it was made. Returns the first refusal, with its file.
+pub(super) fn lift(
+    dir: &std::os::fd::OwnedFd,
+    version: Version,
+    ceiling: Limits,
+) -> Result<(), (&'static str, Errno)> {
+    let values = match version {
+        Version::V1 => {
+            // The limit of memory and swap together comes first: the limit of memory may not be
+            // above it.
+            let mut values = vec![(V1_BOTH, "-1".to_owned()), (V1_MAX, word_v1(ceiling.max))];
+            let above = files::read(dir, &format!("../{V1_SWAPPINESS}")).unwrap_or_default();
+            let swappiness = number(above.trim_ascii());
+            values.extend(swappiness.map(|one| (V1_SWAPPINESS, one.to_string())));
+            values
+        }
+        Version::V2 => vec![
+            (V2_MAX, word(ceiling.max)),
+            (V2_HIGH, word(ceiling.high)),
+            (V2_SWAP, word(ceiling.swap_max)),
+        ],
+    };
+    let mut first = Ok(());
+    for (file, value) in values {
+        // Where swap is not counted, the files of swap limits are missing; the others always exist.
+        let optional = matches!(file, V1_BOTH | V2_SWAP);
+        match files::write(dir, file, &value) {
+            Ok(()) => {}
+            Err(Errno::NOENT | Errno::OPNOTSUPP) if optional => {}
+            Err(errno) => first = first.and(Err((file, errno))),
+        }
+    }
+    first
+}
+
+fn unsupported(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, why)
+}

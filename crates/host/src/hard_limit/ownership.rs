@@ -1,0 +1,99 @@
+//! Recognizes a cgroup that a pagetide manages, by its name and by an ownership xattr on it.
+//!
+//! Invariant: the ownership xattr names the manager that owns the cgroup. The lock on the cgroup's
+//! directory shows whether that manager is alive, even if its pid is used again. A cgroup with our
+//! name and without the xattr is not ours.
+
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::io::Errno;
+
+use super::attribute;
+use super::limits::Limits;
+use crate::system::Identity;
+use crate::system::text::{number, number32, words};
+
+/// Name of the xattr, without its namespace. (In the `user.` namespace the cgroup's owner may set
+/// it; the kernel allows that on cgroup file systems since Linux 5.7.)
+const NAME: &str = "wall";
+const PREFIX: &str = "pagetide-";
+
+/// Content of the ownership xattr.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct OwnershipXattr {
+    /// The manager that owns the cgroup now: the one that made it, or that claimed it last.
+    pub(super) manager: Identity,
+    /// Limits in bytes that must still hold when our own limits are lifted.
+    pub(super) ceiling: Limits,
+}
+
+/// Returns the name of a manager's hard-limit cgroup: `pagetide-PID-STARTED`.
+pub(super) fn name(manager: Identity) -> String {
+    format!("{PREFIX}{}-{}", manager.pid, manager.started)
+}
+
+/// Whether a cgroup carries the ownership xattr of any pagetide, also of one with other rights than
+/// ours. The owner may then be unknown.
+pub(super) fn has_any_manager(dir: &OwnedFd) -> bool {
+    attribute::is_shown(dir, NAME)
+}
+
+/// Returns the manager in a name that [`name`] has made; `None` for any other name.
+pub(super) fn is_name(name: &OsStr) -> Option<Identity> {
+    let rest = name.as_bytes().strip_prefix(PREFIX.as_bytes())?;
+    let dash = rest.iter().position(|&byte| byte == b'-')?;
+    Some(Identity {
+        pid: number32(&rest[..dash])?,
+        started: number(&rest[dash + 1..])?,
+    })
+}
+
+impl OwnershipXattr {
+    /// Returns the text of the xattr, which [`OwnershipXattr::parse`] reads.
+    pub(super) fn text(&self) -> String {
+        let word = |limit: Option<u64>| limit.map_or("max".to_owned(), |bytes| bytes.to_string());
+        format!(
+            "{} {} {} {} {}",
+            self.manager.pid,
+            self.manager.started,
+            word(self.ceiling.max),
+            word(self.ceiling.high),
+            word(self.ceiling.swap_max)
+        )
+    }
+
+    /// Parses the text of the xattr; `None` if it is not one of ours.
+    pub(super) fn parse(text: &[u8]) -> Option<OwnershipXattr> {
+        let mut words = words(text);
+        let manager = Identity {
+            pid: number32(words.next()?)?,
+            started: number(words.next()?)?,
+        };
+        let mut limit = || match words.next()? {
+            b"max" => Some(None),
+            word => number(word).map(Some),
+        };
+        Some(OwnershipXattr {
+            manager,
+            ceiling: Limits {
+                max: limit()?,
+                high: limit()?,
+                swap_max: limit()?,
+            },
+        })
+    }
+
+    /// Writes the xattr to an open cgroup.
+    pub(super) fn set(&self, dir: &OwnedFd) -> Result<(), Errno> {
+        attribute::set(dir, NAME, self.text().as_bytes())?;
+        attribute::show(dir, NAME);
+        Ok(())
+    }
+
+    /// Reads the xattr of an open cgroup; `None` if it has none.
+    pub(super) fn of(dir: &OwnedFd) -> Option<OwnershipXattr> {
+        OwnershipXattr::parse(&attribute::get(dir, NAME)?)
+    }
+}

@@ -1,0 +1,93 @@
+//! Lowers a cgroup's usage to a pending limit while the program uses all of its memory: each small
+//! amount that the kernel reclaims is at once made the cgroup's limit, so that it cannot grow back.
+//!
+//! Invariants: no limit is below the pending one, and no limit is set that the kernel cannot reach.
+//! Version 1 refuses such a limit. Version 2 would kill, so there a limit is set only after the
+//! kernel has reclaimed enough for it.
+
+use std::io;
+
+use rustix::io::Errno;
+
+use super::{HardLimit, lowered};
+use crate::system::cgroup::Version;
+
+/// Bytes reclaimed at a time: so few that less than this is refaulted meanwhile.
+const STEP: u64 = 256 << 10;
+/// Minimum bytes reclaimed at a time. If the kernel refuses that, we stop, because each attempt
+/// scans all memory of the cgroup.
+const LEAST: u64 = 64 << 10;
+const PAGE: u64 = 4096;
+
+impl HardLimit {
+    /// Lets the kernel reclaim what is charged above `goal` bytes, 256 KiB at a time; each time
+    /// the charge becomes the cgroup's limit. Ends at `goal`, when `is_due` returns true, or when
+    /// the kernel finds nothing. Returns the bytes by which the new limit is below `min(charge,
+    /// limit)` of before.
+    ///
+    /// # Errors
+    /// The cgroup is gone, or the kernel refuses.
+    pub fn step_down(&self, goal: u64, is_due: impl FnMut() -> bool) -> io::Result<u64> {
+        let most = |hard_limit: &HardLimit| hard_limit.max().map(|max| max.unwrap_or(u64::MAX));
+        let before = most(self)?.min(self.charged()?);
+        match self.version() {
+            Version::V1 => self.close_in_v1(goal, is_due)?,
+            Version::V2 => self.close_in_v2(goal, is_due)?,
+        }
+        Ok(before.saturating_sub(most(self)?))
+    }
+
+    /// Steps down on version 1: the kernel reclaims before it sets each lower limit.
+    fn close_in_v1(&self, goal: u64, mut is_due: impl FnMut() -> bool) -> io::Result<()> {
+        let turn = self.turn();
+        let dir = self.opened()?;
+        let limit = self.max()?;
+        lowered::note(&dir, limit, self.swappiness()?);
+        // With fresh counters, kernel reclaim always finds pages of a program that refaults them,
+        // and the write of the limit would never return.
+        self.keep_fresh(false);
+        let (mut low, mut step) = (None, STEP);
+        let ended = loop {
+            let charged = match self.charged() {
+                Ok(charged) if charged <= goal => break Ok(()),
+                Ok(charged) => charged,
+                Err(error) => break Err(error),
+            };
+            let next = charged.saturating_sub(step).max(goal) & !(PAGE - 1);
+            match self.set_max_v1(Some(next)) {
+                Ok(()) => low = Some(next),
+                Err(Errno::BUSY) if step / 2 >= LEAST => step /= 2,
+                Err(Errno::BUSY | Errno::INTR) => break Ok(()),
+                Err(errno) => break Err(self.io_error("memory.limit_in_bytes", errno)),
+            }
+            if is_due() {
+                break Ok(());
+            }
+        };
+        drop(turn);
+        // The limit of memory and swap together falls by as much: allowed swap stays the same.
+        let both = low.map_or(Ok(()), |low| self.put_max_v1(limit, Some(low)));
+        self.keep_fresh(low.or(limit).is_some());
+        lowered::forget(&dir);
+        ended.and(both)
+    }
+
+    /// Steps down on version 2: each lower limit is set after the kernel has reclaimed enough for
+    /// it.
+    fn close_in_v2(&self, goal: u64, mut is_due: impl FnMut() -> bool) -> io::Result<()> {
+        loop {
+            let charged = self.charged()?;
+            if charged <= goal || !self.reclaim_step_v2(STEP, None)? {
+                return Ok(());
+            }
+            // The limit falls by only half of what the kernel has just reclaimed.
+            let next = charged.saturating_sub(STEP / 2).max(goal) & !(PAGE - 1);
+            if self.max()?.is_none_or(|max| max > next) {
+                self.set_max(Some(next))?;
+            }
+            if is_due() {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Results of paging out in one reclaim.
+//!
+//! Invariant: a page that was not paged out is counted once, however often it was tried. A page
+//! that was paged out in the end counts only as paged out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use engine::memcg::MemcgId;
+use engine::{FolioId, PageOut, Pages};
+
+use super::options::Kept;
+
+/// A page: first the index of its tenant, then its id in that tenant.
+type Page = (usize, u32);
+
+/// Returns the key of a page in the sets of [`ReclaimTotals`].
+const fn page(memcg: MemcgId, id: FolioId) -> Page {
+    (memcg.index(), id.0)
+}
+
+/// Results of paging out in one reclaim.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ReclaimTotals {
+    /// Number of pages paged out.
+    pub(super) evicted: u64,
+    /// Whether swap had no space for some page.
+    pub(super) no_swap: bool,
+    /// Elapsed time of kernel calls that page out.
+    pub(super) took: Duration,
+    /// Processor time of further threads that page out.
+    pub(super) by_others: Duration,
+    /// The kernel's first error, if it refused to page out.
+    pub(super) refused: Option<String>,
+    /// In a dry run: pages that would have been paged out.
+    pub(super) would: BTreeSet<Page>,
+    /// Number of pages that kernel reclaim had paged out before we tried them.
+    pub(super) left: u64,
+    /// Number of pages skipped because several processes map them. Only pages that need swap count.
+    pub(super) shared: u64,
+    /// Pages that we unmapped and that are still in memory, in the page cache.
+    unmapped: BTreeSet<Page>,
+    /// Pages that were not paged out: the reason, then the number of the last scan when that was
+    /// found. Needed because the engine tries pages again in the same reclaim.
+    stayed: BTreeMap<Page, (PageOut, u64)>,
+    /// Number of the last scan.
+    reading: u64,
+}
+
+impl ReclaimTotals {
+    /// Begins or continues a reclaim; `reading` is the number of the last scan.
+    pub(super) fn begin(&mut self, reading: u64) {
+        self.reading = reading;
+    }
+
+    /// Returns how many pages were not paged out, by reason; each page counts once.
+    pub(super) fn kept(&self) -> Kept {
+        let mut kept = Kept {
+            busy: self.unmapped.len() as u64,
+            ..Kept::default()
+        };
+        for (what, _) in self.stayed.values() {
+            match what {
+                PageOut::Referenced | PageOut::TooYoung => kept.referenced += 1,
+                PageOut::Shared => kept.shared += 1,
+                PageOut::Locked => kept.locked += 1,
+                PageOut::LazyFree => kept.lazyfree += 1,
+                PageOut::Busy | PageOut::NoSwap => kept.busy += 1,
+                PageOut::Stored | PageOut::Taken | PageOut::Gone | PageOut::Unevictable => {}
+            }
+        }
+        kept
+    }
+
+    /// Records a page that was unmapped and is still in memory. In the page tables it cannot be
+    /// distinguished from a page that the program has unmapped.
+    pub(super) fn note_unmapped(&mut self, memcg: MemcgId, id: FolioId) {
+        self.unmapped.insert(page(memcg, id));
+    }
+
+    /// Records that this page would have been paged out, in a dry run.
+    pub(super) fn note_would(&mut self, memcg: MemcgId, id: FolioId) {
+        self.would.insert(page(memcg, id));
+    }
+
+    /// Limits the number of pages that would have been paged out, in a dry run, to `most`.
+    pub(super) fn would_at_most(&mut self, most: Pages) {
+        while self.would.len() as u64 > most.0 {
+            self.would.pop_last();
+        }
+    }
+
+    /// Returns why a page was not paged out, if another try would be useless; `None` if the page is
+    /// to be tried. A `Busy` page is tried again unless the kernel refused, as it may only wait for
+    /// its LRU list. A page that was tried before the last scan is tried again, too: it may no
+    /// longer be in use, and its id may have another page now.
+    pub(super) fn known(&self, memcg: MemcgId, id: FolioId) -> Option<PageOut> {
+        let known = self.stayed.get(&page(memcg, id));
+        let known = known.filter(|(_, reading)| *reading == self.reading);
+        let known = known.map(|(what, _)| *what);
+        known.filter(|what| *what != PageOut::Busy || self.refused.is_some())
+    }
+
+    /// Records the result of one try to page out a page.
+    pub(super) fn note(&mut self, memcg: MemcgId, id: FolioId, what: PageOut) {
+        let id = page(memcg, id);
+        if matches!(what, PageOut::Stored | PageOut::Taken | PageOut::Gone) {
+            self.evicted += u64::from(what == PageOut::Stored);
+            self.stayed.remove(&id);
+            // The page was mapped again since, and has now been paged out. (`Gone` does not show
+            // that: unmapped pages are reported as gone, too.)
+            if what != PageOut::Gone {
+                self.unmapped.remove(&id);
+            }
+        } else {
+            self.stayed.insert(id, (what, self.reading));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gone_pages_have_not_stayed_and_unmapped_pages_have() {
+        let mut totals = ReclaimTotals::default();
+        for (id, what) in [(1, PageOut::Busy), (2, PageOut::Busy), (3, PageOut::Shared)] {
+            totals.note(MemcgId::FIRST, FolioId(id), what);
+        }
+        for (id, what) in [(1, PageOut::Gone), (2, PageOut::Stored), (3, PageOut::Gone)] {
+            totals.note(MemcgId::FIRST, FolioId(id), what);
+        }
+        totals.note_unmapped(MemcgId::FIRST, FolioId(3));
+        totals.note_unmapped(MemcgId::FIRST, FolioId(3));
+        assert_eq!((totals.kept().busy, totals.kept().shared), (1, 0));
+        assert_eq!(totals.evicted, 1);
+        // The page was mapped again, and then paged out.
+        totals.note(MemcgId::FIRST, FolioId(3), PageOut::Stored);
+        assert_eq!((totals.kept().busy, totals.evicted), (0, 2));
+    }
+}

@@ -1,0 +1,304 @@
+//! Enforces the limits of all tenants, by the usage that the kernel measures.
+//!
+//! Invariant: usage is never the sum of pages that we found. Usage is what the kernel charges to a
+//! group with all groups below it. Each byte counts for the tenant from which the engine may
+//! reclaim it ([`Tenants::used`]). The engine computes how much must be reclaimed for a limit, and
+//! chooses the tenants to reclaim from by their protection.
+
+use std::time::{Duration, Instant};
+
+use engine::machine::{Ongoing, ReclaimRequest};
+use engine::memcg::MemcgId;
+use engine::{Pages, ScanReason};
+
+use super::super::IDLE_MAX;
+use super::super::headroom::{Headroom, PAGES_PER_MEASUREMENT, Wanted};
+use super::super::reclaim_totals::ReclaimTotals;
+use super::Tenants;
+use super::under_way::ReclaimReason;
+use crate::system::cgroup::Version;
+
+/// Maximum number of page-cache pages that the kernel drops between two measurements of usage.
+/// Twice as many as for a single target (`super::super::act`): here the kernel drops them in
+/// several calls, and stops at the end of a slice.
+const CACHE_AT_ONCE: u64 = 8192;
+/// Maximum number of requests in a row to free pages already written to a disk, while the kernel
+/// frees none.
+const WRITTEN_REQUESTED: u8 = 20;
+/// Minimum time between two log lines about full swap.
+const SAID_AGAIN: Duration = Duration::from_secs(60);
+/// Time until a failed measurement of usage is repeated.
+const AGAIN: Duration = Duration::from_millis(200);
+
+impl Tenants {
+    /// Measures the usage of all tenants for the engine, and updates the kernel's protection.
+    pub(super) fn measure(&mut self) {
+        let all: Vec<MemcgId> = self.tenants.keys().copied().collect();
+        for memcg in all {
+            if self.measure_one(memcg) {
+                self.note_events(memcg);
+            }
+        }
+        self.protect();
+    }
+
+    /// Measures the usage of one tenant for the engine. Returns whether the usage could be read.
+    pub(super) fn measure_one(&mut self, memcg: MemcgId) -> bool {
+        let tenant = self.tenants.get(&memcg);
+        let Some(used) = tenant.and_then(|tenant| self.used(tenant).ok()) else {
+            return false;
+        };
+        self.driver.machine.set_measured(memcg, Pages(used / 4096));
+        true
+    }
+
+    /// Starts reclaim from all tenants that are above their limits. Returns the time until the next
+    /// measurement.
+    pub(super) fn enforce_limits(&mut self) -> Duration {
+        let held = self.tenants.values().filter(|tenant| tenant.has_limit());
+        let held: Vec<MemcgId> = held.map(|tenant| tenant.memcg).collect();
+        let mut pause = IDLE_MAX;
+        for memcg in held {
+            let Some(next) = self.tenants.get(&memcg).map(|tenant| tenant.next_hold) else {
+                continue;
+            };
+            let now = Instant::now();
+            // A tenant that is reclaimed from now is measured when the reclaim ends.
+            if self.is_reclaimed_for_limit(memcg) {
+                continue;
+            }
+            let wait = match now < next {
+                true => next - now,
+                false => self.enforce_limit(memcg),
+            };
+            pause = pause.min(wait);
+        }
+        pause
+    }
+
+    /// Measures one tenant, and starts reclaim from it if necessary. Returns the time until its
+    /// next measurement.
+    fn enforce_limit(&mut self, memcg: MemcgId) -> Duration {
+        let has_hard_limit = memcg != MemcgId::ROOT || self.budget_of_host().is_none();
+        let used = self.tenants.get(&memcg).map(|tenant| self.used(tenant));
+        self.set_pending_limits(memcg);
+        self.say_what_left(memcg, 0);
+        let Some(tenant) = self.tenants.get_mut(&memcg) else {
+            return IDLE_MAX;
+        };
+        let Some(Ok(used)) = used else {
+            // If the tenant's group is gone, the next scan drops the tenant. Otherwise the host may
+            // lack descriptors for a moment.
+            tenant.next_hold = Instant::now() + AGAIN;
+            return AGAIN;
+        };
+        tenant.next_hold = Instant::now() + IDLE_MAX;
+        let usage = Pages(used / 4096);
+        let Some(wanted) = Headroom::wanted(&tenant.limits, usage) else {
+            return IDLE_MAX;
+        };
+        // Unmapped page cache is reclaimed first; the kernel drops it.
+        let cache = match wanted.pages > Pages(0) && has_hard_limit {
+            true => {
+                // Swapped-out pages already written to a disk are still charged, and can be freed
+                // as easily as cache.
+                let slow = self.driver.watch.proc().has_slow_swap();
+                Pages(tenant.hard_limit.free_at_will(slow).unwrap_or(0) / 4096)
+            }
+            false => Pages(0),
+        };
+        let has_hard_limit = has_hard_limit && tenant.is_hard_limited();
+        let mut pages = wanted.pages.less(cache);
+        if pages == Pages(0) {
+            let wait = match has_hard_limit || wanted.pages == Pages(0) {
+                true => Some(self.pause(memcg, usage, wanted, cache)),
+                false => self.enforce_by_cache(memcg, usage, wanted),
+            };
+            if let Some(wait) = wait {
+                return wait;
+            }
+            pages = wanted.pages;
+        }
+        if let Some(wait) = has_hard_limit
+            .then(|| self.time_left_to_memory_max(memcg, usage))
+            .flatten()
+        {
+            // Clients that poll for pressure must be notified even if only the kernel reclaims.
+            self.take_reclaimed.insert(memcg);
+            return wait;
+        }
+        self.driver.machine.set_measured(memcg, usage);
+        let why = ReclaimReason::Limit {
+            usage,
+            left: wanted.left,
+            most: Pages(pages.0.min(PAGES_PER_MEASUREMENT)),
+            has_hard_limit,
+        };
+        self.start_reclaim(memcg, why);
+        Duration::ZERO
+    }
+
+    /// Writes those pending limits to the tenant's group that the kernel accepts now.
+    pub(super) fn set_pending_limits(&mut self, memcg: MemcgId) {
+        let Some(tenant) = self.tenants.get_mut(&memcg) else {
+            return;
+        };
+        let refused = tenant.due.put(&tenant.hard_limit);
+        for what in tenant.refusals_in_words(&refused) {
+            self.act(what);
+        }
+    }
+
+    /// Sets when a tenant that needs no proactive reclaim is measured next: at a hard limit, the
+    /// kernel drops `cache` as the tenant grows. Returns the time until then.
+    fn pause(&mut self, memcg: MemcgId, usage: Pages, wanted: Wanted, cache: Pages) -> Duration {
+        let Some(tenant) = self.tenants.get_mut(&memcg) else {
+            return IDLE_MAX;
+        };
+        let wait = match wanted.pages == Pages(0) {
+            true => tenant.room.pause(usage, wanted.left),
+            false => {
+                let spare = cache.less(wanted.pages);
+                tenant.room.pause_at_hard_limit(usage.less(cache), spare)
+            }
+        };
+        tenant.next_hold = Instant::now() + wait;
+        wait
+    }
+
+    /// Requests that the kernel drop page cache for a limit that it does not enforce yet. Returns
+    /// the time until the next measurement; `None` if hardly any cache was dropped, so that the
+    /// engine must reclaim.
+    fn enforce_by_cache(
+        &mut self,
+        memcg: MemcgId,
+        usage: Pages,
+        wanted: Wanted,
+    ) -> Option<Duration> {
+        let most = Pages(wanted.pages.0.min(CACHE_AT_ONCE));
+        let got = self.drop_cache(memcg, most);
+        if !Headroom::is_worth_it(got, most) {
+            return self.enforce_by_swap_cache(memcg, wanted, most);
+        }
+        // The limit is written at once: programs that read files again would fill the cache again.
+        self.set_pending_limits(memcg);
+        let tenant = self.tenants.get_mut(&memcg)?;
+        tenant.room.note(got, most);
+        let wait = tenant.room.pause(usage, wanted.left);
+        tenant.next_hold = Instant::now() + wait;
+        Some(wait)
+    }
+
+    /// Requests that the kernel free clean swap cache: pages with a written copy on a disk. They
+    /// are on the anonymous lists, so requests for page cache do not reach them. Pages still being
+    /// written are requested again, at most [`WRITTEN_REQUESTED`] times. Without these requests,
+    /// version 1 paged out a whole tenant for a `memory.high` that it exceeded only by a part.
+    ///
+    /// Returns the time until the next measurement; `None` if the engine must reclaim.
+    fn enforce_by_swap_cache(
+        &mut self,
+        memcg: MemcgId,
+        wanted: Wanted,
+        most: Pages,
+    ) -> Option<Duration> {
+        if !self.driver.watch.proc().has_slow_swap() {
+            return None;
+        }
+        let tenant = self.tenants.get_mut(&memcg)?;
+        let written = Pages(tenant.hard_limit.written().unwrap_or(0) / 4096);
+        if written < wanted.pages || tenant.written_requested == WRITTEN_REQUESTED {
+            tenant.written_requested = 0;
+            return None;
+        }
+        let got = tenant.hard_limit.reclaim(most.bytes().0, None).unwrap_or(0);
+        tenant.written_requested = match Headroom::is_worth_it(Pages(got / 4096), most) {
+            true => 0,
+            false => tenant.written_requested + 1,
+        };
+        tenant.next_hold = Instant::now() + AGAIN;
+        Some(AGAIN)
+    }
+
+    /// Returns the engine's work for a limit, as a list of one reclaim.
+    pub(super) fn step_for_limit(&self, memcg: MemcgId, most: Pages) -> Vec<Ongoing> {
+        let request = ReclaimRequest {
+            reason: ScanReason::Direct,
+            nr: most,
+            swappiness: None,
+            now: self.now(),
+        };
+        vec![Ongoing::once(memcg, request)]
+    }
+
+    /// Logs why no more pages can be swapped out: full swap at most once a minute, each refusal of
+    /// the kernel once. Otherwise limits and policies would fail silently.
+    pub(super) fn say_why_stuck(&mut self, name: &str, totals: &ReclaimTotals) {
+        let is_fresh = |said: &Instant| said.elapsed() < SAID_AGAIN;
+        if totals.no_swap && !self.said_no_swap.as_ref().is_some_and(is_fresh) {
+            self.said_no_swap = Some(Instant::now());
+            self.act(format!(
+                "/{name} is not paged out: no free swap (`pagetide swap status`)"
+            ));
+        }
+        if let Some(refused) = totals.refused.as_ref()
+            && self.said_refused.as_ref() != Some(refused)
+        {
+            self.said_refused = Some(refused.clone());
+            self.act(format!(
+                "the kernel refused to page out pages of /{name}: {refused}"
+            ));
+        }
+    }
+
+    /// Ends a reclaim for a limit. The tuple: usage when the reclaim began, headroom at that time
+    /// (both in pages), then the maximum number of pages that the engine was to reclaim.
+    pub(super) fn end_limit_reclaim(
+        &mut self,
+        memcg: MemcgId,
+        totals: &ReclaimTotals,
+        (usage, left, most): (Pages, Pages, Pages),
+    ) {
+        self.take_reclaimed.insert(memcg);
+        let (ours, mut got) = (totals.evicted, Pages(totals.evicted));
+        // On version 1 the request lowers the limit for a moment: a process that allocates
+        // meanwhile may be killed if nothing can be swapped out.
+        let may_ask = !totals.no_swap || self.groups.version == Version::V2;
+        let (kernels, is_back) = match may_ask && !Headroom::is_worth_it(got, most) {
+            true => self.ask_kernel(memcg),
+            false => (Pages(0), false),
+        };
+        let closed = match may_ask {
+            true => self.write_limit_after_reclaim(memcg),
+            false => Pages(0),
+        };
+        // Memory that was refaulted at once does not count as reclaimed, so the next tries come
+        // ever later.
+        got.0 += if is_back { 0 } else { kernels.0 } + closed.0;
+        let Some(tenant) = self.tenants.get_mut(&memcg) else {
+            return;
+        };
+        if !Headroom::is_worth_it(got, most) {
+            got.0 += tenant.due.reclaim_above_high(&tenant.hard_limit) / 4096;
+        }
+        tenant.room.note(got, most);
+        let wait = tenant.room.wait_after((got, most), (usage, left));
+        tenant.next_hold = Instant::now() + wait;
+        let name = tenant.path.display().to_string();
+        self.say_why_stuck(&name, totals);
+        self.say_what_left(memcg, ours);
+    }
+
+    /// Logs the number of pages paged out for a tenant's limits, if it is time; `ours` are new.
+    fn say_what_left(&mut self, memcg: MemcgId, ours: u64) {
+        let Some(tenant) = self.tenants.get_mut(&memcg) else {
+            return;
+        };
+        if let Some(pages) = tenant.held.add(ours) {
+            let path = tenant.path.display();
+            let what = format!(
+                "paged out {pages} pages of /{path}: over memory.high, or too close to memory.max"
+            );
+            self.act(what);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Names of processes for reports: command, user, control group. They are read rarely.
+//!
+//! Invariant: a name may be some scans old, but never from before an exec that a scan has seen. No
+//! decision depends on a name.
+
+use std::collections::BTreeMap;
+
+use crate::system::{Groups, Identity, Proc};
+
+/// Number of scans from one read of a process's names to the next.
+const EVERY: u64 = 10;
+
+/// The names of one process.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ProcessName {
+    pub(super) command: String,
+    pub(super) uid: u32,
+    pub(super) cgroup: String,
+    read: u64,
+    /// The kernel's number of the address space when the names were read; after an exec it is
+    /// another.
+    space: u64,
+}
+
+/// The names of all watched processes.
+#[derive(Debug, Default)]
+pub(super) struct ProcessNames(BTreeMap<Identity, ProcessName>);
+
+impl ProcessNames {
+    /// Reads the names of processes that are new or were read [`EVERY`] scans ago; forgets
+    /// processes that are no longer members.
+    pub(super) fn update(
+        &mut self,
+        members: &[Identity],
+        round: u64,
+        proc: &Proc,
+        groups: Option<&Groups>,
+        space_of: &dyn Fn(Identity) -> u64,
+    ) {
+        let mut before = std::mem::take(&mut self.0);
+        for identity in members {
+            let known = before.remove(identity);
+            // Spreads the reads over scans, by PID.
+            let due = (round + u64::from(identity.pid)).is_multiple_of(EVERY);
+            let space = space_of(*identity);
+            let person = match known {
+                Some(person) if person.space == space && (!due || person.read == round) => person,
+                _ => ProcessName {
+                    space,
+                    ..read(*identity, round, proc, groups)
+                },
+            };
+            self.0.insert(*identity, person);
+        }
+    }
+
+    pub(super) fn get(&self, identity: Identity) -> Option<&ProcessName> {
+        self.0.get(&identity)
+    }
+}
+
+/// Reads the names of one process.
+fn read(identity: Identity, round: u64, proc: &Proc, groups: Option<&Groups>) -> ProcessName {
+    let pid = identity.pid;
+    let command = proc.command(pid).ok().flatten().unwrap_or_default();
+    let uid = proc
+        .status(pid)
+        .ok()
+        .flatten()
+        .map_or(0, |status| status.uid);
+    let group = groups.and_then(|groups| groups.of_process(proc, pid).ok().flatten());
+    let cgroup = group
+        .map(|group| group.path.display().to_string())
+        .unwrap_or_default();
+    ProcessName {
+        command,
+        uid,
+        cgroup,
+        read: round,
+        space: 0,
+    }
+}

@@ -1,0 +1,69 @@
+//! Facts that the guest reports about a run. They are not compared: the simulation takes them over
+//! because only a real machine has them.
+//!
+//! Invariant: a fact that an older guest does not report changes nothing.
+
+use ::engine::Pages;
+use touches::figures::{FLUSHES, Figures, RESTED};
+
+/// Facts that the guest reported about a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GuestFacts {
+    /// Pages that the kernel has charged to the first group for its own structures.
+    pub kernel: Pages,
+    /// Number of touches between two forced context switches.
+    pub burst: u64,
+    /// For each periodic flush of the kernel's statistics, the number of bursts before it.
+    pub flushes: Option<Vec<u64>>,
+    /// Numbers (from 1) of the walks of the only tenant's page tables before which its program had
+    /// not run since the previous walk.
+    pub idle_walks: Option<Vec<u64>>,
+}
+
+impl Default for GuestFacts {
+    fn default() -> Self {
+        Self {
+            kernel: Pages(0),
+            burst: 64,
+            flushes: None,
+            idle_walks: None,
+        }
+    }
+}
+
+impl GuestFacts {
+    /// Returns the facts in a line of figures.
+    #[must_use]
+    pub fn of(figures: &Figures) -> Self {
+        let list = |name: &str| {
+            let mut list = figures.lists.get(name)?.clone();
+            list.sort_unstable();
+            Some(list)
+        };
+        Self {
+            kernel: Pages(figures.counts.get("kernel").copied().unwrap_or(0)),
+            burst: figures.key.burst.max(1),
+            flushes: list(FLUSHES),
+            idle_walks: list(RESTED),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_reported_or_absent() {
+        let of = |line: &str| GuestFacts::of(&Figures::parse(line).expect("figures"));
+        let old = of("figures loop classic 1 64 all kernel=3");
+        let kernel = Pages(3);
+        assert_eq!((old.kernel, old.flushes), (kernel, None));
+        let new = of("figures loop classic 1 32 all flushes:9,4 rested:");
+        assert_eq!((new.kernel, new.burst), (Pages(0), 32));
+        assert_eq!(
+            (new.flushes, new.idle_walks),
+            (Some(vec![4, 9]), Some(vec![]))
+        );
+    }
+}
