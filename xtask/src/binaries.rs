@@ -61,6 +61,17 @@ pub(crate) fn built(words: &[impl AsRef<str>]) -> Result<Vec<Binary>, String> {
     Ok(said.lines().filter_map(Binary::of_line).collect())
 }
 
+/// How often a test may be run until it passes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Tries {
+    /// A test that fails has failed: it depends on nothing outside itself.
+    One,
+    /// The only failed test of a binary is run once again, alone: it depends on memory and time of
+    /// a machine that others use. It is counted (`Counts::retried`), and its first failure stays in
+    /// the output.
+    Two,
+}
+
 /// Runs all binaries one after the other, even if one fails. `given` adds arguments and environment
 /// to each command.
 ///
@@ -68,6 +79,7 @@ pub(crate) fn built(words: &[impl AsRef<str>]) -> Result<Vec<Binary>, String> {
 /// If a binary cannot be run or was killed, or if there was no test at all.
 pub(crate) fn run<'a>(
     what: &str,
+    tries: Tries,
     binaries: impl Iterator<Item = &'a Binary>,
     given: impl Fn(&mut Command),
 ) -> Result<Counts, String> {
@@ -75,11 +87,20 @@ pub(crate) fn run<'a>(
     let mut broken = Vec::new();
     for binary in binaries {
         println!("     Running {}", binary.file.display());
+        let mut failed = Vec::new();
         let mut command = binary.command();
         given(&mut command);
-        match run_watched(&mut command) {
-            Ok(counted) => counts.add(counted),
-            Err(why) => broken.push(why),
+        let first = run_watched(&mut command, &mut failed);
+        match (first, tries, &failed[..]) {
+            (Ok(first), Tries::Two, [name]) if first.failed == 1 => {
+                println!("     Running {name} again, alone");
+                let mut command = binary.command();
+                given(command.args(["--exact", name]));
+                let again = run_watched(&mut command, &mut Vec::new());
+                counts.add(after_second_try(first, again.ok()));
+            }
+            (Ok(counted), ..) => counts.add(counted),
+            (Err(why), ..) => broken.push(why),
         }
     }
     // A step without any test fails.
@@ -94,6 +115,21 @@ pub(crate) fn run<'a>(
             counts.passed,
             counts.failed
         )),
+    }
+}
+
+/// Returns the counts of a binary with one failed test after that test was run again: it has passed
+/// if the second run passed one test and failed none.
+fn after_second_try(first: Counts, again: Option<Counts>) -> Counts {
+    let has_passed = again.is_some_and(|again| (again.passed, again.failed) == (1, 0));
+    match has_passed {
+        true => Counts {
+            passed: first.passed + 1,
+            failed: 0,
+            retried: 1,
+            ..first
+        },
+        false => first,
     }
 }
 
@@ -121,14 +157,50 @@ mod tests {
         assert_eq!(Binary::of_line("warning: unused"), None);
     }
 
+    /// A test that fails at the first run only, and one that always fails, as a binary that takes
+    /// the name of the test for the second run.
+    #[test]
+    fn a_test_has_a_second_try_where_that_is_allowed() {
+        let folder = std::env::temp_dir().join(format!("pagetide-tries-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("there is room");
+        let script = |name: &str, second: &str| {
+            let first = "test a ... FAILED\ntest result: FAILED. 3 passed; 1 failed;";
+            let text = format!(
+                "if [ \"$1\" = --exact ]; then printf '{second}'; else printf '{first}\\n'; exit 101; fi\n"
+            );
+            let file = folder.join(name);
+            std::fs::write(&file, "#!/bin/sh\n".to_owned() + &text).expect("there is room");
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(&file, mode).expect("it is ours");
+            Binary {
+                file,
+                folder: folder.clone(),
+                name: name.to_owned(),
+            }
+        };
+        let passes = script("passes", "test result: ok. 1 passed; 0 failed;\\n");
+        let fails = script("fails", "test result: FAILED. 0 passed; 1 failed;\\n");
+        let run = |tries, one: &Binary| {
+            run("tests", tries, std::iter::once(one), |_| ()).expect("it runs")
+        };
+        let counts = |tries, one| {
+            let counts = run(tries, one);
+            (counts.passed, counts.failed, counts.retried)
+        };
+        assert_eq!(counts(Tries::Two, &passes), (4, 0, 1));
+        assert_eq!(counts(Tries::Two, &fails), (3, 1, 0));
+        assert_eq!(counts(Tries::One, &passes), (3, 1, 0));
+        std::fs::remove_dir_all(&folder).expect("it is ours");
+    }
+
     #[test]
     fn no_tests_and_a_missing_binary_are_failures() {
-        assert!(run("tests", std::iter::empty(), |_| ()).is_err());
+        assert!(run("tests", Tries::One, std::iter::empty(), |_| ()).is_err());
         let gone = Binary {
             file: "/nonexistent/test".into(),
             folder: "/".into(),
             name: "gone".into(),
         };
-        assert!(run("tests", std::iter::once(&gone), |_| ()).is_err());
+        assert!(run("tests", Tries::One, std::iter::once(&gone), |_| ()).is_err());
     }
 }

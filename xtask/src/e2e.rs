@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use crate::binaries::{self, Binary};
+use crate::binaries::{self, Binary, Tries};
 use crate::steps::{Beside, Running, Steps, finish_all};
 use crate::summary::Counts;
 use crate::{cargo, guest, needs, root};
@@ -237,7 +237,7 @@ fn of_files(files: &[&str]) -> Vec<Binary> {
 
 /// Runs the tests of one lane; each binary gets the arguments `words`.
 fn lane(binaries: &[Binary], words: &[&str]) -> Result<Counts, String> {
-    binaries::run("end-to-end tests", binaries.iter(), |command| {
+    binaries::run("end-to-end tests", Tries::Two, binaries.iter(), |command| {
         given(command.arg("--test-threads=1").args(words));
     })
 }

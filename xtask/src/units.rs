@@ -4,7 +4,7 @@
 //! were selected, cargo would choose other features of their dependencies and build these again,
 //! which takes 90 s of processor time.
 
-use crate::binaries::{self, Binary};
+use crate::binaries::{self, Binary, Tries};
 use crate::summary::Counts;
 
 /// Examples are left out, because the lints check them and fourteen of them take as long to build
@@ -66,12 +66,12 @@ pub(crate) fn run(all: &[Binary], which: Which) -> Result<Counts, String> {
     };
     let what = format!("tests of {which:?} crates");
     if which == Which::Pure {
-        return binaries::run(&what, some(false), |_| ());
+        return binaries::run(&what, Tries::One, some(false), |_| ());
     }
     // These tests mostly wait, so the crate with swap runs beside the others.
     let (one, other) = std::thread::scope(|scope| {
-        let one = scope.spawn(|| binaries::run(&what, some(true), |_| ()));
-        let other = binaries::run(&what, some(false), |_| ());
+        let one = scope.spawn(|| binaries::run(&what, Tries::One, some(true), |_| ()));
+        let other = binaries::run(&what, Tries::One, some(false), |_| ());
         let panicked = |_| Err("their thread has panicked".to_owned());
         (one.join().unwrap_or_else(panicked), other)
     });

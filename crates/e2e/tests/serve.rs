@@ -414,9 +414,12 @@ fn a_killed_one_is_followed_by_the_next() {
         let new = folder.file("new");
         std::fs::copy(pagetide::binary(), &new).expect("there is room");
         std::fs::rename(&new, &installed).expect("the same folder");
+        // The program exceeds its limit only while a `serve` is there. Regression (of this test):
+        // it did so after the end of `serve`, too, and was gone once: under the kernel's limit of
+        // version 1 alone, the kernel may kill (docs/known-gaps-detail.md, "Hard limits").
+        let _ = idle_program.touch();
         std::thread::sleep(chance.millis(0, 700));
         tree.kill();
-        let _ = idle_program.touch();
         tree.start_by(&installed);
         assert_eq!(tree.number("a/memory.max"), 64 * MIB);
         assert_eq!(tree.number("a/b/memory.low"), 8 * MIB);
@@ -448,6 +451,7 @@ fn a_killed_one_is_followed_by_the_next() {
     });
     assert!(tree.end().contains(held));
     assert!(proc::is_alive(idle_program.pid()) && tree.group("a/b").is_dir());
+    std::fs::write(tree.group("a").join("memory.limit_in_bytes"), "-1").expect("it is ours");
     let _ = idle_program.touch();
 }
 
