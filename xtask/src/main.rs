@@ -11,6 +11,7 @@ mod book;
 mod e2e;
 mod family;
 mod guest;
+mod interrupts;
 mod needs;
 mod package;
 mod steps;
@@ -53,6 +54,10 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
 }
 
 fn main() -> ExitCode {
+    if let Err(error) = interrupts::stop_ignoring() {
+        eprintln!("SIGINT is ignored, and `env --default-signal=INT,QUIT` cannot be run: {error}");
+        return ExitCode::FAILURE;
+    }
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let ok = match args.as_slice() {
