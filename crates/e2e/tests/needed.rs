@@ -94,9 +94,9 @@ fn a_report_states_the_needed_size() {
 fn pages_that_a_second_report_took_over_do_not_count_as_used() {
     let _turn = serial();
     let (_running, pid) = hotcold();
-    let first = pagetide::command(["report", &pid, "--for", "5s", "--json"]).start();
+    let first = pagetide::command(["report", &pid, "--for", "10s", "--json"]).start();
     std::thread::sleep(Duration::from_secs(2));
-    let words = ["report", &pid, "--for", "14s", "--curve", "--json"];
+    let words = ["report", &pid, "--for", "20s", "--curve", "--json"];
     let report = json(&pagetide::command(words).finish(SOON));
     let first = json(&first.wait(SOON));
     assert!(
@@ -151,7 +151,7 @@ fn the_needed_size_is_printed_in_all_forms_of_limits() {
     let _turn = serial();
     let (_running, pid) = hotcold();
     let answer = |format: &str| {
-        let words = ["recommend", &pid, "--for", "4s", "--format", format];
+        let words = ["recommend", &pid, "--for", "10s", "--format", format];
         let outcome = pagetide::command(words).finish(SOON);
         assert!(outcome.status.success(), "{}", outcome.stderr);
         outcome
