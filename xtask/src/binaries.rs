@@ -87,16 +87,16 @@ pub(crate) fn run<'a>(
     let mut broken = Vec::new();
     for binary in binaries {
         println!("     Running {}", binary.file.display());
+        let run = |words: &[&str], failed: &mut Vec<String>| {
+            let mut command = binary.command();
+            given(command.args(words));
+            run_watched(&mut command, failed)
+        };
         let mut failed = Vec::new();
-        let mut command = binary.command();
-        given(&mut command);
-        let first = run_watched(&mut command, &mut failed);
-        match (first, tries, &failed[..]) {
+        match (run(&[], &mut failed), tries, &failed[..]) {
             (Ok(first), Tries::Two, [name]) if first.failed == 1 => {
                 println!("     Running {name} again, alone");
-                let mut command = binary.command();
-                given(command.args(["--exact", name]));
-                let again = run_watched(&mut command, &mut Vec::new());
+                let again = run(&["--exact", name], &mut Vec::new());
                 counts.add(after_second_try(first, again.ok()));
             }
             (Ok(counted), ..) => counts.add(counted),

@@ -12,7 +12,8 @@ const BOTH: u64 = 1 << 1 | 1 << 2;
 /// ignored. Returns only if neither is.
 ///
 /// # Errors
-/// If a signal is ignored, and `env` of coreutils 8.31 or later cannot be executed.
+/// If the ignored signals cannot be read, or if one is ignored and `env` cannot be executed. (An
+/// `env` before coreutils 8.31 does not know the option, and says so.)
 pub(crate) fn stop_ignoring() -> Result<(), Error> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     if ignored(&status) & BOTH == 0 {

@@ -55,7 +55,7 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
 
 fn main() -> ExitCode {
     if let Err(error) = interrupts::stop_ignoring() {
-        eprintln!("SIGINT is ignored, and `env --default-signal=INT,QUIT` cannot be run: {error}");
+        eprintln!("cannot restore the default action of SIGINT and SIGQUIT: {error}");
         return ExitCode::FAILURE;
     }
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -155,8 +155,8 @@ impl Machine {
         }
     }
 
-    /// Reclaims from the next memcg, or goes on with the one where it bailed out. Returns that
-    /// memcg; `None` when enough is reclaimed or the walk has ended.
+    /// Reclaims from the next memcg, or from the same one if its reclaim was interrupted. Returns
+    /// that memcg; `None` when enough is reclaimed or the walk has ended.
     pub fn step<M: Memory>(
         &mut self,
         reclaimer: &mut Reclaimer,

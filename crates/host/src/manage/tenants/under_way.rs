@@ -81,7 +81,7 @@ pub(super) struct PolicyOrder {
     pub(super) order: Order,
     /// How the pages are paged out.
     pub(super) how: PageOutOptions,
-    /// Processor time of all paging out, as of when the order began.
+    /// Processor time that all page-out had taken when this request began.
     pub(super) began: Duration,
     /// Bytes of page cache to drop first; `None` until they are measured.
     pub(super) cache: Option<u64>,
