@@ -5,24 +5,26 @@ use std::time::Duration;
 
 use e2e::guard::Run;
 use e2e::temp::{TempDir, serial};
+use e2e::tenants::Tree;
 use e2e::zram::Swap;
-use e2e::{page_cache, pagetide, wait};
+use e2e::{page_cache, pagetide, proc, wait};
 
 /// Time limit of each step, on a busy machine, too.
 const SOON: Duration = Duration::from_secs(180);
 /// Refaults of file pages after which the test judges: many more than one scan can find.
 const ENOUGH: u64 = 400;
 
-/// Fills 16 MiB once, and then reads a mapped file of 16 MiB at random, each page about once in 70
-/// s.
+/// Fills as much memory as the file of its first argument has once, and then reads this file at
+/// random through a mapping: each page about once in 70 s if the second argument is the file's size
+/// in 5 MiB.
 const PROGRAM: &str = "\
 import mmap, random, sys, time
 file = open(sys.argv[1], 'rb')
 used = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
-idle = bytearray(b'a' * (16 << 20))
+idle = bytearray(b'a' * len(used))
 chance = random.Random(1)
 while True:
-    for _ in range(3):
+    for _ in range(int(sys.argv[2])):
         used[chance.randrange(len(used))]
     time.sleep(.05)
 ";
@@ -35,7 +37,7 @@ fn refaults_between_distant_scans_count_and_idle_anonymous_memory_leaves() {
     let _serial = serial();
     let (folder, _swap) = (TempDir::new(), Swap::shared());
     let file = page_cache::file(&folder, 16);
-    let program = Run::new(["python3", "-c", PROGRAM, &file]);
+    let program = Run::new(["python3", "-c", PROGRAM, &file, "3"]);
     let options = ["--memory-max", "28M", "--age-every", "1s"];
     let running = pagetide::run(&options, &program).start();
     let stat = |name: &str| {
@@ -63,4 +65,48 @@ fn refaults_between_distant_scans_count_and_idle_anonymous_memory_leaves() {
         "{files} of {all} pages taken were file pages"
     );
     drop(running);
+}
+
+/// Waits until idle memory has made room for the file of [`PROGRAM`], of 64 MiB: fewer than one read
+/// in 50 needs a major fault, and most of the file is mapped.
+fn wait_for_room(pid: u32) {
+    wait::until("the file is in memory", SOON, || {
+        let majors = || proc::stat(pid, 12);
+        let before = majors();
+        std::thread::sleep(Duration::from_secs(5));
+        let came = before.zip(majors()).map(|(before, now)| now - before);
+        let mapped = proc::number(pid, "RssFile");
+        came.is_some_and(|came| came < 5 * 20 * 12 / 50)
+            && mapped.is_some_and(|bytes| bytes > 48 << 20)
+    });
+}
+
+/// Regression: the pages that faults of a mapped file read ahead counted as cache that the kernel
+/// drops at no cost, and the kernel was made to drop files first. So idle memory of 64 MiB stayed,
+/// and a file of 64 MiB beside it had 55 major faults a second for ever.
+#[test]
+fn idle_memory_makes_room_for_a_mapped_file_at_a_hard_limit() {
+    let _serial = serial();
+    let (folder, _swap) = (TempDir::new(), Swap::shared());
+    let file = page_cache::file(&folder, 64);
+    let program = Run::new(["python3", "-c", PROGRAM, &file, "12"]);
+    let options = ["--memory-max", "80M", "--age-every", "2s"];
+    let running = pagetide::run(&options, &program).start();
+    wait_for_room(running.pid());
+}
+
+/// Regression: as above, for a limit that `serve` enforces itself, by requests to the kernel to drop
+/// page cache first.
+#[test]
+fn idle_memory_makes_room_for_a_mapped_file_of_a_tenant() {
+    let _serial = serial();
+    let (folder, _swap) = (TempDir::new(), Swap::shared());
+    let tree = Tree::serve(&["--age-every", "2s"]);
+    tree.make("a");
+    tree.write("a/memory.high", "80m");
+    let file = page_cache::file(&folder, 64);
+    let mut command = tree.inside("a");
+    command.extend(["python3", "-c", PROGRAM, &file, "12"].map(str::to_owned));
+    let program = Run::new(command).start();
+    wait_for_room(program.pid());
 }

@@ -24,6 +24,7 @@ mod lowered;
 mod ownership;
 mod pending_limits;
 mod reclaim;
+mod refaults;
 mod scope;
 mod step_down;
 mod tenant;
@@ -52,6 +53,7 @@ use handle::{Handle, Opened};
 use limits::Limits;
 use ownership::OwnershipXattr;
 pub use pending_limits::{PendingLimits, Refused};
+pub(crate) use refaults::Refaults;
 pub(crate) use scope::is_there as has_systemd;
 pub use tenant::Below;
 

@@ -169,7 +169,7 @@ impl Manager {
             }
             let is_preferred = self.usual_swappiness.is_some();
             let cache = self.unmapped_cache(if is_preferred { usage } else { wanted.pages });
-            let is_much = cache.0 * PREFERRED >= usage.0;
+            let is_much = cache.0 * PREFERRED >= usage.0 && !self.files_in_use_are_dropped();
             // If there is much unmapped page cache, the kernel drops it at the cgroup's hard limit,
             // so it need not be reclaimed here. If there is little, the kernel takes anonymous
             // memory instead, so it does not count. Every program has about as much cache of its
@@ -223,6 +223,13 @@ impl Manager {
         }
         self.room.note(got, most);
         got
+    }
+
+    /// Whether the kernel drops mapped files that the target uses, at its cgroup's limit.
+    fn files_in_use_are_dropped(&mut self) -> bool {
+        let now = self.now();
+        let (hard_limit, swappiness) = (self.hard_limit.as_ref(), self.settings.swappiness);
+        hard_limit.is_some_and(|one| self.files_in_use.are_dropped(now, one, swappiness))
     }
 
     /// Returns for how long proactive reclaim must stop because the program allocates faster than

@@ -10,7 +10,7 @@
 //! modules of earlier groups: `actions`, `options`, `ids`, `members`, `advise`, `flags`,
 //! `affinity`, `noreuse`, `wakeup`, `spent`, `stall`; `unevictable`, `tenant_map`,
 //! `swapped_out_ages`, `allocation_race`, `outside`, `messages`, `second_chance`, `reclaim_totals`,
-//! `thrashing_detector`, `unseen`, `waits`, `why`, `workers`, `writing_back`; `engine_sync`
+//! `thrashing_detector`, `files_in_use`, `unseen`, `waits`, `why`, `workers`, `writing_back`; `engine_sync`
 //! (updates the engine from a scan), `host_memory` (pages out what the engine chose), `headroom`
 //! (limits and measured usage); `record` (scans into a file); `driver` (all parts of one engine);
 //! `policy_runner` (runs a policy), `writeback` (writeback to a disk); `ordered` (a policy's order,
@@ -23,6 +23,7 @@ mod affinity;
 mod allocation_race;
 mod driver;
 mod engine_sync;
+mod files_in_use;
 mod flags;
 mod headroom;
 mod host_memory;
@@ -63,6 +64,7 @@ use crate::watch::{self, Watch, WatchError};
 use allocation_race::AllocationRace;
 use driver::{BATCH, Driver};
 use engine_sync::ScanFindings;
+use files_in_use::FilesInUse;
 use headroom::Headroom;
 use messages::Messages;
 pub use options::{Ask, Kept, Limits, ManagerSettings, Reclaimed, WritebackSettings};
@@ -143,6 +145,7 @@ pub struct Manager {
     /// yet freed them after writing.
     written: WritingBack,
     thrashing: ThrashingDetector,
+    files_in_use: FilesInUse,
     allocation_race: AllocationRace,
     policy_runner: Option<PolicyRunner>,
     /// The policy's order to reclaim that is in progress; `None` if there is none.
@@ -252,6 +255,7 @@ impl Manager {
             shared_at: 0,
             written: WritingBack::default(),
             thrashing: ThrashingDetector::new(),
+            files_in_use: FilesInUse::default(),
             allocation_race: AllocationRace::new(),
             generation_ms: 0,
             has_opened: false,

@@ -80,6 +80,8 @@ impl Tenants {
     /// next measurement.
     fn enforce_limit(&mut self, memcg: MemcgId) -> Duration {
         let has_hard_limit = memcg != MemcgId::ROOT || self.budget_of_host().is_none();
+        let now = self.now();
+        let swappiness = self.driver.machine.tree().get(memcg).swappiness();
         let used = self.tenants.get(&memcg).map(|tenant| self.used(tenant));
         self.set_pending_limits(memcg);
         self.say_what_left(memcg, 0);
@@ -97,8 +99,14 @@ impl Tenants {
         let Some(wanted) = Headroom::wanted(&tenant.limits, usage) else {
             return IDLE_MAX;
         };
-        // Unmapped page cache is reclaimed first; the kernel drops it.
-        let cache = match wanted.pages > Pages(0) && has_hard_limit {
+        // Unmapped page cache is reclaimed first; the kernel drops it. Not while the kernel drops
+        // files in use with it.
+        let drops_cache = wanted.pages > Pages(0)
+            && has_hard_limit
+            && !tenant
+                .files_in_use
+                .are_dropped(now, &tenant.hard_limit, swappiness);
+        let cache = match drops_cache {
             true => {
                 // Swapped-out pages already written to a disk are still charged, and can be freed
                 // as easily as cache.

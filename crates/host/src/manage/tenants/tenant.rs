@@ -13,6 +13,7 @@ use engine::{Bytes, Limit, Pages};
 use rustix::io::Errno;
 
 use super::super::allocation_race::AllocationRace;
+use super::super::files_in_use::FilesInUse;
 use super::super::headroom::Headroom;
 use super::super::options::Limits;
 use super::super::policy_runner::PolicyRunner;
@@ -66,6 +67,8 @@ pub(super) struct Tenant {
     /// thrashing.
     pub(super) thrashing: Option<ThrashingDetector>,
     pub(super) allocation_race: AllocationRace,
+    /// Whether the kernel drops mapped files that the tenant's programs use.
+    pub(super) files_in_use: FilesInUse,
     pub(super) left_to_kernel: RateLimitedCount,
     /// Pending limits, which are written to the group once usage is below them.
     pub(super) due: PendingLimits,
@@ -170,6 +173,7 @@ impl Tenant {
             reclaimed_by_kernel: RateLimitedCount::default(),
             thrashing: None,
             allocation_race: AllocationRace::new(),
+            files_in_use: FilesInUse::default(),
             left_to_kernel: RateLimitedCount::default(),
             due: PendingLimits::default(),
             stalls: None,

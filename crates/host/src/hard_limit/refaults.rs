@@ -1,0 +1,58 @@
+//! How often memory of a cgroup had to be read again after it had left.
+//!
+//! Invariant: the counts are the kernel's, those of cgroups below included, since the cgroup was
+//! made.
+
+use std::io;
+
+use rustix::io::Errno;
+
+use super::HardLimit;
+use crate::system::cgroup::Version;
+use crate::system::text::flat;
+
+/// Numbers of faults and pages.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Refaults {
+    /// Page faults that had to read: pages swapped in, and pages of mapped files.
+    pub(crate) major_faults: u64,
+    /// Anonymous pages that were swapped in after the kernel had evicted them.
+    pub(crate) anon: u64,
+    /// Pages of files that were read after the kernel had evicted them, by page faults, through
+    /// descriptors or ahead of either.
+    pub(crate) file: u64,
+}
+
+impl Refaults {
+    /// Returns how much was counted since `before`.
+    pub(crate) const fn since(self, before: Self) -> Self {
+        Self {
+            major_faults: self.major_faults.saturating_sub(before.major_faults),
+            anon: self.anon.saturating_sub(before.anon),
+            file: self.file.saturating_sub(before.file),
+        }
+    }
+}
+
+impl HardLimit {
+    /// Returns how often memory of this cgroup was read again so far.
+    ///
+    /// # Errors
+    /// A counter cannot be read, or the kernel has no such counter.
+    pub(crate) fn refaults(&self) -> io::Result<Refaults> {
+        let text = self.read("memory.stat")?;
+        let prefix = match self.version() {
+            Version::V1 => "total_",
+            Version::V2 => "",
+        };
+        let counter = |name: &str| {
+            let found = flat(&text, &format!("{prefix}{name}"));
+            found.ok_or_else(|| self.io_error("memory.stat", Errno::INVAL))
+        };
+        Ok(Refaults {
+            major_faults: counter("pgmajfault")?,
+            anon: counter("workingset_refault_anon")?,
+            file: counter("workingset_refault_file")?,
+        })
+    }
+}
