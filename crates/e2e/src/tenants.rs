@@ -95,13 +95,23 @@ impl Tree {
     /// If it does not begin to serve in time.
     #[must_use]
     pub fn serve(options: &[&str]) -> Tree {
+        Tree::serve_after("", options)
+    }
+
+    /// Like [`Tree::serve`], but `serve` has a mount namespace of its own, in which the shell
+    /// command `mounts` runs before it.
+    ///
+    /// # Panics
+    /// If it does not begin to serve in time.
+    #[must_use]
+    pub fn serve_after(mounts: &str, options: &[&str]) -> Tree {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let root = format!("pagetide-e2e-tree-{}-{number}", std::process::id());
         // The machine's control groups outside of the tenants are not scanned.
         let options = ["--host", "none"].iter().chain(options);
         let options = options.map(|word| (*word).to_owned()).collect();
-        Tree::begun(root, options, "")
+        Tree::begun(root, options, mounts)
     }
 
     /// Like [`Tree::serve`], but the tenants are below `host`, and `serve` takes `host` for the
