@@ -138,6 +138,17 @@ impl Tree {
         Tree::begun(format!("{name}/tree"), options, mounts)
     }
 
+    /// Like [`Tree::serve_after`], but the tenants are below `above`, which `serve` does not scan.
+    ///
+    /// # Panics
+    /// If it does not begin to serve in time.
+    #[must_use]
+    pub fn serve_below(mounts: &str, above: &MemoryGroup, options: &[&str]) -> Tree {
+        let options = ["--host", "none"].iter().chain(options);
+        let options = options.map(|word| (*word).to_owned()).collect();
+        Tree::begun(format!("{}/tree", above.name()), options, mounts)
+    }
+
     /// Starts `serve` with its tenants in the group `root`.
     fn begun(root: String, options: Vec<String>, mounts: &str) -> Tree {
         let mut tree = Tree {

@@ -183,6 +183,24 @@ fn reclaim_at_a_limit_above_the_tenants_wakes_their_clients() {
     assert_eq!(silent.woken(), 0, "its threshold is 0");
 }
 
+/// As in a container with a limit: the group above the tenants is no tenant.
+#[test]
+fn reclaim_at_a_limit_of_a_group_that_is_no_tenant_wakes_clients() {
+    let _serial = serial();
+    let (above, folder, vmstat) = (MemoryGroup::new(), TempDir::new(), Vmstat::new());
+    let file = file(&folder, 96);
+    let outside = above.below();
+    let tree = Tree::serve_below(&vmstat.mount(), &above, &["--age-every", "500ms"]);
+    tree.make("made");
+    let clients = [&report("made"), ROOT].map(|at| Client::start(&tree, at, 500));
+    let all: Vec<&Client> = clients.iter().collect();
+    check_quiet(&all);
+    above.limit(64 * MIB);
+    let before = clients.each_ref().map(Client::woken);
+    let _eater = eats(&outside, &file);
+    wait_for_wakeup("reclaim at the limit of a container", &all, &before);
+}
+
 /// The kernel's counters of reclaim of the whole host. Those of proactive reclaim, and the sums
 /// that also count reclaim at limits of groups, are not pressure of the host.
 #[test]
