@@ -73,7 +73,7 @@ const THIRD: [&str; 10] = [
 ];
 
 /// Files of the fourth lane, which first runs the guest; those without swap come first.
-const FOURTH: [&str; 10] = [
+const FOURTH: [&str; 11] = [
     "serve_page",
     "needed",
     "report_family",
@@ -83,7 +83,8 @@ const FOURTH: [&str; 10] = [
     "report_page",
     "whatif",
     "run_gate",
-    // It shares swap.
+    // The following share swap.
+    "serve_kernel_reclaim",
     "limits",
 ];
 

@@ -58,6 +58,7 @@ pub mod tenants;
 pub mod terminal;
 pub mod typed;
 pub mod verdict;
+pub mod vmstat;
 pub mod wait;
 pub mod web;
 pub mod zram;

@@ -47,6 +47,8 @@ pub struct Tree {
     root: String,
     /// Further options of `serve`.
     options: Vec<String>,
+    /// A shell command that runs before `serve`, in a mount namespace of their own; empty for none.
+    mounts: String,
 }
 
 /// Writes a configuration by which `serve` reclaims, each second and from every tenant, the memory
@@ -93,12 +95,23 @@ impl Tree {
     /// If it does not begin to serve in time.
     #[must_use]
     pub fn serve(options: &[&str]) -> Tree {
+        Tree::serve_after("", options)
+    }
+
+    /// Like [`Tree::serve`], but `serve` has a mount namespace of its own, in which the shell
+    /// command `mounts` runs before it.
+    ///
+    /// # Panics
+    /// If it does not begin to serve in time.
+    #[must_use]
+    pub fn serve_after(mounts: &str, options: &[&str]) -> Tree {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let root = format!("pagetide-e2e-tree-{}-{number}", std::process::id());
         // The machine's control groups outside of the tenants are not scanned.
         let options = ["--host", "none"].iter().chain(options);
-        Tree::begun(root, options.map(|word| (*word).to_owned()).collect())
+        let options = options.map(|word| (*word).to_owned()).collect();
+        Tree::begun(root, options, mounts)
     }
 
     /// Like [`Tree::serve`], but the tenants are below `host`, and `serve` takes `host` for the
@@ -108,22 +121,42 @@ impl Tree {
     /// If it does not begin to serve in time.
     #[must_use]
     pub fn serve_host(host: &MemoryGroup, options: &[&str]) -> Tree {
+        Tree::serve_host_after("", host, options)
+    }
+
+    /// Like [`Tree::serve_host`], but `serve` has a mount namespace of its own, in which the shell
+    /// command `mounts` runs before it.
+    ///
+    /// # Panics
+    /// If it does not begin to serve in time.
+    #[must_use]
+    pub fn serve_host_after(mounts: &str, host: &MemoryGroup, options: &[&str]) -> Tree {
         let name = host.name();
         let own = ["--host".to_owned(), name.clone()];
         let options = options.iter().map(|word| (*word).to_owned());
-        Tree::begun(
-            format!("{name}/tree"),
-            own.into_iter().chain(options).collect(),
-        )
+        let options = own.into_iter().chain(options).collect();
+        Tree::begun(format!("{name}/tree"), options, mounts)
+    }
+
+    /// Like [`Tree::serve_after`], but the tenants are below `above`, which `serve` does not scan.
+    ///
+    /// # Panics
+    /// If it does not begin to serve in time.
+    #[must_use]
+    pub fn serve_below(mounts: &str, above: &MemoryGroup, options: &[&str]) -> Tree {
+        let options = ["--host", "none"].iter().chain(options);
+        let options = options.map(|word| (*word).to_owned()).collect();
+        Tree::begun(format!("{}/tree", above.name()), options, mounts)
     }
 
     /// Starts `serve` with its tenants in the group `root`.
-    fn begun(root: String, options: Vec<String>) -> Tree {
+    fn begun(root: String, options: Vec<String>, mounts: &str) -> Tree {
         let mut tree = Tree {
             serve: None,
             mount: TempDir::new(),
             root,
             options,
+            mounts: mounts.to_owned(),
         };
         tree.start();
         tree
@@ -199,7 +232,11 @@ impl Tree {
         let mount = self.mount.path().display().to_string();
         let own = [program, "serve", "--mount", &mount, "--root", &self.root];
         let options = self.options.iter().map(String::as_str);
-        let mut serve = Run::new(own.into_iter().chain(options)).start();
+        let script = format!("{} && exec \"$@\"", self.mounts);
+        let wrap = ["unshare", "--mount", "--propagation", "private"];
+        let wrap = wrap.into_iter().chain(["sh", "-c", &script, "sh"]);
+        let wrap = wrap.filter(|_| !self.mounts.is_empty());
+        let mut serve = Run::new(wrap.chain(own).chain(options)).start();
         wait::until("it serves", LIMIT, || {
             let ended = serve.ended();
             assert!(ended.is_none(), "{ended:?}: {}", serve.stderr());
@@ -239,7 +276,16 @@ impl Tree {
     /// Returns the path of a file or directory below the mount point of `serve`.
     #[must_use]
     pub fn at(&self, path: &str) -> PathBuf {
-        self.mount.path().join(path)
+        let mount = self.mount.path();
+        match self.mounts.is_empty() {
+            true => mount.join(path),
+            // The mount is visible in the mount namespace of `serve` alone.
+            false => {
+                let root = PathBuf::from(format!("/proc/{}/root", self.pid()));
+                let below = mount.strip_prefix("/").unwrap_or(mount);
+                root.join(below).join(path)
+            }
+        }
     }
 
     /// Returns the directory in the kernel's cgroup file system of the tenant at `path`, which is

@@ -258,7 +258,8 @@ fn work(
             log.actions(&[reload(requested, fixed, tree)]);
             ears.notify.ready();
         }
-        tell(tree, mounted, ears.listening.as_mut(), log);
+        let next = tell(tree, mounted, ears.listening.as_mut(), log);
+        let pause = next.map_or(pause, |next| pause.min(next));
         let again = ears
             .recompressor
             .iter()
@@ -302,13 +303,13 @@ fn restore_noted(tree: &mut Tree) {
 }
 
 /// Passes on what is new in the tree: to clients that read reports, to the kernel, to the log and
-/// to the dashboard.
+/// to the dashboard. Returns the time until the next call; `None` if it has no deadline.
 fn tell(
     tree: &mut Tree,
     mounted: Option<&Mounted>,
     listening: Option<&mut Listening>,
     log: &mut dyn Log,
-) {
+) -> Option<Duration> {
     restore_noted(tree);
     let Tree {
         tenants, reports, ..
@@ -316,9 +317,10 @@ fn tell(
     let now = tenants.elapsed_ms();
     for memcg in tenants.take_reclaimed() {
         if let Some(serial) = tenants.serial(memcg) {
-            reports.notify_pressure(serial, now);
+            reports.note_reclaim(serial, now);
         }
     }
+    let next = reports.notify_pressure(now);
     let gone = tenants.gone();
     if !gone.is_empty() {
         reports.retain(|serial| tenants.by_serial(serial).is_some());
@@ -339,6 +341,7 @@ fn tell(
             log.actions(&notes);
         }
     }
+    next
 }
 
 /// Applies a configuration that was read again; if it contains a mistake, nothing changes. Returns

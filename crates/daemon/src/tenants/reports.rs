@@ -37,6 +37,9 @@ struct ReportSettings {
     last: BTreeMap<usize, (u64, NodeAges)>,
     /// Number of pressure notifications that readers of page_age have got.
     reported: u64,
+    /// When memory was last reclaimed for lack of memory, if the clients have got no notification
+    /// since.
+    reclaimed_at: Option<u64>,
     /// Clients that wait for a pressure notification (poll(2) on page_age), by the handle of the
     /// open file.
     waiting: BTreeMap<u64, PollNotifier>,
@@ -85,6 +88,25 @@ pub(super) enum Part {
 impl ReportSettings {
     fn is_on(&self, place: usize) -> bool {
         self.refresh.get(place).is_some_and(|one| *one != Millis(0))
+    }
+
+    /// Returns the least time between two notifications for a node's report; `None` if there are
+    /// none.
+    fn announced(&self, place: usize) -> Option<Millis> {
+        let threshold = self.threshold.get(place).copied();
+        threshold.filter(|one| *one != Millis(0) && self.is_on(place))
+    }
+
+    /// Returns when the clients must be notified of the last reclaim; `None` if never: they have
+    /// been notified, no notifications are enabled, or all reports are younger than the reclaim.
+    fn notified_at(&self) -> Option<u64> {
+        let reclaimed_at = self.reclaimed_at?;
+        let at = |place: usize| {
+            let taken = self.last.get(&place).map_or(0, |(taken, _)| *taken);
+            let threshold = self.announced(place).filter(|_| taken <= reclaimed_at)?;
+            Some(taken.saturating_add(threshold.0))
+        };
+        (0..self.threshold.len()).filter_map(at).min()
     }
 }
 
@@ -292,22 +314,39 @@ impl Reports {
             .map_or(0, |settings| settings.reported)
     }
 
-    /// Sends a pressure notification to the clients that wait for a tenant's report, if such
-    /// notifications are enabled and the last report is older than the threshold.
+    /// Whether clients of a tenant's report can be notified of pressure.
+    pub(super) fn is_announced(&self, serial: u64) -> bool {
+        let found = self.by_serial.get(&serial);
+        found.is_some_and(|one| (0..one.threshold.len()).any(|at| one.announced(at).is_some()))
+    }
+
+    /// Notes that memory of a tenant was reclaimed for lack of memory, for
+    /// [`Reports::notify_pressure`].
+    pub(super) fn note_reclaim(&mut self, serial: u64, now: u64) {
+        if let Some(settings) = self.by_serial.get_mut(&serial) {
+            settings.reclaimed_at = Some(now);
+        }
+    }
+
+    /// Sends the pending pressure notifications: of tenants from which memory was reclaimed since
+    /// their last report, if that report is older than the threshold by now. Returns the time until
+    /// the next call; `None` if no notification is pending.
     ///
     /// spec: workingset-report.md 5.
-    pub(super) fn notify_pressure(&mut self, serial: u64, now: u64) {
-        let Some(settings) = self.by_serial.get_mut(&serial) else {
-            return;
-        };
-        let is_due = |(place, threshold): (usize, &Millis)| {
-            let taken = settings.last.get(&place).map_or(0, |(taken, _)| *taken);
-            *threshold != Millis(0) && settings.is_on(place) && taken + threshold.0 <= now
-        };
-        if settings.threshold.iter().enumerate().any(is_due) {
-            settings.reported += 1;
-            settings.wake();
+    pub(super) fn notify_pressure(&mut self, now: u64) -> Option<Duration> {
+        let mut next: Option<u64> = None;
+        for settings in self.by_serial.values_mut() {
+            match settings.notified_at() {
+                Some(at) if at > now => next = Some(next.map_or(at, |next| next.min(at))),
+                Some(_) => {
+                    settings.reclaimed_at = None;
+                    settings.reported += 1;
+                    settings.wake();
+                }
+                None => settings.reclaimed_at = None,
+            }
         }
+        next.map(|at| Duration::from_millis(at - now))
     }
 
     /// Forgets the settings of tenants for which `is_there` is false, and wakes the clients that
@@ -413,6 +452,64 @@ mod tests {
         assert_eq!(other.print(7, Setting::Refresh, &[0], None), "N0=500 \n");
         assert!(!other.is_on(0) && !other.is_on(9));
         assert_eq!(other.intervals(0), "\n");
+    }
+
+    /// Regression: if memory was reclaimed sooner than the threshold after a report, its clients
+    /// were not notified, unless more was reclaimed later. workingset-report.md 11, test 10.
+    #[test]
+    fn a_reclaim_is_notified_once_and_never_before_the_threshold() {
+        let mut reports = Reports::default();
+        let taken = |reports: &mut Reports, at: u64| {
+            let ages = NodeAges {
+                number: 0,
+                edges: Vec::new(),
+                bytes: Vec::new(),
+                estimated: Vec::new(),
+            };
+            let settings = reports.by_serial.get_mut(&7).expect("it has settings");
+            settings.last.insert(0, (at, ages));
+        };
+        let nodes = [0];
+        let mut set = |which, text| reports.set(7, which, &nodes, (None, text));
+        assert_eq!(set(Setting::Refresh, "N0=100"), Ok(()));
+        taken(&mut reports, 1000);
+        // Without a threshold there are no notifications.
+        reports.note_reclaim(7, 9000);
+        assert!(!reports.is_announced(7));
+        assert_eq!(
+            (reports.notify_pressure(9000), reports.reported(7)),
+            (None, 0)
+        );
+        let set = reports.set(7, Setting::Threshold, &nodes, (None, "N0=2000"));
+        assert!(set.is_ok() && reports.is_announced(7));
+        assert_eq!(
+            (reports.notify_pressure(9000), reports.reported(7)),
+            (None, 0)
+        );
+        let left = |millis| Some(Duration::from_millis(millis));
+        reports.note_reclaim(7, 1200);
+        assert_eq!(
+            (reports.notify_pressure(2999), reports.reported(7)),
+            (left(1), 0)
+        );
+        assert_eq!(
+            (reports.notify_pressure(3000), reports.reported(7)),
+            (None, 1)
+        );
+        assert_eq!(
+            (reports.notify_pressure(9000), reports.reported(7)),
+            (None, 1)
+        );
+        // A report that is younger than the reclaim has its effect already.
+        reports.note_reclaim(7, 9100);
+        taken(&mut reports, 9200);
+        assert_eq!(
+            (reports.notify_pressure(99_000), reports.reported(7)),
+            (None, 1)
+        );
+        // A tenant without settings has no clients.
+        reports.note_reclaim(8, 9300);
+        assert_eq!(reports.notify_pressure(99_000), None);
     }
 
     #[test]

@@ -8,13 +8,15 @@
 use std::io;
 use std::path::Path;
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
 
 use super::fresh::FreshCounters;
 use super::{HardLimit, files};
 use crate::system::cgroup::{
-    Cache, Version, parse_cache, parse_dirty, parse_idle_cache, parse_sum, parse_written,
+    Cache, Version, parse_cache, parse_dirty, parse_idle_cache, parse_limit_reclaims, parse_sum,
+    parse_written,
 };
 use crate::system::proc::read_path;
 use crate::system::text::{flat, number};
@@ -31,6 +33,7 @@ const V2_HIGH: &str = "memory.high";
 const V2_MIN: &str = "memory.min";
 const V2_LOW: &str = "memory.low";
 const V2_SWAP: &str = "memory.swap.max";
+const V2_EVENTS: &str = "memory.events.local";
 
 /// Limits in bytes: of one cgroup, or the lowest limits of several cgroups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -450,7 +453,6 @@ impl HardLimit {
     /// # Errors
     /// The counter cannot be read (version 2 has it since Linux 5.3).
     pub fn times_met(&self) -> io::Result<u64> {
-        const V2_EVENTS: &str = "memory.events.local";
         match self.version() {
             Version::V1 => self.number("memory.failcnt"),
             Version::V2 => {
@@ -466,7 +468,6 @@ impl HardLimit {
     /// # Errors
     /// The counter cannot be read (version 2 has it since Linux 5.3).
     pub fn limit_hits(&self) -> io::Result<u64> {
-        const V2_EVENTS: &str = "memory.events.local";
         match self.version() {
             // Charges that reach the limit of memory and swap together are counted in `memsw` only.
             Version::V1 => {
@@ -478,6 +479,37 @@ impl HardLimit {
                 count.ok_or_else(|| self.io_error(V2_EVENTS, Errno::INVAL))
             }
         }
+    }
+
+    /// Returns how often the kernel reclaimed from this cgroup because usage met the cgroup's own
+    /// limits. Charges that met a limit that [`HardLimit::reclaim`] had lowered for a moment are
+    /// not included.
+    ///
+    /// # Errors
+    /// The counter cannot be read (version 2 has it since Linux 5.3).
+    pub fn limit_reclaims(&self) -> io::Result<u64> {
+        match self.version() {
+            Version::V1 => {
+                let forced = self.0.forced_hits.load(Ordering::Relaxed);
+                Ok(self.limit_hits()?.saturating_sub(forced))
+            }
+            Version::V2 => {
+                let count = parse_limit_reclaims(&self.read(V2_EVENTS)?);
+                count.ok_or_else(|| self.io_error(V2_EVENTS, Errno::INVAL))
+            }
+        }
+    }
+
+    /// Runs `lower`, which lowers the limit for a moment, and notes how many charges met the limit
+    /// meanwhile. A program that allocates all the time meets it, and that is no lack of memory.
+    pub(super) fn counting_forced_hits<T>(&self, lower: impl FnOnce() -> T) -> T {
+        let before = self.limit_hits();
+        let done = lower();
+        if let (Ok(before), Ok(after)) = (before, self.limit_hits()) {
+            let forced = after.saturating_sub(before);
+            self.0.forced_hits.fetch_add(forced, Ordering::Relaxed);
+        }
+        done
     }
 
     /// Returns the number in one of the cgroup's files.

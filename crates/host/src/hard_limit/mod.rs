@@ -35,6 +35,7 @@ use std::fmt::Write;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -77,6 +78,8 @@ struct Inner {
     leaf: Option<ManagerLeaf>,
     /// Locked by a thread from when it lowers a limit until it has restored the limit.
     turn: Mutex<()>,
+    /// Number of charges that met a limit that we had lowered for a moment (version 1).
+    forced_hits: AtomicU64,
     /// Keeps the kernel's counters of the cgroup fresh while a limit is set.
     fresh: Mutex<Option<FreshCounters>>,
 }
@@ -182,6 +185,7 @@ impl HardLimit {
             ceiling: mark.ceiling,
             leaf,
             turn: Mutex::new(()),
+            forced_hits: AtomicU64::new(0),
             fresh: Mutex::new(None),
         }))
     }

@@ -131,7 +131,8 @@ impl HardLimit {
         let usual = usual.transpose()?;
         // With fresh counters, kernel reclaim always finds pages of a program that refaults them,
         // and the write of the limit would never return.
-        let done = self.unwatched(|| self.lower(before.saturating_sub(bytes)));
+        let goal = before.saturating_sub(bytes);
+        let done = self.counting_forced_hits(|| self.unwatched(|| self.lower(goal)));
         let back = usual
             .map(|usual| self.replace_swappiness(usual))
             .transpose();

@@ -169,6 +169,29 @@ fn version_1_keeps_both_limits_in_order() {
     assert!(hard_limit.set_high(Some(1)).is_err() && hard_limit.set_high(None).is_ok());
 }
 
+/// Reclaim on request lowers the limit of version 1 for a moment. Charges that meet it then are not
+/// counted as reclaim for lack of memory.
+#[test]
+fn charges_that_meet_a_limit_lowered_for_a_moment_are_not_counted() {
+    const HITS: &str = "memory.failcnt";
+    const BOTH: &str = "memory.memsw.failcnt";
+    let (_tree, v1) = hard_limit("forced", Version::V1, &[(HITS, "3\n"), (BOTH, "1\n")]);
+    let dir = v1.group().dir.clone();
+    assert_eq!(v1.limit_reclaims().unwrap(), 4);
+    v1.counting_forced_hits(|| put(&dir, HITS, "10\n"));
+    assert_eq!(v1.limit_reclaims().unwrap(), 4);
+    put(&dir, HITS, "12\n");
+    assert_eq!(v1.limit_reclaims().unwrap(), 6);
+    assert_eq!(v1.groups().limit_reclaims(&dir), Some(13), "the kernel's");
+    let events = "low 0\nhigh 2\nmax 3\noom 0\noom_kill 0\n";
+    let (_tree, v2) = hard_limit("events", Version::V2, &[("memory.events.local", events)]);
+    assert_eq!(v2.limit_reclaims().unwrap(), 5);
+    let dir = v2.group().dir.clone();
+    assert_eq!(v2.groups().limit_reclaims(&dir), Some(5));
+    // The first group of the hierarchy has no such file.
+    assert_eq!(v2.groups().limit_reclaims(&v2.groups().mount), None);
+}
+
 /// Regression: a swap limit was set below the swap in use. The kernel dropped all page cache of the
 /// tenant and then refused the limit, and the limit was forgotten.
 #[test]

@@ -15,8 +15,8 @@ use std::path::PathBuf;
 
 pub(crate) use members::{own_processes, parse_procs};
 pub use usage::{
-    Cache, Usage, parse_cache, parse_dirty, parse_idle_cache, parse_node_caches, parse_sum,
-    parse_used_cache, parse_written,
+    Cache, Usage, parse_cache, parse_dirty, parse_idle_cache, parse_limit_reclaims,
+    parse_node_caches, parse_scanned, parse_sum, parse_used_cache, parse_written,
 };
 
 /// The interface version of the memory controller.

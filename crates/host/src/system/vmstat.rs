@@ -16,6 +16,9 @@ pub struct Vmstat {
     pub moved: u64,
     /// Pages that reclaim of any kind has scanned.
     pub scanned: u64,
+    /// The part of `scanned` that the kernel scanned because the whole host lacked memory: by
+    /// kswapd, and by tasks that allocate. Reclaim at the limit of a group does not count here.
+    pub scanned_for_host: u64,
     /// Pages written to swap.
     pub swapped_out: u64,
     /// Pages read from swap.
@@ -41,6 +44,9 @@ pub fn parse(text: &[u8]) -> Vmstat {
             | b"ksm_swpin_copy" => stat.moved = stat.moved.wrapping_add(value),
             b"pgscan_kswapd" | b"pgscan_direct" | b"pgscan_proactive" | b"pgscan_khugepaged" => {
                 stat.scanned = stat.scanned.wrapping_add(value);
+                if name != b"pgscan_proactive" {
+                    stat.scanned_for_host = stat.scanned_for_host.wrapping_add(value);
+                }
             }
             b"pswpout" => stat.swapped_out = value,
             b"pswpin" => stat.swapped_in = value,
@@ -83,10 +89,11 @@ mod tests {
 
     #[test]
     fn a_text() {
-        let text = b"nr_free_pages 5\npgmigrate_success 3\nthp_split_pmd 4\npgscan_kswapd 10\npgscan_direct 1\npswpin 8\npswpout 9\n";
+        let text = b"nr_free_pages 5\npgmigrate_success 3\nthp_split_pmd 4\npgscan_kswapd 10\npgscan_direct 1\npgscan_proactive 5\npswpin 8\npswpout 9\n";
         let want = Vmstat {
             moved: 7,
-            scanned: 11,
+            scanned: 16,
+            scanned_for_host: 11,
             swapped_out: 9,
             swapped_in: 8,
         };

@@ -132,7 +132,7 @@ impl Tenants {
             .flatten()
         {
             // Clients that poll for pressure must be notified even if only the kernel reclaims.
-            self.take_reclaimed.insert(memcg);
+            self.note_pressure(memcg);
             return wait;
         }
         self.driver.machine.set_measured(memcg, usage);
@@ -266,7 +266,7 @@ impl Tenants {
         totals: &ReclaimTotals,
         (usage, left, most): (Pages, Pages, Pages),
     ) {
-        self.take_reclaimed.insert(memcg);
+        self.note_pressure(memcg);
         let (ours, mut got) = (totals.evicted, Pages(totals.evicted));
         // On version 1 the request lowers the limit for a moment: a process that allocates
         // meanwhile may be killed if nothing can be swapped out.

@@ -10,10 +10,11 @@
 //! The modules in order of dependence, in groups separated by semicolons; a module uses only
 //! modules of earlier groups: `budget` (of scans), `by_path` (settings that hold for a tenant and
 //! those below it), `cache`, `pending_limit`, `group_share` (which of the host's groups are
-//! tenants), `host_notes`, `left_out` (what scans do not include), `rate_limited`; `tenant`,
-//! `under_way` (reclaims in slices); here the tree and its clock; `host` (the host's own groups),
-//! `membership` (the tenant of each process), `pressure`, `protection`; `unmapped` (page cache),
-//! `curves`; `cold_cache`, `fallback_reclaim`; `thrashing`; `list` (which groups exist), `scan`,
+//! tenants), `host_notes`, `kernel_counters`, `left_out` (what scans do not include),
+//! `rate_limited`; `tenant`, `under_way` (reclaims in slices); here the tree and its clock; `host`
+//! (the host's own groups), `membership` (the tenant of each process), `pressure`, `protection`;
+//! `kernel_reclaim` (reclaim by the kernel itself), `unmapped` (page cache), `curves`;
+//! `cold_cache`, `fallback_reclaim`; `thrashing`; `list` (which groups exist), `scan`,
 //! `enforce_limits` (limits), `policy`, `write_back`, `ask`, `events`, `reclaim` (requests of
 //! users), `figures` (of all tenants at once).
 
@@ -30,6 +31,8 @@ pub mod figures;
 mod group_share;
 mod host;
 mod host_notes;
+mod kernel_counters;
+mod kernel_reclaim;
 pub mod left_out;
 mod list;
 mod membership;
@@ -81,6 +84,7 @@ use crate::system::{Group, Groups, Identity, Proc};
 use crate::watch::{self, Watch, WatchError};
 use by_path::ByPath;
 use host::Host;
+use kernel_counters::KernelReclaim;
 use pressure::Pressure;
 use protection::RootProtection;
 use scan::OngoingScan;
@@ -174,7 +178,9 @@ pub struct Tenants {
     actions: Vec<String>,
     /// Tenants that were reclaimed from, other than on request, since the last call of
     /// [`Tenants::take_reclaimed`].
-    take_reclaimed: BTreeSet<MemcgId>,
+    reclaimed_from: BTreeSet<MemcgId>,
+    /// The kernel's counters of its own reclaim.
+    kernel_reclaim: KernelReclaim,
     /// Report settings of the host's groups to which we may not write.
     host_notes: HostNotes,
     /// Whether it was logged that the report settings in `host_notes` could not be stored.
@@ -259,7 +265,8 @@ impl Tenants {
             has_scanned: false,
             others: settings.others,
             actions: Vec::new(),
-            take_reclaimed: BTreeSet::new(),
+            reclaimed_from: BTreeSet::new(),
+            kernel_reclaim: KernelReclaim::default(),
             host_notes: HostNotes::parse(&hard_limit.reports_of_others()),
             are_notes_refused: false,
             said_no_swap: None,
@@ -310,6 +317,8 @@ impl Tenants {
 
     /// Does one slice of the most urgent work: the scan, or policies, limits and reclaim.
     fn work_now(&mut self) -> Result<Duration, WatchError> {
+        // Also during a scan, which may take long.
+        let noted = self.note_kernel_reclaim();
         if self.looking.is_some() {
             let pause = Pause::after(&self.wakeup, SLICE);
             self.continue_scan(&pause)?;
@@ -323,7 +332,7 @@ impl Tenants {
         }
         let has_scanned = std::mem::take(&mut self.has_scanned);
         let pause = self.run_policies(has_scanned).min(self.demote(has_scanned));
-        let pause = pause.min(self.enforce_limits());
+        let pause = pause.min(noted).min(self.enforce_limits());
         let pause = pause.min(self.reclaim_for_host()).min(self.refresh()?);
         let now = self.now();
         self.driver.machine.flush_stats_if_due(now);
@@ -345,12 +354,12 @@ impl Tenants {
         std::mem::take(&mut self.actions)
     }
 
-    /// Returns the tenants that were reclaimed from for their limits since the last call, and the
-    /// root if the host lacked memory. Requested reclaim (memory.reclaim) is no pressure and is not
-    /// included.
+    /// Returns the tenants that were reclaimed from for lack of memory since the last call, by
+    /// pagetide or by the kernel, with those above them; and the root and `host` if the host lacked
+    /// memory. Requested reclaim (memory.reclaim) is no pressure and is not included.
     /// spec: workingset-report.md 5.
     pub fn take_reclaimed(&mut self) -> BTreeSet<MemcgId> {
-        std::mem::take(&mut self.take_reclaimed)
+        std::mem::take(&mut self.reclaimed_from)
     }
 
     /// Returns the serials of tenants that were made or found since the last call.

@@ -4,7 +4,8 @@
 //! Invariant: reclaim begins when available memory is below the low watermark and ends when it is
 //! above the high one, like kswapd. Between the two a reclaim in progress continues, and none
 //! begins. While tasks stall for memory ([PSI](crate::system::pressure)), reclaim begins at the
-//! high watermark, because the kernel is already reclaiming.
+//! high watermark, because the kernel is already reclaiming. If the root has a budget, nothing is
+//! reclaimed for the host, and clients that wait for pressure are notified instead.
 
 use std::time::{Duration, Instant};
 
@@ -82,10 +83,7 @@ impl Tenants {
     /// Starts reclaim from tenants for memory that the host lacks. Returns the time until the next
     /// measurement.
     pub(super) fn reclaim_for_host(&mut self) -> Duration {
-        // A budget of the root already limits the tenants, so this does nothing then.
-        let root = self.tenants.get(&MemcgId::ROOT);
-        let has_budget = root.is_none_or(|root| root.limits.max != Limit::Max);
-        if self.pressure.marks.is_none() || has_budget || self.is_reclaiming_for_host() {
+        if self.pressure.marks.is_none() || self.is_reclaiming_for_host() {
             return IDLE_MAX;
         }
         let wait = self.pressure.next.saturating_duration_since(Instant::now());
@@ -100,6 +98,13 @@ impl Tenants {
         let is_stalled = is_stalled(proc);
         let wanted = self.pressure.wanted(memory.available, is_stalled);
         if wanted == Pages(0) {
+            return EVERY;
+        }
+        // A budget of the root already limits the tenants, so nothing is reclaimed then. Clients
+        // that wait for pressure are notified all the same.
+        let root = self.tenants.get(&MemcgId::ROOT);
+        if root.is_none_or(|root| root.limits.max != Limit::Max) {
+            self.note_host_pressure();
             return EVERY;
         }
         let why = ReclaimReason::Pressure {
@@ -129,7 +134,7 @@ impl Tenants {
         wanted: Pages,
     ) {
         self.pressure.next = Instant::now() + rest_after(Pages(totals.evicted), wanted);
-        self.take_reclaimed.insert(MemcgId::ROOT);
+        self.note_host_pressure();
         self.say_why_stuck("", totals);
         if totals.evicted > 0 {
             self.act(format!(
@@ -138,6 +143,21 @@ impl Tenants {
                 available >> 20
             ));
         }
+    }
+
+    /// Notes that the host lacks memory, for clients of the root's reports and of those of `host`.
+    pub(super) fn note_host_pressure(&mut self) {
+        let host = self.host.as_ref().map(|host| host.memcg);
+        self.reclaimed_from.extend(host);
+        self.reclaimed_from.insert(MemcgId::ROOT);
+    }
+
+    /// Notes that memory was reclaimed from a tenant for lack of it. Clients of its report and of
+    /// the reports of all tenants above it are notified: these reports count the same memory.
+    pub(super) fn note_pressure(&mut self, memcg: MemcgId) {
+        let tree = self.driver.machine.tree();
+        let above = std::iter::successors(Some(memcg), |memcg| tree.parent(*memcg));
+        self.reclaimed_from.extend(above);
     }
 
     /// Replaces the watermarks; `None` to disable reclaim for the host.

@@ -21,6 +21,7 @@ use super::super::stall::Stalls;
 use super::super::thrashing_detector::ThrashingDetector;
 use super::by_path::{ByPath, nearest, nearest_of_host};
 use super::cache::NodeCache;
+use super::kernel_counters::TenantCounters;
 use super::pending_limit::{KernelReclaimRequest, PendingLimitProgress};
 use super::rate_limited::RateLimitedCount;
 use crate::hard_limit::{HardLimit, PendingLimits, Refused};
@@ -77,6 +78,8 @@ pub(super) struct Tenant {
     pub(super) stalls: Option<Stalls>,
     /// Whether a user has requested reports.
     pub(super) is_reported: bool,
+    /// The kernel's counters of its reclaim from the tenant.
+    pub(super) kernel_reclaim: TenantCounters,
     /// Unmapped page cache on each NUMA node by age; `None` if neither reports nor a policy needs
     /// it.
     pub(super) cache: Option<Vec<NodeCache>>,
@@ -178,6 +181,7 @@ impl Tenant {
             due: PendingLimits::default(),
             stalls: None,
             is_reported: false,
+            kernel_reclaim: TenantCounters::default(),
             cache: None,
             curve: RefaultCurve::default(),
             refaults: 0,

@@ -320,6 +320,16 @@ fn counters_by_kind_are_summed() {
     assert_eq!(parse_sum(b"file 8192\n"), None);
 }
 
+/// Pages scanned on request are not scanned for lack of memory.
+#[test]
+fn pages_scanned_for_lack_of_memory_are_summed() {
+    let text = b"pgscan 99\npgscan_kswapd 1\npgscan_direct 20\npgscan_khugepaged 300\npgscan_proactive 7\n";
+    assert_eq!(parse_scanned(text), Some(321));
+    assert_eq!(parse_scanned(b"pgscan_direct 20\n"), Some(20));
+    // Version 1 has no such lines.
+    assert_eq!(parse_scanned(b"pgscan 99\ncache 4096\n"), None);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -327,6 +337,7 @@ proptest! {
     fn anything_goes(bytes in any::<Vec<u8>>(), text in "([0-9]{0,2}:(memory|cpu,memory|)?:/?[a-z:. ()]{0,12}\n){0,4}") {
         for text in [&bytes[..], text.as_bytes()] {
             let _ = (parse_procs(text), parse_kernel(text), parse_node_caches(text, &[0, 1]));
+            let _ = (parse_scanned(text), parse_limit_reclaims(text));
             for version in [Version::V1, Version::V2] {
                 let _ = (parse_membership(text, version), parse_cache(text, version));
             }

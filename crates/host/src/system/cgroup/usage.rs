@@ -209,6 +209,27 @@ pub(super) fn parse_kernel(text: &[u8]) -> Option<u64> {
     })
 }
 
+/// Returns how many pages of a group the kernel scanned to reclaim memory, from a `memory.stat`
+/// text of version 2; groups below are included. Pages scanned on request (`memory.reclaim`) are
+/// included on kernels that do not count them apart, as `pgscan_proactive`.
+#[must_use]
+pub fn parse_scanned(text: &[u8]) -> Option<u64> {
+    let names = ["pgscan_kswapd", "pgscan_direct", "pgscan_khugepaged"];
+    let counts = names.map(|name| flat(text, name));
+    let sum = counts
+        .iter()
+        .flatten()
+        .fold(0, |sum: u64, one| sum.saturating_add(*one));
+    counts.iter().any(Option::is_some).then_some(sum)
+}
+
+/// Returns how often the kernel reclaimed from a group because usage met the group's own limits,
+/// from a `memory.events.local` text of version 2.
+#[must_use]
+pub fn parse_limit_reclaims(text: &[u8]) -> Option<u64> {
+    Some(flat(text, "max")?.saturating_add(flat(text, "high")?))
+}
+
 /// Limits of this size or more mean "no limit" in version 1: no host has so much memory.
 const NO_LIMIT: u64 = 1 << 60;
 
@@ -233,6 +254,23 @@ impl Groups {
             Version::V2 => &["memory.max", "memory.high"],
         };
         least_of(group, names).filter(|limit| *limit < NO_LIMIT)
+    }
+
+    /// Returns how often the kernel reclaimed from the group at `dir` because a charge met the
+    /// group's own limit; `None` if the kernel does not report that.
+    #[must_use]
+    pub fn limit_reclaims(&self, dir: &Path) -> Option<u64> {
+        let number = |name: &str| value(&dir.join(name)).ok().flatten();
+        match self.version {
+            Version::V1 => {
+                let both = number("memory.memsw.failcnt").unwrap_or(0);
+                Some(number("memory.failcnt")?.saturating_add(both))
+            }
+            Version::V2 => {
+                let text = read(&dir.join("memory.events.local")).ok().flatten()?;
+                parse_limit_reclaims(&text)
+            }
+        }
     }
 
     /// Returns the memory use of a group; `None` if the group is gone.
