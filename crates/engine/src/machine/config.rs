@@ -90,6 +90,28 @@ pub struct MachineConfig {
     pub level_reads: LevelReads,
 }
 
+/// Number of pages that a host isolates for one batch; paging them out takes some milliseconds.
+pub const HOST_BATCH: usize = 2048;
+
+/// Minimum time between two scans of a host when a reclaim needs fresh ages.
+pub const HOST_SCANS_APART: Millis = Millis(200);
+
+impl MachineConfig {
+    /// Returns the settings with which a host manages a tree of tenants. Reclaim takes from
+    /// protected tenants last, and begins after the tenant where the reclaim before ended. The
+    /// caller sets the seed.
+    #[must_use]
+    pub fn of_host() -> Self {
+        Self {
+            aging: Aging::ByScans,
+            low_last: true,
+            in_turn: true,
+            batch: HOST_BATCH,
+            ..Self::default()
+        }
+    }
+}
+
 impl Default for MachineConfig {
     fn default() -> Self {
         Self {

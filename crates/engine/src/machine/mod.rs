@@ -33,7 +33,9 @@ mod stats;
 mod usage;
 
 pub use charge::OomAt;
-pub use config::{Aging, GlobalReclaim, LevelReads, MachineConfig, ReclaimRequest};
+pub use config::{
+    Aging, GlobalReclaim, HOST_BATCH, HOST_SCANS_APART, LevelReads, MachineConfig, ReclaimRequest,
+};
 pub use ongoing::Ongoing;
 pub use reclaimers::Reclaimer;
 pub use report::Reports;
@@ -128,6 +130,12 @@ impl Machine {
         let id = machine.create(MemcgId::ROOT, now);
         machine.set_limits(id, limits);
         machine
+    }
+
+    /// Returns the machine's settings.
+    #[must_use]
+    pub const fn config(&self) -> MachineConfig {
+        self.config
     }
 
     /// The tree, read-only.

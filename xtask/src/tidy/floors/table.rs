@@ -51,7 +51,7 @@ pub(super) const FLOORS: [(&str, &[&[&str]]); 43] = [
         "crates/engine/src/vmscan",
         &[
             &["scan_control", "watermark"],
-            &["finish_page"],
+            &["finish_page", "headroom"],
             &["batch"],
             &["by_age", "classic"],
             &["shrink"],
