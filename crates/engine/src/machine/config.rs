@@ -17,6 +17,10 @@ pub enum GlobalReclaim {
     /// By the hierarchy: each reclaim takes from all tenants. The memcg LRU replaced this; it is
     /// here for comparison.
     Iterator,
+    /// By heat levels: each reclaim takes from tenants that yielded much lately, and from others
+    /// only if that is not enough. Proposed for Linux, and in no release.
+    /// spec: heat-level.md.
+    HeatLevel,
 }
 
 /// When reclaim by the classic LRU sees changes in the statistics that it uses.

@@ -40,6 +40,7 @@ pub(super) const FLOORS: [(&str, &[&[&str]]); 43] = [
                 "protection",
                 "stock",
                 "throttle",
+                "heat",
                 "memcg_lru",
             ],
             &["order"],
@@ -339,7 +340,7 @@ pub(super) const FLOORS: [(&str, &[&[&str]]); 43] = [
                 "stats",
                 "usage",
             ],
-            &["iterator", "phases"],
+            &["by_heat", "iterator", "phases"],
             &["passes", "reclaimers"],
             &["ongoing"],
         ],
@@ -484,7 +485,10 @@ pub(super) const FLOORS: [(&str, &[&[&str]]); 43] = [
     ),
     (
         "crates/sim/src/scenario/world",
-        &[&["balloons", "config", "reclaim", "worker"], &["guest"]],
+        &[
+            &["balloons", "config", "host_reclaim", "reclaim", "worker"],
+            &["guest"],
+        ],
     ),
     (
         "crates/daemon/src/control",
