@@ -100,6 +100,7 @@ fn ops() -> impl Strategy<Value = Op> {
         4 => Just(FaultKind::FirstTouch),
         6 => Just(FaultKind::Refault),
         2 => Just(FaultKind::Readahead),
+        2 => Just(FaultKind::FaultReadahead),
         1 => Just(FaultKind::Descriptor),
     ];
     let outcome = prop_oneof![

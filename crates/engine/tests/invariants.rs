@@ -52,9 +52,10 @@ fn step(machine: &mut Machine, random: &mut Random, isolated: &mut Vec<FolioId>,
                 FaultKind::FirstTouch,
                 FaultKind::Refault,
                 FaultKind::Readahead,
+                FaultKind::FaultReadahead,
                 FaultKind::Descriptor,
             ];
-            let (kind, recency) = (kinds[random.below(4) as usize], random.below(8) > 0);
+            let (kind, recency) = (kinds[random.below(5) as usize], random.below(8) > 0);
             for id in range {
                 machine.fault_in(ONE, id, ty, kind, recency);
             }

@@ -139,6 +139,24 @@ fn test_02_through_the_front_door() {
     assert_eq!(seqs, [2, 2, 0, 0]);
 }
 
+/// Regression: lru-gen.md 4. Pages that a fault read ahead started in the oldest generation, as
+/// those that a read reads ahead. They are no faults, and start so only if the mapping has recency.
+#[test]
+fn what_a_fault_reads_ahead_starts_as_its_page() {
+    let mut lruvec = lruvec(4);
+    for (id, kind, recency) in [
+        (0, FaultKind::FirstTouch, true),
+        (1, FaultKind::FaultReadahead, true),
+        (2, FaultKind::FaultReadahead, false),
+        (3, FaultKind::Readahead, true),
+    ] {
+        lruvec.fault_in(FolioId(id), FolioType::File, kind, recency, true);
+    }
+    let seqs: Vec<u64> = (0..4).map(|id| seq(&lruvec, id)).collect();
+    assert_eq!(seqs, [2, 2, 0, 0]);
+    assert_eq!(lruvec.stat().get(VmEvent::Pgfault), 1);
+}
+
 #[test]
 fn test_03_two_walks_promote() {
     let mut lruvec = lruvec(1);

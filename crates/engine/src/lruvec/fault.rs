@@ -40,8 +40,8 @@ impl Lruvec {
             self.out[old.shadow_type().index()] -= 1;
         }
         // The kernel's in_lru_fault is vma_has_recency of the mapping that faults.
-        let in_fault = kind.in_fault();
-        let in_lru_fault = in_fault && has_recency;
+        let is_fault = kind.is_fault();
+        let in_lru_fault = kind.in_fault() && has_recency;
         // A shadow is ignored if the program has discarded the page since.
         let was_out = old.state() == State::Shadow && kind != FaultKind::FirstTouch;
         let shadow = was_out && old.has_shadow();
@@ -52,15 +52,15 @@ impl Lruvec {
             .with(Flag::SwapCache, was_out && ty == FolioType::Anon)
             .with(
                 Flag::Active,
-                self.lru.starts_active(ty, in_fault, has_recency),
+                self.lru.starts_active(ty, is_fault, in_lru_fault),
             );
         let refault = shadow.then(|| self.lru.refault(old, ty, swap_available));
         if let Some(refault) = refault {
             word = self.account_refault(word, old, (ty, refault), in_lru_fault);
         }
-        self.stat.add(VmEvent::Pgfault, u64::from(in_fault));
+        self.stat.add(VmEvent::Pgfault, u64::from(is_fault));
         self.stat
-            .add(VmEvent::Pgmajfault, u64::from(in_fault && was_out));
+            .add(VmEvent::Pgmajfault, u64::from(is_fault && was_out));
         let swapped_in = was_out && ty == FolioType::Anon;
         self.stat.add(VmEvent::Pswpin, u64::from(swapped_in));
         self.lru.add(&mut self.folios, id, word);

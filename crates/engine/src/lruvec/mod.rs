@@ -34,15 +34,23 @@ pub enum FaultKind {
     FirstTouch,
     /// A fault on an evicted page.
     Refault,
-    /// Read ahead with another page that was requested.
+    /// Read ahead by a read through a file descriptor, with the page that was requested.
     Readahead,
+    /// Read ahead by a page fault, with the page that was faulted on.
+    FaultReadahead,
     /// Read or written through a file descriptor.
     Descriptor,
 }
 
 impl FaultKind {
-    const fn in_fault(self) -> bool {
+    /// Whether a page fault requested the page.
+    const fn is_fault(self) -> bool {
         matches!(self, Self::FirstTouch | Self::Refault)
+    }
+
+    /// Whether the page came in while a page fault was served.
+    const fn in_fault(self) -> bool {
+        self.is_fault() || matches!(self, Self::FaultReadahead)
     }
 }
 

@@ -71,10 +71,10 @@ impl Lru {
     }
 
     /// Whether a page that faults in has PG_active set before it is inserted.
-    pub(super) fn starts_active(&self, ty: FolioType, in_fault: bool, recency: bool) -> bool {
+    pub(super) fn starts_active(&self, ty: FolioType, is_fault: bool, in_lru_fault: bool) -> bool {
         match self {
-            Self::MultiGen(_) => in_fault && recency,
-            Self::Classic(lru) => lru.starts_active(ty, in_fault),
+            Self::MultiGen(_) => in_lru_fault,
+            Self::Classic(lru) => lru.starts_active(ty, is_fault),
         }
     }
 

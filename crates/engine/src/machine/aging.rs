@@ -41,6 +41,16 @@ impl Machine {
         }
     }
 
+    /// Does what [`Self::age`] does, unless all pages are in the oldest generation: they would all
+    /// move together, so generations would still not distinguish them. For a host, which opens a
+    /// generation after each regular scan.
+    pub fn age_after_scan(&mut self, memcg: MemcgId, now: Millis) {
+        let generations = self.lruvec(memcg).multi_gen();
+        if !generations.is_some_and(LruGen::is_all_oldest) {
+            self.age(memcg, now);
+        }
+    }
+
     /// Walks `memcg`'s own pages, then opens a new generation.
     pub fn walk_and_age<M: Memory>(&mut self, memcg: MemcgId, now: Millis, memory: &mut M) {
         memory.walk(memcg, self.lruvec_mut(memcg));

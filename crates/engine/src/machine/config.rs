@@ -17,6 +17,10 @@ pub enum GlobalReclaim {
     /// By the hierarchy: each reclaim takes from all tenants. The memcg LRU replaced this; it is
     /// here for comparison.
     Iterator,
+    /// By heat levels: each reclaim takes from tenants that yielded much lately, and from others
+    /// only if that is not enough. Proposed for Linux, and in no release.
+    /// spec: heat-level.md.
+    HeatLevel,
 }
 
 /// When reclaim by the classic LRU sees changes in the statistics that it uses.
@@ -88,6 +92,28 @@ pub struct MachineConfig {
     pub scan_reduction: ScanReduction,
     /// When the classic lists see changes in statistics.
     pub level_reads: LevelReads,
+}
+
+/// Number of pages that a host isolates for one batch; paging them out takes some milliseconds.
+pub const HOST_BATCH: usize = 2048;
+
+/// Minimum time between two scans of a host when a reclaim needs fresh ages.
+pub const HOST_SCANS_APART: Millis = Millis(200);
+
+impl MachineConfig {
+    /// Returns the settings with which a host manages a tree of tenants. Reclaim takes from
+    /// protected tenants last, and begins after the tenant where the reclaim before ended. The
+    /// caller sets the seed.
+    #[must_use]
+    pub fn of_host() -> Self {
+        Self {
+            aging: Aging::ByScans,
+            low_last: true,
+            in_turn: true,
+            batch: HOST_BATCH,
+            ..Self::default()
+        }
+    }
 }
 
 impl Default for MachineConfig {

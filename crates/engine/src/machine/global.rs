@@ -74,7 +74,7 @@ impl Machine {
 
     /// Whether a scan at this priority would cover at least one page. For an offline memcg, except
     /// in the seed series: whether it has any evictable page.
-    fn is_sizable(&self, id: MemcgId, swappiness: Swappiness, priority: u32) -> bool {
+    pub(super) fn is_sizable(&self, id: MemcgId, swappiness: Swappiness, priority: u32) -> bool {
         let shifts = self.tree.is_online(id) || self.memcg_lru.profile() == MemcgProfile::Seed;
         let total = self.lruvec(id).evictable_total(swappiness);
         total.0 >> (if shifts { priority } else { 0 }) > 0

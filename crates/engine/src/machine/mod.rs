@@ -2,15 +2,17 @@
 //! For a single process there is [`Machine::of_one`]. Simulated and real memory are both driven
 //! through this type.
 //!
-//! Reclaim of the root chooses memcgs by the memcg LRU (`global.rs`). Reclaim of a subtree, and the
-//! baseline that the memcg LRU replaced, walk the hierarchy (`iterator.rs`). Both rise in pressure
-//! (`passes.rs`), and can be done in slices (`ongoing.rs`).
+//! Reclaim of the root chooses memcgs by the memcg LRU (`global.rs`) or, for comparison, by heat
+//! levels (`by_heat.rs`). Reclaim of a subtree, and the baseline that the memcg LRU replaced, walk
+//! the hierarchy (`iterator.rs`). All rise in pressure (`passes.rs`), and can be done in slices
+//! (`ongoing.rs`).
 //!
 //! Invariants: a memcg's usage is its lruvec's resident pages, its descendants' usage and its
 //! stocks; every memcg that is not released is on the memcg LRU once.
 
 mod aging;
 mod by_age;
+mod by_heat;
 mod charge;
 mod config;
 mod global;
@@ -33,7 +35,9 @@ mod stats;
 mod usage;
 
 pub use charge::OomAt;
-pub use config::{Aging, GlobalReclaim, LevelReads, MachineConfig, ReclaimRequest};
+pub use config::{
+    Aging, GlobalReclaim, HOST_BATCH, HOST_SCANS_APART, LevelReads, MachineConfig, ReclaimRequest,
+};
 pub use ongoing::Ongoing;
 pub use reclaimers::Reclaimer;
 pub use report::Reports;
@@ -41,7 +45,7 @@ pub use soft_limit::SOFT_LIMIT_EVENTS;
 
 use crate::folio::FolioType;
 use crate::lruvec::Lruvec;
-use crate::memcg::{MemcgId, MemcgLimits, MemcgLru, MemcgTree, SharedPositions};
+use crate::memcg::{MemcgHeat, MemcgId, MemcgLimits, MemcgLru, MemcgTree, SharedPositions};
 use crate::units::{Limit, Millis, Pages, Swappiness};
 use alloc::vec::Vec;
 use guest::Guests;
@@ -57,6 +61,7 @@ pub struct Machine {
     tree: MemcgTree,
     lruvecs: Vec<Option<Lruvec>>,
     memcg_lru: MemcgLru,
+    heat: MemcgHeat,
     reports: Reports,
     soft: SoftLimits,
     shared: SharedPositions,
@@ -96,6 +101,8 @@ impl Machine {
             memcg_lru.set_in_turn();
         }
         memcg_lru.online(MemcgId::ROOT);
+        let mut heat = MemcgHeat::default();
+        heat.online(MemcgId::ROOT, now);
         let mut tree = MemcgTree::new(config.recursive_protection, 1, config.charge_batch);
         // The root is charged for all swapped-out pages, too.
         let limits = MemcgLimits {
@@ -108,6 +115,7 @@ impl Machine {
             tree,
             lruvecs: alloc::vec![Some(new_lruvec(config, now))],
             memcg_lru,
+            heat,
             reports: Reports::default(),
             soft: SoftLimits::default(),
             shared: SharedPositions::new(config.in_turn),
@@ -128,6 +136,12 @@ impl Machine {
         let id = machine.create(MemcgId::ROOT, now);
         machine.set_limits(id, limits);
         machine
+    }
+
+    /// Returns the machine's settings.
+    #[must_use]
+    pub const fn config(&self) -> MachineConfig {
+        self.config
     }
 
     /// The tree, read-only.
@@ -167,6 +181,7 @@ impl Machine {
         }
         self.lruvecs[id.index()] = Some(new_lruvec(self.config, now));
         self.memcg_lru.online(id);
+        self.heat.online(id, now);
         self.stats.create(parent, id);
         id
     }
@@ -228,6 +243,7 @@ impl Machine {
     pub fn check_invariants(&self) {
         self.tree.check_invariants();
         self.memcg_lru.check_invariants();
+        self.heat.check_invariants();
         self.soft.check();
         for id in self.tree.pre_order(MemcgId::ROOT) {
             self.lruvec(id).check_invariants(self.swappiness(id, None));

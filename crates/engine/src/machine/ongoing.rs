@@ -53,7 +53,8 @@ impl Ongoing {
         Self::new(target, request, Kind::Proactive { retries, pass })
     }
 
-    /// Begins one pass: for the root by the memcg LRU what [`Machine::reclaim_root`] does, else
+    /// Begins one pass: for the root, by the configured choice, what [`Machine::reclaim_root`] or
+    /// [`Machine::reclaim_by_heat`] does, else
     /// what [`Machine::reclaim_subtree`] does.
     #[must_use]
     pub const fn once(target: MemcgId, request: ReclaimRequest) -> Self {
@@ -126,11 +127,11 @@ impl Machine {
         (target, request): (MemcgId, ReclaimRequest),
         memory: &mut M,
     ) -> Option<Shrunk> {
-        let by_lru = target == MemcgId::ROOT && self.config.global == GlobalReclaim::MemcgLru;
-        let mut one = match pass.take() {
-            Some(pass) => pass,
-            None if by_lru => self.lru_pass(request, memory),
-            None => self.hierarchy_pass(target, request, memory),
+        let mut one = match (pass.take(), self.choice_for(target)) {
+            (Some(pass), _) => pass,
+            (None, GlobalReclaim::MemcgLru) => self.lru_pass(request, memory),
+            (None, GlobalReclaim::HeatLevel) => self.heat_pass(request, memory),
+            (None, GlobalReclaim::Iterator) => self.hierarchy_pass(target, request, memory),
         };
         one.set_now(request.now);
         let got = self.go_on(&mut one, memory);

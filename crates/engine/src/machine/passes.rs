@@ -1,6 +1,6 @@
 //! Passes: reclaim from a target at one priority after the other, with rising pressure, until
-//! enough is reclaimed; by the memcg LRU or by the hierarchy.
-//! spec: memcg-lru.md 4-6; reclaim-control.md 2.2.
+//! enough is reclaimed; by the memcg LRU, by heat levels or by the hierarchy.
+//! spec: memcg-lru.md 4-6; heat-level.md 4; reclaim-control.md 2.2.
 //!
 //! Direct reclaim by the hierarchy continues where the last one stopped, and ends once it has
 //! reclaimed enough (`reclaimers.rs`). A full walk (background, memory.reclaim, and direct reclaim
@@ -42,6 +42,7 @@ pub(super) struct Pass {
 enum TenantChoice {
     Lru { takes_below_low: bool },
     Hierarchy(ForceLevel),
+    Heat(ForceLevel),
 }
 
 impl Pass {
@@ -109,6 +110,24 @@ impl Machine {
         }
     }
 
+    /// Begins a pass over the root by heat levels, after soft-limit reclaim.
+    pub(super) fn heat_pass<M: Memory>(&mut self, request: ReclaimRequest, memory: &mut M) -> Pass {
+        let first = self.soft_limit_reclaim(request, memory);
+        let nr = request.nr.less(first.reclaimed);
+        let is_classic = self.lruvec(MemcgId::ROOT).classic().is_some();
+        let is_full = request.reason == ScanReason::Background && !is_classic;
+        Pass {
+            target: MemcgId::ROOT,
+            request: ReclaimRequest { nr, ..request },
+            way: TenantChoice::Heat(ForceLevel::new(is_full)),
+            first,
+            got: Shrunk::default(),
+            priorities: (0..=self.heat_priority(nr)).rev(),
+            reclaimer: None,
+            is_over: first.reclaimed > Pages(0) && nr == Pages(0),
+        }
+    }
+
     /// Continues a pass until it has ended or `memory` wants a pause. Returns what the pass
     /// reclaimed if it has ended, else `None`.
     pub(super) fn go_on<M: Memory>(&mut self, pass: &mut Pass, memory: &mut M) -> Option<Shrunk> {
@@ -169,6 +188,7 @@ impl Machine {
                     TenantChoice::Hierarchy(force) => {
                         self.forced_reclaimer(pass.target, (request, priority), force)
                     }
+                    TenantChoice::Heat(force) => self.heat_reclaimer(request, priority, force),
                 };
                 pass.reclaimer = Some(reclaimer.after(pass.got.reclaimed));
             }
@@ -201,6 +221,13 @@ impl Machine {
                 }
                 pass.got = Shrunk::default();
                 pass.priorities = (0..=DEF_PRIORITY).rev();
+            }
+            TenantChoice::Heat(force) => {
+                if pass.got.reclaimed > Pages(0) || !force.rise(&pass.got) {
+                    return false;
+                }
+                pass.got = Shrunk::default();
+                pass.priorities = (0..=self.heat_priority(pass.request.nr)).rev();
             }
         }
         true

@@ -3,18 +3,21 @@
 //! spec: memcg-lru.md 5, 6; reclaim-control.md 5.3.
 //!
 //! By the memcg LRU, each reclaimer starts at a random bin. By the hierarchy, all share a position,
-//! and together visit each memcg once. A reclaim without others is one reclaimer, run to its end.
+//! and together visit each memcg once; so they do in each round by heat levels. A reclaim without
+//! others is one reclaimer, run to its end.
 //!
 //! Invariants: between two calls of [`Machine::step`] a reclaimer holds nothing, so that tenants
 //! may come, move and go meanwhile; it stops once it has reclaimed enough; by the hierarchy no
 //! memcg is visited twice in a shared walk. A memcg where it bailed out is not done: the walk
 //! continues there.
 
+use super::by_heat::{HeatPass, HeatWalk};
 use super::iterator::{ForceLevel, NodePass};
 use super::sharing::Sharing;
 use super::{GlobalReclaim, Machine, ReclaimRequest};
 use crate::active_inactive::Prepared;
 use crate::lru_gen::DEF_PRIORITY;
+use crate::lruvec::Policy;
 use crate::memcg::{MemcgId, MemcgWalk, SharedWalk};
 use crate::units::{Millis, Pages};
 use crate::vmscan::{Memory, Share, Shrunk};
@@ -47,6 +50,7 @@ enum Walk {
     Shared(SharedWalk),
     /// All memcgs of the target from the beginning.
     All(IntoIter<MemcgId>),
+    Heat(HeatWalk),
 }
 
 impl Reclaimer {
@@ -95,9 +99,10 @@ impl Reclaimer {
     /// Whether the reclaimer may end here. A full walk ends early only if no batch may overshoot.
     fn has_enough(&self, is_exact: bool) -> bool {
         let has_all = self.rest().nr == Pages(0);
-        match self.walk {
+        match &self.walk {
             Walk::Lru(_) | Walk::Shared(_) => has_all && self.got.visited > 0,
             Walk::All(_) => has_all && is_exact,
+            Walk::Heat(walk) => has_all && walk.ends_early() && self.got.visited > 0,
         }
     }
 
@@ -111,19 +116,28 @@ impl Reclaimer {
 }
 
 impl Machine {
-    /// Creates a reclaimer of `target` for `request`. For the root it works by the memcg LRU, if so
-    /// configured; else by the hierarchy, from where other reclaimers stopped.
+    /// Creates a reclaimer of `target` for `request`. For the root it works as configured; else by
+    /// the hierarchy, from where other reclaimers stopped.
     pub fn reclaimer(
         &mut self,
         target: MemcgId,
         request: ReclaimRequest,
         priority: u32,
     ) -> Reclaimer {
-        let by_lru = target == MemcgId::ROOT && self.config.global == GlobalReclaim::MemcgLru;
-        if by_lru {
-            self.lru_reclaimer(request, priority)
-        } else {
-            self.forced_reclaimer(target, (request, priority), ForceLevel::default())
+        let force = ForceLevel::default();
+        match self.choice_for(target) {
+            GlobalReclaim::MemcgLru => self.lru_reclaimer(request, priority),
+            GlobalReclaim::HeatLevel => self.heat_reclaimer(request, priority, force),
+            GlobalReclaim::Iterator => self.forced_reclaimer(target, (request, priority), force),
+        }
+    }
+
+    /// Returns how a reclaim of `target` chooses memcgs: a subtree is walked, the root as
+    /// configured.
+    pub(super) fn choice_for(&self, target: MemcgId) -> GlobalReclaim {
+        match target {
+            MemcgId::ROOT => self.config.global,
+            _ => GlobalReclaim::Iterator,
         }
     }
 
@@ -152,6 +166,24 @@ impl Machine {
         Reclaimer {
             walk: Walk::Lru(MemcgWalk::new(&mut self.memcg_lru)),
             ..Reclaimer::by_hierarchy(MemcgId::ROOT, request, priority)
+        }
+    }
+
+    /// Creates a reclaimer of the root by heat levels. With `force.full`, each of its rounds begins
+    /// at the first memcg, else where other reclaimers stopped.
+    pub(super) fn heat_reclaimer(
+        &mut self,
+        request: ReclaimRequest,
+        priority: u32,
+        force: ForceLevel,
+    ) -> Reclaimer {
+        let root = MemcgId::ROOT;
+        let is_exact = self.is_exact(request.reason);
+        Reclaimer {
+            prepared: self.prepare(root, (request, priority), force.deactivate),
+            walk: Walk::Heat(self.heat_walk(force.full, is_exact)),
+            force,
+            ..Reclaimer::by_hierarchy(root, request, priority)
         }
     }
 
@@ -201,6 +233,7 @@ impl Machine {
             Walk::Lru(walk) => walk.next(&mut self.memcg_lru),
             Walk::Shared(walk) => self.shared.next(&self.tree, target, walk),
             Walk::All(ids) => ids.find(|id| self.is_below(*id, target)),
+            Walk::Heat(walk) => self.next_by_heat(walk),
         }
     }
 
@@ -222,6 +255,20 @@ impl Machine {
                     walk.pend(op);
                 }
                 self.release_if_empty(id);
+                return (shrunk, Share::BySize);
+            }
+            Walk::Heat(walk) => {
+                let before = before.map(|(part, _)| part);
+                // Passes over classic lists count from zero at each memcg.
+                let counts = is_exact || matches!(self.config.policy, Policy::MultiGen(_));
+                let pass = HeatPass {
+                    request: if counts { rest } else { reclaimer.request },
+                    priority,
+                    deactivate: reclaimer.force.deactivate,
+                    low: reclaimer.force.low,
+                    prepared: reclaimer.prepared,
+                };
+                let shrunk = self.shrink_by_heat((id, before), (walk, pass), memory);
                 return (shrunk, Share::BySize);
             }
             // A walk over all memcgs computes protection from the top down. An exact one may have
@@ -308,10 +355,10 @@ impl Machine {
     }
 
     fn first_priority(&mut self, target: MemcgId, nr: Pages) -> u32 {
-        if target == MemcgId::ROOT && self.config.global == GlobalReclaim::MemcgLru {
-            self.initial_priority(nr)
-        } else {
-            DEF_PRIORITY
+        match self.choice_for(target) {
+            GlobalReclaim::MemcgLru => self.initial_priority(nr),
+            GlobalReclaim::HeatLevel => self.heat_priority(nr),
+            GlobalReclaim::Iterator => DEF_PRIORITY,
         }
     }
 }

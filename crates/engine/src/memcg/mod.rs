@@ -5,6 +5,7 @@
 
 mod counter;
 mod events;
+mod heat;
 mod measured;
 mod memcg_lru;
 mod order;
@@ -17,6 +18,7 @@ mod tree;
 
 pub use counter::{OverLimit, PageCounter};
 pub use events::{MemcgEvent, MemcgEvents};
+pub use heat::{HEAT_DECAY, HEAT_HOT, HEAT_MAX, HEAT_WARM, HeatLevel, HeatVisit, MemcgHeat};
 pub use memcg_lru::{MEMCG_NR_BINS, MemcgLru, MemcgOp, MemcgProfile, MemcgWalk, Segment};
 pub use protection::{Protection, ProtectionInput, effective_protection};
 pub use scan_protection::ScanProtection;

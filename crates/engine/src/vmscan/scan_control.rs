@@ -198,6 +198,12 @@ pub struct Shrunk {
 }
 
 impl Shrunk {
+    /// Returns the number of pages that were isolated to be paged out, without unevictable ones.
+    #[must_use]
+    pub const fn tried(&self) -> u64 {
+        self.reclaimed.0 + self.forgotten.0 + self.unswapped + self.kept.total()
+    }
+
     /// Adds the result of another slice, pass or memcg.
     pub const fn add(&mut self, other: Self) {
         self.visited += other.visited;

@@ -161,7 +161,10 @@ impl Naive {
     }
 
     pub fn fault(&mut self, id: u32, ty: FolioType, kind: FaultKind, recency: bool) {
-        let in_fault = matches!(kind, FaultKind::FirstTouch | FaultKind::Refault);
+        let in_fault = matches!(
+            kind,
+            FaultKind::FirstTouch | FaultKind::Refault | FaultKind::FaultReadahead
+        );
         let old = self.pages[id as usize].clone();
         if matches!(old.place, PageState::Gen(_) | PageState::Off) {
             self.pages[id as usize].accessed = true;

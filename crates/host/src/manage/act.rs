@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use engine::machine::{Ongoing, ReclaimRequest};
+use engine::vmscan::{Headroom, PAGES_PER_MEASUREMENT};
 use engine::{Limit, Millis, Pages, ScanReason};
 use pagetables::{Advice, Kind as EntryKind, Piece};
 
@@ -156,7 +157,7 @@ impl Manager {
             if let Some(hard_limit) = self.hard_limit.clone() {
                 self.set_pending_limits(&hard_limit);
             }
-            let Some(wanted) = headroom::Headroom::wanted(&self.settings.limits, usage) else {
+            let Some(wanted) = Headroom::wanted(self.settings.limits.by_usage(), usage) else {
                 return Ok(self.unlimited());
             };
             if let Some(left) = self
@@ -202,10 +203,10 @@ impl Manager {
         }
     }
 
-    /// Reclaims up to `pages` pages for a limit; at most [`headroom::PAGES_PER_MEASUREMENT`], as
+    /// Reclaims up to `pages` pages for a limit; at most [`PAGES_PER_MEASUREMENT`], as
     /// usage is then measured again. Returns the number of pages reclaimed.
     fn reclaim_for_limit(&mut self, pages: Pages) -> Pages {
-        let most = Pages(pages.0.min(headroom::PAGES_PER_MEASUREMENT));
+        let most = Pages(pages.0.min(PAGES_PER_MEASUREMENT));
         let totals = self.reclaim_with(ReclaimAmount::Pages(most, ScanReason::Direct));
         self.say(
             &totals,
@@ -216,9 +217,7 @@ impl Manager {
             self.written.note(Pages(totals.evicted), reading, proc);
         }
         let mut got = Pages(totals.evicted + self.reclaim_shared(most, &totals));
-        if let (false, Some(hard_limit)) =
-            (headroom::Headroom::is_worth_it(got, most), &self.hard_limit)
-        {
+        if let (false, Some(hard_limit)) = (Headroom::is_worth_it(got, most), &self.hard_limit) {
             got.0 += self.due.reclaim_above_high(hard_limit) / 4096;
         }
         self.room.note(got, most);
@@ -264,7 +263,7 @@ impl Manager {
         let most = Pages(wanted.0.min(CACHE_AT_ONCE));
         let got = hard_limit.reclaim_taken(most.bytes().0, Some(headroom::CACHE_FIRST_SWAPPINESS));
         let got = Pages(got.unwrap_or(0) / 4096);
-        let is_worth_it = headroom::Headroom::is_worth_it(got, most);
+        let is_worth_it = Headroom::is_worth_it(got, most);
         if is_worth_it {
             self.room.note(got, most);
             self.set_pending_limits(&hard_limit);

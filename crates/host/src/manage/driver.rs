@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use engine::lru_gen::LruGen;
 use engine::memcg::MemcgId;
 use engine::policy::{AgeHistogram, Order};
 use engine::{FolioId, Machine, Millis, Pages};
@@ -28,9 +27,6 @@ use super::wakeup::Pause;
 use crate::ages::{Listener, MemoryKind};
 use crate::system::{Identity, Proc, thread_cpu};
 use crate::watch::{Sharing, Watch, WatchError};
-
-/// Number of pages that the engine isolates for one batch; paging them out takes some milliseconds.
-pub(super) const BATCH: usize = 2048;
 
 /// Which pages are paged out, and how.
 #[derive(Clone, Copy, Debug, Default)]
@@ -204,15 +200,11 @@ impl Driver {
     }
 
     /// Opens a generation of a tenant's own pages; adds the time of that to the cost of the last
-    /// scan. Opens none if all pages are in the oldest generation: they would all move together, so
-    /// generations would still not distinguish them. Reclaim by age uses the age table then.
+    /// scan. Opens none if all pages are in the oldest generation: reclaim by age then uses the age
+    /// table.
     pub(super) fn age(&mut self, memcg: MemcgId, now: Millis) {
-        let generations = self.machine.lruvec(memcg).multi_gen();
-        if generations.is_some_and(LruGen::is_all_oldest) {
-            return;
-        }
         let worked = thread_cpu();
-        self.machine.age(memcg, now);
+        self.machine.age_after_scan(memcg, now);
         self.scan_took += thread_cpu().saturating_sub(worked);
     }
 

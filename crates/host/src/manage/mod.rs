@@ -56,16 +56,17 @@ mod writing_back;
 
 use std::time::{Duration, Instant};
 
+use engine::machine::{HOST_BATCH, HOST_SCANS_APART};
 use engine::memcg::{MemcgId, MemcgLimits};
+use engine::vmscan::Headroom;
 use engine::{Aging, FolioType, Limit, Machine, MachineConfig, Millis, Pages, Policy};
 
 use crate::hard_limit::{HardLimit, PendingLimits};
 use crate::watch::{self, Watch, WatchError};
 use allocation_race::AllocationRace;
-use driver::{BATCH, Driver};
+use driver::Driver;
 use engine_sync::ScanFindings;
 use files_in_use::FilesInUse;
-use headroom::Headroom;
 use messages::Messages;
 pub use options::{Ask, Kept, Limits, ManagerSettings, Reclaimed, WritebackSettings};
 use ordered::RunningOrder;
@@ -93,7 +94,7 @@ const FOLLOW_APART: Duration = Duration::from_millis(250);
 /// ([`Manager::note_exec`]).
 const YOUNG: Duration = Duration::from_secs(1);
 /// Minimum time between two scans when reclaim needs fresh ages before the interval is over.
-const SCANS_APART: Duration = Duration::from_millis(200);
+const SCANS_APART: Duration = Duration::from_millis(HOST_SCANS_APART.0);
 
 /// Time until the next work if there is no limit, no policy and no writeback. It stands for
 /// "never", which a clock cannot represent.
@@ -179,7 +180,7 @@ fn machine(settings: &ManagerSettings, watch: &Watch) -> Machine {
     let config = MachineConfig {
         policy,
         aging: Aging::ByScans,
-        batch: BATCH,
+        batch: HOST_BATCH,
         ..MachineConfig::default()
     };
     let mut machine = Machine::of_one(config, MemcgLimits::default(), Millis(0));

@@ -42,6 +42,13 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// Returns the limits that usage must not exceed: `max`, then `high`.
+    pub(super) const fn by_usage(&self) -> (Limit, Limit) {
+        (self.max, self.high)
+    }
+}
+
 /// Settings with which a manager is started.
 #[derive(Clone, Debug)]
 pub struct ManagerSettings {

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 pub const REFAULTS_PER_MILLE: f64 = 2.0;
 /// Refaults that are always allowed, pages per minute (one a second): for small working sets.
 pub const REFAULTS_FLOOR: f64 = 60.0;
-/// Part of a limit, in per mille, at which reclaim for the limit ends (`manage::headroom`); the
-/// rest is headroom for the program to grow.
+/// Part of a limit, in per mille, at which reclaim for the limit ends (`engine::vmscan::Headroom`);
+/// the rest is headroom for the program to grow.
 pub(crate) const HELD_PER_MILLE: u64 = 995;
 /// Number of refaults that must be expected in the watched time before a rate is trusted. With ten,
 /// chance changes a rate by up to a third.

@@ -44,6 +44,8 @@ pub struct Run {
     pub policy: PolicyName,
     /// How reclaim of the root chooses; see [`Run::global`].
     pub global: Option<Global>,
+    /// Whose reclaim is simulated.
+    pub reclaim: ReclaimName,
     /// The kernel version that the memcg LRU follows.
     pub memcg_lru: MemcgLruName,
     /// How a reclaim from classic lists continues after it has reached its goal.
@@ -80,6 +82,7 @@ impl Default for Run {
             seed: 1,
             policy: PolicyName::MultiGen,
             global: None,
+            reclaim: ReclaimName::Kernel,
             memcg_lru: MemcgLruName::Newer,
             scan_reduction: ScanReductionName::EachTurn,
             reclaimers: 1,
@@ -158,6 +161,18 @@ pub enum Global {
     MemcgLru,
     /// A walk over the hierarchy of memcgs.
     Iterator,
+    /// Heat levels: cold memcgs first.
+    HeatLevel,
+}
+
+/// Values of `run.reclaim`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReclaimName {
+    /// That of a kernel: at a fault that finds no memory.
+    Kernel,
+    /// That of `pagetide serve` on a host: ahead of the limits, in large batches.
+    Host,
 }
 
 /// Values of `run.memcg-lru`.

@@ -7,7 +7,10 @@
 use super::assign::{assign, assignment, spelled_out};
 use super::baseline;
 use super::error::{ScenarioError, Source};
-use super::file::{AccessedBits, File, Global, MemcgLruName, PatternName, Run, Tenant, Work};
+use super::file::{
+    AccessedBits, File, Global, MemcgLruName, PatternName, PolicyName, ReclaimName, Run, Tenant,
+    Work,
+};
 use super::hierarchy::Hierarchy;
 use super::recorded::Recordings;
 use engine::{Bytes, Pages};
@@ -303,6 +306,31 @@ fn check_policy(
     Err(source.error(at, format!("tenant `{}`: {wrong}", tenant.name), hint))
 }
 
+/// Returns what is wrong with a run of what `serve` does on a host, and a hint; `None` if nothing
+/// is.
+fn wrong_with_host(run: &Run) -> Option<(&'static str, &'static str)> {
+    match () {
+        () if run.reclaim == ReclaimName::Kernel => None,
+        () if run.age_every.is_none() => Some((
+            "without age-every",
+            "a host scans at an interval: age-every = \"10s\" is the default of `serve`",
+        )),
+        () if run.policy != PolicyName::MultiGen => Some((
+            "with another policy than multi-gen",
+            "leave policy out: `serve` has generations",
+        )),
+        () if run.memcg_lru != MemcgLruName::Newer => Some((
+            "with memcg-lru = \"seed\"",
+            "leave memcg-lru out: `serve` has that of current kernels",
+        )),
+        () if run.reclaimers != 1 => Some((
+            "with several reclaimers",
+            "leave reclaimers out: `serve` has one",
+        )),
+        () => None,
+    }
+}
+
 /// Checks what the types cannot express.
 fn check(source: Source<'_>, file: &File) -> Result<(), ScenarioError> {
     let run = &file.run;
@@ -323,7 +351,11 @@ fn check(source: Source<'_>, file: &File) -> Result<(), ScenarioError> {
     }
     if run.memcg_lru == MemcgLruName::Seed && run.global() != Global::MemcgLru {
         let hint = "leave memcg-lru out, or set global = \"memcg-lru\"";
-        let what = "run: memcg-lru = \"seed\" where reclaim of the root walks the hierarchy";
+        let what = "run: memcg-lru = \"seed\" where reclaim of the root does not use the memcg LRU";
+        return Err(source.error(None, what, hint));
+    }
+    if let Some((what, hint)) = wrong_with_host(run) {
+        let what = format!("run: reclaim = \"host\" {what}");
         return Err(source.error(None, what, hint));
     }
     if !(1..=64).contains(&run.reclaimers) {

@@ -1,5 +1,7 @@
 //! Results of a file's runs as tables: a row for each tenant and combination, and tables over time.
 
+mod instances;
+
 use super::hierarchy::Hierarchy;
 use super::plan::{Plan, Plans};
 use super::world::{Counts, World};
@@ -15,6 +17,9 @@ pub struct Course {
     /// Counts of each tenant of the file, in the order of the file; all its instances and all
     /// tenants below it are included.
     pub groups: Vec<Counts>,
+    /// Each instance, without the tenants below it: the index of its tenant in the file, and its
+    /// counts. In the order of arrival within a tenant.
+    pub instances: Vec<(usize, Counts)>,
     /// Samples over time: milliseconds, and the counts of each tenant of the file.
     samples: Vec<(u64, Vec<Counts>)>,
 }
@@ -34,8 +39,10 @@ impl Course {
                 progress(world.done());
             }
         }
+        let instances = world.guests.iter();
         Self {
             groups: groups(&world),
+            instances: instances.map(|guest| (guest.group, guest.counts)).collect(),
             samples,
         }
     }
@@ -68,9 +75,13 @@ pub fn outcome(plans: &Plans, courses: &[Course]) -> Outcome {
     } else {
         tables.extend(by_value(plans, courses));
     }
+    let (of_instances, note) = instances::tables(plans, courses);
+    tables.extend(of_instances);
+    let mut notes = notes(plans);
+    notes.extend(note);
     Outcome {
         tables,
-        notes: notes(plans),
+        notes,
         ..Outcome::default()
     }
 }

@@ -4,6 +4,8 @@ use super::*;
 use proptest::prelude::*;
 
 mod aging;
+mod host;
+mod instances;
 mod policies;
 mod recency;
 mod set;
@@ -67,7 +69,7 @@ fn checked(set: &[&str]) -> World {
 fn oracles_agree_with_every_policy() {
     for policy in ["multi-gen", "multi-gen-6.3"] {
         for bits in ["engine", "page-tables"] {
-            for global in ["memcg-lru", "iterator"] {
+            for global in ["memcg-lru", "heat-level", "iterator"] {
                 let policy = format!("run.policy={policy}");
                 let (bits, global) = (
                     format!("run.accessed-bits={bits}"),
@@ -78,7 +80,7 @@ fn oracles_agree_with_every_policy() {
             }
         }
     }
-    for global in ["memcg-lru", "iterator"] {
+    for global in ["memcg-lru", "heat-level", "iterator"] {
         let global = format!("run.global={global}");
         checked(&[&global, "run.reclaimers=5", "run.duration=4s"]);
     }

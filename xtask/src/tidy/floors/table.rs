@@ -40,6 +40,7 @@ pub(super) const FLOORS: [(&str, &[&[&str]]); 43] = [
                 "protection",
                 "stock",
                 "throttle",
+                "heat",
                 "memcg_lru",
             ],
             &["order"],
@@ -51,7 +52,7 @@ pub(super) const FLOORS: [(&str, &[&[&str]]); 43] = [
         "crates/engine/src/vmscan",
         &[
             &["scan_control", "watermark"],
-            &["finish_page"],
+            &["finish_page", "headroom"],
             &["batch"],
             &["by_age", "classic"],
             &["shrink"],
@@ -341,7 +342,7 @@ pub(super) const FLOORS: [(&str, &[&[&str]]); 43] = [
                 "stats",
                 "usage",
             ],
-            &["iterator", "phases"],
+            &["by_heat", "iterator", "phases"],
             &["passes", "reclaimers"],
             &["ongoing"],
         ],
@@ -486,7 +487,10 @@ pub(super) const FLOORS: [(&str, &[&[&str]]); 43] = [
     ),
     (
         "crates/sim/src/scenario/world",
-        &[&["balloons", "config", "reclaim", "worker"], &["guest"]],
+        &[
+            &["balloons", "config", "host_reclaim", "reclaim", "worker"],
+            &["guest"],
+        ],
     ),
     (
         "crates/daemon/src/control",

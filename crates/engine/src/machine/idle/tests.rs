@@ -49,6 +49,7 @@ fn many_tenants_of_one_page_are_not_visited_in_vain() {
     let classic = Policy::ActiveInactive(Stage::Detection, Pages(2000));
     for (policy, global) in [
         (Policy::default(), GlobalReclaim::MemcgLru),
+        (Policy::default(), GlobalReclaim::HeatLevel),
         (Policy::default(), GlobalReclaim::Iterator),
         (classic, GlobalReclaim::Iterator),
     ] {
@@ -61,6 +62,7 @@ fn many_tenants_of_one_page_are_not_visited_in_vain() {
             let request = direct(64, now);
             let got = match global {
                 GlobalReclaim::MemcgLru => machine.reclaim_root(request, &mut Simple),
+                GlobalReclaim::HeatLevel => machine.reclaim_by_heat(request, &mut Simple),
                 GlobalReclaim::Iterator => {
                     machine.reclaim_subtree(MemcgId::ROOT, request, &mut Simple)
                 }

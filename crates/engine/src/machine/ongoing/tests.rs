@@ -129,7 +129,11 @@ fn ways() -> impl Strategy<Value = TenantChoice> {
 }
 
 fn globals() -> impl Strategy<Value = GlobalReclaim> {
-    prop_oneof![Just(GlobalReclaim::MemcgLru), Just(GlobalReclaim::Iterator)]
+    prop_oneof![
+        Just(GlobalReclaim::MemcgLru),
+        Just(GlobalReclaim::HeatLevel),
+        Just(GlobalReclaim::Iterator)
+    ]
 }
 
 /// Returns all that can be seen of a machine: the word of each page, and each tenant's position,

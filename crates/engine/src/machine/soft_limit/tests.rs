@@ -47,6 +47,7 @@ fn reclaim(machine: &mut Machine, reason: ScanReason, nr: u64) -> u64 {
     };
     let got = match machine.config.global {
         GlobalReclaim::MemcgLru => machine.reclaim_root(request, &mut Simple),
+        GlobalReclaim::HeatLevel => machine.reclaim_by_heat(request, &mut Simple),
         GlobalReclaim::Iterator => machine.reclaim_subtree(MemcgId::ROOT, request, &mut Simple),
     };
     machine.check_invariants();
@@ -56,7 +57,8 @@ fn reclaim(machine: &mut Machine, reason: ScanReason, nr: u64) -> u64 {
 /// reclaim-control.md 3: the largest excess is reclaimed before general reclaim.
 #[test]
 fn the_largest_excess_is_reclaimed_first() {
-    for global in [GlobalReclaim::MemcgLru, GlobalReclaim::Iterator] {
+    use GlobalReclaim::{HeatLevel, Iterator, MemcgLru};
+    for global in [MemcgLru, HeatLevel, Iterator] {
         for reason in [ScanReason::Direct, ScanReason::Background] {
             let mut machine = machine(CLASSIC, global);
             let root = MemcgId::ROOT;

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use engine::machine::{Ongoing, ReclaimRequest};
 use engine::memcg::MemcgId;
+use engine::vmscan::{Headroom, PAGES_PER_MEASUREMENT, Wanted};
 use engine::{Pages, ScanReason};
 
 use super::super::IDLE_MAX;
-use super::super::headroom::{Headroom, PAGES_PER_MEASUREMENT, Wanted};
 use super::super::reclaim_totals::ReclaimTotals;
 use super::Tenants;
 use super::under_way::ReclaimReason;
@@ -96,7 +96,7 @@ impl Tenants {
         };
         tenant.next_hold = Instant::now() + IDLE_MAX;
         let usage = Pages(used / 4096);
-        let Some(wanted) = Headroom::wanted(&tenant.limits, usage) else {
+        let Some(wanted) = Headroom::wanted(tenant.limits.by_usage(), usage) else {
             return IDLE_MAX;
         };
         // Unmapped page cache is reclaimed first; the kernel drops it. Not while the kernel drops

@@ -57,7 +57,7 @@ use std::time::{Duration, Instant};
 
 use engine::machine::GlobalReclaim;
 use engine::memcg::MemcgId;
-use engine::{Aging, Machine, MachineConfig, Millis};
+use engine::{Machine, MachineConfig, Millis};
 use rustix::io::Errno;
 
 pub use super::noreuse::NoreuseFiles;
@@ -71,7 +71,7 @@ pub use policy::Policies;
 pub use pressure::Watermarks;
 pub use write_back::WriteBackAges;
 
-use super::driver::{BATCH, Driver};
+use super::driver::Driver;
 use super::options::Reclaimed;
 use super::wakeup::Pause;
 pub use super::wakeup::Wakeup;
@@ -588,21 +588,16 @@ fn watch_of(group: Group, interval: Duration) -> Result<Watch, WatchError> {
     })
 }
 
-/// Returns the engine of a tree. In it, reclaim takes from protected tenants last, and begins after
-/// the tenant where the reclaim before ended.
+/// Returns the engine of a tree.
 fn machine(by_iterator: bool, seed: u64) -> Machine {
     let global = match by_iterator {
         true => GlobalReclaim::Iterator,
         false => GlobalReclaim::MemcgLru,
     };
     let config = MachineConfig {
-        aging: Aging::ByScans,
         global,
-        low_last: true,
-        in_turn: true,
-        batch: BATCH,
         seed,
-        ..MachineConfig::default()
+        ..MachineConfig::of_host()
     };
     Machine::new(config, Millis(0))
 }

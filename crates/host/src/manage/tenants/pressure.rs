@@ -11,11 +11,10 @@ use std::time::{Duration, Instant};
 
 use engine::machine::{Ongoing, ReclaimRequest};
 use engine::memcg::MemcgId;
+use engine::vmscan::{Headroom, PAGES_PER_MEASUREMENT};
 use engine::{Limit, Pages, ScanReason};
 
 use super::super::IDLE_MAX;
-use super::super::headroom::Headroom;
-use super::super::headroom::PAGES_PER_MEASUREMENT;
 use super::super::reclaim_totals::ReclaimTotals;
 use super::Tenants;
 use super::under_way::ReclaimReason;

@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use engine::memcg::{MemcgId, MemcgLimits, Protection};
+use engine::vmscan::Headroom;
 use engine::workingset::RefaultCurve;
 use engine::{Bytes, Limit, Pages};
 use rustix::io::Errno;
 
 use super::super::allocation_race::AllocationRace;
 use super::super::files_in_use::FilesInUse;
-use super::super::headroom::Headroom;
 use super::super::options::Limits;
 use super::super::policy_runner::PolicyRunner;
 use super::super::stall::Stalls;

@@ -3,8 +3,9 @@
 //!
 //! There are 128 memcgs; each touches all its pages at random, all at the same rate. 600 times, 256
 //! MiB are written to memory.reclaim of the root. The same is run with the memcg LRU of the
-//! document's own series, with walks over the hierarchy above generations and above active and
-//! inactive lists, and with the memcg LRU and a tree of three levels.
+//! document's own series, with walks over the hierarchy and by heat levels, each above generations
+//! and above active and inactive lists, with what `serve` runs on a host, and with the memcg LRU
+//! and a tree of three levels.
 //!
 //! The document's gain over "without the memcg LRU" is not shown: that kernel's walk asked every
 //! memcg for all that was missing, and ours asks for what is still missing. Above active and
@@ -63,8 +64,8 @@ impl Run {
 /// A part of the experiment: a way to choose among memcgs.
 struct Part {
     name: &'static str,
-    /// The document's figures for this way, or for the way most like it.
-    document: Figures,
+    /// The document's figures for this way, or for the way most like it; `None` if there are none.
+    document: Option<Figures>,
     config: MachineConfig,
     is_tree: bool,
 }
@@ -73,10 +74,11 @@ struct Part {
 const LRU: usize = 0;
 const ITERATOR: usize = 2;
 const LISTS: usize = 3;
-const TREE: usize = 4;
+const HEAT: usize = 4;
+const TREE: usize = 7;
 
 /// Returns the parts, in the order in which they run.
-fn parts(design: &Design) -> [Part; 5] {
+fn parts(design: &Design) -> [Part; 8] {
     let pages = Pages(u64::from(design.memcgs) * u64::from(design.pages));
     let part = |name, document, config| Part {
         name,
@@ -93,22 +95,38 @@ fn parts(design: &Design) -> [Part; 5] {
         global: GlobalReclaim::Iterator,
         ..lru
     };
-    let lists = MachineConfig {
-        policy: Policy::ActiveInactive(Stage::default(), pages),
-        ..iterator
+    let heat = MachineConfig {
+        global: GlobalReclaim::HeatLevel,
+        ..lru
     };
+    let on_lists = |above: MachineConfig| MachineConfig {
+        policy: Policy::ActiveInactive(Stage::default(), pages),
+        ..above
+    };
+    let (on, off) = (Some(DOCUMENT_ON), Some(DOCUMENT_OFF));
     [
-        part("memcg LRU", DOCUMENT_ON, lru),
-        part("memcg LRU of the series", DOCUMENT_ON, two_slots),
-        part("hierarchy iterator", DOCUMENT_OFF, iterator),
+        part("memcg LRU", on, lru),
+        part("memcg LRU of the series", on, two_slots),
+        part("hierarchy iterator", off, iterator),
         part(
             "hierarchy iterator, active and inactive lists",
-            DOCUMENT_OFF,
-            lists,
+            off,
+            on_lists(iterator),
+        ),
+        part("heat levels", None, heat),
+        part(
+            "heat levels, active and inactive lists",
+            None,
+            on_lists(heat),
+        ),
+        part(
+            "memcg LRU as `serve` runs it",
+            None,
+            MachineConfig::of_host(),
         ),
         Part {
             is_tree: true,
-            ..part("memcg LRU, three levels", DOCUMENT_ON, lru)
+            ..part("memcg LRU, three levels", on, lru)
         },
     ]
 }
@@ -141,7 +159,10 @@ pub(super) fn run(settings: &Settings, progress: &mut dyn FnMut(f64)) -> Outcome
         tree <= 5.0,
     ));
     Outcome {
-        tables: vec![summary(&design, &parts, &runs), by_memcg(lru, iterator)],
+        tables: vec![
+            summary(&design, &parts, &runs),
+            by_memcg([lru, iterator, &runs[HEAT]]),
+        ],
         claims,
         pictures: pictures::pictures(lru, iterator),
         timings: vec![table_of_times(&parts, &took)],
@@ -167,12 +188,16 @@ fn summary(design: &Design, parts: &[Part], runs: &[Run]) -> Table {
     let pages = u64::from(design.memcgs) * u64::from(design.pages);
     for (Part { name, document, .. }, run) in parts.iter().zip(runs) {
         let ours = run.figures();
+        let figure = |of: fn(&Figures) -> f64| {
+            let document = document.as_ref().map(of);
+            document.map_or(Cell::Empty, Cell::Figure)
+        };
         table.row(vec![
             Cell::Text((*name).to_owned()),
             Cell::Figure(ours.spread),
-            Cell::Figure(document.spread),
+            figure(|document| document.spread),
             Cell::Figure(ours.taken),
-            Cell::Figure(document.taken),
+            figure(|document| document.taken),
             Cell::Count(run.again),
             Cell::Count(run.refaults.iter().sum()),
             Cell::Count(run.touches),
@@ -182,17 +207,20 @@ fn summary(design: &Design, parts: &[Part], runs: &[Run]) -> Table {
     table
 }
 
-fn by_memcg(lru: &Run, iterator: &Run) -> Table {
+fn by_memcg(runs: [&Run; 3]) -> Table {
     let mut table = Table::new(
         "pgsteal of each memcg",
-        &["memcg", "memcg LRU (pages)", "hierarchy iterator (pages)"],
+        &[
+            "memcg",
+            "memcg LRU (pages)",
+            "hierarchy iterator (pages)",
+            "heat levels (pages)",
+        ],
     );
-    for (n, (&lru, &iterator)) in (0..).zip(lru.pgsteal.iter().zip(&iterator.pgsteal)) {
-        table.row(vec![
-            Cell::Count(n),
-            Cell::Count(lru),
-            Cell::Count(iterator),
-        ]);
+    for n in 0..runs[0].pgsteal.len() {
+        let mut cells = vec![Cell::Count(n as u64)];
+        cells.extend(runs.map(|run| Cell::Count(run.pgsteal[n])));
+        table.row(cells);
     }
     table
 }

@@ -49,7 +49,7 @@ fn the_same_seed_produces_the_same_outcome() {
     };
     let run = |settings: &Settings| {
         let outcome = run(settings, &mut |_| ());
-        assert_eq!(outcome.timings[0].rows.len(), 5, "a time for each part");
+        assert_eq!(outcome.timings[0].rows.len(), 8, "a time for each part");
         Outcome {
             timings: Vec::new(),
             ..outcome

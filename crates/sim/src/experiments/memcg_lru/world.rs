@@ -10,7 +10,9 @@ use crate::rng::Rng;
 use engine::machine::ReclaimRequest;
 use engine::memcg::MemcgId;
 use engine::vmstat::{VmEvent, VmStat};
-use engine::{FaultKind, FolioId, FolioType, Machine, MachineConfig, Millis, Pages, ScanReason};
+use engine::{
+    Aging, FaultKind, FolioId, FolioType, Machine, MachineConfig, Millis, Pages, ScanReason,
+};
 
 /// Sizes of the experiment, in pages and seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +97,14 @@ pub struct World {
     memcgs: Vec<(MemcgId, Rng)>,
     design: Design,
     touches: u64,
+    /// Seconds that have passed.
+    past: u32,
+    /// Whether memory is scanned at an interval, as on a host.
+    is_host: bool,
 }
+
+/// Seconds between two scans of a host: the default of `serve`.
+const SCAN_EVERY: u32 = 10;
 
 impl World {
     /// Makes a machine of these settings whose tenants have no pages yet.
@@ -120,11 +129,35 @@ impl World {
             memcgs,
             design,
             touches: 0,
+            past: 0,
+            is_host: config.aging == Aging::ByScans,
         }
     }
 
-    /// Lets `seconds` of simulated time pass; all tenants touch pages meanwhile.
+    /// Lets `seconds` of simulated time pass; all tenants touch pages meanwhile. A host scans.
     pub fn run_for(&mut self, seconds: u32) {
+        let end = self.past + seconds;
+        while self.is_host && self.past / SCAN_EVERY < end / SCAN_EVERY {
+            let next = (self.past / SCAN_EVERY + 1) * SCAN_EVERY;
+            self.touch_for(next - self.past);
+            self.scan(true);
+        }
+        self.touch_for(end - self.past);
+    }
+
+    /// Finds the pages that were accessed since the last scan, and opens a generation if `opens`.
+    fn scan(&mut self, opens: bool) {
+        let now = Millis(u64::from(self.past) * 1000);
+        for (id, _) in &self.memcgs {
+            self.machine.lruvec_mut(*id).walk_accessed();
+            if opens {
+                self.machine.age_after_scan(*id, now);
+            }
+        }
+    }
+
+    fn touch_for(&mut self, seconds: u32) {
+        self.past += seconds;
         let nr = u64::from(self.design.touches) * u64::from(seconds);
         for (id, rng) in &mut self.memcgs {
             touch_at_random(&mut self.machine, *id, rng, self.design.pages, nr);
@@ -135,6 +168,10 @@ impl World {
     /// Makes one write to memory.reclaim of the root. Returns whether the requested amount was
     /// reclaimed.
     pub fn write(&mut self, now: Millis) -> bool {
+        // A host scans before a reclaim, without opening a generation.
+        if self.is_host {
+            self.scan(false);
+        }
         let request = ReclaimRequest {
             reason: ScanReason::Proactive,
             nr: Pages(self.design.request),

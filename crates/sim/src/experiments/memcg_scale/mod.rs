@@ -2,7 +2,8 @@
 //!
 //! Half of the tenants are idle: they have very few pages and touch none. The others have 16 MiB
 //! and fault in again what was taken, so each reclaim finds the same state. The memcg LRU stops
-//! when it has enough pages; the walk over the hierarchy visits every tenant every time.
+//! when it has enough pages; the walk over the hierarchy visits every tenant every time. A walk by
+//! heat levels is measured, too; nothing is claimed of it.
 //!
 //! Invariant: steps (memcgs visited plus pages scanned) depend only on the settings, and decide the
 //! claims; seconds go to the timings. Reclaims run one after the other, as in kswapd. A second
@@ -28,35 +29,31 @@ const TENANTS: [u32; 3] = [10, 1000, 100_000];
 /// Minimum number of tenants of each row, at any scale. With fewer than 32 tenants one pass of the
 /// iterator cannot take 1,024 pages. It makes several passes, so its cost is not linear.
 const FEWEST: [u32; 3] = [10, 100, 1000];
-/// Numbers of reclaims that are averaged: with the memcg LRU, and with the slower iterator.
+/// Numbers of reclaims that are averaged: with the memcg LRU, and with the slower walks.
 const RECLAIMS: [u32; 2] = [200, 5];
 
-/// One row: a number of tenants, with the costs of the memcg LRU and of the iterator.
+/// One row: a number of tenants, with the costs of each choice among them.
 struct Row {
     tenants: u32,
     lru: Cost,
     lru_cleared: Cost,
     iterator: Cost,
+    heat: Cost,
 }
 
 impl Row {
     fn new(tenants: u32, settings: &Settings) -> Self {
-        let both = [GlobalReclaim::MemcgLru, GlobalReclaim::Iterator];
-        let [(lru, lru_cleared), (iterator, _)] = both.map(|global| {
-            let mut world = World::new(tenants, settings.seed);
-            let nr = RECLAIMS[global as usize];
-            let in_a_row = world.measure(global, Caches::AsLeft, nr);
-            let cleared = match global {
-                GlobalReclaim::MemcgLru => world.measure(global, Caches::Cleared, nr),
-                GlobalReclaim::Iterator => Cost::default(),
-            };
-            (in_a_row, cleared)
-        });
+        let mut world = World::new(tenants, settings.seed);
+        let [nr, few] = RECLAIMS;
+        let lru = world.measure(GlobalReclaim::MemcgLru, Caches::AsLeft, nr);
+        let lru_cleared = world.measure(GlobalReclaim::MemcgLru, Caches::Cleared, nr);
+        let walk = |global| World::new(tenants, settings.seed).measure(global, Caches::AsLeft, few);
         Self {
             tenants,
             lru,
             lru_cleared,
-            iterator,
+            iterator: walk(GlobalReclaim::Iterator),
+            heat: walk(GlobalReclaim::HeatLevel),
         }
     }
 }
@@ -108,23 +105,27 @@ fn steps(rows: &[Row]) -> Table {
             "of them in vain (memcgs)",
             "most in one reclaim (memcgs)",
             "iterator visits (memcgs)",
+            "heat levels visits (memcgs)",
             "memcg LRU looks (pages)",
             "iterator looks (pages)",
+            "heat levels looks (pages)",
             "memcg LRU reclaimed (pages taken)",
             "iterator reclaimed (pages taken)",
+            "heat levels reclaimed (pages taken)",
         ],
     );
     for row in rows {
-        let both = [&row.lru, &row.iterator];
+        let all = [&row.lru, &row.iterator, &row.heat];
         let mut cells = vec![Cell::Count(u64::from(row.tenants))];
         cells.extend([
             Cell::Figure(row.lru.visited),
             Cell::Figure(row.lru.in_vain),
             Cell::Count(row.lru.most_visited),
             Cell::Figure(row.iterator.visited),
+            Cell::Figure(row.heat.visited),
         ]);
-        cells.extend(both.map(|cost| Cell::Figure(cost.scanned)));
-        cells.extend(both.map(|cost| Cell::Figure(cost.reclaimed)));
+        cells.extend(all.map(|cost| Cell::Figure(cost.scanned)));
+        cells.extend(all.map(|cost| Cell::Figure(cost.reclaimed)));
         table.row(cells);
     }
     table
@@ -138,6 +139,7 @@ fn seconds(rows: &[Row]) -> Table {
             "memcg LRU (us)",
             "memcg LRU, caches cleared (us)",
             "iterator (us)",
+            "heat levels (us)",
         ],
     );
     for row in rows {
@@ -146,6 +148,7 @@ fn seconds(rows: &[Row]) -> Table {
             Cell::Figure(row.lru.median_us),
             Cell::Figure(row.lru_cleared.median_us),
             Cell::Figure(row.iterator.median_us),
+            Cell::Figure(row.heat.median_us),
         ]);
     }
     table

@@ -33,7 +33,11 @@ fn every_scale_has_rows_that_can_be_compared() {
 
 #[test]
 fn the_measured_machine_keeps_its_invariants() {
-    for global in [GlobalReclaim::MemcgLru, GlobalReclaim::Iterator] {
+    for global in [
+        GlobalReclaim::MemcgLru,
+        GlobalReclaim::HeatLevel,
+        GlobalReclaim::Iterator,
+    ] {
         let mut world = World::new(20, 3);
         let cost = world.measure(global, Caches::AsLeft, 30);
         world.check();

@@ -146,6 +146,7 @@ impl World {
             let (mut taken, start) = (Taken::default(), Instant::now());
             let got = match global {
                 GlobalReclaim::MemcgLru => self.machine.reclaim_root(request, &mut taken),
+                GlobalReclaim::HeatLevel => self.machine.reclaim_by_heat(request, &mut taken),
                 GlobalReclaim::Iterator => {
                     let root = MemcgId::ROOT;
                     self.machine.reclaim_subtree(root, request, &mut taken)

@@ -1,7 +1,9 @@
 //! Converts an experiment file's values for the machine and for a tenant to the engine's types.
 
 use crate::rng::Rng;
-use crate::scenario::file::{File, Global, MemcgLruName, PolicyName, ScanReductionName, Tenant};
+use crate::scenario::file::{
+    File, Global, MemcgLruName, PolicyName, ReclaimName, ScanReductionName, Tenant,
+};
 use crate::scenario::hierarchy::Hierarchy;
 use crate::scenario::values::Size;
 use engine::active_inactive::Stage;
@@ -17,6 +19,10 @@ pub(super) fn machine(file: &File, tree: &Hierarchy) -> MachineConfig {
         .map(|(n, tenant)| pages_of(tenant.get_ref()) * tree.instances(n))
         .sum();
     let memory = file.run.memory.map_or(pages, Size::pages);
+    let base = match file.run.reclaim {
+        ReclaimName::Kernel => MachineConfig::default(),
+        ReclaimName::Host => MachineConfig::of_host(),
+    };
     MachineConfig {
         policy: policy(file.run.policy, Pages(memory)),
         aging: match file.run.age_every {
@@ -26,6 +32,7 @@ pub(super) fn machine(file: &File, tree: &Hierarchy) -> MachineConfig {
         global: match file.run.global() {
             Global::MemcgLru => GlobalReclaim::MemcgLru,
             Global::Iterator => GlobalReclaim::Iterator,
+            Global::HeatLevel => GlobalReclaim::HeatLevel,
         },
         memcg_profile: match file.run.memcg_lru {
             MemcgLruName::Seed => MemcgProfile::Seed,
@@ -34,12 +41,12 @@ pub(super) fn machine(file: &File, tree: &Hierarchy) -> MachineConfig {
         seed: Rng::stream(file.run.seed, 0).next_u64(),
         swap: limit(file.run.swap),
         bound_shadows: file.run.bound_shadows,
-        vain_passes: file.run.vain_passes,
+        vain_passes: file.run.vain_passes || file.run.reclaim == ReclaimName::Host,
         scan_reduction: match file.run.scan_reduction {
             ScanReductionName::EachTurn => ScanReduction::EachTurn,
             ScanReductionName::Once => ScanReduction::Once,
         },
-        ..MachineConfig::default()
+        ..base
     }
 }
 

@@ -5,16 +5,19 @@
 //! then aging, then reclaim, then balloons.
 //!
 //! `config` converts the values of the file, `worker` chooses the pages, `guest` counts, `reclaim`
-//! reclaims before charges and ages, `balloons` exchanges messages between hosts and guests.
+//! reclaims before charges and ages, `host_reclaim` reclaims as `serve` does, `balloons` exchanges
+//! messages between hosts and guests.
 
 mod balloons;
 mod config;
 mod guest;
+mod host_reclaim;
 mod reclaim;
 mod worker;
 
 use guest::guests;
 pub use guest::{Counts, Guest};
+use host_reclaim::HostReclaim;
 
 use super::balloon::Host;
 use super::file::{Access, AccessedBits, File};
@@ -39,6 +42,8 @@ pub struct World {
     pub(in crate::scenario) file: File,
     pub(in crate::scenario) tree: Hierarchy,
     pub(in crate::scenario) now: u64,
+    /// State of reclaim as on a host.
+    host: HostReclaim,
     /// Chooses which of several simultaneous reclaimers goes next.
     order: Rng,
     /// A bug planted by a test.
@@ -64,6 +69,7 @@ impl World {
             file,
             tree,
             now: 0,
+            host: HostReclaim::default(),
             order: Rng::stream(plan.file.run.seed, u64::MAX),
             #[cfg(test)]
             bug: None,
@@ -171,6 +177,7 @@ impl World {
         let gone = self.machine.unmap_range(id, FolioId(0), len);
         self.guests[n].counts.unmapped += gone.present.0;
         self.spaces.reset(id);
+        self.host.forget(id);
         self.machine.offline(id);
     }
 

@@ -10,6 +10,9 @@ use engine::{MemcgId, Memory, Millis, Pages, ScanReason, Swappiness};
 impl World {
     /// Reclaims until one page fits on the machine and under the limits of `id`.
     pub(super) fn make_room(&mut self, n: usize, id: MemcgId) {
+        if self.is_host() {
+            self.hold_limits(n);
+        }
         let root = self.machine.tree().get(MemcgId::ROOT).usage();
         if let Some(memory) = self.file.run.memory
             && root.0 + 1 > memory.pages()
@@ -51,10 +54,11 @@ impl World {
             Global::Iterator => self
                 .machine
                 .reclaim_subtree(root, request, &mut self.spaces),
+            Global::HeatLevel => self.machine.reclaim_by_heat(request, &mut self.spaces),
         };
     }
 
-    fn request(
+    pub(super) fn request(
         &self,
         reason: ScanReason,
         nr: Pages,
@@ -73,13 +77,19 @@ impl World {
         if !self.file.run.age_every.is_some_and(|every| due(every.0)) {
             return;
         }
+        let is_host = self.is_host();
+        if is_host {
+            self.scan_host();
+        }
         for guest in &mut self.guests {
             let Some(id) = guest.memcg else { continue };
             let lruvec = self.machine.lruvec_mut(id);
             let Some(seq) = lruvec.multi_gen().map(LruGen::max_seq) else {
                 continue;
             };
-            if lruvec.begin_walk(seq) {
+            if is_host {
+                self.machine.age_after_scan(id, Millis(self.now));
+            } else if lruvec.begin_walk(seq) {
                 self.spaces.walk_all(id, lruvec);
                 lruvec.inc_max_seq(seq, Swappiness::default(), Millis(self.now));
             }
@@ -123,6 +133,9 @@ impl World {
                 guests.filter_map(|guest| guest.memcg).collect()
             }
         };
+        if self.is_host() {
+            self.scan_before_reclaim();
+        }
         for id in targets {
             // Less than the requested amount is a valid result, and shows in pgsteal.
             let _ = self

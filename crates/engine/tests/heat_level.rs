@@ -1,0 +1,359 @@
+//! Reclaim of the root by heat levels, compared with a naive model: random operations, and after
+//! each step of a walk the memcg that was met and the heat of all memcgs.
+//! spec: heat-level.md 7, test 10.
+//!
+//! The model reads from the engine how many pages each memcg has, and what a visit did. It decides
+//! by itself which memcg comes next, whether it is skipped, and how hot it is.
+#![forbid(unsafe_code)]
+
+use engine::machine::{GlobalReclaim, Machine, MachineConfig, ReclaimRequest};
+use engine::memcg::{MemcgId, MemcgLimits};
+use engine::vmscan::Shrunk;
+use engine::vmstat::VmEvent;
+use engine::{FaultKind, FolioId, FolioType, Lruvec, Memory, Millis, PageOut, Pages, ScanReason};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+/// Number of page ids of each tenant.
+const PAGES: u32 = 300;
+/// Maximum number of tenants.
+const TENANTS: usize = 6;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Create,
+    Offline { who: usize },
+    Fault { who: usize, id: u32, len: u32 },
+    Touch { who: usize, id: u32, len: u32 },
+    Age { who: usize },
+    Min { who: usize, pages: u64 },
+    Low { who: usize, pages: u64 },
+    Wait { ms: u64 },
+    Reclaim { nr: u64, priority: u32 },
+}
+
+/// Random operations; the numbers before `=>` are their weights.
+fn ops() -> impl Strategy<Value = Op> {
+    let (who, id, len) = (0..TENANTS, 0..PAGES, 1..200u32);
+    prop_oneof![
+        2 => Just(Op::Create),
+        1 => who.clone().prop_map(|who| Op::Offline { who }),
+        8 => (who.clone(), id.clone(), len.clone()).prop_map(|(who, id, len)| Op::Fault { who, id, len }),
+        2 => (who.clone(), id, len).prop_map(|(who, id, len)| Op::Touch { who, id, len }),
+        2 => who.clone().prop_map(|who| Op::Age { who }),
+        1 => (who.clone(), 0..200u64).prop_map(|(who, pages)| Op::Min { who, pages }),
+        1 => (who, 0..200u64).prop_map(|(who, pages)| Op::Low { who, pages }),
+        2 => prop_oneof![Just(1000u64), Just(1001), 1..4000u64].prop_map(|ms| Op::Wait { ms }),
+        8 => (1..400u64, 0..7u32)
+            .prop_map(|(nr, priority)| Op::Reclaim { nr, priority }),
+    ]
+}
+
+/// A memory that pages out one in `id` pages of memcg `id`: all of the first, a half of the second.
+struct Stingy;
+
+impl Memory for Stingy {
+    fn walk(&mut self, _: MemcgId, lruvec: &mut Lruvec) {
+        lruvec.walk_accessed();
+    }
+
+    fn page_out(&mut self, memcg: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
+        outcome.extend(batch.iter().map(|id| match id.0 % memcg.0.max(1) {
+            0 => PageOut::Stored,
+            _ => PageOut::Busy,
+        }));
+    }
+}
+
+/// The model of one memcg.
+#[derive(Clone, Copy, Debug)]
+struct Tenant {
+    heat: i64,
+    decayed: u64,
+    refaults: u64,
+    min: u64,
+    low: u64,
+}
+
+impl Tenant {
+    const fn new(now: u64) -> Self {
+        Self {
+            heat: 0,
+            decayed: now,
+            refaults: 0,
+            min: 0,
+            low: 0,
+        }
+    }
+
+    fn decay(&mut self, now: u64) {
+        if now > self.decayed + 1000 {
+            self.decayed = now;
+            self.heat = (self.heat - 1).max(0);
+        }
+    }
+
+    fn visited(&mut self, (tried, got, refaults): (u64, u64, u64), now: u64) {
+        self.decay(now);
+        let mut change = if tried == 0 {
+            12
+        } else if got as f64 >= tried as f64 / 2.0 {
+            -2
+        } else if got as f64 >= tried as f64 / 4.0 {
+            -1
+        } else {
+            1
+        };
+        let since = refaults - self.refaults;
+        self.refaults = refaults;
+        if since > got {
+            change += 1;
+        } else if since == 0 && change > 0 {
+            change -= 1;
+        }
+        self.heat = (self.heat + change).clamp(0, 12);
+    }
+}
+
+/// The machine and its model, which get the same operations.
+struct Pair {
+    machine: Machine,
+    model: BTreeMap<MemcgId, Tenant>,
+    /// The memcg at which the shared walk stands; `None` before the root.
+    at: Option<MemcgId>,
+    now: u64,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let config = MachineConfig {
+            global: GlobalReclaim::HeatLevel,
+            ..MachineConfig::default()
+        };
+        Self {
+            machine: Machine::new(config, Millis(0)),
+            model: BTreeMap::from([(MemcgId::ROOT, Tenant::new(0))]),
+            at: None,
+            now: 0,
+        }
+    }
+
+    /// The online tenant with this number; `None` if there is none.
+    fn who(&self, who: usize) -> Option<MemcgId> {
+        let ids = self
+            .model
+            .keys()
+            .filter(|id| self.machine.tree().is_online(**id));
+        let ids: Vec<_> = ids.filter(|id| **id != MemcgId::ROOT).collect();
+        ids.get(who % ids.len().max(1)).map(|id| **id)
+    }
+
+    fn resident(&self, id: MemcgId) -> u64 {
+        self.machine.lruvec(id).resident().0
+    }
+
+    fn apply(&mut self, op: &Op) {
+        match *op {
+            Op::Create if self.model.len() <= TENANTS => {
+                let id = self.machine.create(MemcgId::ROOT, Millis(self.now));
+                self.machine.lruvec_mut(id).ensure(PAGES as usize);
+                assert!(self.model.insert(id, Tenant::new(self.now)).is_none());
+            }
+            Op::Create => {}
+            Op::Wait { ms } => self.now += ms,
+            Op::Reclaim { nr, priority } => self.reclaim(nr, priority),
+            Op::Offline { who }
+            | Op::Fault { who, .. }
+            | Op::Touch { who, .. }
+            | Op::Age { who }
+            | Op::Min { who, .. }
+            | Op::Low { who, .. } => {
+                if let Some(id) = self.who(who) {
+                    self.apply_to(id, op);
+                }
+            }
+        }
+        self.compare();
+        self.machine.check_invariants();
+    }
+
+    fn apply_to(&mut self, id: MemcgId, op: &Op) {
+        match *op {
+            Op::Offline { .. } => {
+                let before = self.before(id);
+                self.machine.offline(id);
+                if let Some(tenant) = self.model.get_mut(&id) {
+                    (tenant.min, tenant.low) = (0, 0);
+                }
+                self.forget_released(before);
+            }
+            Op::Fault { id: first, len, .. } => {
+                for page in (first..(first + len).min(PAGES)).map(FolioId) {
+                    if !self.machine.lruvec(id).folios().get(page).is_present() {
+                        let kind = FaultKind::Refault;
+                        self.machine.fault_in(id, page, FolioType::Anon, kind, true);
+                    }
+                }
+            }
+            Op::Touch { id: first, len, .. } => {
+                for page in (first..(first + len).min(PAGES)).map(FolioId) {
+                    self.machine.lruvec_mut(id).touch(page);
+                }
+            }
+            Op::Age { .. } => self.machine.age(id, Millis(self.now)),
+            Op::Min { pages, .. } => self.protect(id, |tenant| tenant.min = pages),
+            Op::Low { pages, .. } => self.protect(id, |tenant| tenant.low = pages),
+            Op::Create | Op::Wait { .. } | Op::Reclaim { .. } => unreachable!("of no tenant"),
+        }
+    }
+
+    fn protect(&mut self, id: MemcgId, change: impl Fn(&mut Tenant)) {
+        let tenant = self.model.get_mut(&id).expect("a known memcg");
+        change(tenant);
+        let limits = MemcgLimits {
+            min: Pages(tenant.min),
+            low: Pages(tenant.low),
+            ..MemcgLimits::default()
+        };
+        self.machine.set_limits(id, limits);
+    }
+
+    /// The memcg before `id` in the order of walks.
+    fn before(&self, id: MemcgId) -> (MemcgId, Option<MemcgId>) {
+        let order = self.machine.tree().pre_order(MemcgId::ROOT);
+        let at = order.iter().position(|one| *one == id);
+        (id, at.and_then(|at| order.get(at.wrapping_sub(1))).copied())
+    }
+
+    fn forget_released(&mut self, (id, before): (MemcgId, Option<MemcgId>)) {
+        if self.machine.tree().exists(id) {
+            return;
+        }
+        self.model.remove(&id);
+        if self.at == Some(id) {
+            self.at = before;
+        }
+    }
+
+    /// Walks once at one priority, and compares each step with the model's.
+    fn reclaim(&mut self, nr: u64, priority: u32) {
+        let request = ReclaimRequest {
+            reason: ScanReason::Direct,
+            nr: Pages(nr),
+            swappiness: None,
+            now: Millis(self.now),
+        };
+        let mut reclaimer = self.machine.reclaimer(MemcgId::ROOT, request, priority);
+        let (mut level, mut total) = (0, Shrunk::default());
+        let (mut round, mut has_hotter) = (self.round(), false);
+        loop {
+            let is_enough = total.reclaimed.0 >= nr && total.visited > 0;
+            let is_here = |id: &MemcgId| self.machine.tree().exists(*id);
+            round.retain(is_here);
+            while round.is_empty() && !is_enough && has_hotter && level < 8 {
+                self.at = None;
+                (level, has_hotter, round) = (level + 4, false, self.round());
+            }
+            let expect = if is_enough { None } else { round.pop() };
+            if !is_enough && expect.is_none() {
+                self.at = None;
+            }
+            let before = expect.map(|id| (self.before(id), self.resident(id)));
+            let met = self.machine.step(&mut reclaimer, &mut Stingy);
+            assert_eq!(met, expect, "the next memcg of round {level}");
+            let (Some(id), Some((before, resident))) = (met, before) else {
+                break;
+            };
+            self.at = Some(id);
+            let got = reclaimer.got();
+            let tried = |of: &Shrunk| of.reclaimed.0 + of.forgotten.0 + of.kept.total();
+            let did = (
+                tried(&got) - tried(&total),
+                got.reclaimed.0 - total.reclaimed.0,
+            );
+            total = got;
+            has_hotter |= self.visit(id, (did, resident), (level, priority));
+            self.forget_released(before);
+            self.compare();
+        }
+        let all = self.machine.finish(reclaimer);
+        assert_eq!(all.reclaimed, total.reclaimed);
+    }
+
+    /// The memcgs of a round, last first: those from the shared position to the end of the
+    /// traversal. At the end, a new traversal begins.
+    fn round(&self) -> Vec<MemcgId> {
+        let order = self.machine.tree().pre_order(MemcgId::ROOT);
+        let at = self
+            .at
+            .and_then(|at| order.iter().position(|one| *one == at));
+        let mut rest = order[at.map_or(0, |at| at + 1)..].to_vec();
+        if rest.is_empty() {
+            rest = order;
+        }
+        rest.reverse();
+        rest
+    }
+
+    /// What a visit of `id` changes in the model; returns whether it was too hot for the round.
+    fn visit(
+        &mut self,
+        id: MemcgId,
+        ((tried, got), resident): ((u64, u64), u64),
+        (level, priority): (i64, u32),
+    ) -> bool {
+        let is_online = self.machine.tree().exists(id) && self.machine.tree().is_online(id);
+        let refaults = match self.machine.tree().exists(id) {
+            true => self
+                .machine
+                .lruvec(id)
+                .stat()
+                .get(VmEvent::WorkingsetActivateAnon),
+            false => 0,
+        };
+        let now = self.now;
+        let tenant = self.model.get_mut(&id).expect("a known memcg");
+        let is_root = id == MemcgId::ROOT;
+        if !is_root && (tenant.min >= resident || tenant.low >= resident) {
+            assert_eq!((tried, got), (0, 0), "{id:?} is protected");
+            return false;
+        }
+        if !is_root {
+            tenant.decay(now);
+        }
+        let is_too_hot = tenant.heat >= level + 4 && level < 8;
+        let is_small = resident >> (if is_online { priority } else { 0 }) == 0;
+        if is_too_hot || is_small {
+            assert_eq!(
+                (tried, got),
+                (0, 0),
+                "{id:?}: hot {is_too_hot}, small {is_small}"
+            );
+        } else if !is_root && self.machine.tree().exists(id) {
+            tenant.visited((tried, got, refaults), now);
+        }
+        is_too_hot
+    }
+
+    fn compare(&self) {
+        for (&id, tenant) in &self.model {
+            let heat = i64::from(self.machine.memcg_heat().heat(id));
+            assert_eq!(heat, tenant.heat, "heat of {id:?}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn walks_and_heat_are_those_of_the_model(ops in prop::collection::vec(ops(), 20..60)) {
+        let mut pair = Pair::new();
+        for _ in 0..3 {
+            pair.apply(&Op::Create);
+        }
+        for op in &ops {
+            pair.apply(op);
+        }
+    }
+}

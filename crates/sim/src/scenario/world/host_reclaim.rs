@@ -1,0 +1,105 @@
+//! Reclaim as `pagetide serve` does it on a host (`reclaim = "host"`): ahead of the limits, after a
+//! scan, with the host's settings ([`engine::MachineConfig::of_host`]) and its decisions
+//! ([`Headroom`]).
+//!
+//! A host measures usage every 2 to 200 ms; here it is measured at each fault. A fault that meets a
+//! limit all the same is left to the kernel, as on a host (`reclaim.rs`).
+//!
+//! Invariant: what decides is code of the engine, which the host runs, too.
+
+use super::World;
+use crate::scenario::file::{ReclaimName, Tenant};
+use crate::scenario::values::Size;
+use engine::machine::{HOST_SCANS_APART, Ongoing};
+use engine::vmscan::{Headroom, PAGES_PER_MEASUREMENT};
+use engine::{Bytes, Limit, MemcgId, Memory, Millis, Pages, ScanReason};
+use std::collections::BTreeMap;
+
+/// What a host remembers between two reclaims.
+#[derive(Debug, Default)]
+pub(super) struct HostReclaim {
+    /// Time of the last scan.
+    scanned: u64,
+    /// Of each memcg with a limit: how well reclaim works, and when usage is measured next.
+    headroom: BTreeMap<MemcgId, (Headroom, u64)>,
+}
+
+impl HostReclaim {
+    /// Forgets a memcg that departs: its number may be used again.
+    pub(super) fn forget(&mut self, id: MemcgId) {
+        self.headroom.remove(&id);
+    }
+}
+
+impl World {
+    /// Whether reclaim is that of a host.
+    pub(super) fn is_host(&self) -> bool {
+        self.file.run.reclaim == ReclaimName::Host
+    }
+
+    /// Reclaims for the limits of tenant `n`, of the tenants above it, and of the machine, if
+    /// usage comes too close to them.
+    pub(super) fn hold_limits(&mut self, n: usize) {
+        let mut at = Some(n);
+        while let Some(guest) = at.map(|at| &self.guests[at]) {
+            at = guest.parent;
+            let tenant = self.file.tenant[guest.group].get_ref();
+            if let Some(id) = guest.memcg {
+                self.hold(id, limits(tenant));
+            }
+        }
+        let memory = limit(self.file.run.memory);
+        self.hold(MemcgId::ROOT, (memory, Limit::Max));
+    }
+
+    fn hold(&mut self, id: MemcgId, limits: (Limit, Limit)) {
+        let usage = self.machine.tree().get(id).usage();
+        let wanted = Headroom::wanted(limits, usage);
+        let Some(wanted) = wanted.filter(|wanted| wanted.pages > Pages(0)) else {
+            return;
+        };
+        let next = self.host.headroom.get(&id).map_or(0, |(_, next)| *next);
+        if self.now < next {
+            return;
+        }
+        let most = Pages(wanted.pages.0.min(PAGES_PER_MEASUREMENT));
+        self.scan_before_reclaim();
+        let request = self.request(ScanReason::Direct, most, None);
+        let mut ongoing = Ongoing::once(id, request);
+        while !self
+            .machine
+            .resume(&mut ongoing, Millis(self.now), &mut self.spaces)
+        {}
+        let (room, next) = self.host.headroom.entry(id).or_default();
+        let got = ongoing.reclaimed();
+        room.note(got, most);
+        let wait = room.wait_after((got, most), (usage, wanted.left));
+        *next = self.now + u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+    }
+
+    /// Scans all tenants before a reclaim, if the last scan is long ago. Opens no generation.
+    pub(super) fn scan_before_reclaim(&mut self) {
+        if self.now >= self.host.scanned + HOST_SCANS_APART.0 {
+            self.scan_host();
+        }
+    }
+
+    /// Finds the pages of all tenants that were accessed since the last scan.
+    pub(super) fn scan_host(&mut self) {
+        self.host.scanned = self.now;
+        for guest in &self.guests {
+            if let Some(id) = guest.memcg {
+                self.spaces.walk_all(id, self.machine.lruvec_mut(id));
+            }
+        }
+    }
+}
+
+/// Returns a tenant's memory.max and memory.high.
+fn limits(tenant: &Tenant) -> (Limit, Limit) {
+    (limit(tenant.memory_max), limit(tenant.memory_high))
+}
+
+fn limit(size: Option<Size>) -> Limit {
+    size.map_or(Limit::Max, |size| Limit::Bytes(Bytes(size.0)))
+}
