@@ -198,10 +198,10 @@ fn a_file_declared_as_used_once_is_reclaimed_first_under_run_and_attach() {
     }
 }
 
-/// Starts `mapped.py` with these files under `run`, or alone with an `attach` beside it, and requests
-/// 32 MiB of it. Returns the bytes that were paged out of its two files and of its anonymous memory;
-/// `None` if file `once` lost less than 16 MiB. Panics if more than 1 MiB of the other memory was
-/// paged out.
+/// Starts `mapped.py` with these files under `run`, or alone with an `attach` beside it, and
+/// requests 32 MiB of it. Returns the bytes that were paged out of its two files and of its
+/// anonymous memory; `None` if file `once` lost less than 16 MiB. Panics if more than 1 MiB of the
+/// other memory was paged out.
 fn paged_out_by(verb: &str, words: &[String; 2], once: usize) -> Option<[u64; 3]> {
     let prefix = match verb {
         "run" => [&pagetide::binary(), "run", "--age-every", "500ms", "--"]
@@ -241,10 +241,10 @@ fn paged_out_by(verb: &str, words: &[String; 2], once: usize) -> Option<[u64; 3]
 /// reads a file again and again, faster than scans follow each other, and another program in the
 /// same tenant has not used its working set since two scans.
 ///
-/// `sequential`, `random`, `noreuse` and `none` are the program's advice for the file; `ruled` gives
-/// no advice, but a rule of the configuration names the file (`noreuse = true`). As many bytes are
-/// reclaimed as the working set has: by the kernel's count, none of them are of the working set,
-/// except in `none`.
+/// `sequential`, `random`, `noreuse` and `none` are the program's advice for the file; `ruled`
+/// gives no advice, but a rule of the configuration names the file (`noreuse = true`). As many
+/// bytes are reclaimed as the working set has: by the kernel's count, none of them are of the
+/// working set, except in `none`.
 #[test]
 fn a_stream_is_reclaimed_before_memory_that_is_used_again() {
     const NAMES: [&str; 5] = ["none", "sequential", "random", "noreuse", "ruled"];
@@ -286,8 +286,8 @@ fn a_stream_is_reclaimed_before_memory_that_is_used_again() {
     );
 }
 
-/// Starts in a tenant a program that uses a working set of [`HOT`] MiB again and again, and then one
-/// that reads a file of twice that size by a mapping; the tenant's name is the advice for the file.
+/// Starts in a tenant a program that uses a working set of [`HOT`] MiB again and again. Then starts
+/// a program that reads a mapped file of twice that size. The tenant's name is the advice for it.
 fn working_set_and_stream(tree: &Tree, name: &str, folder: &TempDir) -> (Running, Running) {
     let (size, inside) = (HOT.to_string(), tree.inside(name));
     let words = [&size, &size, "600", "--rate", "3000"].map(String::from);

@@ -444,30 +444,42 @@ impl Layout {
         copier: &mut Copier,
         structures: &[Structure],
     ) -> io::Result<HashMap<u64, FileFacts>> {
-        let mut files: Vec<u64> = structures.iter().map(|one| one.file).collect();
-        files.sort_unstable();
-        files.dedup();
+        let mut files = distinct(structures.iter().map(|one| one.file));
         files.retain(|file| *file != 0);
         let open = self.open_file.read(copier, &files)?;
-        let inodes: Vec<u64> = open.iter().map(|(inode, _)| *inode).collect();
-        let at = self.inode;
+        let (at, inodes) = (self.inode, distinct(open.iter().map(|(inode, _)| *inode)));
         let of_inodes = members(copier, &inodes, &[at.number, at.mode, at.system])?;
-        let systems: Vec<u64> = of_inodes.iter().map(|words| words[2]).collect();
+        let systems = distinct(of_inodes.iter().map(|words| words[2]));
         let members_of_system = [at.system_device, at.system_magic, at.system_flags];
         let of_systems = members(copier, &systems, &members_of_system)?;
-        let of_files = open.iter().zip(of_inodes.iter().zip(&of_systems));
-        let facts = of_files.map(|((_, mode), (inode, system))| {
+        let facts = open.iter().map(|(inode, mode)| {
+            let inode = words_of(*inode, &inodes, &of_inodes);
+            let system = words_of(inode[2], &systems, &of_systems);
             let device = system[0] & 0xffff_ffff;
-            let device = ((device >> 20) as u32, (device & 0xf_ffff) as u32);
             FileFacts {
                 inode: inode[0],
-                device,
+                device: ((device >> 20) as u32, (device & 0xf_ffff) as u32),
                 backing: backing(inode[1], system[1], system[2]),
                 is_used_once: mode & self.open_file.used_once != 0,
             }
         });
         Ok(files.iter().copied().zip(facts).collect())
     }
+}
+
+/// The addresses, ascending, each once.
+fn distinct(addresses: impl Iterator<Item = u64>) -> Vec<u64> {
+    let mut addresses: Vec<u64> = addresses.collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses
+}
+
+/// Returns the words that were read at the address `at`, where `found` has the words of each address
+/// in `addresses`; zeros if that address was not read.
+fn words_of(at: u64, addresses: &[u64], found: &[[u64; 3]]) -> [u64; 3] {
+    let index = addresses.binary_search(&at);
+    index.map_or([0; 3], |index| found[index])
 }
 
 /// Reads the words at `offsets` (in bytes) of each structure at the addresses `at`; 0 for a word
