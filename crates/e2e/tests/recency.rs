@@ -302,3 +302,67 @@ fn working_set_and_stream(tree: &Tree, name: &str, folder: &TempDir) -> (Running
     let stream = Run::new([&programs::c("stream"), &file, advice]);
     (hot, stream.under(inside).start())
 }
+
+/// A limit that pagetide alone enforces (`attach`) takes from a stream with POSIX_FADV_NOREUSE, and
+/// leaves the working set beside it. Beside a stream without advice, the same limit pages out parts
+/// of the working set all the time.
+///
+/// (Under the hard limit of `run` the kernel reclaims, too, and heeds the advice by itself.)
+#[test]
+fn a_limit_takes_from_a_declared_stream_before_memory_that_is_used_again() {
+    /// Number of times that the working sets' swapped memory is read, a second apart.
+    const SAMPLES: u64 = 15;
+    let _serial = serial();
+    let _swap = Swap::shared();
+    let folders = [TempDir::new(), TempDir::new()];
+    let begin = |at: usize| limited_stream(["none", "noreuse"][at], &folders[at]);
+    let running = [0, 1].map(begin);
+    wait::until("each limit has been enforced for some passes", SOON, || {
+        let mut streams = running.iter().map(|one| one.0.stdout());
+        streams.all(|text| text.matches("read\n").count() >= 12)
+    });
+    let mut out = [0, 0];
+    for _ in 0..SAMPLES {
+        std::thread::sleep(Duration::from_secs(1));
+        for (out, (_, _, hot)) in out.iter_mut().zip(&running) {
+            *out += e2e::proc::number(*hot, "VmSwap").expect("it runs") / SAMPLES;
+        }
+    }
+    eprintln!("of the working sets in swap, on average: {out:?}");
+    assert!(out[0] >= 2 * MIB && out[1] <= out[0] / 4, "{out:?}");
+}
+
+/// Starts a program with a working set of [`HOT`] MiB and a child that reads a mapped file of four
+/// times that size, then a manager that limits both together to 64 MiB. Returns the processes of
+/// both, and the pid that has the working set.
+fn limited_stream(advice: &str, folder: &TempDir) -> (Running, Running, u32) {
+    const SCRIPT: &str = "\"$0\" $1 $1 600 --rate 3000 & echo $!; \"$2\" \"$3\" $4";
+    let file = page_cache::file(folder, 4 * usize::try_from(HOT).expect("small"));
+    let (hot, stream) = (programs::c("hotset"), programs::c("stream"));
+    let words = [
+        "sh",
+        "-c",
+        SCRIPT,
+        &hot,
+        &HOT.to_string(),
+        &stream,
+        &file,
+        advice,
+    ];
+    let running = Run::new(words).start();
+    wait::until("both run", SOON, || {
+        running.stderr().contains("ready") && running.stdout().contains("read\n")
+    });
+    let pid = running.stdout().lines().find_map(|line| line.parse().ok());
+    let of_script = running.pid().to_string();
+    let words = [
+        "attach",
+        "--memory-max",
+        "64M",
+        "--age-every",
+        "1s",
+        &of_script,
+    ];
+    let attached = pagetide::command(words).start();
+    (running, attached, pid.expect("printed first"))
+}
