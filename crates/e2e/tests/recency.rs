@@ -332,9 +332,9 @@ fn a_limit_takes_from_a_declared_stream_before_memory_that_is_used_again() {
     assert!(out[0] >= 2 * MIB && out[1] <= out[0] / 4, "{out:?}");
 }
 
-/// Starts a program with a working set of [`HOT`] MiB and a child that reads a mapped file of four
-/// times that size, then a manager that limits both together to 64 MiB. Returns the processes of
-/// both, and the pid that has the working set.
+/// Starts a program with a working set of [`HOT`] MiB, and beside it one that reads a mapped file
+/// of four times that size. Then starts a manager that limits both together to 64 MiB. Returns the
+/// script that runs both, the manager, and the pid that has the working set.
 fn limited_stream(advice: &str, folder: &TempDir) -> (Running, Running, u32) {
     const SCRIPT: &str = "\"$0\" $1 $1 600 --rate 3000 & echo $!; \"$2\" \"$3\" $4";
     let file = page_cache::file(folder, 4 * usize::try_from(HOT).expect("small"));

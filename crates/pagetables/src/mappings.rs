@@ -475,8 +475,8 @@ fn distinct(addresses: impl Iterator<Item = u64>) -> Vec<u64> {
     addresses
 }
 
-/// Returns the words that were read at the address `at`, where `found` has the words of each address
-/// in `addresses`; zeros if that address was not read.
+/// Returns the words that were read at the address `at`; zeros if that address was not read.
+/// `found` has the words of each address in `addresses`.
 fn words_of(at: u64, addresses: &[u64], found: &[[u64; 3]]) -> [u64; 3] {
     let index = addresses.binary_search(&at);
     index.map_or([0; 3], |index| found[index])
