@@ -1,13 +1,21 @@
 #!/bin/sh
 # programs: hotset stream
 # Recency on version 2, on the multi-gen LRU too: a stream that goes through a file again and again, beside a set of which each page is used
-# each half a minute, in five tenants. MADV_SEQUENTIAL, MADV_RANDOM, and rules by tenant and by path for what nobody can see from outside. By VmSwap.
+# each half a minute, in five tenants. MADV_SEQUENTIAL, MADV_RANDOM, and rules by tenant and by path for files of which the program says nothing. By VmSwap.
 . /suite/lib
 
 [ "$GUEST_ZRAM_MIB" -gt 0 ] || { echo "skip all: there is no swap"; echo "ok nothing"; exit 0; }
 disk 256
 mib=10
 names="none sequential random ruled named"
+# The kernel ignores POSIX_FADV_NOREUSE for files in memory, as the guest's own are: on a disk pagetide finds out what it means.
+hints() { $1 doctor --json >hints; grep -q "POSIX_FADV_NOREUSE $2" hints || { grep -B 5 "access hints" hints; return 1; }; }
+test_that noreuse_is_not_seen_from_memory hints "$(command -v pagetide)" "is not"
+cp "$(command -v pagetide)" $where/pagetide
+# Before Linux 6.3 the kernel ignores it for all files.
+case $GUEST_KERNEL in 6.1) seen="is not" ;; *) seen="are seen" ;; esac
+test_that noreuse_is_as_this_kernel_has_it_from_a_disk hints $where/pagetide "$seen"
+rm $where/pagetide
 for name in $names; do
     # What zram keeps of it is little: this is of pages that are read, not of a device.
     dd if=/dev/zero of=$where/$name bs=1M count=$((4 * mib)) 2>/dev/null

@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
 # Files of so many MiB, mapped, and as much anonymous memory: every page of each is used again and again, all as often. Prints
-# `ready` and where each begins, in hex, the anonymous memory last, when all were used twice. mapped.py MIB FILE...
-import ctypes, mmap, sys, time
+# `ready` and where each begins, in hex, the anonymous memory last, when all were used twice. Of a FILE behind `once:` the
+# program says by POSIX_FADV_NOREUSE that it is used once. mapped.py MIB [once:]FILE...
+import ctypes, mmap, os, sys, time
 
 pages = int(sys.argv[1]) * 256
-files = [open(name, "r+b") for name in sys.argv[2:]]
+files = [open(name.removeprefix("once:"), "r+b") for name in sys.argv[2:]]
+for name, file in zip(sys.argv[2:], files):
+    if name.startswith("once:"):
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_NOREUSE)
 areas = [mmap.mmap(file.fileno(), pages * 4096) for file in files]
 own = mmap.mmap(-1, pages * 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 own.madvise(mmap.MADV_NOHUGEPAGE)

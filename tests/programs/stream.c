@@ -1,6 +1,6 @@
 /* A file read from begin to end by mmap, again and again, 2 MiB each 20 ms, and what is said of it.
  *
- *   stream FILE none|sequential|random
+ *   stream FILE none|sequential|random|noreuse
  *
  * Prints `ready` when it is mapped, and `read` each time that it has come to the end. */
 #include "common.h"
@@ -18,7 +18,9 @@ static int advice(const char *word)
         return MADV_SEQUENTIAL;
     if (strcmp(word, "random") == 0)
         return MADV_RANDOM;
-    FAIL(2, "%s is neither none, sequential nor random", word);
+    if (strcmp(word, "noreuse") == 0)
+        return MADV_NORMAL;
+    FAIL(2, "%s is neither none, sequential, random nor noreuse", word);
 }
 
 int main(int argc, char **argv)
@@ -26,7 +28,7 @@ int main(int argc, char **argv)
     static volatile char sum;
     struct stat file;
     if (argc != 3)
-        FAIL(2, "usage: stream FILE none|sequential|random");
+        FAIL(2, "usage: stream FILE none|sequential|random|noreuse");
     int fd = open(argv[1], O_RDONLY);
     if (fd < 0 || fstat(fd, &file) != 0)
         FAIL(97, "%s: %s", argv[1], strerror(errno));
@@ -34,6 +36,8 @@ int main(int argc, char **argv)
     const volatile char *at = mmap(NULL, length, PROT_READ, MAP_SHARED, fd, 0);
     if (at == MAP_FAILED || madvise((void *)at, length, advice(argv[2])) != 0)
         FAIL(97, "%s cannot be mapped: %s", argv[1], strerror(errno));
+    if (strcmp(argv[2], "noreuse") == 0 && posix_fadvise(fd, 0, 0, POSIX_FADV_NOREUSE) != 0)
+        FAIL(97, "%s: no advice", argv[1]);
     for (const char *word = "ready";; word = "read") {
         puts(word);
         fflush(stdout);

@@ -476,6 +476,34 @@ fn without_any_source_only_sizes_are_reported() {
     assert_eq!(finding(&doctor, "ages of pages")["state"], "missing");
 }
 
+/// POSIX_FADV_NOREUSE is seen if pagetide's own file is on a disk, also below an overlay as in a
+/// container. It is not seen if that file is in memory, where the kernel ignores the advice.
+#[test]
+fn doctor_says_which_access_hints_are_seen() {
+    let stage = Stage::set();
+    let own = stage.folder.file("pagetide");
+    let hints = |wrap: &[String]| finding(&stage.doctor(wrap), "access hints").clone();
+    let on_disk = hints(&[]);
+    assert_eq!(on_disk["state"], "ok", "{on_disk}");
+    has(&on_disk["detail"], "POSIX_FADV_NOREUSE are seen");
+
+    let folder = stage.folder.path().display();
+    let copied = format!("mount -t tmpfs none /mnt && cp {own} /mnt && mount --bind /mnt {folder}");
+    let in_memory = hints(&unshare("-m", &copied));
+    assert_eq!(in_memory["state"], "limited", "{in_memory}");
+    has(
+        &in_memory["detail"],
+        "MADV_SEQUENTIAL and MADV_RANDOM are seen",
+    );
+    has(&in_memory["remedy"], "noreuse-paths");
+
+    let overlaid = format!(
+        "mount -t tmpfs none /mnt && mkdir /mnt/up /mnt/work && mount -t overlay none \
+         -o lowerdir={folder},upperdir=/mnt/up,workdir=/mnt/work {folder}"
+    );
+    assert_eq!(hints(&unshare("-m", &overlaid)), on_disk);
+}
+
 #[test]
 fn missing_process_events_are_reported() {
     let stage = Stage::set();

@@ -6,6 +6,7 @@
 
 pub(crate) mod worker;
 
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -171,6 +172,53 @@ impl Drop for Shared {
     }
 }
 
+/// The first page of a file, mapped without any right to access it: only the kernel's structure of
+/// the mapping is of use.
+#[derive(Debug)]
+pub(crate) struct MappedFile(NonNull<libc::c_void>);
+
+impl MappedFile {
+    const BYTES: usize = 4096;
+
+    /// Maps the first page of `file`.
+    pub(crate) fn map(file: &File) -> io::Result<MappedFile> {
+        let (prot, flags, fd) = (libc::PROT_NONE, libc::MAP_PRIVATE, file.as_raw_fd());
+        // SAFETY: a new mapping at a place of the kernel's choice disturbs no memory of ours.
+        let at = unsafe { libc::mmap(null_mut(), Self::BYTES, prot, flags, fd, 0) };
+        match NonNull::new(at) {
+            Some(at) if at.as_ptr() != libc::MAP_FAILED => Ok(MappedFile(at)),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// The address of the mapping in this process.
+    pub(crate) fn address(&self) -> u64 {
+        self.0.as_ptr().addr() as u64
+    }
+}
+
+impl Drop for MappedFile {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `map` with this length, and no reference to its memory was ever made.
+        unsafe { libc::munmap(self.0.as_ptr(), Self::BYTES) };
+    }
+}
+
+/// Sets (`is_once`) or takes back the advice that the pages of this open file are used only once
+/// (`POSIX_FADV_NOREUSE`, `POSIX_FADV_NORMAL`).
+pub(crate) fn advise_used_once(file: &File, is_once: bool) -> io::Result<()> {
+    let advice = match is_once {
+        true => libc::POSIX_FADV_NOREUSE,
+        false => libc::POSIX_FADV_NORMAL,
+    };
+    // SAFETY: the call takes a descriptor and numbers, and changes only what the kernel notes about
+    // the open file.
+    match unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, advice) } {
+        0 => Ok(()),
+        errno => Err(io::Error::from_raw_os_error(errno)),
+    }
+}
+
 /// Creates a file of one page in memory (memfd).
 pub(crate) fn one_page() -> io::Result<OwnedFd> {
     // SAFETY: the kernel reads a name that lives for the call.
@@ -180,7 +228,7 @@ pub(crate) fn one_page() -> io::Result<OwnedFd> {
     }
     // SAFETY: the kernel just made this descriptor for us, and no other code knows its number.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    let file = std::fs::File::from(fd);
+    let file = File::from(fd);
     file.set_len(4096)?;
     Ok(file.into())
 }

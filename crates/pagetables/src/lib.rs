@@ -16,6 +16,7 @@
 //! - `walk`: one walk of a process's page tables;
 //! - `folios`: accessed bits that a foreign clearer (DAMON, idle page tracking) cleared;
 //! - `mappings` and `lock`: a process's mappings, and whether its memory lock is held;
+//! - `noreuse`: how the kernel marks an open file that is used only once;
 //! - `clear`: clearing the accessed bits;
 //! - `source`: the trait over all sources of accessed bits, `page_tables` its best implementation;
 //! - `idle` and `sizes`: sources for hosts on which page tables cannot be read.
@@ -30,6 +31,7 @@ mod folios;
 mod idle;
 mod lock;
 mod mappings;
+mod noreuse;
 mod page_tables;
 mod program;
 mod reader;

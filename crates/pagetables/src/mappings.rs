@@ -92,7 +92,8 @@ pub struct Mapping {
     /// Whether writes reach the file and other mappings of the file.
     pub is_shared: bool,
     /// Whether the program has advised that it reads this memory in order or at random
-    /// (MADV_SEQUENTIAL, MADV_RANDOM). Then accesses do not predict later ones (the kernel's
+    /// (MADV_SEQUENTIAL, MADV_RANDOM), or that it uses the mapped file only once
+    /// (POSIX_FADV_NOREUSE). Then accesses do not predict later ones (the kernel's
     /// `vma_has_recency`).
     pub is_advised: bool,
     /// Offset of `start` in the file, in bytes; 0 without a file.
@@ -123,6 +124,7 @@ pub(crate) struct Layout {
     offset: u64,
     file: u64,
     operations: u64,
+    open_file: FileLayout,
     inode: InodeLayout,
     /// Arrays of a leaf, and of an inner node without gaps.
     plain: Shape,
@@ -130,10 +132,22 @@ pub(crate) struct Layout {
     with_gaps: Shape,
 }
 
-/// Offsets of the members that lead from a file to its inode and file system, in bytes.
+/// The part of the structure of an open file (`file`) that is read, in bytes: from its offset
+/// `start` on. Both members are in it, at these offsets from `start`.
+#[derive(Clone, Copy, Debug)]
+struct FileLayout {
+    start: u64,
+    bytes: u64,
+    inode: u64,
+    mode: u64,
+    /// The bit of the mode that marks a file as used only once ([`crate::noreuse`]); 0 if it is not
+    /// known.
+    used_once: u32,
+}
+
+/// Offsets of members of a file's inode and file system, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct InodeLayout {
-    file_inode: u64,
     number: u64,
     mode: u64,
     system: u64,
@@ -168,17 +182,64 @@ struct FileFacts {
     inode: u64,
     device: (u32, u32),
     backing: Backing,
+    is_used_once: bool,
 }
+
+/// The structures of all mappings, and what is known of their files by the address of the file's
+/// structure.
+type Found = (Vec<Structure>, HashMap<u64, FileFacts>);
 
 /// Words of the mm that change when a mapping is added, removed or changed: the tree's root, the
 /// number of mappings, the count of changes. `None`: not in this kernel, or not readable.
 type Stamp = [Option<u64>; 3];
 
+impl FileLayout {
+    /// Finds the offsets in the kernel's type information; `None` if one is missing.
+    fn find(btf: &Btf<'_>) -> Option<FileLayout> {
+        let inode = btf.offset("file", "f_inode")?;
+        // The mode has 4 bytes.
+        let mode = btf.offset("file", "f_mode")?;
+        let start = inode.min(mode & !7);
+        let bytes = (inode + 8).max(mode + 4) - start;
+        (bytes <= 4096 && inode.is_multiple_of(8) && mode.is_multiple_of(4)).then_some(FileLayout {
+            start,
+            bytes,
+            inode: inode - start,
+            mode: mode - start,
+            used_once: 0,
+        })
+    }
+
+    /// Returns for each file the address of its inode, and its mode; zeros if the file cannot be
+    /// read.
+    fn read(self, copier: &mut Copier, files: &[u64]) -> io::Result<Vec<(u64, u32)>> {
+        let mut found = Vec::with_capacity(files.len());
+        for batch in files.chunks(BATCH) {
+            let requested: Vec<usize> = batch
+                .iter()
+                .map(|file| copier.ask(file.wrapping_add(self.start), self.bytes))
+                .collect();
+            copier.run()?;
+            let read = requested.into_iter().map(|number| {
+                let words = copier.answer(number)?;
+                Some((words[(self.inode / 8) as usize], self.mode_in(words)))
+            });
+            found.extend(read.map(Option::unwrap_or_default));
+        }
+        Ok(found)
+    }
+
+    /// The mode, from the part of the structure that was read.
+    fn mode_in(self, words: &[u64]) -> u32 {
+        let word = words[(self.mode / 8) as usize];
+        (word >> (self.mode % 8 * 8) & 0xffff_ffff) as u32
+    }
+}
+
 impl InodeLayout {
     /// Finds the offsets in the kernel's type information; `None` if one is missing.
     fn find(btf: &Btf<'_>) -> Option<InodeLayout> {
         Some(InodeLayout {
-            file_inode: btf.offset("file", "f_inode")?,
             number: btf.offset("inode", "i_ino")?,
             mode: btf.offset("inode", "i_mode")?,
             system: btf.offset("inode", "i_sb")?,
@@ -215,10 +276,22 @@ impl Layout {
             offset: btf.offset("vm_area_struct", "vm_pgoff")?,
             file: btf.offset("vm_area_struct", "vm_file")?,
             operations: btf.offset("vm_area_struct", "vm_ops")?,
+            open_file: FileLayout::find(btf)?,
             inode: InodeLayout::find(btf)?,
             plain: shape("maple_range_64", NODE_BYTES)?,
             with_gaps: shape("maple_arange_64", gaps)?,
         })
+    }
+
+    /// The same layout with the bit of an open file's mode that marks the file as used only once.
+    pub(crate) fn with_used_once(mut self, bit: u32) -> Layout {
+        self.open_file.used_once = bit;
+        self
+    }
+
+    /// The bit that [`Layout::with_used_once`] has set; 0 if it is not known.
+    pub(crate) fn used_once(self) -> u32 {
+        self.open_file.used_once
     }
 
     /// Returns the mappings of an address space, ascending and disjoint; `None` if they changed
@@ -227,19 +300,53 @@ impl Layout {
     /// # Errors
     /// The BPF program cannot be run.
     pub(crate) fn read(self, reader: &mut Reader, space: &Mm) -> io::Result<Option<Vec<Mapping>>> {
-        let copier = &mut reader.copier;
+        let found = self.find_all(&mut reader.copier, space)?;
+        Ok(found.map(|(structures, files)| {
+            let mappings = structures.iter().map(|one| one.with_file(&files));
+            mappings.collect()
+        }))
+    }
+
+    /// Returns the kernel address of the open file that is mapped at `start`; `None` if no mapping
+    /// of a file begins there.
+    ///
+    /// # Errors
+    /// The BPF program cannot be run.
+    pub(crate) fn file_at(
+        self,
+        reader: &mut Reader,
+        space: &Mm,
+        start: u64,
+    ) -> io::Result<Option<u64>> {
+        let found = self.find_all(&mut reader.copier, space)?;
+        let structures = found.iter().flat_map(|(structures, _)| structures);
+        let mut files = structures.filter(|one| one.start == start && one.file != 0);
+        Ok(files.next().map(|one| one.file))
+    }
+
+    /// Reads the mode of the open file with this kernel address.
+    ///
+    /// # Errors
+    /// The BPF program cannot be run.
+    pub(crate) fn mode_of(self, reader: &mut Reader, file: u64) -> io::Result<u32> {
+        let read = self.open_file.read(&mut reader.copier, &[file])?;
+        Ok(read.first().map_or(0, |(_, mode)| *mode))
+    }
+
+    /// Reads the structures of all mappings and of their files; `None` if they changed during each
+    /// try.
+    fn find_all(self, copier: &mut Copier, space: &Mm) -> io::Result<Option<Found>> {
         for _ in 0..TRIES {
             let before = self.stamp(copier, space)?;
             let root = copier.peek(space.mm() + self.root)?.unwrap_or(0);
             let at = self.mappings(copier, root)?;
             let mut structures = self.structures(copier, &at)?;
             structures.sort_unstable_by_key(|one| one.start);
-            let files = self.inode.facts(copier, &structures)?;
+            let files = self.facts(copier, &structures)?;
             let count = before[1].map(|words| words & 0xffff_ffff);
             let is_whole = count == Some(structures.len() as u64) && are_sound(&structures);
             if is_whole && self.stamp(copier, space)? == before {
-                let mappings = structures.iter().map(|one| one.with_file(&files));
-                return Ok(Some(mappings.collect()));
+                return Ok(Some((structures, files)));
             }
         }
         Ok(None)
@@ -329,7 +436,7 @@ impl Shape {
     }
 }
 
-impl InodeLayout {
+impl Layout {
     /// Returns what is known of the files of these mappings, by the kernel address of the file's
     /// structure.
     fn facts(
@@ -337,27 +444,42 @@ impl InodeLayout {
         copier: &mut Copier,
         structures: &[Structure],
     ) -> io::Result<HashMap<u64, FileFacts>> {
-        let mut files: Vec<u64> = structures.iter().map(|one| one.file).collect();
-        files.sort_unstable();
-        files.dedup();
+        let mut files = distinct(structures.iter().map(|one| one.file));
         files.retain(|file| *file != 0);
-        let inodes = members(copier, &files, &[self.file_inode])?;
-        let inodes: Vec<u64> = inodes.iter().map(|words| words[0]).collect();
-        let of_inodes = members(copier, &inodes, &[self.number, self.mode, self.system])?;
-        let systems: Vec<u64> = of_inodes.iter().map(|words| words[2]).collect();
-        let members_of_system = [self.system_device, self.system_magic, self.system_flags];
+        let open = self.open_file.read(copier, &files)?;
+        let (at, inodes) = (self.inode, distinct(open.iter().map(|(inode, _)| *inode)));
+        let of_inodes = members(copier, &inodes, &[at.number, at.mode, at.system])?;
+        let systems = distinct(of_inodes.iter().map(|words| words[2]));
+        let members_of_system = [at.system_device, at.system_magic, at.system_flags];
         let of_systems = members(copier, &systems, &members_of_system)?;
-        let facts = of_inodes.iter().zip(&of_systems).map(|(inode, system)| {
+        let facts = open.iter().map(|(inode, mode)| {
+            let inode = words_of(*inode, &inodes, &of_inodes);
+            let system = words_of(inode[2], &systems, &of_systems);
             let device = system[0] & 0xffff_ffff;
-            let device = ((device >> 20) as u32, (device & 0xf_ffff) as u32);
             FileFacts {
                 inode: inode[0],
-                device,
+                device: ((device >> 20) as u32, (device & 0xf_ffff) as u32),
                 backing: backing(inode[1], system[1], system[2]),
+                is_used_once: mode & self.open_file.used_once != 0,
             }
         });
         Ok(files.iter().copied().zip(facts).collect())
     }
+}
+
+/// The addresses, ascending, each once.
+fn distinct(addresses: impl Iterator<Item = u64>) -> Vec<u64> {
+    let mut addresses: Vec<u64> = addresses.collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses
+}
+
+/// Returns the words that were read at the address `at`; zeros if that address was not read.
+/// `found` has the words of each address in `addresses`.
+fn words_of(at: u64, addresses: &[u64], found: &[[u64; 3]]) -> [u64; 3] {
+    let index = addresses.binary_search(&at);
+    index.map_or([0; 3], |index| found[index])
 }
 
 /// Reads the words at `offsets` (in bytes) of each structure at the addresses `at`; 0 for a word
@@ -408,7 +530,7 @@ impl Structure {
             end: self.end,
             rights: [READ, WRITE, EXEC].map(|right| self.flags & right != 0),
             is_shared: self.flags & MAY_SHARE != 0,
-            is_advised: self.flags & ADVISED != 0,
+            is_advised: self.flags & ADVISED != 0 || file.is_some_and(|file| file.is_used_once),
             offset: file.map_or(0, |_| self.offset << 12),
             device: file.map_or((0, 0), |file| file.device),
             inode: file.map_or(0, |file| file.inode),

@@ -14,6 +14,7 @@ use crate::entry::Entry;
 use crate::folios::{Folios, Layout, Mark};
 use crate::lock::Locks;
 use crate::mappings::{self, Mapping};
+use crate::noreuse;
 use crate::reader::{Mm, Reader, not_btf, type_information};
 use crate::source::{Grain, Source, SourceKind, WalkResult};
 use crate::unavailable::Unavailable;
@@ -100,13 +101,22 @@ impl PageTables {
     /// # Errors
     /// [`Unavailable`]: what is missing on this host, with a hint.
     pub fn open() -> Result<PageTables, Unavailable> {
+        PageTables::with(noreuse::find)
+    }
+
+    /// Does what [`PageTables::open`] does; `used_once` returns the bit of an open file's mode that
+    /// marks the file as used only once.
+    fn with(
+        used_once: impl FnOnce(&mut Reader, mappings::Layout) -> u32,
+    ) -> Result<PageTables, Unavailable> {
         let bytes = type_information()?;
         let btf = Btf::parse(&bytes).ok_or_else(not_btf)?;
         let mut reader = Reader::with(&btf)?;
         let layout = Layout::find(&btf);
+        let mappings = mappings::Layout::find(&btf);
         Ok(PageTables {
             folios: layout.and_then(|layout| Folios::calibrate(&mut reader, layout)),
-            mappings: mappings::Layout::find(&btf),
+            mappings: mappings.map(|layout| layout.with_used_once(used_once(&mut reader, layout))),
             locks: Locks::find(&btf),
             begun: None,
             reader,
@@ -120,6 +130,14 @@ impl PageTables {
     #[must_use]
     pub fn levels(&self) -> u32 {
         self.reader.levels()
+    }
+
+    /// Whether [`Mapping::is_advised`] covers MADV_SEQUENTIAL and MADV_RANDOM, then whether it
+    /// covers POSIX_FADV_NOREUSE.
+    #[must_use]
+    pub fn sees_advice(&self) -> (bool, bool) {
+        let used_once = self.mappings.map_or(0, mappings::Layout::used_once);
+        (self.mappings.is_some(), used_once != 0)
     }
 
     /// Takes the address space that was opened for this process; opens it if there is none.
@@ -375,7 +393,9 @@ impl Source for PageTables {
     }
 
     fn another(&self) -> Option<Box<dyn Source>> {
-        let another = PageTables::open().ok()?;
+        // Both sources must see the same advice: the bit is not looked for once more.
+        let used_once = self.mappings.map_or(0, mappings::Layout::used_once);
+        let another = PageTables::with(|_, _| used_once).ok()?;
         Some(Box::new(another))
     }
 

@@ -29,7 +29,7 @@ pub struct PieceContext<'a> {
     /// Whether accesses may happen without setting the accessed bit.
     pub hidden: bool,
     /// Whether an access makes another access likely (the kernel's `vma_has_recency`): the program
-    /// has not advised sequential or random reads.
+    /// has not advised otherwise ([`pagetables::Mapping::is_advised`]).
     pub has_recency: bool,
     /// Mask of the entry's bits that hold the frame's address.
     pub mask: u64,

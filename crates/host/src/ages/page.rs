@@ -79,7 +79,7 @@ pub(super) struct PieceRecorder<'a> {
     age_table: &'a mut AgeTable,
     before: WalkContext,
     mappings: &'a [Mapping],
-    /// Ranges that the program has advised to be read sequentially or at random.
+    /// Mappings with advice of the program ([`pagetables::Mapping::is_advised`]).
     advised: &'a [Range<u64>],
     mask: u64,
     nodes: &'a Nodes,

@@ -46,7 +46,7 @@ impl Job {
 /// What is known of a process when its walk begins.
 pub(super) struct WalkStart {
     pub(super) maps: Maps,
-    /// Ranges that the program has advised to be read sequentially or at random.
+    /// Mappings with advice of the program ([`pagetables::Mapping::is_advised`]).
     pub(super) advised: Vec<Range<u64>>,
     pub(super) before: WalkContext,
     /// Longest time that clearing may take; `None` if another pagetide clears this process's bits.
@@ -111,8 +111,8 @@ impl ProcessReader {
         }))
     }
 
-    /// Returns the mappings of a process, then the ranges that the program has advised to be read
-    /// sequentially or at random. Returns `None` if the process has no memory.
+    /// Returns the mappings of a process, then the ranges of those with advice of the program
+    /// ([`pagetables::Mapping::is_advised`]). Returns `None` if the process has no memory.
     ///
     /// The source reads mappings without taking the process's mmap_lock. If it cannot, or if names
     /// are needed, they are read from `/proc/PID/maps`. If the source does not know advice, no

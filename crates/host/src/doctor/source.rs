@@ -1,4 +1,5 @@
-//! Which source of ages works on this host, and whether accessed bits can be cleared.
+//! Which source of ages works on this host, whether accessed bits can be cleared, and which access
+//! hints of programs are seen.
 //!
 //! Invariant: [`crate::watch::source`] chooses the source, for reports and for the doctor, so that
 //! they agree. This module only times the choice and describes it.
@@ -23,6 +24,9 @@ pub(super) struct Found {
     pub(super) source: AgeSource,
     /// Number of levels of the page tables, and the time that opening the reader took.
     tables: Option<(u32, Duration)>,
+    /// Whether MADV_SEQUENTIAL and MADV_RANDOM are seen, then whether POSIX_FADV_NOREUSE is
+    /// ([`PageTables::sees_advice`]).
+    hints: (bool, bool),
     /// The reason why page tables cannot be read, and the remedy; `None` if they can be read.
     why: Option<(String, &'static str)>,
     /// Result of clearing the accessed bits of this process.
@@ -42,6 +46,7 @@ impl Found {
             Ok(reader) => Found {
                 source: AgeSource::PageTables,
                 tables: Some((reader.levels(), begin.elapsed())),
+                hints: reader.sees_advice(),
                 why: None,
                 cleared,
                 is_strange,
@@ -49,6 +54,7 @@ impl Found {
             Err(error) => Found {
                 source: choose(None).map_or(AgeSource::None, |chosen| kind(chosen.source.kind())),
                 tables: None,
+                hints: (false, false),
                 why: Some((error.to_string(), error.hint())),
                 cleared,
                 is_strange,
@@ -57,7 +63,12 @@ impl Found {
     }
 
     pub(super) fn judge(&self) -> Vec<Finding> {
-        vec![self.judge_source(), self.judge_clearing()]
+        let findings = [
+            self.judge_source(),
+            self.judge_clearing(),
+            self.judge_hints(),
+        ];
+        findings.into()
     }
 
     /// Returns whether the kernel does not let us inspect our own process, though we may inspect
@@ -65,6 +76,27 @@ impl Found {
     fn is_barred(&self) -> bool {
         let denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
         self.is_strange && self.cleared.as_ref().is_err_and(denied)
+    }
+
+    fn judge_hints(&self) -> Finding {
+        let topic = "access hints";
+        let detail = match self.hints {
+            (true, true) => {
+                let all = "MADV_SEQUENTIAL, MADV_RANDOM and POSIX_FADV_NOREUSE are seen";
+                return Finding::ok(topic, all);
+            }
+            (true, false) => {
+                "MADV_SEQUENTIAL and MADV_RANDOM are seen, POSIX_FADV_NOREUSE is not: the kernel \
+                 ignores it (before Linux 6.3), or pagetide's own file is in memory (tmpfs)"
+            }
+            (false, _) => {
+                "MADV_SEQUENTIAL, MADV_RANDOM and POSIX_FADV_NOREUSE are not seen: the kernel's \
+                 tree of mappings is not read"
+            }
+        };
+        let remedy = "use Linux 6.3 or newer, with pagetide's file on a disk, as root; or name \
+                      files that are used once in the configuration of serve (noreuse-paths)";
+        Finding::limited(topic, detail, remedy)
     }
 
     fn judge_source(&self) -> Finding {
@@ -160,6 +192,7 @@ mod tests {
         Found {
             source,
             tables: is_best.then_some((4, Duration::from_millis(12))),
+            hints: (is_best, is_best),
             why: (!is_best).then(|| ("no BTF".to_owned(), "boot another")),
             cleared,
             is_strange: false,
@@ -185,6 +218,17 @@ mod tests {
         assert!(findings.iter().all(|finding| finding.state == State::Ok));
         assert!(findings[0].detail.contains("4 levels"), "{findings:?}");
         assert!(findings[0].detail.contains("12 ms"), "{findings:?}");
+    }
+
+    #[test]
+    fn hints_that_are_not_seen_are_named() {
+        let mut found = found(AgeSource::PageTables, Ok(()));
+        found.hints.1 = false;
+        let finding = found.judge_hints();
+        assert_eq!(finding.state, State::Limited);
+        assert!(finding.detail.contains("POSIX_FADV_NOREUSE is not"));
+        found.hints.0 = false;
+        assert!(found.judge_hints().detail.contains("are not seen"));
     }
 
     #[test]

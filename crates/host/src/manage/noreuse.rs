@@ -1,5 +1,5 @@
-//! Rules that say which files are used only once. A program declares that by POSIX_FADV_NOREUSE on
-//! an open file, which no other process can see, so users set rules.
+//! Rules that say which files are used only once, for programs that do not declare that themselves
+//! by POSIX_FADV_NOREUSE on an open file (which walks see: `pagetables::Mapping::is_advised`).
 //!
 //! Invariant: like the kernel's flag, a rule is about mappings of files. It changes nothing for
 //! files that are read through descriptors, or for memory without a file.

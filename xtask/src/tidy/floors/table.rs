@@ -128,7 +128,7 @@ pub(super) const FLOORS: [(&str, &[&[&str]]); 43] = [
             &["copier", "clear"],
             &["reader"],
             &["walk", "folios", "mappings", "lock"],
-            &["source"],
+            &["source", "noreuse"],
             &["page_tables", "idle", "sizes"],
         ],
     ),

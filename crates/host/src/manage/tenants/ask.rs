@@ -200,8 +200,8 @@ impl Tenants {
         Ok(())
     }
 
-    /// Sets which files are used only once, and drops earlier settings. Programs declare that with
-    /// POSIX_FADV_NOREUSE, which no other process can see. `paths` holds for all processes;
+    /// Sets which files are used only once, and drops earlier settings. Files that programs declare
+    /// so themselves (POSIX_FADV_NOREUSE) need no setting. `paths` holds for all processes;
     /// `of_tenants` holds for the tenants at its paths and those below them.
     pub fn set_noreuse(&mut self, paths: Vec<PathPattern>, of_tenants: NoreuseOfTenants) {
         self.noreuse = of_tenants;
