@@ -3,7 +3,7 @@
 //! Invariant: this module reads nothing that a scan could have read. It reads only the kernel's own
 //! figures of the same processes, and rarely ([`super::kernel_sums`]).
 
-use engine::Millis;
+use engine::{Millis, age_bins};
 
 use super::bins::Bins;
 use super::process_names::ProcessName;
@@ -385,7 +385,7 @@ const FOREIGN_CLEARER: &str = "another tool on this host (DAMON, idle-page track
 fn reaccessed(watch: &Watch) -> Vec<Reaccess> {
     let mut found: Vec<Reaccess> = Vec::new();
     for (age_ms, pages) in watch.ages.age_table().reaccessed() {
-        let older_than_ms = super::bins::edge_of(age_ms);
+        let older_than_ms = age_bins::EDGES_MS[age_bins::bin(age_ms)];
         match found
             .last_mut()
             .filter(|last| last.older_than_ms == older_than_ms)

@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use host::manage::tenants::figures::{EDGES_MS, Figures, NodeFigures};
-use host::report::AGE_EDGES_MS;
+use host::manage::tenants::figures::{Figures, NodeFigures};
 use host::system::pressure::{Pressure, Stall};
 use proptest::prelude::*;
 
@@ -62,13 +61,6 @@ fn snapshot(at_ms: u64, tenants: Vec<TenantFigures>) -> Snapshot {
             text: "did".to_owned(),
         }],
     }
-}
-
-/// Pictures and reports have the same bins.
-#[test]
-fn bins_are_those_of_the_host() {
-    assert_eq!(pictures::EDGES_MS, AGE_EDGES_MS);
-    assert_eq!(&pictures::EDGES_MS[1..], EDGES_MS);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use engine::FolioType;
+use engine::age_bins::{self, BINS};
 use engine::memcg::MemcgId;
 use engine::vmstat::VmEvent;
 
@@ -16,7 +17,6 @@ pub use super::super::spent::{WALK_EDGES_MS, Walks};
 use super::Tenants;
 use super::left_out::LeftOut;
 use crate::ages::MemoryKind;
-use crate::report::AGE_EDGES_MS;
 use crate::system::Identity;
 use crate::system::own_cpu;
 use crate::system::pressure::{self, Pressure};
@@ -24,9 +24,7 @@ use crate::system::pressure::{self, Pressure};
 const PAGE: u64 = 4096;
 
 /// Upper edges of all age bins but the last, in milliseconds: the edges of a report without edge 0.
-pub const EDGES_MS: &[u64] = AGE_EDGES_MS.split_at(1).1;
-/// Number of age bins.
-pub const BINS: usize = AGE_EDGES_MS.len();
+pub const EDGES_MS: &[u64] = age_bins::EDGES_MS.split_at(1).1;
 
 /// Figures of all tenants after a scan.
 #[derive(Clone, PartialEq, Debug, Default)]
