@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use engine::policy::PolicySettings;
-pub use engine::units::{Bytes, Limit, Millis, Pages, Swappiness};
+pub use engine::units::{Bytes, Limit, Millis, PAGE_LEN, PAGE_SIZE, Pages, Swappiness};
 use serde::{Deserialize, Serialize};
 
 pub mod evict_by;
@@ -207,7 +207,7 @@ impl Options {
             }
         }
         if let Size::Bytes(bytes) = self.limits.swap_max
-            && (1..4096).contains(&bytes.0)
+            && (1..PAGE_SIZE).contains(&bytes.0)
         {
             return Err(OptionsError::NoPage(bytes));
         }

@@ -3,8 +3,10 @@
 
 mod display;
 
+/// Bytes in a base page, as the length of a slice.
+pub const PAGE_LEN: usize = 4096;
 /// Bytes in a base page.
-pub const PAGE_SIZE: u64 = 4096;
+pub const PAGE_SIZE: u64 = PAGE_LEN as u64;
 /// Fewest pages that a reclaim tries to get.
 pub const SWAP_CLUSTER_MAX: u64 = 32;
 

@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use engine::vmscan::Watermarks;
-use engine::{Limit, Pages};
+use engine::{Bytes, Limit, Pages};
 
 use super::options::Limits;
 use super::outside::MembersOutside;
@@ -114,7 +114,7 @@ impl Headroom {
         }
         self.usage = usage;
         // A headroom of petabytes lasts for more microseconds than 64 bits count.
-        let bytes = left.0.saturating_mul(4096);
+        let bytes = left.bytes().0;
         let half = Duration::from_micros(bytes.saturating_mul(1_000_000) / TOUCHED / 2);
         let patient = PAUSES.0 * (1 + self.still / 8).min(10);
         let pause = half.max(patient).clamp(PAUSES.0, PAUSES.1);
@@ -169,7 +169,7 @@ impl Headroom {
 /// Whether [`usage`] is the cgroup's charge. The charge includes unmapped page cache; resident
 /// memory does not.
 pub(super) fn is_charged(watch: &Watch, hard_limit: &HardLimit, outside: &MembersOutside) -> bool {
-    let charged = || Pages(hard_limit.charged().unwrap_or(0) / 4096);
+    let charged = || Bytes(hard_limit.charged().unwrap_or(0)).pages();
     outside.is_empty() || charged() >= resident(watch)
 }
 
@@ -182,7 +182,7 @@ pub(super) fn usage(
     outside: &MembersOutside,
 ) -> Pages {
     let charged = hard_limit.and_then(|hard_limit| hard_limit.charged().ok());
-    match charged.map(|bytes| Pages(bytes / 4096)) {
+    match charged.map(|bytes| Bytes(bytes).pages()) {
         Some(charged) if outside.is_empty() => charged,
         // The larger of the two, not their sum: a process that moved out leaves its charge in the
         // cgroup.
@@ -209,7 +209,7 @@ fn resident(watch: &Watch) -> Pages {
 
 /// Returns the size of this machine's memory, in pages.
 pub(super) fn machine_pages(watch: &Watch) -> Pages {
-    Pages(watch.proc().memory().map_or(0, |memory| memory.total) / 4096)
+    Bytes(watch.proc().memory().map_or(0, |memory| memory.total)).pages()
 }
 
 #[cfg(test)]

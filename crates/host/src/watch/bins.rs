@@ -4,12 +4,11 @@
 //! of the last scan that found it accessed, never in an older one.
 
 use engine::age_bins::{self, EDGES_MS};
+use engine::units::PAGE_SIZE;
 
 use crate::age_table::Owner;
 use crate::ages::{Ages, MemoryKind};
 use crate::report::{AgeBin, NodeAge, Process};
-
-const PAGE: u64 = 4096;
 
 /// The page-age histogram of all watched processes while it is summed up.
 pub(super) struct Bins {
@@ -36,15 +35,15 @@ impl Bins {
     /// Adds an owner's pages to the histogram, and their sums to the fields of `process`.
     pub(super) fn add(&mut self, ages: &Ages, owner: Owner, process: &mut Process) {
         let age_table = ages.age_table();
-        process.resident_bytes += ages.resident(owner) * PAGE;
+        process.resident_bytes += ages.resident(owner) * PAGE_SIZE;
         for class in MemoryKind::classes() {
-            process.unknown_age_bytes += age_table.unknown(owner, class) * PAGE;
+            process.unknown_age_bytes += age_table.unknown(owner, class) * PAGE_SIZE;
         }
         let known_ms = self.now_ms.min(ages.known_ms(owner));
         for (class, last_ms, pages) in age_table.ages(owner) {
             let (kind, node) = MemoryKind::of(class);
             let age = known_ms.saturating_sub(last_ms);
-            let bytes = pages * PAGE;
+            let bytes = pages * PAGE_SIZE;
             let index = age_bins::bin(age);
             let node = node.min(self.nodes.len() - 1);
             let bin = &mut self.nodes[node][index];

@@ -1,7 +1,7 @@
 //! The re-access histogram (the kernel's word: promotion) in words: the refaults that paging out at
 //! some age would have caused.
 
-use daemon::options::{Bytes, Millis};
+use daemon::options::{Bytes, Millis, PAGE_SIZE};
 use host::report::Report;
 use pictures::CLASS_EDGES_MS;
 
@@ -10,9 +10,6 @@ use crate::view::sheet::Sheet;
 use crate::view::{count, share};
 
 use super::bins::fold_reaccessed;
-
-/// Bytes of one counted page.
-pub(super) const PAGE: u64 = 4096;
 
 /// Writes a row for each idle time, the longest last, and what the rows mean.
 pub(super) fn reaccess(report: &Report, sheet: &mut Sheet) {
@@ -42,7 +39,7 @@ pub(super) fn reaccess(report: &Report, sheet: &mut Sheet) {
             "  {:<12}{:>18}{:>10}  {}",
             age(from, upper),
             short_count(pages),
-            Bytes(pages.saturating_mul(PAGE)).to_string(),
+            Bytes(pages.saturating_mul(PAGE_SIZE)).to_string(),
             drawn.replace('-', " "),
         ));
     }
@@ -74,6 +71,6 @@ pub(super) fn meaning(report: &Report) -> Option<String> {
         "Had pages untouched for {} been paged out, {} pages ({}) would have been refaulted so far.",
         Millis(edge),
         short_count(back),
-        Bytes(back.saturating_mul(PAGE)),
+        Bytes(back.saturating_mul(PAGE_SIZE)),
     ))
 }

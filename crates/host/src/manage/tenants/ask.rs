@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use engine::memcg::MemcgId;
 use engine::memory_stat::MemoryStat;
+use engine::units::PAGE_SIZE;
 use engine::vmstat::VmEvent;
 use engine::{Bytes, FolioType, Limit};
 use rustix::io::Errno;
@@ -519,7 +520,7 @@ impl Tenants {
                 MemoryKind::File => FolioType::File,
                 MemoryKind::Anon | MemoryKind::Shmem => FolioType::Anon,
             };
-            found[place].bytes[bin][ty.index()] += pages * 4096;
+            found[place].bytes[bin][ty.index()] += pages * PAGE_SIZE;
         });
         let caches = self.tenant(memcg)?.cache.iter().flatten();
         for (node, cache) in found.iter_mut().zip(caches) {
@@ -551,7 +552,7 @@ impl Tenants {
                 MemoryKind::Anon => &mut node.anon,
                 MemoryKind::File | MemoryKind::Shmem => &mut node.file,
             };
-            *sum += pages * 4096;
+            *sum += pages * PAGE_SIZE;
         });
         Ok(found)
     }

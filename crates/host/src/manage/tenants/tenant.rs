@@ -259,8 +259,8 @@ impl Tenant {
     pub(super) fn follow_kernel_protection(&mut self) -> bool {
         let [min, low] = self.hard_limit.kernel_protection();
         let kept = Protection {
-            min: Pages(min / 4096),
-            low: Pages(low / 4096),
+            min: Bytes(min).pages(),
+            low: Bytes(low).pages(),
         };
         std::mem::replace(&mut self.kernel_protection, kept) != kept
     }

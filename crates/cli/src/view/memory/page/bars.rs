@@ -1,5 +1,6 @@
 //! What is in memory now: by kind, each divided by age; by age; and what was accessed again.
 
+use daemon::options::PAGE_SIZE;
 use host::report::{AgeBin, Report};
 use pictures::{
     BINS, Bar, CLASS_EDGES_MS, EDGES_MS, Part, class_of, class_sums, name_of_bin, name_of_class,
@@ -8,7 +9,7 @@ use pictures::{
 use crate::view::count;
 
 use super::super::bins::{fold, fold_reaccessed};
-use super::super::reaccess::{PAGE, meaning};
+use super::super::reaccess::meaning;
 
 /// Selects the bytes of one kind of memory from a bin.
 type Kind = fn(&AgeBin) -> u64;
@@ -102,7 +103,7 @@ pub(super) fn again(report: &Report) -> String {
             parts: vec![Part {
                 class: format!("a{class}"),
                 name: format!("after {name}, {} pages", count(pages)),
-                bytes: pages.saturating_mul(PAGE),
+                bytes: pages.saturating_mul(PAGE_SIZE),
             }],
             name,
         }
