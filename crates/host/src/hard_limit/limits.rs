@@ -203,7 +203,7 @@ impl HardLimit {
         Ok(limit(&self.read(V2_HIGH)?))
     }
 
-    /// Sets memory.min and memory.low in bytes; `None` protects nothing. Does nothing on version 1,
+    /// Sets memory.min and memory.low in bytes; `None` protects all memory. Does nothing on version 1,
     /// which has neither.
     ///
     /// # Errors
