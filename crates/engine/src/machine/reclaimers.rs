@@ -76,12 +76,6 @@ impl Reclaimer {
         self.request.now = now;
     }
 
-    /// Returns what was reclaimed so far, without the memcg where it bailed out.
-    #[must_use]
-    pub const fn got(&self) -> Shrunk {
-        self.got
-    }
-
     /// Returns the request with the pages that it still lacked when the visit of the present memcg
     /// began.
     const fn rest(&self) -> ReclaimRequest {

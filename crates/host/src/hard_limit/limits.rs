@@ -203,8 +203,8 @@ impl HardLimit {
         Ok(limit(&self.read(V2_HIGH)?))
     }
 
-    /// Sets memory.min and memory.low in bytes; `None` protects all memory. Does nothing on version 1,
-    /// which has neither.
+    /// Sets memory.min and memory.low in bytes; `None` protects all memory. Does nothing on version
+    /// 1, which has neither.
     ///
     /// # Errors
     /// If the kernel refuses.
