@@ -3,7 +3,7 @@
 GET /KEY runs a cell in the kernel that has CONNECTION, and answers with what the cell prints. The first cell makes a table of columns
 and a dict, which the kernel holds.
 """
-import http.server
+import inspect
 import os
 import sys
 import threading
@@ -11,15 +11,11 @@ import time
 
 from jupyter_client import BlockingKernelClient
 
+from by_key import serve, value
+
 SETUP = """
 import array
-def value(key, words):
-    state = (key * 2654435761 + 12345) & 0xFFFFFFFF
-    parts = []
-    for _ in range(words // 2):
-        state = (state * 1664525 + 1013904223) & 0xFFFFFFFF
-        parts.append("%08x" % state * 2)
-    return "".join(parts)
+{value}
 rows = {{key: value(key, {words}) for key in range({keys})}}
 table = {{name: array.array("d", [float(i % (97 + at)) for i in range(500_000)]) for at, name in enumerate("abcdefghijklmnopqrst")}}
 def cell(key):
@@ -54,25 +50,9 @@ def main():
             client.execute_interactive(code, output_hook=take, store_history=False, timeout=300)
         return "".join(printed).strip()
 
-    made = run(SETUP.format(keys=keys, words=words))
+    made = run(SETUP.format(value=inspect.getsource(value), keys=keys, words=words))
     assert made == "made", made
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True
-        wbufsize = 65536
-
-        def do_GET(self):
-            body = run(f"print(cell({int(self.path[1:])}))").encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_words):
-            pass
-
-    http.server.ThreadingHTTPServer(("127.0.0.1", int(port)), Handler).serve_forever()
+    serve(port, lambda key: run(f"print(cell({key}))"))
 
 
 main()

@@ -4,24 +4,13 @@ GET /KEY answers with the value of a key: from a dict, by a thread a client; fro
 checksum of what gcc makes of a C file.
 """
 import hashlib
-import http.server
 import os
 import sqlite3
 import subprocess
 import sys
 import threading
 
-MASK = 0xFFFFFFFF
-
-
-def value(key, words):
-    """Text of `words` times 8 characters, each eight of them twice; the bench knows it, too."""
-    state = (key * 2654435761 + 12345) & MASK
-    parts = []
-    for _ in range(words // 2):
-        state = (state * 1664525 + 1013904223) & MASK
-        parts.append("%08x" % state * 2)
-    return "".join(parts)
+from by_key import serve, value
 
 
 def from_dict(keys, words, _folder):
@@ -82,23 +71,7 @@ def main():
     kind, port, keys, words, folder = sys.argv[1:]
     makers = {"dict": from_dict, "sqlite": from_sqlite, "compile": from_gcc}
     get = makers[kind](int(keys), int(words), folder)
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True
-        wbufsize = 65536
-
-        def do_GET(self):
-            body = get(int(self.path[1:])).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_words):
-            pass
-
-    http.server.ThreadingHTTPServer(("127.0.0.1", int(port)), Handler).serve_forever()
+    serve(port, get)
 
 
 main()

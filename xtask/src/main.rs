@@ -1,5 +1,5 @@
 //! Checks of this repository, and builds of what people install:
-//! `cargo xtask test | tidy | e2e [NAME] | guest | bench NAME | package KIND | book`.
+//! `cargo xtask test | tidy | surface | e2e [NAME] | guest | bench NAME | package KIND | book`.
 //!
 //! `test` runs everything a change must pass and ends with one line, `N passed, N failed`. A step
 //! that cannot run is a failed step, never a skipped one.
@@ -31,6 +31,7 @@ usage: cargo xtask COMMAND
                 the same, one test at a time: it takes longer, and no test disturbs another
   test --quick  the same without the end-to-end tests
   tidy          the rules of the house that no compiler checks
+  surface       new snapshots of the public items of the crates that can be published
   e2e [NAME]    the end-to-end tests, or those of one file or with one name
   guest PROGRAM a program under another kernel, in QEMU; `guest` alone says how
   guest suite   the tests that need another kernel than this machine's
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
         // `test` starts this process beside the end-to-end tests.
         ["beside"] => test::run_beside(),
         ["tidy"] => tidy::run(),
+        ["surface"] => tidy::renew_surface(),
         ["e2e"] => e2e::run(None, &[]),
         // `e2e`, and `test` with the guest, start these processes.
         ["second-lane", files @ ..] => e2e::run_lane("second", files, false),

@@ -6,13 +6,13 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use engine::units::PAGE_SIZE;
 use engine::{Bytes, Millis};
 use host::report::{Curve, CurvePoint, Recommended};
 use pictures::{CurveAt, escaped, per_cent};
 
 /// Number of rows of the table.
 const ROWS: usize = 10;
-const PAGE: f64 = 4096.0;
 
 /// A refault curve, and the program it belongs to.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +68,7 @@ impl Cost<'_> {
     /// --age-every 5s): about 33 pages a minute would come back`.
     fn chosen(&self, chosen: &Recommended) -> String {
         #[expect(clippy::cast_precision_loss, reason = "a share that is rounded")]
-        let pages = self.curve.working_set_bytes as f64 / PAGE;
+        let pages = self.curve.working_set_bytes as f64 / PAGE_SIZE as f64;
         let percent = match pages > 0.0 {
             true => 100.0 * chosen.refaults_per_minute / pages,
             false => 0.0,

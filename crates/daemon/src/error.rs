@@ -68,12 +68,6 @@ impl Error {
         self.exit
     }
 
-    /// Whether a privilege or a kernel feature is missing.
-    #[must_use]
-    pub fn is_missing(&self) -> bool {
-        self.exit == ExitCode::Missing as u8
-    }
-
     /// Returns the same error with `hint` as the suggestion what to do.
     #[must_use]
     pub fn or_else(self, hint: &str) -> Error {

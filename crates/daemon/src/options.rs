@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use engine::policy::PolicySettings;
-pub use engine::units::{Bytes, Limit, Millis, Pages, Swappiness};
+pub use engine::units::{Bytes, Limit, Millis, PAGE_LEN, PAGE_SIZE, Pages, Swappiness};
 use serde::{Deserialize, Serialize};
 
 pub mod evict_by;
@@ -18,33 +18,8 @@ pub use evict_by::EvictBy;
 pub use units::{CpuShare, Percent, Size, UnitError, bytes, millis};
 pub use write_back::WriteBack;
 
-/// The memory limits of one target, with the meaning of cgroup v2's files of the same names
-/// (`--memory-max` and its kin).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Limits {
-    /// Below this size the target is not reclaimed from for another tenant's sake.
-    pub min: Size,
-    /// Below this size the target is reclaimed from only if no other memory can be reclaimed.
-    pub low: Size,
-    /// Above this size the target is reclaimed from, and slowed if that is not enough.
-    pub high: Size,
-    /// Most resident bytes: above this size the target is reclaimed from at once.
-    pub max: Size,
-    /// Most bytes of the target in swap.
-    pub swap_max: Size,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            min: Size::ZERO,
-            low: Size::ZERO,
-            high: Size::Max,
-            max: Size::Max,
-            swap_max: Size::Max,
-        }
-    }
-}
+/// The memory limits of one target as users write them (`--memory-max` and its kin).
+pub type Limits = host::manage::Limits<Size>;
 
 /// The reclaim algorithm: it decides in which order pages are reclaimed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -207,11 +182,11 @@ impl Options {
             }
         }
         if let Size::Bytes(bytes) = self.limits.swap_max
-            && (1..4096).contains(&bytes.0)
+            && (1..PAGE_SIZE).contains(&bytes.0)
         {
             return Err(OptionsError::NoPage(bytes));
         }
-        self.limits.check_order()?;
+        check_order(&self.limits)?;
         if self.policy.age_every.is_zero() {
             return Err(OptionsError::ZeroPeriod("age-every"));
         }
@@ -254,38 +229,23 @@ fn check_policy(settings: &PolicySettings) -> Result<(), OptionsError> {
         })
 }
 
-impl Limits {
-    /// Whether any option limits the program's memory.
-    #[must_use]
-    pub fn hold(&self) -> bool {
-        self.max != Size::Max || self.high != Size::Max
-    }
-
-    /// Whether swap is the only memory with a limit. The manager keeps that limit; the kernel does
-    /// so only in a control group of version 2.
-    #[must_use]
-    pub fn bound_swap_alone(&self) -> bool {
-        !self.hold() && self.swap_max != Size::Max
-    }
-
-    /// Checks `min <= max`, `low <= max`, `high <= max` and `min <= high`. cgroup v2 accepts values
-    /// that violate this, and silently ignores the part of the lower limit above the upper one; we
-    /// refuse such values.
-    fn check_order(&self) -> Result<(), OptionsError> {
-        let pairs = [
-            ("min", self.min, "max", self.max),
-            ("low", self.low, "max", self.max),
-            ("high", self.high, "max", self.max),
-            ("min", self.min, "high", self.high),
-        ];
-        for (lower, low, upper, high) in pairs {
-            let explicit = low != Size::Max;
-            if explicit && low.surely_above(high) {
-                return Err(OptionsError::Crossed { lower, upper });
-            }
+/// Checks `min <= max`, `low <= max`, `high <= max` and `min <= high`. cgroup v2 accepts values
+/// that violate this, and silently ignores the part of the lower limit above the upper one; we
+/// refuse such values.
+fn check_order(limits: &Limits) -> Result<(), OptionsError> {
+    let pairs = [
+        ("min", limits.min, "max", limits.max),
+        ("low", limits.low, "max", limits.max),
+        ("high", limits.high, "max", limits.max),
+        ("min", limits.min, "high", limits.high),
+    ];
+    for (lower, low, upper, high) in pairs {
+        let explicit = low != Size::Max;
+        if explicit && low.surely_above(high) {
+            return Err(OptionsError::Crossed { lower, upper });
         }
-        Ok(())
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -58,6 +58,19 @@ pub struct Running {
     done: bool,
 }
 
+/// Starts `sleep 100`, and waits until the process has become `sleep`.
+///
+/// # Panics
+/// If it does not start.
+#[must_use]
+pub fn sleep() -> Running {
+    let running = Run::new(["sleep", "100"]).start();
+    wait::until("sleep", Duration::from_secs(60), || {
+        proc::comm(running.pid()).as_deref() == Some("sleep")
+    });
+    running
+}
+
 impl Run {
     /// A command from the words of its command line.
     #[must_use]

@@ -57,6 +57,7 @@ pub mod temp;
 pub mod tenants;
 pub mod terminal;
 pub mod typed;
+pub mod user;
 pub mod verdict;
 pub mod vmstat;
 pub mod wait;

@@ -1,12 +1,13 @@
 //! The `pagetide` binary under test, and its commands.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::guard::{Outcome, Run};
-use crate::temp::target_dir;
+use crate::temp::{TempDir, target_dir};
 
 /// Time limit for a command that ends on its own at once.
 pub const PROMPT: Duration = Duration::from_secs(60);
@@ -33,6 +34,34 @@ pub fn binary() -> String {
     let found = given.into_iter().chain(built).find(|path| path.is_file());
     let found = found.expect("no pagetide binary: cargo build --release, or set PAGETIDE_BIN");
     found.to_string_lossy().into_owned()
+}
+
+/// A copy of [`binary`] in `folder` that each user can run: the target directory may lie under a
+/// private home directory.
+///
+/// # Panics
+/// If there is no room for it.
+#[must_use]
+pub fn public_copy(folder: &TempDir) -> String {
+    let copy = folder.file("pagetide");
+    std::fs::copy(binary(), &copy).expect("room for a copy");
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&copy, mode).expect("the mode can be set");
+    copy
+}
+
+/// Checks that a command ended with this exit code, and that its error has these words and a hint.
+///
+/// # Panics
+/// If it does not hold.
+#[track_caller]
+pub fn assert_refused(outcome: &Outcome, code: i32, words: &[&str]) {
+    let said = &outcome.stderr;
+    assert_eq!(outcome.status.code(), Some(code), "{said}");
+    for word in words.iter().chain(&["hint:"]) {
+        assert!(said.contains(word), "{word:?} is not in: {said}");
+    }
+    assert!(!said.contains("panicked"), "{said}");
 }
 
 /// The command `pagetide ARGS`.

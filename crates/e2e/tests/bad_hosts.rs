@@ -9,34 +9,14 @@ use std::time::Duration;
 
 use e2e::guard::{Outcome, Run, Running, send};
 use e2e::notice::POLICY;
+use e2e::pagetide::assert_refused;
 use e2e::temp::{TempDir, serial};
+use e2e::user::{self, NOBODY};
 use e2e::zram::Swap;
-use e2e::{kills, pagetide, proc, wait};
+use e2e::{guard, kills, pagetide, proc, wait};
 use rustix::process::Signal;
 
 const SOON: Duration = Duration::from_secs(60);
-/// The command prefix for user 65534, without groups.
-const NOBODY: &str = "setpriv --reuid=65534 --regid=65534 --clear-groups --";
-
-#[track_caller]
-fn assert_refused(outcome: &Outcome, code: i32, words: &[&str]) {
-    let said = &outcome.stderr;
-    assert_eq!(outcome.status.code(), Some(code), "{said}");
-    for word in words.iter().chain(&["hint:"]) {
-        assert!(said.contains(word), "{word:?} is not in: {said}");
-    }
-    assert!(!said.contains("panicked"), "{said}");
-}
-
-/// Starts `sleep 100`, and waits until the process has become `sleep`.
-fn idle_program() -> Running {
-    let running = Run::new(["sleep", "100"]).start();
-    wait::until("sleep", SOON, || {
-        proc::comm(running.pid()).as_deref() == Some("sleep")
-    });
-    running
-}
-
 /// Runs `setup` and then `pagetide ARGS` in a new mount namespace; returns the outcome.
 fn run_after(setup: &str, args: &str) -> Outcome {
     let script = format!("{setup} && exec {} {args}", pagetide::binary());
@@ -62,7 +42,7 @@ fn without_swap_commands_are_refused() {
     let _serial = serial();
     let folder = TempDir::new();
     let setup = meminfo(&folder, &["SwapTotal", "SwapFree"]);
-    let idle = idle_program();
+    let idle = guard::sleep();
     for args in [
         "run -- echo started".to_owned(),
         format!("attach --for 1s {}", idle.pid()),
@@ -87,7 +67,7 @@ fn full_swap_is_reported_and_run_starts_the_program() {
     let _swap = Swap::shared();
     let folder = TempDir::new();
     let setup = meminfo(&folder, &["SwapFree"]);
-    let idle = idle_program();
+    let idle = guard::sleep();
     let outcome = run_after(&setup, &format!("reclaim --all {}", idle.pid()));
     assert_refused(&outcome, 1, &["swap is full", "pagetide swap status"]);
     assert_eq!(proc::number(idle.pid(), "VmSwap"), Some(0));
@@ -148,7 +128,7 @@ fn without_page_tables_nothing_is_paged_out() {
         eprintln!("left out: the idle bitmap tells pages, too");
         return;
     }
-    let idle = idle_program();
+    let idle = guard::sleep();
     let (own, pid) = (pagetide::binary(), idle.pid().to_string());
     for args in [["reclaim", "--all"], ["attach", "--for=10s"]] {
         let without = ["setpriv", "--bounding-set=-sys_admin,-bpf", &own];
@@ -189,7 +169,7 @@ fn without_writable_control_groups_limits_are_refused() {
 fn a_signal_that_was_ignored_ends_nothing() {
     let _serial = serial();
     let _swap = Swap::shared();
-    let idle = idle_program();
+    let idle = guard::sleep();
     let ignoring = |args: &str| {
         let script = format!(
             "trap '' HUP INT; exec {} {args} {}",
@@ -279,7 +259,7 @@ fn targets_that_no_user_can_mean_are_refused() {
 fn pages_that_stayed_are_no_more_than_all_pages() {
     let _serial = serial();
     let _swap = Swap::shared();
-    let idle = idle_program();
+    let idle = guard::sleep();
     // Until the program sleeps, it loads its libraries.
     wait::until("its sleep", SOON, || proc::state(idle.pid()) == Some('S'));
     let resident = proc::number(idle.pid(), "VmRSS").expect("it runs") / 4096;
@@ -302,7 +282,7 @@ fn pages_that_stayed_are_no_more_than_all_pages() {
 #[test]
 fn commands_report_that_no_manager_runs() {
     let _serial = serial();
-    let idle = idle_program();
+    let idle = guard::sleep();
     for verb in ["stat", "detach"] {
         assert_refused(
             &pagetide::on(verb, idle.pid()),
@@ -311,15 +291,6 @@ fn commands_report_that_no_manager_runs() {
         );
     }
     assert_refused(&pagetide::on("reclaim", idle.pid()), 2, &["how much"]);
-}
-
-/// A copy of the program that all users can run.
-fn public_copy(folder: &TempDir) -> String {
-    let copy = folder.file("pagetide");
-    std::fs::copy(pagetide::binary(), &copy).expect("room for a copy");
-    let mode = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(&copy, mode).expect("the mode can be set");
-    copy
 }
 
 /// Sets the capabilities of an executable file (setcap(8)).
@@ -343,10 +314,7 @@ fn users_drop_no_cache_of_others(copy: &str) {
     let file = std::fs::File::open(&path).expect("it is there");
     file.sync_all().expect("it is written");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).expect("ours");
-    let words = NOBODY
-        .split_whitespace()
-        .chain(["/usr/bin/python3", "-c", READS, &path]);
-    let reader = Run::new(words).start();
+    let reader = user::run(NOBODY, ["/usr/bin/python3", "-c", READS, &path]).start();
     wait::until("it has read all", SOON, || reader.stdout().contains("4096"));
     // A paged-out page is no longer mapped, but may stay in the page cache for any caller (large
     // folios).
@@ -357,11 +325,8 @@ fn users_drop_no_cache_of_others(copy: &str) {
         "--all".to_owned(),
         reader.pid().to_string(),
     ];
-    let words = NOBODY.split_whitespace().map(str::to_owned);
-    let words = words
-        .chain([copy.to_owned()])
-        .chain(reclaim.iter().cloned());
-    let done = Run::new(words).finish(SOON);
+    let words = std::iter::once(copy.to_owned()).chain(reclaim.iter().cloned());
+    let done = user::run(NOBODY, words).finish(SOON);
     assert!(done.status.success(), "{}{}", done.stdout, done.stderr);
     let left = before.saturating_sub(mapped());
     assert!(left < 12 << 20, "{left} {}{}", done.stdout, done.stderr);
@@ -380,10 +345,10 @@ fn capabilities_of_the_executable_allow_only_the_users_own_processes() {
     let _sockets = TempDir::at("/tmp/pagetide-65534");
     let _swap = Swap::shared();
     let folder = TempDir::public();
-    let copy = public_copy(&folder);
+    let copy = pagetide::public_copy(&folder);
     let give = |capabilities: &str| give(&copy, capabilities);
-    let nobody = |words: &str| Run::new(format!("{NOBODY} {words}").split_whitespace());
-    let (others, own) = (idle_program(), nobody("sleep 100").start());
+    let nobody = |words: &str| user::run(NOBODY, words.split_whitespace());
+    let (others, own) = (guard::sleep(), nobody("sleep 100").start());
     wait::until("sleep", SOON, || {
         proc::comm(own.pid()).as_deref() == Some("sleep")
     });
@@ -431,7 +396,7 @@ fn a_guard_has_no_capabilities_of_its_executable() {
     let _serial = serial();
     let _swap = Swap::shared();
     let folder = TempDir::public();
-    let copy = public_copy(&folder);
+    let copy = pagetide::public_copy(&folder);
     give(&copy, "cap_dac_override,cap_dac_read_search+ep");
     let limited = ["run", "--memory-max", "64M", "--", "sleep", "100"].map(str::to_owned);
     let limited = pagetide::command(limited).start();
@@ -457,11 +422,8 @@ fn a_guard_has_no_capabilities_of_its_executable() {
         group = os.open(sys.argv[2], os.O_RDONLY)\n\
         guard = subprocess.Popen([sys.argv[1], '__guard', 'stand'], stdin=line[1], stdout=group, stderr=other[0])\n\
         guard.wait(20)\n";
-    let words =
-        NOBODY
-            .split_whitespace()
-            .chain(["/usr/bin/python3", "-c", LIFTS, &copy, &hard_limit]);
-    let _ = Run::new(words).finish(SOON);
+    let words = ["/usr/bin/python3", "-c", LIFTS, &copy, &hard_limit];
+    let _ = user::run(NOBODY, words).finish(SOON);
     assert_eq!(limit().expect("it stands").trim(), "67108864");
     drop(limited);
 }
@@ -470,7 +432,7 @@ fn a_guard_has_no_capabilities_of_its_executable() {
 fn only_one_of_two_managers_is_started() {
     let _serial = serial();
     let _swap = Swap::shared();
-    let idle = idle_program();
+    let idle = guard::sleep();
     let words = ["attach", &idle.pid().to_string()].map(str::to_owned);
     let mut both = [(); 2].map(|()| pagetide::command(words.clone()).start());
     // When one manager has ended, both have begun, even if one was late.
@@ -503,7 +465,7 @@ fn a_target_may_end_at_any_moment() {
     .take(45)
     .enumerate()
     {
-        let idle = idle_program();
+        let idle = guard::sleep();
         let pid = idle.pid().to_string();
         let command = pagetide::command(verb.split(' ').chain([pid.as_str()])).start();
         std::thread::sleep(Duration::from_micros(number as u64 * 2000));
@@ -572,7 +534,7 @@ fn run_may_be_killed_at_any_moment() {
 fn a_manager_that_is_stopped_is_not_waited_for() {
     let _serial = serial();
     let _swap = Swap::shared();
-    let idle = idle_program();
+    let idle = guard::sleep();
     let pid = idle.pid().to_string();
     let manager = pagetide::command(["attach", &pid].map(str::to_owned)).start();
     wait::until("it is managed", SOON, || {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use e2e::guard::{Outcome, Run, Running, send};
 use e2e::temp::{TempDir, serial};
+use e2e::user::{self, NOBODY};
 use e2e::zram::serial_with_swap;
 use e2e::{pagetide, proc, programs, wait};
 use rustix::process::Signal;
@@ -205,37 +206,18 @@ fn a_second_manager_is_refused() {
     assert!(proc::is_alive(first.pid()) && proc::is_alive(target.pid()));
 }
 
-/// A copy of the binary that another user can run: the target directory may lie under a private
-/// home directory.
-fn public_binary(folder: &TempDir) -> String {
-    let copy = folder.file("pagetide");
-    std::fs::copy(pagetide::binary(), &copy).expect("the binary can be copied");
-    copy
-}
-
-/// A command that runs `words` as user 65534, without groups.
-fn as_nobody(words: &[&str]) -> Run {
-    let prefix = [
-        "setpriv",
-        "--reuid=65534",
-        "--regid=65534",
-        "--clear-groups",
-        "--",
-    ];
-    Run::new(prefix.into_iter().chain(words.iter().copied()))
-}
-
 #[test]
 fn a_process_of_another_user_is_refused() {
     let _serial = serial();
     let folder = TempDir::public();
-    let copy = public_binary(&folder);
+    let copy = pagetide::public_copy(&folder);
     let mut idle = Idle::new(&Run::new(["sleep", "100"]));
     let pid = idle.pid().to_string();
-    let outcome = as_nobody(&[&copy, "attach", "--memory-max", "16M", &pid]).finish(SOON);
+    let outcome = user::run(NOBODY, [&copy, "attach", "--memory-max", "16M", &pid]).finish(SOON);
     assert_refused(&outcome, MISSING, &[&pid, "hint"]);
     idle.assert_untouched();
-    let outcome = as_nobody(&[&copy, "run", "--memory-max", "16M", "--", "true"]).finish(SOON);
+    let outcome =
+        user::run(NOBODY, [&copy, "run", "--memory-max", "16M", "--", "true"]).finish(SOON);
     assert_refused(&outcome, MISSING, &["hint"]);
 }
 

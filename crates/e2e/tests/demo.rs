@@ -13,6 +13,7 @@ use std::time::Duration;
 use e2e::guard::{Outcome, Run, Running};
 use e2e::swap_turn;
 use e2e::temp::serial;
+use e2e::user::{self, NOBODY};
 use e2e::{pagetide, proc, wait};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -184,18 +185,9 @@ fn after_a_kill_its_programs_end_and_swap_off_takes_its_zram_away() {
 #[test]
 fn a_user_without_rights_gets_a_hint() {
     let _turns = (serial(), swap_turn::alone());
-    let wrap = [
-        "setpriv",
-        "--reuid",
-        "65534",
-        "--regid",
-        "65534",
-        "--clear-groups",
-    ];
     let folder = e2e::temp::TempDir::public();
-    let copy = folder.file("pagetide");
-    std::fs::copy(pagetide::binary(), &copy).expect("a program can be copied");
-    let run = Run::new(wrap.into_iter().chain([copy.as_str(), "demo"]));
+    let copy = pagetide::public_copy(&folder);
+    let run = user::run(NOBODY, [copy.as_str(), "demo"]);
     let outcome = run.finish(LIMIT);
     assert_eq!(
         outcome.status.code(),

@@ -13,14 +13,13 @@ use std::time::Duration;
 use e2e::guard::{Outcome, Run, Running};
 use e2e::python::workspace;
 use e2e::temp::{Serial, TempDir, serial};
+use e2e::user::{self, NOBODY};
 use e2e::{pagetide, proc, programs, wait};
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// The end of the shell scripts `SETUP && GO`: the shell becomes the command in its arguments.
 const GO: &str = "exec \"$@\"";
-/// The command prefix for user 65534, without groups.
-const NOBODY: &str = "setpriv --reuid 65534 --regid 65534 --clear-groups";
 /// The command prefix that takes away the right to load BPF programs.
 const NO_BPF: &str = "setpriv --bounding-set=-sys_admin,-bpf";
 /// The shell command after which /proc cannot be written.
@@ -181,7 +180,8 @@ fn unshare(options: &str, setup: &str) -> Vec<String> {
 fn nobody_with(capabilities: &[&str]) -> Vec<String> {
     let list: Vec<String> = capabilities.iter().map(|name| format!("+{name}")).collect();
     let list = list.join(",");
-    words(&format!("{NOBODY} --inh-caps={list} --ambient-caps={list}"))
+    let more = ["inh", "ambient"].map(|of| format!("--{of}-caps={list}"));
+    [&user::prefix(NOBODY)[..], &more].concat()
 }
 
 fn parse(outcome: &Outcome) -> Value {
@@ -316,8 +316,7 @@ fn the_rights_in_the_daemonset_are_enough_and_needed() {
         words(&format!("setpriv --bounding-set=-all,{}", list.join(",")))
     };
     // Tried on a program of root's and on one of another user.
-    let other = words(NOBODY).into_iter().chain(toucher(&stage.folder));
-    let other = Run::new(other).start();
+    let other = user::run(NOBODY, toucher(&stage.folder)).start();
     wait_until_touched(&other);
     let best = stage.doctor(&[])["age_source"].clone();
     for pid in [stage.target.pid(), other.pid()] {
@@ -359,7 +358,7 @@ fn without_type_information_the_next_source_is_used() {
 #[test]
 fn another_user_reports_only_its_own_processes() {
     let stage = Stage::set();
-    let wrap = words(NOBODY);
+    let wrap = user::prefix(NOBODY).to_vec();
     let doctor = stage.doctor(&wrap);
     for topic in ["right to page tables", "right to others"] {
         assert_eq!(finding(&doctor, topic)["state"], "limited");
@@ -530,12 +529,9 @@ fn capabilities_of_the_executable_are_enough() {
     };
     // The shell drops the rights that remain after setpriv, so that pagetide has only the rights of
     // its file.
-    let wrap = [
-        words(NOBODY),
-        ["sh", "-c", GO, "sh"].map(str::to_owned).to_vec(),
-    ]
-    .concat();
-    let own = Run::new([words(NOBODY), toucher(&stage.folder)].concat()).start();
+    let shell = ["sh", "-c", GO, "sh"].map(str::to_owned);
+    let wrap = [user::prefix(NOBODY), shell].concat();
+    let own = user::run(NOBODY, toucher(&stage.folder)).start();
     wait_until_touched(&own);
     // Regression: in /proc a program that gets capabilities from its file belongs to root, so
     // pagetide could not read its own page tables, and reported an unknown kernel.

@@ -9,21 +9,12 @@ use e2e::aged::{self, Looking, number};
 use e2e::guard::{Outcome, Run};
 use e2e::subject::Subject;
 use e2e::temp::{TempDir, serial};
+use e2e::user::{self, NOBODY};
 use e2e::{pagetide, proc, programs, wait};
 use serde_json::Value;
 
 const SOON: Duration = Duration::from_secs(60);
 const MIB: u64 = 1 << 20;
-/// The command prefix for user `nobody`.
-const NOBODY: [&str; 6] = [
-    "setpriv",
-    "--reuid",
-    "nobody",
-    "--regid",
-    "nogroup",
-    "--clear-groups",
-];
-
 /// A directory that any user can enter, with programs that any user can run.
 struct Public(TempDir);
 
@@ -40,17 +31,17 @@ impl Public {
     }
 
     /// The command `HEAD pagetide report WORDS`, with the public copy of pagetide.
-    fn report(&self, head: &[&str], words: &[&str]) -> Run {
+    fn report(&self, head: &[String], words: &[&str]) -> Run {
         let program = self.0.file("pagetide");
         let words = [&[program.as_str(), "report"], words].concat();
-        Run::new(head.iter().chain(&words).copied())
+        Run::new(words).under(head.to_vec())
     }
 
     /// The command `HEAD hotset`: a program that uses 32 MiB all the time.
-    fn program(&self, head: &[&str]) -> Run {
+    fn program(&self, head: &[String]) -> Run {
         let program = self.0.file("hotset");
         let words = [program.as_str(), "32", "32", "60", "--rate", "1000"];
-        Run::new(head.iter().chain(&words).copied())
+        Run::new(words).under(head.to_vec())
     }
 }
 
@@ -102,7 +93,7 @@ fn another_users_process_is_refused() {
     wait::until("32 MiB", SOON, || of_root.stderr().contains("ready"));
     let pid = of_root.pid().to_string();
     let words = [pid.as_str(), "--for", "1s", "--json"];
-    let outcome = public.report(&NOBODY, &words).finish(SOON);
+    let outcome = public.report(&user::prefix(NOBODY), &words).finish(SOON);
     is_refused("nobody at root's", &outcome, &[1, 3]);
     assert!(of_root.tree().contains(&of_root.pid()), "it runs on");
 }
@@ -131,14 +122,21 @@ fn is_poorer(what: &str, outcome: &Outcome) {
 fn without_rights_ones_own_processes_are_reported_as_far_as_they_can_be() {
     let _serial = serial();
     let public = Public::new();
-    let own = public.program(&NOBODY).start();
+    let own = public.program(&user::prefix(NOBODY)).start();
     wait::until("32 MiB", SOON, || own.stderr().contains("ready"));
     let pid = own.pid().to_string();
     let words = [pid.as_str(), "--for", "3s", "--json"];
-    is_poorer("nobody", &public.report(&NOBODY, &words).finish(SOON));
+    is_poorer(
+        "nobody",
+        &public.report(&user::prefix(NOBODY), &words).finish(SOON),
+    );
     // The root of a user namespace has no rights over processes outside of the namespace, not even
     // over those of the same user.
-    let namespace = [&NOBODY[..], &["unshare", "-Ur"]].concat();
+    let namespace = [
+        &user::prefix(NOBODY)[..],
+        &["unshare", "-Ur"].map(str::to_owned),
+    ]
+    .concat();
     let outcome = public.report(&namespace, &words).finish(SOON);
     is_refused("a namespace at the outside", &outcome, &[1, 3]);
     let script = format!(
@@ -146,8 +144,8 @@ fn without_rights_ones_own_processes_are_reported_as_far_as_they_can_be() {
         public.0.file("hotset"),
         public.0.file("pagetide")
     );
-    let inside = [&namespace[..], &["sh", "-c", &script]].concat();
-    is_poorer("a namespace", &Run::new(inside).finish(SOON));
+    let inside = Run::new(["sh", "-c", &script]).under(namespace);
+    is_poorer("a namespace", &inside.finish(SOON));
 }
 
 /// The names of all swap areas; their used sizes change all the time.

@@ -13,6 +13,7 @@ use e2e::guard::Run;
 use e2e::idle_program::IdleProgram;
 use e2e::temp::{TempDir, serial};
 use e2e::tenants::Tree;
+use e2e::user::{self, NOBODY};
 use e2e::web::{ListenAddress, float, listening, samples};
 use e2e::{pagetide, proc, wait};
 use serde_json::Value;
@@ -310,12 +311,11 @@ fn another_user_gets_no_information_on_a_unix_socket() {
         "import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('{socket}')\n\
          s.sendall(b'GET /metrics HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n')\nprint(s.makefile().read())"
     );
-    let ask = |who: &[&'static str]| {
-        let who = ["setpriv"].iter().chain(who).copied();
-        Run::new(who.chain(["/usr/bin/python3", "-c", &script])).finish(SOON)
-    };
+    let script = Run::new(["/usr/bin/python3", "-c", &script]);
+    let ask = |who: &[String]| script.under(who.to_vec()).finish(SOON);
     // Root without the right to trace processes gets no ages either.
-    let untraced = ["--bounding-set", "-sys_ptrace", "--inh-caps", "-sys_ptrace"];
+    let untraced = "setpriv --bounding-set -sys_ptrace --inh-caps -sys_ptrace";
+    let untraced: Vec<String> = untraced.split(' ').map(str::to_owned).collect();
     let outcome = ask(&untraced);
     assert!(
         outcome.stdout.contains("403 Forbidden") && !outcome.stdout.contains("secret"),
@@ -323,7 +323,7 @@ fn another_user_gets_no_information_on_a_unix_socket() {
         outcome.stdout,
         outcome.stderr
     );
-    let nobody = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
+    let nobody = user::prefix(NOBODY);
     let outcome = ask(&nobody);
     assert!(
         !outcome.status.success() && outcome.stderr.contains("PermissionError"),

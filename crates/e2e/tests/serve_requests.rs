@@ -9,6 +9,7 @@ use e2e::idle_program::IdleProgram;
 use e2e::memcg::MemoryGroup;
 use e2e::temp::{TempDir, serial};
 use e2e::tenants::{Tree, configuration, known};
+use e2e::user::{self, NOBODY};
 use e2e::zram::Swap;
 use e2e::{pagetide, proc, programs, wait};
 use serde_json::Value;
@@ -139,16 +140,7 @@ fn another_user_gets_no_information() {
     let tree = Tree::serve(&["--age-every", "500ms"]);
     tree.make("a");
     let folder = TempDir::public();
-    let binary = folder.file("pagetide");
-    std::fs::copy(pagetide::binary(), &binary).expect("it can be copied");
-    let nobody = [
-        "setpriv",
-        "--reuid",
-        "65534",
-        "--regid",
-        "65534",
-        "--clear-groups",
-    ];
+    let binary = pagetide::public_copy(&folder);
     for words in [
         &["stat", "/a"][..],
         &["report", "/a"],
@@ -156,8 +148,8 @@ fn another_user_gets_no_information() {
     ] {
         let own = [binary.as_str()];
         let root = ["--root", tree.root()];
-        let argv = nobody.iter().chain(&own).chain(words).chain(&root).copied();
-        let outcome = Run::new(argv).finish(SOON);
+        let argv = own.iter().chain(words).chain(&root).copied();
+        let outcome = user::run(NOBODY, argv).finish(SOON);
         assert_eq!(
             outcome.status.code(),
             Some(3),
@@ -168,7 +160,7 @@ fn another_user_gets_no_information() {
         assert_eq!(outcome.stdout, "");
     }
     let at = tree.at("a/memory.stat").display().to_string();
-    let outcome = Run::new(nobody.iter().copied().chain(["cat", &at])).finish(SOON);
+    let outcome = user::run(NOBODY, ["cat", &at]).finish(SOON);
     assert!(!outcome.status.success() && outcome.stdout.is_empty());
 }
 

@@ -12,6 +12,7 @@ use e2e::guard::Run;
 use e2e::idle_program::IdleProgram;
 use e2e::temp::serial;
 use e2e::tenants::Tree;
+use e2e::user::{self, NOBODY};
 use e2e::{pagetide, proc, wait};
 use serde_json::Value;
 
@@ -157,16 +158,11 @@ fn users_and_containers_cannot_move_or_lock_what_is_not_theirs() {
     let tree = Tree::serve(&[]);
     tree.make("a");
     let group = tree.group("a");
-    let as_nobody = |words: &[&str]| {
-        let user = "setpriv --reuid=65534 --regid=65534 --clear-groups --";
-        let words = user.split_whitespace().chain(words.iter().copied());
-        Run::new(words).finish(SOON)
-    };
     let group = group.to_string_lossy().into_owned();
-    let locked = as_nobody(&["flock", "--nonblock", &group, "true"]);
+    let locked = user::run(NOBODY, ["flock", "--nonblock", &group, "true"]).finish(SOON);
     assert!(!locked.status.success(), "{}", locked.stderr);
     // A file that the kernel lets all users read can still be read.
-    let read = as_nobody(&["cat", &format!("{group}/memory.stat")]);
+    let read = user::run(NOBODY, ["cat", &format!("{group}/memory.stat")]).finish(SOON);
     assert!(read.status.success(), "{}", read.stderr);
     // The inner shell has pid 2 in its namespace; on the host that is a kernel thread, which cannot
     // be moved (EINVAL).

@@ -4,34 +4,14 @@
 
 use std::time::Duration;
 
-use e2e::guard::{Outcome, Run, Running};
+use e2e::guard::{Run, Running};
+use e2e::pagetide::assert_refused;
 use e2e::temp::{TempDir, serial};
+use e2e::user::{self, ANOTHER};
 use e2e::zram::Swap;
-use e2e::{pagetide, proc, wait};
+use e2e::{guard, pagetide, wait};
 
 const SOON: Duration = Duration::from_secs(60);
-/// The command prefix for a user id that no other test uses.
-const ANOTHER: &str = "setpriv --reuid=65533 --regid=65533 --clear-groups --";
-
-#[track_caller]
-fn assert_refused(outcome: &Outcome, code: i32, words: &[&str]) {
-    let said = &outcome.stderr;
-    assert_eq!(outcome.status.code(), Some(code), "{said}");
-    for word in words.iter().chain(&["hint:"]) {
-        assert!(said.contains(word), "{word:?} is not in: {said}");
-    }
-    assert!(!said.contains("panicked"), "{said}");
-}
-
-/// Starts `sleep 100`, and waits until the process has become `sleep`.
-fn idle_program() -> Running {
-    let running = Run::new(["sleep", "100"]).start();
-    wait::until("sleep", SOON, || {
-        proc::comm(running.pid()).as_deref() == Some("sleep")
-    });
-    running
-}
-
 /// The words of a command that manages a process for a second.
 fn attach_once(pid: u32) -> [String; 4] {
     ["attach", "--for", "1s", &pid.to_string()].map(str::to_owned)
@@ -65,7 +45,7 @@ threading.Event().wait(600)\n";
 fn start_stranger(pid: u32, answer: &str) -> Running {
     let pid = pid.to_string();
     let script = ["/usr/bin/python3", "-c", STRANGER, &pid, answer];
-    let stranger = Run::new(ANOTHER.split_whitespace().chain(script)).start();
+    let stranger = user::run(ANOTHER, script).start();
     wait::until("it listens", SOON, || stranger.stdout().contains("listens"));
     stranger
 }
@@ -100,7 +80,7 @@ fn a_stranger_is_no_manager() {
     let done = pagetide::command(report).finish(SOON);
     assert!(done.status.success(), "{}", done.stderr);
     // A process of root's is managed and serves requests as if the stranger did not exist.
-    let idle = idle_program();
+    let idle = guard::sleep();
     let thief = start_stranger(idle.pid(), r#"{"manages":true}"#);
     let pid = idle.pid().to_string();
     let attach = pagetide::command(["attach".to_owned(), pid]).start();
@@ -141,7 +121,7 @@ fn root_of_a_container_is_a_stranger() {
                 .chain(words),
         )
     };
-    let idle = idle_program();
+    let idle = guard::sleep();
     let pid = idle.pid().to_string();
     let manager = pagetide::command(["attach", &pid].map(str::to_owned)).start();
     wait::until("it is managed", SOON, || {
@@ -187,10 +167,7 @@ fn a_user_claims_no_bits_against_root() {
         print('locked', flush=True)\n\
         time.sleep(600)\n";
     let _serial = serial();
-    let words = ANOTHER
-        .split_whitespace()
-        .chain(["/usr/bin/python3", "-c", THIEF]);
-    let thief = Run::new(words).start();
+    let thief = user::run(ANOTHER, ["/usr/bin/python3", "-c", THIEF]).start();
     wait::until("it has tried", SOON, || thief.stdout().contains("locked"));
     let pid = thief.pid().to_string();
     let words = [

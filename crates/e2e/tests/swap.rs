@@ -555,8 +555,7 @@ fn a_refused_command_leaves_no_swap_behind() {
     }
     // A copy is used, as the other user may not be able to enter the target directory.
     let folder = TempDir::public();
-    let binary = folder.file("pagetide");
-    std::fs::copy(pagetide::binary(), &binary).expect("a program can be copied");
+    let binary = pagetide::public_copy(&folder);
     for wrap in [
         &["setpriv", "--bounding-set=-sys_admin"][..],
         &["setpriv", "--reuid", "65534", "--clear-groups"],

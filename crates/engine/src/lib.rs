@@ -22,9 +22,10 @@
 extern crate alloc;
 
 pub mod active_inactive;
+pub mod age_bins;
 pub mod folio;
 mod list;
-pub mod log_bins;
+pub mod log_histogram;
 pub mod lru_gen;
 pub mod lruvec;
 pub mod machine;

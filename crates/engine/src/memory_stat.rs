@@ -8,6 +8,7 @@ use crate::folio::FolioType;
 use crate::lruvec::Lruvec;
 use crate::memcg::{MemcgEvent, MemcgEvents};
 use crate::rstat::shown;
+use crate::units::PAGE_SIZE;
 use crate::vmstat::{VmEvent, VmStat};
 
 /// A size in memory.stat, counted in pages.
@@ -117,7 +118,7 @@ impl MemoryStat {
     /// over all kinds of reclaim, then all events, in pages.
     /// spec: reclaim-control.md 8.
     pub fn lines(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        let sizes = LruSize::ALL.map(|size| (size.name(), self.size(size) * 4096));
+        let sizes = LruSize::ALL.map(|size| (size.name(), self.size(size) * PAGE_SIZE));
         let sums = [
             ("pgscan", self.events.pgscan()),
             ("pgsteal", self.events.pgsteal()),

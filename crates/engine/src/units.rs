@@ -3,8 +3,10 @@
 
 mod display;
 
+/// Bytes in a base page, as the length of a slice.
+pub const PAGE_LEN: usize = 4096;
 /// Bytes in a base page.
-pub const PAGE_SIZE: u64 = 4096;
+pub const PAGE_SIZE: u64 = PAGE_LEN as u64;
 /// Fewest pages that a reclaim tries to get.
 pub const SWAP_CLUSTER_MAX: u64 = 32;
 
@@ -89,6 +91,22 @@ impl Limit {
             Self::Bytes(b) => b.pages(),
         }
     }
+
+    /// Returns the limit in bytes; `None` for no limit.
+    #[must_use]
+    pub const fn bytes(self) -> Option<u64> {
+        match self {
+            Self::Max => None,
+            Self::Bytes(b) => Some(b.0),
+        }
+    }
+}
+
+/// The inverse of [`Limit::bytes`].
+impl From<Option<u64>> for Limit {
+    fn from(bytes: Option<u64>) -> Self {
+        bytes.map_or(Self::Max, |bytes| Self::Bytes(Bytes(bytes)))
+    }
 }
 
 /// Preference of reclaim for anon over file pages: 0 is file only, 200 the strongest preference for
@@ -136,6 +154,10 @@ mod tests {
     fn limits_round_down_to_pages() {
         assert_eq!(Limit::Bytes(Bytes(8191)).pages(), Pages(1));
         assert_eq!(Limit::Max.pages(), Pages(u64::MAX));
+        assert_eq!(
+            [None, Some(8191)].map(|bytes| Limit::from(bytes).bytes()),
+            [None, Some(8191)]
+        );
         assert_eq!(Pages(u64::MAX).bytes(), Bytes(u64::MAX));
     }
 

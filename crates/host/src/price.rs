@@ -13,6 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use engine::units::{PAGE_LEN, PAGE_SIZE};
 use pagetables::{Advice, advise};
 use rustix::fs::{Advice as FileAdvice, FileType, fadvise, major, minor, stat};
 use rustix::io::{ReadWriteFlags, preadv2};
@@ -27,7 +28,6 @@ use crate::system::text::{number, words};
 
 /// Number of pages that a measurement pages out.
 const PAGES: usize = 64;
-const PAGE: usize = 4096;
 /// Assumed time to read a page from a swap device if the device has no statistics.
 const DISK: Duration = Duration::from_millis(1);
 /// Time after which a measurement is repeated: swap areas and the host's load may have changed.
@@ -112,13 +112,13 @@ fn file_read() -> Option<Duration> {
     let file = own_file()?;
     let length = file.metadata().ok()?.len();
     fadvise(&file, 0, None, FileAdvice::Random).ok()?;
-    let mut page = [0; PAGE];
+    let mut page = [0; PAGE_LEN];
     let mut took = Vec::new();
     for at in (0..READS)
         .map(|read| read * APART)
         .take_while(|at| at + APART <= length)
     {
-        let size = std::num::NonZeroU64::new(PAGE as u64);
+        let size = std::num::NonZeroU64::new(PAGE_SIZE);
         // The kernel keeps pages that a process maps.
         fadvise(&file, at, size, FileAdvice::DontNeed).ok()?;
         let mut buffers = [IoSliceMut::new(&mut page)];
@@ -211,12 +211,12 @@ fn median(mut took: Vec<Duration>, read: u64) -> Option<Duration> {
 fn measure(proc: &Proc) -> std::io::Result<Option<Duration>> {
     // Half of each page is random, so that it compresses like a program's memory.
     let mut noise = 0x9E37_79B9_7F4A_7C15_u64;
-    let mut memory: Vec<u8> = (0..(PAGES + 1) * PAGE)
+    let mut memory: Vec<u8> = (0..(PAGES + 1) * PAGE_LEN)
         .map(|at| {
             noise ^= noise << 13;
             noise ^= noise >> 7;
             noise ^= noise << 17;
-            if at % PAGE < PAGE / 2 {
+            if at % PAGE_LEN < PAGE_LEN / 2 {
                 noise.to_le_bytes()[0]
             } else {
                 0
@@ -224,13 +224,13 @@ fn measure(proc: &Proc) -> std::io::Result<Option<Duration>> {
         })
         .collect();
     let base = memory.as_mut_ptr().addr();
-    let skip = base.next_multiple_of(PAGE) - base;
-    let pages = &mut memory[skip..skip + PAGES * PAGE];
+    let skip = base.next_multiple_of(PAGE_LEN) - base;
+    let pages = &mut memory[skip..skip + PAGES * PAGE_LEN];
     // All our memory is locked, and locked pages cannot be paged out.
     unlock(pages)?;
     let start = (base + skip) as u64;
     let own = pidfd_open(getpid(), PidfdFlags::empty())?;
-    let range = start..start + (PAGES * PAGE) as u64;
+    let range = start..start + (PAGES * PAGE_LEN) as u64;
     advise(&own, std::slice::from_ref(&range), Advice::PageOut)?;
     let majors = || {
         let stat = proc.stat(std::process::id()).ok().flatten();
@@ -238,7 +238,7 @@ fn measure(proc: &Proc) -> std::io::Result<Option<Duration>> {
     };
     let before = majors();
     let took: Vec<Duration> = pages
-        .chunks(PAGE)
+        .chunks(PAGE_LEN)
         .map(|page| {
             let begin = Instant::now();
             black_box(page[0]);

@@ -24,29 +24,6 @@ pub use quantile::AgeQuantile;
 pub use recording::RecordingReport;
 pub use write_back::WriteBackReport;
 
-/// Lower edges of the age bins, in milliseconds: close together at ages where policies decide, far
-/// apart at ages where only the order of pages matters.
-pub const AGE_EDGES_MS: [u64; 18] = [
-    0,
-    1_000,
-    2_000,
-    5_000,
-    10_000,
-    20_000,
-    30_000,
-    60_000,
-    120_000,
-    300_000,
-    600_000,
-    1_800_000,
-    3_600_000,
-    7_200_000,
-    21_600_000,
-    43_200_000,
-    86_400_000,
-    604_800_000,
-];
-
 /// Source of ages (`interfaces.md`, `age_source`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -4,6 +4,9 @@
 //! memory was evicted, its entry is *empty*, since the kernel notes elsewhere where the page is.
 //! Such an entry does not count as swapped.
 
+/// Bytes of the page that an entry of the last level maps.
+pub const PAGE_SIZE: u64 = 4096;
+
 /// Bits of an entry (Intel SDM vol. 3, 4.5), and Linux's software bits where noted.
 mod bit {
     pub(super) const PRESENT: u64 = 1;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use crate::access;
 use crate::clear::{Cleared, Pace};
-use crate::entry::Entry;
+use crate::entry::{Entry, PAGE_SIZE};
 use crate::source::{Grain, Source, SourceKind, WalkResult};
 use crate::walk::{Piece, Sink, Walked};
 
@@ -24,7 +24,7 @@ use crate::walk::{Piece, Sink, Walked};
 /// passes on a piece of more than one table.
 const BATCH: u64 = 512;
 /// Bytes of address space that one page table maps.
-const TABLE: u64 = BATCH * 4096;
+const TABLE: u64 = BATCH * PAGE_SIZE;
 /// Bits of a pagemap entry: the page is present; it is swapped; the number of its frame.
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
@@ -132,9 +132,9 @@ impl Source for IdleBitmap {
             let mut start = range.start;
             while start < range.end {
                 let end = range.end.min((start / TABLE + 1) * TABLE);
-                let pages = (end - start) / 4096;
+                let pages = (end - start) / PAGE_SIZE;
                 let part = &mut bytes[..usize::try_from(pages * 8).unwrap_or(0)];
-                match access::read_at((pid, pagemap.as_fd()), start / 4096 * 8, part) {
+                match access::read_at((pid, pagemap.as_fd()), start / PAGE_SIZE * 8, part) {
                     Ok(got) if got == part.len() => {}
                     Err(error) if access::is_locked(&error) => return Err(error),
                     // The range was unmapped meanwhile, or the process is gone.
@@ -153,7 +153,7 @@ impl Source for IdleBitmap {
                         entries: &entries,
                     },
                 );
-                start += pages * 4096;
+                start += pages * PAGE_SIZE;
             }
         }
         Ok(WalkResult {

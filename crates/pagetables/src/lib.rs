@@ -43,7 +43,7 @@ mod zero;
 
 pub use calls::{ADVICE_RANGES_MAX, Advice, advise, cpu_time};
 pub use clear::{Cleared, Pace, Part};
-pub use entry::{Entry, Kind};
+pub use entry::{Entry, Kind, PAGE_SIZE};
 pub use idle::IdleBitmap;
 pub use mappings::{Backing, Mapping};
 pub use page_tables::PageTables;

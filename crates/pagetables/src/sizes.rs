@@ -11,7 +11,7 @@ use std::io;
 use std::ops::Range;
 
 use crate::access;
-use crate::entry::Entry;
+use crate::entry::{Entry, PAGE_SIZE};
 use crate::source::{Grain, Source, SourceKind, WalkResult};
 use crate::walk::{Piece, Sink, Walked};
 
@@ -77,7 +77,7 @@ impl Mappings {
             if !range.is_some_and(|range| range.contains(&mapping.start)) {
                 continue;
             }
-            let (resident, swapped) = (mapping.pss / 4096, mapping.swapped / 4096);
+            let (resident, swapped) = (mapping.pss / PAGE_SIZE, mapping.swapped / PAGE_SIZE);
             entries.clear();
             for page in 0..resident {
                 let frame = self.frame(pid, mapping.start + page / STRIDE, page % STRIDE);

@@ -4,34 +4,10 @@
 //! Invariant: each bin belongs to one class; bins and classes ascend with age.
 
 use engine::Millis;
+use engine::age_bins::{BINS, EDGES_MS};
 
-/// Lower edges of the bins, milliseconds; reports have the same bins
-/// (`host::report::AGE_EDGES_MS`).
-pub const EDGES_MS: [u64; BINS] = [
-    0,
-    1_000,
-    2_000,
-    5_000,
-    10_000,
-    20_000,
-    30_000,
-    60_000,
-    120_000,
-    300_000,
-    600_000,
-    1_800_000,
-    3_600_000,
-    7_200_000,
-    21_600_000,
-    43_200_000,
-    86_400_000,
-    604_800_000,
-];
-/// Number of bins.
-pub const BINS: usize = 18;
-
-/// Lower edges of the classes, milliseconds.
-const CLASS_EDGES_MS: [u64; CLASSES] = [0, 1_000, 5_000, 10_000, 60_000, 600_000, 3_600_000];
+/// Lower edges of the classes, milliseconds. Memory idle for less than a second is in use.
+pub const CLASS_EDGES_MS: [u64; CLASSES] = [0, 1_000, 5_000, 10_000, 60_000, 600_000, 3_600_000];
 /// Number of classes. Their CSS classes are `a0`, the youngest, to `a6`.
 pub const CLASSES: usize = 7;
 

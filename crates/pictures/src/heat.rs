@@ -7,8 +7,9 @@
 use std::fmt::Write;
 
 use engine::Bytes;
+use engine::age_bins::{BINS, EDGES_MS};
 
-use crate::ages::{BINS, EDGES_MS, short};
+use crate::ages::short;
 use crate::axis::{Mark, place, times};
 use crate::figure::{Figure, percent};
 use crate::track::{Hints, Track};

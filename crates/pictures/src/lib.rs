@@ -26,7 +26,9 @@ mod style;
 mod text;
 mod track;
 
-pub use ages::{BINS, CLASSES, EDGES_MS, class_of, class_sums, name_of_bin, name_of_class};
+pub use engine::age_bins::{BINS, EDGES_MS};
+
+pub use ages::{CLASS_EDGES_MS, CLASSES, class_of, class_sums, name_of_bin, name_of_class};
 pub use area::area;
 pub use bars::{Bar, Part, bars};
 pub use curve::{Curve, CurveAt, curve};

@@ -3,9 +3,10 @@
 //! Invariant: a column in which nothing was watched is `None`. It is drawn empty: neither as 0 nor
 //! as the figures before it.
 
+use engine::age_bins::{BINS, EDGES_MS};
 use engine::{Bytes, Millis};
 
-use crate::ages::{BINS, EDGES_MS, class_sums, short};
+use crate::ages::{class_sums, short};
 
 /// How the times on an axis are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

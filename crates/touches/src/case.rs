@@ -4,6 +4,11 @@
 //! Invariants: a group comes after its parent. Each tenant is alone in its group, and that group
 //! has no children: in control groups version 2 only leaf groups may have processes.
 
+/// Bytes of a page, as the length of a slice.
+pub const PAGE_LEN: usize = 4096;
+/// Bytes of a page.
+pub const PAGE_SIZE: u64 = PAGE_LEN as u64;
+
 /// Value of [`Group::max`] that means no limit.
 pub const NO_LIMIT: u32 = u32::MAX;
 

@@ -16,6 +16,7 @@ mod names;
 mod prose;
 mod sizes;
 mod sources;
+mod surface;
 mod unsafety;
 mod words;
 
@@ -45,6 +46,7 @@ pub(crate) fn problems() -> Vec<String> {
     found.extend(words::Replaced::of(&pages).problems(&files, &pages));
     let table = std::fs::read_to_string(root().join(dependencies::TABLE)).unwrap_or_default();
     found.extend(dependencies::problems(&metadata, &table));
+    found.extend(surface::problems(&root(), &files));
     for name in ["rust-toolchain", "rust-toolchain.toml"] {
         if root().join(name).exists() {
             found.push(format!(
@@ -53,6 +55,14 @@ pub(crate) fn problems() -> Vec<String> {
         }
     }
     found
+}
+
+/// Writes the snapshots of the crates' public items; returns whether that went well.
+pub(crate) fn renew_surface() -> bool {
+    let renewed = surface::renew(&root(), &sources::read(&root()));
+    renewed
+        .inspect_err(|why| println!("surface: {why}"))
+        .is_ok()
 }
 
 /// Prints what [`problems`] finds; returns whether there are none.

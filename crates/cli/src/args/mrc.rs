@@ -4,11 +4,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use daemon::options::{Bytes, UnitError, bytes};
+use daemon::options::{Bytes, PAGE_SIZE, UnitError, bytes};
 use sim::mrc::{CurvePolicy, Job, Size};
 use sim::trace::{Column, CsvOptions, Format, Header, Ids, TraceOptions};
-
-use crate::view::curves::PAGE;
 
 const TRACE: &str = "Trace";
 const OUTPUT: &str = "Output";
@@ -151,7 +149,7 @@ impl FromStr for SizeArg {
             Size::Pages(pages)
         } else {
             let bytes = bytes(text).map_err(|_| bad("is no size"))?;
-            Size::Pages(bytes.0 / PAGE)
+            Size::Pages(bytes.0 / PAGE_SIZE)
         };
         match size {
             Size::Pages(0) => Err(bad("is less than a page of 4 KiB")),

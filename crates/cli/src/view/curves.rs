@@ -13,7 +13,7 @@ pub(crate) use page::html;
 
 use std::fmt::Write;
 
-use daemon::options::Bytes;
+use daemon::options::{Bytes, PAGE_SIZE};
 use serde_json::json;
 use sim::mrc::{CurvePolicy, Curves};
 
@@ -21,9 +21,6 @@ use crate::terminal::Style;
 
 use super::text::{json_lines, plain};
 use super::{count, share};
-
-/// Bytes of a page.
-pub(crate) const PAGE: u64 = 4096;
 
 /// Describes a trace in one line.
 fn summary(name: &str, result: &Curves) -> String {
@@ -37,7 +34,7 @@ fn summary(name: &str, result: &Curves) -> String {
         result.format.name(),
         count(result.references),
         count(result.pages),
-        Bytes(result.pages.saturating_mul(PAGE)),
+        Bytes(result.pages.saturating_mul(PAGE_SIZE)),
     );
     if let Some(sampled) = result.sampled_pages {
         let _ = write!(text, "; sampled {} of them", count(sampled));
@@ -87,7 +84,7 @@ pub(crate) fn json(name: &str, result: &Curves) -> String {
             .map(|(policy, ratios)| (policy.name().to_owned(), json!(ratios[n])));
         let ratios: serde_json::Map<_, _> = ratios.collect();
         let mut size = json!({
-            "pages": pages, "bytes": pages.saturating_mul(PAGE), "miss_ratio": ratios
+            "pages": pages, "bytes": pages.saturating_mul(PAGE_SIZE), "miss_ratio": ratios
         });
         if !gaps.is_empty() {
             size["lru_gen_more_misses"] = gaps::at_size(&gaps, n);
@@ -102,7 +99,7 @@ pub(crate) fn json(name: &str, result: &Curves) -> String {
         "sampled_pages": result.sampled_pages,
         "left_out": result.left_out,
         "note": result.note,
-        "page_bytes": PAGE,
+        "page_bytes": PAGE_SIZE,
         "sizes": sizes.collect::<Vec<_>>(),
     });
     if !gaps.is_empty() {
@@ -117,7 +114,7 @@ pub(crate) fn csv(result: &Curves) -> String {
     let names: Vec<_> = ["pages", "bytes"].into_iter().chain(names).collect();
     let mut text = names.join(",") + "\n";
     for (n, &pages) in result.sizes.iter().enumerate() {
-        let _ = write!(text, "{pages},{}", pages.saturating_mul(PAGE));
+        let _ = write!(text, "{pages},{}", pages.saturating_mul(PAGE_SIZE));
         for (_, ratios) in &result.curves {
             let _ = write!(text, ",{}", ratios[n]);
         }

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use engine::memcg::MemcgId;
-use engine::units::Limit;
+use engine::units::{Limit, PAGE_LEN, PAGE_SIZE};
 use host::manage::Ask;
 use host::manage::tenants::{Limits, NodeUsage, Tenants};
 use rustix::io::Errno;
@@ -14,9 +14,6 @@ use rustix::io::Errno;
 use super::file::File;
 use super::reports::{Part, Reports, Setting};
 use super::values;
-
-/// Initial capacity of a text in bytes: enough for most.
-const PAGE: usize = 4096;
 
 /// A file of an existing tenant.
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +94,7 @@ pub(super) fn write(
         tenants.may_change(place.memcg)?;
         let (bytes, swappiness) = values::reclaim(text)?;
         let number = tenants.reclaim(place.memcg, Ask::Bytes(bytes), swappiness)?;
-        let pages = bytes / 4096;
+        let pages = bytes / PAGE_SIZE;
         return Ok(Written::Reclaiming { number, pages });
     }
     change(tenants, reports, place, text)?;
@@ -218,7 +215,7 @@ fn cgroup_events(tenants: &Tenants, memcg: MemcgId) -> Result<Vec<u8>, Errno> {
 /// Returns the text of memory.stat: sizes in bytes, then numbers of events.
 fn stat(tenants: &mut Tenants, memcg: MemcgId, is_local: bool) -> Result<String, Errno> {
     let stat = tenants.stat(memcg, is_local)?;
-    let mut text = String::with_capacity(PAGE);
+    let mut text = String::with_capacity(PAGE_LEN);
     print(&mut text, stat.lines());
     Ok(text)
 }

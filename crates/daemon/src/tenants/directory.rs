@@ -6,6 +6,7 @@
 use std::ffi::{OsStr, OsString};
 
 use engine::memcg::MemcgId;
+use engine::units::PAGE_LEN;
 use rustix::io::Errno;
 
 use super::content::{self, TenantFile, Written};
@@ -17,8 +18,6 @@ use crate::control::counts_as_we_do;
 
 /// Name of the directory of report files within a node's directory.
 const REPORT: &str = "workingset_report";
-/// File size that stat(2) reports at least, in bytes, as sysfs does; most texts here are shorter.
-const PAGE: usize = 4096;
 
 /// The attributes that stat(2) returns.
 pub(super) struct Entry {
@@ -64,7 +63,8 @@ impl Entry {
         Entry {
             inode,
             mode: file.mode(),
-            size: at_most.max(1).next_multiple_of(PAGE) as u64,
+            // As in sysfs, at least a page; most texts here are shorter.
+            size: at_most.max(1).next_multiple_of(PAGE_LEN) as u64,
             is_lasting,
         }
     }

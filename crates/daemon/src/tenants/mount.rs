@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use engine::units::PAGE_LEN;
 use fuser::{
     BackgroundSession, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
     MountOption, Notifier, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr,
@@ -576,7 +577,7 @@ impl Filesystem for Files {
         let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
         let text = match std::str::from_utf8(values::c_string(data)) {
             // The kernel accepts at most a page.
-            _ if data.len() > 4096 => return reply.error(refusal(Errno::TOOBIG)),
+            _ if data.len() > PAGE_LEN => return reply.error(refusal(Errno::TOOBIG)),
             Ok(text) => text.to_owned(),
             _ => return reply.error(fuser::Errno::EINVAL),
         };

@@ -418,7 +418,6 @@ impl ServeSettings {
             host: self.fixed.host.clone(),
             watermarks: self.watermarks,
             budget: self.budget,
-            own_memory: self.own_memory,
             others: control::managed_pids,
         }
     }

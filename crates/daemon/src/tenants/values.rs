@@ -4,7 +4,7 @@
 //! kernel refuses is refused with the same error number.
 
 use engine::Swappiness;
-use engine::units::{Bytes, Limit};
+use engine::units::{Bytes, Limit, PAGE_SIZE};
 use engine::workingset_report::kstrtoull;
 use rustix::io::Errno;
 
@@ -18,16 +18,16 @@ pub(super) fn c_string(data: &[u8]) -> &[u8] {
 pub(super) fn limit(text: &str) -> Result<Limit, Errno> {
     match text.trim() {
         "max" => Ok(Limit::Max),
-        text => match bytes(text)? / 4096 {
+        text => match Bytes(bytes(text)?).pages() {
             // A limit that no counter of pages can reach is no limit.
-            pages if pages >= PAGES_MAX => Ok(Limit::Max),
-            pages => Ok(Limit::Bytes(Bytes(pages * 4096))),
+            pages if pages.0 >= PAGES_MAX => Ok(Limit::Max),
+            pages => Ok(Limit::Bytes(pages.bytes())),
         },
     }
 }
 
 /// The largest number of pages that the kernel's counters can have.
-const PAGES_MAX: u64 = (i64::MAX as u64) / 4096;
+const PAGES_MAX: u64 = (i64::MAX as u64) / PAGE_SIZE;
 
 /// Parses a size in bytes as the kernel's memparse does, but the whole text: digits (decimal,
 /// hexadecimal after `0x`, octal after `0`), then optionally one of k, m, g, t, p, e.

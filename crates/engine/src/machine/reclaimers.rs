@@ -54,6 +54,12 @@ enum Walk {
 }
 
 impl Reclaimer {
+    /// Returns what was reclaimed so far, without the memcg where it bailed out.
+    #[must_use]
+    pub const fn got(&self) -> Shrunk {
+        self.got
+    }
+
     pub(super) fn by_hierarchy(target: MemcgId, request: ReclaimRequest, priority: u32) -> Self {
         Self {
             target,
@@ -78,12 +84,6 @@ impl Reclaimer {
     /// Sets the time at which the reclaimer continues.
     pub(super) const fn set_now(&mut self, now: Millis) {
         self.request.now = now;
-    }
-
-    /// Returns what was reclaimed so far, without the memcg where it bailed out.
-    #[must_use]
-    pub const fn got(&self) -> Shrunk {
-        self.got
     }
 
     /// Returns the request with the pages that it still lacked when the visit of the present memcg

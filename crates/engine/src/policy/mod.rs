@@ -71,17 +71,6 @@ impl Policy {
         })
     }
 
-    /// Returns the policy's settings.
-    #[must_use]
-    pub const fn settings(&self) -> PolicySettings {
-        match &self.0 {
-            Kind::ColdAge(policy) => PolicySettings::ColdAge(policy.settings),
-            Kind::PromotionRate(policy) => PolicySettings::PromotionRate(policy.settings),
-            Kind::Pressure(policy) => PolicySettings::Pressure(policy.settings),
-            Kind::Fit(policy) => PolicySettings::Fit(policy.settings),
-        }
-    }
-
     /// Returns when the policy wants its next input; `None` if it wants input after each scan.
     #[must_use]
     pub const fn due(&self) -> Option<Millis> {

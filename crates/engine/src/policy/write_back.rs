@@ -85,7 +85,7 @@ impl WriteBack {
             self.began = Millis(self.began.0 + passed * per);
             self.written = Pages(0);
         }
-        Pages(self.budget.most.0 / 4096).less(self.written)
+        self.budget.most.pages().less(self.written)
     }
 
     /// Notes that `written` pages were written.

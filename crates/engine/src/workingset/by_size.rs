@@ -1,43 +1,11 @@
-//! A histogram over sizes in pages: counts in bins whose width grows with the size.
+//! A histogram over sizes in pages, with counts that are spread over a range of sizes.
 //!
-//! Invariant: a size below 128 pages has a bin of its own; above, a bin's width is 1/64 of the
-//! largest power of two that is not above the bin. Every count that was added is in the bins,
-//! however it was spread.
+//! Invariant: every count that was added is in the bins, however it was spread.
 
-use alloc::vec::Vec;
+use crate::log_histogram::LogHistogram;
 
-/// Each doubling of the size is divided into `1 << FINE_BITS` bins.
-const FINE_BITS: u32 = 6;
-const EXACT: u64 = 2 << FINE_BITS;
-
-/// A histogram: a count for each bin of sizes in pages. The width of the bins grows with the size.
-#[derive(Clone, Debug, Default)]
-pub(super) struct BySize {
-    /// The count of each bin, up to that of the largest size.
-    bins: Vec<u64>,
-}
-
-/// Returns the bin of a size in pages.
-fn bin(size: u64) -> usize {
-    if size < EXACT {
-        return usize::try_from(size).unwrap_or(usize::MAX);
-    }
-    let shift = size.ilog2() - FINE_BITS;
-    let fine = size >> shift & ((1 << FINE_BITS) - 1);
-    ((shift + 1) << FINE_BITS) as usize + usize::try_from(fine).unwrap_or(usize::MAX)
-}
-
-/// Returns the lower edge of a bin, in pages.
-fn edge(bin: usize) -> u64 {
-    let bin = bin as u64;
-    if bin < EXACT {
-        return bin;
-    }
-    let shift = (bin >> FINE_BITS) - 1;
-    // The upper edge of the last bin does not fit into 64 bits.
-    let top = (1 << FINE_BITS) | (bin & ((1 << FINE_BITS) - 1));
-    u64::try_from(u128::from(top) << shift).unwrap_or(u64::MAX)
-}
+/// A count for each bin of sizes in pages; a bin's width is at most 1/64 of its lower edge.
+pub(super) type BySize = LogHistogram<6>;
 
 /// Returns `count * part / of`, rounded down; it cannot overflow because `part <= of`.
 fn share(count: u64, part: u64, of: u64) -> u64 {
@@ -47,31 +15,15 @@ fn share(count: u64, part: u64, of: u64) -> u64 {
 }
 
 impl BySize {
-    fn add_to(&mut self, at: usize, count: u64) {
-        if at >= self.bins.len() {
-            self.bins.resize(at + 1, 0);
-        }
-        self.bins[at] = self.bins[at].saturating_add(count);
-        debug_assert!(self.bins[at] >= count);
-    }
-
-    /// Adds `count` to the bin of `size`.
-    pub(super) fn add(&mut self, size: u64, count: u64) {
-        if count > 0 {
-            self.add_to(bin(size), count);
-            debug_assert!(edge(bin(size)) <= size);
-        }
-    }
-
     /// Adds `count`, spread evenly over the sizes `from..to`.
     pub(super) fn spread(&mut self, from: u64, to: u64, count: u64) {
         if to <= from + 1 || count == 0 {
             self.add(from, count);
             return;
         }
-        let (mut at, mut begin, mut added) = (bin(from), from, 0);
+        let (mut at, mut begin, mut added) = (BySize::bin(from), from, 0);
         while begin < to {
-            let end = edge(at + 1).min(to);
+            let end = BySize::edge(at + 1).min(to);
             let until = share(count, end - from, to - from);
             if until > added {
                 self.add_to(at, until - added);
@@ -84,47 +36,27 @@ impl BySize {
     /// Returns the sum of the counts at `size` or above. Of the bin that holds `size`, the part
     /// above it counts in proportion.
     pub(super) fn at_least(&self, size: u64) -> u64 {
-        let at = bin(size);
-        let above = self.bins.iter().skip(at + 1);
+        let at = BySize::bin(size);
+        let above = self.counts.iter().skip(at + 1);
         let above = above.fold(0_u64, |sum, count| sum.saturating_add(*count));
-        let Some(own) = self.bins.get(at) else {
+        let Some(own) = self.counts.get(at) else {
             return above;
         };
-        let (low, high) = (edge(at), edge(at + 1));
+        let (low, high) = (BySize::edge(at), BySize::edge(at + 1));
         above.saturating_add(share(*own, high - size, high - low))
-    }
-
-    /// Adds the counts of `other`.
-    pub(super) fn merge(&mut self, other: &BySize) {
-        for (at, count) in other.bins.iter().enumerate().filter(|(_, n)| **n > 0) {
-            self.add_to(at, *count);
-        }
     }
 
     /// Halves each count, rounded up, so that a count of 1 stays.
     pub(super) fn halve(&mut self) {
-        for count in &mut self.bins {
+        for count in &mut self.counts {
             *count = count.div_ceil(2);
         }
-    }
-
-    /// Returns the bytes allocated on the heap.
-    pub(super) const fn memory_bytes(&self) -> usize {
-        self.bins.capacity() * size_of::<u64>()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bins_follow_each_other_and_edges_are_their_own_bins() {
-        let last = bin(u64::MAX);
-        assert!((0..last).all(|at| bin(edge(at)) == at && edge(at) < edge(at + 1)));
-        assert!((1..=last).all(|at| bin(edge(at) - 1) == at - 1));
-        assert_eq!(edge(last + 1), u64::MAX);
-    }
 
     #[test]
     fn a_spread_count_is_complete_and_even() {

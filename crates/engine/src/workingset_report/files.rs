@@ -5,10 +5,8 @@
 //! because a whole new value is returned or none; no text makes a parser panic.
 
 mod number;
-mod page_age;
 
 pub use number::{kstrtouint, kstrtoull};
-pub use page_age::{AgeLine, NodeAges, parse_page_age, print_page_age, print_page_ages};
 
 use super::{Bins, MAX_NR_BINS};
 use crate::units::Millis;

@@ -5,7 +5,7 @@
 //! refused with a reason, and none panics.
 
 use super::balloon::{OP_CONFIG, OP_REQUEST, REQUEST_LEN};
-use super::{AgeLine, Bins, MAX_NR_BINS};
+use super::{Bins, MAX_NR_BINS};
 use crate::units::{Bytes, Millis};
 use alloc::vec::Vec;
 
@@ -19,6 +19,18 @@ pub enum ReportError {
     Refused(u32),
     /// The reply is no report: it has another length, edges that do not increase, or no last bin.
     Malformed,
+}
+
+/// One line: bytes that were idle for longer than the edge of the previous line, and at most as
+/// long as this line's edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AgeLine {
+    /// The upper edge of the line; `None` for the last line.
+    pub edge: Option<Millis>,
+    /// Bytes of anon pages.
+    pub anon: Bytes,
+    /// Bytes of file pages.
+    pub file: Bytes,
 }
 
 /// A working-set report of a guest.

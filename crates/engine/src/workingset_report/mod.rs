@@ -9,9 +9,9 @@ mod page_age;
 mod report;
 
 pub use balloon::{Balloon, BalloonError};
-pub use files::{AgeLine, kstrtoull};
+pub use files::kstrtoull;
 pub use host::{
-    GuestReport, REPORT_LEN, ReportError, config_message, read_report, request_message,
+    AgeLine, GuestReport, REPORT_LEN, ReportError, config_message, read_report, request_message,
 };
 pub use page_age::{AgeBin, Aggregation, Bins, BinsError, MAX_NR_BINS, PageAge};
 pub use report::{Report, ReportState};

@@ -11,17 +11,16 @@
 //! table is data only: it reads no clock and knows no process.
 //!
 //! Submodules: `age_record` (one record, one observation), `timeline` (scans and times),
-//! `age_counts`, `histogram` and `reaccesses` (counts; `by_part`: for each owner and class),
-//! `index`, `head`, `slabs` and `frames` (where records are), `owners`, `run` and `observe_known`
-//! (observations of known frames), `observe_unknown` (of fresh frames, and of huge pages that were
-//! split or joined), `scans`.
+//! `age_counts` and `reaccesses` (counts; `by_part`: for each owner and class), `index`, `head`,
+//! `slabs` and `frames` (where records are), `owners`, `run` and `observe_known` (observations of
+//! known frames), `observe_unknown` (of fresh frames, and of huge pages that were split or joined),
+//! `scans`.
 
 mod age_counts;
 mod age_record;
 mod by_part;
 mod frames;
 mod head;
-mod histogram;
 mod index;
 mod observe_known;
 mod observe_unknown;
@@ -36,11 +35,12 @@ mod timeline;
 
 pub use owners::Owner;
 
+use engine::log_histogram::LogHistogram;
+
 use age_counts::{AgeCounts, CountedAt};
 use age_record::AgeRecord;
 use by_part::ByPart;
 use frames::Frames;
-use histogram::Histogram;
 use owners::Owners;
 use reaccesses::Again;
 use run::Run;
@@ -100,7 +100,8 @@ pub struct AgeTable {
     run: Run,
     /// Pages found accessed again in this scan.
     again: Again,
-    reaccessed: Histogram,
+    /// Pages found accessed again in all scans, by their age before, in milliseconds.
+    reaccessed: LogHistogram<7>,
     /// The owner that is being walked (`NOBODY` between two walks), and the mark of that walk.
     reader: u32,
     mark: u8,
@@ -135,7 +136,7 @@ impl AgeTable {
             time: Timeline::new(now_ms, limit),
             run: Run::default(),
             again: Again::default(),
-            reaccessed: Histogram::default(),
+            reaccessed: LogHistogram::new(),
             reader: NOBODY,
             mark: 0,
             large: 0,

@@ -7,6 +7,7 @@
 //! table takes ten times as long as the walk, so it is done after the clearing. Otherwise a program
 //! could access all of some memory within that gap.
 
+use engine::units::PAGE_LEN;
 use pagetables::{Entry, Part, Piece};
 
 /// Most entries of one buffered piece: the number of entries in one page table.
@@ -53,7 +54,7 @@ impl BufferedWalk {
         let other = match piece {
             Piece::Pages { start, entries } => {
                 self.tables[part as usize] += 1;
-                let starts = (start..).step_by(PIECE_MAX * 4096);
+                let starts = (start..).step_by(PIECE_MAX * PAGE_LEN);
                 for (start, entries) in starts.zip(entries.chunks(PIECE_MAX)) {
                     entries.iter().for_each(|entry| self.count(part, *entry));
                     self.take_pages((start, number), entries);

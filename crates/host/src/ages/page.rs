@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use engine::units::PAGE_SIZE;
 use pagetables::{Entry, Kind as EntryKind, Part, Piece};
 
 use super::found::WalkSums;
@@ -121,7 +122,7 @@ impl<'a> PieceRecorder<'a> {
             } => {
                 self.tell_whole(mapping, &(start..start + bytes), span, entry);
             }
-            Piece::Unsure { bytes, .. } => self.found.unsure += bytes / 4096,
+            Piece::Unsure { bytes, .. } => self.found.unsure += bytes / PAGE_SIZE,
         }
     }
 
@@ -172,7 +173,7 @@ impl<'a> PieceRecorder<'a> {
     }
 
     fn tell_whole(&mut self, mapping: &Mapping, whole: &Range<u64>, span: u64, entry: Entry) {
-        let pages = (whole.end - whole.start) / 4096;
+        let pages = (whole.end - whole.start) / PAGE_SIZE;
         if !entry.is_present() {
             self.count_absent(entry, pages);
             return;

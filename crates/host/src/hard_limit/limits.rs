@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
+use engine::units::PAGE_SIZE;
 use rustix::io::Errno;
 
 use super::fresh::FreshCounters;
@@ -21,7 +22,6 @@ use crate::system::cgroup::{
 use crate::system::proc::read_path;
 use crate::system::text::{flat, number};
 
-const PAGE: u64 = 4096;
 /// Version 1 reports this or more for "no limit": the largest multiple of a page in an `i64`.
 const UNLIMITED: u64 = 0x7fff_ffff_ffff_f000;
 
@@ -109,7 +109,7 @@ impl HardLimit {
         let Ok(charged) = self.charged() else {
             return;
         };
-        let bytes = charged.saturating_add(room) & !(PAGE - 1);
+        let bytes = charged.saturating_add(room) & !(PAGE_SIZE - 1);
         // A small difference is ignored, so that the limit is not written for each page that was
         // swapped out.
         let is_loose =
@@ -194,7 +194,7 @@ impl HardLimit {
 
     /// Lowers memory.high to `bytes`; never raises it.
     pub(super) fn bound_high(&self, bytes: u64) -> io::Result<()> {
-        let bytes = bytes & !(PAGE - 1);
+        let bytes = bytes & !(PAGE_SIZE - 1);
         match self.high()?.is_none_or(|high| high > bytes) {
             true => self.set_high(Some(bytes)),
             false => Ok(()),
@@ -206,8 +206,8 @@ impl HardLimit {
         Ok(limit(&self.read(V2_HIGH)?))
     }
 
-    /// Sets memory.min and memory.low in bytes; `None` protects nothing. Does nothing on version 1,
-    /// which has neither.
+    /// Sets memory.min and memory.low in bytes; `None` protects all memory. Does nothing on version
+    /// 1, which has neither.
     ///
     /// # Errors
     /// If the kernel refuses.

@@ -7,6 +7,7 @@
 
 use std::io;
 
+use engine::units::PAGE_SIZE;
 use rustix::io::Errno;
 
 use super::limits::V1_SWAPPINESS;
@@ -23,7 +24,6 @@ const LEAST: u64 = 256 << 10;
 const VAIN: u32 = 8;
 /// Bytes of one request on version 2; for each request the kernel may take more than that.
 const STEP_V2: u64 = 2 << 20;
-const PAGE: u64 = 4096;
 
 impl HardLimit {
     /// Makes the kernel reclaim about `bytes` from the cgroup. Returns the bytes by which its
@@ -156,7 +156,7 @@ impl HardLimit {
                 true => (charged, 0),
                 false => (least, vain + 1),
             };
-            if charged < goal.saturating_add(PAGE) || vain == VAIN {
+            if charged < goal.saturating_add(PAGE_SIZE) || vain == VAIN {
                 return Ok(taken);
             }
             let next = charged.saturating_sub(step).max(goal);

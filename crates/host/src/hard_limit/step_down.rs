@@ -7,6 +7,7 @@
 
 use std::io;
 
+use engine::units::PAGE_SIZE;
 use rustix::io::Errno;
 
 use super::{HardLimit, lowered};
@@ -17,7 +18,6 @@ const STEP: u64 = 256 << 10;
 /// Minimum bytes reclaimed at a time. If the kernel refuses that, we stop, because each attempt
 /// scans all memory of the cgroup.
 const LEAST: u64 = 64 << 10;
-const PAGE: u64 = 4096;
 
 impl HardLimit {
     /// Lets the kernel reclaim what is charged above `goal` bytes, 256 KiB at a time; each time
@@ -53,7 +53,7 @@ impl HardLimit {
                 Ok(charged) => charged,
                 Err(error) => break Err(error),
             };
-            let next = charged.saturating_sub(step).max(goal) & !(PAGE - 1);
+            let next = charged.saturating_sub(step).max(goal) & !(PAGE_SIZE - 1);
             match self.set_max_v1(Some(next)) {
                 Ok(()) => low = Some(next),
                 Err(Errno::BUSY) if step / 2 >= LEAST => step /= 2,
@@ -81,7 +81,7 @@ impl HardLimit {
                 return Ok(());
             }
             // The limit falls by only half of what the kernel has just reclaimed.
-            let next = charged.saturating_sub(STEP / 2).max(goal) & !(PAGE - 1);
+            let next = charged.saturating_sub(STEP / 2).max(goal) & !(PAGE_SIZE - 1);
             if self.max()?.is_none_or(|max| max > next) {
                 self.set_max(Some(next))?;
             }

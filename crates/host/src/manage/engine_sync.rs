@@ -11,6 +11,7 @@ use std::ops::Range;
 
 use engine::memcg::MemcgId;
 use engine::policy::AgeHistogram;
+use engine::units::{PAGE_LEN, PAGE_SIZE};
 use engine::word::State;
 use engine::{FaultKind, FolioId, FolioType, Machine, Millis, Pages};
 use pagetables::{Entry, Kind as EntryKind, Piece};
@@ -335,7 +336,7 @@ impl<'a> EngineSync<'a> {
         let stretches: Vec<u64> = if is_in {
             let from = stretch_of(whole.start);
             (from..whole.end)
-                .step_by(STRETCH_PAGES as usize * 4096)
+                .step_by(STRETCH_PAGES as usize * PAGE_LEN)
                 .collect()
         } else if classify(reported, entry, 0) == Page::Gone {
             // Pages that no scan reports count as gone.
@@ -348,7 +349,7 @@ impl<'a> EngineSync<'a> {
             let which = page(whole.start)..page(whole.end);
             let likely = if is_in { which.len() } else { 0 };
             self.sync_stretch((reported.owner, stretch), (which, likely), |at| {
-                let address = stretch + u64::from(at) * 4096;
+                let address = stretch + u64::from(at) * PAGE_SIZE;
                 classify(reported, entry, address & (span - 1))
             });
         }
@@ -383,7 +384,7 @@ impl ids::Pages for Followers<'_> {
 
 /// Converts an offset in bytes to a number of pages.
 fn page_at(bytes: u64) -> u32 {
-    u32::try_from(bytes / 4096).unwrap_or(u32::MAX)
+    u32::try_from(bytes / PAGE_SIZE).unwrap_or(u32::MAX)
 }
 
 impl Listener for EngineSync<'_> {

@@ -5,7 +5,7 @@
 //! our cgroup. Without a cgroup, or if processes of the tenant are outside of it, usage is the
 //! memory that the kernel reports as resident.
 
-use engine::Pages;
+use engine::{Bytes, Pages};
 
 use super::outside::MembersOutside;
 use crate::hard_limit::HardLimit;
@@ -19,7 +19,7 @@ pub(super) const CACHE_FIRST_SWAPPINESS: u8 = 1;
 /// Whether [`usage`] is the cgroup's charge. The charge includes unmapped page cache; resident
 /// memory does not.
 pub(super) fn is_charged(watch: &Watch, hard_limit: &HardLimit, outside: &MembersOutside) -> bool {
-    let charged = || Pages(hard_limit.charged().unwrap_or(0) / 4096);
+    let charged = || Bytes(hard_limit.charged().unwrap_or(0)).pages();
     outside.is_empty() || charged() >= resident(watch)
 }
 
@@ -32,7 +32,7 @@ pub(super) fn usage(
     outside: &MembersOutside,
 ) -> Pages {
     let charged = hard_limit.and_then(|hard_limit| hard_limit.charged().ok());
-    match charged.map(|bytes| Pages(bytes / 4096)) {
+    match charged.map(|bytes| Bytes(bytes).pages()) {
         Some(charged) if outside.is_empty() => charged,
         // The larger of the two, not their sum: a process that moved out leaves its charge in the
         // cgroup.
@@ -59,7 +59,7 @@ fn resident(watch: &Watch) -> Pages {
 
 /// Returns the size of this machine's memory, in pages.
 pub(super) fn machine_pages(watch: &Watch) -> Pages {
-    Pages(watch.proc().memory().map_or(0, |memory| memory.total) / 4096)
+    Bytes(watch.proc().memory().map_or(0, |memory| memory.total)).pages()
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use engine::memcg::MemcgId;
+use engine::units::{PAGE_LEN, PAGE_SIZE};
 use engine::{FolioId, Lruvec, Memory, PageOut};
 use pagetables::access::Access;
 use pagetables::{Advice, Entry, Grain, Kind as EntryKind, Piece};
@@ -433,12 +434,12 @@ impl HostMemory<'_> {
                     span,
                     entry,
                 } => {
-                    let part = |page: u64| entry.part_at((start + page * 4096) & (span - 1));
-                    put(start, &mut (0..bytes / 4096).map(part));
+                    let part = |page: u64| entry.part_at((start + page * PAGE_SIZE) & (span - 1));
+                    put(start, &mut (0..bytes / PAGE_SIZE).map(part));
                 }
                 // The page table of the piece changes all the time, so the pages count as in use.
                 Piece::Unsure { start, bytes } => {
-                    put(start, &mut (0..bytes / 4096).map(|_| Entry::IN_USE));
+                    put(start, &mut (0..bytes / PAGE_SIZE).map(|_| Entry::IN_USE));
                 }
             });
         reported.ok()?;
@@ -464,10 +465,10 @@ fn note_young(
     };
     match piece {
         Piece::Pages { start, entries } => {
-            let entry = |address: u64| &entries[((address - start) / 4096) as usize];
-            let end = start + entries.len() as u64 * 4096;
+            let entry = |address: u64| &entries[((address - start) / PAGE_SIZE) as usize];
+            let end = start + entries.len() as u64 * PAGE_SIZE;
             if let Some(in_use) = &mut in_use {
-                let addresses = (start..end).step_by(4096);
+                let addresses = (start..end).step_by(PAGE_LEN);
                 let young = addresses.filter(|address| is_young(entry(*address)));
                 young.for_each(|address| in_use.note(address));
             }
@@ -595,7 +596,7 @@ fn mapping_starts(ages: &mut Ages, pid: Option<u32>) -> Vec<u64> {
 /// Returns the address ranges of the pages at these addresses, which are in ascending order.
 /// Adjacent pages become one range.
 pub(super) fn page_ranges(addresses: &[u64]) -> Vec<Range<u64>> {
-    joined(addresses.iter().copied(), 4096)
+    joined(addresses.iter().copied(), PAGE_SIZE)
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use engine::FolioId;
+use engine::units::PAGE_SIZE;
 
 use crate::age_table::Owner;
 use groups::{GROUP_PAGES, Groups};
@@ -38,8 +39,7 @@ pub(super) const CHUNK: u64 = 2 << 20;
 const CHUNK_PAGES: u32 = 512;
 /// Number of pages in a stretch; then its size in bytes.
 pub(super) const STRETCH_PAGES: u32 = GROUP_PAGES;
-pub(super) const STRETCH: u64 = STRETCH_PAGES as u64 * PAGE;
-const PAGE: u64 = 4096;
+pub(super) const STRETCH: u64 = STRETCH_PAGES as u64 * PAGE_SIZE;
 /// Numbers of pages with ids at which a stretch gets a block, and below which it loses the block. A
 /// block costs the engine 64 words of 4.25 bytes, as much as about 24 singles of 13 bytes.
 const BLOCK_MIN: u32 = 28;
@@ -198,7 +198,7 @@ impl Ids {
             self.make_block(owner, start, known, pages)?;
             return known.id(at);
         }
-        let id = self.make_single(owner, start + u64::from(at) * PAGE)?;
+        let id = self.make_single(owner, start + u64::from(at) * PAGE_SIZE)?;
         let space = self.spaces.entry(owner).or_default();
         space.index.insert(&self.groups, Entry::single(id));
         let place = known.singles.partition_point(|single| single.0 < at);
@@ -284,7 +284,7 @@ impl Ids {
                 false => 1,
             };
             bits(live).map(move |at| {
-                let page = address + u64::from(at) * PAGE;
+                let page = address + u64::from(at) * PAGE_SIZE;
                 (page, FolioId(entry.id().0 + at))
             })
         });
@@ -377,7 +377,7 @@ impl Ids {
         let start = self.groups.address(Entry::block(first));
         let mut singles = Vec::new();
         for at in bits(live) {
-            let page = (owner, start + u64::from(at) * PAGE);
+            let page = (owner, start + u64::from(at) * PAGE_SIZE);
             let Some(id) = take_single(&mut self.groups, space, page) else {
                 break;
             };
@@ -512,7 +512,7 @@ fn free_single(groups: &mut Groups, space: &mut Space, id: FolioId) {
 
 /// Converts bytes to a number of pages.
 fn page_of(bytes: u64) -> u32 {
-    u32::try_from(bytes / PAGE).unwrap_or(u32::MAX)
+    u32::try_from(bytes / PAGE_SIZE).unwrap_or(u32::MAX)
 }
 
 /// Returns the numbers of the set bits in a word, in ascending order.
@@ -552,7 +552,7 @@ pub(super) const fn chunk_of(address: u64) -> u64 {
 pub(super) fn pages_within(range: &Range<u64>, chunk: u64) -> Range<u32> {
     let number = |address: u64| {
         let pages = address.clamp(chunk, chunk + CHUNK) - chunk;
-        u32::try_from(pages / PAGE).unwrap_or(CHUNK_PAGES)
+        u32::try_from(pages / PAGE_SIZE).unwrap_or(CHUNK_PAGES)
     };
     number(range.start)..number(range.end)
 }

@@ -371,37 +371,18 @@ impl Manager {
     /// Reports the limits to the engine, and sets them on the cgroup as far as the kernel accepts
     /// them now.
     fn apply_limits(&mut self) {
-        let Limits {
-            min,
-            low,
-            high,
-            max,
-            swap_max,
-        } = self.settings.limits;
-        let (min, low) = (min.pages(), low.pages());
-        let limits = MemcgLimits {
-            min,
-            low,
-            high,
-            max,
-            swap_max,
-            ..MemcgLimits::default()
-        };
-        self.driver.machine.set_limits(self.memcg, limits);
+        let limits = self.settings.limits;
+        self.driver.machine.set_limits(self.memcg, limits.into());
         let Some(hard_limit) = self.hard_limit.clone() else {
             return;
         };
         // In a dry run no limit is set on the cgroup.
-        let of = |limit: Limit| match limit {
-            Limit::Bytes(bytes) if !self.settings.dry_run => Some(bytes.0),
-            _ => None,
-        };
-        let (hard, high, swap) = (of(max), of(high), of(swap_max));
+        let of = |limit: Limit| Some(limit.bytes().filter(|_| !self.settings.dry_run));
         self.due = PendingLimits {
             // Version 1 has no memory.high: there only proactive reclaim enforces `high`.
-            high: Some(high),
-            max: Some(hard),
-            swap_max: Some(swap),
+            high: of(limits.high),
+            max: of(limits.max),
+            swap_max: of(limits.swap_max),
         };
         self.set_pending_limits(&hard_limit);
     }

@@ -2,42 +2,86 @@
 
 use std::time::Duration;
 
+use engine::memcg::MemcgLimits;
 use engine::policy::WriteBudget;
 pub use engine::vmscan::Kept;
 use engine::{Bytes, Limit, Millis, Swappiness, policy};
 use serde::{Deserialize, Serialize};
 
+use crate::report::LimitsReport;
 use crate::swap::Tier;
 use crate::system::family::Target;
 
-/// Limits of a tenant, with the meaning of the cgroup v2 files of these names.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
+/// Limits of a tenant, with the meaning of the cgroup v2 files of these names. Users write them as
+/// another type `T`, which has shares.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Limits<T = Limit> {
     /// Memory up to this amount is never reclaimed for another tenant.
-    pub min: Limit,
+    pub min: T,
     /// Memory up to this amount is reclaimed for another tenant only if nothing else can be
     /// reclaimed.
-    pub low: Limit,
+    pub low: T,
     /// Memory above this amount is reclaimed. If the processes are in a cgroup that we can write,
     /// the kernel also slows them down.
-    pub high: Limit,
+    pub high: T,
     /// Hard limit: enforced by our cgroup, or, if there is none, at each scan only.
-    pub max: Limit,
+    pub max: T,
     /// Maximum memory in swap; proactive reclaim does not exceed it.
-    pub swap_max: Limit,
+    pub swap_max: T,
 }
 
-/// Value of `min` and `low` that protects nothing.
-const NOTHING: Limit = Limit::Bytes(Bytes(0));
-
-impl Default for Limits {
-    fn default() -> Limits {
+impl<T: From<Limit>> Default for Limits<T> {
+    fn default() -> Limits<T> {
+        let nothing = || Limit::Bytes(Bytes(0)).into();
         Limits {
-            min: NOTHING,
-            low: NOTHING,
-            high: Limit::Max,
-            max: Limit::Max,
-            swap_max: Limit::Max,
+            min: nothing(),
+            low: nothing(),
+            high: Limit::Max.into(),
+            max: Limit::Max.into(),
+            swap_max: Limit::Max.into(),
+        }
+    }
+}
+
+impl<T: From<Limit> + PartialEq> Limits<T> {
+    /// Whether memory is limited.
+    #[must_use]
+    pub fn hold(&self) -> bool {
+        self.max != Limit::Max.into() || self.high != Limit::Max.into()
+    }
+
+    /// Whether swap is the only memory with a limit. The manager keeps that limit; the kernel does
+    /// so only in a control group of version 2.
+    #[must_use]
+    pub fn bound_swap_alone(&self) -> bool {
+        !self.hold() && self.swap_max != Limit::Max.into()
+    }
+}
+
+impl From<Limits> for MemcgLimits {
+    fn from(limits: Limits) -> MemcgLimits {
+        MemcgLimits {
+            min: limits.min.pages(),
+            low: limits.low.pages(),
+            high: limits.high,
+            max: limits.max,
+            swap_max: limits.swap_max,
+            ..MemcgLimits::default()
+        }
+    }
+}
+
+/// The limits in bytes, rounded down to pages; no protection is reported as `None`, as no limit is.
+impl From<Limits> for LimitsReport {
+    fn from(limits: Limits) -> LimitsReport {
+        let hard = |limit: Limit| limit.bytes().map(|bytes| Bytes(bytes).pages().bytes().0);
+        let soft = |limit: Limit| hard(limit).filter(|bytes| *bytes > 0);
+        LimitsReport {
+            min_bytes: soft(limits.min),
+            low_bytes: soft(limits.low),
+            high_bytes: hard(limits.high),
+            max_bytes: hard(limits.max),
+            swap_max_bytes: hard(limits.swap_max),
         }
     }
 }

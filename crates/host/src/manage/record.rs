@@ -14,6 +14,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use engine::units::PAGE_SIZE;
 use event_log::{CHUNK_PAGES, Encoder, Header, Pages, Planes, SPACES_MAX};
 use pagetables::{Entry, Piece};
 
@@ -85,7 +86,7 @@ impl Recorder {
     /// Begins a recording at `now_ms`, in milliseconds of the watch.
     pub(super) fn new(recording: Recording, interval: Duration, now_ms: u64) -> Recorder {
         let header = Header {
-            page_bytes: 4096,
+            page_bytes: PAGE_SIZE,
             interval_ms: engine::Millis::from(interval).0,
             seed: recording.begun_ms,
             begun_ms: recording.begun_ms,
@@ -213,7 +214,7 @@ impl Recorder {
         };
         for number in numbers {
             let chunk = number * CHUNK;
-            let offset = |at: u32| (chunk + u64::from(at) * 4096) & (span - 1);
+            let offset = |at: u32| (chunk + u64::from(at) * PAGE_SIZE) & (span - 1);
             let pages = pages_within(whole, chunk).map(|at| (at, &entry, offset(at)));
             self.note(reported, chunk, pages);
         }
@@ -253,7 +254,7 @@ impl Listener for Recorder {
         if self.open.is_none() || matches!(reported.mapping.kind, Kind::Device | Kind::Hugetlb) {
             return;
         }
-        debug_assert_eq!(CHUNK, CHUNK_PAGES * 4096, "chunks are the file's");
+        debug_assert_eq!(CHUNK, CHUNK_PAGES * PAGE_SIZE, "chunks are the file's");
         let begin = Instant::now();
         match piece {
             Piece::Pages { start, entries } => {

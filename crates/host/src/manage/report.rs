@@ -12,7 +12,7 @@ use super::policy_runner::PolicyRunner;
 use super::reclaim_totals::ReclaimTotals;
 use crate::ages::Space;
 use crate::hard_limit::HardLimit;
-use crate::report::{Curve, KeptPages, LimitsReport, Report};
+use crate::report::{Curve, KeptPages, Report};
 use crate::system::cgroup::Version;
 use crate::watch::WatchError;
 
@@ -24,18 +24,7 @@ impl Manager {
     /// Returns a report of the time since the manager started.
     pub fn report(&mut self) -> Report {
         let mut report = self.driver.watch.report();
-        let limit = |limit: engine::Limit| match limit {
-            engine::Limit::Max => None,
-            limit => Some(limit.pages().bytes().0),
-        };
-        let limits = &self.settings.limits;
-        report.limits = LimitsReport {
-            min_bytes: limit(limits.min).filter(|bytes| *bytes > 0),
-            low_bytes: limit(limits.low).filter(|bytes| *bytes > 0),
-            high_bytes: limit(limits.high),
-            max_bytes: limit(limits.max),
-            swap_max_bytes: limit(limits.swap_max),
-        };
+        report.limits = self.settings.limits.into();
         report.policy = self.policy_runner.as_ref().map(PolicyRunner::report);
         let demoter = self.demoter.as_ref();
         report.write_back = demoter.map(|(demoter, age)| demoter.report(Some(*age)));

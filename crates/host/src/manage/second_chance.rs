@@ -18,6 +18,7 @@
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 
+use engine::units::PAGE_SIZE;
 use pagetables::Advice;
 
 use super::advise::{Advised, advise};
@@ -26,7 +27,6 @@ use crate::system::{Kind, Mapping};
 /// Maximum number of bytes in one call. During a call, about 0.5 ms, mmap and munmap of the process
 /// wait.
 const AT_ONCE: u64 = 8 << 20;
-const PAGE: u64 = 4096;
 
 /// Address ranges of pages that a walk found in use, in any order.
 #[derive(Debug, Default)]
@@ -36,8 +36,8 @@ impl InUse {
     /// Adds the page at this address.
     pub(super) fn note(&mut self, address: u64) {
         match self.0.last_mut() {
-            Some(last) if last.end == address => last.end += PAGE,
-            _ => self.0.push(address..address + PAGE),
+            Some(last) if last.end == address => last.end += PAGE_SIZE,
+            _ => self.0.push(address..address + PAGE_SIZE),
         }
     }
 
@@ -111,21 +111,24 @@ mod tests {
     fn no_call_covers_more_than_its_maximum() {
         let mut in_use = InUse::default();
         for page in [0, 1, 2, 5, 6, 9] {
-            in_use.note(page * PAGE);
+            in_use.note(page * PAGE_SIZE);
         }
         assert_eq!(in_use.0, [0..12288, 20480..28672, 36864..40960]);
-        let of = |from: u64, to: u64| calls(&in_use.0, from * PAGE..to * PAGE);
+        let of = |from: u64, to: u64| calls(&in_use.0, from * PAGE_SIZE..to * PAGE_SIZE);
         assert_eq!(of(0, 100), [in_use.0.clone()]);
         let cut = vec![8192..12288, 20480..24576];
         assert_eq!(of(2, 6), [cut], "cut where the mapping begins and ends");
         assert_eq!(of(3, 5), Vec::<Vec<Range<u64>>>::new());
-        let large = [PAGE..2 * PAGE, 4 * PAGE..4 * PAGE + 2 * AT_ONCE];
+        let large = [
+            PAGE_SIZE..2 * PAGE_SIZE,
+            4 * PAGE_SIZE..4 * PAGE_SIZE + 2 * AT_ONCE,
+        ];
         let calls = calls(&large, 0..u64::MAX);
         let bytes = |call: &Vec<Range<u64>>| call.iter().map(|one| one.end - one.start).sum();
         let bytes: Vec<u64> = calls.iter().map(bytes).collect();
-        assert_eq!(bytes, [AT_ONCE, AT_ONCE, PAGE]);
-        let end = 4 * PAGE + 2 * AT_ONCE;
-        assert_eq!(calls[2][0], end - PAGE..end);
+        assert_eq!(bytes, [AT_ONCE, AT_ONCE, PAGE_SIZE]);
+        let end = 4 * PAGE_SIZE + 2 * AT_ONCE;
+        assert_eq!(calls[2][0], end - PAGE_SIZE..end);
         let starts = |from: u64| {
             let turn = in_turn(calls.clone(), from);
             turn.iter().map(|call| call[0].start).collect::<Vec<_>>()

@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use std::os::fd::{AsFd, OwnedFd};
 
 use engine::PageOut;
+use engine::units::PAGE_SIZE;
 use pagetables::access;
 
 use super::flags::Flags;
@@ -64,7 +65,7 @@ impl Why<'_> {
     /// Returns why MADV_PAGEOUT did not page out the page at `address`; `frame` is the frame that
     /// it had when its entry was read.
     pub(super) fn ask(&self, address: u64, frame: u64) -> PageOut {
-        let entry = match self.word(address / 4096) {
+        let entry = match self.word(address / PAGE_SIZE) {
             // The kernel has paged it out since; its frame may have another use by now.
             Some(entry) if entry & PRESENT == 0 => return PageOut::Stored,
             // The page left memory and is back in another frame.

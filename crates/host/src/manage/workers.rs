@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use engine::units::PAGE_SIZE;
 use pagetables::Advice;
 
 use super::advise::{Advised, advise_rest, pieces, until_stopped};
@@ -99,12 +100,12 @@ fn timed(
 /// each.
 fn parts(ranges: &[Range<u64>], workers: usize) -> Vec<Vec<Range<u64>>> {
     let bytes: u64 = ranges.iter().map(|range| range.end - range.start).sum();
-    let pages = bytes / 4096;
+    let pages = bytes / PAGE_SIZE;
     let workers = u64::try_from(workers)
         .unwrap_or(1)
         .min(pages / PAGES_MIN)
         .max(1);
-    let each = pages.div_ceil(workers) * 4096;
+    let each = pages.div_ceil(workers) * PAGE_SIZE;
     let (mut parts, mut part, mut room) = (Vec::new(), Vec::new(), each);
     for range in ranges {
         let mut start = range.start;

@@ -4,6 +4,7 @@
 //! smallest is the memory in use between two scans; the largest is the largest size that was full
 //! for a quarter of the watched time. Refault rates never rise from a size to the next larger one.
 
+use engine::units::PAGE_SIZE;
 use serde::{Deserialize, Serialize};
 
 /// Default limit of refaults: pages per minute, in per mille of the pages of the working set. It is
@@ -17,7 +18,6 @@ pub(crate) const HELD_PER_MILLE: u64 = 995;
 /// Number of refaults that must be expected in the watched time before a rate is trusted. With ten,
 /// chance changes a rate by up to a third.
 const EVENTS: f64 = 10.0;
-const PAGE: f64 = 4096.0;
 const MINUTE_MS: f64 = 60_000.0;
 
 /// Refault rates of a target by memory size, and recommended sizes.
@@ -127,7 +127,7 @@ impl Recommended {
         let limit = charged * 1000 / u128::from(HELD_PER_MILLE);
         Recommended {
             limit_bytes: u64::try_from(limit)
-                .map_or(u64::MAX, |limit| limit.next_multiple_of(4096)),
+                .map_or(u64::MAX, |limit| limit.next_multiple_of(PAGE_SIZE)),
             age_every_ms: (point.idle_ms / 3000).max(1) * 1000,
             bytes: point.bytes,
             idle_ms: point.idle_ms,
@@ -146,7 +146,8 @@ impl Curve {
     /// [`REFAULTS_FLOOR`].
     #[must_use]
     pub fn allowed(&self, refaults_per_mille: f64) -> f64 {
-        let share = number(self.working_set_bytes) / PAGE * refaults_per_mille / 1000.0;
+        let share =
+            number(self.working_set_bytes) / number(PAGE_SIZE) * refaults_per_mille / 1000.0;
         share.max(REFAULTS_FLOOR)
     }
 
@@ -284,7 +285,7 @@ mod tests {
             let limit = chosen.expect("as before").limit_bytes;
             assert_eq!(
                 limit,
-                ((mib << 20) * 1000 / 995).next_multiple_of(4096),
+                ((mib << 20) * 1000 / 995).next_multiple_of(PAGE_SIZE),
                 "{shared:?}"
             );
         }

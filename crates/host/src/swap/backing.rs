@@ -10,6 +10,7 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
+use engine::units::{PAGE_LEN, PAGE_SIZE};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -21,8 +22,6 @@ const SIGNATURE: &[u8] = b"pagetide backing 1\n";
 /// Bytes at the start and at the end of the device that must be zeros: file systems, partitions,
 /// RAID and LVM have their signatures there.
 const SCANNED_AT: u64 = 1 << 20;
-/// Size in bytes of a page of the zram.
-const PAGE: u64 = 4096;
 /// Signatures of formats that leave the first page as it is: offset in bytes, and signature, of
 /// RAID (md, version 1.2), bcache and btrfs.
 const FOREIGN_SIGNATURES: &[(u64, &[u8])] = &[
@@ -98,7 +97,7 @@ fn claim(device: &Path) -> io::Result<()> {
         .custom_flags(exclusive)
         .open(device)?;
     let size = file.seek(SeekFrom::End(0))?;
-    if size < 2 * PAGE {
+    if size < 2 * PAGE_SIZE {
         return invalid(io::ErrorKind::InvalidInput, "it is smaller than two pages");
     }
     if !is_free(&file, size)? {
@@ -113,7 +112,7 @@ fn claim(device: &Path) -> io::Result<()> {
 
 /// A page with our signature and zeros after it.
 fn first_page() -> Vec<u8> {
-    let mut page = vec![0; 4096];
+    let mut page = vec![0; PAGE_LEN];
     page[..SIGNATURE.len()].copy_from_slice(SIGNATURE);
     page
 }

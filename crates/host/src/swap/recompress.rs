@@ -9,6 +9,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use engine::units::PAGE_SIZE;
 use rustix::io::Errno;
 use serde::Serialize;
 
@@ -26,7 +27,6 @@ const MAKE: &str = "pagetide swap off, then: pagetide swap on --recompress zstd"
 /// kernel without this parameter tries all pages in the first call.
 const PAGES_AT_ONCE: u64 = 65_536;
 /// Size in bytes of a page in the device's counters.
-const PAGE: u64 = 4096;
 /// Longest time to repeat a call that the kernel refuses because of a writeback (EAGAIN, Linux 6.13
 /// to 6.18). A call that writes back is short.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -91,7 +91,7 @@ impl Swap {
                 _ => refused(&zram, &error),
             })?;
         drop(turn);
-        let calls = (before.original / PAGE).div_ceil(PAGES_AT_ONCE);
+        let calls = (before.original / PAGE_SIZE).div_ceil(PAGES_AT_ONCE);
         // A call may happen to try only pages that do not become smaller. This is the largest
         // number of such calls before one that has an effect.
         let mut may_be_vain = before.huge / PAGES_AT_ONCE;

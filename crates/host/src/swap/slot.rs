@@ -7,6 +7,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
+use engine::units::PAGE_SIZE;
 use pagetables::access;
 
 /// Number of swap types that can be areas, from 0 on. Larger numbers mean migration, poisoned
@@ -45,9 +46,9 @@ pub fn slots(
     addresses: &[u64],
 ) -> io::Result<Vec<Option<Slot>>> {
     let mut found = Vec::with_capacity(addresses.len());
-    for run in addresses.chunk_by(|one, next| one.checked_add(4096) == Some(*next)) {
+    for run in addresses.chunk_by(|one, next| one.checked_add(PAGE_SIZE) == Some(*next)) {
         let mut bytes = vec![0; run.len() * 8];
-        let got = access::read_at((pid, pagemap), run[0] / 4096 * 8, &mut bytes)?;
+        let got = access::read_at((pid, pagemap), run[0] / PAGE_SIZE * 8, &mut bytes)?;
         if got < bytes.len() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

@@ -12,6 +12,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use engine::units::{PAGE_LEN, PAGE_SIZE};
 use pagetables::Advice::PageOut;
 use pagetables::access;
 use rustix::fs::{Advice, fadvise};
@@ -21,7 +22,6 @@ use super::places::Places;
 use super::slot::{Slot, slots};
 
 /// Size of a page in bytes.
-const PAGE: usize = 4096;
 /// Attempts to page out one page: just after a write it may not be on an LRU list yet.
 const TRIES: usize = 5;
 /// Largest number of pages to page out. A processor first uses up slots of the area that it used
@@ -34,23 +34,23 @@ const PAGES: usize = 2 * 512 + 1;
 /// areas.
 pub(super) fn number_of(places: &Places, device: &Path) -> io::Result<Option<u8>> {
     let mut token = Vec::new();
-    while token.len() < PAGE {
+    while token.len() < PAGE_LEN {
         token.extend(std::fs::read(places.proc.join("sys/kernel/random/uuid"))?);
     }
-    token.truncate(PAGE);
+    token.truncate(PAGE_LEN);
     let device = File::open(device).map_err(|error| error_while("opening it", &error))?;
-    let mut own = vec![0; (PAGES + 1) * PAGE];
+    let mut own = vec![0; (PAGES + 1) * PAGE_LEN];
     let start = to_page(&own);
     // A manager has locked all of its memory, so that it is not paged out itself; madvise refuses
     // locked pages (EINVAL).
-    sys::unlock(&mut own[start..start + PAGES * PAGE])
+    sys::unlock(&mut own[start..start + PAGES * PAGE_LEN])
         .map_err(|error| error_while("unlocking pagetide's own test pages", &error))?;
     let mut found = None;
     for number in 0..PAGES {
         // Each page has its own token, so that the token proves which page was found.
         token[..8].copy_from_slice(&(number as u64).to_ne_bytes());
-        let begin = start + number * PAGE;
-        own[begin..begin + PAGE].copy_from_slice(&token);
+        let begin = start + number * PAGE_LEN;
+        own[begin..begin + PAGE_LEN].copy_from_slice(&token);
         let Some(slot) = page_out(own.as_ptr().addr() as u64 + begin as u64)? else {
             break;
         };
@@ -69,8 +69,8 @@ fn is_at(device: &File, place: u64, token: &[u8]) -> io::Result<bool> {
     // The page cache may have older content of that page. If it is not dropped, the token is not
     // found, and no number is returned.
     let _ = fadvise(device, 0, None, Advice::DontNeed);
-    let mut page = vec![0; PAGE];
-    match device.read_exact_at(&mut page, place * PAGE as u64) {
+    let mut page = vec![0; PAGE_LEN];
+    match device.read_exact_at(&mut page, place * PAGE_SIZE) {
         Ok(()) => Ok(page == token),
         // The device is smaller than the area that our page went to.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
@@ -84,7 +84,7 @@ fn page_out(address: u64) -> io::Result<Option<Slot>> {
     let us = std::process::id();
     let pagemap = access::open(us, "pagemap")?;
     let pidfd = pidfd_open(getpid(), PidfdFlags::empty())?;
-    let range = address..address + PAGE as u64;
+    let range = address..address + PAGE_SIZE;
     for _ in 0..TRIES {
         access::advise((us, &pidfd), std::slice::from_ref(&range), PageOut, false)
             .map_err(|error| error_while("paging out pagetide's own test page", &error))?;
@@ -106,5 +106,5 @@ fn error_while(what: &str, error: &io::Error) -> io::Error {
 /// Returns the offset in bytes of the first whole page in a buffer.
 fn to_page(buffer: &[u8]) -> usize {
     let address = buffer.as_ptr().addr();
-    address.next_multiple_of(PAGE) - address
+    address.next_multiple_of(PAGE_LEN) - address
 }

@@ -7,6 +7,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use engine::units::PAGE_SIZE;
+
 use super::Swap;
 use super::backing::cannot_write_back;
 use super::error::SwapError;
@@ -191,7 +193,7 @@ impl Tier {
             }
         };
         // The kernel's size does not include the header.
-        self.pages = size / 4096 + 1;
+        self.pages = size / PAGE_SIZE + 1;
         (self.number, self.areas) = (number, areas);
         Ok(())
     }

@@ -81,15 +81,6 @@ impl From<&pagetables::Mapping> for Mapping {
     }
 }
 
-impl Mapping {
-    /// Length in bytes.
-    #[must_use]
-    #[expect(clippy::len_without_is_empty, reason = "no mapping is empty")]
-    pub fn len(&self) -> u64 {
-        self.end - self.start
-    }
-}
-
 /// The parsed text of a maps file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Parsed {
@@ -304,25 +295,12 @@ impl Text {
 }
 
 impl Proc {
-    /// Returns the mappings of a process; `None` if the process is gone, an empty list for a zombie
-    /// or a kernel thread. If a device is unknown, the mounts that the process sees are read, too.
+    /// Returns the mappings of a process, with their names; `None` if the process is gone, an empty
+    /// list for a zombie or a kernel thread. If a device is unknown, the mounts that the process
+    /// sees are read, too. If the text is very long, long names are cut.
     ///
     /// # Errors
     /// This user may not read them (`PTRACE_MODE_READ` is needed).
-    pub fn maps(
-        &self,
-        pid: u32,
-        filesystems: &mut Filesystems,
-    ) -> Result<Option<Vec<Mapping>>, Error> {
-        let maps = self.named_maps(pid, filesystems)?;
-        Ok(maps.map(|maps| maps.mappings))
-    }
-
-    /// Returns the mappings as [`Proc::maps`] does, with their names. If the text is very long,
-    /// long names are cut.
-    ///
-    /// # Errors
-    /// Those of [`Proc::maps`].
     pub fn named_maps(
         &self,
         pid: u32,

@@ -3,16 +3,12 @@
 //! Invariant: bins and unknown pages together are exactly the resident pages; a page is in the bin
 //! of the last scan that found it accessed, never in an older one.
 
+use engine::age_bins::{self, EDGES_MS};
+use engine::units::PAGE_SIZE;
+
 use crate::age_table::Owner;
 use crate::ages::{Ages, MemoryKind};
-use crate::report::{AGE_EDGES_MS as EDGES_MS, AgeBin, NodeAge, Process};
-
-const PAGE: u64 = 4096;
-
-/// Returns the lower edge of the bin that an age belongs to, milliseconds.
-pub(super) fn edge_of(age_ms: u64) -> u64 {
-    EDGES_MS[EDGES_MS.partition_point(|edge| *edge <= age_ms) - 1]
-}
+use crate::report::{AgeBin, NodeAge, Process};
 
 /// The page-age histogram of all watched processes while it is summed up.
 pub(super) struct Bins {
@@ -39,16 +35,16 @@ impl Bins {
     /// Adds an owner's pages to the histogram, and their sums to the fields of `process`.
     pub(super) fn add(&mut self, ages: &Ages, owner: Owner, process: &mut Process) {
         let age_table = ages.age_table();
-        process.resident_bytes += ages.resident(owner) * PAGE;
+        process.resident_bytes += ages.resident(owner) * PAGE_SIZE;
         for class in MemoryKind::classes() {
-            process.unknown_age_bytes += age_table.unknown(owner, class) * PAGE;
+            process.unknown_age_bytes += age_table.unknown(owner, class) * PAGE_SIZE;
         }
         let known_ms = self.now_ms.min(ages.known_ms(owner));
         for (class, last_ms, pages) in age_table.ages(owner) {
             let (kind, node) = MemoryKind::of(class);
             let age = known_ms.saturating_sub(last_ms);
-            let bytes = pages * PAGE;
-            let index = EDGES_MS.partition_point(|edge| *edge <= age) - 1;
+            let bytes = pages * PAGE_SIZE;
+            let index = age_bins::bin(age);
             let node = node.min(self.nodes.len() - 1);
             let bin = &mut self.nodes[node][index];
             match kind {
@@ -98,15 +94,6 @@ impl Bins {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_age_is_in_the_bin_of_the_last_edge_reached() {
-        assert_eq!(edge_of(0), 0);
-        assert_eq!(edge_of(999), 0);
-        assert_eq!(edge_of(1000), 1000);
-        assert_eq!(edge_of(9_999), 5_000);
-        assert_eq!(edge_of(u64::MAX), 604_800_000);
-    }
 
     #[test]
     fn no_bin_is_older_than_the_watch() {

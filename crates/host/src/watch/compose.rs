@@ -3,7 +3,8 @@
 //! Invariant: this module reads nothing that a scan could have read. It reads only the kernel's own
 //! figures of the same processes, and rarely ([`super::kernel_sums`]).
 
-use engine::Millis;
+use engine::units::PAGE_SIZE;
+use engine::{Millis, age_bins};
 
 use super::bins::Bins;
 use super::process_names::ProcessName;
@@ -13,8 +14,6 @@ use crate::report::{Ended, KernelSays, Overhead, Process, Reaccess, Report, Unkn
 use crate::system::Identity;
 use crate::system::family::Target;
 use crate::system::own_cpu;
-
-const PAGE: u64 = 4096;
 
 impl Watch {
     /// Returns a report as of the last completed scan.
@@ -76,7 +75,7 @@ impl Watch {
     pub(super) fn note_peak(&mut self) {
         let spaces = self.members.iter().filter_map(|one| self.ages.space(*one));
         let resident: u64 = spaces.map(|space| self.ages.resident(space.owner)).sum();
-        self.peak_bytes = self.peak_bytes.max(resident * PAGE);
+        self.peak_bytes = self.peak_bytes.max(resident * PAGE_SIZE);
     }
 
     /// Forgets the peaks. Called after the target's exec: until then its process was a copy of
@@ -175,8 +174,8 @@ impl Watch {
                 command: person.command.clone(),
                 uid: person.uid,
                 cgroup: person.cgroup.clone(),
-                mapped_bytes: found.present * PAGE,
-                swapped_bytes: found.swapped * PAGE,
+                mapped_bytes: found.present * PAGE_SIZE,
+                swapped_bytes: found.swapped * PAGE_SIZE,
                 ..Process::default()
             };
             bins.add(&self.ages, space.owner, &mut process);
@@ -188,7 +187,7 @@ impl Watch {
             report.resident_bytes += process.resident_bytes;
             report.unknown_age_bytes += process.unknown_age_bytes;
             report.swapped_bytes += process.swapped_bytes;
-            report.hugetlb_bytes += found.hugetlb * PAGE;
+            report.hugetlb_bytes += found.hugetlb * PAGE_SIZE;
             unsure += found.unsure;
             report.processes.push(process);
         }
@@ -204,7 +203,7 @@ impl Watch {
         report.notes.extend(named_note(LATE, &late));
         (report.evicted_pages, report.refaulted_pages) = self.paged();
         if unsure > 0 {
-            let bytes = unsure * PAGE;
+            let bytes = unsure * PAGE_SIZE;
             report.notes.push(format!("page tables that map {bytes} bytes changed while they were read, and are left out of this scan"));
         }
     }
@@ -247,7 +246,7 @@ impl Watch {
     /// Returns the report's entry for a process that could not be read: all its memory is of
     /// unknown age.
     fn unread(&self, identity: Identity, person: &ProcessName) -> Process {
-        let bytes = self.unread_pages(identity) * PAGE;
+        let bytes = self.unread_pages(identity) * PAGE_SIZE;
         Process {
             pid: identity.pid,
             command: person.command.clone(),
@@ -385,7 +384,7 @@ const FOREIGN_CLEARER: &str = "another tool on this host (DAMON, idle-page track
 fn reaccessed(watch: &Watch) -> Vec<Reaccess> {
     let mut found: Vec<Reaccess> = Vec::new();
     for (age_ms, pages) in watch.ages.age_table().reaccessed() {
-        let older_than_ms = super::bins::edge_of(age_ms);
+        let older_than_ms = age_bins::EDGES_MS[age_bins::bin(age_ms)];
         match found
             .last_mut()
             .filter(|last| last.older_than_ms == older_than_ms)

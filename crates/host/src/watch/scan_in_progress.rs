@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use std::vec::IntoIter;
 
+use engine::units::PAGE_SIZE;
+
 use super::shares::{Late, Shares};
 use super::{Watch, WatchError};
 use crate::ages::{Listener, ScanOutcome, Space};
@@ -295,7 +297,7 @@ impl Watch {
             if let Some(space) = self.ages.space(*identity) {
                 // When the process has ended, its size can no longer be read.
                 self.family
-                    .note_peak(identity.pid, space.found.present * 4096);
+                    .note_peak(identity.pid, space.found.present * PAGE_SIZE);
             }
         }
         let all = u64::try_from(self.members.len()).unwrap_or(u64::MAX);

@@ -88,8 +88,6 @@ pub enum By {
     Container,
     /// By Kubernetes pod.
     Pod,
-    /// By the user in the path: `user-1000.slice`.
-    User,
 }
 
 /// What runs in one control group and in those below it. A field that is not known is `None` or
@@ -129,18 +127,16 @@ pub struct Workload {
 
 impl Workload {
     /// Returns the name under which this workload is summed up, grouped by `by`. Workloads of one
-    /// unit, container, pod or user have the same key, and [`resolve()`] accepts it. If the
-    /// workload has no container, pod or user as `by` requests, the key is its unit, else its
-    /// group. Forms: `redis.service`, `user:1000/app.service`, `docker:web`,
-    /// `user:1000/podman:web`, `namespace/pod/container`, `namespace/pod`, `pod:UID`, `user:1000`,
-    /// `/path`.
+    /// unit, container or pod have the same key, and [`resolve()`] accepts it. If the workload has
+    /// no container or pod as `by` requests, the key is its unit, else its group. Forms:
+    /// `redis.service`, `user:1000/app.service`, `docker:web`, `user:1000/podman:web`,
+    /// `namespace/pod/container`, `namespace/pod`, `pod:UID`, `/path`.
     #[must_use]
     pub fn key(&self, by: By) -> String {
         let key = match by {
             By::Unit => None,
             By::Container => self.container_key(),
             By::Pod => self.pod_key(),
-            By::User => self.user.map(|user| format!("user:{user}")),
         };
         key.or_else(|| self.unit_key())
             .unwrap_or_else(|| self.group.clone())

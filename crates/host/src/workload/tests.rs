@@ -126,10 +126,7 @@ fn a_path_shows_what_runs_there() {
         }
     }
     assert_eq!(of("/a/b").key(By::Pod), "/a/b", "nothing else is known");
-    assert_eq!(
-        of("/user.slice/user-7.slice/x.scope").key(By::User),
-        "user:7"
-    );
+    assert_eq!(of("/user.slice/user-7.slice/x.scope").user, Some(7));
 }
 
 /// A root directory with the files of one test.
@@ -269,7 +266,7 @@ proptest! {
             if parts.len() == 5 { *byte = 0xff; }
         }
         let workload = Workload::of(Path::new(OsStr::from_bytes(&bytes)));
-        for by in [By::Unit, By::Container, By::Pod, By::User] {
+        for by in [By::Unit, By::Container, By::Pod] {
             let key = workload.key(by);
             prop_assert!(!key.chars().any(char::is_control), "{:?}", key);
             let all = [workload.clone()];

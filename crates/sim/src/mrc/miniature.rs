@@ -101,12 +101,6 @@ impl Miniature {
         self.dense.len()
     }
 
-    /// Returns the number of references so far, sampled or not.
-    #[must_use]
-    pub const fn references(&self) -> u64 {
-        self.references
-    }
-
     /// Returns the ids of the sampled references of the last [`Self::replay`].
     #[must_use]
     pub fn sampled(&self) -> &[u32] {

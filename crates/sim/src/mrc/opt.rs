@@ -37,12 +37,6 @@ impl NextUses {
         }
         Self { ids, next }
     }
-
-    /// Returns the ids.
-    #[must_use]
-    pub fn ids(&self) -> &[u32] {
-        &self.ids
-    }
 }
 
 /// Returns the misses of OPT with a memory of `size` pages.

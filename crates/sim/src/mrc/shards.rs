@@ -110,12 +110,6 @@ impl Shards {
         self.dense.growth_bytes(more)
     }
 
-    /// Returns the number of references so far, sampled or not.
-    #[must_use]
-    pub const fn references(&self) -> u64 {
-        self.references
-    }
-
     /// Returns the number of pages in the sample.
     #[must_use]
     pub const fn sampled_pages(&self) -> u64 {

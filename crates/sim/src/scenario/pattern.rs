@@ -5,6 +5,7 @@
 
 use super::file::{PatternName, Work};
 use super::recorded::{Event, Recorded, Replay};
+use super::values::Size;
 use crate::rng::Rng;
 use crate::stats::whole;
 use std::sync::Arc;
@@ -84,7 +85,7 @@ impl Pattern {
                 }
             }
             PatternName::Ebizzy => {
-                let chunk = small(work.chunk.map_or(CHUNK, |chunk| chunk.0).div_ceil(4096));
+                let chunk = small(Size(work.chunk.map_or(CHUNK, |chunk| chunk.0)).pages());
                 let chunk = chunk.min(pages);
                 let zipf = Zipf::new(pages / chunk, work.exponent.unwrap_or(0.0));
                 Self::Chunks {

@@ -7,6 +7,7 @@ use super::plan::{Plan, Plans};
 use super::world::{Counts, World};
 use crate::outcome::{Cell, Outcome, Table};
 use crate::stats::number;
+use engine::Bytes;
 use toml::Value;
 
 /// Number of points in a table over time.
@@ -188,7 +189,7 @@ fn cell(value: &Value) -> Cell {
         // `2m` beside `30s` is a time, too, and cannot be distinguished from 2 MiB.
         Value::String(text) if text.trim_end().ends_with('m') => Cell::Text(text.clone()),
         Value::String(text) => match super::values::Size::deserialize(value.clone()) {
-            Ok(size) => Cell::Figure(mib(size.0 / 4096)),
+            Ok(size) => Cell::Figure(mib(Bytes(size.0).pages().0)),
             Err(_) => Cell::Text(text.clone()),
         },
         value => Cell::Text(value.to_string()),

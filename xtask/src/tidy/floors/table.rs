@@ -5,7 +5,7 @@ pub(super) const FLOORS: [(&str, &[&[&str]]); 43] = [
     (
         "crates/engine/src",
         &[
-            &["log_bins", "units", "word", "ring"],
+            &["age_bins", "log_histogram", "units", "word", "ring"],
             &["folio"],
             &["list", "memcg", "vmstat", "workingset"],
             &["lru_gen", "active_inactive"],
@@ -188,13 +188,7 @@ pub(super) const FLOORS: [(&str, &[&[&str]]); 43] = [
             &["head"],
             &["slabs"],
             &["by_part"],
-            &[
-                "timeline",
-                "histogram",
-                "age_counts",
-                "reaccesses",
-                "frames",
-            ],
+            &["timeline", "age_counts", "reaccesses", "frames"],
             &["owners"],
             &["observe_known", "observe_unknown", "scans", "run"],
         ],

@@ -4,11 +4,10 @@
 //! version, continues with text made from both, and ends with a hash of the rest. The text
 //! compresses about three to one, as real memory does.
 
-/// Bytes of a page.
-pub(super) const PAGE: usize = 4096;
+use daemon::options::PAGE_LEN;
 
 const HEADER: usize = 16;
-const TEXT_END: usize = PAGE - 8;
+const TEXT_END: usize = PAGE_LEN - 8;
 
 /// Pieces of which a page's text is made.
 const WORDS: [&[u8]; 32] = [
@@ -57,7 +56,7 @@ fn next(state: &mut u64) -> u64 {
 
 /// Fills `page` with the page of this index and version.
 pub(super) fn fill(page: &mut [u8], index: u64, version: u64) {
-    assert_eq!(page.len(), PAGE);
+    assert_eq!(page.len(), PAGE_LEN);
     page[..8].copy_from_slice(&index.to_le_bytes());
     page[8..HEADER].copy_from_slice(&version.to_le_bytes());
     let mut seed = index.rotate_left(32) ^ version;
@@ -106,12 +105,12 @@ mod tests {
 
     #[test]
     fn a_page_knows_itself() {
-        let mut page = vec![0; PAGE];
+        let mut page = vec![0; PAGE_LEN];
         fill(&mut page, 7, 3);
         assert_eq!(check(&page, 7).map(|(version, _)| version), Some(3));
         assert_eq!(check(&page, 8), None, "another page's bytes");
-        assert_eq!(check(&[0; PAGE], 0), None, "zeros are no page");
-        let mut again = vec![0; PAGE];
+        assert_eq!(check(&[0; PAGE_LEN], 0), None, "zeros are no page");
+        let mut again = vec![0; PAGE_LEN];
         fill(&mut again, 7, 3);
         assert_eq!(page, again);
         assert!(page[HEADER..TEXT_END].is_ascii());
@@ -119,8 +118,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_flipped_bit_is_missed(index: u64, version: u64, at in 0..PAGE, bit in 0u8..8) {
-            let mut page = vec![0; PAGE];
+        fn no_flipped_bit_is_missed(index: u64, version: u64, at in 0..PAGE_LEN, bit in 0u8..8) {
+            let mut page = vec![0; PAGE_LEN];
             fill(&mut page, index, version);
             page[at] ^= 1 << bit;
             prop_assert_eq!(check(&page, index), None);

@@ -6,6 +6,7 @@
 
 use std::os::fd::AsFd;
 
+use daemon::options::PAGE_LEN;
 use host::system::access;
 
 use super::subject::Workload;
@@ -15,7 +16,6 @@ use crate::terminal::Style;
 /// Bits of an entry of pagemap: the page is in memory (this), or in swap (the next).
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
-const PAGE: usize = 4096;
 /// Spaces in front of a line.
 const INDENT: &str = "   ";
 
@@ -39,7 +39,7 @@ pub(super) fn draw(subject: &Workload, style: Style) -> Vec<String> {
 
 /// Returns the legend: what the picture's characters mean.
 pub(super) fn legend(style: Style) -> String {
-    let full = BLOCK / PAGE;
+    let full = BLOCK / PAGE_LEN;
     let [memory, swap] = [(full, 0), (0, full)].map(|count| cell(count, style));
     format!("{INDENT}{memory} in memory  {swap} in swap, 2 MiB each")
 }
@@ -61,8 +61,8 @@ fn counts(subject: &Workload) -> Option<Vec<Count>> {
     let pagemap = access::open(pid, "pagemap").ok()?;
     let mut counts = Vec::with_capacity(BLOCKS);
     for block in 0..BLOCKS {
-        let mut words = vec![0; BLOCK / PAGE * 8];
-        let at = (subject.address + block * BLOCK) / PAGE * 8;
+        let mut words = vec![0; BLOCK / PAGE_LEN * 8];
+        let at = (subject.address + block * BLOCK) / PAGE_LEN * 8;
         let got = access::read_at((pid, pagemap.as_fd()), at as u64, &mut words).ok()?;
         (got == words.len()).then_some(())?;
         let (words, _) = words.as_chunks::<8>();

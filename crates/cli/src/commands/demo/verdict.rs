@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 
-use daemon::options::Bytes;
+use daemon::options::{Bytes, Pages};
 use serde::Serialize;
 
 use super::pairs::Ratio;
@@ -143,7 +143,7 @@ impl Measured {
             Bytes(self.after.resident),
             Bytes(self.before.swapped),
             Bytes(self.after.swapped),
-            Bytes(self.evicted_pages * 4096),
+            Pages(self.evicted_pages).bytes(),
             ratio.unwrap_or_default()
         );
         let holds = is_near(left, truly_cold()) && fell >= truly_cold() / 100 * 99;

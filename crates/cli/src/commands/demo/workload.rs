@@ -11,9 +11,10 @@
 use std::io::{BufRead, Write};
 use std::time::Instant;
 
+use daemon::options::PAGE_LEN;
 use serde::{Deserialize, Serialize};
 
-use super::pages::{self, PAGE};
+use super::pages;
 use crate::failure::Failure;
 
 /// Bytes of a block, which is a huge page; blocks begin at multiples of this size.
@@ -53,7 +54,7 @@ pub(super) const fn is_hot(block: usize) -> bool {
 }
 
 /// Number of pages that one pass checks.
-pub(super) const HOT_PAGES: u64 = (BLOCKS / HOT_EVERY * (BLOCK / PAGE)) as u64;
+pub(super) const HOT_PAGES: u64 = (BLOCKS / HOT_EVERY * (BLOCK / PAGE_LEN)) as u64;
 
 /// Runs the program; returns its exit code.
 pub(crate) fn workload() -> Result<u8, Failure> {
@@ -96,7 +97,7 @@ impl Memory {
             blocks,
             passes: 0,
         };
-        for index in 0..blocks * BLOCK / PAGE {
+        for index in 0..blocks * BLOCK / PAGE_LEN {
             pages::fill(memory.page(index), index as u64, 0);
         }
         memory
@@ -107,7 +108,7 @@ impl Memory {
     }
 
     fn page(&mut self, index: usize) -> &mut [u8] {
-        &mut self.bytes[self.begin + index * PAGE..][..PAGE]
+        &mut self.bytes[self.begin + index * PAGE_LEN..][..PAGE_LEN]
     }
 
     /// Makes `count` passes and returns their time. The error is the index of a wrong page.
@@ -125,7 +126,7 @@ impl Memory {
 
     fn pass(&mut self, block: usize) -> Result<(), usize> {
         let turn = self.passes;
-        for index in block * BLOCK / PAGE..(block + 1) * BLOCK / PAGE {
+        for index in block * BLOCK / PAGE_LEN..(block + 1) * BLOCK / PAGE_LEN {
             let page = self.page(index);
             let (version, _) = pages::check(page, index as u64).ok_or(index)?;
             if (index as u64 + turn).is_multiple_of(WRITE_EVERY) {
@@ -137,7 +138,7 @@ impl Memory {
 
     fn checksum(&mut self) -> Result<Answer, usize> {
         let mut sum: u64 = 0;
-        for index in 0..self.blocks * BLOCK / PAGE {
+        for index in 0..self.blocks * BLOCK / PAGE_LEN {
             let (version, hash) = pages::check(self.page(index), index as u64).ok_or(index)?;
             sum = (sum ^ hash ^ version)
                 .rotate_left(7)

@@ -5,12 +5,12 @@
 
 use std::fmt::Write;
 
-use daemon::options::Bytes;
+use daemon::options::{Bytes, PAGE_SIZE};
 use sim::mrc::{CurvePolicy, Curves};
 
 use crate::view::share;
 
-use super::{OURS, PAGE};
+use super::OURS;
 
 const WIDTH: f64 = 760.0;
 /// Height of the axes with their labels; the legend is below.
@@ -163,7 +163,7 @@ fn axes(reach: Reach) -> String {
             text,
             "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>",
             HEIGHT - bottom + 16.0,
-            Bytes(size.saturating_mul(PAGE)),
+            Bytes(size.saturating_mul(PAGE_SIZE)),
         );
     }
     text

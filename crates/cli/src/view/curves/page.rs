@@ -4,13 +4,13 @@
 
 use std::fmt::Write;
 
-use daemon::options::Bytes;
+use daemon::options::{Bytes, PAGE_SIZE};
 use sim::mrc::Curves;
 
 use crate::view::count;
 use crate::view::text::escaped;
 
-use super::{PAGE, chart, gaps, part_of_all, summary};
+use super::{chart, gaps, part_of_all, summary};
 
 /// The page's own style; the chart adds its colours.
 const STYLE: &str = "\
@@ -47,7 +47,7 @@ fn table(result: &Curves) -> String {
     }
     text += "</tr>\n";
     for (n, &size) in result.sizes.iter().enumerate() {
-        let bytes = Bytes(size.saturating_mul(PAGE));
+        let bytes = Bytes(size.saturating_mul(PAGE_SIZE));
         let of_all = part_of_all(size, result.pages);
         let _ = write!(
             text,

@@ -1,8 +1,9 @@
 //! The re-access histogram (the kernel's word: promotion) in words: the refaults that paging out at
 //! some age would have caused.
 
-use daemon::options::{Bytes, Millis};
+use daemon::options::{Bytes, Millis, PAGE_SIZE};
 use host::report::Report;
+use pictures::CLASS_EDGES_MS;
 
 use crate::view::bars::{age, bar};
 use crate::view::sheet::Sheet;
@@ -10,14 +11,9 @@ use crate::view::{count, share};
 
 use super::bins::fold_reaccessed;
 
-/// Bytes of one counted page.
-pub(super) const PAGE: u64 = 4096;
-/// Lower edges of the rows, milliseconds. Memory that was idle for less than a second is in use.
-pub(super) const EDGES_MS: [u64; 7] = [0, 1000, 5000, 10_000, 60_000, 600_000, 3_600_000];
-
 /// Writes a row for each idle time, the longest last, and what the rows mean.
 pub(super) fn reaccess(report: &Report, sheet: &mut Sheet) {
-    let rows = fold_reaccessed(report, &EDGES_MS);
+    let rows = fold_reaccessed(report, &CLASS_EDGES_MS);
     // The first row is memory in use: it does not show what could be paged out.
     let idle = &rows[1..];
     let Some(last) = idle.iter().rposition(|&pages| pages > 0) else {
@@ -27,18 +23,23 @@ pub(super) fn reaccess(report: &Report, sheet: &mut Sheet) {
     let style = sheet.style();
     sheet.heading("Touched again");
     sheet.dim(&format!("  {:<12}{:>18}{:>10}", "after", "pages", "size"));
-    let uppers = EDGES_MS[2..]
+    let uppers = CLASS_EDGES_MS[2..]
         .iter()
         .map(|&ms| Some(ms))
         .chain(std::iter::once(None));
-    for ((&pages, &from), upper) in idle.iter().zip(&EDGES_MS[1..]).zip(uppers).take(last + 1) {
+    for ((&pages, &from), upper) in idle
+        .iter()
+        .zip(&CLASS_EDGES_MS[1..])
+        .zip(uppers)
+        .take(last + 1)
+    {
         let room = style.width.saturating_sub(44).clamp(4, 60);
         let drawn = bar(share(pages, most), room, style.unicode);
         sheet.line(&format!(
             "  {:<12}{:>18}{:>10}  {}",
             age(from, upper),
             short_count(pages),
-            Bytes(pages.saturating_mul(PAGE)).to_string(),
+            Bytes(pages.saturating_mul(PAGE_SIZE)).to_string(),
             drawn.replace('-', " "),
         ));
     }
@@ -70,6 +71,6 @@ pub(super) fn meaning(report: &Report) -> Option<String> {
         "Had pages untouched for {} been paged out, {} pages ({}) would have been refaulted so far.",
         Millis(edge),
         short_count(back),
-        Bytes(back.saturating_mul(PAGE)),
+        Bytes(back.saturating_mul(PAGE_SIZE)),
     ))
 }

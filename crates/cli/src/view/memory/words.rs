@@ -2,7 +2,7 @@
 
 use daemon::options::{Bytes, Millis};
 use host::report::{AgeGrain, AgeQuantile, AgeSource, PressureOf, Report};
-use pictures::per_cent;
+use pictures::{CLASS_EDGES_MS, per_cent};
 
 use crate::view::{clock, count};
 
@@ -64,11 +64,10 @@ pub(super) fn processes(n: u64) -> String {
 /// Formats cold memory as `62% (1.2 GiB) not touched for 10s, 40% for 1m`, for the ages that can be
 /// known by now.
 pub(super) fn cold(report: &Report) -> Option<String> {
-    const EDGES_S: [u64; 6] = [1, 5, 10, 60, 600, 3600];
     if report.age_source == AgeSource::None || report.resident_bytes == 0 {
         return None;
     }
-    let known = EDGES_S.iter().map(|s| s * 1000);
+    let known = CLASS_EDGES_MS[1..].iter().copied();
     let known: Vec<u64> = known.filter(|&ms| ms <= report.wall_ms).collect();
     // Edges below 10 s are shown only if watching was shorter than that.
     let from = known.iter().position(|&ms| ms >= 10_000);

@@ -64,6 +64,14 @@ pub enum Size {
     Share(Percent),
 }
 
+impl From<Limit> for Size {
+    fn from(limit: Limit) -> Size {
+        limit
+            .bytes()
+            .map_or(Size::Max, |bytes| Size::Bytes(Bytes(bytes)))
+    }
+}
+
 impl Size {
     /// Zero bytes.
     pub const ZERO: Size = Size::Bytes(Bytes(0));
@@ -81,10 +89,7 @@ impl Size {
     /// Returns the limit in bytes, where `whole` is 100%; `None` for no limit.
     #[must_use]
     pub fn bytes_of(self, whole: u64) -> Option<u64> {
-        match self.of(Bytes(whole)) {
-            Limit::Bytes(bytes) => Some(bytes.0),
-            Limit::Max => None,
-        }
+        self.of(Bytes(whole)).bytes()
     }
 
     /// Whether the limit is a share.

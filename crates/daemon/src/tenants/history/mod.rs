@@ -14,6 +14,7 @@ mod tier;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use engine::units::PAGE_SIZE;
 use host::manage::tenants::figures::TenantFigures;
 use pictures::{BINS, CLASSES, Clock, Moment, Track, class_sums};
 
@@ -31,7 +32,6 @@ const TENANTS_MAX: usize = 5_000;
 /// Most bytes of names while the history is full; if there are more, the names of tenants without
 /// data are found and dropped.
 const NAMES_MAX: usize = BYTES_MAX / 8;
-const PAGE: u64 = 4096;
 
 /// The time span that the dashboard shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -263,12 +263,12 @@ fn row_of(figures: &TenantFigures, before: Option<&Counted>, now: &Counted) -> R
     for node in &figures.nodes {
         for ty in 0..2 {
             for (pages, bytes) in row.0[AGES].iter_mut().zip(node.ages[ty]) {
-                *pages += bytes / PAGE;
+                *pages += bytes / PAGE_SIZE;
             }
-            row.0[UNKNOWN] += node.unknown[ty] / PAGE;
+            row.0[UNKNOWN] += node.unknown[ty] / PAGE_SIZE;
         }
     }
-    row.0[SWAPPED] = figures.swapped / PAGE;
+    row.0[SWAPPED] = figures.swapped / PAGE_SIZE;
     // Without an earlier snapshot it is unknown in which time the events happened.
     let Some(before) = before else {
         return row;
@@ -296,7 +296,7 @@ fn row_of(figures: &TenantFigures, before: Option<&Counted>, now: &Counted) -> R
 fn ages(row: &Row) -> [u64; BINS] {
     let mut ages = [0; BINS];
     for (bytes, pages) in ages.iter_mut().zip(&row.0[AGES]) {
-        *bytes = pages.saturating_mul(PAGE);
+        *bytes = pages.saturating_mul(PAGE_SIZE);
     }
     ages
 }
@@ -314,8 +314,8 @@ fn moment(row: &Row, covered_ms: u64) -> Moment {
     let waited = per(row.0[WAITED_US], 10).map(|share| share.min(10_000));
     Moment {
         ages: ages(row),
-        unknown: row.0[UNKNOWN].saturating_mul(PAGE),
-        swapped: row.0[SWAPPED].saturating_mul(PAGE),
+        unknown: row.0[UNKNOWN].saturating_mul(PAGE_SIZE),
+        swapped: row.0[SWAPPED].saturating_mul(PAGE_SIZE),
         back: per(back, 60_000),
         waited: waited
             .filter(|_| row.0[HAS_WAITED] > 0)

@@ -4,7 +4,7 @@
 //! figure of 0 takes one bit. A number is encoded in seven bits a byte, the lowest bits first; the
 //! eighth bit of a byte says that more bytes follow.
 
-use host::manage::tenants::figures::BINS;
+use engine::age_bins::BINS;
 
 /// Number of figures in a row: those of [`AGES`], then the nine below.
 pub(super) const FIELDS: usize = BINS + 9;

@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use host::manage::tenants::figures::{EDGES_MS, Figures, NodeFigures};
-use host::report::AGE_EDGES_MS;
+use host::manage::tenants::figures::{Figures, NodeFigures};
 use host::system::pressure::{Pressure, Stall};
 use proptest::prelude::*;
 
@@ -16,15 +15,15 @@ const BEGIN: u64 = 1_800_000 * 1_000_000;
 
 fn tenant(path: &str, bytes: u64, events: u64) -> TenantFigures {
     let mut node = NodeFigures {
-        unknown: [0, PAGE],
+        unknown: [0, PAGE_SIZE],
         ..NodeFigures::default()
     };
     node.ages[0][0] = bytes;
-    node.ages[1][7] = 2 * PAGE;
+    node.ages[1][7] = 2 * PAGE_SIZE;
     TenantFigures {
         path: path.into(),
         nodes: vec![node, node],
-        swapped: 3 * PAGE,
+        swapped: 3 * PAGE_SIZE,
         charged: None,
         refaults: [events, 2 * events],
         steals: [
@@ -64,18 +63,14 @@ fn snapshot(at_ms: u64, tenants: Vec<TenantFigures>) -> Snapshot {
     }
 }
 
-/// Pictures and reports have the same bins.
-#[test]
-fn bins_are_those_of_the_host() {
-    assert_eq!(pictures::EDGES_MS, AGE_EDGES_MS);
-    assert_eq!(&pictures::EDGES_MS[1..], EDGES_MS);
-}
-
 #[test]
 fn figures_are_kept_at_their_time() {
     let mut history = History::default();
     for n in 0..40 {
-        let tenants = vec![tenant("", 100 * PAGE, n * 5), tenant("web", n * PAGE, n)];
+        let tenants = vec![
+            tenant("", 100 * PAGE_SIZE, n * 5),
+            tenant("web", n * PAGE_SIZE, n),
+        ];
         history.push(&snapshot(BEGIN + n * 10_000, tenants));
     }
     let now = BEGIN + 39 * 10_000;
@@ -84,10 +79,14 @@ fn figures_are_kept_at_their_time() {
     assert_eq!((track.columns.len(), there.len()), (288, 2));
     // Five minutes with 30 snapshots; the first one has no earlier snapshot.
     let first = there[0];
-    assert_eq!(first.ages[0], 2 * 29 * PAGE, "of both nodes, the newest");
+    assert_eq!(
+        first.ages[0],
+        2 * 29 * PAGE_SIZE,
+        "of both nodes, the newest"
+    );
     assert_eq!(
         (first.ages[7], first.unknown, first.swapped),
-        (4 * PAGE, 2 * PAGE, 3 * PAGE)
+        (4 * PAGE_SIZE, 2 * PAGE_SIZE, 3 * PAGE_SIZE)
     );
     assert_eq!(first.back, Some(3 * 29 * MINUTE / 290_000));
     assert_eq!(
@@ -102,7 +101,7 @@ fn figures_are_kept_at_their_time() {
             .copied()
             .flatten()
             .map(|last| last.ages[0]),
-        Some(2 * 39 * PAGE)
+        Some(2 * 39 * PAGE_SIZE)
     );
     let strips = history.strips(Range::Hour, 60, now);
     assert_eq!(strips.keys().copied().collect::<Vec<_>>(), ["/", "/web"]);
@@ -142,7 +141,7 @@ fn it_stays_within_its_bound() {
         let one = |number: usize| {
             tenant(
                 &format!("{}{n}-{number}", "long".repeat(40)),
-                PAGE << (number % 30),
+                PAGE_SIZE << (number % 30),
                 n,
             )
         };
@@ -169,7 +168,10 @@ fn path(name: &str) -> PathBuf {
 fn some() -> History {
     let mut history = History::default();
     for n in 0..5u64 {
-        let tenants = vec![tenant("", 9 * PAGE, n), tenant("a\u{e4}", n * PAGE, 0)];
+        let tenants = vec![
+            tenant("", 9 * PAGE_SIZE, n),
+            tenant("a\u{e4}", n * PAGE_SIZE, 0),
+        ];
         history.push(&snapshot(BEGIN + n * 400_000, tenants));
     }
     history
@@ -187,9 +189,12 @@ fn a_restart_continues_the_history() {
         assert_eq!(after.track(range, "/", now), before.track(range, "/", now));
     }
     assert_eq!(after.actions().count(), before.actions().count());
-    after.push(&snapshot(now + 10_000, vec![tenant("", PAGE, 9)]));
+    after.push(&snapshot(now + 10_000, vec![tenant("", PAGE_SIZE, 9)]));
     let track = after.track(Range::Week, "/", now + 10_000);
-    assert_eq!(track.last().map(|moment| moment.ages[0]), Some(2 * PAGE));
+    assert_eq!(
+        track.last().map(|moment| moment.ages[0]),
+        Some(2 * PAGE_SIZE)
+    );
     let none = load(&path("nowhere")).expect("nothing is there");
     assert_eq!(none, (History::default(), None));
     std::fs::remove_file(file).expect("ours");

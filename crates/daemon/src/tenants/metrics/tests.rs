@@ -5,7 +5,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use host::manage::tenants::figures::{BINS, Cpu, Figures, Walks};
+use engine::age_bins::BINS;
+use host::manage::tenants::figures::{Cpu, Figures, Walks};
 use host::manage::tenants::left_out::LeftOut;
 use host::system::pressure::{Pressure, Stall};
 use proptest::prelude::*;

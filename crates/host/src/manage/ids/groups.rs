@@ -8,8 +8,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use engine::FolioId;
+use engine::units::PAGE_SIZE;
 
-use super::PAGE;
 use super::index::Entry;
 use crate::age_table::Owner;
 
@@ -199,7 +199,7 @@ impl Groups {
         let at = (!group.live).trailing_zeros();
         group.live |= 1 << at;
         group.found &= !(1 << at);
-        let page = u32::try_from((address - group.start) / PAGE);
+        let page = u32::try_from((address - group.start) / PAGE_SIZE);
         if let (Some(pages), Ok(page)) = (&mut group.pages, page) {
             pages[at as usize] = page;
         }
@@ -214,7 +214,7 @@ impl Groups {
         match &group.pages {
             Some(pages) => {
                 let page = pages[(entry.id().0 % GROUP_PAGES) as usize];
-                group.start + u64::from(page) * PAGE
+                group.start + u64::from(page) * PAGE_SIZE
             }
             None => group.start,
         }
@@ -229,7 +229,7 @@ impl Groups {
             Some(pages) => (group.live >> at & 1 == 1).then(|| pages[at as usize])?,
             None => at,
         };
-        Some((group.owner?, group.start + u64::from(page) * PAGE))
+        Some((group.owner?, group.start + u64::from(page) * PAGE_SIZE))
     }
 
     /// Records which pages of the group of `id` the scan numbered `scan` found: bit `n` of `pages`

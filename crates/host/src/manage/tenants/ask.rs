@@ -9,8 +9,9 @@ use std::time::Instant;
 
 use engine::memcg::MemcgId;
 use engine::memory_stat::MemoryStat;
+use engine::units::PAGE_SIZE;
 use engine::vmstat::VmEvent;
-use engine::{Bytes, FolioType, Limit};
+use engine::{FolioType, Limit};
 use rustix::io::Errno;
 
 use super::super::noreuse::{Noreuse, NoreuseFiles};
@@ -22,7 +23,7 @@ use super::tenant::Tenant;
 use super::{NoreuseOfTenants, Tenants};
 use crate::ages::MemoryKind;
 use crate::hard_limit::HardLimit;
-use crate::report::{LimitsReport, Report};
+use crate::report::Report;
 use crate::system::cgroup::{Cache, Version};
 use crate::system::pressure::{Pressure, parse};
 use crate::system::{Identity, PathPattern};
@@ -74,22 +75,6 @@ pub struct NodeUsage {
     pub file: u64,
 }
 
-/// Returns a tenant's limits in bytes for a report; `None` for no limit or no protection.
-fn limits_report(limits: &Limits) -> LimitsReport {
-    let hard = |limit: Limit| match limit {
-        Limit::Max => None,
-        limit => Some(limit.pages().bytes().0),
-    };
-    let soft = |limit: Limit| hard(limit).filter(|bytes| *bytes > 0);
-    LimitsReport {
-        min_bytes: soft(limits.min),
-        low_bytes: soft(limits.low),
-        high_bytes: hard(limits.high),
-        max_bytes: hard(limits.max),
-        swap_max_bytes: hard(limits.swap_max),
-    }
-}
-
 impl Tenants {
     /// Returns the kernel's counters of a tenant. For the root they include the host's groups, if
     /// these count towards the root's budget.
@@ -130,8 +115,8 @@ impl Tenants {
             let of_kernel = tenant.hard_limit.kernel_limits();
             let ours = [&mut limits.max, &mut limits.high, &mut limits.swap_max];
             for (limit, of_kernel) in ours.into_iter().zip(of_kernel) {
-                if let (Limit::Max, Some(bytes)) = (*limit, of_kernel) {
-                    *limit = Limit::Bytes(Bytes(bytes));
+                if *limit == Limit::Max {
+                    *limit = of_kernel.into();
                 }
             }
             // The kernel's protection now, even if proactive reclaim does not have to respect it.
@@ -140,10 +125,7 @@ impl Tenants {
                 .into_iter()
                 .zip(protection)
             {
-                let kept = match bytes {
-                    u64::MAX => Limit::Max,
-                    bytes => Limit::Bytes(Bytes(bytes)),
-                };
+                let kept = Limit::from(Some(bytes).filter(|bytes| *bytes < u64::MAX));
                 if limit.pages() < kept.pages() {
                     *limit = kept;
                 }
@@ -412,7 +394,7 @@ impl Tenants {
         let who = below.filter_map(|one| members.0.get(&one)).flatten();
         let name = format!("/{}", tenant.path.display());
         let mut report = self.driver.watch.report_of(name, &mut who.copied());
-        report.limits = limits_report(&limits);
+        report.limits = limits.into();
         report.policy = self
             .tenant(memcg)?
             .policy_runner
@@ -519,7 +501,7 @@ impl Tenants {
                 MemoryKind::File => FolioType::File,
                 MemoryKind::Anon | MemoryKind::Shmem => FolioType::Anon,
             };
-            found[place].bytes[bin][ty.index()] += pages * 4096;
+            found[place].bytes[bin][ty.index()] += pages * PAGE_SIZE;
         });
         let caches = self.tenant(memcg)?.cache.iter().flatten();
         for (node, cache) in found.iter_mut().zip(caches) {
@@ -551,7 +533,7 @@ impl Tenants {
                 MemoryKind::Anon => &mut node.anon,
                 MemoryKind::File | MemoryKind::Shmem => &mut node.file,
             };
-            *sum += pages * 4096;
+            *sum += pages * PAGE_SIZE;
         });
         Ok(found)
     }

@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 
 use engine::memcg::MemcgId;
 use engine::policy::AgeHistogram;
-use engine::{Millis, Pages};
+use engine::{Bytes, Millis, Pages};
 
 use super::super::headroom::CACHE_FIRST_SWAPPINESS;
 use super::super::wakeup::Pause;
@@ -37,7 +37,7 @@ impl Tenants {
             .flatten()
             .flat_map(|node| node.files.all())
         {
-            ages.add(now.since(Millis(since)), Pages(bytes / 4096));
+            ages.add(now.since(Millis(since)), Bytes(bytes).pages());
         }
         ages
     }
@@ -62,7 +62,7 @@ impl Tenants {
             }
         };
         if ordered.how.dry_run {
-            (ordered.dropped, left) = (Pages(left / 4096), 0);
+            (ordered.dropped, left) = (Bytes(left).pages(), 0);
         } else if left > 0 {
             let worked = thread_cpu();
             // Version 2 can reclaim page cache alone. A kernel that does not know that option
@@ -75,7 +75,7 @@ impl Tenants {
                 }
             };
             let got = self.take_cache(memcg, (&mut left, swappiness), pause);
-            ordered.dropped.0 += got / 4096;
+            ordered.dropped.0 += Bytes(got).pages().0;
             ordered.dropping += thread_cpu().saturating_sub(worked);
             self.measure_one(memcg);
             left = left.min(self.driver.machine.unprotected(memcg).bytes().0);

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use engine::machine::{Ongoing, ReclaimRequest};
 use engine::memcg::MemcgId;
+use engine::units::PAGE_SIZE;
 use engine::vmscan::{Headroom, PAGES_PER_MEASUREMENT, Wanted};
-use engine::{Pages, ScanReason};
+use engine::{Bytes, Pages, ScanReason};
 
 use super::super::IDLE_MAX;
 use super::super::reclaim_totals::ReclaimTotals;
@@ -48,7 +49,7 @@ impl Tenants {
         let Some(used) = tenant.and_then(|tenant| self.used(tenant).ok()) else {
             return false;
         };
-        self.driver.machine.set_measured(memcg, Pages(used / 4096));
+        self.driver.machine.set_measured(memcg, Bytes(used).pages());
         true
     }
 
@@ -95,7 +96,7 @@ impl Tenants {
             return AGAIN;
         };
         tenant.next_hold = Instant::now() + IDLE_MAX;
-        let usage = Pages(used / 4096);
+        let usage = Bytes(used).pages();
         let Some(wanted) = Headroom::wanted(tenant.limits.by_usage(), usage) else {
             return IDLE_MAX;
         };
@@ -111,7 +112,7 @@ impl Tenants {
                 // Swapped-out pages already written to a disk are still charged, and can be freed
                 // as easily as cache.
                 let slow = self.driver.watch.proc().has_slow_swap();
-                Pages(tenant.hard_limit.free_at_will(slow).unwrap_or(0) / 4096)
+                Bytes(tenant.hard_limit.free_at_will(slow).unwrap_or(0)).pages()
             }
             false => Pages(0),
         };
@@ -213,13 +214,13 @@ impl Tenants {
             return None;
         }
         let tenant = self.tenants.get_mut(&memcg)?;
-        let written = Pages(tenant.hard_limit.written().unwrap_or(0) / 4096);
+        let written = Bytes(tenant.hard_limit.written().unwrap_or(0)).pages();
         if written < wanted.pages || tenant.written_requested == WRITTEN_REQUESTED {
             tenant.written_requested = 0;
             return None;
         }
         let got = tenant.hard_limit.reclaim(most.bytes().0, None).unwrap_or(0);
-        tenant.written_requested = match Headroom::is_worth_it(Pages(got / 4096), most) {
+        tenant.written_requested = match Headroom::is_worth_it(Bytes(got).pages(), most) {
             true => 0,
             false => tenant.written_requested + 1,
         };
@@ -286,7 +287,7 @@ impl Tenants {
             return;
         };
         if !Headroom::is_worth_it(got, most) {
-            got.0 += tenant.due.reclaim_above_high(&tenant.hard_limit) / 4096;
+            got.0 += tenant.due.reclaim_above_high(&tenant.hard_limit) / PAGE_SIZE;
         }
         tenant.room.note(got, most);
         let wait = tenant.room.wait_after((got, most), (usage, left));

@@ -7,7 +7,7 @@
 //! limited below the requested limit.
 
 use engine::memcg::MemcgId;
-use engine::{Limit, Pages};
+use engine::{Bytes, Limit, Pages};
 
 use super::super::wakeup::Pause;
 use super::pending_limit::{KernelReclaimRequest, SPARE};
@@ -41,7 +41,7 @@ impl Tenants {
         let Ok(used) = tenant.hard_limit.charged() else {
             return none;
         };
-        let (used, max) = (Pages(used / 4096), Pages(max / 4096));
+        let (used, max) = (Bytes(used).pages(), Bytes(max).pages());
         // If the memory refaults at once because it is in use, one request a scan is enough. If it
         // stays swapped out, another request is worth it.
         let is_back = |last: KernelReclaimRequest| used.0 + last.got.0 / 2 > last.used.0;
@@ -59,7 +59,7 @@ impl Tenants {
         };
         let wanted = Pages(used.less(max).0 + SPARE.0).min(at_once);
         let (pause, mut left) = (Pause::after(&self.wakeup, SLICE), wanted.bytes().0);
-        let got = Pages(drop_in_steps(&tenant.hard_limit, &mut left, None, &pause) / 4096);
+        let got = Bytes(drop_in_steps(&tenant.hard_limit, &mut left, None, &pause)).pages();
         if let Some(tenant) = self.tenants.get_mut(&memcg) {
             tenant.resort = Some(KernelReclaimRequest { scan, used, got });
             let (path, pages) = (
@@ -95,7 +95,7 @@ impl Tenants {
         if self.driver.watch.proc().has_slow_swap() {
             return Pages(0);
         }
-        tenant.closing.note(Pages(used / 4096));
+        tenant.closing.note(Bytes(used).pages());
         match tenant.closing.room() {
             Some(room) => {
                 tenant.hard_limit.bound(room);
@@ -116,7 +116,7 @@ impl Tenants {
         let pause = Pause::after(&self.wakeup, SLICE);
         let got = tenant.hard_limit.step_down(max, || pause.is_due());
         self.set_pending_limits(memcg);
-        Pages(got.unwrap_or(0) / 4096)
+        Bytes(got.unwrap_or(0)).pages()
     }
 
     /// Whether kernel reclaim would take only what proactive reclaim may take. Version 1 knows

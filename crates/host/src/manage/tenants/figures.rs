@@ -9,24 +9,21 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use engine::FolioType;
+use engine::age_bins::{self, BINS};
 use engine::memcg::MemcgId;
+use engine::units::PAGE_SIZE;
 use engine::vmstat::VmEvent;
 
 pub use super::super::spent::{WALK_EDGES_MS, Walks};
 use super::Tenants;
 use super::left_out::LeftOut;
 use crate::ages::MemoryKind;
-use crate::report::AGE_EDGES_MS;
 use crate::system::Identity;
 use crate::system::own_cpu;
 use crate::system::pressure::{self, Pressure};
 
-const PAGE: u64 = 4096;
-
 /// Upper edges of all age bins but the last, in milliseconds: the edges of a report without edge 0.
-pub const EDGES_MS: &[u64] = AGE_EDGES_MS.split_at(1).1;
-/// Number of age bins.
-pub const BINS: usize = AGE_EDGES_MS.len();
+pub const EDGES_MS: &[u64] = age_bins::EDGES_MS.split_at(1).1;
 
 /// Figures of all tenants after a scan.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -224,11 +221,11 @@ impl Tenants {
                 let age = known.saturating_sub(last);
                 let bin = EDGES_MS.partition_point(|edge| *edge < age);
                 let (ty, node) = place(class, nodes);
-                of[node].ages[ty][bin] += pages * PAGE;
+                of[node].ages[ty][bin] += pages * PAGE_SIZE;
             }
             for class in MemoryKind::classes() {
                 let (ty, node) = place(class, nodes);
-                of[node].unknown[ty] += ages.age_table().unknown(owner, class) * PAGE;
+                of[node].unknown[ty] += ages.age_table().unknown(owner, class) * PAGE_SIZE;
             }
         }
         self.sum_up(all, &mut found, |above, below| {
@@ -243,7 +240,7 @@ impl Tenants {
     fn swapped_by_tables(&self, all: &[MemcgId]) -> BTreeMap<MemcgId, u64> {
         let ages = self.driver.watch.ages();
         let swapped = |(identity, home): (&Identity, &MemcgId)| {
-            Some((*home, ages.space(*identity)?.found.swapped * PAGE))
+            Some((*home, ages.space(*identity)?.found.swapped * PAGE_SIZE))
         };
         self.with_all_below(all, self.tenant_map.iter().filter_map(swapped))
     }
@@ -254,7 +251,7 @@ impl Tenants {
         let unread = self.unread().into_iter();
         self.with_all_below(
             all,
-            unread.map(|(memcg, unread)| (memcg, unread.pages * PAGE)),
+            unread.map(|(memcg, unread)| (memcg, unread.pages * PAGE_SIZE)),
         )
     }
 

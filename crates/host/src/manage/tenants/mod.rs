@@ -120,9 +120,6 @@ pub struct TreeSettings {
     pub watermarks: Option<Watermarks>,
     /// The share of one processor that scans may take.
     pub budget: ScanBudget,
-    /// Maximum memory that ages may take in pagetide, in bytes; `None` to choose it by the limits
-    /// of pagetide itself.
-    pub own_memory: Option<u64>,
     /// Returns the PIDs of the processes that other managers have. These processes and all their
     /// descendants are not scanned.
     pub others: fn() -> Vec<u32>,

@@ -8,9 +8,9 @@
 
 use std::time::Duration;
 
-use engine::Pages;
 use engine::machine::Ongoing;
 use engine::memcg::MemcgId;
+use engine::{Bytes, Pages};
 use rustix::io::Errno;
 
 use super::super::IDLE_MAX;
@@ -220,7 +220,7 @@ impl Tenants {
             false => None,
         };
         Ok(PolicyInput {
-            usage: Pages(charged.saturating_sub(spare) / 4096),
+            usage: Bytes(charged.saturating_sub(spare)).pages(),
             stalled_us,
             ..PolicyInput::default()
         })

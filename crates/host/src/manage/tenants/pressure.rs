@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use engine::machine::{Ongoing, ReclaimRequest};
 use engine::memcg::MemcgId;
+use engine::units::PAGE_SIZE;
 use engine::vmscan::{Headroom, PAGES_PER_MEASUREMENT};
 use engine::{Limit, Pages, ScanReason};
 
@@ -72,7 +73,7 @@ impl Pressure {
         let begin = if self.is_on || is_stalled { high } else { low };
         self.is_on = available < begin;
         match self.is_on {
-            true => Pages((high - available).div_ceil(4096)),
+            true => Pages((high - available).div_ceil(PAGE_SIZE)),
             false => Pages(0),
         }
     }

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 
 use engine::machine::{Ongoing, ReclaimRequest};
 use engine::memcg::MemcgId;
-use engine::{Millis, Pages, ScanReason, Swappiness};
+use engine::units::PAGE_SIZE;
+use engine::{Bytes, Millis, Pages, ScanReason, Swappiness};
 use rustix::io::Errno;
 
 use super::super::headroom::CACHE_FIRST_SWAPPINESS;
@@ -75,7 +76,7 @@ impl Tenants {
         };
         if left > 0 {
             let swappiness = self.for_cache(requested);
-            requested.dropped += self.take_cache(memcg, (&mut left, swappiness), pause) / 4096;
+            requested.dropped += self.take_cache(memcg, (&mut left, swappiness), pause) / PAGE_SIZE;
         }
         requested.cache = Some(left);
         left == 0
@@ -103,7 +104,7 @@ impl Tenants {
         let mut rest = requested.pages.less(Pages(evicted));
         let may = matches!(requested.ask, Ask::Bytes(_))
             && requested.swappiness != Some(Swappiness::ANON_ONLY);
-        let least = Pages(LEAST / 4096);
+        let least = Bytes(LEAST).pages();
         let is_little = requested.droppers.is_none() && rest < least;
         if !may || is_little || rest == Pages(0) {
             return true;
@@ -121,7 +122,7 @@ impl Tenants {
         while let Some(serial) = who.front().copied().filter(|_| rest > Pages(0)) {
             let id = self.by_serial(serial);
             let spare = id.and_then(|id| self.droppable_cache(memcg, id, HardLimit::cache_clean));
-            let spare = Pages(spare.unwrap_or(0) / 4096).min(rest);
+            let spare = Bytes(spare.unwrap_or(0)).pages().min(rest);
             let is_few = spare < least.min(rest);
             let mut left = if is_few { 0 } else { spare.bytes().0 };
             let hard_limit = id
@@ -130,7 +131,7 @@ impl Tenants {
             let got = hard_limit.map_or(0, |hard_limit| {
                 drop_in_steps(hard_limit, &mut left, swappiness, &pause)
             });
-            let got = Pages(got / 4096);
+            let got = Bytes(got).pages();
             (requested.pages, rest) = (requested.pages.less(got), rest.less(got));
             requested.dropped += got.0;
             // Continues with the next tenant if this one has hardly any cache left, or if the
@@ -157,7 +158,7 @@ impl Tenants {
         let lruvecs = below.iter().map(|id| self.driver.machine.lruvec(*id));
         let resident = Pages(lruvecs.map(|lruvec| lruvec.resident().0).sum());
         requested.pages = match requested.ask {
-            Ask::Bytes(bytes) => Pages(bytes / 4096).less(Pages(requested.dropped)),
+            Ask::Bytes(bytes) => Bytes(bytes).pages().less(Pages(requested.dropped)),
             Ask::OlderThan(_) | Ask::All => resident,
         };
         if let Ask::OlderThan(_) = requested.ask {

@@ -248,7 +248,7 @@ impl Tenant {
     pub(super) fn for_engine(&self, may_change: bool) -> MemcgLimits {
         match may_change {
             true => {
-                let limits = for_engine(&self.limits);
+                let limits = MemcgLimits::from(self.limits);
                 MemcgLimits {
                     min: limits.min.max(self.kernel_protection.min),
                     low: limits.low.max(self.kernel_protection.low),
@@ -267,8 +267,8 @@ impl Tenant {
     pub(super) fn follow_kernel_protection(&mut self) -> bool {
         let [min, low] = self.hard_limit.kernel_protection();
         let kept = Protection {
-            min: Pages(min / 4096),
-            low: Pages(low / 4096),
+            min: Bytes(min).pages(),
+            low: Bytes(low).pages(),
         };
         std::mem::replace(&mut self.kernel_protection, kept) != kept
     }
@@ -276,18 +276,14 @@ impl Tenant {
     /// Writes those limits to the group that the kernel accepts now; proactive reclaim enforces the
     /// others. Returns the limits that the kernel refused.
     pub(super) fn apply(&mut self) -> Refused {
-        let of = |limit: Limit| match limit {
-            Limit::Bytes(bytes) => Some(bytes.0),
-            Limit::Max => None,
-        };
         let [high, max, swap_max] = self.requested;
         (self.resort, self.closing) = (None, PendingLimitProgress::default());
         self.due = PendingLimits {
-            high: high.then(|| of(self.limits.high)),
-            max: max.then(|| of(self.limits.max)),
+            high: high.then(|| self.limits.high.bytes()),
+            max: max.then(|| self.limits.max.bytes()),
             // If no swap limit was set, one that must wait for the hard limit stays pending.
             swap_max: match swap_max {
-                true => Some(of(self.limits.swap_max)),
+                true => Some(self.limits.swap_max.bytes()),
                 false => self.due.swap_max,
             },
         };
@@ -296,7 +292,7 @@ impl Tenant {
         let is_ours = !self.of_host && self.memcg != MemcgId::ROOT;
         let keep = || {
             self.hard_limit
-                .set_protection([self.limits.min, self.limits.low].map(of))
+                .set_protection([self.limits.min, self.limits.low].map(Limit::bytes))
         };
         let protection = is_ours.then(keep).and_then(Result::err);
         Refused {
@@ -348,9 +344,7 @@ impl Tenant {
 
     /// Whether the tenant has a limit of memory, or a pending one.
     pub(super) fn has_limit(&self) -> bool {
-        self.limits.max != Limit::Max
-            || self.limits.high != Limit::Max
-            || self.due != PendingLimits::default()
+        self.limits.hold() || self.due != PendingLimits::default()
     }
 
     /// Whether the kernel enforces the tenant's limits: they are written to the group, and its
@@ -376,14 +370,13 @@ impl Tenant {
 /// Returns the limits that the kernel has for a group; none for a new group. The root's min and low
 /// do not count: they are the sum that the tenants below it use.
 fn standing(memcg: MemcgId, hard_limit: &HardLimit) -> Limits {
-    let of = |bytes: Option<u64>| bytes.map_or(Limit::Max, |bytes| Limit::Bytes(Bytes(bytes)));
-    let [max, high, swap_max] = hard_limit.kernel_limits().map(of);
+    let [max, high, swap_max] = hard_limit.kernel_limits().map(Limit::from);
     let kept = hard_limit.kernel_protection();
     let [min, low] = match memcg {
         MemcgId::ROOT => [0, 0],
         _ => kept,
     }
-    .map(|bytes| of((bytes < u64::MAX).then_some(bytes)));
+    .map(|bytes| Limit::from((bytes < u64::MAX).then_some(bytes)));
     Limits {
         min,
         low,
@@ -393,24 +386,13 @@ fn standing(memcg: MemcgId, hard_limit: &HardLimit) -> Limits {
     }
 }
 
-/// Converts limits to the engine's type.
-fn for_engine(limits: &Limits) -> MemcgLimits {
-    MemcgLimits {
-        min: limits.min.pages(),
-        low: limits.low.pages(),
-        high: limits.high,
-        max: limits.max,
-        swap_max: limits.swap_max,
-        ..MemcgLimits::default()
-    }
-}
-
 /// Returns the text that is stored on a group: min, low, high, max, swap.max and the soft limit, in
 /// bytes. `-` stands for a limit that was not set through pagetide.
 fn print(limits: &Limits, soft: Limit, requested: [bool; 3]) -> String {
-    let word = |limit: Limit| match limit {
-        Limit::Bytes(bytes) => bytes.0.to_string(),
-        Limit::Max => "max".to_owned(),
+    let word = |limit: Limit| {
+        limit
+            .bytes()
+            .map_or("max".to_owned(), |bytes| bytes.to_string())
     };
     let Limits {
         min,

@@ -9,8 +9,9 @@
 use std::ffi::OsString;
 use std::io;
 
-use engine::Pages;
 use engine::memcg::MemcgId;
+use engine::units::PAGE_SIZE;
+use engine::{Bytes, Pages};
 use rustix::io::Errno;
 
 use super::super::headroom::CACHE_FIRST_SWAPPINESS;
@@ -151,7 +152,7 @@ impl Tenants {
                 break;
             }
         }
-        Pages(got / 4096)
+        Bytes(got).pages()
     }
 
     /// Returns the tenants from which the kernel may drop cache for a limit of `target`: bytes,
@@ -244,7 +245,7 @@ impl Tenants {
         let tenant_map = self.driver.tenant_map().all();
         let owners = tenant_map.filter(|(_, home)| *home == memcg);
         let mapped = owners.flat_map(|(owner, _)| age_table.ages(owner));
-        let mapped = mapped.map(|(_, last, pages)| (last, pages * 4096, false));
+        let mapped = mapped.map(|(_, last, pages)| (last, pages * PAGE_SIZE, false));
         let cached = cache.iter().flat_map(|node| node.files.all());
         let cached = cached.map(|(since, bytes)| (since, bytes, true));
         let mut all: Vec<(u64, u64, bool)> = mapped.chain(cached).collect();

@@ -6,10 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::memcg::MemcgId;
+use engine::units::PAGE_SIZE;
 
 use super::Tenants;
-
-const PAGE: u64 = 4096;
 
 /// Processes of a tenant that were not read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -54,7 +53,7 @@ impl Tenants {
             }
             let path = self.path(memcg).map(|path| path.display().to_string());
             let path = path.unwrap_or_default();
-            let mib = pages * PAGE / (1 << 20);
+            let mib = pages * PAGE_SIZE / (1 << 20);
             self.act(format!(
                 "/{path}: {processes} of its processes, {mib} MiB resident, are not read and their ages are not known: \
                  pagetide's own memory is limited (own-memory), and this tenant's share of it is used up"

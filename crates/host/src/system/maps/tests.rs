@@ -113,10 +113,8 @@ fn mappings_that_reach_into_each_other_are_cut() {
 fn mappings_of_this_process_have_their_kinds() {
     let proc = Proc::system().unwrap();
     let mut filesystems = Filesystems::system(&proc).unwrap();
-    let mappings = proc
-        .maps(std::process::id(), &mut filesystems)
-        .unwrap()
-        .unwrap();
+    let mappings = proc.named_maps(std::process::id(), &mut filesystems);
+    let mappings = mappings.unwrap().unwrap().mappings;
     let here = |address: u64| {
         mappings
             .iter()
@@ -128,7 +126,11 @@ fn mappings_of_this_process_have_their_kinds() {
     assert_eq!(here(address(&raw const local)), Some(Kind::Anon));
     assert_eq!(here(address(b"constant".as_ptr())), Some(Kind::File));
     assert!(mappings.iter().any(|m| m.kind == Kind::Device), "the vdso");
-    assert!(proc.maps(4_194_304, &mut filesystems).unwrap().is_none());
+    assert!(
+        proc.named_maps(4_194_304, &mut filesystems)
+            .unwrap()
+            .is_none()
+    );
 }
 
 #[test]
@@ -151,11 +153,12 @@ fn a_real_memfd_and_a_real_tmpfs_file_are_shared_memory() {
     std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut line).unwrap();
     let proc = Proc::system().unwrap();
     let mut filesystems = Filesystems::system(&proc).unwrap();
-    let mappings = proc.maps(child.id(), &mut filesystems).unwrap().unwrap();
+    let mappings = proc.named_maps(child.id(), &mut filesystems);
+    let mappings = mappings.unwrap().unwrap().mappings;
     let shmem: Vec<u64> = mappings
         .iter()
         .filter(|m| m.kind == Kind::Shmem && m.shared)
-        .map(Mapping::len)
+        .map(|m| m.end - m.start)
         .collect();
     drop(child.stdin.take());
     child.wait().unwrap();

@@ -129,7 +129,7 @@ fn a_real_file_is_found_by_what_the_kernel_writes() {
             .named()
             .filter(|(_, name)| pattern(&text).is_like(name));
         named
-            .map(|(mapping, _)| mapping.len())
+            .map(|(mapping, _)| mapping.end - mapping.start)
             .collect::<Vec<u64>>()
     };
     let there = found();

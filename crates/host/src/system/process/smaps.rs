@@ -82,14 +82,6 @@ pub struct Smap {
     pub flags: Vec<[u8; 2]>,
 }
 
-impl Smap {
-    /// Whether `flag` is among the mapping's `VmFlags`.
-    #[must_use]
-    pub fn has(&self, flag: [u8; 2]) -> bool {
-        self.flags.contains(&flag)
-    }
-}
-
 /// Parses a smaps text; returns its mappings in order. Mappings of unknown devices count as files,
 /// as in [`maps::parse`].
 #[must_use]

@@ -69,9 +69,9 @@ fn a_process_that_ended_has_no_memory() {
     assert_eq!(proc.smaps_rollup(pid).unwrap(), None);
     let mut filesystems = Filesystems::system(&proc).unwrap();
     assert!(
-        proc.maps(pid, &mut filesystems)
+        proc.named_maps(pid, &mut filesystems)
             .unwrap()
-            .is_none_or(|maps| maps.is_empty())
+            .is_none_or(|maps| maps.mappings.is_empty())
     );
     let _ = proc.secondary_mmu(pid);
     child.wait().unwrap();
@@ -118,8 +118,8 @@ fn the_sums_of_this_process_agree() {
         .iter()
         .find(|s| s.mapping.start <= here && here < s.mapping.end)
         .unwrap();
-    assert!(smap.anonymous >= 8 << 20 && smap.referenced >= 8 << 20 && smap.has(*b"wr"));
-    assert_eq!(smap.size, smap.mapping.len());
+    assert!(smap.anonymous >= 8 << 20 && smap.referenced >= 8 << 20 && smap.flags.contains(b"wr"));
+    assert_eq!(smap.size, smap.mapping.end - smap.mapping.start);
     drop(memory);
 }
 
@@ -135,7 +135,7 @@ fn smaps_are_parsed() {
         (smaps[0].size, smaps[0].rss, smaps[0].swap),
         (8192, 4096, 4096)
     );
-    assert!(smaps[0].has(*b"lo") && !smaps[0].has(*b"ht"));
+    assert!(smaps[0].flags.contains(b"lo") && !smaps[0].flags.contains(b"ht"));
     assert_eq!((smaps[1].rss, smaps[1].referenced), (4096, 4096));
 }
 

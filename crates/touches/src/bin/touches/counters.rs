@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use touches::case::PAGE_SIZE;
+
 use crate::groups::read;
 
-const PAGE: u64 = 4096;
 const LRU_GEN: &str = "/sys/kernel/debug/lru_gen";
 
 /// Names of those numbers in memory.stat that count pages or events.
@@ -47,12 +48,19 @@ pub(crate) fn of_group(group: &Path) -> Result<BTreeMap<String, u64>, String> {
         put(name, field(&stat, name))?;
     }
     for name in SIZES {
-        put(name, field(&stat, name).map(|bytes| bytes.div_ceil(PAGE)))?;
+        put(
+            name,
+            field(&stat, name).map(|bytes| bytes.div_ceil(PAGE_SIZE)),
+        )?;
     }
     let current = read(&group.join("memory.current"))?;
     put(
         "current",
-        current.trim().parse().ok().map(|bytes: u64| bytes / PAGE),
+        current
+            .trim()
+            .parse()
+            .ok()
+            .map(|bytes: u64| bytes / PAGE_SIZE),
     )?;
     let events = read(&group.join("memory.events"))?;
     put("low", field(&events, "low"))?;

@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-use touches::case::{Case, NO_LIMIT};
+use touches::case::{Case, NO_LIMIT, PAGE_SIZE};
 
 /// Where control groups version 2 are mounted.
 const ROOT: &str = "/sys/fs/cgroup";
-const PAGE: u64 = 4096;
 
 /// Writes `text` to a file of the kernel (cgroupfs, procfs, sysfs, tracefs).
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), String> {
@@ -46,11 +45,11 @@ impl Groups {
                 .map_err(|error| format!("cannot make {}: {error}", path.display()))?;
             groups.paths.push(path.clone());
             if group.max != NO_LIMIT {
-                let bytes = u64::from(group.max) * PAGE;
+                let bytes = u64::from(group.max) * PAGE_SIZE;
                 write(&path.join("memory.max"), &bytes.to_string())?;
             }
             if group.low > 0 {
-                let bytes = u64::from(group.low) * PAGE;
+                let bytes = u64::from(group.low) * PAGE_SIZE;
                 write(&path.join("memory.low"), &bytes.to_string())?;
             }
             if case.is_inner(at) {

@@ -10,17 +10,16 @@ use std::hint::black_box;
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 
-use touches::case::Case;
+use touches::case::{Case, PAGE_LEN};
 use touches::stream::{Stream, Touch};
 
 use crate::{case, groups, number};
 
 /// First argument of this program that makes it run as a tenant's process.
 pub(crate) const ARGUMENT: &str = "worker";
-const PAGE: usize = 4096;
 /// Bytes that one page table maps. The touched memory begins at a multiple of this, as the address
 /// spaces of the simulator do.
-const TABLE: usize = 512 * PAGE;
+const TABLE: usize = 512 * PAGE_LEN;
 /// Length in bytes of an order (a number of touches), and of a report (a checksum).
 pub(crate) const WORD: usize = 8;
 
@@ -32,7 +31,7 @@ pub(crate) fn main(name: &str, tenant: &str, seed: &str, group: &str) -> Result<
     let stream = Stream::new(case, tenant, number(seed)?);
     let pages = case.tenants[tenant].pages as usize;
     // Zeroed memory of this size is mapped, but has no page before the page is touched.
-    let memory = vec![0_u8; pages * PAGE + TABLE];
+    let memory = vec![0_u8; pages * PAGE_LEN + TABLE];
     let first = memory.as_ptr().align_offset(TABLE);
     let mut worker = Worker {
         stream,
@@ -80,7 +79,7 @@ impl Worker {
     /// in swap.
     fn touch(&mut self, touch: Touch) {
         let page = touch.page as usize;
-        let byte = &mut self.memory[self.first + page * PAGE + page % 64 * 64];
+        let byte = &mut self.memory[self.first + page * PAGE_LEN + page % 64 * 64];
         if touch.write {
             *byte = black_box(*byte).wrapping_add(2) | 1;
         } else {

@@ -1,12 +1,15 @@
 //! What is in memory now: by kind, each divided by age; by age; and what was accessed again.
 
+use daemon::options::PAGE_SIZE;
 use host::report::{AgeBin, Report};
-use pictures::{BINS, Bar, EDGES_MS, Part, class_of, class_sums, name_of_bin, name_of_class};
+use pictures::{
+    BINS, Bar, CLASS_EDGES_MS, EDGES_MS, Part, class_of, class_sums, name_of_bin, name_of_class,
+};
 
 use crate::view::count;
 
 use super::super::bins::{fold, fold_reaccessed};
-use super::super::reaccess::{self, PAGE, meaning};
+use super::super::reaccess::meaning;
 
 /// Selects the bytes of one kind of memory from a bin.
 type Kind = fn(&AgeBin) -> u64;
@@ -87,8 +90,7 @@ pub(super) fn by_age(report: &Report) -> String {
 
 /// Draws pages that were accessed again, by the age they had: they would have refaulted.
 pub(super) fn again(report: &Report) -> String {
-    let edges = reaccess::EDGES_MS;
-    let rows = fold_reaccessed(report, &edges);
+    let rows = fold_reaccessed(report, &CLASS_EDGES_MS);
     // The youngest row is memory in use.
     let last = rows.iter().rposition(|&pages| pages > 0).unwrap_or(0);
     if last == 0 {
@@ -101,7 +103,7 @@ pub(super) fn again(report: &Report) -> String {
             parts: vec![Part {
                 class: format!("a{class}"),
                 name: format!("after {name}, {} pages", count(pages)),
-                bytes: pages.saturating_mul(PAGE),
+                bytes: pages.saturating_mul(PAGE_SIZE),
             }],
             name,
         }
