@@ -67,8 +67,8 @@ fn refaults_between_distant_scans_count_and_idle_anonymous_memory_leaves() {
     drop(running);
 }
 
-/// Waits until idle memory has made room for the file of [`PROGRAM`], of 64 MiB: fewer than one read
-/// in 50 needs a major fault, and most of the file is mapped.
+/// Waits until idle memory has made room for the file of [`PROGRAM`], of 64 MiB: fewer than one
+/// read in 50 needs a major fault, and most of the file is mapped.
 fn wait_for_room(pid: u32) {
     wait::until("the file is in memory", SOON, || {
         let majors = || proc::stat(pid, 12);
@@ -95,8 +95,8 @@ fn idle_memory_makes_room_for_a_mapped_file_at_a_hard_limit() {
     wait_for_room(running.pid());
 }
 
-/// Regression: as above, for a limit that `serve` enforces itself, by requests to the kernel to drop
-/// page cache first.
+/// Regression: as above, for a limit that `serve` enforces itself, by requests to the kernel to
+/// drop page cache first.
 #[test]
 fn idle_memory_makes_room_for_a_mapped_file_of_a_tenant() {
     let _serial = serial();

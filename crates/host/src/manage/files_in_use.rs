@@ -21,7 +21,7 @@ const APART: Millis = Millis(1000);
 /// Time in which [`ENOUGH`] major faults must come.
 const WITHIN: Millis = Millis(10_000);
 /// Minimum number of major faults of files. The kernel's refault controller does not trust fewer
-/// samples either (lru_gen.md, the refault controller).
+/// samples either (lru-gen.md).
 const ENOUGH: u64 = 64;
 
 /// Counts a cgroup's major faults of mapped files, and judges them at the latest after [`WITHIN`].
@@ -76,7 +76,7 @@ impl FilesInUse {
 
 /// Whether dropping files costs more than swapping out: `of_files` faults of files were seen for
 /// `anon` pages swapped in. Each type's cost has the weight that the refault controller gives it
-/// (lru_gen.md): the swappiness for anonymous memory, the rest of 200 for files.
+/// (lru-gen.md): the swappiness for anonymous memory, the rest of 200 for files.
 fn is_dearer(of_files: u64, anon: u64, swappiness: Swappiness) -> bool {
     let for_anon = u64::from(swappiness.get().min(Swappiness::MAX));
     let for_files = u64::from(Swappiness::MAX) - for_anon;
