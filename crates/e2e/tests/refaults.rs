@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use e2e::guard::Run;
+use e2e::guard::{Run, Running};
 use e2e::temp::{TempDir, serial};
 use e2e::tenants::Tree;
 use e2e::zram::Swap;
@@ -109,4 +109,46 @@ fn idle_memory_makes_room_for_a_mapped_file_of_a_tenant() {
     command.extend(["python3", "-c", PROGRAM, &file, "12"].map(str::to_owned));
     let program = Run::new(command).start();
     wait_for_room(program.pid());
+}
+
+/// Fills as much memory as the file of its first argument has, and then uses both at random, each
+/// page about once in 8 s for a file of 48 MiB.
+const USES_BOTH: &str = "\
+import mmap, random, sys, time
+file = open(sys.argv[1], 'rb')
+used = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+anon = bytearray(b'a' * len(used))
+chance = random.Random(1)
+while True:
+    for _ in range(30):
+        used[chance.randrange(len(used))]
+        anon[chance.randrange(len(used))]
+    time.sleep(.02)
+";
+
+/// Regression: files were left to the kernel, so the swappiness made no difference above 0. With
+/// 60, 100 and 200 the program had 7 MiB of its file in memory.
+#[test]
+fn more_swappiness_keeps_more_of_a_mapped_file_in_memory() {
+    let _serial = serial();
+    let (folders, _swap) = ([(); 4].map(|()| TempDir::new()), Swap::shared());
+    let start = |(folder, swappiness): (&TempDir, &str)| {
+        let program = Run::new(["python3", "-c", USES_BOTH, &page_cache::file(folder, 48)]);
+        let limits = ["--memory-max", "72M", "--swappiness", swappiness];
+        let options = [&limits[..], &["--age-every", "2s"]].concat();
+        pagetide::run(&options, &program).start()
+    };
+    let swappiness = ["0", "60", "100", "200"];
+    let running: Vec<Running> = folders.iter().zip(swappiness).map(start).collect();
+    wait::until("each keeps more of its file than the last", SOON, || {
+        let mut sums = [0; 4];
+        for _ in 0..15 {
+            std::thread::sleep(Duration::from_secs(1));
+            for (sum, one) in sums.iter_mut().zip(&running) {
+                *sum += proc::number(one.pid(), "RssFile").unwrap_or(0);
+            }
+        }
+        // On average, 1 MiB more each.
+        sums.is_sorted_by(|less, more| less + 15 * (1 << 20) <= *more)
+    });
 }

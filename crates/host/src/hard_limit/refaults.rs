@@ -1,4 +1,4 @@
-//! How often memory of a cgroup had to be read again after it had left.
+//! How often memory of a cgroup had to be read again after it was evicted.
 //!
 //! Invariant: the counts are the kernel's, those of cgroups below included, since the cgroup was
 //! made.

@@ -224,11 +224,19 @@ impl Manager {
         got
     }
 
-    /// Whether the kernel drops mapped files that the target uses, at its cgroup's limit.
+    /// Whether the kernel drops mapped files that the target uses, at its cgroup's limit, although
+    /// anonymous memory could be swapped out instead.
     fn files_in_use_are_dropped(&mut self) -> bool {
         let now = self.now();
         let (hard_limit, swappiness) = (self.hard_limit.as_ref(), self.settings.swappiness);
-        hard_limit.is_some_and(|one| self.files_in_use.are_dropped(now, one, swappiness))
+        let files = &mut self.files_in_use;
+        let are_dropped = hard_limit.is_some_and(|one| files.are_dropped(now, one, swappiness));
+        let has_swap = || {
+            let free = self.driver.watch.proc().swap_free_pages();
+            let may = self.driver.machine.tree().swap_available(self.memcg) > Pages(0);
+            may && free.is_ok_and(|free| free > 0)
+        };
+        are_dropped && has_swap()
     }
 
     /// Returns for how long proactive reclaim must stop because the program allocates faster than

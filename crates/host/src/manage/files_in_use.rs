@@ -1,16 +1,17 @@
 //! Detects that the kernel drops mapped files which a program still uses.
 //!
-//! Invariant: files in use are dropped if, by the counters of the cgroup, at least 64 major faults
-//! read mapped files within 10 s, at least as many pages of files that had left were read again,
-//! and few pages were swapped in beside them. The swappiness says how few: with 100 as many, with
-//! 60 three for seven, with 0 the program's files always make room for its anonymous memory.
+//! Invariant: files in use are dropped if, by the counters of the cgroup, within 10 s (20 s if it
+//! is rarely measured) at least 64 major faults read mapped files, at least 64 evicted pages of
+//! files were read again, and few pages were swapped in beside them. The swappiness says how few:
+//! with 100 as many as there were major faults of files, with 60 three for seven. With 0, files
+//! always make room for anonymous memory.
 //!
 //! Why: much unmapped page cache is left to the kernel, which drops it at the hard limit. But each
 //! page fault of a mapped file reads the pages around it ahead, so that a file which is dropped
 //! again and again has much unmapped cache, too. With the cache left to the kernel, a program of
 //! 64 MiB of idle memory and a mapped file of 64 MiB had 55 major faults a second for ever at a
-//! limit of 80 MiB; under the kernel alone the idle memory left, and it had none. Files that are
-//! read through descriptors cause no major faults, and files that are read once do not return.
+//! limit of 80 MiB; under the kernel alone the idle memory was swapped out, and there were none.
+//! Reads through descriptors cause no major faults, and files that are read once do not refault.
 
 use engine::{Millis, Swappiness};
 
@@ -29,8 +30,8 @@ const ENOUGH: u64 = 64;
 pub(super) struct FilesInUse {
     /// Start of the present count, and the counters at that time; `None` before the first reading.
     begin: Option<(Millis, Refaults)>,
-    /// When the counters were last read.
-    read_at: Millis,
+    /// When the counters were last read, or could not be read.
+    read_at: Option<Millis>,
     /// Whether files in use were dropped, by the last count.
     dropped: bool,
 }
@@ -44,10 +45,12 @@ impl FilesInUse {
         hard_limit: &HardLimit,
         swappiness: Swappiness,
     ) -> bool {
-        if self.begin.is_none() || now.since(self.read_at) >= APART {
-            // A kernel without these counters is left to drop files first.
-            if let Ok(counters) = hard_limit.refaults() {
-                self.measure(now, counters, swappiness);
+        if self.read_at.is_none_or(|at| now.since(at) >= APART) {
+            self.read_at = Some(now);
+            match hard_limit.refaults() {
+                Ok(counters) => self.measure(now, counters, swappiness),
+                // A kernel without these counters is left to drop files first.
+                Err(_) => self.dropped = false,
             }
         }
         self.dropped
@@ -55,7 +58,6 @@ impl FilesInUse {
 
     /// Adds a reading of the counters.
     fn measure(&mut self, now: Millis, counters: Refaults, swappiness: Swappiness) {
-        self.read_at = now;
         let Some((begin, before)) = self.begin else {
             self.begin = Some((now, counters));
             return;
@@ -67,7 +69,7 @@ impl FilesInUse {
         let is_stale = elapsed > WITHIN.after(WITHIN);
         if of_files >= ENOUGH || elapsed >= WITHIN {
             let are_many = of_files >= ENOUGH && since.file >= ENOUGH;
-            let costs_more = is_dearer(of_files, since.anon, swappiness);
+            let costs_more = costs_more_than_swap_ins(of_files, since.anon, swappiness);
             self.dropped = are_many && costs_more && !is_stale;
             self.begin = Some((now, counters));
         }
@@ -77,7 +79,7 @@ impl FilesInUse {
 /// Whether dropping files costs more than swapping out: `of_files` faults of files were seen for
 /// `anon` pages swapped in. Each type's cost has the weight that the refault controller gives it
 /// (lru-gen.md): the swappiness for anonymous memory, the rest of 200 for files.
-fn is_dearer(of_files: u64, anon: u64, swappiness: Swappiness) -> bool {
+fn costs_more_than_swap_ins(of_files: u64, anon: u64, swappiness: Swappiness) -> bool {
     let for_anon = u64::from(swappiness.get().min(Swappiness::MAX));
     let for_files = u64::from(Swappiness::MAX) - for_anon;
     for_anon > 0 && of_files.saturating_mul(for_anon) >= anon.saturating_mul(for_files)
@@ -140,7 +142,7 @@ mod tests {
     fn swappiness_weighs_what_is_swapped_in() {
         let most_anon = |swappiness| {
             let swappiness = Swappiness::new(swappiness).expect("at most 201");
-            (0..10_000).rfind(|anon| is_dearer(100, *anon, swappiness))
+            (0..10_000).rfind(|anon| costs_more_than_swap_ins(100, *anon, swappiness))
         };
         let most = [0, 1, 60, 100, 199, 200].map(most_anon);
         let wanted = [None, Some(0), Some(42), Some(100), Some(9999), Some(9999)];

@@ -16,6 +16,7 @@ use engine::{Bytes, Pages, ScanReason};
 use super::super::IDLE_MAX;
 use super::super::reclaim_totals::ReclaimTotals;
 use super::Tenants;
+use super::tenant::Tenant;
 use super::under_way::ReclaimReason;
 use crate::system::cgroup::Version;
 
@@ -81,8 +82,6 @@ impl Tenants {
     /// next measurement.
     fn enforce_limit(&mut self, memcg: MemcgId) -> Duration {
         let has_hard_limit = memcg != MemcgId::ROOT || self.budget_of_host().is_none();
-        let now = self.now();
-        let swappiness = self.driver.machine.tree().get(memcg).swappiness();
         let used = self.tenants.get(&memcg).map(|tenant| self.used(tenant));
         self.set_pending_limits(memcg);
         self.say_what_left(memcg, 0);
@@ -100,28 +99,24 @@ impl Tenants {
         let Some(wanted) = Headroom::wanted(tenant.limits.by_usage(), usage) else {
             return IDLE_MAX;
         };
-        // Unmapped page cache is reclaimed first; the kernel drops it. Not while the kernel drops
-        // files in use with it.
-        let drops_cache = wanted.pages > Pages(0)
-            && has_hard_limit
-            && !tenant
-                .files_in_use
-                .are_dropped(now, &tenant.hard_limit, swappiness);
-        let cache = match drops_cache {
-            true => {
-                // Swapped-out pages already written to a disk are still charged, and can be freed
-                // as easily as cache.
-                let slow = self.driver.watch.proc().has_slow_swap();
-                Bytes(tenant.hard_limit.free_at_will(slow).unwrap_or(0)).pages()
-            }
+        let is_over = wanted.pages > Pages(0);
+        let files_are_dropped = is_over && has_hard_limit && self.files_in_use_are_dropped(memcg);
+        let Some(tenant) = self.tenants.get(&memcg) else {
+            return IDLE_MAX;
+        };
+        let free = match is_over && has_hard_limit {
+            true => self.free_at_will(tenant, files_are_dropped),
             false => Pages(0),
         };
         let has_hard_limit = has_hard_limit && tenant.is_hard_limited();
-        let mut pages = wanted.pages.less(cache);
+        let mut pages = wanted.pages.less(free);
         if pages == Pages(0) {
-            let wait = match has_hard_limit || wanted.pages == Pages(0) {
-                true => Some(self.pause(memcg, usage, wanted, cache)),
-                false => self.enforce_by_cache(memcg, usage, wanted),
+            let wait = match has_hard_limit || !is_over {
+                true => Some(self.pause(memcg, usage, wanted, free)),
+                false => {
+                    self.note_pressure(memcg);
+                    self.enforce_by_kernel(memcg, usage, wanted, files_are_dropped)
+                }
             };
             if let Some(wait) = wait {
                 return wait;
@@ -145,6 +140,53 @@ impl Tenants {
         };
         self.start_reclaim(memcg, why);
         Duration::ZERO
+    }
+
+    /// Whether the kernel drops mapped files that the tenant's programs use, although anonymous
+    /// memory could be swapped out instead.
+    fn files_in_use_are_dropped(&mut self, memcg: MemcgId) -> bool {
+        let (now, tree) = (self.now(), self.driver.machine.tree());
+        let swappiness = tree.get(memcg).swappiness();
+        let may_swap = tree.swap_available(memcg) > Pages(0);
+        let proc = self.driver.watch.proc();
+        let Some(tenant) = self.tenants.get_mut(&memcg) else {
+            return false;
+        };
+        let hard_limit = &tenant.hard_limit;
+        let are_dropped = tenant.files_in_use.are_dropped(now, hard_limit, swappiness);
+        are_dropped && may_swap && proc.swap_free_pages().is_ok_and(|free| free > 0)
+    }
+
+    /// Returns the part of a tenant's usage that the kernel frees first and at no cost: unmapped
+    /// page cache, unless it drops files in use with it; and swapped-out pages that are already
+    /// written to a disk but still charged.
+    fn free_at_will(&self, tenant: &Tenant, files_are_dropped: bool) -> Pages {
+        let slow = self.driver.watch.proc().has_slow_swap();
+        let bytes = match files_are_dropped {
+            false => tenant.hard_limit.free_at_will(slow),
+            true if slow => tenant.hard_limit.written(),
+            true => Ok(0),
+        };
+        Bytes(bytes.unwrap_or(0)).pages()
+    }
+
+    /// Requests that the kernel free memory for a limit that it does not enforce yet. Returns the
+    /// time until the next measurement; `None` if hardly any was freed, so that the engine must
+    /// reclaim.
+    fn enforce_by_kernel(
+        &mut self,
+        memcg: MemcgId,
+        usage: Pages,
+        wanted: Wanted,
+        files_are_dropped: bool,
+    ) -> Option<Duration> {
+        match files_are_dropped {
+            false => self.enforce_by_cache(memcg, usage, wanted),
+            true => {
+                let most = Pages(wanted.pages.0.min(CACHE_AT_ONCE));
+                self.enforce_by_swap_cache(memcg, wanted, most)
+            }
+        }
     }
 
     /// Writes those pending limits to the tenant's group that the kernel accepts now.
@@ -175,9 +217,7 @@ impl Tenants {
         wait
     }
 
-    /// Requests that the kernel drop page cache for a limit that it does not enforce yet. Returns
-    /// the time until the next measurement; `None` if hardly any cache was dropped, so that the
-    /// engine must reclaim.
+    /// [`Tenants::enforce_by_kernel`], with page cache first.
     fn enforce_by_cache(
         &mut self,
         memcg: MemcgId,
