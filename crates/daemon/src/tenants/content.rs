@@ -113,7 +113,7 @@ pub(super) fn restore_noted(tenants: &mut Tenants, reports: &mut Reports, serial
     };
     if let Some(noted) = tenants.noted_reports(memcg) {
         reports.restore_noted(serial, tenants.nodes(), &noted);
-        tenants.announce_pressure(memcg, reports.is_announced(serial));
+        tenants.notify_of_pressure(memcg, reports.can_notify(serial));
         if reports.is_on(serial) {
             // An error means that the tenant is gone; the next scan finds that.
             let _ = tenants.watch_cache(memcg);
@@ -146,7 +146,7 @@ fn change(
         File::RefreshInterval | File::NodeRefreshInterval => {
             let nodes = tenants.nodes();
             reports.set(serial, Setting::Refresh, nodes, (place.node, text))?;
-            tenants.announce_pressure(memcg, reports.is_announced(serial));
+            tenants.notify_of_pressure(memcg, reports.can_notify(serial));
             match reports.is_on(serial) {
                 true => tenants.watch_cache(memcg),
                 false => {
@@ -158,7 +158,7 @@ fn change(
         File::ReportThreshold | File::NodeReportThreshold => {
             let nodes = tenants.nodes();
             reports.set(serial, Setting::Threshold, nodes, (place.node, text))?;
-            tenants.announce_pressure(memcg, reports.is_announced(serial));
+            tenants.notify_of_pressure(memcg, reports.can_notify(serial));
             Ok(())
         }
         File::NodeIntervals => reports.set_intervals(place.node.unwrap_or(0), text),

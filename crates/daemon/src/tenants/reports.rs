@@ -92,7 +92,7 @@ impl ReportSettings {
 
     /// Returns the least time between two notifications for a node's report; `None` if there are
     /// none.
-    fn announced(&self, place: usize) -> Option<Millis> {
+    fn threshold_of(&self, place: usize) -> Option<Millis> {
         let threshold = self.threshold.get(place).copied();
         threshold.filter(|one| *one != Millis(0) && self.is_on(place))
     }
@@ -103,7 +103,7 @@ impl ReportSettings {
         let reclaimed_at = self.reclaimed_at?;
         let at = |place: usize| {
             let taken = self.last.get(&place).map_or(0, |(taken, _)| *taken);
-            let threshold = self.announced(place).filter(|_| taken <= reclaimed_at)?;
+            let threshold = self.threshold_of(place).filter(|_| taken <= reclaimed_at)?;
             Some(taken.saturating_add(threshold.0))
         };
         (0..self.threshold.len()).filter_map(at).min()
@@ -315,9 +315,9 @@ impl Reports {
     }
 
     /// Whether clients of a tenant's report can be notified of pressure.
-    pub(super) fn is_announced(&self, serial: u64) -> bool {
+    pub(super) fn can_notify(&self, serial: u64) -> bool {
         let found = self.by_serial.get(&serial);
-        found.is_some_and(|one| (0..one.threshold.len()).any(|at| one.announced(at).is_some()))
+        found.is_some_and(|one| (0..one.threshold.len()).any(|at| one.threshold_of(at).is_some()))
     }
 
     /// Notes that memory of a tenant was reclaimed for lack of memory, for
@@ -475,13 +475,13 @@ mod tests {
         taken(&mut reports, 1000);
         // Without a threshold there are no notifications.
         reports.note_reclaim(7, 9000);
-        assert!(!reports.is_announced(7));
+        assert!(!reports.can_notify(7));
         assert_eq!(
             (reports.notify_pressure(9000), reports.reported(7)),
             (None, 0)
         );
         let set = reports.set(7, Setting::Threshold, &nodes, (None, "N0=2000"));
-        assert!(set.is_ok() && reports.is_announced(7));
+        assert!(set.is_ok() && reports.can_notify(7));
         assert_eq!(
             (reports.notify_pressure(9000), reports.reported(7)),
             (None, 0)

@@ -490,8 +490,12 @@ impl HardLimit {
     pub fn limit_reclaims(&self) -> io::Result<u64> {
         match self.version() {
             Version::V1 => {
-                let forced = self.0.forced_hits.load(Ordering::Relaxed);
-                Ok(self.limit_hits()?.saturating_sub(forced))
+                let (hits, forced) = (self.limit_hits()?, &self.0.forced_hits);
+                // A user may set the kernel's counter to 0.
+                if hits < forced.load(Ordering::Relaxed) {
+                    forced.store(0, Ordering::Relaxed);
+                }
+                Ok(hits - forced.load(Ordering::Relaxed).min(hits))
             }
             Version::V2 => {
                 let count = parse_limit_reclaims(&self.read(V2_EVENTS)?);

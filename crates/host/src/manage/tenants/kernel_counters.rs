@@ -10,11 +10,6 @@ use std::time::Instant;
 pub(super) struct Counter(Option<u64>);
 
 impl Counter {
-    /// Whether the counter was read.
-    pub(super) fn is_known(self) -> bool {
-        self.0.is_some()
-    }
-
     /// Notes the present value. Returns whether the counter has risen since the last value. A value
     /// that could not be read (`None`) is skipped.
     pub(super) fn has_risen(&mut self, now: Option<u64>) -> bool {
@@ -29,11 +24,13 @@ impl Counter {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TenantCounters {
     /// Whether clients of the tenant's report can be notified of pressure.
-    pub(super) is_announced: bool,
+    pub(super) can_notify: bool,
     /// Charges that met the limit of the tenant's own group.
     pub(super) at_limit: Counter,
     /// Pages of the tenant that reclaim scanned (version 2).
     pub(super) scanned: Counter,
+    /// Whether `scanned` was read once: kernels before Linux 5.19 have no such counter.
+    pub(super) is_scanned_read: bool,
 }
 
 /// When the counters are read next, and those of the whole host.
@@ -43,6 +40,8 @@ pub(super) struct KernelReclaim {
     pub(super) next: Option<Instant>,
     /// Pages that reclaim of the whole host scanned.
     pub(super) scanned: Counter,
+    /// Until when the counters of groups may lack what the host's last reclaim scanned.
+    pub(super) summed_by: Option<Instant>,
     /// Groups above the tree's root that are no tenants, with the charges that met their limits.
     pub(super) above: Vec<(PathBuf, Counter)>,
 }
@@ -54,7 +53,6 @@ mod tests {
     #[test]
     fn a_counter_rises_from_its_first_value() {
         let mut counter = Counter::default();
-        assert!(!counter.is_known());
         let steps = [
             (None, false),
             (Some(5), false),
@@ -71,6 +69,5 @@ mod tests {
         for (now, has_risen) in steps {
             assert_eq!(counter.has_risen(now), has_risen, "{now:?}");
         }
-        assert!(counter.is_known());
     }
 }

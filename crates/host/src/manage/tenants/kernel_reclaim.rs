@@ -16,6 +16,7 @@
 //!   Version 1 has no such counters. There, reclaim of the whole host takes from all groups alike,
 //!   because it ignores their protection.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,7 @@ use engine::memcg::MemcgId;
 
 use super::super::IDLE_MAX;
 use super::Tenants;
-use super::kernel_counters::{Counter, KernelReclaim};
+use super::kernel_counters::{Counter, KernelReclaim, TenantCounters};
 use crate::hard_limit::HardLimit;
 use crate::system::cgroup::{Version, parse_scanned};
 
@@ -32,14 +33,23 @@ const EVERY: Duration = Duration::from_millis(100);
 /// Divisor: reading takes at most `1 / SHARE` of the time of a processor.
 const SHARE: u32 = 50;
 
+/// Time after which a group's memory.stat has all that was counted before. The kernel sums the
+/// counters of its processors every two seconds.
+const SUMMED: Duration = Duration::from_secs(3);
+
 impl Tenants {
     /// Begins or ends to note the kernel's reclaim for the clients of a tenant's report.
-    pub fn announce_pressure(&mut self, memcg: MemcgId, is_announced: bool) {
+    pub fn notify_of_pressure(&mut self, memcg: MemcgId, can_notify: bool) {
         let Some(tenant) = self.tenants.get_mut(&memcg) else {
             return;
         };
-        tenant.kernel_reclaim.is_announced = is_announced;
-        if is_announced && self.kernel_reclaim.next.is_none() {
+        let counters = &mut tenant.kernel_reclaim;
+        // What was counted while no client could be notified does not count.
+        if can_notify && !counters.can_notify {
+            *counters = TenantCounters::default();
+        }
+        counters.can_notify = can_notify;
+        if can_notify && self.kernel_reclaim.next.is_none() {
             self.begin_counting();
         }
     }
@@ -60,11 +70,15 @@ impl Tenants {
         self.kernel_reclaim = KernelReclaim {
             next: Some(Instant::now()),
             scanned: Counter::default(),
+            summed_by: None,
             above: above.collect(),
         };
         for tenant in self.tenants.values_mut() {
             let counters = &mut tenant.kernel_reclaim;
-            (counters.at_limit, counters.scanned) = Default::default();
+            *counters = TenantCounters {
+                can_notify: counters.can_notify,
+                ..TenantCounters::default()
+            };
         }
         self.note_kernel_reclaim();
     }
@@ -83,7 +97,7 @@ impl Tenants {
         if !self
             .tenants
             .values()
-            .any(|one| one.kernel_reclaim.is_announced)
+            .any(|one| one.kernel_reclaim.can_notify)
         {
             self.kernel_reclaim.next = None;
             return IDLE_MAX;
@@ -93,6 +107,11 @@ impl Tenants {
         if self.kernel_reclaim.scanned.has_risen(host) {
             self.note_host_pressure();
             self.note_scanned();
+            self.kernel_reclaim.summed_by = Some(begun + SUMMED);
+        } else if self.kernel_reclaim.summed_by.is_some_and(|by| begun < by)
+            && self.groups.version == Version::V2
+        {
+            self.note_scanned();
         }
         self.note_hits();
         self.count_new();
@@ -101,12 +120,12 @@ impl Tenants {
         pause
     }
 
-    /// Notes the tenants from which reclaim of the whole host took.
+    /// Notes the tenants of which reclaim of the whole host scanned pages.
     fn note_scanned(&mut self) {
         let has_counters = self.groups.version == Version::V2;
         let mut reclaimed = Vec::new();
         for tenant in self.tenants.values_mut() {
-            if !tenant.kernel_reclaim.is_announced {
+            if !tenant.kernel_reclaim.can_notify {
                 continue;
             }
             let now = has_counters.then(|| scanned(&tenant.hard_limit)).flatten();
@@ -125,7 +144,8 @@ impl Tenants {
         }
         for tenant in self.tenants.values_mut() {
             let counters = &mut tenant.kernel_reclaim;
-            if counters.is_announced && !counters.scanned.is_known() {
+            if counters.can_notify && !counters.is_scanned_read {
+                counters.is_scanned_read = true;
                 counters.scanned.has_risen(scanned(&tenant.hard_limit));
             }
         }
@@ -133,22 +153,22 @@ impl Tenants {
 
     /// Notes the tenants from which the kernel has reclaimed at the limit of a group.
     fn note_hits(&mut self) {
-        let mut hits: Vec<PathBuf> = Vec::new();
+        let mut hits: BTreeSet<PathBuf> = BTreeSet::new();
         for (dir, counter) in &mut self.kernel_reclaim.above {
             if counter.has_risen(self.groups.limit_reclaims(dir)) {
-                hits.push(dir.clone());
+                hits.insert(dir.clone());
             }
         }
         for tenant in self.tenants.values_mut() {
             let now = tenant.hard_limit.limit_reclaims().ok();
             if tenant.kernel_reclaim.at_limit.has_risen(now) {
-                hits.push(tenant.hard_limit.group().dir.clone());
+                hits.insert(tenant.hard_limit.group().dir.clone());
             }
         }
         if hits.is_empty() {
             return;
         }
-        let is_below = |one: &Path| hits.iter().any(|hit| one.starts_with(hit));
+        let is_below = |one: &Path| one.ancestors().any(|dir| hits.contains(dir));
         let tenants = self.tenants.values();
         let below = tenants.filter(|one| is_below(&one.hard_limit.group().dir));
         let below: Vec<MemcgId> = below.map(|one| one.memcg).collect();
