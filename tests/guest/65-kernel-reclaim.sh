@@ -45,18 +45,18 @@ end_polls() {
 woken() { for one in "$@"; do is "$one $(tail -n 1 polled.$one)" "$one woken" || return 1; done; }
 asleep() { for one in "$@"; do is "$one $(tail -n 1 polled.$one)" "$one ready" || return 1; done; }
 
-## Without reclaim, and by reclaim on request, nobody is woken.
+## Without reclaim, and by reclaim on request, no client is woken.
 test_that all_poll poll_all
 sleep 3
-test_that nobody_is_woken_without_reclaim asleep $reports
+test_that no_client_is_woken_without_reclaim asleep $reports
 requested() { asks a 4 && sleep 2 && asleep $reports; }
-test_that nobody_is_woken_by_a_request requested
+test_that no_client_is_woken_by_a_request requested
 
 ## A limit of a group outside of the tenants.
 echo 16M >$group/memory.max
 start sweep 32
 test_that reclaim_at_a_limit_wakes_the_group_and_those_above wait_for 10 woken limited host root
-test_that nobody_else_is_woken_by_a_limit asleep a kept
+test_that no_other_client_is_woken_by_a_limit asleep a kept
 echo "limited: $(grep -E '^(max|high) ' $group/memory.events.local | tr '\n' ' ')$(grep pgscan $group/memory.stat | tr '\n' ' ')"
 echo "host: $(grep -E '^pgscan' /proc/vmstat | tr '\n' ' ')"
 kill_group
@@ -68,7 +68,7 @@ test_that all_poll_again poll_all
 kswapd() { word /proc/vmstat pgscan_kswapd; }
 before=$(kswapd) kept_before=$(word $groups/pagetide/kept/memory.stat pgscan_kswapd)
 sleep 2
-test_that nobody_is_woken_before asleep a kept host root
+test_that no_client_is_woken_before asleep a kept host root
 eaten=0
 while [ $(kswapd) -eq $before ] && [ $eaten -lt 1200 ]; do
     start anon 32 || break

@@ -9,7 +9,7 @@ use e2e::idle_program::IdleProgram;
 use e2e::page_cache::{self, read_by};
 use e2e::programs;
 use e2e::temp::serial;
-use e2e::tenants::{Tree, WAITS, known};
+use e2e::tenants::{Tree, WAITS, configuration, known};
 use e2e::vmstat::Vmstat;
 use e2e::wait;
 use e2e::zram::Swap;
@@ -21,9 +21,12 @@ const SOON: Duration = Duration::from_secs(60);
 fn pressure_wakes_a_process_that_polls_a_report() {
     let _serial = serial();
     let _swap = Swap::shared();
-    // Reclaim of this host by the kernel would wake the process, too.
-    let vmstat = Vmstat::new();
-    let tree = Tree::serve_after(&vmstat.mount(), &["--age-every", "500ms"]);
+    // Reclaim of this host by the kernel, and a host with little available memory, would wake the
+    // process, too.
+    let (folder, vmstat) = (e2e::temp::TempDir::new(), Vmstat::new());
+    let text = "age-every = \"500ms\"\n[pressure]\navailable-low = 0\n";
+    let config = configuration(&folder, text);
+    let tree = Tree::serve_after(&vmstat.mount(), &["--config", &config]);
     tree.make("a");
     let idle_program = known(&tree, "a", 64);
     tree.write("a/memory.workingset.refresh_interval", "N0=200");

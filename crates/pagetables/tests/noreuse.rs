@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -115,6 +116,8 @@ while True:
 
 /// A running program.
 struct Program {
+    /// The program's own file, which `Drop` removes.
+    file: String,
     child: Child,
     stdin: ChildStdin,
     lines: std::io::Lines<BufReader<ChildStdout>>,
@@ -123,16 +126,17 @@ struct Program {
 impl Program {
     /// Starts a program with a file of its own on the disk.
     fn start(name: &str, text: &str) -> Program {
-        let path = format!("{}/{name}", env!("CARGO_TARGET_TMPDIR"));
-        std::fs::write(&path, vec![7; 4 * 4096]).expect("the disk has room");
+        let file = format!("{}/{name}", env!("CARGO_TARGET_TMPDIR"));
+        std::fs::write(&file, vec![7; 4 * 4096]).expect("the disk has room");
         let mut child = Command::new("python3")
-            .args(["-c", text, &path])
+            .args(["-c", text, &file])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .expect("python3 runs");
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         Program {
+            file,
             child,
             stdin: stdin.expect("piped"),
             lines: BufReader::new(stdout.expect("piped")).lines(),
@@ -154,6 +158,29 @@ impl Drop for Program {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        let _ = std::fs::remove_file(&self.file);
+    }
+}
+
+/// Returns a note for messages if cargo's target directory is in memory (tmpfs or ramfs), where the
+/// kernel ignores the advice; otherwise an empty text.
+fn note_of_memory() -> &'static str {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).canonicalize();
+    let folder = folder.expect("cargo makes it");
+    let mounts = std::fs::read_to_string("/proc/self/mounts").expect("the kernel has it");
+    let of = mounts.lines().filter_map(|line| {
+        let mut words = line.split(' ').skip(1);
+        Some((words.next()?, words.next()?))
+    });
+    // Of mounts at one place, the last one is on top.
+    let above = of.filter(|(place, _)| folder.starts_with(place));
+    let nearest = above.max_by_key(|(place, _)| place.len());
+    match nearest {
+        Some((_, "tmpfs" | "ramfs")) => {
+            " (cargo's target directory is in memory, where the kernel ignores the advice: set \
+             CARGO_TARGET_DIR to a directory on a disk)"
+        }
+        _ => "",
     }
 }
 
@@ -171,11 +198,11 @@ fn advice_for_an_open_file_covers_its_mappings_and_no_others() {
     let mut source = PageTables::open().expect("root, BPF and BTF");
     let text = [COMMON, STEPS].concat();
     let mut program = Program::start("noreuse", &text);
-    let mut steps = 0;
+    let (mut steps, note) = (0, note_of_memory());
     while let Some((name, pid, expected)) = program.next() {
         let found = advised(&mut source, pid);
         let found: BTreeSet<u64> = found.iter().map(|one| one.start).collect();
-        assert_eq!(found, expected.into_iter().collect(), "{name}");
+        assert_eq!(found, expected.into_iter().collect(), "{name}{note}");
         steps += 1;
         program.stdin.write_all(b"\n").expect("it reads");
     }
@@ -191,8 +218,9 @@ fn files_that_come_and_go_are_not_confused() {
     let mut program = Program::start("churn", &[COMMON, CHURN].concat());
     let (_, pid, ends) = program.next().expect("it runs");
     let (mut read, mut seen, begin) = (0, 0, Instant::now());
+    let note = note_of_memory();
     while read < 5_000 || seen < 20_000 {
-        assert!(begin.elapsed() < SOON, "{read} lists, {seen} advised");
+        assert!(begin.elapsed() < SOON, "{read} lists, {seen} advised{note}");
         source.begin(pid).expect("it runs");
         let Some(mappings) = source.mappings(pid).expect("it can be read") else {
             continue;
@@ -208,7 +236,7 @@ fn files_that_come_and_go_are_not_confused() {
         let is_lower = |one: &&Mapping| ends[0] <= one.start && one.end <= ends[1];
         let mut files = mappings.iter().filter(is_lower);
         let missed = files.find(|one| one.inode != 0 && !one.is_advised);
-        assert_eq!(missed, None, "{ends:x?}");
+        assert_eq!(missed, None, "{ends:x?}{note}");
     }
     let dies = std::thread::spawn(move || drop(program));
     while source.begin(pid).is_ok() && source.mappings(pid).is_ok() {}

@@ -94,8 +94,16 @@ impl Found {
                  tree of mappings is not read"
             }
         };
-        let remedy = "use Linux 6.3 or newer, with pagetide's file on a disk, as root; or name \
-                      files that are used once in the configuration of serve (noreuse-paths)";
+        let remedy = match self.why {
+            Some(_) => {
+                "make page tables readable: see the finding \"ages of pages\"; or name files that \
+                 are used once in the configuration of serve (noreuse-paths)"
+            }
+            None => {
+                "use Linux 6.3 or newer, with pagetide's file on a disk, as root; or name files \
+                 that are used once in the configuration of serve (noreuse-paths)"
+            }
+        };
         Finding::limited(topic, detail, remedy)
     }
 
@@ -228,7 +236,21 @@ mod tests {
         assert_eq!(finding.state, State::Limited);
         assert!(finding.detail.contains("POSIX_FADV_NOREUSE is not"));
         found.hints.0 = false;
-        assert!(found.judge_hints().detail.contains("are not seen"));
+        let finding = found.judge_hints();
+        assert!(finding.detail.contains("are not seen"));
+        assert!(finding.remedy.is_some_and(|one| one.contains("Linux 6.3")));
+    }
+
+    #[test]
+    fn hints_need_page_tables_that_can_be_read() {
+        let found = found(AgeSource::IdleBitmap, Ok(()));
+        let finding = found.judge_hints();
+        assert_eq!(finding.state, State::Limited);
+        assert!(finding.detail.contains("are not seen"));
+        let remedy = finding.remedy.expect("it has one");
+        let cause = format!("\"{}\"", found.judge_source().topic);
+        assert!(remedy.contains(&cause), "{remedy}");
+        assert!(!remedy.contains("Linux 6.3"), "{remedy}");
     }
 
     #[test]

@@ -12,8 +12,8 @@ use crate::report::LimitsReport;
 use crate::swap::Tier;
 use crate::system::family::Target;
 
-/// Limits of a tenant, with the meaning of the cgroup v2 files of these names. Users write them as
-/// another type `T`, which has shares.
+/// Limits of a tenant, with the meaning of the cgroup v2 files of these names. `T` is the type of
+/// one limit: in options a limit may be a share of the machine's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Limits<T = Limit> {
     /// Memory up to this amount is never reclaimed for another tenant.
@@ -24,7 +24,8 @@ pub struct Limits<T = Limit> {
     /// Memory above this amount is reclaimed. If the processes are in a cgroup that we can write,
     /// the kernel also slows them down.
     pub high: T,
-    /// Hard limit: enforced by our cgroup, or, if there is none, at each scan only.
+    /// Hard limit: enforced by our cgroup, or, if there is none, by the manager's own measurements
+    /// of usage, at its own times.
     pub max: T,
     /// Maximum memory in swap; proactive reclaim does not exceed it.
     pub swap_max: T,
