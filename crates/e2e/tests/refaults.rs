@@ -111,8 +111,8 @@ fn idle_memory_makes_room_for_a_mapped_file_of_a_tenant() {
     wait_for_room(program.pid());
 }
 
-/// Fills as much memory as the file of its first argument has, and then uses both at random, each
-/// page about once in 8 s for a file of 48 MiB.
+/// Fills as much memory as the file of its argument has, and then uses both at random. With a file
+/// of 48 MiB each page is used about once in 8 s.
 const USES_BOTH: &str = "\
 import mmap, random, sys, time
 file = open(sys.argv[1], 'rb')
