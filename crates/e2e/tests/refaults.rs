@@ -38,7 +38,7 @@ fn refaults_between_distant_scans_count_and_idle_anonymous_memory_leaves() {
     let (folder, _swap) = (TempDir::new(), Swap::shared());
     let file = page_cache::file(&folder, 16);
     // New memory that is never used again pushes pages of the file out, again and again.
-    let growing = PROGRAM.replace("time.sleep", "idle.extend(b'a' * (64 << 10)); time.sleep");
+    let growing = PROGRAM.replace("time.sleep", "idle.extend(b'a' * (16 << 10)); time.sleep");
     let program = Run::new(["python3", "-c", &growing, &file, "3"]);
     let options = ["--memory-max", "28M", "--age-every", "1s"];
     let running = pagetide::run(&options, &program).start();
