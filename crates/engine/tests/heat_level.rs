@@ -22,27 +22,27 @@ const TENANTS: usize = 6;
 #[derive(Clone, Debug)]
 enum Op {
     Create,
-    Offline { who: usize },
-    Fault { who: usize, id: u32, len: u32 },
-    Touch { who: usize, id: u32, len: u32 },
-    Age { who: usize },
-    Min { who: usize, pages: u64 },
-    Low { who: usize, pages: u64 },
+    Offline { tenant: usize },
+    Fault { tenant: usize, id: u32, len: u32 },
+    Touch { tenant: usize, id: u32, len: u32 },
+    Age { tenant: usize },
+    Min { tenant: usize, pages: u64 },
+    Low { tenant: usize, pages: u64 },
     Wait { ms: u64 },
     Reclaim { nr: u64, priority: u32 },
 }
 
 /// Random operations; the numbers before `=>` are their weights.
 fn ops() -> impl Strategy<Value = Op> {
-    let (who, id, len) = (0..TENANTS, 0..PAGES, 1..200u32);
+    let (tenant, id, len) = (0..TENANTS, 0..PAGES, 1..200u32);
     prop_oneof![
         2 => Just(Op::Create),
-        1 => who.clone().prop_map(|who| Op::Offline { who }),
-        8 => (who.clone(), id.clone(), len.clone()).prop_map(|(who, id, len)| Op::Fault { who, id, len }),
-        2 => (who.clone(), id, len).prop_map(|(who, id, len)| Op::Touch { who, id, len }),
-        2 => who.clone().prop_map(|who| Op::Age { who }),
-        1 => (who.clone(), 0..200u64).prop_map(|(who, pages)| Op::Min { who, pages }),
-        1 => (who, 0..200u64).prop_map(|(who, pages)| Op::Low { who, pages }),
+        1 => tenant.clone().prop_map(|tenant| Op::Offline { tenant }),
+        8 => (tenant.clone(), id.clone(), len.clone()).prop_map(|(tenant, id, len)| Op::Fault { tenant, id, len }),
+        2 => (tenant.clone(), id, len).prop_map(|(tenant, id, len)| Op::Touch { tenant, id, len }),
+        2 => tenant.clone().prop_map(|tenant| Op::Age { tenant }),
+        1 => (tenant.clone(), 0..200u64).prop_map(|(tenant, pages)| Op::Min { tenant, pages }),
+        1 => (tenant, 0..200u64).prop_map(|(tenant, pages)| Op::Low { tenant, pages }),
         2 => prop_oneof![Just(1000u64), Just(1001), 1..4000u64].prop_map(|ms| Op::Wait { ms }),
         8 => (1..400u64, 0..7u32)
             .prop_map(|(nr, priority)| Op::Reclaim { nr, priority }),
@@ -139,13 +139,13 @@ impl Pair {
     }
 
     /// The online tenant with this number; `None` if there is none.
-    fn who(&self, who: usize) -> Option<MemcgId> {
+    fn memcg_of(&self, tenant: usize) -> Option<MemcgId> {
         let ids = self
             .model
             .keys()
             .filter(|id| self.machine.tree().is_online(**id));
         let ids: Vec<_> = ids.filter(|id| **id != MemcgId::ROOT).collect();
-        ids.get(who % ids.len().max(1)).map(|id| **id)
+        ids.get(tenant % ids.len().max(1)).map(|id| **id)
     }
 
     fn resident(&self, id: MemcgId) -> u64 {
@@ -162,13 +162,13 @@ impl Pair {
             Op::Create => {}
             Op::Wait { ms } => self.now += ms,
             Op::Reclaim { nr, priority } => self.reclaim(nr, priority),
-            Op::Offline { who }
-            | Op::Fault { who, .. }
-            | Op::Touch { who, .. }
-            | Op::Age { who }
-            | Op::Min { who, .. }
-            | Op::Low { who, .. } => {
-                if let Some(id) = self.who(who) {
+            Op::Offline { tenant }
+            | Op::Fault { tenant, .. }
+            | Op::Touch { tenant, .. }
+            | Op::Age { tenant }
+            | Op::Min { tenant, .. }
+            | Op::Low { tenant, .. } => {
+                if let Some(id) = self.memcg_of(tenant) {
                     self.apply_to(id, op);
                 }
             }

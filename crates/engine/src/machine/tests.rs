@@ -77,7 +77,7 @@ pub(super) fn usage(machine: &Machine, id: MemcgId) -> u64 {
     machine.tree().get(id).usage().0
 }
 
-fn protect(machine: &mut Machine, id: MemcgId, min: u64, low: u64) {
+pub(super) fn protect(machine: &mut Machine, id: MemcgId, min: u64, low: u64) {
     let limits = MemcgLimits {
         min: Pages(min),
         low: Pages(low),

@@ -55,14 +55,18 @@ fn complaint(text: &str, set: &[&str]) -> String {
     }
 }
 
-fn checked(set: &[&str]) -> World {
-    let plans = plans(MIXED, set);
-    let mut world = World::new(&plans.runs[0]);
+/// Runs the first run of a scenario to its end, and checks all oracles after each step.
+pub(super) fn ended(text: &str, set: &[&str]) -> World {
+    let mut world = World::new(&plans(text, set).runs[0]);
     while !world.is_over() {
         world.step();
         world.check().expect("all oracles agree");
     }
     world
+}
+
+fn checked(set: &[&str]) -> World {
+    ended(MIXED, set)
 }
 
 #[test]
@@ -232,12 +236,7 @@ fn high_reclaims_and_then_throttles() {
             memory-high = "1M"
             work = [{ pattern = "uniform", size = "4M", rate = 1000 }]
         "#;
-        let mut world = World::new(&plans(text, set).runs[0]);
-        while !world.is_over() {
-            world.step();
-            world.check().expect("all oracles agree");
-        }
-        world.guests[0].counts
+        ended(text, set).guests[0].counts
     };
     let counts = run(&[]);
     assert_eq!((counts.throttled, counts.touches), (0, 4000));
@@ -317,14 +316,7 @@ fn bounded_shadows_cost_refaults_and_no_pages() {
         memory-max = "2M"
         work = [{ pattern = "loop", size = "32M", rate = 2000 }]
     "#;
-    let run = |set: &str| {
-        let mut world = World::new(&plans(text, &[set]).runs[0]);
-        while !world.is_over() {
-            world.step();
-            world.check().expect("all oracles agree");
-        }
-        world.guests[0].counts
-    };
+    let run = |set: &str| ended(text, &[set]).guests[0].counts;
     let (bounded, free) = (
         run("run.bound-shadows=true"),
         run("run.bound-shadows=false"),

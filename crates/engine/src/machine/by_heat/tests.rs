@@ -4,9 +4,8 @@ use super::*;
 use crate::active_inactive::Stage;
 use crate::folio::{FolioId, FolioType};
 use crate::lruvec::{FaultKind, Policy};
-use crate::machine::tests::{Simple, request, usage};
+use crate::machine::tests::{Simple, protect, request, usage};
 use crate::machine::{GlobalReclaim, MachineConfig, Ongoing};
-use crate::memcg::MemcgLimits;
 use crate::units::{Millis, Swappiness};
 use crate::vmscan::{PageOut, ScanReason};
 use alloc::vec::Vec;
@@ -45,15 +44,6 @@ fn heat_up(machine: &mut Machine, id: MemcgId) {
     };
     (0..2).for_each(|_| machine.heat.visited(id, visit, Millis(1)));
     assert_eq!(machine.heat.heat(id), 12);
-}
-
-fn protect(machine: &mut Machine, id: MemcgId, min: u64, low: u64) {
-    let limits = MemcgLimits {
-        min: Pages(min),
-        low: Pages(low),
-        ..MemcgLimits::default()
-    };
-    machine.set_limits(id, limits);
 }
 
 /// Walks once at the highest pressure; returns the round in which the walk ended.

@@ -1,7 +1,7 @@
 //! Files with tenants below tenants, through the whole world.
 
 use crate::outcome::Cell;
-use crate::scenario::world::World;
+use crate::scenario::tests::ended;
 use crate::scenario::{parse, run};
 
 const TREE: &str = r#"
@@ -31,17 +31,6 @@ const TREE: &str = r#"
     work = [{ pattern = "scan", size = "8M", rate = 1500 }]
 "#;
 
-fn checked(text: &str, set: &[&str]) -> World {
-    let set: Vec<String> = set.iter().map(|&set| set.to_owned()).collect();
-    let plans = parse("test.toml", text, &set).expect("a good file");
-    let mut world = World::new(&plans.runs[0]);
-    while !world.is_over() {
-        world.step();
-        world.check().expect("all oracles agree");
-    }
-    world
-}
-
 fn complaint(text: &str) -> String {
     match parse("test.toml", text, &[]) {
         Ok(_) => "none".to_owned(),
@@ -56,7 +45,7 @@ fn a_tree_of_three_levels() {
         "run.policy=active-inactive",
         "run.accessed-bits=page-tables",
     ] {
-        let world = checked(TREE, &[set]);
+        let world = ended(TREE, &[set]);
         // 2 slices, 4 pods, 12 webs, and the two that departed.
         assert_eq!(world.guests.len(), 20);
         for guest in &world.guests {
@@ -126,7 +115,7 @@ fn a_protected_pod_keeps_its_pages() {
         parent = "slice"
         work = [{ pattern = "loop", size = "20M", rate = 6000 }]
     "#;
-    let taken = |set: &str| checked(text, &[set]).guests[2].counts.pgsteal;
+    let taken = |set: &str| ended(text, &[set]).guests[2].counts.pgsteal;
     assert_eq!(taken("run.seed=1"), 0);
     assert!(taken("tenant.slice.memory-min=0") > 500);
 }

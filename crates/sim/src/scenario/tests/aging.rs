@@ -1,6 +1,6 @@
 //! Scans that open generations beside a limit that evicts pages.
 
-use super::{World, plans};
+use super::{World, ended, plans};
 use engine::FolioType;
 
 /// Files of 16 MiB, of which each page is touched once in 68 s, beside 16 MiB of anonymous memory
@@ -15,16 +15,6 @@ work = [
   { pattern = "scan", size = "16M", rate = 4096 },
 ]
 "#;
-
-/// Returns the world after the whole time.
-fn ended(text: &str, set: &[&str]) -> World {
-    let mut world = World::new(&plans(text, set).runs[0]);
-    while !world.is_over() {
-        world.step();
-        world.check().expect("all oracles agree");
-    }
-    world
-}
 
 fn refaults(text: &str, set: &[&str]) -> u64 {
     ended(text, set).guests[0].counts.refaults

@@ -22,15 +22,6 @@ size = "8M"
 start = "10s"
 "#;
 
-fn ended(text: &str, set: &[&str]) -> World {
-    let mut world = World::new(&plans(text, set).runs[0]);
-    while !world.is_over() {
-        world.step();
-        world.check().expect("all oracles agree");
-    }
-    world
-}
-
 #[test]
 fn oracles_agree_with_reclaim_of_a_host() {
     for bits in ["engine", "page-tables"] {
