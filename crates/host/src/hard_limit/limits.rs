@@ -351,20 +351,6 @@ impl HardLimit {
         })
     }
 
-    /// Returns the number of major faults of all tasks of this cgroup and of cgroups below it,
-    /// since it was made.
-    ///
-    /// # Errors
-    /// The counter cannot be read.
-    pub fn majors(&self) -> io::Result<u64> {
-        let name = match self.version() {
-            Version::V1 => "total_pgmajfault",
-            Version::V2 => "pgmajfault",
-        };
-        let found = flat(&self.read("memory.stat")?, name);
-        found.ok_or_else(|| self.io_error("memory.stat", Errno::INVAL))
-    }
-
     /// Returns a lower bound of the unmapped page cache of files, in bytes
     /// ([`Cache::unmapped_file_least`]). The kernel sums these counters about every two seconds.
     ///
@@ -491,11 +477,13 @@ impl HardLimit {
         match self.version() {
             Version::V1 => {
                 let (hits, forced) = (self.limit_hits()?, &self.0.forced_hits);
+                let known = forced.load(Ordering::Relaxed);
                 // A user may set the kernel's counter to 0.
-                if hits < forced.load(Ordering::Relaxed) {
+                if hits < known {
                     forced.store(0, Ordering::Relaxed);
+                    return Ok(hits);
                 }
-                Ok(hits - forced.load(Ordering::Relaxed).min(hits))
+                Ok(hits - known)
             }
             Version::V2 => {
                 let count = parse_limit_reclaims(&self.read(V2_EVENTS)?);

@@ -41,18 +41,28 @@ impl HardLimit {
     /// A counter cannot be read, or the kernel has no such counter.
     pub(crate) fn refaults(&self) -> io::Result<Refaults> {
         let text = self.read("memory.stat")?;
-        let prefix = match self.version() {
-            Version::V1 => "total_",
-            Version::V2 => "",
-        };
-        let counter = |name: &str| {
-            let found = flat(&text, &format!("{prefix}{name}"));
-            found.ok_or_else(|| self.io_error("memory.stat", Errno::INVAL))
-        };
         Ok(Refaults {
-            major_faults: counter("pgmajfault")?,
-            anon: counter("workingset_refault_anon")?,
-            file: counter("workingset_refault_file")?,
+            major_faults: self.sum_in(&text, "pgmajfault")?,
+            anon: self.sum_in(&text, "workingset_refault_anon")?,
+            file: self.sum_in(&text, "workingset_refault_file")?,
         })
+    }
+
+    /// Returns the number of major faults of all tasks of this cgroup and of cgroups below it,
+    /// since it was made.
+    ///
+    /// # Errors
+    /// The counter cannot be read.
+    pub fn majors(&self) -> io::Result<u64> {
+        self.sum_in(&self.read("memory.stat")?, "pgmajfault")
+    }
+
+    /// Returns a counter in a text of memory.stat, with those of cgroups below.
+    fn sum_in(&self, text: &[u8], name: &str) -> io::Result<u64> {
+        let found = match self.version() {
+            Version::V1 => flat(text, &format!("total_{name}")),
+            Version::V2 => flat(text, name),
+        };
+        found.ok_or_else(|| self.io_error("memory.stat", Errno::INVAL))
     }
 }

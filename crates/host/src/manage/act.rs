@@ -224,19 +224,11 @@ impl Manager {
         got
     }
 
-    /// Whether the kernel drops mapped files that the target uses, at its cgroup's limit, although
-    /// anonymous memory could be swapped out instead.
+    /// Whether the kernel drops mapped files in use ([`Driver::drops_files_in_use`]).
     fn files_in_use_are_dropped(&mut self) -> bool {
-        let now = self.now();
-        let (hard_limit, swappiness) = (self.hard_limit.as_ref(), self.settings.swappiness);
-        let files = &mut self.files_in_use;
-        let are_dropped = hard_limit.is_some_and(|one| files.are_dropped(now, one, swappiness));
-        let has_swap = || {
-            let free = self.driver.watch.proc().swap_free_pages();
-            let may = self.driver.machine.tree().swap_available(self.memcg) > Pages(0);
-            may && free.is_ok_and(|free| free > 0)
-        };
-        are_dropped && has_swap()
+        let (driver, files) = (&self.driver, &mut self.files_in_use);
+        let hard_limit = self.hard_limit.as_ref();
+        hard_limit.is_some_and(|one| driver.drops_files_in_use(self.memcg, files, one))
     }
 
     /// Returns for how long proactive reclaim must stop because the program allocates faster than

@@ -12,6 +12,7 @@ use engine::policy::{AgeHistogram, Order};
 use engine::{FolioId, Machine, Millis, Pages};
 
 use super::engine_sync::{EngineSync, RefaultAges, ScanFindings, UsedAgain};
+use super::files_in_use::FilesInUse;
 use super::flags::Flags;
 use super::host_memory::HostMemory;
 use super::members::Members;
@@ -25,6 +26,7 @@ use super::tenant_map::TenantMap;
 use super::unevictable::Unevictable;
 use super::wakeup::Pause;
 use crate::ages::{Listener, MemoryKind};
+use crate::hard_limit::HardLimit;
 use crate::system::{Identity, Proc, thread_cpu};
 use crate::watch::{Sharing, Watch, WatchError};
 
@@ -100,6 +102,20 @@ impl Driver {
             walked: Duration::ZERO,
             spent: Spent::default(),
         }
+    }
+
+    /// Whether the kernel drops mapped files that a tenant's programs use, at the limit of its
+    /// cgroup, although anonymous memory could be swapped out instead.
+    pub(super) fn drops_files_in_use(
+        &self,
+        memcg: MemcgId,
+        files: &mut FilesInUse,
+        hard_limit: &HardLimit,
+    ) -> bool {
+        let (now, tree) = (Millis(self.watch.elapsed_ms()), self.machine.tree());
+        let are_dropped = files.are_dropped(now, hard_limit, tree.get(memcg).swappiness());
+        let free = || self.watch.proc().swap_free_pages();
+        are_dropped && tree.swap_available(memcg) > Pages(0) && free().is_ok_and(|free| free > 0)
     }
 
     /// Scans all page tables and updates the engine: accessed pages join the youngest generation.

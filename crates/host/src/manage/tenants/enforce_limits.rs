@@ -100,7 +100,13 @@ impl Tenants {
             return IDLE_MAX;
         };
         let is_over = wanted.pages > Pages(0);
-        let files_are_dropped = is_over && has_hard_limit && self.files_in_use_are_dropped(memcg);
+        let files_are_dropped = is_over
+            && has_hard_limit
+            && (self.driver).drops_files_in_use(
+                memcg,
+                &mut tenant.files_in_use,
+                &tenant.hard_limit,
+            );
         let Some(tenant) = self.tenants.get(&memcg) else {
             return IDLE_MAX;
         };
@@ -142,21 +148,6 @@ impl Tenants {
         Duration::ZERO
     }
 
-    /// Whether the kernel drops mapped files that the tenant's programs use, although anonymous
-    /// memory could be swapped out instead.
-    fn files_in_use_are_dropped(&mut self, memcg: MemcgId) -> bool {
-        let (now, tree) = (self.now(), self.driver.machine.tree());
-        let swappiness = tree.get(memcg).swappiness();
-        let may_swap = tree.swap_available(memcg) > Pages(0);
-        let proc = self.driver.watch.proc();
-        let Some(tenant) = self.tenants.get_mut(&memcg) else {
-            return false;
-        };
-        let hard_limit = &tenant.hard_limit;
-        let are_dropped = tenant.files_in_use.are_dropped(now, hard_limit, swappiness);
-        are_dropped && may_swap && proc.swap_free_pages().is_ok_and(|free| free > 0)
-    }
-
     /// Returns the part of a tenant's usage that the kernel frees first and at no cost: unmapped
     /// page cache, unless it drops files in use with it; and swapped-out pages that are already
     /// written to a disk but still charged.
@@ -168,25 +159,6 @@ impl Tenants {
             true => Ok(0),
         };
         Bytes(bytes.unwrap_or(0)).pages()
-    }
-
-    /// Requests that the kernel free memory for a limit that it does not enforce yet. Returns the
-    /// time until the next measurement; `None` if hardly any was freed, so that the engine must
-    /// reclaim.
-    fn enforce_by_kernel(
-        &mut self,
-        memcg: MemcgId,
-        usage: Pages,
-        wanted: Wanted,
-        files_are_dropped: bool,
-    ) -> Option<Duration> {
-        match files_are_dropped {
-            false => self.enforce_by_cache(memcg, usage, wanted),
-            true => {
-                let most = Pages(wanted.pages.0.min(CACHE_AT_ONCE));
-                self.enforce_by_swap_cache(memcg, wanted, most)
-            }
-        }
     }
 
     /// Writes those pending limits to the tenant's group that the kernel accepts now.
@@ -217,15 +189,21 @@ impl Tenants {
         wait
     }
 
-    /// [`Tenants::enforce_by_kernel`], with page cache first.
-    fn enforce_by_cache(
+    /// Requests that the kernel free memory for a limit that it does not enforce yet: page cache
+    /// first, unless it drops files in use with it. Returns the time until the next measurement;
+    /// `None` if hardly any was freed, so that the engine must reclaim.
+    fn enforce_by_kernel(
         &mut self,
         memcg: MemcgId,
         usage: Pages,
         wanted: Wanted,
+        files_are_dropped: bool,
     ) -> Option<Duration> {
         let most = Pages(wanted.pages.0.min(CACHE_AT_ONCE));
-        let got = self.drop_cache(memcg, most);
+        let got = match files_are_dropped {
+            true => Pages(0),
+            false => self.drop_cache(memcg, most),
+        };
         if !Headroom::is_worth_it(got, most) {
             return self.enforce_by_swap_cache(memcg, wanted, most);
         }

@@ -33,6 +33,16 @@ pub(super) struct TenantCounters {
     pub(super) is_scanned_read: bool,
 }
 
+impl TenantCounters {
+    /// Returns counters that have not been read yet.
+    pub(super) fn new(can_notify: bool) -> TenantCounters {
+        TenantCounters {
+            can_notify,
+            ..TenantCounters::default()
+        }
+    }
+}
+
 /// When the counters are read next, and those of the whole host.
 #[derive(Debug, Default)]
 pub(super) struct KernelReclaim {

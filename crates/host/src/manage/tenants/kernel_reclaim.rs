@@ -12,8 +12,8 @@
 //!   also counts waits for swap, and reports time lost instead of pages aged.
 //! - The number of charges that met a group's own limit ([`HardLimit::limit_reclaims`]) rises if
 //!   the kernel reclaims at that limit, from that group and all groups below it.
-//! - On version 2 a group's memory.stat shows whether the host's reclaim took from the group.
-//!   Version 1 has no such counters. There, reclaim of the whole host takes from all groups alike,
+//! - On version 2 a group's memory.stat shows whether reclaim of the whole host scanned the group.
+//!   Version 1 has no such counters. There, the whole host's reclaim scans all groups alike,
 //!   because it ignores their protection.
 
 use std::collections::BTreeSet;
@@ -32,7 +32,6 @@ use crate::system::cgroup::{Version, parse_scanned};
 const EVERY: Duration = Duration::from_millis(100);
 /// Divisor: reading takes at most `1 / SHARE` of the time of a processor.
 const SHARE: u32 = 50;
-
 /// Time after which a group's memory.stat has all that was counted before. The kernel sums the
 /// counters of its processors every two seconds.
 const SUMMED: Duration = Duration::from_secs(3);
@@ -45,10 +44,9 @@ impl Tenants {
         };
         let counters = &mut tenant.kernel_reclaim;
         // What was counted while no client could be notified does not count.
-        if can_notify && !counters.can_notify {
-            *counters = TenantCounters::default();
+        if can_notify != counters.can_notify {
+            *counters = TenantCounters::new(can_notify);
         }
-        counters.can_notify = can_notify;
         if can_notify && self.kernel_reclaim.next.is_none() {
             self.begin_counting();
         }
@@ -75,10 +73,7 @@ impl Tenants {
         };
         for tenant in self.tenants.values_mut() {
             let counters = &mut tenant.kernel_reclaim;
-            *counters = TenantCounters {
-                can_notify: counters.can_notify,
-                ..TenantCounters::default()
-            };
+            *counters = TenantCounters::new(counters.can_notify);
         }
         self.note_kernel_reclaim();
     }
@@ -104,13 +99,13 @@ impl Tenants {
         }
         let host = self.driver.watch.proc().vmstat().ok();
         let host = host.map(|vmstat| vmstat.scanned_for_host);
-        if self.kernel_reclaim.scanned.has_risen(host) {
+        let has_risen = self.kernel_reclaim.scanned.has_risen(host);
+        if has_risen {
             self.note_host_pressure();
-            self.note_scanned();
             self.kernel_reclaim.summed_by = Some(begun + SUMMED);
-        } else if self.kernel_reclaim.summed_by.is_some_and(|by| begun < by)
-            && self.groups.version == Version::V2
-        {
+        }
+        let is_summed = self.kernel_reclaim.summed_by.is_none_or(|by| begun >= by);
+        if has_risen || (self.groups.version == Version::V2 && !is_summed) {
             self.note_scanned();
         }
         self.note_hits();
@@ -136,8 +131,7 @@ impl Tenants {
         self.reclaimed_from.extend(reclaimed);
     }
 
-    /// Reads the first values of tenants that have none yet (version 2; of other tenants reclaim of
-    /// the whole host takes alike).
+    /// Reads the first values of tenants that have none yet. Version 1 has no such counters.
     fn count_new(&mut self) {
         if self.groups.version == Version::V1 {
             return;
