@@ -4,8 +4,6 @@
 //! the types that lead to a requested member are decoded. Format: the kernel's documentation,
 //! bpf/btf.rst.
 
-use std::collections::BTreeMap;
-
 const MAGIC: u16 = 0xeb9f;
 /// Nesting depth to which members without a name are searched for a member.
 const DEPTH_MAX: u32 = 8;
@@ -33,8 +31,9 @@ pub(crate) struct Btf<'a> {
     types: &'a [u8],
     /// Offset in `types` of each type; the type with number N is at index N - 1.
     starts: Vec<u32>,
-    /// The numbers of structures and enumerations, by name.
-    named: BTreeMap<&'a [u8], u32>,
+    /// The numbers of structures and enumerations. They are searched from the first to the last:
+    /// some twenty are requested of some ten thousand, so sorting them all by name takes longer.
+    named: Vec<u32>,
 }
 
 /// The 12 bytes with which each type begins, decoded.
@@ -77,7 +76,7 @@ impl<'a> Btf<'a> {
             strings: part(string_at, string_len)?,
             types: part(type_at, type_len)?,
             starts: Vec::new(),
-            named: BTreeMap::new(),
+            named: Vec::new(),
         };
         btf.index()?;
         Some(btf)
@@ -91,9 +90,7 @@ impl<'a> Btf<'a> {
             let head = self.head_at(at)?;
             self.starts.push(u32::try_from(at).ok()?);
             if matches!(head.kind, kind::STRUCT | kind::ENUM) {
-                let number = u32::try_from(self.starts.len()).ok()?;
-                let name = self.name(head.name)?;
-                self.named.entry(name).or_insert(number);
+                self.named.push(u32::try_from(self.starts.len()).ok()?);
             }
             at = at.checked_add(12)?.checked_add(head.tail())?;
         }
@@ -103,20 +100,20 @@ impl<'a> Btf<'a> {
     /// Offset of `member` in the structure `name`, in bytes. Members of a member without a name
     /// count as the structure's own. `None` if there is no such structure or member.
     pub(crate) fn offset(&self, name: &str, member: &str) -> Option<u64> {
-        let number = *self.named.get(name.as_bytes())?;
+        let number = self.number(name)?;
         let bits = self.member_bits(number, member.as_bytes(), DEPTH_MAX)?;
         Some(u64::from(bits / 8))
     }
 
     /// The size of a structure in bytes; `None` if there is no such structure.
     pub(crate) fn size(&self, name: &str) -> Option<u64> {
-        let head = self.head(*self.named.get(name.as_bytes())?)?;
+        let head = self.head(self.number(name)?)?;
         (head.kind == kind::STRUCT).then_some(u64::from(head.size))
     }
 
     /// The value of `constant` in the enumeration `name`; `None` if there is no such constant.
     pub(crate) fn constant(&self, name: &str, constant: &str) -> Option<u32> {
-        let head = self.head(*self.named.get(name.as_bytes())?)?;
+        let head = self.head(self.number(name)?)?;
         if head.kind != kind::ENUM {
             return None;
         }
@@ -129,6 +126,18 @@ impl<'a> Btf<'a> {
                 None
             }
         })
+    }
+
+    /// The number of the first structure or enumeration with this name.
+    fn number(&self, name: &str) -> Option<u32> {
+        let is_it = |number: &u32| {
+            let rest = self
+                .head(*number)
+                .and_then(|head| self.strings.get(head.name as usize..));
+            let rest = rest.and_then(|rest| rest.strip_prefix(name.as_bytes()));
+            rest.is_some_and(|rest| rest.first() == Some(&0))
+        };
+        self.named.iter().copied().find(is_it)
     }
 
     /// Decodes the type with this number.
