@@ -12,9 +12,11 @@
 //! kernel's signals. The serving thread wakes when the kernel has scanned 512 pages of a cgroup
 //! (version 1: `memory.pressure_level`), or when the cgroup's usage reaches its limit (version 1:
 //! [`BELOW`]; version 2: `memory.events`). It sleeps at least [`APART`] between two passes, and
-//! continues for [`LINGER`] after a signal. A limit that is being lowered is not watched
-//! (`limits.rs` says why). Nothing here fails: if a cgroup cannot be watched, its counters are
-//! summed as before. The table's lock is the last in lock order, and no file is read under it.
+//! continues for [`LINGER`] after a signal. A cgroup's counters are summed again before the kernel
+//! can have scanned half of its inactive list ([`until_next_sum`]). A limit that is being lowered
+//! is not watched (`limits.rs` says why). Nothing here fails: if a cgroup cannot be watched, its
+//! counters are summed as before. The table's lock is the last in lock order, and no file is read
+//! under it.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -29,17 +31,24 @@ use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::{Errno, pread, read, write};
 
+use engine::{Bytes, Pages};
+
 use super::files;
 use crate::system::cgroup::Version;
 use crate::system::load::thread_cpu;
 use crate::system::proc::read_path;
+use crate::system::text::flat;
 
 /// Minimum time between two reads of a cgroup's counters. A read costs about 30 us: at most 3% of a
-/// processor, and only while the cgroup reclaims without pause or has just got a limit.
+/// processor, and only while a small cgroup reclaims without pause or has just got a limit.
 const APART: Duration = Duration::from_millis(1);
+/// Number of pages of a list that one processor can scan in a millisecond, if it only activates
+/// them. Paging out takes several times as long.
+const SCANNED_PER_MS: u64 = 1000;
 /// All cgroups together use at most 1 / `SHARE` of a processor, up to about thirty cgroups. With
 /// more cgroups the share grows, because the counters of each cgroup are summed at least every
-/// [`APART_MOST`]: a small cgroup's inactive list runs empty in ten milliseconds.
+/// [`APART_MOST`]: a small cgroup's inactive list runs empty in ten milliseconds. A large cgroup's
+/// counters are not summed less often either, as a list also shrinks when memory is freed.
 const SHARE: u32 = 8;
 const APART_MOST: Duration = Duration::from_millis(8);
 /// Time for which a cgroup's counters are summed after a signal if no other signal follows. The
@@ -85,6 +94,14 @@ struct Groups {
     /// Key of the next cgroup.
     next: u64,
     by_key: HashMap<u64, Arc<Watched>>,
+}
+
+/// A cgroup that reclaims.
+struct Reclaiming {
+    /// Time until which it is assumed to reclaim on.
+    until: Instant,
+    /// When its counters are summed next.
+    next: Instant,
 }
 
 #[derive(Debug)]
@@ -156,6 +173,16 @@ impl Drop for FreshCounters {
 }
 
 impl Watched {
+    /// The event that wakes the thread, once until the counters are summed: otherwise each signal
+    /// before the next sum would wake it.
+    fn wakes_on(&self) -> EventFlags {
+        let event = match self.version {
+            Version::V1 => EventFlags::IN,
+            Version::V2 => EventFlags::PRI,
+        };
+        event | EventFlags::ONESHOT
+    }
+
     /// Opens the cgroup's signal and `memory.stat`; registers nothing yet.
     fn open(dir: &OwnedFd, version: Version) -> Result<Watched, Errno> {
         let signal = match version {
@@ -197,20 +224,39 @@ impl Watched {
         write(&self.signal, &wake).map(drop)
     }
 
-    /// Consumes the signal and makes the kernel sum the counters; returns whether the cgroup still
-    /// exists.
-    fn refresh(&self) -> bool {
+    /// Consumes the signal and makes the kernel sum the counters. Returns the time until they must
+    /// be summed again; `None` if the cgroup no longer exists.
+    fn refresh(&self, processors: u64) -> Option<Duration> {
         let taken = match self.version {
             Version::V1 => read(&self.signal, &mut [0; 8]),
             // The read begins at offset 0, or the kernel would signal the same event again.
             Version::V2 => pread(&self.signal, &mut [0; 512], 0),
         };
-        let summed = pread(&self.stat, &mut [0; 64], 0);
+        let mut text = [0; 4096];
+        let summed = pread(&self.stat, &mut text, 0);
         #[cfg(test)]
         self.summed
             .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        ![taken, summed].contains(&Err(Errno::NODEV))
+        if [taken, summed].contains(&Err(Errno::NODEV)) {
+            return None;
+        }
+        let name = match self.version {
+            Version::V1 => "total_inactive_anon",
+            Version::V2 => "inactive_anon",
+        };
+        let inactive = flat(&text[..summed.unwrap_or(0)], name);
+        Some(until_next_sum(
+            Bytes(inactive.unwrap_or(0)).pages(),
+            processors,
+        ))
     }
+}
+
+/// Returns the time until the counters of a cgroup must be summed again. By then the kernel has
+/// scanned at most half of the cgroup's `inactive` anonymous pages.
+fn until_next_sum(inactive: Pages, processors: u64) -> Duration {
+    let in_a_ms = SCANNED_PER_MS * processors.max(1);
+    Duration::from_micros(inactive.0.saturating_mul(1000) / in_a_ms / 2).clamp(APART, APART_MOST)
 }
 
 impl Watch {
@@ -259,10 +305,7 @@ impl Watch {
     /// Adds a group to those whose events wake the thread. Returns its key; `None` if the kernel
     /// refuses to watch it.
     fn insert(&self, watched: Arc<Watched>) -> Option<u64> {
-        let flags = match watched.version {
-            Version::V1 => EventFlags::IN,
-            Version::V2 => EventFlags::PRI,
-        };
+        let flags = watched.wakes_on();
         let key = {
             let mut groups = self.groups();
             let key = groups.next;
@@ -291,35 +334,51 @@ impl Watch {
     /// Runs the thread that sums counters, until the process ends.
     fn serve(&self) {
         let mut ready = Vec::with_capacity(64);
-        // Cgroups that reclaim, by key, and the time until which each is assumed to continue.
-        let mut reclaiming: HashMap<u64, Instant> = HashMap::new();
-        let at_once = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
+        let mut reclaiming: HashMap<u64, Reclaiming> = HashMap::new();
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let processors = u64::try_from(processors).unwrap_or(1);
         loop {
             ready.clear();
-            let timeout = (!reclaiming.is_empty()).then_some(&at_once);
-            match epoll::wait(&self.epoll, spare_capacity(&mut ready), timeout) {
+            let next = reclaiming.values().map(|group| group.next).min();
+            let timeout = next.map(|next| next.saturating_duration_since(Instant::now()));
+            // A wait of at most `APART_MOST` can be represented.
+            let timeout = timeout.and_then(|wait| Timespec::try_from(wait).ok());
+            match epoll::wait(&self.epoll, spare_capacity(&mut ready), timeout.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(_) => return,
             }
             let (now, worked) = (Instant::now(), thread_cpu());
-            let signals = ready.drain(..).map(|event| event.data.u64());
-            reclaiming.extend(signals.map(|key| (key, now + LINGER)));
-            reclaiming.retain(|key, until| {
-                let watched = self.groups().by_key.get(key).cloned();
-                let is_there = watched.as_ref().is_some_and(|group| group.refresh());
-                if watched.is_some() && !is_there {
-                    self.remove(*key);
-                }
-                is_there && now < *until
-            });
+            for event in ready.drain(..) {
+                let group = reclaiming.entry(event.data.u64()).or_insert(Reclaiming {
+                    until: now,
+                    next: now,
+                });
+                group.until = now + LINGER;
+            }
+            reclaiming
+                .retain(|key, group| now < group.next || self.sum(*key, group, (now, processors)));
             // Processor time, not elapsed time: waits for a processor or for the counters' lock
             // would make the pause longer just when memory is short.
             let worked = thread_cpu().saturating_sub(worked);
             std::thread::sleep((worked * SHARE).clamp(APART, APART_MOST));
         }
+    }
+
+    /// Sums a cgroup's counters, and lets its signals wake the thread again. Returns whether the
+    /// cgroup is assumed to reclaim on.
+    fn sum(&self, key: u64, group: &mut Reclaiming, (now, processors): (Instant, u64)) -> bool {
+        let Some(watched) = self.groups().by_key.get(&key).cloned() else {
+            return false;
+        };
+        let Some(pause) = watched.refresh(processors) else {
+            self.remove(key);
+            return false;
+        };
+        group.next = now + pause;
+        let data = EventData::new_u64(key);
+        // If the watch has ended meanwhile, this fails, and the next pass forgets the cgroup.
+        let _ = epoll::modify(&self.epoll, &watched.signal, data, watched.wakes_on());
+        now < group.until
     }
 
     /// Locks and returns the table of watched cgroups.
@@ -351,6 +410,17 @@ mod tests {
 
     use super::*;
     use crate::system::testing::Directory;
+
+    #[test]
+    fn counters_are_summed_before_half_of_the_list_can_be_scanned() {
+        let in_ms = |pages: u64, processors| until_next_sum(Pages(pages), processors);
+        assert_eq!(in_ms(0, 2), APART);
+        assert_eq!(in_ms(8000, 2), Duration::from_millis(2));
+        assert_eq!(in_ms(8000, 1), Duration::from_millis(4));
+        assert_eq!(in_ms(8000, 64), APART);
+        assert_eq!(in_ms(u64::MAX, 1), APART_MOST);
+        assert_eq!(in_ms(8000, 0), Duration::from_millis(4));
+    }
 
     /// The kernel needs about 30 ms to register the signals while the limit already holds. In this
     /// test no signal ever comes.
