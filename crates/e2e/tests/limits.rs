@@ -321,6 +321,22 @@ fn reclaim_ahead_keeps_a_program_below_memory_max() {
     assert!((0..10).any(|_| is_kept_off()), "it meets its wall");
 }
 
+/// Regression: pages that the program used all the time were reclaimed ahead of the limit. That took
+/// up to a third of a processor, and no program was faster for it.
+#[test]
+fn memory_in_use_is_left_to_the_kernel_at_the_limit() {
+    let _serial = serial();
+    let _swap = Swap::shared();
+    let options = ["--memory-max", "48M", "--age-every", "250ms"];
+    let words = ["--mib", "64", "--seconds", "6", "hot"];
+    let (_, report) = run(&options, "toucher", &words);
+    let ours = number(&report, "evicted_pages");
+    let kernels = number(&report, "left_by_kernel_pages");
+    eprintln!("{ours} pages left ahead of the limit, {kernels} at the limit");
+    assert!(kernels > 4096, "it meets its limit: {kernels}");
+    assert!(ours * 10 < kernels, "{ours} pages, the kernel {kernels}");
+}
+
 /// Regression: a program that moved itself to another control group had no limit at all, and no
 /// message said so: pagetide took the charge of the hard-limit cgroup for the program's usage.
 #[test]

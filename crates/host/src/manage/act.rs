@@ -11,11 +11,12 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use engine::machine::{Ongoing, ReclaimRequest};
-use engine::vmscan::{Headroom, PAGES_PER_MEASUREMENT};
+use engine::vmscan::{Headroom, PAGES_PER_MEASUREMENT, Wanted};
 use engine::{Limit, Millis, Pages, ScanReason};
 use pagetables::{Advice, Kind as EntryKind, Piece};
 
 use super::advise::Advised;
+use super::ahead_of_limit::{Ahead, cache_to_drop, idle_age};
 use super::driver::{Driver, PageOutOptions};
 use super::host_memory::page_ranges;
 use super::options::{Ask, Limits, Reclaimed};
@@ -36,10 +37,6 @@ const CACHE_AT_ONCE: u64 = 4096;
 /// Maximum time of one call of [`Manager::hold_limits`]; afterwards scans and requests can run.
 const HOLD_MAX: Duration = Duration::from_millis(50);
 
-/// Unmapped page cache is preferred for reclaim if it is at least `usage / PREFERRED`. A smaller
-/// cache is mostly the program's own text, read a moment ago. When the kernel dropped that, the
-/// program read it again: sqlite with half of its memory took a sixth more time.
-const PREFERRED: u64 = 16;
 /// Maximum time between two measurements of usage while unmapped page cache is preferred.
 const PREFERRED_PAUSE: Duration = Duration::from_millis(20);
 
@@ -53,8 +50,8 @@ enum ReclaimAmount {
     /// Pages not accessed for at least this time. The engine offers all pages except those of its
     /// two youngest generations; the age table then decides by each page's age. Generations alone
     /// are less exact: an age is known only to within the time between two scans that opened
-    /// generations.
-    Idle(Duration),
+    /// generations. At most this many pages.
+    Idle(Duration, Pages),
     /// All pages that are not in use.
     All,
 }
@@ -160,47 +157,65 @@ impl Manager {
             let Some(wanted) = Headroom::wanted(self.settings.limits.by_usage(), usage) else {
                 return Ok(self.unlimited());
             };
-            if let Some(left) = self
-                .thrashing
-                .left(requested)
-                .filter(|_| self.is_hard_limited())
-            {
-                self.prefer_cache(false);
-                return Ok(left);
+            // In a dry run the cgroup has no limit, and the engine says what it would reclaim.
+            if self.is_hard_limited() && !self.settings.dry_run {
+                return Ok(self.keep_below_memory_max(usage, wanted).max(dear));
             }
-            let is_preferred = self.usual_swappiness.is_some();
-            let cache = self.unmapped_cache(if is_preferred { usage } else { wanted.pages });
-            let is_much = cache.0 * PREFERRED >= usage.0 && !self.files_in_use_are_dropped();
-            // If there is much unmapped page cache, the kernel drops it at the cgroup's hard limit,
-            // so it need not be reclaimed here. If there is little, the kernel takes anonymous
-            // memory instead, so it does not count. Every program has about as much cache of its
-            // own text as `wanted` (at most half a percent of the limit): if that counted, nothing
-            // would ever be reclaimed before the program meets the limit.
-            let freeable = if is_much { cache } else { Pages(0) };
-            let mut pages = wanted.pages.less(freeable);
-            if wanted.pages > Pages(0) || !is_much {
-                self.prefer_cache(pages == Pages(0) && is_much);
-            }
+            self.prefer_cache(false);
+            let mut pages = wanted.pages.less(self.cache_to_drop(wanted.pages, usage));
             if pages == Pages(0) && wanted.pages > Pages(0) && !self.drop_cache(wanted.pages) {
                 pages = wanted.pages;
             }
             if pages == Pages(0) || begin.elapsed() > HOLD_MAX {
-                let pause = self.room.pause(usage, wanted.left).max(dear);
-                // Measured again soon, because cache must not stay preferred after it is gone.
-                let most = match self.usual_swappiness {
-                    Some(_) => PREFERRED_PAUSE,
-                    None => Duration::MAX,
-                };
-                return Ok(pause.min(most));
-            }
-            if let Some(left) = self.time_left_to_memory_max() {
-                return Ok(left);
+                return Ok(self.room.pause(usage, wanted.left).max(dear));
             }
             self.scan_if_worth_it()?;
             if self.reclaim_for_limit(pages) == Pages(0) {
                 return Ok(self.room.pause(usage, wanted.left).max(dear));
             }
         }
+    }
+
+    /// Does what is done ahead of a limit that the kernel enforces ([`Ahead`]). Returns the time
+    /// until usage must be measured again.
+    fn keep_below_memory_max(&mut self, usage: Pages, wanted: Wanted) -> Duration {
+        let is_preferred = self.usual_swappiness.is_some();
+        let cache = self.cache_to_drop(if is_preferred { usage } else { wanted.pages }, usage);
+        let ahead = Ahead::of(wanted.pages, cache);
+        if let Some(prefers) = ahead.prefers_cache {
+            self.prefer_cache(prefers);
+        }
+        if ahead.idle > Pages(0) && self.no_idle_at != self.driver.scans() {
+            self.reclaim_idle(ahead.idle);
+        }
+        // Measured again soon, because cache must not stay preferred after it is gone.
+        let most = match self.usual_swappiness {
+            Some(_) => PREFERRED_PAUSE,
+            None => Duration::MAX,
+        };
+        self.room.pause(usage, wanted.left).min(most)
+    }
+
+    /// Reclaims up to `most` pages that are idle long enough to leave ahead of a limit.
+    fn reclaim_idle(&mut self, most: Pages) {
+        let age = idle_age(self.driver.watch.interval());
+        let totals = self.reclaim_with(ReclaimAmount::Idle(age, most));
+        self.say(
+            &totals,
+            "close to --memory-max, and idle for three scans; the oldest first",
+        );
+        self.note_written(&totals);
+        if totals.evicted == 0 {
+            self.no_idle_at = self.driver.scans();
+        }
+    }
+
+    /// Returns the unmapped page cache that the kernel drops before it takes other memory, in
+    /// pages ([`cache_to_drop`]); 0 if `wanted` is 0.
+    fn cache_to_drop(&mut self, wanted: Pages, usage: Pages) -> Pages {
+        let cache = self.unmapped_cache(wanted);
+        let is_dropped = self.files_in_use_are_dropped();
+        cache_to_drop(cache, usage, is_dropped)
     }
 
     /// Reclaims up to `pages` pages for a limit; at most [`PAGES_PER_MEASUREMENT`], as
@@ -212,10 +227,7 @@ impl Manager {
             &totals,
             "over --memory-high, or too close to --memory-max; the oldest first",
         );
-        if self.hard_limit.is_some() {
-            let (reading, proc) = (self.driver.scans(), self.driver.watch.proc());
-            self.written.note(Pages(totals.evicted), reading, proc);
-        }
+        self.note_written(&totals);
         let mut got = Pages(totals.evicted + self.reclaim_shared(most, &totals));
         if let (false, Some(hard_limit)) = (Headroom::is_worth_it(got, most), &self.hard_limit) {
             got.0 += self.due.reclaim_above_high(hard_limit) / 4096;
@@ -224,20 +236,19 @@ impl Manager {
         got
     }
 
+    /// Notes that the pages paged out are charged to the cgroup until the kernel has written them.
+    fn note_written(&mut self, totals: &ReclaimTotals) {
+        if self.hard_limit.is_some() {
+            let (reading, proc) = (self.driver.scans(), self.driver.watch.proc());
+            self.written.note(Pages(totals.evicted), reading, proc);
+        }
+    }
+
     /// Whether the kernel drops mapped files in use ([`Driver::drops_files_in_use`]).
     fn files_in_use_are_dropped(&mut self) -> bool {
         let (driver, files) = (&self.driver, &mut self.files_in_use);
         let hard_limit = self.hard_limit.as_ref();
         hard_limit.is_some_and(|one| driver.drops_files_in_use(self.memcg, files, one))
-    }
-
-    /// Returns for how long proactive reclaim must stop because the program allocates faster than
-    /// we reclaim; meanwhile only the kernel reclaims, at the hard limit. `None` if proactive
-    /// reclaim goes on.
-    fn time_left_to_memory_max(&mut self) -> Option<Duration> {
-        let hard_limit = self.hard_limit.clone().filter(|_| self.is_hard_limited())?;
-        self.allocation_race
-            .left(Instant::now(), || hard_limit.times_met().ok())
     }
 
     /// Requests that the kernel free the pages that it has written to a disk since the last scan.
@@ -289,6 +300,21 @@ impl Manager {
                 self.usual_swappiness = None;
             }
             _ => {}
+        }
+    }
+
+    /// Makes kernel reclaim at the hard limit follow the option `--swappiness`, as far as the kernel
+    /// has such a setting for a cgroup (version 1). With 0 the kernel would kill rather than swap,
+    /// so it gets at least 1.
+    pub(super) fn set_kernel_swappiness(&self) {
+        let hard_limit = self.hard_limit.as_ref();
+        if let Some(hard_limit) = hard_limit.filter(|_| !self.settings.dry_run) {
+            let swappiness = self
+                .settings
+                .swappiness
+                .get()
+                .max(headroom::CACHE_FIRST_SWAPPINESS);
+            let _ = hard_limit.set_swappiness(swappiness);
         }
     }
 
@@ -378,7 +404,7 @@ impl Manager {
             }
             Ask::OlderThan(age) => {
                 self.open_generation();
-                (ReclaimAmount::Idle(age), resident)
+                (ReclaimAmount::Idle(age, Pages(u64::MAX)), resident)
             }
             Ask::All => (ReclaimAmount::All, resident),
         };
@@ -410,7 +436,7 @@ impl Manager {
     fn reclaim_with(&mut self, take: ReclaimAmount) -> ReclaimTotals {
         let now = self.now();
         let idle_since = match take {
-            ReclaimAmount::Idle(age) => Some(now.since(Millis::from(age)).0),
+            ReclaimAmount::Idle(age, _) => Some(now.since(Millis::from(age)).0),
             _ => None,
         };
         let how = PageOutOptions {
@@ -439,8 +465,8 @@ impl Manager {
             ReclaimAmount::Pages(nr, reason) => {
                 machine.reclaim_subtree(memcg, request(nr, reason), kernel);
             }
-            ReclaimAmount::Idle(_) => {
-                let most = machine.unprotected(memcg);
+            ReclaimAmount::Idle(_, most) => {
+                let most = most.min(machine.unprotected(memcg));
                 machine.reclaim_by_age(memcg, most, now, kernel);
             }
             ReclaimAmount::All => {
@@ -452,7 +478,7 @@ impl Manager {
         // nor at protected memory.
         let most = match take {
             ReclaimAmount::Pages(nr, _) => nr,
-            ReclaimAmount::Idle(_) => self.driver.machine.unprotected(memcg),
+            ReclaimAmount::Idle(_, most) => most.min(self.driver.machine.unprotected(memcg)),
             ReclaimAmount::All => Pages(u64::MAX),
         };
         totals.would_at_most(most);

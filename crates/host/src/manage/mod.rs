@@ -10,8 +10,8 @@
 //! modules of earlier groups: `actions`, `options`, `ids`, `members`, `advise`, `flags`,
 //! `affinity`, `noreuse`, `wakeup`, `spent`, `stall`; `unevictable`, `tenant_map`,
 //! `swapped_out_ages`, `allocation_race`, `outside`, `messages`, `second_chance`, `reclaim_totals`,
-//! `thrashing_detector`, `files_in_use`, `unseen`, `waits`, `why`, `workers`, `writing_back`;
-//! `engine_sync` (updates the engine from a scan), `host_memory` (pages out what the engine chose),
+//! `thrashing_detector`, `files_in_use`, `ahead_of_limit`, `unseen`, `waits`, `why`, `workers`,
+//! `writing_back`; `engine_sync` (updates the engine from a scan), `host_memory` (pages out what the engine chose),
 //! `headroom` (limits and measured usage); `record` (scans into a file); `driver` (all parts of one
 //! engine); `policy_runner` (runs a policy), `writeback` (writeback to a disk); `ordered` (a
 //! policy's order, in slices); `act`, `report`; this file decides when each of them runs.
@@ -20,6 +20,7 @@ mod act;
 mod actions;
 mod advise;
 mod affinity;
+mod ahead_of_limit;
 mod allocation_race;
 mod driver;
 mod engine_sync;
@@ -63,7 +64,6 @@ use engine::{Aging, FolioType, Limit, Machine, MachineConfig, Millis, Pages, Pol
 
 use crate::hard_limit::{HardLimit, PendingLimits};
 use crate::watch::{self, Watch, WatchError};
-use allocation_race::AllocationRace;
 use driver::Driver;
 use engine_sync::ScanFindings;
 use files_in_use::FilesInUse;
@@ -75,7 +75,6 @@ pub use policy_runner::PolicyRequest;
 use policy_runner::PolicyRunner;
 use reclaim_totals::ReclaimTotals;
 pub use record::Recording;
-use thrashing_detector::ThrashingDetector;
 use unseen::UnseenSwap;
 use waits::Waits;
 use writeback::Writeback;
@@ -142,12 +141,13 @@ pub struct Manager {
     /// Number of the last scan after which the kernel reclaimed, at our request, shared pages that
     /// MADV_PAGEOUT skips. The request is made at most once per scan.
     shared_at: u64,
+    /// Number of the last scan after which no page was idle long enough to be reclaimed ahead of
+    /// the hard limit. The next attempt follows the next scan.
+    no_idle_at: u64,
     /// Pages that were paged out and are still charged to the cgroup, because the kernel has not
     /// yet freed them after writing.
     written: WritingBack,
-    thrashing: ThrashingDetector,
     files_in_use: FilesInUse,
-    allocation_race: AllocationRace,
     policy_runner: Option<PolicyRunner>,
     /// The policy's order to reclaim that is in progress; `None` if there is none.
     ordered: Option<RunningOrder>,
@@ -254,10 +254,9 @@ impl Manager {
             next_hold: now,
             followed: now,
             shared_at: 0,
+            no_idle_at: 0,
             written: WritingBack::default(),
-            thrashing: ThrashingDetector::new(),
             files_in_use: FilesInUse::default(),
-            allocation_race: AllocationRace::new(),
             generation_ms: 0,
             has_opened: false,
             actions: Vec::new(),
@@ -270,6 +269,7 @@ impl Manager {
             // kept.
             manager.driver.watch.ages_and_proc().0.keep_file_bits();
         }
+        manager.set_kernel_swappiness();
         manager.apply_limits();
         manager.scan()?;
         Ok(manager)
@@ -434,9 +434,6 @@ impl Manager {
         if let Some(hard_limit) = &self.hard_limit {
             let reported = self.outside.check(&self.driver.watch, hard_limit);
             reported.into_iter().for_each(|reported| self.act(reported));
-            let (_, faults) = self.driver.watch.ages().swapped_pages();
-            let usage = self.usage();
-            self.thrashing.measure(Instant::now(), faults, usage);
             // The two counts are comparable only right after a scan: later the engine also counts
             // what we page out, but the count of pages in swap stays that of the scan.
             let known = self.driver.machine.lruvec(memcg).out(FolioType::Anon);

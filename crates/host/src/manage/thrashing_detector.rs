@@ -40,11 +40,6 @@ pub(super) struct ThrashingDetector {
 }
 
 impl ThrashingDetector {
-    /// Returns the state of a program that begins now and has had no faults.
-    pub(super) fn new() -> ThrashingDetector {
-        ThrashingDetector::since(Instant::now(), 0)
-    }
-
     /// Returns the state of a program of which `faults` faults had to read until `now`.
     pub(super) fn since(now: Instant, faults: u64) -> ThrashingDetector {
         ThrashingDetector {
@@ -92,7 +87,7 @@ mod tests {
 
     #[test]
     fn back_off_doubles_while_a_program_thrashes() {
-        let mut thrashing = ThrashingDetector::new();
+        let mut thrashing = ThrashingDetector::since(Instant::now(), 0);
         let begin = thrashing.at;
         let at = |ms| begin + Duration::from_millis(ms);
         let (used, small) = (Pages(100_000), Pages(10_000));

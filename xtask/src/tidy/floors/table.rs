@@ -211,6 +211,7 @@ pub(super) const FLOORS: [(&str, &[&[&str]]); 43] = [
                 "reclaim_totals",
                 "thrashing_detector",
                 "files_in_use",
+                "ahead_of_limit",
                 "unseen",
                 "waits",
                 "why",
