@@ -89,4 +89,13 @@ test_that two_are_known_there two one other
 alike() { echo 8m >$dir/memory.reclaim && at_least one "$(swapped one)" 2000000 && at_least other "$(swapped other)" 2000000; }
 test_that both_give alike
 test_that both_have_all right one other
+
+## Heat levels: cold ones give, as many bytes as are requested.
+test_that it_ends_once_more stopped
+test_that it_serves_by_heat_levels serve --global heat-level
+test_that two_are_known_there_too two one other
+both() { echo $(($(swapped one) + $(swapped other))); }
+some_give() { before=$(both) && echo 8m >$dir/memory.reclaim && at_least both $(($(both) - before)) 8000000; }
+test_that some_give some_give
+test_that these_have_all_too right one other
 exit 0

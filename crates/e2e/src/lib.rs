@@ -20,6 +20,7 @@ pub mod cold_and_hot;
 pub mod compare;
 pub mod control;
 pub mod core;
+pub mod fairness;
 pub mod frames;
 pub mod guard;
 pub mod hostile;

@@ -14,7 +14,7 @@ use crate::guard::{Outcome, Run, Running, send};
 use crate::idle_program::IdleProgram;
 use crate::memcg::MemoryGroup;
 use crate::temp::TempDir;
-use crate::{pagetide, wait};
+use crate::{pagetide, programs, wait};
 
 /// Mount point of the version 1 hierarchy that counts memory.
 const GROUPS: &str = "/sys/fs/cgroup/memory";
@@ -85,6 +85,23 @@ pub fn known(tree: &Tree, tenant: &str, mib: u64) -> IdleProgram {
         tree.line(&format!("{tenant}/memory.stat"), "anon") >= mib << 20
     });
     idle_program
+}
+
+/// Starts a program of `mib` MiB in a tenant that touches each page once in `every`, and waits until
+/// it has filled its memory.
+///
+/// # Panics
+/// If it is not ready in time.
+#[must_use]
+pub fn busy(tree: &Tree, tenant: &str, mib: u64, every: Duration) -> Running {
+    let per_second = u128::from(mib * 256) * 1000 / every.as_millis().max(1);
+    // The program ends with its standard input.
+    let program = programs::c("paced");
+    let words = format!("sleep 36000 | exec {program} loop {mib} {per_second} 36000");
+    let own = ["sh", "-c", &words].map(str::to_owned);
+    let running = Run::new(tree.inside(tenant).into_iter().chain(own)).start();
+    wait::until("it is filled", KNOWN, || running.stdout().contains("ready"));
+    running
 }
 
 impl Tree {

@@ -97,4 +97,7 @@ pub(crate) enum Global {
     MemcgLru,
     /// All of them each time: what the memcg LRU replaced, for comparison
     Iterator,
+    /// By heat levels, proposed for Linux in 2026: those first that yielded much lately, the others
+    /// if that is not enough
+    HeatLevel,
 }

@@ -33,6 +33,7 @@ pub(super) fn serve(args: &Serve) -> Result<u8, Failure> {
     let global = args.global.map(|how| match how {
         Global::MemcgLru => config::Global::MemcgLru,
         Global::Iterator => config::Global::Iterator,
+        Global::HeatLevel => config::Global::HeatLevel,
     });
     let given = ServeOptions {
         config: args.config.clone(),

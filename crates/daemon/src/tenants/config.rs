@@ -9,6 +9,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use engine::machine::GlobalReclaim;
 use host::manage::tenants::{NoreuseFiles, Tenants};
 use host::system::PathPattern;
 use serde::de::IntoDeserializer;
@@ -84,6 +85,19 @@ pub enum Global {
     MemcgLru,
     /// From all tenants each time.
     Iterator,
+    /// By heat levels: from tenants that yielded much lately, and from others only if that is not
+    /// enough.
+    HeatLevel,
+}
+
+impl From<Global> for GlobalReclaim {
+    fn from(global: Global) -> GlobalReclaim {
+        match global {
+            Global::MemcgLru => GlobalReclaim::MemcgLru,
+            Global::Iterator => GlobalReclaim::Iterator,
+            Global::HeatLevel => GlobalReclaim::HeatLevel,
+        }
+    }
 }
 
 /// Watermarks of the memory available on the host.
@@ -501,7 +515,7 @@ mod tests {
             ("age-every = \"0s\"", &["line 1", "longer than nothing"]),
             ("look-budget = \"0%\"", &["line 1", "`0%`", "0.01%"]),
             ("look-budget = 10", &["line 1", "`10`", "10%"]),
-            ("global = \"fair\"", &["line 1", "memcg-lru"]),
+            ("global = \"fair\"", &["line 1", "memcg-lru", "heat-level"]),
             (
                 "listen = \"localhost:1\"",
                 &["line 1", "localhost:1", "127.0.0.1:9477"],

@@ -414,7 +414,7 @@ impl ServeSettings {
         TreeSettings {
             root: self.fixed.root.clone(),
             interval: self.fixed.interval,
-            by_iterator: self.fixed.global == Global::Iterator,
+            global: self.fixed.global.into(),
             host: self.fixed.host.clone(),
             watermarks: self.watermarks,
             budget: self.budget,

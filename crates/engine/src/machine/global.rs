@@ -9,12 +9,12 @@ use crate::vmscan::{Memory, ScanControl, Share, Shrunk, TryAgain};
 
 impl Machine {
     /// Reclaims from one memcg's own pages. `before`: what was reclaimed in this visit before it
-    /// bailed out. Returns where the memcg's entry in the memcg LRU moves, and what was reclaimed.
+    /// bailed out; `share`: how much of the request the visit may take. Returns where the memcg's entry in the memcg LRU moves, and what was reclaimed.
     /// spec: memcg-lru.md 4.
     pub(super) fn shrink_more<M: Memory>(
         &mut self,
         (id, before): (MemcgId, Option<Shrunk>),
-        (request, priority): (ReclaimRequest, u32),
+        (request, priority, share): (ReclaimRequest, u32, Share),
         memory: &mut M,
     ) -> (MemcgOp, Shrunk) {
         let seed = self.memcg_lru.profile() == MemcgProfile::Seed;
@@ -47,7 +47,7 @@ impl Machine {
         let low_reclaim = self.config.low_last && self.takes_below_low;
         let sc = ScanControl {
             root: true,
-            share: Share::BySize,
+            share,
             prepared: self.prepare(MemcgId::ROOT, (request, priority), false),
             protection: self.protection((MemcgId::ROOT, id), low_reclaim),
             before,

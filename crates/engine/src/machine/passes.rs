@@ -184,7 +184,10 @@ impl Machine {
             self.note_pressure(pass.target, (priority, request.reason), request.now);
             if self.is_worth_a_pass(request, priority) {
                 let reclaimer = match pass.way {
-                    TenantChoice::Lru { .. } => self.lru_reclaimer(request, priority),
+                    TenantChoice::Lru { .. } => {
+                        let missing = request.nr.less(pass.got.reclaimed);
+                        self.lru_reclaimer((request, priority), missing)
+                    }
                     TenantChoice::Hierarchy(force) => {
                         self.forced_reclaimer(pass.target, (request, priority), force)
                     }

@@ -33,7 +33,7 @@ pub struct Reclaimer {
     force: ForceLevel,
     /// Decisions made when the reclaimer began; `None` under the multi-gen LRU.
     prepared: Option<Prepared>,
-    /// How the request is divided among memcgs; by the memcg LRU each visit decides that.
+    /// How the request is divided among memcgs.
     sharing: Sharing,
     walk: Walk,
     /// The memcg where it bailed out, what it reclaimed there, and the memcg's share of the
@@ -126,7 +126,7 @@ impl Machine {
     ) -> Reclaimer {
         let force = ForceLevel::default();
         match self.choice_for(target) {
-            GlobalReclaim::MemcgLru => self.lru_reclaimer(request, priority),
+            GlobalReclaim::MemcgLru => self.lru_reclaimer((request, priority), request.nr),
             GlobalReclaim::HeatLevel => self.heat_reclaimer(request, priority, force),
             GlobalReclaim::Iterator => self.forced_reclaimer(target, (request, priority), force),
         }
@@ -162,9 +162,16 @@ impl Machine {
         }
     }
 
-    pub(super) fn lru_reclaimer(&mut self, request: ReclaimRequest, priority: u32) -> Reclaimer {
+    /// Creates a reclaimer of the root by the memcg LRU, for a request of which `missing` pages are
+    /// still to be reclaimed.
+    pub(super) fn lru_reclaimer(
+        &mut self,
+        (request, priority): (ReclaimRequest, u32),
+        missing: Pages,
+    ) -> Reclaimer {
         Reclaimer {
             walk: Walk::Lru(MemcgWalk::new(&mut self.memcg_lru)),
+            sharing: self.sharing_of_lru((&request, priority), missing),
             ..Reclaimer::by_hierarchy(MemcgId::ROOT, request, priority)
         }
     }
@@ -249,13 +256,18 @@ impl Machine {
         let is_exact = self.is_exact(reclaimer.request.reason);
         match &mut reclaimer.walk {
             Walk::Lru(walk) => {
+                // A resumed visit keeps the share that it had when it began.
+                let share = match before {
+                    Some((_, share)) => share,
+                    None => self.share_of_lru(id, reclaimer.sharing, &rest),
+                };
                 let before = before.map(|(part, _)| part);
-                let (op, shrunk) = self.shrink_more((id, before), (rest, priority), memory);
+                let (op, shrunk) = self.shrink_more((id, before), (rest, priority, share), memory);
                 if !shrunk.bailed_out {
                     walk.pend(op);
                 }
                 self.release_if_empty(id);
-                return (shrunk, Share::BySize);
+                return (shrunk, share);
             }
             Walk::Heat(walk) => {
                 let before = before.map(|(part, _)| part);

@@ -8,12 +8,19 @@
 //! contributes its part in one batch. What is still missing is taken at rising priority, from each
 //! memcg at most what its size implies there.
 //!
-//! Invariant: all parts together are no more than the request.
+//! By the memcg LRU each memcg contributes by its size and the priority, too, but no more than its
+//! part of what is still missing, and at least a batch as the kernel's. Otherwise a pass would be
+//! unfair where many memcgs only age, because their pages were accessed: the priority rises
+//! meanwhile, and the first memcg with old pages contributes half of its size. At the last priority
+//! each memcg contributes what it has, so that the request is met even if few have anything.
+//!
+//! Invariant: all parts together are no more than the request, except for those that are less than
+//! a batch.
 
 use super::{Machine, ReclaimRequest};
 use crate::lru_gen::{DEF_PRIORITY, LruGen, MIN_LRU_BATCH};
 use crate::memcg::MemcgId;
-use crate::units::Pages;
+use crate::units::{Pages, Swappiness};
 use crate::vmscan::{ScanControl, Share};
 
 /// How one pass over a subtree divides the request.
@@ -72,11 +79,56 @@ impl Machine {
             Sharing::Whole => Some(Share::Whole),
             Sharing::BySize => Some(Share::BySize),
             Sharing::Divided { wanted, open } => {
-                let part = u128::from(wanted.0) * u128::from(self.open(id, sc));
-                let part = u64::try_from(part / u128::from(open.max(1))).unwrap_or(wanted.0);
+                let part = part_of(wanted, self.open(id, sc), open);
                 (part >= MIN_LRU_BATCH as u64).then_some(Share::Of(Pages(part)))
             }
         }
+    }
+
+    /// Decides how a pass over the root by the memcg LRU at `priority` divides the `missing` pages
+    /// of `request`.
+    pub(super) fn sharing_of_lru(
+        &mut self,
+        (request, priority): (&ReclaimRequest, u32),
+        missing: Pages,
+    ) -> Sharing {
+        let root = MemcgId::ROOT;
+        let is_classic = self.lruvec(root).classic().is_some();
+        if self.config.batch <= MIN_LRU_BATCH || is_classic || priority == 0 {
+            return Sharing::BySize;
+        }
+        let mut open = 0;
+        for id in self.tree.pre_order(root) {
+            self.tree.calculate_protection(root, id);
+            let is_low = self.tree.below_low(root, id) && !self.takes_below_low;
+            if !self.tree.below_min(root, id) && !is_low {
+                open += self.evictable(id, request.swappiness);
+            }
+        }
+        Sharing::Divided {
+            wanted: missing,
+            open,
+        }
+    }
+
+    /// Returns the share of `id` in a pass by the memcg LRU.
+    pub(super) fn share_of_lru(
+        &self,
+        id: MemcgId,
+        sharing: Sharing,
+        request: &ReclaimRequest,
+    ) -> Share {
+        let Sharing::Divided { wanted, open } = sharing else {
+            return Share::BySize;
+        };
+        let part = part_of(wanted, self.evictable(id, request.swappiness), open);
+        Share::AtMost(Pages(part.max(MIN_LRU_BATCH as u64)))
+    }
+
+    /// Returns how many pages of `id` are of types that may be evicted.
+    fn evictable(&self, id: MemcgId, swappiness: Option<Swappiness>) -> u64 {
+        let swappiness = self.swappiness(id, swappiness);
+        self.lruvec(id).evictable_total(swappiness).0
     }
 
     /// Returns how many pages of `id` a reclaim may scan; 0 under the classic policy.
@@ -87,6 +139,12 @@ impl Machine {
         };
         self.lruvec(id).multi_gen().map_or(0, of)
     }
+}
+
+/// Returns the part of `wanted` that `pages` of `all` pages contribute.
+fn part_of(wanted: Pages, pages: u64, all: u64) -> u64 {
+    let part = u128::from(wanted.0) * u128::from(pages) / u128::from(all.max(1));
+    u64::try_from(part).unwrap_or(wanted.0)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::folio::FolioId;
 use crate::lru_gen::Profile;
 use crate::lruvec::{FaultKind, Policy};
 use crate::memcg::{MemcgEvent, MemcgOp, MemcgProfile, Segment};
-use crate::vmscan::{Memory, PageOut, ScanReason, Shrunk, TryAgain};
+use crate::vmscan::{Memory, PageOut, ScanReason, Share, Shrunk, TryAgain};
 use crate::vmstat::VmEvent;
 
 /// A memory of which all pages can be paged out; the accessed bits are in the lruvec.
@@ -56,7 +56,7 @@ pub(super) fn request(nr: u64) -> ReclaimRequest {
 impl Machine {
     /// Makes one pass over the memcg LRU at one priority.
     fn shrink_many(&mut self, request: ReclaimRequest, priority: u32) -> Shrunk {
-        let mut reclaimer = self.lru_reclaimer(request, priority);
+        let mut reclaimer = self.lru_reclaimer((request, priority), request.nr);
         while !self.drive(&mut reclaimer, &mut Simple) {}
         self.finish(reclaimer)
     }
@@ -69,7 +69,7 @@ impl Machine {
         priority: u32,
         memory: &mut M,
     ) -> (MemcgOp, Shrunk) {
-        self.shrink_more((id, None), (request, priority), memory)
+        self.shrink_more((id, None), (request, priority, Share::BySize), memory)
     }
 }
 

@@ -34,6 +34,8 @@ pub enum Share {
     Whole,
     /// As many pages as the scan target of the lruvec's size at the priority.
     BySize,
+    /// The same, but no more than this number of pages.
+    AtMost(Pages),
     /// This number of pages, at any priority.
     Of(Pages),
 }

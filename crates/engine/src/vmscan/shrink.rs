@@ -42,6 +42,7 @@ pub fn shrink_lruvec<M: Memory>(
         }
         let scan = match sc.share {
             Share::Of(part) => part.0.min(target.open),
+            Share::AtMost(part) => part.0.min(target.scan),
             Share::Whole | Share::BySize => target.scan,
         };
         if scan == 0 {
@@ -74,7 +75,7 @@ fn most(share: Share, scan: u64) -> usize {
     match share {
         Share::Whole => usize::MAX,
         // At least as many pages as the kernel takes.
-        Share::BySize => scan.max(MIN_LRU_BATCH),
+        Share::BySize | Share::AtMost(_) => scan.max(MIN_LRU_BATCH),
         Share::Of(_) => scan.max(1),
     }
 }

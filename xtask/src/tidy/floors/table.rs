@@ -234,6 +234,7 @@ pub(super) const FLOORS: [(&str, &[&[&str]]); 43] = [
                 "by_path",
                 "cache",
                 "pending_limit",
+                "further_scans",
                 "group_share",
                 "host_notes",
                 "kernel_counters",

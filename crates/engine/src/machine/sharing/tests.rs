@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::folio::{FolioId, FolioType};
-use crate::lruvec::FaultKind;
+use crate::lruvec::{FaultKind, Lruvec};
 use crate::machine::MachineConfig;
 use crate::machine::shrink::tests::Scripted;
 use crate::memcg::MemcgLimits;
 use crate::units::Millis;
-use crate::vmscan::{PageOut, ScanReason};
+use crate::vmscan::{Memory, PageOut, ScanReason};
 use alloc::vec::Vec;
 
 /// Creates a parent, and below it memcgs with these numbers of cold pages.
@@ -71,6 +71,60 @@ fn each_tenant_contributes_by_size_whichever_is_first() {
         }
         assert!(batches <= 4, "{batches} calls");
     }
+}
+
+/// Creates a tenant of 4,000 pages that were just faulted in.
+fn young_tenant(machine: &mut Machine) -> MemcgId {
+    let id = machine.create(MemcgId::ROOT, Millis(0));
+    machine.lruvec_mut(id).ensure(4000);
+    for page in (0..4000).map(FolioId) {
+        machine.fault_in(id, page, FolioType::Anon, FaultKind::FirstTouch, true);
+    }
+    id
+}
+
+/// A memory in which only the pages of one tenant are idle.
+struct IdleIn(MemcgId);
+
+impl Memory for IdleIn {
+    fn walk(&mut self, _: MemcgId, _: &mut Lruvec) {}
+
+    fn page_out(&mut self, memcg: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
+        let what = match memcg == self.0 {
+            true => PageOut::Stored,
+            false => PageOut::Referenced,
+        };
+        outcome.extend(batch.iter().map(|_| what));
+    }
+}
+
+/// Regression: 24 tenants of 40 MiB touched each of their pages every 2.5 s, and a tenth of their
+/// memory was requested again and again. While the memcg LRU only aged them, the priority rose;
+/// then the first two tenants contributed everything, and the pages taken from each spread by 62%
+/// of their mean.
+#[test]
+fn by_the_memcg_lru_tenants_that_must_age_contribute_alike() {
+    let config = MachineConfig::of_host();
+    let mut machine = Machine::new(config, Millis(0));
+    let ids: Vec<MemcgId> = (0..24).map(|_| young_tenant(&mut machine)).collect();
+    let mut memory = Scripted::new(|_| PageOut::Stored);
+    let got = machine.proactive_reclaim(MemcgId::ROOT, request(9600), &mut memory);
+    assert_eq!(got, Ok(Pages(9600)));
+    machine.check_invariants();
+    let left = |&id: &MemcgId| machine.lruvec(id).resident().0;
+    let got: Vec<u64> = ids.iter().map(|id| 4000 - left(id)).collect();
+    assert!(got.iter().all(|got| got.abs_diff(400) <= 64), "{got:?}");
+}
+
+/// One tenant that has what is requested contributes it, although all others contribute nothing:
+/// at the last priority no tenant's part limits it.
+#[test]
+fn by_the_memcg_lru_one_tenant_can_meet_the_request() {
+    let mut machine = Machine::new(MachineConfig::of_host(), Millis(0));
+    let ids: Vec<MemcgId> = (0..24).map(|_| young_tenant(&mut machine)).collect();
+    let got = machine.reclaim_root(request(2000), &mut IdleIn(ids[7]));
+    assert_eq!(got.reclaimed, Pages(2000));
+    assert_eq!(machine.lruvec(ids[7]).resident(), Pages(2000));
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Manages many tenants with one engine: a tree of real control groups. The engine's memcg LRU
-//! decides from which tenant to reclaim.
+//! Manages many tenants with one engine: a tree of real control groups. The engine decides from
+//! which tenants to reclaim: by its memcg LRU, or as [`TreeSettings::global`] says.
 //!
 //! Invariant: every tenant made by pagetide is a control group below one root, and carries our
 //! ownership xattr. Below the tenant `host` the host's own groups are tenants, too; they are not
@@ -10,7 +10,7 @@
 //! The modules in order of dependence, in groups separated by semicolons; a module uses only
 //! modules of earlier groups: `budget` (of scans), `by_path` (settings that hold for a tenant and
 //! those below it), `cache`, `pending_limit`, `group_share` (which of the host's groups are
-//! tenants), `host_notes`, `kernel_counters`, `left_out` (what scans do not include),
+//! tenants), `host_notes`, `further_scans` (of a request), `kernel_counters`, `left_out` (what scans do not include),
 //! `rate_limited`; `tenant`, `under_way` (reclaims in slices); here the tree and its clock; `host`
 //! (the host's own groups), `membership` (the tenant of each process), `pressure`, `protection`;
 //! `kernel_reclaim` (reclaim by the kernel itself), `unmapped` (page cache), `curves`;
@@ -28,6 +28,7 @@ mod enforce_limits;
 mod events;
 mod fallback_reclaim;
 pub mod figures;
+mod further_scans;
 mod group_share;
 mod host;
 mod host_notes;
@@ -110,9 +111,8 @@ pub struct TreeSettings {
     pub root: PathBuf,
     /// Time between two scans; reclaim and policies may need scans more often.
     pub interval: Duration,
-    /// Whether reclaim from the root visits all tenants one after another, as the kernel did before
-    /// the memcg LRU; for comparison.
-    pub by_iterator: bool,
+    /// How reclaim from the root chooses among tenants.
+    pub global: GlobalReclaim,
     /// Which of the host's own groups are tenants, too; `None` for none of them.
     pub host: Option<HostGroups>,
     /// Reclaims from tenants if the host's available memory is below these values; `None` to
@@ -233,7 +233,7 @@ impl Tenants {
             let _ = hard_limit.remove_tenant();
         })?;
         let mut tenants = Tenants {
-            driver: Driver::new(watch, machine(settings.by_iterator, manager.started)),
+            driver: Driver::new(watch, machine(settings.global, manager.started)),
             manager,
             groups,
             tenants: BTreeMap::new(),
@@ -336,6 +336,7 @@ impl Tenants {
         if self.looking.is_some() || self.continue_reclaims()? {
             return Ok(Duration::ZERO);
         }
+        let pause = pause.min(self.until_further_scan());
         Ok(pause.min(self.next_scan.saturating_duration_since(Instant::now())))
     }
 
@@ -586,11 +587,7 @@ fn watch_of(group: Group, interval: Duration) -> Result<Watch, WatchError> {
 }
 
 /// Returns the engine of a tree.
-fn machine(by_iterator: bool, seed: u64) -> Machine {
-    let global = match by_iterator {
-        true => GlobalReclaim::Iterator,
-        false => GlobalReclaim::MemcgLru,
-    };
+fn machine(global: GlobalReclaim, seed: u64) -> Machine {
     let config = MachineConfig {
         global,
         seed,

@@ -22,8 +22,9 @@ use crate::system::cgroup::Version;
 
 impl Tenants {
     /// Starts a requested reclaim: of an amount (memory.reclaim), by age, or of all pages. From the
-    /// root it follows the memcg LRU. It runs in slices ([`Tenants::work`]). Returns the number
-    /// under which [`Tenants::reclaimed`] reports the result.
+    /// root it chooses tenants by [`super::TreeSettings::global`]. It runs in slices
+    /// ([`Tenants::work`]). Returns the number under which [`Tenants::reclaimed`] reports the
+    /// result.
     ///
     /// # Errors
     /// ENODEV: the tenant is gone. EPERM: the group is the host's and may not be changed.
@@ -146,12 +147,12 @@ impl Tenants {
         who.is_empty() || rest == Pages(0)
     }
 
-    /// Returns the engine's work for a request, as a list of reclaims; page cache was dropped
-    /// before.
+    /// Returns the engine's work for a request of which `evicted` pages were paged out, as a list of
+    /// reclaims; page cache was dropped before.
     pub(super) fn requested_steps(
         &mut self,
         memcg: MemcgId,
-        requested: &mut RequestedReclaim,
+        (requested, evicted): (&mut RequestedReclaim, u64),
     ) -> Vec<Ongoing> {
         let now = self.now();
         let below = self.driver.machine.tree().pre_order(memcg);
@@ -174,7 +175,7 @@ impl Tenants {
         }
         let request = ReclaimRequest {
             reason: ScanReason::Proactive,
-            nr: requested.pages,
+            nr: requested.pages.less(Pages(evicted)),
             swappiness: requested.swappiness,
             now,
         };

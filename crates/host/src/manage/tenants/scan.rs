@@ -52,8 +52,14 @@ impl Tenants {
     /// Whether an extra scan before the interval is over may begin, given the time since the last
     /// scan and its cost.
     pub(super) fn is_scan_worth_it(&self) -> bool {
+        self.until_extra_scan().is_zero()
+    }
+
+    /// Returns the time until an extra scan for reclaim may begin.
+    pub(super) fn until_extra_scan(&self) -> Duration {
         let interval = self.budget.interval_for_reclaim(self.driver.scan_took());
-        self.driver.scan_age() >= interval.max(SCANS_APART)
+        let interval = interval.max(SCANS_APART);
+        interval.saturating_sub(self.driver.scan_age())
     }
 
     /// Begins an extra scan if reports must be fresh and the scan budget allows it. Returns the

@@ -2,7 +2,8 @@
 //!
 //! Invariants: a reclaim ends once, and its result is what that reclaim took, even if other work
 //! ran between its slices. If its tenant is removed, it ends with ENODEV. A new reclaim waits for
-//! one slice of each earlier one, however large the earlier ones are.
+//! one slice of each earlier one, however large the earlier ones are. A reclaim that waits for a
+//! further scan takes no time of others.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,10 +14,12 @@ use engine::policy::Order;
 use engine::{Pages, Swappiness};
 use rustix::io::Errno;
 
+use super::super::IDLE_MAX;
 use super::super::driver::PageOutOptions;
 use super::super::options::Ask;
 use super::super::reclaim_totals::ReclaimTotals;
 use super::super::wakeup::Pause;
+use super::further_scans::FurtherScans;
 use super::{SLICE, Tenants};
 use crate::watch::WatchError;
 
@@ -102,6 +105,8 @@ pub(super) struct OngoingReclaim {
     how: PageOutOptions,
     /// Whether ages are fresh enough to begin, or a scan to make them so was begun.
     has_scanned: bool,
+    /// Further scans, if the request was not met.
+    further_scans: FurtherScans,
     /// Remaining reclaims of the engine ("steps"), in the order in which they run: serial of the
     /// step's tenant, then the step. `None` before the first slice.
     steps: Option<VecDeque<(u64, Ongoing)>>,
@@ -137,6 +142,7 @@ impl Tenants {
             why,
             how,
             has_scanned,
+            further_scans: FurtherScans::default(),
             steps: None,
             aged: None,
             totals: ReclaimTotals::default(),
@@ -229,6 +235,14 @@ impl Tenants {
             }
             return Ok(true);
         };
+        if one.further_scans.is_waiting() {
+            let scans = self.driver.scans();
+            if !one.further_scans.has_scanned(scans) && !self.is_scan_worth_it() {
+                self.under_way.push_back(one);
+                return Ok(false);
+            }
+            one.has_scanned = one.further_scans.end_wait(scans);
+        }
         if !std::mem::replace(&mut one.has_scanned, true) && self.is_scan_worth_it() {
             // A requested reclaim needs fresh ages of its tenant.
             let is_requested = matches!(one.why, ReclaimReason::RequestedReclaim(_));
@@ -244,11 +258,48 @@ impl Tenants {
                 }
                 _ => true,
             };
-        match is_over {
+        match is_over && !self.needs_further_scan(memcg, &mut one) {
             true => self.end_one(memcg, one),
             false => self.under_way.push_back(one),
         }
         Ok(true)
+    }
+
+    /// Whether a requested amount was not met, and may be met after another scan; then the reclaim
+    /// waits for the scan and begins anew.
+    fn needs_further_scan(&mut self, memcg: MemcgId, one: &mut OngoingReclaim) -> bool {
+        let ReclaimReason::RequestedReclaim(requested) = &one.why else {
+            return false;
+        };
+        let is_amount = matches!(requested.ask, Ask::Bytes(_));
+        if !is_amount || one.totals.no_swap || one.totals.refused.is_some() {
+            return false;
+        }
+        let missing = requested.pages.less(Pages(one.totals.evicted));
+        let machine = &mut self.driver.machine;
+        let may_yield = machine.tree().pre_order(memcg).into_iter().any(|id| {
+            let resident = machine.lruvec(id).resident();
+            machine.unprotected_from(memcg, id).min(resident) > Pages(0)
+        });
+        if !may_yield {
+            return false;
+        }
+        let (wait, scans) = (self.until_extra_scan(), self.driver.scans());
+        let waits = one.further_scans.begin(missing, wait, scans);
+        if waits {
+            one.steps = None;
+        }
+        waits
+    }
+
+    /// Returns the time until the next scan for a reclaim that waits for one; [`IDLE_MAX`] if none
+    /// waits.
+    pub(super) fn until_further_scan(&self) -> Duration {
+        let waits = |one: &OngoingReclaim| one.further_scans.is_waiting();
+        match self.under_way.iter().any(waits) {
+            true => self.until_extra_scan(),
+            false => IDLE_MAX,
+        }
     }
 
     /// Runs one slice of a reclaim. Returns whether the reclaim is complete.
@@ -272,7 +323,7 @@ impl Tenants {
             None => {
                 let steps = match &mut one.why {
                     ReclaimReason::RequestedReclaim(requested) => {
-                        self.requested_steps(memcg, requested)
+                        self.requested_steps(memcg, (requested, one.totals.evicted))
                     }
                     ReclaimReason::Limit { most, .. } => self.step_for_limit(memcg, *most),
                     ReclaimReason::Pressure { wanted, .. } => self.step_for_host(*wanted),
