@@ -6,16 +6,16 @@
 //!
 //! From the bottom: [`word`] (one 32-bit state a page), [`folio`] (their table, with the accessed
 //! bits), lists as rings of packed entries with lazy removal, [`lru_gen`] and [`active_inactive`]
-//! on top of them, [`lruvec`] (table, lists and counters of one memcg on one node, with either
-//! policy), [`vmscan`] (reclaim in three phases). The facade is [`machine`]: a tree of tenants, of
+//! on top of them, [`lruvec`] (table, lists and counters of one memcg, with either policy),
+//! [`vmscan`] (reclaim in three phases). The facade is [`machine`]: a tree of tenants, of
 //! which one process is the smallest.
 //!
 //! | here | the kernel's | deliberate differences |
 //! |---|---|---|
-//! | `lru_gen/` | mm/vmscan.c, MGLRU half | one zone; walks, Bloom filters and look-around are at the embedder's page tables |
+//! | `lru_gen/` | mm/vmscan.c, MGLRU half | one zone; lists by memory node, of which the kernel has a lruvec each, so that generations and the refault controller are common to all nodes; walks, Bloom filters and look-around are at the embedder's page tables |
 //! | `active_inactive/` | mm/vmscan.c, mm/swap.c | at most one page-table reference a check: the word has one bit |
 //! | `workingset/` | mm/workingset.c | a shadow lies in its page's slot: it needs no owner; node reclaim forgets it there, if configured |
-//! | `memcg/`, `machine/` | mm/memcontrol.c, mm/page_counter.c | one node; ids belong to a tenant for good |
+//! | `memcg/`, `machine/` | mm/memcontrol.c, mm/page_counter.c | one memcg LRU for all memory nodes; ids belong to a tenant for good |
 //! | `rstat/` | kernel/cgroup/rstat.c | a bit for each line of statistics that changed; a flush adds all workers' parts of a group at once |
 #![no_std]
 #![forbid(unsafe_code)]
@@ -47,6 +47,7 @@ pub use machine::{Aging, Machine, MachineConfig};
 pub use memcg::MemcgId;
 pub use units::{Bytes, Limit, Millis, Pages, Swappiness};
 pub use vmscan::{Memory, PageOut, ScanReason};
+pub use word::NodeId;
 
 /// The example of the README runs as a test.
 #[cfg(doctest)]

@@ -34,10 +34,12 @@ const fn split(entry: u32) -> (FolioId, u32) {
     (FolioId(entry >> VERSION_BITS), version)
 }
 
-/// `N` lists that share one folio table and one account of tombstones.
+/// `N` lists, or more, that share one folio table and one account of tombstones.
 #[derive(Debug)]
 pub(crate) struct Lists<const N: usize> {
     rings: [Ring; N],
+    /// The lists from number `N` on; see [`Self::ensure`].
+    more: Vec<Ring>,
     live: usize,
     tombstones: usize,
 }
@@ -58,9 +60,37 @@ impl<const N: usize> Lists<N> {
     pub(crate) fn new() -> Self {
         Self {
             rings: core::array::from_fn(|_| Ring::default()),
+            more: Vec::new(),
             live: 0,
             tombstones: 0,
         }
+    }
+
+    /// Makes all lists below `len` valid; those below `N` always are.
+    pub(crate) fn ensure(&mut self, len: usize) {
+        if len > N + self.more.len() {
+            self.more.resize_with(len - N, Ring::default);
+        }
+    }
+
+    #[inline]
+    fn ring(&self, list: usize) -> &Ring {
+        match list.checked_sub(N) {
+            None => &self.rings[list],
+            Some(beyond) => &self.more[beyond],
+        }
+    }
+
+    #[inline]
+    fn ring_mut(&mut self, list: usize) -> &mut Ring {
+        match list.checked_sub(N) {
+            None => &mut self.rings[list],
+            Some(beyond) => &mut self.more[beyond],
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Ring> {
+        self.rings.iter().chain(&self.more)
     }
 
     /// Pages on all lists.
@@ -69,12 +99,12 @@ impl<const N: usize> Lists<N> {
     }
 
     /// Entries of a list, including tombstones.
-    pub(crate) const fn entries(&self, list: usize) -> usize {
-        self.rings[list].len()
+    pub(crate) fn entries(&self, list: usize) -> usize {
+        self.ring(list).len()
     }
 
     pub(crate) fn footprint(&self) -> usize {
-        self.rings.iter().map(Ring::footprint).sum()
+        self.all().map(Ring::footprint).sum()
     }
 
     /// Puts `id` at one end of `list` and stores `word`, which must be in state [`State::Listed`].
@@ -99,8 +129,8 @@ impl<const N: usize> Lists<N> {
         });
         folios.set(id, word);
         match end {
-            End::Head => self.rings[list].push_head(entry(id, version)),
-            End::Tail => self.rings[list].push_tail(entry(id, version)),
+            End::Head => self.ring_mut(list).push_head(entry(id, version)),
+            End::Tail => self.ring_mut(list).push_tail(entry(id, version)),
         }
         self.live += 1;
     }
@@ -110,7 +140,7 @@ impl<const N: usize> Lists<N> {
     /// the caller must push the page back or store another state.
     #[inline]
     pub(crate) fn pop(&mut self, folios: &mut FolioTable, list: usize) -> Option<(FolioId, Word)> {
-        while let Some(raw) = Self::pop_raw(&mut self.rings[list], folios) {
+        while let Some(raw) = Self::pop_raw(self.ring_mut(list), folios) {
             let (id, version) = split(raw);
             let word = folios.get(id);
             let live = word.is_live(version);
@@ -142,7 +172,7 @@ impl<const N: usize> Lists<N> {
     /// caller calls [`Self::meet`] for each, and then [`Self::passed`], before it does anything
     /// else to this list.
     pub(crate) fn prefetch(&self, folios: &FolioTable, list: usize, to: &mut Ahead) -> usize {
-        let nr = self.rings[list].ahead(to);
+        let nr = self.ring(list).ahead(to);
         folios.bring_near(to[..nr].iter().map(|&raw| split(raw).0));
         nr
     }
@@ -174,7 +204,7 @@ impl<const N: usize> Lists<N> {
         if old != new {
             folios.set(split(raw).0, new);
         }
-        self.rings[list].push_head(raw);
+        self.ring_mut(list).push_head(raw);
     }
 
     /// Counts a page returned by [`Self::meet`] as on no list; returns `word` without its entry's
@@ -187,18 +217,18 @@ impl<const N: usize> Lists<N> {
     /// Removes the `nr` entries at the tail of `list` after [`Self::meet`] was called for each of
     /// them.
     pub(crate) fn passed(&mut self, list: usize, nr: usize) {
-        self.rings[list].drop_tail(nr);
+        self.ring_mut(list).drop_tail(nr);
     }
 
     /// Whether no live page is on `list`; drops tombstones at its tail.
     pub(crate) fn is_empty(&mut self, folios: &mut FolioTable, list: usize) -> bool {
-        while let Some(raw) = self.rings[list].tail() {
+        while let Some(raw) = self.ring(list).tail() {
             let (id, version) = split(raw);
             let word = folios.get(id);
             if word.is_live(version) {
                 return false;
             }
-            self.rings[list].pop_tail();
+            self.ring_mut(list).pop_tail();
             folios.set(id, word.release_version(version));
             self.tombstones -= 1;
         }
@@ -219,8 +249,11 @@ impl<const N: usize> Lists<N> {
         debug_assert_eq!(word.state(), State::Listed);
         let version = word.live_version();
         self.live -= 1;
-        let eager =
-            hint.is_some_and(|l| self.rings[l].remove_near_head(entry(id, version), EAGER_DEPTH));
+        let near_head = |list| {
+            let ring = self.ring_mut(list);
+            ring.remove_near_head(entry(id, version), EAGER_DEPTH)
+        };
+        let eager = hint.is_some_and(near_head);
         let word = word.into_state(next);
         if eager {
             folios.set(id, word.release_version(version));
@@ -285,7 +318,7 @@ impl<const N: usize> Lists<N> {
     /// Drops all tombstones, and the entries of `keep_out` even if its word in the table says that
     /// one is live: the caller has a newer word for that page.
     fn sweep_except(&mut self, folios: &mut FolioTable, keep_out: Option<FolioId>) {
-        for ring in &mut self.rings {
+        for ring in self.rings.iter_mut().chain(&mut self.more) {
             let mut swept = Ring::default();
             while let Some(raw) = Self::pop_raw(ring, folios) {
                 let (id, version) = split(raw);
@@ -303,7 +336,7 @@ impl<const N: usize> Lists<N> {
 
     /// Live pages of `list` from tail to head. For tests, reports and invariants.
     pub(crate) fn order(&self, folios: &FolioTable, list: usize) -> Vec<FolioId> {
-        self.rings[list]
+        self.ring(list)
             .iter_from_tail()
             .map(split)
             .filter(|&(id, version)| folios.get(id).is_live(version))
@@ -315,7 +348,7 @@ impl<const N: usize> Lists<N> {
     pub(crate) fn check(&self, folios: &FolioTable) {
         let (mut live, mut total) = (0, 0);
         let mut seen = alloc::vec![0u32; folios.len()];
-        for raw in self.rings.iter().flat_map(Ring::iter_from_tail) {
+        for raw in self.all().flat_map(Ring::iter_from_tail) {
             let (id, version) = split(raw);
             total += 1;
             live += usize::from(folios.get(id).is_live(version));

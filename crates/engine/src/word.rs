@@ -9,6 +9,7 @@
 //! | 10 | type: file | token, 22 bits from bit 10 |
 //! | 11, 12-13, 14 | PG_referenced, refs field, PG_workingset | |
 //! | 15-23 | flags, see [`Flag`] | |
+//! | 24-26 | memory node, see [`NodeId`] | |
 //!
 //! Invariant: the version bits survive every change of state, except that of the live entry, which
 //! an evicted page has none of; all else is legal only in the state it is written for, and states
@@ -77,6 +78,28 @@ pub enum Flag {
     Exec = 23,
 }
 
+/// A memory node (NUMA) of the machine, by its index among the nodes that have memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(u32);
+
+impl NodeId {
+    /// Number of nodes that are distinguished.
+    pub const MAX: usize = 8;
+
+    /// Returns the node with this index; for an index of [`Self::MAX`] or more, the last node that
+    /// is distinguished.
+    #[must_use]
+    pub fn of_index(index: usize) -> Self {
+        Self(u32::try_from(index.min(Self::MAX - 1)).unwrap_or(0))
+    }
+
+    /// Returns the index.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 const STATE: u32 = 0b11;
 const ENTRIES_SHIFT: u32 = 2;
 const ENTRIES: u32 = 0b1111 << ENTRIES_SHIFT;
@@ -89,6 +112,9 @@ const LOWEST_CLEAR: [u8; 16] = [0, 1, 0, 2, 0, 1, 0, 3, 0, 1, 0, 2, 0, 1, 0, 4];
 const GEN_SHIFT: u32 = 8;
 const REFS_SHIFT: u32 = 12;
 const REFS: u32 = 0b11 << REFS_SHIFT;
+const NODE_SHIFT: u32 = 24;
+const NODE: u32 = 0b111 << NODE_SHIFT;
+const _: () = assert!(NodeId::MAX == (NODE >> NODE_SHIFT) as usize + 1);
 const SHADOW_WORKINGSET: u32 = 1 << 8;
 const SHADOW_FILE: u32 = 1 << 9;
 const TOKEN_SHIFT: u32 = 10;
@@ -164,6 +190,17 @@ impl Word {
         debug_assert!(slot < 4);
         let slot = u32::try_from(slot & 0b11).unwrap_or(0);
         Self(self.0 & !(0b11 << GEN_SHIFT) | slot << GEN_SHIFT)
+    }
+
+    /// Returns the memory node of the page; valid only for a page in memory.
+    #[must_use]
+    pub const fn node(self) -> NodeId {
+        NodeId((self.0 & NODE) >> NODE_SHIFT)
+    }
+
+    #[must_use]
+    pub(crate) const fn with_node(self, node: NodeId) -> Self {
+        Self(self.0 & !NODE | node.0 << NODE_SHIFT)
     }
 
     /// Returns the 2-bit reference field, 0 to 3.
@@ -317,7 +354,13 @@ mod tests {
             .with_generation(3)
             .with_refs_field(2);
         let word = word.with(Flag::File, true).with(Flag::Workingset, true);
+        let word = word.with(Flag::Exec, true).with_node(NodeId::of_index(9));
         assert_eq!((word.generation(), word.refs_field()), (3, 2));
+        assert_eq!(word.node().index(), NodeId::MAX - 1);
+        let isolated = word.into_state(State::OffList);
+        assert_eq!(isolated.node(), word.node(), "isolation keeps the node");
+        let word = word.with_node(NodeId::default());
+        assert!(word.has(Flag::Exec) && word.node() == NodeId::default());
         assert!(word.has(Flag::File) && !word.has(Flag::Referenced));
         let word = word.with(Flag::File, false);
         assert!(!word.has(Flag::File) && word.has(Flag::Workingset));

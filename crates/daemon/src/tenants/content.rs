@@ -92,8 +92,8 @@ pub(super) fn write(
 ) -> Result<Written, Errno> {
     if place.file == File::Reclaim {
         tenants.may_change(place.memcg)?;
-        let (bytes, swappiness) = values::reclaim(text)?;
-        let number = tenants.reclaim(place.memcg, Ask::Bytes(bytes), swappiness)?;
+        let (bytes, from) = values::reclaim(text)?;
+        let number = tenants.reclaim(place.memcg, Ask::Bytes(bytes), from)?;
         let pages = bytes / PAGE_SIZE;
         return Ok(Written::Reclaiming { number, pages });
     }

@@ -32,6 +32,8 @@ fn value(chance: &mut Chance) -> Vec<u8> {
                     "9",
                     "swappiness=",
                     " swappiness=200",
+                    " node=0",
+                    " node=",
                     "\u{663}",
                     "\u{a0}",
                     "",

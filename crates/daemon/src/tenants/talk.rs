@@ -7,7 +7,7 @@ use std::path::Path;
 
 use engine::memcg::MemcgId;
 use host::manage::Reclaimed;
-use host::manage::tenants::{ProcessesByTenant, Tenants};
+use host::manage::tenants::{ProcessesByTenant, ReclaimFrom, Tenants};
 use host::report::Report;
 use rustix::io::Errno;
 
@@ -27,7 +27,7 @@ pub(super) fn answer(tree: &mut Tree, request: Request) -> Answer {
     };
     let found = find(tree, &path);
     let begun = found.and_then(|memcg| {
-        let begun = tree.tenants.reclaim(memcg, ask, None);
+        let begun = tree.tenants.reclaim(memcg, ask, ReclaimFrom::default());
         begun.map_err(|errno| refused(&path, errno))
     });
     match begun {

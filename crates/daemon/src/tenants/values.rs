@@ -1,11 +1,13 @@
 //! Values as they are written to a control group's files.
 //!
 //! Invariant: a value that the kernel accepts is accepted with the same meaning; one that the
-//! kernel refuses is refused with the same error number.
+//! kernel refuses is refused with the same error number. One word is ours: `node=N` in
+//! memory.reclaim.
 
 use engine::Swappiness;
 use engine::units::{Bytes, Limit, PAGE_SIZE};
 use engine::workingset_report::kstrtoull;
+use host::manage::tenants::ReclaimFrom;
 use rustix::io::Errno;
 
 /// Returns the bytes of written data up to the first NUL: the kernel reads no further, and C
@@ -90,23 +92,24 @@ fn is_hex(text: &str) -> bool {
 }
 
 /// Parses what is written to memory.reclaim: a size in bytes, and optionally `swappiness=N` or
-/// `swappiness=max`, without which the second value is `None`.
-pub(super) fn reclaim(text: &str) -> Result<(u64, Option<Swappiness>), Errno> {
+/// `swappiness=max`, and `node=N`, a NUMA node's number.
+pub(super) fn reclaim(text: &str) -> Result<(u64, ReclaimFrom), Errno> {
     let mut words = text.split_ascii_whitespace();
     let size = bytes(words.next().ok_or(Errno::INVAL)?)?;
-    let mut swappiness = None;
+    let mut from = ReclaimFrom::default();
     for word in words {
-        let value = word.strip_prefix("swappiness=").ok_or(Errno::INVAL)?;
-        swappiness = Some(match value {
-            "max" => Swappiness::ANON_ONLY,
-            value => {
+        match word.split_once('=').ok_or(Errno::INVAL)? {
+            ("swappiness", "max") => from.swappiness = Some(Swappiness::ANON_ONLY),
+            ("swappiness", value) => {
                 let value = value.parse().map_err(|_| Errno::INVAL)?;
                 let known = Swappiness::new(value).filter(|_| value <= Swappiness::MAX);
-                known.ok_or(Errno::INVAL)?
+                from.swappiness = Some(known.ok_or(Errno::INVAL)?);
             }
-        });
+            ("node", value) => from.node = Some(value.parse().map_err(|_| Errno::INVAL)?),
+            _ => return Err(Errno::INVAL),
+        }
     }
-    Ok((size, swappiness))
+    Ok((size, from))
 }
 
 /// Formats a limit as the kernel does.
@@ -184,12 +187,14 @@ mod tests {
     }
 
     #[test]
-    fn reclaim_takes_a_size_and_a_swappiness() {
-        assert_eq!(reclaim("256m\n"), Ok((256 << 20, None)));
+    fn reclaim_takes_a_size_a_swappiness_and_a_node() {
+        let from = |swappiness, node| ReclaimFrom { swappiness, node };
+        assert_eq!(reclaim("256m\n"), Ok((256 << 20, from(None, None))));
         let full = reclaim("1g swappiness=0").expect("both");
-        assert_eq!(full, (1 << 30, Swappiness::new(0)));
-        let most = reclaim("1g swappiness=max").expect("both");
-        assert_eq!(most.1, Some(Swappiness::ANON_ONLY));
+        assert_eq!(full, (1 << 30, from(Swappiness::new(0), None)));
+        let most = reclaim("1g swappiness=max node=12\n").expect("all three");
+        let anon = Some(Swappiness::ANON_ONLY);
+        assert_eq!(most, (1 << 30, from(anon, Some(12))));
         for text in [
             "",
             "swappiness=1",
@@ -198,6 +203,11 @@ mod tests {
             "1g swappiness=202",
             "1g x",
             "1g swappiness=",
+            "node=0",
+            "1g node=",
+            "1g node=-1",
+            "1g node=N0",
+            "1g node=4294967296",
         ] {
             assert_eq!(reclaim(text), Err(Errno::INVAL), "{text:?}");
         }
@@ -205,7 +215,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_them_panic(text in "\\PC{0,24}", affinity in "[0-9xX]{0,22}[kmgtpeE ]{0,2}(swappiness=[0-9]{0,4})?") {
+        fn no_text_makes_them_panic(text in "\\PC{0,24}", affinity in "[0-9xX]{0,22}[kmgtpeE ]{0,2}((swappiness|node)=[0-9]{0,4})?") {
             for text in [&text, &affinity] {
                 let _ = (limit(text), reclaim(text));
             }

@@ -8,7 +8,7 @@ use super::{LruGen, MAX_NR_GENS, MIN_NR_GENS, Profile, evictable, list_of, refs,
 use crate::folio::{FolioId, FolioTable, FolioType};
 use crate::list::End;
 use crate::units::{Millis, Swappiness};
-use crate::word::{State, Word};
+use crate::word::{NodeId, State, Word};
 
 impl LruGen {
     /// Records that a walk found `id` young. P616: the first such access only sets PG_referenced. A
@@ -28,10 +28,10 @@ impl LruGen {
         if let Some(marked) = refs::first_time(self.profile, word) {
             return marked;
         }
-        let (old, new, ty) = (word.generation(), slot_of(self.max_seq), word.folio_type());
+        let (old, new) = (word.generation(), slot_of(self.max_seq));
         if old != new {
-            self.count(old, ty, -1);
-            self.count(new, ty, 1);
+            self.count(old, word, -1);
+            self.count(new, word, 1);
         }
         refs::promoted(self.profile, word).with_generation(new)
     }
@@ -100,39 +100,41 @@ impl LruGen {
     /// the next. If pages of `ty` may not be evicted, they stay on their list.
     fn inc_min_seq(&mut self, folios: &mut FolioTable, ty: FolioType, swappiness: Swappiness) {
         if swappiness.may_evict(ty) {
-            let list = list_of(slot_of(self.min_seq(ty)), ty);
-            while let Some((id, word)) = self.lists.pop(folios, list) {
-                let moved = self.inc_gen(word);
-                // Before v6.14 a page counts as protected only in eviction.
-                let counts = self.profile == Profile::P616
-                    && !refs::is_saturated(self.profile, word)
-                    && self.may_count_aged();
-                if counts {
-                    self.protect(word);
-                }
-                self.lists.push(
-                    folios,
-                    list_of(moved.generation(), ty),
-                    (id, moved),
-                    End::Tail,
-                );
+            for node in self.nodes() {
+                self.end_list(folios, ty, node);
             }
         }
         self.carry_over(ty);
         self.min_seq[ty.index()] += 1;
     }
 
-    /// Moves a page of the oldest generation to the next one; a page that a walk has promoted
+    /// Moves the pages of one list of the oldest generation to the next one.
+    fn end_list(&mut self, folios: &mut FolioTable, ty: FolioType, node: NodeId) {
+        let oldest = self.min_seq(ty);
+        let list = list_of(slot_of(oldest), ty, node);
+        while let Some((id, word)) = self.lists.pop(folios, list) {
+            let moved = self.inc_gen(word, oldest);
+            // Before v6.14 a page counts as protected only in eviction.
+            let counts = self.profile == Profile::P616
+                && !refs::is_saturated(self.profile, word)
+                && self.may_count_aged();
+            if counts {
+                self.protect(word);
+            }
+            self.lists
+                .push(folios, Self::list_of(moved), (id, moved), End::Tail);
+        }
+    }
+
+    /// Moves a page of the generation `oldest` to the next one; a page that a walk has promoted
     /// stays. Returns the new word.
-    pub(super) fn inc_gen(&mut self, word: Word) -> Word {
-        let (slot, ty) = (word.generation(), word.folio_type());
-        let oldest = slot_of(self.min_seq(ty));
-        if slot != oldest {
+    pub(super) fn inc_gen(&mut self, word: Word, oldest: u64) -> Word {
+        if word.generation() != slot_of(oldest) {
             return word;
         }
-        let next = slot_of(self.min_seq(ty) + 1);
-        self.count(oldest, ty, -1);
-        self.count(next, ty, 1);
+        let next = slot_of(oldest + 1);
+        self.count(slot_of(oldest), word, -1);
+        self.count(next, word, 1);
         refs::cleared(self.profile, word).with_generation(next)
     }
 
@@ -154,9 +156,7 @@ impl LruGen {
         let mut min_seq = self.min_seq;
         for ty in evictable(swappiness) {
             let seq = &mut min_seq[ty.index()];
-            while *seq + MIN_NR_GENS <= self.max_seq
-                && self.lists.is_empty(folios, list_of(slot_of(*seq), ty))
-            {
+            while *seq + MIN_NR_GENS <= self.max_seq && self.is_ended(folios, *seq, ty) {
                 *seq += 1;
             }
         }

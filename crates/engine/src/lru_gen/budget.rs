@@ -4,6 +4,7 @@
 use super::{DEF_PRIORITY, LruGen, MIN_NR_GENS, Profile, evictable};
 use crate::memcg::ScanProtection;
 use crate::units::Swappiness;
+use crate::word::NodeId;
 
 /// Whether aging must precede eviction, and how many pages eviction would scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,21 +19,39 @@ pub struct ScanTarget {
 }
 
 impl LruGen {
-    /// Returns the scan target at `priority`. Of an offline memcg all pages are scanned at once,
-    /// without aging if possible. P616: a protected memcg is scanned less, in proportion to its
-    /// protection.
+    /// Returns the scan target at `priority`, for all memory nodes. Of an offline memcg all pages
+    /// are scanned at once, without aging if possible. P616: a protected memcg is scanned less, in
+    /// proportion to its protection.
     #[must_use]
     pub fn nr_to_scan(
         &self,
         swappiness: Swappiness,
         priority: u32,
+        who: (bool, Option<ScanProtection>),
+    ) -> ScanTarget {
+        self.nr_to_scan_on(None, swappiness, priority, who)
+    }
+
+    /// Returns the scan target as [`Self::nr_to_scan`] does, for one memory node; `None` for all.
+    #[must_use]
+    pub fn nr_to_scan_on(
+        &self,
+        node: Option<NodeId>,
+        swappiness: Swappiness,
+        priority: u32,
         (online, protection): (bool, Option<ScanProtection>),
     ) -> ScanTarget {
-        let total = self.evictable_total(swappiness);
-        let stuck = self.evictable_min_seq(swappiness) + MIN_NR_GENS > self.max_seq;
+        let total: u64 = evictable(swappiness)
+            .map(|ty| self.total_on(node, ty))
+            .sum();
+        let oldest = self.oldest_on(node, swappiness);
+        let stuck = oldest + MIN_NR_GENS > self.max_seq;
+        let is_empty = node.is_some() && total == 0;
         let needs_aging = match self.profile {
-            Profile::P616 => self.evictable_min_seq(swappiness) + MIN_NR_GENS >= self.max_seq,
-            Profile::P63 | Profile::P612 => stuck || self.few_are_old(swappiness, total),
+            // Aging would move the pages of other nodes, and find none to evict.
+            _ if is_empty => false,
+            Profile::P616 => oldest + MIN_NR_GENS >= self.max_seq,
+            Profile::P63 | Profile::P612 => stuck || self.few_are_old(swappiness),
         };
         // Pages that cannot be isolated do not count, or an offline memcg would be scanned in vain
         // and never aged.
@@ -50,14 +69,10 @@ impl LruGen {
         }
     }
 
-    /// Returns the number of pages of the types that may be evicted, in all generations.
-    fn evictable_total(&self, swappiness: Swappiness) -> u64 {
-        evictable(swappiness).map(|ty| self.total(ty)).sum()
-    }
-
     /// Whether aging is needed before v6.14, with three generations or fewer: more than half of the
     /// pages are in the youngest one, or less than a quarter in the oldest one.
-    fn few_are_old(&self, swappiness: Swappiness, total: u64) -> bool {
+    fn few_are_old(&self, swappiness: Swappiness) -> bool {
+        let total: u64 = evictable(swappiness).map(|ty| self.total(ty)).sum();
         let min_seq = self.evictable_min_seq(swappiness);
         if min_seq + MIN_NR_GENS < self.max_seq {
             return false;

@@ -8,11 +8,12 @@
 //! too young for the caller stays where it was, in its order ([`crate::PageOut::TooYoung`]),
 //! because reclaim for a limit evicts in that order too.
 
+use super::eviction::Source;
 use super::{IsolateBudget, Isolated, LruGen, MIN_NR_GENS, list_of, slot_of};
 use crate::folio::{FolioId, FolioTable, FolioType};
 use crate::list::End;
 use crate::units::Swappiness;
-use crate::word::{Flag, State};
+use crate::word::{Flag, NodeId, State};
 use alloc::vec::Vec;
 
 /// How far a reclaim by age has come in one lruvec. The default is the start.
@@ -32,6 +33,7 @@ struct At {
     ty: FolioType,
     is_last_type: bool,
     seq: u64,
+    node: NodeId,
     /// Entries that the list had when its scan began, less those scanned since.
     entries: usize,
 }
@@ -59,8 +61,14 @@ impl LruGen {
                 break;
             };
             let tier_idx = self.controller.tier_idx(self.profile, at.ty);
-            let list = (at.ty, at.seq, tier_idx);
-            done.add(self.scan_generation(folios, list, (budget, &mut at.entries), out));
+            let source = Source {
+                ty: at.ty,
+                seq: at.seq,
+                node: at.node,
+                tier_idx,
+                oldest: self.min_seq(at.ty),
+            };
+            done.add(self.scan_list(folios, (source, &mut at.entries), budget, out));
             place.0 = Cursor::At(at);
         }
         done
@@ -86,9 +94,10 @@ impl LruGen {
                 }
                 let other = at.ty.other();
                 self.generation(other, self.min_seq(other), true)
-            } else if at.entries == 0 || at.seq < self.min_seq(at.ty) {
-                let next = self.min_seq(at.ty).max(at.seq + 1);
-                self.generation(at.ty, next, at.is_last_type)
+            } else if at.seq < self.min_seq(at.ty) {
+                self.generation(at.ty, self.min_seq(at.ty), at.is_last_type)
+            } else if at.entries == 0 {
+                self.list_after(at)
             } else {
                 return Some(at);
             };
@@ -96,11 +105,25 @@ impl LruGen {
     }
 
     fn generation(&self, ty: FolioType, seq: u64, is_last_type: bool) -> At {
+        let node = NodeId::default();
         At {
             ty,
             is_last_type,
             seq,
-            entries: self.lists.entries(list_of(slot_of(seq), ty)),
+            node,
+            entries: self.lists.entries(list_of(slot_of(seq), ty, node)),
+        }
+    }
+
+    /// Returns the list of the same generation on the next node, or else of the next generation.
+    fn list_after(&self, at: At) -> At {
+        match self.nodes().find(|node| *node > at.node) {
+            None => self.generation(at.ty, at.seq + 1, at.is_last_type),
+            Some(node) => At {
+                node,
+                entries: self.lists.entries(list_of(slot_of(at.seq), at.ty, node)),
+                ..at
+            },
         }
     }
 
@@ -116,8 +139,8 @@ impl LruGen {
         }
         let word = word.into_state(State::Listed);
         self.lists
-            .push(folios, list_of(slot, ty), (id, word), End::Head);
-        self.count(slot, ty, 1);
+            .push(folios, Self::list_of(word), (id, word), End::Head);
+        self.count(slot, word, 1);
         false
     }
 }

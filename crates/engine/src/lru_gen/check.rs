@@ -25,9 +25,13 @@ impl LruGen {
         let aligned = !self.two_sided || anon.abs_diff(file) <= reach;
         assert!(aligned, "I6: min_seq {anon} and {file}");
         let mut counted = [[0i64; 2]; SLOTS];
+        let mut others = alloc::vec![[[0i64; 2]; SLOTS]; self.others.len()];
         for (id, word) in folios.iter().filter(|(_, w)| w.state() == State::Listed) {
             let ty = word.folio_type();
             counted[word.generation()][ty.index()] += 1;
+            if let Some(node) = word.node().index().checked_sub(1) {
+                others[node][word.generation()][ty.index()] += 1;
+            }
             let seq = self.seq_of(word.generation(), ty);
             let window = self.min_seq(ty)..=self.max_seq;
             assert!(
@@ -36,6 +40,7 @@ impl LruGen {
             );
         }
         assert_eq!(counted, self.nr_pages, "I3: pages by slot and type");
+        assert_eq!(others, self.others, "I3: pages of other nodes");
         self.check_shadows(folios);
         let listed: u64 = FolioType::ALL.iter().map(|&ty| self.total(ty)).sum();
         assert_eq!(listed, self.lists.live() as u64, "I7: pages on lists");

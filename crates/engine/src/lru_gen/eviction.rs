@@ -10,7 +10,7 @@ use crate::folio::{FolioId, FolioTable, FolioType};
 use crate::list::{AHEAD, End};
 use crate::lru_gen::insert::Insertion;
 use crate::units::Swappiness;
-use crate::word::{Flag, State, Word};
+use crate::word::{Flag, NodeId, State, Word};
 use alloc::vec::Vec;
 
 /// Limits of one isolation.
@@ -23,6 +23,8 @@ pub struct IsolateBudget {
     /// Whether I/O is allowed; without it only clean file pages and swap-cached anon can be
     /// evicted.
     pub may_io: bool,
+    /// The memory node to isolate from; `None` for all.
+    pub node: Option<NodeId>,
 }
 
 impl Default for IsolateBudget {
@@ -31,6 +33,7 @@ impl Default for IsolateBudget {
             isolate: MIN_LRU_BATCH,
             scan: MAX_LRU_BATCH,
             may_io: true,
+            node: None,
         }
     }
 }
@@ -42,7 +45,7 @@ impl IsolateBudget {
         Self {
             isolate: nr,
             scan: MAX_LRU_BATCH.max(nr),
-            may_io: true,
+            ..Self::default()
         }
     }
 
@@ -53,6 +56,12 @@ impl IsolateBudget {
             isolate: nr.min(MIN_LRU_BATCH),
             ..Self::default()
         }
+    }
+
+    /// The same, of one memory node alone; `None` for all.
+    #[must_use]
+    pub const fn on(self, node: Option<NodeId>) -> Self {
+        Self { node, ..self }
     }
 }
 
@@ -82,6 +91,18 @@ impl Isolated {
         self.unevictable[1] += other.unevictable[1];
         self.ty = other.ty.or(self.ty);
     }
+}
+
+/// A list to isolate from, and how its pages are judged.
+#[derive(Clone, Copy)]
+pub(super) struct Source {
+    pub(super) ty: FolioType,
+    pub(super) seq: u64,
+    pub(super) node: NodeId,
+    /// Tiers above this one are protected.
+    pub(super) tier_idx: usize,
+    /// The generation whose protected pages move to the next one.
+    pub(super) oldest: u64,
 }
 
 /// Decision about the page at the tail, with its new word.
@@ -115,7 +136,7 @@ impl LruGen {
     ) -> Isolated {
         let mut done = self.isolate_folios(folios, swappiness, budget, out);
         done.scanned += usize::from(self.try_to_inc_min_seq(folios, swappiness));
-        if self.evictable_min_seq(swappiness) + MIN_NR_GENS > self.max_seq {
+        if self.oldest_on(budget.node, swappiness) + MIN_NR_GENS > self.max_seq {
             done.scanned = 0;
         }
         done
@@ -145,7 +166,8 @@ impl LruGen {
         total
     }
 
-    /// Isolates from the oldest generation of one type, protecting tiers above `tier_idx`.
+    /// Isolates from the oldest generation of one type, protecting tiers above `tier_idx`. For a
+    /// single memory node: from its own oldest generation that has a page to isolate.
     pub(super) fn scan(
         &mut self,
         folios: &mut FolioTable,
@@ -156,20 +178,51 @@ impl LruGen {
         if self.nr_gens(ty) <= MIN_NR_GENS {
             return Isolated::default();
         }
-        let (oldest, mut all) = ((ty, self.min_seq(ty), tier_idx), usize::MAX);
-        self.scan_generation(folios, oldest, (budget, &mut all), out)
+        let source = |seq, node| Source {
+            ty,
+            seq,
+            node,
+            tier_idx,
+            oldest: seq,
+        };
+        let mut total = Isolated::default();
+        match budget.node {
+            None => {
+                let seq = self.min_seq(ty);
+                for node in self.nodes() {
+                    let left = IsolateBudget {
+                        isolate: budget.isolate - total.isolated,
+                        ..budget
+                    };
+                    let list = (source(seq, node), &mut { usize::MAX });
+                    total.add(self.scan_list(folios, list, left, out));
+                }
+            }
+            Some(node) => {
+                for seq in self.open_seqs(ty) {
+                    let mut entries = self.lists.entries(list_of(slot_of(seq), ty, node));
+                    let list = (source(seq, node), &mut entries);
+                    total.add(self.scan_list(folios, list, budget, out));
+                    if total.scanned > 0 {
+                        break;
+                    }
+                }
+            }
+        }
+        total
     }
 
-    /// Isolates from generation `seq` of `ty`, protecting tiers above `tier_idx`. Reads at most
-    /// `entries` of the list's entries, and reduces `entries` by the number read.
-    pub(super) fn scan_generation(
+    /// Isolates from one list. Reads at most `entries` of its entries, and reduces `entries` by the
+    /// number read.
+    pub(super) fn scan_list(
         &mut self,
         folios: &mut FolioTable,
-        (ty, seq, tier_idx): (FolioType, u64, usize),
-        (budget, entries): (IsolateBudget, &mut usize),
+        (source, entries): (Source, &mut usize),
+        budget: IsolateBudget,
         out: &mut Vec<FolioId>,
     ) -> Isolated {
-        let from = list_of(slot_of(seq), ty);
+        let Source { ty, seq, node, .. } = source;
+        let from = list_of(slot_of(seq), ty, node);
         let mut done = Isolated {
             ty: Some(ty),
             ..Isolated::default()
@@ -189,9 +242,9 @@ impl LruGen {
                     continue;
                 };
                 examined += 1;
-                match self.sort(word, (seq, tier_idx), budget.may_io) {
+                match self.sort(word, source, budget.may_io) {
                     Sorted::Elsewhere(to) => {
-                        let list = list_of(to.generation(), to.folio_type());
+                        let list = Self::list_of(to);
                         self.lists.relist(folios, (list, entry), (word, to));
                     }
                     sorted => {
@@ -225,17 +278,17 @@ impl LruGen {
     ) -> Option<(FolioId, Word)> {
         match sorted {
             Sorted::Isolate(word) => {
-                self.count(word.generation(), word.folio_type(), -1);
+                self.count(word.generation(), word, -1);
                 folios.set(id, word.into_state(State::OffList));
                 out.push(id);
                 done.isolated += 1;
             }
             Sorted::Elsewhere(word) => {
-                let list = list_of(word.generation(), word.folio_type());
+                let list = Self::list_of(word);
                 self.lists.push(folios, list, (id, word), End::Head);
             }
             Sorted::Unevictable(word) => {
-                self.count(word.generation(), word.folio_type(), -1);
+                self.count(word.generation(), word, -1);
                 folios.set(id, word.into_state(State::OffList));
                 done.unevictable[word.folio_type().index()] += 1;
             }
@@ -244,15 +297,16 @@ impl LruGen {
         None
     }
 
-    /// Decides what to do with a page of generation `seq`: the table of lru-gen.md 6.3, whose first
-    /// match wins.
+    /// Decides what to do with a page that was met on the list `source`: the table of lru-gen.md
+    /// 6.3, whose first match wins.
     #[inline]
-    pub(super) fn sort(
-        &mut self,
-        word: Word,
-        (seq, tier_idx): (u64, usize),
-        may_io: bool,
-    ) -> Sorted {
+    pub(super) fn sort(&mut self, word: Word, source: Source, may_io: bool) -> Sorted {
+        let Source {
+            seq,
+            tier_idx,
+            oldest,
+            ..
+        } = source;
         if word.has(Flag::Unevictable) {
             return Sorted::Unevictable(word);
         }
@@ -264,11 +318,11 @@ impl LruGen {
             if !saturated || self.profile == Profile::P612 {
                 self.protect(word);
             }
-            return Sorted::Elsewhere(self.inc_gen(word));
+            return Sorted::Elsewhere(self.inc_gen(word, oldest));
         }
         let dirty_file = word.folio_type() == FolioType::File && word.has(Flag::Dirty);
         if word.has(Flag::Writeback) || dirty_file {
-            return Sorted::Elsewhere(self.inc_gen(word).with(Flag::Reclaim, true));
+            return Sorted::Elsewhere(self.inc_gen(word, oldest).with(Flag::Reclaim, true));
         }
         let anon = word.folio_type() == FolioType::Anon;
         let needs_io = word.has(Flag::Dirty) || (anon && !word.has(Flag::SwapCache));

@@ -70,41 +70,41 @@ impl LruGen {
     /// generation.
     pub(crate) fn add(&mut self, folios: &mut FolioTable, id: FolioId, word: Word, how: Insertion) {
         let seq = self.start_seq(word, how);
-        let (slot, ty) = (slot_of(seq), word.folio_type());
+        let slot = slot_of(seq);
         let word = word.with(Flag::Active, false).with_generation(slot);
         let end = if how == Insertion::Reclaiming {
             End::Tail
         } else {
             End::Head
         };
-        self.lists.push(folios, list_of(slot, ty), (id, word), end);
-        self.count(slot, ty, 1);
+        self.lists
+            .push(folios, Self::list_of(word), (id, word), end);
+        self.count(slot, word, 1);
     }
 
     /// Removes a listed page and stores `next` as its state: the program unmapped it, or it is
     /// unevictable. `eager`: search the list's head for its entry, as it was added only just now.
     pub(crate) fn del(&mut self, folios: &mut FolioTable, id: FolioId, next: State, eager: bool) {
         let word = folios.get(id);
-        let (slot, ty) = (word.generation(), word.folio_type());
-        self.count(slot, ty, -1);
+        self.count(word.generation(), word, -1);
         if next == State::OffList {
             folios.set(id, self.off_list_flags(word));
         }
-        let hint = eager.then_some(list_of(slot, ty));
+        let hint = eager.then_some(Self::list_of(word));
         self.lists.remove(folios, id, next, hint);
     }
 
     /// Returns the index of the list where the page of `word` is.
     #[inline]
     pub(crate) const fn list_of(word: Word) -> usize {
-        list_of(word.generation(), word.folio_type())
+        list_of(word.generation(), word.folio_type(), word.node())
     }
 
-    /// Removes the pages `run`, all of one generation and type, and updates their count once.
+    /// Removes the pages `run`, all of one generation, type and node, and updates their count once.
     pub(crate) fn del_run(&mut self, folios: &mut FolioTable, run: Range<u32>, eager: bool) {
         let word = folios.get(FolioId(run.start));
         let nr = i64::from(run.end - run.start);
-        self.count(word.generation(), word.folio_type(), -nr);
+        self.count(word.generation(), word, -nr);
         let hint = eager.then_some(Self::list_of(word));
         self.lists.remove_run(folios, run, hint);
     }

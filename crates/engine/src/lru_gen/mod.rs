@@ -7,6 +7,9 @@
 //! A walk changes only a page's word and the counts. The page stays on its list until eviction
 //! meets it there and moves it to the list that its word names. So one list entry a page is enough.
 //!
+//! A machine with several memory nodes has a list of each generation and type for each node
+//! (`nodes.rs`), as the kernel has one for each zone.
+//!
 //! Invariants (lru-gen.md 11), asserted by `check`:
 //! - I1 `MIN_NR_GENS <= max_seq - min_seq[t] + 1 <= MAX_NR_GENS`;
 //! - I2 the generation in a word denotes a seq in `min_seq..=max_seq`: the slot is the seq modulo 4
@@ -24,6 +27,7 @@ mod controller;
 mod eviction;
 mod insert;
 mod look_around;
+mod nodes;
 mod refault;
 mod refault_clock;
 mod refs;
@@ -40,8 +44,9 @@ pub use refs::{refs, tier};
 use crate::folio::{FolioId, FolioTable, FolioType};
 use crate::list::Lists;
 use crate::units::{Millis, Pages, Swappiness};
-use crate::word::Word;
+use crate::word::{NodeId, Word};
 use alloc::vec::Vec;
+use nodes::OtherNodes;
 use refault_clock::RefaultClock;
 
 /// Fewest generations a type may have; eviction stops here.
@@ -93,11 +98,13 @@ pub struct LruGen {
     min_seq: [u64; 2],
     /// Birth of each generation.
     timestamps: [Millis; SLOTS],
-    /// The lists; the index is `slot * 2 + type`.
+    /// The lists; the index is `(node * 4 + slot) * 2 + type`.
     lists: Lists<{ SLOTS * 2 }>,
     /// Pages of each slot and type. Signed as the kernel's: its batched walks may make a count
     /// negative for a while.
     nr_pages: [[i64; 2]; SLOTS],
+    /// The part of `nr_pages` that is on each node but the first.
+    others: OtherNodes,
     controller: Controller,
     /// The `seq` of the last walk that was claimed, so that two callers do not age the same one.
     walk_seq: u64,
@@ -114,8 +121,8 @@ pub const fn slot_of(seq: u64) -> usize {
     (seq % MAX_NR_GENS) as usize
 }
 
-const fn list_of(slot: usize, ty: FolioType) -> usize {
-    slot * 2 + ty.index()
+const fn list_of(slot: usize, ty: FolioType, node: NodeId) -> usize {
+    (node.index() * SLOTS + slot) * 2 + ty.index()
 }
 
 impl Swappiness {
@@ -141,6 +148,7 @@ impl LruGen {
             timestamps: [now; SLOTS],
             lists: Lists::new(),
             nr_pages: [[0; 2]; SLOTS],
+            others: OtherNodes::new(),
             controller: Controller::default(),
             walk_seq: MIN_NR_GENS,
             two_sided: true,
@@ -284,11 +292,21 @@ impl LruGen {
     }
 
     pub(crate) fn list_order(&self, folios: &FolioTable, seq: u64, ty: FolioType) -> Vec<FolioId> {
-        self.lists.order(folios, list_of(slot_of(seq), ty))
+        let lists = self.nodes().map(|node| list_of(slot_of(seq), ty, node));
+        lists
+            .flat_map(|list| self.lists.order(folios, list))
+            .collect()
     }
 
-    const fn count(&mut self, slot: usize, ty: FolioType, delta: i64) {
-        self.nr_pages[slot][ty.index()] += delta;
+    /// Adds `delta` to the number of pages of the generation `slot`, of the type and on the node of
+    /// `word`.
+    #[inline]
+    fn count(&mut self, slot: usize, word: Word, delta: i64) {
+        let ty = word.folio_type().index();
+        self.nr_pages[slot][ty] += delta;
+        if word.node() != NodeId::default() {
+            self.others[word.node().index() - 1][slot][ty] += delta;
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The LRU of one memcg on one node: its folio table, its lists and its counters as one value.
+//! The LRU of one memcg: its folio table, its lists and its counters as one value.
 //!
 //! A lruvec owns its folios. All methods take `&mut self` and nothing here is shared, so a lruvec
 //! is the unit of locking and of parallel reclaim.
@@ -63,7 +63,7 @@ pub struct Unmapped {
     pub out: [Pages; 2],
 }
 
-/// The LRU of one memcg on one node.
+/// The LRU of one memcg, on all memory nodes.
 #[derive(Debug)]
 pub struct Lruvec {
     folios: FolioTable,

@@ -6,7 +6,7 @@ use crate::folio::{FolioId, FolioTable, FolioType};
 use crate::lru_gen::{ByAgeCursor, IsolateBudget, Isolated, LruGen};
 use crate::units::{Millis, Pages, Swappiness};
 use crate::vmstat::{ScanReason, VmEvent};
-use crate::word::{Flag, State};
+use crate::word::{Flag, NodeId, State};
 use alloc::vec::Vec;
 
 impl Lruvec {
@@ -110,6 +110,31 @@ impl Lruvec {
             .multi_gen_mut()
             .map_or(0, |(lru, folios)| lru.walk_accessed(folios, has_recency));
         Pages(young)
+    }
+
+    /// Records on which memory node a page is. A page that comes in counts as on the first node
+    /// until this is called. No effect on an absent page, and under the classic policy, whose lists
+    /// know no nodes.
+    pub fn set_node(&mut self, id: FolioId, node: NodeId) {
+        let word = self.folios.get(id);
+        let moves = word.is_present() && word.node() != node;
+        if let Some((lru, folios)) = self.multi_gen_mut().filter(|_| moves) {
+            lru.set_node(folios, id, node);
+            lru.bound_tombstones(folios);
+        }
+    }
+
+    /// Returns the number of listed pages on `node` of the types that may be evicted; `None` for
+    /// all nodes, as under the classic policy.
+    #[must_use]
+    pub fn evictable_on(&self, node: Option<NodeId>, swappiness: Swappiness) -> Pages {
+        let Some(lru) = self.multi_gen().filter(|_| node.is_some()) else {
+            return self.evictable_total(swappiness);
+        };
+        let evictable = FolioType::ALL
+            .into_iter()
+            .filter(|&ty| swappiness.may_evict(ty));
+        Pages(evictable.map(|ty| lru.total_on(node, ty)).sum())
     }
 
     /// Reports that the writeback of a listed page has ended; if reclaim waits for it, the page is

@@ -76,14 +76,15 @@ impl Machine {
     /// in the seed series: whether it has any evictable page.
     pub(super) fn is_sizable(&self, id: MemcgId, swappiness: Swappiness, priority: u32) -> bool {
         let shifts = self.tree.is_online(id) || self.memcg_lru.profile() == MemcgProfile::Seed;
-        let total = self.lruvec(id).evictable_total(swappiness);
+        let total = self.lruvec(id).evictable_on(self.node, swappiness);
         total.0 >> (if shifts { priority } else { 0 }) > 0
     }
 
     /// Returns the priority to start at, so that one pass over all memcgs may reclaim `nr` pages.
     /// spec: memcg-lru.md 6.
     pub(super) fn initial_priority(&mut self, nr: Pages) -> u32 {
-        if nr.0 < MIN_LRU_BATCH as u64 {
+        // The counts below are those of all memory nodes.
+        if nr.0 < MIN_LRU_BATCH as u64 || self.node.is_some() {
             return DEF_PRIORITY;
         }
         let (reclaimable, lowest) = match self.memcg_lru.profile() {

@@ -99,7 +99,8 @@ impl Machine {
     /// Whether a pass at `priority` could reclaim anything for `request`, from any part of the
     /// tree.
     pub(super) fn is_worth_a_pass(&mut self, request: ReclaimRequest, priority: u32) -> bool {
-        if self.config.vain_passes {
+        // The outlook is that of all memory nodes.
+        if self.config.vain_passes || self.node.is_some() {
             return true;
         }
         // A memcg that lacks swap counts an event at each pass.

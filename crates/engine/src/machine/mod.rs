@@ -1,4 +1,4 @@
-//! Many tenants on one node: the memcg tree, a lruvec for each memcg, and reclaim over all of them.
+//! Many tenants on one machine: the memcg tree, a lruvec for each memcg, and reclaim over all of them.
 //! For a single process there is [`Machine::of_one`]. Simulated and real memory are both driven
 //! through this type.
 //!
@@ -6,6 +6,9 @@
 //! levels (`by_heat.rs`). Reclaim of a subtree, and the baseline that the memcg LRU replaced, walk
 //! the hierarchy (`iterator.rs`). All rise in pressure (`passes.rs`), and can be done in slices
 //! (`ongoing.rs`).
+//!
+//! A reclaim may be for one memory node alone ([`Ongoing::on_node`]). Lists are kept by node; the
+//! tree, protection, generations and the memcg LRU are common to all nodes.
 //!
 //! Invariants: a memcg's usage is its lruvec's resident pages, its descendants' usage and its
 //! stocks; every memcg that is not released is on the memcg LRU once.
@@ -47,6 +50,7 @@ use crate::folio::FolioType;
 use crate::lruvec::Lruvec;
 use crate::memcg::{MemcgHeat, MemcgId, MemcgLimits, MemcgLru, MemcgTree, SharedPositions};
 use crate::units::{Limit, Millis, Pages, Swappiness};
+use crate::word::NodeId;
 use alloc::vec::Vec;
 use guest::Guests;
 use hierarchy::Hierarchy;
@@ -54,7 +58,7 @@ use idle::VainPriorities;
 use soft_limit::SoftLimits;
 use stats::Stats;
 
-/// A machine: a tree of tenants on one node, with their memory and its reclaim.
+/// A machine: a tree of tenants, with their memory and its reclaim.
 #[derive(Debug)]
 pub struct Machine {
     config: MachineConfig,
@@ -72,6 +76,8 @@ pub struct Machine {
     stats: Stats,
     /// Whether a reclaim of the root takes from tenants below low at present.
     takes_below_low: bool,
+    /// The memory node that the reclaim at present takes from; `None` for all.
+    node: Option<NodeId>,
     /// The worker that runs now.
     worker: u32,
     hierarchy: Hierarchy,
@@ -123,6 +129,7 @@ impl Machine {
             no_swap: None,
             stats: Stats::new(config.workers.max(1)),
             takes_below_low: true,
+            node: None,
             worker: 0,
             hierarchy: Hierarchy::new(&config),
             idle: VainPriorities::default(),

@@ -12,6 +12,7 @@ use super::{GlobalReclaim, Machine, ReclaimRequest};
 use crate::memcg::{MAX_RECLAIM_RETRIES, MemcgId};
 use crate::units::{Millis, Pages};
 use crate::vmscan::{Memory, SWAP_CLUSTER_MAX, ScanReason, Shrunk};
+use crate::word::NodeId;
 
 /// A reclaim that is under way. Dropping it ends the reclaim.
 #[derive(Debug)]
@@ -19,6 +20,7 @@ pub struct Ongoing {
     target: MemcgId,
     request: ReclaimRequest,
     kind: Kind,
+    node: Option<NodeId>,
     got: Pages,
 }
 
@@ -38,6 +40,7 @@ impl Ongoing {
             target,
             request,
             kind,
+            node: None,
             got: Pages(0),
         }
     }
@@ -73,6 +76,13 @@ impl Ongoing {
         Self::new(target, request, Kind::ByAge(None))
     }
 
+    /// Takes pages of one memory node alone; `None` for all. No effect on a reclaim by age, and on
+    /// classic lists.
+    #[must_use]
+    pub fn on_node(self, node: Option<NodeId>) -> Self {
+        Self { node, ..self }
+    }
+
     /// Returns the memcg that is reclaimed from.
     #[must_use]
     pub const fn target(&self) -> MemcgId {
@@ -100,12 +110,19 @@ impl Machine {
             self.no_swap = Some(now);
         }
         ongoing.request.now = now;
+        self.node = ongoing.node;
+        let is_over = self.go_on_with(ongoing, memory);
+        self.node = None;
+        is_over
+    }
+
+    fn go_on_with<M: Memory>(&mut self, ongoing: &mut Ongoing, memory: &mut M) -> bool {
         let (target, request) = (ongoing.target, ongoing.request);
         match &mut ongoing.kind {
             Kind::ByAge(begun) => {
                 let fresh = || ByAge::own(target, request.nr);
                 let mut by_age = begun.take().unwrap_or_else(fresh);
-                let is_over = self.go_on_by_age(&mut by_age, now, memory);
+                let is_over = self.go_on_by_age(&mut by_age, request.now, memory);
                 ongoing.got = by_age.got.reclaimed;
                 *begun = Some(by_age);
                 is_over

@@ -135,7 +135,8 @@ impl Machine {
     fn open(&self, id: MemcgId, sc: &ScanControl) -> u64 {
         let of = |lru: &LruGen| {
             let who = (sc.online, sc.protection);
-            lru.nr_to_scan(sc.swappiness, DEF_PRIORITY, who).open
+            lru.nr_to_scan_on(sc.node, sc.swappiness, DEF_PRIORITY, who)
+                .open
         };
         self.lruvec(id).multi_gen().map_or(0, of)
     }

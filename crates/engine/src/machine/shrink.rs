@@ -41,6 +41,7 @@ impl Machine {
             has_swap: !knows_no_swap && self.tree.swap_available(id) > Pages(0),
             online: self.tree.is_online(id),
             batch: self.config.batch,
+            node: self.node,
             reduction: self.config.scan_reduction,
             ..ScanControl::new(request.reason, request.nr, swappiness, request.now)
         }

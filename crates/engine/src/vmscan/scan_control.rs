@@ -8,6 +8,7 @@ use crate::lru_gen::{DEF_PRIORITY, MIN_LRU_BATCH};
 use crate::memcg::ScanProtection;
 use crate::units::{Millis, Pages, Swappiness};
 use crate::vmstat::ScanReason;
+use crate::word::NodeId;
 
 /// How a pass over classic lists goes on once it has reclaimed enough: the type with fewer pages
 /// still to scan stops, and the target of the other type is reduced to the percentage that the
@@ -79,6 +80,8 @@ pub struct ScanControl {
     /// Most pages that are paged out in one batch. Batches of 64, as the kernel's, may exceed
     /// `nr_to_reclaim`; see [`Self::is_exact`].
     pub batch: usize,
+    /// The memory node to evict from; `None` for all. The classic policy knows no nodes.
+    pub node: Option<NodeId>,
     /// Current time.
     pub now: Millis,
     /// What this pass did before it bailed out; `None` if it begins now.
@@ -105,6 +108,7 @@ impl ScanControl {
             reduction: ScanReduction::EachTurn,
             most_out: Pages(u64::MAX),
             batch: MIN_LRU_BATCH,
+            node: None,
             now,
             before: None,
         }

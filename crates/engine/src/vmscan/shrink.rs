@@ -32,10 +32,9 @@ pub fn shrink_lruvec<M: Memory>(
             total.aged = true;
             break;
         }
-        let target =
-            lruvec
-                .lru_gen()
-                .nr_to_scan(sc.swappiness, sc.priority, (sc.online, sc.protection));
+        let who = (sc.online, sc.protection);
+        let lru = lruvec.lru_gen();
+        let target = lru.nr_to_scan_on(sc.node, sc.swappiness, sc.priority, who);
         if target.must_age {
             total.aged = age((memcg, lruvec), &sc, memory);
             break;
@@ -49,7 +48,7 @@ pub fn shrink_lruvec<M: Memory>(
             break;
         }
         let most = most(sc.share, scan.saturating_sub(all.scanned));
-        let budget = IsolateBudget::of(sc.next_batch(all.reclaimed).min(most));
+        let budget = IsolateBudget::of(sc.next_batch(all.reclaimed).min(most)).on(sc.node);
         let done = evict_folios((memcg, lruvec), &sc, budget, (memory, &mut batch));
         total.add(done);
         all.add(done);

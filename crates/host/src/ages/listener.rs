@@ -8,7 +8,7 @@
 use pagetables::{Entry, Piece};
 
 use crate::age_table::{AgeTable, Owner};
-use crate::system::{Identity, Mapping, Maps};
+use crate::system::{Identity, Mapping, Maps, Nodes};
 
 /// What a walk knows about a piece, that is, about some consecutive page table entries.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +35,8 @@ pub struct PieceContext<'a> {
     pub mask: u64,
     /// The age table, which knows the owner of each frame of this piece.
     pub age_table: &'a AgeTable,
+    /// The NUMA nodes of the machine's frames.
+    pub nodes: &'a Nodes,
 }
 
 /// Is notified of each page that a walk finds.

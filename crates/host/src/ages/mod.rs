@@ -163,6 +163,12 @@ impl Ages {
         self.nodes.all()
     }
 
+    /// Returns the index, in [`Ages::nodes`], of the node of a frame.
+    #[must_use]
+    pub fn node_of(&self, frame: u64) -> usize {
+        self.nodes.index_of(frame)
+    }
+
     /// Returns the age table.
     #[must_use]
     pub fn age_table(&self) -> &AgeTable {

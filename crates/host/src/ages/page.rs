@@ -139,6 +139,7 @@ impl<'a> PieceRecorder<'a> {
             has_recency: has_recency(self.advised, mapping),
             mask: self.mask,
             age_table: self.age_table,
+            nodes: self.nodes,
         }
     }
 
@@ -224,12 +225,7 @@ impl<'a> PieceRecorder<'a> {
 
     /// Returns the age table's class of a frame with this kind of memory.
     fn class(&self, kind: MemoryKind, frame: u64) -> Class {
-        let all = self.nodes.all();
-        if all.len() < 2 {
-            return kind.class(0);
-        }
-        let node = self.nodes.node_of(frame);
-        kind.class(all.iter().position(|one| *one == node).unwrap_or(0))
+        kind.class(self.nodes.index_of(frame))
     }
 
     /// Adds pages without a frame to the sums: swapped out, or being migrated and the like.

@@ -447,6 +447,7 @@ impl Manager {
             // kernel does not do so for memory.high, which it does not have.
             clears: matches!(take, ReclaimAmount::Pages(_, ScanReason::Direct))
                 && !self.is_hard_limited(),
+            node: None,
         };
         let memcg = self.memcg;
         let request = |nr: Pages, reason: ScanReason| ReclaimRequest {

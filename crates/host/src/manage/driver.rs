@@ -45,6 +45,9 @@ pub(super) struct PageOutOptions {
     /// chance](super::second_chance)). Used only without a hard limit: at a hard limit, the kernel
     /// clears the bits.
     pub(super) clears: bool,
+    /// The index of the only NUMA node whose pages are paged out ([`crate::ages::Ages::nodes`]);
+    /// `None` for all nodes.
+    pub(super) node: Option<usize>,
 }
 
 /// The engine on a host, with all that scans and reclaim need.
@@ -463,6 +466,7 @@ impl Driver {
             dry_run: how.dry_run,
             all: how.all,
             clears: how.clears,
+            node: how.node,
             unevictable: self.unevictable.as_mut(),
             out: self.out.as_mut(),
             pause,

@@ -13,7 +13,7 @@ use engine::memcg::MemcgId;
 use engine::policy::AgeHistogram;
 use engine::units::{PAGE_LEN, PAGE_SIZE};
 use engine::word::State;
-use engine::{FaultKind, FolioId, FolioType, Machine, Millis, Pages};
+use engine::{FaultKind, FolioId, FolioType, Machine, Millis, NodeId, Pages};
 use pagetables::{Entry, Kind as EntryKind, Piece};
 
 use super::ids::{self, Ids, Known, STRETCH, STRETCH_PAGES, stretch_of};
@@ -58,7 +58,7 @@ pub(super) enum Page {
     Anothers,
 }
 
-/// What a walk knows about accesses to a page.
+/// What a walk knows about a page in memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Seen {
     /// Whether the page was accessed since the last scan, or may have been.
@@ -66,6 +66,8 @@ pub(super) struct Seen {
     /// Whether an access to the page makes further accesses likely (the kernel's
     /// `vma_has_recency`).
     pub(super) recency: bool,
+    /// The NUMA node of the page.
+    pub(super) node: NodeId,
 }
 
 /// The engine sync: updates one engine from the page-table pieces that a scan reports.
@@ -249,17 +251,25 @@ impl<'a> EngineSync<'a> {
             present = false;
         }
         match page {
-            Page::In(ty, Seen { recency, .. }) if out => {
+            Page::In(ty, Seen { recency, node, .. }) if out => {
                 self.came_back((id, ty), recency);
+                self.set_node(id, (NodeId::default(), node));
                 true
             }
-            Page::In(ty, Seen { young, recency }) => {
+            Page::In(ty, seen) => {
+                let Seen { young, recency, .. } = seen;
+                let node = if present {
+                    word.node()
+                } else {
+                    NodeId::default()
+                };
                 if !present {
                     let kind = FaultKind::FirstTouch;
                     self.machine.fault_in(self.memcg, id, ty, kind, recency);
                 } else if young && recency {
                     self.machine.lruvec_mut(self.memcg).accessed_since_scan(id);
                 }
+                self.set_node(id, (node, seen.node));
                 true
             }
             Page::SwappedOut if present => {
@@ -284,6 +294,13 @@ impl<'a> EngineSync<'a> {
                 }
                 false
             }
+        }
+    }
+
+    /// Moves a page in the engine from one node to another, if these differ.
+    fn set_node(&mut self, id: FolioId, (from, to): (NodeId, NodeId)) {
+        if from != to {
+            self.machine.lruvec_mut(self.memcg).set_node(id, to);
         }
     }
 
@@ -470,13 +487,13 @@ pub(super) fn classify(reported: &PieceContext<'_>, entry: Entry, offset: u64) -
         EntryKind::Present => {}
     }
     let is_own = entry.is_dirty() || entry.is_writable();
+    let frame = (entry.physical(reported.mask) + offset) >> 12;
     let backed = match mapping.kind {
         Kind::Anon => false,
         Kind::File => mapping.shared || !is_own,
         _ => true,
     };
     if backed || !entry.is_writable() {
-        let frame = (entry.physical(reported.mask) + offset) >> 12;
         let owner = reported.age_table.look_up(frame).map(|(owner, _)| owner);
         match owner {
             Some(owner) if owner == reported.owner => {}
@@ -491,6 +508,7 @@ pub(super) fn classify(reported: &PieceContext<'_>, entry: Entry, offset: u64) -
     let seen = Seen {
         young: reported.is_young(entry),
         recency: reported.has_recency,
+        node: NodeId::of_index(reported.nodes.index_of(frame)),
     };
     Page::In(ty, seen)
 }

@@ -59,6 +59,8 @@ pub(super) struct HostMemory<'a> {
     /// chance](super::second_chance)). Used only without a hard limit: at a hard limit, the kernel
     /// clears the bits.
     pub(super) clears: bool,
+    /// The index of the only NUMA node whose pages are paged out; `None` for all nodes.
+    pub(super) node: Option<usize>,
     /// Receives unevictable pages, which then leave the engine's lists. `None`: they are put back
     /// on the lists.
     pub(super) unevictable: Option<&'a mut Unevictable>,
@@ -265,6 +267,11 @@ impl HostMemory<'_> {
             return Some(PageOut::TooYoung);
         }
         let frame = entry.physical(self.ages.source().frame_mask()) >> 12;
+        // The kernel moved the page to another node after the scan that told the engine its node.
+        let is_elsewhere = |node| self.ages.node_of(frame) != node;
+        if self.node.is_some_and(is_elsewhere) {
+            return Some(PageOut::Busy);
+        }
         // The page is lazyfree: the kernel would free it with its content, which this process may
         // still use. After a fork it is enough that one of the two processes called MADV_FREE
         // (docs/known-gaps.md).

@@ -38,7 +38,7 @@ pub use filesystems::Filesystems;
 pub use load::{own_cpu, thread_cpu};
 pub use maps::{Kind, Mapping, Maps};
 pub use mountinfo::Device;
-pub use nodes::Nodes;
+pub use nodes::{NodeMemory, Nodes};
 pub use pagetables::access;
 pub use paths::{NoPattern, PathPattern};
 pub use proc::Proc;

@@ -1,9 +1,12 @@
-//! Which NUMA node a page frame belongs to, from `/proc/zoneinfo` (proc_zoneinfo(5)).
+//! Which NUMA node a page frame belongs to, and how much memory each node has available, from
+//! `/proc/zoneinfo` (proc_zoneinfo(5)).
 //!
 //! Invariant: pieces (frames of one node in a row) are in ascending order and do not overlap, and
 //! neighbouring pieces are of different nodes. If the memory of nodes is interleaved, their zones
 //! overlap. A frame in two zones counts to the shorter zone, which is more precise but may be
 //! wrong.
+
+use engine::units::PAGE_SIZE;
 
 use super::error::Error;
 use super::proc::Proc;
@@ -19,45 +22,137 @@ pub struct Nodes {
     nodes: Vec<u32>,
 }
 
-/// The frames of one zone: `spanned` frames from number `start` on.
+/// The memory of one NUMA node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NodeMemory {
+    /// The node's number.
+    pub node: u32,
+    /// Bytes that the kernel manages.
+    pub total: u64,
+    /// Bytes that programs can get from the node without swapping: the kernel's estimate
+    /// MemAvailable, of this node alone.
+    pub available: u64,
+}
+
+/// One zone: `spanned` frames from number `start` on. Sizes are in pages.
 #[derive(Clone, Copy, Default)]
 struct Zone {
     node: u32,
     start: Option<u64>,
     spanned: u64,
+    free: u64,
+    managed: u64,
+    low: u64,
+    high: u64,
+    /// The largest reserve for allocations that could use a higher zone.
+    protection: u64,
+    /// Page cache of the zone's node, printed in the node's first zone.
+    cache: u64,
+    /// Kernel memory of the node that can be reclaimed, printed in the node's first zone.
+    slab: u64,
+}
+
+impl Zone {
+    /// Stores the value of a line of the zone; ignores lines of other values.
+    fn note(&mut self, line: &[u8]) {
+        let mut words = words(line);
+        let Some(name) = words.next() else {
+            return;
+        };
+        if name == b"protection:" {
+            let digits = |word: &[u8]| {
+                let digits = word.iter().copied().filter(u8::is_ascii_digit);
+                number(&digits.collect::<Vec<u8>>())
+            };
+            self.protection = words.filter_map(digits).max().unwrap_or(0);
+            return;
+        }
+        // The line `pages free` has its number behind the second word.
+        let value = words.filter_map(number).next();
+        let Some(value) = value else {
+            return;
+        };
+        match name {
+            b"pages" => self.free = value,
+            b"low" => self.low = value,
+            b"high" => self.high = value,
+            b"managed" => self.managed = value,
+            b"spanned" => self.spanned = value,
+            b"start_pfn:" => self.start = Some(value),
+            b"nr_active_file" | b"nr_inactive_file" => {
+                self.cache = self.cache.saturating_add(value);
+            }
+            b"nr_slab_reclaimable" | b"nr_kernel_misc_reclaimable" => {
+                self.slab = self.slab.saturating_add(value);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Parses the zones of a zoneinfo text.
+fn zones(text: &[u8]) -> Vec<Zone> {
+    let mut zones: Vec<Zone> = Vec::new();
+    for line in lines(text) {
+        let mut words = words(line);
+        if let (Some(b"Node"), Some(node)) = (words.next(), words.next()) {
+            let node = node.strip_suffix(b",").unwrap_or(node);
+            zones.extend(number32(node).map(|node| Zone {
+                node,
+                ..Zone::default()
+            }));
+        } else if let Some(zone) = zones.last_mut() {
+            zone.note(line);
+        }
+    }
+    zones
+}
+
+/// Returns the memory of each node that has memory, in ascending order of their numbers.
+///
+/// What is available is estimated as the kernel does it for the whole machine (MemAvailable in
+/// Documentation/filesystems/proc.rst), by the node's own figures. To the free memory above each
+/// zone's reserve (its high watermark, and what it keeps for allocations that could use no other
+/// zone) come page cache and reclaimable kernel memory. Of both at least half counts, and no more
+/// than the sum of the zones' low watermarks is subtracted.
+fn memory(zones: &[Zone]) -> Vec<NodeMemory> {
+    let mut nodes: Vec<u32> = zones
+        .iter()
+        .filter(|zone| zone.managed > 0)
+        .map(|zone| zone.node)
+        .collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    let of = |node: u32| {
+        let own = zones.iter().filter(|zone| zone.node == node);
+        let sum = |value: fn(&Zone) -> u64| {
+            let values = own.clone().map(value);
+            values.fold(0, u64::saturating_add)
+        };
+        let reserve = sum(|zone| {
+            let reserve = zone.protection.saturating_add(zone.high);
+            reserve.min(zone.managed)
+        });
+        let low = sum(|zone| zone.low);
+        let usable = |pages: u64| pages - (pages / 2).min(low);
+        let pages = sum(|zone| zone.free)
+            .saturating_add(usable(sum(|zone| zone.cache)))
+            .saturating_add(usable(sum(|zone| zone.slab)))
+            .saturating_sub(reserve);
+        NodeMemory {
+            node,
+            total: sum(|zone| zone.managed).saturating_mul(PAGE_SIZE),
+            available: pages.saturating_mul(PAGE_SIZE),
+        }
+    };
+    nodes.into_iter().map(of).collect()
 }
 
 impl Nodes {
     /// Parses a zoneinfo text. If it names no node, all frames are of node 0.
     #[must_use]
     pub fn parse(text: &[u8]) -> Nodes {
-        let mut zones: Vec<Zone> = Vec::new();
-        for line in lines(text) {
-            let mut words = words(line);
-            match (words.next(), words.next()) {
-                (Some(b"Node"), Some(node)) => {
-                    let node = node.strip_suffix(b",").unwrap_or(node);
-                    zones.extend(number32(node).map(|node| Zone {
-                        node,
-                        ..Zone::default()
-                    }));
-                }
-                (Some(b"spanned"), Some(frames)) => {
-                    let Some(zone) = zones.last_mut() else {
-                        continue;
-                    };
-                    zone.spanned = number(frames).unwrap_or(0);
-                }
-                (Some(b"start_pfn:"), Some(frame)) => {
-                    let Some(zone) = zones.last_mut() else {
-                        continue;
-                    };
-                    zone.start = number(frame);
-                }
-                _ => {}
-            }
-        }
-        Nodes::of(zones)
+        Nodes::of(zones(text))
     }
 
     /// Assigns frames to nodes by their zones.
@@ -100,6 +195,15 @@ impl Nodes {
             .map_or(0, |piece| piece.1)
     }
 
+    /// Returns the index, in [`Nodes::all`], of the node of a frame.
+    #[must_use]
+    pub fn index_of(&self, frame: u64) -> usize {
+        if self.nodes.len() < 2 {
+            return 0;
+        }
+        self.nodes.binary_search(&self.node_of(frame)).unwrap_or(0)
+    }
+
     /// Returns the numbers of all nodes that have memory, ascending; at least one.
     #[must_use]
     pub fn all(&self) -> &[u32] {
@@ -130,6 +234,16 @@ impl Proc {
         Ok(Nodes::parse(
             &self.read_own("zoneinfo")?.unwrap_or_default(),
         ))
+    }
+
+    /// Returns the memory of each NUMA node, in ascending order of their numbers; none if the
+    /// kernel lists no node.
+    ///
+    /// # Errors
+    /// `/proc/zoneinfo` is there and may not be read.
+    pub fn memory_of_nodes(&self) -> Result<Vec<NodeMemory>, Error> {
+        let text = self.read_own("zoneinfo")?.unwrap_or_default();
+        Ok(memory(&zones(&text)))
     }
 }
 
@@ -164,6 +278,47 @@ mod tests {
         assert_eq!(of, [0, 0, 0, 1, 1, 1]);
     }
 
+    /// On a machine with one node the estimate is the kernel's MemAvailable; on others, the sum of
+    /// all nodes is near it.
+    #[test]
+    fn available_is_what_the_kernel_says() {
+        let proc = Proc::system().unwrap();
+        // Other programs allocate memory between the two reads.
+        let is_near = || {
+            let ours = proc.memory_of_nodes().unwrap();
+            let ours: u64 = ours.iter().map(|node| node.available).sum();
+            let memory = proc.memory().unwrap();
+            ours.abs_diff(memory.available) <= memory.total / 200
+        };
+        assert!((0..20).any(|_| is_near()), "{:?}", proc.memory_of_nodes());
+    }
+
+    #[test]
+    fn a_node_has_its_own_memory_available() {
+        let zone = |node: u32, first: &str, free: u64| {
+            format!(
+                "Node {node}, zone   Normal\n{first}  pages free     {free}\n        min      10\n        low      100\n        high     150\n        managed  9000\n        protection: (0, 40, 50)\n  pagesets\n    cpu: 0\n              high:     777\n              count:    777\n  start_pfn:           1\n"
+            )
+        };
+        let stats = "  per-node stats\n      nr_inactive_file 300\n      nr_active_file 500\n      nr_slab_reclaimable 60\n";
+        let text = zone(0, stats, 1000) + &zone(0, "", 30) + &zone(3, "", 5000);
+        let pages = |node, total, available| NodeMemory {
+            node,
+            total: total * PAGE_SIZE,
+            available: available * PAGE_SIZE,
+        };
+        // Reserves of 200 a zone; 200 of the page cache and half of the kernel's 60 do not count.
+        let first = 1030 - 2 * 200 + (800 - 200) + 30;
+        assert_eq!(
+            memory(&zones(text.as_bytes())),
+            [pages(0, 18_000, first), pages(3, 9000, 4800)]
+        );
+        // Less than the reserve is free.
+        let full = zone(0, "", 20);
+        assert_eq!(memory(&zones(full.as_bytes())), [pages(0, 9000, 0)]);
+        assert!(memory(&zones(b"")).is_empty());
+    }
+
     #[test]
     fn a_node_within_another() {
         let nodes = Nodes::parse(text(&[(1, 300, 100), (0, 0, 1000)]).as_bytes());
@@ -178,7 +333,7 @@ mod tests {
 
         #[test]
         fn anything_goes(bytes in any::<Vec<u8>>(), frame in any::<u64>()) {
-            let _ = Nodes::parse(&bytes).node_of(frame);
+            let _ = (Nodes::parse(&bytes).index_of(frame), memory(&zones(&bytes)));
         }
 
         #[test]

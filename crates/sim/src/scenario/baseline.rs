@@ -60,7 +60,7 @@ impl BaselineMemory {
 }
 
 /// Returns the policy of `mrc` with this name; `None` for the engine's policies.
-const fn curve_policy(name: PolicyName) -> Option<CurvePolicy> {
+pub(super) const fn curve_policy(name: PolicyName) -> Option<CurvePolicy> {
     match name {
         PolicyName::Lru => Some(CurvePolicy::Lru),
         PolicyName::Clock => Some(CurvePolicy::Clock),

@@ -286,6 +286,9 @@ pub struct Work {
     /// Advice to the kernel about the memory.
     #[serde(default)]
     pub advice: AdviceName,
+    /// The memory node (NUMA) of the memory.
+    #[serde(default)]
+    pub node: u8,
     /// Time when the work starts, after the tenant's arrival.
     #[serde(default)]
     pub start: Time,
@@ -386,4 +389,6 @@ pub struct Reclaim {
     pub every: Option<Time>,
     /// Value that replaces memory.swappiness for this write.
     pub swappiness: Option<u8>,
+    /// The only memory node to reclaim from; by default, all.
+    pub node: Option<u8>,
 }

@@ -8,14 +8,14 @@ use super::assign::{assign, assignment, spelled_out};
 use super::baseline;
 use super::error::{ScenarioError, Source};
 use super::file::{
-    AccessedBits, File, Global, MemcgLruName, PatternName, PolicyName, ReclaimName, Run, Tenant,
-    Work,
+    AccessedBits, File, Global, MemcgLruName, PatternName, PolicyName, Reclaim, ReclaimName, Run,
+    Tenant, Work,
 };
 use super::hierarchy::Hierarchy;
 use super::recorded::Recordings;
-use engine::{Bytes, Pages};
+use engine::{Bytes, NodeId, Pages};
 use std::path::Path;
-use toml::{Table, Value};
+use toml::{Spanned, Table, Value};
 
 /// Maximum length of a file, bytes.
 pub const TEXT_MAX: usize = 1 << 20;
@@ -344,6 +344,9 @@ fn check(source: Source<'_>, file: &File) -> Result<(), ScenarioError> {
         return Err(source.error(at, what, hint));
     }
     let classic = run.policy.is_classic();
+    if let Some((at, what)) = wrong_with_nodes(file, classic) {
+        return Err(source.error(at, what, "nodes are 0 to 7, with a multi-gen policy"));
+    }
     if classic && run.accessed_bits == AccessedBits::PageTables {
         let hint = "use accessed-bits = \"engine\" with it";
         let what = "run: the active/inactive LRU looks at accessed bits of the engine only";
@@ -398,6 +401,22 @@ fn check(source: Source<'_>, file: &File) -> Result<(), ScenarioError> {
         check_swappiness(source, at, reclaim.swappiness)?;
     }
     Ok(())
+}
+
+/// Finds a node that the machine cannot have: the byte where it is, and a message.
+fn wrong_with_nodes(file: &File, is_classic: bool) -> Option<(Option<usize>, String)> {
+    let works = file.tenant.iter().flat_map(|tenant| &tenant.get_ref().work);
+    let works = works.map(|work| (work.span().start, work.get_ref().node));
+    let of_reclaim = |spanned: &Spanned<Reclaim>| {
+        let node = spanned.get_ref().node?;
+        Some((spanned.span().start, node))
+    };
+    let reclaims = file.reclaim.iter().filter_map(of_reclaim);
+    let has_lists = is_classic || baseline::curve_policy(file.run.policy).is_some();
+    let wrong =
+        |&(_, node): &(usize, u8)| usize::from(node) >= NodeId::MAX || (has_lists && node > 0);
+    let (at, node) = works.chain(reclaims).find(wrong)?;
+    Some((Some(at), format!("there is no node {node}")))
 }
 
 fn check_swappiness(
@@ -536,7 +555,7 @@ fn bounded(source: Source<'_>, runs: &[Plan]) -> Result<(), ScenarioError> {
         for (n, tenant) in plan.file.tenant.iter().enumerate() {
             let (tenant, count) = (tenant.get_ref(), tree.instances(n));
             tenants = tenants.saturating_add(count);
-            for work in tenant.work.iter().map(toml::Spanned::get_ref) {
+            for work in tenant.work.iter().map(Spanned::get_ref) {
                 pages = pages.saturating_add(work.pages().saturating_mul(count));
                 let recorded = work.recorded.as_ref();
                 let accesses = recorded.map_or(0, |recorded| recorded.accesses());

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 mod aging;
 mod host;
 mod instances;
+mod nodes;
 mod policies;
 mod recency;
 mod set;

@@ -1,14 +1,14 @@
 //! Tests of the engine sync: scans are given as pieces of page tables, and the engine must then
 //! know the same pages.
 
-use engine::MachineConfig;
 use engine::memcg::MemcgLimits;
 use engine::vmstat::VmEvent;
+use engine::{MachineConfig, Swappiness};
 
 use super::super::ids::CHUNK;
 use super::*;
 use crate::age_table::{AgeTable, Class, Observation};
-use crate::system::Device;
+use crate::system::{Device, Nodes};
 
 const ONE: MemcgId = MemcgId::FIRST;
 /// Bits of an entry that is neither writable nor dirty: a page of the file itself.
@@ -27,6 +27,7 @@ const IDENTITY: Identity = Identity { pid: 7, started: 7 };
 /// A process with a private mapping of a file, and the engine that knows its pages.
 struct World {
     age_table: AgeTable,
+    nodes: Nodes,
     owner: Owner,
     machine: Machine,
     tenant_map: TenantMap,
@@ -42,6 +43,7 @@ impl World {
         let (config, limits) = (MachineConfig::default(), MemcgLimits::default());
         World {
             age_table,
+            nodes: Nodes::parse(b""),
             owner,
             machine: Machine::of_one(config, limits, Millis(0)),
             tenant_map: TenantMap::default(),
@@ -109,6 +111,7 @@ impl World {
             has_recency: true,
             mask: FRAME_MASK,
             age_table: &self.age_table,
+            nodes: &self.nodes,
         };
         let piece = Piece::Pages {
             start: START,
@@ -133,6 +136,15 @@ impl World {
     fn resident(&self) -> [u64; 2] {
         let lru = self.machine.lruvec(ONE).lru_gen();
         FolioType::ALL.map(|ty| lru.total(ty))
+    }
+
+    /// Returns the number of anonymous pages in memory on each of the two nodes.
+    fn on_nodes(&self) -> [u64; 2] {
+        let lruvec = self.machine.lruvec(ONE);
+        [0, 1].map(|node| {
+            let node = Some(NodeId::of_index(node));
+            lruvec.evictable_on(node, Swappiness::ANON_ONLY).0
+        })
     }
 
     /// The engine's counter of this event.
@@ -189,4 +201,24 @@ fn a_written_page_of_a_private_file_mapping_is_anonymous() {
     // The program maps the file again at these addresses.
     world.scan(&[READ; 4]);
     assert_eq!(world.resident(), [0, 4]);
+}
+
+/// The engine knows on which node each page is: from the page's frame, at each scan. Frames of
+/// pages that were written are numbered from 1,000 on.
+#[test]
+fn a_page_is_on_the_node_of_its_frame() {
+    let mut world = World::new();
+    let zones = "Node 0, zone Normal\n spanned 1000\n start_pfn: 0\nNode 1, zone Normal\n spanned 9000\n start_pfn: 1000\n";
+    world.nodes = Nodes::parse(zones.as_bytes());
+    world.kind = Kind::Anon;
+    world.scan(&[READ, WRITTEN, WRITTEN, READ, READ]);
+    assert_eq!(world.on_nodes(), [3, 2]);
+    // Two pages move to the other node, one in each direction; two more leave, one of them for ever.
+    world.scan(&[WRITTEN, READ, OUT, 0, READ]);
+    assert_eq!(world.on_nodes(), [2, 1]);
+    // A page that comes back is where its new frame is.
+    world.scan(&[WRITTEN, READ, READ, 0, READ]);
+    assert_eq!(world.on_nodes(), [3, 1]);
+    world.scan(&[READ; 5]);
+    assert_eq!(world.on_nodes(), [5, 0]);
 }

@@ -7,7 +7,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::*;
 use crate::age_table::AgeTable;
-use crate::system::{Device, Mapping};
+use crate::system::{Device, Mapping, Nodes};
 
 /// Bits of entries that are present, writable and dirty. `IDLE`: not accessed; `USED`: accessed.
 const IDLE: u64 = 0x43;
@@ -22,6 +22,7 @@ const START: u64 = CHUNK + 100 * 4096;
 /// A recorder, and the age table of the process that it records.
 struct World {
     age_table: AgeTable,
+    nodes: Nodes,
     owner: Owner,
     recorder: Recorder,
     file: File,
@@ -52,6 +53,7 @@ impl World {
         let recorder = Recorder::new(recording, Duration::from_secs(1), 500);
         World {
             age_table,
+            nodes: Nodes::parse(b""),
             owner,
             recorder,
             file,
@@ -97,6 +99,7 @@ impl World {
                 has_recency: true,
                 mask: MASK,
                 age_table: &self.age_table,
+                nodes: &self.nodes,
             };
             self.recorder.hear(reported, *piece);
         }

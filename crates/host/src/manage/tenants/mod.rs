@@ -70,6 +70,7 @@ use host_notes::HostNotes;
 use left_out::LeftOut;
 pub use policy::Policies;
 pub use pressure::Watermarks;
+pub use reclaim::ReclaimFrom;
 pub use write_back::WriteBackAges;
 
 use super::driver::Driver;

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use engine::machine::{Ongoing, ReclaimRequest};
 use engine::memcg::MemcgId;
 use engine::units::PAGE_SIZE;
-use engine::{Bytes, Millis, Pages, ScanReason, Swappiness};
+use engine::{Bytes, Millis, NodeId, Pages, ScanReason, Swappiness};
 use rustix::io::Errno;
 
 use super::super::headroom::CACHE_FIRST_SWAPPINESS;
@@ -20,6 +20,16 @@ use super::{SLICE, Tenants};
 use crate::hard_limit::HardLimit;
 use crate::system::cgroup::Version;
 
+/// Which pages a requested reclaim takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReclaimFrom {
+    /// Swappiness to use instead of the tenants' own; `None` to use theirs.
+    pub swappiness: Option<Swappiness>,
+    /// The number of the only NUMA node to reclaim from; `None` for all nodes. Only for reclaim of
+    /// an amount.
+    pub node: Option<u32>,
+}
+
 impl Tenants {
     /// Starts a requested reclaim: of an amount (memory.reclaim), by age, or of all pages. From the
     /// root it chooses tenants by [`super::TreeSettings::global`]. It runs in slices
@@ -27,14 +37,20 @@ impl Tenants {
     /// result.
     ///
     /// # Errors
-    /// ENODEV: the tenant is gone. EPERM: the group is the host's and may not be changed.
+    /// ENODEV: the tenant is gone. EPERM: the group is the host's and may not be changed. ENXIO:
+    /// there is no such node.
     pub fn reclaim(
         &mut self,
         memcg: MemcgId,
         ask: Ask,
-        swappiness: Option<Swappiness>,
+        ReclaimFrom { swappiness, node }: ReclaimFrom,
     ) -> Result<u64, Errno> {
         self.may_change(memcg)?;
+        let index = |number| self.nodes().iter().position(|one| *one == number);
+        let node = match node {
+            None => None,
+            Some(number) => Some(index(number).ok_or(Errno::NXIO)?),
+        };
         self.last_requested += 1;
         let idle = match ask {
             Ask::OlderThan(age) => Some(self.now().since(Millis::from(age)).0),
@@ -44,6 +60,7 @@ impl Tenants {
             number: self.last_requested,
             ask,
             swappiness,
+            node,
             idle_since: idle,
             pages: Pages(0),
             cache: None,
@@ -69,7 +86,10 @@ impl Tenants {
         requested: &mut RequestedReclaim,
         pause: &Pause,
     ) -> bool {
-        let may = memcg != MemcgId::ROOT && requested.swappiness != Some(Swappiness::ANON_ONLY);
+        // The kernel drops page cache of all nodes.
+        let may = memcg != MemcgId::ROOT
+            && requested.swappiness != Some(Swappiness::ANON_ONLY)
+            && requested.node.is_none();
         let mut left = match (requested.cache, requested.ask) {
             (Some(left), _) => left,
             (None, Ask::Bytes(bytes)) if may => self.cache_to_take(memcg, bytes),
@@ -104,7 +124,8 @@ impl Tenants {
     ) -> bool {
         let mut rest = requested.pages.less(Pages(evicted));
         let may = matches!(requested.ask, Ask::Bytes(_))
-            && requested.swappiness != Some(Swappiness::ANON_ONLY);
+            && requested.swappiness != Some(Swappiness::ANON_ONLY)
+            && requested.node.is_none();
         let least = Bytes(LEAST).pages();
         let is_little = requested.droppers.is_none() && rest < least;
         if !may || is_little || rest == Pages(0) {
@@ -179,7 +200,8 @@ impl Tenants {
             swappiness: requested.swappiness,
             now,
         };
-        vec![Ongoing::proactive(memcg, request)]
+        let node = requested.node.map(NodeId::of_index);
+        vec![Ongoing::proactive(memcg, request).on_node(node)]
     }
 
     /// Ends a requested reclaim: stores its result for [`Tenants::reclaimed`].
@@ -192,8 +214,10 @@ impl Tenants {
         let (all, dropped) = (requested.pages.0 + requested.dropped, requested.dropped);
         if let Ok(path) = self.path(memcg) {
             let path = path.display().to_string();
+            let node = requested.node.and_then(|index| self.nodes().get(index));
+            let node = node.map_or(String::new(), |node| format!(" on memory node {node}"));
             self.act(format!(
-                "paged out {} pages of /{path}, and dropped {dropped} of files: {all} were requested (memory.reclaim)",
+                "paged out {} pages of /{path}{node}, and dropped {dropped} of files: {all} were requested (memory.reclaim)",
                 totals.evicted,
             ));
         }

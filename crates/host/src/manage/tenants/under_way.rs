@@ -30,6 +30,8 @@ pub(super) struct RequestedReclaim {
     pub(super) number: u64,
     pub(super) ask: Ask,
     pub(super) swappiness: Option<Swappiness>,
+    /// The index of the only NUMA node to reclaim from; `None` for all nodes.
+    pub(super) node: Option<usize>,
     /// For reclaim by age: pages accessed after this time (milliseconds of the age table) are not
     /// reclaimed. `None` for other reclaim.
     pub(super) idle_since: Option<u64>,
@@ -50,9 +52,22 @@ impl RequestedReclaim {
         PageOutOptions {
             idle_since: self.idle_since,
             all: self.ask == Ask::All,
+            node: self.node,
             ..PageOutOptions::default()
         }
     }
+}
+
+/// Memory that is lacking.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Lack {
+    /// The node that lacks it: its index ([`crate::ages::Ages::nodes`]), then its number. `None`:
+    /// the whole host.
+    pub(super) node: Option<(usize, u32)>,
+    /// Bytes that are available there.
+    pub(super) available: u64,
+    /// Number of pages to reclaim.
+    pub(super) wanted: Pages,
 }
 
 /// Why a reclaim runs, with the data that are needed when it ends.
@@ -72,8 +87,8 @@ pub(super) enum ReclaimReason {
         /// Whether the kernel also enforces the limit.
         has_hard_limit: bool,
     },
-    /// The host lacks `wanted` pages: it has only `available` bytes of available memory.
-    Pressure { available: u64, wanted: Pages },
+    /// The host, or one of its memory nodes, lacks memory.
+    Pressure(Lack),
     /// A tenant's policy ordered it.
     Policy(PolicyOrder),
 }
@@ -128,8 +143,9 @@ impl Tenants {
                 clears: !has_hard_limit,
                 ..PageOutOptions::default()
             },
-            ReclaimReason::Pressure { .. } => PageOutOptions {
+            ReclaimReason::Pressure(lack) => PageOutOptions {
                 clears: true,
+                node: lack.node.map(|(index, _)| index),
                 ..PageOutOptions::default()
             },
         };
@@ -193,13 +209,13 @@ impl Tenants {
         match why {
             ReclaimReason::Limit { .. } => tenant.is_reclaimed_for_limit = is_begun,
             ReclaimReason::Policy(_) => tenant.has_policy_order = is_begun,
-            ReclaimReason::RequestedReclaim(_) | ReclaimReason::Pressure { .. } => {}
+            ReclaimReason::RequestedReclaim(_) | ReclaimReason::Pressure(_) => {}
         }
     }
 
     /// Whether all tenants are being reclaimed from because the host lacks memory.
     pub(super) fn is_reclaiming_for_host(&self) -> bool {
-        let is_it = |one: &OngoingReclaim| matches!(one.why, ReclaimReason::Pressure { .. });
+        let is_it = |one: &OngoingReclaim| matches!(one.why, ReclaimReason::Pressure(_));
         self.under_way.iter().any(is_it)
     }
 
@@ -326,7 +342,7 @@ impl Tenants {
                         self.requested_steps(memcg, (requested, one.totals.evicted))
                     }
                     ReclaimReason::Limit { most, .. } => self.step_for_limit(memcg, *most),
-                    ReclaimReason::Pressure { wanted, .. } => self.step_for_host(*wanted),
+                    ReclaimReason::Pressure(lack) => self.step_for_host(*lack),
                     ReclaimReason::Policy(ordered) => self.step_ordered(memcg, ordered),
                 };
                 let of = |step: Ongoing| Some((self.serial(step.target())?, step));
@@ -376,9 +392,7 @@ impl Tenants {
             } => {
                 self.end_limit_reclaim(memcg, &totals, (usage, left, most));
             }
-            ReclaimReason::Pressure { available, wanted } => {
-                self.end_host_reclaim(&totals, available, wanted)
-            }
+            ReclaimReason::Pressure(lack) => self.end_host_reclaim(&totals, lack),
             ReclaimReason::Policy(ordered) => self.end_ordered(memcg, &ordered, totals),
         }
     }

@@ -32,7 +32,9 @@ use crate::rng::Rng;
 use crate::vma::OpenFileId;
 use engine::word::State;
 use engine::workingset::Refault;
-use engine::{FaultKind, FolioId, FolioType, Machine, MemcgId, Memory, Millis, Pages, Swappiness};
+use engine::{
+    FaultKind, FolioId, FolioType, Machine, MemcgId, Memory, Millis, NodeId, Pages, Swappiness,
+};
 
 /// The simulated machine with its tenants.
 pub struct World {
@@ -276,7 +278,11 @@ impl World {
             Access::Mapped => FaultKind::Refault,
             Access::Descriptor => FaultKind::Descriptor,
         };
+        let node = NodeId::of_index(worker.work.node.into());
         let refault = self.bring_in((id, folio), ty, how);
+        if node != NodeId::default() {
+            self.machine.lruvec_mut(id).set_node(folio, node);
+        }
         let counts = &mut self.guests[n].counts;
         counts.misses += 1;
         counts.came += 1;

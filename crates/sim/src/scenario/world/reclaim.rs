@@ -4,8 +4,8 @@
 use super::{Guest, World};
 use crate::scenario::file::{Global, Reclaim};
 use engine::lru_gen::LruGen;
-use engine::machine::ReclaimRequest;
-use engine::{MemcgId, Memory, Millis, Pages, ScanReason, Swappiness};
+use engine::machine::{Ongoing, ReclaimRequest};
+use engine::{MemcgId, Memory, Millis, NodeId, Pages, ScanReason, Swappiness};
 
 impl World {
     /// Reclaims until one page fits on the machine and under the limits of `id`.
@@ -136,11 +136,13 @@ impl World {
         if self.is_host() {
             self.scan_before_reclaim();
         }
+        let node = reclaim.node.map(|node| NodeId::of_index(node.into()));
         for id in targets {
-            // Less than the requested amount is a valid result, and shows in pgsteal.
-            let _ = self
-                .machine
-                .proactive_reclaim(id, request, &mut self.spaces);
+            let mut ongoing = Ongoing::proactive(id, request).on_node(node);
+            // The simulated memory wants no pause. Less than the requested amount is a valid
+            // result, and shows in pgsteal.
+            self.machine
+                .resume(&mut ongoing, request.now, &mut self.spaces);
         }
         #[cfg(test)]
         crate::scenario::oracle::plant(self);

@@ -1,0 +1,306 @@
+//! Reclaim for one memory node of several, compared with a naive model that holds each page's node.
+#![forbid(unsafe_code)]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use engine::machine::{Ongoing, ReclaimRequest};
+use engine::memcg::MemcgLimits;
+use engine::{
+    FaultKind, FolioId, FolioType, Lruvec, Machine, MachineConfig, MemcgId, Memory, Millis, NodeId,
+    PageOut, Pages, ScanReason,
+};
+use proptest::prelude::*;
+
+/// Number of tenants, of page ids of each, and of nodes.
+const TENANTS: usize = 2;
+const PAGES: u32 = 600;
+const NODES: usize = 3;
+
+/// Evicts each page, and notes which.
+#[derive(Default)]
+struct Evicting {
+    evicted: Vec<(MemcgId, u32)>,
+}
+
+impl Memory for Evicting {
+    fn walk(&mut self, _: MemcgId, lruvec: &mut Lruvec) {
+        lruvec.walk_accessed();
+    }
+
+    fn page_out(&mut self, memcg: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
+        outcome.extend(batch.iter().map(|_| PageOut::Stored));
+        self.evicted.extend(batch.iter().map(|id| (memcg, id.0)));
+    }
+}
+
+/// A page: its tenant and its id there.
+type Key = (MemcgId, u32);
+
+/// A page that was evicted: its node, and the generation that it was in when the reclaim began.
+#[derive(Clone, Copy, Debug)]
+struct Gone {
+    page: Key,
+    node: usize,
+    seq: u64,
+}
+
+/// A machine as a host has it, and the model: the node of each page in memory.
+struct World {
+    machine: Machine,
+    tenants: Vec<MemcgId>,
+    pages: BTreeMap<Key, usize>,
+    /// Pages touched since the last scan.
+    touched: BTreeSet<Key>,
+    scans: u64,
+}
+
+impl World {
+    fn new() -> World {
+        let mut machine = Machine::new(MachineConfig::of_host(), Millis(0));
+        let tenants = (0..TENANTS).map(|_| machine.create(MemcgId::ROOT, Millis(0)));
+        let tenants: Vec<MemcgId> = tenants.collect();
+        for id in &tenants {
+            machine.lruvec_mut(*id).ensure(PAGES as usize);
+        }
+        World {
+            machine,
+            tenants,
+            pages: BTreeMap::new(),
+            touched: BTreeSet::new(),
+            scans: 0,
+        }
+    }
+
+    /// Brings pages in, on a node; a page that is in memory moves there.
+    fn put(&mut self, tenant: usize, node: usize, ids: std::ops::Range<u32>) {
+        let memcg = self.tenants[tenant];
+        for id in ids {
+            let kind = FaultKind::FirstTouch;
+            let is_new = !self.pages.contains_key(&(memcg, id));
+            if is_new {
+                let anon = FolioType::Anon;
+                self.machine.fault_in(memcg, FolioId(id), anon, kind, true);
+            }
+            let lruvec = self.machine.lruvec_mut(memcg);
+            lruvec.set_node(FolioId(id), NodeId::of_index(node));
+            self.pages.insert((memcg, id), node);
+        }
+    }
+
+    fn touch(&mut self, tenant: usize, ids: std::ops::Range<u32>) {
+        let memcg = self.tenants[tenant];
+        for id in ids.filter(|id| self.pages.contains_key(&(memcg, *id))) {
+            self.touched.insert((memcg, id));
+        }
+    }
+
+    /// Reports the touched pages as a host's scan does, and opens a generation.
+    fn scan(&mut self) {
+        self.scans += 1;
+        for (memcg, id) in std::mem::take(&mut self.touched) {
+            let lruvec = self.machine.lruvec_mut(memcg);
+            lruvec.accessed_since_scan(FolioId(id));
+        }
+        for memcg in &self.tenants {
+            self.machine.age(*memcg, Millis(self.scans * 1000));
+        }
+    }
+
+    fn unmap(&mut self, tenant: usize, ids: std::ops::Range<u32>) {
+        let memcg = self.tenants[tenant];
+        let nr = ids.len();
+        self.machine.unmap_range(memcg, FolioId(ids.start), nr);
+        for id in ids {
+            self.pages.remove(&(memcg, id));
+            self.touched.remove(&(memcg, id));
+        }
+    }
+
+    /// Returns the generation of a page.
+    fn seq(&self, (memcg, id): Key) -> u64 {
+        let lruvec = self.machine.lruvec(memcg);
+        let slot = lruvec.folios().get(FolioId(id)).generation();
+        lruvec.lru_gen().seq_of(slot, FolioType::Anon)
+    }
+
+    /// Requests `nr` pages of a node of all tenants; `None` for all nodes. Checks that no page
+    /// stays that was in an older generation than an evicted one. Returns the evicted pages.
+    fn reclaim(&mut self, node: Option<usize>, nr: u64) -> Vec<Gone> {
+        let seqs: BTreeMap<Key, u64> = self
+            .pages
+            .keys()
+            .map(|page| (*page, self.seq(*page)))
+            .collect();
+        let request = ReclaimRequest {
+            reason: ScanReason::Proactive,
+            nr: Pages(nr),
+            swappiness: None,
+            now: Millis(self.scans * 1000 + 500),
+        };
+        let ongoing = Ongoing::proactive(MemcgId::ROOT, request);
+        let mut ongoing = ongoing.on_node(node.map(NodeId::of_index));
+        let mut memory = Evicting::default();
+        while !self.machine.resume(&mut ongoing, request.now, &mut memory) {}
+        self.machine.check_invariants();
+        let gone = |page: Key| Gone {
+            page,
+            node: self.pages.remove(&page).expect("a page that is in memory"),
+            seq: seqs[&page],
+        };
+        let gone: Vec<Gone> = memory.evicted.into_iter().map(gone).collect();
+        for memcg in &self.tenants {
+            let left = gone.iter().filter(|gone| gone.page.0 == *memcg);
+            let youngest = left.map(|gone| gone.seq).max().unwrap_or(0);
+            let mut stays = self
+                .pages
+                .iter()
+                .filter(|(page, on)| page.0 == *memcg && node.is_none_or(|node| node == **on));
+            let is_older = stays.find(|(page, _)| seqs[*page] < youngest);
+            assert!(
+                is_older.is_none(),
+                "{is_older:?} stays, and {youngest} left"
+            );
+        }
+        gone
+    }
+
+    /// Checks that the machine has the pages of the model in memory.
+    fn check_resident(&self) {
+        for memcg in &self.tenants {
+            let has = self.pages.keys().filter(|key| key.0 == *memcg).count();
+            let resident = self.machine.lruvec(*memcg).resident();
+            assert_eq!(resident, Pages(has as u64), "{memcg:?}");
+        }
+    }
+
+    fn on(&self, node: usize) -> usize {
+        self.pages.values().filter(|on| **on == node).count()
+    }
+}
+
+/// Two nodes; the first is full. Its cold pages leave, its hot pages and all pages of the other
+/// node stay, also those that are colder.
+#[test]
+fn only_cold_pages_of_the_full_node_leave() {
+    let mut world = World::new();
+    // The oldest memory of both tenants is on node 1.
+    world.put(0, 1, 0..200);
+    world.put(1, 1, 0..100);
+    world.scan();
+    world.put(0, 0, 200..400);
+    world.put(1, 0, 100..200);
+    for _ in 0..4 {
+        world.touch(0, 200..300);
+        world.scan();
+    }
+    let gone = world.reclaim(Some(0), 200);
+    assert_eq!(gone.len(), 200);
+    let hot = world.tenants[0];
+    for Gone { page, node, .. } in gone {
+        assert_eq!(node, 0, "{page:?}");
+        assert!(page.0 != hot || page.1 >= 300, "{page:?} is hot");
+    }
+    assert_eq!((world.on(0), world.on(1)), (100, 300));
+    world.check_resident();
+    // What is asked of all nodes comes from the coldest.
+    let gone = world.reclaim(None, 100);
+    assert!(gone.iter().all(|gone| gone.node == 1), "{gone:?}");
+}
+
+/// A node without pages gives none, and the reclaim ends.
+#[test]
+fn an_empty_node_gives_nothing() {
+    let mut world = World::new();
+    world.put(0, 0, 0..300);
+    for _ in 0..4 {
+        world.scan();
+    }
+    assert!(world.reclaim(Some(2), 50).is_empty());
+    // Nor does a node that the machine has met in no page.
+    assert!(world.reclaim(Some(7), 50).is_empty());
+    assert_eq!(world.reclaim(Some(0), 50).len(), 50);
+}
+
+/// Protection counts memory on all nodes: a tenant below its min keeps its pages on the full node.
+#[test]
+fn protected_tenants_keep_their_pages_on_the_full_node() {
+    let mut world = World::new();
+    world.put(0, 0, 0..200);
+    world.put(1, 0, 0..200);
+    let limits = MemcgLimits {
+        min: Pages(200),
+        ..MemcgLimits::default()
+    };
+    world.machine.set_limits(world.tenants[0], limits);
+    for _ in 0..4 {
+        world.scan();
+    }
+    let gone = world.reclaim(Some(0), 150);
+    let other = world.tenants[1];
+    assert!(gone.len() == 150 && gone.iter().all(|gone| gone.page.0 == other));
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Put {
+        who: usize,
+        node: usize,
+        at: u32,
+        len: u32,
+    },
+    Touch {
+        who: usize,
+        at: u32,
+        len: u32,
+    },
+    Unmap {
+        who: usize,
+        at: u32,
+        len: u32,
+    },
+    Scan,
+    Reclaim {
+        node: Option<usize>,
+        nr: u64,
+    },
+}
+
+fn ops() -> impl Strategy<Value = Op> {
+    let range = || (0..TENANTS, 0..PAGES, 1..200u32);
+    prop_oneof![
+        4 => (range(), 0..NODES).prop_map(|((who, at, len), node)| Op::Put { who, node, at, len }),
+        2 => range().prop_map(|(who, at, len)| Op::Touch { who, at, len }),
+        1 => range().prop_map(|(who, at, len)| Op::Unmap { who, at, len }),
+        3 => Just(Op::Scan),
+        3 => (prop::option::weighted(0.8, 0..NODES), 1..300u64).prop_map(|(node, nr)| Op::Reclaim { node, nr }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_node_gives_what_is_asked_and_the_others_keep_theirs(ops in prop::collection::vec(ops(), 1..40)) {
+        let mut world = World::new();
+        for op in ops {
+            match op {
+                Op::Put { who, node, at, len } => world.put(who, node, at..(at + len).min(PAGES)),
+                Op::Touch { who, at, len } => world.touch(who, at..(at + len).min(PAGES)),
+                Op::Unmap { who, at, len } => world.unmap(who, at..(at + len).min(PAGES)),
+                Op::Scan => world.scan(),
+                Op::Reclaim { node, nr } => {
+                    let has = node.map_or(world.pages.len(), |node| world.on(node));
+                    let others: Vec<usize> = (0..NODES).map(|node| world.on(node)).collect();
+                    let gone = world.reclaim(node, nr);
+                    // Nothing is protected, so all that is there can be reclaimed.
+                    prop_assert_eq!(gone.len() as u64, nr.min(has as u64), "of {} on {:?}", has, node);
+                    for other in (0..NODES).filter(|other| node.is_some_and(|node| node != *other)) {
+                        prop_assert_eq!(world.on(other), others[other], "node {}", other);
+                    }
+                }
+            }
+            world.machine.check_invariants();
+            world.check_resident();
+        }
+    }
+}
