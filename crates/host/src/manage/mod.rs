@@ -12,12 +12,14 @@
 //! `swapped_out_ages`, `allocation_race`, `outside`, `messages`, `second_chance`, `reclaim_totals`,
 //! `thrashing_detector`, `files_in_use`, `unseen`, `waits`, `why`, `workers`, `writing_back`;
 //! `engine_sync` (updates the engine from a scan), `host_memory` (pages out what the engine chose),
+//! `activation` (which pages the kernel is to keep),
 //! `headroom` (limits and measured usage); `record` (scans into a file); `driver` (all parts of one
 //! engine); `policy_runner` (runs a policy), `writeback` (writeback to a disk); `ordered` (a
 //! policy's order, in slices); `act`, `report`; this file decides when each of them runs.
 
 mod act;
 mod actions;
+mod activation;
 mod advise;
 mod affinity;
 mod allocation_race;
@@ -142,6 +144,8 @@ pub struct Manager {
     /// Number of the last scan after which the kernel reclaimed, at our request, shared pages that
     /// MADV_PAGEOUT skips. The request is made at most once per scan.
     shared_at: u64,
+    /// Number of pages activated since the kernel was last asked to reclaim.
+    activated: u64,
     /// Pages that were paged out and are still charged to the cgroup, because the kernel has not
     /// yet freed them after writing.
     written: WritingBack,
@@ -254,6 +258,7 @@ impl Manager {
             next_hold: now,
             followed: now,
             shared_at: 0,
+            activated: 0,
             written: WritingBack::default(),
             thrashing: ThrashingDetector::new(),
             files_in_use: FilesInUse::default(),
