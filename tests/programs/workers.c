@@ -1,12 +1,15 @@
 /* A pre-fork server: memory that many processes share after a fork, and some that each has for itself.
  *
- *   workers N MIB SECONDS
+ *   workers N MIB SECONDS [--half]
  *
  * The parent fills MIB of private anonymous memory, forks N workers and then touches none of it. Each
  * worker reads a word of all pages once a second and writes to 4 MiB of its own (the 4 MiB are others for
  * each while MIB suffices): copies on write. Once all have done so for the first time, it prints
  *   ready pid=P workers=P1,P2,... start=0x... pages=N private_pages=1024
- * Resident is MIB + N * 4 MiB, and a little. No worker outlives the parent. */
+ * Resident is MIB + N * 4 MiB, and a little. No worker outlives the parent.
+ *
+ * With --half the workers read only the pages for which the lowest bit of mix(page) is set, about half
+ * of them, and write to none: private_pages=0. */
 #include "schedule.h"
 
 #include <signal.h>
@@ -15,8 +18,9 @@
 
 #define OWN (4 * MIB / PAGE)
 
-static const char usage[] = "usage: workers N MIB SECONDS    (N to 256, MIB from 4)";
+static const char usage[] = "usage: workers N MIB SECONDS [--half]    (N to 256, MIB from 4)";
 static uint64_t *memory, pages;
+static int half;
 
 static void worker(uint64_t which, uint64_t workers, pid_t parent, int done)
 {
@@ -29,8 +33,9 @@ static void worker(uint64_t which, uint64_t workers, pid_t parent, int done)
     sigprocmask(SIG_SETMASK, &none, NULL);
     for (uint64_t round = 1;; round++) {
         for (uint64_t page = 0; page < pages; page++)
-            sum += *(volatile uint64_t *)(memory + page * WORDS);
-        for (uint64_t page = first; page < first + OWN; page++)
+            if (!half || (mix(page) & 1))
+                sum += *(volatile uint64_t *)(memory + page * WORDS);
+        for (uint64_t page = first; !half && page < first + OWN; page++)
             *(volatile uint64_t *)(memory + page * WORDS + 1) = sum + round;
         if (round == 1 && (write(done, "", 1) != 1 || close(done) != 0))
             _exit(1);
@@ -52,7 +57,8 @@ int main(int argc, char **argv)
     static pid_t pids[256];
     int done[2], ended = 0;
     char byte;
-    if (argc != 4)
+    half = argc == 5 && strcmp(argv[4], "--half") == 0;
+    if (argc != 4 && !half)
         FAIL(2, "%s", usage);
     uint64_t workers = number(argv[1], 1, 256, usage), mib = number(argv[2], 4, 1 << 20, usage);
     uint64_t seconds = number(argv[3], 1, 1000000, usage);
@@ -85,7 +91,7 @@ int main(int argc, char **argv)
     for (uint64_t i = 0; i < workers; i++)
         printf("%s%d", i ? "," : "", (int)pids[i]);
     printf(" start=%#lx pages=%lu private_pages=%lu\n", (unsigned long)memory, (unsigned long)pages,
-           (unsigned long)OWN);
+           half ? 0 : (unsigned long)OWN);
     fflush(stdout);
     struct timespec left = {(time_t)seconds, 0};
     int signal = sigtimedwait(&set, NULL, &left);

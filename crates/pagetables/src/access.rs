@@ -26,6 +26,7 @@
 //! - for nothing: status, statm, cgroup, mountinfo, comm.
 
 mod ledger;
+mod touch;
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -43,6 +44,7 @@ use crate::calls::worker::{
 };
 use crate::calls::{Advice, cpu_time};
 use ledger::LockedProcesses;
+pub use touch::{TOUCHED_MAX, Touched, touch};
 
 /// Longest time that a call may make no progress; then its process counts as locked.
 const STALL: Duration = Duration::from_millis(100);

@@ -77,6 +77,18 @@ impl PendingLimits {
         }
     }
 
+    /// Returns the bytes that [`PendingLimits::reclaim_above_high`] would make the kernel reclaim:
+    /// at most 8 MiB; 0 if memory.high is not pending, and on version 1.
+    #[must_use]
+    pub fn above_high(&self, hard_limit: &HardLimit) -> u64 {
+        match (self.high.flatten(), hard_limit.charged()) {
+            (Some(high), Ok(charged)) if hard_limit.version() == Version::V2 => {
+                charged.saturating_sub(high).min(STEP)
+            }
+            _ => 0,
+        }
+    }
+
     /// Lowers memory.high by at most 8 MiB below the charge, so that the kernel reclaims, for
     /// when proactive reclaim finds nothing. Returns the bytes that were freed. Returns 0 if
     /// memory.high is not pending, and on version 1.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use engine::machine::{Ongoing, ReclaimRequest};
 use engine::vmscan::{Headroom, PAGES_PER_MEASUREMENT, Wanted};
-use engine::{Limit, Millis, Pages, ScanReason};
+use engine::{Bytes, Limit, Millis, Pages, ScanReason};
 use pagetables::{Advice, Kind as EntryKind, Piece};
 
 use super::advise::Advised;
@@ -24,6 +24,7 @@ use super::ordered::RunningOrder;
 use super::policy_runner::{PolicyInput, PolicyRunner};
 use super::reclaim_totals::ReclaimTotals;
 use super::waits::Waits;
+use super::wakeup::{Pause, Wakeup};
 use super::{Manager, headroom, workers};
 use crate::hard_limit::HardLimit;
 use crate::system::cgroup::Version;
@@ -36,6 +37,8 @@ use crate::watch::WatchError;
 const CACHE_AT_ONCE: u64 = 4096;
 /// Maximum time of one call of [`Manager::hold_limits`]; afterwards scans and requests can run.
 const HOLD_MAX: Duration = Duration::from_millis(50);
+/// Maximum time for which pages in use are activated before a scan or request can run.
+const ACTIVATION_SLICE: Duration = Duration::from_millis(20);
 
 /// Maximum time between two measurements of usage while unmapped page cache is preferred.
 const PREFERRED_PAUSE: Duration = Duration::from_millis(20);
@@ -229,8 +232,8 @@ impl Manager {
         );
         self.note_written(&totals);
         let mut got = Pages(totals.evicted + self.reclaim_shared(most, &totals));
-        if let (false, Some(hard_limit)) = (Headroom::is_worth_it(got, most), &self.hard_limit) {
-            got.0 += self.due.reclaim_above_high(hard_limit) / 4096;
+        if !Headroom::is_worth_it(got, most) {
+            got.0 += self.reclaim_above_high();
         }
         self.room.note(got, most);
         got
@@ -242,6 +245,20 @@ impl Manager {
             let (reading, proc) = (self.driver.scans(), self.driver.watch.proc());
             self.written.note(Pages(totals.evicted), reading, proc);
         }
+    }
+
+    /// Makes the kernel reclaim for a pending memory.high (version 2). Returns the number of pages.
+    fn reclaim_above_high(&mut self) -> u64 {
+        let Some(hard_limit) = self.hard_limit.clone() else {
+            return 0;
+        };
+        let amount = Bytes(self.due.above_high(&hard_limit)).pages();
+        if amount == Pages(0) || self.activate(amount).is_none() {
+            return 0;
+        }
+        let got = self.due.reclaim_above_high(&hard_limit) / 4096;
+        self.driver.note_reclaimed(&[self.memcg], got);
+        got
     }
 
     /// Whether the kernel drops mapped files in use ([`Driver::drops_files_in_use`]).
@@ -331,11 +348,14 @@ impl Manager {
         if self.shared_at == self.driver.scans() {
             return 0;
         }
-        let skipped = self.driver.shared();
+        let skipped = self.driver.shared(&[self.memcg]);
         let short = most.less(Pages(totals.evicted)).0.min(skipped);
         let may = !self.settings.dry_run && self.settings.limits.swap_max == Limit::Max;
         let hard_limit = self.hard_limit.clone().filter(|_| may);
         let (Some(hard_limit), true, false) = (hard_limit, short > 0, totals.no_swap) else {
+            return 0;
+        };
+        let Some(activated) = self.activate(Pages(short)) else {
             return 0;
         };
         self.shared_at = self.driver.scans();
@@ -344,12 +364,12 @@ impl Manager {
         self.sums.took += begin.elapsed();
         match got {
             Ok(got) => {
-                self.driver.note_reclaimed(got / 4096);
+                let got = got / 4096;
+                self.driver.note_reclaimed(&[self.memcg], got);
                 self.act(format!(
-                    "the kernel reclaimed {} pages of the group: {skipped} were skipped as shared",
-                    got / 4096
+                    "the kernel reclaimed {got} pages of the group: {skipped} were skipped as shared; {activated} in use were activated first"
                 ));
-                got / 4096
+                got
             }
             Err(error) => {
                 self.act(format!(
@@ -358,6 +378,16 @@ impl Manager {
                 0
             }
         }
+    }
+
+    /// Activates the pages in use for one slice, so that the kernel takes `requested` older pages.
+    /// Returns their number; `None` if the next call must continue before the kernel is asked.
+    fn activate(&mut self, requested: Pages) -> Option<u64> {
+        let slice = Pause::after(&Wakeup::default(), ACTIVATION_SLICE);
+        let done = self.driver.activate(&[self.memcg], requested, &slice);
+        self.activated += done.pages;
+        let is_done = done.rest.is_none();
+        is_done.then(|| std::mem::take(&mut self.activated))
     }
 
     /// Returns the unmapped page cache that is part of the usage, in pages; 0 if `wanted` is 0.

@@ -11,6 +11,7 @@ use engine::memcg::MemcgId;
 use engine::policy::{AgeHistogram, Order};
 use engine::{FolioId, Machine, Millis, Pages};
 
+use super::activation::{Activated, Activation, Budget, Unfinished};
 use super::engine_sync::{EngineSync, RefaultAges, ScanFindings, UsedAgain};
 use super::files_in_use::FilesInUse;
 use super::flags::Flags;
@@ -59,6 +60,12 @@ pub(super) struct Driver {
     /// Unevictable pages, which are taken off the engine's lists; `None` if they stay on the lists.
     unevictable: Option<Unevictable>,
     flags: Flags,
+    /// The time that activations may take; then the activation that was not finished.
+    activation_budget: Budget,
+    unfinished: Option<Unfinished>,
+    /// For each tenant: number of pages that left memory since the last scan, by page-out and by
+    /// reclaim that the kernel was asked for.
+    gone: BTreeMap<MemcgId, u64>,
     /// Number of processors that we may use, as found at the start.
     pub(super) processors: usize,
     recorder: Option<Recorder>,
@@ -93,6 +100,9 @@ impl Driver {
             members: Members::default(),
             tenant_map: TenantMap::default(),
             unevictable: None,
+            activation_budget: Budget::new(),
+            unfinished: None,
+            gone: BTreeMap::new(),
             recorder: None,
             out: None,
             back: BTreeMap::new(),
@@ -161,6 +171,7 @@ impl Driver {
             watch.continue_scan(engine_sync, &mut || pause.is_due())
         })?;
         if is_over {
+            self.gone.clear();
             self.note_used_again();
             self.scanned = Instant::now();
             self.scan_took = self.taken;
@@ -254,6 +265,7 @@ impl Driver {
         if let Some(out) = &mut self.out {
             out.drop_tenant(memcg);
         }
+        self.gone.remove(&memcg);
         self.untrack_refaults(memcg);
         let ids = self.tenant_map.evacuate(memcg);
         self.machine.unmap_range(memcg, FolioId(0), ids);
@@ -349,17 +361,61 @@ impl Driver {
         self.unevictable = Some(Unevictable::new());
     }
 
-    /// Returns how many unevictable pages are shared ones: kernel reclaim of their cgroup would
-    /// take them.
-    pub(super) fn shared(&self) -> u64 {
-        self.unevictable.as_ref().map_or(0, Unevictable::shared)
+    /// Returns how many unevictable pages of these tenants are shared ones: kernel reclaim of their
+    /// cgroup would take them.
+    pub(super) fn shared(&self, tenants: &[MemcgId]) -> u64 {
+        let unevictable = self.unevictable.as_ref();
+        unevictable.map_or(0, |unevictable| unevictable.shared(tenants))
     }
 
-    /// Records that kernel reclaim of the cgroup took `pages` of the shared pages.
-    pub(super) fn note_reclaimed(&mut self, pages: u64) {
+    /// Records that kernel reclaim of these tenants' cgroup took `pages`.
+    pub(super) fn note_reclaimed(&mut self, tenants: &[MemcgId], pages: u64) {
         if let Some(unevictable) = &mut self.unevictable {
-            unevictable.note_reclaimed(pages);
+            unevictable.note_reclaimed(tenants, pages);
         }
+        if let Some(first) = tenants.first() {
+            *self.gone.entry(*first).or_insert(0) += pages;
+        }
+    }
+
+    /// Activates the pages in use of a group, before the kernel is asked to reclaim `requested`
+    /// pages from it ([`super::activation`]). `tenants` are the group's tenant and those below it.
+    /// Ends with the slice; the next call then continues.
+    pub(super) fn activate(
+        &mut self,
+        tenants: &[MemcgId],
+        requested: Pages,
+        pause: &Pause,
+    ) -> Activated {
+        let now = Millis(self.watch.elapsed_ms());
+        let (Some(left), Some(first)) = (self.activation_budget.left(now), tenants.first()) else {
+            return Activated::default();
+        };
+        let (begin, target) = (thread_cpu(), (*first, self.scans));
+        let is_spent = || thread_cpu().saturating_sub(begin) >= left;
+        let unfinished = self.unfinished.take().filter(|one| one.target == target);
+        let gone = tenants.iter().filter_map(|one| self.gone.get(one)).sum();
+        let (ages, proc) = self.watch.ages_and_proc();
+        let mut activation = Activation {
+            tenant_map: &self.tenant_map,
+            members: &self.members,
+            ages,
+            proc,
+            flags: &self.flags,
+        };
+        let from = unfinished.map(|one| one.place);
+        let amount = (requested, Pages(gone));
+        let is_over = || pause.is_due() || is_spent();
+        let mut done = activation.run((tenants, from), amount, &is_over);
+        if is_spent() {
+            // The rest is left to the kernel's choice.
+            done.rest = None;
+        }
+        self.unfinished = done.rest.map(|place| Unfinished { target, place });
+        let took = thread_cpu().saturating_sub(begin);
+        self.activation_budget.spend(took);
+        self.spent.page_out += took;
+        done
     }
 
     /// Sets which files are used only once ([`Noreuse`]). If the set has changed, the next scan
@@ -468,18 +524,16 @@ impl Driver {
             clears: how.clears,
             node: how.node,
             unevictable: self.unevictable.as_mut(),
+            gone: &mut self.gone,
             out: self.out.as_mut(),
             pause,
             totals: std::mem::take(totals),
         };
-        let (by_others, shared) = (kernel.totals.by_others, kernel.totals.shared);
+        let by_others = kernel.totals.by_others;
         let answer = reclaim(&mut self.machine, &mut kernel);
         let by_others = kernel.totals.by_others.saturating_sub(by_others);
         self.spent.page_out += thread_cpu().saturating_sub(of_thread) + by_others;
         *totals = kernel.totals;
-        if let Some(unevictable) = &mut self.unevictable {
-            unevictable.note_shared(totals.shared - shared);
-        }
         answer
     }
 }

@@ -10,6 +10,8 @@ use crate::system::Proc;
 /// `KPF_UPTODATE`: the content of the page is valid. The kernel clears this flag when it frees the
 /// frame. The flag for the LRU lists would not do: a page just put back is not on a list yet.
 const UPTODATE: u64 = 1 << 3;
+/// `KPF_ACTIVE`: the page is on the active list, or on its way there.
+const ACTIVE: u64 = 1 << 6;
 /// `KPF_ANON`: the page is anonymous memory.
 const ANON: u64 = 1 << 12;
 /// `KPF_SWAPCACHE`: the page has a swap slot.
@@ -40,6 +42,16 @@ impl Flags {
     /// Whether the page is locked in memory. False if the flags cannot be read.
     pub(super) fn is_locked(&self, frame: u64) -> bool {
         self.of(frame).is_some_and(|flags| flags & LOCKED != 0)
+    }
+
+    /// Whether the page is on the kernel's active list. False if the flags cannot be read, and always
+    /// under the multi-gen LRU. In a folio of several pages only the head has the flag.
+    pub(super) fn is_active(&self, frame: u64) -> bool {
+        let Some(own) = self.of(frame) else {
+            return false;
+        };
+        let is_active = |flags: u64| flags & ACTIVE != 0;
+        is_active(own) || own & TAIL != 0 && self.of_head(frame).is_some_and(is_active)
     }
 
     /// Whether the page is lazyfree (a program called `MADV_FREE`): the kernel frees it without
@@ -134,6 +146,13 @@ mod tests {
         let wanted = [false, true, true, false, false, false, true, true, true];
         assert_eq!(found, wanted);
         assert!(flags.is_stored(2) && !flags.is_stored(3) && !flags.is_stored(8));
+    }
+
+    #[test]
+    fn a_page_is_active_if_its_folio_is() {
+        let flags = flags(&[ANON, ANON | ACTIVE, HEAD | ACTIVE, TAIL, HEAD, TAIL]);
+        let found: Vec<bool> = (0..7).map(|frame| flags.is_active(frame)).collect();
+        assert_eq!(found, [false, true, true, true, false, false, false]);
     }
 
     /// A freed frame, anonymous memory, and a page with a swap slot are not page cache.

@@ -7,6 +7,7 @@
 //! At most [`STEP`] pages of one process are read and then paged out at a time, so that the bits
 //! are only some milliseconds old when the kernel acts.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Instant;
 
@@ -64,6 +65,8 @@ pub(super) struct HostMemory<'a> {
     /// Receives unevictable pages, which then leave the engine's lists. `None`: they are put back
     /// on the lists.
     pub(super) unevictable: Option<&'a mut Unevictable>,
+    /// For each tenant: receives the number of pages paged out since the last scan.
+    pub(super) gone: &'a mut BTreeMap<MemcgId, u64>,
     /// Receives the ages of swapped-out pages, if a policy or writeback needs them.
     pub(super) out: Option<&'a mut SwappedOutAges>,
     /// Ends the time slice: the engine then stops early.
@@ -410,8 +413,12 @@ impl HostMemory<'_> {
                     let frame = entry.physical(self.ages.source().frame_mask()) >> 12;
                     let why = why.get_or_insert_with(|| Why::open(pid, self.flags));
                     let what = why.ask(page.0, frame);
-                    self.totals.shared +=
-                        u64::from(what == PageOut::Shared && self.flags.is_stored(frame));
+                    if let Some(unevictable) = &mut self.unevictable
+                        && what == PageOut::Shared
+                        && self.flags.is_stored(frame)
+                    {
+                        unevictable.note_shared(memcg);
+                    }
                     what
                 }
             };
@@ -558,9 +565,11 @@ impl Memory for HostMemory<'_> {
                 self.step((memcg, of_owner[0].0), step, outcome);
             }
         }
+        let mut gone = 0;
         for ((id, what), fresh) in batch.iter().zip(outcome.iter_mut()).zip(fresh) {
             if fresh {
                 self.totals.note(memcg, *id, *what);
+                gone += u64::from(*what == PageOut::Stored);
             }
             if let Some(unevictable) = &mut self.unevictable
                 && matches!(what, PageOut::Shared | PageOut::Locked)
@@ -574,6 +583,7 @@ impl Memory for HostMemory<'_> {
                 *what = PageOut::Referenced;
             }
         }
+        *self.gone.entry(memcg).or_insert(0) += gone;
     }
 }
 

@@ -11,13 +11,15 @@
 //! `affinity`, `noreuse`, `wakeup`, `spent`, `stall`; `unevictable`, `tenant_map`,
 //! `swapped_out_ages`, `allocation_race`, `outside`, `messages`, `second_chance`, `reclaim_totals`,
 //! `thrashing_detector`, `files_in_use`, `ahead_of_limit`, `unseen`, `waits`, `why`, `workers`,
-//! `writing_back`; `engine_sync` (updates the engine from a scan), `host_memory` (pages out what the engine chose),
+//! `writing_back`; `engine_sync` (updates the engine from a scan), `host_memory` (pages out what the
+//! engine chose), `activation` (which pages the kernel is to keep),
 //! `headroom` (limits and measured usage); `record` (scans into a file); `driver` (all parts of one
 //! engine); `policy_runner` (runs a policy), `writeback` (writeback to a disk); `ordered` (a
 //! policy's order, in slices); `act`, `report`; this file decides when each of them runs.
 
 mod act;
 mod actions;
+mod activation;
 mod advise;
 mod affinity;
 mod ahead_of_limit;
@@ -144,6 +146,8 @@ pub struct Manager {
     /// Number of the last scan after which no page was idle long enough to be reclaimed ahead of
     /// the hard limit. The next attempt follows the next scan.
     no_idle_at: u64,
+    /// Number of pages activated since the kernel was last asked to reclaim.
+    activated: u64,
     /// Pages that were paged out and are still charged to the cgroup, because the kernel has not
     /// yet freed them after writing.
     written: WritingBack,
@@ -255,6 +259,7 @@ impl Manager {
             followed: now,
             shared_at: 0,
             no_idle_at: 0,
+            activated: 0,
             written: WritingBack::default(),
             files_in_use: FilesInUse::default(),
             generation_ms: 0,

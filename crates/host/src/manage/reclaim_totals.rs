@@ -36,8 +36,6 @@ pub(super) struct ReclaimTotals {
     pub(super) would: BTreeSet<Page>,
     /// Number of pages that kernel reclaim had paged out before we tried them.
     pub(super) left: u64,
-    /// Number of pages skipped because several processes map them. Only pages that need swap count.
-    pub(super) shared: u64,
     /// Pages that we unmapped and that are still in memory, in the page cache.
     unmapped: BTreeSet<Page>,
     /// Pages that were not paged out: the reason, then the number of the last scan when that was

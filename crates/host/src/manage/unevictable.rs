@@ -5,6 +5,7 @@
 //! other processes that map them may have ended. If they stayed on the lists, a tenant that owns
 //! the pages of shared libraries would be reclaimed from again and again without result.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use engine::memcg::MemcgId;
@@ -19,9 +20,9 @@ pub(super) struct Unevictable {
     pages: Vec<(MemcgId, FolioId)>,
     /// When the first of the pages was added.
     since: Instant,
-    /// Number of shared pages among them that need swap, less those that kernel reclaim of the
-    /// cgroup took since. Kernel reclaim can take shared pages.
-    shared: u64,
+    /// For each tenant: number of shared pages among them that need swap, less those that kernel
+    /// reclaim of the cgroup took since. Kernel reclaim can take shared pages.
+    shared: BTreeMap<MemcgId, u64>,
 }
 
 impl Unevictable {
@@ -29,25 +30,31 @@ impl Unevictable {
         Unevictable {
             pages: Vec::new(),
             since: Instant::now(),
-            shared: 0,
+            shared: BTreeMap::new(),
         }
     }
 
-    /// Adds the number of shared pages that one reclaim skipped and that need swap.
-    pub(super) fn note_shared(&mut self, pages: u64) {
-        self.shared += pages;
+    /// Counts a shared page of a tenant that was skipped and that needs swap.
+    pub(super) fn note_shared(&mut self, memcg: MemcgId) {
+        *self.shared.entry(memcg).or_insert(0) += 1;
     }
 
-    /// Returns the number of shared pages that kernel reclaim of the cgroup could take. This
-    /// includes pages skipped by earlier reclaims, because the first reclaim takes all shared pages
-    /// off the lists, even if only a few pages are requested.
-    pub(super) const fn shared(&self) -> u64 {
-        self.shared
+    /// Returns the number of shared pages of these tenants that kernel reclaim of the cgroup could
+    /// take. This includes pages skipped by earlier reclaims, because the first reclaim takes all
+    /// shared pages off the lists, even if only a few pages are requested.
+    pub(super) fn shared(&self, tenants: &[MemcgId]) -> u64 {
+        let of = |memcg| self.shared.get(memcg);
+        tenants.iter().filter_map(of).sum()
     }
 
-    /// Subtracts the shared pages that a reclaim of the cgroup took.
-    pub(super) fn note_reclaimed(&mut self, pages: u64) {
-        self.shared = self.shared.saturating_sub(pages);
+    /// Subtracts the shared pages that a reclaim of these tenants' cgroup took.
+    pub(super) fn note_reclaimed(&mut self, tenants: &[MemcgId], mut pages: u64) {
+        for memcg in tenants {
+            if let Some(shared) = self.shared.get_mut(memcg) {
+                let less = pages.min(*shared);
+                (*shared, pages) = (*shared - less, pages - less);
+            }
+        }
     }
 
     /// Adds a page that the kernel did not page out; the engine takes it off its lists.
@@ -61,6 +68,7 @@ impl Unevictable {
     /// Forgets the pages of a tenant that is about to be removed.
     pub(super) fn forget(&mut self, memcg: MemcgId) {
         self.pages.retain(|(of, _)| *of != memcg);
+        self.shared.remove(&memcg);
     }
 
     /// Puts all pages back on the engine's lists, if [`RETRY`] has passed since the first was
@@ -70,7 +78,31 @@ impl Unevictable {
             for (memcg, id) in self.pages.drain(..) {
                 machine.lruvec_mut(memcg).rescue(id);
             }
-            self.shared = 0;
+            self.shared.clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shared_pages_are_counted_by_tenant() {
+        let (mut unevictable, [one, two]) = (Unevictable::new(), [MemcgId::ROOT, MemcgId::FIRST]);
+        for memcg in [one, two, two, two] {
+            unevictable.note_shared(memcg);
+        }
+        assert_eq!(unevictable.shared(&[two]), 3);
+        unevictable.note_reclaimed(&[one, two], 2);
+        assert_eq!(
+            [unevictable.shared(&[one]), unevictable.shared(&[two])],
+            [0, 2]
+        );
+        unevictable.note_reclaimed(&[two], 9);
+        assert_eq!(unevictable.shared(&[one, two]), 0);
+        unevictable.note_shared(two);
+        unevictable.forget(two);
+        assert_eq!(unevictable.shared(&[two]), 0);
     }
 }

@@ -218,7 +218,7 @@ pub(super) const FLOORS: [(&str, &[&[&str]]); 43] = [
                 "workers",
                 "writing_back",
             ],
-            &["engine_sync", "host_memory", "headroom"],
+            &["activation", "engine_sync", "host_memory", "headroom"],
             &["record"],
             &["driver"],
             &["writeback", "policy_runner"],

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use engine::machine::{Ongoing, ReclaimRequest};
 use engine::memcg::MemcgId;
-use engine::units::PAGE_SIZE;
 use engine::vmscan::{Headroom, PAGES_PER_MEASUREMENT, Wanted};
 use engine::{Bytes, Pages, ScanReason};
 
@@ -290,9 +289,17 @@ impl Tenants {
         // On version 1 the request lowers the limit for a moment: a process that allocates
         // meanwhile may be killed if nothing can be swapped out.
         let may_ask = !totals.no_swap || self.groups.version == Version::V2;
-        let (kernels, is_back) = match may_ask && !Headroom::is_worth_it(got, most) {
+        let asked = match may_ask && !Headroom::is_worth_it(got, most) {
             true => self.ask_kernel(memcg),
-            false => (Pages(0), false),
+            false => Some((Pages(0), false)),
+        };
+        let Some((kernels, is_back)) = asked else {
+            // The next reclaim continues to activate pages in use, and then asks the kernel.
+            if let Some(tenant) = self.tenants.get_mut(&memcg) {
+                tenant.next_hold = Instant::now();
+            }
+            self.say_what_left(memcg, ours);
+            return;
         };
         let closed = match may_ask {
             true => self.write_limit_after_reclaim(memcg),
@@ -301,12 +308,12 @@ impl Tenants {
         // Memory that was refaulted at once does not count as reclaimed, so the next tries come
         // ever later.
         got.0 += if is_back { 0 } else { kernels.0 } + closed.0;
+        if !Headroom::is_worth_it(got, most) {
+            got.0 += self.reclaim_above_high(memcg).0;
+        }
         let Some(tenant) = self.tenants.get_mut(&memcg) else {
             return;
         };
-        if !Headroom::is_worth_it(got, most) {
-            got.0 += tenant.due.reclaim_above_high(&tenant.hard_limit) / PAGE_SIZE;
-        }
         tenant.room.note(got, most);
         let wait = tenant.room.wait_after((got, most), (usage, left));
         tenant.next_hold = Instant::now() + wait;

@@ -1,17 +1,22 @@
-//! Fallback reclaim: the kernel reclaims for a memory.max below usage that proactive reclaim cannot
-//! reach. Meanwhile the group may grow only a little.
+//! Fallback reclaim: the kernel reclaims what proactive reclaim cannot, as pages that several
+//! processes map: for a memory.max below usage, for memory.high, or on request of a user. While a
+//! memory.max is pending the group may grow only a little.
 //!
-//! Invariants: fallback reclaim runs only while the limit is pending, when the kernel does not
-//! enforce it, and only for a slice at a time. The kernel chooses the pages, so it runs only if the
-//! kernel knows every limit and protection that restricts proactive reclaim. The group is never
-//! limited below the requested limit.
+//! Invariants: fallback reclaim for a limit runs only while the kernel does not enforce it, and only
+//! for a slice at a time. Before each request the pages in use are activated
+//! ([`super::super::activation`]), because the kernel chooses the pages. It runs only if the kernel
+//! knows every limit and protection that restricts proactive reclaim. The group is never limited
+//! below the requested limit.
 
 use engine::memcg::MemcgId;
-use engine::{Bytes, Limit, Pages};
+use engine::{Bytes, Limit, Pages, Swappiness};
 
+use super::super::options::Ask;
+use super::super::reclaim_totals::ReclaimTotals;
 use super::super::wakeup::Pause;
 use super::pending_limit::{KernelReclaimRequest, SPARE};
 use super::tenant::Tenant;
+use super::under_way::RequestedReclaim;
 use super::unmapped::drop_in_steps;
 use super::{SLICE, Tenants};
 use crate::system::cgroup::Version;
@@ -28,20 +33,17 @@ impl Tenants {
     /// that, the limit of a database with mostly shared memory would stay pending.
     ///
     /// Returns the number of pages reclaimed, then whether the pages of the previous request have
-    /// refaulted.
-    pub(super) fn ask_kernel(&mut self, memcg: MemcgId) -> (Pages, bool) {
+    /// refaulted. `None` if the next call must first continue to activate the pages in use.
+    pub(super) fn ask_kernel(&mut self, memcg: MemcgId) -> Option<(Pages, bool)> {
         let scan = self.driver.scans();
-        let none = (Pages(0), false);
+        let none = Some((Pages(0), false));
         let Some(tenant) = self.tenants.get(&memcg) else {
-            return none;
-        };
-        let Some(max) = tenant.due.max.flatten() else {
             return none;
         };
         let Ok(used) = tenant.hard_limit.charged() else {
             return none;
         };
-        let (used, max) = (Bytes(used).pages(), Bytes(max).pages());
+        let used = Bytes(used).pages();
         // If the memory refaults at once because it is in use, one request a scan is enough. If it
         // stays swapped out, another request is worth it.
         let is_back = |last: KernelReclaimRequest| used.0 + last.got.0 / 2 > last.used.0;
@@ -49,7 +51,8 @@ impl Tenants {
             last.scan != scan || (last.got > Pages(0) && !is_back(last))
         };
         let may_again = tenant.resort.is_none_or(is_again);
-        if used <= max || !may_again || !self.may_ask_kernel(memcg, tenant) {
+        let above = self.above_limits(memcg, tenant, used);
+        if above == Pages(0) || !may_again || !self.may_ask_kernel(memcg, tenant) {
             return none;
         }
         let has_come_back = tenant.resort.is_some_and(is_back);
@@ -57,9 +60,7 @@ impl Tenants {
             true => AT_ONCE_SLOW,
             false => AT_ONCE,
         };
-        let wanted = Pages(used.less(max).0 + SPARE.0).min(at_once);
-        let (pause, mut left) = (Pause::after(&self.wakeup, SLICE), wanted.bytes().0);
-        let got = Bytes(drop_in_steps(&tenant.hard_limit, &mut left, None, &pause)).pages();
+        let got = self.request_from_kernel(memcg, above.min(at_once))?;
         if let Some(tenant) = self.tenants.get_mut(&memcg) {
             tenant.resort = Some(KernelReclaimRequest { scan, used, got });
             let (path, pages) = (
@@ -73,7 +74,92 @@ impl Tenants {
             };
             pages.map(what).into_iter().for_each(|what| self.act(what));
         }
-        (got, has_come_back)
+        Some((got, has_come_back))
+    }
+
+    /// Returns how many pages the kernel is to reclaim from a tenant that has `used` pages: what is
+    /// above a pending memory.max and, on version 1, shared pages that were skipped, up to what is
+    /// above memory.high. Version 1 has no memory.high, so the kernel does not reclaim for it.
+    fn above_limits(&self, memcg: MemcgId, tenant: &Tenant, used: Pages) -> Pages {
+        let above = |limit: u64| used.less(Bytes(limit).pages());
+        let max = match tenant.due.max.flatten().map(above) {
+            None | Some(Pages(0)) => Pages(0),
+            Some(above) => Pages(above.0 + SPARE.0),
+        };
+        let high = tenant.limits.high.bytes();
+        let high = high.filter(|_| self.groups.version == Version::V1);
+        let shared = || Pages(self.driver.shared(&self.below(memcg)));
+        max.max(high.map_or(Pages(0), |high| above(high).min(shared())))
+    }
+
+    /// Activates the pages in use of a tenant, then requests that the kernel reclaim `wanted`
+    /// pages, for a slice each. Returns the number of pages reclaimed; `None` if the next call must
+    /// continue before the kernel is asked.
+    fn request_from_kernel(&mut self, memcg: MemcgId, wanted: Pages) -> Option<Pages> {
+        let below = self.below(memcg);
+        let slice = Pause::after(&self.wakeup, SLICE);
+        let activated = self.driver.activate(&below, wanted, &slice);
+        if activated.rest.is_some() {
+            return None;
+        }
+        let (pause, mut left) = (Pause::after(&self.wakeup, SLICE), wanted.bytes().0);
+        let hard_limit = &self.tenants.get(&memcg)?.hard_limit;
+        let got = Bytes(drop_in_steps(hard_limit, &mut left, None, &pause)).pages();
+        self.driver.note_reclaimed(&below, got.0);
+        Some(got)
+    }
+
+    /// Requests that the kernel reclaim shared pages that were skipped, in place of pages that a
+    /// user requested and the engine could not reclaim, for one slice. Returns whether that is
+    /// complete.
+    pub(super) fn reclaim_requested_shared(
+        &mut self,
+        memcg: MemcgId,
+        requested: &mut RequestedReclaim,
+        totals: &ReclaimTotals,
+    ) -> bool {
+        // On version 1 the request lowers the limit for a moment: a process that allocates
+        // meanwhile may be killed if nothing can be swapped out. Nor does the kernel reclaim from a
+        // group on one memory node alone.
+        let may = memcg != MemcgId::ROOT
+            && requested.node.is_none()
+            && matches!(requested.ask, Ask::Bytes(_))
+            && requested.swappiness != Some(Swappiness::FILE_ONLY)
+            && (!totals.no_swap || self.groups.version == Version::V2);
+        let shared = Pages(self.driver.shared(&self.below(memcg)));
+        let rest = requested.pages.less(Pages(totals.evicted));
+        let wanted = rest.min(shared).min(AT_ONCE_SLOW);
+        let tenant = self
+            .tenants
+            .get(&memcg)
+            .filter(|_| may && wanted > Pages(0));
+        if !tenant.is_some_and(|tenant| self.may_ask_kernel(memcg, tenant)) {
+            return true;
+        }
+        let Some(got) = self.request_from_kernel(memcg, wanted) else {
+            return false;
+        };
+        requested.pages = requested.pages.less(got);
+        requested.by_kernel += got.0;
+        got.0 < wanted.0 / 4 || got >= rest
+    }
+
+    /// Makes the kernel reclaim for a tenant's pending memory.high (version 2), after the pages in
+    /// use were activated. Returns the number of pages.
+    pub(super) fn reclaim_above_high(&mut self, memcg: MemcgId) -> Pages {
+        let below = self.below(memcg);
+        let amount = |tenant: &Tenant| Bytes(tenant.due.above_high(&tenant.hard_limit)).pages();
+        let amount = self.tenants.get(&memcg).map_or(Pages(0), amount);
+        let slice = Pause::after(&self.wakeup, SLICE);
+        if amount == Pages(0) || self.driver.activate(&below, amount, &slice).rest.is_some() {
+            return Pages(0);
+        }
+        let Some(tenant) = self.tenants.get_mut(&memcg) else {
+            return Pages(0);
+        };
+        let got = Bytes(tenant.due.reclaim_above_high(&tenant.hard_limit)).pages();
+        self.driver.note_reclaimed(&below, got.0);
+        got
     }
 
     /// Writes a pending limit right after a reclaim if possible, because memory in use refaults

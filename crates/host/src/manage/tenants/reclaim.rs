@@ -66,6 +66,7 @@ impl Tenants {
             cache: None,
             dropped: 0,
             droppers: None,
+            by_kernel: 0,
         };
         self.start_reclaim(memcg, ReclaimReason::RequestedReclaim(requested));
         Ok(self.last_requested)
@@ -211,13 +212,18 @@ impl Tenants {
         requested: RequestedReclaim,
         totals: ReclaimTotals,
     ) {
-        let (all, dropped) = (requested.pages.0 + requested.dropped, requested.dropped);
+        let (dropped, by_kernel) = (requested.dropped, requested.by_kernel);
+        let all = requested.pages.0 + dropped + by_kernel;
         if let Ok(path) = self.path(memcg) {
             let path = path.display().to_string();
             let node = requested.node.and_then(|index| self.nodes().get(index));
             let node = node.map_or(String::new(), |node| format!(" on memory node {node}"));
+            let shared = match by_kernel {
+                0 => String::new(),
+                pages => format!("; the kernel reclaimed {pages}, as others are shared"),
+            };
             self.act(format!(
-                "paged out {} pages of /{path}{node}, and dropped {dropped} of files: {all} were requested (memory.reclaim)",
+                "paged out {} pages of /{path}{node}, and dropped {dropped} of files{shared}: {all} were requested (memory.reclaim)",
                 totals.evicted,
             ));
         }
@@ -227,7 +233,7 @@ impl Tenants {
         let members = members.map(|(identity, _)| *identity);
         let got = Reclaimed {
             asked_pages: all,
-            evicted_pages: totals.evicted + dropped,
+            evicted_pages: totals.evicted + dropped + by_kernel,
             would_pages: 0,
             kept: totals.kept(),
             unknown_pages: self.driver.unknown(members, requested.ask),

@@ -44,6 +44,8 @@ pub(super) struct RequestedReclaim {
     /// Serials of tenants from which the kernel may drop more page cache, in place of pages that
     /// the engine could not reclaim; `None` until their cache is measured.
     pub(super) droppers: Option<VecDeque<u64>>,
+    /// Number of pages that the kernel reclaimed in place of shared pages that were skipped.
+    pub(super) by_kernel: u64,
 }
 
 impl RequestedReclaim {
@@ -271,6 +273,7 @@ impl Tenants {
             && match &mut one.why {
                 ReclaimReason::RequestedReclaim(requested) => {
                     self.drop_remaining_cache(memcg, requested, one.totals.evicted)
+                        && self.reclaim_requested_shared(memcg, requested, &one.totals)
                 }
                 _ => true,
             };

@@ -22,6 +22,11 @@ const LINKS_BYTES: usize = ENTRIES_BYTES / 24 * (LINK_BYTES + 1);
 /// Option of [`Operation::Advise`]: drop the file rights of root and of capabilities for the call.
 pub(crate) const WITHOUT_FILE_RIGHTS: u32 = 1;
 
+/// Number of pages read from swap after which [`Operation::ReadEach`] stops.
+const SWAPPED_IN_MAX: u64 = 16;
+/// Number of offsets after which [`Operation::ReadEach`] checks [`SWAPPED_IN_MAX`].
+const OFFSETS_PER_CHECK: u64 = 16;
+
 /// `CAP_DAC_OVERRIDE`, `CAP_DAC_READ_SEARCH` and `CAP_FOWNER`, as bits of a set of capabilities.
 const FILE_RIGHTS: u32 = 1 << 1 | 1 << 2 | 1 << 3;
 
@@ -50,6 +55,9 @@ pub(crate) enum Operation {
     /// Gives the kernel the advice `flags` about `count` ranges (each an `iovec` in the data) of
     /// the process whose pidfd comes with the request.
     Advise,
+    /// Reads one byte, `flags` times, at each of `count` offsets (8 bytes each in the data) of the
+    /// file whose descriptor comes with the request.
+    ReadEach,
 }
 
 /// The header of a request and of its result: the request's fields come first.
@@ -57,11 +65,11 @@ pub(crate) enum Operation {
 #[repr(C)]
 pub(crate) struct Header {
     pub(crate) operation: Operation,
-    /// Flags of open(2), or the number of the advice.
+    /// Flags of open(2), or the number of the advice, or the number of reads.
     pub(crate) flags: i32,
     /// [`WITHOUT_FILE_RIGHTS`] or 0.
     pub(crate) options: u32,
-    /// Number of bytes or ranges in the data.
+    /// Number of bytes, ranges or offsets in the data.
     pub(crate) count: u64,
     /// Offset in the file, in bytes.
     pub(crate) offset: u64,
@@ -71,6 +79,8 @@ pub(crate) struct Header {
     pub(crate) result: i64,
     /// Duration of the call, in nanoseconds.
     pub(crate) took_ns: u64,
+    /// Number of pages that [`Operation::ReadEach`] had the kernel read from swap.
+    pub(crate) swapped_in: u64,
     /// Whether more can be read ([`Operation::ReadOn`], [`Operation::LinksOn`]).
     pub(crate) has_more: bool,
     /// The worker's end of the socket: its descriptor when the worker starts.
@@ -88,6 +98,7 @@ impl Header {
             path: [0; PATH_BYTES],
             result: 0,
             took_ns: 0,
+            swapped_in: 0,
             has_more: false,
             socket,
         }
@@ -285,6 +296,7 @@ impl Server {
                 }
                 Operation::Write => self.write(with),
                 Operation::Advise => self.advise(with),
+                Operation::ReadEach => self.read_each(with),
             };
             (*self.header).result = result;
             (*self.header).took_ns = now_ns().wrapping_sub(begin);
@@ -457,6 +469,46 @@ impl Server {
             done
         }
     }
+}
+
+impl Server {
+    /// Reads a byte at each offset in the data of `file`, as often as the header says. Returns the
+    /// number of offsets at which every read succeeded. Stops after [`SWAPPED_IN_MAX`] pages that
+    /// the kernel had to read from swap, and sets their number in the header.
+    unsafe fn read_each(&self, file: i64) -> i64 {
+        // SAFETY: as in `answer`; the data hold `count` offsets, which is no more than there is
+        // room for, and the kernel writes one byte to a place of ours.
+        unsafe {
+            let count = (*self.header).count.min(DATA_BYTES as u64 / 8);
+            let (times, begin) = ((*self.header).flags, major_faults());
+            let (mut byte, mut done) = (0u8, 0);
+            (*self.header).swapped_in = 0;
+            for at in 0..count {
+                let offset = self.data.cast::<u64>().add(at as usize).read();
+                let arguments = [number(file), pointer(&raw mut byte), 1, offset, 0, 0];
+                let is_read = (0..times).all(|_| call(libc::SYS_pread64, arguments) == 1);
+                done += i64::from(is_read);
+                if (at + 1) % OFFSETS_PER_CHECK == 0 || at + 1 == count {
+                    let swapped_in = major_faults().wrapping_sub(begin);
+                    (*self.header).swapped_in = swapped_in;
+                    if swapped_in >= SWAPPED_IN_MAX {
+                        break;
+                    }
+                }
+            }
+            done
+        }
+    }
+}
+
+/// Returns how often the kernel read a page from swap or a disk for this worker.
+unsafe fn major_faults() -> u64 {
+    // SAFETY: an rusage is plain numbers, for which zeros are valid.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    let arguments = [0, pointer(&raw mut usage), 0, 0, 0, 0];
+    // SAFETY: the kernel writes one rusage to a place of ours. 0 is `RUSAGE_SELF`.
+    unsafe { call(libc::SYS_getrusage, arguments) };
+    u64::try_from(usage.ru_majflt).unwrap_or(0)
 }
 
 /// Removes the file rights from the worker's effective capabilities. Returns the capabilities
