@@ -321,20 +321,19 @@ fn reclaim_ahead_keeps_a_program_below_memory_max() {
     assert!((0..10).any(|_| is_kept_off()), "it meets its wall");
 }
 
-/// Regression: pages that the program used all the time were reclaimed ahead of the limit. That took
-/// up to a third of a processor, and no program was faster for it.
+/// Regression: pages that the program used all the time were reclaimed ahead of the limit, some
+/// 5,000 in this test. That took up to a third of a processor, and no program was faster for it.
 #[test]
 fn memory_in_use_is_left_to_the_kernel_at_the_limit() {
     let _serial = serial();
     let _swap = Swap::shared();
-    let options = ["--memory-max", "48M", "--age-every", "250ms"];
-    let words = ["--mib", "64", "--seconds", "6", "hot"];
-    let (_, report) = run(&options, "toucher", &words);
+    let words = ["loop", "256", "200"];
+    let (_, report) = run(&["--memory-max", "128M"], "patterns", &words);
+    let peak = number(&report, "charged_peak_bytes");
+    assert!(peak > 127 << 20, "it meets its limit: {peak}");
     let ours = number(&report, "evicted_pages");
-    let kernels = number(&report, "left_by_kernel_pages");
-    eprintln!("{ours} pages left ahead of the limit, {kernels} at the limit");
-    assert!(kernels > 4096, "it meets its limit: {kernels}");
-    assert!(ours * 10 < kernels, "{ours} pages, the kernel {kernels}");
+    eprintln!("{ours} pages left ahead of the limit");
+    assert!(ours < 256, "{ours} pages left ahead of the limit");
 }
 
 /// Regression: a program that moved itself to another control group had no limit at all, and no
