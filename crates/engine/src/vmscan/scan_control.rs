@@ -122,6 +122,18 @@ impl ScanControl {
         self.batch > MIN_LRU_BATCH && self.reason != ScanReason::Background
     }
 
+    /// Returns how much of its scan target a visit has done, which so far did `all`: the pages
+    /// scanned. With batches larger than the kernel's only pages that were tried count. Otherwise
+    /// visits of a memcg whose pages were all accessed would only move these to other lists, and
+    /// the pressure would rise meanwhile.
+    pub(crate) const fn progress(&self, all: &Shrunk) -> u64 {
+        if self.batch > MIN_LRU_BATCH {
+            all.tried()
+        } else {
+            all.scanned
+        }
+    }
+
     /// Returns the most pages that the next batch may have, after `got` pages were reclaimed.
     pub(crate) fn next_batch(&self, got: Pages) -> usize {
         if !self.is_exact() {

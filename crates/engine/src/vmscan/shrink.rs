@@ -47,7 +47,7 @@ pub fn shrink_lruvec<M: Memory>(
         if scan == 0 {
             break;
         }
-        let most = most(sc.share, scan.saturating_sub(all.scanned));
+        let most = most(sc.share, scan.saturating_sub(sc.progress(&all)));
         let budget = IsolateBudget::of(sc.next_batch(all.reclaimed).min(most)).on(sc.node);
         let done = evict_folios((memcg, lruvec), &sc, budget, (memory, &mut batch));
         total.add(done);
@@ -56,7 +56,7 @@ pub fn shrink_lruvec<M: Memory>(
             sc.swappiness = Swappiness::FILE_ONLY;
         }
         let enough = (sc.root || sc.is_exact()) && all.reclaimed >= sc.nr_to_reclaim;
-        if done.scanned + done.unevictable == 0 || all.scanned >= scan || enough {
+        if done.scanned + done.unevictable == 0 || sc.progress(&all) >= scan || enough {
             break;
         }
         if memory.wants_pause() {
