@@ -60,7 +60,7 @@ show after
 test_that the_host_still_has_enough enough
 stays() { is "$(swapped far)" 0 && is "$(pages far 1)" $far; }
 test_that none_of_the_other_node_does stays
-hot() { at_most VmSwap "$(swapped hot)" 12700; }
+hot() { at_most VmSwap "$(swapped hot)" 13400; }
 test_that what_is_used_stays hot
 tells() { grep -q 'of all tenants: memory node 0 has' serve.out serve.err; }
 test_that the_log_names_the_node tells
