@@ -202,7 +202,7 @@ fn only_cold_pages_of_the_full_node_leave() {
     }
     assert_eq!((world.on(0), world.on(1)), (100, 300));
     world.check_resident();
-    // What is asked of all nodes comes from the coldest.
+    // What is requested of all nodes comes from the coldest.
     let gone = world.reclaim(None, 100);
     assert!(gone.iter().all(|gone| gone.node == 1), "{gone:?}");
 }
@@ -280,7 +280,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_node_gives_what_is_asked_and_the_others_keep_theirs(ops in prop::collection::vec(ops(), 1..40)) {
+    fn a_node_gives_what_is_requested_and_the_others_keep_theirs(ops in prop::collection::vec(ops(), 1..40)) {
         let mut world = World::new();
         for op in ops {
             match op {

@@ -1,6 +1,6 @@
-//! Many tenants on one machine: the memcg tree, a lruvec for each memcg, and reclaim over all of them.
-//! For a single process there is [`Machine::of_one`]. Simulated and real memory are both driven
-//! through this type.
+//! Many tenants on one machine: the memcg tree, a lruvec for each memcg, and reclaim over all of
+//! them. For a single process there is [`Machine::of_one`]. Simulated and real memory are both
+//! driven through this type.
 //!
 //! Reclaim of the root chooses memcgs by the memcg LRU (`global.rs`) or, for comparison, by heat
 //! levels (`by_heat.rs`). Reclaim of a subtree, and the baseline that the memcg LRU replaced, walk

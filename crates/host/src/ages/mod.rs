@@ -159,14 +159,8 @@ impl Ages {
 
     /// Returns the NUMA nodes; their order is that of the index in [`MemoryKind::of`].
     #[must_use]
-    pub fn nodes(&self) -> &[u32] {
-        self.nodes.all()
-    }
-
-    /// Returns the index, in [`Ages::nodes`], of the node of a frame.
-    #[must_use]
-    pub fn node_of(&self, frame: u64) -> usize {
-        self.nodes.index_of(frame)
+    pub fn nodes(&self) -> &Nodes {
+        &self.nodes
     }
 
     /// Returns the age table.

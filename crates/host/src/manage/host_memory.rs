@@ -271,7 +271,7 @@ impl HostMemory<'_> {
         }
         let frame = entry.physical(self.ages.source().frame_mask()) >> 12;
         // The kernel moved the page to another node after the scan that told the engine its node.
-        let is_elsewhere = |node| self.ages.node_of(frame) != node;
+        let is_elsewhere = |node| self.ages.nodes().index_of(frame) != node;
         if self.node.is_some_and(is_elsewhere) {
             return Some(PageOut::Busy);
         }

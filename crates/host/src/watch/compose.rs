@@ -145,7 +145,7 @@ impl Watch {
 
     /// Fills in the processes `who`, their sums, and the histogram of their ages.
     fn fill_processes(&self, report: &mut Report, who: &mut dyn Iterator<Item = Identity>) {
-        let mut bins = Bins::new(self.ages.nodes().len(), self.ended_ms, self.ended_ms);
+        let mut bins = Bins::new(self.ages.nodes().all().len(), self.ended_ms, self.ended_ms);
         let mut unknown: Vec<(Hidden, u64)> = Vec::new();
         let (mut unsure, mut locked, mut late) = (0, Vec::new(), Vec::new());
         for identity in who {
@@ -191,7 +191,7 @@ impl Watch {
             unsure += found.unsure;
             report.processes.push(process);
         }
-        report.page_age = bins.finish(self.ages.nodes());
+        report.page_age = bins.finish(self.ages.nodes().all());
         report
             .processes
             .sort_by_key(|process| std::cmp::Reverse((process.resident_bytes, process.pid)));

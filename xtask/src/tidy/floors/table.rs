@@ -346,11 +346,10 @@ pub(super) const FLOORS: [(&str, &[&[&str]]); 43] = [
     (
         "crates/engine/src/lru_gen",
         &[
-            &["refault_clock"],
+            &["nodes", "refault_clock"],
             &[
                 "bloom",
                 "budget",
-                "by_age",
                 "check",
                 "controller",
                 "look_around",
@@ -358,6 +357,7 @@ pub(super) const FLOORS: [(&str, &[&[&str]]); 43] = [
             ],
             &["aging", "insert", "refault"],
             &["eviction"],
+            &["by_age"],
         ],
     ),
     (

@@ -213,7 +213,7 @@ fn a_page_is_on_the_node_of_its_frame() {
     world.kind = Kind::Anon;
     world.scan(&[READ, WRITTEN, WRITTEN, READ, READ]);
     assert_eq!(world.on_nodes(), [3, 2]);
-    // Two pages move to the other node, one in each direction; two more leave, one of them for ever.
+    // Two pages move to another node, one in each direction; two more leave, one of them for ever.
     world.scan(&[WRITTEN, READ, OUT, 0, READ]);
     assert_eq!(world.on_nodes(), [2, 1]);
     // A page that comes back is where its new frame is.

@@ -208,7 +208,10 @@ impl Tenants {
     /// Returns the resident memory on each node, of each tenant with all tenants below it.
     fn by_node(&self, all: &[MemcgId]) -> BTreeMap<MemcgId, Vec<NodeFigures>> {
         let ages = self.driver.watch.ages();
-        let (now, nodes) = (self.driver.watch.ended_ms(), ages.nodes().len().max(1));
+        let (now, nodes) = (
+            self.driver.watch.ended_ms(),
+            ages.nodes().all().len().max(1),
+        );
         let none = || vec![NodeFigures::default(); nodes];
         let mut found: BTreeMap<MemcgId, Vec<NodeFigures>> =
             all.iter().map(|memcg| (*memcg, none())).collect();

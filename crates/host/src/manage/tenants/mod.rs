@@ -394,7 +394,7 @@ impl Tenants {
     /// Returns the numbers of this host's NUMA nodes.
     #[must_use]
     pub fn nodes(&self) -> &[u32] {
-        self.driver.watch.ages().nodes()
+        self.driver.watch.ages().nodes().all()
     }
 
     /// Returns the time since the tree was started, in milliseconds.

@@ -171,7 +171,7 @@ impl Tenants {
     /// Returns what a node lacks; `None` if none lacks memory, if there is only one node, or if the
     /// nodes are measured later.
     fn lack_of_nodes(&mut self, is_stalled: bool) -> Option<Lack> {
-        let known = self.driver.watch.ages().nodes();
+        let known = self.driver.watch.ages().nodes().all();
         if known.len() < 2 || Instant::now() < self.pressure.next_of_nodes {
             return None;
         }

@@ -3,7 +3,7 @@
 use super::{complaint, ended};
 
 /// Node 0 has memory that is used all the time and memory that is used once; node 1 has older
-/// memory, used once. Memory is requested from node 0 alone, 12 MiB in all.
+/// memory, used once. Memory is requested from node 0 alone, 11 MiB in all.
 const TWO_NODES: &str = r#"
 run = { duration = "60s", age-every = "5s" }
 [[tenant]]
@@ -18,7 +18,7 @@ work = [
 ]
 [[reclaim]]
 size = "1M"
-start = "40s"
+start = "50s"
 every = "1s"
 node = 0
 "#;
@@ -46,13 +46,14 @@ fn only_cold_memory_of_the_node_leaves() {
     ] {
         let [far, near] = pgsteal_and_refaults(set);
         assert_eq!(far, (0, 0), "{set:?}");
-        assert!((3000..=4096).contains(&near.0), "{set:?}: {near:?}");
+        // The kernel may take a batch of 64 pages more than each request.
+        assert!((2816..=3520).contains(&near.0), "{set:?}: {near:?}");
         // The memory in use is 2048 pages.
         assert!(near.1 < 100, "{set:?}: {near:?}");
     }
     // From node 1 alone the other tenant keeps everything.
     let [far, near] = pgsteal_and_refaults(&["reclaim.0.node=1"]);
-    assert!(far.0 >= 4000 && near.0 == 0, "{far:?} {near:?}");
+    assert!(far.0 >= 2816 && near.0 == 0, "{far:?} {near:?}");
 }
 
 #[test]
