@@ -65,8 +65,8 @@ impl Stream {
         self.checksum
     }
 
-    /// Returns the page of touch number `done` after the first writes; the last page of the parts if
-    /// they are over.
+    /// Returns the page of touch number `done` after the first writes; the last page of the parts
+    /// if they are over.
     fn of_parts(parts: &[Part], mut done: u64) -> u32 {
         let mut page = 0;
         for part in parts {

@@ -1,9 +1,9 @@
 //! One run of one case: its control groups, a process for each tenant, and the tenants' turns.
 //!
-//! Invariants: only one tenant's process runs at a time. Between two listed turns the kernel flushes
-//! its statistics, so that the second turn finds the results of the first. After each burst of touches this process
-//! runs, so the machine's only processor switches address spaces twice. The counters are read while
-//! the tenants' processes still exist.
+//! Invariants: only one tenant's process runs at a time. Between two listed turns the kernel
+//! flushes its statistics, so that the second turn finds the results of the first. After each burst
+//! of touches this process runs, so the machine's only processor switches address spaces twice. The
+//! counters are read while the tenants' processes still exist.
 
 use std::path::Path;
 
