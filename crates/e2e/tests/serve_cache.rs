@@ -215,3 +215,50 @@ fn young_page_cache_stays_while_old_files_in_tmpfs_cannot_be_dropped() {
         "{of_files} bytes of files are left, {out} are out"
     );
 }
+
+/// Shared memory that one tenant made, and that a process of another tenant maps without using it.
+/// When the first tenant is removed, the memory belongs to the second one, and a request there
+/// pages it out. The kernel still charges it to the removed group. So on a host no pages remain in
+/// a removed tenant (docs/spec/memcg-lru.md 3, event 7).
+#[test]
+fn shared_memory_of_a_removed_tenant_belongs_to_the_tenant_that_maps_it() {
+    const MAP: &str = "import mmap, sys, time\nfile = open(sys.argv[1], 'r+b')\n\
+         memory = mmap.mmap(file.fileno(), 0)\nmemory[::4096]\n\
+         print('ready', flush=True)\ntime.sleep(600)";
+    let _serial = serial();
+    let _swap = Swap::shared();
+    let name = format!("pagetide-e2e-shared-{}", std::process::id());
+    let in_memory = InMemory(std::path::Path::new("/dev/shm").join(name));
+    let path = in_memory.0.display().to_string();
+    let tree = Tree::serve(&["--age-every", "500ms"]);
+    let begin = |tenant: &str| {
+        let run = Run::new(["python3", "-c", MAP, &path]).under(tree.inside(tenant));
+        let running = run.start();
+        wait::until("it has read all", SOON, || {
+            running.stdout().contains("ready")
+        });
+        running
+    };
+    let has = |tenant: &str| tree.line(&format!("{tenant}/memory.stat"), "anon");
+    ["maker", "user"]
+        .iter()
+        .for_each(|tenant| tree.make(tenant));
+    let script = format!("head -c 48M /dev/zero > {path}");
+    let words = ["sh", "-c", &script].map(str::to_owned);
+    let made = Run::new(tree.inside("maker").into_iter().chain(words)).finish(SOON);
+    assert!(made.status.success(), "{}", made.stderr);
+    let maker = begin("maker");
+    wait::until("it is known", SOON, || has("maker") >= 48 * MIB);
+    let user = begin("user");
+    // Some scans find it idle.
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(has("user") < 24 * MIB, "each frame is counted once");
+    drop(maker);
+    wait::until("its tenant can be removed", SOON, || {
+        std::fs::remove_dir(tree.at("maker")).is_ok()
+    });
+    wait::until("the other tenant has it", SOON, || has("user") >= 48 * MIB);
+    let _ = tree.try_write("user/memory.reclaim", "40m");
+    let left = e2e::proc::number(user.pid(), "RssShmem").expect("it runs");
+    assert!(left < 24 * MIB, "{left} bytes stayed: {}", tree.said());
+}

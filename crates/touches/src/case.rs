@@ -25,6 +25,15 @@ pub struct Group {
     pub low: u32,
 }
 
+/// Pages that are touched in ascending order.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// Number of the first page.
+    pub first: u32,
+    /// Number of pages.
+    pub pages: u32,
+}
+
 /// Which pages a tenant touches, after it has written each of its pages once in ascending order.
 #[derive(Clone, Copy, Debug)]
 pub enum Pattern {
@@ -48,6 +57,8 @@ pub enum Pattern {
         /// Number of touches until the hot pages change.
         every: u64,
     },
+    /// These parts, one after the other, each once.
+    Parts(&'static [Part]),
 }
 
 /// A tenant: one process in one group.
@@ -72,6 +83,9 @@ pub struct Case {
     pub groups: &'static [Group],
     /// The tenants, in the order in which they take turns.
     pub tenants: &'static [Tenant],
+    /// The turns: index of the tenant, then number of touches. Empty for turns of
+    /// [`crate::turns::SLICE`] touches.
+    pub turns: &'static [(usize, u64)],
 }
 
 impl Case {

@@ -1,7 +1,7 @@
 //! All workloads. Their sizes are chosen so that a run takes seconds on an emulated processor, has
 //! thousands of refaults, and has limits that are large against reclaim batches of 64 pages.
 
-use crate::case::{Case, Group, NO_LIMIT, Pattern, Tenant};
+use crate::case::{Case, Group, NO_LIMIT, Part, Pattern, Tenant};
 
 /// Limit (memory.max) of most cases, pages: 32 MiB.
 const MAX: u32 = 8192;
@@ -30,40 +30,86 @@ const fn tenant(group: usize, pages: u32, pattern: Pattern, touches: u64) -> Ten
     }
 }
 
+/// Makes a [`Case`] whose tenants take turns of [`crate::turns::SLICE`] touches.
+const fn case(name: &'static str, groups: &'static [Group], tenants: &'static [Tenant]) -> Case {
+    Case {
+        name,
+        groups,
+        tenants,
+        turns: &[],
+    }
+}
+
 /// A single group with the limit [`MAX`].
 const ONE: &[Group] = &[group("one", None, MAX, 0)];
 
+/// Limits at two levels, for the rule whose clock an eviction advances (docs/fidelity.md). In turn:
+///
+/// 1. Tenant `limited` writes more than its own limit allows, uses 2048 pages again, which become
+///    active, and goes on until its own limit has evicted some 1300 other pages.
+/// 2. Tenant `beside` grows, until the limit above both has evicted thousands of pages of
+///    `limited`.
+/// 3. `limited` touches 896 of the pages that its own limit evicted last. Then it touches 896 of
+///    those that the limit above evicted first.
+const TWO_LIMITS: Case = Case {
+    name: "two-limits",
+    groups: &[
+        group("pod", None, 20_480, 0),
+        group("limited", Some(0), 16_384, 0),
+        group("beside", Some(0), NO_LIMIT, 0),
+    ],
+    tenants: &[
+        tenant(1, 18_432, Pattern::Parts(RETURNING), 7168),
+        tenant(2, 16_384, Pattern::Loop, 0),
+    ],
+    turns: &[(0, 18_432 + 5376), (1, 16_384), (0, 1792)],
+};
+
+/// What tenant `limited` of [`TWO_LIMITS`] touches after its first writes.
+const RETURNING: &[Part] = &[
+    // In memory, and checked once at the end of the list: the next check makes them active.
+    part(4096, 2048),
+    // Evicted. Each eviction in exchange comes closer to the pages above, and then passes them.
+    part(0, 2048),
+    part(2304, 1280),
+    // Evicted by the own limit after the pages above had become active.
+    part(6272, 896),
+    // Evicted by the limit above.
+    part(8192, 896),
+];
+
+/// Makes a [`Part`].
+const fn part(first: u32, pages: u32) -> Part {
+    Part { first, pages }
+}
+
 /// All cases except [`WATCH`].
 pub const ALL: &[Case] = &[
-    Case {
-        name: "uniform",
-        groups: ONE,
-        tenants: &[tenant(0, PAGES, Pattern::Uniform, 131_072)],
-    },
-    Case {
-        name: "zipf-0.7",
-        groups: ONE,
-        tenants: &[tenant(0, PAGES, Pattern::Zipf(0.7), 196_608)],
-    },
-    Case {
-        name: "zipf-1.2",
-        groups: &[group("one", None, MAX / 2, 0)],
-        tenants: &[tenant(0, PAGES, Pattern::Zipf(1.2), 786_432)],
-    },
-    Case {
-        name: "scan-hot",
-        groups: ONE,
-        tenants: &[tenant(0, PAGES, Pattern::ScanHot { hot: 3072 }, 196_608)],
-    },
-    Case {
-        name: "loop",
-        groups: ONE,
-        tenants: &[tenant(0, 12_288, Pattern::Loop, 98_304)],
-    },
-    Case {
-        name: "moving-hot",
-        groups: ONE,
-        tenants: &[tenant(
+    case(
+        "uniform",
+        ONE,
+        &[tenant(0, PAGES, Pattern::Uniform, 131_072)],
+    ),
+    case(
+        "zipf-0.7",
+        ONE,
+        &[tenant(0, PAGES, Pattern::Zipf(0.7), 196_608)],
+    ),
+    case(
+        "zipf-1.2",
+        &[group("one", None, MAX / 2, 0)],
+        &[tenant(0, PAGES, Pattern::Zipf(1.2), 786_432)],
+    ),
+    case(
+        "scan-hot",
+        ONE,
+        &[tenant(0, PAGES, Pattern::ScanHot { hot: 3072 }, 196_608)],
+    ),
+    case("loop", ONE, &[tenant(0, 12_288, Pattern::Loop, 98_304)]),
+    case(
+        "moving-hot",
+        ONE,
+        &[tenant(
             0,
             PAGES,
             Pattern::MovingHot {
@@ -72,48 +118,49 @@ pub const ALL: &[Case] = &[
             },
             393_216,
         )],
-    },
-    Case {
-        name: "two-tenants",
-        groups: &[
+    ),
+    case(
+        "two-tenants",
+        &[
             group("both", None, MAX, 0),
             group("skewed", Some(0), NO_LIMIT, 0),
             group("even", Some(0), NO_LIMIT, 0),
         ],
-        tenants: &[
+        &[
             tenant(1, 8192, Pattern::Zipf(0.7), 98_304),
             tenant(2, 8192, Pattern::Uniform, 98_304),
         ],
-    },
-    Case {
-        name: "tree-low",
-        groups: &[
+    ),
+    case(
+        "tree-low",
+        &[
             group("all", None, MAX, 0),
             group("inner", Some(0), NO_LIMIT, 4096),
             group("kept", Some(1), NO_LIMIT, 3072),
             group("beside", Some(1), NO_LIMIT, 0),
             group("other", Some(0), NO_LIMIT, 0),
         ],
-        tenants: &[
+        &[
             tenant(2, 4096, Pattern::Uniform, 65_536),
             tenant(3, 4096, Pattern::Uniform, 65_536),
             tenant(4, 8192, Pattern::Uniform, 65_536),
         ],
-    },
-    Case {
-        name: "short",
-        groups: &[group("one", None, 1024, 0)],
-        tenants: &[tenant(0, 2048, Pattern::Uniform, 16_384)],
-    },
+    ),
+    TWO_LIMITS,
+    case(
+        "short",
+        &[group("one", None, 1024, 0)],
+        &[tenant(0, 2048, Pattern::Uniform, 16_384)],
+    ),
 ];
 
 /// An auxiliary case, not in [`ALL`]. memory.stat of its group shows when the kernel flushes its
 /// statistics.
-pub const WATCH: Case = Case {
-    name: "watch",
-    groups: &[group("watch", None, NO_LIMIT, 0)],
-    tenants: &[tenant(0, 4096, Pattern::Loop, 0)],
-};
+pub const WATCH: Case = case(
+    "watch",
+    &[group("watch", None, NO_LIMIT, 0)],
+    &[tenant(0, 4096, Pattern::Loop, 0)],
+);
 
 /// Returns the case in [`ALL`] with this name.
 #[must_use]

@@ -15,6 +15,9 @@ pub const FLUSHES: &str = "flushes";
 /// Name of the list of those walks of a tenant's page tables before which its program had not run
 /// since the previous walk. The first walk is number 1. Only for a case with one tenant.
 pub const RESTED: &str = "rested";
+/// Name of the list that has, for each group of the case, the pages that the kernel has charged to
+/// the group and those below it for its own structures.
+pub const KERNELS: &str = "kernels";
 /// First word of each line of figures.
 pub const MARK: &str = "figures";
 

@@ -1,5 +1,6 @@
 //! Which tenant runs next. In each turn a tenant does [`SLICE`] touches. The turns go through the
-//! tenants in order, again and again, until each tenant has done all its touches.
+//! tenants in order, again and again, until each tenant has done all its touches. A case may list
+//! its turns instead.
 //!
 //! Invariant: the order of touches over all tenants does not depend on the burst length. The burst
 //! length only sets how often a turn is interrupted.
@@ -21,6 +22,8 @@ pub struct Turns {
     tenant: usize,
     /// Number of touches left in this turn.
     of_turn: u64,
+    /// The listed turns that have not begun; `None` if the case lists none.
+    listed: Option<std::slice::Iter<'static, (usize, u64)>>,
 }
 
 impl Turns {
@@ -32,8 +35,27 @@ impl Turns {
             left: case.tenants.iter().map(Stream::total).collect(),
             burst: burst.max(1),
             tenant: 0,
-            of_turn: Self::slice(case.tenants.len()),
+            of_turn: match case.turns {
+                [] => Self::slice(case.tenants.len()),
+                _ => 0,
+            },
+            listed: (!case.turns.is_empty()).then(|| case.turns.iter()),
         }
+    }
+
+    /// Returns whether the case lists its turns.
+    #[must_use]
+    pub const fn are_listed(&self) -> bool {
+        self.listed.is_some()
+    }
+
+    /// Begins the next turn.
+    fn begin_turn(&mut self) {
+        let tenants = self.left.len();
+        let next = self.listed.as_mut().and_then(Iterator::next);
+        // Touches that no listed turn has come in slices, after all listed turns.
+        let slice = || ((self.tenant + 1) % tenants, Self::slice(tenants));
+        (self.tenant, self.of_turn) = next.copied().unwrap_or_else(slice);
     }
 
     /// Returns the number of touches in a turn, in a case with so many tenants. A single tenant
@@ -51,8 +73,7 @@ impl Iterator for Turns {
             return None;
         }
         while self.of_turn == 0 || self.left[self.tenant] == 0 {
-            self.tenant = (self.tenant + 1) % self.left.len();
-            self.of_turn = Self::slice(self.left.len());
+            self.begin_turn();
         }
         let nr = self.burst.min(self.of_turn).min(self.left[self.tenant]);
         self.of_turn -= nr;
@@ -92,5 +113,23 @@ mod tests {
         assert_eq!(order(64), order(u64::MAX));
         assert_eq!(order(100), order(1024));
         assert_eq!(&order(64)[255..257], &[0, 1]);
+    }
+
+    #[test]
+    fn listed_turns_come_as_they_are_listed() {
+        for case in ALL {
+            let listed = case.turns.iter();
+            let mut of_tenants = vec![0; case.tenants.len()];
+            listed.for_each(|(tenant, nr)| of_tenants[*tenant] += nr);
+            let wanted: Vec<u64> = case.tenants.iter().map(Stream::total).collect();
+            assert!(
+                case.turns.is_empty() || of_tenants == wanted,
+                "{}",
+                case.name
+            );
+        }
+        let case = find("two-limits").expect("a case");
+        let turns: Vec<(usize, u64)> = Turns::new(case, u64::MAX).collect();
+        assert_eq!(turns, case.turns);
     }
 }

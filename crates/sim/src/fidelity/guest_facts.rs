@@ -4,13 +4,14 @@
 //! Invariant: a fact that an older guest does not report changes nothing.
 
 use ::engine::Pages;
-use touches::figures::{FLUSHES, Figures, RESTED};
+use touches::figures::{FLUSHES, Figures, KERNELS, RESTED};
 
 /// Facts that the guest reported about a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuestFacts {
-    /// Pages that the kernel has charged to the first group for its own structures.
-    pub kernel: Pages,
+    /// For each group, the pages that the kernel has charged to it and to those below it for its
+    /// own structures. An older guest reports those of the first group alone.
+    pub kernels: Vec<Pages>,
     /// Number of touches between two forced context switches.
     pub burst: u64,
     /// For each periodic flush of the kernel's statistics, the number of bursts before it.
@@ -23,7 +24,7 @@ pub struct GuestFacts {
 impl Default for GuestFacts {
     fn default() -> Self {
         Self {
-            kernel: Pages(0),
+            kernels: Vec::new(),
             burst: 64,
             flushes: None,
             idle_walks: None,
@@ -40,8 +41,11 @@ impl GuestFacts {
             list.sort_unstable();
             Some(list)
         };
+        let of_first = figures.counts.get("kernel").copied();
+        let kernels = figures.lists.get(KERNELS).cloned();
+        let kernels = kernels.unwrap_or_else(|| of_first.into_iter().collect());
         Self {
-            kernel: Pages(figures.counts.get("kernel").copied().unwrap_or(0)),
+            kernels: kernels.into_iter().map(Pages).collect(),
             burst: figures.key.burst.max(1),
             flushes: list(FLUSHES),
             idle_walks: list(RESTED),
@@ -57,10 +61,9 @@ mod tests {
     fn lists_are_reported_or_absent() {
         let of = |line: &str| GuestFacts::of(&Figures::parse(line).expect("figures"));
         let old = of("figures loop classic 1 64 all kernel=3");
-        let kernel = Pages(3);
-        assert_eq!((old.kernel, old.flushes), (kernel, None));
-        let new = of("figures loop classic 1 32 all flushes:9,4 rested:");
-        assert_eq!((new.kernel, new.burst), (Pages(0), 32));
+        assert_eq!((old.kernels, old.flushes), (vec![Pages(3)], None));
+        let new = of("figures loop classic 1 32 all kernel=9 flushes:9,4 kernels:9,4 rested:");
+        assert_eq!((new.kernels, new.burst), (vec![Pages(9), Pages(4)], 32));
         assert_eq!(
             (new.flushes, new.idle_walks),
             (Some(vec![4, 9]), Some(vec![]))

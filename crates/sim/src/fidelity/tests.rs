@@ -2,7 +2,7 @@ use super::*;
 
 fn kernel(pages: u64) -> GuestFacts {
     GuestFacts {
-        kernel: Pages(pages),
+        kernels: vec![Pages(pages)],
         ..GuestFacts::default()
     }
 }
@@ -71,6 +71,27 @@ fn unflushed_statistics_are_not_seen() {
     let flushes = (1..10).map(|n| n * 30).collect();
     let (one, none_reported) = (of(Some(flushes)), of(None));
     assert!(one > 0 && none_reported > 0 && one != none_reported);
+}
+
+/// The limit of a group evicts pages of a tenant below it, and the clock of the tenant stays: pages
+/// that the tenant's own limit evicted before are recent when they return, and those that the limit
+/// above evicted are not. Linux 6.12 activates as many (docs/fidelity.md).
+///
+/// Regression: workingset.md 2. The tenant's clock advanced with each eviction of its pages, so 0
+/// were recent.
+#[test]
+fn what_the_limit_above_takes_leaves_the_clock_of_a_tenant() {
+    for kernels in [vec![], [60, 30, 25].map(Pages).to_vec()] {
+        let reported = GuestFacts {
+            kernels,
+            ..GuestFacts::default()
+        };
+        let figures = run("two-limits", "classic", 1, &reported).expect("figures");
+        let count = |name: &str| figures[0].counts[name];
+        let back = 2048 + 1280 + 896 + 896;
+        assert_eq!(count("workingset_refault_anon"), back);
+        assert_eq!(count("workingset_activate_anon"), 896);
+    }
 }
 
 /// In three runs of `moving-hot` the guest's kernel killed the worker in these bursts, out of

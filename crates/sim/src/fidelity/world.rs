@@ -62,14 +62,11 @@ impl<'a> World<'a> {
         };
         let mut machine = Machine::new(config, Millis(0));
         let mut ids = Vec::new();
+        let mut kernels = reported.kernels.iter().copied();
         for group in case.groups {
             let parent = group.parent.map_or(MemcgId::ROOT, |parent| ids[parent]);
             let id = machine.create(parent, Millis(0));
-            let kernel = if ids.is_empty() {
-                reported.kernel
-            } else {
-                Pages(0)
-            };
+            let kernel = kernels.next().unwrap_or(Pages(0));
             machine.set_limits(id, limits(group, kernel));
             ids.push(id);
         }

@@ -117,7 +117,7 @@ mod tests {
                 requested.policies.len(),
                 requested.seeds
             ),
-            (8, 2, 3)
+            (9, 2, 3)
         );
         assert!(!requested.cases.contains(&SHORT.to_owned()));
         assert_eq!(

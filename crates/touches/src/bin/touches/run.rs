@@ -1,13 +1,14 @@
 //! One run of one case: its control groups, a process for each tenant, and the tenants' turns.
 //!
-//! Invariants: only one tenant's process runs at a time. After each burst of touches this process
-//! runs, so the machine's only processor switches address spaces twice. The counters are read while
-//! the tenants' processes still exist.
+//! Invariants: only one tenant's process runs at a time. Between two listed turns the kernel
+//! flushes its statistics, so that the second turn finds the results of the first. After each burst
+//! of touches this process runs, so the machine's only processor switches address spaces twice. The
+//! counters are read while the tenants' processes still exist.
 
 use std::path::Path;
 
 use touches::case::Case;
-use touches::figures::{FLUSHES, Figures, Key, RESTED};
+use touches::figures::{FLUSHES, Figures, KERNELS, Key, RESTED};
 use touches::turns::Turns;
 
 use crate::child::Worker;
@@ -57,12 +58,7 @@ pub(crate) fn run(
     // With several tenants the trace does not show whose page tables are walked.
     let alone = Some(&workers[0]).filter(|_| multi_gen && workers.len() == 1);
     let trace = alone.map(|worker| Trace::start(worker.pid())).transpose()?;
-    for (burst, (tenant, nr)) in (1..).zip(Turns::new(case, burst)) {
-        workers[tenant]
-            .order(nr)
-            .map_err(|why| format!("{why} in burst {burst} ({FLUSHES}:{:?})", watch.seen()))?;
-        watch.scan(burst)?;
-    }
+    touch(Turns::new(case, burst), &mut workers, &mut watch)?;
     let after = counters::swapped()?;
     let rested = trace.map(Trace::finish).transpose()?;
     let flushes = Some((FLUSHES.to_owned(), watch.seen()));
@@ -79,6 +75,8 @@ pub(crate) fn run(
         counts: [].into(),
         lists: flushes.into_iter().chain(rested).collect(),
     };
+    all.lists
+        .insert(KERNELS.to_owned(), kernels(case, &groups)?);
     let mut figures = Vec::new();
     for (n, (tenant, worker)) in case.tenants.iter().zip(&workers).enumerate() {
         let mut counts = counters::of_group(groups.path(tenant.group))?;
@@ -109,4 +107,26 @@ pub(crate) fn run(
     figures.push(all);
     drop(workers);
     Ok(figures)
+}
+
+/// Makes all touches of all tenants.
+fn touch(turns: Turns, workers: &mut [Worker], watch: &mut Watch) -> Result<(), String> {
+    let (are_listed, mut last) = (turns.are_listed(), None);
+    for (burst, (tenant, nr)) in (1..).zip(turns) {
+        let is_other = last.replace(tenant).is_some_and(|last| last != tenant);
+        if are_listed && is_other {
+            watch.wait(burst - 1)?;
+        }
+        workers[tenant]
+            .order(nr)
+            .map_err(|why| format!("{why} in burst {burst} ({FLUSHES}:{:?})", watch.seen()))?;
+        watch.scan(burst)?;
+    }
+    Ok(())
+}
+
+/// Returns the pages that the kernel has charged to each group for its own structures.
+fn kernels(case: &Case, groups: &Groups) -> Result<Vec<u64>, String> {
+    let of = |at| Ok(counters::of_group(groups.path(at))?["kernel"]);
+    (0..case.groups.len()).map(of).collect()
 }

@@ -9,6 +9,7 @@
 //! Invariant: between two reads, far fewer than 64 counts of the separate group change, so the
 //! reads do not cause a flush.
 
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use touches::cases::WATCH;
@@ -20,6 +21,9 @@ use crate::groups::Groups;
 /// Minimum time between two flushes: two seconds, less the delay with which we may notice the
 /// first.
 const REST: Duration = Duration::from_millis(1900);
+
+/// Maximum time that [`Watch::wait`] waits for two flushes.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A process in a separate group, with a page fault that the kernel has not flushed yet.
 pub(crate) struct Watch {
@@ -63,6 +67,20 @@ impl Watch {
             self.seen.push(bursts);
             self.next = now + REST;
             self.worker.order(1)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the kernel has flushed. The first flush that is noticed may have happened before
+    /// the call, so there are two.
+    pub(crate) fn wait(&mut self, bursts: u64) -> Result<(), String> {
+        let (begin, wanted) = (Instant::now(), self.seen.len() + 2);
+        while self.seen.len() < wanted {
+            if begin.elapsed() > PATIENCE {
+                return Err("the kernel does not flush its statistics".to_owned());
+            }
+            sleep(Duration::from_millis(20));
+            self.scan(bursts)?;
         }
         Ok(())
     }
