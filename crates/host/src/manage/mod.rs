@@ -146,6 +146,8 @@ pub struct Manager {
     shared_at: u64,
     /// Number of pages activated since the kernel was last asked to reclaim.
     activated: u64,
+    /// Whether the next reclaim for a limit continues to activate pages.
+    is_activating: bool,
     /// Pages that were paged out and are still charged to the cgroup, because the kernel has not
     /// yet freed them after writing.
     written: WritingBack,
@@ -259,6 +261,7 @@ impl Manager {
             followed: now,
             shared_at: 0,
             activated: 0,
+            is_activating: false,
             written: WritingBack::default(),
             thrashing: ThrashingDetector::new(),
             files_in_use: FilesInUse::default(),
