@@ -9,7 +9,7 @@
  * Resident is MIB + N * 4 MiB, and a little. No worker outlives the parent.
  *
  * With --half the workers read only the pages for which the lowest bit of mix(page) is set, about half
- * of them, and write to none: private_pages=0. */
+ * of them, all at the same time and every 4 seconds, and write to none: private_pages=0. */
 #include "schedule.h"
 
 #include <signal.h>
@@ -39,8 +39,11 @@ static void worker(uint64_t which, uint64_t workers, pid_t parent, int done)
             *(volatile uint64_t *)(memory + page * WORDS + 1) = sum + round;
         if (round == 1 && (write(done, "", 1) != 1 || close(done) != 0))
             _exit(1);
-        /* The workers do not all begin at once. */
-        sleep_until(begin + round * SECOND + which * SECOND / workers);
+        /* The workers do not all begin at once, unless half of the memory is to be idle between. */
+        if (half)
+            sleep_until(begin + round * 4 * SECOND);
+        else
+            sleep_until(begin + round * SECOND + which * SECOND / workers);
     }
 }
 

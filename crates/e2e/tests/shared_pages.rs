@@ -1,5 +1,5 @@
-//! Memory that several processes map, of which half is in use: MADV_PAGEOUT skips such pages, so the
-//! kernel reclaims them at pagetide's request. The half in use must stay in memory.
+//! Memory that several processes map, of which half is in use: MADV_PAGEOUT skips such pages, so
+//! the kernel reclaims them at pagetide's request. The half in use must stay in memory.
 #![forbid(unsafe_code)]
 
 use std::fs::File;
@@ -20,8 +20,11 @@ const SHARED_MIB: u64 = 64;
 /// Memory to reclaim: three quarters of the pages that are not in use.
 const RECLAIMED: u64 = 24 * MIB;
 
-/// A pre-fork server (`workers.c --half`): its workers read a random half of the shared pages once a
-/// second.
+/// Time after which the pages that are not in use are older than all others.
+const KNOWN: Duration = Duration::from_secs(12);
+
+/// A pre-fork server (`workers.c --half`): its workers read a random half of the shared pages every
+/// four seconds.
 struct Server {
     running: Running,
     /// The server itself, which only waits: a page that has left its memory does not return to it.
@@ -99,7 +102,7 @@ impl Server {
     fn check(&self, what: &str) {
         let most = || self.swapped_out().cold > 50.0 || self.swapped_out().hot > 25.0;
         wait::until(what, SOON, most);
-        std::thread::sleep(Duration::from_secs(3));
+        std::thread::sleep(Duration::from_secs(5));
         let out = self.swapped_out();
         eprintln!("{what}: {out:.1?}");
         assert!(out.hot <= 5.0 && out.cold >= 50.0, "{what}: {out:?}");
@@ -136,8 +139,7 @@ fn shared_pages_in_use_stay_when_a_limit_of_run_is_lowered() {
         let _swap = Swap::shared();
         let options = ["--age-every", "2s", "--memory-max", "4G"];
         let server = Server::start(&|run| pagetide::run(&options, run));
-        // Four scans: the pages that are not in use are older than all others.
-        std::thread::sleep(Duration::from_secs(8));
+        std::thread::sleep(KNOWN);
         limit(server.pid, name, usage(server.pid) - RECLAIMED);
         server.check(name);
         let said = pagetide::report(server.pid)["actions"].to_string();
@@ -155,11 +157,11 @@ fn shared_pages_in_use_of_a_tenant_stay_when_memory_is_reclaimed() {
         let tree = Tree::serve(&["--age-every", "2s"]);
         tree.make("a");
         let server = Server::start(&|run| run.under(tree.inside("a")));
-        std::thread::sleep(Duration::from_secs(8));
+        std::thread::sleep(KNOWN);
         match file {
             "memory.reclaim" => {
-                let asked = tree.try_write("a/memory.reclaim", &RECLAIMED.to_string());
-                assert_eq!(asked, Ok(()), "{}", tree.said());
+                let done = tree.try_write("a/memory.reclaim", &RECLAIMED.to_string());
+                assert_eq!(done, Ok(()), "{}", tree.said());
             }
             limit => {
                 let bytes = tree.number("a/memory.current") - RECLAIMED;

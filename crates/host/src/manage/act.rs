@@ -174,7 +174,11 @@ impl Manager {
             }
             self.scan_if_worth_it()?;
             if self.reclaim_for_limit(pages) == Pages(0) {
-                return Ok(self.room.pause(usage, wanted.left).max(dear));
+                let pause = match self.is_activating {
+                    true => Duration::ZERO,
+                    false => self.room.pause(usage, wanted.left),
+                };
+                return Ok(pause.max(dear));
             }
         }
     }
@@ -225,6 +229,7 @@ impl Manager {
     /// usage is then measured again. Returns the number of pages reclaimed.
     fn reclaim_for_limit(&mut self, pages: Pages) -> Pages {
         let most = Pages(pages.0.min(PAGES_PER_MEASUREMENT));
+        self.is_activating = false;
         let totals = self.reclaim_with(ReclaimAmount::Pages(most, ScanReason::Direct));
         self.say(
             &totals,
@@ -235,7 +240,9 @@ impl Manager {
         if !Headroom::is_worth_it(got, most) {
             got.0 += self.reclaim_above_high();
         }
-        self.room.note(got, most);
+        if !self.is_activating {
+            self.room.note(got, most);
+        }
         got
     }
 
@@ -386,8 +393,8 @@ impl Manager {
         let slice = Pause::after(&Wakeup::default(), ACTIVATION_SLICE);
         let done = self.driver.activate(&[self.memcg], requested, &slice);
         self.activated += done.pages;
-        let is_done = done.rest.is_none();
-        is_done.then(|| std::mem::take(&mut self.activated))
+        self.is_activating = done.rest.is_some();
+        (!self.is_activating).then(|| std::mem::take(&mut self.activated))
     }
 
     /// Returns the unmapped page cache that is part of the usage, in pages; 0 if `wanted` is 0.

@@ -41,7 +41,9 @@ const READS_MULTI_GEN: u8 = 5;
 const STEP: usize = 512;
 /// Maximum number of address ranges, and of bytes in them, for one read of page tables.
 const RANGES: usize = 4096;
-const PART: u64 = 32 << 20;
+const PART: u64 = 8 << 20;
+/// Maximum number of scans during one activation.
+const SCANS_MAX: u64 = 4;
 /// Activations may take 1 / `SHARE` of a processor; unused time is saved up to `SAVED_MAX`.
 const SHARE: u32 = 50;
 const SAVED_MAX: Duration = Duration::from_millis(250);
@@ -101,15 +103,25 @@ pub(super) struct Place {
 /// An activation that was not finished in its slice.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unfinished {
-    /// The group's tenant, and the number of the last scan: another scan makes other ages.
-    pub(super) target: (MemcgId, u64),
+    /// The group's tenant.
+    pub(super) target: MemcgId,
+    /// Number of the last scan when the activation began.
+    pub(super) scan: u64,
     pub(super) place: Place,
+}
+
+impl Unfinished {
+    /// Whether an activation for `target` continues this one. If it began too many scans ago, it
+    /// was given up, and the pages that were active then may be no longer in use.
+    pub(super) const fn is_of(&self, target: MemcgId, scans: u64) -> bool {
+        self.target.index() == target.index() && scans - self.scan <= SCANS_MAX
+    }
 }
 
 /// Returns from when on a page must have been accessed to be activated, if the kernel is to find
 /// `requested` older pages. `pages` are the pages by the time of their last access; the oldest
-/// `gone` of them have left memory since they were counted. Leaves twice as many pages to the kernel
-/// if there are, so that fewer pages have to be read.
+/// `gone` of them have left memory since they were counted. Leaves twice as many pages to the
+/// kernel if there are, so that fewer pages have to be read.
 ///
 /// `None` if hardly any page is older than the youngest ones. Then all pages are in use, the kernel
 /// has to take some of these, and to activate them all would only cost time.

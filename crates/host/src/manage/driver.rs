@@ -391,9 +391,11 @@ impl Driver {
         let (Some(left), Some(first)) = (self.activation_budget.left(now), tenants.first()) else {
             return Activated::default();
         };
-        let (begin, target) = (thread_cpu(), (*first, self.scans));
+        let (begin, target) = (thread_cpu(), *first);
         let is_spent = || thread_cpu().saturating_sub(begin) >= left;
-        let unfinished = self.unfinished.take().filter(|one| one.target == target);
+        let scans = self.scans;
+        let unfinished = self.unfinished.take();
+        let unfinished = unfinished.filter(|one| one.is_of(target, scans));
         let gone = tenants.iter().filter_map(|one| self.gone.get(one)).sum();
         let (ages, proc) = self.watch.ages_and_proc();
         let mut activation = Activation {
@@ -411,7 +413,13 @@ impl Driver {
             // The rest is left to the kernel's choice.
             done.rest = None;
         }
-        self.unfinished = done.rest.map(|place| Unfinished { target, place });
+        let scan = unfinished.map_or(scans, |one| one.scan);
+        let unfinished = |place| Unfinished {
+            target,
+            scan,
+            place,
+        };
+        self.unfinished = done.rest.map(unfinished);
         let took = thread_cpu().saturating_sub(begin);
         self.activation_budget.spend(took);
         self.spent.page_out += took;

@@ -44,8 +44,8 @@ impl Flags {
         self.of(frame).is_some_and(|flags| flags & LOCKED != 0)
     }
 
-    /// Whether the page is on the kernel's active list. False if the flags cannot be read, and always
-    /// under the multi-gen LRU. In a folio of several pages only the head has the flag.
+    /// Whether the page is on the kernel's active list. False if the flags cannot be read, and
+    /// always under the multi-gen LRU. In a folio of several pages only the head has the flag.
     pub(super) fn is_active(&self, frame: u64) -> bool {
         let Some(own) = self.of(frame) else {
             return false;

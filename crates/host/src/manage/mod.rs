@@ -148,6 +148,8 @@ pub struct Manager {
     no_idle_at: u64,
     /// Number of pages activated since the kernel was last asked to reclaim.
     activated: u64,
+    /// Whether the next reclaim for a limit continues to activate pages.
+    is_activating: bool,
     /// Pages that were paged out and are still charged to the cgroup, because the kernel has not
     /// yet freed them after writing.
     written: WritingBack,
@@ -260,6 +262,7 @@ impl Manager {
             shared_at: 0,
             no_idle_at: 0,
             activated: 0,
+            is_activating: false,
             written: WritingBack::default(),
             files_in_use: FilesInUse::default(),
             generation_ms: 0,

@@ -5,8 +5,9 @@
 //! page the kernel would set the bit: a caller that names huge pages takes its own read for an
 //! access of the process.
 //!
-//! The kernel calls its `mark_page_accessed` for each read of `/proc/PID/mem`. process_vm_readv does
-//! so, too, but first gives the process a copy of each page that the process shares since a fork.
+//! The kernel calls its `mark_page_accessed` for each read of `/proc/PID/mem`. process_vm_readv
+//! does so, too, but first gives the process a copy of each page that the process shares since a
+//! fork.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -28,9 +29,9 @@ pub struct Touched {
 
 /// Reads one byte, `times` times, of each page at `addresses` of a process.
 ///
-/// `memory` is the process's open `/proc/PID/mem`. At most [`TOUCHED_MAX`] addresses are used. Pages
-/// that cannot be read are skipped. A page in swap is read into memory; soon after 16 such pages the
-/// call ends. Reads none of this process's own pages.
+/// `memory` is the process's open `/proc/PID/mem`. At most [`TOUCHED_MAX`] addresses are used.
+/// Pages that cannot be read are skipped. A page in swap is read into memory; soon after 16 such
+/// pages the call ends. Reads none of this process's own pages.
 ///
 /// # Errors
 /// `ETIMEDOUT` if the process's memory is locked ([`super::is_locked`]); or no worker can be

@@ -289,11 +289,11 @@ impl Tenants {
         // On version 1 the request lowers the limit for a moment: a process that allocates
         // meanwhile may be killed if nothing can be swapped out.
         let may_ask = !totals.no_swap || self.groups.version == Version::V2;
-        let asked = match may_ask && !Headroom::is_worth_it(got, most) {
+        let requested = match may_ask && !Headroom::is_worth_it(got, most) {
             true => self.ask_kernel(memcg),
             false => Some((Pages(0), false)),
         };
-        let Some((kernels, is_back)) = asked else {
+        let Some((kernels, is_back)) = requested else {
             // The next reclaim continues to activate pages in use, and then asks the kernel.
             if let Some(tenant) = self.tenants.get_mut(&memcg) {
                 tenant.next_hold = Instant::now();

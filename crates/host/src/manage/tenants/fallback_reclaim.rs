@@ -2,8 +2,8 @@
 //! processes map: for a memory.max below usage, for memory.high, or on request of a user. While a
 //! memory.max is pending the group may grow only a little.
 //!
-//! Invariants: fallback reclaim for a limit runs only while the kernel does not enforce it, and only
-//! for a slice at a time. Before each request the pages in use are activated
+//! Invariants: fallback reclaim for a limit runs only while the kernel does not enforce it, and
+//! only for a slice at a time. Before each request the pages in use are activated
 //! ([`super::super::activation`]), because the kernel chooses the pages. It runs only if the kernel
 //! knows every limit and protection that restricts proactive reclaim. The group is never limited
 //! below the requested limit.
