@@ -1,5 +1,6 @@
 //! `cargo xtask bench tenants [--tenants 128] [--mib 24] [--rounds 12] [--ask MIB] [--slower 2]
 //! [--rate KIB] [--warm SECONDS] [--rest SECONDS] [--only memcg-lru] [--json]`
+//!
 //! `cargo xtask bench tenants --sweep [--tenants 8,24,64,256] [--mib 8,40,128] [--total 8192]
 //! [--heat idle|busy] [--rounds 10] [--only memcg-lru] [--json]`
 //!

@@ -87,8 +87,8 @@ pub fn known(tree: &Tree, tenant: &str, mib: u64) -> IdleProgram {
     idle_program
 }
 
-/// Starts a program of `mib` MiB in a tenant that touches each page once in `every`, and waits until
-/// it has filled its memory.
+/// Starts a program of `mib` MiB in a tenant, and waits until it has filled its memory. The program
+/// touches each page once in `every`.
 ///
 /// # Panics
 /// If it is not ready in time.

@@ -9,7 +9,8 @@ use crate::vmscan::{Memory, ScanControl, Share, Shrunk, TryAgain};
 
 impl Machine {
     /// Reclaims from one memcg's own pages. `before`: what was reclaimed in this visit before it
-    /// bailed out; `share`: how much of the request the visit may take. Returns where the memcg's entry in the memcg LRU moves, and what was reclaimed.
+    /// bailed out; `share`: how much of the request the visit may take. Returns where the memcg's
+    /// entry in the memcg LRU moves, and what was reclaimed.
     /// spec: memcg-lru.md 4.
     pub(super) fn shrink_more<M: Memory>(
         &mut self,

@@ -102,7 +102,7 @@ impl Machine {
             self.tree.calculate_protection(root, id);
             let is_low = self.tree.below_low(root, id) && !self.takes_below_low;
             if !self.tree.below_min(root, id) && !is_low {
-                open += self.evictable(id, request.swappiness);
+                open += self.unprotected_evictable(id, request.swappiness);
             }
         }
         Sharing::Divided {
@@ -113,7 +113,7 @@ impl Machine {
 
     /// Returns the share of `id` in a pass by the memcg LRU.
     pub(super) fn share_of_lru(
-        &self,
+        &mut self,
         id: MemcgId,
         sharing: Sharing,
         request: &ReclaimRequest,
@@ -121,14 +121,25 @@ impl Machine {
         let Sharing::Divided { wanted, open } = sharing else {
             return Share::BySize;
         };
-        let part = part_of(wanted, self.evictable(id, request.swappiness), open);
-        Share::AtMost(Pages(part.max(MIN_LRU_BATCH as u64)))
+        self.tree.calculate_path(MemcgId::ROOT, id);
+        let low_reclaim = self.config.low_last && self.takes_below_low;
+        // A protected memcg is scanned by what exceeds its protection, which changes as its
+        // siblings lose pages: at any priority, little at a time.
+        if self.protection((MemcgId::ROOT, id), low_reclaim).is_some() {
+            return Share::BySize;
+        }
+        let own = self.unprotected_evictable(id, request.swappiness);
+        Share::AtMost(Pages(part_of(wanted, own, open).max(MIN_LRU_BATCH as u64)))
     }
 
-    /// Returns how many pages of `id` are of types that may be evicted.
-    fn evictable(&self, id: MemcgId, swappiness: Option<Swappiness>) -> u64 {
+    /// Returns how many pages of `id` are of types that may be evicted, without those that its
+    /// protection, which the caller has computed, keeps from a reclaim of the root.
+    fn unprotected_evictable(&self, id: MemcgId, swappiness: Option<Swappiness>) -> u64 {
         let swappiness = self.swappiness(id, swappiness);
-        self.lruvec(id).evictable_total(swappiness).0
+        let all = self.lruvec(id).evictable_total(swappiness).0;
+        let low_reclaim = self.config.low_last && self.takes_below_low;
+        let protection = self.protection((MemcgId::ROOT, id), low_reclaim);
+        protection.map_or(all, |protection| protection.scan(all).min(all))
     }
 
     /// Returns how many pages of `id` a reclaim may scan; 0 under the classic policy.

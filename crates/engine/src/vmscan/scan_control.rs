@@ -123,11 +123,12 @@ impl ScanControl {
     }
 
     /// Returns how much of its scan target a visit has done, which so far did `all`: the pages
-    /// scanned. With batches larger than the kernel's only pages that were tried count. Otherwise
+    /// scanned. With batches larger than the kernel's, and without protection, only pages that were
+    /// tried count. Otherwise
     /// visits of a memcg whose pages were all accessed would only move these to other lists, and
     /// the pressure would rise meanwhile.
     pub(crate) const fn progress(&self, all: &Shrunk) -> u64 {
-        if self.batch > MIN_LRU_BATCH {
+        if self.batch > MIN_LRU_BATCH && self.protection.is_none() {
             all.tried()
         } else {
             all.scanned

@@ -32,6 +32,12 @@ pub(super) struct FurtherScans {
 }
 
 impl FurtherScans {
+    /// Whether a tenant with so much unprotected memory may yield what makes a further scan worth
+    /// it, if `missing` pages are missing.
+    pub(super) fn may_yield(missing: Pages, unprotected: Pages) -> bool {
+        unprotected.0 > missing.0 / WORTH
+    }
+
     /// Decides whether a reclaim of which `missing` pages are still missing waits for another scan,
     /// which could begin after `wait`. `scans` is the number of all scans so far.
     pub(super) fn begin(&mut self, missing: Pages, wait: Duration, scans: u64) -> bool {

@@ -10,8 +10,9 @@
 //! The modules in order of dependence, in groups separated by semicolons; a module uses only
 //! modules of earlier groups: `budget` (of scans), `by_path` (settings that hold for a tenant and
 //! those below it), `cache`, `pending_limit`, `group_share` (which of the host's groups are
-//! tenants), `host_notes`, `further_scans` (of a request), `kernel_counters`, `left_out` (what scans do not include),
-//! `rate_limited`; `tenant`, `under_way` (reclaims in slices); here the tree and its clock; `host`
+//! tenants), `host_notes`, `further_scans` (of a request), `kernel_counters`, `left_out` (what
+//! scans do not include), `rate_limited`; `tenant`, `under_way` (reclaims in slices); here the tree
+//! and its clock; `host`
 //! (the host's own groups), `membership` (the tenant of each process), `pressure`, `protection`;
 //! `kernel_reclaim` (reclaim by the kernel itself), `unmapped` (page cache), `curves`;
 //! `cold_cache`, `fallback_reclaim`; `thrashing`; `list` (which groups exist), `scan`,

@@ -169,8 +169,8 @@ impl Tenants {
         who.is_empty() || rest == Pages(0)
     }
 
-    /// Returns the engine's work for a request of which `evicted` pages were paged out, as a list of
-    /// reclaims; page cache was dropped before.
+    /// Returns the engine's work for a request, as a list of reclaims. `evicted` pages were paged
+    /// out so far, and page cache was dropped before.
     pub(super) fn requested_steps(
         &mut self,
         memcg: MemcgId,

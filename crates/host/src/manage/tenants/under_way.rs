@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use super::super::IDLE_MAX;
 use super::super::driver::PageOutOptions;
-use super::super::options::Ask;
+use super::super::options::{Ask, Limits};
 use super::super::reclaim_totals::ReclaimTotals;
 use super::super::wakeup::Pause;
 use super::further_scans::FurtherScans;
@@ -294,13 +294,23 @@ impl Tenants {
         if !is_amount || one.totals.no_swap || one.totals.refused.is_some() {
             return false;
         }
+        // Where tenants are protected, less than requested is what a caller expects; and the more
+        // often reclaim tries, the more the shares of protected siblings drift apart.
+        let none = Limits::default();
+        let is_protected = |id: &MemcgId| {
+            let limits = self.tenants.get(id).map_or(none, |one| one.limits);
+            (limits.min, limits.low) != (none.min, none.low)
+        };
+        if self.below(memcg).iter().any(is_protected) {
+            return false;
+        }
         let missing = requested.pages.less(Pages(one.totals.evicted));
         let machine = &mut self.driver.machine;
-        let may_yield = machine.tree().pre_order(memcg).into_iter().any(|id| {
+        let unprotected = machine.tree().pre_order(memcg).into_iter().map(|id| {
             let resident = machine.lruvec(id).resident();
-            machine.unprotected_from(memcg, id).min(resident) > Pages(0)
+            machine.unprotected_from(memcg, id).min(resident).0
         });
-        if !may_yield {
+        if !FurtherScans::may_yield(missing, Pages(unprotected.sum())) {
             return false;
         }
         let (wait, scans) = (self.until_extra_scan(), self.driver.scans());
