@@ -39,8 +39,7 @@ const READS: u8 = 2;
 const READS_MULTI_GEN: u8 = 5;
 /// Maximum number of pages read between two checks of the time: about a millisecond of work.
 const STEP: usize = 512;
-/// Maximum number of address ranges, and of bytes in them, for one read of page tables.
-const RANGES: usize = 4096;
+/// Maximum number of bytes for one read of page tables, which so has at most 2,048 address ranges.
 const PART: u64 = 8 << 20;
 /// Maximum number of scans during one activation.
 const SCANS_MAX: u64 = 4;
@@ -160,8 +159,7 @@ fn readable(
     parts
 }
 
-/// Divides address ranges into lists for one read of page tables each: at most [`RANGES`] ranges
-/// with [`PART`] bytes.
+/// Divides address ranges into lists for one read of page tables each: at most [`PART`] bytes.
 fn in_parts(ranges: Vec<Range<u64>>) -> Vec<Vec<Range<u64>>> {
     let (mut parts, mut part, mut left) = (Vec::new(), Vec::new(), PART);
     for mut range in ranges {
@@ -170,7 +168,7 @@ fn in_parts(ranges: Vec<Range<u64>>) -> Vec<Vec<Range<u64>>> {
             part.push(range.start..end);
             left -= end - range.start;
             range.start = end;
-            if left == 0 || part.len() == RANGES {
+            if left == 0 {
                 parts.push(std::mem::take(&mut part));
                 left = PART;
             }
@@ -191,12 +189,14 @@ pub(super) struct Activation<'a> {
 
 impl Activation<'_> {
     /// Activates the pages in use of these tenants, so that the kernel finds `requested` older
-    /// ones. `gone`: number of their pages that have left memory since the last scan. Begins at
+    /// ones. `gone`: number of their pages that have left memory since the last scan. Does nothing
+    /// if few pages were last accessed before `idle_before` (time of the age table). Begins at
     /// `from`, where the last call ended, and ends early when `is_over` returns true.
     pub(super) fn run(
         &mut self,
         (tenants, from): (&[MemcgId], Option<Place>),
         (requested, gone): (Pages, Pages),
+        idle_before: Millis,
         is_over: &dyn Fn() -> bool,
     ) -> Activated {
         let mut done = Activated::default();
@@ -204,6 +204,12 @@ impl Activation<'_> {
             return done;
         }
         let ages = self.by_last_access(tenants);
+        // Where hardly any page is idle the kernel must take pages in use. If all of them were
+        // active, it would find nothing.
+        let idle: u64 = ages.range(..idle_before.0).map(|(_, pages)| pages).sum();
+        if idle < requested.0 / 2 + gone.0 {
+            return done;
+        }
         let Some(since) = in_use_since(&ages, requested, gone) else {
             return done;
         };
@@ -406,6 +412,9 @@ mod tests {
         );
         let many: Vec<Range<u64>> = (0..5000).map(|at| at * 8192..at * 8192 + 4096).collect();
         let parts = in_parts(many);
-        assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), [4096, 904]);
+        assert_eq!(
+            parts.iter().map(Vec::len).collect::<Vec<_>>(),
+            [2048, 2048, 904]
+        );
     }
 }

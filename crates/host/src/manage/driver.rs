@@ -394,6 +394,7 @@ impl Driver {
         let (begin, target) = (thread_cpu(), *first);
         let is_spent = || thread_cpu().saturating_sub(begin) >= left;
         let scans = self.scans;
+        let idle_before = Millis(now.since(Millis::from(self.watch.interval() * 2)).0);
         let unfinished = self.unfinished.take();
         let unfinished = unfinished.filter(|one| one.is_of(target, scans));
         let gone = tenants.iter().filter_map(|one| self.gone.get(one)).sum();
@@ -408,7 +409,7 @@ impl Driver {
         let from = unfinished.map(|one| one.place);
         let amount = (requested, Pages(gone));
         let is_over = || pause.is_due() || is_spent();
-        let mut done = activation.run((tenants, from), amount, &is_over);
+        let mut done = activation.run((tenants, from), amount, idle_before, &is_over);
         if is_spent() {
             // The rest is left to the kernel's choice.
             done.rest = None;
