@@ -406,10 +406,8 @@ mod tests {
         let (one, two) = (0..PAGE_SIZE, PART..3 * PART - PAGE_SIZE);
         let parts = in_parts(vec![one.clone(), two]);
         let first = vec![one, PART..2 * PART - PAGE_SIZE];
-        assert_eq!(
-            parts,
-            [first, vec![2 * PART - PAGE_SIZE..3 * PART - PAGE_SIZE]]
-        );
+        let second = 2 * PART - PAGE_SIZE..3 * PART - PAGE_SIZE;
+        assert_eq!(parts, [first, Vec::from([second])]);
         let many: Vec<Range<u64>> = (0..5000).map(|at| at * 8192..at * 8192 + 4096).collect();
         let parts = in_parts(many);
         assert_eq!(
