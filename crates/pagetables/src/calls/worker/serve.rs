@@ -483,8 +483,10 @@ impl Server {
             let (times, begin) = ((*self.header).flags, major_faults());
             let (mut byte, mut done) = (0u8, 0);
             (*self.header).swapped_in = 0;
+            let mut next = self.data.cast::<u64>();
             for at in 0..count {
-                let offset = self.data.cast::<u64>().add(at as usize).read();
+                let offset = next.read();
+                next = next.add(1);
                 let arguments = [number(file), pointer(&raw mut byte), 1, offset, 0, 0];
                 let is_read = (0..times).all(|_| call(libc::SYS_pread64, arguments) == 1);
                 done += i64::from(is_read);
