@@ -25,7 +25,7 @@ pub(crate) const WITHOUT_FILE_RIGHTS: u32 = 1;
 /// Number of pages read from swap after which [`Operation::ReadEach`] stops.
 const SWAPPED_IN_MAX: u64 = 16;
 /// Number of offsets after which [`Operation::ReadEach`] checks [`SWAPPED_IN_MAX`].
-const OFFSETS_PER_CHECK: usize = 16;
+const OFFSETS_PER_CHECK: u64 = 16;
 
 /// `CAP_DAC_OVERRIDE`, `CAP_DAC_READ_SEARCH` and `CAP_FOWNER`, as bits of a set of capabilities.
 const FILE_RIGHTS: u32 = 1 << 1 | 1 << 2 | 1 << 3;
@@ -480,12 +480,13 @@ impl Server {
         // room for, and the kernel writes one byte to a place of ours.
         unsafe {
             let count = (*self.header).count.min(DATA_BYTES as u64 / 8);
-            let count = usize::try_from(count).unwrap_or(0);
             let (times, begin) = ((*self.header).flags, major_faults());
             let (mut byte, mut done) = (0u8, 0);
             (*self.header).swapped_in = 0;
+            let mut next = self.data.cast::<u64>();
             for at in 0..count {
-                let offset = self.data.cast::<u64>().add(at).read();
+                let offset = next.read();
+                next = next.add(1);
                 let arguments = [number(file), pointer(&raw mut byte), 1, offset, 0, 0];
                 let is_read = (0..times).all(|_| call(libc::SYS_pread64, arguments) == 1);
                 done += i64::from(is_read);
