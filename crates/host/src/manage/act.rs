@@ -327,9 +327,9 @@ impl Manager {
         }
     }
 
-    /// Makes kernel reclaim at the hard limit follow the option `--swappiness`, as far as the kernel
-    /// has such a setting for a cgroup (version 1). With 0 the kernel would kill rather than swap,
-    /// so it gets at least 1.
+    /// Makes kernel reclaim at the hard limit follow the option `--swappiness`, where a cgroup has
+    /// such a setting (version 1). With 0 the kernel would kill rather than swap, so it gets at
+    /// least 1.
     pub(super) fn set_kernel_swappiness(&self) {
         let hard_limit = self.hard_limit.as_ref();
         if let Some(hard_limit) = hard_limit.filter(|_| !self.settings.dry_run) {

@@ -11,11 +11,11 @@
 //! `affinity`, `noreuse`, `wakeup`, `spent`, `stall`; `unevictable`, `tenant_map`,
 //! `swapped_out_ages`, `allocation_race`, `outside`, `messages`, `second_chance`, `reclaim_totals`,
 //! `thrashing_detector`, `files_in_use`, `ahead_of_limit`, `unseen`, `waits`, `why`, `workers`,
-//! `writing_back`; `engine_sync` (updates the engine from a scan), `host_memory` (pages out what the
-//! engine chose), `activation` (which pages the kernel is to keep),
-//! `headroom` (limits and measured usage); `record` (scans into a file); `driver` (all parts of one
-//! engine); `policy_runner` (runs a policy), `writeback` (writeback to a disk); `ordered` (a
-//! policy's order, in slices); `act`, `report`; this file decides when each of them runs.
+//! `writing_back`; `engine_sync` (updates the engine from a scan), `host_memory` (pages out what
+//! the engine chose), `activation` (which pages the kernel is to keep), `headroom` (limits and
+//! measured usage); `record` (scans into a file); `driver` (all parts of one engine);
+//! `policy_runner` (runs a policy), `writeback` (writeback to a disk); `ordered` (a policy's order,
+//! in slices); `act`, `report`; this file decides when each of them runs.
 
 mod act;
 mod actions;
