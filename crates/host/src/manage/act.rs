@@ -25,7 +25,7 @@ use super::policy_runner::{PolicyInput, PolicyRunner};
 use super::reclaim_totals::ReclaimTotals;
 use super::waits::Waits;
 use super::wakeup::{Pause, Wakeup};
-use super::{Manager, headroom, workers};
+use super::{Manager, WORK_SHARE, headroom, workers};
 use crate::hard_limit::HardLimit;
 use crate::system::cgroup::Version;
 use crate::system::family::Target;
@@ -192,15 +192,17 @@ impl Manager {
         if let Some(prefers) = ahead.prefers_cache {
             self.prefer_cache(prefers);
         }
+        let begin = Instant::now();
         if ahead.idle > Pages(0) && self.no_idle_at != self.driver.scans() {
             self.reclaim_idle(ahead.idle);
         }
+        let rest = begin.elapsed() * WORK_SHARE;
         // Measured again soon, because cache must not stay preferred after it is gone.
         let most = match self.usual_swappiness {
             Some(_) => PREFERRED_PAUSE,
             None => Duration::MAX,
         };
-        self.room.pause(usage, wanted.left).min(most)
+        self.room.pause(usage, wanted.left).max(rest).min(most)
     }
 
     /// Reclaims up to `most` pages that are idle long enough to leave ahead of a limit.
@@ -212,7 +214,7 @@ impl Manager {
             "close to --memory-max, and idle for three scans; the oldest first",
         );
         self.note_written(&totals);
-        if totals.evicted == 0 {
+        if !Headroom::is_worth_it(Pages(totals.evicted), most) {
             self.no_idle_at = self.driver.scans();
         }
     }

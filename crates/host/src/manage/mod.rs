@@ -143,8 +143,8 @@ pub struct Manager {
     /// Number of the last scan after which the kernel reclaimed, at our request, shared pages that
     /// MADV_PAGEOUT skips. The request is made at most once per scan.
     shared_at: u64,
-    /// Number of the last scan after which no page was idle long enough to be reclaimed ahead of
-    /// the hard limit. The next attempt follows the next scan.
+    /// Number of the last scan after which hardly any page was idle long enough to be reclaimed
+    /// ahead of the hard limit. The next attempt follows the next scan.
     no_idle_at: u64,
     /// Number of pages activated since the kernel was last asked to reclaim.
     activated: u64,
