@@ -208,7 +208,7 @@ fn in_half_of_its_memory() -> Result<(), String> {
     wait::until("the report", LONG, || {
         std::fs::metadata(&file).is_ok_and(|meta| meta.len() > 0)
     });
-    // Pages idle for three scans leave ahead of the limit; the kernel takes the others at the limit.
+    // Pages idle for three scans leave ahead of the limit; the kernel takes others at the limit.
     let report = e2e::report::Report::read(&file);
     let left = report.number("evicted_pages") + report.number("left_by_kernel_pages");
     assert!(left > 1000, "{left} pages left by the report");
