@@ -25,7 +25,7 @@ use super::policy_runner::{PolicyInput, PolicyRunner};
 use super::reclaim_totals::ReclaimTotals;
 use super::waits::Waits;
 use super::wakeup::{Pause, Wakeup};
-use super::{Manager, WORK_SHARE, headroom, workers};
+use super::{Manager, headroom, workers};
 use crate::hard_limit::HardLimit;
 use crate::system::cgroup::Version;
 use crate::system::family::Target;
@@ -192,17 +192,15 @@ impl Manager {
         if let Some(prefers) = ahead.prefers_cache {
             self.prefer_cache(prefers);
         }
-        let begin = Instant::now();
         if ahead.idle > Pages(0) && self.no_idle_at != self.driver.scans() {
             self.reclaim_idle(ahead.idle);
         }
-        let rest = begin.elapsed() * WORK_SHARE;
         // Measured again soon, because cache must not stay preferred after it is gone.
         let most = match self.usual_swappiness {
             Some(_) => PREFERRED_PAUSE,
             None => Duration::MAX,
         };
-        self.room.pause(usage, wanted.left).max(rest).min(most)
+        self.room.pause(usage, wanted.left).min(most)
     }
 
     /// Reclaims up to `most` pages that are idle long enough to leave ahead of a limit.
