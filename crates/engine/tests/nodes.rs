@@ -243,18 +243,18 @@ fn protected_tenants_keep_their_pages_on_the_full_node() {
 #[derive(Clone, Debug)]
 enum Op {
     Put {
-        who: usize,
+        tenant: usize,
         node: usize,
         at: u32,
         len: u32,
     },
     Touch {
-        who: usize,
+        tenant: usize,
         at: u32,
         len: u32,
     },
     Unmap {
-        who: usize,
+        tenant: usize,
         at: u32,
         len: u32,
     },
@@ -268,9 +268,9 @@ enum Op {
 fn ops() -> impl Strategy<Value = Op> {
     let range = || (0..TENANTS, 0..PAGES, 1..200u32);
     prop_oneof![
-        4 => (range(), 0..NODES).prop_map(|((who, at, len), node)| Op::Put { who, node, at, len }),
-        2 => range().prop_map(|(who, at, len)| Op::Touch { who, at, len }),
-        1 => range().prop_map(|(who, at, len)| Op::Unmap { who, at, len }),
+        4 => (range(), 0..NODES).prop_map(|((tenant, at, len), node)| Op::Put { tenant, node, at, len }),
+        2 => range().prop_map(|(tenant, at, len)| Op::Touch { tenant, at, len }),
+        1 => range().prop_map(|(tenant, at, len)| Op::Unmap { tenant, at, len }),
         3 => Just(Op::Scan),
         3 => (prop::option::weighted(0.8, 0..NODES), 1..300u64).prop_map(|(node, nr)| Op::Reclaim { node, nr }),
     ]
@@ -284,9 +284,9 @@ proptest! {
         let mut world = World::new();
         for op in ops {
             match op {
-                Op::Put { who, node, at, len } => world.put(who, node, at..(at + len).min(PAGES)),
-                Op::Touch { who, at, len } => world.touch(who, at..(at + len).min(PAGES)),
-                Op::Unmap { who, at, len } => world.unmap(who, at..(at + len).min(PAGES)),
+                Op::Put { tenant, node, at, len } => world.put(tenant, node, at..(at + len).min(PAGES)),
+                Op::Touch { tenant, at, len } => world.touch(tenant, at..(at + len).min(PAGES)),
+                Op::Unmap { tenant, at, len } => world.unmap(tenant, at..(at + len).min(PAGES)),
                 Op::Scan => world.scan(),
                 Op::Reclaim { node, nr } => {
                     let has = node.map_or(world.pages.len(), |node| world.on(node));

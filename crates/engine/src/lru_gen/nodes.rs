@@ -84,10 +84,8 @@ impl LruGen {
 
     /// Whether no live page is on the lists of a generation; drops tombstones at their tails.
     pub(super) fn is_ended(&mut self, folios: &mut FolioTable, seq: u64, ty: FolioType) -> bool {
-        let (slot, lists) = (slot_of(seq), &mut self.lists);
-        (0..=self.others.len())
-            .map(NodeId::of_index)
-            .all(|node| lists.is_empty(folios, list_of(slot, ty, node)))
+        let (slot, mut nodes) = (slot_of(seq), self.nodes());
+        nodes.all(|node| self.lists.is_empty(folios, list_of(slot, ty, node)))
     }
 
     /// Returns the generations of `ty` from which pages may be evicted, oldest first.

@@ -128,15 +128,20 @@ impl Machine {
         if self.protection((MemcgId::ROOT, id), low_reclaim).is_some() {
             return Share::BySize;
         }
-        let own = self.unprotected_evictable(id, request.swappiness);
+        let own = self.evictable(id, request.swappiness);
         Share::AtMost(Pages(part_of(wanted, own, open).max(MIN_LRU_BATCH as u64)))
+    }
+
+    /// Returns how many pages of `id` are of types that may be evicted.
+    fn evictable(&self, id: MemcgId, swappiness: Option<Swappiness>) -> u64 {
+        let swappiness = self.swappiness(id, swappiness);
+        self.lruvec(id).evictable_total(swappiness).0
     }
 
     /// Returns how many pages of `id` are of types that may be evicted, without those that its
     /// protection, which the caller has computed, keeps from a reclaim of the root.
     fn unprotected_evictable(&self, id: MemcgId, swappiness: Option<Swappiness>) -> u64 {
-        let swappiness = self.swappiness(id, swappiness);
-        let all = self.lruvec(id).evictable_total(swappiness).0;
+        let all = self.evictable(id, swappiness);
         let low_reclaim = self.config.low_last && self.takes_below_low;
         let protection = self.protection((MemcgId::ROOT, id), low_reclaim);
         protection.map_or(all, |protection| protection.scan(all).min(all))

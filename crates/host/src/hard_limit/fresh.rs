@@ -25,19 +25,17 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use engine::{Bytes, Pages};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::{Errno, pread, read, write};
 
-use engine::{Bytes, Pages};
-
 use super::files;
-use crate::system::cgroup::Version;
+use crate::system::cgroup::{Version, parse_counter};
 use crate::system::load::thread_cpu;
 use crate::system::proc::read_path;
-use crate::system::text::flat;
 
 /// Minimum time between two reads of a cgroup's counters. A read costs about 30 us: at most 3% of a
 /// processor, and only while a small cgroup reclaims without pause or has just got a limit.
@@ -84,6 +82,8 @@ struct Watch {
     groups: Mutex<Groups>,
     /// Sends large cgroups to the thread that registers their signals of usage.
     later: Sender<Later>,
+    /// Number of processors that can scan a cgroup's lists.
+    processors: u64,
 }
 
 /// A cgroup whose usage signals are still to be registered, its directory, and its limit in bytes.
@@ -240,15 +240,9 @@ impl Watched {
         if [taken, summed].contains(&Err(Errno::NODEV)) {
             return None;
         }
-        let name = match self.version {
-            Version::V1 => "total_inactive_anon",
-            Version::V2 => "inactive_anon",
-        };
-        let inactive = flat(&text[..summed.unwrap_or(0)], name);
-        Some(until_next_sum(
-            Bytes(inactive.unwrap_or(0)).pages(),
-            processors,
-        ))
+        let text = &text[..summed.unwrap_or(0)];
+        let inactive = parse_counter(text, self.version, "inactive_anon").unwrap_or(0);
+        Some(until_next_sum(Bytes(inactive).pages(), processors))
     }
 }
 
@@ -268,6 +262,7 @@ impl Watch {
                 return None;
             }
             let epoll = epoll::create(CreateFlags::CLOEXEC).ok()?;
+            let processors = std::thread::available_parallelism().map_or(1, usize::from);
             let (later, requested) = channel::<Later>();
             let tell = move || {
                 for (watched, dir, max) in requested {
@@ -285,6 +280,7 @@ impl Watch {
                 epoll,
                 groups: Mutex::default(),
                 later,
+                processors: u64::try_from(processors).unwrap_or(1),
             }));
             let builder = std::thread::Builder::new().name("counters".to_owned());
             let work = || {
@@ -335,8 +331,6 @@ impl Watch {
     fn serve(&self) {
         let mut ready = Vec::with_capacity(64);
         let mut reclaiming: HashMap<u64, Reclaiming> = HashMap::new();
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let processors = u64::try_from(processors).unwrap_or(1);
         loop {
             ready.clear();
             let next = reclaiming.values().map(|group| group.next).min();
@@ -355,8 +349,7 @@ impl Watch {
                 });
                 group.until = now + LINGER;
             }
-            reclaiming
-                .retain(|key, group| now < group.next || self.sum(*key, group, (now, processors)));
+            reclaiming.retain(|key, group| now < group.next || self.sum(*key, group, now));
             // Processor time, not elapsed time: waits for a processor or for the counters' lock
             // would make the pause longer just when memory is short.
             let worked = thread_cpu().saturating_sub(worked);
@@ -366,11 +359,11 @@ impl Watch {
 
     /// Sums a cgroup's counters, and lets its signals wake the thread again. Returns whether the
     /// cgroup is assumed to reclaim on.
-    fn sum(&self, key: u64, group: &mut Reclaiming, (now, processors): (Instant, u64)) -> bool {
+    fn sum(&self, key: u64, group: &mut Reclaiming, now: Instant) -> bool {
         let Some(watched) = self.groups().by_key.get(&key).cloned() else {
             return false;
         };
-        let Some(pause) = watched.refresh(processors) else {
+        let Some(pause) = watched.refresh(self.processors) else {
             self.remove(key);
             return false;
         };

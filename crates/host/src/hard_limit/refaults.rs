@@ -8,8 +8,7 @@ use std::io;
 use rustix::io::Errno;
 
 use super::HardLimit;
-use crate::system::cgroup::Version;
-use crate::system::text::flat;
+use crate::system::cgroup::parse_counter;
 
 /// Numbers of faults and pages.
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,10 +58,7 @@ impl HardLimit {
 
     /// Returns a counter in a text of memory.stat, with those of cgroups below.
     fn sum_in(&self, text: &[u8], name: &str) -> io::Result<u64> {
-        let found = match self.version() {
-            Version::V1 => flat(text, &format!("total_{name}")),
-            Version::V2 => flat(text, name),
-        };
+        let found = parse_counter(text, self.version(), name);
         found.ok_or_else(|| self.io_error("memory.stat", Errno::INVAL))
     }
 }

@@ -221,8 +221,7 @@ impl Manager {
     /// pages ([`cache_to_drop`]); 0 if `wanted` is 0.
     fn cache_to_drop(&mut self, wanted: Pages, usage: Pages) -> Pages {
         let cache = self.unmapped_cache(wanted);
-        let is_dropped = self.files_in_use_are_dropped();
-        cache_to_drop(cache, usage, is_dropped)
+        cache_to_drop(cache, usage, || self.files_in_use_are_dropped())
     }
 
     /// Reclaims up to `pages` pages for a limit; at most [`PAGES_PER_MEASUREMENT`], as

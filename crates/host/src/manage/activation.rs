@@ -1,5 +1,5 @@
-//! Activates pages in use before the kernel is asked to reclaim from a group, so that the kernel
-//! takes the oldest pages.
+//! Activates pages in use before the kernel is requested to reclaim from a group, so that the
+//! kernel takes the oldest pages.
 //!
 //! The kernel chooses pages by its lists and by accessed bits, and scans clear these bits. So right
 //! after a scan the kernel takes pages in use as readily as cold ones. MADV_PAGEOUT of chosen pages

@@ -43,13 +43,14 @@ impl Ahead {
 ///
 /// Every program has some cache of its own text, about as much as must leave at a time (half a
 /// percent of the limit). If that counted, nothing else would ever leave before the program meets
-/// the limit.
+/// the limit. `files_in_use_are_dropped` reads counters of the kernel, so it is called only if the
+/// answer depends on it.
 pub(super) fn cache_to_drop(
     unmapped: Pages,
     usage: Pages,
-    files_in_use_are_dropped: bool,
+    files_in_use_are_dropped: impl FnOnce() -> bool,
 ) -> Pages {
-    match unmapped.0 * PREFERRED >= usage.0 && !files_in_use_are_dropped {
+    match unmapped.0 * PREFERRED >= usage.0 && !files_in_use_are_dropped() {
         true => unmapped,
         false => Pages(0),
     }
@@ -86,7 +87,7 @@ mod tests {
 
     #[test]
     fn cache_counts_from_a_sixteenth_of_the_usage_on() {
-        let of = |unmapped, dropped| cache_to_drop(Pages(unmapped), Pages(1600), dropped).0;
+        let of = |unmapped, dropped| cache_to_drop(Pages(unmapped), Pages(1600), || dropped).0;
         assert_eq!((of(99, false), of(100, false), of(100, true)), (0, 100, 0));
         assert_eq!(idle_age(Duration::from_secs(10)), Duration::from_secs(30));
     }

@@ -378,9 +378,9 @@ impl Driver {
         }
     }
 
-    /// Activates the pages in use of a group, before the kernel is asked to reclaim `requested`
-    /// pages from it ([`super::activation`]). `tenants` are the group's tenant and those below it.
-    /// Ends with the slice; the next call then continues.
+    /// Activates those pages of a group that are in use, before the kernel is requested to reclaim
+    /// `requested` pages from the group ([`super::activation`]). `tenants` are the group's tenant
+    /// and those below it. Ends with the slice; the next call then continues.
     pub(super) fn activate(
         &mut self,
         tenants: &[MemcgId],

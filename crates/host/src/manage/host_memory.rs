@@ -270,7 +270,8 @@ impl HostMemory<'_> {
             return Some(PageOut::TooYoung);
         }
         let frame = entry.physical(self.ages.source().frame_mask()) >> 12;
-        // The kernel moved the page to another node after the scan that told the engine its node.
+        // The kernel moved the page to another node after the last scan, and the engine does not
+        // know that yet.
         let is_elsewhere = |node| self.ages.nodes().index_of(frame) != node;
         if self.node.is_some_and(is_elsewhere) {
             return Some(PageOut::Busy);

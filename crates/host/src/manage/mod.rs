@@ -9,13 +9,13 @@
 //! The modules in order of dependence, in groups separated by semicolons; a module uses only
 //! modules of earlier groups: `actions`, `options`, `ids`, `members`, `advise`, `flags`,
 //! `affinity`, `noreuse`, `wakeup`, `spent`, `stall`; `unevictable`, `tenant_map`,
-//! `swapped_out_ages`, `allocation_race`, `outside`, `messages`, `second_chance`, `reclaim_totals`,
-//! `thrashing_detector`, `files_in_use`, `ahead_of_limit`, `unseen`, `waits`, `why`, `workers`,
-//! `writing_back`; `engine_sync` (updates the engine from a scan), `host_memory` (pages out what
-//! the engine chose), `activation` (which pages the kernel is to keep), `headroom` (limits and
-//! measured usage); `record` (scans into a file); `driver` (all parts of one engine);
-//! `policy_runner` (runs a policy), `writeback` (writeback to a disk); `ordered` (a policy's order,
-//! in slices); `act`, `report`; this file decides when each of them runs.
+//! `swapped_out_ages`, `outside`, `messages`, `second_chance`, `reclaim_totals`, `files_in_use`,
+//! `ahead_of_limit`, `unseen`, `waits`, `why`, `workers`, `writing_back`; `engine_sync` (updates
+//! the engine from a scan), `host_memory` (pages out what the engine chose), `activation` (which
+//! pages the kernel is to keep), `headroom` (limits and measured usage); `record` (scans into a
+//! file); `driver` (all parts of one engine); `policy_runner` (runs a policy), `writeback`
+//! (writeback to a disk); `ordered` (a policy's order, in slices); `act`, `report`; this file
+//! decides when each of them runs.
 
 mod act;
 mod actions;
@@ -23,7 +23,6 @@ mod activation;
 mod advise;
 mod affinity;
 mod ahead_of_limit;
-mod allocation_race;
 mod driver;
 mod engine_sync;
 mod files_in_use;
@@ -47,7 +46,6 @@ mod stall;
 mod swapped_out_ages;
 mod tenant_map;
 pub mod tenants;
-mod thrashing_detector;
 mod unevictable;
 mod unseen;
 mod waits;
@@ -146,7 +144,7 @@ pub struct Manager {
     /// Number of the last scan after which hardly any page was idle long enough to be reclaimed
     /// ahead of the hard limit. The next attempt follows the next scan.
     no_idle_at: u64,
-    /// Number of pages activated since the kernel was last asked to reclaim.
+    /// Number of pages activated since the last request to the kernel to reclaim.
     activated: u64,
     /// Whether the next reclaim for a limit continues to activate pages.
     is_activating: bool,

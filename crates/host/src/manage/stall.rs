@@ -7,9 +7,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::system::cgroup::Version;
+use crate::system::cgroup::{Version, parse_counter};
 use crate::system::pressure::{Pressure, Stall};
-use crate::system::text::flat;
 
 /// Time constants of the averages, in seconds.
 const WINDOWS: [f64; 3] = [10.0, 60.0, 300.0];
@@ -18,12 +17,8 @@ const WINDOWS: [f64; 3] = [10.0, 60.0, 300.0];
 /// `stat` of its memory.stat: `min(refaults, major faults)`, because pages read ahead cause no
 /// wait.
 pub(super) fn swap_ins(stat: &[u8], version: Version) -> u64 {
-    let names = match version {
-        Version::V1 => ["total_workingset_refault_anon", "total_pgmajfault"],
-        Version::V2 => ["workingset_refault_anon", "pgmajfault"],
-    };
-    let counts = names.map(|name| flat(stat, name).unwrap_or(0));
-    counts[0].min(counts[1])
+    let of = |name| parse_counter(stat, version, name).unwrap_or(0);
+    of("workingset_refault_anon").min(of("pgmajfault"))
 }
 
 /// Estimates how long a tenant's tasks have waited for memory.

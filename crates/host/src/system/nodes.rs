@@ -201,7 +201,13 @@ impl Nodes {
         if self.nodes.len() < 2 {
             return 0;
         }
-        self.nodes.binary_search(&self.node_of(frame)).unwrap_or(0)
+        self.index(self.node_of(frame)).unwrap_or(0)
+    }
+
+    /// Returns the index, in [`Nodes::all`], of the node with this number; `None` if there is none.
+    #[must_use]
+    pub fn index(&self, node: u32) -> Option<usize> {
+        self.nodes.binary_search(&node).ok()
     }
 
     /// Returns the numbers of all nodes that have memory, ascending; at least one.

@@ -6,8 +6,8 @@
 //! access of the process.
 //!
 //! The kernel calls its `mark_page_accessed` for each read of `/proc/PID/mem`. process_vm_readv
-//! does so, too, but first gives the process a copy of each page that the process shares since a
-//! fork.
+//! would do so, too. But it first copies each page that the process has shared with another since a
+//! fork, and marks the copy.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

@@ -10,15 +10,15 @@
 //! The modules in order of dependence, in groups separated by semicolons; a module uses only
 //! modules of earlier groups: `budget` (of scans), `by_path` (settings that hold for a tenant and
 //! those below it), `cache`, `pending_limit`, `group_share` (which of the host's groups are
-//! tenants), `host_notes`, `further_scans` (of a request), `kernel_counters`, `left_out` (what
-//! scans do not include), `rate_limited`; `tenant`, `under_way` (reclaims in slices); here the tree
-//! and its clock; `host`
-//! (the host's own groups), `membership` (the tenant of each process), `pressure`, `protection`;
-//! `kernel_reclaim` (reclaim by the kernel itself), `unmapped` (page cache), `curves`;
-//! `cold_cache`, `fallback_reclaim`; `thrashing`; `list` (which groups exist), `scan`,
-//! `enforce_limits` (limits), `policy`, `write_back`, `ask`, `events`, `reclaim` (requests of
-//! users), `figures` (of all tenants at once).
+//! tenants), `host_notes`, `allocation_race`, `thrashing_detector`, `further_scans` (of a request),
+//! `kernel_counters`, `left_out` (what scans do not include), `rate_limited`; `tenant`, `under_way`
+//! (reclaims in slices); here the tree and its clock; `host` (the host's own groups), `membership`
+//! (the tenant of each process), `pressure`, `protection`; `kernel_reclaim` (reclaim by the kernel
+//! itself), `unmapped` (page cache), `curves`; `cold_cache`, `fallback_reclaim`; `thrashing`;
+//! `list` (which groups exist), `scan`, `enforce_limits` (limits), `policy`, `write_back`, `ask`,
+//! `events`, `reclaim` (requests of users), `figures` (of all tenants at once).
 
+mod allocation_race;
 mod ask;
 mod budget;
 mod by_path;
@@ -47,6 +47,7 @@ mod reclaim;
 mod scan;
 mod tenant;
 mod thrashing;
+mod thrashing_detector;
 mod under_way;
 mod unmapped;
 mod unread;

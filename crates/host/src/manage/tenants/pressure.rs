@@ -171,16 +171,15 @@ impl Tenants {
     /// Returns what a node lacks; `None` if none lacks memory, if there is only one node, or if the
     /// nodes are measured later.
     fn lack_of_nodes(&mut self, is_stalled: bool) -> Option<Lack> {
-        let known = self.driver.watch.ages().nodes().all();
-        if known.len() < 2 || Instant::now() < self.pressure.next_of_nodes {
+        let known = self.driver.watch.ages().nodes();
+        if known.all().len() < 2 || Instant::now() < self.pressure.next_of_nodes {
             return None;
         }
         let nodes = self.driver.watch.proc().memory_of_nodes().ok()?;
         // A node whose memory was added after the start has no ages.
-        let index = |number| known.iter().position(|one| *one == number);
         let nodes = nodes.into_iter();
         let nodes: Vec<(usize, NodeMemory)> = nodes
-            .filter_map(|memory| Some((index(memory.node)?, memory)))
+            .filter_map(|memory| Some((known.index(memory.node)?, memory)))
             .collect();
         self.pressure.wanted_of_nodes(&nodes, is_stalled)
     }

@@ -46,10 +46,10 @@ impl Tenants {
         ReclaimFrom { swappiness, node }: ReclaimFrom,
     ) -> Result<u64, Errno> {
         self.may_change(memcg)?;
-        let index = |number| self.nodes().iter().position(|one| *one == number);
+        let nodes = self.driver.watch.ages().nodes();
         let node = match node {
             None => None,
-            Some(number) => Some(index(number).ok_or(Errno::NXIO)?),
+            Some(number) => Some(nodes.index(number).ok_or(Errno::NXIO)?),
         };
         self.last_requested += 1;
         let idle = match ask {

@@ -13,17 +13,17 @@ use engine::workingset::RefaultCurve;
 use engine::{Bytes, Limit, Pages};
 use rustix::io::Errno;
 
-use super::super::allocation_race::AllocationRace;
 use super::super::files_in_use::FilesInUse;
 use super::super::options::Limits;
 use super::super::policy_runner::PolicyRunner;
 use super::super::stall::Stalls;
-use super::super::thrashing_detector::ThrashingDetector;
+use super::allocation_race::AllocationRace;
 use super::by_path::{ByPath, nearest, nearest_of_host};
 use super::cache::NodeCache;
 use super::kernel_counters::TenantCounters;
 use super::pending_limit::{KernelReclaimRequest, PendingLimitProgress};
 use super::rate_limited::RateLimitedCount;
+use super::thrashing_detector::ThrashingDetector;
 use crate::hard_limit::{HardLimit, PendingLimits, Refused};
 use crate::system::cgroup::Version;
 

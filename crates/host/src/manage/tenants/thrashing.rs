@@ -1,6 +1,6 @@
 //! Tenants from which, for a while, only the kernel reclaims, at their `memory.max`: they are
-//! thrashing ([`super::super::thrashing_detector`]), or allocate faster than proactive reclaim
-//! ([`super::super::allocation_race`]).
+//! thrashing ([`super::thrashing_detector`]), or allocate faster than proactive reclaim
+//! ([`super::allocation_race`]).
 //!
 //! Invariant: this is done only while the kernel enforces the limit, and only if the kernel then
 //! takes from no tenant from which proactive reclaim would not.
@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use engine::Pages;
 use engine::memcg::MemcgId;
 
-use super::super::thrashing_detector::ThrashingDetector;
 use super::Tenants;
+use super::thrashing_detector::ThrashingDetector;
 
 impl Tenants {
     /// Returns for how long only the kernel is to reclaim from a tenant with this usage, at its

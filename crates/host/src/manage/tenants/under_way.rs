@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use super::super::IDLE_MAX;
 use super::super::driver::PageOutOptions;
-use super::super::options::{Ask, Limits};
+use super::super::options::Ask;
 use super::super::reclaim_totals::ReclaimTotals;
 use super::super::wakeup::Pause;
 use super::further_scans::FurtherScans;
@@ -296,12 +296,9 @@ impl Tenants {
         }
         // Where tenants are protected, less than requested is what a caller expects; and the more
         // often reclaim tries, the more the shares of protected siblings drift apart.
-        let none = Limits::default();
-        let is_protected = |id: &MemcgId| {
-            let limits = self.tenants.get(id).map_or(none, |one| one.limits);
-            (limits.min, limits.low) != (none.min, none.low)
-        };
-        if self.below(memcg).iter().any(is_protected) {
+        let below = self.below(memcg);
+        let mut tenants = below.iter().filter_map(|id| self.tenants.get(id));
+        if tenants.any(|one| one.is_protected()) {
             return false;
         }
         let missing = requested.pages.less(Pages(one.totals.evicted));

@@ -75,6 +75,16 @@ impl Cache {
     }
 }
 
+/// Returns the counter `name` (as on version 2) from a `memory.stat` text; groups below are
+/// included. For counters that both versions name alike.
+#[must_use]
+pub(crate) fn parse_counter(text: &[u8], version: Version, name: &str) -> Option<u64> {
+    match version {
+        Version::V1 => flat(text, &format!("total_{name}")),
+        Version::V2 => flat(text, name),
+    }
+}
+
 /// Returns the page cache from a `memory.stat` text; groups below are included.
 #[must_use]
 pub fn parse_cache(text: &[u8], version: Version) -> Option<Cache> {
@@ -101,14 +111,10 @@ pub fn parse_cache(text: &[u8], version: Version) -> Option<Cache> {
 /// and all mapped pages are active.
 #[must_use]
 pub fn parse_used_cache(text: &[u8], version: Version) -> Option<u64> {
-    let name = match version {
-        Version::V1 => "total_active_file",
-        Version::V2 => "active_file",
-    };
     let cache = parse_cache(text, version)?;
     let mapped = cache.mapped.saturating_sub(cache.shmem);
     Some(
-        flat(text, name)?
+        parse_counter(text, version, "active_file")?
             .saturating_sub(mapped)
             .min(cache.unmapped()),
     )
@@ -139,13 +145,10 @@ pub fn parse_written(text: &[u8], version: Version) -> Option<u64> {
 /// groups below are included. This assumes that all mapped and all dirty pages are inactive.
 #[must_use]
 pub fn parse_idle_cache(text: &[u8], version: Version) -> Option<u64> {
-    let name = match version {
-        Version::V1 => "total_inactive_file",
-        Version::V2 => "inactive_file",
-    };
     let cache = parse_cache(text, version)?;
     let others = cache.mapped.saturating_add(parse_dirty(text, version));
-    let idle = flat(text, name)?.saturating_sub(others);
+    let inactive = parse_counter(text, version, "inactive_file")?;
+    let idle = inactive.saturating_sub(others);
     Some(idle.min(cache.unmapped_file_least()))
 }
 
