@@ -212,6 +212,7 @@ fn in_half_of_its_memory() -> Result<(), String> {
     let report = e2e::report::Report::read(&file);
     let left = report.number("evicted_pages") + report.number("left_by_kernel_pages");
     assert!(left > 1000, "{left} pages left by the report");
+    assert!(report.number("refaulted_pages") > 1000);
     let (out, back) = (swap.written() >> 12, e2e::proc::vmstat("pswpin") - back);
     assert!(
         out > 1000 && back > 1000,
