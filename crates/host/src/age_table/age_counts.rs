@@ -43,7 +43,8 @@ impl AgeCounts {
         self.presumed.iter().sum()
     }
 
-    /// Returns the number of each cohort that has pages, and its pages; in ascending order.
+    /// Returns each cohort that has pages: its number, then the number of its pages; in ascending
+    /// order.
     pub(super) fn known(&self) -> impl Iterator<Item = (usize, u64)> {
         let counts = (self.base..).zip(&self.counts);
         counts
@@ -51,8 +52,8 @@ impl AgeCounts {
             .map(|(cohort, pages)| (cohort, *pages))
     }
 
-    /// Returns the number of each cohort in which pages were seen accessed, and these pages; in
-    /// ascending order.
+    /// Returns each cohort that has pages whose last access was seen: its number, then the number
+    /// of these pages; in ascending order of cohorts.
     pub(super) fn seen(&self) -> impl Iterator<Item = (usize, u64)> {
         let presumed = self.presumed.iter().copied().chain(std::iter::repeat(0));
         let counts = self.counts.iter().zip(presumed);
@@ -60,14 +61,15 @@ impl AgeCounts {
         (self.base..).zip(seen).filter(|(_, pages)| *pages > 0)
     }
 
-    /// Adds pages to the count `place`; to the pages of unknown age if it is `None`.
+    /// Adds pages to the count `place`. `None` stands for the count of unknown ages.
     #[inline]
     pub(super) fn add(&mut self, place: Option<CountedAt>, pages: u64) {
         let Some(place) = place else {
             self.unknown += pages;
             return;
         };
-        // A cohort before the base wraps to an index beyond any length.
+        // For a cohort below `base` the subtraction wraps to a huge index, for which `get_mut`
+        // returns `None`.
         let at = place.cohort.wrapping_sub(self.base);
         match self.counts.get_mut(at) {
             Some(count) => *count += pages,
@@ -78,9 +80,9 @@ impl AgeCounts {
         }
     }
 
-    /// Subtracts pages from the count `place`; from the pages of unknown age if it is `None`.
+    /// Subtracts pages from the count `place`. `None` stands for the count of unknown ages.
     #[inline]
-    pub(super) fn take(&mut self, place: Option<CountedAt>, pages: u64) {
+    pub(super) fn subtract(&mut self, place: Option<CountedAt>, pages: u64) {
         let count = match place {
             Some(place) => &mut self.counts[place.cohort - self.base],
             None => &mut self.unknown,
@@ -123,7 +125,7 @@ impl AgeCounts {
         self.counts[at] = pages;
     }
 
-    /// Renumbers cohorts: cohort `n` becomes `places[n]`.
+    /// Renumbers cohorts after a merge: the pages of cohort `n` are added to cohort `places[n]`.
     pub(super) fn follow(&mut self, places: &[u32]) {
         let before = (self.pages(), self.presumed());
         let mut moved = AgeCounts {
@@ -141,7 +143,8 @@ impl AgeCounts {
         for (cohort, pages) in presumed.filter(|(_, pages)| **pages > 0) {
             moved.presume(places[cohort] as usize, *pages);
         }
-        // Growth by doubling leaves space that idle owners will not use.
+        // Vectors that grew by doubling have spare capacity; most processes are idle and would
+        // never use it.
         moved.counts.shrink_to_fit();
         moved.presumed.shrink_to_fit();
         *self = moved;
@@ -150,7 +153,7 @@ impl AgeCounts {
         debug_assert!(self.counts.first() != Some(&0));
     }
 
-    /// Returns the number of bytes that this has on the heap.
+    /// Returns the heap memory of these counts, in bytes.
     pub(super) const fn memory_bytes(&self) -> usize {
         (self.counts.capacity() + self.presumed.capacity()) * size_of::<u64>()
     }

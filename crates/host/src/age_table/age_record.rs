@@ -1,47 +1,49 @@
 //! The age record of one frame, in 32 bits, and how one observation changes it.
 //!
-//! Invariant: within a scan, Young wins over Unknown and Unknown wins over Old, in whatever order
-//! the observations arrive. No function here makes a frame older than the observations allow. While
-//! the age is unknown, `last` means nothing, except that it is no later than this scan.
+//! Invariant: of all observations in one scan, Young wins over Unknown, and Unknown wins over Old,
+//! in whatever order they arrive. No function here makes a frame older than the observations allow.
+//! While the age is unknown, `last` is meaningless, but never later than this scan.
 
 use super::Observation;
 
 /// The highest scan number that a record can hold; before it is reached, the timeline renumbers
 /// scans.
-pub(super) const ROUND_MAX: u32 = 0xffff;
+pub(super) const SCAN_MAX: u32 = 0xffff;
 
 /// Bits that hold the number of the scan in which the last access was seen.
-const LAST: u32 = ROUND_MAX;
+const LAST: u32 = SCAN_MAX;
 const CLASS_SHIFT: u32 = 16;
 /// Bits that hold the frame's class ([`super::Class`]).
 const CLASS: u32 = 0xf << CLASS_SHIFT;
 const MARK_SHIFT: u32 = 20;
-/// Bits that hold the mark of the owner's walk that last saw the frame.
+/// Bits that hold the mark of the owner's walk that last saw the frame: the walk's number, modulo
+/// 4.
 const MARK: u32 = 3 << MARK_SHIFT;
 const SIZE_SHIFT: u32 = 22;
-/// Bits that hold the number of frames, as a [`Size`].
+/// Bits that hold the number of frames that the record covers, as a [`Size`].
 const SIZE: u32 = 3 << SIZE_SHIFT;
 /// The age is unknown.
 const UNKNOWN: u32 = 1 << 24;
-/// If the age is unknown: the reason is that accesses may be hidden, not (only) that a bit was not
-/// cleared. If the age is known: `last` is only the youngest possible value, as no access was seen
-/// since the age became known.
+/// This bit has two meanings. If the age is unknown: accesses may be hidden, so that a clear
+/// accessed bit proves nothing. If the age is known: no access was seen since it became known, so
+/// `last` is only the youngest possible value.
 const HIDDEN: u32 = 1 << 25;
-/// In the last scan that saw this frame, some mapping of it had the accessed bit set.
-const BIT: u32 = 1 << 26;
-/// Values of `BIT` and `UNKNOWN` before this scan.
-const BIT_BEFORE: u32 = 1 << 27;
+/// In the last scan that saw this frame, at least one mapping of the frame had the accessed bit
+/// set.
+const ACCESSED: u32 = 1 << 26;
+/// Values that `ACCESSED` and `UNKNOWN` had before this scan.
+const ACCESSED_BEFORE: u32 = 1 << 27;
 const UNKNOWN_BEFORE: u32 = 1 << 28;
-/// In this scan, some mapping of the frame was found young.
+/// In this scan, at least one mapping of the frame was found accessed since its last walk.
 const YOUNG: u32 = 1 << 29;
 /// An address space other than the owner was found to map this frame.
 const SHARED: u32 = 1 << 30;
-/// This bit has two meanings. Until this scan sees the frame, the record is kept for an idle
-/// address space that may map the frame and is to be walked. Once this scan has seen the frame, the
-/// bit says that `SHARED` was set by a single observation, in an address space that was walked
-/// before the owner. If the owner turns out not to map the frame, the end of the scan clears
-/// `SHARED` again.
-const WAITS: u32 = 1 << 31;
+/// This bit has two meanings. Before this scan sees the frame: an earlier scan did not see it, and
+/// the record is kept until an idle address space that may map the frame has been walked. After
+/// this scan has seen the frame: `SHARED` rests on a single observation, in an address space that
+/// was walked before the owner. If the owner turns out not to map the frame, the end of the scan
+/// clears `SHARED` again.
+const WAITING: u32 = 1 << 31;
 
 /// Number of frames that one record covers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -88,10 +90,10 @@ impl Size {
 pub(super) struct AgeRecord(u32);
 
 impl AgeRecord {
-    /// Returns the record of a frame that was not known before scan `now`. Its last access is taken
-    /// to be in that scan, the youngest possible.
+    /// Returns the record of a frame that was not known before scan `now`. The last access is
+    /// assumed to be in that scan, the youngest possible.
     pub(super) fn fresh(now: u32, size: Size) -> AgeRecord {
-        debug_assert!(now <= ROUND_MAX, "renumbered too late");
+        debug_assert!(now <= SCAN_MAX, "renumbered too late");
         AgeRecord(now | HIDDEN).with_size(size)
     }
 
@@ -125,8 +127,8 @@ impl AgeRecord {
         self.0 & SIZE == (size as u32) << SIZE_SHIFT
     }
 
-    /// Returns whether the record has this class and size and a known age. If so, an observation
-    /// without access does not change it.
+    /// Returns whether the record has this class and size and a known age. An observation without
+    /// access leaves such a record as it is.
     pub(super) const fn is_plain(self, class: u8, size: Size) -> bool {
         let plain = (class as u32) << CLASS_SHIFT | (size as u32) << SIZE_SHIFT;
         (self.0 ^ plain) & (CLASS | SIZE | UNKNOWN) == 0
@@ -152,14 +154,14 @@ impl AgeRecord {
         }
     }
 
-    /// Returns whether this scan found some mapping of the frame young.
+    /// Returns whether this scan found some mapping of the frame accessed.
     pub(super) const fn is_young(self) -> bool {
         self.0 & YOUNG != 0
     }
 
-    pub(super) fn with_last(self, round: u32) -> AgeRecord {
-        debug_assert!(round <= ROUND_MAX, "renumbered too late");
-        AgeRecord(self.0 & !LAST | round)
+    pub(super) fn with_last(self, scan: u32) -> AgeRecord {
+        debug_assert!(scan <= SCAN_MAX, "renumbered too late");
+        AgeRecord(self.0 & !LAST | scan)
     }
 
     pub(super) const fn with_size(self, size: Size) -> AgeRecord {
@@ -178,22 +180,22 @@ impl AgeRecord {
     /// for a scan that walks all of them.
     pub(super) const fn as_waiting(self) -> AgeRecord {
         let kept = if self.is_waiting() { !SHARED } else { !0 };
-        AgeRecord((self.0 | WAITS) & kept)
+        AgeRecord((self.0 | WAITING) & kept)
     }
 
     /// Returns whether the record is marked as waiting ([`AgeRecord::as_waiting`]) and was not seen
     /// since.
     pub(super) const fn is_waiting(self) -> bool {
-        self.0 & WAITS != 0
+        self.0 & WAITING != 0
     }
 
     /// Returns the record after an address space other than its owner was found to map the frame.
     /// `early`: this scan may still walk the owner.
     pub(super) const fn seen_by_another(self, early: bool) -> AgeRecord {
         if early && !self.is_shared() {
-            return AgeRecord(self.0 | SHARED | WAITS);
+            return AgeRecord(self.0 | SHARED | WAITING);
         }
-        AgeRecord((self.0 | SHARED) & !WAITS)
+        AgeRecord((self.0 | SHARED) & !WAITING)
     }
 
     /// Returns the record of a frame that this scan saw, for the end of the scan. The frame is no
@@ -205,7 +207,7 @@ impl AgeRecord {
         } else {
             !0
         };
-        AgeRecord(self.0 & !WAITS & kept)
+        AgeRecord(self.0 & !WAITING & kept)
     }
 
     /// Returns whether an address space other than the owner was found to map the frame.
@@ -213,16 +215,19 @@ impl AgeRecord {
         self.0 & SHARED != 0
     }
 
-    /// Returns whether both records, if of the same owner, belong to the same page count.
+    /// Returns whether both records belong to the same page count, provided that they have the same
+    /// owner.
     pub(super) const fn counts_like(self, other: AgeRecord) -> bool {
         (self.0 ^ other.0) & (LAST | CLASS | UNKNOWN | HIDDEN | SIZE) == 0
     }
 
-    /// Returns the record for the first observation in a new scan: `BIT` and `UNKNOWN` become
-    /// `BIT_BEFORE` and `UNKNOWN_BEFORE`.
-    pub(super) const fn into_new_round(self) -> AgeRecord {
-        let before = (self.0 & BIT) << 1 | (self.0 & UNKNOWN) << 4;
-        AgeRecord(self.0 & !(BIT | BIT_BEFORE | UNKNOWN_BEFORE | YOUNG | WAITS) | before)
+    /// Returns the record for the first observation in a new scan: `ACCESSED` and `UNKNOWN` become
+    /// `ACCESSED_BEFORE` and `UNKNOWN_BEFORE`.
+    pub(super) const fn into_new_scan(self) -> AgeRecord {
+        let before = (self.0 & ACCESSED) << 1 | (self.0 & UNKNOWN) << 4;
+        AgeRecord(
+            self.0 & !(ACCESSED | ACCESSED_BEFORE | UNKNOWN_BEFORE | YOUNG | WAITING) | before,
+        )
     }
 
     /// Joins two records as they were before this scan. The result is as young as the younger
@@ -235,33 +240,35 @@ impl AgeRecord {
             true => of_unknown(self) | of_unknown(other),
             false => (self.0 | other.0) & HIDDEN,
         };
-        let flags = (self.0 | other.0) & (UNKNOWN | BIT | SHARED) | hidden;
-        AgeRecord(self.0 & !(LAST | UNKNOWN | HIDDEN | BIT) | last | flags)
+        let flags = (self.0 | other.0) & (UNKNOWN | ACCESSED | SHARED) | hidden;
+        AgeRecord(self.0 & !(LAST | UNKNOWN | HIDDEN | ACCESSED) | last | flags)
     }
 
     /// Returns the record after an observation in scan `now`. `first`: this scan has not observed
     /// the frame before.
     pub(super) fn after(self, observed: Observation, first: bool, now: u32) -> AgeRecord {
-        debug_assert!(self.last() <= now, "accessed in a round to come");
+        debug_assert!(self.last() <= now, "accessed in a scan to come");
         let set = if observed.accessed {
-            self.0 | BIT
+            self.0 | ACCESSED
         } else {
             self.0
         };
-        let left_set = self.0 & BIT_BEFORE != 0;
+        let was_set_before = self.0 & ACCESSED_BEFORE != 0;
         if observed.accessed && observed.idle && self.0 & UNKNOWN_BEFORE == 0 {
             // Keeps the age reported when the bit was first seen set. The page does not count as
-            // used again: else policies would learn, from each walk of an idle program, that pages
-            // of that age are used.
+            // Keeps the age that was reported when the bit was first seen set. The page does not
+            // count as accessed again. Otherwise each walk of an idle program would teach policies
+            // that pages of that age are accessed.
             return AgeRecord(set);
         }
-        if observed.accessed && observed.kept_bits && left_set && self.0 & UNKNOWN_BEFORE == 0 {
-            // The age becomes 0, but the page does not count as used again: the last walk may have
-            // reported this bit already. A frame that several processes map, of which one's bits
-            // were not cleared, may be counted or not.
+        if observed.accessed && observed.kept_bits && was_set_before && self.0 & UNKNOWN_BEFORE == 0
+        {
+            // The age becomes 0, but the page does not count as accessed again: the last walk may
+            // have reported this bit already. (If several processes map the frame, and the bits of
+            // one of them were not cleared, the frame may be counted or not.)
             return AgeRecord(set & !LAST | now);
         }
-        if observed.accessed && (observed.trusted || !left_set) {
+        if observed.accessed && (observed.trusted || !was_set_before) {
             return AgeRecord(set & !(LAST | UNKNOWN | HIDDEN) | YOUNG | now);
         }
         if observed.accessed || observed.hidden {
@@ -280,16 +287,17 @@ impl AgeRecord {
         }
     }
 
-    /// Makes an unknown age known, after a trusted observation without access. A bit that was not
-    /// cleared was set by the scan before; a device may have accessed the page until now.
+    /// Makes an unknown age known, after a trusted observation without access. If a bit that was
+    /// not cleared was the reason, the last access was no later than the previous scan. If accesses
+    /// were hidden, a device may have accessed the page until now.
     fn found_again(self, now: u32) -> AgeRecord {
         debug_assert!(self.unknown() && now > 0);
         let last = if self.0 & HIDDEN == 0 { now - 1 } else { now };
         AgeRecord(self.0 & !UNKNOWN | HIDDEN).with_last(last)
     }
 
-    /// Returns the scan of the previous access, if the change to `after` is an access after a known
-    /// idle time; else `None`.
+    /// Returns the scan of the previous access if `after` records an access after a known idle
+    /// time; otherwise `None`.
     pub(super) const fn reaccessed(self, after: AgeRecord) -> Option<u32> {
         let became_young = after.0 & YOUNG != 0 && self.0 & YOUNG == 0;
         if became_young && after.0 & UNKNOWN_BEFORE == 0 && self.last() < after.last() {

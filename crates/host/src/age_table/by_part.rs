@@ -1,6 +1,6 @@
-//! A value for each part. A part is the pages of one class that one owner has.
+//! A table with one value for each part. A part is all pages of one class that one owner has.
 //!
-//! Invariant: a class that no owner has takes no memory. (On a host with one node only three of
+//! Invariant: a class without owners takes no memory. (On a host with one NUMA node only three of
 //! sixteen classes are in use; counts of all classes would take 1.4 KiB for each process.)
 
 use super::CLASSES;
@@ -64,14 +64,15 @@ impl<T: Default> ByPart<T> {
         self.by_class.iter_mut().flatten()
     }
 
-    /// Returns the bytes on the heap, without those that the values themselves have there.
+    /// Returns the heap memory of the table in bytes, without what the values themselves have on
+    /// the heap.
     pub(super) fn memory_bytes(&self) -> usize {
         let places: usize = self.by_class.iter().map(Vec::capacity).sum();
         places * size_of::<T>()
     }
 }
 
-/// Makes space for this number of owners, and an eighth more.
+/// Extends the vector to this number of owners. If it must grow, an eighth more is reserved.
 #[cold]
 fn widen<T: Default>(of_class: &mut Vec<T>, owners: usize) {
     if owners > of_class.capacity() {

@@ -1,13 +1,13 @@
 //! The age records of all frames, in chunks of up to 64 records.
 //!
-//! A chunk covers an aligned range of frames. A narrow chunk covers 64 frames, so the place (index)
-//! of a record follows from its frame. A wide chunk covers more frames, and stores for each record
-//! the offset of its frame in the range. A full chunk is split into two halves. At the end of a
-//! scan, chunks with few records are joined.
+//! A chunk covers an aligned range of frames, and has numbered places for records. A narrow chunk
+//! covers 64 frames, so the number of a record's place follows from its frame. A wide chunk covers
+//! more frames, and stores for each record the offset of its frame in the range. A chunk whose
+//! places are all used is split into two halves. At the end of a scan, chunks with few records are
+//! joined.
 //!
-//! Invariant: a chunk is in the index if and only if it has a record, and its head (head.rs)
-//! describes it. A record of a huge page stands at the first of its frames; the other frames have
-//! no record.
+//! Invariant: a chunk is in the index if and only if it has a record, and its head (`head.rs`)
+//! describes it. A huge page has one record, at its first frame; its other frames have none.
 
 use super::age_record::{AgeRecord, Size};
 use super::head::ChunkHead;
@@ -18,7 +18,7 @@ use super::slabs::{Chunk, Kind, PLACES, Slabs, offset_at};
 /// `JOINED_MAX` records together.
 const FEW: u32 = 30;
 const JOINED_MAX: u32 = 60;
-/// Number of unused places from which a chunk is moved to a smaller one.
+/// A chunk is moved to a smaller one if it has at least this many unused places.
 const SPARE: usize = 16;
 
 /// The age records of all frames.
@@ -37,8 +37,8 @@ struct Cursor {
     /// The narrow chunk found last: its first frame (`base`), and its id.
     base: u64,
     id: u32,
-    /// Id of the wide chunk found last, and the place of its next record if records were made in
-    /// order.
+    /// Id of the wide chunk found last, and the place where the next frame's record is expected:
+    /// records of ascending frames mostly have ascending places.
     wide: u32,
     next: u32,
 }
@@ -68,8 +68,9 @@ impl Frames {
         }
     }
 
-    /// Returns the chunk that covers a frame, and the place of the frame's record. If that place is
-    /// not live, the frame has no record. `None` if no chunk has a place for the frame.
+    /// Returns the chunk that covers a frame, and the place of the frame's record. The frame has a
+    /// record only if the place's bit in `live` is set. `None` if no chunk has a place for the
+    /// frame.
     #[inline]
     pub(super) fn find(&mut self, frame: u64) -> Option<(Chunk<'_>, usize)> {
         let (id, at) = match frame & !63 == self.cursor.base {
@@ -125,7 +126,7 @@ impl Frames {
     }
 
     /// Returns the chunk for a frame that has no record, and a free place for a record of this
-    /// owner. The caller must write the record at once.
+    /// owner. The caller must write the record before any other call, as the place is not reserved.
     pub(super) fn find_or_make(&mut self, frame: u64, owner: u16) -> Option<(Chunk<'_>, usize)> {
         let id = self.id_with_place(frame)?;
         let id = self.with_room_for(id, owner)?;
@@ -139,7 +140,8 @@ impl Frames {
         Some((chunk, at))
     }
 
-    /// Returns the id of the chunk for a frame that has no record; makes sure that a place is free.
+    /// Returns the id of the chunk for a frame that has no record. The chunk has a free place: it
+    /// is created, enlarged or split as needed.
     #[inline]
     fn id_with_place(&mut self, frame: u64) -> Option<u32> {
         if frame & !63 == self.cursor.base {
@@ -171,7 +173,7 @@ impl Frames {
     }
 
     /// Changes the owner of a frame's record.
-    pub(super) fn give_to(&mut self, frame: u64, owner: u16) {
+    pub(super) fn set_owner(&mut self, frame: u64, owner: u16) {
         if let Some(id) = self.index.get(frame) {
             self.with_room_for(id, owner);
         }
@@ -211,8 +213,9 @@ impl Frames {
         new
     }
 
-    /// Returns whether most of the 64 frames before or after this frame's 64 have records. If so, a
-    /// wide chunk would soon be split here, as frames mostly come in runs.
+    /// Returns whether most of the 64 frames before, or of those after, this frame's aligned 64
+    /// frames have records. If so, a wide chunk would soon be split here, as frames mostly come in
+    /// runs.
     fn continues(&self, frame: u64) -> bool {
         let is_dense = |frame: u64| {
             let head = self.index.get(frame).and_then(|id| self.head(id));
@@ -222,8 +225,8 @@ impl Frames {
         before.is_some_and(is_dense) || is_dense((frame | 63).min(FRAMES_MAX - 2) + 1)
     }
 
-    /// Makes a chunk for the range of 2^`width` frames around `frame`, with these records. Other
-    /// fields of its head are copied from `like`. Returns the chunk's id.
+    /// Makes a chunk with these records for the aligned range of 2^`width` frames that contains
+    /// `frame`. Other fields of the chunk's head are copied from `like`. Returns the chunk's id.
     fn fill(&mut self, (frame, width): (u64, u32), like: &ChunkHead, records: &[Moving]) -> u32 {
         let base = frame >> width << width;
         let mut head = like.at(base, width);
@@ -232,7 +235,7 @@ impl Frames {
             head.mixed = records.iter().any(|record| record.owner != first.owner);
         }
         let kind = Kind::of(width == NARROW, records.len(), head.mixed);
-        let id = self.slabs.take(kind);
+        let id = self.slabs.allocate(kind);
         self.index.set(base, width, Some(id));
         self.cursor = NOWHERE;
         let Some(mut chunk) = self.slabs.chunk(id) else {
@@ -269,7 +272,7 @@ impl Frames {
         (head, records)
     }
 
-    /// Splits a chunk: each half of its range that has a record becomes a chunk.
+    /// Splits a chunk: each half of its range that has records becomes a chunk of its own.
     fn split(&mut self, id: u32) {
         let (head, records) = self.empty(id);
         let (width, middle) = (head.width() - 1, head.base() + (1 << (head.width() - 1)));
@@ -282,7 +285,7 @@ impl Frames {
     }
 
     /// Saves memory at the end of scan `now`: joins chunks with few records, and moves chunks out
-    /// of slabs that have few chunks. Heads hold values of this scan afterwards.
+    /// of slabs that have few chunks.
     pub(super) fn tidy(&mut self, now: u32) {
         if !std::mem::take(&mut self.is_thinned) {
             return;
@@ -301,7 +304,7 @@ impl Frames {
     }
 
     /// Moves a chunk to a smaller one if it has many unused places, or if it stores an owner for
-    /// each record though all records have the same.
+    /// each record although all records have the same owner.
     fn fit(&mut self, id: u32) {
         let Some((head, kind)) = self.head(id).zip(self.slabs.kind(id)) else {
             return;
@@ -314,8 +317,9 @@ impl Frames {
         }
     }
 
-    /// Joins a chunk that has few records with the only other chunk in the narrowest range that
-    /// contains both. Returns the id of the joined chunk; `None` if nothing was done.
+    /// Joins a chunk that has few records with its neighbour: the only other chunk in the narrowest
+    /// aligned range that contains both. Returns the id of the joined chunk; `None` if nothing was
+    /// joined.
     fn join_neighbour(&mut self, id: u32, now: u32) -> Option<u32> {
         let head = self.head(id).filter(|head| head.live != 0)?;
         let (base, records) = (head.base(), head.live.count_ones());
@@ -334,7 +338,7 @@ impl Frames {
             }
             let (mut one, mut all) = (self.empty(id), self.empty(other));
             for (head, records) in [&mut one, &mut all] {
-                let is_old = head.round != now;
+                let is_old = head.scan != now;
                 records.iter_mut().for_each(|record| record.seen &= !is_old);
                 head.enter(now);
             }
@@ -347,14 +351,14 @@ impl Frames {
         None
     }
 
-    /// Returns the owner and the record that stand at this frame number.
+    /// Returns the owner and the record that are stored at exactly this frame number.
     fn record(&self, frame: u64) -> Option<(u16, AgeRecord)> {
         let id = self.index.get(frame)?;
         let at = self.place(id, frame)?;
         self.slabs.record(id, at)
     }
 
-    /// Returns the record that stands at this frame number; `None` if there is none.
+    /// Returns the record stored at exactly this frame number; `None` if there is none.
     pub(super) fn peek(&self, frame: u64) -> Option<AgeRecord> {
         self.record(frame).map(|(_, word)| word)
     }
@@ -418,7 +422,7 @@ impl Frames {
         };
         self.index.set(head.base(), head.width(), None);
         self.cursor = NOWHERE;
-        self.slabs.give_back(id);
+        self.slabs.free_chunk(id);
     }
 
     /// Notes that records were removed, so that [`Frames::tidy`] has work to do.
@@ -448,7 +452,7 @@ impl Frames {
         }
     }
 
-    /// Returns the number of bytes that this has on the heap.
+    /// Returns the heap memory of all records and of the index, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.slabs.memory_bytes() + self.index.memory_bytes()
     }
@@ -459,10 +463,10 @@ fn offset_of(frame: u64, head: &ChunkHead) -> u16 {
     u16::try_from(frame - head.base()).unwrap_or(u16::MAX)
 }
 
-/// Returns a bit mask of the places that hold this offset, live or not.
+/// Returns a bit mask of the places that store this offset, whether they have a record or not.
 fn places_of(offsets: &[u16], offset: u16) -> u64 {
     let mut places = 0;
-    // Eight are compared at once.
+    // Eight offsets are compared at once, so that the compiler can use vector instructions.
     for (block, some) in (0..).zip(offsets.chunks_exact(8)) {
         if some.iter().fold(false, |any, one| any | (*one == offset)) {
             let found = (0..).zip(some).filter(|(_, one)| **one == offset);

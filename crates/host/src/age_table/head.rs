@@ -1,6 +1,6 @@
 //! The head of a chunk: the fields that are stored besides its records.
 //!
-//! Invariant: `seen` is a subset of `live`, and applies to scan `round` only. If a chunk is not
+//! Invariant: `seen` is a subset of `live`, and is valid in scan `scan` only. If a chunk is not
 //! `mixed`, all its records have the owner `sole`.
 
 use super::index::NARROW;
@@ -19,19 +19,22 @@ pub(super) enum EarlyObserver {
 /// The fields of a chunk besides its records.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChunkHead {
-    /// Bit masks of places: `live` have a record; `seen` are those of them that scan `round` saw.
+    /// Bit masks of places: those in `live` have a record; those in `seen` have one that scan
+    /// `scan` saw.
     pub(super) live: u64,
     pub(super) seen: u64,
-    /// Low 40 bits: number of the first frame; higher bits: width of the range.
+    /// The low 40 bits are the number of the first frame; the higher bits are the width of the
+    /// range.
     place: u64,
-    pub(super) round: u32,
+    pub(super) scan: u32,
     /// Owner of all records, if the chunk is not `mixed`.
     pub(super) sole: u16,
     pub(super) mixed: bool,
-    /// Which address spaces saw a frame in scan `round` before that scan walked the frame's owner.
+    /// The address spaces that scan `scan` found to map a frame of this chunk before it walked the
+    /// frame's owner.
     pub(super) early: Option<EarlyObserver>,
-    /// Whether the chunk has a record that the last walk of its owner did not find, and that is
-    /// kept.
+    /// Whether the chunk has a record that was kept although the last walk of its owner did not
+    /// find the frame.
     pub(super) stale: bool,
 }
 
@@ -40,14 +43,15 @@ impl ChunkHead {
         live: 0,
         seen: 0,
         place: 0,
-        round: NEVER,
+        scan: NEVER,
         sole: 0,
         mixed: false,
         early: None,
         stale: false,
     };
 
-    /// Returns this head without records, for the range of 2^`width` frames from `base`.
+    /// Returns a copy of this head without records, for the range of 2^`width` frames from frame
+    /// `base`.
     pub(super) const fn at(self, base: u64, width: u32) -> ChunkHead {
         ChunkHead {
             live: 0,
@@ -72,7 +76,7 @@ impl ChunkHead {
         self.width() == NARROW
     }
 
-    /// Adds `seer` to the early observers of this scan.
+    /// Merges `seer`, the early observer of another chunk, into that of this chunk.
     pub(super) fn note_early(&mut self, seer: Option<EarlyObserver>) {
         self.early = match (self.early, seer) {
             (Some(one), Some(other)) if one != other => Some(EarlyObserver::Several),
@@ -80,11 +84,12 @@ impl ChunkHead {
         };
     }
 
-    /// Resets `seen` and `early` if they belong to an earlier scan.
+    /// Prepares the head for scan `now`: resets `seen` and `early` if they belong to an earlier
+    /// scan.
     #[inline]
     pub(super) const fn enter(&mut self, now: u32) {
-        if self.round != now {
-            self.round = now;
+        if self.scan != now {
+            self.scan = now;
             self.seen = 0;
             self.early = None;
         }
@@ -102,15 +107,15 @@ impl ChunkHead {
 
     /// Returns the address spaces in `early`; `None` if they are not of scan `now`.
     pub(super) fn early_in(&self, now: u32) -> Option<EarlyObserver> {
-        self.early.filter(|_| self.round == now)
+        self.early.filter(|_| self.scan == now)
     }
 
-    /// Returns a bit mask of the places that scan `now` saw.
+    /// Returns a bit mask of the places whose records scan `now` has seen.
     pub(super) const fn seen_in(&self, now: u32) -> u64 {
-        if self.round == now { self.seen } else { 0 }
+        if self.scan == now { self.seen } else { 0 }
     }
 
-    /// Records that a record of the chunk has this owner.
+    /// Updates `sole` and `mixed` before a record of this owner is added.
     #[inline]
     pub(super) const fn owned_by(&mut self, owner: u16) {
         if self.live == 0 {

@@ -1,20 +1,21 @@
-//! Index from frames to chunks: a tree over frame numbers that has only the branches it needs.
+//! Index from frames to chunks: a tree over frame numbers in which only branches with chunks exist.
 //!
 //! A chunk covers an aligned range of 2^n frames, from 64 to 32,768. Three levels of nodes with
-//! eight entries each divide a range of 32,768 down to 64 frames.
+//! eight entries each divide a range of 32,768 frames down to ranges of 64.
 //!
-//! Invariant: an entry is 0 (empty), a chunk's id, or a node's number plus one. Each node has an
-//! entry that is not empty. All entries within a chunk's range hold its id. Besides its nodes, the
-//! index of a host of 1 TiB takes at most 40 KiB, however few and scattered the watched frames are.
+//! Invariant: an entry is 0 (empty), a chunk's id with the bit `CHUNK`, or a node's number plus
+//! one. Each node has an entry that is not empty. All entries within a chunk's range hold the
+//! chunk's id. Besides its nodes, the index of a host with 1 TiB of memory takes at most 40 KiB,
+//! however few and scattered the watched frames are.
 
 /// Upper bound (exclusive) of frame numbers.
 pub(super) const FRAMES_MAX: u64 = 1 << 40;
-/// Widths of the narrowest and the widest range, as powers of two of frames.
+/// Widths of the narrowest and of the widest range. A range of width `n` has 2^`n` frames.
 pub(super) const NARROW: u32 = 6;
 pub(super) const WIDE: u32 = 15;
 /// Binary logarithm of a node's number of entries (8).
 const STEP: u32 = 3;
-/// Number of ranges of the greatest width in one branch, which covers 512 GiB.
+/// Number of ranges of the greatest width in one branch; a branch covers 512 GiB.
 const RANGES: usize = 4096;
 /// Bit of an entry that says that the entry is a chunk's id.
 const CHUNK: u32 = 1 << 31;
@@ -41,7 +42,7 @@ pub(super) enum Within {
 }
 
 impl Within {
-    /// Returns what two adjoining ranges contain, as one range.
+    /// Returns what the union of two adjoining ranges contains.
     fn joined_with(self, other: Within) -> Within {
         match (self, other) {
             (Within::Nothing, one) | (one, Within::Nothing) => one,
@@ -51,7 +52,7 @@ impl Within {
     }
 }
 
-/// Returns the branch of a frame, then the index of its entry in the branch.
+/// Returns the number of a frame's branch, then the index of the frame's entry in that branch.
 fn top_of(frame: u64) -> (usize, usize) {
     debug_assert!(frame < FRAMES_MAX, "frame numbers have 40 bits");
     let range = usize::try_from(frame >> WIDE).unwrap_or(usize::MAX);
@@ -66,9 +67,9 @@ const fn child_of(frame: u64, shift: u32) -> usize {
 impl Index {
     /// Returns the entry of the widest range that contains a frame.
     fn top(&self, frame: u64) -> u32 {
-        let (branch, twig) = top_of(frame);
+        let (branch, slot) = top_of(frame);
         let branch = self.branches.get(branch).and_then(Option::as_ref);
-        branch.map_or(0, |branch| branch[twig])
+        branch.map_or(0, |branch| branch[slot])
     }
 
     /// Returns the entry that covers a frame, and the width of the range that the entry covers.
@@ -140,31 +141,31 @@ impl Index {
         first..first + (1 << (width - child))
     }
 
-    /// Sets the chunk of the range of 2^`width` frames around a frame. The range must have been
-    /// empty; `None` makes it empty.
+    /// Sets the chunk of the aligned range of 2^`width` frames that contains a frame; `None` makes
+    /// the range empty. No other chunk may cover a part of the range.
     pub(super) fn set(&mut self, frame: u64, width: u32, chunk: Option<u32>) {
         assert!(frame < FRAMES_MAX, "frame numbers have 40 bits");
         let value = chunk.map_or(0, |id| id | CHUNK);
-        let (branch, twig) = top_of(frame);
+        let (branch, slot) = top_of(frame);
         if branch >= self.branches.len() {
             self.branches.resize_with(branch + 1, || None);
         }
         let branch = self.branches[branch].get_or_insert_with(|| Box::new([0; RANGES]));
-        let entry = branch[twig];
+        let entry = branch[slot];
         let new = if width == WIDE {
             value
         } else {
             self.set_below(entry, (frame, width, value), WIDE - STEP)
         };
-        let (branch, twig) = top_of(frame);
+        let (branch, slot) = top_of(frame);
         if let Some(branch) = &mut self.branches[branch] {
-            branch[twig] = new;
+            branch[slot] = new;
         }
     }
 
-    /// Sets a range within the range of one entry, like [`Index::set`]. `what`: a frame of the
-    /// range, the range's width, and the value for its entries. `child`: width of the entries below
-    /// this entry. Returns the new value of this entry.
+    /// Sets a range within the range of `entry`, like [`Index::set`], and returns the new value of
+    /// `entry`. `what`: a frame of the range, the range's width, the value for its entries.
+    /// `child`: the width of the ranges one level below `entry`.
     fn set_below(&mut self, entry: u32, what: (u64, u32, u32), child: u32) -> u32 {
         let (frame, width, value) = what;
         assert_eq!(entry & CHUNK, 0, "a range is one chunk's");
@@ -172,7 +173,8 @@ impl Index {
             Some(node) => node,
             None => self.free.pop().unwrap_or_else(|| {
                 self.nodes.push([0; 8]);
-                // At most one node for each 512 of 2^40 frames, and some above: 2^31.
+                // At most one node for each 512 of 2^40 frames (2^31), and an eighth of that above
+                // them: fits `u32`.
                 u32::try_from(self.nodes.len() - 1).unwrap_or(u32::MAX)
             }),
         };
@@ -192,7 +194,7 @@ impl Index {
         node + 1
     }
 
-    /// Returns the number of bytes that this has on the heap.
+    /// Returns the heap memory of the index, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         let branches = self.branches.iter().flatten().count() * size_of::<Branch>();
         let pointers = self.branches.capacity() * size_of::<Option<Box<Branch>>>();
@@ -209,15 +211,15 @@ mod tests {
     fn chunks_are_found_until_they_are_removed_and_nodes_are_used_again() {
         let mut index = Index::default();
         let frames = [0, 64, 512, 4096, 1 << 15, 1 << 27, FRAMES_MAX - 64];
-        for round in 0..3 {
-            for (id, &frame) in (round..).zip(&frames) {
+        for scan in 0..3 {
+            for (id, &frame) in (scan..).zip(&frames) {
                 assert_eq!(index.get(frame + 63), None);
                 index.set(frame, NARROW, Some(id));
                 assert_eq!(index.get(frame + 63), Some(id));
                 assert_eq!(index.within(frame, NARROW), Within::One(id));
             }
             assert_eq!(index.within(0, 7), Within::Several);
-            assert_eq!(index.within(512, 9), Within::One(round + 2));
+            assert_eq!(index.within(512, 9), Within::One(scan + 2));
             assert_eq!(index.within(8, WIDE), Within::Several);
             for &frame in &frames {
                 index.set(frame, NARROW, None);

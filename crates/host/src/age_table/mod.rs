@@ -6,15 +6,19 @@
 //! cannot be known is unknown.
 //!
 //! A leaf is a page table entry that maps memory: one page, or a huge page of 512 or 262144 pages.
-//! A scan (in names: a round) is [`AgeTable::begin_scan`]; then, for each address space,
-//! [`AgeTable::see`] for each present page or [`AgeTable::skip`]; then [`AgeTable::end_scan`]. The
-//! table is data only: it reads no clock and knows no process.
+//! A scan is [`AgeTable::begin_scan`]; then, for each address space, [`AgeTable::see`] for each
+//! present page, or [`AgeTable::skip`]; then [`AgeTable::end_scan`]. The table is data only: it
+//! reads no clock and knows no processes.
 //!
-//! Submodules: `age_record` (one record, one observation), `timeline` (scans and times),
-//! `age_counts` and `reaccesses` (counts; `by_part`: for each owner and class), `index`, `head`,
-//! `slabs` and `frames` (where records are), `owners`, `run` and `observe_known` (observations of
-//! known frames), `observe_unknown` (of fresh frames, and of huge pages that were split or joined),
-//! `scans`.
+//! Submodules:
+//! - `age_record`: one record, and how one observation changes it;
+//! - `timeline`: scans and their times;
+//! - `age_counts` and `reaccesses`: page counts for each owner and class (`by_part`);
+//! - `index`, `head`, `slabs` and `frames`: where records are stored;
+//! - `owners`: the watched address spaces;
+//! - `run` and `observe_known`: observations of known frames; `observe_unknown`: of fresh frames,
+//!   and of huge pages that were split or joined;
+//! - `scans`: begin and end of a scan.
 
 mod age_counts;
 mod age_record;
@@ -77,67 +81,69 @@ impl Class {
 pub struct Observation {
     /// Whether the accessed bit is set.
     pub accessed: bool,
-    /// Whether the bit was cleared after the last walk, so that if it is set now, it was set since.
+    /// Whether the last walk cleared the accessed bit, so that a set bit means an access since.
     pub trusted: bool,
-    /// Whether accesses may not set the bit (a secondary MMU), so that a clear bit shows nothing.
+    /// Whether accesses may leave the accessed bit clear (a secondary MMU): a clear bit proves
+    /// nothing.
     pub hidden: bool,
-    /// Whether the process has done nothing since before the last walk, so that a set bit was set
-    /// then.
+    /// Whether the process has not run since before the last walk, so that a set bit was set before
+    /// that walk.
     pub idle: bool,
-    /// Whether the last walk did not clear the bit on purpose. If so, and the bit was set then, it
-    /// may show the same access as then.
+    /// Whether the last walk left the bit uncleared on purpose. If the bit was set then, it may
+    /// show the same access now.
     pub kept_bits: bool,
 }
 
-/// The age table. See the module.
+/// The age table (see the module).
 #[derive(Debug)]
 pub struct AgeTable {
     frames: Frames,
     owners: Owners,
-    tallies: ByPart<AgeCounts>,
+    page_counts: ByPart<AgeCounts>,
     time: Timeline,
-    /// Equal changes by the last observations that are not in the page counts yet.
+    /// Equal changes by the latest observations, which are not yet in the page counts.
     run: Run,
     /// Pages found accessed again in this scan.
     again: Again,
     /// Pages found accessed again in all scans, by their age before, in milliseconds.
     reaccessed: LogHistogram<7>,
-    /// The owner that is being walked (`NOBODY` between two walks), and the mark of that walk.
+    /// The owner that is being walked (`NO_OWNER` between two walks), and the mark of that walk.
     reader: u32,
     mark: u8,
     /// Number of records that cover more than one frame.
     large: u64,
     /// Number of frames that have a record; all frames of a huge page count.
     pages: u64,
-    /// Whether the owner that is being walked is walked for the first time: set bits may be from
-    /// any time.
+    /// Whether the owner that is being walked is walked for the first time, so that the time at
+    /// which bits were set is unknown.
     is_first: bool,
     /// Whether a scan is under way.
     open: bool,
 }
 
 /// A number that no owner has.
-const NOBODY: u32 = u32::MAX;
+const NO_OWNER: u32 = u32::MAX;
 
 impl AgeTable {
     /// Creates an empty table. Times are in milliseconds of any clock that does not go back. The
     /// time from `now_ms` to the first scan counts as an interval.
     #[must_use]
     pub fn new(now_ms: u64) -> AgeTable {
-        AgeTable::with_scan_limit(now_ms, age_record::ROUND_MAX)
+        AgeTable::with_scan_limit(now_ms, age_record::SCAN_MAX)
     }
 
-    /// Creates a table that renumbers scans after `limit` scans, for tests: by default after 65536.
+    /// Creates a table that renumbers scans after `limit` scans. Only tests pass less than
+    /// `SCAN_MAX`.
     fn with_scan_limit(now_ms: u64, limit: u32) -> AgeTable {
         AgeTable {
             frames: Frames::new(),
             owners: Owners::default(),
-            tallies: ByPart::default(),
+            page_counts: ByPart::default(),
             time: Timeline::new(now_ms, limit),
             run: Run::default(),
             again: Again::default(),
             reaccessed: LogHistogram::new(),
-            reader: NOBODY,
+            reader: NO_OWNER,
             mark: 0,
             large: 0,
             pages: 0,
@@ -153,32 +159,33 @@ impl AgeTable {
         Some(owner)
     }
 
-    /// Removes an address space. The next `end_scan` drops its frames. But frames that another
-    /// address space is found to map before that go to that address space. If an owner is removed
-    /// within a scan, the frames that the scan has seen for it stay until the next scan.
+    /// Removes an address space. The next `end_scan` drops its frames, except frames that another
+    /// address space is found to map before: these get that address space as owner. If an owner is
+    /// removed within a scan, the frames that the scan has seen for it stay until the next scan.
     ///
     /// # Panics
     /// If it was removed before.
     pub fn remove_owner(&mut self, owner: Owner) {
         self.owners.remove(owner);
         if self.reader == u32::from(owner.0) {
-            self.reader = NOBODY;
+            self.reader = NO_OWNER;
         }
         debug_assert!(!self.owners.is_alive(owner.0));
     }
 
-    /// Returns whether the next scan must walk this owner even if its process is idle: it was found
-    /// to map frames of another owner, which has lost such frames or was removed.
+    /// Returns whether the next scan must walk this owner even if its process is idle. This is so
+    /// if the owner was found to map frames of another owner that was removed or has lost such
+    /// frames.
     #[must_use]
     pub fn is_due(&self, owner: Owner) -> bool {
         self.owners.is_due(owner)
     }
 
-    /// Returns the number of pages of one class that this owner owns. All figures are those of the
-    /// last `end_scan`; within a scan some of its observations may be missing.
+    /// Returns the number of pages of one class that this owner owns, as of the last `end_scan`.
+    /// Within a scan some of its observations may be missing.
     #[must_use]
     pub fn resident(&self, owner: Owner, class: Class) -> u64 {
-        self.tallies
+        self.page_counts
             .get((owner.0, class.0))
             .map_or(0, AgeCounts::pages)
     }
@@ -186,13 +193,13 @@ impl AgeTable {
     /// Returns the number of pages of all classes that this owner owns.
     #[must_use]
     pub fn owned_by(&self, owner: Owner) -> u64 {
-        pages_of(&self.tallies, owner.0)
+        pages_of(&self.page_counts, owner.0)
     }
 
     /// Returns the number of pages of one class that this owner owns and that have an unknown age.
     #[must_use]
     pub fn unknown(&self, owner: Owner, class: Class) -> u64 {
-        self.tallies
+        self.page_counts
             .get((owner.0, class.0))
             .map_or(0, AgeCounts::unknown)
     }
@@ -203,27 +210,27 @@ impl AgeTable {
         (0..16).any(|class| self.unknown(owner, Class(class)) > 0)
     }
 
-    /// Returns an owner's pages of known age. Members: class, time of the last access (ms), number
-    /// of pages; ascending by class and time. The time is that of the scan that saw the access. For
-    /// ages of more than 64 scans it may be later by up to 1/32 of the age.
+    /// Returns an owner's pages of known age: class, time of the last access (ms), number of pages;
+    /// ascending by class and time. The time is that of the scan that saw the access. For an age of
+    /// more than 64 scans, the time may be later than that by up to 1/32 of the age.
     pub fn ages(&self, owner: Owner) -> impl Iterator<Item = (Class, u64, u64)> {
         (0..16).map(Class).flat_map(move |class| {
-            let totals = self.tallies.get((owner.0, class.0));
+            let totals = self.page_counts.get((owner.0, class.0));
             let known = totals.into_iter().flat_map(AgeCounts::known);
             known.map(move |(cohort, pages)| (class, self.time.time_ms(cohort), pages))
         })
     }
 
     /// Returns the pages found accessed again since the table was created, up to the last
-    /// `end_scan`. Members: the age that they had before (ms; at most 1/128 too low, besides what
-    /// `ages` says), number of pages; ascending by age. A page counts each time; if it is accessed
-    /// in each scan, its age is one interval.
+    /// `end_scan`: the age that they had before the access (ms), number of pages; ascending by age.
+    /// Ages are at most 1/128 too low, besides the error of [`AgeTable::ages`]. A page counts once
+    /// for each such access. A page accessed in each scan has an age of one interval.
     pub fn reaccessed(&self) -> impl Iterator<Item = (u64, u64)> {
         self.reaccessed.iter()
     }
 
-    /// Returns this owner's pages found accessed again in the last scan. Members: class, time of
-    /// the access before (ms), number of pages. Valid between `end_scan` and the next `begin_scan`.
+    /// Returns this owner's pages found accessed again in the last scan: class, time of the
+    /// previous access (ms), number of pages. Valid between `end_scan` and the next `begin_scan`.
     pub fn again(&self, owner: Owner) -> impl Iterator<Item = (Class, u64, u64)> {
         (0..16).map(Class).flat_map(move |class| {
             let found = self.again.of((owner.0, class.0));
@@ -231,13 +238,13 @@ impl AgeTable {
         })
     }
 
-    /// Returns this owner's pages by the last access that was seen. Members: class, time (ms, as in
+    /// Returns this owner's pages by the last access that was seen: class, time (ms, as in
     /// [`AgeTable::ages`]), number of pages; ascending by class, then by time (`None` last). The
     /// time is `None` for pages of known age that were not seen accessed since their age became
     /// known.
     pub fn seen(&self, owner: Owner) -> impl Iterator<Item = (Class, Option<u64>, u64)> {
         (0..16).map(Class).flat_map(move |class| {
-            let totals = self.tallies.get((owner.0, class.0));
+            let totals = self.page_counts.get((owner.0, class.0));
             let presumed = totals.map_or(0, AgeCounts::presumed);
             let seen = totals.into_iter().flat_map(AgeCounts::seen);
             let seen = seen.map(|(cohort, pages)| (Some(self.time.time_ms(cohort)), pages));
@@ -247,10 +254,10 @@ impl AgeTable {
         })
     }
 
-    /// Returns this owner's pages that were seen accessed in the last scan; a page of which only
-    /// the age became known is not included. Members: class, time of the access before (ms), pages
-    /// of which that access was seen, pages of which it was not seen. For the latter, the time is
-    /// the latest possible.
+    /// Returns this owner's pages that were seen accessed in the last scan, without pages of which
+    /// only the age became known. Members: class, time of the previous access (ms), number of pages
+    /// whose previous access was seen, number of pages whose previous access was not seen. For the
+    /// latter, the time is the latest possible.
     pub fn seen_again(&self, owner: Owner) -> impl Iterator<Item = (Class, u64, u64, u64)> {
         (0..16).map(Class).flat_map(move |class| {
             let found = self.again.of((owner.0, class.0));
@@ -261,11 +268,11 @@ impl AgeTable {
         })
     }
 
-    /// Returns the time (ms) that is now reported for the scan at `round_ms`: old scans are merged,
-    /// and get the time of the youngest of them.
+    /// Returns the time (ms) that the table now reports for an access in the scan at `scan_ms`.
+    /// Old scans are merged, and have the time of the youngest of them.
     #[must_use]
-    pub fn representative_ms(&self, round_ms: u64) -> u64 {
-        self.time.representative_ms(round_ms)
+    pub fn representative_ms(&self, scan_ms: u64) -> u64 {
+        self.time.representative_ms(scan_ms)
     }
 
     /// Returns the time of the scan before the last one, in milliseconds; the time of the table's
@@ -303,8 +310,8 @@ impl AgeTable {
     /// Returns the bytes that the table occupies.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let counts: usize = self.tallies.iter().map(AgeCounts::memory_bytes).sum();
-        let arrays = self.tallies.memory_bytes() + self.again.memory_bytes();
+        let counts: usize = self.page_counts.iter().map(AgeCounts::memory_bytes).sum();
+        let arrays = self.page_counts.memory_bytes() + self.again.memory_bytes();
         let rest = self.time.memory_bytes() + self.reaccessed.memory_bytes();
         size_of::<AgeTable>()
             + self.frames.memory_bytes()
@@ -316,9 +323,9 @@ impl AgeTable {
 }
 
 /// Returns the number of pages that an owner has in all classes.
-fn pages_of(tallies: &ByPart<AgeCounts>, owner: u16) -> u64 {
-    let tallies = (0..16).filter_map(|class| tallies.get((owner, class)));
-    tallies.map(AgeCounts::pages).sum()
+fn pages_of(page_counts: &ByPart<AgeCounts>, owner: u16) -> u64 {
+    let page_counts = (0..16).filter_map(|class| page_counts.get((owner, class)));
+    page_counts.map(AgeCounts::pages).sum()
 }
 
 /// Returns the count to which the record's pages belong; `None` if the age is unknown.

@@ -1,8 +1,9 @@
-//! Observes a frame whose record has the size of the page table entry: millions of times in a scan.
+//! Observes a frame whose record covers as many frames as the page table entry: millions of times
+//! in a scan, so this path is the fastest.
 //!
-//! Invariant: the record, its owner's counts and the chunk's head change together. The owner stays
-//! the same as long as its last walk saw the frame; if it did not, the address space that is
-//! observed to map the frame becomes the owner.
+//! Invariant: the record, its owner's counts and the chunk's head change together. A frame keeps
+//! its owner as long as the owner's last walk saw the frame. If that walk did not, the address
+//! space that is now observed to map the frame becomes the owner.
 
 use super::age_record::Size;
 use super::{AgeTable, Class, Observation, Owner};
@@ -10,9 +11,9 @@ use super::{AgeTable, Class, Observation, Owner};
 impl AgeTable {
     /// Records a present page of `owner`: `pages` (1, 512 or 262144) frames from `frame` (a frame
     /// number below 2^40) under one accessed bit. Several observations of a frame in one scan are
-    /// several mappings of it. Runs of ascending frames are fastest. If a huge page was split, its
-    /// frames inherit its record. A huge page of frames that had records of their own is as young
-    /// as the youngest of these frames.
+    /// several mappings of it. Calls with ascending frames are fastest. If a huge page was split,
+    /// its frames inherit its record. A huge page of frames that had records of their own is as
+    /// young as the youngest of these frames.
     ///
     /// # Panics
     ///
@@ -26,9 +27,9 @@ impl AgeTable {
         pages: u32,
         observed: Observation,
     ) {
-        debug_assert!(self.open, "pages are seen within a round");
+        debug_assert!(self.open, "pages are seen within a scan");
         if self.reader != u32::from(owner.0) {
-            self.turn_to(owner);
+            self.begin_walk(owner);
         }
         let size = if pages == 1 {
             Some(Size::One)
@@ -45,8 +46,8 @@ impl AgeTable {
 
     /// Begins the walk of another address space, `owner`.
     #[cold]
-    fn turn_to(&mut self, owner: Owner) {
-        assert!(self.open, "pages are seen within a round");
+    fn begin_walk(&mut self, owner: Owner) {
+        assert!(self.open, "pages are seen within a scan");
         (self.mark, self.is_first) = self.owners.read(owner, self.time.now());
         self.reader = u32::from(owner.0);
         debug_assert!(!self.owners.missed(owner.0, self.mark));
@@ -59,7 +60,8 @@ impl AgeTable {
     }
 
     /// Handles one observation of the address space that is being walked. Most observations find a
-    /// frame of its own, not accessed; these are handled here, all others out of line.
+    /// frame of the walked owner that was not accessed; these are handled here, all others in
+    /// functions that are not inlined.
     #[inline]
     pub(super) fn observe(&mut self, class: u8, frame: u64, size: Size, observed: Observation) {
         let (now, reader, mark) = (self.time.now(), self.reader, self.mark);
@@ -71,30 +73,30 @@ impl AgeTable {
             let is_own = u32::from(chunk.owner(at)) == reader && before.is_plain(class, size);
             if is_first && is_own && !(observed.accessed || observed.hidden) {
                 chunk.head.seen |= bit;
-                chunk.words[at] = before.into_new_round().seen_by_owner(class, mark);
+                chunk.words[at] = before.into_new_scan().seen_by_owner(class, mark);
                 return;
             }
             if chunk.head.live & bit != 0 && before.has_size(size) {
-                return self.observe_closely(class, frame, observed);
+                return self.observe_known(class, frame, observed);
             }
         }
-        self.arrive(class, frame, size, observed);
+        self.observe_unknown(class, frame, size, observed);
     }
 
     /// Handles any observation of a frame whose record has the size of the page table entry.
     #[inline(never)]
-    fn observe_closely(&mut self, class: u8, frame: u64, observed: Observation) {
+    fn observe_known(&mut self, class: u8, frame: u64, observed: Observation) {
         let (now, reader) = (self.time.now(), self.reader());
         let Some((chunk, at)) = self.frames.find(frame) else {
             return;
         };
         let bit = 1_u64 << at;
         let (before, owner) = (chunk.words[at], chunk.owner(at));
-        debug_assert!(chunk.head.live & bit != 0 && chunk.head.round == now);
+        debug_assert!(chunk.head.live & bit != 0 && chunk.head.scan == now);
         let is_first = chunk.head.seen & bit == 0;
         chunk.head.seen |= bit;
         let begun = if is_first {
-            before.into_new_round()
+            before.into_new_scan()
         } else {
             before
         };
@@ -119,7 +121,7 @@ impl AgeTable {
         chunk.words[at] = word;
         let after = if takes_over { reader } else { owner };
         if takes_over {
-            self.frames.give_to(frame, reader);
+            self.frames.set_owner(frame, reader);
         }
         if before.is_shared() {
             let to = (after, word.class());

@@ -1,10 +1,10 @@
 //! Observes a frame that has no record of the page table entry's size: the frame is fresh, or a
 //! huge page was split or joined since the last observation.
 //!
-//! Invariant: one record covers the frame before and after. If a record is split, each part gets
-//! the same content. A joined record belongs to the address space that maps the huge page, unless
-//! this scan has seen a part already: then one address space maps the parts and another the whole,
-//! and the observation applies to each part.
+//! Invariant: exactly one record covers a frame, before and after. If a record is split, each part
+//! gets the same content. A joined record belongs to the address space that maps the huge page. The
+//! exception: if this scan has already seen a part, one address space maps the parts and another
+//! the whole huge page; then no record is joined, and the observation applies to each part.
 
 use std::collections::BTreeSet;
 
@@ -15,11 +15,17 @@ use super::{AgeTable, Observation, place_of};
 impl AgeTable {
     /// Handles one observation of a frame without a record of the page table entry's size.
     #[inline(never)]
-    pub(super) fn arrive(&mut self, class: u8, frame: u64, size: Size, observed: Observation) {
+    pub(super) fn observe_unknown(
+        &mut self,
+        class: u8,
+        frame: u64,
+        size: Size,
+        observed: Observation,
+    ) {
         let now = self.time.now();
         if let Some((head, whole)) = self.covering(frame, size) {
             self.split(head, whole);
-            // A third-level leaf is split twice for one of its pages.
+            // A third-level leaf is split twice before one of its pages has a record.
             return self.observe(class, frame, size, observed);
         }
         let fresh = AgeRecord::fresh(now, size);
@@ -59,7 +65,8 @@ impl AgeTable {
         })
     }
 
-    /// Returns whether this scan saw any of these records (a bit mask) of a chunk.
+    /// Returns whether this scan saw any of these records of a chunk. `records`: a bit mask of
+    /// places.
     fn was_seen(&mut self, (id, records): (u32, u64)) -> bool {
         let now = self.time.now();
         self.frames
@@ -67,28 +74,29 @@ impl AgeTable {
             .is_some_and(|chunk| chunk.head.seen_in(now) & records != 0)
     }
 
-    /// Makes a new record, owned by the address space that is being walked. `before`: what was
-    /// known of the frame before this scan.
+    /// Makes a new record, owned by the address space that is being walked. `before`: the record of
+    /// the frame as of before this scan.
     fn place(&mut self, class: u8, frame: u64, before: AgeRecord, observed: Observation) {
         let now = self.time.now();
-        let begun = before.into_new_round();
+        let begun = before.into_new_scan();
         let mut word = begun
             .after(observed, true, now)
             .seen_by_owner(class, self.mark);
-        // In a new huge leaf at most one page was touched: the kernel made it of small pages.
+        // A fresh huge page (or one with a presumed age) counts as presumed, not as accessed: the
+        // kernel may have made it of small pages, of which at most one was accessed.
         let is_whole = word.size() != Size::One && before.is_presumed();
         if self.is_first || is_whole {
             word = word.presumed();
         }
         let (owner, pages) = (self.reader(), word.size().pages());
         self.put(frame, owner, word, true);
-        self.tallies
+        self.page_counts
             .at((owner, class))
             .add(place_of(&self.time, word), pages);
         self.pages += pages;
-        if let Some(round) = begun.reaccessed(word) {
+        if let Some(scan) = begun.reaccessed(word) {
             let found = Found::new(pages, begun.is_presumed(), word.is_presumed());
-            self.count_again((owner, class), round, found);
+            self.count_again((owner, class), scan, found);
         }
         debug_assert_eq!(self.frames.peek(frame), Some(word));
     }
@@ -131,7 +139,7 @@ impl AgeTable {
         let part = size.part();
         for at in (0..512).map(|number| head + number * part.pages()) {
             self.put(at, owner, word.with_size(part), seen);
-            // Flags of the whole leaf's chunk hold for each part.
+            // Flags of the huge page's chunk apply to each part.
             if let Some((chunk, _)) = self.frames.find(at) {
                 chunk.head.note_early(early);
                 chunk.head.stale |= stale;
@@ -140,8 +148,9 @@ impl AgeTable {
         debug_assert_eq!(part.pages() * 512, size.pages(), "no frame comes or goes");
     }
 
-    /// Removes these records of chunks and returns one record made of them. Returns `None` if a
-    /// part of the huge page had no record (it is fresh) and no part may be shared.
+    /// Removes these records, which lie within one huge page, and returns one record made of them.
+    /// `None` if a part of the huge page had no record and no part may be shared: the page is
+    /// fresh.
     fn join(&mut self, class: u8, chunks: &[(u32, u64)], size: Size) -> Option<AgeRecord> {
         let (mut joined, mut pages): (Option<AgeRecord>, u64) = (None, 0);
         let (reader, mut before) = (self.reader(), BTreeSet::new());
@@ -156,8 +165,8 @@ impl AgeTable {
         let now = self.time.now();
         let mut is_shared = joined.is_some_and(AgeRecord::is_shared);
         for (from, was_shared) in before {
-            // A former owner of a part that this scan has not walked may map it still.
-            if from.0 != reader && self.owners.call(from.0, now) {
+            // A former owner that this scan has not walked may still map its part.
+            if from.0 != reader && self.owners.make_pending(from.0, now) {
                 is_shared = true;
             }
             if was_shared {
@@ -174,7 +183,7 @@ impl AgeTable {
         })
     }
 
-    /// Removes some records of a chunk, and passes each to `reported`.
+    /// Removes the records of a chunk in the bit mask `gone`, and passes each to `reported`.
     pub(super) fn drop_records(
         &mut self,
         id: u32,
@@ -195,7 +204,9 @@ impl AgeTable {
             let (word, owner) = (chunk.words[at], chunk.owner(at));
             let pages = word.size().pages();
             let place = place_of(&self.time, word);
-            self.tallies.at((owner, word.class())).take(place, pages);
+            self.page_counts
+                .at((owner, word.class()))
+                .subtract(place, pages);
             self.pages -= pages;
             self.large -= u64::from(word.size() != Size::One);
             reported(owner, word);

@@ -1,23 +1,23 @@
-//! The watched address spaces: which of them are alive, and how far each has been walked.
+//! The watched address spaces, called owners: which are alive, which scan last walked or skipped
+//! each, and which frames of other owners each was found to map.
 //!
-//! Invariant: an owner's number is used again only after no record has it. `mark` counts walks: a
-//! record with its owner's mark was seen in the owner's last walk. Two bits are enough, as a record
-//! that a walk missed gets another owner, is dropped or is marked anew at the next observation or
-//! end of a scan.
+//! Invariant: an owner's number is reused only after no record has it. `mark` counts walks: a
+//! record with its owner's mark was seen in the owner's last walk. Two bits suffice: a record that
+//! a walk missed gets another owner, is dropped, or gets a new mark before the count wraps.
 //!
-//! An idle owner that was found to map frames of another owner becomes pending (`due`: the next
-//! scan walks it) when that other owner has lost such frames: they may belong to the idle owner
-//! now.
+//! Why owners become pending (`due`: the next scan walks the owner even if it is idle): an idle
+//! owner was found to map frames of another owner, and that other owner has lost such frames. The
+//! frames may belong to the idle owner now.
 
 use super::head::{EarlyObserver, NEVER};
 
-/// Number of an address space in the age table. The number of a removed one is used again.
+/// Number of an address space in the age table. After a removal the number is reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Owner(pub(super) u16);
 
 impl Owner {
-    /// Returns the number as an index, for tables by owner: owners are numbered from 0, without
-    /// large gaps.
+    /// Returns the number as an index for tables by owner: owners are numbered from 0, with few
+    /// gaps.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -38,32 +38,32 @@ enum State {
 struct OwnerState {
     state: State,
     mark: u8,
-    /// Number of walks of this owner, counted up to two.
+    /// Number of walks of this owner, saturating: only whether there was more than one matters.
     readings: u8,
     /// Number of the last scan that walked this owner.
     read: u32,
     /// Number of the last scan that skipped this owner.
     skipped: u32,
-    /// Number of the last scan that skipped this owner although it may have run.
+    /// Number of the last scan that skipped this owner although its process may have run.
     postponed: u32,
-    /// Frame classes ([`bit`]) with a frame of this owner that another address space was found to
-    /// map.
+    /// Frame classes, as a bit set ([`bit`]): another address space was found to map a frame of
+    /// this owner with this class.
     shown: u16,
-    /// Frame classes of shared frames that this owner lost, and that were not found in the first
-    /// address spaces which were walked for them.
+    /// Frame classes of shared frames that this owner lost. The first sharers that were walked in
+    /// search of them do not map them, so all sharers are to be walked.
     lost: u16,
-    /// Frame classes of frames that this owner turned out not to map, although address spaces
-    /// walked before this owner map them.
+    /// Frame classes of frames that this owner turned out not to map, although address spaces that
+    /// the same scan walked earlier map them.
     early: u16,
-    /// Frame classes of this owner's frames that an address space which the ending scan skipped was
-    /// found to map.
+    /// Frame classes in which an address space that the ending scan skipped was once found to map
+    /// frames of this owner.
     awaited: u16,
     /// Whether the next scan must walk this owner.
     due: bool,
 }
 
-/// Most pairs of parts between which moves of shared frames are recorded in one scan. (For each
-/// moved frame the list is searched.)
+/// Most pairs of parts of which one scan records that shared frames moved from one to the other.
+/// (The list of pairs is searched for each moved frame.)
 const PAIRS_MAX: usize = 256;
 
 /// A part of the frames: number of an owner, then number of a frame class ([`super::Class`]).
@@ -78,11 +78,11 @@ const fn bit(class: u8) -> u16 {
 #[derive(Debug, Default)]
 pub(super) struct Owners {
     all: Vec<OwnerState>,
-    /// For each owner: the parts of other owners of which its last walk has found frames. The part
+    /// For each owner: the parts of other owners of which its last walk found frames. The part
     /// found last is at the end.
     sees: Vec<Vec<Part>>,
-    /// Parts that lost shared frames in this scan, for which no possible sharer has been walked
-    /// yet.
+    /// Parts that lost shared frames in this scan, and of which no sharer was walked yet in search
+    /// of them.
     fresh: Vec<Part>,
     /// Whether any owner has bits in `lost` or `early`.
     some_lost: bool,
@@ -159,7 +159,7 @@ impl Owners {
         self.all[usize::from(part.0)].shown |= bit(part.1);
     }
 
-    /// Records that a shared frame has moved from the part `from` to the part `to`.
+    /// Records that a shared frame has moved from one part to another.
     #[inline]
     pub(super) fn hand_over(&mut self, from: Part, to: Part) {
         let pair = (from, to);
@@ -170,15 +170,15 @@ impl Owners {
         if self.handed_over.len() < PAIRS_MAX {
             self.handed_over.push(pair);
         } else {
-            // The list is full: all owners that have seen frames of the first part are walked
+            // The list is full: all owners that were found to map frames of `from` are walked
             // instead.
-            self.lose(from, true);
+            self.note_lost(from, true);
         }
     }
 
     /// Records that a part lost a shared frame that an idle owner may map. `requested`: the first
-    /// candidates were walked and do not map the frame, so all candidates are walked next.
-    pub(super) fn lose(&mut self, part: Part, requested: bool) {
+    /// candidates were walked and do not map the frame, so that all candidates must be walked next.
+    pub(super) fn note_lost(&mut self, part: Part, requested: bool) {
         if requested {
             self.all[usize::from(part.0)].lost |= bit(part.1);
             self.some_lost = true;
@@ -187,12 +187,12 @@ impl Owners {
         }
     }
 
-    /// Records that an owner turned out not to map a frame which this scan found in address spaces
-    /// walked before it. A single such observer becomes pending. If there are several, all sharers
-    /// that were walked become pending, as it is unknown which of them map the frame. (If a single
-    /// observer were treated like several, one process's freed frames could make every scan walk
-    /// all processes.)
-    pub(super) fn lose_early(&mut self, (owner, class): Part, seer: EarlyObserver) {
+    /// Records that an owner turned out not to map a frame that this scan found in address spaces
+    /// walked before the owner. A single such observer becomes pending. If there are several, all
+    /// sharers that were walked become pending, as it is unknown which of them map the frame. (If a
+    /// single observer were treated the same way, one process that frees frames could make every
+    /// scan walk all processes.)
+    pub(super) fn note_lost_early(&mut self, (owner, class): Part, seer: EarlyObserver) {
         match seer {
             EarlyObserver::One(reader) => {
                 let mm = &mut self.all[usize::from(reader)];
@@ -206,7 +206,7 @@ impl Owners {
     }
 
     /// Makes an owner pending unless this scan has walked it; returns whether it is pending now.
-    pub(super) fn call(&mut self, owner: u16, now: u32) -> bool {
+    pub(super) fn make_pending(&mut self, owner: u16, now: u32) -> bool {
         let mm = &mut self.all[usize::from(owner)];
         let may_map = mm.state == State::Alive && mm.read != now;
         mm.due |= may_map;
@@ -214,12 +214,13 @@ impl Owners {
     }
 
     /// Makes the owners pending that may map frames lost in this scan: owners that were not walked,
-    /// for frames that nothing saw; owners that were walked, for frames seen early. Mostly each
-    /// owner that has seen frames of a part has all of them, so two are walked first: those with
-    /// the highest numbers, mostly the youngest, which have most of what a fork shared. (With all
-    /// at once, 200 idle workers, whose parent wrote a page each tenth of a second, cost 2.4 s in
-    /// 20 s instead of 0.5 s.)
-    fn call_sharers(&mut self, now: u32) {
+    /// for frames that no walk saw; owners that were walked, for frames seen before their owner's
+    /// walk. Mostly each owner that has seen frames of a part has seen all of them, so only two are
+    /// walked first: those with the highest numbers. They are mostly the youngest processes, which
+    /// still have most of what a fork shared. (When all were walked at once, 200 idle workers,
+    /// whose parent wrote a page each tenth of a second, cost 2.4 s of processor time in 20 s
+    /// instead of 0.5 s.)
+    fn make_sharers_pending(&mut self, now: u32) {
         for part in std::mem::take(&mut self.fresh) {
             let has_seen = |at: &usize| self.all[*at].read != now && self.sees[*at].contains(&part);
             let all = (0..self.all.len()).rev();
@@ -294,8 +295,8 @@ impl Owners {
         self.all[owner.index()].postponed = now;
     }
 
-    /// Returns whether this scan skips the owner although its process may have run: its frames may
-    /// belong to others by now.
+    /// Returns whether this scan skips the owner although its process may have run: another address
+    /// space may have its frames by now.
     #[inline]
     pub(super) fn is_postponed(&self, owner: u16, now: u32) -> bool {
         self.all[usize::from(owner)].postponed == now
@@ -323,16 +324,16 @@ impl Owners {
             .is_some_and(|mm| mm.state == State::Alive)
     }
 
-    /// Returns whether the owner's last walk missed a record with this mark, or the owner was
-    /// removed.
+    /// Returns whether the owner was removed, or its last walk did not see a record with this mark.
     #[inline]
     pub(super) fn missed(&self, owner: u16, mark: u8) -> bool {
         let mm = &self.all[usize::from(owner)];
         mm.state != State::Alive || mm.mark != mark
     }
 
-    /// Returns the mark of the owner's walk before the last: a record with this mark was missed by
-    /// the last walk. A record that waits for some scans gets the mark anew in each.
+    /// Returns the mark of the owner's walk before the last one: a record with this mark was missed
+    /// by the last walk. A record that waits for several scans gets this mark again at the end of
+    /// each.
     pub(super) fn mark_before(&self, owner: u16) -> u8 {
         (self.all[usize::from(owner)].mark + 3) & 3
     }
@@ -343,8 +344,8 @@ impl Owners {
         self.all[usize::from(owner)].skipped == now
     }
 
-    /// Ends all walks of a scan: an owner that was neither skipped nor seen to map anything maps
-    /// nothing.
+    /// Ends all walks of a scan. An owner that was neither skipped nor observed maps nothing: it
+    /// counts as walked, and all its records as missed.
     pub(super) fn end_readings(&mut self, now: u32) {
         for (mm, sees) in self.all.iter_mut().zip(&mut self.sees) {
             mm.awaited = 0;
@@ -367,7 +368,7 @@ impl Owners {
     /// Ends a scan. Numbers of removed owners that own nothing become free.
     pub(super) fn end_scan(&mut self, now: u32, owns_nothing: impl Fn(usize) -> bool) {
         self.follow();
-        self.call_sharers(now);
+        self.make_sharers_pending(now);
         for (at, mm) in self.all.iter_mut().enumerate() {
             if mm.state == State::Leaving && owns_nothing(at) {
                 mm.state = State::Free;
@@ -382,8 +383,8 @@ impl Owners {
         );
     }
 
-    /// Forgets scan numbers before scans are renumbered: no old number may be taken for a coming
-    /// one.
+    /// Forgets all scan numbers before scans are renumbered. Otherwise an old number could equal
+    /// the number of a later scan.
     pub(super) fn renumber(&mut self) {
         for mm in &mut self.all {
             (mm.read, mm.skipped, mm.postponed) = (NEVER, NEVER, NEVER);
@@ -391,7 +392,7 @@ impl Owners {
         debug_assert!(self.all.iter().all(|mm| mm.read == NEVER));
     }
 
-    /// Returns the number of bytes that this has on the heap.
+    /// Returns the heap memory of this bookkeeping, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         let seen: usize = self.sees.iter().map(Vec::capacity).sum();
         self.all.capacity() * size_of::<OwnerState>()

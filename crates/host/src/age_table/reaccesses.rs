@@ -1,26 +1,26 @@
-//! Pages that one scan found accessed again, by owner and class, and by the cohort of the access
-//! before. Pages of which the access before was seen are counted separately. For other pages only
-//! the age became known: their cohort is a bound, not the time of an access.
+//! Pages that one scan found accessed again: their numbers by owner and class, and by the cohort of
+//! the previous access. Pages whose previous access was seen are counted separately. Of other pages
+//! only the age became known: their cohort is a bound, not the time of an access.
 //!
-//! Invariant: cohorts are those of the timeline from this scan's begin to the next one's; an
-//! owner's class has counts only if one of its pages was accessed again.
+//! Invariant: cohort numbers are those of the timeline from this scan's begin to the next scan's
+//! begin. A part has counts only if one of its pages was accessed again.
 
 use super::by_part::{ByPart, Part};
 
 /// Page counts of one cohort.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Found {
-    /// All pages of this cohort that were found accessed again.
+    /// All pages whose previous access was in this cohort and that were accessed again.
     pub(super) all: u64,
-    /// Pages of which this access and the access before were seen.
+    /// Pages of which this access and the previous one were seen.
     pub(super) seen: u64,
     /// Pages of which this access is the first that was seen.
     pub(super) first: u64,
 }
 
 impl Found {
-    /// Creates the counts for some pages. `before`: the cohort was only presumed before this
-    /// access; `now`: this access is itself presumed.
+    /// Creates the counts for some pages. `before`: whether the previous access was only presumed;
+    /// `now`: whether this access is itself only presumed.
     pub(super) fn new(pages: u64, before: bool, now: bool) -> Found {
         Found {
             all: pages,
@@ -52,7 +52,7 @@ impl Again {
     /// Begins a scan with this number of cohorts.
     pub(super) fn begin(&mut self, cohorts: usize) {
         for part in self.parts.drain(..) {
-            // Freed, not kept: most processes are idle in most scans.
+            // Freed, not kept for reuse: most processes are idle in most scans.
             *self.counts.at(part) = Vec::new();
         }
         self.cohorts = cohorts;
@@ -72,7 +72,7 @@ impl Again {
     /// Adds the first counts of a part in this scan.
     #[cold]
     fn open(&mut self, part: Part, cohort: usize, found: Found) {
-        assert!(cohort < self.cohorts, "an access in a round to come");
+        assert!(cohort < self.cohorts, "an access in a scan to come");
         let counts = self.counts.at(part);
         assert!(counts.is_empty(), "opened once");
         counts.resize(self.cohorts, Found::default());
@@ -96,7 +96,7 @@ impl Again {
         all.map(|(cohort, found)| (cohort, found.all))
     }
 
-    /// Returns the number of bytes that this has on the heap.
+    /// Returns the heap memory of these counts, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         let counts: usize = self.counts.iter().map(Vec::capacity).sum();
         counts * size_of::<Found>()

@@ -1,7 +1,9 @@
-//! A run: equal changes of neighbouring records that are not in the page counts yet.
+//! A run: consecutive observations that moved pages from one page count to the same other one. The
+//! page counts are changed once for the whole run.
 //!
-//! Invariant: the page counts plus the run agree with the records. Code that reads page counts or
-//! subtracts from them flushes the run first; the end of a scan does so, too.
+//! Invariant: the page counts plus the run agree with the records. Code that reads page counts, or
+//! subtracts from them, adds the run to them first ([`AgeTable::flush_run`]); so does the end of a
+//! scan.
 
 use super::age_record::{AgeRecord, Size};
 use super::by_part::Part;
@@ -11,7 +13,7 @@ use super::{AgeTable, place_of};
 /// Consecutive observations that changed records in the same way.
 #[derive(Debug)]
 pub(super) struct Run {
-    /// Owner and record: before the change (`from`), and after it (`to`).
+    /// Owner and record before the change (`from`) and after it (`to`).
     from: (u16, AgeRecord),
     to: (u16, AgeRecord),
     /// Whether each page was found accessed again after a known idle time.
@@ -22,10 +24,10 @@ pub(super) struct Run {
 
 impl Default for Run {
     fn default() -> Run {
-        let nobody = (0, AgeRecord::fresh(0, Size::One));
+        let no_owner = (0, AgeRecord::fresh(0, Size::One));
         Run {
-            from: nobody,
-            to: nobody,
+            from: no_owner,
+            to: no_owner,
             again: false,
             records: 0,
         }
@@ -39,7 +41,7 @@ const fn alike(one: (u16, AgeRecord), other: (u16, AgeRecord)) -> bool {
 }
 
 impl AgeTable {
-    /// Moves a changed record from its old page count to its new one.
+    /// Counts a change of one record: it moves from its old page count to its new one.
     #[inline]
     pub(super) fn recount(&mut self, from: (u16, AgeRecord), to: (u16, AgeRecord), again: bool) {
         debug_assert!(from.1.size() == to.1.size(), "no frame comes or goes here");
@@ -71,18 +73,20 @@ impl AgeTable {
         self.run.records = 0;
         let pages = records * from.1.size().pages();
         let place = place_of(&self.time, from.1);
-        self.tallies.at((from.0, from.1.class())).take(place, pages);
+        self.page_counts
+            .at((from.0, from.1.class()))
+            .subtract(place, pages);
         let place = place_of(&self.time, to.1);
-        self.tallies.at((to.0, to.1.class())).add(place, pages);
+        self.page_counts.at((to.0, to.1.class())).add(place, pages);
         if again {
             let found = Found::new(pages, from.1.is_presumed(), to.1.is_presumed());
             self.count_again((to.0, to.1.class()), from.1.last(), found);
         }
     }
 
-    /// Counts pages of a part as accessed again; the access before was in scan `round`.
-    pub(super) fn count_again(&mut self, part: Part, round: u32, found: Found) {
-        debug_assert!(round < self.time.now(), "an age is at least a round");
-        self.again.add(part, self.time.cohort(round), found);
+    /// Counts pages of a part as accessed again; the access before was in scan `scan`.
+    pub(super) fn count_again(&mut self, part: Part, scan: u32, found: Found) {
+        debug_assert!(scan < self.time.now(), "an age is at least a scan");
+        self.again.add(part, self.time.cohort(scan), found);
     }
 }

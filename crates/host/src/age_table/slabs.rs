@@ -1,24 +1,25 @@
 //! The memory of chunks: slabs of 64 chunks that have the same number of places for records.
 //!
 //! A chunk's size follows its number of records. A narrow chunk has a place for each of its 64
-//! frames. A wide chunk has as many places as it needs, in multiples of [`STEP`], and the offset of
-//! each record's frame in the range. An owner is stored for each record only if a chunk has several
-//! owners.
+//! frames. A wide chunk has as many places as it needs, in multiples of [`STEP`], and for each
+//! record the offset of the record's frame in the range. A chunk stores an owner for each record
+//! only if its records have several owners.
 //!
-//! Invariant: all chunks of a slab are of its kind; a slab without chunks is freed; a chunk without
-//! space for owners is not `mixed`.
+//! Invariant: all chunks of a slab are of the slab's kind; a slab without chunks is freed; a chunk
+//! without space for owners is not `mixed`.
 
 use super::age_record::{AgeRecord, Size};
 use super::head::ChunkHead;
 
-/// Number of places for records in a narrow chunk; most places in a wide chunk.
+/// Number of places for records in a narrow chunk, and the most that a wide chunk has.
 pub(super) const PLACES: usize = 64;
 /// Number of places by which a wide chunk grows.
 const STEP: usize = 8;
 /// Number of kinds of chunks.
 const KINDS: usize = (PLACES / STEP + 1) * 2;
 
-/// Layout of a chunk: narrow or wide, its places, and whether it stores an owner for each record.
+/// Layout of a chunk: narrow or wide, number of places, and whether it stores an owner for each
+/// record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Narrow {
@@ -78,7 +79,8 @@ impl Kind {
     }
 }
 
-/// 64 chunks of one kind, in arrays by field, so that what a sweep reads is contiguous.
+/// 64 chunks of one kind. Each field of all chunks is one array, so that a scan's end reads
+/// contiguous memory.
 #[derive(Debug)]
 struct Slab {
     kind: Kind,
@@ -88,8 +90,8 @@ struct Slab {
     words: Box<[AgeRecord]>,
     /// Owner of each record; empty unless the kind is mixed.
     owners: Box<[u16]>,
-    /// In wide chunks, the offset of each record's frame in the range; undefined at places that are
-    /// not live.
+    /// In wide chunks, the offset of each record's frame in the range; meaningless at places
+    /// without a record.
     offsets: Box<[u16]>,
 }
 
@@ -107,7 +109,8 @@ pub(super) struct Slabs {
     all: Vec<Option<Box<Slab>>>,
     /// Slab numbers that are unused.
     free: Vec<u32>,
-    /// For each kind, slabs that had a free chunk. Some may be full or of another kind by now.
+    /// For each kind, numbers of slabs that had a free chunk when listed. Some may be full or of
+    /// another kind by now.
     roomy: [Vec<u32>; KINDS],
 }
 
@@ -134,7 +137,7 @@ impl Slab {
     }
 }
 
-/// Returns the elements of an array that belong to chunk `at` of a slab; empty if the array is
+/// Returns the elements of a slab's array that belong to its chunk `at`; empty if the array is
 /// empty.
 #[inline]
 fn part<T>(all: &mut [T], at: usize, places: usize) -> &mut [T] {
@@ -142,16 +145,16 @@ fn part<T>(all: &mut [T], at: usize, places: usize) -> &mut [T] {
         .unwrap_or_default()
 }
 
-/// Returns the offset of the record at place `at`. In a narrow chunk, which stores no offsets, it
-/// is the place itself.
+/// Returns the offset, within its chunk's range, of the record at place `at`. A narrow chunk stores
+/// no offsets: there the offset is the place itself.
 pub(super) fn offset_at(offsets: &[u16], at: usize) -> u16 {
     let narrow = u16::try_from(at).unwrap_or(u16::MAX);
     offsets.get(at).copied().unwrap_or(narrow)
 }
 
 /// Returns how many of the first slabs of a kind can be emptied into the others; 0 if no more than
-/// about an eighth of all places is empty. `slabs`: number of used chunks, then number of the slab;
-/// in ascending order.
+/// about an eighth of all places is empty. `slabs`: number of chunks in use, then number of the
+/// slab; in ascending order.
 fn emptied(slabs: &[(u32, u32)]) -> usize {
     let mut free: u32 = slabs.iter().map(|(used, _)| 64 - used).sum();
     if free as usize <= slabs.len() * 8 + 64 {
@@ -225,7 +228,7 @@ impl Slabs {
         self.all.get(number as usize)?.as_deref()
     }
 
-    /// Returns the chunk with this id, in use or not.
+    /// Returns the chunk with this id, whether it is in use or not.
     #[inline]
     pub(super) fn chunk(&mut self, id: u32) -> Option<Chunk<'_>> {
         let slab = self.all.get_mut(id as usize >> 6)?.as_deref_mut()?;
@@ -267,8 +270,8 @@ impl Slabs {
         Some((owner, *slab.words.get(place)?))
     }
 
-    /// Takes an empty chunk of a kind; returns its id.
-    pub(super) fn take(&mut self, kind: Kind) -> u32 {
+    /// Allocates an empty chunk of a kind; returns its id.
+    pub(super) fn allocate(&mut self, kind: Kind) -> u32 {
         let number = self.with_room(kind);
         let place = self.all[number as usize].get_or_insert_with(|| Slab::new(kind));
         let free = place.taken.trailing_ones();
@@ -295,7 +298,7 @@ impl Slabs {
         let number = self.free.pop().unwrap_or_else(|| {
             self.all.push(None);
             let number = u32::try_from(self.all.len() - 1).ok();
-            // 2^26 slabs are 2^38 frames: a petabyte of memory, all of it watched.
+            // 2^26 slabs hold records of 2^38 frames: a petabyte of memory, all of it watched.
             number
                 .filter(|number| *number < 1 << 26)
                 .expect("fewer frames")
@@ -305,7 +308,7 @@ impl Slabs {
     }
 
     /// Frees an empty chunk; frees its slab, too, if no chunk remains in it.
-    pub(super) fn give_back(&mut self, id: u32) {
+    pub(super) fn free_chunk(&mut self, id: u32) {
         let (number, bit) = (id >> 6, 1_u64 << (id & 63));
         let Some(slab) = self.all[number as usize].as_mut() else {
             return;
@@ -325,11 +328,11 @@ impl Slabs {
         }
     }
 
-    /// Moves all records of the chunk `id` into a new chunk of `kind`, and frees the old one.
-    /// Returns the id of the new chunk, in which the records must fit. In a wide chunk the moved
+    /// Moves all records of the chunk `id` into a new chunk of `kind`, and frees the old chunk.
+    /// Returns the id of the new chunk. The records must fit in it. In a wide chunk the moved
     /// records have no empty places between them.
     pub(super) fn moved(&mut self, id: u32, kind: Kind) -> u32 {
-        let new = self.take(kind);
+        let new = self.allocate(kind);
         let Some(from) = self.chunk(id) else {
             return new;
         };
@@ -339,7 +342,7 @@ impl Slabs {
             .map(|at| (at, from.words[at], from.owner(at), from.offset(at)))
             .collect();
         from.head.live = 0;
-        self.give_back(id);
+        self.free_chunk(id);
         let Some(mut to) = self.chunk(new) else {
             return new;
         };
@@ -371,11 +374,11 @@ impl Slabs {
         for (kind, mut slabs) in by_kind.into_iter().enumerate() {
             slabs.retain(|(used, _)| *used < 64);
             slabs.sort_unstable();
-            let goes = emptied(&slabs);
+            let emptied_count = emptied(&slabs);
             let slabs: Vec<u32> = slabs.into_iter().map(|(_, number)| number).collect();
             // The fullest slabs are filled first.
-            self.roomy[kind] = slabs[goes..].to_vec();
-            for number in &slabs[..goes] {
+            self.roomy[kind] = slabs[emptied_count..].to_vec();
+            for number in &slabs[..emptied_count] {
                 self.empty(*number, &mut reported);
             }
         }
@@ -405,7 +408,7 @@ impl Slabs {
         all
     }
 
-    /// Returns the number of bytes that this has on the heap.
+    /// Returns the heap memory of all slabs, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         let slabs: usize = self
             .all

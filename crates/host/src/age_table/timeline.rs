@@ -3,13 +3,13 @@
 //!
 //! Invariant: cohorts are in ascending order and without gaps. The last `EXACT` scans and the
 //! current one are not merged. A merged cohort was, when it was formed, no wider than 1/32 of its
-//! age. A cohort's time is that of its youngest scan, so no page is reported older than it is.
+//! age. A cohort's time is that of its youngest scan, so no page is reported older than it can be.
 
-use super::age_record::ROUND_MAX;
+use super::age_record::SCAN_MAX;
 
 /// Number of scans before the current one that are not merged, so that their times stay exact.
 pub(super) const EXACT: usize = 64;
-/// A cohort's width is at most its age divided by this.
+/// When a cohort is formed, its width is at most its age divided by this.
 const FINENESS: u64 = 32;
 
 /// One scan, or consecutive old scans that were merged and are no longer distinguished.
@@ -26,19 +26,19 @@ struct Cohort {
 #[derive(Debug)]
 pub(super) struct Timeline {
     cohorts: Vec<Cohort>,
-    /// Index of the first cohort from which on each cohort is one scan; `exact_round` is that
-    /// scan's number.
+    /// Index of the first cohort from which on every cohort is a single scan; `exact_scan` is that
+    /// first scan's number.
     exact: usize,
-    exact_round: u32,
+    exact_scan: u32,
     /// Number of the current scan.
     now: u32,
-    /// The highest scan number before renumbering; less than `ROUND_MAX` in tests only.
+    /// The highest scan number before renumbering; only tests set it below `SCAN_MAX`.
     limit: u32,
 }
 
 impl Timeline {
     pub(super) fn new(now_ms: u64, limit: u32) -> Timeline {
-        assert!(limit <= ROUND_MAX, "records hold no higher round");
+        assert!(limit <= SCAN_MAX, "records hold no higher scan");
         let first = Cohort {
             first: 0,
             oldest_ms: now_ms,
@@ -47,7 +47,7 @@ impl Timeline {
         Timeline {
             cohorts: vec![first],
             exact: 0,
-            exact_round: 0,
+            exact_scan: 0,
             now: 0,
             limit,
         }
@@ -84,15 +84,15 @@ impl Timeline {
 
     /// Returns the index of the cohort that a scan belongs to.
     #[inline]
-    pub(super) fn cohort(&self, round: u32) -> usize {
-        debug_assert!(round <= self.now, "a round to come");
-        match round.checked_sub(self.exact_round) {
+    pub(super) fn cohort(&self, scan: u32) -> usize {
+        debug_assert!(scan <= self.now, "a scan to come");
+        match scan.checked_sub(self.exact_scan) {
             Some(after) => self.exact + after as usize,
-            None => self.cohorts.partition_point(|cohort| cohort.first <= round) - 1,
+            None => self.cohorts.partition_point(|cohort| cohort.first <= scan) - 1,
         }
     }
 
-    /// Begins the next scan. If the clock goes back, the time stands still.
+    /// Begins the next scan. If the clock went back, the scan gets the time of the scan before.
     pub(super) fn advance(&mut self, now_ms: u64) {
         assert!(
             self.now < self.limit,
@@ -108,8 +108,8 @@ impl Timeline {
         debug_assert_eq!(self.cohort(self.now), self.cohorts.len() - 1);
     }
 
-    /// Returns whether old cohorts should be merged. This is rare, so that merging costs almost
-    /// nothing.
+    /// Returns whether old cohorts should be merged: about once in 64 scans, so that merging costs
+    /// almost nothing.
     pub(super) fn is_crowded(&self) -> bool {
         self.cohorts.len() - self.exact > 2 * EXACT
     }
@@ -138,11 +138,11 @@ impl Timeline {
         }
         self.exact = merged.len().saturating_sub(EXACT + 1);
         self.cohorts = merged;
-        self.exact_round = self.cohorts[self.exact].first;
+        self.exact_scan = self.cohorts[self.exact].first;
         assert_eq!(
             self.cohort(self.now),
             self.cohorts.len() - 1,
-            "the current round is the last"
+            "the current scan is the last"
         );
         assert!(
             self.cohorts
@@ -159,9 +159,9 @@ impl Timeline {
             cohort.first = number;
             self.now = number;
         }
-        // Now each cohort is one scan number, the older cohorts, too.
-        (self.exact, self.exact_round) = (0, 0);
-        assert!(self.now < self.limit, "more cohorts than rounds");
+        // From here on, older cohorts too are single scan numbers.
+        (self.exact, self.exact_scan) = (0, 0);
+        assert!(self.now < self.limit, "more cohorts than scans");
         assert_eq!(self.cohort(self.now), self.cohorts.len() - 1);
     }
 
@@ -171,14 +171,14 @@ impl Timeline {
         self.cohorts.len()
     }
 
-    /// Returns the number of bytes that this has on the heap.
+    /// Returns the heap memory of the timeline, in bytes.
     pub(super) const fn memory_bytes(&self) -> usize {
         self.cohorts.capacity() * size_of::<Cohort>()
     }
 }
 
 impl Cohort {
-    /// Returns whether this cohort may be merged with the one before it.
+    /// Returns whether this cohort may be merged with the cohort before it.
     const fn fits(self, before: Cohort, now_ms: u64) -> bool {
         let width = self.youngest_ms - before.oldest_ms;
         width.saturating_mul(FINENESS) <= now_ms - self.youngest_ms
@@ -205,16 +205,16 @@ mod tests {
 
     #[test]
     fn a_million_scans_make_less_than_a_thousand_cohorts() {
-        let mut time = Timeline::new(5, ROUND_MAX);
+        let mut time = Timeline::new(5, SCAN_MAX);
         let mut pages: Vec<Page> = Vec::new();
-        for round in 1..=1_000_000_u64 {
+        for scan in 1..=1_000_000_u64 {
             if time.is_full() {
                 time.renumber();
                 check(&time, &pages);
             }
             // Intervals of half a second to one and a half.
-            time.advance(round * 1000 + round * 7919 % 500);
-            if round % 997 == 0 {
+            time.advance(scan * 1000 + scan * 7919 % 500);
+            if scan % 997 == 0 {
                 pages.push(Page {
                     accessed_ms: time.now_ms(),
                     cohort: time.cohorts() - 1,
@@ -233,15 +233,15 @@ mod tests {
 
     #[test]
     fn the_last_64_scans_are_exact_and_a_clock_that_goes_back_stands_still() {
-        let mut time = Timeline::new(0, ROUND_MAX);
-        for round in 1..1000 {
-            time.advance(round * 10);
+        let mut time = Timeline::new(0, SCAN_MAX);
+        for scan in 1..1000 {
+            time.advance(scan * 10);
             if time.is_crowded() {
                 time.merge();
             }
-            for ago in 0..=round.min(EXACT as u64) {
+            for ago in 0..=scan.min(EXACT as u64) {
                 let then = time.now() - u32::try_from(ago).unwrap();
-                assert_eq!(time.time_ms(time.cohort(then)), (round - ago) * 10);
+                assert_eq!(time.time_ms(time.cohort(then)), (scan - ago) * 10);
             }
         }
         time.advance(3);

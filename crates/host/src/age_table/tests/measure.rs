@@ -1,19 +1,20 @@
-//! Cost of the age table: memory is asserted, times are only printed (`--release`, `--nocapture`).
+//! Costs of the age table: memory use is asserted; times are only printed (`--release`,
+//! `--nocapture`).
 
 use std::time::Instant;
 
 use super::{ANON, LEFT, OLD, YOUNG};
 use crate::age_table::{AgeTable, Observation, Owner};
 
-/// Pages measured: in release builds more than the processor's caches hold; memory per page is the
-/// same with fewer.
+/// Number of pages measured. In release builds their records exceed the processor's caches; memory
+/// per page does not depend on the number.
 const PAGES: u64 = if cfg!(debug_assertions) {
     250_000
 } else {
     2_000_000
 };
 
-/// Returns runs of frames: the first of each, and how many.
+/// Returns one run of frames: its first frame, and its length.
 fn contiguous() -> Vec<(u64, u64)> {
     vec![(123_456, PAGES)]
 }
@@ -34,8 +35,8 @@ fn scattered(gap: u64) -> Vec<(u64, u64)> {
     runs
 }
 
-/// Does one scan in which all owners see all runs; returns the time of an observation, nanoseconds,
-/// and of the scan's end, milliseconds.
+/// Does one scan in which all owners see all runs. Returns the time of one observation
+/// (nanoseconds), then the time of the scan's end (milliseconds).
 fn round(
     age_table: &mut AgeTable,
     owners: &[Owner],
@@ -58,7 +59,7 @@ fn round(
     (nanos, begun.elapsed().as_secs_f64() * 1e3)
 }
 
-/// Prints the best of some scans: other tests run at the same time.
+/// Prints the shortest times of several scans, as other tests run at the same time.
 fn best(name: &str, mut round: impl FnMut(u64) -> (f64, f64)) {
     let times: Vec<(f64, f64)> = (0..9).map(&mut round).collect();
     let scans = times
@@ -141,7 +142,7 @@ fn the_age_table_takes_at_most_nine_bytes_a_page() {
             "\n{name} (up to frame {}): {bytes:.2} bytes a page",
             runs[runs.len() - 1].0
         );
-        // For frames that are far apart the index takes 4 bytes for each 2 MiB, watched or not.
+        // If frames are far apart, the index takes 4 bytes for each 2 MiB, whether watched or not.
         let index = (runs[runs.len() - 1].0 / 512 * 4) as f64 / PAGES as f64;
         assert!(bytes <= 9.0 || bytes - index <= 8.5, "{name}: {bytes}");
     }
@@ -152,7 +153,7 @@ fn a_small_process_on_a_large_host_costs_little() {
     let mut age_table = AgeTable::new(0);
     let owner = age_table.add_owner().unwrap();
     age_table.begin_scan(1000);
-    // 64 MiB, in runs of 64 frames over 1 TiB.
+    // 64 MiB, in runs of 64 frames, spread over 1 TiB.
     for run in 0..256_u64 {
         (0..64).for_each(|frame| age_table.see(owner, ANON, (run << 20) + frame, 1, OLD));
     }

@@ -29,7 +29,7 @@ pub(super) const YOUNG: Observation = Observation {
     idle: false,
     kept_bits: false,
 };
-/// An observation: the accessed bit is set, and was not cleared before.
+/// An observation: the accessed bit is set, but no walk has cleared it before.
 pub(super) const LEFT: Observation = Observation {
     accessed: true,
     trusted: false,
@@ -52,13 +52,13 @@ pub(super) const IDLE: Observation = Observation {
     ..YOUNG
 };
 
-/// An observation: the bit is set, and the last walk did not clear it on purpose.
+/// An observation: the bit is set, and the last walk left it uncleared on purpose.
 pub(super) const KEPT_BITS: Observation = Observation {
     kept_bits: true,
     ..YOUNG
 };
 
-/// An age table that is scanned once a second, from time 0.
+/// An age table that is scanned once a second from time 0, for tests.
 pub(super) struct Rounds {
     pub(super) age_table: AgeTable,
     now_ms: u64,
@@ -76,7 +76,8 @@ impl Rounds {
         self.age_table.add_owner().unwrap()
     }
 
-    /// Does the next scan with these observations; members: owner, first frame, pages, observation.
+    /// Does the next scan with these observations: owner, first frame, number of pages, what was
+    /// observed.
     pub(super) fn round(&mut self, scans: &[(Owner, u64, u32, Observation)]) {
         self.round_but(&[], scans);
     }
@@ -96,14 +97,14 @@ impl Rounds {
         self.age_table.end_scan();
     }
 
-    /// Returns the pages accessed again in the last scan; members: time of the access before,
-    /// pages.
+    /// Returns the pages of an owner accessed again in the last scan: time of the previous access,
+    /// number of pages.
     pub(super) fn again(&self, owner: Owner) -> Vec<(u64, u64)> {
         let again = self.age_table.again(owner);
         again.map(|(_, last, pages)| (last, pages)).collect()
     }
 
-    /// Returns an owner's pages of known age, oldest first; members: age (ms), pages.
+    /// Returns an owner's pages of known age, oldest first: age (ms), number of pages.
     pub(super) fn ages(&self, owner: Owner) -> Vec<(u64, u64)> {
         let ages = self.age_table.ages(owner);
         ages.map(|(_, last_ms, pages)| (self.now_ms - last_ms, pages))

@@ -1,12 +1,12 @@
-//! A model of the age table without optimizations: each 4 KiB frame has a record, all observations
-//! of a scan are stored and judged at its end, scans are never merged, and pages are counted only
-//! on request.
+//! A simple model of the age table, as a reference for tests: each 4 KiB frame has a record; all
+//! observations of a scan are stored and evaluated at its end; scans are never merged; pages are
+//! counted only on request.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::age_table::Observation;
 
-/// What is known of a frame at the end of a scan.
+/// The state of a frame at the end of a scan.
 #[derive(Clone, Copy, Debug)]
 struct State {
     last: usize,
@@ -245,7 +245,7 @@ impl Naive {
         self.mms
             .retain(|owner, mm| mm.alive || owners.contains(owner));
         let handed_over = std::mem::take(&mut self.handed_over);
-        // Repeated for the longest possible chain of moves.
+        // As many passes as there are moves: enough for the longest possible chain of moves.
         for (from, to) in handed_over.iter().flat_map(|_| &handed_over) {
             for (owner, mm) in &mut self.mms {
                 if *owner != to.0 && mm.sees.contains(from) {
@@ -307,15 +307,15 @@ fn is_young(scan: Observation, before: Option<State>) -> bool {
     scan.accessed && (scan.trusted || !left_set) && counts
 }
 
-/// Returns whether the last walk found this bit set and did not clear it, with the page's age known
-/// then.
+/// Returns whether the last walk found this bit set and did not clear it, while the page's age was
+/// known.
 fn was_left(scan: Observation, before: Option<State>) -> bool {
     let was_set = before.is_some_and(|state| state.bit && state.known);
     scan.accessed && scan.kept_bits && was_set && !was_reported(scan, before)
 }
 
-/// Returns whether the bit was set at the last walk of an idle process, with the page's age known
-/// then.
+/// Returns whether this set bit of an idle process was set at the last walk already, while the
+/// page's age was known.
 fn was_reported(scan: Observation, before: Option<State>) -> bool {
     scan.accessed && scan.idle && before.is_none_or(|state| state.known)
 }

@@ -1,5 +1,5 @@
-//! Property tests: in some hundred scans, address spaces start, end, idle, share frames, and split
-//! and join huge pages. The age table must agree with the model.
+//! Property tests: over hundreds of scans, address spaces start, end, idle, share frames, and split
+//! and join huge pages. The age table must agree with the model in `naive.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +43,7 @@ struct World {
     age_table: AgeTable,
     naive: Naive,
     spaces: BTreeMap<Owner, Space>,
-    /// Whether owners are skipped only if they did nothing since their last walk.
+    /// Whether owners are skipped only if their mappings did not change since their last walk.
     honest: bool,
     /// Owners whose mappings have changed since their last walk.
     changed: BTreeSet<Owner>,
@@ -180,7 +180,7 @@ impl World {
         self.scan(removes);
     }
 
-    /// Does one scan. `removes`: number of walks after which one address space is removed.
+    /// Does one scan. `removes`: the number of walks after which one address space is removed.
     fn scan(&mut self, removes: Option<u64>) {
         let interval = [0, 900, 1000, 1000, 1100, 5000][self.dice.pick(6)];
         let now_ms = self.naive.times.last().unwrap() + interval;
@@ -322,8 +322,8 @@ proptest! {
         world.compare_reaccessed();
     }
 
-    /// However pages were mapped, unmapped and skipped before: when nothing changes any more, the
-    /// age table agrees with the mappings after four scans.
+    /// Property: whatever was mapped, unmapped and skipped before, four scans after the last change
+    /// the age table agrees with the mappings.
     #[test]
     fn the_age_table_converges_to_what_is_mapped(seed in 1_u64..) {
         let mut world = World::new(seed, 500, true);

@@ -37,8 +37,8 @@ fn an_access_after_an_idle_time_is_counted_by_that_time() {
     );
 }
 
-/// The bits of a program are not cleared; then it is idle, and is walked now and then. None of its
-/// pages counts as used again; a page of unknown age gets a known age.
+/// The walks of a program do not clear its bits; then the program is idle, and is walked from time
+/// to time. None of its pages counts as accessed again; a page of unknown age gets a known age.
 #[test]
 fn a_bit_set_before_its_process_became_idle_is_no_further_access() {
     let mut rounds = Rounds::new();
@@ -66,8 +66,8 @@ fn a_bit_set_before_its_process_became_idle_is_no_further_access() {
     );
 }
 
-/// Additional scans between two regular ones do not clear bits of files. A file page is young until
-/// its bit is cleared, and counts as used once.
+/// An additional scan between two regular ones does not clear the bits of file pages. Such a page
+/// is young until its bit is cleared, and counts as accessed once.
 #[test]
 fn a_bit_that_was_not_cleared_on_purpose_is_no_further_access() {
     let mut rounds = Rounds::new();
@@ -87,7 +87,7 @@ fn a_bit_that_was_not_cleared_on_purpose_is_no_further_access() {
     assert_eq!(rounds.age_table.again(mm).count(), 1);
 }
 
-/// A tenant's policy is based on the accesses of that tenant's processes.
+/// Policies of a tenant use the accesses of that tenant's processes only.
 #[test]
 fn repeated_accesses_are_reported_by_owner_for_one_scan() {
     let mut rounds = Rounds::new();
@@ -99,7 +99,7 @@ fn repeated_accesses_are_reported_by_owner_for_one_scan() {
     assert_eq!(again(&rounds, one), [(1000, 1), (2000, 1)]);
     assert_eq!(again(&rounds, two), []);
     assert_eq!(rounds.age_table.scan_before_ms(), 2000);
-    // Accesses of a frame count to its owner, whichever process made them.
+    // Accesses of a frame are counted for its owner, whichever process made them.
     rounds.round(&[(two, 1, 1, YOUNG), (one, 1, 1, OLD), (two, 1000, 1, YOUNG)]);
     assert_eq!(again(&rounds, one), [(3000, 1)]);
     assert_eq!(again(&rounds, two), [(2000, 1)]);
@@ -147,7 +147,7 @@ fn hidden_accesses_make_an_age_unknown_unless_the_bit_is_seen() {
     rounds.round(&[(mm, 1, 1, OLD), (mm, 2, 1, OLD)]);
     rounds.round(&[(mm, 1, 1, HIDDEN), (mm, 2, 1, hidden_young)]);
     assert_eq!((rounds.ages(mm), rounds.unknown(mm)), (vec![(0, 1)], 1));
-    // The time of the last hidden access is unknown: it may have been a moment ago.
+    // The time of the last hidden access is unknown, so the age is the youngest possible.
     rounds.round(&[(mm, 1, 1, OLD), (mm, 2, 1, OLD)]);
     assert_eq!(
         (rounds.ages(mm), rounds.unknown(mm)),
@@ -246,7 +246,7 @@ fn becoming_known_is_not_an_access() {
             (sum.0 + seen, sum.1 + first)
         })
     };
-    // At the first walk set bits may be from any time before.
+    // At the first walk, set bits may be of any earlier time.
     rounds.round(&[(mm, 1, 1, LEFT), (mm, 2, 1, LEFT), (mm, 3, 1, HIDDEN)]);
     assert_eq!(seen(&rounds, mm), (0, 2));
     // Page 1 is accessed, page 2 is not, and the age of page 3 becomes known.

@@ -1,5 +1,5 @@
-//! Tests with frames far from each other: chunks that widen, split and join agree with a plain map
-//! of frames, and take little memory.
+//! Tests with frames far from each other: chunks that are widened, split and joined must agree with
+//! a plain map of frames, and take little memory.
 
 use std::collections::BTreeMap;
 
@@ -62,7 +62,7 @@ impl World {
     }
 }
 
-/// Returns frames as allocators return them: runs, strides, and some at random.
+/// Generates frames as allocators return them: runs, strides, and some at random.
 fn shape() -> impl Strategy<Value = Vec<u64>> {
     let run = (
         0_u64..200_000,
@@ -92,7 +92,7 @@ proptest! {
         let mut before: Vec<u64> = Vec::new();
         for (shape, what, salt) in rounds {
             let frames: Vec<u64> = match what {
-                // The frames of the last scan, without some or with more.
+                // The frames of the last scan with some removed or added.
                 0 => before.iter().copied().step_by(3).collect(),
                 1 => before.iter().copied().filter(|frame| frame / 64 % 5 == salt % 5).collect(),
                 2 => {
@@ -112,7 +112,7 @@ proptest! {
     }
 }
 
-/// Regression: a frame at a distance of 64 frames from the next had a chunk of its own, 440 bytes.
+/// Regression: a frame 64 frames away from the next one had a chunk of its own, of 440 bytes.
 #[test]
 fn a_frame_costs_little_however_far_its_neighbours_are() {
     for stride in [1, 2, 3, 8, 64, 100, 512, 2048, 30_000] {
@@ -122,7 +122,7 @@ fn a_frame_costs_little_however_far_its_neighbours_are() {
         world.round(&frames, |frame| frame % 7 == 0);
         let bytes = world.bytes_a_page();
         println!("stride {stride}: {bytes:.2} bytes a frame");
-        // The widest chunk spans 128 MiB: its few records bear its cost.
+        // The widest chunk spans 128 MiB; its cost is divided among few records.
         let widest = stride as f64 * 600.0 / 32_768.0;
         let most = if stride == 1 { 8.0 } else { 20.0 + widest };
         assert!(bytes <= most, "stride {stride}: {bytes}");

@@ -3,8 +3,9 @@
 use super::{ANON, HIDDEN, LEFT, OLD, Rounds, YOUNG};
 use crate::age_table::{AgeTable, Owner};
 
-/// Does three scans of a frame with two mappings; `scans` are their observations in the last scan.
-/// Returns the known ages with their pages, then the number of pages of unknown age.
+/// Does three scans of a frame with two mappings. `scans`: the observations of both mappings in the
+/// last scan. Returns the known ages with their numbers of pages, then the number of pages of
+/// unknown age.
 fn after(scans: [super::Observation; 2]) -> (Vec<(u64, u64)>, u64) {
     let mut rounds = Rounds::new();
     let (a, b) = (rounds.owner(), rounds.owner());
@@ -89,7 +90,7 @@ fn an_owner_that_unmaps_a_frame_loses_it_to_one_that_maps_it() {
         (1, 1),
         "the first to see it owns it"
     );
-    // If b is walked after a, the change is known at once; if before a, one scan later.
+    // If b is walked after a, the change of owner is known at once; if before a, one scan later.
     rounds.round(&[(b, 2, 1, OLD), (a, 1, 1, OLD), (a, 2, 1, OLD)]);
     assert_eq!((rounds.resident(a), rounds.resident(b)), (2, 0));
     rounds.round(&[(b, 1, 1, OLD), (b, 2, 1, OLD)]);
@@ -99,8 +100,8 @@ fn an_owner_that_unmaps_a_frame_loses_it_to_one_that_maps_it() {
     assert_eq!(rounds.ages(b), [(3000, 2)], "the age stays");
 }
 
-/// Regression: a program had 64 MiB from its parent. When the parent ended while the program was
-/// idle, the ages of these pages were forgotten.
+/// Regression: a program had inherited 64 MiB from its parent. When the parent ended while the
+/// program was idle, the ages of these pages were forgotten.
 #[test]
 fn an_idle_child_inherits_frames_of_a_parent_that_ends() {
     for in_round in [false, true] {
@@ -154,14 +155,14 @@ fn a_freed_shared_frame_waits_for_idle_owners() {
     rounds.round_but(&[child, parent], &[]);
     assert_eq!((rounds.resident(parent), rounds.resident(child)), (1, 1));
     assert!(!rounds.age_table.is_due(child));
-    // No process maps it any more: it does not wait for owners that are not skipped.
+    // No process maps the frame any more: it does not wait for owners that are not skipped.
     rounds.round(&[(parent, 3, 1, OLD)]);
     assert_eq!(rounds.age_table.pages(), 1);
 }
 
-/// Regression: frames of one tenant were swapped out and then used by another tenant. They counted
-/// to the first tenant as long as both were idle (1.6 of 6.4 MB), as the second had been walked
-/// before the first.
+/// Regression: frames of one tenant were swapped out, and then swapped in by another tenant. As the
+/// second tenant had been walked before the first, 1.6 of 6.4 MB counted to the first tenant as
+/// long as both were idle.
 #[test]
 fn a_frame_that_moves_to_an_owner_walked_before_becomes_its_own() {
     let mut rounds = Rounds::new();
@@ -175,8 +176,8 @@ fn a_frame_that_moves_to_an_owner_walked_before_becomes_its_own() {
     assert!(![a, b].iter().any(|one| rounds.age_table.is_due(*one)));
 }
 
-/// A process maps 512 frames as a huge page; an idle process maps the same frames as small pages.
-/// The frames stay shared.
+/// If one process maps 512 frames as a huge page, and an idle process maps the same frames as small
+/// pages, the frames stay shared.
 #[test]
 fn a_leaf_joined_while_its_owner_is_idle_stays_shared() {
     let mut rounds = Rounds::new();
@@ -186,7 +187,7 @@ fn a_leaf_joined_while_its_owner_is_idle_stays_shared() {
     rounds.round_but(&[a], &[(b, 512, 512, OLD)]);
     assert_eq!((rounds.resident(a), rounds.resident(b)), (0, 512));
     assert!(rounds.age_table.is_due(a));
-    // The idle process is walked; its frames now belong to the other process.
+    // The idle process is walked: its frames now belong to the other process.
     let all: Vec<_> = parts(a).chain([(b, 512, 512, OLD)]).collect();
     rounds.round(&all);
     rounds.round_but(&[a, b], &[]);
@@ -237,8 +238,8 @@ fn a_frame_with_few_sharers_is_found() {
     assert_eq!(rounds.age_table.pages(), 1);
 }
 
-/// A busy process frees its own frames or gets frames from others: idle processes are not walked
-/// for that. Nor are they walked if one of them has split a huge page.
+/// Idle processes are not walked because a busy process frees frames of its own or gets frames from
+/// others, nor because an idle process has split a huge page.
 #[test]
 fn idle_owners_are_walked_only_for_frames_that_they_may_map() {
     let mut rounds = Rounds::new();
@@ -390,8 +391,8 @@ fn there_are_65536_owners() {
     assert_eq!(rounds.age_table.add_owner(), None);
 }
 
-/// Regression: frames that a postponed tenant had freed counted to that tenant as long as it was
-/// postponed, and not to the tenant that had them now.
+/// Regression: frames that a postponed tenant had freed were counted to that tenant as long as it
+/// was postponed, and not to the tenant that mapped them now.
 #[test]
 fn frames_of_a_postponed_owner_belong_to_the_owner_that_sees_them() {
     let mut age_table = AgeTable::new(0);

@@ -82,7 +82,8 @@ fn one_maps_the_whole_and_another_its_parts() {
     assert_eq!((rounds.resident(whole), rounds.resident(part)), (512, 0));
     rounds.round(&[(part, 515, 1, YOUNG), (whole, 512, 512, OLD)]);
     assert_eq!(rounds.ages(whole), [(1000, 511), (0, 1)]);
-    // The whole is seen first: one bit for all, as young as the youngest; then the part again.
+    // The huge page is seen first: one bit for all, as young as its youngest part; then the small
+    // part.
     rounds.round(&[(whole, 512, 512, OLD), (part, 515, 1, YOUNG)]);
     assert_eq!(rounds.ages(whole), [(1000, 511), (0, 1)]);
     assert_eq!(rounds.age_table.pages(), 512);
