@@ -1,19 +1,21 @@
-//! A buffered walk: the entries that were read of one process, kept until its bits are cleared.
+//! A buffered walk: page table entries read from one process, kept until the process's accessed
+//! bits are cleared.
 //!
-//! Invariant: [`BufferedWalk::tell`] passes on everything that was buffered, once, in order. Runs
-//! of zero entries take no memory, so a table that maps one page costs no more than that page.
+//! Invariant: [`BufferedWalk::replay`] passes on everything that was buffered, once and in order.
+//! Runs of zero entries take no memory, so a page table that maps one page costs no more than that
+//! page.
 //!
 //! Reason: an access between the reading and the clearing of an entry is lost. Updating the age
-//! table takes ten times as long as the walk, so it is done after the clearing. Otherwise a program
-//! could access all of some memory within that gap.
+//! table takes ten times as long as the walk, so it is done after the clearing. If it were done
+//! before, a program could access all of some memory within that gap, unnoticed.
 
 use engine::units::PAGE_LEN;
 use pagetables::{Entry, Part, Piece};
 
-/// Most entries of one buffered piece: the number of entries in one page table.
+/// Most entries in one buffered piece: the number of entries in one page table.
 const PIECE_MAX: usize = 512;
-/// Longest run of zero entries that is stored as entries; a longer one takes more memory than
-/// beginning a new run.
+/// Longest run of zero entries that is stored as entries. To end the run of entries and begin a new
+/// one after the zeros takes less memory than storing more zeros.
 const ZEROS_MAX: usize = 2;
 
 /// Page table entries read from one address space.
@@ -25,7 +27,7 @@ pub(super) struct BufferedWalk {
     runs: Vec<(u16, u16)>,
     /// The entries of all runs, in order.
     entries: Vec<Entry>,
-    /// Pieces that consist of no entries (a huge page, or a table that changed), in order.
+    /// Pieces without page table entries (a huge page, or a table that changed), in order.
     others: Vec<Piece<'static>>,
     /// Number of present entries: of anonymous memory, then of files. A huge page has one entry.
     pub(super) present: [u64; 2],
@@ -47,9 +49,9 @@ struct BufferedPiece {
 }
 
 impl BufferedWalk {
-    /// Buffers a piece of mapping `number`. `part`: the memory whose bits are cleared together with
-    /// the piece's (anonymous or file).
-    pub(super) fn take(&mut self, part: Part, number: usize, piece: Piece<'_>) {
+    /// Buffers a piece of mapping `number`. `part`: anonymous memory or files; the bits of each are
+    /// cleared separately.
+    pub(super) fn buffer(&mut self, part: Part, number: usize, piece: Piece<'_>) {
         let number = u32::try_from(number).unwrap_or(u32::MAX);
         let other = match piece {
             Piece::Pages { start, entries } => {
@@ -57,7 +59,7 @@ impl BufferedWalk {
                 let starts = (start..).step_by(PIECE_MAX * PAGE_LEN);
                 for (start, entries) in starts.zip(entries.chunks(PIECE_MAX)) {
                     entries.iter().for_each(|entry| self.count(part, *entry));
-                    self.take_pages((start, number), entries);
+                    self.buffer_pages((start, number), entries);
                 }
                 return;
             }
@@ -86,8 +88,9 @@ impl BufferedWalk {
         });
     }
 
-    /// Buffers entries of mapping `number`, the first of which maps the address `start`.
-    fn take_pages(&mut self, (start, number): (u64, u32), entries: &[Entry]) {
+    /// Buffers the entries of one page table of mapping `number`; the first entry maps the address
+    /// `start`.
+    fn buffer_pages(&mut self, (start, number): (u64, u32), entries: &[Entry]) {
         let short = |number: usize| u16::try_from(number).unwrap_or(u16::MAX);
         let zero = |entry: &&Entry| **entry == Entry::default();
         let (first, mut at) = (self.runs.len(), 0);
@@ -127,8 +130,8 @@ impl BufferedWalk {
         self.accessed[part as usize] += u64::from(present && entry.is_accessed());
     }
 
-    /// Passes everything that was buffered to `sink`: the index of the mapping, and the piece.
-    pub(super) fn tell(&self, mut sink: impl FnMut(usize, Piece<'_>)) {
+    /// Passes everything that was buffered to `sink`: the index of the mapping, then the piece.
+    pub(super) fn replay(&self, mut sink: impl FnMut(usize, Piece<'_>)) {
         let (mut runs, mut rest) = (self.runs.iter(), self.entries.as_slice());
         let mut others = self.others.iter();
         for piece in &self.pieces {
@@ -191,23 +194,23 @@ mod tests {
                 entries: &entries[1..2],
             },
         ];
-        let mut held = BufferedWalk::default();
+        let mut walk = BufferedWalk::default();
         for (number, piece) in pieces.iter().enumerate() {
             let part = if number == 3 { Part::File } else { Part::Anon };
-            held.take(part, number, *piece);
+            walk.buffer(part, number, *piece);
         }
-        assert_eq!((held.present, held.accessed), ([3, 1], [2, 0]));
+        assert_eq!((walk.present, walk.accessed), ([3, 1], [2, 0]));
         let mut reported = Vec::new();
-        held.tell(|number, piece| reported.push((number, format!("{piece:?}"))));
+        walk.replay(|number, piece| reported.push((number, format!("{piece:?}"))));
         let want = pieces.iter().map(|piece| format!("{piece:?}"));
         assert_eq!(reported, want.enumerate().collect::<Vec<_>>());
     }
 
-    /// Regression: of a program with one page in each 2 MiB, a buffered walk took 4 KiB of memory
-    /// for each page.
+    /// Regression: if a program had one page in each 2 MiB, a buffered walk took 4 KiB for each
+    /// page.
     #[test]
     fn a_table_with_one_page_costs_what_the_page_does() {
-        let mut held = BufferedWalk::default();
+        let mut walk = BufferedWalk::default();
         let mut entries = [Entry::default(); 512];
         for table in 0..1000_u64 {
             let at = (table * 37 % 512) as usize;
@@ -217,10 +220,10 @@ mod tests {
                 start,
                 entries: &entries,
             };
-            held.take(Part::Anon, 3, piece);
+            walk.buffer(Part::Anon, 3, piece);
             entries[at] = Entry::default();
         }
-        assert!(held.memory_bytes() <= 28 * 1000, "{}", held.memory_bytes());
+        assert!(walk.memory_bytes() <= 28 * 1000, "{}", walk.memory_bytes());
     }
 
     /// Entries are passed on unchanged, however zeros are distributed among them.
@@ -230,16 +233,16 @@ mod tests {
             let entry =
                 |at: u32| Entry(u64::from(word >> at & 1) * (PRESENT | u64::from(at) << 12));
             let entries: Vec<Entry> = (0..12).map(entry).collect();
-            let mut held = BufferedWalk::default();
+            let mut walk = BufferedWalk::default();
             for start in [0, 1 << 21] {
                 let piece = Piece::Pages {
                     start,
                     entries: &entries,
                 };
-                held.take(Part::File, 1, piece);
+                walk.buffer(Part::File, 1, piece);
             }
             let mut reported = Vec::new();
-            held.tell(|_, piece| match piece {
+            walk.replay(|_, piece| match piece {
                 Piece::Pages { start, entries } => reported.push((start, entries.to_vec())),
                 other => panic!("{other:?}"),
             });

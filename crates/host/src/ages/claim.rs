@@ -1,17 +1,17 @@
-//! Claims: at most one pagetide clears a process's accessed bits.
+//! Claims: only one pagetide at a time clears a process's accessed bits.
 //!
-//! Invariant: if two managers cleared the same bits, each would hide accesses from the other
-//! without a trace. So the second manager does not clear, and reports ages as unknown. No user can
-//! claim a process against root: root's claims precede those of others, and only root can make
-//! root's claims.
+//! Invariant: the manager that holds the claim clears; any other manager does not clear, and
+//! reports ages as unknown. If two managers cleared the same bits, each would hide accesses from
+//! the other without a trace. No user can keep root from claiming a process: root's claims override
+//! those of other users, and only root can make root's claims.
 //!
-//! A claim is an OFD lock on one byte of a file in pagetide's private directory of this user. The
-//! byte's number is made of the process's PID and start time. The kernel drops the lock when the
-//! manager ends, also if it is killed. Managers see each other's claims only if they share the
-//! directory.
+//! A claim is an OFD lock (fcntl(2)) on one byte of a file in the private directory that this
+//! user's pagetide has. The byte's number is made of the process's PID and start time. The kernel
+//! drops the lock when the manager ends, also if it is killed. Managers see each other's claims
+//! only if they use the same directory.
 //!
-//! A claim is not a file name: any user could create one for every process. Nor is it a lock of
-//! `clear_refs`: the watched program could take that lock itself.
+//! A claim is not the existence of a file, as any user could create a file for every process. Nor
+//! is it a lock of `/proc/PID/clear_refs`, as the watched program could take that lock itself.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -35,7 +35,7 @@ const FILES: u32 = 8;
 /// Low bits of the byte number that hold the PID (proc_sys_kernel(5), `pid_max`); the higher bits
 /// hold the start time.
 const PID_BITS: u32 = 22;
-/// Time for which root's claims are kept before they are read again.
+/// Maximum age of the list of root's claims before it is read again.
 const FRESH: Duration = Duration::from_millis(500);
 
 /// Result of an attempt to claim a process.
@@ -94,14 +94,14 @@ impl Drop for HeldClaim {
     }
 }
 
-/// All claims of our process. The set of bytes excludes two watches within one process, which OFD
-/// locks do not.
+/// All claims of our process. OFD locks do not exclude two watches within one process; `bytes`
+/// does.
 struct Ours {
     files: [Option<OwnedFd>; FILES as usize],
     bytes: BTreeSet<i64>,
 }
 
-/// Locks the claims of our process.
+/// Locks and returns the claims of our process.
 fn ours() -> MutexGuard<'static, Ours> {
     static OURS: Mutex<Ours> = Mutex::new(Ours {
         files: [const { None }; FILES as usize],
@@ -117,7 +117,7 @@ impl Ours {
         if file.is_none() {
             let dir = make(DIRECTORY).ok()?;
             let flags = OFlags::RDWR | OFlags::CREATE;
-            // The file is private: any process that could open it could lock it.
+            // The file is private, as any process that can open it could lock it.
             let name = file_of(identity).to_string();
             *file = dir
                 .open(&name, FileType::RegularFile, flags)
@@ -134,13 +134,13 @@ fn file_of(identity: Identity) -> usize {
 }
 
 /// Returns the number of the byte that stands for this process. A later process with the same PID
-/// has another.
+/// has another byte.
 fn byte_of(identity: Identity) -> i64 {
     let started = identity.started << PID_BITS | u64::from(identity.pid);
     i64::try_from(started & i64::MAX.unsigned_abs()).unwrap_or(0)
 }
 
-/// Locks or unlocks a byte of a file, without waiting.
+/// Locks or unlocks one byte of a file, without waiting.
 fn lock(file: &OwnedFd, byte: i64, kind: libc::c_int) -> Result<(), Errno> {
     let lock = libc::flock {
         l_type: libc::c_short::try_from(kind).unwrap_or_default(),
@@ -168,7 +168,7 @@ fn is_roots(identity: Identity) -> bool {
     seen.as_ref().is_some_and(|(_, claims)| claims.has(byte))
 }
 
-/// All locks on root's lock files: number of the first and of the last byte of each.
+/// All locks on root's lock files: the first and the last byte of each locked range.
 #[derive(Default)]
 struct RootsClaims(Vec<(i64, i64)>);
 
@@ -211,7 +211,7 @@ impl RootsClaims {
     }
 }
 
-/// Returns the lock files in a directory of claims, by the names that `/proc/locks` has for them.
+/// Returns the lock files in a directory of claims, named as `/proc/locks` names them.
 fn names_in_locks(dir: &PrivateDir) -> Vec<String> {
     let files = (0..FILES).filter_map(|name| {
         let stat = statat(dir, name.to_string(), AtFlags::SYMLINK_NOFOLLOW).ok()?;

@@ -1,8 +1,9 @@
 //! Clears the accessed bits of one process after a walk.
 //!
-//! Invariant: the memory of a process has two parts that are cleared separately, anonymous and
-//! file. Afterwards a part is trusted only if all its bits were cleared, or none was set, or it was
-//! trusted before and was not cleared on purpose (`kept_bits`). Otherwise the reason is recorded.
+//! Invariant: the memory of a process has two parts that are cleared separately, anonymous memory
+//! and files. Afterwards a part is trusted only if all its bits were cleared, or no bit was set, or
+//! the part was trusted before and its bits were kept on purpose (`kept_bits`). Otherwise the
+//! reason is recorded.
 
 use std::time::Duration;
 
@@ -18,23 +19,25 @@ pub(super) struct Clearing<'a> {
     pub(super) space: &'a mut Space,
     /// Longest time that clearing may take; `None` if another pagetide clears this process's bits.
     pub(super) at_most: Option<Duration>,
-    /// Whether the kernel needs bits of files that are known to belong to the last interval, so
-    /// that they are not cleared ([`super::Ages::keep_file_bits`]).
-    pub(super) spares_files: bool,
+    /// Whether this scan keeps file bits for the kernel's own reclaim, if they are known to belong
+    /// to the last interval ([`super::Ages::keep_file_bits`]).
+    pub(super) keeps_file_bits: bool,
     pub(super) costs: &'a mut Costs,
 }
 
 impl Clearing<'_> {
-    /// Clears each part that has young entries. `entries` and `young`: numbers of all entries and
-    /// of young entries, of anonymous memory, then of files.
+    /// Clears each part that has entries with the accessed bit set. `entries`: numbers of all
+    /// entries, of anonymous memory, then of files. `young`: numbers of entries with the bit set,
+    /// in the same order.
     pub(super) fn clear(&mut self, source: &mut dyn Source, entries: [u64; 2], young: [u64; 2]) {
-        let spares = self.at_most.is_some() && self.space.may_spare(self.spares_files);
-        self.space.kept_bits = spares;
+        let keeps_bits =
+            self.at_most.is_some() && self.space.may_keep_file_bits(self.keeps_file_bits);
+        self.space.kept_bits = keeps_bits;
         for part in [Part::Anon, Part::File] {
             let at = part as usize;
             match self.at_most {
                 None => self.space.trusted[at] = false,
-                Some(_) if part == Part::File && spares => {}
+                Some(_) if part == Part::File && keeps_bits => {}
                 Some(at_most) if young[at] > 0 => {
                     self.clear_part(source, part, entries[at], at_most);
                 }

@@ -1,4 +1,4 @@
-//! What all scans have cost so far.
+//! The time that all scans have taken so far.
 //!
 //! Invariant: every value only grows.
 

@@ -1,4 +1,4 @@
-//! Sums of one process's walk, and the reasons why ages are unknown.
+//! Sums of one process's walk, and reasons for unknown ages.
 //!
 //! Invariant: counts are pages of 4 KiB in this process's own page tables. A page that several
 //! processes map is in the sums of each, but only once in the age table.
@@ -9,10 +9,11 @@ use std::time::Duration;
 /// Numbers of pages that one walk found in a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WalkSums {
-    /// Present pages, as the kernel's Rss counts them (no zero page, no device memory, no hugetlb).
+    /// Present pages, as the kernel's Rss counts them: without zero pages, device memory and
+    /// hugetlb.
     pub present: u64,
     /// Number of present entries: of anonymous memory, then of files. A huge page has one entry.
-    /// Clearing must go through all of them.
+    /// Clearing bits visits all of them.
     pub entries: [u64; 2],
     /// Number of page tables that contain these entries: of anonymous memory, then of files.
     pub tables: [u64; 2],
@@ -22,20 +23,20 @@ pub struct WalkSums {
     pub swapped: u64,
     /// Pages that are being migrated, poisoned or guarded: neither present nor in swap.
     pub other: u64,
-    /// Present pages of large folios of which a foreign clearer has cleared accessed bits.
+    /// Present pages of large folios in which a foreign clearer has cleared accessed bits.
     pub vague: u64,
-    /// Pages in tables that changed while they were read.
+    /// Pages whose page tables changed while they were read.
     pub unsure: u64,
     /// Present pages of the hugetlb pool.
     pub hugetlb: u64,
 }
 
-/// Cost of going through one page table, as a number of entries: clearing 30,000 tables with one
-/// page each took 148 ms, about 5 us a table.
+/// Cost of visiting one page table, as a number of entries. (Clearing 30,000 tables with one page
+/// each took 148 ms, about 5 us a table.)
 const TABLE_ENTRIES: u64 = 80;
 
 /// Returns the cost of clearing, as a number of entries in full tables: of anonymous memory, then
-/// of files.
+/// of files. `entries` and `tables` are in the same order.
 pub(super) fn work(entries: [u64; 2], tables: [u64; 2]) -> [u64; 2] {
     [0, 1].map(|part| entries[part] + tables[part] * TABLE_ENTRIES)
 }
@@ -58,7 +59,7 @@ pub enum Hidden {
     Shared,
     /// Another pagetide clears the bits.
     Contested,
-    /// The process has not been scanned yet: its tenant has used up its share of scan time.
+    /// The process has not been scanned yet: scans of its tenant have used up their share of time.
     Late,
     /// The process is not scanned: pagetide's own memory for ages is limited.
     NoRoom,
@@ -67,13 +68,13 @@ pub enum Hidden {
 }
 
 impl Hidden {
-    /// Returns whether both are the same reason; a time or an error in it does not matter.
+    /// Returns whether both are the same reason, whatever time or error they contain.
     #[must_use]
     pub fn is_like(&self, other: &Hidden) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 
-    /// Returns the reason as text for users.
+    /// Returns the reason in words for users.
     #[must_use]
     pub fn words(&self) -> String {
         match self {

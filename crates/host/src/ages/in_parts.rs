@@ -1,8 +1,8 @@
-//! Walks one large process in slices, so that the manager can serve requests in between.
+//! Walks one large process in slices, so that the manager can serve requests between two slices.
 //!
 //! Invariant: each page is reported once, in order; bits are cleared after the last slice. An
-//! access between the reading of a page and the clearing is lost; that time is long only for large
-//! processes (`slices`).
+//! access between the reading of a page and the clearing of its bit is lost. For large processes,
+//! which alone are walked in slices, that time is long.
 
 use std::io;
 use std::time::Instant;
@@ -21,7 +21,7 @@ pub(super) struct InParts {
     pub(super) begun: WalkStart,
     slices: Slices,
     found: WalkSums,
-    /// What the last slice reported about the address space; `None` before the first slice.
+    /// What the last slice found out about the address space; `None` before the first slice.
     last: Option<WalkResult>,
 }
 
@@ -47,7 +47,7 @@ impl Ages {
 
     /// Reads and reports the next slice. After the last slice, clears the young bits and returns
     /// `true`.
-    pub(super) fn go_on_with(
+    pub(super) fn read_next_slice(
         &mut self,
         job: &mut Job,
         parts: &mut InParts,
@@ -56,12 +56,13 @@ impl Ages {
         let begin = Instant::now();
         let slice = parts.slices.next();
         let is_over = slice.is_none();
-        // A process without mappings is walked, too: the walk identifies its address space.
+        // A process without readable mappings is walked all the same: the walk identifies its
+        // address space.
         if !is_over || parts.last.is_none() {
             let slice = slice.unwrap_or_default();
             let pid = job.identity.pid;
             let (reading, found) =
-                self.hear((&parts.begun, parts.found), listener, |source, sink| {
+                self.record_pieces((&parts.begun, parts.found), listener, |source, sink| {
                     source.read(pid, &slice.ranges, &mut |place: usize, piece: Piece<'_>| {
                         sink(slice.numbers[place], piece);
                     })

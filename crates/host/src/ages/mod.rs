@@ -1,17 +1,16 @@
 //! The ages of some processes' pages: each scan reads their page tables into the age table.
 //!
 //! Invariant: a scan changes nothing of a process except its accessed bits. It clears them only if
-//! that is not expected to block page faults for longer than allowed. A bit that was not cleared
-//! and is found set again makes the age unknown, never young or old. A process that used no
-//! processor time since the last scan accessed nothing: its pages grow older without a walk, unless
-//! pages migrated.
+//! that is expected to block the process's page faults no longer than allowed. If a bit was not
+//! cleared and is found set again, the age becomes unknown, never young or old. A process that used
+//! no processor time since the last scan accessed nothing: its pages grow older without a walk,
+//! unless the kernel migrated pages.
 //!
-//! Submodules: `claim` (one pagetide per process), `found` (sums of a walk), `costs`, `pauses` (how
-//! long clearing may take), `space` (one address space), `clearing`, `listener` (notifications of
-//! pages), `outcome` (of a scan for one process), `page` (one piece of a walk), `buffered_walk`,
-//! `slices` and `in_parts` (walks of large processes), `reader` (one process), `parallel` (several
-//! processes), `postponed` (processes that a scan postpones), `age_memory` (the limit of our
-//! memory).
+//! Submodules: `claim` (one pagetide clears the bits of a process), `clearing`, `pauses` (how long
+//! that may take), `space` (one address space), `page` (one piece of a walk), `found` (sums of a
+//! walk), `costs`, `listener` (of found pages), `outcome` (for one process), `reader` (walks one
+//! process), `buffered_walk`, `slices` and `in_parts` (walk a large one), `parallel` (several),
+//! `postponed` (processes that a scan does not walk), `age_memory` (the limit of our own memory).
 
 mod age_memory;
 mod buffered_walk;
@@ -56,24 +55,25 @@ use reader::{Job, ProcessReader, WalkBounds, WalkStart};
 use space::ActivityCounters;
 pub use space::Space;
 
-/// Most processes in one call of [`Ages::scan_at`]; it takes about 20 us to see if a process has
-/// run.
+/// Most processes in one call of [`Ages::scan_at`]. To find out whether one process has run takes
+/// about 20 us.
 const SEVERAL_MAX: usize = 64;
 /// Most page table entries in one call of [`Ages::scan_at`]: about 20 ms of one processor.
 const SEVERAL_ENTRIES_MAX: u64 = 256 << 10;
 
-/// Time for which a device number (st_dev) is taken to mean the same file system. The kernel reuses
-/// the number of an unmounted overlay or tmpfs for the next mount. With stale numbers, overlays and
-/// shared memory would be taken for devices and not be read.
+/// Time for which a device number (st_dev) is assumed to mean the same file system. After an
+/// unmount of an overlay or tmpfs the kernel reuses its number for the next mount. With stale
+/// numbers, mappings of overlays and shared memory would be taken for devices and would not be
+/// read.
 const DEVICE_NUMBERS_TTL: Duration = Duration::from_secs(10);
-/// [`DEVICE_NUMBERS_TTL`] for a scan with a new process. It is short, as a process that is walked
-/// once and then stays idle would keep a wrong kind of memory for ever.
+/// [`DEVICE_NUMBERS_TTL`] for a scan with a new process. It is shorter: a process that is walked
+/// once and then stays idle would keep a wrong kind of memory forever.
 const DEVICE_NUMBERS_TTL_OF_NEW: Duration = Duration::from_secs(1);
 
 /// The ages of a set of processes.
 pub struct Ages {
     reader: ProcessReader,
-    /// Readers for helper threads; made when the first parallel walk needs them.
+    /// Readers for helper threads; created when the first parallel walk needs them.
     helpers: Vec<ProcessReader>,
     /// Number of processors that our process may use.
     processors: usize,
@@ -87,28 +87,27 @@ pub struct Ages {
     read: BTreeSet<u64>,
     /// The large process that is being walked in slices, if any.
     in_parts: Option<(Job, InParts)>,
-    /// The host's count of migrated pages at the beginning of this scan.
+    /// The host's count of migrated pages when this scan began.
     moved: u64,
-    /// Time between this scan and the one before.
+    /// Time between this scan and the previous one.
     apart: Duration,
-    /// Whether bits of files may stay set if that makes no age less exact than one interval
-    /// ([`Ages::keep_file_bits`]).
-    may_spare_files: bool,
-    /// Whether bits of files stay set in this scan.
-    spares_files: bool,
-    /// Time of the last scan that cleared bits of files, in milliseconds.
+    /// Whether additional scans may keep file bits ([`Ages::keep_file_bits`]).
+    may_keep_file_bits: bool,
+    /// Whether this scan keeps file bits.
+    keeps_file_bits: bool,
+    /// Time of the last scan that cleared file bits, in milliseconds.
     files_cleared_ms: u64,
-    /// The part of [`Ages::swapped_pages`] that is of processes that have ended.
-    of_gone: (i64, u64),
+    /// The part of [`Ages::swapped_pages`] that belongs to processes that have ended.
+    swapped_of_ended: (i64, u64),
     /// Processor time of each process's walk in this scan.
     took: Vec<(Identity, Duration)>,
     /// For each owner, the time as of which its ages are known, in milliseconds.
     known_ms: Vec<u64>,
-    /// Accounts for the memory of ages, and its limit.
-    room: AgeMemory,
-    /// Time at which device numbers were last forgotten.
+    /// Accounts for our memory for ages, and its limit.
+    age_memory: AgeMemory,
+    /// Time at which cached device numbers were last dropped.
     numbers: Instant,
-    /// Number of next walks, of all readers together, for which a foreign clearer is assumed.
+    /// Number of further walks, by all readers together, for which a foreign clearer is assumed.
     foreign_clearer: u32,
 }
 
@@ -139,13 +138,13 @@ impl Ages {
             in_parts: None,
             moved: 0,
             apart: Duration::ZERO,
-            may_spare_files: false,
-            spares_files: false,
+            may_keep_file_bits: false,
+            keeps_file_bits: false,
             files_cleared_ms: now_ms,
-            of_gone: (0, 0),
+            swapped_of_ended: (0, 0),
             took: Vec::new(),
             known_ms: Vec::new(),
-            room: AgeMemory::default(),
+            age_memory: AgeMemory::default(),
             numbers: Instant::now(),
             foreign_clearer: 0,
         }
@@ -157,7 +156,7 @@ impl Ages {
         &*self.reader.source
     }
 
-    /// Returns the NUMA nodes; their order is that of the index in [`MemoryKind::of`].
+    /// Returns the NUMA nodes. [`MemoryKind::of`] returns indexes into them.
     #[must_use]
     pub fn nodes(&self) -> &Nodes {
         &self.nodes
@@ -185,19 +184,19 @@ impl Ages {
     }
 
     /// Returns two sums over all processes, including ended ones: by how many pages their swap has
-    /// grown since the first walk of each, and their major faults since then.
+    /// grown since each process's first walk, and their major faults since then.
     #[must_use]
     pub fn swapped_pages(&self) -> (i64, u64) {
         let sum = |(net, majors): (i64, u64), space: &Space| {
             let (more, faults) = space.swapped_since();
             (net + more, majors + faults)
         };
-        self.spaces.values().fold(self.of_gone, sum)
+        self.spaces.values().fold(self.swapped_of_ended, sum)
     }
 
-    /// Returns what holding a process's mmap_lock costs: the number of entries (swap entries
-    /// included) that the kernel would go through, as of the last walk; and how long the lock may
-    /// be held. Returns zeros for an unknown process.
+    /// Returns what holding a process's mmap_lock costs, as of the last walk: the number of entries
+    /// (including swap entries) that the kernel would visit, and how long the lock may be held.
+    /// Returns zeros for an unknown process.
     pub(crate) fn lock_cost(&self, identity: Identity) -> (u64, Duration) {
         let space = self.spaces.get(&identity);
         space.map_or((0, Duration::ZERO), |space| {
@@ -205,29 +204,29 @@ impl Ages {
         })
     }
 
-    /// Makes the next scan walk this process even if it is idle, so that listeners are notified
-    /// anew.
+    /// Makes the next scan walk this process even if it is idle, so that listeners are notified of
+    /// all its pages again.
     pub fn read_again(&mut self, identity: Identity) {
         if let Some(space) = self.spaces.get_mut(&identity) {
             space.note_activity(ActivityCounters::default());
         }
     }
 
-    /// Records that bits of this process were cleared that scans do not clear. `next`: the address
-    /// from which the clearing continues next time. At the next walk a clear bit gives an unknown
-    /// age, not an old one: the bit may have been set and cleared.
+    /// Records that code outside of scans cleared bits of this process, and continues at the
+    /// address `next`. The next walk takes a clear bit for an unknown age, not for an old one.
     pub fn take_bits(&mut self, identity: Identity, next: u64) {
         if let Some(space) = self.spaces.get_mut(&identity) {
             (space.taken, space.take_from) = (true, next);
         }
     }
 
-    /// Makes additional scans, between two regular ones, keep the accessed bits of files, by which
-    /// the kernel reclaims at `memory.max`. The age of a file page is then exact to one interval.
-    /// (With all bits cleared five times a second, a program that thrashed in 66 MiB lost its text:
-    /// 9,000 to 18,000 pages of it were read again, against 1,300 to 5,200 under the kernel alone.)
+    /// Makes additional scans, between two regular ones, keep the accessed bits of files, which the
+    /// kernel's own reclaim at `memory.max` uses. The age of a file page is then exact to one
+    /// interval. (When all bits were cleared five times a second, a program that thrashed in 66 MiB
+    /// lost its code pages: 9,000 to 18,000 of them were read again, against 1,300 to 5,200 under
+    /// the kernel alone.)
     pub fn keep_file_bits(&mut self) {
-        self.may_spare_files = true;
+        self.may_keep_file_bits = true;
     }
 
     /// Sets whether listeners get the names of mappings, as `/proc/PID/maps` prints them.
@@ -236,10 +235,10 @@ impl Ages {
         readers.for_each(|reader| reader.needs_names = needs_names);
     }
 
-    /// Returns whether a process's mmap_lock is held, so that `access` would have to wait.
+    /// Returns whether a process's mmap_lock is held so that `access` would have to wait for it.
     pub fn is_locked(&mut self, pid: u32, access: Access) -> bool {
         let source = &mut self.reader.source;
-        // The next call of `peek` uses the files that are opened here.
+        // The next call of `peek` reuses the files that are opened here.
         source
             .begin(pid)
             .and_then(|()| source.is_locked(pid, access))
@@ -253,7 +252,7 @@ impl Ages {
         maps.map(|(maps, _)| maps.mappings).unwrap_or_default()
     }
 
-    /// Passes the current page table entries of a process to `sink`; changes no age
+    /// Passes the current page table entries of a process to `sink`, without changing any age
     /// ([`Source::peek`]).
     ///
     /// # Errors
@@ -262,14 +261,14 @@ impl Ages {
         self.reader.source.peek(pid, ranges, sink)
     }
 
-    /// Returns what scans have cost so far.
+    /// Returns the time that scans have taken so far.
     #[must_use]
     pub fn costs(&self) -> Costs {
         self.costs
     }
 
     /// Begins a scan at time `now_ms`. `moved`: the host's count of migrated pages. Forgets all
-    /// processes except `members`; the caller passes each member to [`Ages::scan_at`] before
+    /// processes except `members`. The caller passes each member to [`Ages::scan_at`] before
     /// [`Ages::end_scan`].
     pub fn begin_scan(
         &mut self,
@@ -291,8 +290,8 @@ impl Ages {
         let since_cleared = Duration::from_millis(now_ms.saturating_sub(self.files_cleared_ms));
         // A regular scan may come a little before the interval has passed.
         let is_early = since_cleared < self.pauses.interval() * 3 / 4;
-        self.spares_files = self.may_spare_files && is_early;
-        if !self.spares_files {
+        self.keeps_file_bits = self.may_keep_file_bits && is_early;
+        if !self.keeps_file_bits {
             self.files_cleared_ms = now_ms;
         }
         self.age_table.begin_scan(now_ms);
@@ -300,8 +299,8 @@ impl Ages {
         self.took.clear();
     }
 
-    /// Returns how many processes at the head of `left` suit one call of [`Ages::scan_at`]. A
-    /// process that was never walked may be of any size.
+    /// Returns how many processes at the beginning of `left` should be passed to one call of
+    /// [`Ages::scan_at`]. A process that was never walked may have any size, so it is passed alone.
     #[must_use]
     pub fn several(&self, left: &[Identity]) -> usize {
         let most = if self.processors > 1 { SEVERAL_MAX } else { 1 };
@@ -321,13 +320,13 @@ impl Ages {
         identities: &[Identity],
         listener: &mut dyn Listener,
     ) -> Vec<(Identity, ScanOutcome)> {
-        let (mut small, mut alone, mut asleep) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut small, mut alone, mut idle) = (Vec::new(), Vec::new(), Vec::new());
         let (mut scanned, mut ids) = (Vec::new(), BTreeSet::new());
-        self.room.all_read();
+        self.age_memory.all_read();
         for &identity in identities {
             match self.decide(identity) {
                 Step::Is(what) => scanned.push((identity, what)),
-                Step::Idle => asleep.push(identity),
+                Step::Idle => idle.push(identity),
                 // Processes that share an address space are walked one after the other: the first
                 // walk clears bits that the second would need.
                 Step::Read(job) if job.is_small() && ids.insert(job.space.id) => small.push(*job),
@@ -346,7 +345,7 @@ impl Ages {
         }
         self.share_foreign_clearer(read);
         // Idle processes come last: processes that share their memory may have run.
-        for identity in asleep {
+        for identity in idle {
             self.note_idle(identity);
             scanned.push((identity, ScanOutcome::Done));
         }
@@ -355,7 +354,7 @@ impl Ages {
     }
 
     /// Returns whether a process is being walked in slices. If so, the caller must call
-    /// [`Ages::go_on`] until that walk ends, before it scans others.
+    /// [`Ages::go_on`] until that walk ends, before it scans other processes.
     #[must_use]
     pub fn is_reading(&self) -> bool {
         self.in_parts.is_some()
@@ -366,7 +365,7 @@ impl Ages {
     pub fn go_on(&mut self, listener: &mut dyn Listener) -> Option<(Identity, ScanOutcome)> {
         let (mut job, mut parts) = self.in_parts.take()?;
         let worked = thread_cpu();
-        let reported = self.go_on_with(&mut job, &mut parts, listener);
+        let reported = self.read_next_slice(&mut job, &mut parts, listener);
         job.took += thread_cpu().saturating_sub(worked);
         let reported = match reported {
             Ok(false) => {
@@ -398,7 +397,7 @@ impl Ages {
         }
     }
 
-    /// Forgets processes that could not be read, as the outcomes in `scanned` say.
+    /// Forgets processes whose outcome in `scanned` is that they could not be read.
     fn forget_unread(&mut self, scanned: &[(Identity, ScanOutcome)], listener: &mut dyn Listener) {
         for (identity, what) in scanned {
             if !matches!(what, ScanOutcome::Done) {
@@ -412,7 +411,7 @@ impl Ages {
         self.age_table.end_scan();
     }
 
-    /// Forgets device numbers that may now belong to another file system.
+    /// Drops cached device numbers, which may mean another file system by now.
     fn forget_numbers(&mut self, members: &[Identity]) {
         let is_new = |one: &Identity| !self.spaces.contains_key(one);
         let kept = match members.iter().any(is_new) {
@@ -436,14 +435,14 @@ impl Ages {
         if let Some(space) = self.spaces.remove(&identity) {
             listener.gone(space.owner);
             let (more, faults) = space.swapped_since();
-            self.of_gone.0 += more;
-            self.of_gone.1 += faults;
+            self.swapped_of_ended.0 += more;
+            self.swapped_of_ended.1 += faults;
             self.age_table.remove_owner(space.owner);
         }
     }
 
     /// Decides what this scan does with a process. If the process must be walked, its [`Space`] is
-    /// taken out of the map and returned.
+    /// moved from `spaces` to the returned job.
     fn decide(&mut self, identity: Identity) -> Step {
         let Ok(cpu) = pagetables::cpu_time(identity.pid) else {
             return Step::Is(ScanOutcome::Gone);
@@ -451,20 +450,20 @@ impl Ages {
         let Ok(Some(resident)) = self.reader.proc.resident(identity.pid) else {
             return Step::Is(ScanOutcome::Gone);
         };
-        if !self.has_room_for(identity, resident) {
+        if !self.fits_memory_limit(identity, resident) {
             return Step::Is(ScanOutcome::NoRoom);
         }
         let mut idle = false;
         if let Some(space) = self.spaces.get_mut(&identity) {
             idle = space.used_no_cpu(cpu, self.moved);
-            // Bits kept for the kernel are cleared by the scan that clears files, also in an idle
-            // process: else all its file pages would be young when it runs again.
-            let is_left = space.kept_bits && !self.spares_files;
+            // Bits that additional scans kept are cleared by the next regular scan, even in an idle
+            // process. Otherwise all its file pages would be young when the process runs again.
+            let is_left = space.kept_bits && !self.keeps_file_bits;
             let (age_table, owner) = (&self.age_table, space.owner);
             let may_sleep =
                 idle && space.is_same_size(resident) && !is_left && !age_table.is_due(owner);
-            if may_sleep && !space.is_due_asleep(|| age_table.has_unknown(owner)) {
-                space.at_most = self.pauses.asleep();
+            if may_sleep && !space.must_walk_while_idle(|| age_table.has_unknown(owner)) {
+                space.at_most = self.pauses.idle();
                 return Step::Idle;
             }
         }
@@ -478,7 +477,7 @@ impl Ages {
             let why = io::Error::other("more processes than can be watched");
             return Step::Is(ScanOutcome::Denied(why));
         };
-        // If the process was postponed, this is longer than the time between two scans.
+        // For a process that was postponed, this is longer than the time between two scans.
         let since = self
             .age_table
             .last_scan_ms()
@@ -524,7 +523,7 @@ impl Ages {
         let helpers = parallel::workers(&jobs, free) - 1;
         while self.helpers.len() < helpers {
             let Some(another) = self.reader.another() else {
-                // A failed attempt to make a reader takes milliseconds, so it is not repeated for
+                // A failed attempt to create a reader takes milliseconds, so it is not repeated for
                 // each group of processes.
                 self.processors = 1;
                 break;
@@ -538,9 +537,9 @@ impl Ages {
         let costs = parallel::read(&mut all[..helpers], work, |next| {
             scanned.push(match next {
                 Next::Read(job) => self.read_alone(*job, listener),
-                Next::Tell(done) => {
+                Next::Report(done) => {
                     let ((mut job, read), worked) = (*done, thread_cpu());
-                    let reported = self.tell_held(&mut job, read, listener);
+                    let reported = self.report_buffered(&mut job, read, listener);
                     job.took += thread_cpu().saturating_sub(worked);
                     self.put_back(job, reported)
                 }
@@ -551,8 +550,8 @@ impl Ages {
         scanned
     }
 
-    /// Makes a foreign clearer that one reader has detected known to all readers, as chance decides
-    /// which reader walks which process. All readers forget it after a number of walks by all of
+    /// Makes all readers know of a foreign clearer that one of them has detected, as it is
+    /// arbitrary which reader walks which process. They forget it after a number of walks by all of
     /// them together. `read`: number of walks just done.
     fn share_foreign_clearer(&mut self, read: usize) {
         let read = u32::try_from(read).unwrap_or(u32::MAX);
@@ -561,7 +560,8 @@ impl Ages {
             .max()
             .unwrap_or(0)
             .max(self.reader.source.foreign_clearer());
-        // A number above ours shows that a reader has detected a foreign clearer since.
+        // A number above ours means that a reader has detected a foreign clearer since the last
+        // call.
         self.foreign_clearer = match most > self.foreign_clearer {
             true => most,
             false => self.foreign_clearer.saturating_sub(read),
@@ -576,9 +576,9 @@ impl Ages {
         let reported = if job.is_small() {
             let bounds = self.bounds();
             let read = parallel::read_one(&mut self.reader, &mut job, bounds, &mut self.costs);
-            self.tell_held(&mut job, read, listener)
+            self.report_buffered(&mut job, read, listener)
         } else {
-            self.read_and_tell(&mut job, listener)
+            self.read_and_report(&mut job, listener)
         };
         job.took = thread_cpu().saturating_sub(worked);
         self.put_back(job, reported)
@@ -587,63 +587,64 @@ impl Ages {
     fn bounds(&self) -> WalkBounds {
         WalkBounds {
             pauses: self.pauses,
-            spares_files: self.spares_files,
+            keeps_file_bits: self.keeps_file_bits,
         }
     }
 
-    /// Reports the pages of a buffered walk; returns whether the process has memory.
-    fn tell_held(
+    /// Reports the pages of a buffered walk; returns false if the process has no memory.
+    fn report_buffered(
         &mut self,
         job: &mut Job,
         read: Read,
         listener: &mut dyn Listener,
     ) -> io::Result<bool> {
-        let Some((begun, held, reading)) = read? else {
+        let Some((begun, walk, reading)) = read? else {
             return Ok(false);
         };
         listener.begin(begun.before.owner, job.identity, &begun.maps);
         let begin = Instant::now();
-        let (_, found) = self.hear((&begun, WalkSums::default()), listener, |_, sink| {
-            held.tell(sink);
-            Ok(())
-        })?;
+        let (_, found) =
+            self.record_pieces((&begun, WalkSums::default()), listener, |_, sink| {
+                walk.replay(sink);
+                Ok(())
+            })?;
         self.costs.reading += begin.elapsed();
         self.learn(job, &reading, found, listener);
         Ok(true)
     }
 
-    /// Walks a process of any size, reports each piece at once, and clears the young bits. Returns
-    /// whether the process has memory.
-    fn read_and_tell(&mut self, job: &mut Job, listener: &mut dyn Listener) -> io::Result<bool> {
+    /// Walks a process of any size, reports each piece at once, and clears the set bits. Returns
+    /// false if the process has no memory.
+    fn read_and_report(&mut self, job: &mut Job, listener: &mut dyn Listener) -> io::Result<bool> {
         let Some(mut reading) = self.begin_reading(job, listener)? else {
             return Ok(false);
         };
-        while !self.go_on_with(job, &mut reading, listener)? {}
+        while !self.read_next_slice(job, &mut reading, listener)? {}
         Ok(true)
     }
 
-    /// Passes each piece that `tell` produces to the age table, then to `listener`. Returns the
-    /// result of `tell`, and `found` plus the sums of these pieces.
-    fn hear<T>(
+    /// Passes each piece that `produce` yields to the age table, then to `listener`. Returns the
+    /// result of `produce`, and `found` plus the sums of these pieces.
+    fn record_pieces<T>(
         &mut self,
         (begun, found): (&WalkStart, WalkSums),
         listener: &mut dyn Listener,
-        tell: impl FnOnce(&mut dyn Source, &mut Sink<'_>) -> io::Result<T>,
+        produce: impl FnOnce(&mut dyn Source, &mut Sink<'_>) -> io::Result<T>,
     ) -> io::Result<(T, WalkSums)> {
         let source = &mut *self.reader.source;
         let mask = source.frame_mask();
-        let mut teller = PieceRecorder::new(
+        let mut recorder = PieceRecorder::new(
             (&mut self.age_table, &self.nodes),
             begun.before,
             (&begun.maps.mappings, &begun.advised),
             mask,
         );
-        teller.found = found;
-        let reported = tell(source, &mut |number: usize, piece: Piece<'_>| {
-            teller.tell(number, piece);
-            listener.hear(teller.reported(number), piece);
+        recorder.found = found;
+        let reported = produce(source, &mut |number: usize, piece: Piece<'_>| {
+            recorder.record(number, piece);
+            listener.hear(recorder.reported(number), piece);
         })?;
-        Ok((reported, teller.found))
+        Ok((reported, recorder.found))
     }
 
     /// Stores the results of a walk in the process's [`Space`], after all its pages were reported.
@@ -655,16 +656,16 @@ impl Ages {
         listener: &mut dyn Listener,
     ) {
         let space = &mut job.space;
-        // The end of a walk shows whether a secondary MMU has registered; that counts from the next
-        // scan on. Descriptors of such devices are known before the walk.
+        // The end of a walk shows whether a secondary MMU has registered; that applies from the
+        // next scan on. Open descriptors of such devices are known before the walk.
         let is_first = self.read.insert(reading.space);
         space.learn(reading, found, is_first);
         space.note_activity(job.now);
         if is_first {
             listener.end(space.owner, job.identity, space.found.unsure == 0);
         } else {
-            // The pages belong to the process that was walked first with this address space
-            // (CLONE_VM): each page counts once.
+            // Another process with the same address space (CLONE_VM) was walked first in this scan.
+            // The pages belong to that process, so that each page counts once.
             listener.gone(space.owner);
         }
     }

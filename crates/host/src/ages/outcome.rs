@@ -11,17 +11,17 @@ pub enum ScanOutcome {
     Done,
     /// The process has ended, or has no memory.
     Gone,
-    /// The process's mmap_lock is held, so that nothing of the process can be read.
+    /// The process's mmap_lock is held, so nothing of the process can be read.
     Locked,
     /// Pagetide's memory for ages is limited, and the process's pages do not fit.
     NoRoom,
-    /// We may not read the process; the kernel's error.
+    /// We may not read the process; contains the kernel's error.
     Denied(io::Error),
 }
 
 /// What a scan must do with a process.
 pub(super) enum Step {
-    /// Nothing: the outcome is known already.
+    /// Do nothing: the outcome is known already.
     Is(ScanOutcome),
     /// Only record that the process was idle.
     Idle,

@@ -1,8 +1,8 @@
-//! Records page table entries in the age table: decides what kind of memory a page is, and which
-//! pages count.
+//! Records page table entries in the age table: decides which pages count, and what kind of memory
+//! each page is.
 //!
-//! Invariant: exactly the pages that the kernel's Rss counts are recorded: no zero pages, no memory
-//! of devices. Pages of the hugetlb pool are counted separately.
+//! Invariant: exactly the pages that the kernel's Rss counts are recorded: no zero pages, no device
+//! memory. Pages of the hugetlb pool are counted separately.
 
 use std::ops::Range;
 
@@ -15,11 +15,12 @@ use super::space::WalkContext;
 use crate::age_table::{AgeTable, Class, Observation};
 use crate::system::{Kind, Mapping, Nodes};
 
-/// Kind of memory of a page, for reports.
+/// Kind of memory of a page, as shown in reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum MemoryKind {
-    /// Private anonymous memory, and pages that a program wrote into its private mapping of a file.
+    /// Private anonymous memory, and pages that a program has written in its private mapping of a
+    /// file.
     Anon,
     /// A page of a file.
     File,
@@ -29,15 +30,15 @@ pub enum MemoryKind {
 
 /// Number of values of [`MemoryKind`].
 const KINDS: u8 = 3;
-/// Number of NUMA nodes that are distinguished. Pages on further nodes count as on the last of
-/// these.
+/// Number of NUMA nodes that are distinguished. Pages on further nodes count as pages of the last
+/// of these.
 const NODES: u8 = 5;
 
 impl MemoryKind {
     const ALL: [MemoryKind; KINDS as usize] =
         [MemoryKind::Anon, MemoryKind::File, MemoryKind::Shmem];
 
-    /// Returns the age table's class for this kind of memory on a node; `node` is the index in
+    /// Returns the age table's class for this kind of memory on a NUMA node. `node` is an index in
     /// [`super::Ages::nodes`].
     pub(crate) fn class(self, node: usize) -> Class {
         let node = u8::try_from(node).unwrap_or(NODES).min(NODES - 1);
@@ -53,20 +54,20 @@ impl MemoryKind {
         (kind, usize::from(class.number() / KINDS))
     }
 
-    /// All classes that are in use.
+    /// Returns all classes that are in use.
     pub fn classes() -> impl Iterator<Item = Class> {
         (0..KINDS * NODES).filter_map(Class::new)
     }
 }
 
-/// Returns whether `mapping` is none of the `advised` ranges. The ranges were read without a lock;
-/// a range that equals no mapping is ignored.
+/// Returns whether `mapping` is none of the `advised` ranges. As the ranges were read without a
+/// lock, a range that equals no mapping is ignored.
 fn has_recency(advised: &[Range<u64>], mapping: &Mapping) -> bool {
     let at = advised.binary_search_by_key(&mapping.start, |range| range.start);
     at.map_or(true, |at| advised[at].end != mapping.end)
 }
 
-/// Returns the address range of each mapping; the range is empty if the mapping is not read.
+/// Returns the address range of each mapping; an empty range if the mapping is not to be read.
 pub(super) fn ranges(mappings: &[Mapping]) -> Vec<Range<u64>> {
     let range = |mapping: &Mapping| match mapping.kind {
         Kind::Device => mapping.start..mapping.start,
@@ -80,7 +81,7 @@ pub(super) struct PieceRecorder<'a> {
     age_table: &'a mut AgeTable,
     before: WalkContext,
     mappings: &'a [Mapping],
-    /// Mappings with advice of the program ([`pagetables::Mapping::is_advised`]).
+    /// Address ranges of mappings with advice of the program ([`pagetables::Mapping::is_advised`]).
     advised: &'a [Range<u64>],
     mask: u64,
     nodes: &'a Nodes,
@@ -107,12 +108,12 @@ impl<'a> PieceRecorder<'a> {
     }
 
     /// Records one piece of mapping `number`.
-    pub(super) fn tell(&mut self, number: usize, piece: Piece<'_>) {
+    pub(super) fn record(&mut self, number: usize, piece: Piece<'_>) {
         let mapping = &self.mappings[number];
         match piece {
             Piece::Pages { entries, .. } => {
                 self.found.tables[part_of(mapping.kind) as usize] += 1;
-                self.tell_pages(mapping.kind, mapping.shared, entries);
+                self.record_pages(mapping.kind, mapping.shared, entries);
             }
             Piece::Whole {
                 start,
@@ -120,13 +121,13 @@ impl<'a> PieceRecorder<'a> {
                 span,
                 entry,
             } => {
-                self.tell_whole(mapping, &(start..start + bytes), span, entry);
+                self.record_whole(mapping, &(start..start + bytes), span, entry);
             }
             Piece::Unsure { bytes, .. } => self.found.unsure += bytes / PAGE_SIZE,
         }
     }
 
-    /// Returns the context of a piece of mapping `number`, for listeners.
+    /// Returns the context of a piece of mapping `number`, to pass to listeners.
     pub(super) fn reported(&self, number: usize) -> PieceContext<'_> {
         let mapping = &self.mappings[number];
         PieceContext {
@@ -143,7 +144,7 @@ impl<'a> PieceRecorder<'a> {
         }
     }
 
-    fn tell_pages(&mut self, kind: Kind, shared: bool, entries: &[Entry]) {
+    fn record_pages(&mut self, kind: Kind, shared: bool, entries: &[Entry]) {
         // Only a private mapping of a file has pages of two kinds.
         let (clean, dirty) = kinds(kind, shared);
         let part = part_of(kind) as usize;
@@ -173,7 +174,7 @@ impl<'a> PieceRecorder<'a> {
         }
     }
 
-    fn tell_whole(&mut self, mapping: &Mapping, whole: &Range<u64>, span: u64, entry: Entry) {
+    fn record_whole(&mut self, mapping: &Mapping, whole: &Range<u64>, span: u64, entry: Entry) {
         let pages = (whole.end - whole.start) / PAGE_SIZE;
         if !entry.is_present() {
             self.count_absent(entry, pages);
@@ -194,7 +195,7 @@ impl<'a> PieceRecorder<'a> {
         let (clean, dirty) = kinds(mapping.kind, mapping.shared);
         let is_own = entry.is_dirty() || entry.is_writable();
         let scan = self.observation(entry, part);
-        // A huge entry holds its first frame; the low bits of the address are flags (PAT).
+        // A huge entry contains its first frame; the low bits of the address are flags (PAT).
         let first = (entry.physical(self.mask) & !(span - 1)) >> 12;
         let frame = first + ((whole.start & (span - 1)) >> 12);
         let class = self.class(if is_own { dirty } else { clean }, frame);
@@ -228,7 +229,7 @@ impl<'a> PieceRecorder<'a> {
         kind.class(self.nodes.index_of(frame))
     }
 
-    /// Adds pages without a frame to the sums: swapped out, or being migrated and the like.
+    /// Adds pages that have no frame to the sums: swapped out, being migrated, poisoned or guarded.
     fn count_absent(&mut self, entry: Entry, pages: u64) {
         match entry.kind() {
             EntryKind::Swapped => self.found.swapped += pages,
@@ -238,7 +239,7 @@ impl<'a> PieceRecorder<'a> {
     }
 }
 
-/// Returns the part (anonymous or file) with which the bits of a mapping are cleared.
+/// Returns the part of memory (anonymous or file) to which a mapping belongs when bits are cleared.
 pub(super) fn part_of(kind: Kind) -> Part {
     match kind {
         Kind::Anon | Kind::Device => Part::Anon,
@@ -246,7 +247,7 @@ pub(super) fn part_of(kind: Kind) -> Part {
     }
 }
 
-/// Returns the kind of a page that the program has not written, then of a page that it has.
+/// Returns the kind of a page that the program has not written, then of a page that it has written.
 fn kinds(kind: Kind, shared: bool) -> (MemoryKind, MemoryKind) {
     let kind = match kind {
         Kind::Anon | Kind::Device | Kind::Hugetlb => return (MemoryKind::Anon, MemoryKind::Anon),

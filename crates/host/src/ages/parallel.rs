@@ -1,10 +1,10 @@
 //! Several threads walk processes in parallel.
 //!
 //! Invariant: a process is walked once, by one thread, and all threads have ended when the call
-//! returns. There are no more threads, the caller's included, than idle processors.
+//! returns. There are no more threads, including the caller's, than idle processors.
 //!
-//! Most of the time of a scan is the kernel's clearing of bits, which idle processors can do. Only
-//! the caller's thread updates the age table; it receives each walk when the walk is finished.
+//! Most of a scan's time is the kernel's clearing of bits, which idle processors can do. Only the
+//! caller's thread updates the age table: it receives each walk when the walk is finished.
 
 use std::io;
 use std::sync::mpsc::{self, RecvError, Sender};
@@ -17,11 +17,12 @@ use super::costs::Costs;
 use super::reader::{Job, ProcessReader, WalkBounds, WalkStart};
 use crate::system::thread_cpu;
 
-/// Most threads: with more, they would mostly wait for locks of /proc.
+/// Most threads. More threads would mostly wait for locks of /proc.
 const WORKERS_MAX: usize = 4;
-/// Estimated work, in microseconds, from which helper threads are used: starting one takes 100 us.
+/// Estimated work, in microseconds, from which helper threads pay off: starting a thread takes 100
+/// us.
 const WORTH_US: u64 = 600;
-/// Microseconds to open the /proc files of a process, however small it is.
+/// Time to open the /proc files of one process, in microseconds.
 const PROCESS_US: u64 = 60;
 /// Number of entries that are read and cleared in a microsecond.
 const ENTRIES_PER_US: u64 = 4;
@@ -29,8 +30,7 @@ const ENTRIES_PER_US: u64 = 4;
 /// Result of a walk; `None` if the process has no memory.
 pub(super) type Read = io::Result<Option<(WalkStart, BufferedWalk, WalkResult)>>;
 
-/// Returns the best number of threads for these jobs. `free`: returns the number of idle
-/// processors.
+/// Returns the best number of threads for these jobs. `free` returns the number of idle processors.
 pub(super) fn workers(jobs: &[Job], free: impl FnOnce() -> usize) -> usize {
     let us = |job: &Job| PROCESS_US + job.space.entries() / ENTRIES_PER_US;
     if jobs.len() < 2 || jobs.iter().map(us).sum::<u64>() < WORTH_US {
@@ -44,11 +44,11 @@ pub(super) enum Next {
     /// Walk this process, and report its pages.
     Read(Box<Job>),
     /// Report the pages of this process, which another thread has walked.
-    Tell(Box<(Job, Read)>),
+    Report(Box<(Job, Read)>),
 }
 
-/// Walks all `jobs`: each helper in a thread of its own, and the caller through `own`, which
-/// receives finished walks first. Returns what the helpers' walks cost.
+/// Walks all `jobs`. Each helper walks in a thread of its own. The calling thread runs `own`, for
+/// finished walks of helpers first, otherwise for a job. Returns what the helpers' walks cost.
 pub(super) fn read(
     helpers: &mut [ProcessReader],
     (jobs, bounds): (Vec<Job>, WalkBounds),
@@ -63,7 +63,7 @@ pub(super) fn read(
             let sender = sender.clone();
             let work = move || read_all(reader, bounds, next, &sender);
             let name = std::thread::Builder::new().name("walk".to_owned());
-            // If a thread cannot be started, the others take its work.
+            // If a thread cannot be started, the others do its work.
             name.spawn_scoped(scope, work).ok()
         };
         let threads: Vec<_> = helpers.iter_mut().filter_map(spawn).collect();
@@ -71,11 +71,11 @@ pub(super) fn read(
         loop {
             let read = done.try_recv().ok();
             let what = match read {
-                Some(read) => Next::Tell(read),
+                Some(read) => Next::Report(read),
                 None => match next() {
                     Some(job) => Next::Read(Box::new(job)),
                     None => match done.recv() {
-                        Ok(read) => Next::Tell(read),
+                        Ok(read) => Next::Report(read),
                         Err(RecvError) => break,
                     },
                 },
@@ -90,7 +90,7 @@ pub(super) fn read(
     all
 }
 
-/// Runs in a helper thread: walks jobs until none remains; returns what its walks cost.
+/// Runs in a helper thread: walks jobs until none remains. Returns what these walks cost.
 fn read_all(
     reader: &mut ProcessReader,
     bounds: WalkBounds,
@@ -119,8 +119,8 @@ pub(super) fn read_one(
     let Some(begun) = reader.begin(job, bounds)? else {
         return Ok(None);
     };
-    let (held, reading) = reader.read_held(job, &begun, costs)?;
-    Ok(Some((begun, held, reading)))
+    let (walk, reading) = reader.read_buffered(job, &begun, costs)?;
+    Ok(Some((begun, walk, reading)))
 }
 
 #[cfg(test)]
@@ -163,7 +163,7 @@ mod tests {
         children.iter().map(job).collect()
     }
 
-    /// With any number of threads, each process is walked once and reported once, with its own
+    /// Whatever the number of threads, each process is walked once and reported once, with its own
     /// pages.
     #[test]
     fn each_process_is_walked_once_and_reported() {
@@ -172,7 +172,7 @@ mod tests {
         let mut age_table = AgeTable::new(0);
         let bounds = WalkBounds {
             pauses: Pauses::new(None, Duration::from_secs(1)),
-            spares_files: false,
+            keeps_file_bits: false,
         };
         for others in 0..4 {
             let mut helpers: Vec<ProcessReader> = (0..others).map(|_| reader()).collect();
@@ -180,15 +180,15 @@ mod tests {
             let jobs = jobs(&children, &mut age_table);
             let by_others = read(&mut helpers, (jobs, bounds), |next| {
                 let (job, read) = match next {
-                    Next::Tell(done) => *done,
+                    Next::Report(done) => *done,
                     Next::Read(mut job) => {
                         let read = read_one(&mut own, &mut job, bounds, &mut costs);
                         (*job, read)
                     }
                 };
-                let (begun, held, _) = read.expect("ours").expect("it has memory");
+                let (begun, walk, _) = read.expect("ours").expect("it has memory");
                 assert_eq!(begun.before.owner, job.space.owner);
-                assert!(held.present.iter().sum::<u64>() > 0);
+                assert!(walk.present.iter().sum::<u64>() > 0);
                 pids.push(job.identity.pid);
             });
             pids.sort_unstable();

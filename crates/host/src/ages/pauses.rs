@@ -1,26 +1,27 @@
 //! How long clearing may hold the mmap_lock of an address space.
 //!
-//! Invariant: a program that took page faults since the last scan waits no longer than the user
-//! allows, as far as can be predicted.
+//! Invariant: a program that had page faults since the last scan waits for a clearing no longer
+//! than the user allows, as far as that can be predicted.
 //!
-//! While it clears bits, the kernel holds the lock that page faults, mmap and munmap take; nothing
-//! else waits for it. A program without page faults does not wait at all. But it may begin to take
-//! faults, so its lock is held only for a small part of the time: no greater part of such faults
-//! has to wait.
+//! While the kernel clears a process's bits, it holds the mmap_lock, which the process needs for
+//! page faults, mmap and munmap; nothing else waits for this lock. A program without page faults
+//! does not wait at all. It may begin to have faults, though, so its lock is held only for a small
+//! part of the time: no greater part of such faults has to wait.
 
 use std::time::Duration;
 
 use super::space::ActivityCounters;
 
-/// Longest wait of a program that takes faults, unless the user sets one or [`BUSY_PART`] allows
+/// Longest wait of a program with page faults, unless the user sets another or [`BUSY_PART`] allows
 /// more.
 const BUSY: Duration = Duration::from_millis(5);
 /// The longest wait may be the time between two scans divided by this. If scans are rare, a longer
-/// wait costs the program no more.
+/// wait costs the program no greater part of its time.
 const BUSY_PART: u32 = 500;
-/// The lock of a program without faults may be held for the interval divided by this.
+/// The lock of a program without page faults may be held for the interval divided by this.
 const QUIET_PART: u32 = 50;
-/// Time for which an idle process's lock may always be held, enough to clear 3 GiB: nothing waits.
+/// Time for which an idle process's lock may always be held: enough to clear 3 GiB, while nothing
+/// waits.
 const ASLEEP_MIN: Duration = Duration::from_millis(50);
 /// Upper bound of all times that are computed from the interval.
 const QUIET_MAX: Duration = Duration::from_millis(250);
@@ -28,7 +29,7 @@ const QUIET_MAX: Duration = Duration::from_millis(250);
 /// Bounds of the time for which a clearing may hold a process's mmap_lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pauses {
-    /// Longest wait that the user allows, if set.
+    /// Longest wait that the user allows; `None` if the user has set none.
     max_wait: Option<Duration>,
     interval: Duration,
 }
@@ -45,21 +46,21 @@ impl Pauses {
         self.interval
     }
 
-    /// Returns the bound for a program that takes faults. `apart`: time since its last scan, as
-    /// limits cause scans more often than once in an interval.
+    /// Returns the bound for a program with page faults. `apart`: time since the program's last
+    /// scan; limits cause additional scans within an interval.
     fn busy(&self, apart: Duration) -> Duration {
         let part = (self.interval.min(apart) / BUSY_PART).min(QUIET_MAX);
         self.max_wait.unwrap_or(part.max(BUSY))
     }
 
-    /// Returns the bound for an idle process. (Its bits are cleared at ever longer intervals.)
-    pub(super) fn asleep(&self) -> Duration {
+    /// Returns the bound for an idle process, whose bits are cleared at ever longer intervals.
+    pub(super) fn idle(&self) -> Duration {
         (self.interval / QUIET_PART).clamp(ASLEEP_MIN, QUIET_MAX)
     }
 
-    /// Returns the bound for a process. `before`: its activity counters at the last scan, a time
-    /// `apart` ago; `now`: its counters now. A process that is seen for the first time gets the
-    /// bound for programs that take faults.
+    /// Returns the bound for a process. `before` and `now`: its activity counters at the last scan
+    /// and now; `apart`: the time between. A process that is seen for the first time has the bound
+    /// for programs with page faults.
     pub(super) fn at_most(
         &self,
         before: ActivityCounters,
@@ -111,7 +112,7 @@ mod tests {
         assert_eq!(busy(ms(1000)), ms(5));
         assert_eq!(busy(ms(20_000)), ms(40));
         assert_eq!(busy(ms(3_600_000)), ms(250));
-        // Additional scans for a limit come often, so the wait stays short.
+        // Additional scans for a limit are frequent, so the wait stays short.
         let often = Pauses::new(None, ms(20_000));
         assert_eq!(often.at_most(after(7), after(8), ms(200)), ms(5));
     }

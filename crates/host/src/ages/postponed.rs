@@ -1,7 +1,7 @@
-//! Processes that a scan does not walk, and what walking the others costs.
+//! Processes that a scan does not walk, and the cost of walking the others.
 //!
-//! Invariant: the ages of a postponed process stay as of its last walk, and are never reported as
-//! older. Nothing is known of a process whose pages do not fit into the memory limit.
+//! Invariant: the ages of a postponed process stay as of its last walk, and are not reported as
+//! older. Of a process whose pages do not fit into the memory limit, nothing is known.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use crate::age_table::Owner;
 use crate::system::Identity;
 
 impl Ages {
-    /// Returns the time as of which the ages of this owner's pages are known, in milliseconds: that
-    /// of the last scan, or of an earlier one if the process was postponed ([`Ages::postpone`]).
+    /// Returns the time as of which the ages of this owner's pages are known, in milliseconds. This
+    /// is the last scan, or an earlier one if the process was postponed ([`Ages::postpone`]).
     #[must_use]
     pub fn known_ms(&self, owner: Owner) -> u64 {
         self.known_ms.get(owner.index()).copied().unwrap_or(0)
@@ -43,35 +43,35 @@ impl Ages {
         found.map_or(Duration::ZERO, |(_, cost)| *cost)
     }
 
-    /// Returns the processor time of each walk in this scan, and forgets these times. Includes
-    /// processes that have ended since.
+    /// Returns the processor time of each walk in this scan, including walks of processes that have
+    /// ended since. A second call returns nothing.
     pub fn take_costs(&mut self) -> Vec<(Identity, Duration)> {
         std::mem::take(&mut self.took)
     }
 
-    /// Limits the memory for ages, in bytes; `None` for no limit. If ages of all processes do not
-    /// fit, the largest processes of the largest tenants are not walked (`ages/age_memory.rs`).
+    /// Limits the memory for ages, in bytes; `None` for no limit. If the ages of all processes do
+    /// not fit, the largest processes of the largest tenants are not walked (`ages/age_memory.rs`).
     pub fn limit_memory(&mut self, bytes: Option<u64>) {
-        self.room.limit(bytes);
+        self.age_memory.limit(bytes);
     }
 
-    /// Returns the resident pages of a process that the last scan did not walk for lack of memory
-    /// for ages; `None` if it was walked.
+    /// Returns the resident pages of a process that the last scan did not walk, as memory for ages
+    /// is limited; `None` if it was walked.
     #[must_use]
     pub fn unscanned_pages(&self, identity: Identity) -> Option<u64> {
-        self.room.left_out(identity)
+        self.age_memory.left_out(identity)
     }
 
     /// Decides, after [`Ages::begin_scan`], which `members` fit into the memory limit. `tenant`
     /// returns the number of a process's tenant.
     pub fn share_memory(&mut self, members: &[Identity], tenant: &dyn Fn(Identity) -> u64) {
-        if !self.room.is_limited() {
+        if !self.age_memory.is_limited() {
             return;
         }
         let (age_table, spaces) = (&self.age_table, &self.spaces);
         let swapped: u64 = spaces.values().map(|space| space.found.swapped).sum();
         let known = (age_table.pages() + swapped, spaces.len() as u64);
-        self.room.begin(known, || {
+        self.age_memory.begin(known, || {
             let size = |identity: &Identity| {
                 let space = spaces.get(identity);
                 Size {
@@ -87,8 +87,8 @@ impl Ages {
     }
 
     /// Returns whether the pages of a process that is about to be walked fit into the memory limit.
-    pub(super) fn has_room_for(&mut self, identity: Identity, resident: u64) -> bool {
-        if !self.room.is_limited() {
+    pub(super) fn fits_memory_limit(&mut self, identity: Identity, resident: u64) -> bool {
+        if !self.age_memory.is_limited() {
             return true;
         }
         let space = self.spaces.get(&identity);
@@ -104,7 +104,7 @@ impl Ages {
                 is_known: false,
             },
         };
-        self.room
+        self.age_memory
             .admits(identity, self.age_table.pages(), candidate)
     }
 }

@@ -1,7 +1,8 @@
-//! Walks one process: reads its mappings and page tables, and clears the young bits.
+//! Walks one process: reads its mappings and page tables, and clears the accessed bits that are
+//! set.
 //!
-//! Invariant: only the process's own [`Space`] is changed. So several threads may walk at the same
-//! time, each with its own reader and with different processes.
+//! Invariant: a walk changes only the process's own [`Space`]. So several threads may walk at the
+//! same time, each with its own reader and its own processes.
 
 use std::io;
 use std::ops::Range;
@@ -19,20 +20,21 @@ use super::pauses::Pauses;
 use super::space::{ActivityCounters, Space, WalkContext};
 use crate::system::{Filesystems, Identity, Mapping, Maps, Proc};
 
-/// Processes with fewer entries are walked and cleared without interruption (at most about 10 ms).
+/// Processes with fewer entries than this are walked and cleared without interruption (in about 10
+/// ms).
 pub(super) const UNINTERRUPTED_MAX: u64 = 128 << 10;
 
 /// A process that must be walked.
 pub(super) struct Job {
     pub(super) identity: Identity,
     pub(super) space: Space,
-    /// The process's activity before the walk; accesses after it belong to the next scan.
+    /// The process's activity counters before the walk; later accesses belong to the next scan.
     pub(super) now: ActivityCounters,
     /// Time since the last walk, or since the last scan that found the process idle.
     pub(super) apart: Duration,
     /// Processor time that the walk has cost so far.
     pub(super) took: Duration,
-    /// Whether the process has done nothing since before the last walk.
+    /// Whether the process has not run since before the last walk.
     pub(super) idle: bool,
 }
 
@@ -46,19 +48,19 @@ impl Job {
 /// What is known of a process when its walk begins.
 pub(super) struct WalkStart {
     pub(super) maps: Maps,
-    /// Mappings with advice of the program ([`pagetables::Mapping::is_advised`]).
+    /// Address ranges of mappings with advice of the program ([`pagetables::Mapping::is_advised`]).
     pub(super) advised: Vec<Range<u64>>,
     pub(super) before: WalkContext,
     /// Longest time that clearing may take; `None` if another pagetide clears this process's bits.
     at_most: Option<Duration>,
-    spares_files: bool,
+    keeps_file_bits: bool,
 }
 
-/// Limits of what a scan may do to a process.
+/// Bounds of what a scan may do to a process.
 #[derive(Clone, Copy)]
 pub(super) struct WalkBounds {
     pub(super) pauses: Pauses,
-    pub(super) spares_files: bool,
+    pub(super) keeps_file_bits: bool,
 }
 
 /// Walks processes, one after the other.
@@ -71,7 +73,7 @@ pub(super) struct ProcessReader {
 }
 
 impl ProcessReader {
-    /// Returns a reader for another thread; `None` if there can be only one source of this kind.
+    /// Returns a reader for another thread; `None` if only one source of this kind can exist.
     pub(super) fn another(&self) -> Option<ProcessReader> {
         Some(ProcessReader {
             source: self.source.another()?,
@@ -81,8 +83,8 @@ impl ProcessReader {
         })
     }
 
-    /// Reads what must be known before the page tables are read; `None` if the process has no
-    /// memory.
+    /// Reads everything that must be known before the page tables are read; `None` if the process
+    /// has no memory.
     pub(super) fn begin(
         &mut self,
         job: &mut Job,
@@ -98,7 +100,7 @@ impl ProcessReader {
         let is_ours = self.source.grain() == Grain::None || space.claim(job.identity);
         space.begin_reading(job.idle);
         let at_most = match job.idle {
-            true => bounds.pauses.asleep(),
+            true => bounds.pauses.idle(),
             false => bounds.pauses.at_most(space.activity, job.now, job.apart),
         };
         space.at_most = at_most;
@@ -107,16 +109,16 @@ impl ProcessReader {
             before: space.before(),
             maps,
             at_most: is_ours.then_some(at_most),
-            spares_files: bounds.spares_files,
+            keeps_file_bits: bounds.keeps_file_bits,
         }))
     }
 
-    /// Returns the mappings of a process, then the ranges of those with advice of the program
-    /// ([`pagetables::Mapping::is_advised`]). Returns `None` if the process has no memory.
+    /// Returns the mappings of a process, then the address ranges of those with advice of the
+    /// program ([`pagetables::Mapping::is_advised`]). `None` if the process has no memory.
     ///
     /// The source reads mappings without taking the process's mmap_lock. If it cannot, or if names
-    /// are needed, they are read from `/proc/PID/maps`. If the source does not know advice, no
-    /// range is returned.
+    /// are needed, mappings are read from `/proc/PID/maps`. If the source does not know about
+    /// advice, no range is returned.
     pub(super) fn mappings(&mut self, pid: u32) -> io::Result<Option<(Maps, Vec<Range<u64>>)>> {
         let found = self.source.mappings(pid)?;
         let advised = found.iter().flatten().filter(|one| one.is_advised);
@@ -136,12 +138,12 @@ impl ProcessReader {
         Ok(maps.map(|maps| (maps, advised)))
     }
 
-    /// Walks a small process, clears its young bits, and returns the buffered walk.
+    /// Walks a small process, clears the bits that are set, and returns the buffered walk.
     ///
-    /// An access between the reading and the clearing of a table is lost: on a busy machine, that
-    /// happened to a program's whole pass over 1,000 pages. So the walk is not interrupted, and the
-    /// age table is updated afterwards.
-    pub(super) fn read_held(
+    /// An access between the reading and the clearing of a table is lost. On a busy machine, a
+    /// whole pass of a program over 1,000 pages was lost in this way. So the walk is not
+    /// interrupted, and the age table is updated only after the clearing.
+    pub(super) fn read_buffered(
         &mut self,
         job: &mut Job,
         begun: &WalkStart,
@@ -151,21 +153,21 @@ impl ProcessReader {
         let mappings = &begun.maps.mappings;
         let (pid, ranges) = (job.identity.pid, ranges(mappings));
         let source = &mut *self.source;
-        let mut held = BufferedWalk::default();
+        let mut walk = BufferedWalk::default();
         let reading = sys::with_real_time_priority(|| {
             let reading = source.read(pid, &ranges, &mut |number, piece| {
-                held.take(part_of(mappings[number].kind), number, piece);
+                walk.buffer(part_of(mappings[number].kind), number, piece);
             })?;
-            let entries = work(held.present, held.tables);
-            clearing(job, begun, costs).clear(source, entries, held.accessed);
+            let entries = work(walk.present, walk.tables);
+            clearing(job, begun, costs).clear(source, entries, walk.accessed);
             source.end();
             Ok::<_, io::Error>(reading)
         })?;
         costs.reading += begin.elapsed().saturating_sub(costs.clear - cleared);
-        Ok((held, reading))
+        Ok((walk, reading))
     }
 
-    /// Clears the young bits of a process after its tables were reported.
+    /// Clears the set bits of a process after its pages were reported.
     pub(super) fn clear(
         &mut self,
         job: &mut Job,
@@ -179,7 +181,7 @@ impl ProcessReader {
     }
 }
 
-/// Returns the error that means that a process's mmap_lock is held.
+/// Returns the error for a process whose mmap_lock is held.
 fn locked() -> io::Error {
     io::Error::from(rustix::io::Errno::TIMEDOUT)
 }
@@ -189,7 +191,7 @@ fn clearing<'a>(job: &'a mut Job, begun: &WalkStart, costs: &'a mut Costs) -> Cl
         pid: job.identity.pid,
         space: &mut job.space,
         at_most: begun.at_most,
-        spares_files: begun.spares_files,
+        keeps_file_bits: begun.keeps_file_bits,
         costs,
     }
 }

@@ -1,7 +1,8 @@
-//! Slices in which a large process is walked; between two slices the manager serves requests.
+//! Divides the address space of a large process into slices, which are walked one by one; between
+//! two slices the manager serves requests.
 //!
-//! Invariant: the slices cover the ranges in order, each byte once; all slices but the last span
-//! [`SLICE_BYTES`].
+//! Invariant: the slices cover the ranges in order, each byte once. All slices but the last have
+//! [`SLICE_BYTES`] bytes.
 
 use std::ops::Range;
 
@@ -12,7 +13,7 @@ const SLICE_BYTES: u64 = 4 << 30;
 #[derive(Debug)]
 pub(super) struct Slices {
     ranges: Vec<Range<u64>>,
-    /// Index of the next range. That range's start is moved forward past what was returned.
+    /// Index of the next range. What was returned of that range is cut off from its start.
     next: usize,
 }
 

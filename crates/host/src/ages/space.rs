@@ -2,8 +2,9 @@
 //!
 //! Invariant: a part (anonymous memory, or files) is `trusted` in two cases only. Either the last
 //! walk cleared every bit that it found set, so a bit that is set now was set since. Or the process
-//! did nothing since before that walk, so a bit that is set now was set before. In that case the
-//! age table keeps the page's age or counts it as accessed now, which makes no page older than it
+//! did not run since before that walk, so a bit that is set now was set before that walk. In the
+//! second case the age table keeps the page's age or counts the page as accessed now; neither makes
+//! it too old.
 //! is.
 
 use std::time::Duration;
@@ -15,39 +16,40 @@ use super::found::{Hidden, WalkSums, work};
 use crate::age_table::Owner;
 use crate::system::{Identity, Proc};
 
-/// Number of walks from one check of the process's open descriptors to the next.
+/// Every how many walks the process's open descriptors are checked for devices.
 const DEVICES_EVERY: u32 = 16;
 
-/// Counters that show whether a process has done anything.
+/// Counters that show whether a process has run or was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct ActivityCounters {
     pub(super) cpu: Duration,
     /// Resident pages, as the kernel counts them ([`Proc::resident`]).
     pub(super) resident: u64,
-    /// Page faults so far.
+    /// Number of page faults so far.
     pub(super) faults: u64,
-    /// Page faults so far that had to read from a device.
+    /// Number of page faults so far that had to read from a device.
     pub(super) majors: u64,
-    /// The host's count of pages that were migrated to other frames ([`crate::system::Vmstat`]):
-    /// the kernel also migrates pages of idle processes.
+    /// The host's count of pages migrated to other frames ([`crate::system::Vmstat`]), as the
+    /// kernel also migrates pages of idle processes.
     pub(super) moved: u64,
 }
 
-/// What is known before a walk about the meaning of accessed bits.
+/// What a scan knows about the meaning of accessed bits before it walks an address space.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WalkContext {
     pub(super) owner: Owner,
-    /// Whether accesses may happen without setting the accessed bit.
+    /// Whether accesses may leave the accessed bit clear.
     pub(super) hidden: bool,
-    /// Whether bits were cleared since the last walk, so that a bit that is clear may have been
-    /// set.
+    /// Whether code outside of scans cleared bits since the last walk, so that a clear bit may have
+    /// been set in between.
     pub(super) taken: bool,
-    /// For anonymous memory, then for files: whether a bit that is set was set since the last scan.
+    /// For anonymous memory, then for files: whether a set bit means an access since the last scan.
     pub(super) trusted: [bool; 2],
-    /// Whether the process has done nothing since before the last walk: a set bit was set then.
+    /// Whether the process has not run since before the last walk: a set bit was set before that
+    /// walk.
     pub(super) idle: bool,
-    /// Whether the last walk did not clear bits of files, so that it may have reported a set bit
-    /// already.
+    /// Whether the last walk kept the bits of files on purpose, so that it may have reported a bit
+    /// that is set now.
     pub(super) kept_bits: bool,
 }
 
@@ -58,31 +60,33 @@ pub struct Space {
     pub owner: Owner,
     /// Sums of the last walk.
     pub found: WalkSums,
-    /// Pages in swap, then major faults, at the first walk; `None` before it.
+    /// Number of pages in swap, then of major faults, at the first walk; `None` before it.
     first: Option<(u64, u64)>,
-    /// Why bits were not cleared after the last walk: of anonymous memory, then of files.
+    /// Why the last walk did not clear bits: of anonymous memory, then of files. `None` if it did.
     pub(super) not_cleared: [Option<Hidden>; 2],
-    /// `not_cleared` of the walk before: the reason for unknown ages that the last walk reported.
+    /// `not_cleared` of the walk before the last: explains the unknown ages that the last walk
+    /// found.
     was_not_cleared: [Option<Hidden>; 2],
     /// Set if the source provides no accessed bits.
     pub(super) no_source: Option<Hidden>,
-    /// How long clearing takes: of anonymous memory, then of files.
+    /// The speed of clearing, as measured: of anonymous memory, then of files.
     pub(super) pace: [Pace; 2],
-    /// For anonymous memory, then for files: see the module's invariant.
+    /// For anonymous memory, then for files: see the invariant of the module.
     pub(super) trusted: [bool; 2],
     pub(super) activity: ActivityCounters,
     /// Whether this or another pagetide clears the accessed bits.
     claim: Claim,
-    /// The kernel's number for the address space; an exec changes it.
+    /// The kernel's number for the address space; an exec gives the process a new one.
     pub(super) id: u64,
-    /// Whether a secondary MMU has registered; `has_devices`: the process has open descriptors of
-    /// one.
+    /// Whether a secondary MMU has registered with the address space. `has_devices`: whether the
+    /// process has open descriptors of virtual machines or such devices.
     registered: bool,
     has_devices: bool,
     readings: u32,
-    /// Number of scans that found the process idle, since it was last walked because it had run.
-    rounds_asleep: u32,
-    /// Whether the process has done nothing since before the last walk, and is walked all the same.
+    /// Number of scans that found the process idle since a scan last found that it had run.
+    idle_scans: u32,
+    /// Whether the last walk was of an idle process, which had not run since before the previous
+    /// walk.
     idle: bool,
     /// Whether the last walk did not clear bits of files, on purpose
     /// ([`super::Ages::keep_file_bits`]).
@@ -90,9 +94,9 @@ pub struct Space {
     /// Whether bits were cleared since the last walk, outside of scans
     /// ([`super::Ages::take_bits`]).
     pub(super) taken: bool,
-    /// Address from which that clearing of bits continues.
+    /// Address from which the code that clears bits outside of scans continues.
     pub(super) take_from: u64,
-    /// How long the process's mmap_lock may be held; depends on its activity until the last scan
+    /// How long the process's mmap_lock may be held, by its activity as of the last scan
     /// ([`super::Pauses`]).
     pub(super) at_most: Duration,
 }
@@ -114,7 +118,7 @@ impl Space {
             registered: false,
             has_devices: false,
             readings: 0,
-            rounds_asleep: 0,
+            idle_scans: 0,
             idle: false,
             kept_bits: false,
             taken: false,
@@ -123,8 +127,8 @@ impl Space {
         }
     }
 
-    /// Returns whether accesses are hidden from us: a secondary MMU accesses this memory without
-    /// setting bits, or another pagetide clears them.
+    /// Returns whether accesses are hidden from us: a secondary MMU may access this memory without
+    /// setting bits, or another pagetide clears the bits, or no bits can be read.
     #[must_use]
     pub fn is_hidden(&self) -> bool {
         self.registered || self.has_devices || self.no_source.is_some() || self.is_contested()
@@ -136,7 +140,8 @@ impl Space {
         matches!(self.claim, Claim::Others)
     }
 
-    /// Returns what is known before a walk. Must be called before the clearing, which changes it.
+    /// Returns what is known before a walk. Must be called before bits are cleared, which changes
+    /// it.
     pub(super) fn before(&self) -> WalkContext {
         WalkContext {
             owner: self.owner,
@@ -148,15 +153,15 @@ impl Space {
         }
     }
 
-    /// Returns whether a scan that keeps bits for the kernel may keep those of this process's
-    /// files: the bits must belong to the last interval.
-    pub(super) fn may_spare(&self, spares_files: bool) -> bool {
+    /// Returns whether this walk may keep the bits of files for the kernel (`keeps_file_bits`: the
+    /// scan would). The bits must be known to belong to the last interval.
+    pub(super) fn may_keep_file_bits(&self, keeps_file_bits: bool) -> bool {
         let file = Part::File as usize;
-        spares_files && self.trusted[file] && self.not_cleared[file].is_none()
+        keeps_file_bits && self.trusted[file] && self.not_cleared[file].is_none()
     }
 
-    /// Returns the cost of clearing as of the last walk, as a number of entries in full tables; 0
-    /// before the first walk.
+    /// Returns the cost of clearing as of the last walk, as a number of entries in full page
+    /// tables; 0 before the first walk.
     pub(super) fn entries(&self) -> u64 {
         work(self.found.entries, self.found.tables).iter().sum()
     }
@@ -168,13 +173,14 @@ impl Space {
         self.not_cleared.contains(&Some(Hidden::Locked))
     }
 
-    /// Returns whether bits of anonymous memory that are set were set since the last scan.
+    /// Returns whether a set bit of anonymous memory means an access since the last scan.
     #[must_use]
     pub fn is_trusted(&self) -> bool {
         self.trusted[Part::Anon as usize]
     }
 
-    /// Returns the kernel's number of the address space at the last walk; an exec changes it.
+    /// Returns the kernel's number of the address space as of the last walk; an exec gives a new
+    /// one.
     #[must_use]
     pub fn id(&self) -> u64 {
         self.id
@@ -203,37 +209,36 @@ impl Space {
         kept.flatten().max().or(foreign)
     }
 
-    /// Returns whether the process has used no processor time since the last walk, so that it took
-    /// no page fault. The kernel may still have reclaimed memory from it, and a secondary MMU may
-    /// have accessed its memory.
+    /// Returns whether the process has used no processor time since the last walk, so that it had
+    /// no page fault. (The kernel may have reclaimed from it nevertheless.) False if accesses are
+    /// hidden, as a secondary MMU may have accessed its memory.
     pub(super) fn used_no_cpu(&self, cpu: Duration, moved: u64) -> bool {
         let is_same = self.activity.cpu == cpu && self.activity.moved == moved;
         self.readings > 0 && !self.is_hidden() && is_same
     }
 
-    /// Counts one more scan that found the process idle; returns whether to walk and clear it all
-    /// the same.
+    /// Counts one more scan that found the process idle; returns whether to walk and clear it
+    /// nevertheless.
     ///
-    /// That is needed if bits were not cleared when it last ran, or if ages of its pages are
-    /// unknown for another reason: otherwise these pages could never be reclaimed. It is tried
+    /// A walk is needed if bits were not cleared when the process last ran, or if ages of its pages
+    /// are unknown for another reason: otherwise these pages could never be reclaimed. It is tried
     /// after 1, 2, 4, 8, ... scans.
-    pub(super) fn is_due_asleep(&mut self, has_unknown: impl FnOnce() -> bool) -> bool {
-        self.rounds_asleep = self.rounds_asleep.saturating_add(1);
+    pub(super) fn must_walk_while_idle(&mut self, has_unknown: impl FnOnce() -> bool) -> bool {
+        self.idle_scans = self.idle_scans.saturating_add(1);
         let is_left = |why: &Option<Hidden>| matches!(why, Some(Hidden::Stall(_) | Hidden::Locked));
-        self.rounds_asleep.is_power_of_two()
-            && (self.not_cleared.iter().any(is_left) || has_unknown())
+        self.idle_scans.is_power_of_two() && (self.not_cleared.iter().any(is_left) || has_unknown())
     }
 
-    /// Prepares for a walk. `idle`: the process did nothing since before the last walk
-    /// ([`Space::used_no_cpu`]). Then a set bit was set before that walk, and its meaning is known:
-    /// no page becomes older than it is, and no page counts as used again.
+    /// Prepares for a walk. `idle`: the process did not run since before the last walk
+    /// ([`Space::used_no_cpu`]). A set bit was then set before that walk: no page becomes older
+    /// than it is, and no page counts as accessed again.
     pub(super) fn begin_reading(&mut self, idle: bool) {
         self.was_not_cleared = self.not_cleared;
         self.idle = idle;
         if idle {
             self.trusted = [true; 2];
         } else {
-            self.rounds_asleep = 0;
+            self.idle_scans = 0;
         }
     }
 
@@ -242,18 +247,20 @@ impl Space {
         self.readings > 0
     }
 
-    /// Returns whether the resident size is unchanged: nothing was reclaimed from an idle process.
+    /// Returns whether the resident size is unchanged, so that nothing was reclaimed from the idle
+    /// process.
     pub(super) fn is_same_size(&self, resident: u64) -> bool {
         self.activity.resident == resident
     }
 
-    /// Records the process's activity as of before the walk that has just ended.
+    /// Records the activity counters that the process had before the walk that has just ended.
     pub(super) fn note_activity(&mut self, now: ActivityCounters) {
         self.activity = now;
         self.first.get_or_insert((self.found.swapped, now.majors));
     }
 
-    /// Returns by how many pages swap has grown since the first walk, then the major faults since.
+    /// Returns by how many pages swap has grown since the first walk, then the number of major
+    /// faults since.
     pub(super) fn swapped_since(&self) -> (i64, u64) {
         let (swapped, majors) = self.first.unwrap_or_default();
         let pages = |pages: u64| i64::try_from(pages).unwrap_or(i64::MAX);
@@ -261,8 +268,8 @@ impl Space {
         (more, self.activity.majors.saturating_sub(majors))
     }
 
-    /// Claims the process unless this manager holds the claim already; returns whether it may clear
-    /// the bits.
+    /// Claims the process unless this manager holds the claim already. Returns whether this manager
+    /// may clear the bits.
     pub(super) fn claim(&mut self, identity: Identity) -> bool {
         if !self.claim.holds() {
             self.claim = Claim::take(identity);
@@ -279,7 +286,7 @@ impl Space {
     }
 
     /// Stores the sums of a walk. `is_first`: this scan has walked no other process with the same
-    /// address space; if one was walked, its pages in swap are counted there.
+    /// address space. Otherwise the pages in swap count for that other process only.
     pub(super) fn learn(&mut self, reading: &WalkResult, found: WalkSums, is_first: bool) {
         self.found = found;
         self.taken = false;
@@ -296,7 +303,7 @@ mod tests {
     use super::*;
     use crate::ages::claim::tests::Asleep;
 
-    /// Ages of a process are unknown as long as another pagetide watches it, and no longer.
+    /// Ages of a process are unknown while another pagetide watches it, and known again afterwards.
     #[test]
     fn a_space_is_contested_until_the_other_claim_ends() {
         let child = Asleep::start();
@@ -313,9 +320,9 @@ mod tests {
         assert!(space.claim(somebody) && !space.is_contested() && !space.is_hidden());
     }
 
-    /// Regression: the bits of a process were not cleared, as it took page faults. Then it was idle
-    /// for good and was never walked again, so the ages of the pages used last stayed unknown, and
-    /// the pages were never reclaimed.
+    /// Regression: bits of a process were not cleared, as it had page faults. Then it stayed idle
+    /// and was never walked again. So the ages of the pages that it had accessed last stayed
+    /// unknown, and these pages were never reclaimed.
     #[test]
     fn an_idle_process_with_uncleared_bits_is_walked_ever_less_often() {
         let mut space = Space::new(
@@ -324,7 +331,7 @@ mod tests {
                 .expect("the first"),
         );
         let due_if = |space: &mut Space, has_unknown| {
-            let mut is_due = || space.is_due_asleep(|| has_unknown);
+            let mut is_due = || space.must_walk_while_idle(|| has_unknown);
             (0..20).filter(|_| is_due()).count()
         };
         let due = |space: &mut Space| due_if(space, false);
@@ -341,14 +348,14 @@ mod tests {
         );
         space.not_cleared[0] = None;
         assert_eq!(due(&mut space), 0);
-        // Bits that were not cleared for that reason must be cleared next time.
-        assert!(space.may_spare(true) && !space.may_spare(false));
+        // Bits that could not be cleared must be cleared next time, not kept.
+        assert!(space.may_keep_file_bits(true) && !space.may_keep_file_bits(false));
         space.not_cleared[1] = Some(Hidden::Stall(Duration::from_millis(9)));
-        assert!(!space.may_spare(true));
+        assert!(!space.may_keep_file_bits(true));
     }
 
-    /// Regression: clearing had been expected to take too long and was done late. The report then
-    /// named sharing with another process as the reason for unknown ages.
+    /// Regression: clearing was expected to take too long and was done only later. The report then
+    /// gave sharing with another process as the reason for unknown ages.
     #[test]
     fn unknown_ages_keep_the_reason_why_bits_were_not_cleared() {
         let mut space = Space::new(

@@ -1,4 +1,4 @@
-//! Claims of a process by two watches in one process, and by two processes. The tests run as root.
+//! Tests of claims: by two watches in one process, and by two processes. They run as root.
 
 use std::process::{Child, Command};
 
@@ -19,7 +19,7 @@ impl Asleep {
         )
     }
 
-    /// Identity of the process, with an assumed start time.
+    /// Returns the identity of the process, with an assumed start time.
     pub(in crate::ages) fn identity(&self) -> Identity {
         let started = 1;
         Identity {
@@ -47,7 +47,7 @@ fn only_one_claim_of_a_process_is_held() {
     assert!(Claim::take(somebody).holds());
 }
 
-/// Starts another process that tries to claim the process `identity`; returns the result as text.
+/// Starts another process, which tries to claim the process `identity`; returns the result as text.
 fn of_another_process(identity: Identity) -> String {
     const CLAIMS: &str = "PAGETIDE_TEST_CLAIMS";
     if let Ok(pid) = std::env::var(CLAIMS) {
@@ -86,7 +86,7 @@ fn another_process_is_refused() {
 }
 
 /// Regression: a program locked its own clear_refs. Root's pagetide took that lock for the claim of
-/// another manager, and knew no ages of the program.
+/// another manager, and reported no ages of the program.
 #[test]
 fn a_lock_of_clear_refs_claims_nothing() {
     let child = Asleep::start();
@@ -146,8 +146,8 @@ fn a_later_process_with_the_same_number_is_another() {
     assert!(most > 0, "{most}");
 }
 
-/// Forty claims take fewer than forty descriptors: a watch of a thousand processes needs
-/// descriptors for its walks, and so does the program that uses the library.
+/// Forty claims use fewer than forty descriptors: a watch of a thousand processes needs its
+/// descriptors for walks, and so does the program that uses the library.
 #[test]
 fn claims_take_no_descriptor_each() {
     let children: Vec<Asleep> = (0..40).map(|_| Asleep::start()).collect();
@@ -160,6 +160,6 @@ fn claims_take_no_descriptor_each() {
     let before = count();
     drop(claims);
     let after = count();
-    // Other tests open and close some descriptors meanwhile.
+    // Other tests open and close some descriptors at the same time.
     assert!(before < after + 40, "{before} {after}");
 }

@@ -28,8 +28,8 @@ fn mapping(kind: Kind, shared: bool) -> Mapping {
     }
 }
 
-/// Records pieces of one mapping in one scan. Returns, in order: the sums of the walk; the resident
-/// pages by kind (anonymous, file, shared memory); the number of pages of unknown age.
+/// Records pieces of one mapping in one scan. Returns: the sums of the walk; the resident pages by
+/// kind (anonymous, file, shared memory); the number of pages of unknown age.
 fn reported(mapping: Mapping, pieces: &[Piece<'_>]) -> (WalkSums, [u64; 3], u64) {
     let mut age_table = AgeTable::new(0);
     let owner = age_table.add_owner().expect("the first");
@@ -39,7 +39,7 @@ fn reported(mapping: Mapping, pieces: &[Piece<'_>]) -> (WalkSums, [u64; 3], u64)
     let mappings = [mapping];
     let mut teller = PieceRecorder::new((&mut age_table, &nodes), before, (&mappings, &[]), MASK);
     for piece in pieces {
-        teller.tell(0, *piece);
+        teller.record(0, *piece);
     }
     let found = teller.found;
     age_table.end_scan();
@@ -52,7 +52,7 @@ fn reported(mapping: Mapping, pieces: &[Piece<'_>]) -> (WalkSums, [u64; 3], u64)
     (found, resident, unknown)
 }
 
-/// The page-table entry of a frame, with these bits.
+/// Returns the page-table entry of a frame, with these bits.
 fn page(frame: u64, flags: u64) -> Entry {
     Entry(frame << 12 | flags)
 }
@@ -136,7 +136,7 @@ fn a_huge_page_is_one_entry_and_512_pages_and_one_of_the_pool_is_apart() {
 
 #[test]
 fn an_age_is_unknown_if_a_foreign_clearer_may_have_cleared_the_bit() {
-    // Bit 52 of an entry's copy: pagetables sets it where a large folio is marked young.
+    // Bit 52 in a copied entry: the crate `pagetables` sets it if a large folio is marked young.
     let entries = [page(1, 1 | 1 << 52), page(2, 1)];
     let pages = Piece::Pages {
         start: 0,
