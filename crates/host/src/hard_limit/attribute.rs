@@ -1,11 +1,11 @@
-//! Notes on control groups: extended attributes of their directories.
+//! Notes on control groups: texts that pagetide stores in extended attributes of their directories.
 //!
 //! Invariant: if we may write attributes that only the host's root can write (`trusted.`,
-//! xattr(7)), we read and write no others. The root user of a container can write user attributes
-//! on its own cgroup, and could otherwise make `serve` lift its limit. Without that right we use
-//! `user.` attributes. The public attribute that says that a cgroup is ours ([`show`]) has another
-//! name and is never read as a note. A user attribute counts only if no user but root and our own
-//! can have written it.
+//! xattr(7)), we read and write no others. The root user of a container can write `user.`
+//! attributes on its own cgroup, and could otherwise make `serve` lift its limit. Without that
+//! right we use `user.` attributes. The public attribute, which says that a cgroup is ours
+//! ([`publish`]), has another name and is never read as a note. A `user.` attribute is trusted only
+//! if no user but root and our own can have written it.
 
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
@@ -22,13 +22,13 @@ pub(super) fn set(dir: &OwnedFd, name: &str, text: &[u8]) -> Result<(), Errno> {
     if text.is_empty() {
         return remove(dir, name);
     }
-    fsetxattr(dir, whole(name), text, XattrFlags::empty())
+    fsetxattr(dir, full_name(name), text, XattrFlags::empty())
 }
 
 /// Returns the text of a note; `None` if there is none.
 pub(super) fn get(dir: &OwnedFd, name: &str) -> Option<Vec<u8>> {
-    let name = whole(name);
-    if !counts(dir, &name) {
+    let name = full_name(name);
+    if !is_trusted(dir, &name) {
         return None;
     }
     let length = fgetxattr_query(dir, &name).ok()?;
@@ -38,27 +38,27 @@ pub(super) fn get(dir: &OwnedFd, name: &str) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// Marks the note as present, in a second attribute that a pagetide with any rights can read. That
-/// attribute has another name, so that a manager with only `user.` attributes does not take it for
-/// the note itself and claim the cgroup.
-pub(super) fn show(dir: &OwnedFd, name: &str) {
-    // The mark may exist already. If cgroups take no attributes, no manager can read any.
-    let _ = fsetxattr(dir, shown(name), b"1", XattrFlags::empty());
+/// Publishes that there is a note `name`: writes a second attribute, which a pagetide with any
+/// rights can read. It has another name than the note. Otherwise a manager that has only `user.`
+/// attributes would take it for the note itself, and would claim the cgroup.
+pub(super) fn publish(dir: &OwnedFd, name: &str) {
+    // The attribute may exist already. If cgroups take no attributes, no manager can read any.
+    let _ = fsetxattr(dir, public_name(name), b"1", XattrFlags::empty());
 }
 
-/// Whether a pagetide of root or of our user has written a note of this name, even if we may not
-/// read the note. A cgroup with a note of the host's root is not ours to scan, also if we are a
-/// DaemonSet. An attribute that another user wrote on its own cgroup does not count.
-pub(super) fn is_shown(dir: &OwnedFd, name: &str) -> bool {
+/// Whether a pagetide of root or of our user has written a note `name`, even if we may not read the
+/// note. A cgroup with a note of the host's root is not ours to scan, also if we run in a
+/// container. An attribute that another user wrote on its own cgroup is not trusted.
+pub(super) fn is_published(dir: &OwnedFd, name: &str) -> bool {
     let kinds = ["trusted", "user"].into_iter();
     let names = kinds.map(|kind| format!("{kind}.pagetide.{name}"));
-    let mut names = names.chain([shown(name)]);
-    names.any(|name| fgetxattr_query(dir, &name).is_ok() && counts(dir, &name))
+    let mut names = names.chain([public_name(name)]);
+    names.any(|name| fgetxattr_query(dir, &name).is_ok() && is_trusted(dir, &name))
 }
 
-/// Whether only root or our user can have written an attribute of this full name: every user with
-/// write access to the directory can write `user.` attributes.
-fn counts(dir: &OwnedFd, name: &str) -> bool {
+/// Whether only root or our user can have written the attribute with this full name: every user
+/// with write access to the directory can write `user.` attributes.
+fn is_trusted(dir: &OwnedFd, name: &str) -> bool {
     name.starts_with("trusted.")
         || fstat(dir).is_ok_and(|stat| {
             let is_ours = stat.st_uid == 0 || stat.st_uid == geteuid().as_raw();
@@ -66,14 +66,14 @@ fn counts(dir: &OwnedFd, name: &str) -> bool {
         })
 }
 
-/// Returns the full name of the attribute that shows everyone that there is a note `name`.
-fn shown(name: &str) -> String {
+/// Returns the full name of the attribute that publishes that there is a note `name`.
+fn public_name(name: &str) -> String {
     format!("user.pagetide.{name}.shown")
 }
 
 /// Removes a note, if there is one.
 pub(super) fn remove(dir: &OwnedFd, name: &str) -> Result<(), Errno> {
-    match fremovexattr(dir, whole(name)) {
+    match fremovexattr(dir, full_name(name)) {
         Err(Errno::NODATA) => Ok(()),
         done => done,
     }
@@ -81,18 +81,18 @@ pub(super) fn remove(dir: &OwnedFd, name: &str) -> Result<(), Errno> {
 
 /// Returns the full name of a note's attribute: in `trusted.` if we may use that, otherwise in
 /// `user.`.
-fn whole(name: &str) -> String {
+fn full_name(name: &str) -> String {
     static IS_TRUSTED: OnceLock<bool> = OnceLock::new();
-    let kind = match IS_TRUSTED.get_or_init(may_be_trusted) {
+    let kind = match IS_TRUSTED.get_or_init(is_host_root) {
         true => "trusted",
         false => "user",
     };
     format!("{kind}.pagetide.{name}")
 }
 
-/// Whether this process is the host's root: effective user 0 with CAP_SYS_ADMIN, which counts in
-/// the first user namespace only.
-fn may_be_trusted() -> bool {
+/// Whether this process is the host's root: effective user 0 with CAP_SYS_ADMIN. The right counts
+/// in the first user namespace only.
+fn is_host_root() -> bool {
     let has_right = |sets: CapabilitySets| sets.effective.contains(CapabilitySet::SYS_ADMIN);
     geteuid().is_root()
         && capabilities(None).is_ok_and(has_right)
@@ -109,7 +109,7 @@ mod tests {
 
     /// Regression: a user set `user.pagetide.hard_limit.shown` on a control group of its own, and
     /// root's `serve` did not scan the processes in it. (Here a directory of any file system with
-    /// user attributes stands for the cgroup.)
+    /// `user.` attributes stands for the cgroup.)
     #[test]
     fn attributes_that_a_user_can_write_are_ignored() {
         let path = std::env::temp_dir().join(format!("pagetide-shown-{}", std::process::id()));
@@ -119,10 +119,10 @@ mod tests {
             let mode = std::fs::Permissions::from_mode(mode);
             std::fs::set_permissions(&path, mode).expect("it is ours");
         };
-        let is_shown_now = || is_shown(&dir, "wall");
+        let is_shown_now = || is_published(&dir, "wall");
         mode(0o755);
         let before = is_shown_now();
-        let noted = fsetxattr(&dir, shown("wall"), b"1", XattrFlags::empty());
+        let noted = fsetxattr(&dir, public_name("wall"), b"1", XattrFlags::empty());
         let roots = is_shown_now();
         mode(0o777);
         let writable = is_shown_now();

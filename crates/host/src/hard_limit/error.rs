@@ -1,8 +1,8 @@
-//! Reasons why there can be no hard-limit cgroup.
+//! Reasons why pagetide can make no hard-limit cgroup.
 //!
-//! Invariant: `Display` says what failed and why, [`HardLimitError::hint`] says what the user can
-//! do. Each error means that the host lacks something or that we lack rights (exit code 3). Errors
-//! are found before any program is started.
+//! Invariant: `Display` says what failed and why; [`HardLimitError::hint`] says what the user can
+//! do. Each error means that the host lacks something or that we lack rights (exit code 3). It is
+//! found before any program is started.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,8 +15,8 @@ use crate::system::Error;
 
 const DELEGATED: &str = "run as root, or in a group of your own: systemd-run --user --scope -p Delegate=yes pagetide run ...";
 
-/// Returns the hint for a version 2 cgroup that has processes: the kernel limits no cgroup below
-/// it.
+/// Returns the hint for a version 2 cgroup that has processes: below such a cgroup the kernel
+/// limits no cgroup.
 pub(crate) fn make_room(group: &Path) -> String {
     let group = group.display();
     format!(

@@ -1,22 +1,22 @@
-//! Keeps the counters of a limited cgroup fresh while the kernel reclaims from it. Otherwise the
-//! kernel kills programs without need.
+//! Keeps the kernel's counters of a limited cgroup fresh while the kernel reclaims from the cgroup.
+//! With stale counters the kernel kills programs without need.
 //!
 //! When the kernel (6.18; the classic LRU) decides whether to deactivate active pages, it reads
 //! counters that it sums only every two seconds. If the cgroup's inactive list runs empty before
 //! that, and the cgroup has no file pages, reclaim has nothing left to scan. All 16 attempts of a
-//! charge then find nothing within a millisecond, and the program is killed although swap is free.
-//! That holds for any cgroup. Reading `memory.stat` sums the counters at once (e2e
+//! charge then find nothing within a millisecond, and the kernel kills the program although swap is
+//! free. This concerns any cgroup. Reading `memory.stat` sums the counters at once (e2e
 //! `no_program_is_killed_while_swap_is_free`: 18 kills of 18 without this, none with it).
 //!
 //! Invariant: one thread serves all cgroups and does nothing else; another thread registers for the
 //! kernel's signals. The serving thread wakes when the kernel has scanned 512 pages of a cgroup
 //! (version 1: `memory.pressure_level`), or when the cgroup's usage reaches its limit (version 1:
 //! [`BELOW`]; version 2: `memory.events`). It sleeps at least [`APART`] between two passes, and
-//! continues for [`LINGER`] after a signal. A cgroup's counters are summed again before the kernel
-//! can have scanned half of its inactive list ([`until_next_sum`]). A limit that is being lowered
-//! is not watched (`limits.rs` says why). Nothing here fails: if a cgroup cannot be watched, its
-//! counters are summed as before. The table's lock is the last in lock order, and no file is read
-//! under it.
+//! keeps summing for [`LINGER`] after a signal. A cgroup's counters are summed again before the
+//! kernel can have scanned half of its inactive list ([`until_next_sum`]). A limit that is being
+//! lowered is not watched (`limits.rs` says why). No function here fails: if a cgroup cannot be
+//! watched, the kernel sums its counters every two seconds, as usual. The table's lock is the last
+//! in lock order, and no file is read under it.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -37,30 +37,30 @@ use crate::system::cgroup::{Version, parse_counter};
 use crate::system::load::thread_cpu;
 use crate::system::proc::read_path;
 
-/// Minimum time between two reads of a cgroup's counters. A read costs about 30 us: at most 3% of a
-/// processor, and only while a small cgroup reclaims without pause or has just got a limit.
+/// Minimum time between two sums of a cgroup's counters. One sum costs about 30 us: at most 3% of a
+/// processor, and only while a small cgroup reclaims without pause or its limit was just set.
 const APART: Duration = Duration::from_millis(1);
-/// Number of pages of a list that one processor can scan in a millisecond, if it only activates
+/// Number of pages of a list that one processor can scan in a millisecond if it only activates
 /// them. Paging out takes several times as long.
 const SCANNED_PER_MS: u64 = 1000;
-/// All cgroups together use at most 1 / `SHARE` of a processor, up to about thirty cgroups. With
-/// more cgroups the share grows, because the counters of each cgroup are summed at least every
-/// [`APART_MOST`]: a small cgroup's inactive list runs empty in ten milliseconds. A large cgroup's
-/// counters are not summed less often either, as a list also shrinks when memory is freed.
+/// All cgroups together use at most 1 / `SHARE` of a processor, up to about thirty cgroups. More
+/// cgroups use more, because the counters of each are summed at least every [`APART_MOST`]: a small
+/// cgroup's inactive list runs empty in ten milliseconds. This bound holds for large cgroups too,
+/// as a list also shrinks when memory is freed.
 const SHARE: u32 = 8;
 const APART_MOST: Duration = Duration::from_millis(8);
-/// Time for which a cgroup's counters are summed after a signal if no other signal follows. The
-/// kernel signals once per 512 scanned pages, and a small cgroup's inactive list is shorter than
-/// that (redis in 26 MiB was killed).
+/// Time for which a cgroup's counters are summed after a signal. The kernel signals once per 512
+/// scanned pages, and a small cgroup's inactive list is shorter than that (redis in 26 MiB was
+/// killed).
 const LINGER: Duration = Duration::from_millis(100);
 /// Distances below the limit, in bytes. Version 1 signals when usage crosses one of them, up or
-/// down. A task that reclaims there moves usage up and down by 32 pages. The task that is charged
-/// sends this signal itself. The kernel's pressure signal, in contrast, comes from a worker thread,
+/// down. A task that reclaims near the limit moves usage up and down by 32 pages, and that task
+/// itself sends this signal. The kernel's pressure signal, in contrast, is sent by a worker thread,
 /// which waits for a processor like any other task and can be too late.
 const BELOW: [u64; 3] = [32 << 10, 64 << 10, 96 << 10];
-/// Limit in bytes above which another thread registers the signals of [`BELOW`]; for a lower limit
-/// the caller that sets the limit waits. The kernel needs about 8 ms for each registration (it
-/// waits for all processors), and a larger cgroup does not fill in that time.
+/// Limit in bytes above which another thread registers the signals of [`BELOW`]. For a lower limit
+/// the caller that sets the limit waits for the registration. The kernel needs about 8 ms for each
+/// signal (it waits for all processors), and a large cgroup does not fill up in that time.
 const AT_ONCE: u64 = 64 << 20;
 
 /// A cgroup that is watched for as long as this value lives.
@@ -80,7 +80,7 @@ pub(super) struct FreshCounters {
 struct Watch {
     epoll: OwnedFd,
     groups: Mutex<Groups>,
-    /// Sends large cgroups to the thread that registers their signals of usage.
+    /// Queue of large cgroups for the thread that registers their usage signals.
     later: Sender<Later>,
     /// Number of processors that can scan a cgroup's lists.
     processors: u64,
@@ -117,7 +117,7 @@ struct Watched {
 }
 
 impl FreshCounters {
-    /// Watches the open cgroup with the hard limit `max` (bytes) from now on. Returns `None` if the
+    /// Watches the open cgroup from now on. `max`: its hard limit in bytes. Returns `None` if the
     /// kernel does not allow that or does not need it.
     pub(super) fn watch(
         dir: &OwnedFd,
@@ -134,29 +134,29 @@ impl FreshCounters {
             max,
         };
         if version == Version::V1 {
-            fresh.watched.tell_of_pressure(dir).ok()?;
+            fresh.watched.register_pressure_signal(dir).ok()?;
             match max {
                 Some(max) if max > AT_ONCE => {
                     let dir = dir.try_clone().ok()?;
                     // If that thread does not run, only the usage signals are missing.
                     let _ = all.later.send((Arc::clone(&fresh.watched), dir, max));
                 }
-                Some(max) => fresh.watched.tell_of_usage(dir, max).ok()?,
+                Some(max) => fresh.watched.register_usage_signals(dir, max).ok()?,
                 None => {}
             }
         }
         Some(fresh)
     }
 
-    /// Stops the summing until [`FreshCounters::go_on`]. The kernel's signals stay registered: each
-    /// takes milliseconds to register.
+    /// Stops the summing until [`FreshCounters::resume`]. The kernel's signals stay registered, as
+    /// each takes milliseconds to register.
     pub(super) fn pause(&mut self) {
         self.all.remove(self.key);
     }
 
     /// Resumes the summing, at once if the kernel has signalled meanwhile. Returns false if that
-    /// failed, or if `max` (bytes) is not the limit with which the watch began.
-    pub(super) fn go_on(&mut self, max: Option<u64>) -> bool {
+    /// failed, or if the limit is now `max` bytes and no longer the one with which the watch began.
+    pub(super) fn resume(&mut self, max: Option<u64>) -> bool {
         if max != self.max {
             return false;
         }
@@ -173,8 +173,8 @@ impl Drop for FreshCounters {
 }
 
 impl Watched {
-    /// The event that wakes the thread, once until the counters are summed: otherwise each signal
-    /// before the next sum would wake it.
+    /// The event that wakes the thread, once until the counters are summed: further signals before
+    /// the sum would wake it in vain.
     fn wakes_on(&self) -> EventFlags {
         let event = match self.version {
             Version::V1 => EventFlags::IN,
@@ -199,23 +199,24 @@ impl Watched {
         })
     }
 
-    /// Makes version 1 signal when the kernel reclaims.
-    fn tell_of_pressure(&self, dir: &OwnedFd) -> Result<(), Errno> {
+    /// Makes version 1 signal each time the kernel reclaims from the cgroup.
+    fn register_pressure_signal(&self, dir: &OwnedFd) -> Result<(), Errno> {
         let level = open_in(dir, "memory.pressure_level")?;
-        // Without "hierarchy", signals of cgroups below would hide ours.
+        // Without "hierarchy", the signals of child cgroups would hide ours.
         self.register(dir, &format!("{} low,hierarchy", raw(&level)))
     }
 
     /// Makes version 1 signal when usage crosses one of the distances [`BELOW`] the limit `max`
     /// (bytes).
-    fn tell_of_usage(&self, dir: &OwnedFd, max: u64) -> Result<(), Errno> {
+    fn register_usage_signals(&self, dir: &OwnedFd, max: u64) -> Result<(), Errno> {
         let usage = open_in(dir, "memory.usage_in_bytes")?;
         let mut places = BELOW.iter().filter_map(|below| max.checked_sub(*below));
         places.try_for_each(|place| self.register(dir, &format!("{} {place}", raw(&usage))))
     }
 
-    /// Registers one signal of version 1. The limit holds already, and the cgroup can fill during
-    /// the milliseconds of the registration. So this sends the signal itself, before and after.
+    /// Registers one signal of version 1. The limit is set already, and the cgroup can fill up
+    /// during the milliseconds of the registration. So this function sends the signal itself,
+    /// before and after.
     fn register(&self, dir: &OwnedFd, what: &str) -> Result<(), Errno> {
         let wake = 1_u64.to_ne_bytes();
         write(&self.signal, &wake)?;
@@ -246,7 +247,7 @@ impl Watched {
     }
 }
 
-/// Returns the time until the counters of a cgroup must be summed again. By then the kernel has
+/// Returns the time until the counters of a cgroup must be summed again, at which the kernel has
 /// scanned at most half of the cgroup's `inactive` anonymous pages.
 fn until_next_sum(inactive: Pages, processors: u64) -> Duration {
     let in_a_ms = SCANNED_PER_MS * processors.max(1);
@@ -264,18 +265,18 @@ impl Watch {
             let epoll = epoll::create(CreateFlags::CLOEXEC).ok()?;
             let processors = std::thread::available_parallelism().map_or(1, usize::from);
             let (later, requested) = channel::<Later>();
-            let tell = move || {
+            let register = move || {
                 for (watched, dir, max) in requested {
                     // If this is the last reference, the cgroup is no longer watched. Without this
-                    // check, limits that are set again every 20 ms would queue up, with their
-                    // descriptors, faster than the kernel registers three signals.
+                    // check, limits that are set again every 20 ms would queue up, each with its
+                    // descriptors, faster than the kernel registers their signals.
                     if Arc::strong_count(&watched) > 1 {
-                        let _ = watched.tell_of_usage(&dir, max);
+                        let _ = watched.register_usage_signals(&dir, max);
                     }
                 }
             };
             let builder = std::thread::Builder::new().name("usage".to_owned());
-            builder.spawn(tell).ok()?;
+            builder.spawn(register).ok()?;
             let watch: &'static Watch = Box::leak(Box::new(Watch {
                 epoll,
                 groups: Mutex::default(),
@@ -285,9 +286,9 @@ impl Watch {
             let builder = std::thread::Builder::new().name("counters".to_owned());
             let work = || {
                 // Real-time priority, if allowed: a small inactive list runs empty in ten
-                // milliseconds. On a busy machine a thread waits as long for a processor, even at
-                // the best nice value. (`setpriority_process` sets only this thread, in spite of
-                // its name.)
+                // milliseconds, and on a busy machine a thread waits that long for a processor,
+                // even at the best nice value. (In spite of its name, `setpriority_process` sets
+                // only this thread.)
                 if !sys::set_real_time_priority() {
                     let _ = rustix::process::setpriority_process(None, -20);
                 }
@@ -298,8 +299,8 @@ impl Watch {
         })
     }
 
-    /// Adds a group to those whose events wake the thread. Returns its key; `None` if the kernel
-    /// refuses to watch it.
+    /// Adds a cgroup to those whose events wake the thread. Returns the cgroup's key; `None` if the
+    /// kernel refuses to watch it.
     fn insert(&self, watched: Arc<Watched>) -> Option<u64> {
         let flags = watched.wakes_on();
         let key = {
@@ -321,8 +322,7 @@ impl Watch {
     fn remove(&self, key: u64) {
         let gone = self.groups().by_key.remove(&key);
         if let Some(gone) = gone {
-            // The cgroup may never have been added to epoll; then this fails, and nothing must be
-            // done.
+            // If the cgroup was never added to epoll, this fails; then there is nothing to delete.
             let _ = epoll::delete(&self.epoll, &gone.signal);
         }
     }
@@ -350,8 +350,8 @@ impl Watch {
                 group.until = now + LINGER;
             }
             reclaiming.retain(|key, group| now < group.next || self.sum(*key, group, now));
-            // Processor time, not elapsed time: waits for a processor or for the counters' lock
-            // would make the pause longer just when memory is short.
+            // Counts processor time, not elapsed time. Waits for a processor or for the lock of the
+            // kernel's counters would make the pause longer just when memory is short.
             let worked = thread_cpu().saturating_sub(worked);
             std::thread::sleep((worked * SHARE).clamp(APART, APART_MOST));
         }
@@ -389,8 +389,8 @@ fn raw(fd: &OwnedFd) -> i32 {
     std::os::fd::AsRawFd::as_raw_fd(fd)
 }
 
-/// Whether the multi-gen LRU is enabled. It ages by generations, not by the lengths of lists, so it
-/// needs no fresh counters.
+/// Whether the multi-gen LRU is enabled. It ages pages by generations, not by the lengths of lists,
+/// so it needs no fresh counters.
 fn has_multi_gen_lru() -> bool {
     let enabled = read_path(Path::new("/sys/kernel/mm/lru_gen/enabled"));
     let enabled = enabled.ok().flatten().unwrap_or_default();
@@ -415,8 +415,8 @@ mod tests {
         assert_eq!(in_ms(8000, 0), Duration::from_millis(4));
     }
 
-    /// The kernel needs about 30 ms to register the signals while the limit already holds. In this
-    /// test no signal ever comes.
+    /// The kernel needs about 30 ms to register the signals, while the limit is set already. In
+    /// this test no signal ever comes.
     #[test]
     fn counters_are_summed_while_the_kernel_is_requested_for_signals() {
         let dir = Directory::new("fresh");
@@ -443,10 +443,10 @@ mod tests {
         let sum = sums(&fresh);
         write(&fresh.watched.signal, &1_u64.to_ne_bytes()).expect("a signal");
         std::thread::sleep(LINGER);
-        // One sum may have been under way when the watch was paused.
+        // One sum may have been in progress when the watch was paused.
         assert!(sums(&fresh) <= sum + 1, "it pauses");
-        assert!(!fresh.go_on(None), "the limit has changed");
-        assert!(fresh.go_on(Some(32 << 20)));
+        assert!(!fresh.resume(None), "the limit has changed");
+        assert!(fresh.resume(Some(32 << 20)));
         wait_for_more_than(sum, &fresh);
     }
 }

@@ -1,19 +1,20 @@
 //! Finds where in the hierarchy the hard-limit cgroup can be made.
 //!
 //! Invariant: every limit of our own cgroup also holds for the hard-limit cgroup. If the hard-limit
-//! cgroup is below ours, the kernel enforces that; otherwise we keep its limits below a ceiling. We
-//! move only the calling process and its peers, within their own cgroup or to a scope that systemd
-//! makes for them.
+//! cgroup is below ours, the kernel enforces that; otherwise we never set its limits above a
+//! ceiling. We move only the calling process and its peers, within their own cgroup or to a scope
+//! that systemd makes for them.
 //!
-//! Version 1: always below our own cgroup. Version 2 allows no cgroup except the root to have both
-//! processes and children that count memory (cgroups(7), "no internal processes"). So these places
-//! are tried in this order:
+//! Version 1: always below our own cgroup. Version 2 does not allow a cgroup other than the root to
+//! have both processes and children that count memory (cgroups(7), "no internal processes"). So
+//! these places are tried in this order:
 //! 1. below our own cgroup, if that is the root, which may have such children;
-//! 2. below our own cgroup, if all its processes are ours and can be moved to a leaf beside the
-//!    hard-limit cgroup: a delegated cgroup, as of `systemd-run --user --scope -p Delegate=yes`;
+//! 2. below our own cgroup, if all its processes are ours. They are moved to a leaf beside the
+//!   hard-limit cgroup. This needs a delegated cgroup, as of `systemd-run --user --scope -p
+//!   Delegate=yes`;
 //! 3. in the same way in a transient scope that systemd delegates to us;
 //! 4. beside our own cgroup, below the nearest cgroup above that enables the memory controller for
-//!    its children and that we may write: as root without systemd.
+//!   its children and that we may write: as root without systemd.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -36,26 +37,28 @@ const SUBTREE: &str = "cgroup.subtree_control";
 /// Maximum time that systemd may take to move our processes.
 const MOVING: Duration = Duration::from_secs(3);
 
-/// A directory for the hard-limit cgroup.
+/// A place for the hard-limit cgroup.
 #[derive(Debug)]
 pub(super) struct CgroupPlace {
     /// The cgroup below which the hard-limit cgroup is made.
     pub(super) parent: PathBuf,
-    /// Limits in bytes that must hold there and that the kernel does not enforce there.
+    /// Limits in bytes that must hold for the hard-limit cgroup and that the kernel does not
+    /// enforce there.
     pub(super) ceiling: Limits,
     /// The cgroup that our manager was moved to; `None` if it was not moved.
     pub(super) leaf: Option<ManagerLeaf>,
 }
 
-/// The cgroup of the manager beside the hard-limit cgroup. With it their parent has no processes.
+/// The cgroup of the manager beside the hard-limit cgroup. With it, their parent has no processes.
 #[derive(Clone, Debug)]
 pub(super) struct ManagerLeaf {
     dir: PathBuf,
-    /// Whether we enabled the memory controller for the children of the parent.
+    /// Whether we enabled the memory controller for the children of the leaf's parent.
     enabled: bool,
 }
 
-/// Function that requests a scope of systemd: in the slice of the cgroup, with these pids in it.
+/// Requests a scope of systemd, in the slice that contains the cgroup; these pids are moved into
+/// it.
 pub(super) type AskScope<'a> = dyn Fn(&Group, &[u32]) -> Result<(), String> + 'a;
 
 /// Input of the search for the hard-limit cgroup's place.
@@ -78,8 +81,8 @@ impl Request<'_> {
         }
         match enable_memory(&own.dir) {
             Ok(()) => return Ok(CgroupPlace::below(&own.dir, Limits::default(), None)),
-            // On a read-only mount no other place works either, and the hint must not be "run as
-            // root".
+            // On a read-only mount all other places fail too, and "run as root" would be a wrong
+            // hint.
             Err(Errno::ROFS) => {
                 return Err(HardLimitError::ReadOnly {
                     path: own.dir.clone(),
@@ -97,8 +100,8 @@ impl Request<'_> {
                 Err(why) => tried = why,
             }
         }
-        // If a scope was made but cannot be used, we stay in it, and the limits of our first cgroup
-        // hold.
+        // If systemd made a scope that cannot be used, we stay in it, but the limits of our first
+        // cgroup are the ceiling.
         self.beside(own).ok_or_else(|| HardLimitError::NoPlace {
             own: own.dir.clone(),
             why: tried,
@@ -132,8 +135,9 @@ impl Request<'_> {
         Ok(leaf)
     }
 
-    /// Finds a place in a scope: requests it, waits until all our processes are in it, and moves
-    /// them to a leaf there.
+    /// Requests a scope, waits until all our processes are in it, and moves them to a leaf there.
+    /// 144-145 systemd moves the processes one by one. After the memory controller is enabled for
+    /// the children, the kernel would refuse those still to be moved.
     fn in_scope(&self, own: &Group, scope: &AskScope<'_>) -> Result<CgroupPlace, String> {
         scope(own, self.ours)?;
         let end = Instant::now() + MOVING;
@@ -156,9 +160,9 @@ impl Request<'_> {
     /// Whether all processes that may be moved are in the cgroup. Processes that have ended do not
     /// count.
     fn are_in(&self, group: &Group) -> bool {
-        let home = |pid: &u32| self.groups.of_process(self.proc, *pid).ok().flatten();
-        let mut leaves = self.ours.iter().filter_map(home);
-        leaves.all(|home| home == *group)
+        let group_of = |pid: &u32| self.groups.of_process(self.proc, *pid).ok().flatten();
+        let mut groups = self.ours.iter().filter_map(group_of);
+        groups.all(|found| found == *group)
     }
 
     /// Finds the nearest cgroup above `own` that can have the hard-limit cgroup as child; `None` if
@@ -178,8 +182,8 @@ impl Request<'_> {
 }
 
 impl CgroupPlace {
-    /// Returns a place below `parent`. `ceiling`: limits that must hold there; `leaf`: where our
-    /// manager was moved to.
+    /// Returns a place below `parent`. `ceiling`: limits that must hold there; `leaf`: the cgroup
+    /// that our manager was moved to.
     fn below(parent: &Path, ceiling: Limits, leaf: Option<ManagerLeaf>) -> CgroupPlace {
         CgroupPlace {
             parent: parent.to_owned(),
@@ -191,7 +195,7 @@ impl CgroupPlace {
 
 impl ManagerLeaf {
     /// Returns the empty leaf that a dead manager made beside its hard-limit cgroup; `None` if
-    /// there is none. It is unknown which process enabled the memory controller for the leaf.
+    /// there is none. Whether that manager enabled the memory controller is unknown.
     pub(super) fn left_beside(hard_limit: &Path) -> Option<ManagerLeaf> {
         let name = hard_limit.file_name()?.to_str()?;
         let dir = hard_limit.with_file_name(format!("{name}.manager"));
@@ -209,8 +213,8 @@ impl ManagerLeaf {
         })
     }
 
-    /// Moves the processes back to the parent, if no other child of the parent needs memory
-    /// counted. Ignores failures: a leaf that remains limits nothing.
+    /// Moves the processes back to the parent, if no other child of the parent needs the memory
+    /// controller. Ignores failures: a leaf that remains limits nothing.
     pub(super) fn undo(&self) {
         let Some(above) = self.dir.parent() else {
             return;
@@ -226,7 +230,7 @@ impl ManagerLeaf {
     }
 }
 
-/// Returns the lowest limits of our own cgroup and of the cgroups above it that do not contain
+/// Returns the lowest limits of our own cgroup and of those cgroups above it that do not contain
 /// `parent`. The kernel does not enforce these limits for a hard-limit cgroup below `parent`.
 fn beside_limits(own: &Path, parent: &Path, mount: &Path) -> Limits {
     own.ancestors()

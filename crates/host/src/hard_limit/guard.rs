@@ -1,11 +1,11 @@
 //! The guard: a small process that lifts the limits of the hard-limit cgroup if the manager ends
 //! without removing the cgroup.
-//!
 //! Invariant: the guard is outside of that cgroup and in a session of its own. It is not a child of
 //! the program, so the program cannot wait for it. It has only three descriptors: a socket to the
-//! manager, the cgroup, and a pidfd of the manager, so that no later process with the same pid is
-//! taken for the manager. It lifts the limits once, and only if the cgroup still belongs to the
-//! dead manager; then it ends. If the guard is killed as well, the limits stay until the next start
+//! manager, the cgroup, and a pidfd of the manager. With the pidfd, no later process with the same
+//! pid is taken for the manager. The guard lifts the limits once, and only if the cgroup still
+//! belongs to the dead manager; then it ends. If the guard is killed as well, the limits stay until
+//! the next start of `run` claims the cgroup.
 //! claims the cgroup.
 
 use std::ffi::OsString;
@@ -28,17 +28,17 @@ use crate::system::cgroup::Version;
 use crate::system::start::{NAME, take_name};
 use crate::system::{Identity, Proc};
 
-/// The first argument with which our program is a guard: its `main` then calls [`main`].
+/// The first argument of a guard process: `main` of our program then calls [`main`] of this module.
 pub const ARGUMENT: &str = "__guard";
-/// The second argument, which starts the process that stays and waits ([`stand`]).
+/// The second argument of the guard process that stays and waits ([`stand`]).
 const STAND: &str = "stand";
 /// Maximum time until the guard reports that it runs.
 const STARTING: Duration = Duration::from_secs(5);
-/// Maximum wait for the lock of a dead manager. A child that the manager just forked may hold the
-/// lock until its exec.
+/// Maximum wait for the lock of a dead manager. A child that the manager forked just before its end
+/// may hold the lock until the child's exec.
 const RELEASE: Duration = Duration::from_millis(300);
 
-/// A running guard. If this value is dropped, the guard still waits for the manager's end.
+/// A running guard. Dropping this value does not end it: it still waits for the manager's end.
 #[derive(Debug)]
 pub struct Guard {
     /// Our end of the socket to the guard.
@@ -68,7 +68,7 @@ pub fn start(hard_limit: &HardLimit, exe: &Path) -> io::Result<Guard> {
         .stdout(group)
         .stderr(pidfd)
         .spawn()?;
-    // This fails if the caller waits for all of its children and has taken the status already.
+    // This fails if the caller waits for all of its children and has collected the status already.
     let _ = child.wait();
     ours.set_read_timeout(Some(STARTING))?;
     let mut said = [0; 4];
@@ -82,14 +82,14 @@ pub fn start(hard_limit: &HardLimit, exe: &Path) -> io::Result<Guard> {
     })
 }
 
-/// Returns a pidfd of the process, which stays valid for it even if its pid is used again.
+/// Returns a pidfd of the process, which stays valid for it even if its pid is reused.
 fn pidfd_of(process: Identity) -> io::Result<OwnedFd> {
     let ended = || io::Error::new(io::ErrorKind::NotFound, "the manager has ended");
     let pid = i32::try_from(process.pid).ok().and_then(Pid::from_raw);
     let pidfd = pidfd_open(pid.ok_or_else(ended)?, PidfdFlags::empty())?;
     let now = Proc::system().and_then(|proc| proc.identity(process.pid));
-    // Checked after opening: an earlier process with this pid would have ended by now, and a later
-    // one has a later start time.
+    // The check comes after the open: if the pidfd is of an earlier process with this pid, that
+    // process has ended by now; if it is of a later process, that process has a later start time.
     if now.map_err(io::Error::other)? != Some(process) || is_ready(pidfd.as_fd()) {
         return Err(ended());
     }
@@ -117,8 +117,8 @@ impl Guard {
     }
 }
 
-/// Runs a guard process. The program's `main` calls this if it was started with [`ARGUMENT`];
-/// `args` are the arguments after that. Returns the exit code.
+/// Runs a guard process. The program's `main` calls this if it was started with [`ARGUMENT`].
+/// `args`: the arguments after that one. Returns the exit code.
 #[must_use]
 pub fn main(args: &[OsString]) -> u8 {
     take_name();
@@ -130,12 +130,12 @@ pub fn main(args: &[OsString]) -> u8 {
     u8::from(done.is_err())
 }
 
-/// Starts a session, starts the process that stays, and returns, so that this process ends. No
-/// other process can then wait for the one that stays.
+/// Starts a session and the process that stays, and returns, so that the calling process ends. Then
+/// no other process can wait for the one that stays.
 fn leave_family() -> io::Result<()> {
     setsid()?;
     sys::close_on_exec_from(3)?;
-    // The running program, even if its file has been replaced since.
+    // This path means the running program, even if its file has been replaced.
     Command::new("/proc/self/exe")
         .arg0(NAME)
         .args([ARGUMENT, STAND])
@@ -144,7 +144,7 @@ fn leave_family() -> io::Result<()> {
     Ok(())
 }
 
-/// Waits, in the process that stays, until the manager ends or dismisses the guard.
+/// Runs in the process that stays: waits until the manager ends or dismisses the guard.
 fn stand() -> io::Result<()> {
     let (line, group, manager) = (io::stdin(), io::stdout(), io::stderr());
     let (line, manager) = (line.as_fd(), manager.as_fd());
@@ -165,7 +165,7 @@ fn stand() -> io::Result<()> {
             done => done?,
         };
         let ended = !fds[0].revents().is_empty();
-        // If the manager sent the byte that dismisses the guard before it ended, that counts.
+        // If the manager sent the byte that dismisses the guard and then ended, the byte counts.
         if has_line && is_ready(line) {
             match rustix::io::read(line, &mut [0; 1]) {
                 Ok(1) => return Ok(()),
@@ -178,14 +178,15 @@ fn stand() -> io::Result<()> {
     }
 }
 
-/// Lifts the limits of a dead manager's cgroup, if it still has that manager's ownership xattr
-/// (`mark`).
+/// Lifts the limits of a dead manager's cgroup, if the cgroup still has the manager's ownership
+/// xattr (`mark`).
 fn lift(group: &OwnedFd, mark: &OwnershipXattr) -> io::Result<()> {
     let end = Instant::now() + RELEASE;
     while flock(group, FlockOperation::NonBlockingLockExclusive).is_err() && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(2));
     }
-    // The manager removed the ownership xattr itself, or another manager has claimed the cgroup.
+    // The manager has removed the ownership xattr itself, or another manager has claimed the
+    // cgroup.
     if OwnershipXattr::of(group).is_none_or(|now| now != *mark) {
         return Ok(());
     }

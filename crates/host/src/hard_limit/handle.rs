@@ -1,9 +1,9 @@
-//! How we reach a control group: by a descriptor that stays open, or by its path.
+//! How we access a control group: through a descriptor that stays open, or by its path.
 //!
-//! Invariant: reads and writes go to the same cgroup as at first, never to a later one with the
-//! same path. After opening a path we compare the inode number, which the kernel never uses again
-//! for a cgroup. Our own cgroups stay open, because their lock needs a descriptor. The host's own
-//! cgroups do not: any user may make thousands of them, and each would take one of our descriptors.
+//! Invariant: reads and writes always go to the same cgroup, never to a later one with the same
+//! path. After opening a path we compare the inode number, which the kernel never reuses for a
+//! cgroup. Cgroups of our own stay open, because their lock needs a descriptor. The host's own
+//! cgroups do not: any user may make thousands of them, and each would use one of our descriptors.
 
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,16 +15,16 @@ use rustix::io::Errno;
 use super::files;
 use crate::system::descriptors;
 
-/// Part of our descriptors, as numerator and denominator, that our own control groups may take. The
-/// rest is for requests (control socket, HTTP) and for the files that a response needs.
+/// The part of our descriptors, as numerator and denominator, that our own control groups may use.
+/// The rest is for requests (control socket, HTTP) and for the files that a response needs.
 const GROUPS_MAX: (u64, u64) = (7, 8);
 
-/// How a group is reached.
+/// How a control group is accessed.
 #[derive(Debug)]
 pub(super) enum Handle {
-    /// By a descriptor that stays open.
+    /// Through a descriptor that stays open.
     Held(OwnedFd),
-    /// By the cgroup's path, which each use opens.
+    /// By the cgroup's path, which is opened for each use.
     Named {
         /// The inode number of its directory.
         inode: u64,
@@ -40,7 +40,7 @@ pub(super) enum Opened<'a> {
 }
 
 impl Handle {
-    /// Keeps a group open.
+    /// Keeps a control group open.
     ///
     /// # Errors
     /// EMFILE if too few descriptors would be left for requests.
@@ -51,7 +51,8 @@ impl Handle {
         }
     }
 
-    /// Refers to the cgroup of an open directory by inode number; each use opens it anew.
+    /// Returns a handle by inode number for the cgroup of an open directory; each use opens the
+    /// path anew.
     ///
     /// # Errors
     /// The kernel's error.
@@ -60,7 +61,8 @@ impl Handle {
         Ok(Handle::Named { inode })
     }
 
-    /// Opens the cgroup; `path` is the cgroup's path, used if the cgroup is not open already.
+    /// Opens the cgroup. `path`: the cgroup's path, which is used if the cgroup is not open
+    /// already.
     ///
     /// # Errors
     /// ENODEV if the cgroup is gone; otherwise the kernel's error.
@@ -69,7 +71,7 @@ impl Handle {
             Handle::Held(dir) => Ok(Opened::Held(dir)),
             Handle::Named { inode } => {
                 let dir = match files::open_dir(path) {
-                    // Now a file that is not a directory may have this name.
+                    // Another file, which is not a directory, may have this name now.
                     Err(Errno::NOENT | Errno::NOTDIR) => return Err(Errno::NODEV),
                     dir => dir?,
                 };

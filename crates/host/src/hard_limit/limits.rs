@@ -1,6 +1,6 @@
-//! The limits of a cgroup, the limits above it, and its counters.
+//! The limits of a cgroup, the limits of the cgroups above it, and its counters.
 //!
-//! Invariant: limits are in bytes; `None` means no limit. No limit that is written is above the
+//! Invariant: limits are in bytes; `None` means no limit. No limit that is written exceeds the
 //! cgroup's ceiling. Version 1 has a limit of memory, and one of memory and swap together
 //! (`memsw`), which is never below the limit of memory. The two files are written in the order that
 //! the kernel accepts.
@@ -22,7 +22,8 @@ use crate::system::cgroup::{
 use crate::system::proc::read_path;
 use crate::system::text::{flat, number};
 
-/// Version 1 reports this or more for "no limit": the largest multiple of a page in an `i64`.
+/// Version 1 reports at least this for "no limit": the largest multiple of the page size in an
+/// `i64`.
 const UNLIMITED: u64 = 0x7fff_ffff_ffff_f000;
 
 pub(super) const V1_MAX: &str = "memory.limit_in_bytes";
@@ -54,7 +55,7 @@ impl Limits {
         }
     }
 
-    /// Returns the lower of the two, for each limit.
+    /// Returns the lower of both values for each limit.
     pub(super) fn least(self, other: Limits) -> Limits {
         Limits {
             max: least(self.max, other.max),
@@ -75,27 +76,28 @@ fn limit(text: &[u8]) -> Option<u64> {
 }
 
 /// Returns the text to write to a limit file of version 2.
-fn word(bytes: Option<u64>) -> String {
+fn limit_text(bytes: Option<u64>) -> String {
     bytes.map_or("max".to_owned(), |bytes| bytes.to_string())
 }
 
 /// Returns the text to write to a limit file of version 1.
-fn word_v1(bytes: Option<u64>) -> String {
+fn limit_text_v1(bytes: Option<u64>) -> String {
     bytes.map_or("-1".to_owned(), |bytes| bytes.to_string())
 }
 
 impl HardLimit {
     /// Sets the hard limit. If the limit is below the charge, the kernel reclaims first. On version
-    /// 1 it may then return [`io::ErrorKind::ResourceBusy`] and keep the old limit. On version 2
-    /// the limit holds at once, and the kernel kills if it cannot reclaim enough. Version 1's limit
-    /// of memory and swap together changes by the same amount, unless more than that is in use.
+    /// 1 the call may then return [`io::ErrorKind::ResourceBusy`] and keep the old limit. On
+    /// version 2 the limit holds at once, and the kernel kills if it cannot reclaim enough. Version
+    /// 1's limit of memory and swap together changes by the same amount, unless more than that is
+    /// in use.
     ///
     /// # Errors
     /// The kernel refuses.
     pub fn set_max(&self, bytes: Option<u64>) -> io::Result<()> {
         let bytes = least(bytes, self.0.ceiling.max);
-        // Counters are kept fresh only after the limit is set. With fresh counters the kernel would
-        // reclaim without end towards a limit below the memory in use.
+        // The counters are kept fresh only after the limit is set. If they were fresh while the
+        // kernel reclaims towards a limit below the memory in use, that reclaim would never end.
         self.keep_fresh(false);
         let put = self.put_max(bytes);
         self.keep_fresh(bytes.is_some());
@@ -103,15 +105,15 @@ impl HardLimit {
     }
 
     /// Lowers the hard limit to `room` bytes above the current charge; does nothing if it is
-    /// already lower. That reclaims nothing and kills no process. If the kernel refuses, the old
+    /// already lower. This reclaims nothing and kills no process. If the kernel refuses, the old
     /// limit stays.
     pub fn bound(&self, room: u64) {
         let Ok(charged) = self.charged() else {
             return;
         };
         let bytes = charged.saturating_add(room) & !(PAGE_SIZE - 1);
-        // A small difference is ignored, so that the limit is not written for each page that was
-        // swapped out.
+        // A small difference is ignored, so that the limit is not written again for each page that
+        // was swapped out.
         let is_loose =
             |max: Option<u64>| max.is_none_or(|max| max > bytes.saturating_add(room / 4));
         if self.max().is_ok_and(is_loose) {
@@ -121,10 +123,10 @@ impl HardLimit {
         }
     }
 
-    /// Writes the hard limit, in bytes, as the cgroup's version needs.
+    /// Writes the hard limit, in bytes, to the files of the cgroup's version.
     fn put_max(&self, bytes: Option<u64>) -> io::Result<()> {
         if self.version() == Version::V2 {
-            return self.write(V2_MAX, &word(bytes));
+            return self.write(V2_MAX, &limit_text(bytes));
         }
         let before = self.max()?;
         self.put_max_v1(before, bytes)
@@ -134,38 +136,38 @@ impl HardLimit {
     pub(super) fn put_max_v1(&self, before: Option<u64>, bytes: Option<u64>) -> io::Result<()> {
         let _turn = self.turn();
         let Some(both) = self.both()? else {
-            return self.write(V1_MAX, &word_v1(bytes));
+            return self.write(V1_MAX, &limit_text_v1(bytes));
         };
-        // The size of allowed swap, `memsw` limit less memory limit, stays the same.
+        // The amount of allowed swap (`memsw` limit minus memory limit) stays the same.
         let swap = both.map(|both| both.saturating_sub(before.unwrap_or(0)));
         let both_then = bytes.and_then(|bytes| swap.map(|swap| bytes.saturating_add(swap)));
         let grows = both.is_some_and(|both| bytes.is_none_or(|bytes| bytes > both));
         if grows {
-            self.write(V1_BOTH, &word_v1(both_then))?;
+            self.write(V1_BOTH, &limit_text_v1(both_then))?;
         }
-        self.write(V1_MAX, &word_v1(bytes))?;
+        self.write(V1_MAX, &limit_text_v1(bytes))?;
         if grows || both_then == both || both_then.is_some_and(|both| self.is_using_more(both)) {
             return Ok(());
         }
-        let put = self.write(V1_BOTH, &word_v1(both_then));
+        let put = self.write(V1_BOTH, &limit_text_v1(both_then));
         if put.is_err() {
-            // Allowed swap is the difference of the two limits. With only the memory limit lowered
+            // Allowed swap is the difference of the two limits: with only the memory limit lowered,
             // it would grow.
             let _ = self.set_max_v1(before);
         }
         put
     }
 
-    /// Whether version 1's memory and swap together use more than `both` bytes. If their common
-    /// limit were set lower than that, the kernel would swap out nothing, drop all page cache of
-    /// the cgroup, and then refuse the limit.
+    /// Whether memory and swap together use more than `both` bytes (version 1). If their common
+    /// limit were set lower than their use, the kernel would swap out nothing, drop all page cache
+    /// of the cgroup, and then refuse the limit.
     fn is_using_more(&self, both: u64) -> bool {
         let used = self.number("memory.memsw.usage_in_bytes");
         used.is_ok_and(|used| used > both)
     }
 
     /// Returns the allowed swap on version 1, in bytes: the difference of its two limits. `None`
-    /// unless both are set.
+    /// unless both limits are set.
     pub(super) fn swap_apart(&self) -> Option<u64> {
         if self.version() == Version::V2 {
             return None;
@@ -180,7 +182,7 @@ impl HardLimit {
     /// [`io::ErrorKind::Unsupported`] on version 1, which has no such limit; if the kernel refuses.
     pub fn set_high(&self, bytes: Option<u64>) -> io::Result<()> {
         match self.version() {
-            Version::V2 => self.write(V2_HIGH, &word(least(bytes, self.0.ceiling.high))),
+            Version::V2 => self.write(V2_HIGH, &limit_text(least(bytes, self.0.ceiling.high))),
             Version::V1 if bytes.is_none() => Ok(()),
             Version::V1 => Err(unsupported("version 1 has no memory.high")),
         }
@@ -215,8 +217,8 @@ impl HardLimit {
         if self.version() == Version::V1 {
             return Ok(());
         }
-        let put = self.write(V2_MIN, &word(min));
-        put.and(self.write(V2_LOW, &word(low)))
+        let put = self.write(V2_MIN, &limit_text(min));
+        put.and(self.write(V2_LOW, &limit_text(low)))
     }
 
     /// Sets the maximum amount of the cgroup's memory in swap, in bytes. Version 1 limits memory
@@ -229,7 +231,7 @@ impl HardLimit {
     pub fn set_swap_max(&self, bytes: Option<u64>) -> io::Result<()> {
         if self.version() == Version::V2 {
             let bytes = least(bytes, self.0.ceiling.swap_max);
-            return match self.put(V2_SWAP, &word(bytes)) {
+            return match self.put(V2_SWAP, &limit_text(bytes)) {
                 Err(Errno::NOENT) if self.is_there() => {
                     Err(unsupported("the kernel does not count swap"))
                 }
@@ -254,8 +256,8 @@ impl HardLimit {
         }
     }
 
-    /// Raises all limits to the ceiling: limits of cgroups beside this one may still have to hold
-    /// for it. Tries all files, even if one fails.
+    /// Raises all limits to the ceiling: limits of cgroups beside this one may have to hold for it
+    /// still. Writes all files, even if one write fails.
     ///
     /// # Errors
     /// The first refusal of the kernel, if there is one.
@@ -266,8 +268,8 @@ impl HardLimit {
         lifted.map_err(|(file, errno)| self.io_error(file, errno))
     }
 
-    /// Starts (`keep`) or stops keeping the kernel's counters of the cgroup fresh. Needed when the
-    /// kernel reclaims by its own choice.
+    /// Starts (`keep`) or stops keeping the kernel's counters of the cgroup fresh. Fresh counters
+    /// are needed while the kernel reclaims by its own choice.
     pub(super) fn keep_fresh(&self, keep: bool) {
         let fresh = &mut *self.0.fresh.lock().unwrap_or_else(PoisonError::into_inner);
         match keep {
@@ -290,7 +292,7 @@ impl HardLimit {
         let done = work();
         let mut fresh = fresh.filter(|_| place().is_none());
         let max = self.max().ok().flatten();
-        match fresh.as_mut().is_some_and(|fresh| fresh.go_on(max)) {
+        match fresh.as_mut().is_some_and(|fresh| fresh.resume(max)) {
             true => *place() = fresh,
             false => self.keep_fresh(max.is_some()),
         }
@@ -320,9 +322,9 @@ impl HardLimit {
     }
 
     /// Returns all memory charged to the cgroup now, in bytes, including page cache and kernel
-    /// memory. The kernel compares this counter with the limit. It includes up to 64 pages a
-    /// processor that are reserved and not yet used. The root of version 2 has no such counter:
-    /// there the result is the sum of the counters by kind.
+    /// memory. The kernel compares this counter with the limit. It includes up to 64 pages per
+    /// processor that are reserved and not yet used. The root of version 2 has no such counter: for
+    /// it, the result is the sum of the counters by kind.
     ///
     /// # Errors
     /// The counter cannot be read.
@@ -360,9 +362,9 @@ impl HardLimit {
         self.cache_in(&self.read("memory.stat")?)
     }
 
-    /// Returns the unmapped page cache that is not dirty, in bytes, otherwise as
-    /// [`HardLimit::cache_unmapped`]. Dirty pages must be written first: if the kernel is to
-    /// reclaim them, it takes other pages instead, in the end anonymous ones.
+    /// Returns the unmapped page cache that is not dirty, in bytes, otherwise like
+    /// [`HardLimit::cache_unmapped`]. Dirty pages must be written first: if the kernel is asked to
+    /// reclaim them, it reclaims other pages instead, in the end anonymous ones.
     ///
     /// # Errors
     /// The counters cannot be read.
@@ -372,8 +374,8 @@ impl HardLimit {
         Ok(self.cache_in(&text)?.saturating_sub(dirty))
     }
 
-    /// Returns the unmapped page cache on the kernel's inactive list, in bytes, otherwise as
-    /// [`HardLimit::cache_unmapped`]. Pages on that list were not read twice of late.
+    /// Returns the unmapped page cache on the kernel's inactive list, in bytes, otherwise like
+    /// [`HardLimit::cache_unmapped`]. Pages on that list were not read twice recently.
     ///
     /// # Errors
     /// The counters cannot be read.
@@ -382,7 +384,7 @@ impl HardLimit {
         idle.ok_or_else(|| self.io_error("memory.stat", Errno::INVAL))
     }
 
-    /// Returns the same bytes as [`HardLimit::cache_unmapped`], from a text of memory.stat.
+    /// Returns the unmapped page cache in bytes, from a text of memory.stat.
     fn cache_in(&self, text: &[u8]) -> io::Result<u64> {
         let cache = parse_cache(text, self.version())
             .as_ref()
@@ -433,7 +435,7 @@ impl HardLimit {
         count.ok_or_else(|| self.io_error(file, Errno::INVAL))
     }
 
-    /// Returns how often a charge reached this cgroup's own hard limit, so that the kernel had to
+    /// Returns how often a charge met this cgroup's own hard limit, so that the kernel had to
     /// reclaim.
     ///
     /// # Errors
@@ -448,14 +450,14 @@ impl HardLimit {
         }
     }
 
-    /// Returns how often a charge, of a task in this cgroup or below, failed at this cgroup's own
-    /// hard limit. On version 1, returns how often a charge reached the limit.
+    /// Returns how often a charge of this cgroup, or of one below, failed at this cgroup's own hard
+    /// limit. On version 1, returns how often a charge met the limit.
     ///
     /// # Errors
     /// The counter cannot be read (version 2 has it since Linux 5.3).
     pub fn limit_hits(&self) -> io::Result<u64> {
         match self.version() {
-            // Charges that reach the limit of memory and swap together are counted in `memsw` only.
+            // Charges that meet the limit of memory and swap together are counted in `memsw` only.
             Version::V1 => {
                 let both = self.number("memory.memsw.failcnt").unwrap_or(0);
                 Ok(self.number("memory.failcnt")?.saturating_add(both))
@@ -467,9 +469,9 @@ impl HardLimit {
         }
     }
 
-    /// Returns how often the kernel reclaimed from this cgroup because usage met the cgroup's own
-    /// limits. Charges that met a limit that [`HardLimit::reclaim`] had lowered for a moment are
-    /// not included.
+    /// Returns how often the kernel reclaimed from this cgroup because its usage met its own
+    /// limits. Does not include charges that met a limit that [`HardLimit::reclaim`] had lowered
+    /// for a moment.
     ///
     /// # Errors
     /// The counter cannot be read (version 2 has it since Linux 5.3).
@@ -478,7 +480,7 @@ impl HardLimit {
             Version::V1 => {
                 let (hits, forced) = (self.limit_hits()?, &self.0.forced_hits);
                 let known = forced.load(Ordering::Relaxed);
-                // A user may set the kernel's counter to 0.
+                // A user may have reset the kernel's counter to 0.
                 if hits < known {
                     forced.store(0, Ordering::Relaxed);
                     return Ok(hits);
@@ -492,8 +494,8 @@ impl HardLimit {
         }
     }
 
-    /// Runs `lower`, which lowers the limit for a moment, and notes how many charges met the limit
-    /// meanwhile. A program that allocates all the time meets it, and that is no lack of memory.
+    /// Runs `lower`, which lowers the limit for a moment, and counts the charges that met the limit
+    /// meanwhile. A program that allocates continuously meets it, but does not lack memory.
     pub(super) fn counting_forced_hits<T>(&self, lower: impl FnOnce() -> T) -> T {
         let before = self.limit_hits();
         let done = lower();
@@ -510,19 +512,20 @@ impl HardLimit {
         number(text.trim_ascii()).ok_or_else(|| self.io_error(file, Errno::INVAL))
     }
 
-    /// Returns the lock under which one thread at a time changes the limits.
+    /// Locks the limits: only one thread at a time changes them.
     pub(super) fn turn(&self) -> std::sync::MutexGuard<'_, ()> {
         self.0.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes version 1's hard limit, and nothing else; for callers that restore it soon.
+    /// Writes version 1's hard limit only, not the limit of memory and swap; for callers that
+    /// restore it soon.
     pub(super) fn set_max_v1(&self, bytes: Option<u64>) -> Result<(), Errno> {
-        self.put(V1_MAX, &word_v1(bytes))
+        self.put(V1_MAX, &limit_text_v1(bytes))
     }
 }
 
-/// Raises all limits of an open cgroup to the ceiling. On version 1 it also restores the cgroup's
-/// swappiness to that of its parent, as when it was made. Returns the first refusal, with its file.
+/// Raises all limits of an open cgroup to the ceiling. On version 1 also restores the cgroup's
+/// swappiness to that of its parent, its initial value. Returns the first refusal, with its file.
 pub(super) fn lift(
     dir: &std::os::fd::OwnedFd,
     version: Version,
@@ -530,18 +533,21 @@ pub(super) fn lift(
 ) -> Result<(), (&'static str, Errno)> {
     let values = match version {
         Version::V1 => {
-            // The limit of memory and swap together comes first: the limit of memory may not be
-            // above it.
-            let mut values = vec![(V1_BOTH, "-1".to_owned()), (V1_MAX, word_v1(ceiling.max))];
+            // The limit of memory and swap together comes first: the limit of memory may not exceed
+            // it.
+            let mut values = vec![
+                (V1_BOTH, "-1".to_owned()),
+                (V1_MAX, limit_text_v1(ceiling.max)),
+            ];
             let above = files::read(dir, &format!("../{V1_SWAPPINESS}")).unwrap_or_default();
             let swappiness = number(above.trim_ascii());
             values.extend(swappiness.map(|one| (V1_SWAPPINESS, one.to_string())));
             values
         }
         Version::V2 => vec![
-            (V2_MAX, word(ceiling.max)),
-            (V2_HIGH, word(ceiling.high)),
-            (V2_SWAP, word(ceiling.swap_max)),
+            (V2_MAX, limit_text(ceiling.max)),
+            (V2_HIGH, limit_text(ceiling.high)),
+            (V2_SWAP, limit_text(ceiling.swap_max)),
         ],
     };
     let mut first = Ok(());

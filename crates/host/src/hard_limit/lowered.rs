@@ -1,9 +1,8 @@
 //! A note on a version 1 cgroup: the limit and swappiness that it had before we lowered them to
 //! make the kernel reclaim from it.
-//!
 //! Invariant: the note is written before the limit or the swappiness is changed, and stays until
 //! both are restored. If the manager is killed in between, the next manager of the cgroup restores
-//! both; the limit only if it is now lower than in the note.
+//! both. It restores the limit only if the limit is now lower than in the note.
 
 use std::os::fd::OwnedFd;
 
@@ -15,20 +14,20 @@ use crate::system::text::number;
 /// Name of the note. Its text is the limit in bytes (`-1` for none), then the swappiness.
 const NOTE: &str = "lowered";
 
-/// Writes the note, before limit and swappiness are changed. Does nothing if the kernel keeps no
-/// attributes on cgroups.
+/// Writes the note. Callers do so before they change limit or swappiness. If the kernel stores no
+/// attributes on cgroups, nothing is written.
 pub(super) fn note(dir: &OwnedFd, limit: Option<u64>, swappiness: u8) {
     let limit = limit.map_or("-1".to_owned(), |limit| limit.to_string());
     let text = format!("{limit} {swappiness}");
     let _ = attribute::set(dir, NOTE, text.as_bytes());
 }
 
-/// Removes the note, after limit and swappiness are restored.
+/// Removes the note. Callers do so after they have restored limit and swappiness.
 pub(super) fn forget(dir: &OwnedFd) {
     let _ = attribute::remove(dir, NOTE);
 }
 
-/// Restores the limit and swappiness that a killed manager has changed, if there is a note.
+/// If there is a note, restores the limit and the swappiness that a killed manager has changed.
 pub(super) fn undo(dir: &OwnedFd) {
     let Some(text) = attribute::get(dir, NOTE) else {
         return;

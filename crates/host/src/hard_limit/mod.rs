@@ -3,14 +3,13 @@
 //!
 //! Invariant: `run` sets limits only on a cgroup that carries our name and our ownership xattr
 //! (`ownership.rs`) and whose lock we hold. `serve` sets limits on tenants, which have our xattr
-//! and lock, and, if a user has allowed it, on the host's own cgroups, which have neither
-//! (`tenant.rs`). On the host's own cgroups `serve` also restores what a killed manager had
-//! lowered, whether or not it may change them (`lowered.rs`). The limits of cgroups above hold as
-//! before; on version 2 we only enable the memory controller for the children of one of them. We
-//! move only the processes that are passed to [`HardLimit::enter`] and [`HardLimit::take`] and, on
-//! version 2, our own manager (`group_place.rs`). When a manager is killed, only the cgroup
-//! remains: its guard ([`guard`]) lifts the limits, and a later start claims the cgroup
-//! ([`HardLimit::claim_all`]).
+//! and lock. If a user has allowed it, `serve` also sets limits on the host's own cgroups, which
+//! have neither (`tenant.rs`). On these, `serve` always restores what a killed manager had lowered
+//! (`lowered.rs`). The limits of cgroups above stay as they are; on version 2 we only enable the
+//! memory controller for the children of one of them. We move only the processes that are passed to
+//! [`HardLimit::enter`] and [`HardLimit::take`] and, on version 2, our own manager
+//! (`group_place.rs`). When a manager is killed, only the cgroup remains: its guard ([`guard`])
+//! lifts the limits, and a later start claims the cgroup ([`HardLimit::claim_all`]).
 
 mod attribute;
 mod error;
@@ -58,8 +57,8 @@ pub(crate) use refaults::Refaults;
 pub(crate) use scope::is_there as has_systemd;
 pub use tenant::Below;
 
-/// One control group that we limit. A clone of this value means the same cgroup. Dropping the last
-/// clone removes nothing, but releases the claim on the cgroup, as if the manager had ended.
+/// One control group that we limit. Clones of this value mean the same cgroup. Dropping the last
+/// clone does not remove the cgroup, but releases our claim on it, as if the manager had ended.
 #[derive(Clone, Debug)]
 pub struct HardLimit(Arc<Inner>);
 
@@ -67,16 +66,17 @@ pub struct HardLimit(Arc<Inner>);
 struct Inner {
     groups: Groups,
     group: Group,
-    /// The cgroup's directory. A cgroup of our own is locked (flock(2)) for as long as its manager
-    /// lives: a process that gets the lock knows that no earlier manager is alive.
+    /// The cgroup's directory. For a cgroup of our own, the manager holds a lock on it (flock(2))
+    /// as long as it lives: a process that gets the lock knows that no earlier manager is alive.
     dir: Handle,
     manager: Identity,
-    /// Limits of cgroups that are not above this one but must hold for it too, in bytes.
+    /// Limits, in bytes, of cgroups that are not above this one but whose limits must hold for it
+    /// too.
     ceiling: Limits,
-    /// The cgroup that the manager moved to, if the manager had to leave its own cgroup so that
-    /// this cgroup could be made below that one. `None` if the manager did not move.
+    /// The cgroup to which the manager moved, if it had to leave its own cgroup so that the kernel
+    /// could limit memory in a child of that cgroup. `None` if the manager did not move.
     leaf: Option<ManagerLeaf>,
-    /// Locked by a thread from when it lowers a limit until it has restored the limit.
+    /// A thread holds this lock from lowering a limit until it has restored the limit.
     turn: Mutex<()>,
     /// Number of charges that met a limit that we had lowered for a moment (version 1).
     forced_hits: AtomicU64,
@@ -84,7 +84,7 @@ struct Inner {
     fresh: Mutex<Option<FreshCounters>>,
 }
 
-/// Maximum time that [`HardLimit::remove`] waits until the kernel has removed ended processes.
+/// Maximum time that [`HardLimit::remove`] waits until the kernel has released ended processes.
 const LEAVING: Duration = Duration::from_millis(500);
 
 impl HardLimit {
@@ -92,11 +92,11 @@ impl HardLimit {
     /// with processes can have no child that counts memory: there the new cgroup is made at the
     /// nearest possible place (`group_place.rs`).
     ///
-    /// `peers` are the pids of further processes of ours that may be moved out of our cgroup
-    /// together with the calling process.
+    /// `peers`: pids of further processes of ours that may be moved out of our cgroup together with
+    /// the calling process.
     ///
     /// # Errors
-    /// If there is no place for the cgroup, or it may not be made. Then nothing stays behind.
+    /// There is no place for the cgroup, or we may not make it. Then nothing stays behind.
     pub fn make(
         proc: &Proc,
         manager: Identity,
@@ -154,7 +154,7 @@ impl HardLimit {
             let group = group_of(&groups, &path).ok_or(HardLimitError::Unseen)?;
             let hard_limit =
                 HardLimit::of(groups, group, Handle::Held(dir), &mark, place.leaf.clone());
-            // If the kernel counts no memory in the cgroup, lifting the limits fails.
+            // If the kernel counts no memory in the cgroup, this write of limits fails.
             hard_limit
                 .lift()
                 .and_then(|()| hard_limit.charged())
@@ -201,8 +201,8 @@ impl HardLimit {
         Ok(HardLimit::claim_below(&groups, manager))
     }
 
-    /// Claims the cgroups of dead managers of `run`. Every start of a `run` calls this, so it takes
-    /// a bounded time, however many cgroups exist.
+    /// Claims the cgroups of dead managers of `run`. Every start of `run` calls this, so the time
+    /// is bounded, however many cgroups exist.
     fn claim_below(groups: &Groups, manager: Identity) -> Vec<HardLimit> {
         const MOST: Most = Most {
             groups: 20_000,
@@ -212,7 +212,7 @@ impl HardLimit {
         let Ok(top) = files::open_dir(&groups.mount) else {
             return found;
         };
-        // A cgroup that cannot be read is not claimed.
+        // A cgroup that cannot be read is not claimed, and is not an error.
         let _ = walk::<Errno>(top, MOST, &mut |visited| {
             if visited.name().is_some_and(HardLimit::is_of_run) {
                 let path = visited.path(&groups.mount);
@@ -224,7 +224,7 @@ impl HardLimit {
     }
 
     fn claim(groups: &Groups, path: &Path, manager: Identity) -> Option<HardLimit> {
-        ownership::is_name(path.file_name()?)?;
+        ownership::manager_of_name(path.file_name()?)?;
         let dir = files::open_dir(path).ok()?;
         let stat = rustix::fs::fstat(&dir).ok()?;
         // The cgroup belongs to another user: we cannot know whether its limits matter.
@@ -246,7 +246,7 @@ impl HardLimit {
         ))
     }
 
-    /// Returns the path of the control group, for reports and messages.
+    /// Returns the control group: its path in the hierarchy, and its directory.
     #[must_use]
     pub fn group(&self) -> &Group {
         &self.0.group
@@ -285,7 +285,7 @@ impl HardLimit {
     }
 
     /// Moves a process with all its threads into the cgroup. Memory that was charged for the
-    /// process before stays charged to its former cgroup, so callers move the process before its
+    /// process before stays charged to its former cgroup, so callers move a process before its
     /// exec.
     ///
     /// # Errors
@@ -305,8 +305,8 @@ impl HardLimit {
     }
 
     /// Lifts the limits, and removes the cgroup if it is empty. Returns whether the cgroup is gone.
-    /// Processes in it stay there without a limit. Cgroups that other programs made below it stay
-    /// as well.
+    /// If it contains processes, or cgroups that other programs made, they stay there without a
+    /// limit.
     ///
     /// # Errors
     /// The kernel refuses for a reason other than that the cgroup is in use.
@@ -352,7 +352,7 @@ impl HardLimit {
     }
 
     /// Whether the cgroup still exists. Checks the open directory as well as the path: after a
-    /// restart of a service another cgroup of the same name may have that path.
+    /// restart of a service, another cgroup may have the same path.
     #[must_use]
     pub fn is_there(&self) -> bool {
         let procs = self.file("cgroup.procs");
@@ -369,7 +369,7 @@ impl HardLimit {
             .map_err(|errno| self.io_error(file, errno))
     }
 
-    /// Returns the kernel's error with the path of the cgroup's file that the error is about.
+    /// Returns the kernel's error, with the path of the cgroup's file to which it applies.
     fn io_error(&self, file: &str, errno: Errno) -> io::Error {
         let mut text = self.0.group.dir.join(file).display().to_string();
         let _ = write!(text, ": {errno}");

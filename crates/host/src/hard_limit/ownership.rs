@@ -1,8 +1,8 @@
 //! Recognizes a cgroup that a pagetide manages, by its name and by an ownership xattr on it.
 //!
 //! Invariant: the ownership xattr names the manager that owns the cgroup. The lock on the cgroup's
-//! directory shows whether that manager is alive, even if its pid is used again. A cgroup with our
-//! name and without the xattr is not ours.
+//! directory shows whether that manager is alive, even if its pid was reused. A cgroup with our
+//! name but without the xattr is not ours.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -16,7 +16,7 @@ use crate::system::Identity;
 use crate::system::text::{number, number32, words};
 
 /// Name of the xattr, without its namespace. (In the `user.` namespace the cgroup's owner may set
-/// it; the kernel allows that on cgroup file systems since Linux 5.7.)
+/// it; the kernel supports that on cgroup file systems since Linux 5.7.)
 const NAME: &str = "wall";
 const PREFIX: &str = "pagetide-";
 
@@ -34,14 +34,14 @@ pub(super) fn name(manager: Identity) -> String {
     format!("{PREFIX}{}-{}", manager.pid, manager.started)
 }
 
-/// Whether a cgroup carries the ownership xattr of any pagetide, also of one with other rights than
-/// ours. The owner may then be unknown.
+/// Whether a cgroup carries the ownership xattr of any pagetide, even of one with other rights than
+/// ours. Which manager owns the cgroup may then be unknown.
 pub(super) fn has_any_manager(dir: &OwnedFd) -> bool {
-    attribute::is_shown(dir, NAME)
+    attribute::is_published(dir, NAME)
 }
 
 /// Returns the manager in a name that [`name`] has made; `None` for any other name.
-pub(super) fn is_name(name: &OsStr) -> Option<Identity> {
+pub(super) fn manager_of_name(name: &OsStr) -> Option<Identity> {
     let rest = name.as_bytes().strip_prefix(PREFIX.as_bytes())?;
     let dash = rest.iter().position(|&byte| byte == b'-')?;
     Some(Identity {
@@ -51,7 +51,7 @@ pub(super) fn is_name(name: &OsStr) -> Option<Identity> {
 }
 
 impl OwnershipXattr {
-    /// Returns the text of the xattr, which [`OwnershipXattr::parse`] reads.
+    /// Returns the text of the xattr, as parsed by [`OwnershipXattr::parse`].
     pub(super) fn text(&self) -> String {
         let word = |limit: Option<u64>| limit.map_or("max".to_owned(), |bytes| bytes.to_string());
         format!(
@@ -88,7 +88,7 @@ impl OwnershipXattr {
     /// Writes the xattr to an open cgroup.
     pub(super) fn set(&self, dir: &OwnedFd) -> Result<(), Errno> {
         attribute::set(dir, NAME, self.text().as_bytes())?;
-        attribute::show(dir, NAME);
+        attribute::publish(dir, NAME);
         Ok(())
     }
 

@@ -3,9 +3,10 @@
 //! Invariant: a hard limit is set only when the charge is at or below it. Otherwise the kernel
 //! would kill (version 2) or refuse the limit (version 1). Until then the limit is pending, and the
 //! cgroup has a temporary hard limit of its usage plus [`ROOM`], which is lowered as usage falls.
-//! On version 1 the swap limit is pending for as long, because one limit holds for memory and swap
-//! together. memory.high (version 2) is lowered with the usage, too: within the write the kernel
-//! reclaims all that is above the new value, so at most [`STEP`] is above it at a time. A limit
+//! On version 1 the swap limit is pending for as long, because one limit applies to memory and swap
+//! together. memory.high (version 2) is lowered with the usage, too: during the write the kernel
+//! reclaims all that exceeds the new value, so the value is at most [`STEP`] below the usage. A
+//! limit that the kernel refuses for good is reported, and is no longer pending.
 //! that the kernel refuses for good is reported, and no longer pending.
 
 use std::io;
@@ -13,15 +14,16 @@ use std::io;
 use super::HardLimit;
 use crate::system::cgroup::Version;
 
-/// Bytes by which a cgroup may grow while a limit below its usage is pending, the same amount that
-/// is reclaimed from it at a time. If the cgroup grows by more and has nothing that can be swapped
-/// out, the kernel kills, as at the cgroup's own limit.
+/// Bytes by which a cgroup may grow while a limit below its usage is pending; as much is reclaimed
+/// from it at a time. If the cgroup grows by more and nothing in it can be swapped out, the kernel
+/// kills, as at the cgroup's own limit.
 const ROOM: u64 = 32 << 20;
-/// Maximum number of bytes that the kernel is to reclaim in one write of memory.high. This takes
-/// some milliseconds.
+/// Maximum number of bytes that one write of memory.high makes the kernel reclaim. This takes a few
+/// milliseconds.
 const STEP: u64 = 8 << 20;
 
-/// The pending limits. Each is `None` if not pending, `Some(None)` for no limit, otherwise bytes.
+/// The pending limits. Each is `None` if it is not pending, `Some(None)` for no limit, otherwise
+/// bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PendingLimits {
     /// memory.high: above it the kernel slows the cgroup down.
@@ -32,7 +34,7 @@ pub struct PendingLimits {
     pub swap_max: Option<Option<u64>>,
 }
 
-/// The kernel's errors for limits that it refused; `None` for a limit that it did not refuse.
+/// The kernel's errors for limits that it refused; `None` for each other limit.
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Refused {
@@ -63,8 +65,8 @@ impl PendingLimits {
         let mut swap_max = None;
         if let Some(swap) = self.swap_max.filter(|_| is_next) {
             match hard_limit.set_swap_max(swap) {
-                // More than the limit is in swap now. Proactive reclaim respects the limit, and the
-                // excess is refaulted or freed in time.
+                // More than the limit is in swap now. The excess is swapped in or freed in time, as
+                // proactive reclaim respects the limit.
                 Err(error) if is_for_a_moment(&error) => {}
                 put => (self.swap_max, swap_max) = (None, put.err()),
             }
@@ -77,8 +79,8 @@ impl PendingLimits {
         }
     }
 
-    /// Returns the bytes that [`PendingLimits::reclaim_above_high`] would make the kernel reclaim:
-    /// at most 8 MiB; 0 if memory.high is not pending, and on version 1.
+    /// Returns the bytes that [`PendingLimits::reclaim_above_high`] would make the kernel reclaim,
+    /// at most 8 MiB. Returns 0 on version 1, and if memory.high is not pending.
     #[must_use]
     pub fn above_high(&self, hard_limit: &HardLimit) -> u64 {
         match (self.high.flatten(), hard_limit.charged()) {
@@ -89,9 +91,9 @@ impl PendingLimits {
         }
     }
 
-    /// Lowers memory.high by at most 8 MiB below the charge, so that the kernel reclaims, for
-    /// when proactive reclaim finds nothing. Returns the bytes that were freed. Returns 0 if
-    /// memory.high is not pending, and on version 1.
+    /// Makes the kernel reclaim, for the case that proactive reclaim finds nothing: lowers
+    /// memory.high to at most 8 MiB below the charge. Returns the bytes that were freed. Returns 0
+    /// on version 1, and if memory.high is not pending.
     pub fn reclaim_above_high(&mut self, hard_limit: &HardLimit) -> u64 {
         let before = match (self.high, hard_limit.charged()) {
             (Some(_), Ok(charged)) if hard_limit.version() == Version::V2 => charged,
@@ -107,13 +109,13 @@ impl PendingLimits {
     fn put_max(&mut self, hard_limit: &HardLimit) -> io::Result<()> {
         let charged = match self.max.flatten().map(|_| hard_limit.charged()) {
             Some(Ok(charged)) => charged,
-            // The charge cannot be read just now; the caller tries again after its next
+            // The charge cannot be read at the moment; the caller tries again after its next
             // measurement.
             Some(Err(_)) => return Ok(()),
             None => 0,
         };
         // On version 1 allowed swap is the difference of two limits. While one of them is pending,
-        // it could not be computed from them, so it is kept here.
+        // the difference is not the allowed swap, so the allowed swap is stored here.
         if let (Some(Some(_)), None) = (self.max, self.swap_max) {
             self.swap_max = hard_limit.swap_apart().map(Some);
         }
@@ -121,7 +123,7 @@ impl PendingLimits {
             hard_limit.bound(ROOM);
         } else if let Some(max) = self.max {
             match hard_limit.set_max(max) {
-                // The cgroup has grown since its charge was read; reclaim will soon bring it below
+                // The cgroup has grown since its charge was read. Reclaim will soon bring it below
                 // the limit.
                 Err(error) if is_for_a_moment(&error) => {}
                 put => {
@@ -133,13 +135,15 @@ impl PendingLimits {
         Ok(())
     }
 
-    /// Sets memory.high as requested if the charge is at most [`STEP`] above that; otherwise sets
-    /// it to `charge - below` bytes.
+    /// Sets memory.high to the requested value if the charge exceeds that by at most [`STEP`];
+    /// otherwise to `charge - below` bytes.
     fn put_high(&mut self, hard_limit: &HardLimit, below: u64) -> io::Result<()> {
         let Some(goal) = self.high else {
             return Ok(());
         };
-        // Without the charge no limit is written, as it might be far below the usage.
+        // If the charge is unknown, no limit is written, as it might be far below the usage.
+        // 152-153 memory.high is set already, and the kernel could not reclaim down to it. Another
+        // write would only make the kernel start again.
         let charged = match (hard_limit.version(), goal) {
             (Version::V2, Some(_)) => match hard_limit.charged() {
                 Ok(charged) => charged,

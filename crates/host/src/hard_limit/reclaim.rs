@@ -2,8 +2,8 @@
 //!
 //! Invariant: afterwards the cgroup's limit is the same as before. If the manager is killed before
 //! that, its note on the cgroup remains ([`super::lowered`]). The kernel chooses the pages. The
-//! result is the bytes by which the charge fell; fewer than requested, without an error, if the
-//! kernel finds no more.
+//! result is the number of bytes by which the charge fell. If the kernel finds no more pages, the
+//! result is less than requested, and that is no error.
 
 use std::io;
 
@@ -15,20 +15,20 @@ use super::{HardLimit, lowered};
 use crate::system::cgroup::Version;
 use crate::system::text::number;
 
-/// Maximum bytes reclaimed by one lowering of the limit on version 1. Until the limit is restored
-/// it equals the charge, and a task that allocates must reclaim for itself.
+/// Maximum bytes reclaimed by one lowering of the limit on version 1. Until the limit is restored,
+/// it equals the charge, so a task that allocates must reclaim for itself.
 const STEP: u64 = 8 << 20;
-/// Minimum bytes of one lowering on version 1; if the kernel refuses it with EBUSY, reclaim ends.
+/// Minimum bytes of one lowering on version 1. If the kernel refuses it with EBUSY, reclaim ends.
 const LEAST: u64 = 256 << 10;
-/// Number of lowerings in a row without a lower charge after which reclaim ends.
+/// Number of consecutive lowerings without a lower charge after which reclaim ends.
 const VAIN: u32 = 8;
-/// Bytes of one request on version 2; for each request the kernel may take more than that.
+/// Bytes of one request on version 2. For each request the kernel may reclaim more than requested.
 const STEP_V2: u64 = 2 << 20;
 
 impl HardLimit {
     /// Makes the kernel reclaim about `bytes` from the cgroup. Returns the bytes by which its
-    /// charge fell meanwhile. `swappiness` (0 to 200) is how readily anonymous memory is reclaimed,
-    /// where the kernel allows that choice (version 1; version 2 since Linux 6.11). 0 forbids it.
+    /// charge fell. `swappiness` (0 to 200): how readily anonymous memory is reclaimed; 0 forbids
+    /// it. The kernel allows that choice on version 1, and on version 2 since Linux 6.11.
     ///
     /// # Errors
     /// The cgroup is gone, or the kernel cannot reclaim on request (version 2 before Linux 5.19),
@@ -40,9 +40,9 @@ impl HardLimit {
         Ok(before.saturating_sub(self.charged()?))
     }
 
-    /// Like [`HardLimit::reclaim`], but returns the bytes that the kernel took, even if as much was
-    /// charged anew meanwhile. A program that reads a file refills the dropped page cache at once:
-    /// its charge would not fall, as if the kernel had found no page cache.
+    /// Like [`HardLimit::reclaim`], but returns the bytes that the kernel reclaimed, even if as
+    /// much was charged meanwhile. (A program that reads a file refills the dropped page cache at
+    /// once. Its charge does not fall, as if the kernel had found no page cache.)
     ///
     /// # Errors
     /// As [`HardLimit::reclaim`].
@@ -51,7 +51,7 @@ impl HardLimit {
     }
 
     /// Reclaims `bytes` with this swappiness from a cgroup with the charge `before`. Returns the
-    /// bytes that the kernel took.
+    /// bytes that the kernel reclaimed.
     fn take_from(&self, before: u64, (bytes, swappiness): (u64, Option<u8>)) -> io::Result<u64> {
         match self.version() {
             Version::V2 => self.reclaim_v2(bytes, swappiness),
@@ -59,7 +59,7 @@ impl HardLimit {
         }
     }
 
-    /// Sets how readily kernel reclaim of the cgroup takes anonymous memory (0 to 100). Returns the
+    /// Sets how readily kernel reclaim takes anonymous memory of the cgroup (0 to 100). Returns the
     /// former value.
     ///
     /// # Errors
@@ -83,7 +83,7 @@ impl HardLimit {
         now.ok_or_else(|| self.io_error(V1_SWAPPINESS, Errno::INVAL))
     }
 
-    /// Reclaims on version 2 by many small requests: for one of 20 MiB, Linux 6.1 took 28 MiB.
+    /// Reclaims on version 2 by many small requests: of one for 20 MiB, Linux 6.1 made 28 MiB.
     fn reclaim_v2(&self, bytes: u64, swappiness: Option<u8>) -> io::Result<u64> {
         let (mut left, mut taken) = (bytes, 0);
         while left > 0 {
@@ -121,7 +121,7 @@ impl HardLimit {
     }
 
     /// Reclaims on version 1, by lowering the limit for moments. Returns the bytes that the kernel
-    /// took.
+    /// reclaimed.
     fn reclaim_v1(&self, before: u64, bytes: u64, swappiness: Option<u8>) -> io::Result<u64> {
         let _turn = self.turn();
         let dir = self.opened()?;
@@ -142,16 +142,16 @@ impl HardLimit {
         back.and(done)
     }
 
-    /// Reclaims on version 1 down to a charge of `goal` bytes, as long as the kernel finds pages,
-    /// by lowering the limit again and again; restores it each time. Returns the bytes that the
-    /// kernel took.
+    /// Reclaims on version 1 down to a charge of `goal` bytes, as long as the kernel finds pages:
+    /// lowers the limit repeatedly, and restores it each time. Returns the bytes that the kernel
+    /// reclaimed.
     fn lower(&self, goal: u64) -> io::Result<u64> {
         const FILE: &str = "memory.limit_in_bytes";
         let (mut step, mut least, mut vain, mut taken) = (STEP, u64::MAX, 0, 0);
         loop {
             let charged = self.charged()?;
-            // Counts attempts without progress: otherwise a program that refaults its pages at once
-            // would be reclaimed from for ever.
+            // Counts attempts without progress. Otherwise a program that swaps its pages in again
+            // at once would be reclaimed from forever.
             (least, vain) = match charged < least {
                 true => (charged, 0),
                 false => (least, vain + 1),
@@ -162,8 +162,9 @@ impl HardLimit {
             let next = charged.saturating_sub(step).max(goal);
             // Another process may have changed the limit since it was last read.
             let limit = self.max()?;
-            // The kernel first reclaims until the charge is below `next`, and only then sets the
-            // limit. The program would now meet that limit, so the former one is restored at once.
+            // The kernel first reclaims until the charge is at most `next`, and only then sets the
+            // limit. From then on the program would meet that limit, so the former limit is
+            // restored at once.
             let lowered = self.set_max_v1(Some(next));
             if lowered != Err(Errno::BUSY) {
                 // Raising a limit reclaims nothing, so at most one signal can interrupt it: one

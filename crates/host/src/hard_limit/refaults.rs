@@ -1,7 +1,6 @@
-//! How often memory of a cgroup had to be read again after it was evicted.
+//! How often evicted memory of a cgroup had to be read again.
 //!
-//! Invariant: the counts are the kernel's, those of cgroups below included, since the cgroup was
-//! made.
+//! Invariant: the counts are the kernel's since the cgroup was made, and include cgroups below it.
 
 use std::io;
 
@@ -10,20 +9,20 @@ use rustix::io::Errno;
 use super::HardLimit;
 use crate::system::cgroup::parse_counter;
 
-/// Numbers of faults and pages.
+/// Counts of faults and of pages.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Refaults {
-    /// Page faults that had to read: pages swapped in, and pages of mapped files.
+    /// Page faults that had to read: swapped-out pages, and pages of mapped files.
     pub(crate) major_faults: u64,
     /// Anonymous pages that were swapped in after the kernel had evicted them.
     pub(crate) anon: u64,
-    /// Pages of files that were read after the kernel had evicted them, by page faults, through
-    /// descriptors or ahead of either.
+    /// Pages of files that were read again after the kernel had evicted them: by page faults,
+    /// through descriptors or by readahead.
     pub(crate) file: u64,
 }
 
 impl Refaults {
-    /// Returns how much was counted since `before`.
+    /// Returns the counts since `before`.
     pub(crate) const fn since(self, before: Self) -> Self {
         Self {
             major_faults: self.major_faults.saturating_sub(before.major_faults),
@@ -34,7 +33,7 @@ impl Refaults {
 }
 
 impl HardLimit {
-    /// Returns how often memory of this cgroup was read again so far.
+    /// Returns how often evicted memory of this cgroup was read again so far.
     ///
     /// # Errors
     /// A counter cannot be read, or the kernel has no such counter.

@@ -1,9 +1,9 @@
-//! Makes a transient systemd scope that is delegated to us, with systemd's own program busctl(1).
+//! Requests a transient systemd scope that is delegated to us, by systemd's own program busctl(1).
 //!
-//! Invariant: where systemd does not run, nothing is requested. The scope is in our own slice, so
-//! the slice's limits hold for it. The scope ends when no process is in it.
+//! Invariant: if systemd does not run, nothing is requested. The scope is in our own slice, so the
+//! slice's limits hold for it. systemd removes the scope when no process is in it.
 //!
-//! We call a program instead of linking a D-Bus library: it is one call per start, every systemd
+//! We run a program instead of linking a D-Bus library: there is one call per start, every systemd
 //! has busctl, and even the smallest complete library (zbus) needs some fifty crates and an async
 //! runtime.
 
@@ -17,14 +17,14 @@ use crate::system::Group;
 
 /// Directory that exists if systemd is the first process (sd_booted(3)).
 const BOOTED: &str = "/run/systemd/system";
-/// Link text of a host's first pid namespace (PROC_PID_INIT_INO of the kernel).
+/// Link text of a host's first pid namespace (`PROC_PID_INIT_INO` of the kernel).
 const FIRST_PIDS: &str = "pid:[4026531836]";
 /// Maximum time that busctl may take.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Whether systemd runs and numbers processes as we do. A container with its own pid namespace may
-/// see the host's systemd, which would take our pids for other processes. (With hidepid the first
-/// process is not visible; then this is unknown, and the result is true.)
+/// Whether systemd runs and uses the same process numbers as we do. A container with its own pid
+/// namespace may see the host's systemd, which would take our pids for other processes. (With
+/// hidepid the first process is not visible. Then this is unknown, and the result is true.)
 pub(crate) fn is_there() -> bool {
     let namespace = std::fs::read_link("/proc/self/ns/pid");
     let is_the_hosts = namespace.is_ok_and(|name| name.as_os_str() == FIRST_PIDS);
@@ -33,8 +33,8 @@ pub(crate) fn is_there() -> bool {
     Path::new(BOOTED).is_dir() && (is_the_hosts || is_ours())
 }
 
-/// Requests of systemd a scope called `name` with these processes in it. When this returns, the
-/// processes may not be moved yet.
+/// Requests a scope `name` with these processes from systemd. systemd may move the processes only
+/// after this function has returned.
 pub(super) fn start(name: &str, own: &Group, pids: &[u32]) -> Result<(), String> {
     let is_root = rustix::process::geteuid().is_root();
     let mut child = Command::new("busctl")
@@ -55,8 +55,9 @@ pub(super) fn start(name: &str, own: &Group, pids: &[u32]) -> Result<(), String>
                 let _ = child.wait();
                 return Err("systemd made no scope: busctl does not end".to_owned());
             }
-            // If SIGCHLD is ignored (`trap '' CHLD`), the kernel discards the exit status. The
-            // caller waits until the processes are moved, so it notices whether the call succeeded.
+            // If SIGCHLD is ignored (`trap '' CHLD`), the kernel discards the exit status. Whether
+            // the call succeeded is then seen by the caller, which waits until the processes are
+            // moved.
             Err(error) if Errno::from_io_error(&error) == Some(Errno::CHILD) => return Ok(()),
             Err(error) => return Err(format!("systemd made no scope: busctl: {error}")),
         }
@@ -67,8 +68,8 @@ pub(super) fn start(name: &str, own: &Group, pids: &[u32]) -> Result<(), String>
 /// org.freedesktop.systemd1(5).
 fn arguments(name: &str, own: &Group, pids: &[u32], is_root: bool) -> Vec<String> {
     let words = |text: &str| -> Vec<String> { text.split(' ').map(str::to_owned).collect() };
-    // Only the memory controller: any other would also be enabled for cgroups beside ours. The
-    // slice limits the number of tasks, as for a session.
+    // Only the memory controller is delegated: any other would also be enabled for cgroups beside
+    // ours. The slice limits the number of tasks, as for a session.
     let mut properties = vec![
         words("DelegateControllers as 1 memory"),
         words("TasksMax t 18446744073709551615"),
@@ -105,7 +106,7 @@ fn slice(path: &Path, is_root: bool) -> Option<String> {
             .position(|name| name.starts_with("user@") && name.ends_with(".service"))?
     };
     // Ends before the first name that is not a slice (a user's service, a container): another
-    // manager has the slices below it.
+    // manager owns the slices below it.
     let from = if is_root { from } else { from + 1 };
     let below = names[from..].iter().filter(|name| **name != "/");
     let slices = below.take_while(|name| name.ends_with(".slice"));
@@ -148,8 +149,8 @@ mod tests {
         assert_eq!(slice(Path::new(session), false), None);
         let of_root = slice(Path::new(session), true);
         assert_eq!(of_root.as_deref(), Some("user-1000.slice"));
-        // Regression: with sudo in a desktop's terminal, pagetide requested a slice that only the
-        // user's systemd has from the host's systemd.
+        // Regression: under sudo in a terminal of a desktop, pagetide requested from the host's
+        // systemd a slice that only the user's systemd has.
         let of_root = slice(Path::new(inside), true);
         assert_eq!(of_root.as_deref(), Some("user-1000.slice"));
         assert_eq!(slice(Path::new("/"), true), None);

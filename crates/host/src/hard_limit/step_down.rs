@@ -1,9 +1,10 @@
-//! Lowers a cgroup's usage to a pending limit while the program uses all of its memory: each small
-//! amount that the kernel reclaims is at once made the cgroup's limit, so that it cannot grow back.
+//! Lowers a cgroup's usage to a pending limit while the program uses all of its memory. After each
+//! small amount that the kernel reclaims, the cgroup's limit is lowered, so that its usage cannot
+//! grow back.
 //!
-//! Invariants: no limit is below the pending one, and no limit is set that the kernel cannot reach.
-//! Version 1 refuses such a limit. Version 2 would kill, so there a limit is set only after the
-//! kernel has reclaimed enough for it.
+//! Invariant: no limit is set below the pending one, and none that the kernel cannot reach. Version
+//! 1 refuses a limit that it cannot reach. Version 2 would kill, so there a limit is set only after
+//! the kernel has reclaimed enough for it.
 
 use std::io;
 
@@ -13,17 +14,17 @@ use rustix::io::Errno;
 use super::{HardLimit, lowered};
 use crate::system::cgroup::Version;
 
-/// Bytes reclaimed at a time: so few that less than this is refaulted meanwhile.
+/// Bytes reclaimed at a time: so few that the program refaults less than this meanwhile.
 const STEP: u64 = 256 << 10;
-/// Minimum bytes reclaimed at a time. If the kernel refuses that, we stop, because each attempt
-/// scans all memory of the cgroup.
+/// Minimum bytes reclaimed at a time. If the kernel refuses that, stepping down ends, because each
+/// attempt scans all memory of the cgroup.
 const LEAST: u64 = 64 << 10;
 
 impl HardLimit {
-    /// Lets the kernel reclaim what is charged above `goal` bytes, 256 KiB at a time; each time
-    /// the charge becomes the cgroup's limit. Ends at `goal`, when `is_due` returns true, or when
-    /// the kernel finds nothing. Returns the bytes by which the new limit is below `min(charge,
-    /// limit)` of before.
+    /// Lets the kernel reclaim the charge above `goal` bytes, 256 KiB at a time, and lowers the
+    /// limit each time. Ends at `goal`, when `is_due` returns true, or when the kernel finds no
+    /// pages. Returns the bytes by which the new limit is below the former limit or charge,
+    /// whichever was lower.
     ///
     /// # Errors
     /// The cgroup is gone, or the kernel refuses.
@@ -31,14 +32,14 @@ impl HardLimit {
         let most = |hard_limit: &HardLimit| hard_limit.max().map(|max| max.unwrap_or(u64::MAX));
         let before = most(self)?.min(self.charged()?);
         match self.version() {
-            Version::V1 => self.close_in_v1(goal, is_due)?,
-            Version::V2 => self.close_in_v2(goal, is_due)?,
+            Version::V1 => self.step_down_v1(goal, is_due)?,
+            Version::V2 => self.step_down_v2(goal, is_due)?,
         }
         Ok(before.saturating_sub(most(self)?))
     }
 
     /// Steps down on version 1: the kernel reclaims before it sets each lower limit.
-    fn close_in_v1(&self, goal: u64, mut is_due: impl FnMut() -> bool) -> io::Result<()> {
+    fn step_down_v1(&self, goal: u64, mut is_due: impl FnMut() -> bool) -> io::Result<()> {
         let turn = self.turn();
         let dir = self.opened()?;
         let limit = self.max()?;
@@ -65,7 +66,7 @@ impl HardLimit {
             }
         };
         drop(turn);
-        // The limit of memory and swap together falls by as much: allowed swap stays the same.
+        // The limit of memory and swap together is lowered by as much: allowed swap stays the same.
         let both = low.map_or(Ok(()), |low| self.put_max_v1(limit, Some(low)));
         self.keep_fresh(low.or(limit).is_some());
         lowered::forget(&dir);
@@ -74,7 +75,7 @@ impl HardLimit {
 
     /// Steps down on version 2: each lower limit is set after the kernel has reclaimed enough for
     /// it.
-    fn close_in_v2(&self, goal: u64, mut is_due: impl FnMut() -> bool) -> io::Result<()> {
+    fn step_down_v2(&self, goal: u64, mut is_due: impl FnMut() -> bool) -> io::Result<()> {
         loop {
             let charged = self.charged()?;
             if charged <= goal || !self.reclaim_step_v2(STEP, None)? {

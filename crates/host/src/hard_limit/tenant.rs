@@ -1,9 +1,10 @@
 //! Limited cgroups with names that users choose: the cgroups of `serve`'s tenants.
 //!
-//! Invariant: a cgroup is a tenant's if it carries our ownership xattr and lies below the root of
-//! the tree of tenants. A process that can lock its directory knows that no earlier manager is
-//! alive. A tenant's settings are attributes of the cgroup, so that the next manager knows them. If
-//! another user owns or may write the cgroup's directory, its attributes are not trusted.
+//! Invariant: a cgroup belongs to a tenant if it carries our ownership xattr and lies below the
+//! root of the tree of tenants. A process that can lock the cgroup's directory knows that no
+//! earlier manager is alive. A tenant's settings are attributes of the cgroup, so that the next
+//! manager knows them. If another user owns the cgroup's directory, or may write it, its attributes
+//! are not trusted.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
@@ -36,13 +37,14 @@ const REPORTS_OF_OTHERS: &str = "reports.others";
 const PROTECTION: [&str; 2] = ["memory.min", "memory.low"];
 
 /// Whether only we can have written the attributes of a cgroup. Every user with write access to the
-/// directory can write them, and systemd lets users own their slices, while the limits stay root's.
+/// directory can write them; and systemd makes users the owners of their slices, but not of the
+/// limits.
 fn has_our_notes(dir: &OwnedFd) -> bool {
     let me = rustix::process::geteuid().as_raw();
     rustix::fs::fstat(dir).is_ok_and(|stat| stat.st_uid == me && stat.st_mode & 0o022 == 0)
 }
 
-/// Parses the text of a protection file. Returns bytes; `u64::MAX` for `max`, 0 if it is no number.
+/// Parses the text of memory.min or memory.low: bytes; `u64::MAX` for `max`, 0 if it is no number.
 fn bytes(text: &[u8]) -> u64 {
     match text.trim_ascii() {
         b"max" => u64::MAX,
@@ -50,10 +52,10 @@ fn bytes(text: &[u8]) -> u64 {
     }
 }
 
-/// The children of a cgroup.
+/// The children of a cgroup: their number, and some of their names.
 #[derive(Debug, Default)]
 pub struct Below {
-    /// Their names, at most as many as requested.
+    /// Names of children, at most as many as requested.
     pub names: Vec<OsString>,
     /// Number of all children.
     pub count: u64,
@@ -88,13 +90,14 @@ impl HardLimit {
     }
 
     /// Claims the existing cgroup of a tenant. If the cgroup has been removed meanwhile, it is not
-    /// made again.
+    /// recreated.
     ///
     /// # Errors
     /// As [`HardLimit::tenant`].
     pub fn take_up(groups: &Groups, path: &Path, manager: Identity) -> Result<HardLimit, Errno> {
-        // The cgroup is another program's: neither it nor its parent is changed. With the memory
-        // controller enabled for its children, the parent could take no process any more.
+        // The cgroup belongs to another program: neither it nor its parent is changed. If the
+        // memory controller were enabled for its children, the parent could no longer have
+        // processes.
         if !HardLimit::is_marked(path) {
             return Err(Errno::EXIST);
         }
@@ -136,7 +139,7 @@ impl HardLimit {
         HardLimit::of_host(groups, path, manager)
     }
 
-    /// Whether a manager with our rights owns or owned the cgroup, so that it is not the host's
+    /// Whether a manager with our rights owns or owned the cgroup; otherwise it may be the host's
     /// own.
     #[must_use]
     pub fn is_marked(path: &Path) -> bool {
@@ -160,7 +163,7 @@ impl HardLimit {
     /// manager; if that is dead, the next `run` claims it.
     #[must_use]
     pub(crate) fn is_of_run(name: &OsStr) -> bool {
-        ownership::is_name(name).is_some()
+        ownership::manager_of_name(name).is_some()
     }
 
     /// Returns the kernel's max, high and swap.max of the cgroup, in bytes; `None` for no limit.
@@ -181,8 +184,8 @@ impl HardLimit {
     }
 
     /// Returns the kernel's memory.min, then memory.low, of the cgroup in bytes; `u64::MAX` if all
-    /// memory is protected. Returns zeros on version 1 and for the root of version 2, which have no
-    /// such files.
+    /// memory is protected. Zeros on version 1 and for the root of version 2, which have no such
+    /// files.
     #[must_use]
     pub fn kernel_protection(&self) -> [u64; 2] {
         match self.version() {
@@ -192,8 +195,8 @@ impl HardLimit {
     }
 
     /// Returns the lowest memory.min, then the lowest memory.low, of all cgroups above, in bytes;
-    /// `u64::MAX` if none of them has such a file. When the kernel reclaims from a cgroup above, it
-    /// protects this one by at most that.
+    /// `u64::MAX` if none of them has such a file. When the kernel reclaims from a cgroup above,
+    /// this is the most memory of this cgroup that it protects.
     #[must_use]
     pub fn protection_above(&self) -> [u64; 2] {
         let mount = &self.groups().mount;
@@ -255,18 +258,18 @@ impl HardLimit {
         Ok(Below { names, count })
     }
 
-    /// Whether `is_such` returns true for the name of a cgroup below this one, at any depth.
+    /// Whether `matches` returns true for the name of any cgroup below this one, at any depth.
     ///
     /// # Errors
     /// The kernel's error; E2BIG if there are too many cgroups below to visit all.
-    pub fn has_any_below(&self, is_such: impl Fn(&OsStr) -> bool) -> Result<bool, Errno> {
+    pub fn has_any_below(&self, matches: impl Fn(&OsStr) -> bool) -> Result<bool, Errno> {
         const MOST: Most = Most {
             groups: 4096,
             below_each: 4096,
         };
         let (dir, mut found) = (files::open_again(&*self.dir()?)?, false);
         let is_all = walk::<Errno>(dir, MOST, &mut |visited| {
-            found |= visited.name().is_some_and(&is_such);
+            found |= visited.name().is_some_and(&matches);
             Ok(if found { Next::Beside } else { Next::Below })
         })?;
         match is_all || found {
@@ -275,21 +278,21 @@ impl HardLimit {
         }
     }
 
-    /// Removes this cgroup, but none below it. If that fails, the cgroup's limits stay as they are.
+    /// Removes this cgroup, but no cgroup below it. If that fails, the cgroup's limits stay as they
+    /// are.
     ///
     /// # Errors
     /// The kernel's error: EBUSY if there are processes or cgroups in it.
     pub fn remove_tenant(&self) -> Result<(), Errno> {
         match rustix::fs::rmdir(&self.group().dir) {
-            // Control group file systems return this error if there is a child cgroup.
+            // The cgroup file system returns this error if there is a child cgroup.
             Err(Errno::NOTEMPTY) => Err(Errno::BUSY),
             done => done,
         }
     }
 
-    /// Disables the memory controller for the children if there are none, so that the cgroup can
-    /// have processes again: on version 2 only one of the two is allowed (cgroups(7), "no internal
-    /// processes").
+    /// Disables the memory controller for the children if the cgroup has none, so that it can have
+    /// processes again: version 2 does not allow both (cgroups(7), "no internal processes").
     pub fn disable_memory(&self) {
         let hands_down = self.groups().has_subtree_control();
         // A cgroup that cannot be read may have children.
@@ -358,7 +361,8 @@ impl HardLimit {
     }
 
     /// Stores on this cgroup the report settings of other cgroups, on which we may write no
-    /// attributes. `parts` together are the settings; only parts that changed are written.
+    /// attributes. The concatenation of `parts` is the settings; only parts that have changed are
+    /// written.
     ///
     /// # Errors
     /// The kernel's error.
@@ -370,7 +374,7 @@ impl HardLimit {
                 self.note(&name, text)?;
             }
         }
-        // Removes the remaining parts of a longer list that was stored before.
+        // Removes the parts that a longer list, stored before, had in addition.
         let mut rest = (parts.len()..).take_while(|number| self.noted(&name(*number)).is_some());
         rest.try_for_each(|number| self.note(&name(number), ""))
     }
@@ -387,7 +391,7 @@ impl HardLimit {
         attribute::set(&*self.dir()?, name, text.as_bytes())
     }
 
-    /// Returns the text of a note that we have written; `None` if there is none that can be
+    /// Returns the text of a note that we have written; `None` if there is no note that can be
     /// trusted.
     fn noted(&self, name: &str) -> Option<String> {
         let dir = self.dir().ok()?;

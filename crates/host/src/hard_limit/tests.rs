@@ -1,5 +1,5 @@
-//! Tests with directory trees that imitate other hosts; every write is read back. What needs a
-//! kernel (locks and ownership xattrs of ended processes, reclaim, the guard) is in
+//! Tests with directory trees that imitate other hosts; every write is read back. Tests that need a
+//! kernel (locks and ownership xattrs of ended processes, reclaim, the guard) are in
 //! `crates/e2e/tests/hard_limit.rs`.
 
 use std::path::{Path, PathBuf};
@@ -24,13 +24,13 @@ fn put(dir: &Path, name: &str, text: &str) {
     std::fs::write(dir.join(name), text).unwrap();
 }
 
-/// Contents of a file.
+/// Returns the contents of a file.
 fn word(dir: &Path, name: &str) -> String {
     std::fs::read_to_string(dir.join(name)).unwrap()
 }
 
 /// Makes a tree of version 2: a slice with a limit, and in it a service with a limit of its own and
-/// these processes. Returns the directory, its groups, and the group of the service.
+/// the processes `procs`. Returns the directory, its hierarchy, and the cgroup of the service.
 fn version_2(name: &str, procs: &str) -> (Directory, Groups, Group) {
     let tree = Directory::new(name);
     let slice = tree.0.join("a.slice");
@@ -51,7 +51,7 @@ fn version_2(name: &str, procs: &str) -> (Directory, Groups, Group) {
     (tree, groups, own)
 }
 
-/// A request for a place, by a process with pid 77.
+/// Returns a request for a place, by a process with pid 77.
 fn request<'a>(groups: &'a Groups, proc: &'a Proc) -> Request<'a> {
     Request {
         groups,
@@ -65,7 +65,7 @@ fn request<'a>(groups: &'a Groups, proc: &'a Proc) -> Request<'a> {
 #[test]
 fn beside_our_group_its_own_limits_are_the_ceiling() {
     let proc = Proc::system().unwrap();
-    // There is no cgroup.subtree_control, as if it could not be written.
+    // There is no cgroup.subtree_control, as if we could not write it.
     let (_tree, groups, own) = version_2("beside", "12\n77\n");
     let place = request(&groups, &proc).find(&own).unwrap();
     assert_eq!(place.parent, own.dir.parent().unwrap());
@@ -74,7 +74,7 @@ fn beside_our_group_its_own_limits_are_the_ceiling() {
         high: None,
         swap_max: Some(50),
     };
-    // The ceiling does not include the slice's 900: that is enforced by the kernel.
+    // The ceiling does not include the slice's 900: the kernel enforces that limit.
     assert_eq!(place.ceiling, ceiling);
     assert!(place.leaf.is_none());
 }
@@ -83,7 +83,7 @@ fn beside_our_group_its_own_limits_are_the_ceiling() {
 fn a_process_alone_in_its_group_gets_a_cgroup_inside_it() {
     let proc = Proc::system().unwrap();
     let (_tree, groups, own) = version_2("alone", "77\n");
-    // A real cgroup has its files from the start. Here the leaf has none and cannot be entered.
+    // The leaf in this tree has no files, unlike a real cgroup, so processes cannot be moved to it.
     let why = request(&groups, &proc).find(&own).unwrap();
     assert!(why.leaf.is_none());
     assert!(!own.dir.join("pagetide-77-4711.manager").exists());
@@ -193,7 +193,7 @@ fn charges_that_meet_a_limit_lowered_for_a_moment_are_not_counted() {
 }
 
 /// Regression: a swap limit was set below the swap in use. The kernel dropped all page cache of the
-/// tenant and then refused the limit, and the limit was forgotten.
+/// tenant and then refused the limit, which `serve` then forgot.
 #[test]
 fn swap_in_use_delays_the_limit_of_memory_and_swap() {
     const MAX: &str = "memory.limit_in_bytes";
@@ -241,8 +241,9 @@ fn no_value_is_above_the_ceiling() {
     assert_eq!(max(&hard_limit), (1 << 20).to_string());
 }
 
-/// Regression: a limit was lowered because a program grew without end. Its usage already exceeded
-/// the new limit, so no limit was set at all, and it grew until the host had no memory left.
+/// Regression: a user lowered the limit of a program that grew without end. The program's usage
+/// already exceeded the new limit, so no limit was set at all, and the program grew until the host
+/// had no memory left.
 #[test]
 fn a_pending_limit_bounds_growth() {
     const MIB: u64 = 1 << 20;
@@ -253,7 +254,8 @@ fn a_pending_limit_bounds_growth() {
         max: Some(Some(100 * MIB)),
         ..PendingLimits::default()
     };
-    // In order: the charge; the limit that is then set; whether that is the requested one. MiB.
+    // The columns: the charge, the limit that is then set, whether that is the requested limit.
+    // MiB.
     for (charged, max, stands) in [
         (800, 832, false),
         // The program has grown to the limit that was set.
@@ -274,7 +276,7 @@ fn a_pending_limit_bounds_growth() {
     }
 }
 
-/// Regression: for a moment the host had no free descriptors, so the charge was unknown, and a
+/// Regression: for a moment the host had no free descriptors, so that the charge was unknown. A
 /// limit far below the charge was written.
 #[test]
 fn no_limit_is_set_while_the_charge_is_unknown() {
@@ -294,7 +296,7 @@ fn no_limit_is_set_while_the_charge_is_unknown() {
 }
 
 /// Regression: memory.high was set to the requested value at once. During such a write the kernel
-/// reclaims all that is above it: gigabytes, and meanwhile no request was served.
+/// reclaims all memory above it: it reclaimed gigabytes, and `serve` served no request meanwhile.
 #[test]
 fn memory_high_follows_the_charge_down() {
     const MIB: u64 = 1 << 20;
@@ -306,8 +308,8 @@ fn memory_high_follows_the_charge_down() {
         ..PendingLimits::default()
     };
     let mut due = goal(100);
-    // In order: the charge; whether the kernel is to reclaim a few MiB; the limit written then;
-    // whether that is the requested one. MiB.
+    // The columns: the charge, whether the kernel is to reclaim a few MiB, the limit written then,
+    // whether that is the requested limit. MiB.
     for (charged, presses, high, stands) in [
         (800, false, 800, false),
         // The program has grown.
@@ -343,7 +345,7 @@ fn memory_high_follows_the_charge_down() {
     assert_eq!(word(&dir, "memory.high"), as_it_was);
 }
 
-/// Uses real cgroups, because only the kernel's file system keeps xattrs on them.
+/// This test uses real cgroups, because only the kernel's file system stores xattrs on them.
 #[test]
 fn only_cgroups_with_xattr_and_free_lock_are_claimed() {
     let own = OwnGroup::new("left");
@@ -360,11 +362,11 @@ fn only_cgroups_with_xattr_and_free_lock_are_claimed() {
     std::fs::create_dir(at("pagetide-1-2")).unwrap();
     std::fs::create_dir(at("other-3-4")).unwrap();
     let lives = make("pagetide-5-6");
-    // The manager's pid in the name is that of this living process, as if it had got the pid of a
-    // dead manager.
+    // The pid in the name is that of this living process, as if a dead manager's pid had been
+    // reused.
     let ours = std::process::id();
     drop(make(&format!("pagetide-{ours}-1")));
-    // Only cgroups of this test are claimed: other tests run at the same time.
+    // Only cgroups of this test are claimed, as other tests run at the same time.
     let found = |manager| -> Vec<PathBuf> {
         let claim = |entry: std::fs::DirEntry| HardLimit::claim(&groups, &entry.path(), manager);
         let entries = std::fs::read_dir(&own.dir).unwrap().map(Result::unwrap);
@@ -386,7 +388,7 @@ fn only_cgroups_with_xattr_and_free_lock_are_claimed() {
 #[test]
 fn names_of_other_groups_are_not_ours() {
     assert_eq!(
-        ownership::is_name(ownership::name(MANAGER).as_ref()),
+        ownership::manager_of_name(ownership::name(MANAGER).as_ref()),
         Some(MANAGER)
     );
     for name in [
@@ -396,7 +398,7 @@ fn names_of_other_groups_are_not_ours() {
         "pagetide--2",
         "x",
     ] {
-        assert_eq!(ownership::is_name(name.as_ref()), None, "{name}");
+        assert_eq!(ownership::manager_of_name(name.as_ref()), None, "{name}");
     }
 }
 
@@ -414,8 +416,8 @@ proptest! {
     }
 }
 
-/// Regression: a tenant could no longer take any process after a tenant was made below it, or after
-/// making one had failed.
+/// Regression: after a tenant was made below another one, or after that had failed, the upper
+/// tenant could no longer have processes.
 #[test]
 fn a_failed_tenant_enables_no_controller_above_it() {
     let (_tree, groups, _) = version_2("handed", "");
@@ -451,9 +453,9 @@ fn protection_is_the_kernels_on_version_2() {
     assert_eq!(hard_limit.protection_above(), [u64::MAX, 4096]);
 }
 
-/// Regression: systemd lets a user own its slice, but its limits stay root's. Root took an xattr on
-/// the slice, which the user may write, for the settings that a killed `serve` had stored, and
-/// wrote the limits named in it.
+/// Regression: systemd makes a user the owner of the user's slice, but the limits stay root's. The
+/// user wrote an xattr on the slice. Root's `serve` took it for settings stored by a killed
+/// `serve`, and set the limits named in it.
 #[test]
 fn attributes_of_another_users_group_are_ignored() {
     let own = OwnGroup::new("notes");
@@ -483,7 +485,7 @@ fn attributes_of_another_users_group_are_ignored() {
 }
 
 /// Regression: a program made cgroups of its own below its tenant. A scan then enabled the memory
-/// controller for the tenant's children, and the tenant could no longer take any process.
+/// controller for the tenant's children, and the tenant could no longer have processes.
 #[test]
 fn another_programs_group_changes_nothing_above_it() {
     let (_tree, groups, own) = version_2("foreign", "");
