@@ -1,11 +1,11 @@
-//! Reads files that only trusted users can have written, with limits on links, entries and sizes.
+//! Reads files that only trusted users can have written, with bounds on links, entries and sizes.
 //!
 //! Invariant: every directory, link and file on the path belongs to root, to our own user, or to
 //! the one user that the caller names. No other user may write a directory that is listed, a file
 //! that is read, or that file's directory. Only regular files are opened for reading, so that no
-//! pipe or device blocks. In a user's home directory no link and no other mount is followed. Other
-//! directories on the path may be group-writable (`/var/log` often is): a file that the group puts
-//! there belongs to another user, and is not trusted.
+//! pipe or device blocks. In a user's home directory, links and other mounts are not followed.
+//! Other directories on the path may be group-writable (`/var/log` often is): a file that a group
+//! member adds there belongs to that user, and is not trusted.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -26,7 +26,7 @@ const ENTRIES_MAX: usize = 16_384;
 /// Mode bits: the group or others may write.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// A directory that stands for `/`, with the users that are trusted below it.
+/// A directory that takes the place of `/`, with the users that are trusted below it.
 pub(super) struct Files {
     root: PathBuf,
     /// The user that is trusted besides root and our own; `None` for none.
@@ -129,13 +129,14 @@ impl Files {
             }
         }
         let dir = above.pop()?;
-        // A path descriptor cannot be read, so the directory is opened again for listing.
+        // A descriptor opened with O_PATH cannot be read, so the directory is opened again for
+        // listing.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         openat(&dir, ".", flags, Mode::empty()).ok()
     }
 
     /// Returns the content of a file in an open directory; `None` if it is not trusted or has more
-    /// than `max` bytes. `seen` is the file's status when it was found.
+    /// than `max` bytes. `seen`: the file's status when the path was resolved.
     fn content(&self, dir: &impl AsFd, name: &OsStr, seen: &Stat, max: u64) -> Option<Vec<u8>> {
         let above = fstat(dir).ok()?;
         if !self.trusts(&above) || above.st_mode & OTHERS_WRITE != 0 || !self.is_plain(seen, max) {
@@ -152,7 +153,7 @@ impl Files {
         (content.len() as u64 <= max).then_some(content)
     }
 
-    /// Whether it is a regular file of at most `max` bytes that only trusted users can have
+    /// Whether `stat` is of a regular file of at most `max` bytes that only trusted users can have
     /// written.
     fn is_plain(&self, stat: &Stat, max: u64) -> bool {
         FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile

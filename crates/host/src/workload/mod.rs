@@ -1,10 +1,10 @@
-//! Workloads: what runs in a control group, which is a systemd unit, a container, a Kubernetes pod,
-//! or only known by the group's path.
+//! Workloads: what runs in a control group. This is a systemd unit, a container, a Kubernetes pod,
+//! or a group of which only the path is known.
 //!
-//! Invariant: the group's path alone decides what runs there ([`Workload::of`], pure). Files of the
-//! container runtimes only add names ([`name`]), and only if no other user can have written them.
-//! Text for users is printable and at most [`TEXT_MAX`] characters long; [`Workload::path`] keeps
-//! the path's own bytes.
+//! Invariant: the group's path alone decides what runs there ([`Workload::of`], a pure function).
+//! Files of the container runtimes only add names ([`name`]), and only if no other user can have
+//! written them. Text for users is printable and at most [`TEXT_MAX`] characters long;
+//! [`Workload::path`] contains the path's original bytes.
 //!
 //! ```
 //! use host::workload::{By, Resolved, gather, name, resolve};
@@ -40,7 +40,7 @@ pub enum Kind {
     Unit,
     /// A container of a [`Runtime`].
     Container,
-    /// A Kubernetes pod's own group: processes in it that are in none of its containers.
+    /// A Kubernetes pod's own group: processes of the pod that are in none of its containers.
     Pod,
     /// A control group of which nothing else is known.
     Group,
@@ -90,20 +90,20 @@ pub enum By {
     Pod,
 }
 
-/// What runs in one control group and in those below it. A field that is not known is `None` or
-/// empty.
+/// What runs in one control group and in the groups below it. A field that is not known is `None`
+/// or empty.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Workload {
     /// The kind of the workload.
     pub kind: Kind,
-    /// The control group's path below the mount of the memory controller, up to the unit, container
-    /// or pod: groups that a service or a container makes below its own belong to it.
+    /// The control group's path below the mount of the memory controller. It ends at the unit,
+    /// container or pod: groups that a service or a container makes below its own belong to it.
     #[serde(skip)]
     pub path: PathBuf,
     /// `path` as printable text.
     pub group: String,
     /// The nearest service or scope, with systemd's escapes undone. Units inside a container are
-    /// not named, as the container's own systemd has them.
+    /// not named here, as they belong to the container's own systemd.
     pub unit: Option<String>,
     /// The unit's name with systemd's escapes, as systemd's commands accept it.
     pub unit_id: Option<String>,
@@ -126,11 +126,11 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Returns the name under which this workload is summed up, grouped by `by`. Workloads of one
-    /// unit, container or pod have the same key, and [`resolve()`] accepts it. If the workload has
-    /// no container or pod as `by` requests, the key is its unit, else its group. Forms:
-    /// `redis.service`, `user:1000/app.service`, `docker:web`, `user:1000/podman:web`,
-    /// `namespace/pod/container`, `namespace/pod`, `pod:UID`, `/path`.
+    /// Returns the name under which this workload's memory is summed up, grouped by `by`. Workloads
+    /// of one unit, container or pod have the same key, and [`resolve()`] accepts it. If the
+    /// workload is in no container or pod as `by` requires, the key is its unit, otherwise its
+    /// group. Forms: `redis.service`, `user:1000/app.service`, `docker:web`,
+    /// `user:1000/podman:web`, `namespace/pod/container`, `namespace/pod`, `pod:UID`, `/path`.
     #[must_use]
     pub fn key(&self, by: By) -> String {
         let key = match by {
@@ -142,13 +142,13 @@ impl Workload {
             .unwrap_or_else(|| self.group.clone())
     }
 
-    /// Returns the key of the unit: `UNIT`, or `user:ID/UNIT`; `None` without unit.
+    /// Returns the key of the unit, `UNIT` or `user:ID/UNIT`; `None` if the workload has no unit.
     pub(crate) fn unit_key(&self) -> Option<String> {
         Some(self.of_user(self.unit.as_ref()?))
     }
 
-    /// Returns the key of the pod: `NAMESPACE/POD`, or `pod:UID` if it has no known name; `None`
-    /// without pod.
+    /// Returns the key of the pod, `NAMESPACE/POD`, or `pod:UID` if the pod's name is not known;
+    /// `None` if the workload has no pod.
     pub(crate) fn pod_key(&self) -> Option<String> {
         match (&self.namespace, &self.pod) {
             (Some(namespace), Some(pod)) => Some(format!("{namespace}/{pod}")),
@@ -156,8 +156,8 @@ impl Workload {
         }
     }
 
-    /// Returns the key of the container: below its pod's key, or `RUNTIME:NAME`; `None` without
-    /// container.
+    /// Returns the key of the container: the key of its pod and its name, or `RUNTIME:NAME`; `None`
+    /// if the workload is no container.
     pub(crate) fn container_key(&self) -> Option<String> {
         let short = || self.container_id.as_ref().map(|id| id[..12].to_owned());
         let name = self.container.clone().or_else(short)?;
@@ -168,8 +168,8 @@ impl Workload {
         Some(self.of_user(&format!("{runtime}:{name}")))
     }
 
-    /// Returns `name`, with the user in front of it if the workload is in a user's slice. Otherwise
-    /// users could choose names that resemble those of the system's units and containers.
+    /// Returns `name`, preceded by the user if the workload is in a user's slice. Otherwise users
+    /// could choose names that look like those of the system's units and containers.
     fn of_user(&self, name: &str) -> String {
         match self.user {
             Some(user) => format!("user:{user}/{name}"),
@@ -179,7 +179,8 @@ impl Workload {
 }
 
 /// Returns the workloads of `processes`, one for each [`Workload::path`], in the order of paths. An
-/// item is a pid and the path of its control group below the mount of the memory controller.
+/// item of `processes` is a pid, and the path of its control group below the mount of the memory
+/// controller.
 #[must_use]
 pub fn gather(processes: impl IntoIterator<Item = (u32, PathBuf)>) -> Vec<Workload> {
     let mut found: BTreeMap<PathBuf, Workload> = BTreeMap::new();

@@ -1,12 +1,12 @@
-//! Reads the names that container runtimes keep on disk: of containers, and of their pods and
-//! namespaces.
+//! Reads the names of containers, pods and namespaces from files that the container runtimes keep
+//! on disk.
 //!
 //! Invariant: a workload in the slice of a user gets names only from that user's files; any other
 //! workload gets them only from root's files. So if a user names a group like a container of root,
-//! the group gets none of root's names. A name that no file has stays `None`. A file that is
+//! the group gets none of root's names. A name that is in no file stays `None`. A file that is
 //! missing, too long or not trusted is ignored. The formats are those of Docker's `config.v2.json`,
 //! containers/storage's `containers.json`, the OCI runtime's `config.json` with the annotations of
-//! containerd, CRI-O and nerdctl, and the kubelet's directories of logs.
+//! containerd, CRI-O and nerdctl, and the names of the kubelet's log files and directories.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,9 +17,9 @@ use serde::de::DeserializeOwned;
 use super::files::Files;
 use super::{Kind, Runtime, Workload, text};
 
-/// Maximum size in bytes of the file of one container, then of a file that lists all containers.
-const ONE_MAX: u64 = 1 << 20;
-const LIST_MAX: u64 = 8 << 20;
+/// Maximum size in bytes of a file about one container, then of a file that lists all containers.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+const LIST_BYTES_MAX: u64 = 8 << 20;
 /// Maximum number of containerd's namespaces that are read.
 const NAMESPACES_MAX: usize = 64;
 /// Directories in which containerd keeps running containers: its default, then that of k3s and
@@ -29,17 +29,18 @@ const CONTAINERD: [&str; 3] = [
     "run/k3s/containerd",
     "var/snap/microk8s/common/run/containerd",
 ];
-/// Where containers/storage (Podman, CRI-O) keeps its containers, below the root and below a home
-/// directory.
+/// Where containers/storage (used by Podman and CRI-O) keeps its containers: below the root, then
+/// below a home directory.
 const STORAGE: &str = "var/lib/containers/storage/overlay-containers";
 const STORAGE_AT_HOME: &str = ".local/share/containers/storage/overlay-containers";
-/// Files of containers/storage that list containers; the second lists those removed when they end.
+/// Files of containers/storage that list containers. The second lists those that are removed when
+/// they end.
 const STORAGE_LISTS: [&str; 2] = ["containers.json", "volatile-containers.json"];
 
 /// Adds the names of containers, pods and namespaces from the runtimes' files below `root` (`/`).
-/// Also adds a runtime that the path does not show. Files that cannot be read, are too long, or can
-/// have been written by another user are skipped without a report, since a host has few of these
-/// runtimes.
+/// Also adds the runtime if the path does not show it. A file that cannot be read, is too long, or
+/// can have been written by another user is skipped without a report, since any host has only a few
+/// of these runtimes.
 pub fn name(workloads: &mut [Workload], root: &Path) {
     let by_root = Source::new(Files::at(root));
     let logs = Logs::read(&by_root.files);
@@ -47,7 +48,7 @@ pub fn name(workloads: &mut [Workload], root: &Path) {
     for workload in workloads {
         let Some(user) = workload.user.filter(|&user| user != 0) else {
             if let Some(id) = workload.container_id.clone() {
-                workload.add(by_root.named(&id, workload.runtime));
+                workload.add(by_root.names_of(&id, workload.runtime));
             }
             logs.add_to(workload);
             continue;
@@ -59,7 +60,7 @@ pub fn name(workloads: &mut [Workload], root: &Path) {
             .entry(user)
             .or_insert_with(|| Source::of_user(root, user));
         if let Some((home, source)) = source {
-            workload.add(source.named_at(home, &id));
+            workload.add(source.names_at_home(home, &id));
         }
     }
 }
@@ -76,36 +77,38 @@ struct Names {
 
 impl Names {
     /// Parses a container name that the kubelet made for Docker or CRI-O:
-    /// `k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT`. No part of it contains an underscore.
+    /// `k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT`. None of its parts contains an underscore.
     fn of_kubelet(name: &str) -> Option<Names> {
         let parts: Vec<&str> = name.strip_prefix("k8s_")?.split('_').collect();
         let [container, pod, namespace, uid, _attempt] = parts.as_slice() else {
             return None;
         };
         Some(Names {
-            container: known(container),
-            pod: known(pod),
-            namespace: known(namespace),
-            pod_uid: known(uid),
+            container: printable_name(container),
+            pod: printable_name(pod),
+            namespace: printable_name(namespace),
+            pod_uid: printable_name(uid),
             ..Names::default()
         })
     }
 
-    /// Returns the names in a container's own name, which the kubelet may have made
+    /// Returns the names that a container's own name contains; the kubelet may have made that name
     /// ([`Names::of_kubelet`]).
     fn of_name(runtime: Option<Runtime>, name: &str) -> Names {
         let name = name.trim_start_matches('/');
         let names = Self::of_kubelet(name).unwrap_or_else(|| Names {
-            container: known(name),
+            container: printable_name(name),
             ..Names::default()
         });
         Names { runtime, ..names }
     }
 
-    /// Returns names from annotations or labels: from those of Kubernetes, otherwise from
-    /// nerdctl's.
+    /// Returns the names in annotations or labels: in those of Kubernetes, otherwise in nerdctl's.
     fn of_labels(runtime: Option<Runtime>, labels: &BTreeMap<String, String>) -> Names {
-        let first = |keys: &[&str]| keys.iter().find_map(|key| known(labels.get(*key)?));
+        let first = |keys: &[&str]| {
+            keys.iter()
+                .find_map(|key| printable_name(labels.get(*key)?))
+        };
         let is_sandbox = labels
             .get("io.kubernetes.cri.container-type")
             .is_some_and(|kind| kind == "sandbox");
@@ -136,7 +139,7 @@ impl Workload {
         let fill = |field: &mut Option<String>, name| *field = field.take().or(name);
         self.runtime = self.runtime.or(names.runtime);
         fill(&mut self.container, names.container);
-        // If the pod is not the one in the path, the file is about another container.
+        // If the file's pod is not the pod in the path, the file is about another container.
         if self.pod_uid.is_none() || names.pod_uid.is_none() || self.pod_uid == names.pod_uid {
             fill(&mut self.pod, names.pod);
             fill(&mut self.namespace, names.namespace);
@@ -146,14 +149,14 @@ impl Workload {
 }
 
 /// Returns a name as printable text; `None` if it is empty.
-fn known(name: &str) -> Option<String> {
+fn printable_name(name: &str) -> Option<String> {
     (!name.is_empty()).then(|| text(name.as_bytes()))
 }
 
-/// The files of one user, with the lists of all containers as read from them.
+/// The files of one user, with the lists of containers read from them.
 struct Source {
     files: Files,
-    /// Name of each container in containers/storage, by its id.
+    /// The name of each container in containers/storage, by the container's id.
     stored: BTreeMap<String, String>,
     /// Directories of containerd that have a directory for each container.
     containerd: Vec<String>,
@@ -161,7 +164,8 @@ struct Source {
 
 impl Source {
     fn new(files: Files) -> Source {
-        let lists = STORAGE_LISTS.map(|list| files.read(&format!("{STORAGE}/{list}"), LIST_MAX));
+        let lists =
+            STORAGE_LISTS.map(|list| files.read(&format!("{STORAGE}/{list}"), LIST_BYTES_MAX));
         let containerd = CONTAINERD.iter().flat_map(|state| {
             let tasks = format!("{state}/io.containerd.runtime.v2.task");
             let namespaces = files.list(&tasks).into_iter().take(NAMESPACES_MAX);
@@ -169,60 +173,65 @@ impl Source {
         });
         Source {
             containerd: containerd.collect(),
-            stored: stored(lists.into_iter().flatten()),
+            stored: names_by_id(lists.into_iter().flatten()),
             files,
         }
     }
 
     /// Returns a user's home directory and files; `None` if `/etc/passwd` has no such user.
     fn of_user(root: &Path, user: u32) -> Option<(String, Source)> {
-        let passwd = Files::at(root).read("etc/passwd", ONE_MAX)?;
+        let passwd = Files::at(root).read("etc/passwd", FILE_BYTES_MAX)?;
         let home = home(&passwd, user)?;
         let files = Files::of_user(root, user);
-        let lists = STORAGE_LISTS
-            .map(|list| files.read_at_home(&home, &format!("{STORAGE_AT_HOME}/{list}"), LIST_MAX));
+        let lists = STORAGE_LISTS.map(|list| {
+            files.read_at_home(&home, &format!("{STORAGE_AT_HOME}/{list}"), LIST_BYTES_MAX)
+        });
         let source = Source {
             containerd: Vec::new(),
-            stored: stored(lists.into_iter().flatten()),
+            stored: names_by_id(lists.into_iter().flatten()),
             files,
         };
         Some((home, source))
     }
 
-    /// Returns the names of one of root's containers. Tries all runtimes if the path does not show
-    /// one.
-    fn named(&self, id: &str, runtime: Option<Runtime>) -> Option<Names> {
-        let may_be = |other| runtime.is_none_or(|runtime| runtime == other);
+    /// Returns the names of one of root's containers. If `runtime` is `None`, the files of all
+    /// runtimes are searched.
+    fn names_of(&self, id: &str, runtime: Option<Runtime>) -> Option<Names> {
+        let is_possible = |other| runtime.is_none_or(|runtime| runtime == other);
         let docker = || {
             let path = format!("var/lib/docker/containers/{id}/config.v2.json");
-            of_docker(&self.files.read(&path, ONE_MAX)?)
+            names_of_docker_config(&self.files.read(&path, FILE_BYTES_MAX)?)
         };
         let containerd = || {
-            let read = |dir| self.files.read(&format!("{dir}/{id}/config.json"), ONE_MAX);
+            let read = |dir| {
+                self.files
+                    .read(&format!("{dir}/{id}/config.json"), FILE_BYTES_MAX)
+            };
             let config = self.containerd.iter().find_map(read)?;
-            of_spec(Runtime::Containerd, &config)
+            names_of_oci_config(Runtime::Containerd, &config)
         };
         let stored = || {
             let name = self.stored.get(id)?;
             let path = format!("{STORAGE}/{id}/userdata/config.json");
-            let spec = || of_spec(Runtime::CriO, &self.files.read(&path, ONE_MAX)?);
+            let spec =
+                || names_of_oci_config(Runtime::CriO, &self.files.read(&path, FILE_BYTES_MAX)?);
             match name.starts_with("k8s_") || runtime == Some(Runtime::CriO) {
                 true => spec().or_else(|| Some(Names::of_name(Some(Runtime::CriO), name))),
                 false => Some(Names::of_name(Some(Runtime::Podman), name)),
             }
         };
-        let docker = may_be(Runtime::Docker).then(docker).flatten();
-        let is_stored = may_be(Runtime::Podman) || may_be(Runtime::CriO);
+        let docker = is_possible(Runtime::Docker).then(docker).flatten();
+        let is_stored = is_possible(Runtime::Podman) || is_possible(Runtime::CriO);
         docker
             .or_else(|| is_stored.then(stored).flatten())
-            .or_else(|| may_be(Runtime::Containerd).then(containerd).flatten())
+            .or_else(|| is_possible(Runtime::Containerd).then(containerd).flatten())
     }
 
     /// Returns the names of a container of an unprivileged user with the home directory `home`.
-    fn named_at(&self, home: &str, id: &str) -> Option<Names> {
+    fn names_at_home(&self, home: &str, id: &str) -> Option<Names> {
         let docker = || {
             let path = format!(".local/share/docker/containers/{id}/config.v2.json");
-            of_docker(&self.files.read_at_home(home, &path, ONE_MAX)?)
+            names_of_docker_config(&self.files.read_at_home(home, &path, FILE_BYTES_MAX)?)
         };
         let podman = |name: &String| Names::of_name(Some(Runtime::Podman), name);
         self.stored.get(id).map(podman).or_else(docker)
@@ -245,7 +254,7 @@ fn json<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
 }
 
 /// Parses the names in a `config.v2.json` of Docker.
-fn of_docker(config: &[u8]) -> Option<Names> {
+fn names_of_docker_config(config: &[u8]) -> Option<Names> {
     #[derive(Deserialize)]
     #[serde(rename_all = "PascalCase")]
     struct Container {
@@ -262,7 +271,7 @@ fn of_docker(config: &[u8]) -> Option<Names> {
     let container: Container = json(config)?;
     let labels = container.config.labels.unwrap_or_default();
     let labelled = Names::of_labels(Some(Runtime::Docker), &labels);
-    // Under Kubernetes, the labels have the names that Docker's own name consists of.
+    // Under Kubernetes the labels contain the names of which the kubelet made Docker's name.
     match labelled.pod {
         Some(_) => Some(labelled),
         None => Some(Names::of_name(Some(Runtime::Docker), &container.name)),
@@ -270,7 +279,7 @@ fn of_docker(config: &[u8]) -> Option<Names> {
 }
 
 /// Parses the names in an OCI runtime's `config.json`.
-fn of_spec(runtime: Runtime, config: &[u8]) -> Option<Names> {
+fn names_of_oci_config(runtime: Runtime, config: &[u8]) -> Option<Names> {
     #[derive(Deserialize)]
     struct Spec {
         annotations: BTreeMap<String, String>,
@@ -280,7 +289,7 @@ fn of_spec(runtime: Runtime, config: &[u8]) -> Option<Names> {
 }
 
 /// Returns the first name of each container in the lists, by the container's id.
-fn stored(lists: impl Iterator<Item = Vec<u8>>) -> BTreeMap<String, String> {
+fn names_by_id(lists: impl Iterator<Item = Vec<u8>>) -> BTreeMap<String, String> {
     #[derive(Deserialize)]
     struct Container {
         id: String,
@@ -331,8 +340,8 @@ impl Logs {
         let pod = workload.pod_uid.as_ref().and_then(|uid| self.pods.get(uid));
         if let (Some((namespace, pod)), Kind::Pod | Kind::Container) = (pod, workload.kind) {
             workload.add(Some(Names {
-                pod: known(pod),
-                namespace: known(namespace),
+                pod: printable_name(pod),
+                namespace: printable_name(namespace),
                 ..Names::default()
             }));
         }
@@ -345,9 +354,9 @@ fn container_log(name: &str) -> Option<(String, Names)> {
     let (pod, namespace, rest) = (parts.next()?, parts.next()?, parts.next()?);
     let (container, id) = rest.rsplit_once('-')?;
     let names = Names {
-        container: known(container),
-        pod: known(pod),
-        namespace: known(namespace),
+        container: printable_name(container),
+        pod: printable_name(pod),
+        namespace: printable_name(namespace),
         ..Names::default()
     };
     parts.next().is_none().then(|| (id.to_owned(), names))

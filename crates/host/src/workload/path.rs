@@ -1,10 +1,10 @@
-//! Reads from the path of a control group what runs in the group.
+//! Derives from the path of a control group what runs in the group.
 //!
-//! Invariant: pure; no input panics. If containers are nested, the innermost counts. The unit is
-//! the nearest one at or above it that systemd made, because a service may make groups below its
-//! own, with names of its choice. Components `..` (groups outside our cgroup namespace) are
-//! ignored. Everything below `user-N.slice` is that user's, even if files of a runtime say
-//! otherwise: every user can make groups below its own.
+//! Invariant: pure; no input causes a panic. If containers are nested, the innermost one is the
+//! workload. The unit is the nearest one, at or above the group, that systemd made. (A service may
+//! make groups below its own, with names of its choice.) Components `..` (groups outside our cgroup
+//! namespace) are ignored. Everything below `user-N.slice` belongs to that user, even if files of a
+//! runtime say otherwise: every user can make groups below its own.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -16,7 +16,7 @@ use crate::system::text::number32;
 /// Number of hexadecimal digits of a container's id.
 const ID_LEN: usize = 64;
 
-/// A container named by a path component.
+/// A container, as described by a path component.
 #[derive(Default)]
 struct Container {
     runtime: Option<Runtime>,
@@ -24,7 +24,7 @@ struct Container {
     name: Option<String>,
 }
 
-/// What the components read so far have shown.
+/// What the path components read so far have shown.
 #[derive(Default)]
 struct Found<'a> {
     unit: Option<&'a [u8]>,
@@ -32,7 +32,7 @@ struct Found<'a> {
     pod_uid: Option<String>,
     /// Id of the user in whose slice the group is.
     user: Option<u32>,
-    /// Length in bytes of the beginning of the path that is the workload's own path.
+    /// Length in bytes of that beginning of the path that ends at the unit, pod or container.
     end: usize,
 }
 
@@ -86,8 +86,8 @@ fn components(path: &[u8]) -> Found<'_> {
         }
         let uid = pod_uid(part);
         let container = container(part, parent);
-        // Below a container, and below a unit other than a user's systemd, the owner chooses the
-        // names of groups, so these are not taken for users or units.
+        // Below a container, and below a unit other than a user's systemd, the container or unit
+        // chooses the names of groups, so these are not taken for users or units.
         let outside = found.container.is_none() && found.unit.is_none_or(is_user_manager);
         if outside && found.user.is_none() {
             found.user = user(part);
@@ -130,8 +130,8 @@ fn user(part: &[u8]) -> Option<u32> {
     number32(slice().or_else(manager)?)
 }
 
-/// Parses the uid of a pod's slice (`kubepods-burstable-pod1_2.slice`, also before
-/// `:cri-containerd:ID`) or directory (`pod1-2`).
+/// Parses the uid of a pod from a slice (`kubepods-burstable-pod1_2.slice`, also if followed by
+/// `:cri-containerd:ID`) or from a directory (`pod1-2`).
 fn pod_uid(part: &[u8]) -> Option<String> {
     let part = part.split(|&b| b == b':').next().unwrap_or_default();
     let in_slice = || {
@@ -151,7 +151,7 @@ fn pod_uid(part: &[u8]) -> Option<String> {
     is_uid.then(|| text(&uid))
 }
 
-/// Returns the container that a path component names; `parent` is the component before it.
+/// Returns the container that a path component stands for. `parent`: the component before it.
 fn container(part: &[u8], parent: &[u8]) -> Option<Container> {
     with_id(part, parent).or_else(|| named(part, parent))
 }
@@ -180,7 +180,7 @@ fn with_id(part: &[u8], parent: &[u8]) -> Option<Container> {
         // containerd's own namespaces.
         b"default" | b"k8s.io" if separator == b'/' => Some(Runtime::Containerd),
         b"crio" => Some(Runtime::CriO),
-        // A container's monitor (conmon) runs outside of the container.
+        // A container's monitor (conmon) runs in a group of its own, outside of the container.
         prefix if prefix.ends_with(b"conmon") => return None,
         _ => None,
     };
@@ -211,7 +211,7 @@ fn named(part: &[u8], parent: &[u8]) -> Option<Container> {
     };
     let (runtime, name) = match (lxc(), nspawn()) {
         (Some(name), _) => (Runtime::Lxc, name),
-        // A virtual machine's scope is an ordinary unit.
+        // A virtual machine's scope is an ordinary unit, not a container.
         (None, Some(name)) if !name.starts_with(b"qemu-") => (Runtime::Nspawn, name),
         _ => return None,
     };

@@ -1,16 +1,16 @@
 //! Finds the workloads that a user means by a name.
 //!
-//! Invariant: pure. If a name can mean several things, the candidates are returned, and none is
-//! chosen. Each candidate is a name that means fewer things. A name that matches a whole name takes
-//! precedence over one that matches the beginning of an id.
+//! Invariant: pure. If a name has several meanings, the candidates are returned, and none is
+//! chosen. Each candidate is a name with fewer meanings. A match with a whole name takes precedence
+//! over a match with the beginning of an id.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{By, Workload};
 
-/// Minimum number of digits by which a container's id can be given.
+/// Minimum number of digits of a container's id that a user must give.
 const ID_MIN: usize = 4;
-/// Maximum number of names that are suggested.
+/// Maximum number of similar names that are suggested.
 const NEAREST_MAX: usize = 5;
 /// Maximum length in bytes of a name for which similar names are suggested.
 const COMPARED_MAX: usize = 256;
@@ -20,17 +20,17 @@ const ALIKE_MIN: f64 = 0.8;
 /// Result of resolving a name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Resolved<'a> {
-    /// The name has one meaning: a unit, container, pod, user, process or group. Its workloads, at
-    /// least one, in the order of the input.
+    /// The name has one meaning: a unit, container, pod, user, process or group. Contains its
+    /// workloads, at least one, in the order of the input.
     Found(Vec<&'a Workload>),
     /// The name has no meaning. Contains the most similar names, the most similar first; may be
     /// empty.
     NotFound(Vec<String>),
-    /// The name has several meanings. Contains for each a name that [`resolve`] accepts.
+    /// The name has several meanings. Contains, for each meaning, a name that [`resolve`] accepts.
     Ambiguous(Vec<String>),
 }
 
-/// The workloads of each possible meaning of a name, by a name that has only this meaning.
+/// The workloads of each possible meaning of a name. The key is a name that has only this meaning.
 type Meanings<'a> = BTreeMap<String, Vec<&'a Workload>>;
 
 /// Returns the workloads that `name` means. `name` may be a pid (also `pid:7`), a unit with or
@@ -39,15 +39,17 @@ type Meanings<'a> = BTreeMap<String, Vec<&'a Workload>>;
 /// group's path (with everything below it), or a [`Workload::key`].
 #[must_use]
 pub fn resolve<'a>(name: &str, workloads: &'a [Workload]) -> Resolved<'a> {
-    let doubled = doubled(workloads);
-    let mut whole = meanings(workloads, |workload| names_of(workload, name, &doubled));
-    // A candidate that was returned earlier must resolve to itself: for example the system's unit
-    // if a user has a unit of the same name.
+    let repeated_ids = repeated_ids(workloads);
+    let mut whole = meanings(workloads, |workload| {
+        names_of(workload, name, &repeated_ids)
+    });
+    // A candidate that was returned earlier must resolve to itself: for example the system's unit,
+    // even if a user has a unit of the same name.
     if let Some(exact) = whole.remove(name) {
         return Resolved::Found(exact);
     }
     let meanings = match whole.is_empty() {
-        true => meanings(workloads, |workload| id_of(workload, name, &doubled)),
+        true => meanings(workloads, |workload| id_of(workload, name, &repeated_ids)),
         false => whole,
     };
     let mut several: Vec<String> = meanings.keys().cloned().collect();
@@ -63,7 +65,7 @@ pub fn resolve<'a>(name: &str, workloads: &'a [Workload]) -> Resolved<'a> {
     }
 }
 
-/// Returns the workloads by meaning; `of` returns the meanings that the name has in one workload.
+/// Returns the workloads by meaning. `of` returns the meanings that the name has for one workload.
 fn meanings(workloads: &[Workload], of: impl Fn(&Workload) -> Vec<String>) -> Meanings<'_> {
     let mut found = Meanings::new();
     for workload in workloads {
@@ -78,8 +80,8 @@ fn meanings(workloads: &[Workload], of: impl Fn(&Workload) -> Vec<String>) -> Me
 }
 
 /// Returns the container ids that occur in several groups. A container has one group, but a service
-/// can make a group whose name contains another container's id.
-fn doubled(workloads: &[Workload]) -> BTreeSet<&str> {
+/// can make a group whose name contains the id of another container.
+fn repeated_ids(workloads: &[Workload]) -> BTreeSet<&str> {
     let mut seen = BTreeSet::new();
     let ids = workloads
         .iter()
@@ -87,22 +89,23 @@ fn doubled(workloads: &[Workload]) -> BTreeSet<&str> {
     ids.filter(|id| !seen.insert(*id)).collect()
 }
 
-/// Returns a name that means only this container: `key`, or its group's path if `doubled` has its
-/// id.
-fn one_container(workload: &Workload, key: String, doubled: &BTreeSet<&str>) -> String {
-    let is_doubled = workload
+/// Returns a name that means only this container: `key`, or the path of its group if its id is in
+/// `repeated_ids`.
+fn one_container(workload: &Workload, key: String, repeated_ids: &BTreeSet<&str>) -> String {
+    let is_repeated = workload
         .container_id
         .as_deref()
-        .is_some_and(|id| doubled.contains(id));
-    if is_doubled {
+        .is_some_and(|id| repeated_ids.contains(id));
+    if is_repeated {
         workload.group.clone()
     } else {
         key
     }
 }
 
-/// Returns a name for each meaning that `name` has in this workload; each means nothing else.
-fn names_of(workload: &Workload, name: &str, doubled: &BTreeSet<&str>) -> Vec<String> {
+/// Returns a name for each meaning that `name` has for this workload; each returned name has only
+/// that meaning.
+fn names_of(workload: &Workload, name: &str, repeated_ids: &BTreeSet<&str>) -> Vec<String> {
     let mut found = Vec::new();
     let is = |part: &Option<String>| part.as_deref() == Some(name);
     if is_group(workload, name) {
@@ -132,7 +135,7 @@ fn names_of(workload: &Workload, name: &str, doubled: &BTreeSet<&str>) -> Vec<St
     if let Some(key) = workload.container_key()
         && (key == name || is(&workload.container) || is(&workload.container_id))
     {
-        found.push(one_container(workload, key, doubled));
+        found.push(one_container(workload, key, repeated_ids));
     }
     if let Some(key) = workload.pod_key() {
         let by_uid = workload.pod_uid.as_deref() == Some(name.strip_prefix("pod:").unwrap_or(name));
@@ -152,12 +155,12 @@ fn is_group(workload: &Workload, name: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Returns a name of the workload's container if `name` is its id or the beginning of it; otherwise
-/// none.
-fn id_of(workload: &Workload, name: &str, doubled: &BTreeSet<&str>) -> Vec<String> {
+/// Returns a name of the workload's container if `name` is the container's id or the beginning of
+/// it; otherwise an empty list.
+fn id_of(workload: &Workload, name: &str, repeated_ids: &BTreeSet<&str>) -> Vec<String> {
     let begins = |id: &&String| id.starts_with(&name.to_ascii_lowercase());
     match workload.container_id.as_ref().filter(begins) {
-        Some(id) if name.len() >= ID_MIN => vec![one_container(workload, id.clone(), doubled)],
+        Some(id) if name.len() >= ID_MIN => vec![one_container(workload, id.clone(), repeated_ids)],
         _ => Vec::new(),
     }
 }

@@ -18,7 +18,7 @@ fn of(path: &str) -> Workload {
     Workload::of(Path::new(path))
 }
 
-/// A cgroup path; then the keys that it has: container, pod, and unit.
+/// A cgroup path, then its keys: by container, by pod, by unit.
 type Row = (
     String,
     Option<&'static str>,

@@ -1,5 +1,5 @@
-//! Tests with files and groups that another user made, and with less common layouts of the
-//! runtimes.
+//! Tests with files and groups that another user has made, and with less common layouts of the
+//! container runtimes.
 
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
@@ -133,7 +133,7 @@ fn pipes_links_and_large_files_are_not_read() {
     assert_eq!(root.key(&docker_path()), UNNAMED);
 }
 
-/// A user's group that has the name of root's container gets none of root's names for it.
+/// A user's group with the name of root's container gets none of root's names.
 #[test]
 fn a_user_gets_only_names_of_its_own() {
     let root = Root::new("user");
@@ -157,8 +157,8 @@ fn a_user_gets_only_names_of_its_own() {
     assert_eq!(root.key(&podman), "user:1000/podman:0123456789ab");
 }
 
-/// Regression: a service that may make groups below its own got another unit's name, or another
-/// user's.
+/// Regression: a service that may make groups below its own was reported under the name of another
+/// unit, or as another user's.
 #[test]
 fn groups_below_a_unit_are_that_unit() {
     let of = |path: &str| Workload::of(Path::new(path));
