@@ -1,11 +1,11 @@
-//! Confinement: takes from a thread the rights that it no longer needs once it reads data of
-//! untrusted clients, and forbids all threads of a manager system calls that it never makes.
+//! Confinement: removes rights from a thread before it reads data of untrusted clients, and forbids
+//! all threads of a manager the system calls that a manager never makes.
 //!
-//! Invariant: a thread never gets rights back. Threads that it starts have no more rights than it
+//! Invariant: a thread never regains rights. Threads that it starts have no more rights than it
 //! has. If the kernel lacks a layer (Landlock, capabilities, seccomp), [`Confined`] names it, and
-//! the other layers work without it. Threads of a process share its memory. So confinement stops a
-//! misled thread from using rights, but not an attacker's code from writing to the memory of the
-//! other threads.
+//! the other layers work without it. Threads of a process share its memory. So confinement keeps a
+//! thread with a fault from using rights, but does not keep an attacker's code in it from writing
+//! to the memory of other threads.
 
 mod calls;
 mod never;
@@ -18,8 +18,8 @@ use landlock::{PathBeneath, PathFd, RulesetCreatedAttr, RulesetStatus, Scope};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs};
 
-/// Newest version of Landlock's access rights that we request. An older kernel applies those rights
-/// of it that it knows.
+/// Newest version of Landlock's access rights that we request. An older kernel applies those of the
+/// rights that it supports.
 const NEWEST: ABI = ABI::V6;
 
 /// Result of [`confine_to_open_descriptors`].
@@ -30,7 +30,7 @@ pub struct Confined {
     pub lacks: Vec<String>,
 }
 
-/// Returns whether the kernel has Landlock and it is enabled.
+/// Returns whether the kernel has Landlock, and Landlock is enabled.
 #[must_use]
 pub fn has_landlock() -> bool {
     let requested = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
@@ -38,8 +38,8 @@ pub fn has_landlock() -> bool {
     requested.and_then(Ruleset::create).is_ok()
 }
 
-/// Takes two things from the calling thread, until it ends: all capabilities, and the right to open
-/// files, to start processes and to make sockets. Descriptors that are already open stay usable.
+/// Removes from the calling thread, until it ends, all capabilities, and the right to open files,
+/// to start processes and to make sockets. Descriptors that are already open stay usable.
 pub fn confine_to_open_descriptors() -> Confined {
     let mut lacks = Vec::new();
     let mut note = |what: &str, done: Result<(), String>| {
@@ -77,7 +77,7 @@ pub fn forbid_what_no_manager_does() -> io::Result<()> {
 }
 
 /// Restricts the calling thread, until it ends, to make, change and remove files only beneath this
-/// directory. It does not matter if the path leads elsewhere later.
+/// directory. Renaming the directory or reusing its path later changes nothing.
 ///
 /// # Errors
 /// The directory cannot be opened, or the kernel has no Landlock.
@@ -101,9 +101,9 @@ fn enforced(status: RulesetStatus) -> Result<(), String> {
     }
 }
 
-/// Forbids the calling thread, until it ends: all files that are not open already, TCP ports, and
-/// abstract sockets and signals to other processes. Files below `/proc/PID/root` are forbidden,
-/// too.
+/// Forbids the calling thread, until it ends, to use files that are not open already, TCP ports,
+/// and abstract sockets of and signals to other processes. This includes files below
+/// `/proc/PID/root`.
 ///
 /// # Errors
 /// The kernel has no Landlock.
@@ -119,7 +119,7 @@ fn forbid_files() -> Result<(), String> {
 
 /// Drops all capabilities of the calling thread except those in `kept`.
 ///
-/// CAP_IPC_LOCK is kept as well if the limit of locked memory is finite and cannot be lifted: all
+/// CAP_IPC_LOCK is kept as well if the limit of locked memory is finite and cannot be removed: all
 /// our memory is locked, and the kernel would refuse new memory to a thread without that
 /// capability.
 fn keep_capabilities(kept: CapabilitySet) -> rustix::io::Result<()> {
@@ -127,7 +127,7 @@ fn keep_capabilities(kept: CapabilitySet) -> rustix::io::Result<()> {
         true => kept,
         false => kept | CapabilitySet::IPC_LOCK,
     };
-    // No program that the thread starts gets more rights than the thread.
+    // No program that the thread starts gets more rights than the thread has.
     set_no_new_privs(true)?;
     let before = rustix::thread::capabilities(None)?;
     let kept = before.permitted.intersection(kept);

@@ -2,7 +2,7 @@
 //!
 //! Invariant: no call of [`ALLOWED`] opens, starts or names a file, program, process or socket, and
 //! none makes memory executable. Every other call fails with EPERM, which the thread handles like
-//! any other failure.
+//! any other error.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -70,7 +70,7 @@ const ALLOWED: [libc::c_long; 54] = [
     libc::SYS_capget,
 ];
 
-/// `FIONBIO`: makes a descriptor non-blocking (ioctl_tty(2)).
+/// `FIONBIO`: makes a descriptor non-blocking (ioctl_tty(2)); the only allowed request of ioctl(2).
 const NON_BLOCKING: u64 = 0x5421;
 /// `PROT_EXEC`: the memory is executable (mmap(2)).
 const RUNNABLE: u64 = 4;

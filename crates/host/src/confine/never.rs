@@ -1,8 +1,8 @@
 //! The system calls that a manager never makes.
 //!
 //! Invariant: each call of [`NEVER`] and [`OF_THIS`] fails with EPERM, and all others work as
-//! before. So no rare path of the manager or of a library can break. Calls that a manager makes
-//! only at its start or its end (bpf(2), mount(2), umount2(2)) are not forbidden.
+//! before. A call that some rare path of the manager or of a library needs is not in these lists,
+//! nor are calls that a manager makes only at its start or its end (bpf(2), mount(2), umount2(2)).
 
 use std::io;
 
@@ -24,7 +24,7 @@ const NEVER: [libc::c_long; 56] = [
     libc::SYS_init_module,
     libc::SYS_finit_module,
     libc::SYS_delete_module,
-    // Calls whose effects no seccomp filter sees.
+    // Calls with which other calls could be made that a seccomp filter does not see.
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
@@ -32,7 +32,7 @@ const NEVER: [libc::c_long; 56] = [
     libc::SYS_add_key,
     libc::SYS_request_key,
     libc::SYS_keyctl,
-    // Other root directories, namespaces, and mounts in several calls.
+    // Other root directories and namespaces, and the mount calls that need several steps.
     libc::SYS_chroot,
     libc::SYS_pivot_root,
     libc::SYS_setns,
@@ -90,7 +90,7 @@ const OF_THIS: [libc::c_long; 8] = [
 #[cfg(not(target_arch = "x86_64"))]
 const OF_THIS: [libc::c_long; 0] = [];
 
-/// Forbids the calls of this module. If `of_all_threads`, for all threads of the process; otherwise
+/// Forbids the calls of this module: for all threads of the process if `of_all_threads`, otherwise
 /// for the calling thread and threads that it starts later.
 pub(super) fn forbid(of_all_threads: bool) -> io::Result<()> {
     let program = program().map_err(io::Error::other)?;

@@ -1,4 +1,5 @@
-//! Tests: confined threads try what they may no longer do, beside threads that are not confined.
+//! Tests: confined threads attempt what is forbidden to them, next to threads that are not
+//! confined.
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -29,7 +30,7 @@ impl Drop for Other {
     }
 }
 
-/// Runs `act` in a new thread, waits for it to end, and returns the result of `act`.
+/// Runs `act` in a new thread, waits for the thread's end, and returns the result of `act`.
 fn in_a_thread<T: Send>(act: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(act).join().expect("it does not panic"))
 }
@@ -40,8 +41,8 @@ fn field(status: &str, name: &str) -> String {
     line.expect("the kernel tells it").trim().to_owned()
 }
 
-/// Regression: code in `serve`'s process, also the thread that serves untrusted HTTP clients, could
-/// read and write files of the host through `/proc/PID/root`.
+/// Regression: code in `serve`'s process, including the thread that serves untrusted HTTP clients,
+/// could read and write files of the host through `/proc/PID/root`.
 #[test]
 fn no_process_root_leads_a_confined_thread_to_a_file() {
     let other = Other::start();
@@ -95,8 +96,8 @@ fn a_confined_thread_has_no_capability_and_others_keep_theirs() {
     }
 }
 
-/// After the confinement a thread can write only files in its directory. Files elsewhere, also by
-/// `/proc/PID/root`, can be read but not written.
+/// After the confinement a thread can write only files in its directory. Files elsewhere can be
+/// read but not written, also through `/proc/PID/root`.
 #[test]
 fn a_thread_changes_files_beneath_its_directory_alone() {
     let other = Other::start();
