@@ -1,7 +1,7 @@
 //! What is known about the memory of the watched processes, as data: for `report --json` and `top`.
 //!
-//! Invariant: field names are those of `interfaces.md`; scripts rely on them. Fields may be added,
-//! but a field never changes its meaning. Units are part of the names. If the kernel has a figure
+//! Invariant: field names are those of `docs/interfaces.md`; scripts rely on them. Fields may be
+//! added, but a field never changes its meaning. Names include units. If the kernel has a figure
 //! for the same quantity as one of ours, both are reported (`kernel_says`).
 
 mod curve;
@@ -71,23 +71,23 @@ pub struct Report {
     /// `memory.current` (v1: `memory.usage_in_bytes`) of the target's own control group; `None` if
     /// the target has no group of its own.
     pub charged_bytes: Option<u64>,
-    /// The kernel's peak of `charged_bytes`: `memory.peak` (v1: `memory.max_usage_in_bytes`).
-    /// Memory that was charged to another group before (a library that was in memory already) is
-    /// not included.
+    /// The kernel's peak of `charged_bytes`: `memory.peak` (v1: `memory.max_usage_in_bytes`). Does
+    /// not include memory that was charged to another group before, such as a library that was in
+    /// memory already.
     pub charged_peak_bytes: Option<u64>,
     /// The larger of `charged_peak_bytes` and `resident_bytes`. If the target has no group of its
-    /// own: the largest resident memory that a scan found.
+    /// own: the most resident memory that a scan has found.
     pub resident_peak_bytes: u64,
-    /// Memory in swap: private memory by its swap entries, and shared memory by the kernel's smaps,
-    /// each file once. Shared memory is read as rarely as `kernel_says`.
+    /// Memory in swap. Private memory is counted by its swap entries; shared memory by the kernel's
+    /// smaps, each file once, and as rarely as `kernel_says`.
     pub swapped_bytes: u64,
-    /// Pages swapped out since the watch began. If the target is all processes: the kernel's count;
-    /// else the growth of the target's swap plus its refaults, limited to the host's count.
+    /// Pages swapped out since the watch began. If the target is all processes: the kernel's count.
+    /// Otherwise: the growth of the target's swap plus its refaults, at most the host's count.
     pub evicted_pages: u64,
-    /// Pages swapped in since the watch began. If the target is all processes: the kernel's count;
-    /// else the target's major faults (those on file pages, too), limited to the host's count.
+    /// Pages swapped in since the watch began. If the target is all processes: the kernel's count.
+    /// Otherwise: the target's major faults (also those on file pages), at most the host's count.
     pub refaulted_pages: u64,
-    /// Managed targets: pages that kernel reclaim took.
+    /// Managed targets: pages that kernel reclaim took, not pagetide.
     pub left_by_kernel_pages: u64,
     /// Managed targets: pages that were chosen for reclaim and stayed resident, by reason.
     pub kept_pages: KeptPages,
@@ -100,14 +100,15 @@ pub struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_back: Option<WriteBackReport>,
     /// Managed targets: the latest actions for limits, policy and commands, each with its reason.
-    /// In a dry run they were only decided. Of lines that differ only in numbers, the last is kept.
+    /// In a dry run they were only decided. Of actions that differ only in numbers, only the last
+    /// is listed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub actions: Vec<String>,
     /// Resident bytes by age, one entry for each NUMA node. The sum of all bins and
     /// `unknown_age_bytes` is `resident_bytes`.
     pub page_age: Vec<NodeAge>,
-    /// Resident bytes of unknown age. Causes: a secondary MMU, accessed bits that cannot be cleared
-    /// without stalling the process, or no source of ages.
+    /// Resident bytes of unknown age. Possible causes: a secondary MMU, accessed bits that cannot
+    /// be cleared without stalling the process, or no source of ages.
     pub unknown_age_bytes: u64,
     /// Reasons for unknown ages, each with its bytes, largest first; empty if all ages are known.
     pub unknown_because: Vec<Unknown>,
@@ -125,10 +126,12 @@ pub struct Report {
     /// set; `None` before the second scan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub needed: Option<Needed>,
-    /// The age up to which a requested share of the memory was accessed; `None` if not requested.
+    /// The age up to which a requested share of the memory was accessed; `None` if no share was
+    /// requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quantile: Option<AgeQuantile>,
-    /// What less memory would cost; `None` before the second scan, or if it was not requested.
+    /// How many refaults the target would have with less memory; `None` before the second scan, or
+    /// if it was not requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub curve: Option<Curve>,
     /// Managed targets: state of the recording; `None` without `--record`.
@@ -136,16 +139,16 @@ pub struct Report {
     pub recording: Option<RecordingReport>,
     /// Unmapped page cache of the target's control group; `None` without a group of its own.
     pub unmapped_cache_bytes: Option<u64>,
-    /// The part of `unmapped_cache_bytes` that was used more than once (the kernel's active list).
-    /// Page tables do not show its ages, so all of it counts as needed. `None` without a group of
-    /// its own.
+    /// The part of `unmapped_cache_bytes` that was accessed more than once (the kernel's active
+    /// list). Page tables do not show its ages, so all of it counts as needed. `None` without a
+    /// group of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used_cache_bytes: Option<u64>,
     /// Kernel memory of the target's control group (stacks, page tables, slab); `None` without a
     /// group of its own.
     pub kernel_bytes: Option<u64>,
-    /// Memory in hugetlb pages. As in the kernel's Rss, it is not part of `resident_bytes`; it has
-    /// no age.
+    /// Memory in hugetlb pages. It has no age, and is not part of `resident_bytes`, as it is not
+    /// part of the kernel's Rss.
     pub hugetlb_bytes: u64,
     /// The kernel's own figures for the same processes, for comparison.
     pub kernel_says: KernelSays,
@@ -164,8 +167,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Sets the target's curve, and adds to it the kernel memory and shared memory that no limit
-    /// reduces.
+    /// Sets the target's curve, after adding to it the kernel memory and shared memory that no
+    /// limit reduces.
     pub fn set_curve(&mut self, curve: Option<Curve>) {
         let (kernel, shared) = (self.kernel_bytes, self.kernel_says.shared_bytes);
         let cache = self.used_cache_bytes;
@@ -190,7 +193,7 @@ impl Report {
     }
 }
 
-/// Pages that were chosen for reclaim and stayed resident, by reason. A page counts each time.
+/// Pages that were chosen for reclaim but stayed resident, by reason. A page counts each time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct KeptPages {
@@ -214,19 +217,19 @@ pub struct PolicyReport {
     pub name: String,
     /// Whether the policy only decides, and no page is reclaimed.
     pub dry_run: bool,
-    /// Idle time from which pages are reclaimed, milliseconds; `None` if the policy chooses by
-    /// size, or before its first choice.
+    /// Minimum idle time of pages that are reclaimed, milliseconds; `None` if the policy chooses by
+    /// size, or has not chosen yet.
     pub threshold_ms: Option<u64>,
-    /// Size above which memory is reclaimed; `None` if the policy chooses by age, or before its
-    /// first choice.
+    /// Size above which memory is reclaimed; `None` if the policy chooses by age, or has not chosen
+    /// yet.
     pub limit_bytes: Option<u64>,
-    /// Number of reclaims that the policy ordered.
+    /// Number of reclaims that the policy requested.
     pub orders: u64,
-    /// Pages that were paged out because the policy ordered it.
+    /// Pages that were paged out at the policy's request.
     pub evicted_pages: u64,
-    /// Pages of unmapped page cache that were dropped because the policy ordered it.
+    /// Pages of unmapped page cache that were dropped at the policy's request.
     pub dropped_pages: u64,
-    /// Pages that were refaulted, no matter whether this policy or the kernel had reclaimed them.
+    /// Refaulted pages, whether the policy or the kernel had reclaimed them.
     pub came_back_pages: u64,
     /// The latest actions of the policy, each with its reason.
     pub actions: Vec<ActionReport>,
@@ -303,7 +306,7 @@ pub struct Reaccess {
 /// A reason why ages are unknown, with the bytes concerned.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Unknown {
-    /// What hides the accesses, in words.
+    /// Why accesses are not known, in words.
     pub reason: String,
     /// Resident bytes of unknown age for this reason.
     pub bytes: u64,
@@ -317,11 +320,12 @@ pub struct KernelSays {
     pub pss_bytes: Option<u64>,
     /// Sum of `SwapPss` in the processes' `smaps_rollup`; `None` as for `pss_bytes`.
     pub swap_pss_bytes: Option<u64>,
-    /// The largest resident memory that any one of the processes shares with other processes.
+    /// The largest amount of resident memory that a single process of the target shares with
+    /// others.
     #[serde(default)]
     pub shared_bytes: Option<u64>,
-    /// Age of the `smaps_rollup` figures, milliseconds. To compute them the kernel walks all page
-    /// tables, so we spend at most 1/400 of the time on reading them.
+    /// Age of the `smaps_rollup` figures, milliseconds. The kernel walks all page tables to compute
+    /// them, so we spend at most 1/400 of the time on reading them.
     pub asked_ms_ago: u64,
     /// Part of the last 10 s in which some process waited for memory (PSI `some avg10`), in
     /// hundredths of a percent.
@@ -331,7 +335,7 @@ pub struct KernelSays {
     pub pressure_of: Option<PressureOf>,
 }
 
-/// The processes whose waiting a memory pressure measures.
+/// The processes whose waiting for memory a pressure measures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PressureOf {
@@ -367,11 +371,11 @@ impl PressureOf {
 pub struct Ended {
     /// Number of processes that ended since the watch began.
     pub processes: u64,
-    /// Number of ended processes that no scan saw, as they began and ended between two scans.
+    /// Number of ended processes that no scan saw: they started and ended between two scans.
     pub unseen: u64,
     /// The largest peak of resident memory that the kernel reported for an ended process, bytes.
     pub peak_resident_bytes: u64,
-    /// Whether the kernel's process events counted the ended processes. If only scans did,
+    /// Whether the kernel's process events counted the ended processes. If not, only scans did, and
     /// short-lived processes are missing.
     pub counted_by_events: bool,
 }
@@ -409,11 +413,11 @@ pub struct Process {
     /// Resident memory that is counted for this process. A shared frame counts for one process
     /// only, so all processes add up to the target's `resident_bytes`.
     pub resident_bytes: u64,
-    /// All resident memory that the process maps, shared or not (Rss, as counted by our walks).
+    /// All resident memory that the process maps, shared or not (Rss, as our walks count it).
     pub mapped_bytes: u64,
     /// Private memory of the process that is swapped out.
     pub swapped_bytes: u64,
-    /// Part of `resident_bytes` that was accessed within the last interval.
+    /// The part of `resident_bytes` that was accessed within the last interval.
     pub young_bytes: u64,
     /// Part of `resident_bytes` that was not accessed for 10 s.
     pub older_than_10s_bytes: u64,

@@ -1,22 +1,23 @@
-//! Refault rates by memory size, as data: what less memory would cost a target.
+//! Refault rates by memory size, as data: how many refaults a target would have with less memory.
 //!
 //! Invariant: points are in ascending order of size, and only for sizes that were observed. The
-//! smallest is the memory in use between two scans; the largest is the largest size that was full
-//! for a quarter of the watched time. Refault rates never rise from a size to the next larger one.
+//! smallest is the memory accessed between two scans; the largest is the largest size that was full
+//! for a quarter of the watched time. Refault rates never rise from one size to the next larger
+//! one.
 
 use engine::units::PAGE_SIZE;
 use serde::{Deserialize, Serialize};
 
 /// Default limit of refaults: pages per minute, in per mille of the pages of the working set. It is
-/// the rule of far memory (Lagar-Cavilla and others, ASPLOS'19).
+/// the rule of far memory in Google's data centers (Lagar-Cavilla and others, ASPLOS'19).
 pub const REFAULTS_PER_MILLE: f64 = 2.0;
-/// Refaults that are always allowed, pages per minute (one a second): for small working sets.
+/// Refaults that are always allowed, in pages per minute (one a second), for small working sets.
 pub const REFAULTS_FLOOR: f64 = 60.0;
-/// Part of a limit, in per mille, at which reclaim for the limit ends (`engine::vmscan::Headroom`);
-/// the rest is headroom for the program to grow.
+/// Part of a limit, in per mille, down to which reclaim for the limit goes
+/// (`engine::vmscan::Headroom`). Memory above that part is headroom for the program to grow.
 pub(crate) const HELD_PER_MILLE: u64 = 995;
-/// Number of refaults that must be expected in the watched time before a rate is trusted. With ten,
-/// chance changes a rate by up to a third.
+/// Number of refaults that must be expected in the watched time before a rate is trusted. With ten
+/// refaults, chance changes a rate by up to a third.
 const EVENTS: f64 = 10.0;
 const MINUTE_MS: f64 = 60_000.0;
 
@@ -33,19 +34,19 @@ pub struct Curve {
     /// Resident memory that was accessed since the watch began; nothing is known about larger
     /// sizes.
     pub known_to_bytes: u64,
-    /// Resident memory that was never seen accessed; it is unknown whether it will be used again.
+    /// Resident memory that was never seen accessed; whether it will be accessed again is unknown.
     pub untouched_bytes: u64,
     /// Time in which more than a twentieth of the pages had an unknown age, milliseconds.
     pub blind_ms: u64,
-    /// Kernel memory charged to the target's group (stacks, page tables, slab): it counts against a
+    /// Kernel memory charged to the target's group (stacks, page tables, slab). It counts towards a
     /// limit and is never reclaimed. 0 if the target has no group of its own.
     pub kernel_bytes: u64,
-    /// Unmapped page cache of the target's group that was used more than once; not included in any
-    /// point.
+    /// Unmapped page cache of the target's group that was accessed more than once; no point
+    /// includes it.
     #[serde(default)]
     pub cache_bytes: u64,
-    /// Memory that other processes map, too: it stays resident even if the target does not use it.
-    /// `None` if unknown.
+    /// Memory that other processes map, too: it stays resident even if the target does not access
+    /// it. `None` if unknown.
     pub shared_bytes: Option<u64>,
     /// Points of the curve, in ascending order of size.
     pub points: Vec<CurvePoint>,
@@ -55,11 +56,11 @@ pub struct Curve {
     /// The smallest size with at most the allowed refaults; `None` until enough time was watched.
     pub recommended: Option<Recommended>,
     /// The size at the bend of the curve: less memory causes far more refaults, and more memory
-    /// saves hardly any. `None` if the curve has no bend.
+    /// avoids hardly any. `None` if the curve has no bend.
     pub knee: Option<Recommended>,
 }
 
-/// Refaults that a target would have with one size of memory.
+/// The refaults that a target would have with one size of memory.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct CurvePoint {
     /// The size: resident memory, bytes.
@@ -68,29 +69,29 @@ pub struct CurvePoint {
     pub idle_ms: u64,
     /// Refaults per minute, in pages of 4 KiB.
     pub refaults_per_minute: f64,
-    /// Part of `refaults_per_minute` that are file pages.
+    /// The part of `refaults_per_minute` that are file pages.
     #[serde(default)]
     pub file_refaults_per_minute: f64,
-    /// Lower bound of the refaults per minute. There are bounds because the order of accesses
-    /// between two scans is unknown.
+    /// Lower bound of the refaults per minute. A rate is known only within bounds, as the order of
+    /// accesses between two scans is unknown.
     #[serde(default)]
     pub at_least_per_minute: f64,
     /// Upper bound of the refaults per minute; see [`CurvePoint::at_least_per_minute`].
     #[serde(default)]
     pub at_most_per_minute: f64,
     /// Refaults per minute in the later part of the watched time; `None` if memory of this size was
-    /// not full then.
+    /// not full in that part.
     #[serde(default)]
     pub later_per_minute: Option<f64>,
-    /// Part of `later_per_minute` that are file pages; `None` if that is.
+    /// The part of `later_per_minute` that are file pages; `None` if `later_per_minute` is.
     #[serde(default)]
     pub later_file_per_minute: Option<f64>,
-    /// Refaults divided by accesses: `refaulted_pages` / pages that scans found accessed.
+    /// Refaults divided by accesses: `refaulted_pages` / number of pages that scans found accessed.
     pub miss_ratio: f64,
-    /// Refaults in the time `watched_ms`, pages.
+    /// Number of refaults in the time `watched_ms`, in pages.
     pub refaulted_pages: u64,
-    /// How long memory of this size would have been full, milliseconds. While it filled, nothing
-    /// would have been reclaimed.
+    /// How long memory of this size would have been full, milliseconds. Before that, nothing would
+    /// have been reclaimed.
     pub watched_ms: u64,
     /// File pages that do not fit into this size, bytes. They may still stay resident if other
     /// processes map them. 0 from managers of older versions.
@@ -98,15 +99,15 @@ pub struct CurvePoint {
     pub idle_file_bytes: u64,
 }
 
-/// A recommended size of memory, with the settings that achieve it.
+/// A recommended size of memory, with the options that achieve it.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Recommended {
-    /// Value for `--memory-max`: `bytes`, plus file pages that stay resident as other processes map
-    /// them, plus kernel memory, plus the headroom that reclaim keeps below a limit.
+    /// Value for `--memory-max`: the sum of `bytes`, file pages that stay resident as other
+    /// processes map them, kernel memory, and the headroom that reclaim keeps below a limit.
     pub limit_bytes: u64,
     /// Value for `--age-every`, milliseconds: a third of `idle_ms` in whole seconds, at least 1 s.
-    /// The engine keeps four generations and reclaims from none of the youngest two, so three of
-    /// them span the idle time of the oldest page that stays.
+    /// The engine keeps four generations and reclaims from none of the two youngest. So three
+    /// generations span the idle time of the oldest page that stays.
     pub age_every_ms: u64,
     /// The recommended resident memory, bytes.
     pub bytes: u64,
@@ -117,8 +118,8 @@ pub struct Recommended {
 }
 
 impl Recommended {
-    /// Recommends the size of a point. The limit is `charged * 1000 / 995`, where `charged` is:
-    /// resident bytes of the point, file pages that stay as other processes map them, and kernel
+    /// Recommends the size of a point. The limit is `charged * 1000 / 995`. `charged` is the sum of
+    /// the point's resident bytes, file pages that stay as other processes map them, and kernel
     /// memory.
     fn of(point: &CurvePoint, curve: &Curve) -> Recommended {
         let stays = curve.shared_bytes.unwrap_or(u64::MAX);
@@ -142,8 +143,8 @@ const fn number(n: u64) -> f64 {
 }
 
 impl Curve {
-    /// Returns the allowed refaults, pages per minute: this part of the working set, but at least
-    /// [`REFAULTS_FLOOR`].
+    /// Returns the allowed refaults, pages per minute: this per mille of the working set's pages,
+    /// but at least [`REFAULTS_FLOOR`].
     #[must_use]
     pub fn allowed(&self, refaults_per_mille: f64) -> f64 {
         let share =
@@ -151,15 +152,15 @@ impl Curve {
         share.max(REFAULTS_FLOOR)
     }
 
-    /// Returns the time, milliseconds, that must be watched to distinguish this rate of refaults
-    /// from zero: ten refaults are expected in it.
+    /// Returns the time, milliseconds, that must be watched to distinguish the allowed rate of
+    /// refaults from zero: ten refaults are expected in it.
     #[must_use]
     pub fn needed_ms(&self, refaults_per_mille: f64) -> f64 {
         EVENTS * MINUTE_MS / self.allowed(refaults_per_mille)
     }
 
-    /// Returns the smallest size of which neither it nor any larger size exceeds the allowed
-    /// refaults; `None` until enough time was watched.
+    /// Returns the smallest size from which on no size exceeds the allowed refaults; `None` until
+    /// enough time was watched.
     #[must_use]
     pub fn smallest(&self, refaults_per_mille: f64) -> Option<Recommended> {
         let allowed = self.allowed(refaults_per_mille);
@@ -193,9 +194,9 @@ impl Curve {
         (below(farthest) > 0.0).then(|| Recommended::of(farthest, self))
     }
 
-    /// Sets the memory that no limit reduces, as far as known, and recommends sizes anew.
+    /// Sets the memory that no limit reduces, and computes the recommended sizes again.
     /// `kernel_bytes`: kernel memory of the target's group. `shared_bytes`: memory that other
-    /// processes map, too.
+    /// processes map, too. `None` if unknown.
     #[must_use]
     pub fn beside(mut self, kernel_bytes: Option<u64>, shared_bytes: Option<u64>) -> Curve {
         self.kernel_bytes = kernel_bytes.unwrap_or(0);
@@ -204,14 +205,15 @@ impl Curve {
         self.recommend(rule)
     }
 
-    /// Sets the unmapped page cache in use; `None` counts as 0.
+    /// Sets the unmapped page cache that was accessed more than once; `None` counts as 0.
     #[must_use]
     pub fn with_cache(mut self, cache_bytes: Option<u64>) -> Curve {
         self.cache_bytes = cache_bytes.unwrap_or(0);
         self
     }
 
-    /// Recommends sizes anew, with this limit of refaults (see [`Curve::refaults_per_mille`]).
+    /// Computes the recommended sizes again, with this limit of refaults
+    /// ([`Curve::refaults_per_mille`]).
     #[must_use]
     pub fn recommend(mut self, refaults_per_mille: f64) -> Curve {
         self.refaults_per_mille = refaults_per_mille;
@@ -224,7 +226,7 @@ impl Curve {
 impl CurvePoint {
     /// Creates a point for the size `bytes`. `idle_ms`: idle time of the oldest page that fits.
     /// `refaulted`: number of refaults, then number of all accesses. `watched_ms`: time in which
-    /// they were counted.
+    /// both were counted.
     #[must_use]
     pub fn new(bytes: u64, idle_ms: u64, refaulted: (u64, u64), watched_ms: u64) -> CurvePoint {
         let (refaulted_pages, touched) = refaulted;
@@ -245,7 +247,7 @@ impl CurvePoint {
 mod tests {
     use super::*;
 
-    /// Returns a curve with points at 1, 2, ... MiB that have these numbers of refaults in 10
+    /// Returns a curve with points at 1, 2, ... MiB, which have these numbers of refaults in 10
     /// minutes.
     fn curve(refaults: &[u64]) -> Curve {
         let points = (1..).zip(refaults);
@@ -267,8 +269,8 @@ mod tests {
             "half a percent more, whole pages"
         );
         assert!((chosen.refaults_per_minute - 99.9).abs() < 1e-9);
-        // Regression: the limit applies to all memory charged to the group, but did not include
-        // kernel memory, so that memory was missing for pages.
+        // Regression: the limit did not include kernel memory, although the kernel counts it
+        // towards the limit. So that much memory was missing for pages.
         let with_kernel = curve.clone().recommend(2.0).beside(Some(20 << 20), None);
         let chosen = with_kernel.recommended.expect("as before");
         assert_eq!(chosen.bytes, 3 << 20);
@@ -276,8 +278,8 @@ mod tests {
             chosen.limit_bytes,
             (23_u64 << 20) * 1000 / 995 / 4096 * 4096 + 4096
         );
-        // As many file pages stay resident as the kernel reports that other processes map; all of
-        // them if the kernel reports nothing.
+        // Of the file pages, as many stay resident as the kernel reports that other processes map;
+        // all stay if the kernel reports nothing.
         let mut files = curve.clone().recommend(2.0);
         files.points[2].idle_file_bytes = 8 << 20;
         for (shared, mib) in [(Some(0), 3_u64), (Some(5 << 20), 8), (None, 11)] {
@@ -293,7 +295,7 @@ mod tests {
         assert_eq!(strict.bytes, 5 << 20);
     }
 
-    /// If a size has few refaults but a larger size has many, the few are chance.
+    /// If a size has few refaults but a larger size has many, the few are due to chance.
     #[test]
     fn all_larger_sizes_keep_the_rule_too() {
         let curve = curve(&[500, 90_000, 400]);
@@ -307,7 +309,7 @@ mod tests {
             .points
             .iter_mut()
             .for_each(|point| point.watched_ms = 5_000);
-        // 100 refaults a minute are allowed: ten of them take 6 s.
+        // 100 refaults a minute are allowed: to expect ten of them takes 6 s.
         assert_eq!(curve.smallest(2.0), None);
         assert!((curve.needed_ms(2.0) - 6_000.0).abs() < 1e-9);
         assert_eq!(Curve::default().smallest(2.0), None);

@@ -1,9 +1,9 @@
-//! How much memory a program needs: one number of bytes, its cost, its confidence, and which limits
-//! to set.
+//! How much memory a program needs: one number of bytes, with its cost, its confidence, and the
+//! limits to set.
 //!
-//! Invariant: there is always a number; it lies between the memory in use and the resident memory.
-//! Above the largest size of the curve nothing was observed, so refaults are assumed to fall
-//! linearly to zero at the resident size. A number found that way has low confidence.
+//! Invariant: there is always a number, between the memory in use and the resident memory. For
+//! sizes above the largest of the curve nothing was observed, so refaults are assumed to fall
+//! linearly to zero at the resident size. A number found in that way has low confidence.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,13 +20,13 @@ const LONG_MS: u64 = 270_000;
 /// Two sizes agree if they differ by at most this part of the larger one, or by at most [`SMALL`]
 /// bytes.
 const AGREE: f64 = 0.15;
-/// The needed size may be raised for safety by at most 1/16 of itself, so that it costs at most
-/// twice the budget by the upper bound of refaults.
+/// For safety, the needed size is raised by at most 1/16 of itself, so that even at the upper bound
+/// of refaults it costs at most twice the budget.
 const SAFE_PART: u64 = 16;
 /// Two sizes always agree if they differ by at most this number of bytes (2 MiB).
 const SMALL: f64 = 2097152.0;
 
-/// How much a program may be slowed down by refaults.
+/// How much refaults may slow a program down.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Budget {
     /// Percent of its time that the program may wait for refaults.
@@ -36,7 +36,7 @@ pub enum Budget {
     Refaults(f64),
 }
 
-/// How far the needed size can be trusted.
+/// How far a needed size can be trusted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Confidence {
@@ -92,7 +92,7 @@ pub struct Needed {
     pub suggest: Suggestion,
 }
 
-/// Suggested limits of a control group, and the amounts besides `Needed::bytes` that they include.
+/// Suggested limits of a control group, and the amounts that they include besides `Needed::bytes`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Suggestion {
@@ -100,13 +100,13 @@ pub struct Suggestion {
     pub memory_high_bytes: u64,
     /// Value for `memory.max` or systemd's `MemoryMax=`.
     pub memory_max_bytes: u64,
-    /// Kernel memory of the group: page tables, stacks, slab. Estimated if the program has no group
-    /// of its own.
+    /// Kernel memory of the group: page tables, stacks, slab. An estimate if the program has no
+    /// group of its own.
     pub kernel_bytes: u64,
     /// File pages that stay resident as other processes map them, too.
     pub shared_bytes: u64,
-    /// Unmapped page cache that was used more than once (the kernel's active list). Page tables do
-    /// not show its ages, so all of it is included.
+    /// Unmapped page cache that was accessed more than once (the kernel's active list). Page tables
+    /// do not show its ages, so all of it is included.
     pub cache_bytes: u64,
     /// Growth of the needed size in the later part of the watched time.
     pub growth_bytes: u64,
@@ -126,7 +126,7 @@ fn whole(bytes: f64) -> u64 {
     bytes.max(0.0) as u64
 }
 
-/// Sizes of the program that its curve does not contain.
+/// Sizes of a program that its curve does not contain.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Beside {
     /// Resident bytes.
@@ -146,7 +146,7 @@ struct PricedCurve<'a> {
 }
 
 impl PricedCurve<'_> {
-    /// Returns how much of the program's time these refaults cost, in percent.
+    /// Returns the part of the program's time that these refaults cost, in percent.
     fn percent(&self, (all, files): Rates) -> f64 {
         let us = (all - files).max(0.0) * self.price.anon_us + files * self.price.file_us;
         100.0 * us / MINUTE_US
@@ -170,7 +170,7 @@ impl PricedCurve<'_> {
     }
 
     /// Returns the smallest size that spends at most `allowed`, with its point. The point is `None`
-    /// if the size lies beyond the curve; the result is `None` if `of` has rates for no point.
+    /// if the size is beyond the curve. The result is `None` if `of` returns rates for no point.
     fn smallest(
         &self,
         resident: u64,
@@ -191,15 +191,15 @@ impl PricedCurve<'_> {
         Some((bytes + whole(rest * (1.0 - allowed / spent)), None))
     }
 
-    /// Returns whether the curve's last point spends more than twice what is allowed. At which
-    /// larger size the cost falls is unknown then: in a program that loops over its memory, the
+    /// Returns whether the curve's last point spends more than twice the budget. If so, it is
+    /// unknown at which larger size the cost falls: for a program that loops over its memory, the
     /// cost falls only when all of the memory is resident.
     fn may_be_a_cliff(&self) -> bool {
         let last = self.curve.points.last().and_then(likely);
         last.is_some_and(|last| self.spent(last) > 2.0 * self.allowed())
     }
 
-    /// Returns the refaults for a needed size beyond the curve: refaults that spend all of the
+    /// Returns the refaults for a needed size beyond the curve: so many that they spend the whole
     /// budget, or none if all memory must stay resident.
     fn beyond(&self) -> Rates {
         let last = self.curve.points.last().and_then(likely);
@@ -211,8 +211,8 @@ impl PricedCurve<'_> {
     }
 }
 
-/// Returns the likely rates of a point: those observed, plus one refault in the watched time.
-/// `None` if the point was never watched.
+/// Returns the likely rates of a point: the observed ones plus one refault in the watched time.
+/// `None` if no time was watched.
 fn likely(point: &CurvePoint) -> Option<Rates> {
     let one_more = match point.watched_ms {
         0 => return None,
@@ -224,45 +224,48 @@ fn likely(point: &CurvePoint) -> Option<Rates> {
     Some((all + one_more, files + one_more * share))
 }
 
-/// Returns by how many refaults per minute chance may change a rate: 1.64 standard deviations. The
-/// true rate exceeds that bound in one of twenty cases.
-fn by_chance(per_minute: f64, watched_ms: u64) -> f64 {
+/// Returns by how many refaults per minute chance may change a rate: 1.64 standard deviations. In
+/// one of twenty cases the true rate is higher by more than that.
+fn chance_margin(per_minute: f64, watched_ms: u64) -> f64 {
     let minutes = number(watched_ms.max(1)) / 60_000.0;
     1.64 * (per_minute / minutes).sqrt()
 }
 
-/// Returns the likely rates of a point, scaled to `to` refaults per minute of all pages.
+/// Returns the likely rates of a point, scaled so that the rate of all pages is `to` per minute.
 fn scaled(point: &CurvePoint, to: f64) -> Option<Rates> {
     let (all, files) = likely(point)?;
     Some((to, files * to / all))
 }
 
-/// Returns the lower bound of a point's rates, minus what chance may add.
+/// Returns the lower bound of a point's rates, lowered by what chance may have added.
 fn at_least(point: &CurvePoint) -> Option<Rates> {
     let least = point.at_least_per_minute;
-    scaled(point, (least - by_chance(least, point.watched_ms)).max(0.0))
+    scaled(
+        point,
+        (least - chance_margin(least, point.watched_ms)).max(0.0),
+    )
 }
 
-/// Returns the upper bound of a point's rates, plus what chance may hide.
+/// Returns the upper bound of a point's rates, raised by what chance may have hidden.
 fn at_most(point: &CurvePoint) -> Option<Rates> {
     let most = point.at_most_per_minute.max(likely(point)?.0);
-    scaled(point, most + by_chance(most, point.watched_ms))
+    scaled(point, most + chance_margin(most, point.watched_ms))
 }
 
 /// Returns a point's rates in the later part of the watched time; `None` if they are unknown.
-fn of_late(point: &CurvePoint) -> Option<Rates> {
+fn in_later_part(point: &CurvePoint) -> Option<Rates> {
     Some((point.later_per_minute?, point.later_file_per_minute?))
 }
 
 /// Returns whether two sizes in bytes differ by too little to matter ([`AGREE`], [`SMALL`]).
-fn agree(one: u64, other: u64) -> bool {
+fn nearly_equal(one: u64, other: u64) -> bool {
     let larger = number(one.max(other));
     number(one.abs_diff(other)) <= (AGREE * larger).max(SMALL)
 }
 
 impl Needed {
-    /// Returns how much memory the program with this curve needs; `None` before the second scan, as
-    /// nothing is known then.
+    /// Returns how much memory the program with this curve needs; `None` before the second scan,
+    /// when nothing is known.
     #[must_use]
     pub fn of(curve: &Curve, beside: Beside, budget: Budget, price: &Price) -> Option<Needed> {
         let priced = PricedCurve {
@@ -279,8 +282,8 @@ impl Needed {
             let found = priced.smallest(resident, allowed, of);
             found.map_or(resident, |(bytes, _)| bytes)
         };
-        // The time of an access is known only to within a scan's interval, and so is a loop's size.
-        // Slightly less memory makes a loop miss all its pages: so at the upper bound of refaults
+        // The time of an access is known only to within an interval, and so is the size of a loop.
+        // With slightly less memory a loop misses all its pages. So at the upper bound of refaults
         // the size must cost at most twice the budget.
         let safe = bound(at_most, 2.0 * allowed).min(bytes + bytes / SAFE_PART);
         let bytes = bytes.max(safe);
@@ -291,7 +294,7 @@ impl Needed {
             above.unwrap_or(point)
         });
         let late = priced
-            .smallest(resident, allowed, of_late)
+            .smallest(resident, allowed, in_later_part)
             .map(|(late, _)| late);
         let spent = match point {
             Some(point) => likely(point).unwrap_or_default(),
@@ -313,8 +316,8 @@ impl Needed {
         (curve.watched_ms > 0).then_some(needed)
     }
 
-    /// Sets the confidence and its reasons. `point` is the curve's point for the needed size
-    /// (`None` beyond the curve); `late` is the size needed in the later part of the watched time.
+    /// Sets the confidence and its reasons. `point`: the curve's point for the needed size, `None`
+    /// beyond the curve. `late`: the size needed in the later part of the watched time.
     fn judge(
         &mut self,
         curve: &Curve,
@@ -357,12 +360,13 @@ impl Needed {
             );
         }
         if let Some(late) = late
-            && !agree(late, self.bytes)
+            && !nearly_equal(late, self.bytes)
         {
             let late = engine::Bytes(late);
             at_most(Confidence::Medium, format!("recently it needed {late}"));
         }
-        if !(agree(self.low_bytes, self.bytes) && agree(self.high_bytes, self.bytes)) {
+        if !(nearly_equal(self.low_bytes, self.bytes) && nearly_equal(self.high_bytes, self.bytes))
+        {
             let (low, high) = (
                 engine::Bytes(self.low_bytes),
                 engine::Bytes(self.high_bytes),
@@ -378,8 +382,8 @@ impl Needed {
     }
 }
 
-/// Rounds up to a size that people would set: at most four significant binary digits, and whole
-/// MiB.
+/// Rounds up to a size that people would set: a multiple of 1 MiB with at most four significant
+/// binary digits.
 fn rounded_up(bytes: u64) -> u64 {
     let step = (bytes.max(1).next_power_of_two() / 16).max(1 << 20);
     bytes.next_multiple_of(step)
@@ -388,8 +392,8 @@ fn rounded_up(bytes: u64) -> u64 {
 impl Suggestion {
     /// Suggests limits (docs/howto/sizing.md). `memory.high` is `1.25 * all + 4 MiB`, rounded up,
     /// and `memory.max` is `1.5 * memory.high`, rounded up. `all` is the sum of: the needed memory
-    /// (at low confidence its upper bound), observed growth, kernel memory, file pages that stay as
-    /// other processes map them, and unmapped page cache in use.
+    /// (at low confidence its upper bound), its observed growth, kernel memory, file pages that
+    /// stay as other processes map them, and unmapped page cache that was accessed more than once.
     fn of(
         needed: &Needed,
         curve: &Curve,
@@ -401,7 +405,7 @@ impl Suggestion {
             Confidence::Medium | Confidence::High => needed.bytes,
         };
         let growth = late.unwrap_or(bytes).saturating_sub(bytes);
-        // For page tables, and for the stacks and kernel structures of one or two processes.
+        // Estimates page tables, and the stacks and kernel structures of one or two processes.
         let guess = needed.now_bytes / 256 + (1 << 20);
         let kernel = if curve.kernel_bytes > 0 {
             curve.kernel_bytes
@@ -438,8 +442,8 @@ mod tests {
         }
     }
 
-    /// Returns the curve of a program of 229 MiB, with points at 20, 21, ... MiB that have these
-    /// refaults per minute.
+    /// Returns the curve of a program of 229 MiB. Its points at 20, 21, ... MiB have these refaults
+    /// per minute.
     fn curve(per_minute: &[f64], watched_ms: u64) -> Curve {
         let point = |(mib, rate): (u64, &f64)| CurvePoint {
             bytes: mib * MIB,
@@ -460,8 +464,8 @@ mod tests {
     }
 
     /// Regression: page tables do not show unmapped page cache. For nginx with 8,000 files of 16
-    /// KiB a limit of 20 MiB was suggested, with which it reads 6,000 pages a minute from its disk
-    /// again.
+    /// KiB a limit of 20 MiB was suggested, with which nginx reads 6,000 pages a minute from its
+    /// disk again.
     #[test]
     fn suggested_limits_include_unmapped_page_cache_in_use() {
         let alone = curve(&[10.0, 0.0], 300_000);
@@ -502,12 +506,12 @@ mod tests {
             point.later_file_per_minute = point.later_per_minute;
         }
         assert_eq!(needed(&files, Budget::Cost(COST_PERCENT)).bytes, 23 * MIB);
-        // Regression: 34 refaults a minute were taken for too many at a working set of 21 MiB.
+        // Regression: 34 refaults a minute counted as too many for a working set of 21 MiB.
         assert_eq!(needed(&curve, Budget::Refaults(2.0)).bytes, 23 * MIB);
     }
 
-    /// Regression: a loop over 48 MiB was reported to need 47.9 or 46.8 MiB; with so little it
-    /// waits for every page.
+    /// Regression: a loop over 48 MiB was reported to need 47.9 or 46.8 MiB. With that little
+    /// memory it waits for every page.
     #[test]
     fn the_number_costs_twice_the_budget_at_most() {
         let mut cliff = curve(&[900_000.0, 9_000.0, 30.0, 20.0, 10.0], 300_000);
@@ -533,8 +537,8 @@ mod tests {
     fn there_is_always_a_number() {
         let far = curve(&[90_000.0, 60_000.0], 300_000);
         let reported = needed(&far, Budget::Cost(COST_PERCENT));
-        // Regression: a loop over 64 MiB in 32 s was reported to need 63.6 MiB; with so little it
-        // waits for every page.
+        // Regression: a loop over 64 MiB in 32 s was reported to need 63.6 MiB. With that little
+        // memory it waits for every page.
         assert_eq!(
             (reported.bytes / MIB, reported.confidence),
             (229, Confidence::Low)

@@ -1,7 +1,7 @@
 //! A named part of the watched processes: a systemd unit, a container, a pod, a user.
 //!
-//! Invariant: the sums of a part are those of its processes. Each frame is counted in one part
-//! only.
+//! Invariant: the sums of a part are those of its processes. Each frame is counted in only one
+//! part.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,21 +19,22 @@ pub struct Part {
     pub pids: Vec<u32>,
     /// Resident memory of the part.
     pub resident_bytes: u64,
-    /// Part of `resident_bytes` that was not accessed for 1 minute.
+    /// The part of `resident_bytes` that was not accessed for 1 minute.
     pub older_than_1m_bytes: u64,
-    /// Part of `resident_bytes` that has an unknown age.
+    /// The part of `resident_bytes` that has an unknown age.
     pub unknown_age_bytes: u64,
     /// Memory of the part that is swapped out.
     pub swapped_bytes: u64,
     /// How much memory the part needs; `None` before the second scan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub needed: Option<Needed>,
-    /// Part of the last 10 s in which some process of the part waited for memory (PSI `some
+    /// Part of the last 10 s in which at least one process of the part waited for memory (PSI `some
     /// avg10`), in hundredths of a percent. `None` if no control group has exactly the part's
     /// processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pressure_some_avg10: Option<u32>,
-    /// What less memory would cost; `None` before the second scan, or if it was not requested.
+    /// How many refaults the part would have with less memory; `None` before the second scan, or if
+    /// it was not requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub curve: Option<Curve>,
 }

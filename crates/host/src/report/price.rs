@@ -1,7 +1,7 @@
-//! Price of a refault (the time that it takes), and how the price was found.
+//! The price of a refault (the time that it takes), and where the price is from.
 //!
-//! Invariant: each price has a text beside it that says where it is from, and whether it was
-//! measured on this host.
+//! Invariant: each price comes with a text that says where it is from, and whether it was measured
+//! on this host.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,15 +17,15 @@ pub struct Price {
     pub anon_from: String,
     /// In words: what a file page is read from, and whether `file_us` was measured.
     pub file_from: String,
-    /// Whether `anon_us` was measured on this host; else it is a usual value.
+    /// Whether `anon_us` was measured on this host; otherwise it is a typical value.
     pub anon_measured: bool,
-    /// Whether `file_us` was measured on this host; else it is a usual value.
+    /// Whether `file_us` was measured on this host; otherwise it is a typical value.
     pub file_measured: bool,
 }
 
 impl Price {
-    /// Returns a text: `a page that comes back costs 15 us from swap (zram, measured here), 100 us
-    /// from a file (...)`.
+    /// Returns a text: `a refault costs 15 us from swap (zram, measured here), 100 us from a file
+    /// (...)`.
     #[must_use]
     pub fn words(&self) -> String {
         format!(

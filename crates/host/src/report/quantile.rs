@@ -1,17 +1,17 @@
-//! The age up to which a share of the memory was accessed: the threshold by which a tiering
-//! daemon decides what belongs into fast memory. spec: workingset-report.md 8.
+//! The age up to which a share of the memory was accessed. A tiering daemon uses it as the
+//! threshold for what belongs into fast memory (docs/spec/workingset-report.md, 8).
 //!
-//! An access that a scan finds is dated at the scan, so a page may be older than its bin by the
+//! An access is dated at the scan that finds it. So a page may be older than its bin says, by the
 //! time between two scans.
 //!
-//! Invariant: the age is an edge of the report's bins and that time more, and the smallest such age
-//! that suffices.
+//! Invariant: the age is the edge of a bin of the report, plus the time between two scans; and it
+//! is the smallest such age for which the share suffices.
 
 use serde::{Deserialize, Serialize};
 
 use super::NodeAge;
 
-/// A share of the memory of known age, and the age that it does not exceed.
+/// A share of the memory of known age, and the age that this share does not exceed.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct AgeQuantile {
     /// The requested share, percent.
@@ -20,9 +20,10 @@ pub struct AgeQuantile {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
     /// Age in milliseconds: at least the share was accessed in this time. `None` if no age is
-    /// known, or if part of the share is in the oldest bin, which has no upper edge.
+    /// known, or if the share reaches into the oldest bin, which has no upper edge.
     pub age_ms: Option<u64>,
-    /// Memory of known age that was accessed in this time; all of known age if `age_ms` is `None`.
+    /// Memory of known age that was accessed in this time; all memory of known age if `age_ms` is
+    /// `None`.
     pub bytes: u64,
     /// All memory of known age.
     pub known_bytes: u64,
@@ -30,7 +31,7 @@ pub struct AgeQuantile {
 
 impl AgeQuantile {
     /// Finds the age for a share of `percent`, above 0 and at most 100, of the memory of `node`, or
-    /// of all `nodes`. `interval_ms` is the time between two scans.
+    /// of all `nodes` if `None`. `interval_ms`: the time between two scans.
     pub(super) fn of(
         nodes: &[NodeAge],
         interval_ms: u64,
@@ -43,7 +44,7 @@ impl AgeQuantile {
         bins.sort_unstable();
         let known_bytes = bins.iter().map(|(_, bytes)| *bytes);
         let known_bytes = known_bytes.fold(0, u64::saturating_add);
-        // Multiplied and not divided: 55% of 100 bytes are more than 55.0 as a quotient.
+        // Compares products, not quotients: with a division, 55% of 100 bytes is more than 55.0.
         let suffices = |bytes: u64| as_f64(bytes) * 100.0 >= as_f64(known_bytes) * percent;
         let mut younger = 0_u64;
         let found = bins.windows(2).find_map(|two| {
@@ -69,7 +70,7 @@ fn as_f64(bytes: u64) -> f64 {
     bytes as f64
 }
 
-/// Returns the bins of a node: lower edge, milliseconds, and bytes.
+/// Returns the bins of a node: lower edge in milliseconds, then number of bytes.
 fn bins(node: &NodeAge) -> impl Iterator<Item = (u64, u64)> {
     let bins = node.bins.iter();
     bins.map(|bin| (bin.older_than_ms, bin.bytes()))
@@ -106,8 +107,8 @@ mod tests {
         assert_eq!((found.bytes, found.known_bytes), (80, 100));
     }
 
-    /// Regression: with a scan each 10 s, memory that was used some time in the last 10 s was
-    /// reported as used in the last second.
+    /// Regression: with a scan each 10 s, memory that was accessed some time in the last 10 s was
+    /// reported as accessed in the last second.
     #[test]
     fn a_page_may_be_older_by_the_time_between_two_scans() {
         let nodes = [node(0, &[(0, 100), (1000, 0)])];

@@ -1,8 +1,8 @@
-//! State of a recording, as data.
+//! State of a recording of accessed bits, as data.
 
 use serde::{Deserialize, Serialize};
 
-/// A recording that a manager writes (`--record`).
+/// A recording of accessed bits that a manager writes (`--record`).
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RecordingReport {
@@ -11,7 +11,7 @@ pub struct RecordingReport {
     /// Number of scans in the recording.
     #[serde(rename = "looks")]
     pub scans: u64,
-    /// Processor time that recording took, and time of writing the file, milliseconds. Included in
+    /// Processor time of recording, plus the time of writing the file, milliseconds. Included in
     /// the report's overhead.
     pub took_ms: u64,
     /// Why the recording stopped before the program ended; `None` if it did not.
