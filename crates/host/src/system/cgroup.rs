@@ -2,8 +2,8 @@
 //! much memory they use.
 //!
 //! Invariant: there is one hierarchy with the memory controller, version 1 or 2, and every
-//! [`Group`] lies below its mount. Hierarchies of other controllers are never read. Paths are those
-//! that our own cgroup namespace shows.
+//! [`Group`] lies below its mount. Hierarchies of other controllers are never read. Paths are as
+//! seen in our own cgroup namespace.
 
 mod hierarchy;
 mod members;
@@ -36,8 +36,8 @@ pub struct Groups {
     pub version: Version,
     /// The directory where the hierarchy is mounted.
     pub mount: PathBuf,
-    /// Path in the hierarchy of the group that is mounted: `/`, unless we see only a part of the
-    /// hierarchy.
+    /// The path, in the hierarchy, of the group that is mounted: `/`, unless only a part of the
+    /// hierarchy is mounted.
     root: PathBuf,
 }
 

@@ -1,12 +1,12 @@
-//! Finds out whether file descriptors are short: by the number of a new one, or by an error.
+//! Detects a lack of file descriptors: by the number of a new descriptor, or by an error.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-/// Whether the number of this descriptor is at or beyond a part of the limit of open files: `(3,
-/// 4)` for three quarters. The kernel assigns the lowest free number, so the number of a new
+/// Whether this descriptor's number is at or beyond a part of the limit of open files; `(3, 4)`
+/// means three quarters. The kernel assigns the lowest free number, so the number of a new
 /// descriptor shows how many are in use.
 pub(crate) fn is_beyond(file: &OwnedFd, (part, of): (u64, u64)) -> bool {
     let number = u64::from(file.as_raw_fd().unsigned_abs());
@@ -14,7 +14,7 @@ pub(crate) fn is_beyond(file: &OwnedFd, (part, of): (u64, u64)) -> bool {
     limit.is_some_and(|limit| number >= limit.saturating_mul(part) / of)
 }
 
-/// Hint of the errors for a lack of descriptors.
+/// Hint in errors for a lack of descriptors.
 pub(crate) const LACK_HINT: &str =
     "raise the limit of open files (ulimit -n), or end the programs that hold them";
 

@@ -1,7 +1,7 @@
-//! The error of everything that is read from the kernel.
+//! The error of all functions that read from the kernel.
 //!
-//! Invariant: `Display` says what failed and why, [`Error::hint`] what to do. A process or a group
-//! that has disappeared is not an error but `None`.
+//! Invariant: `Display` says what failed and why, [`Error::hint`] what the user can do. A process
+//! or a group that has disappeared is not an error: the result is then `None`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,8 @@ pub enum Error {
         /// The kernel's error.
         why: io::Error,
     },
-    /// The kernel's lock of the process's memory is held without end, so the file cannot be read.
+    /// Another task holds the lock of the process's memory (mmap_lock) without end, so the file
+    /// cannot be read.
     #[error("cannot read {}: its memory is locked (does it wait for a file server?)", path.display())]
     Locked {
         /// The file.
@@ -109,8 +110,8 @@ impl Error {
         }
     }
 
-    /// Returns the errno if the kernel has no descriptors or no memory left: a retry may succeed
-    /// later. `None` for all other errors.
+    /// Returns the errno if the kernel has no descriptors or no memory left, so that a retry may
+    /// succeed later. `None` for all other errors.
     #[must_use]
     pub(crate) fn lack(&self) -> Option<rustix::io::Errno> {
         let Error::Unreadable { why, .. } = self else {
@@ -120,7 +121,7 @@ impl Error {
         super::descriptors::is_lack(errno).then_some(errno)
     }
 
-    /// Whether the lock of the process's memory is held without end.
+    /// Whether another task holds the lock of the process's memory without end.
     #[must_use]
     pub fn is_locked(&self) -> bool {
         matches!(self, Error::Locked { .. })

@@ -1,9 +1,9 @@
-//! The kernel's events of processes: the netlink process connector (`CN_IDX_PROC`,
-//! `linux/cn_proc.h`).
+//! The kernel's events of processes: forks, execs and exits, from the netlink process connector
+//! (`CN_IDX_PROC`, `linux/cn_proc.h`).
 //!
 //! Invariant: [`Events::drain`] returns the events of each process in the order in which they
-//! happened. None is missing, unless [`Drained::lost`] is set; then the caller must read `/proc` to
-//! learn which processes exist.
+//! happened. No event is missing, unless [`Drained::lost`] is set; then the caller must read
+//! `/proc` to find out which processes exist.
 
 mod message;
 
@@ -23,7 +23,7 @@ use rustix::net::{
 use super::error::Error;
 use message::{CN_IDX_PROC, IGNORE, LISTEN, Message, control, parse};
 
-/// Something that happened to a process. Events of threads other than the first are not included.
+/// Something that happened to a process. Only events of a process's first thread are reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A process was made.
@@ -33,12 +33,13 @@ pub enum Event {
         /// The new process.
         child: u32,
     },
-    /// A process runs another program now.
+    /// A process has started to run another program.
     Exec {
         /// The process.
         pid: u32,
     },
-    /// The first thread of a process ended. If the process has other threads, it may live on.
+    /// The first thread of a process ended. If the process has other threads, the process may live
+    /// on.
     Exit {
         /// The process.
         pid: u32,
@@ -77,18 +78,19 @@ pub struct Drained {
     pub lost: bool,
 }
 
-/// Size in bytes of the kernel's buffer for events that we have not read yet: about 20,000 events.
+/// Size in bytes of the kernel's buffer for events that we have not read yet: room for about 20,000
+/// events.
 const ROOM: usize = 16 << 20;
-/// Largest number of datagrams that one call reads, so that a storm of forks cannot keep us busy
-/// forever.
+/// Largest number of datagrams that one call reads. Without a bound, a storm of forks could keep
+/// the call busy forever.
 const AT_ONCE: usize = 1 << 20;
 
 /// A subscription to the events of all processes.
 #[derive(Debug)]
 pub struct Events {
     socket: OwnedFd,
-    /// The number of the last event of each CPU. If a number is missing, the kernel could not even
-    /// queue that event.
+    /// The number of the last event of each CPU. If the next number is missing, the kernel could
+    /// not even queue that event.
     counts: HashMap<u32, u32>,
 }
 
@@ -109,8 +111,8 @@ impl Events {
         .map_err(|errno| refused("netlink connector socket", errno))?;
         bind(&socket, &SocketAddrNetlink::new(0, CN_IDX_PROC))
             .map_err(|errno| refused("joining the process events", errno))?;
-        // The first call needs a right and ignores the system's limit; the second one obeys the
-        // limit. A smaller buffer loses more events.
+        // The first call needs CAP_NET_ADMIN and ignores the system's limit; the second one obeys
+        // the limit. With a smaller buffer, more events are lost.
         if set_socket_recv_buffer_size_force(&socket, ROOM).is_err() {
             let _ = set_socket_recv_buffer_size(&socket, ROOM);
         }
@@ -174,8 +176,8 @@ impl Events {
                 Err(Errno::AGAIN) => break,
                 Err(Errno::NOBUFS) => {
                     drained.lost = true;
-                    // Events that are still queued are valid. Their numbers do not follow the last
-                    // ones, which must not count as another loss.
+                    // Events that are still queued are valid. Their numbers do not continue those
+                    // before the loss, which must not count as another loss.
                     self.counts.clear();
                     continue;
                 }
@@ -194,10 +196,10 @@ impl Events {
         drained
     }
 
-    /// Notes the number of a message; returns whether the number before it is missing.
+    /// Stores the number of a message; returns whether the number before it is missing.
     fn count(&mut self, message: &Message) -> bool {
         let (cpu, count) = match *message {
-            // A reply without a CPU (older kernels) has no number that could be checked.
+            // A reply without a CPU (older kernels) has no number to check.
             Message::Answer { cpu, .. } if cpu == u32::MAX => return false,
             Message::Answer { cpu, count, .. } | Message::Counted { cpu, count, .. } => {
                 (cpu, count)
@@ -207,7 +209,7 @@ impl Events {
         before.is_some_and(|before| before.wrapping_add(1) != count)
     }
 
-    /// Returns one datagram, and whether the kernel sent it.
+    /// Returns one datagram, and whether the kernel sent it (and not another process).
     fn receive<'b>(&self, buffer: &'b mut [MaybeUninit<u8>]) -> Result<(&'b [u8], bool), Errno> {
         let ((datagram, _), _, from) = recvfrom(&self.socket, buffer, RecvFlags::empty())?;
         let from = from.and_then(|from| SocketAddrNetlink::try_from(from).ok());
@@ -215,7 +217,7 @@ impl Events {
     }
 }
 
-/// The descriptor is readable when there are events.
+/// The descriptor is readable if there are events to read.
 impl AsFd for Events {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
@@ -224,15 +226,15 @@ impl AsFd for Events {
 
 impl Drop for Events {
     fn drop(&mut self) {
-        // Kernels before 6.6 count the messages of listeners, not their sockets: without this
-        // message the kernel would go on to make events.
+        // Kernels before 6.6 count the subscriptions, not the open sockets: without this message
+        // the kernel would continue to make events.
         let message = control(IGNORE, std::process::id());
         let kernel = SocketAddrNetlink::new(0, 0);
         let _ = sendto(&self.socket, &message, SendFlags::empty(), &kernel);
     }
 }
 
-/// Returns the kernel's reply to a subscription; `error` is an errno, or 0.
+/// Returns the kernel's reply to a subscription as a result. `error`: an errno, or 0.
 fn answered(error: u32) -> Result<(), Error> {
     match i32::try_from(error) {
         Ok(0) => Ok(()),

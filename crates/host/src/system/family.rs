@@ -1,9 +1,9 @@
-//! The processes of a target, kept up to date by events and by reading `/proc`.
+//! The processes of a target, kept up to date by the kernel's events and by reading `/proc`.
 //!
 //! Invariant: a member is one [`Identity`]; it is reported as new once and as gone once. Kernel
 //! threads and this process are never members. If events are complete, the list of members is
 //! exact. Without events, an update misses processes that start and end between two updates. It may
-//! also miss descendants if their parents ended in between ([`Family::maybe_missed`]).
+//! also miss descendants whose parents ended in between ([`Family::maybe_missed`]).
 
 mod descent;
 mod known_by_events;
@@ -26,7 +26,7 @@ use scans::FirstGroup;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Target {
     /// A process with its children, grandchildren and so on, even if they exec or change user,
-    /// session or namespace. A member stays one until it ends.
+    /// session or namespace. A member stays a member until it ends.
     Descendants(u32),
     /// The processes in a control group and in the groups below it. A process that is moved to
     /// another group is no longer a member.
@@ -44,13 +44,13 @@ pub struct Member {
     pub parent: u32,
     /// Name of the process when it was last read, safe for a terminal.
     pub comm: String,
-    /// Numbers of the session and of the process group of the process.
+    /// The session and the process group of the process.
     session: u32,
     group: u32,
-    /// Address at which the stack of the process began. An exec chooses another one, so a change
-    /// shows another program.
+    /// Address at which the stack of the process began. Each exec chooses another address, so a
+    /// change means another program.
     stack: u64,
-    /// Largest of the peaks that [`Family::note_peak`] was given for it, bytes.
+    /// The largest value passed to [`Family::note_peak`] for this process, bytes.
     peak: u64,
 }
 
@@ -82,11 +82,11 @@ pub struct Changes {
     pub new: Vec<Member>,
     /// Processes that are no longer members.
     pub gone: Vec<Gone>,
-    /// Members that run another program now: what was known of their memory is void. Without
-    /// events, an exec is found only if we may see addresses (`PTRACE_MODE_READ`).
+    /// Members that run another program now, so that nothing known of their memory is valid.
+    /// Without events, an exec is found only if we may see addresses (`PTRACE_MODE_READ`).
     pub execs: Vec<Identity>,
-    /// Whether the kernel dropped events since the last update. This update then read all processes
-    /// again.
+    /// Whether the kernel dropped events since the last update. If so, this update has read all
+    /// processes.
     pub lost: bool,
 }
 
@@ -95,10 +95,10 @@ pub struct Changes {
 pub struct Ended {
     /// Number of processes that ended.
     pub processes: u64,
-    /// Number of those that no update ever read, so that only events reported them.
+    /// Number of those that no update ever read: only events reported them.
     pub unseen: u64,
-    /// The largest peak of resident memory of a process that ended, bytes; only of peaks given to
-    /// [`Family::note_peak`].
+    /// The largest peak of resident memory of a process that ended, in bytes, of the peaks passed
+    /// to [`Family::note_peak`].
     pub peak_resident: u64,
     /// Whether events reported all ends, so that the counts are exact.
     pub by_events: bool,
@@ -111,36 +111,36 @@ pub struct Family {
     groups: Option<Groups>,
     target: Target,
     members: HashMap<u32, Member>,
-    /// Processes that are never members: this process.
-    left: HashSet<u32>,
-    /// Those of `left` that are descendants of the target: their children are members.
-    left_kin: HashSet<u32>,
+    /// Processes that are never members: only this process.
+    excluded: HashSet<u32>,
+    /// The processes of `excluded` that are descendants of the target: their children are members.
+    excluded_kin: HashSet<u32>,
     /// Processes that an event reported and no update has read yet.
     known_by_events: HashSet<u32>,
-    /// Processes that the last update could not read, because an exec of theirs does not end.
+    /// Processes that the last update could not read, because an exec of theirs does not finish.
     locked: HashSet<u32>,
-    /// Processes whose first thread ended before their other threads. No event reports the end of
-    /// the process.
+    /// Processes whose first thread ended before their other threads. For such a process, no event
+    /// reports the end.
     headless: HashSet<u32>,
     /// What is known of descent without events; `None` unless the target is a process with its
     /// descendants.
     descent: Option<Descent>,
     /// The control group of the target's first process; `None` if it is not known.
-    home: Option<FirstGroup>,
+    first_group: Option<FirstGroup>,
     ended: Ended,
-    /// Whether events were complete since the last full update.
-    covered: bool,
+    /// Whether events have been complete since the last full update.
+    events_complete: bool,
     /// Number of updates since the last full one.
     since_scan: u32,
 }
 
-/// Number of updates after which the last one is a full one: it reads all processes, even with
-/// complete events. This bounds how long a mistake can last.
+/// Every how many updates one is a full update, which reads all processes even if events are
+/// complete. This bounds how long a mistake can last.
 const SCAN_EVERY: u32 = 32;
 
 impl Family {
-    /// Returns a family without members; the first [`Family::update`] finds them. Open events, if
-    /// there are any, before this call.
+    /// Returns a family without members; the first [`Family::update`] finds them. If events are to
+    /// be used, open them before this call.
     ///
     /// # Errors
     /// The process does not exist, or the target is a control group and `groups` is `None`.
@@ -156,52 +156,54 @@ impl Family {
             }
             Target::Group(_) | Target::All => None,
         };
-        let left = HashSet::from([std::process::id()]);
-        // From now on, events of the target's first process count.
+        let excluded = HashSet::from([std::process::id()]);
+        // From now on, events of the target's first process are taken into account.
         let first = match &target {
             Target::Descendants(pid) => HashSet::from([*pid]),
             Target::Group(_) | Target::All => HashSet::new(),
         };
-        let (left_kin, known_by_events) = first.into_iter().partition(|pid| left.contains(pid));
+        let (excluded_kin, known_by_events) =
+            first.into_iter().partition(|pid| excluded.contains(pid));
         Ok(Family {
             proc,
             groups,
             target,
             members: HashMap::new(),
-            left,
-            left_kin,
+            excluded,
+            excluded_kin,
             known_by_events,
             locked: HashSet::new(),
             headless: HashSet::new(),
             descent,
-            home: None,
+            first_group: None,
             ended: Ended {
                 by_events: true,
                 ..Ended::default()
             },
-            covered: false,
+            events_complete: false,
             since_scan: 0,
         })
     }
 
-    /// Whether any of the processes in `locked` can be read again, or is gone.
+    /// Whether any of the processes in `locked` can be read again, or has ended.
     fn is_any_free(&self, locked: &HashSet<u32>) -> bool {
         let is_locked = |stat: Result<_, Error>| stat.is_err_and(|error| error.is_locked());
         !locked.iter().all(|pid| is_locked(self.proc.stat(*pid)))
     }
 
     /// Returns the pids of processes that may be members but cannot be read, because an exec of
-    /// theirs does not end.
+    /// theirs does not finish.
     pub fn locked(&self) -> impl Iterator<Item = u32> {
         self.locked.iter().copied()
     }
 
-    /// Brings the list of members up to date and returns the changes. Reads only processes that
-    /// events name if events are complete, else all. `listed` are the processes in the target's
-    /// control group, if the caller has just listed them.
+    /// Brings the list of members up to date and returns the changes. If events are complete, only
+    /// the processes that they report are read; otherwise all. `listed`: the processes in the
+    /// target's control group, if the caller has just listed them.
     ///
     /// # Errors
-    /// `/proc` or the control group cannot be read. It is no error if the target is gone: its
+    /// `/proc` or the control group cannot be read. If the target has ended, that is no error: all
+    /// its members are reported as gone.
     /// members are then gone.
     pub fn update(
         &mut self,
@@ -209,17 +211,18 @@ impl Family {
         listed: Option<Vec<u32>>,
     ) -> Result<Changes, Error> {
         let mut changes = Changes::default();
-        let heard_all = events.is_some_and(|events| {
+        let has_all_events = events.is_some_and(|events| {
             let drained = events.drain();
             changes.lost = drained.lost;
-            self.hear(&drained.events, &mut changes);
+            self.apply_events(&drained.events, &mut changes);
             !drained.lost
         });
-        self.ended.by_events &= heard_all;
-        self.covered &= heard_all;
+        self.ended.by_events &= has_all_events;
+        self.events_complete &= has_all_events;
         self.since_scan += 1;
         let locked = std::mem::take(&mut self.locked);
-        let by_events = self.covered && self.since_scan < SCAN_EVERY && !self.is_any_free(&locked);
+        let by_events =
+            self.events_complete && self.since_scan < SCAN_EVERY && !self.is_any_free(&locked);
         if by_events {
             self.locked = locked;
         }
@@ -227,14 +230,14 @@ impl Family {
             // No event reports that a process was moved between groups.
             self.check_listed(listed, &mut changes)?;
         } else if by_events {
-            self.check_heard(&mut changes)?;
+            self.update_by_events(&mut changes)?;
         } else {
             self.scan(listed, &mut changes)?;
-            if !heard_all {
-                // A process whose end no event reported would stay here forever.
+            if !has_all_events {
+                // A process whose end no event reported would stay in this set forever.
                 self.known_by_events.clear();
             }
-            self.covered = heard_all;
+            self.events_complete = has_all_events;
             self.since_scan = 0;
         }
         Ok(changes)
@@ -251,8 +254,9 @@ impl Family {
         self.members.get(&pid)
     }
 
-    /// Notes the peak of a member's resident memory (`VmHWM`, bytes), for [`Ended::peak_resident`].
-    /// It must be read while the member lives: after that its memory is gone.
+    /// Records the peak of a member's resident memory (`VmHWM`, bytes), for
+    /// [`Ended::peak_resident`]. It must be read while the member lives: after its end the kernel
+    /// no longer reports it.
     pub fn note_peak(&mut self, pid: u32, bytes: u64) {
         if let Some(member) = self.members.get_mut(&pid) {
             member.peak = member.peak.max(bytes);
@@ -275,7 +279,7 @@ impl Family {
     /// Adds a process as a new member.
     fn admit(&mut self, stat: &Stat, changes: &mut Changes) {
         self.known_by_events.remove(&stat.pid);
-        // An access worker shares the memory of this process, which is never a member.
+        // An access worker shares the memory of this process, which is never a member itself.
         if stat.comm == access::WORKER && stat.parent == std::process::id() {
             return;
         }
@@ -287,7 +291,7 @@ impl Family {
         self.members.insert(stat.pid, member);
     }
 
-    /// Forgets the peaks of resident memory that were noted so far.
+    /// Forgets the peaks of resident memory that were recorded so far.
     pub fn forget_peaks(&mut self) {
         self.members.values_mut().for_each(|member| member.peak = 0);
     }
@@ -313,7 +317,7 @@ impl Family {
 }
 
 impl Member {
-    /// Makes a member of a process, from its `stat`.
+    /// Creates a member from a process's `stat`.
     fn of(stat: &Stat) -> Member {
         Member {
             identity: stat.identity(),
@@ -326,8 +330,8 @@ impl Member {
         }
     }
 
-    /// Updates the member from a later read of `stat`; returns whether it runs another program
-    /// since.
+    /// Updates the member from a later read of `stat`. Returns whether the process has begun to run
+    /// another program since the last read.
     fn renew(&mut self, stat: &Stat) -> bool {
         let other = self.stack != 0 && stat.stack != 0 && self.stack != stat.stack;
         *self = Member {

@@ -1,7 +1,7 @@
-//! Finds what kind of file system a device number belongs to. Mapped pages of a tmpfs exist only in
-//! memory; those of a file on a disk can be read again.
+//! Finds which kind of file system a device number belongs to. Mapped pages of a tmpfs exist only
+//! in memory; pages of a file on a disk can be read again.
 //!
-//! Invariant: a number is searched for once and then known until [`Filesystems::refresh`]. After an
+//! Invariant: a number is looked up once, and known until [`Filesystems::refresh`]. After an
 //! unmount the kernel reuses the numbers of file systems without a block device, so a long-lived
 //! reader refreshes every few seconds.
 
@@ -13,7 +13,7 @@ use super::error::Error;
 use super::mountinfo::{self, Device};
 use super::proc::Proc;
 
-/// Where a file system has the data of its files.
+/// Where a file system stores the data of its files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Backing {
     /// A disk, a network or another file system: pages can be dropped and read again.
@@ -30,8 +30,8 @@ pub enum Backing {
 #[derive(Clone, Debug, Default)]
 pub struct Filesystems {
     known: HashMap<Device, Backing>,
-    /// Device number of the kernel's internal tmpfs, if known: memfd, System V segments, shared
-    /// anonymous memory.
+    /// Device number of the kernel's internal tmpfs, which contains memfds, System V segments and
+    /// shared anonymous memory; `None` if it is not known.
     internal: Option<Device>,
 }
 
@@ -47,7 +47,7 @@ impl Filesystems {
     /// Returns the devices of the mounts that this process sees, and the internal tmpfs.
     ///
     /// # Errors
-    /// `/proc/self/mountinfo` is there and cannot be read.
+    /// `/proc/self/mountinfo` exists but cannot be read.
     pub fn system(proc: &Proc) -> Result<Filesystems, Error> {
         let mut filesystems = Filesystems {
             internal: internal_tmpfs(),
@@ -70,7 +70,7 @@ impl Filesystems {
         Ok(())
     }
 
-    /// Adds the mounts of a mountinfo text, such as that of a process with mounts which we do not
+    /// Adds the mounts of a mountinfo text, such as that of a process with mounts that we do not
     /// have.
     pub fn learn(&mut self, mountinfo: &[u8]) {
         for mount in mountinfo::parse(mountinfo) {
@@ -85,7 +85,7 @@ impl Filesystems {
         }
     }
 
-    /// Counts `device` as a disk from now on, because no mount has this number.
+    /// Treats `device` as a disk from now on, because no mount has this number.
     pub(crate) fn give_up(&mut self, device: Device) {
         self.known.entry(device).or_insert(Backing::Disk);
     }
@@ -103,8 +103,8 @@ impl Filesystems {
         self.known.get(&device).copied()
     }
 
-    /// Whether the number of the internal tmpfs is known. If it is, a memfd on any other device has
-    /// huge pages.
+    /// Whether the number of the internal tmpfs is known. If so, a memfd on any other device
+    /// consists of huge pages.
     pub(crate) fn knows_internal(&self) -> bool {
         self.internal.is_some()
     }
@@ -116,8 +116,8 @@ impl Filesystems {
     }
 }
 
-/// Returns the device number of the kernel's tmpfs for memfds. No mountinfo lists that mount, so we
-/// read the number from a memfd of our own.
+/// Returns the device number of the kernel's tmpfs for memfds. No mountinfo lists that mount, so
+/// the number is read from a memfd of our own.
 fn internal_tmpfs() -> Option<Device> {
     let memfd = memfd_create(c"pagetide-device", MemfdFlags::CLOEXEC).ok()?;
     let device = fstat(&memfd).ok()?.st_dev;

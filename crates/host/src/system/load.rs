@@ -1,5 +1,5 @@
-//! How many threads run or are ready to run at this moment (`/proc/loadavg`), and how much
-//! processor time this process used.
+//! How many threads of the machine are running or ready to run (`/proc/loadavg`), and how much
+//! processor time this process has used.
 //!
 //! Invariant: the load is of the whole machine, even if we may use only a part of it.
 
@@ -19,14 +19,14 @@ fn parse(text: &[u8]) -> Option<usize> {
     number(&word[..end]).and_then(|all| usize::try_from(all).ok())
 }
 
-/// Returns the processor time that this process and its access workers used so far.
+/// Returns the processor time that this process and its access workers have used so far.
 #[must_use]
 pub fn own_cpu() -> Duration {
     pagetables::cpu_time(std::process::id()).unwrap_or_default() + access::workers_cpu()
 }
 
-/// Returns the processor time that this thread used so far, with that of access workers on its
-/// behalf.
+/// Returns the processor time that this thread has used so far, including that of access workers on
+/// its behalf.
 #[must_use]
 pub fn thread_cpu() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
@@ -42,8 +42,8 @@ impl Proc {
         parse(&self.read_own("loadavg").ok()??)
     }
 
-    /// Returns how many of `processors` processors no other thread uses at this moment; at least 1,
-    /// because the caller's own counts as unused.
+    /// Returns how many of `processors` processors are used by no other thread at this moment; at
+    /// least 1, because the caller's own processor counts as unused.
     #[must_use]
     pub fn idle(&self, processors: usize) -> usize {
         // The caller is one of the runnable threads.

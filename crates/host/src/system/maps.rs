@@ -12,8 +12,8 @@ use super::mountinfo::Device;
 use super::proc::Proc;
 use super::text::{hex, lines, number};
 
-/// What is mapped. In a private mapping of a file, pages that the process has written are
-/// anonymous; the code that reads the pages must distinguish them.
+/// What a mapping contains. In a private mapping of a file, pages that the process has written are
+/// anonymous; code that reads the page tables must distinguish them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
     /// Private anonymous memory: heap, stacks, `[anon:name]`, private `/dev/zero`.
@@ -88,8 +88,8 @@ pub struct Parsed {
     pub mappings: Vec<Mapping>,
     /// The range of bytes in the text that holds the name of each mapping; empty without a name.
     pub names: Vec<Range<usize>>,
-    /// Device numbers that are not known; one may be a tmpfs of another mount namespace. Mappings
-    /// of these devices have the kind `File`.
+    /// Device numbers that are not known; one of them may be a tmpfs of another mount namespace.
+    /// Mappings of these devices have the kind `File`.
     pub unknown: Vec<Device>,
 }
 
@@ -124,7 +124,7 @@ impl Maps {
 /// Parses the text of a maps file. Lines without the documented format are skipped.
 #[must_use]
 pub fn parse(text: &[u8], filesystems: &Filesystems) -> Parsed {
-    // A line is about 80 bytes long, so this is enough for most texts.
+    // A line of this text has about 80 bytes, so this capacity suffices for most texts.
     let mut parsed = Parsed {
         mappings: Vec::with_capacity(text.len() / 64),
         names: Vec::with_capacity(text.len() / 64),
@@ -186,22 +186,22 @@ pub(crate) fn parse_line(line: &[u8]) -> Option<(Mapping, &[u8])> {
     (start < end).then_some((mapping, name.trim_ascii_start()))
 }
 
-/// Splits a text at the first byte `at`, which is dropped; `None` if there is no such byte.
+/// Splits a text at the first byte `at`, which is in neither part; `None` if there is no such byte.
 fn split(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
     let found = text.iter().position(|&b| b == at)?;
     Some((&text[..found], &text[found + 1..]))
 }
 
-/// Returns what is mapped; `None` if the device is unknown. The device decides first, because users
-/// choose the names of files; the name decides if no mount lists the device.
+/// Returns what is mapped; `None` if the device is unknown. The device takes precedence over the
+/// name, because users choose the names of files. The name decides if no mount lists the device.
 pub(crate) fn classify(mapping: &Mapping, name: &[u8], filesystems: &Filesystems) -> Option<Kind> {
-    // Without a file, a mapping has no name or a name in brackets. A file's name never begins with
+    // A mapping without a file has no name, or a name in brackets. A file's name never begins with
     // a bracket.
     if name.is_empty() || name.starts_with(b"[") {
         return Some(unnamed(name));
     }
-    // A name in /dev is a device node's, but below /dev/shm are ordinary files. /dev/zero is
-    // memory: a private mapping has no file, and a shared one has a deleted file on the internal
+    // A file in /dev is a device node, but files below /dev/shm are ordinary ones. /dev/zero is
+    // memory: a private mapping of it has no file, a shared one has a deleted file on the internal
     // tmpfs.
     let node = name.starts_with(b"/dev/") && !name.starts_with(b"/dev/shm/");
     if node && name == b"/dev/zero" {
@@ -231,10 +231,11 @@ fn unnamed(name: &[u8]) -> Kind {
     }
 }
 
-/// Returns the kind of a file on a mount of the kernel's own, which mountinfo does not list, by its
-/// name; `None` for any other name. Memfds and the like have the same names on the internal tmpfs
-/// and on internal hugetlbfs mounts. If the tmpfs is known (`knows_tmpfs`), this file is not on it
-/// and so has huge pages; otherwise it counts as tmpfs.
+/// Returns the kind of a file on one of the kernel's own mounts, which mountinfo does not list, by
+/// its name; `None` for any other name. Memfds and the like have the same names on the internal
+/// tmpfs and on internal hugetlbfs mounts. If the number of the tmpfs is known (`knows_tmpfs`),
+/// this file is not on it, so it consists of huge pages; otherwise it is assumed to be on the
+/// tmpfs.
 fn internal(name: &[u8], knows_tmpfs: bool) -> Option<Kind> {
     let shared: [&[u8]; 3] = [b"/memfd:", b"/SYSV", b"/dev/zero (deleted)"];
     if name.starts_with(b"/anon_hugepage") {
@@ -256,9 +257,8 @@ fn internal(name: &[u8], knows_tmpfs: bool) -> Option<Kind> {
     }
 }
 
-/// The text of a maps file, of which long names are cut if the text is long.
-///
-/// A process may have 65,530 mappings with names of 4 KiB.
+/// The text of a maps file. If the text is long, its lines are cut: a process may have 65,530
+/// mappings with names of 4 KiB.
 #[derive(Debug, Default)]
 struct Text {
     kept: Vec<u8>,
@@ -268,12 +268,12 @@ struct Text {
 
 /// Once the kept text has this length (bytes), only [`LINE_KEPT`] bytes of each line are kept.
 const TEXT_MAX: usize = 4 << 20;
-/// Bytes kept of a line. About 73 are before the name; the others are enough of the name to
-/// classify the mapping.
+/// Number of bytes of each line that are kept then. About 73 are before the name; the others are
+/// enough of the name to classify the mapping.
 const LINE_KEPT: usize = 160;
 
 impl Text {
-    /// Adds a piece of the file; returns true, so that the reader goes on.
+    /// Adds a piece of the file. Always returns true, which makes the reader continue.
     fn add(&mut self, piece: &[u8]) -> bool {
         for line in piece.split_inclusive(|byte| *byte == b'\n') {
             let most = match self.kept.len() < TEXT_MAX {
@@ -295,9 +295,9 @@ impl Text {
 }
 
 impl Proc {
-    /// Returns the mappings of a process, with their names; `None` if the process is gone, an empty
-    /// list for a zombie or a kernel thread. If a device is unknown, the mounts that the process
-    /// sees are read, too. If the text is very long, long names are cut.
+    /// Returns the mappings of a process with their names; `None` if the process has ended, an
+    /// empty list for a zombie or a kernel thread. If a device is unknown, the mounts of the
+    /// process's mount namespace are read, too. If the text is very long, long names are cut.
     ///
     /// # Errors
     /// This user may not read them (`PTRACE_MODE_READ` is needed).
@@ -323,8 +323,8 @@ impl Proc {
         }))
     }
 
-    /// Searches the mounts that a process sees for unknown devices. A device that is not found
-    /// counts as a disk.
+    /// Looks for unknown devices among the mounts that a process sees. A device that is not found
+    /// is treated as a disk.
     pub(crate) fn learn_mounts(&self, pid: u32, unknown: &[Device], filesystems: &mut Filesystems) {
         let mut mounts = Vec::new();
         // If the mounts cannot be read, the devices stay unknown; that is no reason to fail.

@@ -1,8 +1,8 @@
-//! Reads what the kernel reports of processes, control groups, pressure and swap.
+//! Reads what the kernel reports about processes, control groups, pressure and swap.
 //!
-//! Invariant: nothing here decides or prints. Parsers accept any bytes. Readers take the path of a
-//! root directory ([`Proc::at`]), so that tests can use a tree of their own. If a file or process
-//! disappears before or while it is read, the result is `None`, not an error.
+//! Invariant: nothing in these modules decides or prints. Parsers accept any bytes. Readers take
+//! the path of a root directory ([`Proc::at`]), so that tests can use a tree of their own. If a
+//! file or process disappears before or while it is read, the result is `None`, not an error.
 //!
 //! Modules, from the lowest to the highest: [`text`], [`proc`] and [`mountinfo`]; the parsers and
 //! readers of single files; [`family`], which keeps track of a target's processes.

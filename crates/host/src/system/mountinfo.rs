@@ -19,10 +19,10 @@ pub struct Mount {
     /// Device of the file system. Its files have this number as `st_dev`, and mappings of them have
     /// it in `maps`.
     pub device: Device,
-    /// The directory of the file system that is mounted. For control groups it is the path of the
+    /// The directory of the file system that is mounted. For control groups: the path of the
     /// mounted group in the reader's cgroup namespace, which may begin with `/..`.
     pub root: Vec<u8>,
-    /// The directory where it is mounted.
+    /// The directory on which the file system is mounted.
     pub point: Vec<u8>,
     /// Type of the file system: `tmpfs`, `cgroup2` ...
     pub fs_type: Vec<u8>,
@@ -52,11 +52,11 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut words = words(line);
     let device = parse_device(words.nth(2)?)?;
     let (root, point) = (unescape(words.next()?), unescape(words.next()?));
-    // Any number of optional fields, up to a dash.
+    // Before the dash there may be any number of optional fields.
     words.find(|&word| word == b"-")?;
     let fs_type = unescape(words.next()?);
-    // In old kernels the source may be empty. The options are then taken for the source and lost;
-    // those file systems have none that matter.
+    // Old kernels may write an empty source. Then the options are taken for the source, and are
+    // lost; these file systems have no options that matter.
     let super_options = words.nth(1).map_or_else(Vec::new, unescape);
     Some(Mount {
         device,

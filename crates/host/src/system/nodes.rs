@@ -1,10 +1,10 @@
-//! Which NUMA node a page frame belongs to, and how much memory each node has available, from
+//! Which NUMA node a page frame belongs to, and how much memory of each node is available, from
 //! `/proc/zoneinfo` (proc_zoneinfo(5)).
 //!
-//! Invariant: pieces (frames of one node in a row) are in ascending order and do not overlap, and
-//! neighbouring pieces are of different nodes. If the memory of nodes is interleaved, their zones
-//! overlap. A frame in two zones counts to the shorter zone, which is more precise but may be
-//! wrong.
+//! Invariant: pieces (consecutive frames of one node) are in ascending order and do not overlap,
+//! and neighbouring pieces are of different nodes. If the memory of nodes is interleaved, their
+//! zones overlap. A frame in two zones is assigned to the shorter zone, which is more precise but
+//! may be wrong.
 
 use engine::units::PAGE_SIZE;
 
@@ -16,7 +16,7 @@ use super::text::{lines, number, number32, words};
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Nodes {
     /// Number of the first frame of each piece, and the piece's node. Frames before the first piece
-    /// count to that piece.
+    /// belong to its node.
     pieces: Vec<(u64, u32)>,
     /// The numbers of all nodes that have memory, ascending.
     nodes: Vec<u32>,
@@ -29,8 +29,8 @@ pub struct NodeMemory {
     pub node: u32,
     /// Bytes that the kernel manages.
     pub total: u64,
-    /// Bytes that programs can get from the node without swapping: the kernel's estimate
-    /// MemAvailable, of this node alone.
+    /// Bytes that programs can get from the node without swapping: an estimate like the kernel's
+    /// MemAvailable, for this node alone.
     pub available: u64,
 }
 
@@ -44,16 +44,16 @@ struct Zone {
     managed: u64,
     low: u64,
     high: u64,
-    /// The largest reserve for allocations that could use a higher zone.
+    /// The largest reserve that the zone keeps from allocations that could use a higher zone.
     protection: u64,
-    /// Page cache of the zone's node, printed in the node's first zone.
+    /// Page cache of the zone's node; the kernel prints it in the node's first zone only.
     cache: u64,
-    /// Kernel memory of the node that can be reclaimed, printed in the node's first zone.
+    /// Reclaimable kernel memory of the node; the kernel prints it in the node's first zone only.
     slab: u64,
 }
 
 impl Zone {
-    /// Stores the value of a line of the zone; ignores lines of other values.
+    /// Stores the value of a line of the zone; ignores lines with other names.
     fn note(&mut self, line: &[u8]) {
         let mut words = words(line);
         let Some(name) = words.next() else {
@@ -67,7 +67,7 @@ impl Zone {
             self.protection = words.filter_map(digits).max().unwrap_or(0);
             return;
         }
-        // The line `pages free` has its number behind the second word.
+        // In the line `pages free` the number follows the second word.
         let value = words.filter_map(number).next();
         let Some(value) = value else {
             return;
@@ -110,11 +110,11 @@ fn zones(text: &[u8]) -> Vec<Zone> {
 
 /// Returns the memory of each node that has memory, in ascending order of their numbers.
 ///
-/// What is available is estimated as the kernel does it for the whole machine (MemAvailable in
-/// Documentation/filesystems/proc.rst), by the node's own figures. To the free memory above each
-/// zone's reserve (its high watermark, and what it keeps for allocations that could use no other
-/// zone) come page cache and reclaimable kernel memory. Of both at least half counts, and no more
-/// than the sum of the zones' low watermarks is subtracted.
+/// Available memory is estimated as the kernel estimates MemAvailable for the whole machine
+/// (Documentation/filesystems/proc.rst), but with the node's own figures. It is the sum of: the
+/// free memory above each zone's reserve (its high watermark, and what it keeps from allocations
+/// that could use another zone), most of the page cache, and most of the reclaimable kernel memory.
+/// From each of the last two the zones' low watermarks are subtracted, but at most half.
 fn memory(zones: &[Zone]) -> Vec<NodeMemory> {
     let mut nodes: Vec<u32> = zones
         .iter()
@@ -157,8 +157,8 @@ impl Nodes {
 
     /// Assigns frames to nodes by their zones.
     fn of(mut zones: Vec<Zone>) -> Nodes {
-        // A zone without memory has no start. Long zones come first, so that shorter ones overwrite
-        // them.
+        // A zone without memory has no start. Zones are assigned from the longest to the shortest,
+        // so that shorter ones take precedence.
         zones.retain(|zone| zone.spanned > 0 && zone.start.is_some());
         zones.sort_by_key(|zone| std::cmp::Reverse(zone.spanned));
         let mut pieces: Vec<(u64, u32)> = Vec::new();
@@ -182,7 +182,7 @@ impl Nodes {
     }
 
     /// Returns the node of a frame. A frame in no zone (memory that was added later, mostly of
-    /// devices) counts to the node of a neighbouring zone.
+    /// devices) belongs to the node of a neighbouring zone.
     #[must_use]
     pub fn node_of(&self, frame: u64) -> u32 {
         // Most machines have one node.
@@ -284,8 +284,8 @@ mod tests {
         assert_eq!(of, [0, 0, 0, 1, 1, 1]);
     }
 
-    /// On a machine with one node the estimate is the kernel's MemAvailable; on others, the sum of
-    /// all nodes is near it.
+    /// On a machine with one node the estimate equals the kernel's MemAvailable; with several
+    /// nodes, the sum of their estimates is near it.
     #[test]
     fn available_is_what_the_kernel_says() {
         let proc = Proc::system().unwrap();
@@ -313,7 +313,8 @@ mod tests {
             total: total * PAGE_SIZE,
             available: available * PAGE_SIZE,
         };
-        // Reserves of 200 a zone; 200 of the page cache and half of the kernel's 60 do not count.
+        // Each zone has a reserve of 200. Of the page cache 200 do not count, and half of the
+        // kernel's 60.
         let first = 1030 - 2 * 200 + (800 - 200) + 30;
         assert_eq!(
             memory(&zones(text.as_bytes())),

@@ -1,7 +1,7 @@
-//! Patterns of paths, as users write them, and whether a path in /proc/PID/maps matches one.
+//! Patterns of paths, as users write them, and whether a path in /proc/PID/maps matches a pattern.
 //!
 //! Invariant: a comparison takes at most time in proportion to `path length * pattern length`, for
-//! any input: programs choose the names of their files.
+//! any input, as programs choose the names of their files.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,17 +12,16 @@ const DELETED: &[u8] = b" (deleted)";
 /// Text that the kernel writes for a line break; it escapes no other byte (`show_map_vma`).
 const LINE_BREAK: &[u8] = b"\\012";
 
-/// A pattern of absolute paths. `*` stands for any part of one name, and the name `**` for any
-/// number of names, also none. A `\` makes the character after it literal.
+/// A pattern of absolute paths. `*` matches any part of one name; a name `**` matches any number of
+/// names, including zero. A `\` makes the character after it literal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PathPattern {
     names: Vec<Name>,
-    /// The bytes with which every matching path begins: most other paths are rejected by them
-    /// alone.
+    /// The bytes with which every matching path begins: this prefix alone rejects most other paths.
     begin: Vec<u8>,
 }
 
-/// One name of a pattern, which stands between two slashes.
+/// One name of a pattern: the text between two slashes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Name {
     /// `**`, which matches any number of names.
@@ -103,7 +102,7 @@ fn name(text: &str) -> Result<Name, &'static str> {
     Ok(Name::Like(parts))
 }
 
-/// Returns the only name that matches; `None` if several do.
+/// Returns the bytes of the only name that matches; `None` if several names match.
 fn plain(name: &Name) -> Option<Vec<u8>> {
     let Name::Like(parts) = name else {
         return None;
@@ -118,8 +117,8 @@ fn plain(name: &Name) -> Option<Vec<u8>> {
 impl PathPattern {
     /// Whether `reported`, the kernel's text for a mapped file, may mean a path that matches. The
     /// text is ambiguous: the kernel appends ` (deleted)` to the path of a removed file and writes
-    /// a line break as `\012`, but a name may really contain these, too. It matches if any of the
-    /// meanings does.
+    /// a line break as `\012`, but a name may also contain these characters itself. The pattern
+    /// matches if any of the possible meanings matches.
     #[must_use]
     pub fn is_like(&self, reported: &[u8]) -> bool {
         let readings = [Some(reported), reported.strip_suffix(DELETED)];
@@ -157,10 +156,10 @@ impl PathPattern {
     }
 }
 
-/// Whether `reported` as a whole matches `pattern`. An element for which `is_any` returns true
-/// stands for any number of elements of `reported`; any other must match one, by `fits`. After a
-/// mismatch, only the latest `is_any` element takes one more element: earlier ones need not,
-/// because what is between them and the latest one matches already.
+/// Whether `pattern` matches all of `reported`. An element of `pattern` for which `is_any` returns
+/// true matches any number of elements of `reported`; any other must match exactly one, by `fits`.
+/// After a mismatch, only the latest `is_any` element is extended by one element. Earlier ones need
+/// not be: the elements between them and the latest match already.
 fn is_like<P, T>(
     pattern: &[P],
     reported: &[T],
@@ -187,7 +186,7 @@ fn is_like<P, T>(
     pattern[at..].iter().all(is_any)
 }
 
-/// Returns the path with line breaks in place of `\012`; borrowed if there are none.
+/// Returns the path with line breaks in place of `\012`; borrowed if it contains no `\012`.
 fn with_breaks(path: &[u8]) -> Cow<'_, [u8]> {
     let is_break = |at: usize| path[at..].starts_with(LINE_BREAK);
     let Some(first) = (0..path.len()).find(|at| is_break(*at)) else {

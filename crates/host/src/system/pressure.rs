@@ -1,7 +1,7 @@
 //! Pressure stall information: how long tasks waited for memory (Documentation/accounting/psi.rst).
 //!
 //! Invariant: shares of time are hundredths of a percent, as exact as the kernel writes them. The
-//! result is `None` if the kernel does not measure pressure, or that is switched off (`psi=0`).
+//! result is `None` if the kernel does not measure pressure, or measuring is disabled (`psi=0`).
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use super::error::Error;
 use super::proc::{Proc, read_path};
 use super::text::{lines, number, number32, words};
 
-/// How much of the time some (or all) non-idle tasks waited for memory.
+/// For which part of the time some (or all) non-idle tasks waited for memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stall {
     /// Share of the last 10 s, in hundredths of a percent.
@@ -21,7 +21,7 @@ pub struct Stall {
     pub avg60: u32,
     /// Share of the last 300 s, in hundredths of a percent.
     pub avg300: u32,
-    /// Total time waited since boot, or since the group was made, microseconds.
+    /// Total waiting time since boot, or since the group was made, microseconds.
     pub total_us: u64,
 }
 

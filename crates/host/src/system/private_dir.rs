@@ -1,8 +1,9 @@
-//! The directories in which pagetide keeps sockets and locks: no other user can put anything there.
+//! The directories in which pagetide keeps sockets and locks, and in which no other user can create
+//! files.
 //!
 //! Invariant: a directory is used only if its open descriptor shows that it belongs to the user and
-//! that no other user may write it. The directory that contains it belongs to root or that user,
-//! and lets no other user replace its entries. Links are not followed.
+//! that no other user may write it. The parent directory must belong to root or that user, and must
+//! let no other user replace its entries. Links are not followed.
 
 use std::fmt;
 use std::io;
@@ -20,7 +21,7 @@ use super::rights::without;
 const ROOT: u32 = 0;
 /// Mode bits by which a group or all users may write.
 const OTHERS_WRITE: u32 = 0o022;
-/// In a directory with this bit only the owner of an entry can remove or rename it.
+/// Mode bit of a directory in which only the owner of an entry can remove or rename the entry.
 const STICKY: u32 = 0o1000;
 
 /// An open directory that passed the checks.
@@ -44,12 +45,12 @@ impl fmt::Display for Refused {
     }
 }
 
-/// A directory that exists already, such as `/run`, and the name of our directory in it.
+/// A directory that exists already, such as `/run`, and the name of pagetide's directory in it.
 type SocketDir = (PathBuf, String);
 
-/// Returns where the directory of a user may be, the preferred choice first. All processes of the
-/// user have the same choices, whatever their environment, so that they find each other. A process
-/// of the user itself also has `XDG_RUNTIME_DIR`.
+/// Returns where the directory of a user may be, in order of preference. All processes of the user
+/// have the same choices, whatever their environment, so that they find each other. Processes that
+/// run as that user also have `XDG_RUNTIME_DIR`.
 fn places(user: u32) -> Vec<SocketDir> {
     let mut places = Vec::new();
     let ours = || "pagetide".to_owned();
@@ -57,8 +58,8 @@ fn places(user: u32) -> Vec<SocketDir> {
         ROOT => places.push((PathBuf::from("/run"), ours())),
         _ => places.push((PathBuf::from(format!("/run/user/{user}")), ours())),
     }
-    // (Root of a user namespace can use only this directory: /run and /tmp belong to no user
-    // there.)
+    // (For root of a user namespace only this directory is usable: /run and /tmp belong to no user
+    // of that namespace.)
     let session = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let session = session.filter(|path| path.is_absolute() && user == effective_user());
     places.extend(session.map(|path| (path, ours())));
@@ -74,8 +75,8 @@ pub fn effective_user() -> u32 {
     geteuid().as_raw()
 }
 
-/// Returns those directories `name` of a user that exist and pass the checks, the preferred one
-/// first.
+/// Returns those of the directories `name` of a user that exist and pass the checks, in order of
+/// preference.
 #[must_use]
 pub fn existing(user: u32, name: &str) -> Vec<PrivateDir> {
     let open = |place: &SocketDir| open_in(place, name, user, Make::Nothing).ok();
@@ -83,8 +84,8 @@ pub fn existing(user: u32, name: &str) -> Vec<PrivateDir> {
 }
 
 /// Opens the directory `name` of this process's user; makes it if it does not exist.
-///
 /// # Errors
+/// No directory can be used. Contains the reason for each that was tried.
 /// No directory can be used: the reason for each that was tried.
 pub fn make(name: &str) -> Result<PrivateDir, Vec<Refused>> {
     let user = effective_user();
@@ -112,8 +113,8 @@ enum Make {
     Nothing,
 }
 
-/// Runs `act` without the capabilities that pagetide's file grants, so that it opens only what the
-/// user may open.
+/// Runs `act` without the capabilities that pagetide's program file may have, so that `act` opens
+/// only files that the user may open.
 fn as_user<T>(act: impl FnOnce() -> T) -> T {
     without(
         CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH,
@@ -121,7 +122,7 @@ fn as_user<T>(act: impl FnOnce() -> T) -> T {
     )
 }
 
-/// Opens `base/ours/name`. Each directory is checked after it was opened.
+/// Opens `base/ours/name`. Each directory is checked after it has been opened.
 fn open_in(
     (base, ours): &SocketDir,
     name: &str,
@@ -141,7 +142,7 @@ fn open_in(
     })
 }
 
-/// Checks that no users but root and `user` can replace their entries in the directory.
+/// Checks that no user but root and `user` can replace entries of these two users in the directory.
 fn protects_entries(stat: &Stat, user: u32) -> Result<(), String> {
     if stat.st_uid != ROOT && stat.st_uid != user {
         return Err(format!(
@@ -155,12 +156,12 @@ fn protects_entries(stat: &Stat, user: u32) -> Result<(), String> {
     }
 }
 
-/// Opens the directory `name` of `user` in the directory `above`, and makes it first if `make`
-/// requests that. If other users may write it, [`Make::Missing`] corrects its mode; otherwise that
-/// is an error.
+/// Opens the directory `name` of `user` in the directory `above`; makes it first if `make` is
+/// [`Make::Missing`]. If other users may write the directory, [`Make::Missing`] corrects its mode;
+/// otherwise that is an error.
 fn open_own(above: BorrowedFd<'_>, name: &str, user: u32, make: Make) -> Result<OwnedFd, String> {
-    // Other users connect to root's managers, which check them. The directories of all other users
-    // are private to them.
+    // Other users connect to root's managers, which check each request's user. Directories of other
+    // users are private.
     let mode = match user {
         ROOT => Mode::from_raw_mode(0o755),
         _ => Mode::from_raw_mode(0o700),
@@ -187,8 +188,8 @@ fn open_own(above: BorrowedFd<'_>, name: &str, user: u32, make: Make) -> Result<
     if stat.st_mode & OTHERS_WRITE == 0 && !is_new {
         return Ok(dir);
     }
-    // The umask may have restricted a new directory too much, and a volume of Kubernetes has mode
-    // 0777.
+    // The umask may have restricted the mode of a new directory too much. A volume of Kubernetes
+    // has mode 0777.
     match make == Make::Missing && fchmod(&dir, mode).is_ok() {
         true => Ok(dir),
         false => Err("other users may write it".to_owned()),

@@ -1,10 +1,11 @@
-//! `/proc`, or a tree that imitates it.
+//! Reads files of `/proc`, or of a directory tree that imitates it.
 //!
 //! Invariant: if a process disappears, before or while it is read, the result is `None`. Every
 //! descriptor is close-on-exec and opened relative to one directory, so a later mount over `/proc`
-//! changes nothing. Of the kernel's own /proc this process itself reads only the files in
-//! `LOCKLESS`. For all other files the kernel takes a lock of the process that is read, which can
-//! be held without end. So an access worker reads those ([`pagetables::access`]).
+//! changes nothing. Of the kernel's own /proc, this process itself reads only the files in
+//! `LOCKLESS`. For all other files the kernel takes a lock of the process that is read, and another
+//! task may hold that lock without end. So an access worker reads those files
+//! ([`pagetables::access`]).
 
 use std::io::Write;
 use std::mem::MaybeUninit;
@@ -18,20 +19,20 @@ use rustix::io::Errno;
 use super::error::Error;
 use super::text::number32;
 
-/// Names of the files of a process that the kernel prints without its mmap lock or exec lock.
+/// Names of the files of a process that the kernel prints without taking its mmap lock or exec
+/// lock.
 const LOCKLESS: [&str; 5] = ["statm", "status", "cgroup", "mountinfo", "comm"];
 
-/// The directory tree in which processes are read. Cheap to clone.
+/// The directory tree in which processes are read. Cloning is cheap.
 #[derive(Clone, Debug)]
 pub struct Proc {
     dir: Arc<OwnedFd>,
     root: Arc<Path>,
-    /// Whether it is the kernel's own tree, not a test's.
+    /// Whether the tree is the kernel's own, not a test's.
     is_real: bool,
 }
 
-/// Returns the path `PID/name` with a NUL at its end, so that system calls take it without another
-/// copy.
+/// Returns the path `PID/name`.
 fn relative(pid: u32, name: &str) -> Vec<u8> {
     let mut path = Vec::with_capacity(48);
     // Writing to a vector cannot fail.
@@ -69,8 +70,8 @@ impl Proc {
         Proc::at(Path::new("/proc"))
     }
 
-    /// Returns the pids of all processes (not threads) in this tree, ascending. Costs one read of a
-    /// directory.
+    /// Returns the pids of all processes (not threads) in this tree, ascending. The cost is one
+    /// read of a directory.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -79,8 +80,8 @@ impl Proc {
             .map_err(|errno| Error::reading(&self.root, errno))
     }
 
-    /// Returns the numbers of a process's threads, ascending; none if the process is gone. Costs
-    /// one read of a directory.
+    /// Returns the numbers of a process's threads, ascending; none if the process has ended. The
+    /// cost is one read of a directory.
     ///
     /// # Errors
     /// The directory is there and may not be read.
@@ -93,7 +94,7 @@ impl Proc {
 
     /// Returns the names in a directory that are numbers, ascending; 0 is not among them.
     fn numbers(&self, name: &[u8]) -> Result<Vec<u32>, Errno> {
-        // Opened anew: a descriptor has one read position, and threads share ours.
+        // Opened anew, as a descriptor has only one read position and threads share ours.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = openat(&*self.dir, name, flags, Mode::empty())?;
         let mut buffer = [const { MaybeUninit::<u8>::uninit() }; 32 << 10];
@@ -107,7 +108,8 @@ impl Proc {
         Ok(numbers)
     }
 
-    /// Appends the file `name` of a process to `into`; returns whether the process was still there.
+    /// Appends the content of the file `name` of a process to `into`; returns whether the process
+    /// existed.
     ///
     /// # Errors
     /// The file is there and may not be read.
@@ -131,8 +133,8 @@ impl Proc {
         self.is_there(done, (pid, name))
     }
 
-    /// Reads as [`Proc::read`] does, in pieces. `sink` gets each piece and returns whether it wants
-    /// more.
+    /// Like [`Proc::read`], but passes the content to `sink` in pieces. `sink` returns whether it
+    /// needs more.
     pub(crate) fn read_pieces(
         &self,
         pid: u32,
@@ -150,8 +152,8 @@ impl Proc {
         self.is_there(done, (pid, name))
     }
 
-    /// Returns whether the process existed when its file `name` was read, from the result of the
-    /// read.
+    /// Returns whether the process existed when its file `name` was read. `done`: the result of
+    /// that read.
     fn is_there(&self, done: Result<(), Errno>, (pid, name): (u32, &str)) -> Result<bool, Error> {
         match done {
             Ok(()) => Ok(true),
@@ -172,7 +174,7 @@ impl Proc {
     }
 
     /// Calls `sink` with the target of each link in the directory `PID/name`, cut to about 64
-    /// bytes, until `sink` returns false. Returns whether the process was there.
+    /// bytes, until `sink` returns false. Returns whether the process existed.
     ///
     /// # Errors
     /// The directory is there and may not be read, or the lock of the process's memory is held
@@ -198,7 +200,7 @@ impl Proc {
         self.root.join(name)
     }
 
-    /// Appends the file `path` of this tree, read by this process itself, to `into`.
+    /// Appends the content of the file `path` of this tree to `into`. This process reads it itself.
     fn slurp(&self, path: &[u8], limit: usize, into: &mut Vec<u8>) -> Result<(), Errno> {
         let file = openat(
             &*self.dir,
@@ -210,8 +212,8 @@ impl Proc {
     }
 }
 
-/// Reads a file outside of the tree, such as a control group's; `None` if it does not exist (any
-/// more).
+/// Reads a file outside of the tree, such as a control group's; `None` if it does not exist or was
+/// removed.
 pub(crate) fn read_path(path: &Path) -> Result<Option<Vec<u8>>, Errno> {
     let mut text = Vec::with_capacity(4096);
     let read = openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
@@ -224,8 +226,8 @@ pub(crate) fn read_path(path: &Path) -> Result<Option<Vec<u8>>, Errno> {
     }
 }
 
-/// Appends a kernel file to `into`, up to about `limit` bytes. Each read of such a file returns
-/// about a page, and 0 bytes at the end.
+/// Appends the content of a kernel file to `into`, up to about `limit` bytes. Each read(2) of such
+/// a file returns about a page, and 0 bytes at the end.
 pub(crate) fn read_all(file: &OwnedFd, limit: usize, into: &mut Vec<u8>) -> Result<(), Errno> {
     let before = into.len();
     while into.len() - before < limit {

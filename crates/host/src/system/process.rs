@@ -1,8 +1,8 @@
 //! One process, as `/proc/PID` shows it: its state ([`Stat`]), its size ([`Status`], [`Rollup`]),
 //! its command line, and which devices also access its memory ([`SecondaryMmu`]).
 //!
-//! Invariant: a pid alone does not identify a process for long, because the kernel reuses pids. An
-//! [`Identity`] does: it has the start time too.
+//! Invariant: a pid alone does not identify a process for long, as the kernel reuses pids. An
+//! [`Identity`] does, as it also has the start time.
 
 mod command;
 mod secondary;

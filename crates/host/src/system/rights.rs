@@ -1,8 +1,8 @@
-//! Rights of this process: capabilities that it gives up for a while, and whether its capabilities
-//! count on the host.
+//! Rights of this process: drops capabilities for a while, and reports whether the capabilities
+//! apply on the host.
 //!
-//! Invariant: only the calling thread drops capabilities, and has them again afterwards. Root's
-//! capabilities are kept.
+//! Invariant: only the calling thread drops capabilities, and it has them again afterwards. Root's
+//! capabilities are never dropped.
 
 use rustix::process::getuid;
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
@@ -26,7 +26,7 @@ pub fn without<T>(given_up: CapabilitySet, act: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Returns `CapEff` of a `/proc/PID/status` text: the effective capabilities, a bit for each; 0 if
+/// Returns `CapEff` of a `/proc/PID/status` text: the effective capabilities as a bit mask; 0 if
 /// the field is missing.
 #[must_use]
 pub fn effective(status: &str) -> u64 {
@@ -37,7 +37,7 @@ pub fn effective(status: &str) -> u64 {
 }
 
 /// Returns the `uid_map` of our user namespace; `None` if we are in the initial one. In any other
-/// namespace our capabilities do not count on the host.
+/// namespace our capabilities do not apply on the host.
 #[must_use]
 pub fn other_user_namespace() -> Option<String> {
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
@@ -46,9 +46,9 @@ pub fn other_user_namespace() -> Option<String> {
     other_namespace(link.as_deref(), &map)
 }
 
-/// Returns the map, unless this is the initial namespace. `link` names the namespace's number,
-/// which is fixed for the initial one (linux/nsfs.h). Without a link, a map of all users to
-/// themselves shows the initial one.
+/// Returns the map, unless this is the initial namespace. `link` contains the namespace's number,
+/// which is fixed for the initial one (linux/nsfs.h). If there is no link, a map of all users to
+/// themselves means the initial one.
 fn other_namespace(link: Option<&str>, map: &str) -> Option<String> {
     let map: Vec<&str> = map.split_ascii_whitespace().collect();
     let is_initial = match link {

@@ -12,12 +12,12 @@ pub use sys::{
 
 use rustix::process::Signal;
 
-/// The name in `ps` of each process of ours. Without it, a process started by `/proc/self/exe`
-/// would be called `exe`.
+/// The name that `ps` shows for each of our processes. Without it, a process that was started as
+/// `/proc/self/exe` would be called `exe`.
 pub const NAME: &str = "pagetide";
 
-/// Replaces this process by the program `argv[0]`, as [`sys::become_program`] does; returns only if
-/// that fails. Ends access workers first: they would become the program's children.
+/// Replaces this process by the program `argv[0]`, like [`sys::become_program`]; returns only if
+/// that fails. Ends access workers first, which would otherwise become children of that program.
 #[must_use]
 pub fn become_program(argv: &[CString]) -> io::Error {
     pagetables::access::end_workers();
@@ -29,14 +29,14 @@ pub fn take_name() {
     let _ = rustix::thread::set_name(c"pagetide");
 }
 
-/// Two signals to end that arrive within this time count as one: timeout(1) sends a signal to its
+/// Two ending signals that arrive within this time count as one: timeout(1) sends a signal to its
 /// command, and then to the command's process group.
 pub const TWICE: Duration = Duration::from_millis(100);
 
-/// Returns the numbers of the signals that request a normal end. SIGTERM is always one. SIGINT and
-/// SIGHUP go to all processes on a terminal, so they count unless our parent had them ignored
-/// (nohup, a shell that runs a script's job in the background). Call this before any of them has a
-/// handler.
+/// Returns the numbers of the signals that request a normal end. SIGTERM always does. SIGINT and
+/// SIGHUP go to all processes of a terminal, so they count only if our parent did not start us with
+/// them ignored (as nohup does, and a shell that runs a script's job in the background). Call this
+/// before any of them has a handler.
 #[must_use]
 pub fn ending_signals() -> Vec<i32> {
     let signals = [Signal::INT, Signal::TERM, Signal::HUP].into_iter();
@@ -48,8 +48,8 @@ pub fn ending_signals() -> Vec<i32> {
 mod tests {
     use super::*;
 
-    /// The tests may be started with these signals ignored or not: `SigIgn` in `/proc` says which
-    /// are.
+    /// The tests may be started with these signals ignored or not; `SigIgn` in `/proc` shows which
+    /// are ignored.
     #[test]
     fn ignored_signals_stay_ignored_except_sigterm() {
         let status = std::fs::read_to_string("/proc/self/status").expect("it is there");

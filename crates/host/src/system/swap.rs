@@ -23,7 +23,7 @@ pub struct SwapArea {
     pub device: bool,
     /// Size of the area in bytes, without the header.
     pub size: u64,
-    /// Bytes of the area that hold swapped-out pages.
+    /// Bytes of the area that contain swapped-out pages.
     pub used: u64,
     /// Swap priority: the kernel fills areas of higher priority first.
     pub priority: i32,
@@ -62,7 +62,7 @@ impl SwapArea {
         }
     }
 
-    /// Returns N if the area is the device `/dev/zramN`; `None` if it is no zram.
+    /// Returns N if the area is the device `/dev/zramN`; `None` if the area is not a zram.
     #[must_use]
     pub fn zram(&self) -> Option<u32> {
         let name = self.path.file_name()?.to_str()?;
@@ -71,7 +71,7 @@ impl SwapArea {
     }
 }
 
-/// Parses the text of `/proc/swaps`: a line of titles, then lines of `Filename Type Size Used
+/// Parses the text of `/proc/swaps`: a title line, then lines of `Filename Type Size Used
 /// Priority`, with sizes in KiB.
 #[must_use]
 pub fn parse_swaps(text: &[u8]) -> Vec<SwapArea> {
@@ -79,7 +79,7 @@ pub fn parse_swaps(text: &[u8]) -> Vec<SwapArea> {
 }
 
 fn parse_area(line: &[u8]) -> Option<SwapArea> {
-    // Users choose only the first field; its blanks are escaped.
+    // Users choose only the first field, and the kernel escapes blanks in it.
     let mut fields = words(line);
     let path = PathBuf::from(OsString::from_vec(unescape(fields.next()?)));
     let device = fields.next()? == b"partition";
@@ -131,15 +131,15 @@ pub fn page_size() -> u64 {
     u64::try_from(rustix::param::page_size()).unwrap_or(4096)
 }
 
-/// Whether the area is a zram device that is at its memory limit, so that it accepts no more pages.
+/// Whether the area is a zram device at its memory limit, which accepts no more pages.
 fn takes_no_more(area: &SwapArea) -> bool {
     let stat = |number| read_path(Path::new(&format!("/sys/block/zram{number}/mm_stat")));
     let text = area.zram().and_then(|number| stat(number).ok().flatten());
     text.is_some_and(|text| is_at_limit(&text))
 }
 
-/// Whether the zram may refuse the next page: its memory (third number) is less than 64 KiB below
-/// `mem_limit` (fourth number; 0 means no limit).
+/// Whether a zram may refuse the next page: its memory (third number of `mm_stat`) is less than 64
+/// KiB below `mem_limit` (fourth number; 0 means no limit).
 fn is_at_limit(mm_stat: &[u8]) -> bool {
     const LEAST: u64 = 64 << 10;
     let numbers: Vec<u64> = words(mm_stat).map_while(number).collect();
@@ -160,9 +160,9 @@ impl Proc {
             .unwrap_or_default())
     }
 
-    /// Whether any active swap area is slower than memory, as any but a zram is. The kernel keeps a
-    /// page that it wrote to such an area in memory, clean and charged, until memory is needed. (A
-    /// page that goes to zram is compressed and freed at once.)
+    /// Whether any active swap area is slower than memory, which any area but a zram is. After
+    /// writing a page to such an area the kernel keeps the page in memory, clean and charged, until
+    /// memory is needed. (A page that is written to zram is freed at once.)
     #[must_use]
     pub fn has_slow_swap(&self) -> bool {
         let areas = self.swaps().unwrap_or_default();
@@ -182,7 +182,7 @@ impl Proc {
     }
 
     /// Returns how many pages can still be swapped out. Free slots of a zram at its `mem_limit` do
-    /// not count: the zram refuses more pages, so they stay in memory.
+    /// not count: the zram refuses more pages, so pages meant for it stay in memory.
     ///
     /// # Errors
     /// Those of [`Proc::memory`].

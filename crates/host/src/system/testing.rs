@@ -1,5 +1,5 @@
-//! Helpers of tests: directories and control groups that are removed at the end, with the processes
-//! in them.
+//! Helpers for tests: directories and control groups that are removed at the end, with the
+//! processes in them.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,7 +15,7 @@ fn unique(name: &str) -> String {
     format!("pagetide-test-{}-{number}-{name}", std::process::id())
 }
 
-/// A directory that is removed at the end, with all that is in it.
+/// A directory that is removed at the end, with all its content.
 pub(crate) struct Directory(pub(crate) PathBuf);
 
 impl Directory {

@@ -1,7 +1,7 @@
 //! Counters of the whole machine: `/proc/vmstat`, and what KSM has merged.
 //!
-//! Invariant: only the change of a counter means something, never its value. A counter that the
-//! kernel does not have is always 0.
+//! Invariant: only the change of a counter has a meaning, never its value. A counter that the
+//! kernel does not provide is always 0.
 
 use super::error::Error;
 use super::proc::{Proc, read_path};
@@ -10,9 +10,9 @@ use super::text::{lines, number, words};
 /// Counters of what the kernel did with pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Vmstat {
-    /// Changes whenever pages get other frames: by migration (compaction, NUMA), by joining them
-    /// into huge pages or splitting these, or by merging equal pages (KSM). How much it changes
-    /// means nothing.
+    /// Changes whenever pages get other frames: by migration (compaction, NUMA), when pages are
+    /// joined into a huge page or a huge page is split, and when equal pages are merged (KSM). The
+    /// amount of the change has no meaning.
     pub moved: u64,
     /// Pages that reclaim of any kind has scanned.
     pub scanned: u64,
@@ -74,7 +74,7 @@ impl Proc {
     }
 }
 
-/// Whether the kernel's multi-gen LRU is on. It clears accessed bits when it ages pages.
+/// Whether the kernel's multi-gen LRU is enabled. It clears accessed bits when it ages pages.
 #[must_use]
 pub fn has_multi_gen() -> bool {
     let text = read_path(std::path::Path::new("/sys/kernel/mm/lru_gen/enabled"));

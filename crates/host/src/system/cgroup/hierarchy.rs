@@ -1,7 +1,7 @@
 //! Finds the hierarchy of the memory controller, and a process's group in it.
 //!
-//! Invariant: a version 1 hierarchy with the memory controller is preferred. On a host with both
-//! versions, a controller in a hierarchy of version 1 is not in the unified one.
+//! Invariant: if a version 1 hierarchy has the memory controller, it is used. (On a host with both
+//! versions, a controller that is in a hierarchy of version 1 is not in the unified one.)
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -35,7 +35,7 @@ impl Groups {
                 .iter()
                 .filter(|mount| mount.fs_type == fs_type)
                 .collect();
-            // A container may have several mounts: the one with the shortest root shows most
+            // A container may have several mounts. The one with the shortest root shows the most
             // groups.
             found.sort_by_key(|mount| mount.root.len());
             found
@@ -91,8 +91,8 @@ impl Groups {
     /// below the mount.
     pub(super) fn below(&self, path: &Path) -> Option<PathBuf> {
         let rest = path.strip_prefix(&self.root).ok()?;
-        // The path of a group outside of our cgroup namespace begins with `/..`: it has no path
-        // here.
+        // The path of a group outside of our cgroup namespace begins with `/..`: no path below the
+        // mount leads to it.
         rest.components()
             .all(|c| matches!(c, Component::Normal(_)))
             .then(|| rest.to_owned())
@@ -106,7 +106,7 @@ impl Groups {
         }
     }
 
-    /// Whether a group decides which controllers its children have (`cgroup.subtree_control`,
+    /// Whether the groups decide which controllers their children have (`cgroup.subtree_control`,
     /// version 2).
     #[must_use]
     pub fn has_subtree_control(&self) -> bool {
@@ -123,7 +123,7 @@ impl Groups {
 /// Whether the groups of this mount can have the memory controller.
 ///
 /// # Errors
-/// The kernel has no descriptors or no memory left, which says nothing about the mount.
+/// The kernel has no descriptors or no memory left. Then nothing is known about the mount.
 fn offers_memory(mount: &Mount) -> Result<bool, Error> {
     let file = Path::new(OsStr::from_bytes(&mount.point)).join("cgroup.controllers");
     let text = match read_path(&file) {
@@ -133,8 +133,8 @@ fn offers_memory(mount: &Mount) -> Result<bool, Error> {
     Ok(words(text.trim_ascii()).any(|word| word == b"memory"))
 }
 
-/// Returns the path of a process's group in the memory controller's hierarchy, from a
-/// `/proc/PID/cgroup` text (cgroups(7)). Lines are `number:controllers:path`; a path may contain
+/// Returns the path of a process's group in the memory controller's hierarchy, from the text of
+/// `/proc/PID/cgroup` (cgroups(7)). Its lines are `number:controllers:path`; a path may contain
 /// colons. The line of version 2 has the number 0 and no controllers.
 #[must_use]
 pub(super) fn parse_membership(text: &[u8], version: Version) -> Option<&[u8]> {
@@ -147,6 +147,6 @@ pub(super) fn parse_membership(text: &[u8], version: Version) -> Option<&[u8]> {
         };
         ours.then_some(path)
     })?;
-    // A process may still be in a group that was removed: then the kernel appends ` (deleted)`.
+    // The kernel appends ` (deleted)` if the process is still in a group that was removed.
     Some(path.strip_suffix(b" (deleted)").unwrap_or(path))
 }

@@ -1,7 +1,7 @@
 //! Which processes are in a group: `cgroup.procs` of the group and of all groups below it.
 //!
-//! Invariant: each process is listed once, by ascending pid; kernel threads are included. A process
-//! that moves between two groups during the listing may be missing.
+//! Invariant: each process is listed once, in ascending order of pids; kernel threads are included.
+//! A process that moves from one group to another during the listing may be missing.
 
 use std::os::fd::OwnedFd;
 
@@ -31,8 +31,8 @@ impl Groups {
         let walked = walk::walk::<Errno>(top, Most::ALL, &mut |visited| {
             match own_processes(visited.dir) {
                 Ok(found) => pids.extend(found),
-                // A group below that is gone by now has no processes. The processes of a threaded
-                // group are listed in the group above.
+                // A child group that has been removed meanwhile has no processes. The processes of
+                // a threaded group are listed in the group above it.
                 Err(errno) if is_gone(errno) && visited.depth() > 0 => {}
                 Err(Errno::OPNOTSUPP) if visited.depth() > 0 => {}
                 Err(errno) => {
@@ -68,7 +68,7 @@ impl Groups {
         }
     }
 
-    /// The error for a group whose processes could not be read.
+    /// Returns the error for a group whose processes could not be read.
     fn refused(&self, group: &Group, errno: Errno) -> Error {
         if errno != Errno::OPNOTSUPP {
             return Error::reading(&group.dir.join("cgroup.procs"), errno);
@@ -96,8 +96,8 @@ pub(crate) fn own_processes(dir: &OwnedFd) -> Result<Vec<u32>, Errno> {
     Ok(parse_procs(&text))
 }
 
-/// Parses one pid per line. The kernel writes 0 for a process that our pid namespace does not show;
-/// these are skipped.
+/// Parses one pid per line. Lines with 0 are skipped: the kernel writes 0 for a process that our
+/// pid namespace does not show.
 pub(crate) fn parse_procs(text: &[u8]) -> Vec<u32> {
     lines(text)
         .filter_map(number32)

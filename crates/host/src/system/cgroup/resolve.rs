@@ -1,7 +1,7 @@
 //! Finds the control group that a user names.
 //!
-//! Invariant: the result is a group below the memory controller's mount, and existed a moment ago.
-//! Links and `..` are resolved first, so they cannot lead to another place.
+//! Invariant: the result is a group below the memory controller's mount, and existed when it was
+//! looked up. Links and `..` are resolved first, so they cannot lead out of the mount.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ impl Groups {
         }
         let relative = typed.trim_start_matches('/');
         candidates.push(self.mount.join(relative));
-        // A path as in /proc/PID/cgroup, if only a part of the hierarchy is mounted.
+        // A path as in /proc/PID/cgroup, for the case that only a part of the hierarchy is mounted.
         candidates.extend(
             self.below(&Path::new("/").join(relative))
                 .map(|p| self.mount.join(p)),
@@ -67,9 +67,10 @@ impl Groups {
         candidates
     }
 
-    /// The error if `typed` names no group; `why` says what was found.
+    /// Returns the error if `typed` names no group. `why`: what was found instead.
     fn no_group(&self, typed: &str, why: String) -> Error {
-        // A group of this name in the memory controller's hierarchy is probably meant.
+        // If the memory controller's hierarchy has a group of this name, the user probably means
+        // that group.
         let parts: Vec<_> = Path::new(typed)
             .iter()
             .filter(|part| *part != "/")

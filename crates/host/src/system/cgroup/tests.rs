@@ -23,8 +23,8 @@ impl Drop for Started {
     }
 }
 
-/// The lowest limit among the group and the groups above applies; if none has a limit, there is
-/// none.
+/// The lowest limit of the group and of the groups above applies; if none of them has a limit, the
+/// result is `None`.
 #[test]
 fn limits_of_groups_above_count() {
     let groups = Groups::find(&Proc::system().unwrap()).unwrap();
@@ -37,7 +37,7 @@ fn limits_of_groups_above_count() {
         let file = dir.join("memory.limit_in_bytes");
         std::fs::write(file, (mib << 20).to_string()).unwrap();
     };
-    // Not `None`: the tests themselves may run under a limit, which is larger than these.
+    // Not `None`: the tests themselves may run in a group with a limit, but that is higher.
     assert!(
         groups
             .memory_limit(&group)
@@ -118,7 +118,8 @@ fn cache_that_is_written_counts_as_unmapped() {
     let own = OwnGroup::new("cache");
     let directory = Directory::new("cache");
     let file = directory.0.join("file");
-    // The shell enters the group before it writes, so that its page cache is charged to the group.
+    // The shell moves itself to the group before it writes, so that its page cache is charged to
+    // the group.
     let script = format!(
         "echo $$ > {}/cgroup.procs && head -c 16777216 /dev/zero > {}",
         own.dir.display(),
@@ -164,8 +165,8 @@ fn invalid_group_names_are_refused() {
     assert_eq!(groups.resolve("/").unwrap(), groups.root());
 }
 
-/// Makes a tree of version 2 with a group `a b` and a group below it; returns it, and its line of
-/// mountinfo with this `root`.
+/// Makes a tree of version 2 with a group `a b` and a group below it. Returns the directory, and
+/// its line of mountinfo with this `root`.
 fn version_2(name: &str, controllers: &str, root: &str) -> (Directory, Vec<u8>) {
     let directory = Directory::new(name);
     let below = directory.0.join("a b/c");
@@ -320,7 +321,7 @@ fn counters_by_kind_are_summed() {
     assert_eq!(parse_sum(b"file 8192\n"), None);
 }
 
-/// Pages scanned on request are not scanned for lack of memory.
+/// Pages scanned on request are not scanned for lack of memory, so they are not included.
 #[test]
 fn pages_scanned_for_lack_of_memory_are_summed() {
     let text = b"pgscan 99\npgscan_kswapd 1\npgscan_direct 20\npgscan_khugepaged 300\npgscan_proactive 7\n";
@@ -371,7 +372,7 @@ proptest! {
     }
 }
 
-/// Inactive pages may all be mapped, or dirty (to be written first): these are not counted as idle.
+/// Inactive pages that are mapped, or dirty (they must be written first), are not counted as idle.
 #[test]
 fn idle_cache_excludes_mapped_and_dirty_pages() {
     let idle = |inactive, dirty| {

@@ -1,8 +1,9 @@
 //! How much memory a group uses, including the groups below it.
 //!
-//! Invariant: sizes are bytes; what the kernel does not report is `None`. A page counts to the
-//! group that first touched it. So processes of one group may map page cache that counts to
-//! another. The kernel sums these counters lazily: they may be off by some hundred pages per CPU.
+//! Invariant: sizes are bytes; a size that the kernel does not report is `None`. A page is charged
+//! to the group whose process touched it first. So processes of one group may map page cache that
+//! is charged to another group. The kernel sums these counters lazily: they may be off by some
+//! hundred pages per CPU.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,8 +16,8 @@ use crate::system::text::{flat, lines, number, number32, words};
 /// The memory use of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
-    /// All memory that is charged to the group, with page cache and kernel memory
-    /// (`memory.current`, `memory.usage_in_bytes`); `None` for the root group of version 2.
+    /// All memory charged to the group, including page cache and kernel memory (`memory.current`,
+    /// `memory.usage_in_bytes`); `None` for the root group of version 2.
     pub current: Option<u64>,
     /// The largest charge so far (`memory.peak`, since Linux 5.19; `memory.max_usage_in_bytes`).
     pub peak: Option<u64>,
@@ -27,24 +28,24 @@ pub struct Usage {
     pub kernel: Option<u64>,
     /// The page cache of the group.
     pub cache: Option<Cache>,
-    /// The part of `cache` that is unmapped page cache of files and was used more than once, as far
-    /// as that is known: [`parse_used_cache`].
+    /// The part of `cache` that is unmapped page cache of files and was accessed more than once, as
+    /// far as the kernel's counters show that: [`parse_used_cache`].
     pub used_cache: Option<u64>,
 }
 
 /// The page cache of a group: pages of files, of tmpfs and of shared memory.
 ///
-/// The kernel counts which of these pages are shared memory (`shmem`), and which a process maps
-/// (`mapped`), but not which are shared memory and mapped. So [`Cache::unmapped`] is exact, but for
-/// pages of files alone there are only bounds.
+/// The kernel counts which of these pages are shared memory (`shmem`), and which are mapped by a
+/// process (`mapped`), but not which are both. So [`Cache::unmapped`] is exact, but for pages of
+/// files alone only bounds are known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cache {
-    /// All page cache. The swap cache, which holds anonymous pages, is not included.
+    /// All page cache, without the swap cache, which contains anonymous pages.
     pub total: u64,
     /// The part of `total` in tmpfs, shared anonymous memory and System V segments.
     pub shmem: u64,
-    /// The part of `total` that a process of this group or of another maps. The kernel may count a
-    /// whole large folio if one page of it is mapped.
+    /// The part of `total` that a process of any group maps. The kernel may count a whole large
+    /// folio if one page of it is mapped.
     pub mapped: u64,
 }
 
@@ -65,7 +66,8 @@ impl Cache {
     }
 
     /// Returns an upper bound of the unmapped page cache of files. It is exact if all shared memory
-    /// is mapped: if programs use memfd or shared anonymous memory and keep no files in tmpfs.
+    /// is mapped, as it is if programs use memfd or shared anonymous memory and keep no files in
+    /// tmpfs.
     #[cfg(test)]
     pub(super) fn unmapped_file_most(&self) -> u64 {
         let mapped_file = self.mapped.saturating_sub(self.shmem);
@@ -75,8 +77,8 @@ impl Cache {
     }
 }
 
-/// Returns the counter `name` (as on version 2) from a `memory.stat` text; groups below are
-/// included. For counters that both versions name alike.
+/// Returns the counter `name` (as on version 2) from a `memory.stat` text, including groups below.
+/// Only for counters that have the same name on both versions, apart from version 1's `total_`.
 #[must_use]
 pub(crate) fn parse_counter(text: &[u8], version: Version, name: &str) -> Option<u64> {
     match version {
@@ -85,7 +87,7 @@ pub(crate) fn parse_counter(text: &[u8], version: Version, name: &str) -> Option
     }
 }
 
-/// Returns the page cache from a `memory.stat` text; groups below are included.
+/// Returns the page cache from a `memory.stat` text, including groups below.
 #[must_use]
 pub fn parse_cache(text: &[u8], version: Version) -> Option<Cache> {
     let [total, shmem, mapped, swap_cache] = match version {
@@ -105,10 +107,10 @@ pub fn parse_cache(text: &[u8], version: Version) -> Option<Cache> {
     })
 }
 
-/// Returns the bytes of unmapped page cache that programs used more than once, from a `memory.stat`
-/// text; groups below are included. It is `active_file - (file_mapped - shmem)`: the pages of files
-/// on the kernel's active list, without mapped ones. This assumes that all shared memory is mapped
-/// and all mapped pages are active.
+/// Returns the bytes of unmapped page cache that programs accessed more than once, from a
+/// `memory.stat` text, including groups below. The result is `active_file - (file_mapped - shmem)`:
+/// the file pages on the kernel's active list, without mapped ones. This assumes that all shared
+/// memory is mapped and all mapped pages are active.
 #[must_use]
 pub fn parse_used_cache(text: &[u8], version: Version) -> Option<u64> {
     let cache = parse_cache(text, version)?;
@@ -121,7 +123,7 @@ pub fn parse_used_cache(text: &[u8], version: Version) -> Option<u64> {
 }
 
 /// Returns the bytes of anonymous pages that were written to swap and are unmapped, but still in
-/// memory, from a `memory.stat` text; groups below are included. The kernel frees these pages when
+/// memory, from a `memory.stat` text, including groups below. The kernel frees these pages when
 /// memory is short. The result is the anonymous LRU lists without mapped pages and shared memory:
 /// `inactive_anon + active_anon - anon - shmem`.
 #[must_use]
@@ -140,9 +142,10 @@ pub fn parse_written(text: &[u8], version: Version) -> Option<u64> {
     Some(on_lists.saturating_sub(mapped?.saturating_add(shmem?)))
 }
 
-/// Returns a lower bound in bytes of the page cache of files that the kernel reclaims first:
-/// unmapped, clean and inactive. It is `inactive_file - mapped - dirty`, from a `memory.stat` text;
-/// groups below are included. This assumes that all mapped and all dirty pages are inactive.
+/// Returns a lower bound, in bytes, of the page cache of files that the kernel reclaims first:
+/// unmapped, clean and inactive. The result is `inactive_file - mapped - dirty`, from a
+/// `memory.stat` text, including groups below. This assumes that all mapped and all dirty pages are
+/// inactive.
 #[must_use]
 pub fn parse_idle_cache(text: &[u8], version: Version) -> Option<u64> {
     let cache = parse_cache(text, version)?;
@@ -152,8 +155,8 @@ pub fn parse_idle_cache(text: &[u8], version: Version) -> Option<u64> {
     Some(idle.min(cache.unmapped_file_least()))
 }
 
-/// Returns the bytes of dirty pages of files and of pages under writeback, from a `memory.stat`
-/// text; groups below are included. The kernel must write them before it can drop them.
+/// Returns the bytes of dirty file pages and of pages under writeback, from a `memory.stat` text,
+/// including groups below. The kernel must write these pages before it can drop them.
 #[must_use]
 pub fn parse_dirty(text: &[u8], version: Version) -> u64 {
     let names = match version {
@@ -164,8 +167,8 @@ pub fn parse_dirty(text: &[u8], version: Version) -> u64 {
     dirty.saturating_add(under_way)
 }
 
-/// Returns the page cache on each of the nodes `nodes`, in their order, from a `memory.numa_stat`
-/// text of version 2. Its lines are a name and `N0=BYTES N1=BYTES ...`.
+/// Returns the page cache on each of the NUMA nodes `nodes`, in their order, from a
+/// `memory.numa_stat` text of version 2. Each line is a counter's name and `N0=BYTES N1=BYTES ...`.
 #[must_use]
 pub fn parse_node_caches(text: &[u8], nodes: &[u32]) -> Option<Vec<Cache>> {
     let values = |name: &str| {
@@ -190,16 +193,16 @@ pub fn parse_node_caches(text: &[u8], nodes: &[u32]) -> Option<Vec<Cache>> {
     Some(nodes.iter().map(cache).collect())
 }
 
-/// Returns `anon + file + kernel` from a `memory.stat` text of version 2, in bytes. This is for the
-/// root group, which has no `memory.current`.
+/// Returns `anon + file + kernel` from a `memory.stat` text of version 2, in bytes: the memory use
+/// of the root group, which has no `memory.current`.
 #[must_use]
 pub fn parse_sum(text: &[u8]) -> Option<u64> {
     let programs = flat(text, "anon")?.saturating_add(flat(text, "file")?);
     Some(programs.saturating_add(parse_kernel(text).unwrap_or(0)))
 }
 
-/// Returns the kernel memory from a `memory.stat` text of version 2, in bytes: `kernel`, or the sum
-/// of its parts before Linux 5.18.
+/// Returns the kernel memory from a `memory.stat` text of version 2, in bytes: the counter
+/// `kernel`, or, before Linux 5.18, the sum of its parts.
 pub(super) fn parse_kernel(text: &[u8]) -> Option<u64> {
     flat(text, "kernel").or_else(|| {
         let parts = ["kernel_stack", "pagetables", "percpu", "slab"].map(|name| flat(text, name));
@@ -213,8 +216,8 @@ pub(super) fn parse_kernel(text: &[u8]) -> Option<u64> {
 }
 
 /// Returns how many pages of a group the kernel scanned to reclaim memory, from a `memory.stat`
-/// text of version 2; groups below are included. Pages scanned on request (`memory.reclaim`) are
-/// included on kernels that do not count them apart, as `pgscan_proactive`.
+/// text of version 2, including groups below. Pages scanned on request (`memory.reclaim`) are
+/// included only on kernels that do not count them separately, as `pgscan_proactive`.
 #[must_use]
 pub fn parse_scanned(text: &[u8]) -> Option<u64> {
     let names = ["pgscan_kswapd", "pgscan_direct", "pgscan_khugepaged"];
@@ -226,8 +229,8 @@ pub fn parse_scanned(text: &[u8]) -> Option<u64> {
     counts.iter().any(Option::is_some).then_some(sum)
 }
 
-/// Returns how often the kernel reclaimed from a group because usage met the group's own limits,
-/// from a `memory.events.local` text of version 2.
+/// Returns how often the kernel reclaimed from a group because its usage met its own limits, from a
+/// `memory.events.local` text of version 2.
 #[must_use]
 pub fn parse_limit_reclaims(text: &[u8]) -> Option<u64> {
     Some(flat(text, "max")?.saturating_add(flat(text, "high")?))
@@ -237,9 +240,10 @@ pub fn parse_limit_reclaims(text: &[u8]) -> Option<u64> {
 const NO_LIMIT: u64 = 1 << 60;
 
 impl Groups {
-    /// Returns how much of a group may be swapped out, bytes: the lowest limit of the group and of
-    /// the visible groups above it. `None` if there is no limit. Also `None` in version 1: its
-    /// limit is on the sum of memory and swap, which a page does not leave when it is swapped out.
+    /// Returns how much of a group's memory may be swapped out, in bytes: the lowest limit of the
+    /// group and of the visible groups above it. `None` if there is no limit. Also `None` on
+    /// version 1, whose limit is on memory and swap together: swapping a page out does not lower
+    /// that sum.
     #[must_use]
     pub fn swap_limit(&self, group: &Group) -> Option<u64> {
         if self.version == Version::V1 {
@@ -248,7 +252,7 @@ impl Groups {
         least_of(group, &["memory.swap.max"])
     }
 
-    /// Returns how much memory a group may use, bytes: the lowest limit of the group and of the
+    /// Returns how much memory a group may use, in bytes: the lowest limit of the group and of the
     /// visible groups above it. `None` if there is no limit.
     #[must_use]
     pub fn memory_limit(&self, group: &Group) -> Option<u64> {
@@ -302,14 +306,14 @@ impl Groups {
                 used_cache: parse_used_cache(&stat, Version::V2),
             },
         };
-        // The root of version 2 exists without any of these files.
+        // The root of version 2 has none of these files, but exists.
         Ok((usage != Usage::default() || group.dir.is_dir()).then_some(usage))
     }
 }
 
 /// Reads a file of a group; `None` if there is none.
 fn read(path: &Path) -> Result<Option<Vec<u8>>, Error> {
-    // Some files exist but are not supported (kmem without accounting): they count as missing.
+    // Some files exist but cannot be read (kmem without accounting): they count as missing.
     match read_path(path) {
         Ok(text) => Ok(text),
         Err(rustix::io::Errno::OPNOTSUPP) => Ok(None),
@@ -317,8 +321,8 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     }
 }
 
-/// Returns the least number in the files `names` of a group and of the visible groups above it;
-/// `None` if no file has a number (`max` is none).
+/// Returns the lowest number in the files `names` of a group and of the visible groups above it;
+/// `None` if no file contains a number (`max` is not a number).
 fn least_of(group: &Group, names: &[&str]) -> Option<u64> {
     let above = group.path.ancestors().count();
     let dirs = group.dir.ancestors().take(above);
@@ -326,7 +330,7 @@ fn least_of(group: &Group, names: &[&str]) -> Option<u64> {
     all.flatten().min()
 }
 
-/// Reads the number in a file of a group; `None` if there is no such file, or no number in it.
+/// Reads the number in a file of a group; `None` if the file is missing or contains no number.
 fn value(path: &Path) -> Result<Option<u64>, Error> {
     Ok(read(path)?.and_then(|text| number(text.trim_ascii())))
 }

@@ -1,9 +1,10 @@
-//! Visits all control groups below a given one.
+//! Visits all control groups below a given group.
 //!
-//! Invariant: each group is opened by its name in its parent, and the walk goes up by `..`. So it
-//! has at most three descriptors open at any depth, passes only single names to the kernel, and
-//! takes time in proportion to the groups visited. (Full paths would fail beyond PATH_MAX; and for
-//! each group in a chain of 1,900 the kernel would have to search for as many names.)
+//! Invariant: each group is opened by its name in its parent, and the walk returns to a parent by
+//! `..`. So the walk has at most three descriptors open at any depth, passes only single names to
+//! the kernel, and takes time in proportion to the groups visited. (Full paths would fail beyond
+//! PATH_MAX. And in a chain of 1,900 groups, the kernel would have to look up up to 1,900 names for
+//! each group.)
 
 use std::ffi::{CStr, CString, OsStr};
 use std::mem::MaybeUninit;
@@ -14,8 +15,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, FileType, Mode, OFlags, RawDir, fstat, openat};
 use rustix::io::Errno;
 
-/// The kernel refuses a path of this many bytes or more (PATH_MAX, which counts the NUL at its
-/// end).
+/// The kernel refuses paths of this many bytes or more (PATH_MAX, which counts the terminating
+/// NUL).
 const PATH_MAX: usize = 4096;
 /// Flags with which each group's directory is opened.
 const DIRECTORY: OFlags = OFlags::RDONLY
@@ -31,24 +32,24 @@ pub(crate) struct Names {
     pub(crate) has_more: bool,
 }
 
-/// Largest numbers that a walk visits.
+/// Bounds of a walk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Most {
-    /// Largest number of groups in all.
+    /// Largest number of groups visited in all.
     pub(crate) groups: usize,
-    /// Largest number of children of each group.
+    /// Largest number of children visited of each group.
     pub(crate) below_each: usize,
 }
 
 impl Most {
-    /// Without bounds: the walk visits all groups.
+    /// No bounds: the walk visits all groups.
     pub(crate) const ALL: Most = Most {
         groups: usize::MAX,
         below_each: usize::MAX,
     };
 }
 
-/// What a walk does after it visited a group.
+/// What a walk does after it has visited a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
     /// The walk visits the groups below this one.
@@ -112,8 +113,8 @@ pub(crate) fn open(path: &Path) -> Result<OwnedFd, Errno> {
     dir.ok_or(Errno::NOENT)
 }
 
-/// Returns the number of children of an open group: its link count less 2. `None` if the file
-/// system does not count links so.
+/// Returns the number of children of an open group: its link count minus 2. `None` if the file
+/// system does not count links in this way.
 pub(crate) fn count_below(dir: &OwnedFd) -> Result<Option<u64>, Errno> {
     Ok(fstat(dir)?.st_nlink.checked_sub(2))
 }
@@ -128,7 +129,7 @@ pub(crate) fn names_below(dir: &OwnedFd, most: usize) -> Result<Names, Errno> {
     if count_below(dir)? == Some(0) {
         return Ok(found);
     }
-    // Opened anew: each descriptor of a directory has one read position.
+    // Opened anew, as each descriptor of a directory has only one read position.
     let dir = openat(dir, c".", DIRECTORY, Mode::empty())?;
     let mut buffer = [const { MaybeUninit::<u8>::uninit() }; 32 << 10];
     let mut entries = RawDir::new(dir, &mut buffer);
@@ -156,9 +157,8 @@ pub(crate) fn open_below(above: &OwnedFd, name: &CStr) -> Result<OwnedFd, Errno>
     openat(above, name, DIRECTORY, Mode::empty())
 }
 
-/// Visits a group and all groups below it, parents before children, within the bounds of `most`.
-/// Returns whether the bounds let it visit all of them; groups that are removed meanwhile do not
-/// count.
+/// Visits a group and all groups below it, parents before children, within the bounds `most`.
+/// Returns false if the bounds left out a group; groups that are removed meanwhile do not count.
 ///
 /// # Errors
 /// The kernel's errors, and those of `visit`.
@@ -169,8 +169,8 @@ pub(crate) fn walk<E: From<Errno>>(
 ) -> Result<bool, E> {
     let (mut dir, mut left, mut is_all) = (top, most.groups, true);
     let mut path: Vec<CString> = Vec::new();
-    // The names of the children that are still to be visited: one list for the current group and
-    // for each group above it.
+    // The names of the children still to be visited: one list for the current group, and one for
+    // each group above it up to the first.
     let mut waiting: Vec<Vec<CString>> = Vec::new();
     loop {
         if left == 0 {
@@ -192,7 +192,8 @@ pub(crate) fn walk<E: From<Errno>>(
             },
             Next::Beside => Vec::new(),
         });
-        // Finds the next group that still exists; goes up from a group that has no more children.
+        // Finds the next group that still exists. If a group has no more children to visit,
+        // continues in its parent.
         dir = loop {
             let Some(names) = waiting.last_mut() else {
                 return Ok(is_all);
@@ -223,8 +224,8 @@ mod tests {
     use super::*;
     use crate::system::testing::Directory;
 
-    /// Makes a chain of `depth` directories with names of `length` bytes. Each is made in its
-    /// parent, so no path is long.
+    /// Makes a chain of `depth` directories with names of `length` bytes. Each is made relative to
+    /// its parent, so that no system call has a long path.
     fn chain(top: &Path, depth: usize, length: usize) {
         let name = CString::new("d".repeat(length)).expect("no NUL");
         let mut dir = open(top).expect("it is there");
@@ -247,8 +248,8 @@ mod tests {
         (paths, all.expect("nothing fails"))
     }
 
-    /// Regression: groups with paths beyond PATH_MAX were opened by these paths. That failed, and
-    /// the groups were silently skipped.
+    /// Regression: groups with paths beyond PATH_MAX were opened by their full paths. That failed,
+    /// and the groups were silently skipped.
     #[test]
     fn groups_beyond_path_max_are_visited() {
         let own = Directory::new("deep");

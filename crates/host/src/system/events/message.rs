@@ -2,12 +2,12 @@
 //! process event (`linux/netlink.h`, `linux/connector.h`, `linux/cn_proc.h`), all in this machine's
 //! byte order.
 //!
-//! Invariant: any bytes are accepted; incomplete messages and those of other connectors are
+//! Invariant: any bytes are accepted. Incomplete messages and messages of other connectors are
 //! skipped.
 
 use super::Event;
 
-/// The kernel's number of the process connector, and also of its multicast group.
+/// The number of the process connector in the kernel, and also of its multicast group.
 pub(super) const CN_IDX_PROC: u32 = 1;
 /// The second word of the connector's number.
 const CN_VAL_PROC: u32 = 1;
@@ -36,9 +36,9 @@ const EXIT: u32 = 0x8000_0000;
 /// One message from the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Message {
-    /// The kernel's reply to a listener's message.
+    /// The kernel's reply to a message of a listener.
     Answer {
-        /// The number of the message that it replies to, plus one.
+        /// The number of the message to which this is the reply, plus one.
         to: u32,
         /// 0 if the kernel accepted the message, else an errno.
         error: u32,
@@ -87,7 +87,8 @@ pub(super) fn parse(datagram: &[u8]) -> impl Iterator<Item = Message> {
     let mut rest = datagram;
     std::iter::from_fn(move || {
         let length = usize::try_from(word(rest, 0)?).ok()?;
-        // A wrong length ends the datagram, because the start of the next message is then unknown.
+        // After a wrong length, the start of the next message is unknown, so the datagram ends
+        // there.
         let message = rest.get(..length).filter(|_| length >= NETLINK_HEADER)?;
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
         Some(parse_one(message))

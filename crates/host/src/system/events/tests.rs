@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Returns the bytes of a message with a process event: headers, kind `what`, and `data`.
+/// Returns the bytes of a message with a process event: the headers, the kind `what`, and `data`.
 fn message(what: u32, count: u32, data: &[u32]) -> Vec<u8> {
     let mut bytes = control(what, count);
     // After `what`: CPU 0, and the time.
@@ -18,7 +18,7 @@ fn message(what: u32, count: u32, data: &[u32]) -> Vec<u8> {
     bytes
 }
 
-/// The event that is parsed from such a message.
+/// Returns the event that is parsed from such a message.
 fn event(what: u32, data: &[u32]) -> Option<Event> {
     match parse(&message(what, 7, data)).next()? {
         Message::Counted {

@@ -1,14 +1,15 @@
-//! Which processes are descendants, without events: children are found by their parents' pids,
-//! orphans by their sessions and control group. An orphan is a process whose parent ended between
-//! two updates, so that another process (a reaper) adopted it.
+//! Finds which processes are descendants of the target, without events: children by their parents'
+//! pids, orphans by their sessions and control group. An orphan is a process whose parent ended
+//! between two updates, so that another process (a reaper) adopted it.
 //!
-//! Invariant: no process is taken for a descendant that may not be one.
+//! Invariant: a process that may not be a descendant is never taken for one.
 //!
 //! - Sessions are inherited by fork only. So an orphan is a descendant if a descendant began its
 //!   session, or if only descendants were in its session at the last update.
-//! - A process can join a control group, but not by chance: see [`Share`].
+//! - A process can be moved to a control group, but only on purpose: see [`Share`].
 //! - Any process of a session can join a process group, so a process group proves nothing.
-//! - All other orphans that have something in common with the family are counted as unsure, once
+//! - All other orphans that share a session, process group or control group with the family are
+//!   counted as unsure, once each.
 //!   each.
 
 use std::collections::{HashMap, HashSet};
@@ -16,20 +17,20 @@ use std::collections::{HashMap, HashSet};
 use super::scans::Seen;
 use crate::system::process::{Identity, Stat};
 
-/// The processes with which an orphan has its session, process group or control group in common.
+/// Whether an orphan shares its session, process group or control group with the family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Share {
-    /// The orphan has nothing in common with the family, as far as is known.
+    /// As far as is known, the orphan shares none of them with the family.
     Nothing,
-    /// The orphan has something in common with the family and with other processes: it may be a
+    /// The orphan shares one of them with the family and with other processes: it may be a
     /// descendant.
     Mixed,
-    /// The orphan has something in common with the family only: it is a descendant.
+    /// The orphan shares one of them with the family only: it is a descendant.
     Ours,
 }
 
-/// A function that returns with which processes a process has its control group in common.
-/// Arguments: its pid, the pids of the family, the pids of orphans not yet judged.
+/// A function that returns with which processes a process shares its control group. Arguments: its
+/// pid, the pids of the family, the pids of orphans that are not yet classified.
 pub(super) type ShareOfGroup<'a> = &'a dyn Fn(u32, &HashSet<u32>, &HashSet<u32>) -> Share;
 
 /// What is known of descent from earlier updates.
@@ -40,13 +41,13 @@ pub(super) struct Descent {
     /// Pids of processes that may have adopted an orphan: init, and ancestors of the root that are
     /// reapers (prctl(2), `PR_SET_CHILD_SUBREAPER`).
     reapers: HashSet<u32>,
-    /// Pid of the root's parent when the root was last seen.
+    /// Pid of the root's parent when the last update read the root.
     parent: Option<u32>,
     /// Numbers of the sessions that a descendant began.
     begun: HashSet<u32>,
     /// Numbers of the sessions that had only descendants at the last update.
     own: HashSet<u32>,
-    /// Processes that were not descendants at the last update; `None` before the first.
+    /// Processes that were not descendants at the last update; `None` before the first update.
     strangers: Option<HashSet<Identity>>,
     /// Number of orphans that may or may not be descendants.
     unsure: u64,
@@ -70,8 +71,8 @@ impl Descent {
         self.unsure
     }
 
-    /// Adds all descendants among the processes `seen` to `family`. Orphans are judged only if
-    /// `ask` is set; with complete events they are known already.
+    /// Adds all descendants among the processes `seen` to `family`. Orphans are classified only if
+    /// `ask` is set: with complete events they are known already.
     pub(super) fn grow(
         &mut self,
         seen: &Seen,
@@ -92,10 +93,10 @@ impl Descent {
         }
         self.find_reapers(seen);
         let mut orphans = self.orphans(seen, family);
-        // Each orphan that is found may show by its session that another one is a descendant.
+        // Each orphan that is found may prove, by its session, that another orphan is a descendant.
         loop {
             let before = family.len();
-            self.lead(seen, family);
+            self.add_begun_sessions(seen, family);
             orphans.retain(|stat| !family.contains(&stat.pid));
             let requested: HashSet<u32> = orphans.iter().map(|stat| stat.pid).collect();
             for stat in &orphans {
@@ -117,10 +118,11 @@ impl Descent {
         }
     }
 
-    /// Notes sessions and strangers of this update for the next one.
+    /// Records sessions and strangers of this update for the next update.
     pub(super) fn remember(&mut self, seen: &Seen, family: &HashSet<u32>) {
         let kin = family.iter().filter_map(|pid| seen.get(pid));
-        // The kernel does not reuse a session's number while a member has it; after that it may.
+        // The kernel does not reuse a session's number while a member is in the session; afterwards
+        // it may.
         let held: HashSet<u32> = kin.map(|stat| stat.session).collect();
         self.begun.retain(|session| held.contains(session));
         let begun = held.iter().filter(|session| family.contains(session));
@@ -134,7 +136,7 @@ impl Descent {
     }
 
     /// Adds the sessions that members began to `begun`.
-    fn lead(&mut self, seen: &Seen, family: &HashSet<u32>) {
+    fn add_begun_sessions(&mut self, seen: &Seen, family: &HashSet<u32>) {
         let sessions = family
             .iter()
             .filter_map(|pid| seen.get(pid))
@@ -143,10 +145,10 @@ impl Descent {
             .extend(sessions.filter(|session| family.contains(session)));
     }
 
-    /// Finds processes that may adopt orphans. Ancestors of the root in another session may, as
-    /// service managers do. Ancestors in the root's own session are shells that run it; their other
-    /// children are no orphans. If another process has become the root's parent, it adopted the
-    /// root, so it may adopt others.
+    /// Finds processes that may adopt orphans. Ancestors of the root in another session may be such
+    /// reapers, as service managers are. Ancestors in the root's own session are shells that run
+    /// the root; their other children are no orphans. If the root has another parent than before,
+    /// that process adopted the root, so it may adopt others.
     fn find_reapers(&mut self, seen: &Seen) {
         let Some(root) = seen
             .get(&self.root.pid)
@@ -165,8 +167,8 @@ impl Descent {
             return;
         }
         let mut above = root.parent;
-        // Processes are read one after the other, so parents may seem to form a ring: stop after as
-        // many steps as there are processes.
+        // Processes are read one after the other, so their parents may seem to form a ring. So the
+        // search ends after as many steps as there are processes.
         for _ in 0..seen.len() {
             let Some(stat) = seen.get(&above) else { break };
             if stat.session != root.session {
@@ -188,7 +190,7 @@ impl Descent {
             .collect()
     }
 
-    /// Returns what an orphan has in common with the family, and so whether it is a descendant.
+    /// Returns what an orphan shares with the family, which decides whether it is a descendant.
     fn relation(
         &self,
         stat: &Stat,
@@ -200,7 +202,7 @@ impl Descent {
         if self.begun.contains(&stat.session) || self.own.contains(&stat.session) {
             return Share::Ours;
         }
-        // At the first update no process is known as a stranger, so only sessions prove something.
+        // Before the first update no stranger is known, so only sessions prove anything.
         if self.strangers.is_none() {
             return Share::Nothing;
         }
@@ -218,8 +220,8 @@ impl Descent {
     }
 }
 
-/// Adds all descendants of the family's processes; `children` has the pids of each process's
-/// children.
+/// Adds all descendants of the family's processes to `family`. `children`: the pids of each
+/// process's children.
 fn add_children(children: &HashMap<u32, Vec<u32>>, family: &mut HashSet<u32>) {
     let mut parents: Vec<u32> = family.iter().copied().collect();
     while let Some(parent) = parents.pop() {

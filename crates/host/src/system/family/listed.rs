@@ -1,8 +1,8 @@
-//! Updates the family from a listing of its control group, if events report everything else.
+//! Updates the family from a listing of its control group, if events report everything except moves
+//! between groups.
 //!
-//! Invariant: only moves between groups have no event. So a member that is still listed is the same
-//! process, unless an event reported its end. Idle processes need not be read, however many there
-//! are.
+//! Invariant: a member that is still listed is the same process, unless an event reported its end.
+//! So idle processes need not be read, however many there are.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use super::{Changes, Family};
 use crate::system::error::Error;
 
 impl Family {
-    /// Adds processes that are listed and no members, and removes members that are not listed.
+    /// Adds listed processes that are not yet members, and removes members that are not listed.
     /// Events must have been complete since the last full update.
     pub(super) fn check_listed(
         &mut self,
@@ -19,12 +19,13 @@ impl Family {
     ) -> Result<(), Error> {
         let pids = self.pids(listed)?;
         let listed: HashSet<u32> = pids.iter().copied().collect();
-        // If the first thread ended before others, no event reports the end of the process.
-        let doubted: Vec<u32> = self.headless.iter().copied().collect();
-        let doubted = self.see(&doubted)?;
+        // If the first thread of a process ended before the others, no event reports the end of the
+        // process.
+        let maybe_ended: Vec<u32> = self.headless.iter().copied().collect();
+        let maybe_ended = self.see(&maybe_ended)?;
         let is_same = |pid: u32, family: &Family| {
             let member = family.members.get(&pid);
-            let stat = doubted.get(&pid);
+            let stat = maybe_ended.get(&pid);
             member.is_some_and(|member| stat.is_some_and(|one| one.identity() == member.identity))
         };
         for pid in self.members.keys().copied().collect::<Vec<_>>() {
@@ -33,7 +34,7 @@ impl Family {
                 self.miss(pid, changes)?;
             }
         }
-        let is_new = |pid: &u32| !self.members.contains_key(pid) && !self.left.contains(pid);
+        let is_new = |pid: &u32| !self.members.contains_key(pid) && !self.excluded.contains(pid);
         let new: Vec<u32> = pids.into_iter().filter(is_new).collect();
         let new = self.see(&new)?;
         self.admit_all(new.values(), changes);

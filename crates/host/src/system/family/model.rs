@@ -1,5 +1,5 @@
-//! Random histories of processes whose descent is known: tests which processes updates take for
-//! descendants.
+//! Tests with random histories of processes whose descent is known: which processes do updates take
+//! for descendants?
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -14,8 +14,8 @@ use crate::system::testing::Directory;
 /// Pid of the target.
 const ROOT: u32 = 10;
 
-/// A small model of a kernel: processes, which of them really descend from the target, and pids
-/// that are reused.
+/// A small model of a kernel: living processes, which of them descend from the target, and the pid
+/// assigned last, as pids are reused.
 #[derive(Clone, Debug)]
 struct World {
     alive: BTreeMap<u32, Stat>,
@@ -26,7 +26,7 @@ struct World {
     now: u64,
 }
 
-/// What happens next. Each index chooses one of the living processes.
+/// One step of a history. Each index chooses one of the living processes.
 #[derive(Clone, Debug)]
 enum Step {
     Fork(prop::sample::Index),
@@ -40,7 +40,7 @@ enum Step {
 }
 
 impl World {
-    /// Init, a shell, and two jobs of the shell; one of them is the target.
+    /// Creates a world with init, a shell, and two jobs of the shell, one of which is the target.
     fn new() -> World {
         let stat = |pid, parent, session| Stat {
             pid,
@@ -71,8 +71,8 @@ impl World {
         *index.get(&self.alive.keys().copied().collect::<Vec<_>>())
     }
 
-    /// Returns a new pid as kernels choose it: in turn, skipping numbers in use as a pid, a process
-    /// group or a session.
+    /// Returns a new pid as kernels choose it: in ascending order, from the start again after the
+    /// last, without numbers in use as a pid, a process group or a session.
     fn number(&mut self) -> u32 {
         let taken: HashSet<u32> = self
             .alive
@@ -87,7 +87,7 @@ impl World {
         }
     }
 
-    /// Applies a step to the world, as a kernel would do it.
+    /// Applies a step to the world, as a kernel would.
     fn step(&mut self, step: &Step) {
         self.now += 1;
         match step {
@@ -137,7 +137,7 @@ impl World {
     }
 }
 
-/// Updates without events, as a family makes them.
+/// A family's updates without events.
 struct Scans {
     descent: Descent,
     members: HashMap<u32, Member>,
@@ -170,7 +170,7 @@ impl Scans {
     }
 }
 
-/// Chooses a random step; the numbers are relative frequencies.
+/// Generates a random step; the numbers are relative frequencies.
 fn step() -> impl Strategy<Value = Step> {
     let index = any::<prop::sample::Index>;
     prop_oneof![
@@ -219,7 +219,7 @@ proptest! {
     }
 }
 
-/// Writes a tree as `/proc`, with the processes of a world.
+/// Writes the processes of a world as a tree like `/proc`.
 fn write(directory: &Directory, world: &World) {
     for entry in std::fs::read_dir(&directory.0).unwrap().flatten() {
         std::fs::remove_dir_all(entry.path()).unwrap();

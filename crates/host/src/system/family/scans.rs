@@ -1,7 +1,8 @@
 //! A full update: reads all processes that may be members.
 //!
 //! Invariant: a member was alive during the last update, or an event will report its end. Processes
-//! are read one after the other: one that changes meanwhile may be read before or after the change.
+//! are read one after the other, so a process that changes meanwhile is read as before or as after
+//! the change.
 
 use std::collections::{HashMap, HashSet};
 
@@ -30,18 +31,18 @@ impl Family {
                 let family = self.descendants(&mut descent, &seen);
                 descent.remember(&seen, &family);
                 self.descent = Some(descent);
-                self.check_home(&seen, &family);
-                self.left_kin = family.intersection(&self.left).copied().collect();
+                self.check_first_group(&seen, &family);
+                self.excluded_kin = family.intersection(&self.excluded).copied().collect();
                 family.into_iter().collect()
             }
         };
-        new.retain(|pid| !self.members.contains_key(pid) && !self.left.contains(pid));
+        new.retain(|pid| !self.members.contains_key(pid) && !self.excluded.contains(pid));
         self.admit_all(new.iter().filter_map(|pid| seen.get(pid)), changes);
         self.forget_moved();
         Ok(())
     }
 
-    /// Adds processes as members, in the order in which they were started, as reports show them in
+    /// Adds processes as members, in the order in which they were started: reports show them in
     /// this order.
     pub(super) fn admit_all<'a>(
         &mut self,
@@ -53,15 +54,16 @@ impl Family {
         new.into_iter().for_each(|stat| self.admit(stat, changes));
     }
 
-    /// Forgets processes that only events reported and that are alive in another control group:
-    /// they were moved, and their end does not matter here.
+    /// Forgets processes that only events reported and that now are in another control group: their
+    /// end does not matter here.
     pub(super) fn forget_moved(&mut self) {
         let (Target::Group(target), Some(groups)) = (&self.target, &self.groups) else {
             return;
         };
         let proc = &self.proc;
         let is_elsewhere = |pid: u32| match proc.stat(pid) {
-            // A process in the target's group may have come after the listing: it is kept.
+            // A process in the target's group may have been moved there after the listing, so it is
+            // kept.
             Ok(Some(stat)) if !stat.is_over() => {
                 let group = groups.of_process(proc, pid).ok().flatten();
                 group.is_none_or(|group| !group.path.starts_with(&target.path))
@@ -83,7 +85,7 @@ impl Family {
         }
     }
 
-    /// Reads these processes; returns those that are alive and no kernel threads.
+    /// Reads these processes; returns those that are alive and are no kernel threads.
     pub(super) fn see(&mut self, pids: &[u32]) -> Result<Seen, Error> {
         let mut seen = Seen::with_capacity(pids.len());
         for pid in pids.iter().copied() {
@@ -110,13 +112,13 @@ impl Family {
                 continue;
             };
             match seen.get(&pid) {
-                _ if self.left.contains(&pid) => self.dismiss(pid, Departure::Moved, changes),
+                _ if self.excluded.contains(&pid) => self.dismiss(pid, Departure::Moved, changes),
                 Some(stat) if stat.identity() == member.identity => {
                     if member.renew(stat) && !changes.execs.contains(&member.identity) {
                         changes.execs.push(member.identity);
                     }
                 }
-                // An exec of the member does not end, so the member is alive.
+                // An exec of the member does not finish, so the member is alive.
                 _ if self.locked.contains(&pid) => {}
                 _ => self.miss(pid, changes)?,
             }
@@ -129,8 +131,8 @@ impl Family {
     pub(super) fn miss(&mut self, pid: u32, changes: &mut Changes) -> Result<(), Error> {
         if self.lives_elsewhere(pid)? {
             self.dismiss(pid, Departure::Moved, changes);
-        // If events are complete, one will report the end of the process and its status.
-        } else if !(self.covered && self.headless.insert(pid)) {
+        // If events are complete, one of them will report the process's end and exit status.
+        } else if !(self.events_complete && self.headless.insert(pid)) {
             self.dismiss(pid, Departure::Ended { status: None }, changes);
         }
         Ok(())
@@ -142,15 +144,15 @@ impl Family {
             return Ok(false);
         };
         let stat = match self.proc.stat(pid) {
-            // An exec of the member does not end, so the member is alive.
+            // An exec of the member does not finish, so the member is alive.
             Err(error) if error.is_locked() => return Ok(true),
             stat => stat?,
         };
         Ok(stat.is_some_and(|stat| stat.identity() == member.identity && !stat.is_over()))
     }
 
-    /// Returns the pids of all descendants, by parents and by events; excluded processes are among
-    /// them.
+    /// Returns the pids of all descendants that parents' pids and events show, including excluded
+    /// processes.
     fn descendants(&self, descent: &mut Descent, seen: &Seen) -> HashSet<u32> {
         let mut family: HashSet<u32> = self.members.keys().copied().collect();
         family.extend(
@@ -158,10 +160,10 @@ impl Family {
                 .iter()
                 .filter(|pid| seen.contains_key(pid)),
         );
-        // If events are complete, one has reported each orphan of ours, or will report it.
-        let ask = !self.covered;
+        // If events are complete, an event has reported each orphan of the family, or will.
+        let ask = !self.events_complete;
         let share = |pid: u32, family: &HashSet<u32>, requested: &HashSet<u32>| {
-            self.share_of_home(pid, |other| {
+            self.share_of_first_group(pid, |other| {
                 let known = seen.contains_key(&other) && !requested.contains(&other);
                 known.then(|| family.contains(&other))
             })
@@ -170,44 +172,47 @@ impl Family {
         family
     }
 
-    /// Returns whether only members are in the control group of the first member, if the process
-    /// `pid` is in it; `Nothing` if it is in another group. `ours` returns whether a process is a
-    /// member; `None` if that is not known yet.
-    fn share_of_home(&self, pid: u32, ours: impl Fn(u32) -> Option<bool>) -> Share {
-        let (Some(groups), Some(home)) = (&self.groups, &self.home) else {
+    /// Returns whether the control group of the first member contains only members, if the process
+    /// `pid` is in it; `Nothing` if the process is in another group. `ours` returns whether a
+    /// process is a member; `None` if that is not known yet.
+    fn share_of_first_group(&self, pid: u32, ours: impl Fn(u32) -> Option<bool>) -> Share {
+        let (Some(groups), Some(first_group)) = (&self.groups, &self.first_group) else {
             return Share::Nothing;
         };
         match groups.of_process(&self.proc, pid) {
-            Ok(Some(group)) if group == home.group => {}
+            Ok(Some(group)) if group == first_group.group => {}
             _ => return Share::Nothing,
         }
-        let Ok(Some(pids)) = groups.own_processes(&home.group) else {
+        let Ok(Some(pids)) = groups.own_processes(&first_group.group) else {
             return Share::Nothing;
         };
         let others = pids.into_iter().filter(|&other| other != pid);
-        if home.ours && others.filter_map(ours).all(|ours| ours) {
+        if first_group.ours && others.filter_map(ours).all(|ours| ours) {
             Share::Ours
         } else {
             Share::Mixed
         }
     }
 
-    /// Notes for the next update whether only members are in the control group of the first member.
-    fn check_home(&mut self, seen: &Seen, family: &HashSet<u32>) {
+    /// Records, for the next update, whether the control group of the first member contains only
+    /// members.
+    fn check_first_group(&mut self, seen: &Seen, family: &HashSet<u32>) {
         let (Some(groups), Target::Descendants(root)) = (&self.groups, &self.target) else {
             return;
         };
-        if self.home.is_none() {
+        if self.first_group.is_none() {
             let group = groups.of_process(&self.proc, *root).ok().flatten();
-            self.home = group.map(|group| FirstGroup { group, ours: false });
+            self.first_group = group.map(|group| FirstGroup { group, ours: false });
         }
-        let Some(home) = &mut self.home else { return };
+        let Some(first_group) = &mut self.first_group else {
+            return;
+        };
         let pids = groups
-            .own_processes(&home.group)
+            .own_processes(&first_group.group)
             .ok()
             .flatten()
             .unwrap_or_default();
-        home.ours = pids
+        first_group.ours = pids
             .iter()
             .all(|pid| family.contains(pid) || !seen.contains_key(pid));
     }
@@ -217,6 +222,6 @@ impl Family {
 #[derive(Debug)]
 pub(super) struct FirstGroup {
     group: Group,
-    /// Whether only members were in it at the last update.
+    /// Whether the group contained only members at the last update.
     ours: bool,
 }

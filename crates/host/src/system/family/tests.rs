@@ -1,5 +1,5 @@
-//! Tests with real processes: shells in control groups of their own, which fork, daemonize, exec
-//! and end.
+//! Tests with real processes: shells in control groups of their own that fork, daemonize, exec and
+//! end.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -17,7 +17,7 @@ struct Shell {
 }
 
 impl Shell {
-    /// `front` is the command before the shell: `setsid` starts it in a session of its own.
+    /// `front`: a command before the shell; with `setsid` the shell is in a session of its own.
     fn start(name: &str, front: &str) -> Shell {
         let group = OwnGroup::new(name);
         let script = format!(
@@ -38,16 +38,16 @@ impl Shell {
             output,
             group,
         };
-        shell.tell("true");
+        shell.run("true");
         shell
     }
 
     /// Runs a command; returns the last pid that it printed, if any.
-    fn tell(&mut self, command: &str) -> Option<u32> {
+    fn run(&mut self, command: &str) -> Option<u32> {
         // One write, because a shell that execs loses what it has read ahead.
         self.input
             .write_all(format!("{command}\necho done\n").as_bytes())
-            .expect("told");
+            .expect("the shell reads");
         let mut pid = None;
         loop {
             let mut line = String::new();
@@ -86,7 +86,7 @@ fn kill(pid: u32) {
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
 }
 
-/// Pids of all members, ascending.
+/// Returns the pids of all members, in ascending order.
 fn pids(family: &Family) -> Vec<u32> {
     let mut pids: Vec<u32> = family.members().map(|member| member.identity.pid).collect();
     pids.sort_unstable();
@@ -106,12 +106,12 @@ fn events_follow_daemons() {
     family.update(Some(&mut events), None).unwrap();
     assert_eq!(pids(&family), [shell.pid()]);
     // The parents of these processes end at once. The last one has a new session, too.
-    let orphan = shell.tell("(sleep 50 > /dev/null & echo $!)").unwrap();
+    let orphan = shell.run("(sleep 50 > /dev/null & echo $!)").unwrap();
     let session = shell
-        .tell("(setsid sleep 50 > /dev/null & echo $!)")
+        .run("(setsid sleep 50 > /dev/null & echo $!)")
         .unwrap();
     let double = shell
-        .tell("(setsid sh -c 'sleep 50 > /dev/null & echo $!')")
+        .run("(setsid sh -c 'sleep 50 > /dev/null & echo $!')")
         .unwrap();
     let changes = family.update(Some(&mut events), None).unwrap();
     assert!(!changes.lost && changes.gone.is_empty());
@@ -120,7 +120,7 @@ fn events_follow_daemons() {
         sorted([shell.pid(), orphan, session, double])
     );
     assert_eq!(changes.new.len(), 3);
-    // Three subshells: one became `setsid sh` itself, or ended before that.
+    // Three subshells ended; one of them may have become `setsid sh` itself.
     let ended = family.ended();
     assert!(
         ended.by_events && ended.unseen == ended.processes && ended.unseen >= 3,
@@ -129,7 +129,7 @@ fn events_follow_daemons() {
     assert_eq!(family.maybe_missed(), 0);
 
     // Short-lived processes are counted exactly, and their statuses are reported.
-    shell.tell("for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; done");
+    shell.run("for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; done");
     kill(orphan);
     let before = family.ended();
     let gone_at = std::time::Instant::now() + std::time::Duration::from_secs(5);
@@ -157,7 +157,7 @@ fn execs_are_reported() {
                 .execs
                 .is_empty()
         );
-        shell.tell("exec sh -c 'echo done; read x'");
+        shell.run("exec sh -c 'echo done; read x'");
         assert_eq!(
             family.update(events.as_mut(), None).unwrap().execs,
             [identity]
@@ -179,10 +179,10 @@ fn updates_find_orphans_of_an_own_session() {
     let mut family = shell.family(Target::Descendants(shell.pid()));
     let changes = family.update(None, None).unwrap();
     assert_eq!((changes.new.len(), pids(&family)), (1, vec![shell.pid()]));
-    let orphan = shell.tell("(sleep 50 > /dev/null & echo $!)").unwrap();
+    let orphan = shell.run("(sleep 50 > /dev/null & echo $!)").unwrap();
     family.update(None, None).unwrap();
     assert_eq!(pids(&family), sorted([shell.pid(), orphan]));
-    // A member stays a member: its session no longer shows its descent, and need not.
+    // A member stays a member even if its session no longer proves its descent.
     kill(shell.pid());
     shell.child.wait().unwrap();
     let changes = family.update(None, None).unwrap();
@@ -199,15 +199,15 @@ fn updates_find_orphans_in_an_own_control_group() {
     let mut shell = Shell::start("home", "");
     let mut family = shell.family(Target::Descendants(shell.pid()));
     family.update(None, None).unwrap();
-    // The process is in a new session, and the process that began that was never seen: only the
-    // control group shows the descent.
+    // The process is in a new session, and no update has seen the process that began it: only the
+    // control group proves the descent.
     let double = shell
-        .tell("(setsid sh -c 'sleep 50 > /dev/null & echo $!')")
+        .run("(setsid sh -c 'sleep 50 > /dev/null & echo $!')")
         .unwrap();
     family.update(None, None).unwrap();
     assert_eq!(pids(&family), sorted([shell.pid(), double]));
     assert_eq!(family.maybe_missed(), 0);
-    // If a process of another family is in the group, the group proves nothing.
+    // A process of another family in the group means that the group proves nothing.
     let stranger = Shell::start("stranger", "");
     family.update(None, None).unwrap();
     std::fs::write(
@@ -217,7 +217,7 @@ fn updates_find_orphans_in_an_own_control_group() {
     .unwrap();
     family.update(None, None).unwrap();
     shell
-        .tell("(setsid sh -c 'sleep 50 > /dev/null & echo $!')")
+        .run("(setsid sh -c 'sleep 50 > /dev/null & echo $!')")
         .unwrap();
     family.update(None, None).unwrap();
     assert_eq!(pids(&family), sorted([shell.pid(), double]));
@@ -236,8 +236,8 @@ fn processes_moved_out_of_a_group_are_gone() {
         let mut events = with_events.then(|| Events::open().unwrap());
         let mut family = shell.family(Target::Group(group));
         family.update(events.as_mut(), None).unwrap();
-        let child = shell.tell("sleep 50 > /dev/null & echo $!").unwrap();
-        shell.tell("/bin/true");
+        let child = shell.run("sleep 50 > /dev/null & echo $!").unwrap();
+        shell.run("/bin/true");
         assert_eq!(
             family.update(events.as_mut(), None).unwrap().new[0]
                 .identity
@@ -269,15 +269,15 @@ fn a_listing_may_be_older_than_its_events() {
     let mut events = Events::open().unwrap();
     let mut family = shell.family(Target::Group(group));
     family.update(Some(&mut events), None).unwrap();
-    let ended = shell.tell("sleep 50 > /dev/null & echo $!").unwrap();
+    let ended = shell.run("sleep 50 > /dev/null & echo $!").unwrap();
     let mut update = |family: &mut Family, listed: &[u32]| {
         let listed = Some(listed.to_vec());
         let changes = family.update(Some(&mut events), listed).unwrap();
         changes.new.len()
     };
     assert_eq!(update(&mut family, &[shell.pid(), ended]), 1);
-    let child = shell.tell("sleep 50 > /dev/null & echo $!").unwrap();
-    shell.tell(&format!("kill -9 {ended}; wait {ended}; true"));
+    let child = shell.run("sleep 50 > /dev/null & echo $!").unwrap();
+    shell.run(&format!("kill -9 {ended}; wait {ended}; true"));
     assert_eq!(update(&mut family, &[shell.pid(), ended]), 0);
     assert_eq!(pids(&family), [shell.pid()]);
     assert_eq!(update(&mut family, &[shell.pid(), child]), 1);
@@ -307,7 +307,7 @@ fn the_target_all_excludes_ourselves_and_the_kernel() {
             .any(|member| member.identity.pid == shell.pid())
     );
     assert!(family.member(std::process::id()).is_none() && family.member(2).is_none());
-    let child = shell.tell("sleep 50 > /dev/null & echo $!").unwrap();
+    let child = shell.run("sleep 50 > /dev/null & echo $!").unwrap();
     let changes = family.update(Some(&mut events), None).unwrap();
     assert!(
         changes
@@ -378,7 +378,7 @@ fn children_of_excluded_processes_are_members() {
         let mut family = Family::new(proc, None, target).unwrap();
         family.update(events.as_mut(), None).unwrap();
         let mut shell = Shell::start("left", "");
-        let child = shell.tell("sleep 50 > /dev/null & echo $!").unwrap();
+        let child = shell.run("sleep 50 > /dev/null & echo $!").unwrap();
         family.update(events.as_mut(), None).unwrap();
         assert!(family.member(shell.pid()).is_some() && family.member(child).is_some());
         assert!(family.member(std::process::id()).is_none());

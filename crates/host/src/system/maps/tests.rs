@@ -1,5 +1,5 @@
-//! Tests with lines as kernels write them, with lines that no kernel writes, and with our own
-//! mappings.
+//! Tests with lines as kernels write them, with lines that no kernel writes, and with mappings of
+//! this process.
 
 use proptest::prelude::*;
 
@@ -20,7 +20,7 @@ fn filesystems() -> Filesystems {
     filesystems
 }
 
-/// The kind of a mapping with such a line in /proc/PID/maps.
+/// Returns the kind of a mapping with such a line in /proc/PID/maps.
 fn kind(perms: &str, device: &str, inode: u64, name: &str) -> Option<Kind> {
     let line = format!("1000-3000 {perms} 00001000 {device} {inode}          {name}");
     let (mapping, name) = parse_line(line.as_bytes()).expect("a line");
@@ -79,7 +79,7 @@ fn mounts_of_the_kernel_determine_the_kind() {
         ("00:01", "/SYSV00000000 (deleted)", Some(Kind::Shmem)),
         ("00:01", "/dev/zero (deleted)", Some(Kind::Shmem)),
         ("00:01", "/drm mm object (deleted)", Some(Kind::Shmem)),
-        // On another device of the kernel's own, the same names are huge pages.
+        // On another of the kernel's own devices, files with the same names consist of huge pages.
         ("00:0f", "/memfd:x (deleted)", Some(Kind::Hugetlb)),
         ("00:0f", "/SYSV00000000 (deleted)", Some(Kind::Hugetlb)),
         ("00:0f", "/anon_hugepage (deleted)", Some(Kind::Hugetlb)),

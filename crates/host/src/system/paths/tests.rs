@@ -94,7 +94,7 @@ fn invalid_patterns_are_explained() {
     assert_eq!(why.to_string().lines().count(), 1);
 }
 
-/// A mapped file with a line break in its name is found, also after it was removed.
+/// A mapped file with a line break in its name is found, even after it was removed.
 #[test]
 fn a_real_file_is_found_by_what_the_kernel_writes() {
     let script = "import mmap, os, sys, tempfile\n\
@@ -174,7 +174,8 @@ proptest! {
     }
 }
 
-/// Many stars against a name that nearly matches: an exhaustive search would not end.
+/// Many stars against a name that nearly matches, for which an exhaustive search would take
+/// forever.
 #[test]
 fn many_stars_do_not_take_exponential_time() {
     let text = format!("/{}", "*a".repeat(200)) + "b";

@@ -1,4 +1,5 @@
-//! Tests with directories that another user made first. They run as root, as they change owners.
+//! Tests with directories that another user has made before. They run as root, as they change
+//! owners.
 
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
@@ -29,7 +30,7 @@ impl Base {
         meta.permissions().mode() & 0o7777
     }
 
-    /// Opens `ours/sockets` in this directory as `user` would; the error is its reason.
+    /// Opens `ours/sockets` in this directory as for `user`; the error is the reason for a refusal.
     fn open(&self, user: u32, make: Make) -> Result<PrivateDir, String> {
         open_in(&(self.0.clone(), "ours".to_owned()), "sockets", user, make)
     }
@@ -55,7 +56,7 @@ fn a_directory_is_made_and_found_again() {
 }
 
 /// Regression: any user could make a socket with the name of a manager's socket, and root trusted
-/// its answers.
+/// the replies from that socket.
 #[test]
 fn a_directory_of_another_user_is_refused() {
     let base = Base::new("squat", 0o1777);
@@ -94,7 +95,7 @@ fn the_directory_above_must_keep_our_entries() {
     assert!(base.open(ROOT, Make::Missing).is_err(), "its owner could");
 }
 
-/// Volumes of Kubernetes are writable for all users, so that permission is removed.
+/// Volumes of Kubernetes are writable for all users; that permission is removed.
 #[test]
 fn write_permission_of_others_is_removed() {
     let base = Base::new("wide", 0o1777);

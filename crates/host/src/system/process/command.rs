@@ -1,7 +1,7 @@
 //! A process's command line: `/proc/PID/cmdline` (proc_pid_cmdline(5)).
 //!
 //! Invariant: the result is one line, safe for a terminal, and not empty. A process can change this
-//! text, so it does not prove which program it is.
+//! text, so the text does not prove which program runs.
 
 use crate::system::error::Error;
 use crate::system::proc::Proc;
@@ -21,8 +21,8 @@ fn parse(text: &[u8]) -> Option<String> {
 }
 
 impl Proc {
-    /// Returns the name of the program; `None` if the process is gone. The kernel keeps the name
-    /// outside of the process's memory, so it can always be read.
+    /// Returns the name of the program; `None` if the process has ended. The kernel stores the name
+    /// outside of the process's memory, so the name can be read even if that memory is locked.
     ///
     /// # Errors
     /// `/proc` hides the process.
@@ -32,8 +32,8 @@ impl Proc {
         Ok(is_there.then(|| printable(text.trim_ascii_end())))
     }
 
-    /// Returns the command line as the kernel reports it: each word with a NUL after it, cut after
-    /// 4096 bytes. Empty if there is none or the process is gone.
+    /// Returns the command line as the kernel reports it: each word is followed by a NUL; cut after
+    /// 4096 bytes. Empty if there is no command line or the process has ended.
     ///
     /// # Errors
     /// The lock of the process's memory is held without end.
@@ -44,7 +44,7 @@ impl Proc {
         Ok(text)
     }
 
-    /// Returns the command line as one line; `None` if the process is gone. It is the name in
+    /// Returns the command line as one line; `None` if the process has ended. Returns the name in
     /// brackets if there is no command line (kernel threads, zombies), or if the lock of the
     /// process's memory is held without end.
     ///

@@ -1,8 +1,8 @@
-//! Finds virtual machines and devices that access a process's memory without using its page tables.
-//! They set no accessed bits there, so pages seem older than they are.
+//! Finds virtual machines and devices that access a process's memory without its page tables. They
+//! set no accessed bits there, so pages seem older than they are.
 //!
-//! Invariant: this is a hint, from what the process has open (proc_pid_fd(5)). `None` proves
-//! nothing: a process can close a descriptor while the virtual machine lives on.
+//! Invariant: this is only a hint, from the descriptors that the process has open (proc_pid_fd(5)).
+//! `None` proves nothing: a process can close a descriptor while the virtual machine lives on.
 
 use crate::system::error::Error;
 use crate::system::proc::Proc;
@@ -19,7 +19,7 @@ pub enum SecondaryMmu {
     Iommufd,
 }
 
-/// Returns what a descriptor shows by the target of its link in `/proc/PID/fd`; `None` for most
+/// Returns what a descriptor shows, by the target of its link in `/proc/PID/fd`; `None` for most
 /// files.
 #[must_use]
 pub(super) fn parse_link(target: &[u8]) -> Option<SecondaryMmu> {
@@ -43,9 +43,9 @@ pub(super) fn parse_link(target: &[u8]) -> Option<SecondaryMmu> {
 }
 
 impl Proc {
-    /// Returns what accesses the memory of a process without using its page tables; `None` if
-    /// nothing is known, or the process is gone. Reads the links of its descriptors until one shows
-    /// it: about 1 us each.
+    /// Returns what accesses the memory of a process without its page tables; `None` if nothing is
+    /// known, or the process has ended. Reads the links of its descriptors until one of them shows
+    /// it; each takes about 1 us.
     ///
     /// # Errors
     /// The descriptors may not be read.

@@ -27,7 +27,7 @@ pub struct Rollup {
     pub shared: u64,
     /// Memory accessed since the accessed bits were last cleared.
     pub referenced: u64,
-    /// Swapped-out memory, with shared memory if the kernel reports it for a mapping.
+    /// Swapped-out memory, including shared memory of mappings for which the kernel reports it.
     pub swap: u64,
     /// The process's share of `swap`.
     pub swap_pss: u64,
@@ -88,7 +88,7 @@ pub struct Smap {
 pub fn parse_smaps(text: &[u8], filesystems: &Filesystems) -> Vec<Smap> {
     let mut smaps: Vec<Smap> = Vec::new();
     let mut before = 0;
-    // Whether the lines of values belong to a mapping that was not skipped.
+    // Whether the following lines belong to a mapping that was not skipped.
     let mut open = false;
     for line in lines(text) {
         if let Some((mut mapping, name)) = maps::parse_line(line) {
@@ -163,7 +163,7 @@ impl Proc {
         if !self.read(pid, "smaps", &mut text)? {
             return Ok(None);
         }
-        // Some lines of smaps have the format of maps: they are enough to find unknown devices.
+        // Some lines of smaps have the format of maps; these lines suffice to find unknown devices.
         let unknown = maps::parse(&text, filesystems).unknown;
         if !unknown.is_empty() {
             self.learn_mounts(pid, &unknown, filesystems);

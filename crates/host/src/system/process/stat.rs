@@ -1,7 +1,7 @@
 //! `/proc/PID/stat` (proc_pid_stat(5)).
 //!
-//! Invariant: a program may have parentheses, blanks or newlines in its name. Parsing is exact all
-//! the same, because only numbers follow the last closing parenthesis.
+//! Invariant: a program's name may contain parentheses, blanks or newlines. Parsing is exact
+//! nevertheless, because only numbers follow the last closing parenthesis.
 
 use crate::system::error::Error;
 use crate::system::proc::Proc;
@@ -41,7 +41,7 @@ pub struct Stat {
     pub utime: u64,
     /// Time in the kernel, clock ticks.
     pub stime: u64,
-    /// Number of threads; 1 or 0 for a zombie that only waits for its parent.
+    /// Number of threads; 1 or 0 for a zombie of which only the exit status remains.
     pub threads: u32,
     /// Start time, clock ticks after boot.
     pub started: u64,
@@ -120,7 +120,7 @@ pub fn parse_stat(text: &[u8]) -> Option<Stat> {
     })
 }
 
-/// Parses the number of a process group or session; -1, of a process that is ending, counts as 0.
+/// Parses the number of a process group or session; -1, for a process that is ending, becomes 0.
 fn id(word: &[u8]) -> Option<u32> {
     if word.starts_with(b"-") {
         Some(0)
@@ -150,7 +150,7 @@ impl Proc {
     /// Reads and parses the file `name` of a process, which has the format of `stat`.
     fn stat_in(&self, pid: u32, name: &str) -> Result<Option<Stat>, Error> {
         let mut text = Vec::with_capacity(2048);
-        // One read returns all of it; another would only confirm the end of the file.
+        // One read(2) returns the whole file; a second one would only confirm its end.
         if !self.read_up_to(pid, name, 1, &mut text)? {
             return Ok(None);
         }

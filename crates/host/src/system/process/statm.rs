@@ -1,7 +1,7 @@
 //! `/proc/PID/statm` (proc_pid_statm(5)): only the size of a process; costs less than `stat`.
 //!
-//! Invariant: sizes are pages. In kernels where the two files differ, `statm` has the exact sum of
-//! the counters, and `stat` an estimate.
+//! Invariant: sizes are pages. On kernels where the two files differ, `statm` contains the exact
+//! sum of the counters, and `stat` an estimate.
 
 use crate::system::error::Error;
 use crate::system::proc::Proc;
@@ -20,7 +20,7 @@ impl Proc {
     /// `/proc` hides the process, or the format is unknown.
     pub fn resident(&self, pid: u32) -> Result<Option<u64>, Error> {
         let mut text = Vec::with_capacity(1024);
-        // One read returns all of it.
+        // One read(2) returns the whole file.
         if !self.read_up_to(pid, "statm", 1, &mut text)? {
             return Ok(None);
         }

@@ -30,8 +30,8 @@ pub struct Status {
     pub peak_rss: u64,
     /// Memory in pages of the hugetlb pool.
     pub hugetlb: u64,
-    /// The pid in each pid namespace, from ours down to the process's own. One number if it is in
-    /// ours.
+    /// The pid in each pid namespace, from ours down to the process's own; a single number if the
+    /// process is in ours.
     pub ns_pids: Vec<u32>,
 }
 
@@ -76,8 +76,8 @@ impl Proc {
         self.parsed(pid, "status", parse_status)
     }
 
-    /// Reads the file `name` of a process, which one read returns completely, and parses it. `None`
-    /// if the process is gone.
+    /// Reads the file `name` of a process and parses it; the file must be so short that one read(2)
+    /// returns all of it. `None` if the process has ended.
     pub(crate) fn parsed<T>(
         &self,
         pid: u32,
@@ -90,7 +90,7 @@ impl Proc {
         }
         match parse(&text) {
             Some(parsed) => Ok(Some(parsed)),
-            // The file of a process that ends meanwhile may be empty.
+            // The file may be empty if the process ends during the read.
             None if text.is_empty() => Ok(None),
             None => Err(Error::Unknown {
                 path: self.path(pid, name),

@@ -18,7 +18,7 @@ impl Drop for Started {
     }
 }
 
-/// Starts a child and waits for its first byte of output, so that it is past its exec.
+/// Starts a child and waits for its first byte of output, so that its exec is over.
 fn started(mut command: Command) -> Started {
     let mut child = command
         .stdout(Stdio::piped())
@@ -97,7 +97,7 @@ fn the_sums_of_this_process_agree() {
     let me = std::process::id();
     let mut filesystems = Filesystems::system(&proc).unwrap();
     let memory = vec![1u8; 8 << 20];
-    // Once, other tests of this process took and freed ten MiB between the two readings.
+    // In one run, other tests of this process allocated and freed ten MiB between the two reads.
     let mut until_next_scan = Vec::new();
     let (smaps, rollup) = loop {
         let smaps = proc.smaps(me, &mut filesystems).unwrap().unwrap();
