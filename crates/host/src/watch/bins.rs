@@ -1,7 +1,7 @@
-//! The page-age histogram of a report, and the sums of one process, from the age table.
+//! The page-age histogram of a report, and the sums of one process, computed from the age table.
 //!
-//! Invariant: bins and unknown pages together are exactly the resident pages; a page is in the bin
-//! of the last scan that found it accessed, never in an older one.
+//! Invariant: bins and pages of unknown age together are exactly the resident pages. A page is in
+//! the bin of the last scan that found it accessed, never in an older bin.
 
 use engine::age_bins::{self, EDGES_MS};
 use engine::units::PAGE_SIZE;
@@ -10,10 +10,11 @@ use crate::age_table::Owner;
 use crate::ages::{Ages, MemoryKind};
 use crate::report::{AgeBin, NodeAge, Process};
 
-/// The page-age histogram of all watched processes while it is summed up.
+/// The page-age histogram of all watched processes, while pages are being added to it.
 pub(super) struct Bins {
     nodes: Vec<[AgeBin; EDGES_MS.len()]>,
-    /// Time as of which ages are reported, milliseconds; ages of a postponed process are older.
+    /// Time as of which ages are reported, milliseconds; the ages of a postponed process are as of
+    /// earlier.
     now_ms: u64,
     /// Time since the watch began, milliseconds: no page is reported as older.
     watched_ms: u64,
@@ -63,8 +64,8 @@ impl Bins {
         }
     }
 
-    /// Returns one entry for each node that has memory (and always the first node). Bins that begin
-    /// after the watched time are omitted.
+    /// Returns the bins of each node that has memory, and of the first node in any case. Bins that
+    /// begin after the watched time are omitted.
     pub(super) fn finish(self, nodes: &[u32]) -> Vec<NodeAge> {
         let watched_ms = self.watched_ms;
         let reported = self

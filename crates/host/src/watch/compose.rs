@@ -1,7 +1,7 @@
-//! Makes a report of everything that is known after a scan.
+//! Makes a report from everything that is known after a scan.
 //!
 //! Invariant: this module reads nothing that a scan could have read. It reads only the kernel's own
-//! figures of the same processes, and rarely ([`super::kernel_sums`]).
+//! figures for the same processes, and rarely ([`super::kernel_sums`]).
 
 use engine::units::PAGE_SIZE;
 use engine::{Millis, age_bins};
@@ -36,8 +36,8 @@ impl Watch {
         report.resident_peak_bytes = self.peak_bytes.max(report.resident_bytes);
         self.fill_kernel(&mut report);
         report.reaccessed = reaccessed(self);
-        // Callers take the exit code as the end of the target, so it is reported only when all
-        // processes have ended: the first process may end long before its workers.
+        // Callers take the exit code to mean that the target has ended. So it is reported only when
+        // all processes have ended: the first process may end long before its workers.
         report.exit = self.exit.filter(|_| self.finished);
         report.ended = self.ended();
         report.overhead = self.overhead();
@@ -45,7 +45,7 @@ impl Watch {
         report
     }
 
-    /// Returns sizes and ages of some of the processes, without reading anything from the kernel.
+    /// Returns sizes and ages of the processes `who`, without reading anything from the kernel.
     #[must_use]
     pub fn report_of(&self, name: String, who: &mut dyn Iterator<Item = Identity>) -> Report {
         let mut report = self.begun();
@@ -56,7 +56,7 @@ impl Watch {
         report
     }
 
-    /// Returns a report with those fields that do not depend on which processes are reported.
+    /// Returns a report with only those fields that do not depend on which processes are reported.
     fn begun(&self) -> Report {
         let (age_source, age_grain) = source::names(self.ages.source());
         Report {
@@ -70,16 +70,16 @@ impl Watch {
         }
     }
 
-    /// Updates the peak of resident memory. Called after each scan: at the next report the memory
-    /// of a peak may be gone.
+    /// Updates the peak of resident memory. Called after each scan, because memory that made a peak
+    /// may be freed before the next report.
     pub(super) fn note_peak(&mut self) {
         let spaces = self.members.iter().filter_map(|one| self.ages.space(*one));
         let resident: u64 = spaces.map(|space| self.ages.resident(space.owner)).sum();
         self.peak_bytes = self.peak_bytes.max(resident * PAGE_SIZE);
     }
 
-    /// Forgets the peaks. Called after the target's exec: until then its process was a copy of
-    /// pagetide, and that size is not the target's.
+    /// Forgets the peaks. Called after the target's exec: before the exec, the process was a copy
+    /// of pagetide, and its size was not the target's.
     pub fn forget_peaks(&mut self) {
         self.peak_bytes = 0;
         self.family.forget_peaks();
@@ -126,13 +126,14 @@ impl Watch {
         }
     }
 
-    /// Returns the PIDs of processes that were within an exec at the last scan, and so could not be
-    /// read.
+    /// Returns the PIDs of processes that could not be read in the last scan because they were
+    /// within an exec.
     pub fn in_exec(&self) -> impl Iterator<Item = u32> {
         self.family.locked()
     }
 
-    /// Returns a note that names processes within an exec; `None` if there are none.
+    /// Returns a note that names the processes `pids`, which are within an exec; `None` if there
+    /// are none.
     #[must_use]
     pub fn note_in_exec(&self, pids: &mut dyn Iterator<Item = u32>) -> Option<String> {
         let name = |pid| self.proc.name(pid).ok().flatten().unwrap_or_default();
@@ -180,7 +181,8 @@ impl Watch {
             };
             bins.add(&self.ages, space.owner, &mut process);
             if process.unknown_age_bytes > 0 {
-                // Without a reason of its own: a process that shares its memory has one.
+                // If the process has no reason of its own, a process that shares its memory has
+                // one.
                 let why = space.why_unknown().unwrap_or(Hidden::Shared);
                 add_unknown(&mut unknown, why, process.unknown_age_bytes);
             }
@@ -214,7 +216,7 @@ impl Watch {
         self.locked.contains(&identity) || space.is_some_and(Space::is_locked)
     }
 
-    /// Returns why a process has not been read yet; `None` if the reason is unknown.
+    /// Returns why a process was never read; `None` if the reason is unknown.
     fn why_unread(&self, identity: Identity) -> Option<Hidden> {
         let is_late = self.shared.postponed.contains(&identity);
         let is_locked = self.locked.contains(&identity);
@@ -231,8 +233,8 @@ impl Watch {
         if self.ages.space(identity).is_some() {
             return 0;
         }
-        // The number from the last scan: there may be thousands of such processes, too many to read
-        // for each report.
+        // The number as of the last scan. There may be thousands of such processes, too many to
+        // read for each report.
         if let Some(pages) = self.ages.unscanned_pages(identity) {
             return pages;
         }
@@ -243,7 +245,7 @@ impl Watch {
         resident.unwrap_or(0)
     }
 
-    /// Returns the report's entry for a process that could not be read: all its memory is of
+    /// Returns the report's entry for a process that could not be read: all its memory has an
     /// unknown age.
     fn unread(&self, identity: Identity, person: &ProcessName) -> Process {
         let bytes = self.unread_pages(identity) * PAGE_SIZE;
@@ -260,8 +262,9 @@ impl Watch {
     }
 
     /// Returns the pages swapped out, then the pages refaulted, since the watch began. If the
-    /// target is all processes: the kernel's counters; else the growth of the target's swap plus
-    /// its refaults, and its major faults, each limited to the host's counter.
+    /// target is all processes, these are the kernel's counters. Otherwise the first is the growth
+    /// of the target's swap plus its refaults, the second its major faults; each is at most the
+    /// host's counter.
     fn paged(&self) -> (u64, u64) {
         let now = self.proc.vmstat().unwrap_or_default();
         let out = now.swapped_out.saturating_sub(self.vmstat.swapped_out);
@@ -274,7 +277,7 @@ impl Watch {
         (back.saturating_add_signed(more).min(out), back)
     }
 
-    /// Fills in the kernel's own figures of the same processes.
+    /// Fills in the kernel's own figures for the same processes.
     fn fill_kernel(&mut self, report: &mut Report) {
         let groups = self.groups.as_ref();
         let own = match (&self.settings.target, groups) {
@@ -337,10 +340,10 @@ impl Watch {
     }
 }
 
-/// Most processes that one note names.
+/// Maximum number of processes that one note names.
 const LOCKED_NAMED: usize = 5;
 
-/// Returns a note that says `what` of the processes in `all`; `None` if there are none.
+/// Returns a note that says `what` about the processes in `all`; `None` if there are none.
 fn named_note(what: &str, all: &[String]) -> Option<String> {
     let named = &all[..all.len().min(LOCKED_NAMED)];
     let more = match all.len() - named.len() {
@@ -350,7 +353,7 @@ fn named_note(what: &str, all: &[String]) -> Option<String> {
     (!all.is_empty()).then(|| format!("{what}: {}{more}", named.join(", ")))
 }
 
-/// Returns the reasons for unknown ages in words, the one with the most bytes first.
+/// Returns the reasons for unknown ages in words, in descending order of their bytes.
 fn in_words(unknown: Vec<(Hidden, u64)>) -> Vec<Unknown> {
     let reported = unknown.into_iter().map(|(why, bytes)| Unknown {
         reason: why.words(),
@@ -379,8 +382,8 @@ const FOREIGN_CLEARER: &str = "another tool on this host (DAMON, idle-page track
     accessed bits; pagetide still sees what it cleared, except in parts of large folios, whose \
     ages are unknown";
 
-/// Returns the promotion histogram: pages that were accessed again, by their age before. Its bins
-/// have the edges of the page-age histogram.
+/// Returns the promotion histogram: pages that were accessed again, by the age that they had
+/// before. Its bins have the edges of the page-age histogram.
 fn reaccessed(watch: &Watch) -> Vec<Reaccess> {
     let mut found: Vec<Reaccess> = Vec::new();
     for (age_ms, pages) in watch.ages.age_table().reaccessed() {

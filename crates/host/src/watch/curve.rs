@@ -1,8 +1,8 @@
-//! Refault curve of what is watched: passes each scan's ages and re-accesses to the engine, which
-//! computes refault rates by memory size.
+//! The refault curve of a target: passes the ages and the repeated accesses that each scan found to
+//! the engine, which computes refault rates by memory size.
 //!
-//! Invariant: a target's curve covers the address spaces that the target had at each scan. Pages of
-//! an ended process are not in later scans.
+//! Invariant: a target's curve covers the address spaces that the target had at each scan. Later
+//! scans do not include the pages of a process that has ended.
 
 use std::collections::BTreeMap;
 
@@ -14,15 +14,15 @@ use crate::age_table::{AgeTable, Class, Owner};
 use crate::ages::MemoryKind;
 use crate::report::{Curve, CurvePoint, REFAULTS_PER_MILLE};
 
-/// Pages that were accessed within this time are the working set (T_min in the far-memory paper).
+/// Pages accessed within this time are the working set (T_min in the far-memory paper, ASPLOS'19).
 const WORKING_SET: Millis = Millis(120_000);
-/// Number of intervals between the smallest and the largest size of a curve; one point more.
+/// Number of steps from the smallest to the largest size of a curve, which has one point more.
 const STEPS: u64 = 128;
 /// A size is reported if memory of that size was full for at least 1/4 of the watched time;
-/// refaults of a shorter time are chance.
+/// refaults counted in a shorter time are due to chance.
 const FULL_FOR: u64 = 4;
 
-/// Number of all pages, and of file pages among them. Under a limit the kernel also drops file
+/// Number of pages, and how many of them are file pages. Under a limit the kernel also drops file
 /// pages, so file pages count towards the needed size.
 #[derive(Clone, Copy, Default)]
 struct Count {
@@ -43,7 +43,7 @@ impl Count {
         self.files += other.files;
     }
 
-    /// Converts to the engine's form; `last_ms`: time of the last access.
+    /// Converts the count to the engine's form. `last_ms`: time of the last access.
     fn at(self, last_ms: u64) -> Cohort {
         Cohort {
             last: Millis(last_ms),
@@ -53,16 +53,16 @@ impl Count {
     }
 }
 
-/// What one scan found in some address spaces: numbers of pages, by the times of their last access
-/// and of the access before it.
+/// What one scan found in some address spaces: numbers of pages, by the time of their last access
+/// or of the access before that.
 #[derive(Clone, Default)]
 pub(crate) struct Seen {
     pages: BTreeMap<u64, Count>,
     again: BTreeMap<u64, Count>,
-    /// Pages of which the first access was seen now, by the latest time (ms) at which the access
-    /// before can have been.
+    /// Pages of which this scan saw the first access, by the latest time (ms) at which the previous
+    /// access can have been.
     first: BTreeMap<u64, Count>,
-    /// Pages of known age of which no access was seen.
+    /// Pages of known age of which no scan has seen an access.
     unseen: Count,
     unknown: u64,
 }
@@ -107,8 +107,8 @@ impl Seen {
         self.unknown += other.unknown;
     }
 
-    /// Converts to the engine's form. `back`: number of pages that had been swapped out and were
-    /// refaulted since the last scan.
+    /// Converts to the engine's form. `back`: number of swapped-out pages that were refaulted since
+    /// the last scan.
     pub(crate) fn into_scan(self, now_ms: u64, back: u64) -> CurveScan {
         let cohorts = |all: BTreeMap<u64, Count>| {
             let all = all.into_iter();
@@ -126,8 +126,8 @@ impl Seen {
     }
 }
 
-/// If no memory as large as the memory in use was full for long enough, a size is reported that is
-/// smaller by at most 1/16.
+/// If no memory as large as the memory in use was full for long enough, a size that is smaller by
+/// at most 1/16 is reported instead.
 const NEARLY: u64 = 16;
 
 /// Converts the curve to a report's form; `None` before anything is known.
@@ -194,11 +194,11 @@ fn points(curve: &RefaultCurve, watched: Millis) -> Vec<CurvePoint> {
     reported.iter().enumerate().map(point).collect()
 }
 
-/// Returns the smallest size to report: the memory in use between two scans.
+/// Returns the smallest size to report, usually the memory in use between two scans.
 ///
 /// If memory of that size was not full for long enough, returns the largest size that was, unless
-/// that is smaller by more than [`NEARLY`] allows. (A steady program's pages vary by a few, so all
-/// of them are rarely known at once.)
+/// that is smaller by more than [`NEARLY`] allows. (The set of pages that a steady program uses
+/// varies slightly, so all of them are rarely known at the same time.)
 fn smallest(curve: &RefaultCurve, is_reported: impl Fn(&Missed) -> bool) -> Pages {
     let in_use = curve.in_use();
     let reported = |size: u64| is_reported(&curve.at(Pages(size), Period::All));
@@ -218,7 +218,7 @@ fn smallest(curve: &RefaultCurve, is_reported: impl Fn(&Missed) -> bool) -> Page
     Pages(low)
 }
 
-/// Returns refaults per minute for each size; they fall or stay equal with increasing size.
+/// Returns refaults per minute for each size; with increasing size they fall or stay equal.
 fn rates<'a>(missed: impl IntoIterator<Item = &'a Missed>, of: fn(&Missed) -> Pages) -> Vec<f64> {
     falling(missed.into_iter().map(|missed| Counted {
         events: of(missed).0,
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
     use crate::age_table::Observation;
 
-    /// Records one scan. `pages`: kind, frame number, and whether the page was accessed.
+    /// Does one scan. `pages`: kind, frame number, and whether the page was accessed.
     fn round(
         age_table: &mut AgeTable,
         owner: Owner,
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!((sum(&seen.again), sum(&seen.pages)), ((2, 1), (2, 1)));
     }
 
-    /// Regression: after 128 scans, the first ones were merged and got the time of the last of
+    /// Regression: after 128 scans, the first scans were merged and got the time of the last of
     /// them, so that all memory was reported as used.
     #[test]
     fn pages_never_used_stay_untouched() {
@@ -289,9 +289,9 @@ mod tests {
         assert_eq!(curve.untouched(), Pages(90));
     }
 
-    /// Regression: five programs with a hot set got no recommended limit. If a program accesses all
-    /// of a set at random, every smaller size has more refaults than the rule allows, and larger
-    /// sizes were not reported.
+    /// Regression: five programs with a hot set got no recommended limit. A program that accesses
+    /// all pages of a set at random has, at every smaller size, more refaults than the rule allows;
+    /// and larger sizes were not reported.
     #[test]
     fn all_of_a_hot_set_is_recommended_if_no_smaller_size_works() {
         const HOT: usize = 2000;
@@ -338,7 +338,7 @@ mod tests {
     }
 
     /// Regression: after a job of gigabytes had ended, only a shell was running. A limit of the
-    /// shell's size was recommended, as the shell has no refaults with it.
+    /// shell's size was recommended, as the shell alone had no refaults with it.
     #[test]
     fn the_need_of_an_ended_job_is_not_forgotten() {
         let mut curve = RefaultCurve::default();
@@ -354,15 +354,16 @@ mod tests {
         assert_eq!(report_of(&curve).expect("looks").recommended, None);
     }
 
-    /// Regression: a run of seconds used the same 5,200 pages all the time, except for a few that
-    /// were mapped and freed. No memory as large as the memory in use was full for a quarter of the
-    /// time, so no size was reported, and all resident memory was reported as needed.
+    /// Regression: a program used the same 5,200 pages during a run of seconds, except for a few
+    /// pages that it mapped and freed. No memory as large as the memory in use was full for a
+    /// quarter of the time. So no size was reported, and all resident memory was reported as
+    /// needed.
     #[test]
     fn a_steady_program_whose_pages_vary_by_a_few_has_a_point() {
         let mut curve = RefaultCurve::default();
         curve.scan(scan(0, &[(0, 55_000)], &[]));
         for second in 1..8_u64 {
-            // A few of the pages that the first scan found were freed.
+            // A few of the pages that the first scan found have been freed.
             let (now, hot) = (second * 1000, if second == 1 { 5_330 } else { 5_200 });
             let pages = [(0, 49_800), (now, hot)];
             let again = [(now - 1000, 5_200)];
@@ -399,7 +400,7 @@ mod tests {
         assert_eq!(report_of(&curve), None);
         curve.scan(scan(0, &[(0, 1000)], &[]));
         assert_eq!(report_of(&curve), None, "one look is no time");
-        // Two halves of 400 pages take turns; 600 pages are idle.
+        // The program accesses two halves of 400 pages in turn; 600 pages are idle.
         curve.scan(scan(1000, &[(0, 600), (1000, 400)], &[(0, 400)]));
         for second in 2..100_u64 {
             let now = second * 1000;

@@ -1,7 +1,7 @@
 //! Errors: why a target cannot be watched.
 //!
-//! Invariant: the message says what failed and why; the hint says what to do. Either a privilege or
-//! a kernel feature is missing (exit code 3), or something else failed (exit code 1).
+//! Invariant: the message says what failed and why; the hint says what the user can do. Either a
+//! privilege or a kernel feature is missing (exit code 3), or something else failed (exit code 1).
 
 use rustix::io::Errno;
 
@@ -19,7 +19,7 @@ pub struct WatchError {
 }
 
 impl WatchError {
-    /// Creates an error that is no lack of privileges or kernel features (exit code 1).
+    /// Creates an error that is not due to missing privileges or kernel features (exit code 1).
     pub(crate) fn failure(what: impl Into<String>, hint: impl Into<String>) -> WatchError {
         WatchError {
             what: what.into(),
@@ -37,7 +37,7 @@ impl WatchError {
         }
     }
 
-    /// Creates an error for descriptors or memory that are short for the moment.
+    /// Creates an error for a temporary lack of descriptors or memory.
     pub(crate) fn lack(errno: Errno) -> WatchError {
         WatchError {
             is_passing: true,
@@ -45,7 +45,7 @@ impl WatchError {
         }
     }
 
-    /// Returns whether a retry may succeed: descriptors or memory were short.
+    /// Returns whether a retry may succeed, as descriptors or memory were lacking only temporarily.
     #[must_use]
     pub fn is_passing(&self) -> bool {
         self.is_passing

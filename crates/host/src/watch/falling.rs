@@ -1,14 +1,15 @@
-//! Computes refault rates that fall with the size of memory from counts that may rise by chance.
+//! Computes refault rates that fall with increasing memory size, from counts that may rise by
+//! chance.
 //!
 //! A larger memory misses no more than a smaller one (the inclusion property of LRU: Mattson and
-//! others, 1970). But each size was full for a different time, so by chance a larger size can have
-//! the higher rate. Weighted isotonic regression finds the nearest rates that fall: neighbouring
-//! sizes with rising rates get one rate, the sum of their events divided by the sum of their times
-//! (pool adjacent violators).
+//! others, 1970). But memory of each size was full for a different time, so by chance a larger size
+//! can have a higher rate. Weighted isotonic regression finds the nearest rates that fall:
+//! neighbouring sizes with rising rates get the same rate, the sum of their events divided by the
+//! sum of their times (pool adjacent violators).
 //!
 //! Invariant: rates fall or stay equal; the total number of events does not change.
 
-/// Number of events that were counted for one size, and for how long.
+/// Number of events counted for one memory size, and the time in which they were counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counted {
     pub(super) events: u64,
@@ -35,7 +36,7 @@ impl Counted {
     }
 }
 
-/// Returns events per minute for each size. `counted` must be in ascending order of sizes.
+/// Returns the events per minute for each size. `counted` must be in ascending order of sizes.
 pub(super) fn falling(counted: impl IntoIterator<Item = Counted>) -> Vec<f64> {
     let mut pools: Vec<(Counted, usize)> = Vec::new();
     let mut sizes = 0;
@@ -77,8 +78,8 @@ mod tests {
     fn falling_rates_stay_and_rising_rates_are_averaged() {
         let falls = [counted(30, 60), counted(20, 60), counted(5, 30)];
         assert_eq!(falling(falls), [30.0, 20.0, 10.0]);
-        // Regression: the curve had 137 refaults a minute at one size, but 1,495 at a larger size
-        // that was watched for a shorter time.
+        // Regression: the curve had 137 refaults a minute at one size, but 1,495 at a larger size,
+        // which was watched for a shorter time.
         let rises = [counted(1062, 60), counted(137, 60), counted(374, 15)];
         let rates = falling(rises);
         assert_eq!(rates, [1062.0, 408.8, 408.8]);

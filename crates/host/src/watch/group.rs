@@ -1,7 +1,7 @@
-//! The target's own control group, and what the kernel charges to that group.
+//! The target's own control group, and the memory that the kernel charges to that group.
 //!
-//! Invariant: a group is the target's own only if it has no other process; so its figures are those
-//! of the target, including page cache and kernel memory.
+//! Invariant: a group is the target's own only if it contains no other process. So the group's
+//! figures are the target's, including page cache and kernel memory.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,8 @@ pub(super) fn fill(report: &mut Report, groups: &Groups, group: &Group) {
     report.unmapped_cache_bytes = usage.cache.map(|cache| cache.unmapped());
 }
 
-/// Returns the group of a process; `None` if it has processes that are not in `members`.
+/// Returns the group of a process; `None` if the group contains processes that are not in
+/// `members`.
 pub(super) fn own(groups: &Groups, proc: &Proc, pid: u32, members: &[Identity]) -> Option<Group> {
     let group = groups.of_process(proc, pid).ok().flatten()?;
     let inside = groups.processes(&group).ok().flatten()?;
@@ -33,7 +34,8 @@ pub(super) fn own(groups: &Groups, proc: &Proc, pid: u32, members: &[Identity]) 
     is_own.then_some(group)
 }
 
-/// Returns the usage of the group at this path; `None` unless exactly these processes are in it.
+/// Returns the usage of the group at this path; `None` unless the group contains exactly these
+/// processes.
 pub(super) fn usage_of(groups: &Groups, path: &str, pids: &[u32]) -> Option<Usage> {
     let group = groups.resolve(path).ok()?;
     let inside = groups.processes(&group).ok().flatten()?;
@@ -42,9 +44,9 @@ pub(super) fn usage_of(groups: &Groups, path: &str, pids: &[u32]) -> Option<Usag
     is_own.then(|| groups.usage(&group).ok().flatten())?
 }
 
-/// Returns the memory pressure of the target's group, in hundredths of a percent, and whose
-/// pressure it is. If the target has no own group, or the kernel has no pressure by group: the
-/// host's.
+/// Returns a memory pressure in hundredths of a percent, and whose pressure it is: that of the
+/// target's group, or the host's if the target has no group of its own or the kernel measures no
+/// pressure by group.
 pub(super) fn pressure(proc: &Proc, own: Option<(&Groups, &Group)>) -> Option<(u32, PressureOf)> {
     let of_group = own.and_then(|(groups, group)| groups.pressure(group).ok().flatten());
     let of_group = of_group.map(|pressure| (pressure, PressureOf::Group));
@@ -60,8 +62,7 @@ mod tests {
     use super::*;
     use crate::system::testing::Directory;
 
-    /// Regression: a process was reported with the host's pressure as if it were that of the
-    /// process.
+    /// Regression: the host's pressure was reported as if it were that of one process.
     #[test]
     fn pressure_names_the_group_or_the_host() {
         let text = |share: &str| format!("some avg10={share} avg60=0.00 avg300=0.00 total=77\n");

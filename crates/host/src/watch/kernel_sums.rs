@@ -1,12 +1,13 @@
-//! The kernel's own sums over the watched processes, to compare with ours; and shared memory in
+//! The kernel's own sums over the watched processes, for comparison with ours; and shared memory in
 //! swap, which page tables do not show.
 //!
-//! Invariant: reading the sums takes at most 1/400 of the time: after a read that took a time T,
-//! the next read waits for 400 * T, as the kernel walks all page tables for `smaps_rollup`.
+//! Invariant: reading the sums takes at most 1/400 of the time, because for `smaps_rollup` the
+//! kernel walks all page tables. After a read that took a time T, the next read is at least 400 * T
+//! later.
 //!
-//! No process is delayed for longer than clearing its bits may delay it, as far as can be
-//! predicted. While the kernel goes through one mapping it holds the process's mmap lock, and mmap,
-//! munmap and page faults wait (up to 80 ms for one mmap of a program of 8 GiB).
+//! No process is delayed for longer than clearing its bits may delay it, as far as that can be
+//! predicted. While the kernel walks one mapping it holds the process's mmap_lock, and the
+//! process's mmap, munmap and page faults wait (for up to 80 ms in a program of 8 GiB).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -17,13 +18,13 @@ use crate::system::{Device, Filesystems, Kind, Proc};
 
 /// Pause after a read, as a multiple of the time that the read took.
 const PAUSE: u32 = 400;
-/// Time that the kernel takes for one page table entry, nanoseconds: 10 ms for 1 GiB of 4 KiB
-/// pages.
+/// Time that the kernel takes for one page table entry, nanoseconds; 1 GiB of 4 KiB pages takes 10
+/// ms.
 const ENTRY_NS: u64 = 40;
-/// Most time that reading all processes together may take: the caller waits for the report.
+/// Maximum time for reading the sums of all processes together, as the caller waits for its report.
 const ALL_MAX: Duration = Duration::from_secs(1);
 
-/// A process that the sums cover.
+/// A process that the sums include.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
     pub(super) pid: u32,
@@ -45,7 +46,7 @@ impl Member {
 pub(super) struct Sums {
     pub(super) pss: u64,
     pub(super) swap_pss: u64,
-    /// The most bytes that any one of the processes shares with others.
+    /// The most bytes that a single process shares with others.
     pub(super) shared: u64,
     /// Bytes of shared memory in swap; each file counts once.
     pub(super) shared_swap: u64,
@@ -57,13 +58,13 @@ pub(super) struct KernelSums {
     sums: Option<Sums>,
     requested: Option<Instant>,
     next: Option<Instant>,
-    /// Why the sums were not read when the pause was over; `None` if they were read.
+    /// Why the sums were not read although the pause was over; `None` if they were read.
     unasked: Option<String>,
     filesystems: Option<Filesystems>,
 }
 
 impl KernelSums {
-    /// Reads the sums, unless the pause is not over yet or the read would take too long.
+    /// Reads the sums, unless the pause is not over or the read would take too long.
     pub(super) fn ask(&mut self, members: &[Member], proc: &Proc) {
         let begin = Instant::now();
         if self.next.is_some_and(|next| begin < next) {
@@ -79,12 +80,13 @@ impl KernelSums {
         self.next = Some(begin + took * PAUSE);
     }
 
-    /// Returns why there are no sums, if we chose not to read them.
+    /// Returns the reason if we chose not to read the sums; otherwise `None`.
     pub(super) fn unasked(&self) -> Option<&str> {
         self.unasked.as_deref()
     }
 
-    /// Returns the last sums; `None` if a process may not be read, or the read would take too long.
+    /// Returns the last sums; `None` if a process may not be read, or if the read would take too
+    /// long.
     pub(super) fn sums(&self) -> Option<Sums> {
         self.sums
     }
@@ -98,10 +100,10 @@ impl KernelSums {
         Millis::from(age).0
     }
 
-    /// Reads and adds up the sums of all processes; `None` if one may not be read.
+    /// Reads and adds up the sums of all processes; `None` if a process may not be read.
     fn sum(&mut self, members: &[Member], proc: &Proc, begin: Instant) -> Option<Sums> {
-        // The kernel reuses device numbers, so the list of file systems is read anew: the number of
-        // an unmounted file system may now be that of a container's /dev/shm.
+        // The kernel reuses device numbers, so the list of file systems is read again: the number
+        // of an unmounted file system may now be that of a container's /dev/shm.
         self.filesystems = None;
         let mut sums = Sums::default();
         let mut of_files = BTreeMap::new();
@@ -136,8 +138,8 @@ impl KernelSums {
         Some(sums)
     }
 
-    /// Adds the swapped bytes of each shared-memory file, as one process's mappings show them.
-    /// Processes may map different parts of a file: the largest amount is kept, a lower bound.
+    /// Adds the swapped-out bytes of each shared-memory file, as shown by one process's mappings.
+    /// If processes map different parts of a file, only the largest amount is kept: a lower bound.
     fn add_shared(&mut self, pid: u32, proc: &Proc, of_files: &mut BTreeMap<(Device, u64), u64>) {
         if self.filesystems.is_none() {
             self.filesystems = Filesystems::system(proc).ok();
@@ -152,7 +154,7 @@ impl KernelSums {
             .flatten()
             .unwrap_or_default()
         {
-            // For private mappings our walks count swap entries.
+            // Only shared mappings are added: our walks count the swap entries of private ones.
             if smap.mapping.kind == Kind::Shmem && smap.mapping.shared {
                 let file = (smap.mapping.device, smap.mapping.inode);
                 *own.entry(file).or_default() += smap.swap;
@@ -181,14 +183,14 @@ fn too_long(members: &[Member]) -> Option<String> {
     (all > ALL_MAX).then(|| for_all(all))
 }
 
-/// Returns the reason that a process's mmap_lock is held, in words.
+/// Returns, in words, the reason that another task holds a process's mmap_lock.
 fn locked(pid: u32) -> String {
     format!(
         "the kernel's own sums (Pss, shared memory in swap) are left out: the memory of pid {pid} is locked"
     )
 }
 
-/// Returns the reason that reading all processes takes too long, in words.
+/// Returns, in words, the reason that reading all processes takes too long.
 fn for_all(takes: Duration) -> String {
     let ms = takes.as_millis();
     format!(
@@ -206,8 +208,8 @@ mod tests {
         kernel
     }
 
-    /// No sums are read of a process of 4 TiB that may be delayed for 5 ms. They are read of a
-    /// small process, and of one that may be delayed for long.
+    /// No sums are read of a process of 4 TiB that may be delayed for 5 ms only. Sums are read of a
+    /// small process, and of a process that may be delayed for long.
     #[test]
     fn no_sums_of_a_process_that_would_be_delayed_too_long() {
         let ms = Duration::from_millis;

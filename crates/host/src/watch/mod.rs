@@ -1,16 +1,16 @@
-//! Watches a target: scans it at a steady interval, and reports everything that the scans found.
+//! Watches a target: scans the target at a steady interval, and reports what the scans found.
 //!
 //! Invariant: nothing is changed except accessed bits ([`crate::ages`]); pagetide never scans its
 //! own process. Scan times are whole intervals since the start of the watch, so that a scan that
 //! begins a little late makes no page older.
 //!
-//! Terms: a *scan* goes through the whole target once. The age table numbers scans as *rounds*.
-//! Reading one process's page tables is a *reading* here, and [`engine::Memory::walk`] in the
-//! engine; but the field `walks` of reports counts scans.
+//! Terms: a *scan* reads every process of the target once. Reading the page tables of one process
+//! is a *walk* (in some names, a reading); [`engine::Memory::walk`] is the engine's. The field
+//! `walks` of reports counts scans.
 //!
 //! Submodules: [`source`], `process_names`, `phase`, `kernel_sums`, `own`, `group`, `bins`,
-//! `shares` and `curve` each do one thing; `compose` makes a report of them; `scan_in_progress`
-//! does a scan; this module decides when.
+//! `shares` and `curve` each do one thing; `compose` makes a report from their results;
+//! `scan_in_progress` does a scan; this module decides when to scan.
 
 mod bins;
 mod compose;
@@ -51,16 +51,17 @@ pub use scan_in_progress::Sharing;
 use scan_in_progress::{ScanInProgress, SharedScans};
 pub use shares::Late;
 
-/// Longest time between two reads of fork and exit events while no scan runs. The kernel buffers
-/// about 20,000 events for us.
+/// Longest time between two reads of the kernel's fork and exit events while no scan runs. The
+/// kernel buffers about 20,000 events for us.
 const PULSE: Duration = Duration::from_millis(250);
 
-/// Pause after listing processes between scans, as a multiple of the processor time that the
+/// Pause after listing processes between two scans, as a multiple of the processor time that the
 /// listing took. Without process events a listing reads all of /proc: 0.1 s with ten thousand
 /// processes.
 const FOLLOW_SHARE: u32 = 50;
 
-/// A note for reports: the multi-gen LRU clears accessed bits, which changes the ages that we see.
+/// A note for reports: the multi-gen LRU also clears accessed bits, which changes the ages that we
+/// see.
 const MULTI_GEN: &str = "the kernel's multi-gen LRU is on: its aging clears accessed bits, and \
     such pages may be younger than reported";
 
@@ -71,16 +72,16 @@ pub struct WatchSettings {
     pub target: Target,
     /// Time between two scans.
     pub interval: Duration,
-    /// Longest time for which clearing accessed bits may be expected to delay a process that takes
-    /// page faults; `None` for a value that suits the interval ([`Pauses`]).
+    /// Longest time for which clearing accessed bits may be expected to delay a process with page
+    /// faults; `None` for a value that suits the interval ([`Pauses`]).
     pub max_wait: Option<Duration>,
     /// The source of accessed bits; `None` for the best source that works here.
     pub source: Option<AgeSource>,
     /// Limit of pagetide's own memory for ages, bytes. `None`: three quarters of the memory that
-    /// the control groups allow this process, or no limit if they set none.
+    /// the limits of our control groups allow this process; no limit if they set none.
     pub memory: Option<u64>,
     /// Whether this process is pagetide itself. If so, its memory is locked, and its `/proc` files
-    /// are kept readable to it. A process that only uses this library is not changed.
+    /// are kept readable to it. For a program that only uses this library, nothing is changed.
     pub own_process: bool,
 }
 
@@ -96,8 +97,7 @@ pub struct Watch {
     group: Option<Group>,
     people: ProcessNames,
     kernel: KernelSums,
-    /// Earliest time of the next listing of processes between two scans; [`FOLLOW_SHARE`] is the
-    /// pause before it.
+    /// Earliest time of the next listing of processes between two scans ([`FOLLOW_SHARE`]).
     follow_next: Instant,
     /// Exit code of the target's first process, if the kernel's events reported it.
     exit: Option<i32>,
@@ -110,20 +110,20 @@ pub struct Watch {
     /// Processor time that this process had used before the watch began.
     cpu_before: Duration,
     members: Vec<Identity>,
-    /// PIDs of processes that are not scanned, nor their descendants.
+    /// PIDs of excluded processes: neither they nor their descendants are scanned.
     left_out: BTreeSet<u32>,
     /// PIDs in the target's control group, if the caller has just listed them ([`Watch::list`]).
     listed: Option<Vec<u32>>,
     /// The scan that is running; `None` between two scans.
     round: Option<ScanInProgress>,
-    /// Number of processes that could not be read in the last scan, and the error of the first one.
+    /// Number of processes that the last scan could not read, and the error of the first one.
     denied: (u64, String),
-    /// Processes that could not be read in the last scan because their mmap_lock was held.
+    /// Processes that the last scan could not read because their mmap_lock was held.
     locked: Vec<Identity>,
     /// Time of the last scan that began, milliseconds since the watch began.
     now_ms: u64,
     /// Time of the last completed scan, milliseconds since the watch began. Reports are as of this
-    /// time, also while another scan runs.
+    /// time, even while another scan runs.
     ended_ms: u64,
     /// Divides the time of scans among tenants.
     shared: SharedScans,
@@ -134,7 +134,8 @@ pub struct Watch {
     finished: bool,
 }
 
-/// Returns an error if the target's PID is that of a thread: only whole processes can be watched.
+/// Returns an error if the target's PID is that of a thread, as only whole processes can be
+/// watched.
 fn refuse_thread(proc: &Proc, target: &Target) -> Result<(), WatchError> {
     let Target::Descendants(pid) = *target else {
         return Ok(());
@@ -248,14 +249,15 @@ impl Watch {
         Ok(report)
     }
 
-    /// Returns the refault curve: what less memory would cost; `None` before enough is known.
+    /// Returns the refault curve: how many refaults less memory would cause; `None` before enough
+    /// is known.
     #[must_use]
     pub fn curve(&self) -> Option<Curve> {
         curve::report_of(&self.curve)
     }
 
-    /// Adds the last scan to the curve; to be called once after each scan that should count.
-    /// `back`: number of pages that had been swapped out and were refaulted since the scan before.
+    /// Adds the last scan to the curve. Must be called once after each scan that should count.
+    /// `back`: number of swapped-out pages that were refaulted since the scan before.
     pub fn note_curve(&mut self, back: u64) {
         let mut seen = Seen::default();
         for one in &self.members {
@@ -300,7 +302,7 @@ impl Watch {
         &self.ages
     }
 
-    /// Returns the ages, so that a caller can read page table entries again, and the `/proc` in
+    /// Returns the ages, with which a caller can read page table entries again, and the `/proc` in
     /// use.
     pub fn ages_and_proc(&mut self) -> (&mut Ages, &Proc) {
         (&mut self.ages, &self.proc)
@@ -313,14 +315,14 @@ impl Watch {
     }
 
     /// Returns the time until the next scan, for callers that wait themselves: the interval or a
-    /// little less, by a different amount after each scan (`phase`).
+    /// little less, by an amount that differs from scan to scan (`phase`).
     #[must_use]
     pub fn until_next_scan(&self) -> Duration {
         self.until_next_scan_of(self.settings.interval)
     }
 
-    /// Returns the time until the next scan if scans are to be `every` apart; see
-    /// [`Watch::until_next_scan`].
+    /// Returns the time until the next scan if scans are to be `every` apart (see
+    /// [`Watch::until_next_scan`]).
     #[must_use]
     pub fn until_next_scan_of(&self, every: Duration) -> Duration {
         phase::until_next_scan(self.rounds, every)
@@ -376,7 +378,7 @@ impl Watch {
             }
         }
         let late = self.elapsed_ms();
-        // To the nearest whole interval: a scan that begins a little late counts as on time.
+        // Rounds to the nearest whole interval: a scan that begins a little late counts as on time.
         let nearest = (late + interval_ms / 2) / interval_ms * interval_ms;
         self.now_ms = nearest.max(self.now_ms + 1);
     }
@@ -410,8 +412,8 @@ impl Watch {
         Ok(())
     }
 
-    /// Passes the PIDs in the target's control group and below to the next scan, so that it need
-    /// not list them itself.
+    /// Passes the PIDs in the target's control group and the groups below to the next scan, which
+    /// then does not list them itself.
     pub fn list(&mut self, pids: Vec<u32>) {
         self.listed = Some(pids);
     }
@@ -431,7 +433,7 @@ impl Watch {
     /// Returns whether a process or one of its ancestors is excluded ([`Watch::exclude`]).
     fn is_excluded(&self, pid: u32) -> bool {
         let mut pid = Some(pid);
-        // Processes change while they are read, so that parents may form a ring.
+        // Processes are read one after the other, so their parents may seem to form a ring.
         for _ in 0..64 {
             let Some(one) = pid.filter(|_| !self.left_out.is_empty()) else {
                 return false;
@@ -478,8 +480,8 @@ impl Watch {
         Ok(())
     }
 
-    /// Calls [`Watch::follow`] between two scans; does nothing if the last call was too short ago
-    /// for its cost.
+    /// Calls [`Watch::follow`] between two scans; does nothing if that would take too much of the
+    /// time ([`FOLLOW_SHARE`]).
     ///
     /// # Errors
     /// `/proc` cannot be read.
@@ -490,8 +492,9 @@ impl Watch {
         }
     }
 
-    /// Returns whether a process belongs to the target. Lists processes first, so that a child
-    /// counts that began since the last scan: no second manager can start for it.
+    /// Returns whether a process belongs to the target. Lists processes first, so that children
+    /// that started since the last scan count: otherwise a second manager could start for such a
+    /// child.
     ///
     /// # Errors
     /// `/proc` cannot be read.

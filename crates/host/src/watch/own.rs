@@ -1,7 +1,7 @@
 //! Prepares pagetide's own process before it scans others.
 //!
-//! Invariant: nothing here can end our process: memory is locked only if no limit of locked memory
-//! can be reached later.
+//! Invariant: nothing here can end our process. Memory is locked only if our process cannot reach a
+//! limit of locked memory later.
 
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{
@@ -10,18 +10,19 @@ use rustix::process::{
 
 use crate::system::{Groups, Proc};
 
-/// Quarters of the memory that the control groups allow our process that ages may take. The rest is
-/// for the program itself, and for its reports and requests.
+/// How many quarters of the memory that the control groups allow our process may be used for ages.
+/// The rest is for the program itself, its reports and requests.
 const QUARTERS: u64 = 3;
 
 /// `CAP_IPC_LOCK` in `linux/capability.h`.
 const CAP_IPC_LOCK: u64 = 1 << 14;
 
-/// Whether this process is pagetide itself; a process that only uses this library is not changed.
+/// Whether this process is pagetide itself; for a program that only uses this library, nothing is
+/// changed.
 pub(super) struct OwnProcess(bool);
 
 impl OwnProcess {
-    /// Keeps our `/proc` files readable and raises our limits, if this process is pagetide itself.
+    /// If this process is pagetide itself, keeps our `/proc` files readable and raises our limits.
     pub(super) fn prepared(is_ours: bool) -> OwnProcess {
         if is_ours {
             stay_readable();
@@ -43,20 +44,20 @@ impl OwnProcess {
     }
 }
 
-/// Returns how much of our memory ages may take, bytes, by the limits of our control group and the
-/// groups above it; `None` if there is no limit. Without it, a pod with less memory than the ages
-/// of its node take is killed in its first scan.
+/// Returns how much of our memory may be used for ages, bytes, by the limits of our control group
+/// and the groups above it; `None` if there is no limit. Without this bound, a pod with less memory
+/// than the ages of its node need is killed in its first scan.
 pub(super) fn memory(proc: &Proc, groups: Option<&Groups>) -> Option<u64> {
     let groups = groups?;
     let group = groups.of_process(proc, std::process::id()).ok().flatten()?;
     Some(groups.memory_limit(&group)? / 4 * QUARTERS)
 }
 
-/// Keeps our own files in `/proc` readable to us. For a program with file capabilities they belong
-/// to root, and it could not read its own page tables. Processes without our capabilities still
-/// cannot trace us (commoncap checks that separately).
+/// Keeps our own files in `/proc` readable to us. If our program has file capabilities, these files
+/// belong to root by default, and we could not read our own page tables. Processes without our
+/// capabilities still cannot trace us (commoncap checks that separately).
 pub(crate) fn stay_readable() {
-    // If this fails, opening our own files reports it.
+    // If this fails, an error is reported when our own files are opened.
     let _ = set_dumpable_behavior(DumpableBehavior::Dumpable);
     if !rustix::process::geteuid().is_root() {
         // A core dump would contain kernel addresses, which our user must not see.
@@ -71,8 +72,8 @@ pub(crate) fn stay_readable() {
     }
 }
 
-/// Raises the limit of open descriptors, usually 1,024, to the allowed maximum: each watched
-/// process needs a descriptor (the access worker that clears its bits, [`crate::ages`]).
+/// Raises the limit of open descriptors, usually 1,024, to the allowed maximum. Each watched
+/// process needs a descriptor: that of the access worker that clears its bits ([`crate::ages`]).
 fn raise_descriptors() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum {
@@ -85,7 +86,7 @@ fn raise_descriptors() {
 }
 
 /// Locks our pages in memory, as we must respond when memory is short. Does so only if locked
-/// memory is not limited: with a limit, a later allocation would fail and end our process.
+/// memory is not limited: otherwise a later allocation could fail and end our process.
 ///
 /// # Errors
 /// A note that says why the memory is not locked.

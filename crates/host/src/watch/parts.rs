@@ -1,8 +1,9 @@
-//! Divides what is watched into parts that users have names for (units, containers, users), each
-//! with a refault curve.
+//! Divides a target into parts that users have names for (units, containers, users), each with a
+//! refault curve.
 //!
-//! Invariant: a process is in one part at a time. If it changes to another part, what it had before
-//! stays in the curve of the former part. A part without a process in a whole scan is forgotten.
+//! Invariant: a process is in only one part at a time. If it changes to another part, its earlier
+//! pages stay in the curve of the former part. A part without processes in a whole scan is
+//! forgotten.
 
 use std::collections::BTreeMap;
 
@@ -14,18 +15,18 @@ use super::curve::{Seen, report_of};
 use super::group;
 use crate::report::{Curve, Part, Process};
 
-/// Returns the name of the part that a process is in; `None` if the process belongs to no part.
+/// Returns the name of the part that a process belongs to; `None` if it belongs to no part.
 pub type NameOf = Box<dyn FnMut(&Process) -> Option<String> + Send>;
 
-/// All parts, and the function that assigns a process to one.
+/// All parts, and the function that assigns processes to parts.
 pub(super) struct Parts {
     name_of: NameOf,
     all: BTreeMap<String, (RefaultCurve, Part)>,
 }
 
 impl Watch {
-    /// Makes all later scans add to a curve for each part ([`Watch::parts`]); `name_of` names the
-    /// part of a process.
+    /// Makes each later scan add to a curve for each part ([`Watch::parts`]). `name_of` returns the
+    /// name of a process's part.
     pub fn split_by(&mut self, name_of: NameOf) {
         self.parts = Some(Parts {
             name_of,
@@ -33,8 +34,8 @@ impl Watch {
         });
     }
 
-    /// Adds the last scan to the curve of each part. `processes`: those of the scan's report, the
-    /// largest first.
+    /// Adds the last scan to the curve of each part. `processes`: the processes of the scan's
+    /// report, the largest first.
     pub(super) fn note_parts(&mut self, processes: &[Process]) {
         let Some(mut parts) = self.parts.take() else {
             return;
@@ -67,9 +68,9 @@ impl Watch {
         self.parts = Some(parts);
     }
 
-    /// Returns the parts as of the last scan, with their curves; empty without [`Watch::split_by`].
-    /// If a control group has exactly a part's processes, the kernel's figures of that group are
-    /// added.
+    /// Returns the parts as of the last scan, with their curves; empty unless [`Watch::split_by`]
+    /// was called. If a control group contains exactly a part's processes, the kernel's figures of
+    /// that group are added.
     #[must_use]
     pub fn parts(&self) -> Vec<Part> {
         let all = self.parts.iter().flat_map(|parts| parts.all.values());

@@ -1,24 +1,24 @@
-//! By how much each scan is shifted within its interval.
+//! How much later than its interval each scan begins. The delay differs from scan to scan.
 //!
-//! Invariant: a scan is late by less than 1/16 of the interval, and by at most 50 ms; two
-//! consecutive scans are late by different times.
+//! Invariant: a scan is delayed by less than 1/16 of the interval, and by at most 50 ms; two
+//! consecutive scans have different delays.
 //!
-//! Reason: an access between the reading and the clearing of an entry is lost. That gap is some
+//! Reason: an access between the reading and the clearing of an entry is lost. This gap is some
 //! tenths of a millisecond for a small process, 10 ms for a large one. A program with a timer of
-//! the same period as the scans would hit the gap at each scan, or never: a page used every second
-//! could seem cold for as long as it is watched.
+//! the same period as the scans would access its pages in the gap at each scan, or never. A page
+//! used every second could seem cold for as long as it is watched.
 
 use std::time::Duration;
 
-/// A scan is late by less than this part of the interval.
+/// A scan is delayed by less than this part of the interval.
 const PART: u32 = 16;
-/// Most time by which a scan is late, also in a long interval. It is longer than any observed gap
-/// between reading and clearing.
+/// Maximum delay of a scan, also with a long interval. It is longer than any observed gap between
+/// reading and clearing.
 const MOST: Duration = Duration::from_millis(50);
 
-/// Returns by how much scan number `round` is late: multiples of the golden ratio, which are spread
-/// most evenly (Weyl). No period of a program stays in phase with them, and the sequence is the
-/// same for each watch.
+/// Returns the delay of scan number `round`. The delays are multiples of the golden ratio's
+/// fraction, modulo the span, which are spread most evenly (Weyl). No period of a program stays in
+/// phase with them, and the sequence is the same for each watch.
 pub(super) fn late(round: u64, interval: Duration) -> Duration {
     /// The golden ratio's fraction, in units of 2^-64.
     const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -45,19 +45,19 @@ mod tests {
             let interval = Duration::from_millis(ms);
             let us: Vec<u128> = (0..64).map(|at| late(at, interval).as_micros()).collect();
             assert!(us.iter().all(|late| *late < span), "{us:?}");
-            // Each eighth of the span gets about its share of 64: 8.
+            // Each eighth of the span contains about an eighth of the 64 delays: 8.
             for eighth in 0..8 {
                 let within = span * eighth / 8..span * (eighth + 1) / 8;
                 let of = us.iter().filter(|late| within.contains(late)).count();
                 assert!((6..=10).contains(&of), "{eighth}: {of} of {us:?}");
             }
-            // No two scans in a row fall within a gap of a tenth of the span.
+            // No two consecutive delays are within a tenth of the span of each other.
             assert!(us.windows(2).all(|two| two[0].abs_diff(two[1]) > span / 10));
         }
     }
 
-    /// A tenant with a timer of 6 s, the interval of its policy's scans, is in a different phase at
-    /// each scan.
+    /// A tenant with a timer of 6 s, which is the interval of its policy's scans, is in another
+    /// phase at each scan.
     #[test]
     fn no_pace_of_scans_has_a_period() {
         for every in [1000, 6000].map(Duration::from_millis) {

@@ -1,13 +1,14 @@
-//! Names of processes for reports: command, user, control group. They are read rarely.
+//! Names of processes for reports: command line, user, control group. They are read only now and
+//! then.
 //!
-//! Invariant: a name may be some scans old, but never from before an exec that a scan has seen. No
+//! Invariant: a name may be some scans old, but never of before an exec that a scan has seen. No
 //! decision depends on a name.
 
 use std::collections::BTreeMap;
 
 use crate::system::{Groups, Identity, Proc};
 
-/// Number of scans from one read of a process's names to the next.
+/// Every how many scans the names of a process are read.
 const EVERY: u64 = 10;
 
 /// The names of one process.
@@ -17,8 +18,7 @@ pub(super) struct ProcessName {
     pub(super) uid: u32,
     pub(super) cgroup: String,
     read: u64,
-    /// The kernel's number of the address space when the names were read; after an exec it is
-    /// another.
+    /// The kernel's number of the address space when the names were read; it changes with an exec.
     space: u64,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct ProcessName {
 pub(super) struct ProcessNames(BTreeMap<Identity, ProcessName>);
 
 impl ProcessNames {
-    /// Reads the names of processes that are new or were read [`EVERY`] scans ago; forgets
+    /// Reads the names of processes that are new or that were read [`EVERY`] scans ago. Forgets
     /// processes that are no longer members.
     pub(super) fn update(
         &mut self,
@@ -40,7 +40,7 @@ impl ProcessNames {
         let mut before = std::mem::take(&mut self.0);
         for identity in members {
             let known = before.remove(identity);
-            // Spreads the reads over scans, by PID.
+            // The PID spreads the reads of all processes over several scans.
             let due = (round + u64::from(identity.pid)).is_multiple_of(EVERY);
             let space = space_of(*identity);
             let person = match known {

@@ -1,8 +1,8 @@
-//! A scan: reads every process of the target once, either without pause or in slices.
+//! One scan: reads every process of the target once, either without pause or in slices.
 //!
 //! Invariant: between two slices at most one process is partly read, a large one; no other process
 //! is read before that one is finished. A sum over processes is either wholly of this scan or
-//! wholly of the scan before.
+//! wholly of the previous one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,13 +20,13 @@ use crate::system::family::Target;
 pub struct Sharing<'a> {
     /// The processor time that this scan may take.
     pub budget: Duration,
-    /// Returns the number of the tenant that a process belongs to.
+    /// Returns the number of the tenant to which a process belongs.
     pub tenant: &'a dyn Fn(Identity) -> u64,
     /// Numbers of tenants that are scanned even if they cost more than their share.
     pub requested: &'a BTreeSet<u64>,
 }
 
-/// How the time of scans is divided among tenants, and the outcome in the last scan.
+/// How the time of scans is divided among tenants, and the outcome of the last scan.
 #[derive(Default)]
 pub(super) struct SharedScans {
     shares: Shares,
@@ -37,7 +37,7 @@ pub(super) struct SharedScans {
     cost: Option<(Duration, Duration)>,
 }
 
-/// Scans of `report --all` and the like may take one part in this many (half) of the time.
+/// Scans of `report --all` and the like may take one part in this many (a half) of the time.
 const OWN_SHARE: u32 = 2;
 
 /// A scan that is running.
@@ -49,7 +49,7 @@ pub(super) struct ScanInProgress {
     /// Tenants that this scan postpones because of their cost, by tenant number.
     late: BTreeMap<u64, Late>,
     postponed: Vec<Identity>,
-    /// Tenants that must be scanned: requested ones, and new ones with a first scan that has begun.
+    /// Tenants that must be scanned: requested ones, and new ones whose first scan has begun.
     begun: BTreeSet<u64>,
     gone: Vec<Identity>,
     /// Processes that could not be read because their mmap_lock was held.
@@ -58,7 +58,7 @@ pub(super) struct ScanInProgress {
     denied: (u64, String),
 }
 
-/// Returns the tenant number if each process counts as a tenant: its PID.
+/// Returns the number of a tenant if each process is a tenant of its own: its PID.
 fn by_process(identity: Identity) -> u64 {
     u64::from(identity.pid)
 }
@@ -67,7 +67,7 @@ impl ScanInProgress {
     /// Records the outcome of the scan for one process.
     fn note(&mut self, identity: Identity, scanned: ScanOutcome) {
         match scanned {
-            // NoRoom: a later scan may have headroom for the process's ages.
+            // With NoRoom, a later scan may have enough memory for the process's ages.
             ScanOutcome::Done | ScanOutcome::NoRoom => {}
             ScanOutcome::Gone => self.gone.push(identity),
             ScanOutcome::Locked => self.locked.push(identity),
@@ -82,8 +82,8 @@ impl ScanInProgress {
 }
 
 impl Watch {
-    /// Scans without pause, and notifies `listener` of each page. The scan's time is the one last
-    /// set, by waiting or by [`Watch::advance`].
+    /// Scans without pause, and notifies `listener` of each page. The scan's time is the one set
+    /// last, by waiting or by [`Watch::advance`].
     ///
     /// # Errors
     /// The target cannot be read at all.
@@ -92,8 +92,8 @@ impl Watch {
         self.continue_scan(listener, &mut || false).map(drop)
     }
 
-    /// Begins a scan that [`Watch::continue_scan`] does in slices. Its time is the one last set, by
-    /// waiting or by [`Watch::advance`].
+    /// Begins a scan, which [`Watch::continue_scan`] does in slices. Its time is the one set last,
+    /// by waiting or by [`Watch::advance`].
     ///
     /// # Errors
     /// The target cannot be read at all.
@@ -104,13 +104,14 @@ impl Watch {
             tenant: &by_process,
             requested: &requested,
         };
-        // If the target is not all processes, its processes are one tenant, and none waits.
+        // If the target is not all processes, its processes count as one tenant, and none is
+        // postponed.
         let is_shared = matches!(self.settings.target, Target::All);
         self.begin_shared_scan(listener, is_shared.then_some(&sharing))
     }
 
-    /// Begins a scan like [`Watch::begin_scan`], with its time divided among tenants as `sharing`
-    /// says; `None` to scan all processes.
+    /// Begins a scan like [`Watch::begin_scan`], but divides its time among tenants as `sharing`
+    /// says; with `None`, all processes are scanned.
     ///
     /// # Errors
     /// The target cannot be read at all.
@@ -120,8 +121,8 @@ impl Watch {
         sharing: Option<&Sharing<'_>>,
     ) -> Result<(), WatchError> {
         self.update_members()?;
-        // Read before the processes: the next scan then notices folios that the kernel migrates
-        // during this one.
+        // Read before the processes are: pages that the kernel migrates during this scan are then
+        // noticed by the next one.
         let moved = self.proc.vmstat().unwrap_or_default().moved;
         self.ages
             .begin_scan((self.now_ms, moved), &self.members, listener);
@@ -139,8 +140,8 @@ impl Watch {
             (postponed, left) = left
                 .into_iter()
                 .partition(|one| late.contains_key(&tenants[one]));
-            // First tenants that cost at most their share, then those that cost more, then those
-            // with unknown cost.
+            // First tenants that cost at most their share, then tenants that cost more, then
+            // tenants whose cost is unknown.
             let shares = &self.shared.shares;
             let order = |tenant: u64| (shares.is_new(tenant), shares.is_dear(tenant));
             left.sort_by_key(|one| order(tenants[one]));
@@ -161,8 +162,8 @@ impl Watch {
         Ok(())
     }
 
-    /// Continues a scan. Returns `true` when the scan is over; returns `false` if `is_enough`,
-    /// called after each process or group of small processes, returns true.
+    /// Continues a scan. Returns `true` when the scan is over. Calls `is_enough` after each process
+    /// or group of small processes; if that returns true, returns `false`.
     ///
     /// # Errors
     /// The target cannot be read at all.
@@ -203,7 +204,7 @@ impl Watch {
         self.ages.scan_at(&several, listener)
     }
 
-    /// Postpones the processes at the head of the list if the first scan of their tenants must
+    /// Postpones processes at the head of the list that belong to tenants whose first scan must
     /// wait.
     fn put_off_new(&mut self, round: &mut ScanInProgress) {
         while let Some(next) = round.left.as_slice().first().copied()
@@ -221,7 +222,8 @@ impl Watch {
         }
     }
 
-    /// If the process belongs to a new tenant, charges its cost to the time for first scans.
+    /// If the process belongs to a new tenant, charges its cost to the time reserved for first
+    /// scans.
     fn pay_if_new(&mut self, round: &ScanInProgress, identity: Identity) {
         let tenant = round.tenants.get(&identity);
         if tenant.is_some_and(|tenant| self.shared.shares.is_new(*tenant)) {
@@ -230,7 +232,7 @@ impl Watch {
         }
     }
 
-    /// Charges each tenant for what its processes have cost in this scan.
+    /// Charges each tenant with the time that its processes took in this scan.
     fn share_costs(
         &mut self,
         tenants: &BTreeMap<Identity, u64>,
@@ -258,8 +260,8 @@ impl Watch {
     }
 
     /// Returns the processor time of the last scan, then the part of it that counts when the next
-    /// scan is planned: for a tenant that costs more than its share, only the share. `None` if
-    /// tenants do not share the time of scans.
+    /// scan is planned: of a tenant that costs more than its share, only the share counts. `None`
+    /// if tenants do not share the time of scans.
     #[must_use]
     pub fn shared_cost(&self) -> Option<(Duration, Duration)> {
         self.shared.cost
@@ -295,14 +297,15 @@ impl Watch {
         self.members.retain(|identity| !gone.contains(identity));
         for identity in &self.members {
             if let Some(space) = self.ages.space(*identity) {
-                // When the process has ended, its size can no longer be read.
+                // The size must be recorded now: after the process's end the kernel no longer
+                // reports it.
                 self.family
                     .note_peak(identity.pid, space.found.present * PAGE_SIZE);
             }
         }
         let all = u64::try_from(self.members.len()).unwrap_or(u64::MAX);
-        // An error in the first scan only; later only a note. A process that cannot be read once
-        // (between an exec and its end) may be readable in the next scan.
+        // This is an error in the first scan only, later just a note. A process that cannot be read
+        // once (between an exec and its end) may be readable in the next scan.
         if self.rounds == 0 && all > 0 && denied.0 == all {
             let hint = "run as root outside of user namespaces, or as the process's own user; others' processes need CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE";
             return Err(WatchError::missing(
@@ -342,8 +345,8 @@ mod tests {
         .expect("a process of ours")
     }
 
-    /// Regression: the program that `run` started was reported under the name `pagetide`, which it
-    /// had until its exec, for the next ten scans.
+    /// Regression: for ten scans, the program that `run` started was reported under the name
+    /// `pagetide`, which its process had until the exec.
     #[test]
     fn a_process_after_exec_has_the_new_name() {
         let script = "read go; exec sleep 60";
@@ -377,8 +380,8 @@ mod tests {
         shell.kill().and_then(|()| shell.wait()).expect("ours");
     }
 
-    /// Regression: a scan in slices set its time before it read anything. A report requested during
-    /// the scan showed untouched pages as older by a whole scan.
+    /// Regression: a scan in slices set its time before it had read anything. A report requested
+    /// during the scan showed unaccessed pages as older by one interval.
     #[test]
     fn reports_during_a_scan_are_as_of_the_scan_before() {
         let mut sleeps = Command::new("sleep").arg("60").spawn().expect("sleep");

@@ -1,29 +1,29 @@
 //! Divides the time that scans may take among tenants: decides which tenants a scan reads, and
 //! which it postpones ("late" tenants).
 //!
-//! Invariant: the shares are max-min fair. A tenant that costs at most twice the share is read in
+//! Invariant: the shares are max-min fair. A tenant whose scan costs at most two shares is read in
 //! each scan. A dearer tenant is read once, and then is late until its shares have paid for that
-//! read. Beyond the budget at most one dear tenant is read in a scan: the one that has waited
-//! longest.
+//! read. Beyond the budget, a scan reads at most one dear tenant: the one that has waited longest.
 //!
-//! What the first read of a tenant costs is unknown before. New tenants are read at once while
-//! first reads have taken less than a burst beyond the time that other tenants do not need; after
-//! that they wait until later scans have made up for it. The very first scan reads all tenants.
+//! The cost of a tenant's first read is unknown before it. New tenants are read at once as long as
+//! first reads have exceeded the time that other tenants do not need by less than a burst. After
+//! that, new tenants wait until later scans have made up for the excess. The very first scan reads
+//! all tenants.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::fair;
 
-/// A tenant is dear if its scan costs more than this many shares. A cost a little above the share
-/// does not make it late.
+/// A tenant is dear if its scan costs more than this many shares. So a cost a little above the
+/// share does not make a tenant late.
 const DEAR_SHARES: u32 = 2;
 /// First scans of new tenants get at least one part in this many of a scan's budget, so that each
-/// new tenant is scanned at some time.
+/// new tenant is scanned eventually.
 const NEW_PART: u32 = 8;
 /// First scans may take the budgets of this many scans at once, but no more than [`BURST_MAX`] (or
-/// than one budget, if that is more). Without a burst, ten small tenants that came together were
-/// all known only after 12 s, with a scan each second.
+/// one budget, if that is more). Without this burst, and with a scan each second, ten small tenants
+/// that appeared together were all known only after 12 s.
 const BURST_ROUNDS: u32 = 8;
 const BURST_MAX: Duration = Duration::from_secs(1);
 
@@ -32,13 +32,13 @@ const BURST_MAX: Duration = Duration::from_secs(1);
 struct Account {
     /// Processor time of the tenant's last scan.
     cost: Duration,
-    /// The part of past costs that the tenant's shares have not paid for yet.
+    /// The part of past costs for which the tenant's shares have not paid yet.
     debt: Duration,
     /// Number of scans since the last one that read this tenant.
     waited: u32,
 }
 
-/// Why a tenant was late (not read in a scan): its cost and its share.
+/// Why a tenant was late (not read in a scan): what it costs, and what its share is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Late {
     /// Processor time of the tenant's last scan; zero if it was never scanned.
@@ -56,13 +56,13 @@ pub(super) struct Shares {
     share: Duration,
     /// Time that first scans of new tenants took and that later scans have not made up for yet.
     taken_by_new: Duration,
-    /// New tenants wait while `taken_by_new` is at least this; `None` in the very first scan, where
-    /// no tenant waits.
+    /// If `taken_by_new` is at least this, new tenants wait; `None` in the very first scan, in
+    /// which no tenant waits.
     burst: Option<Duration>,
 }
 
 impl Shares {
-    /// Begins a scan that may take `budget` of processor time; returns the tenants that are late,
+    /// Begins a scan that may take `budget` of processor time. Returns the tenants that are late,
     /// by number. Tenants in `requested` are never late.
     pub(super) fn begin(
         &mut self,
@@ -101,7 +101,7 @@ impl Shares {
                 late.remove(&tenant);
             }
         }
-        // Time that late tenants do not use now is reserved for their next scan.
+        // Time that late tenants do not use now is saved for their next scan.
         let saved = u32::try_from(late.len()).map(|late| share.saturating_mul(late));
         let left = left.saturating_sub(saved.unwrap_or(Duration::MAX));
         let for_new = left.max(budget / NEW_PART);
@@ -142,7 +142,7 @@ impl Shares {
 
     /// Ends a scan. `costs`: processor time of each scanned tenant. A tenant that is neither in
     /// `costs` nor in `late` is forgotten. Returns the time that counts when the next scan is
-    /// planned: of a dear tenant only its share.
+    /// planned: of a dear tenant, only its share.
     pub(super) fn end(
         &mut self,
         costs: &BTreeMap<u64, Duration>,
@@ -182,8 +182,8 @@ mod tests {
 
     const BUDGET: Duration = ms(100);
 
-    /// Does `count` scans of tenants that cost `costs` (ms). Returns how often each tenant was
-    /// scanned, and the time of the longest scan.
+    /// Does `count` scans of tenants whose scans cost `costs` (ms). Returns how often each tenant
+    /// was scanned, and the time of the longest scan.
     fn rounds(costs: &[u64], count: u32) -> (Vec<u32>, Duration) {
         let (mut shares, mut scans, mut most) = (Shares::default(), vec![0; costs.len()], ms(0));
         for round in 0..count {
@@ -206,9 +206,9 @@ mod tests {
         (scans, most)
     }
 
-    /// Regression: eight tenants with one page in each of 30,000 page tables cost 1 s a scan
-    /// together. All tenants, cheap ones too, were scanned as rarely as the budget allowed for all
-    /// of them.
+    /// Regression: eight tenants with one page in each of 30,000 page tables together cost 1 s in
+    /// each scan. All tenants, also cheap ones, were scanned only as often as the budget allowed
+    /// for all of them.
     #[test]
     fn only_dear_tenants_are_late() {
         let (scans, most) = rounds(&[2, 900, 900, 900, 900, 900, 900, 900, 900, 1], 1000);
@@ -223,7 +223,8 @@ mod tests {
     #[test]
     fn all_tenants_are_scanned_if_the_budget_suffices() {
         assert_eq!(rounds(&[10, 20, 30, 40], 50).0, [50; 4]);
-        // If all tenants cost a little more than the budget, none is late: scans are rarer.
+        // If all tenants together cost a little more than the budget, none is late, but scans are
+        // rarer.
         assert_eq!(rounds(&[50; 4], 50).0, [50; 4]);
         // A single tenant waits as long as it would without shares.
         let alone = rounds(&[1000], 100).0[0];
@@ -247,8 +248,8 @@ mod tests {
     }
 
     /// Regression: eight tenants of 200,000 page tables each took 15% of a processor in their first
-    /// minute; scans may take 10%. No budget included the first scan of a tenant, and a tenant that
-    /// keeps making cgroups could get a first scan for each.
+    /// minute, although scans may take 10%. No budget included the first scan of a tenant, and a
+    /// tenant that keeps making cgroups could get a first scan for each of them.
     #[test]
     fn first_scans_share_a_budget() {
         let mut shares = Shares::default();
@@ -264,7 +265,7 @@ mod tests {
         for round in 0..1000 {
             let mut late = shares.begin(BUDGET, &BTreeSet::new());
             let mut costs = plain.clone();
-            // Three new tenants in each scan, each of which ends before the next scan.
+            // Each scan finds three new tenants, each of which ends before the next scan.
             for tenant in 0..3 {
                 let tenant = 100 + round * 3 + tenant;
                 match shares.puts_off_new() {
@@ -285,8 +286,8 @@ mod tests {
         assert!(part < 1.02 + 1.0 / f64::from(NEW_PART), "{part}");
     }
 
-    /// Regression: of ten small tenants that came together, each scan read one. Until a tenant was
-    /// read, reclaim took pages from it without knowing their ages.
+    /// Regression: of ten small tenants that appeared together, each scan read one. Until a tenant
+    /// was read, reclaim took pages from it without knowing their ages.
     #[test]
     fn small_new_tenants_are_scanned_at_once() {
         let mut shares = Shares::default();
@@ -300,8 +301,7 @@ mod tests {
         }
     }
 
-    /// Even where scans of the known tenants take all of the time, new tenants are scanned at some
-    /// time.
+    /// Even if scans of the known tenants take all of the time, new tenants are scanned eventually.
     #[test]
     fn a_new_tenant_is_scanned_some_time() {
         let mut shares = Shares::default();
@@ -323,7 +323,8 @@ mod tests {
         assert!((20..=45).contains(&first_scans), "{first_scans}");
     }
 
-    /// A tenant's debt remains when its dear process ends: a next dear process is late, too.
+    /// When a tenant's dear process ends, the tenant's debt remains: its next dear process is late,
+    /// too.
     #[test]
     fn debts_stay_with_the_tenant() {
         let mut shares = Shares::default();
@@ -343,7 +344,7 @@ mod tests {
         );
         shares.end(&BTreeMap::from([(2, ms(1))]), &late);
         assert!(shares.begin(BUDGET, &BTreeSet::new()).contains_key(&1));
-        // The tenant has no processes now.
+        // The tenant has no processes at this point.
         shares.end(&BTreeMap::from([(2, ms(1))]), &BTreeMap::new());
         assert!(shares.begin(BUDGET, &BTreeSet::new()).is_empty());
     }

@@ -1,7 +1,7 @@
-//! Chooses the best source of accessed bits that works here, and says what is lost with it.
+//! Chooses the best source of accessed bits that works here, and notes what is lost with it.
 //!
-//! Invariant: a source is chosen by trying it, never by the kernel's version. What a poorer source
-//! costs in accuracy is added to the report as a note.
+//! Invariant: a source is chosen by trying it, never by the kernel's version. If a source is less
+//! accurate, a note in the report says in which way.
 
 use std::io;
 
@@ -9,18 +9,18 @@ use pagetables::{IdleBitmap, PageTables, Referenced, Sizes, Source};
 
 use crate::report::{AgeGrain, AgeSource};
 
-/// A source of accessed bits, with notes on why it was chosen.
+/// The chosen source of accessed bits, with notes on the choice.
 pub struct Chosen {
     /// The chosen source.
     pub source: Box<dyn Source>,
-    /// Why no better source works, and what would help; empty for the best source.
+    /// Why no better source works, and what would help; empty if this is the best source.
     pub notes: Vec<String>,
 }
 
 /// Opens the source `wanted`, or the best that works if it is `None`.
 ///
 /// # Errors
-/// The wanted source does not work. Members: the reason, then what to do.
+/// The wanted source does not work. Contains the reason, then what to do.
 pub fn choose(wanted: Option<AgeSource>) -> Result<Chosen, (String, String)> {
     match wanted {
         None => Ok(best()),
@@ -88,15 +88,15 @@ fn best() -> Chosen {
     }
 }
 
-/// Returns whether `clear_refs` exists and smaps has `Referenced` (CONFIG_PROC_PAGE_MONITOR); tries
-/// both on our own process.
+/// Returns whether `clear_refs` exists and smaps contains `Referenced` (CONFIG_PROC_PAGE_MONITOR),
+/// by trying both on our own process.
 fn can_clear_own() -> bool {
     let referenced = std::fs::read("/proc/self/smaps")
         .is_ok_and(|text| text.windows(11).any(|part| part == b"Referenced:"));
     referenced && std::fs::write("/proc/self/clear_refs", "1").is_ok()
 }
 
-/// Returns how reports name a source of ages, and the unit of memory that has one age with it.
+/// Returns the names, for reports, of a source and of the unit of memory that has one age with it.
 pub(super) fn names(source: &dyn Source) -> (AgeSource, AgeGrain) {
     let kind = match source.kind() {
         pagetables::SourceKind::PageTables => AgeSource::PageTables,
