@@ -1,8 +1,8 @@
-//! The command line, as `interfaces.md` specifies it. Help, completions and the manual page are
-//! made from this definition alone.
+//! The command line, as `docs/interfaces.md` specifies it. Help, completions and the manual page
+//! are made from this definition alone.
 //!
-//! Invariant: a command line that parses is valid. Values are checked while they are parsed,
-//! combinations right after it ([`knobs`]), and every error has the form of all our errors.
+//! Invariant: a command line that parses is valid. Values are checked while they are parsed, and
+//! combinations of options right after that ([`knobs`]). All errors have the same form.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -51,8 +51,8 @@ pub(crate) use top::Top;
 #[derive(Parser, Debug)]
 #[command(name = "pagetide", version, after_help = examples::TOP)]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
-// The last of several equal options wins, as in most programs: a wrapper passes the site's option,
-// and the caller of the wrapper appends another.
+// Of several equal options the last one applies, as in most programs: a wrapper passes a site's
+// option, and the caller of the wrapper appends another.
 #[command(args_override_self = true)]
 struct Cli {
     #[command(subcommand)]
@@ -61,11 +61,11 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
-    /// See it work: a program's cold memory found, taken back, and nothing lost, in half a minute
+    /// See it work: pages out a program's cold memory, and nothing is lost; takes half a minute
     ///
-    /// Starts a program of its own twice, in 160 MiB each, alone and managed; with zram of its own
-    /// as swap, which is removed again. Touches nothing else. Ends with 1 if a claim does not hold,
-    /// and with 3 where this host or this user cannot show it: root can on most.
+    /// Runs a program of its own twice, in 160 MiB each: alone, and managed. Uses zram of its own
+    /// as swap, and removes it at the end. Changes nothing else. Ends with 1 if a claim does not
+    /// hold, and with 3 if this host or this user cannot show it; root can on most hosts.
     #[command(after_help = examples::DEMO)]
     Demo {
         /// Print all figures as JSON, and nothing else
@@ -82,8 +82,9 @@ pub(crate) enum Command {
     Run(Run),
     /// Manage a process that already runs
     ///
-    /// Stays in front until the process ends or ^C is typed. The process then goes on unchanged:
-    /// what is swapped out stays in the kernel's swap and is swapped in as it is touched.
+    /// Stays in the foreground until the process ends or ^C is typed. The process then continues
+    /// unchanged: swapped-out memory stays in the kernel's swap, and is swapped in when the process
+    /// accesses it.
     #[command(after_help = examples::ATTACH)]
     Attach(Attach),
     /// Stop managing a process: its manager ends
@@ -91,46 +92,47 @@ pub(crate) enum Command {
     Detach {
         #[command(flatten)]
         whose: TargetArgs,
-        /// Swap in what is swapped out; works also for a process without a manager
+        /// Swap in all swapped-out memory; works also for a process without a manager
         #[arg(long)]
         bring_back: bool,
         /// Print for how many pages swap-in was requested, as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Show what processes really need: memory by page age, without managing them
+    /// Show how much memory processes really need: memory by page age, without managing them
     ///
-    /// Watches a process with its descendants, a control group, or everything, and says how much of
-    /// the memory was in use and how much was not touched for how long. It reads page tables and
-    /// changes nothing but accessed bits; no swap is needed. An age is at most as long as the time
+    /// Watches a process with its descendants, a control group, or all processes. Shows how much of
+    /// the memory was in use, and how much was not accessed for how long. Reads page tables and
+    /// changes nothing but accessed bits; needs no swap. An age is at most as long as the time
     /// watched.
     #[command(after_help = examples::REPORT)]
     Report(Report),
     /// Say how much memory programs need, and what to set as their limits
     ///
-    /// Watches a process, a unit, a container, a pod, or all of the host. Prints a table: what is
-    /// in memory, what is needed, what could go, what that would cost, how sure it is, and the
-    /// limits to set. Reads only. docs/howto/sizing.md says what the number is.
+    /// Watches a process, a unit, a container, a pod, or the whole host. Prints a table: memory in
+    /// use, memory needed, memory that could be paged out, what that would cost, how certain the
+    /// numbers are, and the limits to set. Only reads. docs/howto/sizing.md explains the number.
     #[command(after_help = examples::RECOMMEND)]
     Recommend(Recommend),
-    /// Lower the memory limit of what runs: page out first, and restore the limit if it costs too
-    /// much
+    /// Lower the memory limit of running processes: page out first, and restore the limit if it
+    /// costs too much
     ///
-    /// Pages out the coldest memory until the rest fits, then sets the limit (of a systemd unit as
-    /// its property, else in the control group's file), and watches. If the group then waits for
-    /// memory longer than --cost allows, or on ^C, the former limit is restored, and the exit code
-    /// is 1. For a container of a Kubernetes pod it prints the command that does it, and changes
-    /// nothing.
+    /// Pages out the coldest memory until the remaining memory fits, then sets the limit (of a
+    /// systemd unit as its property, otherwise in the control group's file), and watches. If the
+    /// group then waits for memory longer than --cost allows, or on ^C, the former limit is
+    /// restored, and the exit code is 1. For a container of a Kubernetes pod, prints the command
+    /// that sets the limit, and changes nothing.
     #[command(after_help = examples::RESIZE)]
     Resize(Resize),
     /// Show a live table of all processes or control groups: resident, swapped, cold by age
     ///
     /// Ages grow while it runs; `-` is an age that is not known yet. ^C ends it.
     ///
-    /// On a terminal it has keys: up, down (or k, j), Home and End select a row, Enter (or l)
-    /// descends into a group, Backspace (or h) goes up, s sorts by the next column, / filters by
-    /// name, r pages out what the selected tenant did not use for 10 s (it asks first; y does it),
-    /// q ends it. With --for, --once, --json or --rows, and in a pipe, it is a plain table.
+    /// On a terminal, keys work: up, down (or k, j), Home and End select a row, Enter (or l)
+    /// descends into a group, Backspace (or h) ascends, s sorts by the next column, / filters by
+    /// name, r pages out what the selected tenant did not use for 10 s (after a question; y
+    /// confirms), q ends it. With --for, --once, --json or --rows, and in a pipe, it prints a plain
+    /// table.
     #[command(after_help = examples::TOP_TABLE)]
     Top(Top),
     /// Show counters under the names of cgroup v2's memory.stat
@@ -140,25 +142,25 @@ pub(crate) enum Command {
         reported: TargetArg,
         #[command(flatten)]
         tree: Tree,
-        /// Of the tenant and of each below it, a line each
+        /// One line for the tenant and one for each tenant below it
         #[arg(long)]
         all: bool,
-        /// As a JSON object
+        /// Print a JSON object
         #[arg(long)]
         json: bool,
     },
     /// Page out memory of a process now, its coldest first
     ///
-    /// Sends the request to the manager of the process, if there is one; else scans, reclaims and
+    /// Sends the request to the manager of the process. Without a manager, scans, reclaims and
     /// ends. Ends with 1 if less than requested could be paged out.
     #[command(after_help = examples::RECLAIM)]
     Reclaim(Reclaim),
     /// Manage many tenants at once: groups of processes that share a host's memory by the memcg LRU
     ///
-    /// Stays in front until ^C; tenants, their processes and limits stay as they are, and the next
-    /// `serve` takes them up. With --mount, `mkdir DIR/a` makes a tenant, `echo PID >
-    /// DIR/a/cgroup.procs` moves a process in, `echo 256M > DIR/memory.reclaim` takes cold memory
-    /// of all.
+    /// Stays in the foreground until ^C. Then tenants, their processes and limits stay as they are,
+    /// and the next `serve` takes them over. With --mount, `mkdir DIR/a` makes a tenant, `echo PID
+    /// > DIR/a/cgroup.procs` moves a process into it, `echo 256M > DIR/memory.reclaim` reclaims
+    /// cold memory of all tenants.
     #[command(after_help = examples::SERVE)]
     Serve(Serve),
     /// Show, make and remove the swap that cold memory goes to
@@ -170,24 +172,24 @@ pub(crate) enum Command {
     },
     /// Run an experiment on simulated memory: one of the built-in ones, or one from a TOML file
     ///
-    /// The engine that manages real programs decides here, unchanged. The same seed produces the
-    /// same results, byte for byte; what depends on this machine goes to standard error. Ends with
-    /// 1 if a claim does not hold.
+    /// The same engine as for real programs decides, unchanged. The same seed produces the same
+    /// results, byte for byte; figures that depend on this machine are printed to standard error.
+    /// Ends with 1 if a claim does not hold.
     #[command(after_help = examples::SIM, hide = cfg!(not(feature = "simulator")))]
     Sim(Sim),
     /// Show what share of a trace's references would miss, by memory size
     ///
-    /// Exact for LRU at all sizes in one pass; other policies are simulated at each size. Formats
-    /// of traces: docs/formats.md.
+    /// Exact for LRU at all sizes in one pass; other policies are simulated at each size.
+    /// docs/formats.md describes the formats of traces.
     #[command(after_help = examples::MRC, hide = cfg!(not(feature = "simulator")))]
     Mrc(Mrc),
-    /// Say what this kernel and user can do, and how to get the rest
+    /// Say what this kernel and user can do, and how to get what is missing
     ///
-    /// Ends with 3 if accessed pages cannot be found here, or there is no swap, or no right to use
-    /// it; the last line says which commands work.
+    /// Ends with 3 if accessed pages cannot be found here, if there is no swap, or if there is no
+    /// right to use it; the last line says which commands work.
     #[command(after_help = examples::DOCTOR)]
     Doctor {
-        /// As a JSON object
+        /// Print a JSON object
         #[arg(long)]
         json: bool,
     },
@@ -202,7 +204,7 @@ pub(crate) enum Command {
     Man(Man),
 }
 
-/// Which pages of the manual to print, and where they go.
+/// Which pages of the manual to print, and where to write them.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Man {
     /// Which command, e.g. `run` or `swap on`
@@ -223,20 +225,21 @@ fn pid(text: &str) -> Result<u32, UnitError> {
     )
 }
 
-/// Parses a process id. For another word the error carries `hint`, unless the word is a time.
+/// Parses a process id. The error for any other word has the hint `hint`; for a time,
+/// [`TIME_HINT`].
 fn pid_or(text: &str, hint: &'static str) -> Result<u32, UnitError> {
     text.parse().map_err(|_| UnitError {
         why: format!("`{text}` is no process id"),
-        hint: if is_a_time(text) { TIME } else { hint },
+        hint: if is_a_time(text) { TIME_HINT } else { hint },
     })
 }
 
 /// Hint for a time where a pid is expected.
-const TIME: &str =
+const TIME_HINT: &str =
     "a time belongs to its option, after `=` for those that can stand alone: --watch=10s";
 
-/// Returns whether a word is a time with its unit: in `report --watch 10s PID`, `10s` is no process
-/// id.
+/// Returns whether a word is a time with its unit: for example `10s` in `report --watch 10s PID`,
+/// which is no process id.
 fn is_a_time(text: &str) -> bool {
     text.parse::<u64>().is_err() && millis(text).is_ok()
 }
@@ -264,7 +267,8 @@ pub(crate) fn parse() -> Result<Command, Failure> {
 
 /// Parses words that do not come from this process's own command line.
 ///
-/// Words for which clap would print a text and end the process (`--help`) are an error here.
+/// Words for which clap would print a text and end the process (such as `--help`) are an error
+/// here.
 ///
 /// # Errors
 /// Bad usage.
@@ -286,7 +290,7 @@ fn complaint(error: &clap::Error) -> Failure {
         let what = format!("bad value for {name}: {}", unit.why);
         return Failure::usage(what, unit.hint);
     }
-    // clap's text, without colours: "error: what\n\n  tip: do\n\nUsage: ...\n\nFor more
+    // The text of clap without colours: "error: what\n\n  tip: do\n\nUsage: ...\n\nFor more
     // information...".
     let text = error.render().to_string();
     let (what, rest) = text.split_once("\n\n").unwrap_or((&text, ""));
@@ -304,7 +308,8 @@ fn complaint(error: &clap::Error) -> Failure {
                 && usage.as_deref().is_some_and(|usage| usage.contains("PID")) =>
         {
             Some(format!(
-                "one process at a time, with all of its descendants (several: --cgroup PATH); {TIME}"
+                "one process at a time, with all of its descendants (several: --cgroup PATH); \
+                 {TIME_HINT}"
             ))
         }
         ErrorKind::InvalidSubcommand => {
@@ -316,7 +321,7 @@ fn complaint(error: &clap::Error) -> Failure {
             let words = words.unwrap_or("pagetide").trim();
             let list = format!("`{words} --help` lists all");
             // clap's tip is a similar name, which may mean something else (`swap remove`, `swap
-            // recompress`): also say where all names are listed.
+            // recompress`). So the hint also says where all names are listed.
             let tip = part("tip:").map(|tip| format!("{tip}; {list}"));
             tip.or(Some(list))
         }

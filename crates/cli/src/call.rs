@@ -1,8 +1,8 @@
-//! Commands as functions for other programs: output goes to a writer of the caller.
+//! Commands as functions for other programs: the output is written to a writer of the caller.
 //!
-//! Invariant: a call does the work of the command and writes the same bytes that `pagetide` prints.
-//! It writes nothing to the caller's standard output or standard error, handles no signal, and
-//! changes no other state of the caller's process.
+//! Invariant: a call does the work of the command and writes the same bytes that `pagetide` would
+//! print. It writes nothing to the process's standard output or standard error, handles no signal,
+//! and changes no other state of the process.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -32,13 +32,13 @@ struct Stopped;
 /// Runs the command in `words` (`report 1234 --json`): `report`, or with the feature `simulator`
 /// also `mrc` and `sim`.
 ///
-/// Setting `stop` ends a report as ^C does: the result is what was found until then. Setting it
-/// ends the other commands without a result: they unwind when they next report progress, so call
-/// them on a thread of their own.
+/// If the caller sets `stop`, a report ends as on ^C: with the result so far. The other commands
+/// end without a result: they unwind when they next report progress, so call them in a thread of
+/// their own.
 ///
 /// # Errors
-/// What the command would have printed on standard error. If claims of `sim` do not hold, that is
-/// an error, too, after the output.
+/// The error that the command would have printed on standard error. If claims of `sim` do not hold,
+/// that is an error, too, after the output was written.
 pub fn call(
     words: &[OsString],
     stop: &Arc<AtomicBool>,
@@ -100,8 +100,8 @@ fn written(text: &str, mut out: impl Write) -> Result<(), Failure> {
     Ok(out.write_all(text.as_bytes())?)
 }
 
-/// Wraps `progress` so that it unwinds once `stop` is set, because experiments have no other way to
-/// end early.
+/// Wraps `progress` so that it unwinds once `stop` is set, as there is no other way to end an
+/// experiment early.
 #[cfg(feature = "simulator")]
 fn unwinding_progress<'a>(
     stop: &'a AtomicBool,
@@ -109,7 +109,7 @@ fn unwinding_progress<'a>(
 ) -> impl FnMut(&str, Option<f64>) + 'a {
     move |what, share| {
         if stop.load(Ordering::Relaxed) {
-            // This does not call the panic hook, as it is no error.
+            // This does not call the panic hook, because stopping is no error.
             std::panic::resume_unwind(Box::new(Stopped));
         }
         progress(what, share);

@@ -40,8 +40,8 @@ pub(crate) fn perform(command: Command) -> Result<u8, Failure> {
     if let Command::Sim(_) | Command::Mrc(_) | Command::Completions { .. } | Command::Man(_) =
         command
     {
-        // These commands read no process's memory; they only read and write files that the user
-        // names.
+        // These commands do not read the memory of processes; they only read and write files that
+        // the user names.
         daemon::rights::drop_capabilities_of_file()?;
     }
     match command {

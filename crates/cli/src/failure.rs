@@ -1,7 +1,7 @@
-//! How a command that fails ends.
+//! The end of a command that fails: message, hint and exit code.
 //!
 //! Invariant: a failure is printed once, as `pagetide: <what failed>: <why>` and `  hint: <what to
-//! do>`. A reader that closes our output early is no failure.
+//! do>`. If the reader closes our output early, that is no failure.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use daemon::{Error, ExitCode};
 
 use crate::view::text::plain;
 
-/// What failed and what to do, and the exit code.
+/// What failed, what the user can do, and the exit code.
 #[derive(Debug)]
 pub struct Failure {
     what: String,
@@ -70,25 +70,26 @@ impl Failure {
         })
     }
 
-    /// What failed, and why.
+    /// Returns what failed, and why.
     #[must_use]
     pub fn what(&self) -> &str {
         &self.what
     }
 
-    /// What to do, a line each.
+    /// Returns what the user can do, with one step on each line.
     #[must_use]
     pub fn hint(&self) -> &str {
         &self.hint
     }
 
-    /// The exit code: 1 a failure, 2 bad usage, 3 a missing privilege or feature of the kernel.
+    /// Returns the exit code: 1 for a failure, 2 for bad usage, 3 for a missing privilege or kernel
+    /// feature.
     #[must_use]
     pub const fn exit(&self) -> u8 {
         self.exit
     }
 
-    /// Returns a value that is no failure: it ends the command with 0 and prints nothing.
+    /// Returns a value that is no failure: the command ends with 0, and nothing is printed.
     fn none() -> Failure {
         Failure {
             exit: 0,
@@ -105,8 +106,8 @@ impl Failure {
         self.exit
     }
 
-    /// Returns the failure as it is printed. Parts of the text may come from another process: a
-    /// manager, or a process that pretends to be one.
+    /// Returns the failure as text. Parts of it may come from another process (a manager, or a
+    /// process that pretends to be one), so control characters are removed.
     fn text(&self) -> String {
         let mut text = format!("pagetide: {}\n", plain(&self.what, true));
         for line in self.hint.lines() {
@@ -121,7 +122,7 @@ impl From<Error> for Failure {
         Failure {
             what: error.to_string(),
             hint: error.hint().to_owned(),
-            // The code may come from another process: a failure must not end with 0.
+            // The code may come from another process, and a failure must not end with 0.
             exit: error.exit_code().max(ExitCode::Failure as u8),
         }
     }
@@ -139,7 +140,7 @@ impl From<OptionsError> for Failure {
     }
 }
 
-/// Writing to standard output failed.
+/// Converts a failed write to standard output.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
         if error.kind() == io::ErrorKind::BrokenPipe {
@@ -157,7 +158,7 @@ mod tests {
     use super::*;
 
     /// Regression: a process that took a manager's name could move the cursor of root's terminal,
-    /// and end root's command with success.
+    /// and make root's command end with success.
     #[test]
     fn words_of_other_processes_move_no_cursor_and_make_no_success() {
         let error = r#"{"what":"\u001b]0;x\u0007a","hint":"b\u001b[2J","exit":0}"#;

@@ -1,11 +1,11 @@
-//! The `pagetide` command: everything that users see. The mechanism is in other crates.
+//! The `pagetide` command: everything that users see. The mechanisms are in other crates.
 //!
-//! This is a library, so that other programs can call the commands as functions ([`call`]); the
-//! program is `main.rs`.
+//! This is a library, so that other programs can call commands as functions ([`call`]). The program
+//! is `main.rs`.
 //!
-//! Invariant: standard output carries only results (under `run`, only the program's own output).
-//! Every failure is two lines on standard error: what failed and why, then what to do. Exit codes
-//! are those of `interfaces.md`.
+//! Invariant: only results are written to standard output (under `run`, only the program's own
+//! output). Every failure is two lines on standard error: what failed and why, then what to do.
+//! Exit codes are those of `docs/interfaces.md`.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -24,7 +24,8 @@ mod workloads;
 
 pub use failure::Failure;
 
-/// Runs the command line of this process; returns the exit code of `interfaces.md`.
+/// Runs the command line of this process; returns the exit code, one of those in
+/// `docs/interfaces.md`.
 #[must_use]
 pub fn main() -> ExitCode {
     ExitCode::from(own_limits::under_limits(code))
@@ -37,7 +38,7 @@ fn code() -> u8 {
     }
 }
 
-/// Runs the command of this process's arguments and returns the exit code.
+/// Runs the command that this process's arguments name, and returns the exit code.
 fn dispatch() -> Result<u8, Failure> {
     let mut words = std::env::args_os().skip(1);
     let hidden = words.next().unwrap_or_default();
@@ -46,8 +47,8 @@ fn dispatch() -> Result<u8, Failure> {
         return Ok(daemon::manager::main(&words.collect::<Vec<_>>()));
     }
     if hidden == host::hard_limit::guard::ARGUMENT {
-        // The guard lifts limits of its user's own groups; with the capabilities of our file a user
-        // could lift the limit of any hard-limit cgroup.
+        // The guard lifts only limits of its user's own groups. With the capabilities of our
+        // program file, a user could lift the limit of any hard-limit cgroup.
         daemon::rights::drop_capabilities_of_file()?;
         return Ok(host::hard_limit::guard::main(&words.collect::<Vec<_>>()));
     }

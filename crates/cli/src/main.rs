@@ -1,4 +1,4 @@
-//! The program `pagetide`: the library's command line, and nothing else.
+//! The program `pagetide`: runs the command line of the library, and nothing else.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

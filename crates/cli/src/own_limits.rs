@@ -1,8 +1,8 @@
-//! The caller's resource limits (setrlimit(2)), and how a command behaves under them.
+//! How a command behaves under the resource limits that its caller has set (setrlimit(2)).
 //!
-//! Invariant: at a limit a call fails and the command ends with a message, not by a signal. There
-//! are two exceptions: processor time, because the user wants its signals (SIGXCPU, SIGKILL), and
-//! memory or stack too small for the kernel to start any program.
+//! Invariant: at a limit a call fails, and the command ends with a message, not by a signal. There
+//! are two exceptions: processor time, whose signals (SIGXCPU, SIGKILL) the user wants, and memory
+//! or stack too small for the kernel to start any program.
 
 use std::io;
 use std::sync::Arc;
@@ -15,23 +15,23 @@ use signal_hook::flag;
 
 use crate::failure::Failure;
 
-/// Bytes of stack that are enough for every command.
-const ENOUGH: u64 = 1 << 20;
-/// Bytes of stack of the thread that runs the command if the stack limit is below [`ENOUGH`].
+/// Bytes of stack that suffice for every command.
+const STACK_MIN: u64 = 1 << 20;
+/// Bytes of stack of the thread that runs the command if the stack limit is below [`STACK_MIN`].
 const OWN_STACK: usize = 8 << 20;
 
-/// Runs a command; returns its exit code.
+/// Runs a command under these limits; returns its exit code.
 pub(crate) fn under_limits(command: fn() -> u8) -> u8 {
-    // If the handlers cannot be set, a signal ends the command like any other program.
+    // If the handlers cannot be set, a signal ends the command, as it ends any other program.
     let _ = hold_signals();
     match getrlimit(Resource::Stack).current {
-        Some(bytes) if bytes < ENOUGH => on_own_stack(command, bytes),
+        Some(bytes) if bytes < STACK_MIN => on_own_stack(command, bytes),
         _ => command(),
     }
 }
 
-/// Catches SIGXFSZ and SIGABRT. exec resets handlers, so a program under `run` starts with both
-/// signals unchanged.
+/// Catches SIGXFSZ and SIGABRT. An exec resets the handlers, so for a program under `run` both
+/// signals are unchanged.
 fn hold_signals() -> io::Result<()> {
     if !is_ignored(SIGXFSZ) {
         // With this handler, a write beyond the limit of file sizes fails with EFBIG.
@@ -44,7 +44,7 @@ fn hold_signals() -> io::Result<()> {
     Ok(())
 }
 
-/// Runs the command on a new thread: the stack limit does not apply to its stack.
+/// Runs the command in a new thread, to whose stack the stack limit does not apply.
 fn on_own_stack(command: fn() -> u8, bytes: u64) -> u8 {
     let thread = std::thread::Builder::new().stack_size(OWN_STACK);
     match thread.spawn(command) {

@@ -1,7 +1,7 @@
-//! What the other end of standard output can show.
+//! What the terminal (or file) behind standard output can show.
 //!
-//! Invariant: this is determined once for each command. Anything but a terminal receives plain
-//! ASCII without control sequences, so that scripts and logs stay readable.
+//! Invariant: this is determined once for each command. An output that is no terminal receives
+//! plain ASCII without control sequences, so that scripts and logs stay readable.
 
 use std::env;
 use std::io::IsTerminal;
@@ -9,19 +9,19 @@ use std::io::IsTerminal;
 /// How to draw on an output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Style {
-    /// Whether the output is a terminal, so that lines may be redrawn.
+    /// Whether the output is a terminal, on which lines may be redrawn.
     pub(crate) live: bool,
     /// Whether colours may be used.
     pub(crate) color: bool,
     /// Whether characters beyond ASCII may be used.
     pub(crate) unicode: bool,
-    /// Width, columns.
+    /// Width in columns.
     pub(crate) width: usize,
     /// Height in rows; unlimited if the output is not redrawn.
     pub(crate) height: usize,
 }
 
-/// Width in columns if the terminal does not report it; then the height in rows.
+/// Width in columns, then height in rows, for a terminal that does not report them.
 const WIDTH: usize = 80;
 const HEIGHT: usize = 24;
 
@@ -63,27 +63,27 @@ impl Style {
         }
     }
 
-    /// Formats a heading.
+    /// Formats a text as a heading.
     pub(crate) fn bold(self, text: &str) -> String {
         self.paint("1", text)
     }
 
-    /// Formats a text about what works.
+    /// Formats a text as good: something works.
     pub(crate) fn green(self, text: &str) -> String {
         self.paint("32", text)
     }
 
-    /// Formats a text about what works with restrictions.
+    /// Formats a text as a warning: something works with restrictions.
     pub(crate) fn yellow(self, text: &str) -> String {
         self.paint("33", text)
     }
 
-    /// Formats a text about what does not work.
+    /// Formats a text as bad: something does not work.
     pub(crate) fn red(self, text: &str) -> String {
         self.paint("31", text)
     }
 
-    /// Formats a less important text.
+    /// Formats a text as less important.
     pub(crate) fn dim(self, text: &str) -> String {
         self.paint("2", text)
     }
@@ -94,7 +94,7 @@ fn is_utf8(locale: &str) -> bool {
     locale.ends_with("utf-8") || locale.ends_with("utf8")
 }
 
-/// Returns columns, then rows; `None` for what the terminal does not report.
+/// Returns columns, then rows; `None` for each that the terminal does not report.
 fn size() -> (Option<usize>, Option<usize>) {
     let Ok(size) = rustix::termios::tcgetwinsize(std::io::stdout()) else {
         return (None, None);

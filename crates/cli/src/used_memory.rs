@@ -1,10 +1,10 @@
 //! The memory that this process uses.
 //!
-//! Invariant: swapped-out memory counts, too, so that a bound also works while memory is short.
+//! Invariant: swapped-out memory counts as well, so that a bound holds even when memory is short.
 
 use std::fs;
 
-/// Returns resident and swapped-out bytes of this process together; 0 if `/proc` does not show
+/// Returns the resident and swapped-out bytes of this process together; 0 if `/proc` does not show
 /// them.
 pub(crate) fn used_bytes() -> u64 {
     fs::read_to_string("/proc/self/status").map_or(0, |text| sum(&text))

@@ -1,4 +1,4 @@
-//! Reports as text for people and scripts. Nothing here prints.
+//! Results as text for people and scripts. Nothing in these modules prints.
 
 mod bars;
 #[cfg(feature = "simulator")]

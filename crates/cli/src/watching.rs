@@ -1,6 +1,8 @@
-//! One interface to all that can watch a target: the library in this process, or a manager.
+//! One interface to the two ways of watching a target: by the library in this process, or through a
+//! manager.
 //!
-//! Invariant: commands use [`Watching`] alone, so tests can replace it with reports of their own.
+//! Invariant: commands use only [`Watching`], so tests can replace the watch by reports of their
+//! own.
 
 mod managed;
 
@@ -14,7 +16,7 @@ use host::watch::{self, Watch, WatchError};
 use crate::failure::Failure;
 use crate::workloads::By;
 
-/// What is watched.
+/// The target of a watch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Target {
     /// A process and its descendants.
@@ -27,7 +29,7 @@ pub(crate) enum Target {
     Tenant(TenantName),
 }
 
-/// A tenant: which tree, and where in it.
+/// A tenant: the tree that it belongs to, and its path in the tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct TenantName {
     /// The root of the tenant's tree.
@@ -47,47 +49,50 @@ impl std::fmt::Display for Target {
     }
 }
 
-/// What to watch, and how to scan it.
+/// The target of a watch, and how to scan it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct WatchRequest {
     pub(crate) target: Target,
     /// Time between two scans.
     pub(crate) age_every: Duration,
-    /// Longest time that clearing accessed bits may delay a fault of the target. If `None`, the
-    /// time between two scans determines it.
+    /// Longest time for which clearing accessed bits may delay a page fault of the target. If
+    /// `None`, it follows from the time between two scans.
     pub(crate) max_wait: Option<Duration>,
-    /// The source of ages; `None`: the best one that works here.
+    /// The source of ages; `None` for the best one that works here.
     pub(crate) source: Option<AgeSource>,
-    /// How the report is divided into parts; `None` without parts.
+    /// How the report is divided into parts; `None` for no parts.
     pub(crate) by: Option<By>,
 }
 
-/// Scans processes again and again.
+/// Scans processes repeatedly.
 pub(crate) trait Watching {
-    /// Waits until the next scan (the first one is at once), scans, and reports all until now.
+    /// Waits until the next scan is to begin (the first begins at once), scans, and reports
+    /// everything found so far.
     ///
     /// # Errors
-    /// What prevents every scan; the end of processes is no error.
+    /// No scan is possible. If the processes have ended, that is no error.
     fn next(&mut self) -> Result<Report, Failure>;
 
-    /// Whether all processes have ended, so no further report will come.
+    /// Returns whether all processes have ended, so that no further report will follow.
     fn finished(&self) -> bool;
 
-    /// Whether the first report covers time before this command.
+    /// Returns whether the first report covers time before this command was started.
     fn has_watched(&self) -> bool {
         false
     }
 }
 
-/// Begins to watch. If the target has a manager, reports come from it: it has watched for longer.
+/// Begins to watch. If the target has a manager, the reports are the manager's, as it has watched
+/// for longer.
 ///
 /// # Errors
-/// No such target, or no right to watch it.
+/// There is no such target, or this user has no right to watch it.
 pub(crate) fn open(settings: &WatchRequest) -> Result<Box<dyn Watching>, Failure> {
     open_in(settings, true)
 }
 
-/// Begins to watch like [`open`], but changes nothing of this process, which belongs to the caller.
+/// Begins to watch like [`open`], but changes nothing of this process, which belongs to another
+/// program.
 ///
 /// # Errors
 /// Those of [`open`].
@@ -119,7 +124,7 @@ fn open_in(settings: &WatchRequest, own_process: bool) -> Result<Box<dyn Watchin
     Ok(Box::new(OwnWatch(watch)))
 }
 
-/// Watches real processes.
+/// Watches processes with the library in this process.
 struct OwnWatch(Watch);
 
 impl Watching for OwnWatch {
@@ -135,7 +140,7 @@ impl Watching for OwnWatch {
     }
 }
 
-/// Converts the settings to the library's: names are resolved to what they name.
+/// Converts the settings to those of the library; names are resolved to processes or groups.
 fn wanted(settings: &WatchRequest, own_process: bool) -> Result<watch::WatchSettings, Failure> {
     let target = match &settings.target {
         Target::Pid(pid) => family::Target::Descendants(*pid),
@@ -159,7 +164,7 @@ fn wanted(settings: &WatchRequest, own_process: bool) -> Result<watch::WatchSett
     })
 }
 
-/// Resolves the control group that a user named by a path of any form.
+/// Resolves a path, in any form that a user may write, to a control group.
 fn group(path: &Path) -> Result<Group, Failure> {
     let groups = Groups::find(&Proc::system()?)?;
     Ok(groups.resolve(&path.to_string_lossy())?)

@@ -1,6 +1,6 @@
-//! Names that people use for what runs: units, containers, pods, users.
+//! Resolves the names that users give to running processes: of units, containers, pods and users.
 //!
-//! Invariant: a name that fits several of them selects none: the failure lists the candidates.
+//! Invariant: a name with several meanings selects none of them: the failure lists the candidates.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -11,24 +11,24 @@ use host::workload::{self, Resolved, Workload};
 
 use crate::failure::Failure;
 
-/// Most processes of one name that a message lists.
-const CALLED_MAX: usize = 8;
+/// Maximum number of processes with one name that a message lists.
+const LISTED_PIDS_MAX: usize = 8;
 
-/// Kinds of parts that people have names for.
+/// Kinds of parts for which users have names.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum By {
-    /// A systemd unit; the control group where there is none
+    /// A systemd unit; a process in no unit counts to its control group
     Unit,
-    /// A container; a unit where it is in none
+    /// A container; a process in no container counts to its unit
     Container,
-    /// A pod of Kubernetes; a unit where it is in none
+    /// A pod of Kubernetes; a process in no pod counts to its unit
     Pod,
     /// A user
     User,
 }
 
 impl By {
-    /// Returns the name of a process's part: of its unit, container, pod or user.
+    /// Returns the name of the part that a process belongs to: its unit, container, pod or user.
     fn key(self, workload: &Workload, uid: u32) -> String {
         match self {
             By::Unit => workload.key(workload::By::Unit),
@@ -44,30 +44,31 @@ impl By {
 pub(crate) enum Found {
     /// A process and its descendants.
     Pid(u32),
-    /// The processes of a control group, and its name.
+    /// The control group with this path.
     Group(PathBuf),
-    /// The processes of several groups: pids at the time of the call.
+    /// Several control groups, by their paths.
     Several(Vec<PathBuf>),
 }
 
-/// Returns a function that names the part of a process. It resolves each control group once.
+/// Returns a function that returns the name of a process's part. It resolves each control group
+/// once.
 pub(crate) fn names_by(by: By) -> NameOf {
     let mut known: HashMap<String, Workload> = HashMap::new();
     Box::new(move |process| {
         let workload = known.entry(process.cgroup.clone()).or_insert_with(|| {
-            let mut one = [Workload::of(Path::new(&process.cgroup))];
-            workload::name(&mut one, Path::new("/"));
-            let [one] = one;
-            one
+            let mut workload = [Workload::of(Path::new(&process.cgroup))];
+            workload::name(&mut workload, Path::new("/"));
+            let [workload] = workload;
+            workload
         });
         Some(by.key(workload, process.uid))
     })
 }
 
-/// Finds what a name stands for: a pid, or control groups.
+/// Finds the meaning of a name: a pid, or control groups.
 ///
 /// # Errors
-/// Nothing has that name, or several have; /proc cannot be read.
+/// Nothing has that name, or the name has several meanings; or /proc cannot be read.
 pub(crate) fn find(name: &str) -> Result<Found, Failure> {
     if let Ok(pid) = name.parse() {
         return Ok(Found::Pid(pid));
@@ -86,14 +87,15 @@ pub(crate) fn find(name: &str) -> Result<Found, Failure> {
     meant(name, &workloads, &called(&proc, name))
 }
 
-/// Returns the first processes with this name in the kernel, because people try such names first.
+/// Returns the first processes whose name in the kernel is `name`, as users often try such names.
 fn called(proc: &Proc, name: &str) -> Vec<u32> {
     let pids = proc.pids().unwrap_or_default().into_iter();
     let is_called = |pid: &u32| matches!(proc.name(*pid), Ok(Some(found)) if found == name);
-    pids.filter(is_called).take(CALLED_MAX).collect()
+    pids.filter(is_called).take(LISTED_PIDS_MAX).collect()
 }
 
-/// Returns what to do if nothing has the name: similar names, and processes with this name.
+/// Returns the hint if nothing has the name: similar names, or the pids of processes with this
+/// name.
 fn hint(nearest: &[String], called: &[u32]) -> String {
     let pids: Vec<String> = called.iter().map(u32::to_string).collect();
     match (pids.is_empty(), nearest.is_empty()) {
@@ -108,7 +110,7 @@ fn hint(nearest: &[String], called: &[u32]) -> String {
     }
 }
 
-/// Returns the control groups with this name, or why none is meant.
+/// Returns the control groups that the name means, or why it means none.
 fn meant(name: &str, workloads: &[Workload], called: &[u32]) -> Result<Found, Failure> {
     match workload::resolve(name, workloads) {
         Resolved::Found(found) => {

@@ -17,54 +17,56 @@ const POLICY: &str = "Policy (times: 500ms, 10s, 2m)";
 /// The options of a target's manager.
 #[derive(clap::Args, Debug, Clone)]
 pub(crate) struct ManageArgs {
-    /// Hold resident memory within this
+    /// Keep resident memory within this size
     #[arg(long, value_name = "SIZE", default_value = "max", help_heading = LIMITS)]
     #[arg(allow_negative_numbers = true)]
     memory_max: Size,
-    /// Above this, reclaim and slow the program
+    /// Above this size, reclaim from the program and slow it down
     #[arg(long, value_name = "SIZE", default_value = "max", help_heading = LIMITS)]
     #[arg(allow_negative_numbers = true)]
     memory_high: Size,
-    /// Policies do not take the program below this (as --memory-min: the larger one holds)
+    /// Policies leave the program at least this much memory (so does --memory-min: the larger one
+    /// applies)
     #[arg(long, value_name = "SIZE", default_value = "0", help_heading = LIMITS)]
     #[arg(allow_negative_numbers = true)]
     memory_low: Size,
-    /// Policies do not take the program below this (the kernel's own reclaim may)
+    /// Policies leave the program at least this much memory (the kernel's own reclaim may take
+    /// more)
     #[arg(long, value_name = "SIZE", default_value = "0", help_heading = LIMITS)]
     #[arg(allow_negative_numbers = true)]
     memory_min: Size,
-    /// Keep at most so much of the program in swap
+    /// Keep at most this much of the program's memory in swap
     #[arg(long, value_name = "SIZE", default_value = "max", help_heading = LIMITS)]
     #[arg(allow_negative_numbers = true)]
     swap_max: Size,
 
-    /// Which pages go first
+    /// Algorithm that chooses which pages are reclaimed first
     #[arg(long, value_name = "NAME", default_value = "multi-gen", help_heading = POLICY)]
     #[arg(value_parser = algorithm())]
     policy: Algorithm,
-    /// Make a new generation this often
+    /// Scan, and make a new generation of pages, this often
     #[arg(long, value_name = "TIME", default_value = "10s", help_heading = POLICY)]
     #[arg(value_parser = millis, allow_negative_numbers = true)]
     age_every: Millis,
-    /// Page out what was not touched for so long, also without a limit that requires it
+    /// Page out memory that was not accessed for this time, even if no limit requires it
     #[arg(long, value_name = "TIME", help_heading = POLICY)]
     #[arg(value_parser = millis, allow_negative_numbers = true)]
     evict_older_than: Option<Millis>,
-    /// How often to do that
+    /// How often --evict-older-than pages out
     #[arg(long, value_name = "TIME", default_value = "40s", help_heading = POLICY)]
     #[arg(requires = "evict_older_than", value_parser = millis, allow_negative_numbers = true)]
     every: Millis,
-    /// Page out what this policy chooses, also without a limit that requires it: cold-age,
-    /// promotion-rate, pressure or fit
+    /// Page out what this policy chooses, even if no limit requires it: cold-age, promotion-rate,
+    /// pressure or fit
     #[arg(long, value_name = "NAME[:KEY=VALUE,...]", help_heading = POLICY)]
     #[arg(conflicts_with = "evict_older_than", long_help = evict_by_help())]
     evict_by: Option<EvictBy>,
-    /// Write pages in zram to the disk behind it once they were not touched for so long (`swap on
-    /// --backing`)
+    /// Write pages in zram to the disk behind it once they were not accessed for this time (`swap
+    /// on --backing`)
     #[arg(long, value_name = "TIME", help_heading = POLICY)]
     #[arg(value_parser = millis, allow_negative_numbers = true)]
     write_back_older_than: Option<Millis>,
-    /// Write at most so much a day, because writing wears out flash
+    /// Write at most this much a day, because writing wears out flash
     #[arg(long, value_name = "SIZE", default_value = "1G", help_heading = POLICY)]
     #[arg(requires = "write_back_older_than", value_parser = bytes, allow_negative_numbers = true)]
     write_back_max: Bytes,
@@ -72,18 +74,18 @@ pub(crate) struct ManageArgs {
     #[arg(long, value_name = "DEVICE", help_heading = POLICY)]
     #[arg(requires = "write_back_older_than")]
     write_back_from: Option<PathBuf>,
-    /// Anon (200) against file pages (0)
+    /// Which pages reclaim prefers: from file pages (0) to anonymous pages (200)
     #[arg(long, value_name = "0..200", default_value = "60", help_heading = POLICY)]
     #[arg(value_parser = clap::value_parser!(u8).range(0..=200), allow_negative_numbers = true)]
     swappiness: u8,
-    /// Decide and explain, and page out nothing
+    /// Decide and explain, but page out nothing
     #[arg(long, help_heading = POLICY)]
     dry_run: bool,
     /// How long a scan may make the program wait [default: as for `report`]
     #[arg(long, value_name = "TIME", help_heading = POLICY)]
     #[arg(value_parser = millis, allow_negative_numbers = true)]
     max_wait: Option<Millis>,
-    /// If something is missing on this host, go on without it, and say so
+    /// If something is missing on this host, continue without it, and say so
     #[arg(long)]
     best_effort: bool,
 }
@@ -94,7 +96,7 @@ impl ManageArgs {
     /// # Errors
     /// Options contradict each other.
     pub(crate) fn options(&self) -> Result<Options, Failure> {
-        // `--evict-older-than` and `--every` stand for the policy cold-age.
+        // `--evict-older-than` and `--every` mean the policy cold-age.
         let cold_age = self.evict_older_than;
         let cold_age = cold_age.map(|older_than| EvictBy::cold_age(older_than, self.every));
         let options = Options {

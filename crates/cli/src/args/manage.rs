@@ -10,13 +10,14 @@ use daemon::options::{Bytes, Millis, UnitError, bytes, millis};
 use super::{ManageArgs, pid, pid_or};
 use crate::failure::Failure;
 
-/// A recording, for `mrc` and `sim`.
+/// A recording of accessed pages, which `mrc` and `sim` can read.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Record {
-    /// Record there which pages each scan finds in use, for `pagetide mrc` and `pagetide sim`
+    /// Record in this file which pages each scan finds in use, for `pagetide mrc` and `pagetide
+    /// sim`
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
-    /// Record no more than this
+    /// Maximum size of the recording
     #[arg(long, value_name = "SIZE", default_value = "1G", requires = "record")]
     #[arg(value_parser = bytes, allow_negative_numbers = true)]
     pub(crate) record_max: Bytes,
@@ -25,9 +26,9 @@ pub(crate) struct Record {
 /// Which figure of a program is compared with the size of `--fail-above`.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Figure {
-    /// What it needed, as `pagetide report` says
+    /// The needed size, as `pagetide report` shows it
     Needed,
-    /// The most that was resident
+    /// The peak of resident memory
     Peak,
 }
 
@@ -55,7 +56,7 @@ pub(crate) struct Gate {
     /// Print the result of --fail-above in this form
     #[arg(long, value_name = "FORM", requires = "fail_above")]
     pub(crate) format: Option<Annotation>,
-    /// Write the result of --fail-above there, as one JUnit test case
+    /// Write the result of --fail-above to this file, as one JUnit test case
     #[arg(long, value_name = "FILE", requires = "fail_above")]
     pub(crate) junit: Option<PathBuf>,
     /// Set by `run --fail-above` for the pagetide process that becomes the program
@@ -68,7 +69,8 @@ pub(crate) struct Gate {
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) knobs: ManageArgs,
-    /// Write the final report there, as JSON, when the last of its processes has ended
+    /// Write the final report to this file, as JSON, when the last of the program's processes has
+    /// ended
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
     #[command(flatten)]
@@ -80,7 +82,7 @@ pub(crate) struct Run {
     pub(crate) command: Vec<OsString>,
 }
 
-/// The memory that is meant: of a process with its descendants, or of a control group.
+/// The target of a command: a process with its descendants, or a control group.
 #[derive(clap::Args, Debug, Clone)]
 #[group(required = true, multiple = false)]
 pub(crate) struct TargetArgs {
@@ -100,18 +102,18 @@ pub(crate) enum ProcessOrTenant {
     Tenant(String),
 }
 
-const WHO: &str =
+const TARGET_HINT: &str =
     "give the number that `pgrep -o NAME` shows, or a tenant of `pagetide serve` as /PATH";
 
 /// Parses a target: a number is a process, a path with a leading slash is a tenant.
 pub(super) fn parse_process_or_tenant(text: &str) -> Result<ProcessOrTenant, UnitError> {
     match text.starts_with('/') {
         true => Ok(ProcessOrTenant::Tenant(text.to_owned())),
-        false => pid_or(text, WHO).map(ProcessOrTenant::Pid),
+        false => pid_or(text, TARGET_HINT).map(ProcessOrTenant::Pid),
     }
 }
 
-/// The figures that are meant: of a process with its descendants, a control group, or a tenant.
+/// The target of a command: a process with its descendants, a control group, or a tenant.
 #[derive(clap::Args, Debug, Clone)]
 #[group(required = true, multiple = false)]
 pub(crate) struct TargetArg {
@@ -123,7 +125,7 @@ pub(crate) struct TargetArg {
     pub(crate) cgroup: Option<PathBuf>,
 }
 
-/// The tree of tenants that is meant.
+/// The tree of tenants to which a tenant's path refers.
 #[derive(clap::Args, Debug, Clone)]
 pub(crate) struct Tree {
     /// The root of the tenants, if `serve` has another one
@@ -148,7 +150,7 @@ pub(crate) struct Attach {
     pub(crate) json: bool,
 }
 
-/// What to page out.
+/// What to page out, and from which target.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Reclaim {
     /// This process and all of its descendants, or this tenant of `pagetide serve`; then how much,
@@ -158,15 +160,15 @@ pub(crate) struct Reclaim {
     /// The processes of this control group and of those below it
     #[arg(long, value_name = "PATH")]
     pub(crate) cgroup: Option<PathBuf>,
-    /// All that was not accessed for so long
+    /// Page out all memory that was not accessed for this time
     #[arg(long, value_name = "TIME", value_parser = millis, allow_negative_numbers = true)]
     pub(crate) older_than: Option<Millis>,
-    /// All that can be paged out
+    /// Page out all memory that can be paged out
     #[arg(long, conflicts_with = "older_than")]
     pub(crate) all: bool,
     #[command(flatten)]
     pub(crate) tree: Tree,
-    /// As a JSON object
+    /// Print a JSON object
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -26,7 +26,8 @@ pub(crate) struct Mrc {
         allow_negative_numbers = true
     )]
     sizes: Vec<SizeArg>,
-    /// Which policies; `all` of them also shows how far the multi-gen LRU is from each
+    /// Which policies; with `all`, the result also shows the difference of the multi-gen LRU to
+    /// each
     #[arg(
         long,
         value_name = "LIST",
@@ -38,18 +39,19 @@ pub(crate) struct Mrc {
     /// Use this share of the pages only, 0 to 1: faster, and nearly right (docs/traces.md)
     #[arg(long, value_name = "SHARE", value_parser = share, allow_negative_numbers = true)]
     sampled: Option<f64>,
-    /// Most memory to take; 2G by default, and 1G more for each policy but lru
+    /// Most memory that the computation may use; 2G by default, and 1G more for each policy except
+    /// lru
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     memory_max: Option<Bytes>,
 
     /// The trace's format, if its name and content do not show it
     #[arg(long, value_name = "FORMAT", value_parser = format(), help_heading = TRACE)]
     format: Option<Format>,
-    /// Between the columns of a CSV: one character, or `tab`
+    /// Delimiter between the columns of a CSV: one character, or `tab`
     #[arg(long, value_name = "CHAR", default_value = ",", help_heading = TRACE)]
     #[arg(value_parser = delimiter)]
     delimiter: u8,
-    /// Where a CSV has what, by number or name: id=1,time=2,op=3
+    /// Which columns of a CSV contain id, time and op, by number or name: id=1,time=2,op=3
     #[arg(long, value_name = "LIST", default_value = "id=1", help_heading = TRACE)]
     columns: Columns,
     /// Whether a CSV's first line names the columns
@@ -59,17 +61,17 @@ pub(crate) struct Mrc {
     /// Ids in a CSV are text, not numbers
     #[arg(long, help_heading = TRACE)]
     text_ids: bool,
-    /// Read a trace that was cut off up to where it ends
+    /// Read a trace that was cut off up to the point where it ends
     #[arg(long, help_heading = TRACE)]
     cut_off: bool,
 
-    /// As a JSON object
+    /// Print a JSON object
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) json: bool,
-    /// As comma-separated values, a line a size
+    /// Print comma-separated values, one line for each size
     #[arg(long, conflicts_with = "json", help_heading = OUTPUT)]
     pub(crate) csv: bool,
-    /// Write a page with the plot there, too; it is one file that loads nothing
+    /// Also write an HTML page with the plot to this file; the page loads nothing else
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub(crate) html: Option<PathBuf>,
 }
@@ -90,7 +92,7 @@ impl Mrc {
         }
     }
 
-    /// Returns the most memory in bytes that the computation may take.
+    /// Returns the most memory that the computation may use, in bytes.
     pub(crate) fn memory_max(&self) -> u64 {
         const FIRST: u64 = 2 << 30;
         const OTHER: u64 = 1 << 30;
@@ -228,7 +230,7 @@ fn policy() -> impl TypedValueParser<Value = &'static [CurvePolicy]> {
     let names = CurvePolicy::ALL.iter().map(|policy| policy.name());
     PossibleValuesParser::new(names.chain([EVERY])).map(|text| {
         let found = CurvePolicy::ALL.iter().find(|policy| policy.name() == text);
-        // The parser accepts only known names and `all`, so a word that is not found is `all`.
+        // The parser accepts only known names and `all`, so a word that is no known name is `all`.
         found.map_or(&CurvePolicy::ALL[..], std::slice::from_ref)
     })
 }
@@ -258,7 +260,7 @@ fn named<T: Copy + Send + Sync>(
     let names: Vec<&'static str> = all.iter().map(|&value| name(value)).collect();
     PossibleValuesParser::new(names).map(move |text| {
         let found = all.iter().find(|&&value| name(value) == text);
-        // The parser accepts only known names, so one is always found.
+        // The parser accepts only known names, so the name is always found.
         *found.unwrap_or(&all[0])
     })
 }

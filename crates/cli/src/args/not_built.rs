@@ -1,13 +1,13 @@
 //! Arguments of `sim` and `mrc` in a program that was built without the feature `simulator`.
 //!
-//! Invariant: every command line of the two commands parses, so that each gets the message that
-//! says how to build the simulator.
+//! Invariant: every command line of these two commands parses, so that the user gets the message
+//! that says how to build the simulator.
 
 use std::ffi::OsString;
 
 use crate::failure::Failure;
 
-/// The words that follow the command; none is read.
+/// The words that follow the command; they are not used.
 #[derive(clap::Args, Debug)]
 #[command(disable_help_flag = true)]
 pub(crate) struct NotBuilt {
@@ -16,7 +16,7 @@ pub(crate) struct NotBuilt {
 }
 
 impl NotBuilt {
-    /// Returns the failure of `command`, which this program does not have.
+    /// Returns the failure of `command`, which this program lacks.
     pub(crate) fn failure(&self, command: &str) -> Failure {
         let words = self.words.join(" ".as_ref());
         Failure::usage(

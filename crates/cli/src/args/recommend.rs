@@ -12,24 +12,24 @@ use super::report::{
     Plan, WatchTime, cost, duration, long_enough, scan_interval, settings, watch_time,
 };
 
-/// Longest time of watching if none is set; watching ends earlier once all numbers have high
+/// Longest time of watching if the user sets none; watching ends earlier once all numbers have high
 /// confidence.
-const LONGEST: Millis = Millis(300_000);
+const AUTO_TIME_MAX: Millis = Millis(300_000);
 
-/// What to recommend limits for, and the form of the output.
+/// For which processes to recommend limits, and the form of the output.
 #[derive(clap::Args, Debug, Clone)]
 pub(crate) struct Recommend {
-    /// A process, a unit, a container, a pod, or a control group. Without: all
+    /// A process, a unit, a container, a pod, or a control group [default: all]
     #[arg(value_name = "PID|NAME", conflicts_with = "all")]
     pub(crate) name: Option<String>,
-    /// All of the host, which is also the default
+    /// All processes of the host, which is also the default
     #[arg(long)]
     pub(crate) all: bool,
-    /// What a row of the table is
+    /// What one row of the table is about
     #[arg(long, value_enum, default_value = "unit")]
     pub(crate) by: By,
-    /// Watch so long [default: auto, which ends as soon as all numbers have high confidence, after
-    /// 5 minutes at the latest]
+    /// Watch for this time [default: auto, which ends as soon as all numbers have high confidence,
+    /// after 5 minutes at the latest]
     #[arg(long = "for", value_name = "TIME|auto", value_parser = watch_time, allow_negative_numbers = true)]
     pub(crate) time: Option<WatchTime>,
     /// Time between two scans [default: 1s, up to 10s with a long --for]
@@ -38,7 +38,7 @@ pub(crate) struct Recommend {
     /// How much of its time a program may wait for refaults
     #[arg(long, value_name = "PERCENT", value_parser = cost, default_value = "0.1%", allow_negative_numbers = true)]
     pub(crate) cost: f64,
-    /// A table, or what can be put into a unit, a manifest, a compose file, a program
+    /// Print a table, or text for a unit, a manifest, a compose file, or a program
     #[arg(long, value_enum, default_value = "table")]
     pub(crate) format: Format,
     /// Omit rows with less resident memory than this
@@ -52,14 +52,14 @@ impl Recommend {
         Budget::Cost(self.cost)
     }
 
-    /// Returns what to watch and for how long.
+    /// Returns which target to watch, and for how long.
     ///
     /// # Errors
     /// The times contradict each other.
     pub(crate) fn plan(&self, target: Target) -> Result<Plan, Failure> {
         let time = match self.time {
             Some(WatchTime::Fixed(time)) => time,
-            Some(WatchTime::UntilSure) | None => LONGEST,
+            Some(WatchTime::UntilSure) | None => AUTO_TIME_MAX,
         };
         let every = self.age_every.unwrap_or_else(|| scan_interval(self.time));
         long_enough(Some(time), every)?;

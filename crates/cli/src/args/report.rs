@@ -1,7 +1,7 @@
-//! Arguments of `report`, and the plan that results: what to watch, how often, how long.
+//! Arguments of `report`, and the plan that they make: what to watch, how often, and for how long.
 //!
-//! Invariant: a plan has no contradictions: exactly one target, at least one scan after the first,
-//! and no scans so frequent that they would slow the processes much.
+//! Invariant: a plan has no contradictions. It has exactly one target, at least one scan after the
+//! first, and scans so rare that they hardly slow the processes.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,19 +14,20 @@ use crate::watching::{Target, TenantName, WatchRequest};
 
 use super::manage::{ProcessOrTenant, Tree, parse_process_or_tenant};
 
-/// How long to watch if no time is set.
-const FOR: Millis = Millis(10_000);
+/// How long to watch if the user sets no time.
+const DEFAULT_TIME: Millis = Millis(10_000);
 /// Longest time for which `--for auto` watches.
-const SURE: Millis = Millis(900_000);
-/// Minimum number of scans if the command chooses how long to watch.
-const SCANS: u64 = 3;
-/// Minimum time between two scans: after each scan the processes have more TLB misses.
-const CLOSEST: Millis = Millis(100);
-/// Approximate number of scans into which a long time of watching is divided.
-const MANY: u64 = 120;
-/// Maximum time between two scans in milliseconds: with a longer time no age of 10 s could be
-/// recognized.
-const RAREST: u64 = 10_000;
+const AUTO_TIME_MAX: Millis = Millis(900_000);
+/// Minimum number of scans if the user sets no time.
+const SCANS_MIN: u64 = 3;
+/// Minimum time between two scans, because after each scan the processes have more TLB misses.
+const INTERVAL_MIN: Millis = Millis(100);
+/// Approximate number of scans into which a long time of watching is divided, if the user sets no
+/// interval.
+const SCANS_TYPICAL: u64 = 120;
+/// Maximum time between two scans, in milliseconds, that the command chooses itself: with a longer
+/// one it could not recognize an age of 10 s.
+const INTERVAL_MAX: u64 = 10_000;
 
 /// What to report on, for how long, and how it is shown.
 #[derive(clap::Args, Debug, Clone)]
@@ -42,15 +43,15 @@ pub(crate) struct Report {
     /// All processes of the host
     #[arg(long, group = "target")]
     pub(crate) all: bool,
-    /// Watch so long [default: 10s, or three scans if that is longer; with --watch: until ^C]
+    /// Watch for this time [default: 10s, or three scans if that is longer; with --watch: until ^C]
     ///
-    /// If a manager watches the target already, the report comes from it: without a time at once,
-    /// from all that it has seen until now; with a time, as soon as it has watched for so long.
-    /// `auto` ends as soon as the number that is needed has high confidence, after 15 minutes at
-    /// the latest.
+    /// If a manager watches the target already, the report is the manager's. Without a time, the
+    /// manager reports at once everything that it has seen so far; with a time, as soon as it has
+    /// watched for that long. `auto` ends as soon as the needed size has high confidence, after 15
+    /// minutes at the latest.
     #[arg(long = "for", value_name = "TIME|auto", value_parser = watch_time, allow_negative_numbers = true)]
     pub(crate) time: Option<WatchTime>,
-    /// A report after each scan, or each TIME, until ^C
+    /// Print a report after each scan, or each TIME, until ^C
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "1s", value_parser = millis)]
     pub(crate) watch: Option<Millis>,
@@ -61,42 +62,43 @@ pub(crate) struct Report {
     /// scans]
     ///
     /// To see which pages are used, a scan clears the accessed bits that the processor sets in the
-    /// program's page tables. While that runs, the program waits if it needs a new page. Where it
-    /// would take longer than this (a very large program), the bits stay, nothing waits, and those
-    /// ages are reported as unknown. A program that took no page fault since the last scan needs no
-    /// new pages: it does not wait, and clearing may take up to 1/50 of the time between two scans.
+    /// program's page tables. During that time the program waits if it needs a new page. If
+    /// clearing would take longer than this (for a very large program), the bits are not cleared,
+    /// nothing waits, and those ages are reported as unknown. A program that took no page fault
+    /// since the last scan needs no new pages: it does not wait, and clearing may take up to 1/50
+    /// of the time between two scans.
     #[arg(long, value_name = "TIME", value_parser = millis, allow_negative_numbers = true)]
     pub(crate) max_wait: Option<Millis>,
-    /// Where ages come from [default: the best that works here]
+    /// The source of page ages [default: the best that works here]
     #[arg(long, value_name = "SOURCE", value_enum)]
     pub(crate) source: Option<Source>,
-    /// As JSON; with --watch one object a line
+    /// Print JSON; with --watch one object a line
     #[arg(long)]
     pub(crate) json: bool,
-    /// One line of comma-separated values a report, under a line of names
+    /// Print comma-separated values: a line of names, then one line for each report
     #[arg(long, conflicts_with = "json")]
     pub(crate) csv: bool,
-    /// What less memory would cost: how many pages would refault in a minute, by size, and which
-    /// size to choose
+    /// What less memory would cost: how many pages would refault in a minute, by memory size, and
+    /// which size to choose
     #[arg(long, conflicts_with = "csv")]
     pub(crate) curve: bool,
-    /// How much of its time the program may wait for refaults, at the size that it needs by the
-    /// report [default: 0.1%]
+    /// How much of its time the program may wait for refaults at the size that the report calls
+    /// needed [default: 0.1%]
     #[arg(long, value_name = "PERCENT", value_parser = cost, conflicts_with = "refaults", allow_negative_numbers = true)]
     pub(crate) cost: Option<f64>,
-    /// Instead: how much of the working set may refault in a minute (the far-memory rule is 0.2%;
-    /// 60 pages always may)
+    /// Instead of --cost: how much of the working set may refault in a minute (the far-memory rule
+    /// is 0.2%; 60 pages are always allowed)
     #[arg(long, value_name = "PERCENT", value_parser = percent, allow_negative_numbers = true)]
     pub(crate) refaults: Option<f64>,
-    /// Also say in how short a time so much of the memory was accessed, e.g. 80%: an age from which
-    /// memory may live on a slower node
+    /// Also report in how short a time this share of the memory was accessed, e.g. 80%: older
+    /// memory may be moved to a slower node
     ///
-    /// The answer is the smallest edge of the report's bins that suffices, and the time between two
-    /// scans more, because an access is dated at the scan that finds it. Memory of unknown age does
+    /// The result is the smallest edge of the report's bins that suffices, plus the time between
+    /// two scans, because an access is dated at the scan that finds it. Memory of unknown age does
     /// not count.
     #[arg(long, value_name = "PERCENT", value_parser = quantile, conflicts_with = "csv", allow_negative_numbers = true)]
     pub(crate) quantile: Option<f64>,
-    /// With --quantile: of the memory of this NUMA node alone
+    /// With --quantile: only of the memory of this NUMA node
     #[arg(
         long,
         value_name = "N",
@@ -106,8 +108,8 @@ pub(crate) struct Report {
     pub(crate) node: Option<u32>,
     #[command(flatten)]
     pub(crate) tree: Tree,
-    /// Write a page with pictures there: one file that loads nothing and runs nothing. With --watch
-    /// it is kept up to date
+    /// Also write an HTML page with pictures to this file; the page loads and runs nothing. With
+    /// --watch it is kept up to date
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 }
@@ -115,13 +117,13 @@ pub(crate) struct Report {
 /// Sources of ages, best first.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Source {
-    /// The accessed bits in page tables: each page
+    /// The accessed bits in page tables: an age for each page
     PageTables,
-    /// The kernel's idle-page bitmap: each page
+    /// The kernel's idle-page bitmap: an age for each page
     IdleBitmap,
-    /// The kernel's sums of referenced memory: each mapping as a whole
+    /// The kernel's sums of referenced memory: one age for each mapping
     Referenced,
-    /// Sizes only
+    /// Sizes only, without ages
     None,
 }
 
@@ -144,22 +146,23 @@ pub(crate) enum Form {
     Csv,
 }
 
-/// What a command that watches is to do, without contradictions.
+/// A plan for a command that watches, without contradictions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Plan {
     pub(crate) settings: WatchRequest,
-    /// How long to watch; `None`: until ^C.
+    /// How long to watch; `None` for until ^C.
     pub(crate) time: Option<Duration>,
-    /// Time between two reports; `None`: a single report at the end.
+    /// Time between two reports; `None` for a single report at the end.
     pub(crate) each: Option<Duration>,
-    /// Whether the user set no time, so that what a manager has watched until now is enough.
+    /// Whether the user set no time, so that what a manager has seen so far is enough.
     pub(crate) any_time: bool,
     /// Whether watching also ends when the needed size has high confidence.
     pub(crate) until_sure: bool,
 }
 
 impl Report {
-    /// Returns how much may refault, or how long refaults may take, at the needed size.
+    /// Returns the budget for refaults at the needed size: how many pages may refault, or how long
+    /// refaults may take.
     pub(crate) fn budget(&self) -> Budget {
         match (self.refaults, self.cost) {
             (Some(per_mille), _) => Budget::Refaults(per_mille),
@@ -209,10 +212,10 @@ impl Report {
         }
         let mut settings = settings(target, every, self.max_wait)?;
         settings.source = self.source.map(AgeSource::from);
-        let own = || Millis(FOR.0.max(every.0.saturating_mul(SCANS)));
+        let own = || Millis(DEFAULT_TIME.0.max(every.0.saturating_mul(SCANS_MIN)));
         let time = match self.time {
             Some(WatchTime::Fixed(time)) => Some(time),
-            Some(WatchTime::UntilSure) => Some(SURE),
+            Some(WatchTime::UntilSure) => Some(AUTO_TIME_MAX),
             None => self.watch.is_none().then(own),
         };
         long_enough(time, every)?;
@@ -226,13 +229,13 @@ impl Report {
     }
 }
 
-/// Returns the time between two scans, in whole seconds, if the command line sets none.
+/// Returns the time between two scans, in whole seconds, for a command line that sets none.
 pub(super) fn scan_interval(time: Option<WatchTime>) -> Millis {
     let long = match time {
-        Some(WatchTime::Fixed(time)) => time.0 / MANY,
-        Some(WatchTime::UntilSure) | None => FOR.0 / MANY,
+        Some(WatchTime::Fixed(time)) => time.0 / SCANS_TYPICAL,
+        Some(WatchTime::UntilSure) | None => DEFAULT_TIME.0 / SCANS_TYPICAL,
     };
-    Millis(long.clamp(1_000, RAREST) / 1_000 * 1_000)
+    Millis(long.clamp(1_000, INTERVAL_MAX) / 1_000 * 1_000)
 }
 
 /// Returns how to scan.
@@ -244,10 +247,10 @@ pub(super) fn settings(
     every: Millis,
     max_wait: Option<Millis>,
 ) -> Result<WatchRequest, Failure> {
-    if every < CLOSEST {
+    if every < INTERVAL_MIN {
         return Err(Failure::usage(
             format!("cannot scan every {every}: scans cost the programs time"),
-            format!("give {CLOSEST} or more"),
+            format!("give {INTERVAL_MIN} or more"),
         ));
     }
     Ok(WatchRequest {
@@ -305,7 +308,7 @@ fn percentage(text: &str, hint: &'static str) -> Result<f64, UnitError> {
     })
 }
 
-/// Checks that there is time for two scans: without two scans no age is known.
+/// Checks that there is time for two scans, without which no age is known.
 pub(super) fn long_enough(time: Option<Millis>, every: Millis) -> Result<(), Failure> {
     match time {
         Some(time) if time < every => Err(Failure::usage(

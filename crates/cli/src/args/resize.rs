@@ -10,7 +10,7 @@ use super::report::cost;
 #[derive(clap::Args, Debug, Clone)]
 #[group(required = true, multiple = false)]
 pub(crate) struct Whom {
-    /// A unit, a container, a pod; or a process, which means all that is in its control group
+    /// A unit, a container, a pod, or a process, which stands for its control group
     #[arg(value_name = "PID|NAME")]
     pub(crate) name: Option<String>,
     /// This control group
@@ -18,7 +18,7 @@ pub(crate) struct Whom {
     pub(crate) cgroup: Option<PathBuf>,
 }
 
-/// A limit, and how it is tried.
+/// A limit, and how to test whether the group can work within it.
 #[derive(clap::Args, Debug, Clone)]
 pub(crate) struct Resize {
     #[command(flatten)]
@@ -26,19 +26,19 @@ pub(crate) struct Resize {
     /// The limit
     #[arg(long, value_name = "SIZE", value_parser = bytes, allow_negative_numbers = true)]
     pub(crate) memory_max: Bytes,
-    /// Watch for so long which pages are used, before the coldest are paged out
+    /// Watch for this time which pages are used, before the coldest are paged out
     #[arg(long = "look", value_name = "TIME", value_parser = millis, default_value = "20s", allow_negative_numbers = true)]
     pub(crate) scan: Millis,
     /// Print each step, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Restore the former limit if the cost passes --cost in this time; 0s does not watch
+    /// Restore the former limit if the cost exceeds --cost within this time; 0s does not watch
     #[arg(long, value_name = "TIME", value_parser = millis, default_value = "2m", allow_negative_numbers = true)]
     pub(crate) watch: Millis,
     /// How much of the watched time the group may wait for memory
     #[arg(long, value_name = "PERCENT", value_parser = cost, default_value = "0.1%", allow_negative_numbers = true)]
     pub(crate) cost: f64,
-    /// If systemd sets the limit, keep it after the next boot, too
+    /// If systemd sets the limit, keep the limit after the next boot, too
     #[arg(long)]
     pub(crate) persistent: bool,
 }

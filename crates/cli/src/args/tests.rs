@@ -1,4 +1,4 @@
-//! The command line as scripts rely on it.
+//! Tests of the command line as scripts rely on it.
 
 use std::time::Duration;
 
@@ -142,7 +142,7 @@ fn bad_usage_is_reported_in_our_form() {
             "usage: pagetide swap on",
         ),
         ("swap of", "of", "off"),
-        // Regression: `-1` was an unknown option.
+        // Regression: `-1` was reported as an unknown option.
         (
             "sim memcg-lru --scale -1",
             "invalid value '-1' for '--scale",
@@ -179,8 +179,8 @@ fn contradictions_are_bad_usage() {
     assert!(reported.contains("exit: 2"), "{reported}");
 }
 
-/// Target, time between scans (ms), end after (ms; `None`: ^C), time between reports (ms; `None`:
-/// one).
+/// Target, time between scans (ms), total time (ms; `None` for until ^C), time between reports (ms;
+/// `None` for a single report).
 type Planned = (Target, u128, Option<u128>, Option<u128>);
 
 fn planned(line: &str) -> Result<Planned, String> {
@@ -397,8 +397,8 @@ fn commands_are_those_that_work_and_each_has_examples() {
 }
 
 proptest! {
-    /// Words that are nearly right, in any order: the result is a command, or an error that names
-    /// the usage.
+    /// Words that are nearly right, in any order: the result must be a command, or an error that
+    /// shows the usage.
     #[test]
     fn any_command_line_is_understood_or_refused(
         line in "(swap on|swap off|swap|run|attach|detach|report|top|stat|reclaim|doctor|man)( (--memory-max|--size|--file|--memory-high=|--every|--evict-older-than|--evict-by|--watch|--json|--all|--cgroup|--for|--age-every|--once|--older-than|--best-effort|--dry-run|--swappiness|--|-[1-9]|[0-9]{1,22}[KMGTPs%]?|max|-h|[^ ]{0,4})){0,8}"
@@ -439,8 +439,8 @@ fn common_mistakes_have_a_hint() {
     }
 }
 
-/// Regression: a site's wrapper passed options of its own, and the caller of the wrapper could not
-/// override them.
+/// Regression: a site's wrapper passed options, and the caller of the wrapper could not override
+/// them.
 #[test]
 fn the_last_of_repeated_options_wins() {
     let twice = "run --memory-max 64M --age-every 1s --memory-max 128M -- true";

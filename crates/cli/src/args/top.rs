@@ -10,13 +10,13 @@ use super::Plan;
 use super::manage::Tree;
 use super::report::{duration, long_enough, settings};
 
-/// What the rows are, which come first, and how often they are drawn.
+/// What each row is about, the order of the rows, and how often they are drawn.
 #[derive(clap::Args, Debug, Clone)]
 pub(crate) struct Top {
-    /// What a row is; for `tenant` the rows come from `pagetide serve`
+    /// What one row is about; with `tenant` the rows are those of `pagetide serve`
     #[arg(long, value_name = "WHAT", value_enum, default_value = "process")]
     pub(crate) by: By,
-    /// Time between two scans, each of which is shown
+    /// Time between two scans; each scan's result is shown
     #[arg(
         long,
         value_name = "TIME",
@@ -27,19 +27,19 @@ pub(crate) struct Top {
     pub(crate) every: Millis,
     #[command(flatten)]
     pub(crate) tree: Tree,
-    /// Which rows come first
+    /// Order of the rows, by this column in descending order
     #[arg(long, value_name = "KEY", value_enum, default_value = "resident")]
     pub(crate) sort: Sort,
-    /// Show at most so many rows [default: as many as fit; all, where nothing is redrawn]
+    /// Show at most this many rows [default: as many as fit; all rows where nothing is redrawn]
     #[arg(long, value_name = "N")]
     pub(crate) rows: Option<usize>,
     /// End after this time
     #[arg(long = "for", value_name = "TIME", value_parser = millis, allow_negative_numbers = true)]
     pub(crate) time: Option<Millis>,
-    /// Show one table, after the time of --for or, without, after one interval
+    /// Show one table, after the time of --for, or after one interval
     #[arg(long)]
     pub(crate) once: bool,
-    /// One JSON object a table, each on a line, with all rows unless --rows says less
+    /// Print one JSON object for each table, each on one line, with all rows or those of --rows
     #[arg(long)]
     pub(crate) json: bool,
 }

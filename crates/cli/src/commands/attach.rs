@@ -1,7 +1,7 @@
 //! `pagetide attach`: stays in the foreground until the process ends, a time has passed, or ^C.
 //!
-//! Invariant: ^C and SIGTERM detach in order; a second such signal ends pagetide at once. Either
-//! way the process goes on as it is.
+//! Invariant: on the first ^C or SIGTERM, pagetide detaches from the process in an orderly way; a
+//! second one ends pagetide at once. Either way the process continues unchanged.
 
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
@@ -64,13 +64,13 @@ pub(super) fn attach(args: &Attach) -> Result<u8, Failure> {
         false => memory::human(&report, style),
     };
     let written = std::io::Write::write_all(&mut std::io::stdout().lock(), text.as_bytes());
-    // The failure is reported even if the report could not be written.
+    // A failure of the manager is reported even if the report could not be written.
     ended?;
     written?;
     Ok(0)
 }
 
-/// What the user sees of the manager, in a terminal or a log.
+/// What the user sees while the manager runs, on a terminal or in a log.
 struct Front {
     live: Option<Live>,
     style: Style,
@@ -99,10 +99,10 @@ impl Watcher for Front {
     }
 
     fn pace(&self) -> Option<Duration> {
-        let left = self
+        let until_end = self
             .end
             .map(|end| end.saturating_duration_since(Instant::now()));
-        Some(left.unwrap_or(self.pace).min(self.pace))
+        Some(until_end.unwrap_or(self.pace).min(self.pace))
     }
 
     fn actions(&mut self, lines: &[String]) {

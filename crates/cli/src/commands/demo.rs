@@ -1,11 +1,10 @@
 //! `pagetide demo`: what a new user should see in half a minute.
 //!
-//! A program of which we know the cold part runs twice, as two separate, unmodified processes that
-//! take turns: one alone, the other under `pagetide run`. The cold memory of the managed one is
-//! found and paged out, then its manager is killed.
+//! A program with known cold memory runs twice, as two separate processes that take turns: one
+//! alone, the other under `pagetide run`. Both are unmodified. The cold memory of the managed one
+//! is found and paged out; then its manager is killed.
 //!
-//! Invariant: nothing remains when the demo ends, however it ends; it succeeds only if every claim
-//! holds.
+//! Invariant: however the demo ends, nothing remains; it succeeds only if every claim holds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,26 +35,26 @@ use demo_swap::DemoSwap;
 use subject::Workload;
 use verdict::{Measured, Sizes};
 
-/// First argument of the process that runs the demo's program. Not a command for users.
+/// First argument of the process that runs the demo's program. It is no command for users.
 pub(crate) const WORKLOAD: &str = "__demo-workload";
 
 /// Age from which memory is cold in the demo.
 const COLD: Duration = Duration::from_secs(2);
-/// Time for which the program runs alone, before the managed one is started.
+/// Time for which the first program runs alone, before the managed one is started.
 const ALONE: Duration = Duration::from_secs(1);
-/// Time for which the manager scans first: until all cold memory is older than [`COLD`] by some
-/// scans.
+/// Time for which the manager scans before the reclaim: after that, all cold memory is older than
+/// [`COLD`] by several scans.
 const WATCH: Duration = Duration::from_secs(4);
-/// Number of checks after that, a second apart, whether all cold memory is found: on a busy machine
-/// scans are late.
-const PATIENT: usize = 6;
+/// Maximum number of checks after that, a second apart, for whether all cold memory was found: on a
+/// busy machine scans are late.
+const FIND_ATTEMPTS: usize = 6;
 /// Time for which the speed is measured after the cold memory was paged out, and again after the
 /// manager was killed.
 const PART: Duration = Duration::from_secs(3);
-/// Approximate time for which one program runs before the other one does.
+/// Approximate time for which one program runs before the other one's turn.
 const TURN: Duration = Duration::from_millis(40);
 /// Longest wait for a manager to respond, or to vanish after it was killed.
-const PATIENCE: Duration = Duration::from_secs(20);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(super) fn demo(json: bool) -> Result<u8, Failure> {
     let style = Style::of_stdout();
@@ -87,7 +86,7 @@ struct DemoRun {
     began: Instant,
     /// Number of passes over the hot memory before the other program runs.
     turn: u64,
-    /// Number of passes that the program alone has made more than the managed one.
+    /// By how many passes the program alone is ahead of the managed one.
     ahead: u64,
 }
 
@@ -116,7 +115,7 @@ impl DemoRun {
         let mut pairs = self.pairs(&mut alone, &mut managed, WATCH)?;
         for again in 0..PATIENT {
             self.find(&managed, &mut measured)?;
-            if measured.has_found() || again + 1 == PATIENT {
+            if measured.has_found() || again + 1 == FIND_ATTEMPTS {
                 break;
             }
             pairs.extend(self.pairs(&mut alone, &mut managed, Duration::from_secs(1))?);
@@ -137,8 +136,8 @@ impl DemoRun {
         Ok(measured)
     }
 
-    /// Runs the program alone. Returns its pages a second, and sets how many passes it makes at a
-    /// time.
+    /// Runs the program alone. Returns how many pages it checks in a second, and sets the number of
+    /// passes in a turn.
     fn alone(&mut self, alone: &mut Workload) -> Result<u64, Failure> {
         let begin = Instant::now();
         let (mut took, mut passes) = (0, 0);
@@ -155,8 +154,8 @@ impl DemoRun {
         Ok(u64::try_from(pages / u128::from(took.max(1))).unwrap_or(u64::MAX))
     }
 
-    /// Lets the managed program make the passes that it has made less than the program alone, so
-    /// that both must end with the same bytes.
+    /// Lets the managed program make the passes by which the program alone is ahead, so that both
+    /// end with the same bytes.
     fn catch_up(&mut self, managed: &mut Workload) -> Result<(), Failure> {
         while self.ahead > 0 {
             self.pulse(managed)?;
@@ -167,8 +166,8 @@ impl DemoRun {
         Ok(())
     }
 
-    /// Measures both programs in pairs; in every other pair the managed program runs first. Returns
-    /// for each pair the nanoseconds of the program alone, then of the managed one.
+    /// Measures both programs in pairs of turns; in every other pair the managed program is first.
+    /// Returns for each pair the nanoseconds of the program alone, then of the managed one.
     fn pairs(
         &mut self,
         alone: &mut Workload,
@@ -177,15 +176,15 @@ impl DemoRun {
     ) -> Result<Vec<(u64, u64)>, Failure> {
         let begin = Instant::now();
         let mut pairs = Vec::new();
-        // If the machine is busier than at first, fewer pairs fit into the time.
+        // On a machine that has become busier, fewer pairs fit into the time.
         while begin.elapsed() < time || pairs.len() < pairs::LEAST {
             self.pulse(managed)?;
             let turn = self.turn;
             pairs.push(match pairs.len() % 2 {
                 0 => (alone.passes(turn)?, managed.passes(turn)?),
                 _ => {
-                    let other = managed.passes(turn)?;
-                    (alone.passes(turn)?, other)
+                    let managed_time = managed.passes(turn)?;
+                    (alone.passes(turn)?, managed_time)
                 }
             });
         }
@@ -236,7 +235,7 @@ impl DemoRun {
         measured.manager = manager;
         let pid = i32::try_from(manager).ok().and_then(Pid::from_raw);
         let killed = pid.map(|pid| kill_process(pid, Signal::KILL));
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + RESPONSE_TIMEOUT;
         while manager_of(&tenant)?.is_some() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -244,7 +243,7 @@ impl DemoRun {
         Ok(())
     }
 
-    /// Redraws the demo's state, and fails if the user has stopped the demo.
+    /// Redraws the state of the demo; returns an error if the user has stopped it.
     fn pulse(&mut self, subject: &Workload) -> Result<(), Failure> {
         if self.stop.load(Ordering::Relaxed) {
             if let Some(live) = self.live.take() {
@@ -293,17 +292,17 @@ fn nanos(time: Duration) -> u64 {
 }
 
 fn request_manager(subject: &Workload, request: &Request) -> Result<Response, Failure> {
-    Ok(ask(&Tenant::Pid(subject.pid()), request, PATIENCE)?)
+    Ok(ask(&Tenant::Pid(subject.pid()), request, RESPONSE_TIMEOUT)?)
 }
 
-/// Returns the bytes of anonymous memory that are older than [`COLD`].
+/// Returns the bytes of anonymous memory older than [`COLD`], by pagetide's report.
 fn cold(report: &Report) -> u64 {
     let bins = report.page_age.iter().flat_map(|node| &node.bins);
     let old = bins.filter(|bin| u128::from(bin.older_than_ms) >= COLD.as_millis());
     old.map(|bin| bin.anon_bytes).sum()
 }
 
-/// Reads from the kernel how much memory the program has, resident and swapped out.
+/// Reads from the kernel how much memory of the program is resident and swapped out.
 fn sizes(subject: &Workload) -> Result<Sizes, Failure> {
     let path = format!("/proc/{}/status", subject.pid());
     let text = std::fs::read_to_string(&path).map_err(|error| {

@@ -1,8 +1,9 @@
-//! `pagetide run --fail-above`: compares a program's memory with a size when the program has ended.
+//! `pagetide run --fail-above`: compares a program's memory with a size after the program has
+//! ended.
 //!
-//! Invariant: a program that did not end with 0 keeps its exit code; standard output is the
-//! program's. If the memory was not measured, the program does not pass unmeasured: then the
-//! kernel's figure of its largest process is compared.
+//! Invariant: if the program did not end with 0, its exit code is kept. Standard output is the
+//! program's. A program whose memory was not measured does not pass: then the kernel's figure of
+//! its largest process is compared.
 
 mod verdict;
 
@@ -29,9 +30,8 @@ use crate::failure::Failure;
 use super::requests::QUICK;
 use verdict::{Verdict, github, junit};
 
-/// Time for which the program's descendants may run after the program has ended before we stop
-/// waiting.
-const STRAGGLERS: Duration = Duration::from_secs(10);
+/// How long to wait for the program's descendants after the program itself has ended.
+const DESCENDANTS_TIMEOUT: Duration = Duration::from_secs(10);
 const PULSE: Duration = Duration::from_millis(20);
 
 /// Runs the program, waits until it has ended, and compares its memory with the size.
@@ -68,15 +68,15 @@ pub(super) fn run(args: &Run) -> Result<u8, Failure> {
     })
 }
 
-/// Returns the peak resident bytes of the largest of the program's processes that were waited for;
-/// 0 if the kernel does not tell. (pagetide's process became the program, so the figure is at least
-/// what pagetide itself had.)
+/// Returns the peak resident bytes of the largest process of the program that was waited for; 0 if
+/// the kernel does not report it. (The pagetide process became the program by an exec, so the
+/// figure is at least pagetide's own.)
 fn largest() -> u64 {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN);
     usage.map_or(0, |usage| u64::try_from(usage.max_rss()).unwrap_or(0) << 10)
 }
 
-/// Writes a file; returns whether that succeeded, and prints on standard error if it did not.
+/// Writes a file; returns whether that succeeded, and prints an error on standard error if not.
 fn written(path: &Path, bytes: &[u8]) -> bool {
     let done = std::fs::write(path, bytes);
     if let Err(error) = &done {
@@ -92,7 +92,7 @@ fn tell(gate: &Gate, verdict: &Verdict, command: &[OsString]) -> bool {
         None => format!("pagetide: {}", verdict.text),
         Some(Annotation::Github) => github(verdict),
     };
-    // Standard error may be closed; the exit code reports the result, too.
+    // If standard error is closed, the exit code still reports the result.
     let _ = writeln!(std::io::stderr(), "{line}");
     let junit = |path: &PathBuf| written(path, junit(verdict, command).as_bytes());
     gate.junit.as_ref().is_none_or(junit)
@@ -111,7 +111,7 @@ fn code(status: ExitStatus) -> u8 {
     u8::try_from(status.code().unwrap_or_else(by_signal)).unwrap_or(1)
 }
 
-/// A directory of this process in pagetide's private directory; it is removed in `Drop`.
+/// A directory of this process, in pagetide's private directory; `Drop` removes it.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -123,8 +123,8 @@ impl Folder {
                 "one of these directories must be writable",
             )
         })?;
-        // An earlier process that was killed, or one in another pid namespace, may have the same
-        // pid.
+        // An earlier process that was killed, or a process in another pid namespace, may have the
+        // same pid.
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let nanos = now.unwrap_or_default().as_nanos();
         let path = above.path().join(format!("{}-{nanos}", std::process::id()));
@@ -144,7 +144,8 @@ impl Drop for Folder {
 struct Signals(Vec<(Signal, Arc<AtomicBool>)>);
 
 impl Signals {
-    /// Catches the signals that are not ignored: the program inherits ignored ones.
+    /// Catches the signals that are not ignored. (The program inherits the ignored ones as
+    /// ignored.)
     fn catch() -> Result<Signals, Failure> {
         let all = [
             Signal::TERM,
@@ -186,8 +187,8 @@ impl Signals {
     }
 }
 
-/// Returns whether this process group is in the foreground of a terminal: then the terminal sends
-/// its signals to the program, too.
+/// Returns whether this process group is in the foreground of a terminal. If so, the terminal sends
+/// its signals also to the program.
 fn in_front() -> bool {
     let terminal = std::fs::File::open("/dev/tty");
     terminal.is_ok_and(|terminal| {
@@ -198,7 +199,7 @@ fn in_front() -> bool {
 /// Returns the report that the manager wrote at its end; `None` if it ended without a report.
 fn read(file: &Path, pid: u32) -> Option<Report> {
     let wait = || {
-        let end = Instant::now() + STRAGGLERS;
+        let end = Instant::now() + DESCENDANTS_TIMEOUT;
         loop {
             let text = std::fs::read(file).unwrap_or_default();
             let report = serde_json::from_slice(&text).ok();
@@ -219,7 +220,8 @@ fn read(file: &Path, pid: u32) -> Option<Report> {
 mod tests {
     use super::*;
 
-    /// Regression: the folder was in /tmp with a predictable name that every user could take.
+    /// Regression: the folder was in /tmp and had a predictable name, which any user could have
+    /// created first.
     #[test]
     fn the_folder_is_private_and_a_stale_one_of_the_same_pid_does_no_harm() {
         let first = Folder::make().expect("a private directory");

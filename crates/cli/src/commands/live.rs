@@ -1,7 +1,7 @@
-//! Progress: on a terminal one line that is redrawn, elsewhere a line now and then.
+//! Progress output: on a terminal, one line that is redrawn; elsewhere, a new line now and then.
 //!
-//! Invariant: never more than one line is pending; after [`Live::close`] the cursor is at the start
-//! of an empty line. Output that fails is dropped: progress is not a result.
+//! Invariant: never more than one line can still be redrawn; after [`Live::close`] the cursor is at
+//! the start of an empty line. Errors of the output are ignored, as progress is not a result.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -20,7 +20,8 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// Returns an empty progress line. `plain_pace`: time between two lines if not on a terminal.
+    /// Returns an empty progress line. `plain_pace`: time between two lines if the output is no
+    /// terminal.
     pub(crate) fn new(style: Style, plain_pace: Duration) -> Live {
         let pace = if style.live { FRAME } else { plain_pace };
         Live {
@@ -31,13 +32,13 @@ impl Live {
         }
     }
 
-    /// Prints a line that stays.
+    /// Prints a line that is not redrawn.
     pub(crate) fn say(&mut self, line: &str) {
         self.erase();
         put(&format!("{line}\n"));
     }
 
-    /// Shows `line` as the progress, unless the last one was shown too short a time ago.
+    /// Shows `line` as the progress, unless the previous one was shown too recently.
     pub(crate) fn update(&mut self, line: &str) {
         if self.last.is_some_and(|last| last.elapsed() < self.pace) {
             return;
@@ -51,7 +52,7 @@ impl Live {
         }
     }
 
-    /// Removes the line.
+    /// Removes the progress line.
     pub(crate) fn close(mut self) {
         self.erase();
     }

@@ -1,7 +1,7 @@
-//! `pagetide man`: the manual, made from the command line's own definition.
+//! `pagetide man`: the manual, made from the definition of the command line.
 //!
-//! Invariant: `--help` and the manual have the same text. Every command that `--help` names has a
-//! page, named as git's are: the page of `swap on` is pagetide-swap-on(1).
+//! Invariant: `--help` and the manual contain the same text. Every command that `--help` lists has
+//! a page, named as git names its pages: that of `swap on` is pagetide-swap-on(1).
 
 mod markdown;
 mod roff;
@@ -27,7 +27,7 @@ pub(super) fn man(args: &Man) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Returns the whole command line, in which each command has its full name.
+/// Returns the definition of the whole command line, in which each command has its full name.
 fn whole() -> Command {
     let mut all = args::command();
     all.build();
@@ -49,7 +49,7 @@ fn below(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|sub| !sub.is_hide_set())
 }
 
-/// Finds the command of these words, from the top level down.
+/// Finds the command that these words name, from the top level down.
 fn find<'a>(all: &'a Command, words: &[String]) -> Result<&'a Command, Failure> {
     let mut at = all;
     for word in words {
@@ -72,7 +72,7 @@ fn unknown(at: &Command, words: &[String]) -> Failure {
     )
 }
 
-/// Writes all pages to a directory, which is made if it is not there.
+/// Writes all pages to a directory, which is created if it is missing.
 fn write(all: &Command, folder: &Path) -> Result<u8, Failure> {
     std::fs::create_dir_all(folder).map_err(|error| {
         let what = format!("cannot make {}: {error}", folder.display());
@@ -91,8 +91,8 @@ fn write(all: &Command, folder: &Path) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Returns what follows the options in the help: the examples, a line each, and the paragraphs
-/// after them.
+/// Returns the text after the options in the help: the examples, one on a line, then the other
+/// paragraphs.
 fn after(command: &Command) -> (Vec<String>, Vec<String>) {
     let text = command.get_after_long_help().or(command.get_after_help());
     let text = text.map(ToString::to_string).unwrap_or_default();

@@ -1,8 +1,8 @@
 //! `pagetide mrc`: miss-ratio curves of a trace.
 //!
-//! Invariant: progress goes to standard error, and only to a terminal. The page is opened before
-//! the work, so that a path that cannot be written fails at once; an existing page stays until the
-//! new one is complete.
+//! Invariant: progress goes to standard error, and only to a terminal. The HTML page is opened
+//! before the work, so that a path that cannot be written fails at once. An existing page stays
+//! until the new one is complete.
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -37,8 +37,9 @@ pub(super) fn mrc(args: &Mrc) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Returns what the command prints, and writes the page if one is requested. `progress` receives
-/// what is done, how much of it (0 to 1, if known), and the number of references so far.
+/// Returns what the command prints, and writes the HTML page if one is requested. `progress`
+/// receives a name for the current step, the part of it that is done (0 to 1, if known), and the
+/// number of references so far.
 ///
 /// # Errors
 /// The trace cannot be read, or the page cannot be written.
@@ -58,7 +59,7 @@ pub(crate) fn text_of(
         ));
     }
     let page = page.map(Page::open).transpose()?;
-    // Memory that the caller already uses does not count for the trace.
+    // Memory that the caller uses already is not counted as memory for the trace.
     let bound = MemoryBound::of(args.memory_max(), used_bytes);
     let trace = (args.file.as_path(), &args.trace());
     let result = args.job().run(trace, bound, progress)?;
@@ -73,12 +74,12 @@ pub(crate) fn text_of(
     })
 }
 
-/// Returns whether two paths lead to one regular file: a page must not overwrite the recording it
-/// is made from.
+/// Returns whether two paths lead to the same regular file. (A page must not overwrite the
+/// recording from which it is made.)
 pub(super) fn is_same(one: &Path, other: &Path) -> bool {
     let file = |path: &Path| {
-        let there = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
-        Some((there.dev(), there.ino()))
+        let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
+        Some((metadata.dev(), metadata.ino()))
     };
     file(one).is_some_and(|found| Some(found) == file(other))
 }
@@ -106,7 +107,7 @@ impl Progress {
         (self.last, self.drawn) = (Instant::now(), true);
         let bar = share.map_or(String::new(), |share| bar(share, 30, false));
         let line = format!("{what:13} {bar} {} references", count(references));
-        // Progress is no result: a failed write is ignored.
+        // Progress is not a result, so a failed write is ignored.
         let _ = write!(io::stderr(), "\r{line}\x1b[K");
     }
 
@@ -130,8 +131,8 @@ mod tests {
         text_of(&args, Style::PLAIN, &mut |_, _, _| {})
     }
 
-    /// Regression: a typo in the trace's name, or ^C, emptied last week's page; and also the trace
-    /// itself where it was named as the page.
+    /// Regression: a typo in the trace's name, or ^C, emptied last week's page; and if the trace
+    /// was named as the page, the trace itself.
     #[test]
     fn a_page_stays_until_the_new_one_is_whole() {
         let name = format!("pagetide-mrc-{}", std::process::id());

@@ -1,4 +1,4 @@
-//! A file that is written as a whole, again and again (`--html`).
+//! A file (`--html`) that is replaced as a whole, repeatedly.
 //!
 //! Invariant: a reader of the file sees one whole HTML page, never a part. A file that is not
 //! regular (a pipe, /dev/null) is written to, not replaced. No temporary file remains.
@@ -21,11 +21,12 @@ pub(super) struct Page {
 
 #[derive(Debug)]
 enum PageFile {
-    /// A temporary file in the directory of the HTML file. It is written, then renamed to the HTML
-    /// file.
+    /// A temporary file in the directory of the HTML file. It is written, and then renamed to the
+    /// HTML file's name.
     Draft(PathBuf),
-    /// A file that is not regular, or has no name: written through the open descriptor. For example
-    /// /dev/stdout may lead to a pipe: replacing its path would replace the system's link.
+    /// A file that is not regular or has no name, which is written through the open descriptor. For
+    /// example, /dev/stdout may be a link to a pipe: replacing that path would replace the system's
+    /// link.
     Open(File),
 }
 
@@ -40,8 +41,9 @@ impl Page {
 
     fn open_as_user(path: &Path) -> Result<Page, Failure> {
         let reported = |error: io::Error| unwritable(path, &error);
-        // The kernel decides whether this path may be written: it does not follow other users'
-        // links in /tmp (fs.protected_symlinks). Resolving the links ourselves would bypass that.
+        // The kernel decides whether this path may be written: it does not follow links of other
+        // users in /tmp (fs.protected_symlinks). If we resolved the links ourselves, that
+        // protection would be bypassed.
         let path = match File::options().write(true).open(path) {
             Ok(file) => match named(path, &file) {
                 Some(real) => real,
@@ -63,7 +65,7 @@ impl Page {
     /// Replaces the content of the HTML file by `text`.
     ///
     /// # Errors
-    /// It cannot be written (any more).
+    /// The file cannot be written, or no longer.
     pub(super) fn write(&self, text: &str) -> Result<(), Failure> {
         as_user(|| self.put(text)).map_err(|error| unwritable(&self.path, &error))
     }
@@ -90,18 +92,18 @@ impl Page {
 fn named(path: &Path, file: &File) -> Option<PathBuf> {
     let opened = file.metadata().ok().filter(fs::Metadata::is_file)?;
     let real = fs::canonicalize(path).ok()?;
-    let there = fs::metadata(&real).ok()?;
-    let is_same = (there.dev(), there.ino()) == (opened.dev(), opened.ino());
+    let resolved = fs::metadata(&real).ok()?;
+    let is_same = (resolved.dev(), resolved.ino()) == (opened.dev(), opened.ino());
     is_same.then_some(real)
 }
 
-/// Returns the path of the temporary file, which only this process uses.
+/// Returns the path of the temporary file; only this process uses that path.
 fn draft_of(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.{}", std::process::id()))
 }
 
-/// Creates a new file: never through a link that another user put there.
+/// Creates a new file. A link that another user has put at this path is never followed.
 fn create(draft: &Path) -> io::Result<File> {
     let new = || File::options().write(true).create_new(true).open(draft);
     match new() {

@@ -1,7 +1,7 @@
-//! `pagetide reclaim`.
+//! `pagetide reclaim`: pages out memory of a process, a control group or a tenant.
 //!
-//! Invariant: the count of pages paged out is the kernel's; less than requested is a failure that
-//! says why.
+//! Invariant: the number of paged-out pages is the kernel's. If it is less than requested, that is
+//! a failure that says why.
 
 use std::io::Write;
 use std::sync::atomic::AtomicBool;
@@ -36,8 +36,9 @@ pub(super) fn reclaim(args: &Reclaim) -> Result<u8, Failure> {
     ended(short(&name, what, &done), written)
 }
 
-/// Pages out by the manager of a target, or, without one, by a manager for this command alone,
-/// which watches for a moment first. Returns what was paged out, and the target's name.
+/// Pages out through the manager of a target. If the target has none, a manager for this command
+/// alone watches for a moment and then pages out. Returns what was paged out, and the target's
+/// name.
 pub(super) fn page_out(
     target: &TargetArgs,
     (what, glance): (Ask, WatchBeforeReclaim),
@@ -60,7 +61,7 @@ pub(super) fn page_out(
     }
 }
 
-/// Returns the failure even if the result could not be written.
+/// Returns the failure, even if the result could not be written.
 fn ended(failed: Option<Failure>, written: Result<(), Failure>) -> Result<u8, Failure> {
     match failed {
         Some(failed) => Err(failed),
@@ -95,9 +96,9 @@ fn print(done: &Done, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns how much stayed in memory, by reason.
+/// Returns how much memory stayed resident, by reason.
 pub(super) fn stayed(done: &Done) -> String {
-    // Pages whose accesses we cannot see count as accessed.
+    // Pages whose accesses cannot be seen count as accessed.
     let in_use = match done.unknown_pages {
         0 => "accessed meanwhile",
         _ => "accessed meanwhile or of unknown age",
@@ -116,10 +117,10 @@ pub(super) fn stayed(done: &Done) -> String {
     words.join(", ")
 }
 
-/// Returns the failure if less than requested was paged out (as memory.reclaim does).
+/// Returns the failure if less than requested was paged out (as a write to memory.reclaim fails).
 pub(super) fn short(name: &str, what: Ask, done: &Done) -> Option<Failure> {
     let pages = done.evicted_pages + done.would_pages;
-    let out = Pages(pages).bytes();
+    let paged_out = Pages(pages).bytes();
     if let Some(why) = &done.refused {
         let what = format!("cannot page out memory of {name}: the kernel refuses: {why}");
         return Some(Failure::from(Error::missing(
@@ -127,19 +128,20 @@ pub(super) fn short(name: &str, what: Ask, done: &Done) -> Option<Failure> {
             "run as root, or give pagetide's file CAP_SYS_NICE: `pagetide doctor` says how",
         )));
     }
-    // Pages of files may have made up for those that did not fit into swap.
+    // Pages of files may have replaced those that did not fit into swap.
     let is_met = matches!(what, Ask::Bytes(_)) && pages >= done.asked_pages;
     if done.no_swap && !is_met {
-        let what =
-            format!("cannot reclaim more of {name}: swap is full; {out} was paged out before");
+        let what = format!(
+            "cannot reclaim more of {name}: swap is full; {paged_out} was paged out before"
+        );
         return Some(Failure::new(what, "make more room: `pagetide swap status`"));
     }
     match what {
-        // Compares the whole pages that the manager counted as requested: of a tenant a part of a
-        // page is ignored, as memory.reclaim does.
+        // Compares with the whole pages that the manager counted as requested: for a tenant, a part
+        // of a page is ignored, as memory.reclaim ignores it.
         Ask::Bytes(bytes) if pages < done.asked_pages => Some(Failure::new(
             format!(
-                "cannot reclaim all of {} from {name}: {out} could be paged out",
+                "cannot reclaim all of {} from {name}: {paged_out} could be paged out",
                 Bytes(bytes)
             ),
             "pages in use or pinned stay; `--all` pages out what can be",
@@ -161,7 +163,8 @@ mod tests {
             ..Done::default()
         };
         assert!(short("pid 5", Ask::Bytes(1 << 20), &done).is_none());
-        // Part of a page cannot be paged out: a tenant's manager did not count it as requested.
+        // A part of a page cannot be paged out, so the tenant's manager did not count it as
+        // requested.
         assert!(short("tenant /a", Ask::Bytes((1 << 20) + 1), &done).is_none());
         let more = Done {
             asked_pages: 512,
@@ -178,8 +181,8 @@ mod tests {
             ..Done::default()
         };
         assert_eq!(stayed(&unseen), "8 KiB accessed meanwhile");
-        // Beside another pagetide accesses are not known: the text must not claim that the pages
-        // were accessed.
+        // If another pagetide clears the accessed bits, accesses are not known. Then the text must
+        // not claim that the pages were accessed.
         unseen.unknown_pages = 2;
         assert_eq!(
             stayed(&unseen),

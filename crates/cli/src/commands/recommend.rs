@@ -1,7 +1,8 @@
-//! `pagetide recommend`.
+//! `pagetide recommend`: watches processes, then prints how much memory they need and which limits
+//! to set.
 //!
-//! Invariant: standard output has the result only, once, when watching is over; progress goes to
-//! standard error, and only to a terminal.
+//! Invariant: only the result is written to standard output, once, when watching is over. Progress
+//! goes to standard error, and only to a terminal.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -75,7 +76,7 @@ pub(super) fn recommend(args: &Recommend) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Adds how long processes of units, containers and pods waited for memory. Other parts have no
+/// Adds for how long processes of units, containers and pods waited for memory. Other parts have no
 /// control group of their own.
 fn tell_pressure(parts: &mut [Part]) {
     let groups = Proc::system().and_then(|proc| Groups::find(&proc));
@@ -93,7 +94,8 @@ fn tell_pressure(parts: &mut [Part]) {
     }
 }
 
-/// Returns why a part has no number, if one has none.
+/// Returns a note that says why the first part without a number has none; `None` if each part has
+/// one.
 fn why_not(parts: &[Part], unknown: &[Unknown]) -> Option<String> {
     let without = parts.iter().find(|part| part.needed.is_none())?;
     let reasons: Vec<&str> = unknown.iter().map(|one| one.reason.as_str()).collect();
@@ -104,11 +106,11 @@ fn why_not(parts: &[Part], unknown: &[Unknown]) -> Option<String> {
     Some(format!("no number for {}: {reasons}", without.name))
 }
 
-/// Checks that a file of limits would have at least one limit. A file without limits is refused,
-/// because it would replace the limits that the user has.
+/// Checks that a file of limits would have at least one limit. A file without limits would replace
+/// the limits that the user has, so it is refused.
 ///
 /// # Errors
-/// No part has a number, and the requested format holds limits.
+/// No part has a number, and the requested format is one for limits.
 fn require_a_limit(parts: &[Part], format: Format, unknown: &[Unknown]) -> Result<(), Failure> {
     let is_of_limits = matches!(format, Format::Systemd | Format::K8s | Format::Compose);
     if !is_of_limits || parts.iter().any(|part| part.needed.is_some()) {
@@ -140,7 +142,7 @@ struct Rows<'a> {
     price: Price,
     bar: ProgressBar,
     started: Instant,
-    /// Only parts in these groups are shown; empty for all.
+    /// Only parts in these groups are shown; if empty, all parts are.
     only: Vec<PathBuf>,
     newest: Option<Report>,
 }
@@ -163,7 +165,7 @@ impl ReportSink for Rows<'_> {
             part.set_needed(self.args.budget(), &self.price);
             part.curve = None;
         }
-        // If all processes have ended, the last report that had parts is the result.
+        // If all processes have ended, the last report that had parts stays the result.
         if report.parts.is_empty() && self.newest.is_some() {
             return Ok(());
         }
@@ -191,8 +193,8 @@ impl ReportSink for Rows<'_> {
     }
 }
 
-/// Returns the unit or container that a process is in, or else the name of its program: other
-/// processes may share its control group.
+/// Returns the unit or container that a process is in, or otherwise the name of its program. (A
+/// plain control group is no name for it, as other processes may share the group.)
 fn name_of(report: &Report) -> String {
     let group = report.processes.first().map(|process| &process.cgroup);
     let workload = group.map(|group| Workload::of(Path::new(group)));
@@ -204,8 +206,8 @@ fn name_of(report: &Report) -> String {
     name.to_owned()
 }
 
-/// Returns all that is watched as one part, if it has a manager or is one process with its
-/// descendants.
+/// Returns all watched processes as one part, for a target that has a manager or is one process
+/// with its descendants.
 fn whole(report: &Report) -> Part {
     let first = report.processes.first();
     Part {

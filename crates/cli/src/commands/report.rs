@@ -1,7 +1,7 @@
-//! `pagetide report`.
+//! `pagetide report`: watches a target and prints its memory by page age.
 //!
-//! Invariant: standard output has reports only; progress goes to standard error, and only to a
-//! terminal. ^C is a way to end: what was seen until then is the result.
+//! Invariant: only reports are written to standard output; progress goes to standard error, and
+//! only to a terminal. ^C ends watching normally: what was seen until then is the result.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use super::stop::stop_flag;
 /// Checks that the requested NUMA node exists.
 fn check_node(node: u32) -> Result<(), Failure> {
     let nodes = Proc::system().and_then(|proc| proc.nodes());
-    // Without NUMA in the kernel, all memory is of node 0.
+    // If the kernel has no NUMA support, all memory is of node 0.
     let known = nodes.map_or_else(|_| vec![0], |nodes| nodes.all().to_vec());
     if known.contains(&node) {
         return Ok(());
@@ -61,14 +61,14 @@ pub(super) fn report(args: &args::Report) -> Result<u8, Failure> {
 }
 
 /// Receives progress: how long the command has watched (`None` when watching is over, before the
-/// last report is written), and the needed size so far, empty if unknown.
+/// last report is written), and the needed size so far; the text is empty if that is unknown.
 pub(crate) type Progress<'a> = dyn FnMut(Option<Duration>, &str) + 'a;
 
-/// Runs the command with its standard output in `out`. Opens the target by `open`, and ends when
-/// `stop` is set, too.
+/// Runs the command, with `out` as its standard output. `open` opens the target; setting `stop`
+/// also ends the command.
 ///
 /// # Errors
-/// Nothing can be seen of the target, or `out` or a requested page cannot be written.
+/// Nothing can be read of the target, or `out` or a requested page cannot be written.
 pub(crate) fn write_to(
     args: &args::Report,
     plan: &Plan,
@@ -89,19 +89,22 @@ pub(crate) fn write_to(
     writer.end()
 }
 
-/// Writes reports at the requested interval, in all requested forms.
+/// Writes reports at the requested interval, in the requested format, and to the HTML page if there
+/// is one.
 struct Writer<'a, W: Write> {
     plan: &'a Plan,
     form: Form,
-    /// Called for each frame: windows change their size.
+    /// Called for each frame, as the terminal's size may change.
     style: fn() -> Style,
     page: Option<Page>,
     wants_curve: bool,
-    /// How much may refault, or how long refaults may take, at the needed size.
+    /// The budget for refaults at the needed size: how many pages may refault, or how long refaults
+    /// may take.
     budget: Budget,
-    /// Share of the memory whose age is requested, percent, and its NUMA node, if not all nodes.
+    /// The share of the memory whose age is requested, in percent, and the NUMA node if not all
+    /// nodes.
     quantile: Option<(f64, Option<u32>)>,
-    /// Price of a refault; measured at the first report, `None` before.
+    /// Price of a refault; measured before the first report that needs it, `None` until then.
     price: Option<Price>,
     out: W,
     screen: Screen,
@@ -110,8 +113,8 @@ struct Writer<'a, W: Write> {
     history: History,
     /// Whether any report was written.
     has_written: bool,
-    /// When the last report was written, by the reports' clock; `None` since the clock started
-    /// anew.
+    /// When the last report was written, by the reports' clock; `None` if that clock has started
+    /// again since.
     written: Option<Duration>,
     /// The newest report, and whether it was written.
     newest: Option<(Report, bool)>,
@@ -142,7 +145,7 @@ impl<'a, W: Write> Writer<'a, W> {
         }
     }
 
-    /// Whether reports are drawn over each other.
+    /// Whether each report is drawn over the previous one.
     fn redraws(&self) -> bool {
         self.plan.each.is_some() && self.form == Form::Human && (self.style)().live
     }
@@ -177,7 +180,7 @@ impl<'a, W: Write> Writer<'a, W> {
         Ok(())
     }
 
-    /// Writes what is still to be written when watching is over.
+    /// Writes the report that is not yet written when watching is over.
     fn end(mut self) -> Result<(), Failure> {
         if let Some(progress) = &mut self.progress {
             progress(None, "");
@@ -198,7 +201,7 @@ impl<'a, W: Write> Writer<'a, W> {
             report = last_alive(alive, report);
         }
         if self.redraws() {
-            // The last frame may have been too high for the terminal.
+            // The last frame may have been cut at the terminal's height.
             self.screen.clear(&mut self.out)?;
             write!(self.out, "{}", memory::human(&report, (self.style)()))?;
             self.out.flush()?;
@@ -225,7 +228,8 @@ impl<W: Write> ReportSink for Writer<'_, W> {
             report.set_quantile(percent, node);
         }
         let newest = self.newest.as_ref();
-        // The target's manager was replaced, and the new manager's clock starts at 0: start anew.
+        // The target's manager was replaced. The new manager's clock starts at 0, so everything
+        // starts again.
         if newest.is_some_and(|(newest, _)| report.wall_ms < newest.wall_ms) {
             (self.written, self.history) = (None, History::default());
         }
@@ -270,8 +274,8 @@ fn measured_price() -> Price {
     Proc::system().map_or_else(|_| Price::default(), |proc| host::price::price(&proc))
 }
 
-/// Returns the result where one report is the result and all processes have ended: what the last
-/// scan saw of them, and how they ended. A report without processes would be of no use.
+/// Returns the result for a target whose processes have all ended: what the last scan saw of them
+/// (`alive`), and how they ended (`gone`). A report without processes would be of no use.
 fn last_alive(alive: Report, gone: Report) -> Report {
     let mut notes = gone.notes;
     notes.push("all processes have ended; sizes and ages are of the last scan before".to_owned());
@@ -290,9 +294,10 @@ fn progress_bar(plan: &Plan) -> ProgressBar {
     bar.with_message(format!("watching {target}"))
 }
 
-/// The progress bar of a watch, on a terminal where nothing else is drawn; hidden elsewhere.
+/// Returns the progress bar of a watch. It is visible only on a terminal on which nothing else is
+/// drawn.
 pub(super) fn watch_bar(plan: &Plan, template: &str) -> ProgressBar {
-    let place = match plan.each.is_none() && io::stderr().is_terminal() {
+    let draw_target = match plan.each.is_none() && io::stderr().is_terminal() {
         true => ProgressDrawTarget::stderr(),
         false => ProgressDrawTarget::hidden(),
     };
@@ -302,8 +307,8 @@ pub(super) fn watch_bar(plan: &Plan, template: &str) -> ProgressBar {
     if !Style::of_stdout().unicode {
         style = style.progress_chars("##-");
     }
-    // The bar is removed however watching ends.
-    ProgressBar::with_draw_target(length, place)
+    // However watching ends, the bar is removed.
+    ProgressBar::with_draw_target(length, draw_target)
         .with_finish(ProgressFinish::AndClear)
         .with_style(style)
 }

@@ -1,5 +1,5 @@
-//! Commands that send a request to the manager of a target (`stat` and `detach`), and which manager
-//! it is.
+//! Commands that send a request to the manager of a target (`stat` and `detach`), and the search
+//! for that manager.
 
 use std::io::Write;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub(super) const QUICK: Duration = Duration::from_secs(20);
 /// Timeout of a request that may swap in or page out gigabytes.
 pub(super) const LONG: Duration = Duration::from_secs(600);
 
-/// Resolves the target of the command line.
+/// Resolves the target that the command line names.
 pub(super) fn chosen(whose: &TargetArgs) -> Result<Chosen, Failure> {
     match (whose.pid, &whose.cgroup) {
         (Some(pid), _) => Ok(preflight::process(pid)?),
@@ -33,14 +33,14 @@ pub(super) fn chosen(whose: &TargetArgs) -> Result<Chosen, Failure> {
     }
 }
 
-/// The target of a command: all that one manager manages, or a target without a manager.
+/// The target of a command: all processes of one manager, or a target without a manager.
 pub(super) enum TargetFound {
     Managed(Managed),
     Alone(Chosen),
 }
 
-/// Finds the target of a command. Looks for a manager first: it may outlive the first of its
-/// processes.
+/// Finds the target of a command. Looks for a manager first, as a manager may outlive the process
+/// that the target is named after.
 pub(super) fn find_target(whose: &TargetArgs) -> Result<TargetFound, Failure> {
     let Some(pid) = whose.pid else {
         let chosen = chosen(whose)?;
@@ -51,8 +51,8 @@ pub(super) fn find_target(whose: &TargetArgs) -> Result<TargetFound, Failure> {
         return Ok(TargetFound::Alone(chosen(whose)?));
     };
     if managed.tenant != Tenant::Pid(pid) {
-        // Goes to standard error beside the result, which is about all of them; a failed write is
-        // no error.
+        // Goes to standard error, beside the result, which is about all processes of the manager. A
+        // failed write is no error.
         let _ = writeln!(
             std::io::stderr(),
             "pid {pid} is managed together with {} (by pid {}): all that is managed so is meant",
@@ -70,7 +70,7 @@ fn find_running_manager(tenant: &Tenant) -> Result<Option<Managed>, Failure> {
     Ok(managed)
 }
 
-/// Fails if a manager is stopped (SIGSTOP, ^Z): it would never respond.
+/// Fails if a manager is stopped (SIGSTOP, ^Z), as it would never respond.
 fn check_awake(managed: &Managed) -> Result<(), Failure> {
     let stat = Proc::system().and_then(|proc| proc.stat(managed.manager));
     let state = stat.ok().flatten().map(|stat| stat.state);
@@ -88,7 +88,7 @@ fn check_awake(managed: &Managed) -> Result<(), Failure> {
     ))
 }
 
-/// Sends a request to the manager of a target; fails and says so if the target has no manager.
+/// Sends a request to the manager of a target; fails with a message if the target has no manager.
 fn request_manager(
     whose: &TargetArgs,
     request: &Request,
@@ -100,13 +100,13 @@ fn request_manager(
             let tenant = chosen.tenant;
             return Err(ControlError::NotManaged { tenant }.into());
         }
-        // It has no manager: the request fails and says so.
+        // The target has no manager, so the request fails with a message.
         TargetFound::Alone(chosen) => chosen.tenant,
     };
     Ok(ask(&tenant, request, within)?)
 }
 
-/// Returns the process or control group of the command line; no process if it names a tenant.
+/// Returns the process or control group that the command line names; neither if it names a tenant.
 pub(super) fn target_args(target: &TargetArg) -> TargetArgs {
     TargetArgs {
         pid: match target.target {
@@ -155,7 +155,7 @@ pub(super) fn stat(target: &TargetArg, tree: &Tree, json: bool) -> Result<u8, Fa
     Ok(0)
 }
 
-/// Prints counters of a tenant and of each below it.
+/// Prints counters of a tenant and of each tenant below it.
 pub(super) fn stats(target: &TargetArg, tree: &Tree, json: bool) -> Result<u8, Failure> {
     let Some(ProcessOrTenant::Tenant(path)) = &target.target else {
         return Err(Failure::usage(
@@ -171,7 +171,7 @@ pub(super) fn stats(target: &TargetArg, tree: &Tree, json: bool) -> Result<u8, F
         writeln!(out, "{}", json_line(&stats))?;
         return Ok(0);
     }
-    // A format for `column -t`, awk and the like.
+    // A format that `column -t`, awk and the like can read.
     writeln!(out, "tenant {}", stats.names.join(" "))?;
     for (name, row) in stats.tenants {
         let row: Vec<String> = row.iter().map(u64::to_string).collect();
@@ -180,7 +180,7 @@ pub(super) fn stats(target: &TargetArg, tree: &Tree, json: bool) -> Result<u8, F
     Ok(0)
 }
 
-/// Returns a name as one word of a line, safe to show: owners of control groups choose their names.
+/// Returns a name as one word, safe for a terminal: owners of control groups choose their names.
 fn field(name: &str) -> String {
     plain(name, false).replace(' ', "?")
 }
@@ -188,7 +188,7 @@ fn field(name: &str) -> String {
 pub(super) fn detach(whose: &TargetArgs, bring_back: bool, json: bool) -> Result<u8, Failure> {
     let pages = match find_target(whose)? {
         TargetFound::Managed(managed) => {
-            // The manager may be in the middle of a reclaim, so the timeout is long.
+            // The manager may just be reclaiming, so the timeout is long.
             match ask(&managed.tenant, &Request::Detach { bring_back }, LONG)? {
                 Response::Detached { pages } => pages,
                 _ => return Err(unexpected()),
@@ -210,7 +210,7 @@ pub(super) fn detach(whose: &TargetArgs, bring_back: bool, json: bool) -> Result
     Ok(0)
 }
 
-/// The failure for a response of another kind than the request's.
+/// Returns the failure for a response whose kind does not fit the request.
 pub(super) fn unexpected() -> Failure {
     Failure::new(
         "cannot understand the manager: it sent another kind of response",

@@ -1,9 +1,9 @@
 //! `pagetide resize`: pages out of a control group, then lowers its limit, and restores the limit
 //! if that costs too much.
 //!
-//! Invariant: the limit is lowered only when what cannot be dropped fits below it, so the kernel
-//! kills no process for it. Until the watch is over each end of this command but SIGKILL restores
-//! the limit.
+//! Invariant: the limit is lowered only when the memory that the kernel cannot drop fits below it,
+//! so that the kernel kills no process because of it. Until the watch is over, any end of this
+//! command except SIGKILL restores the limit.
 
 mod limit;
 mod plan;
@@ -29,14 +29,13 @@ use super::stop::{gentle_flag, pause};
 use limit::{Limit, Owner};
 use plan::{Counters, SwapDemand, Verdict, excess, kubectl, limit_text};
 
-/// Number of attempts in a row that page out hardly anything, after which the rest counts as
-/// staying.
+/// Number of consecutive attempts that page out hardly anything, after which the remaining memory
+/// is assumed to stay.
 const ATTEMPTS: u32 = 3;
 /// Maximum number of attempts to page out.
 const ATTEMPTS_AT_MOST: u32 = 30;
 /// Time between two attempts, in which the kernel finishes writing pages to swap.
-const WRITTEN: Duration = Duration::from_millis(300);
-/// Bytes of a page.
+const WRITE_PAUSE: Duration = Duration::from_millis(300);
 /// Time between two measurements of what the limit costs.
 const PULSE: Duration = Duration::from_millis(500);
 
@@ -67,7 +66,7 @@ pub(super) fn resize(args: &Resize) -> Result<u8, Failure> {
     job.run(&proc)
 }
 
-/// Resolves the control group of the command line.
+/// Resolves the control group that the command line names.
 fn group(args: &Resize, proc: &Proc, groups: &Groups) -> Result<Group, Failure> {
     if let Some(path) = &args.whom.cgroup {
         return Ok(groups.resolve(&path.to_string_lossy())?);
@@ -91,13 +90,13 @@ fn group(args: &Resize, proc: &Proc, groups: &Groups) -> Result<Group, Failure> 
     }
 }
 
-/// Prints a line on standard output. A closed pipe is no error.
+/// Prints a line to standard output. If the pipe is closed, that is no error.
 fn say(line: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stdout().lock(), "{line}");
 }
 
-/// One group and its new limit.
+/// One group, and its new limit.
 struct Job<'a> {
     args: &'a Resize,
     groups: Groups,
@@ -129,13 +128,14 @@ impl Job<'_> {
             return Ok(0);
         }
         let stop = gentle_flag()?;
-        // Measuring a price takes a moment, so do it before the limit is set.
+        // Measuring a price takes a moment, so it is done before the limit is set.
         let price = host::price::price(proc);
         let why = self.make_room(&stop)?;
         let lowered = self.lower(&why)?;
         say(&format!("limit set to {size}: {}", self.limit.how(size.0)));
         if self.fits(size.0) {
-            // A higher limit costs nothing: keep it without a watch.
+            // The new limit is no lower than the former one and costs nothing: it is kept without a
+            // watch.
             lowered.keep();
             return Ok(0);
         }
@@ -171,7 +171,8 @@ impl Job<'_> {
         ));
     }
 
-    /// Checks that swap can take `over` bytes of the group; returns how much is free, in words.
+    /// Checks that swap has space for `over` bytes of the group; returns how much is free, in
+    /// words.
     ///
     /// # Errors
     /// Swap is too small.
@@ -216,12 +217,12 @@ impl Job<'_> {
         )
     }
 
-    /// Returns the bytes that count against the limit.
+    /// Returns the bytes that count towards the limit.
     fn charged(&self) -> Result<Charged, Failure> {
         let usage = self.groups.usage(&self.group)?.ok_or_else(|| self.gone())?;
         let all = usage.current.ok_or_else(|| self.gone())?;
-        // To lower a limit, version 1 drops page cache, and fails if it cannot. Version 2 kills
-        // processes.
+        // When a limit is lowered, version 1 drops page cache, and refuses the limit if that is not
+        // enough. Version 2 kills processes instead.
         let cache = match self.groups.version {
             Version::V1 => usage.cache.map_or(0, |cache| cache.unmapped_file_least()),
             Version::V2 => 0,
@@ -232,8 +233,8 @@ impl Job<'_> {
         })
     }
 
-    /// Sets the limit. If the kernel has to reclaim for it and cannot, the failure says with `why`
-    /// what stayed.
+    /// Sets the limit. If the kernel must reclaim for it and cannot, the failure contains `why`:
+    /// what stayed in memory.
     fn lower(&self, why: &str) -> Result<Lowered<'_>, Failure> {
         Lowered::set(&self.limit, self.args.memory_max.0).or_else(|failed| {
             match self.limit.kernel_reclaims() && self.limit.is_there() {
@@ -244,15 +245,16 @@ impl Job<'_> {
     }
 
     /// Pages out the coldest memory until the rest fits below the limit. If the kernel itself
-    /// reclaims when the limit is lowered, only one attempt is made. Returns what stayed, in words.
+    /// reclaims when the limit is lowered, only one attempt is made. Returns, in words, what
+    /// stayed.
     fn make_room(&self, stop: &AtomicBool) -> Result<String, Failure> {
         let size = self.args.memory_max.0;
         let mut why = String::new();
         let mut before = self.charged()?.stays;
         let mut in_vain = 0;
-        // A group that allocates as fast as it is paged out is given up, too. Where the kernel
-        // reclaims for the limit, one attempt is enough: it knows better than a second short scan
-        // what is cold.
+        // If a group allocates as fast as it is paged out, the attempts end as well. If the kernel
+        // reclaims for the limit, one attempt is enough: the kernel knows better than a second
+        // short scan which pages are cold.
         let attempts = if self.limit.kernel_reclaims() {
             1
         } else {
@@ -284,14 +286,14 @@ impl Job<'_> {
             why = self
                 .page_out(over, WatchBeforeReclaim { time, stop })
                 .inspect_err(|_| say("the limit is as it was"))?;
-            pause(stop, WRITTEN);
+            pause(stop, WRITE_PAUSE);
             let now = self.charged()?.stays;
             let is_in_vain = now + over / 16 >= before;
             in_vain = if is_in_vain { in_vain + 1 } else { 0 };
             before = now;
         }
         let stays = self.charged()?.stays;
-        // The margin below the limit is optional: it is enough to fit below the limit itself.
+        // The margin below the limit is desirable only: it suffices to fit below the limit itself.
         match stays <= size || self.limit.kernel_reclaims() {
             true => Ok(why),
             false => Err(self.no_room(stays, &why)),
@@ -315,11 +317,12 @@ impl Job<'_> {
         )
     }
 
-    /// Pages out this many bytes of the group; returns what stayed and why, in words.
+    /// Pages out this many bytes of the group; returns, in words, what stayed and why.
     fn page_out(&self, bytes: u64, glance: WatchBeforeReclaim) -> Result<String, Failure> {
         let file = self.group.dir.join("memory.reclaim");
         if file.exists() {
-            // The kernel returns EAGAIN if it reclaimed less: the group's charge shows how much.
+            // The kernel returns EAGAIN if it reclaimed less. The group's charge then shows how
+            // much.
             return match std::fs::write(&file, bytes.to_string()) {
                 Err(error)
                     if error.raw_os_error() == Some(rustix::io::Errno::AGAIN.raw_os_error()) =>
@@ -369,8 +372,8 @@ impl Job<'_> {
         ))
     }
 
-    /// Watches the new limit; returns what it cost, in words. The error is why the limit cannot
-    /// stay.
+    /// Watches the new limit; returns what it cost, in words. The error is the reason that the
+    /// limit cannot stay.
     fn watch(&self, stop: &AtomicBool, price: &Price) -> Result<String, String> {
         let time = Duration::from_millis(self.args.watch.0);
         let before = self.counters(price)?;
@@ -409,14 +412,14 @@ impl Job<'_> {
     }
 }
 
-/// Bytes of the group that count against its limit.
+/// The bytes of the group that count towards its limit.
 struct Charged {
     all: u64,
-    /// The charge without what the kernel drops when the limit is set.
+    /// The part of `all` that stays when the limit is set: without what the kernel then drops.
     stays: u64,
 }
 
-/// A limit that is being tried; `Drop` restores the former limit.
+/// A limit that is being tried; dropping this value restores the former limit.
 struct Lowered<'a> {
     limit: &'a Limit,
     is_kept: bool,
@@ -425,7 +428,7 @@ struct Lowered<'a> {
 impl<'a> Lowered<'a> {
     /// Sets the limit; dropping the returned value restores the former one.
     fn set(limit: &'a Limit, bytes: u64) -> Result<Lowered<'a>, Failure> {
-        // Created before the limit is set: systemd may set it and then fail.
+        // Created before the limit is set, because systemd may set the limit and then fail.
         let lowered = Lowered {
             limit,
             is_kept: false,
@@ -439,7 +442,7 @@ impl<'a> Lowered<'a> {
         self.is_kept = true;
     }
 
-    /// Restores the former limit; returns the failure with the reason.
+    /// Restores the former limit; returns the failure with the reason `why`.
     fn back(mut self, why: &str) -> Failure {
         self.is_kept = true;
         let former = limit_text(self.limit.former());

@@ -1,7 +1,7 @@
-//! `pagetide run`.
+//! `pagetide run`: starts a program under management.
 //!
-//! Invariant: standard output and error belong to the program: nothing is printed unless it cannot
-//! be started, or `--best-effort` starts it with less than requested.
+//! Invariant: standard output and error belong to the program. pagetide prints only if the program
+//! cannot be started, or if `--best-effort` starts it with less than requested.
 
 use std::io::Write;
 
@@ -12,7 +12,8 @@ use crate::failure::Failure;
 
 use super::gate;
 
-/// Returns only when the program could not be started, or with --fail-above when it has ended.
+/// Runs the program. Returns only if the program could not be started, or, with --fail-above, after
+/// it has ended.
 pub(super) fn run(args: &Run) -> Result<u8, Failure> {
     let options = args.knobs.options()?;
     if args.gate.fail_above.is_some() && args.gate.measured_in.is_none() {

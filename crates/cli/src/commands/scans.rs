@@ -1,7 +1,7 @@
-//! Scans, one after the other, until the plan is fulfilled.
+//! Makes one scan after the other, until the plan is fulfilled.
 //!
-//! Invariant: scans run on a thread of their own and wait for the user of the reports. So ^C takes
-//! effect at once, a slow reader makes scans rarer, and reports never pile up.
+//! Invariant: scans run in a thread of their own and wait for the receiver of the reports. So ^C
+//! has an effect at once, a slow receiver makes scans less frequent, and reports never pile up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,47 +20,48 @@ use crate::watching::{WatchRequest, Watching};
 /// Time between two checks for ^C, and between two updates of the progress.
 const PULSE: Duration = Duration::from_millis(100);
 
-/// Longest wait for a manager's last response after the end of the requested time.
+/// How long to wait for a manager's last response after the requested time is over.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Begins to watch; [`crate::watching::open`], or a test's own.
+/// Opens a target to watch: [`crate::watching::open`], or a function of a test.
 pub(crate) type Open = fn(&WatchRequest) -> Result<Box<dyn Watching>, Failure>;
 
-/// Receives the reports.
+/// A receiver of reports.
 pub(super) trait ReportSink {
-    /// Takes the next report.
+    /// Receives the next report.
     fn report(&mut self, report: Report) -> Result<(), Failure>;
 
-    /// Returns whether the reports until now are enough.
+    /// Returns whether the reports so far are enough.
     fn is_enough(&self) -> bool {
         false
     }
 
-    /// Called when no report came for a moment.
+    /// Called if no report arrived for a moment.
     fn idle(&mut self) {}
 }
 
 struct Scan {
     report: Report,
     last: bool,
-    /// Whether the report is a manager's, which has a clock of its own.
+    /// Whether the report is from a manager, which has its own clock.
     by_manager: bool,
 }
 
 /// Passes each report to `user`, until the plan's time has passed, the processes have ended, or
-/// `stop` is set. Time is measured by the reports' own clock, and after a manager's first report by
-/// our clock, too: a manager with a clock that stands still must not keep the command from ending.
+/// `stop` is set. Time is measured by the reports' clock. After a manager's first report, time by
+/// our own clock counts as well: a manager whose clock stands still must not keep the command from
+/// ending.
 pub(super) fn follow(
     plan: &Plan,
     open: Open,
     stop: &Arc<AtomicBool>,
     user: &mut impl ReportSink,
 ) -> Result<(), Failure> {
-    let (give, take) = sync_channel(0);
+    let (sender, receiver) = sync_channel(0);
     let planned = plan.clone();
     let scans = thread::Builder::new()
         .name("scans".to_owned())
-        .spawn(move || scan(&planned, open, &give))
+        .spawn(move || scan(&planned, open, &sender))
         .map_err(|error| {
             let what = format!("cannot start a thread to scan: {error}");
             Failure::new(what, "raise the limit of processes (ulimit -u)")
@@ -68,7 +69,7 @@ pub(super) fn follow(
     let mut end = None;
     let is_over = |end: Option<Instant>| end.is_some_and(|end| Instant::now() >= end);
     while !stop.load(Ordering::Relaxed) && !is_over(end) {
-        match take.recv_timeout(PULSE) {
+        match receiver.recv_timeout(PULSE) {
             Ok(Ok(scan)) => {
                 user.report(scan.report)?;
                 if user.is_enough() {
@@ -78,9 +79,9 @@ pub(super) fn follow(
                 let latest = time.and_then(|time| Instant::now().checked_add(time + GRACE));
                 end = end.or(latest);
                 if scan.last {
-                    // The next scan in this process must not find the processes claimed, so wait
-                    // until the thread has ended. Its result is not needed: the last report has
-                    // arrived.
+                    // Waits until the thread has ended: otherwise the next scan in this process
+                    // would find the processes still claimed. The thread's result is not needed, as
+                    // the last report has arrived.
                     let _ = scans.join();
                     return Ok(());
                 }
@@ -95,17 +96,17 @@ pub(super) fn follow(
             }
         }
     }
-    // Not joined: the thread may sleep until the next scan, or wait for a manager's response that
-    // no code needs any more.
+    // Not joined: the thread may be sleeping until the next scan, or waiting for a response that
+    // nothing needs any more.
     Ok(())
 }
 
-fn scan(plan: &Plan, open: Open, give: &SyncSender<Result<Scan, Failure>>) {
+fn scan(plan: &Plan, open: Open, sender: &SyncSender<Result<Scan, Failure>>) {
     let mut watching = match open(&plan.settings) {
         Ok(watching) => watching,
         Err(failure) => {
-            // If sending fails, the receiver has stopped: no error.
-            let _ = give.send(Err(failure));
+            // If sending fails, the receiver has stopped; that is no error.
+            let _ = sender.send(Err(failure));
             return;
         }
     };
@@ -126,35 +127,35 @@ fn scan(plan: &Plan, open: Open, give: &SyncSender<Result<Scan, Failure>>) {
             last,
             by_manager,
         });
-        if give.send(scan).is_err() || last {
+        if sender.send(scan).is_err() || last {
             return;
         }
     }
 }
 
-/// How long this command has been watching, by the reports' clock.
+/// For how long this command has been watching, by the reports' clock.
 #[derive(Default)]
 struct Passed {
-    /// Milliseconds of the reports' clock when this command began to count (this), and in the last
-    /// report.
+    /// Milliseconds of the reports' clock: when this command began to count (`begun_ms`), and in
+    /// the last report (`last_ms`).
     begun_ms: Option<u64>,
     last_ms: u64,
-    /// Time that passed by the clocks of managers that were replaced, milliseconds.
+    /// Time that passed by the clocks of managers that were replaced, in milliseconds.
     before_ms: u64,
 }
 
 impl Passed {
-    /// Returns for how many milliseconds this command has watched when a report's clock is
+    /// Returns for how many milliseconds this command has watched, when the clock of a report shows
     /// `wall_ms`.
     fn until(&mut self, wall_ms: u64, plan: &Plan) -> u64 {
-        // A manager has watched since before this command. Its past is enough for one report, but
+        // A manager has watched since before this command. Its past counts for a single report, but
         // not for a series of them.
         let begun_ms = self.begun_ms.get_or_insert(match plan.each {
             Some(_) => wall_ms,
             None => 0,
         });
-        // A new manager has taken over, and its clock starts at 0: add its time to the earlier
-        // time.
+        // A new manager has taken over, and its clock starts at 0: the time so far is added to
+        // `before_ms`.
         if wall_ms < self.last_ms {
             let before = self.last_ms.saturating_sub(*begun_ms);
             self.before_ms = self.before_ms.saturating_add(before);
@@ -166,8 +167,8 @@ impl Passed {
     }
 }
 
-/// Returns whether the next scan would come after the end. As scans are never exactly on time, half
-/// of an interval counts as a whole interval.
+/// Returns whether the next scan would be after the end. Scans are never exactly on time, so half
+/// an interval counts as a whole one.
 fn enough(passed_ms: u64, plan: &Plan) -> bool {
     plan.time
         .is_some_and(|time| due(passed_ms, Duration::ZERO, time, plan))

@@ -1,8 +1,8 @@
-//! A screen that is drawn again and again, frame over frame.
+//! A screen that is drawn repeatedly, each frame over the previous one.
 //!
-//! Invariant: a frame is one write, which first moves the cursor to the top and clears each line
-//! behind its text, so nothing flickers. A frame is never higher than the terminal. The cursor is
-//! never hidden and rests below the frame, so the terminal is usable however the program ends.
+//! Invariant: a frame is written by one call. It first moves the cursor to the top, and clears each
+//! line after its text, so nothing flickers. A frame is never higher than the terminal. The cursor
+//! is never hidden and is below the frame, so the terminal is usable however the program ends.
 
 use std::io::{self, Write};
 
@@ -20,7 +20,7 @@ impl Screen {
         text: &str,
         height: usize,
     ) -> io::Result<()> {
-        // Synchronized output: a terminal that knows this sequence shows the frame at once; others
+        // Synchronized output: terminals that know this sequence show the frame as a whole; others
         // ignore it.
         let mut frame = "\x1b[?2026h".to_owned();
         if !self.drawn {
@@ -48,7 +48,8 @@ impl Screen {
         out.flush()
     }
 
-    /// Ends with the last frame shown, without the `^C` that the terminal may have put below it.
+    /// Leaves the last frame on the screen, without the `^C` that the terminal may have shown below
+    /// it.
     pub(super) fn leave(&self, out: &mut impl Write) -> io::Result<()> {
         if self.drawn {
             out.write_all(b"\r\x1b[K")?;
@@ -57,7 +58,7 @@ impl Screen {
         Ok(())
     }
 
-    /// Clears the last frame, if there is one, so that all of the text can be printed.
+    /// Clears the last frame, if there is one, so that the whole text can be printed instead.
     pub(super) fn clear(&self, out: &mut impl Write) -> io::Result<()> {
         if self.drawn {
             out.write_all(b"\x1b[H\x1b[J")?;

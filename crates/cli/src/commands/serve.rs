@@ -1,7 +1,7 @@
 //! `pagetide serve`: stays in the foreground until a signal ends it.
 //!
 //! Invariant: `serve` prints a line for each action, with the reason. ^C and SIGTERM end `serve` in
-//! order, and tenants stay as they are.
+//! an orderly way, and tenants stay as they are.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::view::text::plain;
 
 use super::live::Live;
 
-/// Interval that [`Live::new`] requires; without effect, as `serve` never shows a progress line.
+/// A pace that [`Live::new`] requires; it has no effect, as `serve` never shows a progress line.
 const PACE: Duration = Duration::from_secs(10);
 
 pub(super) fn serve(args: &Serve) -> Result<u8, Failure> {
@@ -66,7 +66,7 @@ pub(super) fn serve(args: &Serve) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// What the user sees of `serve`, in a terminal or a log.
+/// What the user sees of `serve`, on a terminal or in a log.
 struct Front {
     live: Live,
     style: Style,

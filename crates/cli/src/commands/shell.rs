@@ -1,4 +1,4 @@
-//! `pagetide completions`: made from the command line's own definition.
+//! `pagetide completions`: completions for shells, made from the definition of the command line.
 
 use std::io::Write;
 
@@ -19,8 +19,9 @@ fn script(shell: Shell) -> Vec<u8> {
     text
 }
 
-/// Renames a value whose name has a colon to `VALUE`. In zsh's `_arguments` a colon ends the name,
-/// and a command that completes the value follows; clap_complete does not quote colons there.
+/// Renames a value whose name contains a colon to `VALUE`. In zsh's `_arguments` a colon ends the
+/// name, and the text after it is a command that completes the value. clap_complete does not quote
+/// such colons.
 fn without_colons(command: clap::Command) -> clap::Command {
     let plain = |arg: clap::Arg| {
         let mut names = arg.get_value_names().into_iter().flatten();
@@ -36,8 +37,8 @@ fn without_colons(command: clap::Command) -> clap::Command {
 mod tests {
     use super::*;
 
-    /// Regression: zsh reads `:message:action`; a message with a colon became two values, and its
-    /// end a command.
+    /// Regression: zsh reads `:message:action`. A message with a colon was taken for two values,
+    /// and its end for a command.
     #[test]
     fn zsh_gets_one_value_if_its_name_has_a_colon() {
         let text = String::from_utf8(script(Shell::Zsh)).expect("UTF-8");

@@ -1,4 +1,4 @@
-//! `pagetide sim`.
+//! `pagetide sim`: runs an experiment on simulated memory.
 
 use std::fs;
 use std::io::{IsTerminal, Write};
@@ -41,8 +41,8 @@ pub(super) fn sim(args: &Sim) -> Result<u8, Failure> {
     Ok(unmet(&outcome).map_or(0, |failure| failure.tell()))
 }
 
-/// Returns what the command prints, and a failure with the claims that do not hold (`None`: all
-/// hold). `progress` receives the share of the work that is done, 0 to 1.
+/// Returns what the command prints, and a failure that names the claims that do not hold (`None` if
+/// all hold). `progress` receives the share of the work that is done, 0 to 1.
 ///
 /// # Errors
 /// There is no such experiment, or results cannot be written.
@@ -127,7 +127,8 @@ fn text_of(args: &Sim, heading: &Heading, outcome: &Outcome) -> String {
     }
 }
 
-/// Prints what depends on this machine on standard error, unless it is among the results.
+/// Prints figures that depend on this machine to standard error, unless they are part of the
+/// results.
 fn tell_timings(args: &Sim, heading: &Heading, outcome: &Outcome) {
     if args.timings || outcome.timings.is_empty() {
         return;
@@ -143,7 +144,7 @@ fn tell_timings(args: &Sim, heading: &Heading, outcome: &Outcome) {
     let _ = writeln!(std::io::stderr(), "On this machine:\n{text}");
 }
 
-/// Returns the claims that do not hold as a failure, if there are any.
+/// Returns the failure if there are claims that do not hold.
 fn unmet(outcome: &Outcome) -> Option<Failure> {
     let failed = outcome.claims.iter().filter(|c| !c.holds).count();
     let all = outcome.claims.len();
@@ -155,7 +156,7 @@ fn unmet(outcome: &Outcome) -> Option<Failure> {
     })
 }
 
-/// Refuses to write a page over a file that the experiment reads, such as a recording.
+/// Refuses to write the HTML page over a file that the experiment reads, such as a recording.
 fn refuse_what_is_read(page: &Path, args: &Sim, job: &Job) -> Result<(), Failure> {
     let Job::File { plans, .. } = job else {
         return Ok(());
@@ -181,7 +182,7 @@ struct OutputPaths<'a> {
 }
 
 impl<'a> OutputPaths<'a> {
-    /// Makes the directories, and opens the page: an existing page stays until the new one is
+    /// Makes the directories, and opens the HTML page. An existing page stays until the new one is
     /// complete.
     fn open(args: &'a Sim, job: &Job) -> Result<Self, Failure> {
         if let Some(page) = &args.html {

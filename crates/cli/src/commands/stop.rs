@@ -1,4 +1,4 @@
-//! Signals that end a command: ^C and others.
+//! Signals that end a command, such as that of ^C.
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -10,8 +10,8 @@ use host::system::start::{TWICE, ending_signals};
 
 use crate::failure::Failure;
 
-/// Returns a flag that the first SIGINT, SIGTERM or SIGHUP sets, unless the signal is ignored.
-/// Another of these signals [`TWICE`] later or more ends the process.
+/// Returns a flag that the first SIGINT, SIGTERM or SIGHUP sets, unless that signal is ignored.
+/// Another of these signals, at least [`TWICE`] later, ends the process.
 pub(super) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let [flag, is_last] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
     let (mut heard, tell) = UnixStream::pair().map_err(|error| refused(0, &error))?;
@@ -23,7 +23,7 @@ pub(super) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     }
     let thread = std::thread::Builder::new().name("signals".to_owned());
     let begun = thread.spawn(move || {
-        // A byte means a signal. (The other end is never closed while the process lives.)
+        // A byte arrives for each signal. (The other end is never closed while the process lives.)
         if heard.read(&mut [0]).is_ok() {
             std::thread::sleep(TWICE);
             is_last.store(true, Ordering::Relaxed);
@@ -37,7 +37,7 @@ pub(super) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
 }
 
 /// Returns a flag that each SIGINT, SIGTERM or SIGHUP sets, unless the signal is ignored; no signal
-/// ends the process. For commands that must clean up, and that end soon after the flag is set.
+/// ends the process. For commands that must clean up and then end soon after the flag is set.
 pub(super) fn gentle_flag() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in ending_signals() {
@@ -49,7 +49,7 @@ pub(super) fn gentle_flag() -> Result<Arc<AtomicBool>, Failure> {
 
 /// Waits for the time `how_long`, or until `stop` is set.
 pub(super) fn pause(stop: &AtomicBool, how_long: Duration) {
-    /// Maximum delay until ^C takes effect.
+    /// Maximum delay of the effect of ^C.
     const PULSE: Duration = Duration::from_millis(50);
     let end = Instant::now() + how_long;
     while !stop.load(Ordering::Relaxed) {

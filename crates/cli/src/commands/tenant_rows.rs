@@ -9,7 +9,7 @@ use crate::view::top::{Row, Watched};
 use super::requests::{QUICK, of_tenant, unexpected};
 
 /// Returns the rows of all tenants, parents before children, and how the tenants are watched. Each
-/// row has the sums of all tenants below it.
+/// row contains the sums of all tenants below it.
 ///
 /// # Errors
 /// No `serve` runs, or it does not respond to this user.
@@ -23,8 +23,8 @@ pub(super) fn tenant_rows(tree: &Tree) -> Result<(Vec<Row>, Watched), Failure> {
     }
 }
 
-/// Returns how a tenant is watched. That is the same for all tenants, because one manager watches
-/// them.
+/// Returns how a tenant is watched, which is the same for all tenants, as one manager watches them
+/// all.
 fn watched(tenant: &TenantRow) -> Watched {
     Watched {
         wall_ms: tenant.wall_ms,

@@ -1,6 +1,6 @@
-//! `pagetide top`.
+//! `pagetide top`: a table of processes, control groups or tenants that is updated.
 //!
-//! Invariant: a terminal shows one table that changes; elsewhere tables follow each other.
+//! Invariant: on a terminal, one table is redrawn; elsewhere, one table is printed after the other.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -40,8 +40,8 @@ pub(super) fn top(args: &Top) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Returns whether a user at a terminal sees the browser, which has neither an end nor a number of
-/// rows.
+/// Returns whether to show the browser: to a user at a terminal who has set neither an end nor a
+/// number of rows.
 #[cfg(feature = "dashboard")]
 fn is_browsed(args: &Top, plan: &Plan) -> bool {
     let is_watched = io::IsTerminal::is_terminal(&io::stdin()) && Style::of_stdout().live;
@@ -53,7 +53,7 @@ fn tenants(args: &Top, plan: &Plan, stop: &AtomicBool) -> Result<u8, Failure> {
     let mut tables = Tables::new(args, plan, Style::of_stdout, io::stdout().lock());
     let begin = Instant::now();
     if let (None, Some(time)) = (plan.each, plan.time.filter(|_| args.time.is_some())) {
-        // Fails early if no `serve` runs.
+        // If no `serve` runs, this fails at once.
         tenant_rows(&args.tree)?;
         pause(stop, time);
     }
@@ -112,7 +112,7 @@ impl<'a, W: Write> Tables<'a, W> {
         let redraws = style.live && self.plan.each.is_some();
         let fit = match redraws {
             true => style,
-            // Output that scrolls has space for all rows.
+            // There is space for all rows in output that scrolls.
             false => Style {
                 height: usize::MAX,
                 ..style
@@ -130,7 +130,7 @@ impl<'a, W: Write> Tables<'a, W> {
         Ok(())
     }
 
-    /// Prints the table if a single one was requested.
+    /// Prints the table, if only a single one was requested.
     fn end(mut self) -> Result<(), Failure> {
         if let Some(report) = self.newest.take() {
             self.show(&report)?;

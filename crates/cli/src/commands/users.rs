@@ -1,5 +1,5 @@
-//! Names of users, from `/etc/passwd`. Users that only a directory service knows keep their
-//! numbers.
+//! Names of users, from `/etc/passwd`. For users that only a directory service knows, the number is
+//! shown.
 
 use std::collections::BTreeMap;
 

@@ -1,12 +1,12 @@
-//! Horizontal bars.
+//! Horizontal bars, and the ages of the rows that they stand for.
 //!
 //! Invariant: a bar is exactly as wide as requested. A share above 0 is never drawn as an empty
 //! bar, and one below 1 never as a full bar.
 
 use daemon::options::Millis;
 
-/// Draws `fraction` of `width` columns (0 to 1; more is drawn as 1): eighths of a column in
-/// Unicode, whole columns in ASCII.
+/// Draws a bar that fills `fraction` (0 to 1; more counts as 1) of `width` columns: in eighths of a
+/// column with Unicode, in whole columns with ASCII.
 pub(crate) fn bar(fraction: f64, width: usize, unicode: bool) -> String {
     const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
     let steps = if unicode { width * 8 } else { width };
@@ -22,7 +22,8 @@ pub(crate) fn bar(fraction: f64, width: usize, unicode: bool) -> String {
     text + &" ".repeat(width - used)
 }
 
-/// Returns how many of `steps` a fraction fills.
+/// Returns how many of `steps` a fraction fills; for a fraction between 0 and 1, neither none nor
+/// all.
 pub(crate) fn filled_steps(fraction: f64, steps: usize) -> usize {
     if steps == 0 || fraction.is_nan() || fraction <= 0.0 {
         return 0;
@@ -40,8 +41,9 @@ pub(crate) fn filled_steps(fraction: f64, steps: usize) -> usize {
     filled.clamp(1, steps.saturating_sub(1).max(1))
 }
 
-/// Lower edges of the rows, seconds. They are fixed, so that rows keep their places during a watch.
-/// Each is an edge of the report's bins; otherwise memory would stand in the wrong row.
+/// Lower edges of the rows of ages, in seconds. They are fixed, so that rows keep their places
+/// during a watch. Each is an edge of the report's bins, as memory would otherwise be shown in a
+/// wrong row.
 pub(super) const ROWS_S: [u64; 13] = [0, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600];
 
 /// Formats a range of ages: `up to 1s`, `10s - 20s`, `over 1h`.

@@ -1,7 +1,7 @@
-//! Miss-ratio curves as text with a plot, JSON, CSV and a page.
+//! Miss-ratio curves as text with a plot, as JSON, as CSV and as an HTML page.
 //!
 //! Invariant: the output depends only on the result, so the same trace produces the same bytes. The
-//! trace's name is not trusted: it is shown as text, never as control characters.
+//! trace's name is not trusted: it is shown as text, without control characters.
 
 mod chart;
 mod gaps;
@@ -52,8 +52,8 @@ fn summary(name: &str, result: &Curves) -> String {
     text
 }
 
-/// Formats a size as a part of all pages; larger memory makes no difference, so the text is `>
-/// 100%`.
+/// Formats a size as a part of all pages. For a larger memory the text is `> 100%`, as more memory
+/// makes no difference.
 fn part_of_all(size: u64, pages: u64) -> String {
     match size > pages {
         true => "> 100%".to_owned(),
@@ -61,7 +61,7 @@ fn part_of_all(size: u64, pages: u64) -> String {
     }
 }
 
-/// The policy with which all others are compared.
+/// The policy that is compared with each other policy.
 const OURS: CurvePolicy = CurvePolicy::LruGen;
 
 /// Formats the result for people.
@@ -108,7 +108,7 @@ pub(crate) fn json(name: &str, result: &Curves) -> String {
     json_lines(&value) + "\n"
 }
 
-/// Formats the result as CSV: a line for each size under a line of names.
+/// Formats the result as CSV: a line of names, then one line for each size.
 pub(crate) fn csv(result: &Curves) -> String {
     let names = result.curves.iter().map(|(policy, _)| policy.name());
     let names: Vec<_> = ["pages", "bytes"].into_iter().chain(names).collect();

@@ -1,7 +1,9 @@
-//! Reports about the memory of any processes (`host::report`): for people, as CSV, as a page.
+//! Reports about the memory of processes (`host::report`): as text for people, as CSV, as an HTML
+//! page.
 //!
 //! Invariant: the output depends only on the reports, so the same reports produce the same bytes.
-//! For any numbers and names in a report, nothing overflows and the output is only text.
+//! For any numbers and names in a report, nothing overflows, and the output contains no control
+//! characters of theirs.
 
 mod ages;
 mod bins;
@@ -49,8 +51,8 @@ pub(crate) fn human(report: &Report, style: Style) -> String {
     sheet.finish()
 }
 
-/// Returns the age of the kernel's figure if it is not fresh: for a program that grows, an old
-/// figure looks like an error of ours.
+/// Returns how old the kernel's figure is, as text; empty if it is fresh. (For a program that
+/// grows, an old figure looks like an error of ours.)
 fn ago(ms: u64) -> String {
     match ms {
         0..1000 => String::new(),
@@ -58,12 +60,12 @@ fn ago(ms: u64) -> String {
     }
 }
 
-/// Writes how much memory there is, with the kernel's own figure beside ours.
+/// Writes how much memory the processes have, each with the kernel's own figure in parentheses.
 fn sizes(report: &Report, sheet: &mut Sheet) {
     let says = report.kernel_says;
     let resident = Bytes(report.resident_bytes);
     let mut text = resident.to_string();
-    // A control group's peak includes page cache, so it does not fit beside resident memory.
+    // A control group's peak includes page cache, so it cannot be compared with resident memory.
     if report.charged_bytes.is_none() {
         text += &format!(", peak {}", Bytes(report.resident_peak_bytes));
     }
@@ -107,7 +109,8 @@ fn sizes(report: &Report, sheet: &mut Sheet) {
     ended(report, sheet);
 }
 
-/// Returns what the control group is charged, and how much of that is unmapped page cache.
+/// Returns the text about the control group's charge, and how much of it is unmapped page cache and
+/// kernel memory; `None` without a control group.
 fn charged(report: &Report) -> Option<String> {
     let now = report.charged_bytes?;
     let peak = report.charged_peak_bytes;

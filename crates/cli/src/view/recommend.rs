@@ -1,7 +1,7 @@
-//! The output of `recommend`: a table for people, or text to put where limits are set.
+//! The output of `recommend`: a table for people, or text for files that set limits.
 //!
-//! Invariant: names are not trusted: in a table they are printed as text, in a file for a program
-//! they are quoted or in a comment of one line. A part without a number has no limits.
+//! Invariant: names are not trusted. In a table they are printed as text; in a file for a program
+//! they are quoted, or in a comment of one line. A part without a number gets no limits.
 
 use std::fmt::Write;
 
@@ -16,18 +16,19 @@ use super::memory::words::waited;
 use super::sheet::Sheet;
 use super::text::{json_lines, plain};
 
-/// The form of the output.
+/// The format of the output.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Format {
-    /// For people
+    /// A table for people
     Table,
-    /// A drop-in for each unit
+    /// A drop-in file for each unit
     Systemd,
-    /// A resources stanza for each container: requests are what is needed, limits what to set
+    /// A resources stanza for each container: the request is the needed size, the limit the
+    /// suggested one
     K8s,
-    /// A service's limits in a compose file
+    /// The limits of each service, for a compose file
     Compose,
-    /// One object with a list
+    /// One JSON object with a list of parts
     Json,
 }
 
@@ -38,9 +39,10 @@ pub(crate) struct Answer {
     pub(crate) parts: Vec<Part>,
     pub(crate) watched_ms: u64,
     pub(crate) price: Price,
-    /// Share of the last 10 s in which some process waited for memory, in hundredths of a percent.
+    /// Share of the last 10 s in which at least one process waited for memory, in hundredths of a
+    /// percent.
     pub(crate) pressure_some_avg10: Option<u32>,
-    /// Which processes `pressure_some_avg10` is about.
+    /// The processes whose waiting `pressure_some_avg10` measures.
     pub(crate) pressure_of: Option<PressureOf>,
     pub(crate) notes: Vec<String>,
 }
@@ -56,7 +58,7 @@ pub(crate) fn answer(answer: &Answer, format: Format, style: Style) -> String {
     }
 }
 
-/// Width of the figures beside the name, columns.
+/// Width of all figures beside the name, in columns.
 const FIGURES: usize = 58;
 
 fn table(answer: &Answer, style: Style) -> String {
@@ -77,12 +79,12 @@ fn table(answer: &Answer, style: Style) -> String {
             sheet.line(&format!("{name:<room$}{now:>10}{:>10}", "-"));
             continue;
         };
-        let goes = part.resident_bytes.saturating_sub(needed.bytes);
+        let could_go = part.resident_bytes.saturating_sub(needed.bytes);
         let cost = percent(needed.cost_percent).replace("less than ", "<");
         sheet.line(&format!(
             "{name:<room$}{now:>10}{:>10}{:>10}{cost:>8}{:>8}{:>6}{:>6}",
             Bytes(needed.bytes).to_string(),
-            Bytes(goes).to_string(),
+            Bytes(could_go).to_string(),
             needed.confidence.name(),
             setting(needed.suggest.memory_high_bytes),
             setting(needed.suggest.memory_max_bytes),
@@ -121,14 +123,14 @@ fn table(answer: &Answer, style: Style) -> String {
     sheet.finish()
 }
 
-/// Returns a text for each part that has a number, with a blank line between two.
+/// Returns the text of each part that has a number, with a blank line between two of them.
 fn each(answer: &Answer, text_of: fn(&Part, &Needed) -> String) -> String {
     let parts = answer.parts.iter();
     let texts = parts.filter_map(|part| Some(text_of(part, part.needed.as_ref()?)));
     texts.collect::<Vec<String>>().join("\n")
 }
 
-/// Returns the reasons for the number, for a comment of one line.
+/// Returns the number and its reasons, for a comment of one line.
 fn from(needed: &Needed) -> String {
     format!(
         "needs {} of {} resident; {} confidence: {}",
@@ -155,7 +157,7 @@ fn systemd(part: &Part, needed: &Needed) -> String {
     )
 }
 
-/// Formats a size as Kubernetes takes it: `48Mi`.
+/// Formats a size in the form that Kubernetes accepts: `48Mi`.
 fn quantity(bytes: u64) -> String {
     format!("{}Mi", bytes.div_ceil(1 << 20).max(1))
 }
@@ -270,7 +272,7 @@ pub(crate) mod tests {
         assert_eq!(json["parts"][0]["needed"]["confidence"], "high");
     }
 
-    /// The user who starts a program chooses its name, so the name is not trusted.
+    /// The user who starts a program chooses the program's name, so the name is not trusted.
     #[test]
     fn a_hostile_name_stays_one_line_of_text() {
         let sample = sample("a\nMemoryMax=1\u{1b}[2J: {x}\"");

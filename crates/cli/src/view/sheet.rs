@@ -1,7 +1,7 @@
-//! Lines of text on their way to a terminal.
+//! Lines of text that are laid out for a terminal.
 //!
-//! Invariant: no line is wider than the terminal, for any text: figures and words are wrapped or
-//! cut first and coloured after, so that no colour is cut in two.
+//! Invariant: no line is wider than the terminal, whatever the text. Texts are wrapped or cut
+//! before they are coloured, so that no colour sequence is cut.
 
 use crate::terminal::Style;
 
@@ -10,13 +10,13 @@ use super::text::{cut, wrap};
 /// A function that colours a text.
 pub(crate) type Ink = fn(Style, &str) -> String;
 
-/// Minimum columns for a text beside its heading; if there are fewer, the text goes below the
+/// Minimum columns for a text beside its heading; if there are fewer, the text is placed below the
 /// heading.
 const LEAST: usize = 16;
 /// Indentation of a text below its heading, columns.
 const BELOW: usize = 5;
 
-/// The lines so far, and how to draw them.
+/// The lines added so far, and the style in which they are drawn.
 pub(crate) struct Sheet {
     style: Style,
     lines: Vec<String>,
@@ -35,7 +35,7 @@ impl Sheet {
         self.style
     }
 
-    /// Adds a line, as much of it as fits.
+    /// Adds a line; the part that does not fit is cut off.
     pub(crate) fn line(&mut self, text: &str) {
         let text = cut(text, self.style.width, self.style.unicode);
         self.lines.push(text.trim_end().to_owned());
@@ -50,11 +50,11 @@ impl Sheet {
         self.lines.push(self.style.bold(&text));
     }
 
-    /// Adds a text as [`Sheet::hanging`] does, and colours `word`, with which the text begins.
+    /// Adds a text like [`Sheet::hanging`], and colours `word`, with which the text begins.
     pub(crate) fn marked(&mut self, (ink, word): (Ink, &str), first: &str, text: &str) {
         let at = self.lines.len();
         self.hanging(&format!("{word}{first}"), text);
-        // The word is short and at the front, so a line that was cut still begins with it.
+        // The word is short and at the start, so even a line that was cut begins with it.
         if let Some(line) = self.lines.get_mut(at)
             && let Some(rest) = line.strip_prefix(word)
         {
@@ -62,13 +62,13 @@ impl Sheet {
         }
     }
 
-    /// Adds a less important line, or the headings above a table.
+    /// Adds a line in the style of less important text, such as the headings of a table.
     pub(crate) fn dim(&mut self, text: &str) {
         let text = cut(text, self.style.width, self.style.unicode);
         self.lines.push(self.style.dim(text.trim_end()));
     }
 
-    /// Adds a title: its subject at the left, as much as fits beside the facts at the right.
+    /// Adds a title: the subject at the left, cut to the space beside the facts at the right.
     pub(crate) fn title(&mut self, about: &str, facts: &str) {
         let Style { width, unicode, .. } = self.style;
         let facts = cut(facts, width.saturating_sub(14), unicode);
@@ -78,17 +78,18 @@ impl Sheet {
         self.lines.push(line);
     }
 
-    /// Adds a figure with its name; text that does not fit continues below.
+    /// Adds a figure with its name; the part of the text that does not fit continues on the next
+    /// line.
     pub(crate) fn row(&mut self, name: &str, value: &str) {
         self.hanging(&format!("  {name:<10} "), value);
     }
 
-    /// Adds `first`, then the text; further lines of the text are indented to where the text
-    /// begins.
+    /// Adds `first` and then the text. Further lines of the text are indented to the column in
+    /// which the text begins.
     pub(crate) fn hanging(&mut self, first: &str, text: &str) {
         let (mut start, mut indent) = (first.to_owned(), first.chars().count());
         if indent > BELOW && self.style.width < indent + LEAST {
-            // No word fits behind `first`: the text starts on the next line, unless `first` is
+            // No word fits beside `first`. So the text starts on the next line, unless `first` is
             // short.
             let mark = first.trim();
             if mark.len() + 2 < BELOW {
@@ -110,7 +111,7 @@ impl Sheet {
         self.lines.push(String::new());
     }
 
-    /// Returns all lines, a newline at the end of each.
+    /// Returns all lines, each with a newline at its end.
     pub(crate) fn finish(self) -> String {
         self.lines.join("\n") + "\n"
     }

@@ -1,4 +1,4 @@
-//! Output for people, compared exactly where it is plain text.
+//! Tests of output for people, compared exactly if it is plain text.
 
 use daemon::options::{Bytes, Limits, Size};
 use host::report::Report;
@@ -90,7 +90,7 @@ pub(crate) fn names(value: &serde_json::Value) -> std::collections::BTreeSet<Str
     }
 }
 
-/// The JSON of each of the four subcommands of `swap`, with all fields that it may have.
+/// Returns the JSON of the four subcommands of `swap`, with all fields that it may have.
 fn swap_json() -> [serde_json::Result<serde_json::Value>; 4] {
     use host::swap::{Area, Backing, Compressed, Made, Recompressed, Removed, Status};
     use host::system::swap::SwapKind;
@@ -154,8 +154,8 @@ fn swap_json() -> [serde_json::Result<serde_json::Value>; 4] {
     ]
 }
 
-/// Regression: the fields of `reclaim`, `top` and `swap` were documented on no page, though
-/// interfaces.md promises them.
+/// Regression: the fields of `reclaim`, `top` and `swap` were documented on no page, although
+/// docs/interfaces.md promises them.
 #[test]
 fn every_json_field_is_documented() {
     use daemon::control::Done;

@@ -1,13 +1,14 @@
-//! Makes texts from other processes and users safe to show: command lines, paths, names of users.
+//! Makes texts of other processes and users safe to show: command lines, paths, names of users.
 //!
-//! Invariant: no text returned from here moves a cursor, changes a colour, turns the direction of
-//! writing, hides itself, or is markup. A text cut to a number of columns takes no more columns.
+//! Invariant: no text returned from here moves a cursor, changes a colour, reverses the direction
+//! of writing, is invisible, or is markup. A text that was cut to a number of columns is at most
+//! that wide.
 
 use pictures::is_hidden;
 pub(crate) use pictures::{csv_field, escaped};
 
-/// Returns the text with `?` for each character that would control a terminal and, without
-/// `unicode`, for each character beyond ASCII.
+/// Returns the text with `?` in place of each character that would control a terminal and, without
+/// `unicode`, of each character beyond ASCII.
 pub(crate) fn plain(text: &str, unicode: bool) -> String {
     let shown = |c: char| match c {
         c if is_hidden(c) || (!unicode && !c.is_ascii()) => '?',
@@ -16,9 +17,8 @@ pub(crate) fn plain(text: &str, unicode: bool) -> String {
     text.chars().map(shown).collect()
 }
 
-/// Returns the width of a character, columns. For characters beyond the alphabets and signs that
-/// are certainly narrow it returns two: a line that is too short does no harm, one that is too long
-/// breaks the screen.
+/// Returns an upper bound of a character's width in columns. Two, unless the character is certainly
+/// narrow: a line that is too short does no harm, a line that is too long breaks the screen.
 fn columns_of(c: char) -> usize {
     match c {
         c if c < '\u{1100}' => 1,
@@ -32,7 +32,7 @@ pub(crate) fn columns(text: &str) -> usize {
     text.chars().map(columns_of).sum()
 }
 
-/// Returns [`plain`] in at most `width` columns, cut at the end.
+/// Returns the text made safe ([`plain`]) and cut at its end to at most `width` columns.
 pub(crate) fn cut(text: &str, width: usize, unicode: bool) -> String {
     let shown = plain(text, unicode);
     if columns(&shown) <= width {
@@ -42,8 +42,8 @@ pub(crate) fn cut(text: &str, width: usize, unicode: bool) -> String {
     start(&shown, width.saturating_sub(columns(mark))).to_owned() + mark
 }
 
-/// Returns [`plain`] in at most `width` columns, cut at the front: the end of a path is most
-/// useful.
+/// Returns the text made safe ([`plain`]) and cut at its start to at most `width` columns, as the
+/// end of a path is its most useful part.
 pub(crate) fn cut_front(text: &str, width: usize, unicode: bool) -> String {
     let shown = plain(text, unicode);
     if columns(&shown) <= width {
@@ -60,7 +60,7 @@ pub(crate) fn cut_front(text: &str, width: usize, unicode: bool) -> String {
     mark.to_owned() + &kept.into_iter().rev().collect::<String>()
 }
 
-/// Returns the characters that stand for the part that was cut off.
+/// Returns the characters that take the place of the part that was cut off.
 fn mark(width: usize, unicode: bool) -> &'static str {
     match width {
         0 => "",
@@ -71,7 +71,7 @@ fn mark(width: usize, unicode: bool) -> &'static str {
     }
 }
 
-/// Returns as much of the text's start as fits into `width` columns.
+/// Returns the longest beginning of the text that fits into `width` columns.
 fn start(text: &str, width: usize) -> &str {
     let mut used = 0;
     for (at, c) in text.char_indices() {
@@ -83,17 +83,17 @@ fn start(text: &str, width: usize) -> &str {
     text
 }
 
-/// Splits `text` into lines of at most `width` columns, broken at spaces where there are some.
-/// Returns at least one line.
+/// Splits `text` into lines of at most `width` columns, at spaces if possible. Returns at least one
+/// line.
 pub(crate) fn wrap(text: &str, width: usize, unicode: bool) -> Vec<String> {
     let text = plain(text, unicode);
-    // A character may be two columns wide; in fewer columns nothing could ever be placed.
+    // A character may be two columns wide; it would never fit into fewer columns.
     let width = width.max(2);
     let mut lines = Vec::new();
     let mut rest = text.trim();
     while columns(rest) > width {
         let head = start(rest, width);
-        // The space behind the last word may be just beyond the line.
+        // The space after the last word may be just beyond the end of the line.
         let whole = rest[head.len()..].starts_with(' ');
         let at = match head.rfind(' ') {
             _ if whole => head.len(),
@@ -107,7 +107,7 @@ pub(crate) fn wrap(text: &str, width: usize, unicode: bool) -> Vec<String> {
     lines
 }
 
-/// Returns one line of JSON. Characters that would control a terminal are escaped, also where JSON
+/// Returns one line of JSON. Characters that would control a terminal are escaped, even where JSON
 /// does not require that.
 pub(crate) fn json_line(value: &impl serde::Serialize) -> String {
     safe_json(&serde_json::to_string(value).unwrap_or_default())
@@ -118,8 +118,8 @@ pub(crate) fn json_lines(value: &impl serde::Serialize) -> String {
     safe_json(&serde_json::to_string_pretty(value).unwrap_or_default())
 }
 
-/// Escapes characters that would control a terminal. They occur only inside strings, except for the
-/// line ends of the indentation.
+/// Escapes characters that would control a terminal. In JSON they occur only inside strings, apart
+/// from the line ends of the indentation.
 fn safe_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     let mut units = [0; 2];
@@ -139,7 +139,7 @@ fn safe_json(json: &str) -> String {
 pub(crate) fn short_size(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["", "K", "M", "G", "T", "P", "E"];
     let mut unit = 0;
-    // Take the next unit while the number would be printed as 1000 or more.
+    // Uses the next unit as long as the number would be printed as 1000 or more.
     while unit + 1 < UNITS.len() && rounded(bytes, unit, 1) >= 1000 {
         unit += 1;
     }
@@ -152,8 +152,8 @@ pub(crate) fn short_size(bytes: u64) -> String {
 
 /// Returns `bytes / 1024^unit * parts`, rounded to the nearest; `parts` is 1, or 10 for tenths.
 fn rounded(bytes: u64, unit: usize, parts: u128) -> u128 {
-    let one = 1u128 << (10 * unit);
-    (u128::from(bytes) * parts + one / 2) / one
+    let unit_bytes = 1u128 << (10 * unit);
+    (u128::from(bytes) * parts + unit_bytes / 2) / unit_bytes
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Watches a target through its manager: if two processes clear accessed bits of one process,
-//! neither knows its ages.
+//! Watches a target through its manager. If two processes cleared accessed bits of the same
+//! process, neither would know its ages.
 //!
 //! Invariant: the manager's reports are passed on unchanged, except for two notes: that a report
-//! covers more than the target, and that the manager does not respond any more.
+//! covers more than the target, and that the manager has stopped responding.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -14,21 +14,23 @@ use super::{Target, TenantName, WatchRequest, Watching};
 use crate::failure::Failure;
 
 /// Timeout of a request: a manager responds between two scans.
-const WITHIN: Duration = Duration::from_secs(20);
-/// Longest wait since the last response for a manager that is busy, or for a `serve` that restarts.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
+/// Maximum time since the last response for which a busy manager, or a restarting `serve`, is
+/// waited for.
 const AWAY_MAX: Duration = Duration::from_secs(120);
-const AGAIN_EVERY: Duration = Duration::from_millis(500);
-/// Timeout of a ping. A manager that does not respond in this time is stopped, or another user's.
-const SOON: Duration = Duration::from_secs(3);
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
+/// Timeout of a ping. A manager that does not respond within it is stopped, or belongs to another
+/// user.
+const PING_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Requests reports from a manager again and again.
+/// Requests reports from a manager repeatedly.
 pub(super) struct ManagedWatch {
     tenant: Tenant,
     request: Request,
     every: Duration,
     /// A note that is added to every report.
     note: Option<String>,
-    /// The report that was requested when the manager was found, until it is passed on.
+    /// The report that was requested when the manager was found; `None` after it was passed on.
     first: Option<Report>,
     last: Option<(Instant, Report)>,
     is_over: bool,
@@ -36,7 +38,7 @@ pub(super) struct ManagedWatch {
 
 impl ManagedWatch {
     /// Finds the manager of the target. `None` if no manager responds with a report, or if the
-    /// settings choose how ages are read.
+    /// settings require another way of reading ages.
     pub(super) fn find(settings: &WatchRequest) -> Option<ManagedWatch> {
         if settings.source.is_some() || settings.max_wait.is_some() {
             return None;
@@ -47,9 +49,9 @@ impl ManagedWatch {
             Target::All | Target::Tenant(_) => return None,
         };
         let Managed { tenant, manager } = control::find_begun(&wanted).ok().flatten()?;
-        // If the manager is another user's and does not respond, or what responds is no manager,
-        // this process scans the target itself.
-        let pong = control::ask(&tenant, &Request::Ping {}, SOON).ok()?;
+        // If the manager belongs to another user and does not respond, or if something else
+        // responds, this process scans the target itself.
+        let pong = control::ask(&tenant, &Request::Ping {}, PING_TIMEOUT).ok()?;
         if !matches!(pong, Response::Pong(_)) {
             return None;
         }
@@ -67,8 +69,8 @@ impl ManagedWatch {
         };
         match requested.ask() {
             Ok(report) => requested.first = Some(report),
-            // The manager has ended or detached since it was found. A slow manager is waited for
-            // instead: if two processes clear accessed bits of one process, neither knows its ages.
+            // The manager has ended or detached since it was found. In contrast, a slow manager is
+            // waited for: if this process cleared bits as well, neither would know the ages.
             Err(ControlError::Timeout { .. }) => {}
             Err(_) => return None,
         }
@@ -78,7 +80,7 @@ impl ManagedWatch {
     /// Watches a tenant of `pagetide serve`.
     pub(super) fn of_tenant(name: &TenantName, every: Duration) -> Result<ManagedWatch, Failure> {
         let tenant = Tenant::Tree(name.root.clone());
-        control::ask(&tenant, &Request::Ping {}, SOON)?;
+        control::ask(&tenant, &Request::Ping {}, PING_TIMEOUT)?;
         Ok(ManagedWatch {
             tenant,
             request: Request::Tenant {
@@ -93,8 +95,8 @@ impl ManagedWatch {
         })
     }
 
-    /// Returns whether a response is worth waiting for. A busy or stopped manager has not detached;
-    /// and tenants outlive their `serve`, which may be restarting.
+    /// Returns whether a response can still be expected. A busy or stopped manager has not
+    /// detached. Tenants outlive their `serve`, which may be restarting.
     fn is_to_come(&self, error: &ControlError, since: Instant) -> bool {
         let is_soon = since.elapsed() < AWAY_MAX.max(self.every * 2);
         let may_return = matches!(self.tenant, Tenant::Tree(_));
@@ -108,7 +110,7 @@ impl ManagedWatch {
     }
 
     fn ask(&self) -> Result<Report, ControlError> {
-        match control::ask(&self.tenant, &self.request, WITHIN)? {
+        match control::ask(&self.tenant, &self.request, REQUEST_TIMEOUT)? {
             Response::Report(mut report) => {
                 report.notes.extend(self.note.clone());
                 Ok(*report)
@@ -130,12 +132,12 @@ impl Watching for ManagedWatch {
         while let (Err(error), Some(since)) = (&answer, since)
             && self.is_to_come(error, since)
         {
-            sleep(AGAIN_EVERY);
+            sleep(RETRY_INTERVAL);
             answer = self.ask();
         }
         let report = match (answer, self.last.take()) {
             (Ok(report), _) => report,
-            // The program has ended, or the manager has detached: the last report stands.
+            // The program has ended, or the manager has detached: the last report is the result.
             (Err(error), Some((_, mut report))) => {
                 self.is_over = true;
                 report

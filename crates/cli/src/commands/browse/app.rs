@@ -1,4 +1,5 @@
-//! What the browser shows, and what keys do. This module uses no terminal and sends no requests.
+//! The state of the browser, and the effect of keys on it. This module uses no terminal and sends
+//! no requests.
 //!
 //! Invariant: the selected row is one of the rows shown, if there are any; a reclaim needs a
 //! confirmation.
@@ -12,15 +13,15 @@ use crate::view::top::{By, Row, Sort};
 pub(super) enum Action {
     Nothing,
     Quit,
-    /// Reclaim what the tenant with this path did not use for 10 s.
+    /// Page out the memory that the tenant with this path did not use for 10 s.
     Reclaim(String),
 }
 
-/// A row on the screen; the name is the last part of the path, below the current group.
+/// A row on the screen. Its name is the part of its path below the current group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Line {
     pub(super) name: String,
-    /// The whole path of a group or a tenant; `None` for a process.
+    /// The whole path, for a group or a tenant; `None` for a process.
     pub(super) path: Option<String>,
     pub(super) row: Row,
     /// Whether there are groups or tenants below this one.
@@ -35,7 +36,7 @@ pub(super) enum Mode {
     /// Keys edit the filter.
     Filter,
     /// `y` confirms a reclaim from the tenant with this path; any other key cancels it.
-    Sure(String),
+    Confirm(String),
 }
 
 /// The state of the browser.
@@ -44,14 +45,14 @@ pub(super) struct App {
     by: By,
     pub(super) sort: Sort,
     rows: Vec<Row>,
-    /// Milliseconds for which the rows have been watched: no longer age is known.
+    /// Milliseconds for which the rows have been watched: longer ages are unknown.
     pub(super) wall_ms: u64,
-    /// The current group's path: the names from the root on.
+    /// The current group's path, as names from the root down.
     pub(super) under: Vec<String>,
     pub(super) filter: String,
     pub(super) mode: Mode,
     pub(super) selected: usize,
-    pub(super) said: String,
+    pub(super) message: String,
 }
 
 impl App {
@@ -65,7 +66,7 @@ impl App {
             filter: String::new(),
             mode: Mode::default(),
             selected: 0,
-            said: String::new(),
+            message: String::new(),
         }
     }
 
@@ -73,9 +74,9 @@ impl App {
         self.by
     }
 
-    /// Takes newer rows. The selection stays on the same name, if that name is still among the
-    /// rows.
-    pub(super) fn take(&mut self, rows: Vec<Row>, wall_ms: u64) {
+    /// Replaces the rows by newer ones. The selection stays on the same name, if there is still a
+    /// row with that name.
+    pub(super) fn set_rows(&mut self, rows: Vec<Row>, wall_ms: u64) {
         let before = self
             .lines()
             .get(self.selected)
@@ -119,8 +120,9 @@ impl App {
         self.rows.iter().map(line).collect()
     }
 
-    /// Returns the groups directly below the current one. With `own` the rows have only the figures
-    /// of each group's own processes, and are summed here; else they have the sums already.
+    /// Returns the groups directly below the current one. `own`: each row contains the figures of
+    /// the group's own processes only, so rows are summed here; otherwise rows contain the sums
+    /// already.
     fn below(&self, own: bool) -> Vec<Line> {
         let mut lines: Vec<Line> = Vec::new();
         for row in &self.rows {
@@ -133,7 +135,7 @@ impl App {
             let is_deeper = rest.len() > 1;
             if let Some(line) = lines.iter_mut().find(|line| line.name == name) {
                 line.has_below |= is_deeper;
-                // Without `own` the group's own row came first, and has the sums of all groups
+                // Without `own`, the group's own row came first and contains the sums of all groups
                 // below it.
                 if own {
                     line.row.add(row);
@@ -156,8 +158,8 @@ impl App {
     pub(super) fn key(&mut self, key: KeyCode) -> Action {
         match std::mem::take(&mut self.mode) {
             Mode::Filter => self.filter_key(key),
-            Mode::Sure(tenant) => {
-                self.said.clear();
+            Mode::Confirm(tenant) => {
+                self.message.clear();
                 if key == KeyCode::Char('y') {
                     return Action::Reclaim(tenant);
                 }
@@ -217,23 +219,23 @@ impl App {
     fn ask(&mut self, path: Option<String>) {
         match path.filter(|_| self.by == By::Tenant) {
             Some(path) => {
-                self.said = format!("reclaim what {path} did not use for 10 s? y for yes");
-                self.mode = Mode::Sure(path);
+                self.message = format!("reclaim what {path} did not use for 10 s? y for yes");
+                self.mode = Mode::Confirm(path);
             }
             None => {
                 "only tenants of `pagetide serve` are reclaimed here; else: pagetide reclaim PID --older-than 10s"
-                    .clone_into(&mut self.said);
+                    .clone_into(&mut self.message);
             }
         }
     }
 }
 
-/// Returns a command line without the directory of its program, so that a long path does not hide
-/// the rest.
+/// Returns a command line without the directory of its program: a long directory would hide the
+/// rest.
 fn without_folder(command: &str) -> &str {
     let program = command.split(' ').next().unwrap_or_default();
     let folder = program.rfind('/').map_or(0, |at| at + 1);
-    // The program's name is empty: the word ends with `/`.
+    // The word ends with `/`, so the program's name would be empty.
     if folder == program.len() {
         command
     } else {
@@ -274,9 +276,9 @@ mod tests {
     #[test]
     fn keys_descend_and_ascend_the_tree() {
         let line = |name: &str, resident, below| (name.to_owned(), resident, below);
-        // Rows of tenants have the sums of all tenants below them.
+        // Rows of tenants contain the sums of all tenants below them.
         let mut app = App::new(By::Tenant, Sort::Resident);
-        app.take(
+        app.set_rows(
             vec![
                 row("/", 90),
                 row("/a", 60),
@@ -304,9 +306,9 @@ mod tests {
             &[KeyCode::Down, KeyCode::Enter, KeyCode::Left, KeyCode::Left],
         );
         assert_eq!(shown(&app).len(), 3);
-        // Rows of control groups without `serve` have the figures of their own processes only.
+        // Rows of control groups without `serve` contain the figures of their own processes only.
         let mut app = App::new(By::Cgroup, Sort::Resident);
-        app.take(vec![row("/", 7), row("/a/b", 50), row("/a/c", 5)], 700_000);
+        app.set_rows(vec![row("/", 7), row("/a/b", 50), row("/a/c", 5)], 700_000);
         assert_eq!(shown(&app), [line("a", 55, true), line(".", 7, false)]);
     }
 
@@ -331,7 +333,7 @@ mod tests {
     #[test]
     fn a_reclaim_needs_a_confirmation() {
         let mut app = App::new(By::Tenant, Sort::Resident);
-        app.take(vec![row("/", 90), row("/a", 60)], 700_000);
+        app.set_rows(vec![row("/", 90), row("/a", 60)], 700_000);
         let keys = [KeyCode::Down, KeyCode::Char('r')];
         assert_eq!(press(&mut app, &keys), Action::Nothing);
         assert_eq!(app.key(KeyCode::Char('n')), Action::Nothing);
@@ -343,16 +345,16 @@ mod tests {
         let keys = [KeyCode::Char('r'), KeyCode::Char('y')];
         assert_eq!(press(&mut app, &keys), Action::Reclaim("/a".to_owned()));
         let mut app = App::new(By::Process, Sort::Resident);
-        app.take(vec![row("/", 90)], 700_000);
+        app.set_rows(vec![row("/", 90)], 700_000);
         let keys = [KeyCode::Char('r'), KeyCode::Char('y')];
         assert_eq!(press(&mut app, &keys), Action::Nothing);
-        assert!(app.said.contains("pagetide reclaim"));
+        assert!(app.message.contains("pagetide reclaim"));
     }
 
     #[test]
     fn a_filter_can_be_edited_and_cleared_and_the_selection_stays() {
         let mut app = App::new(By::Tenant, Sort::Resident);
-        app.take(
+        app.set_rows(
             vec![row("/web", 60), row("/db", 50), row("/Webmail", 5)],
             700_000,
         );
@@ -368,13 +370,13 @@ mod tests {
         assert_eq!(shown(&app).len(), 2);
         press(&mut app, &[KeyCode::Enter, KeyCode::Down]);
         assert_eq!(app.selected, 1);
-        // `/Webmail` is the largest now.
-        app.take(vec![row("/web", 60), row("/Webmail", 500)], 700_000);
+        // `/Webmail` is the largest row now.
+        app.set_rows(vec![row("/web", 60), row("/Webmail", 500)], 700_000);
         assert_eq!(app.selected, 0);
         press(&mut app, &[KeyCode::Char('/'), KeyCode::Esc]);
         assert_eq!(app.filter, "");
         assert_eq!(app.key(KeyCode::Char('q')), Action::Quit);
-        app.take(Vec::new(), 700_000);
+        app.set_rows(Vec::new(), 700_000);
         press(
             &mut app,
             &[

@@ -1,8 +1,8 @@
 //! Draws the screen of the browser.
 //!
 //! Invariant: a bar's length is its row's size relative to the largest row, and its parts are the
-//! ages of the row's pages; without colours the parts are letters. However narrow the terminal is,
-//! each row has its name.
+//! ages of the row's pages. Without colours the parts are drawn as different characters. However
+//! narrow the terminal is, each row shows its name.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -25,7 +25,7 @@ const NAME: u16 = 24;
 const NAME_LEAST: u16 = 12;
 /// Widths in columns of the figures between name and bar, the most important figure first.
 const FIGURES: [u16; 4] = [9, 6, 8, 6];
-/// Parts of a bar: text of the legend, character without colours, colour.
+/// Parts of a bar: text in the legend, character without colours, colour.
 const PARTS: [(&str, char, Color); 5] = [
     ("used within 10s", '#', Color::Red),
     ("10s-1m", '+', Color::Yellow),
@@ -88,14 +88,14 @@ fn key_of_colors(style: Style) -> Text<'static> {
     Text::from(spans.collect::<Vec<_>>())
 }
 
-/// Returns the screen's last line: what keys do, or the last message.
+/// Returns the screen's last line: the meaning of keys, or the last message.
 fn below(app: &App, unicode: bool) -> String {
     match &app.mode {
         Mode::Filter => format!(
             " filter: {}_  (Enter keeps it, Esc takes it back)",
             app.filter
         ),
-        _ if !app.said.is_empty() => format!(" {}", app.said),
+        _ if !app.message.is_empty() => format!(" {}", app.message),
         _ => {
             let (select, up) = if unicode {
                 ("↑↓", "←")
@@ -115,10 +115,10 @@ fn table(frame: &mut Frame<'_>, area: Rect, app: &App, style: Style) {
         .map(|line| line.row.resident_bytes)
         .max()
         .unwrap_or(0);
-    // Before each figure, and before the bar, there is a gap of one column.
+    // There is a gap of one column before each figure and before the bar.
     let columns_of = |count: usize| FIGURES[..count].iter().map(|one| one + 1).sum::<u16>() + 1;
-    // A figure that is cut off would be wrong: first the name is shortened, then whole figures are
-    // left out.
+    // A figure that is cut off would be wrong. So the name is shortened first, then whole figures
+    // are left out.
     let has_room = |count: &usize| columns_of(*count) + NAME_LEAST <= area.width;
     let shown = (1..=FIGURES.len()).rev().find(has_room).unwrap_or(0);
     let figures = columns_of(shown);
@@ -157,7 +157,7 @@ fn table(frame: &mut Frame<'_>, area: Rect, app: &App, style: Style) {
 
 /// Layout and scale that all rows share.
 struct Columns {
-    /// Widths of a name (this) and of a bar (the next), in columns.
+    /// Widths in columns: of a name, then of a bar.
     name: usize,
     bar: usize,
     /// Number of figures that fit.
@@ -192,7 +192,7 @@ fn table_row(line: &Line, columns: &Columns, style: Style) -> TableRow<'static> 
 /// Returns the resident bytes in each part of a row's bar, in the order of [`PARTS`].
 fn parts(row: &Row, wall_ms: u64) -> [u64; PARTS.len()] {
     if wall_ms < 10_000 {
-        // Pages not used since the last scan may have been used just before watching began.
+        // Pages not accessed since the last scan may have been accessed just before watching began.
         let young = row.young_bytes.min(row.resident_bytes);
         return [young, 0, 0, 0, row.resident_bytes - young];
     }
@@ -249,7 +249,7 @@ mod tests {
             row("/web/a", 1, 0),
             row("/db\u{1b}[2J", 30, 30),
         ];
-        app.take(rows, wall_ms);
+        app.set_rows(rows, wall_ms);
         app
     }
 
@@ -267,8 +267,8 @@ mod tests {
         for part in ["tenants below /", "web/", "90M", "30M", "5M", "r reclaim"] {
             assert!(screen.contains(part), "{part}:\n{screen}");
         }
-        // The longest bar: two thirds in use, a sixth of each of two ages. The second bar: a third
-        // as long.
+        // The longest bar: two thirds in use, a sixth for each of two ages. The second bar is a
+        // third as long.
         assert!(
             screen.contains(&("#".repeat(20) + &"+".repeat(5) + &"-".repeat(5))),
             "{screen}"
@@ -281,7 +281,7 @@ mod tests {
         assert!(screen.is_ascii(), "{screen}");
     }
 
-    /// Regression: on a screen of 66 columns or less, rows had figures but no names.
+    /// Regression: on a screen of 66 columns or less, rows showed figures but no names.
     #[test]
     fn a_narrow_screen_has_names() {
         for width in [30, 40, 60, 66, 80] {

@@ -1,4 +1,4 @@
-//! `pagetide top` on a terminal: rows to view, to sort, to descend into, and to reclaim from.
+//! `pagetide top` on a terminal: rows that the user can view, sort, descend into, and reclaim from.
 //!
 //! Invariant: one thread fetches rows while another handles keys. However the command ends, the
 //! terminal is restored.
@@ -29,14 +29,14 @@ use app::{Action, App};
 
 /// Longest wait for a key before newer rows are shown.
 const PULSE: Duration = Duration::from_millis(100);
-/// Age from which the reclaim key pages out.
+/// Age from which the key for reclaim pages memory out.
 const COLD: Duration = Duration::from_secs(10);
 
 /// A message from another thread to the one that handles keys.
 enum News {
     /// Newer rows, and the milliseconds for which they have been watched.
     Rows(Vec<Row>, u64),
-    Said(String),
+    Message(String),
     Ended(Failure),
 }
 
@@ -45,20 +45,20 @@ enum News {
 /// # Errors
 /// No process can be watched, or there is no terminal.
 pub(super) fn browse(args: &Top, plan: &Plan) -> Result<u8, Failure> {
-    let (give, news) = channel();
-    scan(args.clone(), plan.clone(), give.clone())?;
+    let (sender, news) = channel();
+    scan(args.clone(), plan.clone(), sender.clone())?;
     let mut app = App::new(args.by, args.sort);
-    // The browser takes the terminal only when there are rows, so that an early failure is printed
+    // The browser uses the terminal only when there are rows, so that an early failure is printed
     // on the unchanged terminal.
     match news.recv() {
-        Ok(News::Rows(rows, wall_ms)) => app.take(rows, wall_ms),
+        Ok(News::Rows(rows, wall_ms)) => app.set_rows(rows, wall_ms),
         Ok(News::Ended(failure)) => return Err(failure),
         _ => return Ok(0),
     }
     let stop = gentle_flag()?;
     let style = Style::of_stdout();
     let mut terminal = ratatui::try_init().map_err(no_terminal)?;
-    let ended = shown((args, &stop), &mut app, &news, &give, |app| {
+    let ended = shown((args, &stop), &mut app, &news, &sender, |app| {
         terminal
             .draw(|frame| draw::draw(frame, app, style))
             .map(drop)
@@ -71,15 +71,15 @@ fn shown(
     (args, stop): (&Top, &AtomicBool),
     app: &mut App,
     news: &Receiver<News>,
-    give: &Sender<News>,
+    sender: &Sender<News>,
     mut draw: impl FnMut(&App) -> std::io::Result<()>,
 ) -> Result<(), Failure> {
     while !stop.load(Ordering::Relaxed) {
         draw(app).map_err(no_terminal)?;
         loop {
             match news.try_recv() {
-                Ok(News::Rows(rows, wall_ms)) => app.take(rows, wall_ms),
-                Ok(News::Said(text)) => app.said = text,
+                Ok(News::Rows(rows, wall_ms)) => app.set_rows(rows, wall_ms),
+                Ok(News::Message(text)) => app.message = text,
                 Ok(News::Ended(failure)) => return Err(failure),
                 Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
             }
@@ -100,8 +100,8 @@ fn shown(
             Action::Quit => return Ok(()),
             Action::Nothing => {}
             Action::Reclaim(tenant) => {
-                app.said = format!("reclaiming {tenant} ...");
-                reclaim(args.clone(), tenant, give.clone())?;
+                app.message = format!("reclaiming {tenant} ...");
+                reclaim(args.clone(), tenant, sender.clone())?;
             }
         }
     }
@@ -109,43 +109,43 @@ fn shown(
 }
 
 /// Starts a thread that scans and sends rows until the browser ends.
-fn scan(args: Top, plan: Plan, give: Sender<News>) -> Result<(), Failure> {
+fn scan(args: Top, plan: Plan, sender: Sender<News>) -> Result<(), Failure> {
     started("rows", move || {
         let ended = if args.by == By::Tenant {
-            each_tenant_row(&args, &give)
+            each_tenant_row(&args, &sender)
         } else {
-            each_row(&args, &plan, &give)
+            each_row(&args, &plan, &sender)
         };
         if let Err(failure) = ended {
-            let _ = give.send(News::Ended(failure));
+            let _ = sender.send(News::Ended(failure));
         }
     })
 }
 
-fn each_tenant_row(args: &Top, give: &Sender<News>) -> Result<(), Failure> {
+fn each_tenant_row(args: &Top, sender: &Sender<News>) -> Result<(), Failure> {
     loop {
         let (rows, watched) = tenant_rows(&args.tree)?;
-        if give.send(News::Rows(rows, watched.wall_ms)).is_err() {
+        if sender.send(News::Rows(rows, watched.wall_ms)).is_err() {
             return Ok(());
         }
         thread::sleep(Duration::from_millis(args.every.0));
     }
 }
 
-fn each_row(args: &Top, plan: &Plan, give: &Sender<News>) -> Result<(), Failure> {
+fn each_row(args: &Top, plan: &Plan, sender: &Sender<News>) -> Result<(), Failure> {
     let mut watching = watching::open(&plan.settings)?;
     loop {
         let report = watching.next()?;
         let rows = Table::of(&report, args.by, args.sort).rows;
-        if give.send(News::Rows(rows, report.wall_ms)).is_err() {
+        if sender.send(News::Rows(rows, report.wall_ms)).is_err() {
             return Ok(());
         }
     }
 }
 
-/// Requests, in a thread of its own, a reclaim of a tenant's cold memory, and sends the result as a
+/// Requests the reclaim of a tenant's cold memory in a new thread, which sends the result as a
 /// message.
-fn reclaim(args: Top, tenant: String, give: Sender<News>) -> Result<(), Failure> {
+fn reclaim(args: Top, tenant: String, sender: Sender<News>) -> Result<(), Failure> {
     started("reclaim", move || {
         let ask = TenantAsk::Reclaim(Ask::OlderThan(COLD));
         let text = match of_tenant(&args.tree, &tenant, ask, LONG) {
@@ -159,7 +159,7 @@ fn reclaim(args: Top, tenant: String, give: Sender<News>) -> Result<(), Failure>
             Ok(_) => unexpected().to_string(),
             Err(failure) => failure.to_string(),
         };
-        let _ = give.send(News::Said(text));
+        let _ = sender.send(News::Message(text));
     })
 }
 

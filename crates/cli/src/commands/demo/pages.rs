@@ -1,7 +1,7 @@
-//! Pages that describe themselves, so that a wrong, lost or stale byte is always found.
+//! Pages with verifiable content, so that a wrong, lost or stale byte is always detected.
 //!
-//! Invariant: a page's bytes depend only on its index and its version. A page begins with index and
-//! version, continues with text made from both, and ends with a hash of the rest. The text
+//! Invariant: a page's bytes depend only on its index and its version. A page begins with its index
+//! and its version, then contains text made from both, and ends with a hash of all that. The text
 //! compresses about three to one, as real memory does.
 
 use daemon::options::PAGE_LEN;
@@ -9,7 +9,7 @@ use daemon::options::PAGE_LEN;
 const HEADER: usize = 16;
 const TEXT_END: usize = PAGE_LEN - 8;
 
-/// Pieces of which a page's text is made.
+/// The words from which a page's text is made.
 const WORDS: [&[u8]; 32] = [
     b"the tide comes in ",
     b"and goes out; ",
@@ -54,7 +54,7 @@ fn next(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Fills `page` with the page of this index and version.
+/// Fills `page` with the content for this index and version.
 pub(super) fn fill(page: &mut [u8], index: u64, version: u64) {
     assert_eq!(page.len(), PAGE_LEN);
     page[..8].copy_from_slice(&index.to_le_bytes());
@@ -62,15 +62,15 @@ pub(super) fn fill(page: &mut [u8], index: u64, version: u64) {
     let mut seed = index.rotate_left(32) ^ version;
     let mut at = HEADER;
     let mut bits = 0;
-    let mut left = 0;
+    let mut words_left = 0;
     while at < TEXT_END {
-        if left == 0 {
+        if words_left == 0 {
             bits = next(&mut seed);
-            left = 12;
+            words_left = 12;
         }
         let word = WORDS[usize::try_from(bits & 31).unwrap_or(0)];
         bits >>= 5;
-        left -= 1;
+        words_left -= 1;
         let n = word.len().min(TEXT_END - at);
         page[at..at + n].copy_from_slice(&word[..n]);
         at += n;
@@ -79,7 +79,7 @@ pub(super) fn fill(page: &mut [u8], index: u64, version: u64) {
     page[TEXT_END..].copy_from_slice(&hash.to_le_bytes());
 }
 
-/// Returns the page's version, then its hash; `None` if it is not the undamaged page of this index.
+/// Returns the page's version, then its hash; `None` if the page is damaged or has another index.
 pub(super) fn check(page: &[u8], index: u64) -> Option<(u64, u64)> {
     let word = |at: usize| Some(u64::from_le_bytes(page.get(at..at + 8)?.try_into().ok()?));
     let (found, version, stored) = (word(0)?, word(8)?, word(TEXT_END)?);

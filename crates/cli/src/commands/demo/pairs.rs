@@ -1,12 +1,12 @@
-//! Compares the speeds of two programs by pairs: the two times of a pair are measured one right
-//! after the other, so that other load on the machine affects both.
+//! Compares the speeds of two programs by pairs of times. The two times of a pair are measured
+//! directly one after the other, so that other load on the machine affects both.
 //!
-//! Invariant: each pair counts the same, so one that was interrupted moves the median by one rank
-//! only.
+//! Invariant: each pair has the same weight, so a pair that was interrupted moves the median by one
+//! rank at most.
 
 use serde::Serialize;
 
-/// The median of ratios, and its 95% confidence interval.
+/// The median of the pairs' ratios, and its 95% confidence interval.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub(super) struct Ratio {
     pub(super) median: f64,
@@ -18,7 +18,7 @@ pub(super) struct Ratio {
 /// Minimum number of pairs for a median.
 pub(super) const LEAST: usize = 10;
 
-/// Returns the ratio of the time alone to the time managed; `None` with fewer than [`LEAST`] pairs.
+/// Returns the ratio of the time alone to the time managed; `None` for fewer than [`LEAST`] pairs.
 pub(super) fn ratio(pairs: &[(u64, u64)]) -> Option<Ratio> {
     let mut ratios: Vec<f64> = pairs
         .iter()
@@ -29,7 +29,8 @@ pub(super) fn ratio(pairs: &[(u64, u64)]) -> Option<Ratio> {
     if count < LEAST {
         return None;
     }
-    // Ranks of the median's interval by the binomial distribution: `n / 2 -+ 0.98 * sqrt(n)`.
+    // Ranks of the median's confidence interval, by the binomial distribution: `n / 2 -+ 0.98 *
+    // sqrt(n)`.
     let half = ((count * 24) / 25).isqrt().max(1);
     let at = |rank: usize| ratios[rank.min(count - 1)];
     Some(Ratio {
@@ -44,7 +45,7 @@ pub(super) fn ratio(pairs: &[(u64, u64)]) -> Option<Ratio> {
     clippy::cast_precision_loss,
     reason = "nanoseconds of less than a minute"
 )]
-/// Returns `one / other`; 0 as `other` counts as 1.
+/// Returns `one / other`; an `other` of 0 counts as 1.
 fn quotient(one: u64, other: u64) -> f64 {
     one as f64 / other.max(1) as f64
 }

@@ -1,8 +1,8 @@
 //! The program's memory as the kernel sees it: one character for each block of 2 MiB.
 //!
 //! Invariant: the picture is drawn from `/proc/PID/pagemap` alone, never from our age table. A
-//! block that is partly in memory and partly in swap has its own character; what cannot be read is
-//! not drawn.
+//! block that is partly in memory and partly in swap has its own character. If pagemap cannot be
+//! read, nothing is drawn.
 
 use std::os::fd::AsFd;
 
@@ -13,13 +13,13 @@ use super::subject::Workload;
 use super::workload::{BLOCK, BLOCKS};
 use crate::terminal::Style;
 
-/// Bits of an entry of pagemap: the page is in memory (this), or in swap (the next).
+/// Bits of an entry of pagemap: the page is in memory (`PRESENT`), or in swap (`SWAPPED`).
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
-/// Spaces in front of a line.
+/// Indentation of each line.
 const INDENT: &str = "   ";
 
-/// Of one block: number of pages in memory, number of pages in swap.
+/// For one block: number of pages in memory, then number of pages in swap.
 type Count = (usize, usize);
 
 /// Returns the lines of the picture.
@@ -63,8 +63,8 @@ fn counts(subject: &Workload) -> Option<Vec<Count>> {
     for block in 0..BLOCKS {
         let mut words = vec![0; BLOCK / PAGE_LEN * 8];
         let at = (subject.address + block * BLOCK) / PAGE_LEN * 8;
-        let got = access::read_at((pid, pagemap.as_fd()), at as u64, &mut words).ok()?;
-        (got == words.len()).then_some(())?;
+        let read_bytes = access::read_at((pid, pagemap.as_fd()), at as u64, &mut words).ok()?;
+        (read_bytes == words.len()).then_some(())?;
         let (words, _) = words.as_chunks::<8>();
         let with = |bit: u64| {
             let has = |word: &&[u8; 8]| u64::from_ne_bytes(**word) & bit != 0;

@@ -1,8 +1,9 @@
-//! The demo's program as the demo sees it: a separate process, controlled over a socket.
+//! The demo's program from the demo's side: a separate process, which the demo controls through a
+//! socket.
 //!
-//! Invariant: the process does not outlive the demo: `Drop` ends it, and if the demo is killed, the
-//! end of its input does. It is in a process group of its own, so that ^C reaches only the demo.
-//! Every wait has a timeout.
+//! Invariant: the process does not outlive the demo: `Drop` kills it, and if the demo is killed,
+//! the program ends at the end of its input. It is in a process group of its own, so that ^C
+//! reaches only the demo. Every wait has a timeout.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
@@ -15,10 +16,11 @@ use super::WORKLOAD;
 use super::workload::{Answer, Order};
 use crate::failure::Failure;
 
-/// Timeout of every request to the program; each takes well below a second.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Command line of a `run` that only scans: the demo itself requests what to page out. On a busy
-/// machine it is better that a scan delays the program for a moment than that ages are unknown.
+/// Timeout of every request to the program; each request takes far less than a second.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
+/// Command line of a `run` that only scans, as the demo itself requests what to page out.
+/// `--max-wait` is long: on a busy machine, a short delay of the program is better than unknown
+/// ages.
 const MANAGED: [&str; 6] = ["run", "--age-every", "500ms", "--max-wait", "100ms", "--"];
 
 /// A running workload.
@@ -38,7 +40,8 @@ impl Workload {
         };
         let exe = std::env::current_exe().map_err(broken)?;
         let (ours, theirs) = UnixStream::pair().map_err(broken)?;
-        ours.set_read_timeout(Some(PATIENCE)).map_err(broken)?;
+        ours.set_read_timeout(Some(RESPONSE_TIMEOUT))
+            .map_err(broken)?;
         let mut command = Command::new(&exe);
         if managed {
             command.args(MANAGED).arg(&exe);
@@ -51,8 +54,8 @@ impl Workload {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(broken)?;
-        // The command has copies of the other end of the socket. We see the end of the socket only
-        // when these are closed.
+        // The command owns copies of the other end of the socket. We see the end of the program's
+        // output only after these are closed.
         drop(command);
         let mut subject = Workload {
             child,
@@ -103,7 +106,7 @@ impl Workload {
 
     fn ask(&mut self, order: Order) -> Result<Answer, Failure> {
         let line = serde_json::to_string(&order).unwrap_or_default() + "\n";
-        // If writing fails the program has ended, which reading its reply reports.
+        // If writing fails, the program has ended; reading its reply then reports that.
         let _ = self.channel.write_all(line.as_bytes());
         self.answer()
     }
@@ -128,8 +131,9 @@ impl Workload {
         })
     }
 
-    /// Returns the failure for a reply that reports a wrong page or does not fit the order.
-    fn odd(&self, answer: &Answer) -> Failure {
+    /// Returns the failure for a reply that reports a wrong page, or that does not fit the order
+    /// sent.
+    fn unexpected_reply(&self, answer: &Answer) -> Failure {
         let what = match answer {
             Answer::Wrong(page) => format!(
                 "the program of pid {} lost bytes: page {page} is not what was written",
@@ -140,8 +144,8 @@ impl Workload {
         Failure::new(what, "this is a defect of pagetide: please report it")
     }
 
-    /// Returns the failure for a program that ended early. If the program printed a message (`run`
-    /// could not start it), the failure has that message and the program's exit code.
+    /// Returns the failure for a program that ended early. If it printed a message (`run` could not
+    /// start it), the failure has that message and the program's exit code.
     fn ended(&mut self) -> Failure {
         let code = self.child.wait().ok().and_then(|status| status.code());
         let mut reported = String::new();

@@ -1,7 +1,7 @@
-//! The demo's result: a line for each claim, with its figure, and whether the claim holds.
+//! The demo's result: one line for each claim, with its figure, and whether the claim holds.
 //!
-//! Invariant: the kernel's figures and the program's own decide whether a claim holds. A timing
-//! that may be noise, or is only a little off, is stated and is no failure.
+//! Invariant: whether a claim holds is decided by the kernel's figures and the program's own. A
+//! timing that may be noise, or is only slightly low, is reported as unclear, and is no failure.
 
 use std::io::{self, Write};
 
@@ -16,8 +16,8 @@ use crate::view::count;
 use crate::view::sheet::{Ink, Sheet};
 use crate::view::text::json_lines;
 
-/// Speed relative to the program alone below which the managed one is too slow, even on a busy
-/// machine.
+/// Relative speed below which the managed program is too slow, even on a busy machine. (The speed
+/// is relative to the program alone.)
 const SPEED_LEAST: f64 = 0.8;
 /// Relative speed from which the two programs count as equally fast.
 const SPEED_SAME: f64 = 0.97;
@@ -40,7 +40,7 @@ pub(super) struct Claim {
     state: State,
 }
 
-/// The kernel's figures of the program, bytes.
+/// The kernel's figures for the program, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub(super) struct Sizes {
     /// VmRSS: resident bytes.
@@ -62,29 +62,28 @@ pub(super) struct Measured {
     pub(super) evicted_pages: u64,
     pub(super) before: Sizes,
     pub(super) after: Sizes,
-    /// Compression ratio of zram: original bytes divided by bytes that zram takes; `None` if
-    /// unknown.
+    /// Compression ratio of zram: original bytes divided by compressed bytes; `None` if unknown.
     pub(super) compression: Option<f64>,
-    /// Speed relative to the program alone while there was a manager.
+    /// Speed relative to the program alone, while the managed program had a manager.
     pub(super) speed: Option<Ratio>,
     /// Speed relative to the program alone after the manager was killed.
     pub(super) speed_after_kill: Option<Ratio>,
     pub(super) manager: u32,
     pub(super) manager_is_gone: bool,
-    /// Checksums of the program alone, and of the managed one.
+    /// Checksums of the program alone, then of the managed one.
     pub(super) checksums: [String; 2],
     pub(super) exits: [Option<i32>; 2],
     /// The zram device that the demo made and removes.
     pub(super) zram: Option<String>,
 }
 
-/// Returns the bytes that the program never touches after it has filled them.
+/// Returns the bytes that the program never accesses after it has filled them.
 pub(super) fn truly_cold() -> u64 {
     let hot = (0..BLOCKS).filter(|block| is_hot(*block)).count();
     ((BLOCKS - hot) * BLOCK) as u64
 }
 
-/// The result, also as JSON.
+/// The result, which is printed as text or as JSON.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(super) struct Verdict {
     ok: bool,
@@ -105,7 +104,7 @@ fn claim(claim: &'static str, figure: String, holds: bool) -> Claim {
     }
 }
 
-/// Returns whether a figure is within 1% of the true one.
+/// Returns whether a figure is within 1% of the true value.
 fn is_near(figure: u64, truth: u64) -> bool {
     figure.abs_diff(truth) <= truth / 100
 }
@@ -132,7 +131,7 @@ impl Measured {
     }
 
     fn taken(&self) -> Claim {
-        let left = self.after.swapped.saturating_sub(self.before.swapped);
+        let newly_swapped = self.after.swapped.saturating_sub(self.before.swapped);
         let fell = self.before.resident.saturating_sub(self.after.resident);
         let ratio = self
             .compression
@@ -146,7 +145,7 @@ impl Measured {
             Pages(self.evicted_pages).bytes(),
             ratio.unwrap_or_default()
         );
-        let holds = is_near(left, truly_cold()) && fell >= truly_cold() / 100 * 99;
+        let holds = is_near(newly_swapped, truly_cold()) && fell >= truly_cold() / 100 * 99;
         claim("taken back", figure, holds)
     }
 
@@ -201,7 +200,7 @@ impl Measured {
         claim("same answer", figure, is_same)
     }
 
-    /// Judges all claims.
+    /// Decides which claims hold.
     pub(super) fn verdict(self) -> Verdict {
         let claims = vec![
             self.found(),
@@ -258,7 +257,7 @@ impl Verdict {
         sheet.finish()
     }
 
-    /// Returns the failure; `None` if all claims hold.
+    /// Returns the failure for the first claim that does not hold; `None` if all claims hold.
     pub(super) fn complaint(&self) -> Option<Failure> {
         let is_bad = |claim: &&Claim| claim.state == State::Fails;
         let bad = self.claims.iter().find(is_bad)?;

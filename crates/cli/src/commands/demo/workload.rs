@@ -1,12 +1,12 @@
-//! The demo's program: an ordinary process that does not know of pagetide.
+//! The demo's program: an ordinary process that knows nothing of pagetide.
 //!
-//! The program fills its memory with [`super::pages`] and then follows orders on its standard
-//! input: make so many passes over the hot memory, in which it checks each page and rewrites every
-//! eighth; at the end check all pages. One 2 MiB block in ten is hot, so that hot and cold blocks
-//! are neighbours, and a huge page is either hot or cold.
+//! The program fills its memory with [`super::pages`], and then follows orders on its standard
+//! input. The order for passes: make so many passes over the hot memory, in which each page is
+//! checked and every eighth is rewritten. The last order: check all pages. One 2 MiB block in ten
+//! is hot, so hot and cold blocks are neighbours, and a huge page is wholly hot or wholly cold.
 //!
-//! Invariant: the checksum depends only on the size and the number of passes. The program ends when
-//! its input ends.
+//! Invariant: the checksum depends only on the memory's size and the number of passes. The program
+//! ends at the end of its input.
 
 use std::io::{BufRead, Write};
 use std::time::Instant;
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::pages;
 use crate::failure::Failure;
 
-/// Bytes of a block, which is a huge page; blocks begin at multiples of this size.
+/// Bytes of a block, which is one huge page; blocks begin at multiples of this size.
 pub(super) const BLOCK: usize = 2 << 20;
 /// Number of blocks in the program's memory: 160 MiB.
 pub(super) const BLOCKS: usize = 80;
@@ -26,7 +26,7 @@ const HOT_EVERY: usize = 10;
 /// One page in this many is rewritten in a pass.
 const WRITE_EVERY: u64 = 8;
 
-/// An order to the program, one a line.
+/// An order to the program, one on a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) enum Order {
     /// Make this many passes over the hot memory.
@@ -35,7 +35,7 @@ pub(super) enum Order {
     End,
 }
 
-/// What the program returns, one a line; it sends the first one without an order.
+/// A reply of the program, one on a line; the first is sent without an order.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
     /// The memory is filled; its first block has this address.
@@ -79,7 +79,7 @@ fn tell(out: &mut impl Write, answer: &Answer) -> std::io::Result<()> {
     out.flush()
 }
 
-/// The workload's data: pages from the first multiple of [`BLOCK`] on.
+/// The program's memory: pages from the first multiple of [`BLOCK`] in `bytes` on.
 struct Memory {
     bytes: Vec<u8>,
     begin: usize,
@@ -111,7 +111,8 @@ impl Memory {
         &mut self.bytes[self.begin + index * PAGE_LEN..][..PAGE_LEN]
     }
 
-    /// Makes `count` passes and returns their time. The error is the index of a wrong page.
+    /// Makes `count` passes and returns their time. The error is the index of a page with wrong
+    /// content.
     fn passes(&mut self, count: u64) -> Result<Answer, usize> {
         let begin = Instant::now();
         for _ in 0..count {

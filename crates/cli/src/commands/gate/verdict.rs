@@ -1,7 +1,7 @@
-//! The verdict of `run --fail-above` on a program that has ended, and its output formats.
+//! The verdict of `run --fail-above` about a program that has ended, and its output formats.
 //!
-//! Invariant: a figure that was not measured is at least the peak of the largest process. The
-//! output is well-formed for any bytes.
+//! Invariant: if the memory was not measured, the figure is at least the peak of the largest
+//! process. The output is well-formed for any bytes in the command line.
 
 use std::ffi::OsString;
 
@@ -15,7 +15,7 @@ use crate::args::{Figure, Gate};
 const ABOVE: u8 = 4;
 /// Most characters of the command line in the name of its JUnit test case.
 const NAME: usize = 200;
-/// Exit codes of `run` if no program ran: no right or no swap, not executable, not found.
+/// Exit codes of `run` if no program ran: missing right or swap, not executable, not found.
 const NEVER_RAN: [u8; 3] = [3, 126, 127];
 
 /// The result of the comparison.
@@ -27,8 +27,8 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    /// Judges a program that ended with exit code `code`; `largest`: peak bytes of its largest
-    /// process.
+    /// Decides about a program that ended with exit code `code`. `largest`: peak bytes of its
+    /// largest process.
     pub(super) fn of(gate: &Gate, code: u8, report: Option<&Report>, largest: u64) -> Verdict {
         if report.is_none() && NEVER_RAN.contains(&code) {
             let text = format!("nothing was measured: the program did not run (exit code {code})");
@@ -55,7 +55,7 @@ impl Verdict {
         }
         let code = match (code, is_above, is_measured) {
             (0, true, _) => ABOVE,
-            // Nothing was measured: several processes together may have had more.
+            // The memory was not measured: several processes together may have used more.
             (0, false, false) => 1,
             (code, _, _) => code,
         };
@@ -63,7 +63,7 @@ impl Verdict {
     }
 }
 
-/// Returns the bytes to compare with the size, and a text that says what they are.
+/// Returns the bytes to compare with the size, and a text that describes them.
 fn figure(by: Figure, report: &Report, largest: u64) -> (u64, String) {
     let peak = report
         .resident_peak_bytes
@@ -74,7 +74,7 @@ fn figure(by: Figure, report: &Report, largest: u64) -> (u64, String) {
         return (peak, format!("its peak was {}", Bytes(peak)));
     }
     let price = || Proc::system().map(|proc| host::price::price(&proc));
-    // Nothing is resident any more: the needed size is between what was in use and the peak.
+    // Nothing is resident any more. So the peak is the upper bound of the needed size.
     let beside = Beside {
         resident_bytes: peak,
         unknown_bytes: 0,
@@ -104,7 +104,7 @@ fn figure(by: Figure, report: &Report, largest: u64) -> (u64, String) {
     }
 }
 
-/// Formats a workflow command; `%` and line ends are escaped as GitHub requires.
+/// Formats a workflow command of GitHub; `%` and line ends are escaped as GitHub requires.
 pub(super) fn github(verdict: &Verdict) -> String {
     let kind = if verdict.code == 0 { "notice" } else { "error" };
     let text = verdict.text.replace('%', "%25").replace('\r', "%0D");
@@ -128,8 +128,8 @@ pub(super) fn junit(verdict: &Verdict, command: &[OsString]) -> String {
     )
 }
 
-/// Escapes a text for XML 1.0, also within quotes: what no document may hold (control characters,
-/// U+FFFE, U+FFFF) becomes U+FFFD.
+/// Escapes a text for XML 1.0, also within quotes. Characters that no XML document may contain
+/// (control characters, U+FFFE, U+FFFF) become U+FFFD.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for one in text.chars() {
@@ -180,8 +180,8 @@ mod tests {
         assert_eq!([of(0, 7), of(0, 101), of(143, 101)], [1, ABOVE, 143]);
     }
 
-    /// Regression: a program that ended before the second scan passed any size: nothing had been
-    /// seen of it, and the gate took its peak for 0 B.
+    /// Regression: a program that ended before the second scan passed with any size. As no scan had
+    /// measured it, its peak was taken to be 0 B.
     #[test]
     fn what_was_not_measured_does_not_pass() {
         for (mib, want) in [(100, 0), (101, ABOVE)] {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     /// Regression: for a command that does not exist, pagetide's own peak of 7.4 MiB was compared
-    /// with the size and passed.
+    /// with the size, and passed.
     #[test]
     fn a_program_that_never_ran_is_not_within_its_limit() {
         let never = Verdict::of(&gate(Figure::Needed), 127, None, 7 * MIB);

@@ -1,6 +1,6 @@
-//! All commands as one page of Markdown: `docs/commands.md`, which a test compares with this.
+//! All commands as one page of Markdown. A test checks that `docs/commands.md` is that page.
 //!
-//! Invariant: the page depends on the command line's definition alone, not on the width of a
+//! Invariant: the page depends on the definition of the command line alone, not on the width of a
 //! terminal.
 
 use clap::{Arg, Command};
@@ -20,7 +20,7 @@ pub(super) fn page(all: &Command) -> String {
     text
 }
 
-/// Writes a command, and those below it.
+/// Writes a command, then its subcommands.
 fn write(command: &Command, text: &mut String) {
     let about = command.get_long_about().or(command.get_about());
     let about = about.map(ToString::to_string).unwrap_or_default();
@@ -58,7 +58,7 @@ fn write(command: &Command, text: &mut String) {
     }
 }
 
-/// Writes the arguments, positional words first, in the order of the definition, without `--help`
+/// Writes the arguments, positional ones first, in the order of the definition, without `--help`
 /// and `--version`.
 fn options(command: &Command, text: &mut String) {
     let is_shown =
@@ -103,15 +103,15 @@ fn meaning(arg: &Arg) -> String {
     text
 }
 
-/// Escapes a text for a cell of a table, where a bar would end the cell, also in code, and a line
+/// Escapes a text for a cell of a table. A bar would end the cell, even in code; a line end would
 /// end the row.
 pub(super) fn cell(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     escaped(&words.join(" ")).replace('|', "\\|")
 }
 
-/// Escapes one of our texts for Markdown: code between backticks stays as it is; elsewhere
-/// characters that mean something in Markdown get a backslash.
+/// Escapes one of our texts for Markdown. Code between backticks stays as it is; elsewhere,
+/// characters with a meaning in Markdown get a backslash.
 pub(super) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     let mut in_code = false;

@@ -1,7 +1,7 @@
 //! One manual page, for man(1).
 //!
-//! Invariant: examples keep their lines and their straight quotes, so that what is copied from the
-//! page runs.
+//! Invariant: examples keep their lines and their straight quotes, so that a user can run what is
+//! copied from the page.
 
 use std::io;
 
@@ -17,11 +17,11 @@ use super::{after, name};
 /// None: it is written to memory.
 pub(super) fn page(command: &Command) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    // clap_mangen fills examples as if they were sentences, so we write them ourselves.
+    // clap_mangen wraps examples like sentences, so they are left out here and written below.
     let bare = command.clone().after_help(None::<&str>);
     Man::new(bare)
         .title(name(command).to_uppercase())
-        // An empty date must be quoted: without the argument, the source would take its place.
+        // An empty date must be quoted: otherwise the source would become the date.
         .date("\"\"")
         .source(concat!("pagetide ", env!("CARGO_PKG_VERSION")))
         .manual("pagetide")

@@ -1,4 +1,4 @@
-//! The manual compared with the command line that it is made from.
+//! Tests that compare the manual with the definition of the command line.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ fn page(command: &str) -> String {
     String::from_utf8(roff::page(found).expect("it is written to memory")).expect("UTF-8")
 }
 
-/// Collects every command from `all` down, itself first.
+/// Collects `all` and every command below it.
 fn each<'a>(all: &'a Command, found: &mut Vec<&'a Command>) {
     found.push(all);
     below(all).for_each(|sub| each(sub, found));
@@ -36,7 +36,7 @@ fn the_page_in_docs_is_up_to_date() {
 fn every_command_and_option_is_in_both() {
     let (all, mut found) = (whole(), Vec::new());
     each(&all, &mut found);
-    // Sixteen commands and the three of `swap`, itself counted: fewer would mean that the search is
+    // There are sixteen commands, and `swap` and its three: if fewer are found, the search is
     // wrong.
     assert!(found.len() >= 19, "{}", found.len());
     let markdown = markdown::page(&all);
@@ -66,7 +66,7 @@ fn examples_keep_their_lines() {
         .expect("there are examples");
     let (examples, _) = examples.split_once("\n.fi\n").expect("they end");
     assert!(examples.lines().count() >= 5, "{examples}");
-    // Each line begins with a command: no example was wrapped or indented.
+    // Each line begins with a command, so no example was wrapped or indented.
     assert!(
         examples.lines().all(|line| line.starts_with("pagetide ")),
         "{examples}"

@@ -1,4 +1,4 @@
-//! Series of reports, in every form.
+//! Tests of series of reports, in every format.
 
 use super::*;
 use crate::commands::scans::tests::{endless, go, plan, short};
@@ -45,7 +45,7 @@ fn watching_writes_one_report_after_the_other() {
 
 #[test]
 fn the_last_report_is_always_written_and_never_twice() {
-    // At 0 s; the report at 2 s is before its time, but it is the last.
+    // The first report is written at 0 s. The report at 2 s is before its time, but it is the last.
     let text = written(&plan(None, Some(10)), Form::Csv, PLAIN);
     let times: Vec<&str> = text
         .lines()
@@ -57,8 +57,8 @@ fn the_last_report_is_always_written_and_never_twice() {
     assert_eq!(text.lines().count(), 3, "{text}");
 }
 
-/// Regression: after a restart of the manager no line was written until the new one had run for as
-/// long as the one before.
+/// Regression: after a restart of the manager no line was written until the new manager had run for
+/// as long as the old one.
 #[test]
 fn a_manager_that_is_replaced_ends_no_history() {
     let (plan, mut out) = (plan(None, Some(1)), Vec::new());

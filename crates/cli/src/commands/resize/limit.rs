@@ -1,5 +1,5 @@
-//! The memory limit of a control group, set by its owner: systemd for its units, else the group's
-//! file.
+//! The memory limit of a control group. It is set by systemd if the group is a unit of systemd,
+//! otherwise through the group's file.
 //!
 //! Invariant: the former limit is read before anything is changed.
 
@@ -13,17 +13,17 @@ use host::workload::Workload;
 
 use crate::failure::Failure;
 
-/// Exists where systemd runs.
+/// Directory that exists if systemd runs.
 const SYSTEMD: &str = "/run/systemd/system";
-/// In cgroup version 1 a limit of this many bytes or more means no limit.
-const NONE_FROM: u64 = 1 << 62;
+/// In cgroup version 1 a limit of at least this many bytes means no limit.
+const NO_LIMIT_MIN: u64 = 1 << 62;
 
-/// What sets a limit.
+/// Which program sets a group's limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Owner {
-    /// systemd, as a property of this unit.
+    /// systemd sets it, as a property of this unit.
     Unit { name: String, is_persistent: bool },
-    /// pagetide itself, by the group's file.
+    /// pagetide itself sets it, through the group's file.
     File,
 }
 
@@ -33,8 +33,8 @@ impl Owner {
         Owner::where_systemd_is(has_systemd, workload, group, is_persistent)
     }
 
-    /// Units of a user's own systemd do not belong to the system's, and a group below a unit is
-    /// delegated.
+    /// Returns the owner of the limit. The system's systemd does not own units of a user's own
+    /// systemd, nor groups below a unit, which are delegated.
     fn where_systemd_is(
         has_systemd: bool,
         workload: &Workload,
@@ -56,7 +56,7 @@ impl Owner {
         }
     }
 
-    /// Returns the command that sets the limit.
+    /// Returns the command that makes systemd set the limit; `None` if systemd is not the owner.
     fn words(&self, limit: Option<u64>) -> Option<Vec<String>> {
         let Owner::Unit {
             name,
@@ -73,7 +73,7 @@ impl Owner {
     }
 }
 
-/// A group's limit.
+/// A group's limit, and its former value.
 #[derive(Debug)]
 pub(super) struct Limit {
     owner: Owner,
@@ -95,8 +95,8 @@ impl Limit {
         };
         let text = std::fs::read_to_string(&file).map_err(|error| refused(&file, &error))?;
         if owner == Owner::File {
-            // Opening changes nothing. It fails here rather than after pages were paged out for the
-            // limit.
+            // Opening changes nothing. If it fails, it fails here, and not after pages were paged
+            // out for the limit.
             let opened = std::fs::OpenOptions::new().write(true).open(&file);
             opened.map_err(|error| refused(&file, &error))?;
         }
@@ -113,9 +113,9 @@ impl Limit {
         self.former
     }
 
-    /// Returns whether setting the limit makes the kernel reclaim what is above it, also pages that
-    /// several processes map, and fails if it cannot: version 1. Version 2 kills processes instead;
-    /// systemd does not report a failure.
+    /// Returns whether setting the limit makes the kernel reclaim the memory above it, including
+    /// pages that several processes map, and fails if it cannot: on version 1. Version 2 kills
+    /// processes instead. If systemd sets the limit, a failure is not reported.
     pub(super) fn kernel_reclaims(&self) -> bool {
         self.is_v1 && self.owner == Owner::File
     }
@@ -134,7 +134,7 @@ impl Limit {
     }
 
     /// # Errors
-    /// Its owner refuses.
+    /// The owner of the limit refuses.
     pub(super) fn set(&self, limit: Option<u64>) -> Result<(), Failure> {
         let Some(words) = self.owner.words(limit) else {
             let none = if self.is_v1 { "-1" } else { "max" };
@@ -163,7 +163,7 @@ impl Limit {
     }
 }
 
-/// Returns why a file of a group could not be read or written.
+/// Returns the failure for a file of a group that could not be read or written.
 pub(super) fn refused(file: &Path, error: &io::Error) -> Failure {
     let what = format!("cannot set the limit in {}: {error}", file.display());
     match error.kind() {
@@ -181,10 +181,13 @@ pub(super) fn refused(file: &Path, error: &io::Error) -> Failure {
     }
 }
 
-/// Parses a limit in bytes. `None` if there is no limit: `max`, any other text that is not a
-/// number, or [`NONE_FROM`] bytes or more (version 1 has such a number for no limit).
+/// Parses a limit in bytes. `None` if there is no limit: `max`, another text that is no number, or
+/// at least [`NO_LIMIT_MIN`] bytes, as version 1 writes a large number for no limit.
 fn parse(text: &str) -> Option<u64> {
-    text.trim().parse().ok().filter(|bytes| *bytes < NONE_FROM)
+    text.trim()
+        .parse()
+        .ok()
+        .filter(|bytes| *bytes < NO_LIMIT_MIN)
 }
 
 /// Formats a limit for people.

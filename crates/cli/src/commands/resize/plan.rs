@@ -1,7 +1,7 @@
-//! What `resize` decides: how much must be paged out, and whether the limit may stay.
+//! The decisions of `resize`: how much must be paged out, and whether the limit may stay.
 //!
 //! Invariant: pure. The budget is for the whole watch: the limit is restored as soon as the group
-//! has waited that much, and not before.
+//! has waited for that long, and not before.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::failure::Failure;
 
 pub(super) use super::limit::text as limit_text;
 
-/// When a limit of `size` bytes is set, `min(max(size / MARGIN_PART, MARGIN), size / 2)` bytes of
-/// it stay free, because each processor charges memory ahead.
+/// When a limit of `size` bytes is set, `min(max(size / MARGIN_PART, MARGIN), size / 2)` bytes
+/// below it are kept free, because each processor charges memory in advance.
 const MARGIN_PART: u64 = 32;
-/// Smallest margin below a limit, in bytes; see [`MARGIN_PART`].
+/// Smallest margin below a limit, in bytes ([`MARGIN_PART`]).
 const MARGIN: u64 = 1 << 20;
 
 /// Returns how many bytes must be paged out before a limit of this size is set; `None` if all fits.
@@ -27,24 +27,24 @@ pub(super) fn excess(charged: u64, size: u64) -> Option<u64> {
     (over > 0).then_some(over)
 }
 
-/// How much of the memory that must be paged out needs swap. Bytes.
+/// How much of the memory to page out needs swap. All sizes are bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct SwapDemand {
-    /// What must be paged out.
+    /// Memory that must be paged out.
     pub(super) over: u64,
     /// Free swap that the group may use.
     pub(super) free: u64,
-    /// Upper bound of the group's pages of files: only these can be paged out without swap.
+    /// Upper bound of the group's file pages: only these can be paged out without swap.
     pub(super) files: u64,
 }
 
 impl SwapDemand {
-    /// Returns the least that goes to swap, if all pages of files are paged out first.
+    /// Returns the least memory that must go to swap, if all file pages are paged out first.
     pub(super) fn at_least(self) -> u64 {
         self.over.saturating_sub(self.files)
     }
 
-    /// Returns how much swap is free, in words; `None` if swap is too small in any case.
+    /// Returns, in words, how much swap is free; `None` if swap is certainly too small.
     pub(super) fn words(self) -> Option<String> {
         let free = Bytes(self.free);
         if self.at_least() > self.free {
@@ -60,14 +60,15 @@ impl SwapDemand {
     }
 }
 
-/// What a waiting time was measured by.
+/// How a waiting time was measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Source {
     Pressure,
     Refaults,
 }
 
-/// How long a group has waited for memory, and how many of its processes were killed for it.
+/// How long a group has waited for memory, and how many of its processes were killed for lack of
+/// memory.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Counters {
     waited_us: f64,
@@ -89,9 +90,10 @@ const fn number(n: u64) -> f64 {
 }
 
 impl Counters {
-    /// Returns how long the group waited: by the kernel's pressure if the group has it, else by its
-    /// refaults and the price of one. One fault of a file reads up to `read_around` pages.
-    pub(super) fn of(
+    /// Returns how long the group waited: by the kernel's pressure, if the kernel measures it for
+    /// the group; otherwise by its refaults and the price of each. One fault of a file reads up to
+    /// `read_around` pages.
+    pub(super) fn counter(
         pressure: Option<Pressure>,
         stat: &str,
         events: &str,
@@ -106,19 +108,21 @@ impl Counters {
                 source: Source::Pressure,
             };
         }
-        // Version 1 has counters of the group alone, and `total_` counters with all below it.
-        let of = |name: &str| line(stat, &format!("total_{name}")).or_else(|| line(stat, name));
-        let refaults = of("workingset_refault_anon").zip(of("workingset_refault_file"));
+        // Version 1 has counters of the group alone, and `total_` counters that include all groups
+        // below it.
+        let counter =
+            |name: &str| line(stat, &format!("total_{name}")).or_else(|| line(stat, name));
+        let refaults = counter("workingset_refault_anon").zip(counter("workingset_refault_file"));
         let waited_us = match refaults {
             Some((anon, file)) => {
-                // A fault reads neighbours, too, and all of them count as refaults. The remaining
-                // pages came by read(2).
-                let faults = of("pgmajfault").map_or(0, |all| all.saturating_sub(anon));
+                // A fault also reads neighbouring pages, and all of them count as refaults. The
+                // other refaulted pages were read with read(2).
+                let faults = counter("pgmajfault").map_or(0, |all| all.saturating_sub(anon));
                 let read = file.saturating_sub(faults.saturating_mul(read_around));
                 let waits = faults.min(file) + read;
                 number(anon) * price.anon_us + number(waits) * price.file_us
             }
-            None => number(of("pgmajfault").unwrap_or(0)) * price.anon_us,
+            None => number(counter("pgmajfault").unwrap_or(0)) * price.anon_us,
         };
         Counters {
             waited_us,
@@ -127,7 +131,7 @@ impl Counters {
         }
     }
 
-    /// Returns what was added since `before`.
+    /// Returns what was counted since `before`.
     pub(super) fn since(self, before: Counters) -> Counters {
         Counters {
             waited_us: (self.waited_us - before.waited_us).max(0.0),
@@ -136,7 +140,8 @@ impl Counters {
         }
     }
 
-    /// Returns whether the waiting time is within `percent` of the time `watch`.
+    /// Decides whether the waiting time is within `percent` of the time `watch`, and no process was
+    /// killed.
     pub(super) fn verdict(self, percent: f64, watch: Duration) -> Verdict {
         if self.kills > 0 {
             return Verdict::Killed;
@@ -152,7 +157,7 @@ impl Counters {
         self.waited_us / 1e4 / time.as_secs_f64().max(1e-3)
     }
 
-    /// Returns the time that was waited.
+    /// Returns for how long the group waited.
     pub(super) fn waited(self) -> Millis {
         Millis::from(Duration::from_secs_f64(self.waited_us / 1e6))
     }
@@ -177,7 +182,8 @@ fn line(text: &str, name: &str) -> Option<u64> {
     })
 }
 
-/// Returns the command that resizes a container of a pod: the kubelet would undo other changes.
+/// Returns the command that resizes a container of a pod. (The kubelet would undo any other
+/// change.)
 pub(super) fn kubectl(workload: &Workload, size: Bytes) -> Result<String, Failure> {
     let is_plain = |name: &&String| {
         !name.is_empty()
@@ -238,7 +244,7 @@ mod tests {
     fn the_excess_is_what_does_not_fit() {
         assert_eq!(excess(100 * MIB, 64 * MIB), Some(38 * MIB));
         assert_eq!(excess(62 * MIB, 64 * MIB), None);
-        // Of the smallest sizes half remains usable.
+        // Of the smallest sizes, half remains usable.
         assert_eq!(excess(MIB, MIB), Some(MIB / 2));
         assert_eq!(excess(5, 0), Some(5));
     }
@@ -266,7 +272,7 @@ mod tests {
         };
         let before = at(1_000, 50, 2);
         let watch = Duration::from_secs(100);
-        // 0.1% of 100 s are 100 ms: 10,000 pages of 10 us.
+        // 0.1% of 100 s is 100 ms: 10,000 pages of 10 us each.
         for (now, want) in [
             (at(11_000, 50, 2), Verdict::Fine),
             (at(11_001, 50, 2), Verdict::TooDear),
@@ -287,7 +293,7 @@ mod tests {
     }
 
     /// Regression: the limit of a program with a mapped database was restored after 6 s, for 343 ms
-    /// of waiting: 11 faults had read 11,000 pages, of which each counted as one.
+    /// of waiting. In truth 11 faults had read 11,000 pages, each of which was counted as a fault.
     #[test]
     fn pages_that_were_read_ahead_cost_nothing() {
         let price = Price {
@@ -303,13 +309,13 @@ mod tests {
         };
         let is = |waited: f64, us: f64| assert!((waited - us).abs() < 1e-6, "{waited}, not {us}");
         is(of(0, 11_000, 11), 1_100.0);
-        // Faults that read swap do not count as faults of files.
+        // Faults that read swap do not count as faults of file pages.
         is(of(50, 0, 50), 500.0);
         is(of(50, 2_000, 52), 700.0);
-        // Pages without a fault came by read(2), as far as known page by page.
+        // Pages read without a fault were read with read(2), page by page as far as is known.
         is(of(0, 300, 0), 30_000.0);
         is(of(0, 1_300, 1), 30_100.0);
-        // Faults of pages that were never there before are no refaults.
+        // Faults of pages that were not in memory before are no refaults.
         is(of(0, 0, 40), 0.0);
     }
 
@@ -324,7 +330,7 @@ mod tests {
         let want = "kubectl patch pod web-1 --namespace prod --subresource resize --patch \
             '{\"spec\":{\"containers\":[{\"name\":\"app\",\"resources\":{\"limits\":{\"memory\":\"67108864\"}}}]}}'";
         assert_eq!(reported, want);
-        // The shell must not see anything but a name.
+        // The shell must not get anything but a plain name.
         workload.pod = Some("web'; rm".to_owned());
         assert!(kubectl(&workload, Bytes(MIB)).is_err());
     }

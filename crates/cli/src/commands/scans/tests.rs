@@ -1,4 +1,4 @@
-//! When watching ends. Only the reports' own clock counts, so no test here waits.
+//! Tests of when watching ends. Only the reports' clock counts, so no test waits.
 
 use std::sync::Mutex;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::view::memory::samples::cooling;
 use crate::watching::Target;
 
-/// A fake target: each scan takes a second by its clock; the processes end after `ends` scans.
+/// A fake target: each scan takes a second by its clock, and the processes end after `ends` scans.
 pub(in crate::commands) struct Fake {
     n: u64,
     ends: u64,
@@ -112,8 +112,7 @@ fn a_manager_that_is_replaced_does_not_make_it_longer() {
     assert_eq!(series, [100_000, 101_000, 1000, 2000]);
 }
 
-/// A manager whose clock stands still. The manager does not respond any more after `silent_after`
-/// reports.
+/// A manager whose clock stands still, and which stops responding after `silent_after` reports.
 struct StoppedClockManager {
     n: u64,
     silent_after: u64,
@@ -138,8 +137,7 @@ impl Watching for StoppedClockManager {
     }
 }
 
-/// Regression: a made-up manager that reported 0 ms each time kept `report --for 300ms` from
-/// ending.
+/// Regression: a fake manager that reported 0 ms each time kept `report --for 300ms` from ending.
 #[test]
 fn our_own_clock_ends_a_watch_if_the_managers_clock_stands() {
     let stands: Open = |_| {

@@ -1,4 +1,4 @@
-//! Series of tables.
+//! Tests of series of tables.
 
 use super::*;
 use crate::commands::scans::tests::{go, plan, short};

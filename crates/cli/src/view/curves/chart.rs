@@ -1,7 +1,8 @@
-//! The page's chart: all curves over the sizes, as inline SVG, in light and in dark.
+//! The chart of the HTML page: all curves over the sizes, as inline SVG, for light and dark
+//! screens.
 //!
-//! Invariant: a policy has the same colour and dashes in every chart, and its whole name in the
-//! legend.
+//! Invariant: a policy has the same colour and dashes in every chart, and the legend shows its full
+//! name.
 
 use std::fmt::Write;
 
@@ -13,7 +14,7 @@ use crate::view::share;
 use super::OURS;
 
 const WIDTH: f64 = 760.0;
-/// Height of the axes with their labels; the legend is below.
+/// Height of the axes with their labels; the legend is below them.
 const HEIGHT: f64 = 340.0;
 /// Space for the axes: left, top, right, bottom.
 const MARGIN: [f64; 4] = [56.0, 16.0, 16.0, 30.0];
@@ -22,8 +23,8 @@ const ABREAST: usize = 5;
 const NAME_WIDTH: f64 = 138.0;
 const ROW: f64 = 18.0;
 
-/// Styles by policy, in the order of [`CurvePolicy::ALL`]: colours on light and on dark, and dashes
-/// for readers who cannot distinguish the colours.
+/// Styles of policies, in the order of [`CurvePolicy::ALL`]: colour on light, colour on dark, and
+/// dashes for readers who cannot distinguish the colours.
 const STYLES: [(&str, &str, &str); CurvePolicy::ALL.len()] = [
     ("#2f6fb2", "#6aa9e9", ""),
     ("#d1622b", "#f0935f", "7 3"),
@@ -42,7 +43,7 @@ fn style_of(policy: CurvePolicy) -> usize {
     at.unwrap_or(0)
 }
 
-/// Returns the chart's part of the page's style sheet.
+/// Returns the chart's rules for the page's style sheet.
 pub(super) fn style() -> String {
     let mut text = "svg{width:100%;height:auto;margin:.6em 0}\
                     svg text{font:11px system-ui,sans-serif;fill:var(--dim)}\
@@ -73,8 +74,8 @@ fn attributes(policy: CurvePolicy) -> String {
     format!("class=\"curve c{style}{ours}\"{dashes}")
 }
 
-/// Ends of the axes: the largest size; the smallest multiple of a fifth that no curve exceeds, so
-/// that close curves can be distinguished.
+/// Ends of the axes: the largest size, and the smallest number of fifths that no miss ratio
+/// exceeds, so that close curves can be distinguished.
 #[derive(Clone, Copy)]
 struct Reach {
     size: u64,
@@ -111,7 +112,7 @@ pub(super) fn svg(result: &Curves) -> String {
         "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"miss ratio by size\">\n"
     );
     text += &axes(reach);
-    // Ours comes last, so that no other curve hides it.
+    // The multi-gen LRU's curve is drawn last, so that no other curve hides it.
     let mut curves: Vec<_> = result.curves.iter().collect();
     curves.sort_by_key(|(policy, _)| *policy == OURS);
     for (policy, ratios) in curves {
@@ -140,7 +141,7 @@ fn axes(reach: Reach) -> String {
     );
     for tenth in 0..=2 * reach.fifths {
         let ratio = f64::from(tenth) / 10.0;
-        // With more than three fifths, only every second tenth has a line.
+        // With more than three fifths, only every second tenth has a grid line.
         if tenth % 2 == 1 && reach.fifths > 3 {
             continue;
         }
@@ -157,7 +158,7 @@ fn axes(reach: Reach) -> String {
     for quarter in 0..=4 {
         let size = u64::try_from(u128::from(reach.size) * quarter / 4).unwrap_or(reach.size);
         let (x, _) = reach.point(size, 0.0);
-        // The last label ends at the axis's end; centred, it would be cut.
+        // The last label ends at the end of the axis; a centred label would be cut off.
         let anchor = if quarter == 4 { "end" } else { "middle" };
         let _ = writeln!(
             text,

@@ -1,7 +1,7 @@
-//! How many misses more the multi-gen LRU has than each other policy: text, JSON, and a table of
-//! the page.
+//! How many more misses the multi-gen LRU has than each other policy: as text, as JSON, and as a
+//! table of the HTML page.
 //!
-//! Invariant: signs are those of [`sim::mrc::Gap`]: more is worse, fewer is below zero.
+//! Invariant: signs are those of [`sim::mrc::Gap`]: above zero means more misses, which is worse.
 
 use std::fmt::Write;
 
@@ -13,7 +13,8 @@ use crate::view::count;
 
 use super::OURS;
 
-/// Formats a line for each policy, under a heading; empty with one policy, or without ours.
+/// Formats a heading and one line for each policy; empty if there is only one policy, or no
+/// multi-gen LRU.
 pub(super) fn human(result: &Curves, style: Style) -> String {
     let gaps = result.gaps(OURS);
     if gaps.is_empty() {
@@ -39,7 +40,7 @@ pub(super) fn human(result: &Curves, style: Style) -> String {
     text
 }
 
-/// Formats a share as `+1.2%`; what rounds to zero has no sign.
+/// Formats a share as `+1.2%`; a share that rounds to zero has no sign.
 fn percent(share: f64) -> String {
     let text = format!("{:+.1}%", 100.0 * share);
     match text.as_str() {
@@ -54,12 +55,12 @@ fn extreme(result: &Curves, at: Option<(usize, f64)>) -> String {
     })
 }
 
-/// Returns the gaps by policy, at one size.
+/// Returns the gaps at one size, by policy.
 pub(super) fn at_size(gaps: &[Gap], n: usize) -> Value {
     object(gaps, |gap| gap.more[n])
 }
 
-/// Returns the mean gaps by policy, over all sizes.
+/// Returns the mean gaps over all sizes, by policy.
 pub(super) fn means(gaps: &[Gap]) -> Value {
     object(gaps, Gap::mean)
 }
@@ -71,7 +72,7 @@ fn object(gaps: &[Gap], figure: impl Fn(&Gap) -> Option<f64>) -> Value {
     Value::Object(entries.collect())
 }
 
-/// Formats a table of the page: a row for each size, a column for each policy.
+/// Formats a table for the HTML page: a row for each size, a column for each policy.
 pub(super) fn html(result: &Curves) -> String {
     let gaps = result.gaps(OURS);
     if gaps.is_empty() {

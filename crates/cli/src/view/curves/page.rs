@@ -1,6 +1,7 @@
-//! The page: a plot as inline SVG over a table. It loads nothing, so it can be kept and sent.
+//! The HTML page: a plot as inline SVG, above a table. It loads nothing else, so users can keep and
+//! send it.
 //!
-//! Invariant: text from outside (the file's name) is escaped.
+//! Invariant: text from outside (the trace's name) is escaped.
 
 use std::fmt::Write;
 
@@ -12,7 +13,7 @@ use crate::view::text::escaped;
 
 use super::{chart, gaps, part_of_all, summary};
 
-/// The page's own style; the chart adds its colours.
+/// The page's style sheet, without the chart's colours.
 const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#1d2329;--dim:#58616b;--line:#dfe2e5;--back:#fcfcfb}\
 @media(prefers-color-scheme:dark){:root{--ink:#e4e7ea;--dim:#a3abb5;--line:#3a4149;--back:#16191d}}\

@@ -1,7 +1,8 @@
-//! The plot in a terminal: miss ratio over size, a letter for each policy.
+//! The plot for a terminal: miss ratio over memory size, with a character for each policy.
 //!
-//! Invariant: exactly [`ROWS`] rows and the requested number of columns, axes apart; where two
-//! curves meet the later one shows, and ours above all.
+//! Invariant: without the axes, the plot has exactly [`ROWS`] rows and the requested number of
+//! columns. Where two curves meet, the later one is visible, and the multi-gen LRU's before any
+//! other.
 
 use std::fmt::Write;
 
@@ -17,7 +18,7 @@ const ROWS: usize = 14;
 const MARKS: [char; CurvePolicy::ALL.len()] = ['*', 'o', '+', 'x', '#', 'a', 's', 'v', 'l', 'w'];
 const AXIS: usize = 7;
 
-/// Returns the plot and its legend; empty if the curve is a single point.
+/// Returns the plot and its legend; empty if there is only one size.
 pub(super) fn plot(result: &Curves, style: Style) -> String {
     let most = result.sizes.last().copied().unwrap_or(0);
     if result.sizes.len() < 2 {
@@ -54,7 +55,7 @@ pub(super) fn plot(result: &Curves, style: Style) -> String {
     text + &legend(result, style.width) + "\n"
 }
 
-/// Returns which mark stands for which policy, in lines that fit.
+/// Returns which character stands for which policy, in lines that fit.
 fn legend(result: &Curves, width: usize) -> String {
     let mut lines = vec!["  miss ratio by pages:".to_owned()];
     for ((policy, _), mark) in result.curves.iter().zip(MARKS) {
@@ -67,12 +68,12 @@ fn legend(result: &Curves, width: usize) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Returns the middle of a column as a share of the width, 0 to 1.
+/// Returns the middle of a column as a share of the plot's width, 0 to 1.
 fn share_of(column: usize, columns: usize) -> f64 {
     share(2 * column as u64 + 1, 2 * columns as u64)
 }
 
-/// Interpolates the ratio at `size` between the known sizes; `None` below the first.
+/// Interpolates the ratio at `size` between the known sizes; `None` below the first of them.
 fn at(result: &Curves, ratios: &[f64], size: f64) -> Option<f64> {
     let sizes: Vec<f64> = result.sizes.iter().map(|&size| share(size, 1)).collect();
     let right = sizes.iter().position(|&known| known >= size)?;

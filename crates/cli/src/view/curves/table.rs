@@ -1,7 +1,7 @@
 //! The ratios as a table, split into parts if the terminal is too narrow.
 //!
-//! Invariant: no part is wider than the terminal, or than [`LEAST`] where that is narrower, unless
-//! a single column is.
+//! Invariant: no part is wider than the terminal, or than [`LEAST`] if the terminal is narrower,
+//! unless a single column is.
 
 use std::fmt::Write;
 
@@ -13,21 +13,21 @@ use crate::view::count;
 
 use super::part_of_all;
 
-/// Minimum width that the table uses, columns: four or five policies side by side.
+/// Minimum width that the table may use, in columns: enough for four or five policies side by side.
 const LEAST: usize = 100;
-/// Width of size, bytes and share, columns.
+/// Width of the columns for size, bytes and share, together.
 const SIZES: usize = 31;
 
 type Curve = (CurvePolicy, Vec<f64>);
 
-/// Returns all parts, one below the other.
+/// Returns all parts of the table, one below the other.
 pub(super) fn table(result: &Curves, style: Style) -> String {
     let parts = parts(&result.curves, style.width.max(LEAST));
     let parts = parts.into_iter().map(|part| lines(result, part, style));
     parts.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the width of a ratio under its policy's name, with the gap before it, columns.
+/// Returns the width of a policy's column, with the gap before it.
 fn width(policy: CurvePolicy) -> usize {
     2 + policy.name().len().max(6)
 }

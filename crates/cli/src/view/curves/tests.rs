@@ -1,4 +1,4 @@
-//! Every form of a result of `mrc`.
+//! Tests of every format of a result of `mrc`.
 
 use super::*;
 use sim::mrc::CurvePolicy;
@@ -20,7 +20,8 @@ fn result() -> Curves {
     }
 }
 
-/// All policies at two sizes, ours neither the best nor the worst.
+/// Returns curves of all policies at two sizes; the multi-gen LRU is neither the best nor the
+/// worst.
 fn every() -> Curves {
     let ratios = |n: u32| vec![0.5 + 0.01 * f64::from(n), 0.25 + 0.01 * f64::from(n)];
     let curve = |(n, policy): (u32, CurvePolicy)| (policy, ratios(n));
@@ -57,7 +58,7 @@ fn ours_is_compared_with_each_other_policy() {
         text.lines()
             .rfind(|line| line.trim_start().starts_with(name))
     };
-    // 0.53 over 0.5 and 0.28 over 0.25.
+    // 0.53 compared with 0.5, and 0.28 compared with 0.25.
     let lru = line("lru ").map(|line| line.split_whitespace().collect::<Vec<_>>());
     let want = ["lru", "+9.0%", "+6.0%", "(1,000)", "+12.0%", "(4,000)"];
     assert_eq!(lru.as_deref(), Some(&want[..]), "{text}");
@@ -139,7 +140,8 @@ fn the_page_is_whole_and_escaped() {
     );
 }
 
-/// Regression: `--sizes 1T` of a small trace was shown as 33333333333333.0% of all.
+/// Regression: with `--sizes 1T` and a small trace, the size was shown as 33333333333333.0% of all
+/// pages.
 #[test]
 fn more_memory_than_pages_is_shown_as_over_100_percent() {
     assert_eq!(part_of_all(2_000, 4_000), "50.0%");
@@ -167,7 +169,7 @@ fn a_chart_of_all_policies_has_a_style_and_a_full_name_for_each() {
     }
 }
 
-/// Regression: the name of a trace moved the cursor. Traces are unpacked from archives of others.
+/// Regression: the name of a trace moved the cursor. (Users unpack traces from archives of others.)
 #[test]
 fn a_name_is_shown_and_never_obeyed() {
     let text = human("a\x1b[2J\u{e9}.lis", &result(), Style::PLAIN);

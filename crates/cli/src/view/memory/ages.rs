@@ -1,4 +1,4 @@
-//! The page-age histogram as bars, and what has no known age.
+//! The page-age histogram as bars, and memory of unknown age.
 
 use daemon::options::Bytes;
 use host::report::{AgeBin, AgeSource, Report};
@@ -12,10 +12,11 @@ use super::per_cent;
 
 /// Columns of a row before its bar.
 const FIXED: usize = 2 + 12 + 9 + 9 + 10 + 2;
-/// Maximum number of reasons shown; the rest is in the JSON.
+/// Maximum number of reasons shown; the JSON contains all.
 const REASONS: usize = 6;
 
-/// Writes a row for each age: anonymous and file memory, the share that is so old or older, a bar.
+/// Writes a row for each age: anonymous memory, file memory, the share of memory of that age or
+/// older, and a bar.
 pub(super) fn ages(report: &Report, sheet: &mut Sheet) {
     let rows = fold(report, ROWS_S.iter().map(|s| s * 1000));
     let most = rows.iter().map(AgeBin::bytes).max().unwrap_or(0);
@@ -51,7 +52,7 @@ pub(super) fn ages(report: &Report, sheet: &mut Sheet) {
     }
 }
 
-/// The characters of bars.
+/// The characters of which bars are drawn.
 struct Marks {
     anon: &'static str,
     file: &'static str,
@@ -72,8 +73,8 @@ impl Marks {
         }
     }
 
-    /// Draws a row's bar: anonymous memory first, then files. If the row has both and the bar has
-    /// at least two columns, both are visible.
+    /// Draws a row's bar: anonymous memory first, then file memory. If the row has both and the bar
+    /// has at least two columns, both are visible.
     fn bar(&self, row: &AgeBin, most: u64, room: usize) -> String {
         let whole = filled_steps(share(row.bytes(), most), room);
         let mut file = filled_steps(share(row.file_bytes, row.bytes()), whole);
@@ -87,7 +88,7 @@ impl Marks {
     }
 }
 
-/// Writes how much memory has no known age, and why.
+/// Writes how much memory has an unknown age, and why.
 pub(super) fn unknown(report: &Report, sheet: &mut Sheet) {
     if report.unknown_age_bytes == 0 {
         return;

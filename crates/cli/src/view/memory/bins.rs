@@ -1,7 +1,7 @@
-//! A report's ages, sorted into rows with edges of our choice.
+//! A report's ages, summed into rows whose edges we choose.
 //!
-//! Invariant: a bin that contains an edge counts as the younger row, so what a row shows as old is
-//! certainly old. The rows together have the bytes of all bins (as far as 64 bits go).
+//! Invariant: a bin that contains an edge belongs to the younger row, so memory in a row is
+//! certainly that old. The rows together have the bytes of all bins (saturating at 64 bits).
 
 use host::report::{AgeBin, Report};
 
@@ -38,7 +38,7 @@ fn bins(report: &Report) -> impl Iterator<Item = &AgeBin> {
     report.page_age.iter().flat_map(|node| &node.bins)
 }
 
-/// Returns the bytes that were certainly not touched for `ms` milliseconds.
+/// Returns the bytes that were certainly not accessed for `ms` milliseconds.
 pub(crate) fn older_than(report: &Report, ms: u64) -> u64 {
     let old = bins(report).filter(|bin| bin.older_than_ms >= ms);
     old.fold(0, |sum, bin| sum.saturating_add(bin.bytes()))

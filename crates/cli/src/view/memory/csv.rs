@@ -1,9 +1,9 @@
 //! Reports as comma-separated values: one line of names, one line for each report.
 //!
-//! Invariant: every line has as many fields as the header, in the same order (RFC 4180), for any
-//! bins of the report: ages stand at fixed edges, cumulatively, so that lines of hours and of
-//! different targets can be put below each other. What is not known is an empty field. A hostile
-//! command line makes no second line.
+//! Invariant: every line has as many fields as the header, in the same order (RFC 4180), whatever
+//! bins the report has. Ages are cumulative sums at fixed edges, so lines of different hours and
+//! targets can stand below each other. An unknown value is an empty field. No command line, however
+//! hostile, makes a second line.
 
 use host::report::Report;
 

@@ -1,7 +1,7 @@
-//! What less memory would cost: a plot, a table, and sizes to choose.
+//! The part of a report about less memory: a plot, a table, and sizes to choose.
 //!
-//! Invariant: the output names no size of which nothing is known, and shows both ends of the known
-//! range.
+//! Invariant: the output contains no size about which nothing is known, and shows both ends of the
+//! known range.
 
 mod plot;
 
@@ -13,7 +13,7 @@ use crate::view::sheet::Sheet;
 
 use super::per_cent;
 
-/// Writes the part of a report about its curve; nothing without a curve.
+/// Writes the part of a report about its refault curve; nothing if there is no curve.
 pub(super) fn curve(report: &Report, sheet: &mut Sheet) {
     let Some(curve) = &report.curve else {
         return;
@@ -29,7 +29,7 @@ pub(super) fn curve(report: &Report, sheet: &mut Sheet) {
     sheet.row("not known", &cost.not_known());
 }
 
-/// Returns the curve with the report's data that belongs to it.
+/// Returns the curve, with the fields of the report that belong to it.
 pub(super) fn cost<'a>(report: &Report, curve: &'a Curve) -> Cost<'a> {
     Cost {
         curve,

@@ -1,4 +1,4 @@
-//! How the report was measured: source, interval, costs, and notes for the reader.
+//! How a report was measured: source, interval, costs, and notes for the user.
 
 use daemon::options::{Bytes, Millis};
 use host::report::Report;
@@ -6,10 +6,10 @@ use host::report::Report;
 use crate::view::sheet::Sheet;
 use crate::view::{clock, count};
 
-/// Maximum number of notes shown; the rest is in the JSON.
+/// Maximum number of notes shown; the JSON contains all.
 const NOTES: usize = 8;
 
-/// Writes where ages come from, and what that cost us and the watched processes.
+/// Writes where ages come from, and what the scans cost pagetide and the watched processes.
 pub(super) fn costs(report: &Report, sheet: &mut Sheet) {
     let source = super::source(report);
     sheet.heading("How it was measured");
@@ -33,12 +33,12 @@ pub(super) fn scans(report: &Report) -> String {
     }
 }
 
-/// Returns what watching cost this process, and the longest that the program may have waited for
-/// it.
+/// Returns what watching cost this process, and the longest time for which clearing bits may have
+/// delayed the program.
 pub(super) fn cost(report: &Report) -> String {
     let cost = report.overhead;
     let mut text = format!("CPU {}", clock(cost.cpu_ms));
-    // For one scan there is no time to compare with.
+    // After a single scan there is no time to which the cost could be compared.
     if report.walks > 1
         && let Some(per_mille) = cost.cpu_ms.saturating_mul(1000).checked_div(report.wall_ms)
     {
@@ -69,7 +69,7 @@ fn micros(us: u64) -> String {
     }
 }
 
-/// Writes the notes for the reader.
+/// Writes the notes for the user.
 pub(super) fn notes(report: &Report, sheet: &mut Sheet) {
     if report.notes.is_empty() {
         return;

@@ -1,21 +1,21 @@
-//! The figures of all reports of one watch, small enough to keep for days.
+//! The figures of all reports of one watch, in so little memory that days fit.
 //!
-//! Invariant: at most [`MOST`] points, evenly spread over the whole time, the newest among them. A
-//! point's ages and unknown bytes together are the memory that was resident then.
+//! Invariant: at most [`MOST`] points, evenly spread over the whole time, and the newest report.
+//! The ages and unknown bytes of a point add up to the memory that was resident at its time.
 
 use host::report::Report;
 use pictures::{Clock, EDGES_MS, Moment, Track};
 
 use super::bins::fold;
 
-/// Maximum number of points. When there are more, every second point is dropped, and from then on
-/// only half as many reports are kept as before.
+/// Maximum number of points. At this number, every second point is dropped, and from then on only
+/// half as many reports are stored as before.
 const MOST: usize = 512;
-/// Columns of a picture: on a phone more cannot be distinguished, and on a large screen hardly
-/// more.
+/// Columns of a picture: a user cannot distinguish more on a phone, and hardly more on a large
+/// screen.
 const COLUMNS: u64 = 240;
 
-/// What is kept of one report.
+/// The figures of one report that are stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Point {
     wall_ms: u64,
@@ -24,7 +24,7 @@ struct Point {
     refaulted: u64,
 }
 
-/// Returns a report as it is drawn, except for what only two reports together show.
+/// Returns those figures of a report that are drawn and that need no second report.
 pub(super) fn moment(report: &Report) -> Moment {
     let mut moment = Moment {
         unknown: report.unknown_age_bytes,
@@ -39,13 +39,13 @@ pub(super) fn moment(report: &Report) -> Moment {
     moment
 }
 
-/// The points so far.
+/// The stored points.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     points: Vec<Point>,
     /// Number of reports so far.
     seen: u64,
-    /// One of `1 << shift` reports is kept.
+    /// One of every `1 << shift` reports is stored.
     shift: u32,
     newest: Option<Point>,
 }
@@ -73,7 +73,7 @@ impl History {
         }
     }
 
-    /// Returns the points in the order of time, the newest last.
+    /// Returns the points in order of time, the newest last.
     fn points(&self) -> Vec<Point> {
         let mut points = self.points.clone();
         if let Some(newest) = self.newest
@@ -84,9 +84,9 @@ impl History {
         points
     }
 
-    /// Returns the history from the first report to the newest; `None` with too few reports to show
-    /// anything. A column has what the last scan in it found, or else the last scan before it,
-    /// because scans do not come at even times. A column too long after the last scan is empty.
+    /// Returns the history from the first report to the newest; `None` if there are too few reports
+    /// to draw. A column shows the last scan in its time, or otherwise the last scan before, as
+    /// scans are not evenly spaced. A column long after the last scan is empty.
     pub(super) fn track(&self) -> Option<Track> {
         let points = self.points();
         let ([first, _, .., last], Some(scans)) = (&points[..], points.len().checked_sub(1)) else {
@@ -124,7 +124,8 @@ impl History {
     }
 }
 
-/// Returns the pages refaulted a minute between two reports; `None` if no time passed between them.
+/// Returns how many pages were refaulted per minute between two reports; `None` if no time passed
+/// between them.
 fn refaults(before: &Point, point: &Point) -> Option<u64> {
     let pages = u128::from(point.refaulted.saturating_sub(before.refaulted));
     let passed = u128::from(point.wall_ms.saturating_sub(before.wall_ms));
@@ -183,7 +184,7 @@ mod tests {
         let track_of = track(&even).expect("five reports");
         let swapped = track_of.columns.iter();
         let swapped: Vec<_> = swapped.map(|one| one.map(|one| one.swapped)).collect();
-        // The scan at 2.1 s is not shown at 2 s, and the one at 2.9 s is the newest at 3 s.
+        // The scan at 2.1 s is not shown at 2 s; at 3 s, the newest scan is that at 2.9 s.
         assert_eq!(swapped, [Some(1), Some(1), Some(3), Some(4)]);
         assert_eq!((track_of.from_ms, track_of.step_ms), (0, 1_000));
         let pause = [0, 1_000, 2_000, 100_000].map(|ms| report(ms, 1, 0));

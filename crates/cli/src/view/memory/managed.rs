@@ -1,7 +1,7 @@
-//! The limits that a manager sets for the target, and what the manager did: for people and on the
+//! The limits that a manager enforces for the target, and its actions: as text, and for the HTML
 //! page.
 //!
-//! Invariant: for a target without a manager there is nothing, not even a heading.
+//! Invariant: for a target without a manager, nothing is written, not even a heading.
 
 use std::fmt::Write;
 
@@ -12,10 +12,10 @@ use crate::view::sheet::Sheet;
 use crate::view::text::escaped;
 use crate::view::{clock, count};
 
-/// Maximum number of latest actions shown to people; the rest is on the page and in the JSON.
+/// Maximum number of latest actions shown as text; the HTML page and the JSON contain all.
 const ACTIONS: usize = 3;
 
-/// Returns the facts about the manager, each with its name.
+/// Returns facts about the manager: name, then text.
 fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let limits = report.limits;
     let all = [
@@ -60,7 +60,7 @@ fn policy(one: &PolicyReport) -> String {
     text
 }
 
-/// Writes the facts and the latest actions for people.
+/// Writes the facts and the latest actions as text.
 pub(super) fn managed(report: &Report, sheet: &mut Sheet) {
     let facts = facts(report);
     if facts.is_empty() {
@@ -76,7 +76,7 @@ pub(super) fn managed(report: &Report, sheet: &mut Sheet) {
     }
 }
 
-/// Returns the facts as HTML for the page, with each action of the policy and the action's time.
+/// Returns the facts as HTML for the page, and all actions; those of the policy with their times.
 pub(super) fn on_page(report: &Report) -> String {
     let facts = facts(report);
     if facts.is_empty() {

@@ -8,8 +8,8 @@ use host::report::{Needed, Report};
 
 use crate::view::sheet::Sheet;
 
-/// Writes the line with the needed size. If that is unknown because most ages are, writes a line
-/// that says so.
+/// Writes the line with the needed size. If the size is unknown because most ages are unknown, the
+/// line says so.
 pub(super) fn needed(report: &Report, sheet: &mut Sheet) {
     match &report.needed {
         Some(needed) => sheet.hanging("", &line(needed)),
@@ -21,8 +21,8 @@ pub(super) fn needed(report: &Report, sheet: &mut Sheet) {
     }
 }
 
-/// Returns `needs at most 641 MiB, all that is resident: most ages are not known (...)` after two
-/// scans that found most ages unknown.
+/// Returns `needs at most 641 MiB, all that is resident: most ages are not known (...)`, if at
+/// least two scans have found most ages unknown; otherwise `None`.
 fn unknown(report: &Report) -> Option<String> {
     let is_unknown = report.unknown_age_bytes > report.resident_bytes / 2 && report.walks > 1;
     let why = &report
@@ -36,7 +36,7 @@ fn unknown(report: &Report) -> Option<String> {
     ))
 }
 
-/// Formats a size as systemd and control-group files take it: `48M`.
+/// Formats a size in the form that systemd and control-group files accept: `48M`.
 pub(crate) fn setting(bytes: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")];
     let unit = UNITS
@@ -47,7 +47,7 @@ pub(crate) fn setting(bytes: u64) -> String {
     })
 }
 
-/// Formats a percentage as `0.02%`; one below 0.005% that is not 0 as `less than 0.01%`.
+/// Formats a percentage as `0.02%`; if it is above 0 and below 0.005, as `less than 0.01%`.
 pub(crate) fn percent(percent: f64) -> String {
     match percent {
         p if p > 0.0 && p < 0.005 => "less than 0.01%".to_owned(),
@@ -55,8 +55,8 @@ pub(crate) fn percent(percent: f64) -> String {
     }
 }
 
-/// Formats the needed size as `34 MiB`, or as `34 MiB, at most 38 MiB` if it may be more than a
-/// tenth larger. `now` is put behind the size.
+/// Formats the needed size as `34 MiB`, or, if the upper bound is larger by more than a tenth, as
+/// `34 MiB, at most 38 MiB`. `now`: text that follows the size.
 pub(crate) fn number(needed: &Needed, now: &str) -> String {
     let bytes = Bytes(needed.bytes);
     match needed.high_bytes > needed.bytes + needed.bytes / 10 {
@@ -83,7 +83,7 @@ pub(crate) fn line(needed: &Needed) -> String {
     )
 }
 
-/// Returns the needed size of a made-up program, for tests.
+/// Returns the needed size of an invented program, for tests.
 #[cfg(test)]
 pub(crate) fn sample() -> Needed {
     use host::report::{Confidence, Suggestion};
@@ -108,7 +108,8 @@ pub(crate) fn sample() -> Needed {
 mod tests {
     use super::*;
 
-    /// A program that is too large to clear its accessed bits never gets a needed size.
+    /// For a program whose accessed bits cannot be cleared because it is too large, no needed size
+    /// is ever known.
     #[test]
     fn without_ages_the_line_says_why_there_is_no_number() {
         let mut report = Report {

@@ -1,9 +1,9 @@
-//! A report as one page: pictures as inline SVG over tables, drawn as the dashboard's are
-//! (`pictures`). It loads nothing and runs nothing, so it can be kept and sent.
+//! A report as one HTML page: pictures as inline SVG above tables, drawn like those of the
+//! dashboard (`pictures`). The page loads nothing and runs nothing, so users can keep and send it.
 //!
-//! Invariant: every word from outside goes through `escaped`. The page also forbids the browser to
-//! load or run anything, so that an unescaped word would do no harm. All that pictures show only
-//! under the pointer stands in a table, too.
+//! Invariant: every text from outside passes through `escaped`. In addition, the page forbids the
+//! browser to load or run anything, so that an unescaped text would do no harm. Whatever pictures
+//! show only under the pointer is also in a table.
 
 mod bars;
 mod measured;
@@ -18,14 +18,15 @@ use crate::view::text::{cut, escaped};
 
 use super::{History, cold, curve, managed, per_cent, words};
 
-/// Width of the heading, columns: a command line may be very long; the pointer shows all of it.
+/// Width of the heading in columns. A longer command line is cut there, and shown in full under the
+/// pointer.
 const HEADING: usize = 200;
 
-/// Content policy: the browser may show the page, with its own colours, and load nothing.
+/// Content security policy: the browser may show the page with its own colours, and load nothing.
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
-/// Returns the whole page. `history` holds all reports until now, including this one.
+/// Returns the whole page. `history`: all reports so far, including this one.
 pub(crate) fn html(report: &Report, history: &History) -> String {
     let whole = escaped(&words::about(report));
     let about = escaped(&cut(&words::about(report), HEADING, true));
@@ -63,14 +64,14 @@ pub(crate) fn html(report: &Report, history: &History) -> String {
     page + "</main></body></html>\n"
 }
 
-/// Puts a table into a box that scrolls by keys if the table is too wide.
+/// Puts a table into a box that scrolls if the table is too wide; keys can scroll it, too.
 fn boxed(name: &str, table: &str) -> String {
     format!(
         "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{name}\">{table}</div>"
     )
 }
 
-/// Returns a part with its heading; empty without content.
+/// Returns a section with its heading; empty if there is no content.
 fn section(title: &str, content: &str) -> String {
     if content.is_empty() {
         return String::new();
@@ -78,7 +79,7 @@ fn section(title: &str, content: &str) -> String {
     format!("<h2>{title}</h2>\n{content}\n")
 }
 
-/// Returns the most important figures.
+/// Returns the most important figures, one in each card.
 fn cards(report: &Report) -> String {
     let card = |name: &str, figure: &str, below: &str| {
         let (figure, below) = (escaped(figure), escaped(below));
@@ -93,17 +94,20 @@ fn cards(report: &Report) -> String {
         &Bytes(report.resident_bytes).to_string(),
         &kernel,
     );
-    // Splits `62% (1.2 GiB) not touched for 10s, 40% for 1m` into the figure, and the rest below
-    // it.
+    // Splits `62% (1.2 GiB) not touched for 10s, 40% for 1m` into the figure and the text below it.
     if let Some(cold) = cold(report) {
         let (figure, below) = cold.split_once(' ').unwrap_or((&cold, ""));
         text += &card("cold", figure, &below.replace(['(', ')'], ""));
     }
-    let back = format!(
+    let refaulted = format!(
         "{} pages came back",
         super::super::count(report.refaulted_pages)
     );
-    text += &card("swapped", &Bytes(report.swapped_bytes).to_string(), &back);
+    text += &card(
+        "swapped",
+        &Bytes(report.swapped_bytes).to_string(),
+        &refaulted,
+    );
     if let Some(charged) = report.charged_bytes {
         text += &card("charged to the group", &Bytes(charged).to_string(), "");
     }

@@ -1,6 +1,6 @@
-//! The table of processes.
+//! The table of processes in a report.
 //!
-//! Invariant: the largest first, as the report has them; a line says how many are omitted.
+//! Invariant: the largest process is first, as in the report; a line says how many are omitted.
 
 use daemon::options::Bytes;
 use host::report::Report;
@@ -8,11 +8,10 @@ use host::report::Report;
 use crate::view::count;
 use crate::view::sheet::Sheet;
 
-/// Maximum number of rows for people; the rest is in the JSON.
+/// Maximum number of rows shown; the JSON contains all.
 const SHOWN: usize = 10;
 
-/// Writes the table; nothing for a single process, as the report's other figures are that
-/// process's.
+/// Writes the table; nothing for a single process, whose figures are those of the whole report.
 pub(super) fn processes(report: &Report, sheet: &mut Sheet) {
     let all = &report.processes;
     if all.len() < 2 {

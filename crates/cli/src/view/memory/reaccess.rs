@@ -1,5 +1,5 @@
-//! The re-access histogram (the kernel's word: promotion) in words: the refaults that paging out at
-//! some age would have caused.
+//! The re-access histogram (in the kernel's terms, the promotion histogram) as text: the refaults
+//! that paging out at some age would have caused.
 
 use daemon::options::{Bytes, Millis, PAGE_SIZE};
 use host::report::Report;
@@ -11,10 +11,10 @@ use crate::view::{count, share};
 
 use super::bins::fold_reaccessed;
 
-/// Writes a row for each idle time, the longest last, and what the rows mean.
+/// Writes a row for each idle time, the longest last, and a text that explains the rows.
 pub(super) fn reaccess(report: &Report, sheet: &mut Sheet) {
     let rows = fold_reaccessed(report, &CLASS_EDGES_MS);
-    // The first row is memory in use: it does not show what could be paged out.
+    // The first row is memory in use, which could not be paged out.
     let idle = &rows[1..];
     let Some(last) = idle.iter().rposition(|&pages| pages > 0) else {
         return;
@@ -48,7 +48,7 @@ pub(super) fn reaccess(report: &Report, sheet: &mut Sheet) {
     }
 }
 
-/// Formats a count with all digits, or in units of 10^9 where that does not fit.
+/// Formats a count with all digits, or in units of 10^9 if it has too many.
 fn short_count(pages: u64) -> String {
     if pages < 1_000_000_000_000 {
         return count(pages);
@@ -56,8 +56,9 @@ fn short_count(pages: u64) -> String {
     format!("{}G", count(pages / 1_000_000_000))
 }
 
-/// Returns how much would have refaulted if all memory of an age had been paged out. Uses the
-/// largest age that was watched for twice as long; `None` while there is none.
+/// Returns how many pages would have been refaulted if all memory of a certain age had been paged
+/// out. The age is the largest for which the watch was at least twice as long; `None` if there is
+/// none yet.
 pub(super) fn meaning(report: &Report) -> Option<String> {
     let edge = [10_000, 5_000, 1_000]
         .into_iter()

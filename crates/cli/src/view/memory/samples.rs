@@ -1,4 +1,4 @@
-//! Sample reports for tests.
+//! Sample reports for tests of the views.
 
 use host::report::{
     AgeBin, AgeGrain, AgeSource, Curve, CurvePoint, Ended, KernelSays, NodeAge, Overhead,
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 pub(crate) const MIB: u64 = 1 << 20;
 
-/// The command line of a hostile process.
+/// A command line that a hostile process could have.
 pub(crate) const HOSTILE: &str =
     "<script>alert(1)</script>\x1b[2J\x1b]0;title\x07\u{9b}31m\u{202e}\",'=1\r\n\u{6f22}\u{5b57}";
 
@@ -51,7 +51,7 @@ const OVERHEAD: Overhead = Overhead {
     memory_bytes: 4 * MIB,
 };
 
-/// A server with some children after two minutes.
+/// Returns a report about a server with some children, after two minutes.
 pub(crate) fn server() -> Report {
     let commands = [
         "redis-server *:6379",
@@ -127,7 +127,7 @@ fn reaccess(older_than_ms: u64, pages: u64) -> Reaccess {
     }
 }
 
-/// A report about all processes of a host, `processes` of them, `n` scans after the start.
+/// Returns a report about all processes of a host: `processes` of them, `n` scans after the start.
 pub(crate) fn everything(processes: u32, n: u64) -> Report {
     let mut report = server();
     report.pid = None;
@@ -147,7 +147,8 @@ pub(crate) fn everything(processes: u32, n: u64) -> Report {
     report
 }
 
-/// The program of [`server`] after `n` scans, while its memory grows colder: for a long history.
+/// Returns the report of [`server`] after `n` scans, in which its memory has become colder: for a
+/// long history.
 pub(crate) fn cooling(n: u64) -> Report {
     let mut report = server();
     report.wall_ms = n * 1000;
@@ -173,7 +174,7 @@ pub(crate) fn cooling(n: u64) -> Report {
     report
 }
 
-/// A report with hostile names in all fields, and impossible figures.
+/// Returns a report with hostile names in all fields, and impossible figures.
 pub(crate) fn hostile() -> Report {
     let mut report = huge();
     report.command = HOSTILE.to_owned();
@@ -192,11 +193,11 @@ pub(crate) fn hostile() -> Report {
     report
 }
 
-/// A report with the largest value in every figure.
+/// Returns a report with the largest possible value in every figure.
 pub(crate) fn huge() -> Report {
     let mut report = everything(12, 70);
     let json = serde_json::to_string(&report).expect("plain data");
-    // Each size or count becomes the largest; small fields are restored below.
+    // Every size and count becomes the largest value; fields of smaller types are restored below.
     let mut value: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     largest(&mut value);
     value["exit"] = i32::MIN.into();
@@ -226,7 +227,7 @@ fn largest(value: &mut serde_json::Value) {
     }
 }
 
-/// A report of resident memory without any known age.
+/// Returns a report about resident memory without any known age.
 pub(crate) fn unknown() -> Report {
     let mut report = server();
     report.page_age.clear();
@@ -317,7 +318,7 @@ fn any_curve(mut next: impl FnMut() -> u64) -> Curve {
     curve.recommend(2.0)
 }
 
-/// A program that uses 40 of its 100 MiB evenly, and the rest rarely.
+/// Returns a report about a program that accesses 40 of its 100 MiB evenly, and the rest rarely.
 pub(crate) fn curved() -> Report {
     let point = |mib: u64, idle_s: u64, refaults: u64| {
         CurvePoint::new(mib << 20, idle_s * 1000, (refaults, 1_000_000), 60_000)

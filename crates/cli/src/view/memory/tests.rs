@@ -1,4 +1,4 @@
-//! Output of reports, compared exactly where it is plain text.
+//! Tests of the output of reports, compared exactly if the output is plain text.
 
 use proptest::prelude::*;
 
@@ -103,7 +103,7 @@ fn a_curve_names_a_size_and_what_is_not_known() {
     assert!(page.contains("<path class=\"curve\"") && page.contains("<dt>limit</dt><dd>42"));
 }
 
-/// Five seconds are too short to measure a rate of 60 pages a minute.
+/// Five seconds are too short to measure a rate as low as 60 pages a minute.
 #[test]
 fn a_curve_that_is_too_young_names_no_limit() {
     let mut report = curved();
@@ -124,7 +124,7 @@ fn a_curve_that_is_too_young_names_no_limit() {
     assert!(text.contains("takes 10s to tell"), "{text}");
 }
 
-/// Hostile names and extreme figures, in every form of output.
+/// No format of output lets hostile names or extreme figures do harm.
 #[test]
 fn hostile_names_stay_text() {
     let report = hostile();
@@ -234,7 +234,7 @@ fn the_page_is_whole_and_fetches_nothing() {
     ] {
         assert!(page.contains(&format!("<h2>{part}</h2>")), "{part}");
     }
-    // The dashboard's own pictures.
+    // The same pictures as in the dashboard.
     for part in [
         "Page age over time",
         "Memory by age",
@@ -282,15 +282,15 @@ fn a_long_command_line_is_cut_in_the_heading_alone() {
     assert!(whole.len() > 3000);
 }
 
-/// Returns what stands between `<` and `>`.
+/// Returns the texts between `<` and `>`.
 fn tags(page: &str) -> impl Iterator<Item = &str> {
     page.split('<')
         .skip(1)
         .filter_map(|rest| rest.split('>').next())
 }
 
-/// Bars carry the report's own bytes: each kind and each age once, and either sum is all that is
-/// resident.
+/// The bars show the report's own bytes: each kind and each age once. Both sums are the resident
+/// memory.
 #[test]
 fn bars_are_the_reports_figures() {
     let report = server();
@@ -344,7 +344,7 @@ proptest! {
     }
 }
 
-/// Counts the fields of a line; quoted ones as a reader of RFC 4180 does.
+/// Counts the fields of a line, as a reader of RFC 4180 counts quoted ones.
 fn fields(line: &str) -> usize {
     let mut quoted = false;
     let commas = line.chars().filter(|&c| {
@@ -354,7 +354,7 @@ fn fields(line: &str) -> usize {
     commas.count() + 1
 }
 
-/// Regression: what a manager does was in the JSON alone, not in the report for people.
+/// Regression: the JSON contained what a manager does, but the text report did not.
 #[test]
 fn what_a_manager_holds_and_did_is_shown() {
     let action = ActionReport {

@@ -1,4 +1,4 @@
-//! The subject of a report, in words.
+//! The target of a report and its main figures, in words.
 
 use daemon::options::{Bytes, Millis};
 use host::report::{AgeGrain, AgeQuantile, AgeSource, PressureOf, Report};
@@ -8,7 +8,8 @@ use crate::view::{clock, count};
 
 use super::older_than;
 
-/// Returns the name of the target: a command line, or the path of a group. Not cleaned yet.
+/// Returns the name of the target: a command line, or the path of a group. Control characters are
+/// not yet removed.
 pub(super) fn about(report: &Report) -> String {
     if report.command.is_empty() {
         return "(no name)".to_owned();
@@ -19,7 +20,7 @@ pub(super) fn about(report: &Report) -> String {
 /// Formats facts as `pid 1234 and 3 more, watched for 12s, ended with 0`.
 pub(super) fn facts(report: &Report) -> String {
     let now = report.processes.len() as u64;
-    let who = match report.pid {
+    let target = match report.pid {
         Some(pid) if now > 1 => format!("pid {pid} and {} more", count(now - 1)),
         Some(pid) => format!("pid {pid}"),
         None => processes(now),
@@ -28,7 +29,7 @@ pub(super) fn facts(report: &Report) -> String {
         Some(code) => format!(", ended with {code}"),
         None => String::new(),
     };
-    format!("{who}, watched for {}{ended}", clock(report.wall_ms))
+    format!("{target}, watched for {}{ended}", clock(report.wall_ms))
 }
 
 /// Formats pressure as `processes of the whole host waited for memory in 1.25% of the last 10s`.
@@ -61,15 +62,15 @@ pub(super) fn processes(n: u64) -> String {
     }
 }
 
-/// Formats cold memory as `62% (1.2 GiB) not touched for 10s, 40% for 1m`, for the ages that can be
-/// known by now.
+/// Formats cold memory as `62% (1.2 GiB) not touched for 10s, 40% for 1m`, for those ages that the
+/// watch is long enough to know.
 pub(super) fn cold(report: &Report) -> Option<String> {
     if report.age_source == AgeSource::None || report.resident_bytes == 0 {
         return None;
     }
     let known = CLASS_EDGES_MS[1..].iter().copied();
     let known: Vec<u64> = known.filter(|&ms| ms <= report.wall_ms).collect();
-    // Edges below 10 s are shown only if watching was shorter than that.
+    // Edges below 10 s are shown only if the watch was shorter than that.
     let from = known.iter().position(|&ms| ms >= 10_000);
     let shown = &known[from.unwrap_or(known.len().saturating_sub(1))..];
     let parts = shown.iter().enumerate().map(|(n, &edge)| {
@@ -88,12 +89,12 @@ pub(super) fn cold(report: &Report) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// Returns where ages come from, and how much memory one age covers.
+/// Returns, in words, where ages come from, and how much memory one age covers.
 pub(crate) fn source(report: &Report) -> &'static str {
     source_of(report.age_source, report.age_grain)
 }
 
-/// Returns the words for a source of ages.
+/// Returns these words for a source and a grain.
 pub(crate) fn source_of(source: AgeSource, grain: AgeGrain) -> &'static str {
     match (source, grain) {
         (AgeSource::PageTables, AgeGrain::Mapping) => "page tables, a whole mapping at a time",
@@ -107,7 +108,7 @@ pub(crate) fn source_of(source: AgeSource, grain: AgeGrain) -> &'static str {
     }
 }
 
-/// Returns the source's name in scripts.
+/// Returns the name of a source in output for scripts.
 pub(super) fn source_name(source: AgeSource) -> &'static str {
     match source {
         AgeSource::PageTables => "page-tables",

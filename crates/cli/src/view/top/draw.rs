@@ -17,8 +17,8 @@ const HEAD: usize = 4;
 /// Width of a user's name in columns.
 const USER: usize = 8;
 
-/// Returns the table with the requested number of rows, or as many as fit; `users` has the names of
-/// user ids.
+/// Returns the table with the requested number of rows, or as many as fit. `users`: names by user
+/// id.
 pub(crate) fn human(
     table: &Table,
     by: By,
@@ -28,7 +28,7 @@ pub(crate) fn human(
 ) -> String {
     let mut sheet = Sheet::new(style);
     head(table, by, &mut sheet);
-    // A line stays free for the cursor, and one for the number of omitted rows.
+    // One line stays free for the cursor, and one for the number of omitted rows.
     let fit = style.height.saturating_sub(HEAD + 2).max(1);
     let most = rows.unwrap_or(usize::MAX).min(fit);
     let shown = &table.rows[..table.rows.len().min(most)];
@@ -64,7 +64,7 @@ fn head(table: &Table, by: By, sheet: &mut Sheet) {
     sheet.line(&parts.join(", "));
     let each = Millis(table.interval_ms);
     let (watched, source) = (clock(table.wall_ms), table.source);
-    // Without the cost: `serve` watches tenants, and reports elsewhere what that costs.
+    // The cost is omitted: `serve` watches the tenants, and reports the cost elsewhere.
     if by == By::Tenant {
         sheet.dim(&format!("each {each}, for {watched}; ages from {source}"));
         sheet.blank();
@@ -99,7 +99,7 @@ fn figures(table: &Table, row: &Row) -> String {
     )
 }
 
-/// Headings of the columns that [`figures`] fills.
+/// Headings of the columns of [`figures`].
 const FIGURES: &str = "RESIDENT SWAPPED YOUNG  >10s   >1m  >10m UNKNOWN";
 
 fn processes(table: &Table, rows: &[Row], users: &BTreeMap<u32, String>, sheet: &mut Sheet) {
@@ -126,7 +126,7 @@ fn processes(table: &Table, rows: &[Row], users: &BTreeMap<u32, String>, sheet: 
     sheet.dim(&title);
     for row in rows {
         let name = user(row);
-        // Padded by columns, not characters: a name may have wide characters.
+        // Padded by columns, not by characters, as a name may contain wide characters.
         let pad = " ".repeat(names.saturating_sub(columns(&name)));
         sheet.line(&format!(
             "{:>pids$} {name}{pad} {}  {}",
@@ -155,7 +155,7 @@ fn groups(table: &Table, rows: &[Row], sheet: &mut Sheet) {
     }
 }
 
-/// Cuts a name as `ps` does: a plus stands for the rest.
+/// Cuts a name like `ps`: a plus stands for the part that was cut off.
 fn cut_name(name: &str, unicode: bool) -> String {
     let mut name = plain(name, unicode);
     if columns(&name) > USER {

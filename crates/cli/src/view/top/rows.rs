@@ -1,4 +1,5 @@
-//! Rows of the table, made from a report. They serialize under the names of `interfaces.md`.
+//! The rows of `top`, made from a report. In JSON their fields have the names of
+//! `docs/interfaces.md`.
 
 use std::collections::BTreeMap;
 
@@ -7,30 +8,30 @@ use serde::Serialize;
 
 use crate::view::memory::{source, source_of};
 
-/// What a row is.
+/// What each row is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub(crate) enum By {
     /// One process
     Process,
-    /// One control group, all of its processes together
+    /// One control group, with the sums of its processes
     Cgroup,
-    /// One tenant of `pagetide serve`, all below it together
+    /// One tenant of `pagetide serve`, with the sums of all tenants below it
     Tenant,
 }
 
-/// What the rows are sorted by, largest first.
+/// The figure by which rows are sorted, largest first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub(crate) enum Sort {
     /// Resident memory
     Resident,
-    /// Memory that was not touched for 10 s
+    /// Memory that was not accessed for 10 s
     Cold,
     /// Memory in swap
     Swapped,
 }
 
 impl Sort {
-    /// Returns the figure of a row to sort by.
+    /// Returns the figure of a row by which rows are sorted.
     pub(crate) fn key(self, row: &Row) -> u64 {
         match self {
             Sort::Resident => row.resident_bytes,
@@ -39,7 +40,7 @@ impl Sort {
         }
     }
 
-    /// Returns the next column; the first one follows the last.
+    /// Returns the next figure to sort by; the first follows the last.
     #[cfg(feature = "dashboard")]
     pub(crate) fn next(self) -> Sort {
         match self {
@@ -89,7 +90,7 @@ impl Row {
         }
     }
 
-    /// Adds the figures of another row to this one; names stay.
+    /// Adds the figures of another row to this one; the names of this row stay.
     pub(crate) fn add(&mut self, other: &Row) {
         let pairs = [
             (&mut self.processes, other.processes),
@@ -107,7 +108,7 @@ impl Row {
     }
 }
 
-/// How tenants are watched by their manager.
+/// How a manager watches its tenants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Watched {
     /// Milliseconds for which the tenants have been watched.
@@ -117,7 +118,7 @@ pub(crate) struct Watched {
     pub(crate) age_source: AgeSource,
 }
 
-/// All rows in order, and what is the same for all of them.
+/// All rows in order, with what applies to all of them.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(crate) struct Table {
     pub(crate) wall_ms: u64,
@@ -155,7 +156,8 @@ impl Table {
     }
 }
 
-/// Sorts the rows, the largest first; equal rows by name, so that they keep their order.
+/// Sorts the rows, the largest first. Rows with equal figures are sorted by name, so that their
+/// order is stable.
 fn order(rows: &mut [Row], sort: Sort) {
     rows.sort_by(|a, b| {
         (sort.key(b), b.resident_bytes)
@@ -165,8 +167,8 @@ fn order(rows: &mut [Row], sort: Sort) {
 }
 
 impl Table {
-    /// Makes the table of tenants. Its totals are those of the first row, the root, which has all
-    /// sums.
+    /// Returns the table of tenants. The totals are those of the first row, the root, which
+    /// contains all sums.
     pub(crate) fn of_tenants(mut rows: Vec<Row>, sort: Sort, watched: Watched) -> Table {
         let totals = rows.first().cloned().unwrap_or_default();
         order(&mut rows, sort);
@@ -174,7 +176,7 @@ impl Table {
             wall_ms: watched.wall_ms,
             interval_ms: watched.interval_ms,
             age_source: watched.age_source,
-            // The cost of watching is the manager's, which reports it elsewhere.
+            // The cost of watching is reported elsewhere, by the manager that watches the tenants.
             overhead: Overhead::default(),
             totals,
             rows,

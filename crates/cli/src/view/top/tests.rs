@@ -1,4 +1,4 @@
-//! The table with made-up reports.
+//! Tests of the table with invented reports.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,7 @@
-//! The plot: refaults a minute over memory, on a logarithmic axis.
+//! The plot: refaults per minute over memory size, with a logarithmic axis.
 //!
-//! Invariant: exactly [`ROWS`] rows and as many columns as fit; only a rate of zero is on the axis.
+//! Invariant: exactly [`ROWS`] rows, and as many columns as fit. Only a rate of zero is drawn on
+//! the axis.
 
 use daemon::options::Bytes;
 use host::report::Curve;
@@ -56,7 +57,7 @@ pub(super) fn plot(curve: &Curve, sheet: &mut Sheet) {
     sheet.line(&format!("  {:>5}  {from}{to:>room$}", ""));
 }
 
-/// Returns a share of a size, bytes.
+/// Returns this share of a size, in bytes.
 fn filled_bytes(part: f64, of: u64) -> u64 {
     const FINE: usize = 10_000;
     let steps = u128::from(filled_steps(part, FINE) as u64);

@@ -1,4 +1,5 @@
-//! What is in memory now: by kind, each divided by age; by age; and what was accessed again.
+//! Bars of the HTML page: resident memory by kind and age, by age, and pages that were accessed
+//! again.
 
 use daemon::options::PAGE_SIZE;
 use host::report::{AgeBin, Report};
@@ -14,7 +15,7 @@ use super::super::reaccess::meaning;
 /// Selects the bytes of one kind of memory from a bin.
 type Kind = fn(&AgeBin) -> u64;
 
-/// Draws anonymous, file, unknown and swapped memory on one scale.
+/// Draws one bar each for anonymous, file, unknown and swapped-out memory, to the same scale.
 pub(super) fn by_kind(report: &Report) -> String {
     let rows = fold(report, EDGES_MS.into_iter());
     let by_age = |name: &str, bytes: Kind| Bar {
@@ -63,7 +64,7 @@ fn sums(rows: &[AgeBin], bytes: Kind) -> [u64; pictures::CLASSES] {
     class_sums(&ages)
 }
 
-/// Draws the page-age histogram: a bar for each age up to the oldest.
+/// Draws the page-age histogram: a bar for each age, up to the oldest age that any page has.
 pub(super) fn by_age(report: &Report) -> String {
     let rows = fold(report, EDGES_MS.into_iter());
     let last = rows.iter().rposition(|row| row.bytes() > 0);
@@ -88,10 +89,11 @@ pub(super) fn by_age(report: &Report) -> String {
     pictures::bars("By age", &bars, &kinds)
 }
 
-/// Draws pages that were accessed again, by the age they had: they would have refaulted.
+/// Draws pages that were accessed again, by the age that they had. Had they been paged out, they
+/// would have been refaulted.
 pub(super) fn again(report: &Report) -> String {
     let rows = fold_reaccessed(report, &CLASS_EDGES_MS);
-    // The youngest row is memory in use.
+    // The first row is memory in use, which does not count.
     let last = rows.iter().rposition(|&pages| pages > 0).unwrap_or(0);
     if last == 0 {
         return String::new();

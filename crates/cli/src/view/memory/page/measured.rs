@@ -1,4 +1,4 @@
-//! How the figures of the page were measured.
+//! The part of the HTML page that says how its figures were measured.
 
 use daemon::options::Bytes;
 use host::report::Report;
@@ -10,7 +10,7 @@ use super::super::foot::{cost, scans};
 use super::super::words::waited;
 use super::super::{charged, source};
 
-/// Returns a list of names and texts.
+/// Returns the figures about the measurement, each with its name.
 pub(super) fn measured(report: &Report) -> String {
     let says = report.kernel_says;
     let bytes = |bytes: Option<u64>| bytes.map(|bytes| Bytes(bytes).to_string());
@@ -58,7 +58,7 @@ pub(super) fn measured(report: &Report) -> String {
     )
 }
 
-/// Returns the notes for the reader.
+/// Returns the notes for the user.
 pub(super) fn notes(report: &Report) -> String {
     if report.notes.is_empty() {
         return String::new();

@@ -1,4 +1,4 @@
-//! What one watch saw, over time: in pictures, and in numbers.
+//! The part of the HTML page about the whole watch: memory over time, in pictures and in numbers.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use crate::view::count;
 
 use super::boxed;
 
-/// Returns the whole part. `of` says to which processes its pressure belongs.
+/// Returns that part. `of`: the processes whose waiting the pressure measures.
 pub(super) fn over_time(track: &Track, of: Option<PressureOf>) -> String {
     let mut pictures = heat(track, Hints::Titles) + &area(track) + &refaults(track);
     let waited = waited(track);

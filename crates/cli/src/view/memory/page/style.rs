@@ -1,5 +1,5 @@
-//! Style of the page apart from its pictures, which have a style of their own ([`pictures::STYLE`],
-//! with all colours).
+//! Style sheet of the HTML page, without that of its pictures ([`pictures::STYLE`], which also
+//! defines all colours).
 
 /// The style sheet.
 pub(super) const CSS: &str = "\

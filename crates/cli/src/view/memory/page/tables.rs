@@ -1,4 +1,4 @@
-//! The tables of the page.
+//! The tables of the HTML page.
 
 use std::fmt::Write;
 
@@ -12,13 +12,13 @@ use crate::view::text::{cut, escaped};
 use super::super::bins::fold;
 use super::{boxed, per_cent};
 
-/// Maximum number of rows of processes; the rest is in the JSON.
+/// Maximum number of rows of processes; the JSON contains all.
 const PROCESSES: usize = 200;
 
-/// Width of a command line, columns; the pointer shows all of it.
+/// Width of a command line in columns. A longer one is cut, and shown in full under the pointer.
 const COMMAND: usize = 120;
 
-/// Returns the figures of the pictures as a table.
+/// Returns the table of ages, with the figures that the pictures show.
 pub(super) fn ages(report: &Report) -> String {
     let rows = fold(report, ROWS_S.iter().map(|s| s * 1000));
     let Some(last) = rows.iter().rposition(|row| row.bytes() > 0) else {
@@ -45,7 +45,7 @@ pub(super) fn ages(report: &Report) -> String {
     boxed("ages", &(text + "</table>"))
 }
 
-/// Returns why some ages are not known.
+/// Returns the table of reasons for unknown ages.
 pub(super) fn unknown(report: &Report) -> String {
     if report.unknown_because.is_empty() {
         return String::new();
@@ -64,7 +64,7 @@ pub(super) fn unknown(report: &Report) -> String {
     boxed("unknown ages", &(text + "</table>"))
 }
 
-/// Returns the processes, largest first.
+/// Returns the table of processes, the largest first.
 pub(super) fn processes(report: &Report) -> String {
     if report.processes.is_empty() {
         return String::new();
