@@ -140,8 +140,8 @@ pub struct Report {
     /// Unmapped page cache of the target's control group; `None` without a group of its own.
     pub unmapped_cache_bytes: Option<u64>,
     /// The part of `unmapped_cache_bytes` that was accessed more than once (the kernel's active
-    /// list). Page tables do not show its ages, so all of it counts as needed. `None` without a
-    /// group of its own.
+    /// list). Page tables do not show its ages, so all of this page cache counts as needed. `None`
+    /// without a group of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used_cache_bytes: Option<u64>,
     /// Kernel memory of the target's control group (stacks, page tables, slab); `None` without a

@@ -310,10 +310,10 @@ impl Frames {
             return;
         };
         let records = head.live.count_ones() as usize;
-        let least = Kind::of(head.is_narrow(), records, head.mixed);
-        let is_loose = kind.places() >= least.places() + SPARE || kind.is_mixed() && !head.mixed;
+        let smallest = Kind::of(head.is_narrow(), records, head.mixed);
+        let is_loose = kind.places() >= smallest.places() + SPARE || kind.is_mixed() && !head.mixed;
         if records != 0 && is_loose {
-            self.move_to(id, least);
+            self.move_to(id, smallest);
         }
     }
 

@@ -164,7 +164,7 @@ impl AgeTable {
     /// removed within a scan, the frames that the scan has seen for it stay until the next scan.
     ///
     /// # Panics
-    /// If it was removed before.
+    /// If the owner was removed before.
     pub fn remove_owner(&mut self, owner: Owner) {
         self.owners.remove(owner);
         if self.reader == u32::from(owner.0) {

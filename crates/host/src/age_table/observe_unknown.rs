@@ -197,10 +197,10 @@ impl AgeTable {
         assert_eq!(gone & !chunk.head.live, 0, "only records go");
         chunk.head.live &= !gone;
         chunk.head.seen &= !gone;
-        let mut left = gone;
-        while left != 0 {
-            let at = left.trailing_zeros() as usize;
-            left &= left - 1;
+        let mut remaining = gone;
+        while remaining != 0 {
+            let at = remaining.trailing_zeros() as usize;
+            remaining &= remaining - 1;
             let (word, owner) = (chunk.words[at], chunk.owner(at));
             let pages = word.size().pages();
             let place = place_of(&self.time, word);

@@ -235,8 +235,14 @@ impl Owners {
         for (at, sees) in self.sees.iter().enumerate() {
             let mm = self.all[at];
             let is_lost = |&(owner, class): &Part| {
-                let of = &self.all[usize::from(owner)];
-                bit(class) & (if mm.read == now { of.early } else { of.lost }) != 0
+                let lost_from = &self.all[usize::from(owner)];
+                bit(class)
+                    & (if mm.read == now {
+                        lost_from.early
+                    } else {
+                        lost_from.lost
+                    })
+                    != 0
             };
             self.all[at].due |= sees.iter().any(is_lost);
         }

@@ -36,7 +36,7 @@ impl AgeTable {
     /// unchanged, except that walks of other address spaces may observe its frames.
     ///
     /// # Panics
-    /// If it was removed, or outside of a scan.
+    /// If the owner was removed, or no scan has begun.
     pub fn skip(&mut self, owner: Owner) {
         assert!(self.open, "owners are skipped within a scan");
         self.owners.skip(owner, self.time.now());
@@ -48,7 +48,7 @@ impl AgeTable {
     /// space becomes the frame's owner, as the frame may have moved there.
     ///
     /// # Panics
-    /// If it was removed, or outside of a scan.
+    /// If the owner was removed, or no scan has begun.
     pub fn postpone(&mut self, owner: Owner) {
         self.skip(owner);
         self.owners.postpone(owner, self.time.now());

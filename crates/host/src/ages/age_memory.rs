@@ -42,6 +42,7 @@ pub(super) struct Candidate {
 pub(super) struct AgeMemory {
     /// Number of pages that fit into the limit; `None` without a limit.
     fit: Option<u64>,
+    /// Memory for one walked process without its pages, as a number of pages:
     /// [`PAGES_A_PROCESS`], or another value in tests.
     each: u64,
     /// Processes that this scan does not walk, and their numbers of pages.

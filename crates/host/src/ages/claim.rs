@@ -36,7 +36,7 @@ const FILES: u32 = 8;
 /// hold the start time.
 const PID_BITS: u32 = 22;
 /// Maximum age of the list of root's claims before it is read again.
-const FRESH: Duration = Duration::from_millis(500);
+const ROOTS_CLAIMS_TTL: Duration = Duration::from_millis(500);
 
 /// Result of an attempt to claim a process.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Claim {
     pub(super) fn take(identity: Identity) -> Claim {
         let byte = byte_of(identity);
         let mut ours = ours();
-        if ours.bytes.contains(&byte) || is_roots(identity) {
+        if ours.bytes.contains(&byte) || is_claimed_by_root(identity) {
             return Claim::Others;
         }
         let taken = ours
@@ -73,7 +73,7 @@ impl Claim {
     /// Returns whether we hold the claim and it is still valid: root may have claimed the process
     /// since.
     pub(super) fn holds(&self) -> bool {
-        matches!(self, Claim::Ours(HeldClaim(identity)) if !is_roots(*identity))
+        matches!(self, Claim::Ours(HeldClaim(identity)) if !is_claimed_by_root(*identity))
     }
 }
 
@@ -154,13 +154,13 @@ fn lock(file: &OwnedFd, byte: i64, kind: libc::c_int) -> Result<(), Errno> {
 
 /// Returns whether root's pagetide has claimed a process; always `false` for root itself. Other
 /// users may not open root's lock files, so the claims are read from `/proc/locks`.
-fn is_roots(identity: Identity) -> bool {
+fn is_claimed_by_root(identity: Identity) -> bool {
     static SEEN: Mutex<Option<(Instant, RootsClaims)>> = Mutex::new(None);
     if effective_user() == 0 {
         return false;
     }
     let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_old = |(at, _): &(Instant, RootsClaims)| at.elapsed() > FRESH;
+    let is_old = |(at, _): &(Instant, RootsClaims)| at.elapsed() > ROOTS_CLAIMS_TTL;
     if seen.as_ref().is_none_or(is_old) {
         *seen = Some((Instant::now(), RootsClaims::read().unwrap_or_default()));
     }

@@ -70,7 +70,7 @@ pub(super) fn read(
         drop(sender);
         loop {
             let read = done.try_recv().ok();
-            let what = match read {
+            let next_step = match read {
                 Some(read) => Next::Report(read),
                 None => match next() {
                     Some(job) => Next::Read(Box::new(job)),
@@ -80,7 +80,7 @@ pub(super) fn read(
                     },
                 },
             };
-            own(what);
+            own(next_step);
         }
         for thread in threads {
             let costs = thread.join();

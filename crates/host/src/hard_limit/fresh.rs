@@ -11,12 +11,12 @@
 //! Invariant: one thread serves all cgroups and does nothing else; another thread registers for the
 //! kernel's signals. The serving thread wakes when the kernel has scanned 512 pages of a cgroup
 //! (version 1: `memory.pressure_level`), or when the cgroup's usage reaches its limit (version 1:
-//! [`BELOW`]; version 2: `memory.events`). It sleeps at least [`APART`] between two passes, and
-//! keeps summing for [`LINGER`] after a signal. A cgroup's counters are summed again before the
-//! kernel can have scanned half of its inactive list ([`until_next_sum`]). A limit that is being
-//! lowered is not watched (`limits.rs` says why). No function here fails: if a cgroup cannot be
-//! watched, the kernel sums its counters every two seconds, as usual. The table's lock is the last
-//! in lock order, and no file is read under it.
+//! [`SIGNAL_DISTANCES`]; version 2: `memory.events`). It sleeps at least [`SUM_INTERVAL_MIN`]
+//! between two passes, and keeps summing for [`LINGER`] after a signal. A cgroup's counters are
+//! summed again before the kernel can have scanned half of its inactive list ([`until_next_sum`]).
+//! A limit that is being lowered is not watched (`limits.rs` says why). No function here fails: if
+//! a cgroup cannot be watched, the kernel sums its counters every two seconds, as usual. The
+//! table's lock is the last in lock order, and no file is read under it.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -39,16 +39,16 @@ use crate::system::proc::read_path;
 
 /// Minimum time between two sums of a cgroup's counters. One sum costs about 30 us: at most 3% of a
 /// processor, and only while a small cgroup reclaims without pause or its limit was just set.
-const APART: Duration = Duration::from_millis(1);
+const SUM_INTERVAL_MIN: Duration = Duration::from_millis(1);
 /// Number of pages of a list that one processor can scan in a millisecond if it only activates
 /// them. Paging out takes several times as long.
 const SCANNED_PER_MS: u64 = 1000;
 /// All cgroups together use at most 1 / `SHARE` of a processor, up to about thirty cgroups. More
-/// cgroups use more, because the counters of each are summed at least every [`APART_MOST`]: a small
-/// cgroup's inactive list runs empty in ten milliseconds. This bound holds for large cgroups too,
-/// as a list also shrinks when memory is freed.
+/// cgroups use more, because the counters of each are summed at least every [`SUM_INTERVAL_MAX`]: a
+/// small cgroup's inactive list runs empty in ten milliseconds. This bound holds for large cgroups
+/// too, as a list also shrinks when memory is freed.
 const SHARE: u32 = 8;
-const APART_MOST: Duration = Duration::from_millis(8);
+const SUM_INTERVAL_MAX: Duration = Duration::from_millis(8);
 /// Time for which a cgroup's counters are summed after a signal. The kernel signals once per 512
 /// scanned pages, and a small cgroup's inactive list is shorter than that (redis in 26 MiB was
 /// killed).
@@ -57,11 +57,12 @@ const LINGER: Duration = Duration::from_millis(100);
 /// down. A task that reclaims near the limit moves usage up and down by 32 pages, and that task
 /// itself sends this signal. The kernel's pressure signal, in contrast, is sent by a worker thread,
 /// which waits for a processor like any other task and can be too late.
-const BELOW: [u64; 3] = [32 << 10, 64 << 10, 96 << 10];
-/// Limit in bytes above which another thread registers the signals of [`BELOW`]. For a lower limit
-/// the caller that sets the limit waits for the registration. The kernel needs about 8 ms for each
-/// signal (it waits for all processors), and a large cgroup does not fill up in that time.
-const AT_ONCE: u64 = 64 << 20;
+const SIGNAL_DISTANCES: [u64; 3] = [32 << 10, 64 << 10, 96 << 10];
+/// Limit in bytes above which another thread registers the signals of [`SIGNAL_DISTANCES`]. For a
+/// lower limit the caller that sets the limit waits for the registration. The kernel needs about 8
+/// ms for each signal (it waits for all processors), and a large cgroup does not fill up in that
+/// time.
+const REGISTER_AT_ONCE_MAX: u64 = 64 << 20;
 
 /// A cgroup that is watched for as long as this value lives.
 #[derive(Debug)]
@@ -136,7 +137,7 @@ impl FreshCounters {
         if version == Version::V1 {
             fresh.watched.register_pressure_signal(dir).ok()?;
             match max {
-                Some(max) if max > AT_ONCE => {
+                Some(max) if max > REGISTER_AT_ONCE_MAX => {
                     let dir = dir.try_clone().ok()?;
                     // If that thread does not run, only the usage signals are missing.
                     let _ = all.later.send((Arc::clone(&fresh.watched), dir, max));
@@ -206,11 +207,13 @@ impl Watched {
         self.register(dir, &format!("{} low,hierarchy", raw(&level)))
     }
 
-    /// Makes version 1 signal when usage crosses one of the distances [`BELOW`] the limit `max`
-    /// (bytes).
+    /// Makes version 1 signal when usage crosses one of the distances [`SIGNAL_DISTANCES`] the
+    /// limit `max` (bytes).
     fn register_usage_signals(&self, dir: &OwnedFd, max: u64) -> Result<(), Errno> {
         let usage = open_in(dir, "memory.usage_in_bytes")?;
-        let mut places = BELOW.iter().filter_map(|below| max.checked_sub(*below));
+        let mut places = SIGNAL_DISTANCES
+            .iter()
+            .filter_map(|below| max.checked_sub(*below));
         places.try_for_each(|place| self.register(dir, &format!("{} {place}", raw(&usage))))
     }
 
@@ -251,7 +254,8 @@ impl Watched {
 /// scanned at most half of the cgroup's `inactive` anonymous pages.
 fn until_next_sum(inactive: Pages, processors: u64) -> Duration {
     let in_a_ms = SCANNED_PER_MS * processors.max(1);
-    Duration::from_micros(inactive.0.saturating_mul(1000) / in_a_ms / 2).clamp(APART, APART_MOST)
+    Duration::from_micros(inactive.0.saturating_mul(1000) / in_a_ms / 2)
+        .clamp(SUM_INTERVAL_MIN, SUM_INTERVAL_MAX)
 }
 
 impl Watch {
@@ -335,7 +339,7 @@ impl Watch {
             ready.clear();
             let next = reclaiming.values().map(|group| group.next).min();
             let timeout = next.map(|next| next.saturating_duration_since(Instant::now()));
-            // A wait of at most `APART_MOST` can be represented.
+            // A wait of at most `SUM_INTERVAL_MAX` can be represented.
             let timeout = timeout.and_then(|wait| Timespec::try_from(wait).ok());
             match epoll::wait(&self.epoll, spare_capacity(&mut ready), timeout.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
@@ -353,7 +357,7 @@ impl Watch {
             // Counts processor time, not elapsed time. Waits for a processor or for the lock of the
             // kernel's counters would make the pause longer just when memory is short.
             let worked = thread_cpu().saturating_sub(worked);
-            std::thread::sleep((worked * SHARE).clamp(APART, APART_MOST));
+            std::thread::sleep((worked * SHARE).clamp(SUM_INTERVAL_MIN, SUM_INTERVAL_MAX));
         }
     }
 
@@ -407,16 +411,16 @@ mod tests {
     #[test]
     fn counters_are_summed_before_half_of_the_list_can_be_scanned() {
         let in_ms = |pages: u64, processors| until_next_sum(Pages(pages), processors);
-        assert_eq!(in_ms(0, 2), APART);
+        assert_eq!(in_ms(0, 2), SUM_INTERVAL_MIN);
         assert_eq!(in_ms(8000, 2), Duration::from_millis(2));
         assert_eq!(in_ms(8000, 1), Duration::from_millis(4));
-        assert_eq!(in_ms(8000, 64), APART);
-        assert_eq!(in_ms(u64::MAX, 1), APART_MOST);
+        assert_eq!(in_ms(8000, 64), SUM_INTERVAL_MIN);
+        assert_eq!(in_ms(u64::MAX, 1), SUM_INTERVAL_MAX);
         assert_eq!(in_ms(8000, 0), Duration::from_millis(4));
     }
 
     /// The kernel needs about 30 ms to register the signals, while the limit is set already. In
-    /// this test no signal ever comes.
+    /// this test the kernel never signals.
     #[test]
     fn counters_are_summed_while_the_kernel_is_requested_for_signals() {
         let dir = Directory::new("fresh");

@@ -35,7 +35,7 @@ use crate::system::{Group, Groups, Proc};
 
 const SUBTREE: &str = "cgroup.subtree_control";
 /// Maximum time that systemd may take to move our processes.
-const MOVING: Duration = Duration::from_secs(3);
+const MOVE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A place for the hard-limit cgroup.
 #[derive(Debug)]
@@ -136,17 +136,15 @@ impl Request<'_> {
     }
 
     /// Requests a scope, waits until all our processes are in it, and moves them to a leaf there.
-    /// 144-145 systemd moves the processes one by one. After the memory controller is enabled for
-    /// the children, the kernel would refuse those still to be moved.
     fn in_scope(&self, own: &Group, scope: &AskScope<'_>) -> Result<CgroupPlace, String> {
         scope(own, self.ours)?;
-        let end = Instant::now() + MOVING;
+        let end = Instant::now() + MOVE_TIMEOUT;
         let new = loop {
             let pid = std::process::id();
             let now = self.groups.of_process(self.proc, pid);
             match now.map_err(|error| error.to_string())? {
-                // systemd moves the processes one by one. The kernel would refuse those that come
-                // after the memory controller is enabled for the children.
+                // systemd moves the processes one by one. After the memory controller is enabled
+                // for the children, the kernel would refuse those still to be moved.
                 Some(now) if now != *own && self.are_in(&now) => break now,
                 _ if Instant::now() < end => std::thread::sleep(Duration::from_millis(5)),
                 _ => return Err("systemd made a scope but did not move pagetide to it".to_owned()),

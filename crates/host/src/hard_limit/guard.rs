@@ -33,10 +33,10 @@ pub const ARGUMENT: &str = "__guard";
 /// The second argument of the guard process that stays and waits ([`stand`]).
 const STAND: &str = "stand";
 /// Maximum time until the guard reports that it runs.
-const STARTING: Duration = Duration::from_secs(5);
+const START_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum wait for the lock of a dead manager. A child that the manager forked just before its end
 /// may hold the lock until the child's exec.
-const RELEASE: Duration = Duration::from_millis(300);
+const LOCK_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// A running guard. Dropping this value does not end it: it still waits for the manager's end.
 #[derive(Debug)]
@@ -70,15 +70,15 @@ pub fn start(hard_limit: &HardLimit, exe: &Path) -> io::Result<Guard> {
         .spawn()?;
     // This fails if the caller waits for all of its children and has collected the status already.
     let _ = child.wait();
-    ours.set_read_timeout(Some(STARTING))?;
-    let mut said = [0; 4];
-    (&ours).read_exact(&mut said).map_err(|error| {
+    ours.set_read_timeout(Some(START_TIMEOUT))?;
+    let mut pid_bytes = [0; 4];
+    (&ours).read_exact(&mut pid_bytes).map_err(|error| {
         let why = format!("the guard {} did not start: {error}", exe.display());
         io::Error::new(error.kind(), why)
     })?;
     Ok(Guard {
         line: ours,
-        pid: u32::from_ne_bytes(said),
+        pid: u32::from_ne_bytes(pid_bytes),
     })
 }
 
@@ -181,7 +181,7 @@ fn stand() -> io::Result<()> {
 /// Lifts the limits of a dead manager's cgroup, if the cgroup still has the manager's ownership
 /// xattr (`mark`).
 fn lift(group: &OwnedFd, mark: &OwnershipXattr) -> io::Result<()> {
-    let end = Instant::now() + RELEASE;
+    let end = Instant::now() + LOCK_TIMEOUT;
     while flock(group, FlockOperation::NonBlockingLockExclusive).is_err() && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(2));
     }

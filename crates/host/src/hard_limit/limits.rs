@@ -286,14 +286,14 @@ impl HardLimit {
     /// Runs `work` without keeping the counters fresh; afterwards keeps them fresh as before.
     /// `work` must not change the hard limit.
     pub(super) fn unwatched<T>(&self, work: impl FnOnce() -> T) -> T {
-        let place = || self.0.fresh.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut fresh = place().take();
+        let lock_fresh = || self.0.fresh.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut fresh = lock_fresh().take();
         fresh.iter_mut().for_each(FreshCounters::pause);
         let done = work();
-        let mut fresh = fresh.filter(|_| place().is_none());
+        let mut fresh = fresh.filter(|_| lock_fresh().is_none());
         let max = self.max().ok().flatten();
         match fresh.as_mut().is_some_and(|fresh| fresh.resume(max)) {
-            true => *place() = fresh,
+            true => *lock_fresh() = fresh,
             false => self.keep_fresh(max.is_some()),
         }
         done

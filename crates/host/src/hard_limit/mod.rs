@@ -85,7 +85,7 @@ struct Inner {
 }
 
 /// Maximum time that [`HardLimit::remove`] waits until the kernel has released ended processes.
-const LEAVING: Duration = Duration::from_millis(500);
+const REMOVE_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl HardLimit {
     /// Makes an empty cgroup for a manager, below the cgroup that we are in. On version 2 a cgroup
@@ -319,7 +319,7 @@ impl HardLimit {
             }
             Err(error) => return Err(error),
         }
-        let end = Instant::now() + LEAVING;
+        let end = Instant::now() + REMOVE_TIMEOUT;
         loop {
             match rustix::fs::rmdir(&self.0.group.dir) {
                 Ok(()) | Err(Errno::NOENT) => break,

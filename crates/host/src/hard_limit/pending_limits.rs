@@ -2,12 +2,12 @@
 //!
 //! Invariant: a hard limit is set only when the charge is at or below it. Otherwise the kernel
 //! would kill (version 2) or refuse the limit (version 1). Until then the limit is pending, and the
-//! cgroup has a temporary hard limit of its usage plus [`ROOM`], which is lowered as usage falls.
-//! On version 1 the swap limit is pending for as long, because one limit applies to memory and swap
-//! together. memory.high (version 2) is lowered with the usage, too: during the write the kernel
-//! reclaims all that exceeds the new value, so the value is at most [`STEP`] below the usage. A
-//! limit that the kernel refuses for good is reported, and is no longer pending.
-//! that the kernel refuses for good is reported, and no longer pending.
+//! cgroup has a temporary hard limit of its usage plus [`GROWTH_MAX`], which is lowered as usage
+//! falls. On version 1 the swap limit is pending for as long, because one limit applies to memory
+//! and swap together. memory.high (version 2) is lowered with the usage, too: during the write the
+//! kernel reclaims all that exceeds the new value, so the value is at most [`STEP`] below the
+//! usage. A limit that the kernel refuses for good is reported, and is no longer pending. that the
+//! kernel refuses for good is reported, and no longer pending.
 
 use std::io;
 
@@ -17,7 +17,7 @@ use crate::system::cgroup::Version;
 /// Bytes by which a cgroup may grow while a limit below its usage is pending; as much is reclaimed
 /// from it at a time. If the cgroup grows by more and nothing in it can be swapped out, the kernel
 /// kills, as at the cgroup's own limit.
-const ROOM: u64 = 32 << 20;
+const GROWTH_MAX: u64 = 32 << 20;
 /// Maximum number of bytes that one write of memory.high makes the kernel reclaim. This takes a few
 /// milliseconds.
 const STEP: u64 = 8 << 20;
@@ -120,7 +120,7 @@ impl PendingLimits {
             self.swap_max = hard_limit.swap_apart().map(Some);
         }
         if self.max.flatten().is_some_and(|max| charged > max) {
-            hard_limit.bound(ROOM);
+            hard_limit.bound(GROWTH_MAX);
         } else if let Some(max) = self.max {
             match hard_limit.set_max(max) {
                 // The cgroup has grown since its charge was read. Reclaim will soon bring it below
@@ -142,8 +142,6 @@ impl PendingLimits {
             return Ok(());
         };
         // If the charge is unknown, no limit is written, as it might be far below the usage.
-        // 152-153 memory.high is set already, and the kernel could not reclaim down to it. Another
-        // write would only make the kernel start again.
         let charged = match (hard_limit.version(), goal) {
             (Version::V2, Some(_)) => match hard_limit.charged() {
                 Ok(charged) => charged,
@@ -153,8 +151,8 @@ impl PendingLimits {
         };
         let above = goal.filter(|goal| charged > goal.saturating_add(STEP));
         let put = match above {
-            // memory.high is set already, and the kernel could not reclaim what is above it.
-            // Another write would only make the kernel start again.
+            // memory.high is set already, and the kernel could not reclaim down to it. Another
+            // write would only make the kernel start again.
             Some(goal) if hard_limit.has_high(goal) => Ok(()),
             Some(goal) => {
                 let put = hard_limit.bound_high(goal.max(charged.saturating_sub(below)));

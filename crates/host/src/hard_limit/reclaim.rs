@@ -19,9 +19,9 @@ use crate::system::text::number;
 /// it equals the charge, so a task that allocates must reclaim for itself.
 const STEP: u64 = 8 << 20;
 /// Minimum bytes of one lowering on version 1. If the kernel refuses it with EBUSY, reclaim ends.
-const LEAST: u64 = 256 << 10;
+const STEP_MIN: u64 = 256 << 10;
 /// Number of consecutive lowerings without a lower charge after which reclaim ends.
-const VAIN: u32 = 8;
+const FUTILE_MAX: u32 = 8;
 /// Bytes of one request on version 2. For each request the kernel may reclaim more than requested.
 const STEP_V2: u64 = 2 << 20;
 
@@ -133,13 +133,13 @@ impl HardLimit {
         // and the write of the limit would never return.
         let goal = before.saturating_sub(bytes);
         let done = self.counting_forced_hits(|| self.unwatched(|| self.lower(goal)));
-        let back = usual
+        let restored = usual
             .map(|usual| self.replace_swappiness(usual))
             .transpose();
-        if done.is_ok() && back.is_ok() {
+        if done.is_ok() && restored.is_ok() {
             lowered::forget(&dir);
         }
-        back.and(done)
+        restored.and(done)
     }
 
     /// Reclaims on version 1 down to a charge of `goal` bytes, as long as the kernel finds pages:
@@ -156,7 +156,7 @@ impl HardLimit {
                 true => (charged, 0),
                 false => (least, vain + 1),
             };
-            if charged < goal.saturating_add(PAGE_SIZE) || vain == VAIN {
+            if charged < goal.saturating_add(PAGE_SIZE) || vain == FUTILE_MAX {
                 return Ok(taken);
             }
             let next = charged.saturating_sub(step).max(goal);
@@ -174,7 +174,7 @@ impl HardLimit {
             }
             match lowered {
                 Ok(()) => taken += charged - next,
-                Err(Errno::BUSY) if step / 2 >= LEAST => step /= 2,
+                Err(Errno::BUSY) if step / 2 >= STEP_MIN => step /= 2,
                 Err(Errno::BUSY | Errno::INTR) => return Ok(taken),
                 Err(errno) => return Err(self.io_error(FILE, errno)),
             }

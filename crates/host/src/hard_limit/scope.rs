@@ -20,7 +20,7 @@ const BOOTED: &str = "/run/systemd/system";
 /// Link text of a host's first pid namespace (`PROC_PID_INIT_INO` of the kernel).
 const FIRST_PIDS: &str = "pid:[4026531836]";
 /// Maximum time that busctl may take.
-const LIMIT: Duration = Duration::from_secs(5);
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Whether systemd runs and uses the same process numbers as we do. A container with its own pid
 /// namespace may see the host's systemd, which would take our pids for other processes. (With
@@ -44,7 +44,7 @@ pub(super) fn start(name: &str, own: &Group, pids: &[u32]) -> Result<(), String>
         .stderr(Stdio::null())
         .spawn()
         .map_err(|error| format!("systemd made no scope: cannot start busctl: {error}"))?;
-    let end = Instant::now() + LIMIT;
+    let end = Instant::now() + CALL_TIMEOUT;
     loop {
         match child.try_wait() {
             Ok(Some(status)) if status.success() => return Ok(()),

@@ -18,7 +18,7 @@ use crate::system::cgroup::Version;
 const STEP: u64 = 256 << 10;
 /// Minimum bytes reclaimed at a time. If the kernel refuses that, stepping down ends, because each
 /// attempt scans all memory of the cgroup.
-const LEAST: u64 = 64 << 10;
+const STEP_MIN: u64 = 64 << 10;
 
 impl HardLimit {
     /// Lets the kernel reclaim the charge above `goal` bytes, 256 KiB at a time, and lowers the
@@ -57,7 +57,7 @@ impl HardLimit {
             let next = charged.saturating_sub(step).max(goal) & !(PAGE_SIZE - 1);
             match self.set_max_v1(Some(next)) {
                 Ok(()) => low = Some(next),
-                Err(Errno::BUSY) if step / 2 >= LEAST => step /= 2,
+                Err(Errno::BUSY) if step / 2 >= STEP_MIN => step /= 2,
                 Err(Errno::BUSY | Errno::INTR) => break Ok(()),
                 Err(errno) => break Err(self.io_error("memory.limit_in_bytes", errno)),
             }

@@ -64,7 +64,7 @@ pub struct Below {
 impl HardLimit {
     /// Makes a cgroup for a tenant at `path`, or claims the existing one if no other manager owns
     /// it. On version 2 the memory controller is then enabled for the children of the parent. On
-    /// failure the parent stays as it was.
+    /// failure the parent stays unchanged.
     ///
     /// # Errors
     /// The kernel's error: EEXIST if another manager owns the cgroup or another program made it;

@@ -208,20 +208,20 @@ fn swap_in_use_delays_the_limit_of_memory_and_swap() {
     let (_tree, hard_limit) = hard_limit("delayed", Version::V1, &files);
     let dir = hard_limit.group().dir.clone();
     let now = || (word(&dir, MAX), word(&dir, BOTH));
-    let mut due = PendingLimits {
+    let mut pending = PendingLimits {
         max: Some(Some(400 << 20)),
         ..PendingLimits::default()
     };
-    assert!(due.put(&hard_limit).max.is_none() && due.stands());
+    assert!(pending.put(&hard_limit).max.is_none() && pending.stands());
     // The memory limit is set; the limit of memory and swap, 450 MiB with 50 MiB of swap, is not.
     assert_eq!(now(), (mib(400), mib(950)));
-    assert_eq!(due.swap_max, Some(Some(50 << 20)));
-    assert!(due.put(&hard_limit).swap_max.is_none());
+    assert_eq!(pending.swap_max, Some(Some(50 << 20)));
+    assert!(pending.put(&hard_limit).swap_max.is_none());
     assert_eq!(now().1, mib(950));
     put(&dir, USED_BOTH, &mib(440));
-    assert!(due.put(&hard_limit).swap_max.is_none());
+    assert!(pending.put(&hard_limit).swap_max.is_none());
     assert_eq!(now(), (mib(400), mib(450)));
-    assert_eq!(due, PendingLimits::default());
+    assert_eq!(pending, PendingLimits::default());
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn a_pending_limit_bounds_growth() {
     let files = [("memory.max", "max\n"), ("memory.current", "")];
     let (_tree, hard_limit) = hard_limit("bound", Version::V2, &files);
     let dir = hard_limit.group().dir.clone();
-    let mut due = PendingLimits {
+    let mut pending = PendingLimits {
         max: Some(Some(100 * MIB)),
         ..PendingLimits::default()
     };
@@ -269,10 +269,10 @@ fn a_pending_limit_bounds_growth() {
         let before = word(&dir, "memory.max");
         let length = (max * MIB).to_string().len();
         put(&dir, "memory.max", &format!("{:>length$}", before.trim()));
-        let refused = due.put(&hard_limit);
+        let refused = pending.put(&hard_limit);
         assert!(refused.max.is_none());
         assert_eq!(hard_limit.max().unwrap(), Some(max * MIB), "{charged} MiB");
-        assert_eq!(due.stands(), stands, "{charged} MiB");
+        assert_eq!(pending.stands(), stands, "{charged} MiB");
     }
 }
 
@@ -283,16 +283,16 @@ fn no_limit_is_set_while_the_charge_is_unknown() {
     let files = [("memory.max", "max\n"), ("memory.high", "max\n")];
     let (_tree, hard_limit) = hard_limit("unread", Version::V2, &files);
     let limit = Some(Some(100 << 20));
-    let mut due = PendingLimits {
+    let mut pending = PendingLimits {
         max: limit,
         high: limit,
         ..PendingLimits::default()
     };
-    let refused = due.put(&hard_limit);
+    let refused = pending.put(&hard_limit);
     assert!(refused.max.is_none() && refused.high.is_none());
     assert_eq!(hard_limit.max().unwrap(), None);
     assert_eq!(word(&hard_limit.group().dir, "memory.high"), "max\n");
-    assert!(!due.stands());
+    assert!(!pending.stands());
 }
 
 /// Regression: memory.high was set to the requested value at once. During such a write the kernel
@@ -307,7 +307,7 @@ fn memory_high_follows_the_charge_down() {
         high: Some(Some(mib * MIB)),
         ..PendingLimits::default()
     };
-    let mut due = goal(100);
+    let mut pending = goal(100);
     // The columns: the charge, whether the kernel is to reclaim a few MiB, the limit written then,
     // whether that is the requested limit. MiB.
     for (charged, presses, high, stands) in [
@@ -327,21 +327,21 @@ fn memory_high_follows_the_charge_down() {
         put(&dir, "memory.high", &format!("{:>length$}", before.trim()));
         match presses {
             true => assert_eq!(
-                due.reclaim_above_high(&hard_limit),
+                pending.reclaim_above_high(&hard_limit),
                 0,
                 "here nothing is charged less by that"
             ),
-            false => assert!(due.put(&hard_limit).high.is_none()),
+            false => assert!(pending.put(&hard_limit).high.is_none()),
         }
         assert_eq!(word(&dir, "memory.high"), (high * MIB).to_string());
-        assert_eq!(due.stands(), stands, "{charged} MiB");
+        assert_eq!(pending.stands(), stands, "{charged} MiB");
     }
     // A limit that is already set is not written again, however much the charge exceeds it.
     put(&dir, "memory.current", &(500 * MIB).to_string());
     let as_it_was = format!(" {}", 100 * MIB);
     put(&dir, "memory.high", &as_it_was);
-    let mut due = goal(100);
-    assert!(due.put(&hard_limit).high.is_none() && due.stands());
+    let mut pending = goal(100);
+    assert!(pending.put(&hard_limit).high.is_none() && pending.stands());
     assert_eq!(word(&dir, "memory.high"), as_it_was);
 }
 

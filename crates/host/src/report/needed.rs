@@ -106,7 +106,7 @@ pub struct Suggestion {
     /// File pages that stay resident as other processes map them, too.
     pub shared_bytes: u64,
     /// Unmapped page cache that was accessed more than once (the kernel's active list). Page tables
-    /// do not show its ages, so all of it is included.
+    /// do not show its ages, so all of this page cache is included.
     pub cache_bytes: u64,
     /// Growth of the needed size in the later part of the watched time.
     pub growth_bytes: u64,

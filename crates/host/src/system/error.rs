@@ -55,7 +55,7 @@ pub enum Error {
     /// The text that a user typed names no control group of the memory controller.
     #[error("no control group {typed:?}: {why}")]
     NoGroup {
-        /// The text as it was typed.
+        /// The text that the user typed.
         typed: String,
         /// What was found instead of a group.
         why: String,

@@ -80,10 +80,10 @@ pub struct Drained {
 
 /// Size in bytes of the kernel's buffer for events that we have not read yet: room for about 20,000
 /// events.
-const ROOM: usize = 16 << 20;
+const BUFFER_BYTES: usize = 16 << 20;
 /// Largest number of datagrams that one call reads. Without a bound, a storm of forks could keep
 /// the call busy forever.
-const AT_ONCE: usize = 1 << 20;
+const DATAGRAMS_MAX: usize = 1 << 20;
 
 /// A subscription to the events of all processes.
 #[derive(Debug)]
@@ -113,8 +113,8 @@ impl Events {
             .map_err(|errno| refused("joining the process events", errno))?;
         // The first call needs CAP_NET_ADMIN and ignores the system's limit; the second one obeys
         // the limit. With a smaller buffer, more events are lost.
-        if set_socket_recv_buffer_size_force(&socket, ROOM).is_err() {
-            let _ = set_socket_recv_buffer_size(&socket, ROOM);
+        if set_socket_recv_buffer_size_force(&socket, BUFFER_BYTES).is_err() {
+            let _ = set_socket_recv_buffer_size(&socket, BUFFER_BYTES);
         }
         let events = Events {
             socket,

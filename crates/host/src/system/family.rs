@@ -333,12 +333,12 @@ impl Member {
     /// Updates the member from a later read of `stat`. Returns whether the process has begun to run
     /// another program since the last read.
     fn renew(&mut self, stat: &Stat) -> bool {
-        let other = self.stack != 0 && stat.stack != 0 && self.stack != stat.stack;
+        let runs_other_program = self.stack != 0 && stat.stack != 0 && self.stack != stat.stack;
         *self = Member {
             peak: self.peak,
             ..Member::of(stat)
         };
-        other
+        runs_other_program
     }
 }
 

@@ -36,11 +36,11 @@ pub struct Mapping {
     pub start: u64,
     /// Address after the last byte.
     pub end: u64,
-    /// Whether the process may read it.
+    /// Whether the process may read the mapping.
     pub readable: bool,
-    /// Whether the process may write it.
+    /// Whether the process may write the mapping.
     pub writable: bool,
-    /// Whether the process may execute it.
+    /// Whether the process may execute code in the mapping.
     pub executable: bool,
     /// Whether writes reach the file and other processes that map it (`s` in the text). Otherwise
     /// the process gets a copy of each page that it writes (`p`).

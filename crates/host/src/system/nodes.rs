@@ -123,7 +123,7 @@ fn memory(zones: &[Zone]) -> Vec<NodeMemory> {
         .collect();
     nodes.sort_unstable();
     nodes.dedup();
-    let of = |node: u32| {
+    let memory_of = |node: u32| {
         let own = zones.iter().filter(|zone| zone.node == node);
         let sum = |value: fn(&Zone) -> u64| {
             let values = own.clone().map(value);
@@ -145,7 +145,7 @@ fn memory(zones: &[Zone]) -> Vec<NodeMemory> {
             available: pages.saturating_mul(PAGE_SIZE),
         }
     };
-    nodes.into_iter().map(of).collect()
+    nodes.into_iter().map(memory_of).collect()
 }
 
 impl Nodes {
@@ -235,7 +235,7 @@ impl Proc {
     /// Returns the nodes of the machine's frames; node 0 alone if the kernel lists none.
     ///
     /// # Errors
-    /// `/proc/zoneinfo` is there and may not be read.
+    /// `/proc/zoneinfo` exists but may not be read.
     pub fn nodes(&self) -> Result<Nodes, Error> {
         Ok(Nodes::parse(
             &self.read_own("zoneinfo")?.unwrap_or_default(),
@@ -246,7 +246,7 @@ impl Proc {
     /// kernel lists no node.
     ///
     /// # Errors
-    /// `/proc/zoneinfo` is there and may not be read.
+    /// `/proc/zoneinfo` exists but may not be read.
     pub fn memory_of_nodes(&self) -> Result<Vec<NodeMemory>, Error> {
         let text = self.read_own("zoneinfo")?.unwrap_or_default();
         Ok(memory(&zones(&text)))

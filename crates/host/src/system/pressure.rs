@@ -99,7 +99,7 @@ impl Proc {
     /// Returns the memory pressure of the machine (`/proc/pressure/memory`).
     ///
     /// # Errors
-    /// The file is there and may not be read.
+    /// The file exists but may not be read.
     pub fn pressure(&self) -> Result<Option<Pressure>, Error> {
         Ok(self.read_own("pressure/memory")?.as_deref().and_then(parse))
     }
@@ -110,7 +110,7 @@ impl Groups {
     /// not measure it.
     ///
     /// # Errors
-    /// The file is there and may not be read.
+    /// The file exists but may not be read.
     pub fn pressure(&self, group: &Group) -> Result<Option<Pressure>, Error> {
         if self.version == Version::V1 {
             return Ok(None);

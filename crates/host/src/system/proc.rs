@@ -84,7 +84,7 @@ impl Proc {
     /// cost is one read of a directory.
     ///
     /// # Errors
-    /// The directory is there and may not be read.
+    /// The directory exists but may not be read.
     pub fn threads(&self, pid: u32) -> Result<Vec<u32>, Error> {
         match self.numbers(&relative(pid, "task")) {
             Err(errno) if gone(errno) => Ok(Vec::new()),
@@ -112,7 +112,7 @@ impl Proc {
     /// existed.
     ///
     /// # Errors
-    /// The file is there and may not be read.
+    /// The file exists but may not be read.
     pub(crate) fn read(&self, pid: u32, name: &str, into: &mut Vec<u8>) -> Result<bool, Error> {
         self.read_up_to(pid, name, usize::MAX, into)
     }
@@ -177,7 +177,7 @@ impl Proc {
     /// bytes, until `sink` returns false. Returns whether the process existed.
     ///
     /// # Errors
-    /// The directory is there and may not be read, or the lock of the process's memory is held
+    /// The directory exists but may not be read, or the lock of the process's memory is held
     /// without end.
     pub fn read_links(
         &self,

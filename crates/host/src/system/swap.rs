@@ -151,7 +151,7 @@ impl Proc {
     /// Returns the active swap areas; none if the kernel has no swap.
     ///
     /// # Errors
-    /// `/proc/swaps` is there and may not be read.
+    /// `/proc/swaps` exists but may not be read.
     pub fn swaps(&self) -> Result<Vec<SwapArea>, Error> {
         Ok(self
             .read_own("swaps")?

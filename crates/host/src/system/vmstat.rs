@@ -60,7 +60,7 @@ impl Proc {
     /// Returns the present counters of this machine.
     ///
     /// # Errors
-    /// `/proc/vmstat` is there and may not be read.
+    /// `/proc/vmstat` exists but may not be read.
     pub fn vmstat(&self) -> Result<Vmstat, Error> {
         let mut stat = parse(&self.read_own("vmstat")?.unwrap_or_default());
         // vmstat does not count merges by KSM. A kernel without KSM does not have these files.

@@ -107,7 +107,7 @@ fn one_container(workload: &Workload, key: String, repeated_ids: &BTreeSet<&str>
 /// that meaning.
 fn names_of(workload: &Workload, name: &str, repeated_ids: &BTreeSet<&str>) -> Vec<String> {
     let mut found = Vec::new();
-    let is = |part: &Option<String>| part.as_deref() == Some(name);
+    let is_name = |part: &Option<String>| part.as_deref() == Some(name);
     if is_group(workload, name) {
         found.push(name.to_owned());
     }
@@ -128,18 +128,18 @@ fn names_of(workload: &Workload, name: &str, repeated_ids: &BTreeSet<&str>) -> V
             ends.iter().any(|end| unit.strip_suffix(end) == Some(name))
         };
         let (unit, id) = (&workload.unit, &workload.unit_id);
-        if key == name || is(unit) || is(id) || is_short(unit) || is_short(id) {
+        if key == name || is_name(unit) || is_name(id) || is_short(unit) || is_short(id) {
             found.push(key);
         }
     }
     if let Some(key) = workload.container_key()
-        && (key == name || is(&workload.container) || is(&workload.container_id))
+        && (key == name || is_name(&workload.container) || is_name(&workload.container_id))
     {
         found.push(one_container(workload, key, repeated_ids));
     }
     if let Some(key) = workload.pod_key() {
         let by_uid = workload.pod_uid.as_deref() == Some(name.strip_prefix("pod:").unwrap_or(name));
-        if key == name || is(&workload.pod) || by_uid {
+        if key == name || is_name(&workload.pod) || by_uid {
             found.push(key);
         }
     }

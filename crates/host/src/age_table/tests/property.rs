@@ -203,11 +203,11 @@ impl World {
         self.naive.end_scan();
         let again: u64 = self.naive.again.values().sum();
         let owners = (0..=u16::from(u8::MAX)).map(Owner);
-        let said: u64 = owners
+        let reported: u64 = owners
             .flat_map(|owner| self.age_table.again(owner).map(|(_, _, pages)| pages))
             .sum();
         assert_eq!(
-            said,
+            reported,
             again - before,
             "each page accessed again is some owner's"
         );
@@ -224,13 +224,13 @@ impl World {
                 .age_table
                 .ages(owner)
                 .filter(|(of, _, _)| of.number() == class);
-            let said: Vec<_> = ages.map(|(_, last_ms, pages)| (last_ms, pages)).collect();
+            let reported: Vec<_> = ages.map(|(_, last_ms, pages)| (last_ms, pages)).collect();
             let known = owned
                 .known
                 .iter()
                 .map(|(last_ms, pages)| (*last_ms, *pages))
                 .collect();
-            self.compare_times(said, known);
+            self.compare_times(reported, known);
             pages += owned.pages;
         }
         assert_eq!(
@@ -242,31 +242,31 @@ impl World {
 
     /// Compares times. Times of the last 64 scans must be equal; older ones may be later by up to
     /// 1/32 of the age.
-    fn compare_times(&self, said: Vec<(u64, u64)>, known: Vec<(u64, u64)>) {
+    fn compare_times(&self, reported: Vec<(u64, u64)>, known: Vec<(u64, u64)>) {
         let times = &self.naive.times;
         let (now, exact) = (
             times[times.len() - 1],
             times[times.len().saturating_sub(65)],
         );
-        for_each_page(said, known, |said, known| {
-            assert!(said == known || known < exact, "{said} {known}");
+        for_each_page(reported, known, |reported, known| {
+            assert!(reported == known || known < exact, "{reported} {known}");
             assert!(
-                said >= known && (said - known) * 32 <= now - said,
-                "{said} {known}"
+                reported >= known && (reported - known) * 32 <= now - reported,
+                "{reported} {known}"
             );
         });
     }
 
     /// Compares the pages accessed again in the last scan, of all owners together.
     fn compare_again(&self) {
-        let mut said: Vec<(u64, u64)> = (0..=u16::MAX)
+        let mut reported: Vec<(u64, u64)> = (0..=u16::MAX)
             .take(64)
             .flat_map(|owner| self.age_table.again(Owner(owner)))
             .map(|(_, last, pages)| (last, pages))
             .collect();
-        said.sort_unstable();
+        reported.sort_unstable();
         let again = self.naive.again_now.iter();
-        self.compare_times(said, again.map(|(at, pages)| (*at, *pages)).collect());
+        self.compare_times(reported, again.map(|(at, pages)| (*at, *pages)).collect());
     }
 
     /// Compares the ages that pages had before they were accessed again. They may differ like other
@@ -278,12 +278,16 @@ impl World {
             .iter()
             .map(|(age, pages)| (*age, *pages))
             .collect();
-        for_each_page(self.age_table.reaccessed().collect(), again, |said, age| {
-            assert!(
-                said <= age && (said + 1) * 33 * 129 >= age * 32 * 128,
-                "{said} {age}"
-            );
-        });
+        for_each_page(
+            self.age_table.reaccessed().collect(),
+            again,
+            |reported, age| {
+                assert!(
+                    reported <= age && (reported + 1) * 33 * 129 >= age * 32 * 128,
+                    "{reported} {age}"
+                );
+            },
+        );
     }
 }
 

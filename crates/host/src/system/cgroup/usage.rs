@@ -184,11 +184,11 @@ pub fn parse_node_caches(text: &[u8], nodes: &[u32]) -> Option<Vec<Cache>> {
     };
     let [file, shmem, mapped] = [values("file")?, values("shmem")?, values("file_mapped")?];
     let swap_cache = values("swapcached").unwrap_or_default();
-    let of = |all: &BTreeMap<u32, u64>, node: &u32| all.get(node).copied().unwrap_or(0);
+    let bytes_on = |all: &BTreeMap<u32, u64>, node: &u32| all.get(node).copied().unwrap_or(0);
     let cache = |node: &u32| Cache {
-        total: of(&file, node).saturating_sub(of(&swap_cache, node)),
-        shmem: of(&shmem, node),
-        mapped: of(&mapped, node),
+        total: bytes_on(&file, node).saturating_sub(bytes_on(&swap_cache, node)),
+        shmem: bytes_on(&shmem, node),
+        mapped: bytes_on(&mapped, node),
     };
     Some(nodes.iter().map(cache).collect())
 }

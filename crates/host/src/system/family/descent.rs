@@ -225,7 +225,12 @@ impl Descent {
 fn add_children(children: &HashMap<u32, Vec<u32>>, family: &mut HashSet<u32>) {
     let mut parents: Vec<u32> = family.iter().copied().collect();
     while let Some(parent) = parents.pop() {
-        let of = children.get(&parent).map_or(&[][..], Vec::as_slice);
-        parents.extend(of.iter().copied().filter(|&child| family.insert(child)));
+        let its_children = children.get(&parent).map_or(&[][..], Vec::as_slice);
+        parents.extend(
+            its_children
+                .iter()
+                .copied()
+                .filter(|&child| family.insert(child)),
+        );
     }
 }

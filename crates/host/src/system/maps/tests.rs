@@ -8,7 +8,7 @@ use super::*;
 /// The device of files that the kernel keeps in memory (memfd, SysV).
 const INTERNAL: Device = Device { major: 0, minor: 1 };
 
-/// File systems of a made-up host: /dev/shm, /dev, a root, huge pages.
+/// Returns the file systems of an invented host: /dev/shm, /dev, a root, huge pages.
 fn filesystems() -> Filesystems {
     let mut filesystems = Filesystems::of(
         b"1 2 0:23 / /dev/shm rw - tmpfs tmpfs rw\n\

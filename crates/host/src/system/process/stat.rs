@@ -66,7 +66,7 @@ impl Stat {
         }
     }
 
-    /// Whether it is a kernel thread: it has no memory of its own.
+    /// Whether the process is a kernel thread, which has no memory of its own.
     #[must_use]
     pub fn is_kernel(&self) -> bool {
         self.flags & PF_KTHREAD != 0
