@@ -255,7 +255,6 @@ impl AgeRecord {
         };
         let was_set_before = self.0 & ACCESSED_BEFORE != 0;
         if observed.accessed && observed.idle && self.0 & UNKNOWN_BEFORE == 0 {
-            // Keeps the age reported when the bit was first seen set. The page does not count as
             // Keeps the age that was reported when the bit was first seen set. The page does not
             // count as accessed again. Otherwise each walk of an idle program would teach policies
             // that pages of that age are accessed.

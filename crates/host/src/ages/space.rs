@@ -5,7 +5,6 @@
 //! did not run since before that walk, so a bit that is set now was set before that walk. In the
 //! second case the age table keeps the page's age or counts the page as accessed now; neither makes
 //! it too old.
-//! is.
 
 use std::time::Duration;
 

@@ -1,12 +1,12 @@
 //! The guard: a small process that lifts the limits of the hard-limit cgroup if the manager ends
 //! without removing the cgroup.
+//!
 //! Invariant: the guard is outside of that cgroup and in a session of its own. It is not a child of
 //! the program, so the program cannot wait for it. It has only three descriptors: a socket to the
 //! manager, the cgroup, and a pidfd of the manager. With the pidfd, no later process with the same
 //! pid is taken for the manager. The guard lifts the limits once, and only if the cgroup still
 //! belongs to the dead manager; then it ends. If the guard is killed as well, the limits stay until
 //! the next start of `run` claims the cgroup.
-//! claims the cgroup.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};

@@ -1,5 +1,6 @@
 //! A note on a version 1 cgroup: the limit and swappiness that it had before we lowered them to
 //! make the kernel reclaim from it.
+//!
 //! Invariant: the note is written before the limit or the swappiness is changed, and stays until
 //! both are restored. If the manager is killed in between, the next manager of the cgroup restores
 //! both. It restores the limit only if the limit is now lower than in the note.

@@ -6,8 +6,7 @@
 //! falls. On version 1 the swap limit is pending for as long, because one limit applies to memory
 //! and swap together. memory.high (version 2) is lowered with the usage, too: during the write the
 //! kernel reclaims all that exceeds the new value, so the value is at most [`STEP`] below the
-//! usage. A limit that the kernel refuses for good is reported, and is no longer pending. that the
-//! kernel refuses for good is reported, and no longer pending.
+//! usage. A limit that the kernel refuses for good is reported, and is no longer pending.
 
 use std::io;
 

@@ -204,7 +204,6 @@ impl Family {
     /// # Errors
     /// `/proc` or the control group cannot be read. If the target has ended, that is no error: all
     /// its members are reported as gone.
-    /// members are then gone.
     pub fn update(
         &mut self,
         events: Option<&mut Events>,

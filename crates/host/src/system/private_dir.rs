@@ -84,9 +84,9 @@ pub fn existing(user: u32, name: &str) -> Vec<PrivateDir> {
 }
 
 /// Opens the directory `name` of this process's user; makes it if it does not exist.
+///
 /// # Errors
 /// No directory can be used. Contains the reason for each that was tried.
-/// No directory can be used: the reason for each that was tried.
 pub fn make(name: &str) -> Result<PrivateDir, Vec<Refused>> {
     let user = effective_user();
     let mut refused = Vec::new();

@@ -10,7 +10,6 @@
 //! - Any process of a session can join a process group, so a process group proves nothing.
 //! - All other orphans that share a session, process group or control group with the family are
 //!   counted as unsure, once each.
-//!   each.
 
 use std::collections::{HashMap, HashSet};
 
