@@ -64,7 +64,7 @@ impl Workload {
         };
         match subject.answer()? {
             Answer::Ready(address) => subject.address = address,
-            other => return Err(subject.odd(&other)),
+            other => return Err(subject.unexpected_reply(&other)),
         }
         Ok(subject)
     }
@@ -77,7 +77,7 @@ impl Workload {
     pub(super) fn passes(&mut self, count: u64) -> Result<u64, Failure> {
         match self.ask(Order::Passes(count))? {
             Answer::Took(time) => Ok(time),
-            other => Err(self.odd(&other)),
+            other => Err(self.unexpected_reply(&other)),
         }
     }
 
@@ -85,7 +85,7 @@ impl Workload {
     pub(super) fn checksum(&mut self) -> Result<String, Failure> {
         match self.ask(Order::End)? {
             Answer::Checksum(sum) => Ok(sum),
-            other => Err(self.odd(&other)),
+            other => Err(self.unexpected_reply(&other)),
         }
     }
 

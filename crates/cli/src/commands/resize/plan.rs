@@ -93,7 +93,7 @@ impl Counters {
     /// Returns how long the group waited: by the kernel's pressure, if the kernel measures it for
     /// the group; otherwise by its refaults and the price of each. One fault of a file reads up to
     /// `read_around` pages.
-    pub(super) fn counter(
+    pub(super) fn of(
         pressure: Option<Pressure>,
         stat: &str,
         events: &str,
