@@ -145,7 +145,7 @@ impl<'a, W: Write> Writer<'a, W> {
         }
     }
 
-    /// Whether each report is drawn over the previous one.
+    /// Returns whether each report is drawn over the previous one.
     fn redraws(&self) -> bool {
         self.plan.each.is_some() && self.form == Form::Human && (self.style)().live
     }

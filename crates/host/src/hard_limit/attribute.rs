@@ -46,8 +46,8 @@ pub(super) fn publish(dir: &OwnedFd, name: &str) {
     let _ = fsetxattr(dir, public_name(name), b"1", XattrFlags::empty());
 }
 
-/// Whether a pagetide of root or of our user has written a note `name`, even if we may not read the
-/// note. A cgroup with a note of the host's root is not ours to scan, also if we run in a
+/// Returns whether a pagetide of root or of our user has written a note `name`, even if we may not
+/// read the note. A cgroup with a note of the host's root is not ours to scan, also if we run in a
 /// container. An attribute that another user wrote on its own cgroup is not trusted.
 pub(super) fn is_published(dir: &OwnedFd, name: &str) -> bool {
     let kinds = ["trusted", "user"].into_iter();
@@ -56,8 +56,8 @@ pub(super) fn is_published(dir: &OwnedFd, name: &str) -> bool {
     names.any(|name| fgetxattr_query(dir, &name).is_ok() && is_trusted(dir, &name))
 }
 
-/// Whether only root or our user can have written the attribute with this full name: every user
-/// with write access to the directory can write `user.` attributes.
+/// Returns whether only root or our user can have written the attribute with this full name: every
+/// user with write access to the directory can write `user.` attributes.
 fn is_trusted(dir: &OwnedFd, name: &str) -> bool {
     name.starts_with("trusted.")
         || fstat(dir).is_ok_and(|stat| {
@@ -90,8 +90,8 @@ fn full_name(name: &str) -> String {
     format!("{kind}.pagetide.{name}")
 }
 
-/// Whether this process is the host's root: effective user 0 with CAP_SYS_ADMIN. The right counts
-/// in the first user namespace only.
+/// Returns whether this process is the host's root: effective user 0 with CAP_SYS_ADMIN. The right
+/// counts in the first user namespace only.
 fn is_host_root() -> bool {
     let has_right = |sets: CapabilitySets| sets.effective.contains(CapabilitySet::SYS_ADMIN);
     geteuid().is_root()

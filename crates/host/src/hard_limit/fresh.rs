@@ -393,8 +393,8 @@ fn raw(fd: &OwnedFd) -> i32 {
     std::os::fd::AsRawFd::as_raw_fd(fd)
 }
 
-/// Whether the multi-gen LRU is enabled. It ages pages by generations, not by the lengths of lists,
-/// so it needs no fresh counters.
+/// Returns whether the multi-gen LRU is enabled. It ages pages by generations, not by the lengths
+/// of lists, so it needs no fresh counters.
 fn has_multi_gen_lru() -> bool {
     let enabled = read_path(Path::new("/sys/kernel/mm/lru_gen/enabled"));
     let enabled = enabled.ok().flatten().unwrap_or_default();

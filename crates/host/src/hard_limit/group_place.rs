@@ -155,8 +155,8 @@ impl Request<'_> {
         Ok(CgroupPlace::below(&new.dir, ceiling, Some(leaf)))
     }
 
-    /// Whether all processes that may be moved are in the cgroup. Processes that have ended do not
-    /// count.
+    /// Returns whether all processes that may be moved are in the cgroup. Processes that have ended
+    /// do not count.
     fn are_in(&self, group: &Group) -> bool {
         let group_of = |pid: &u32| self.groups.of_process(self.proc, *pid).ok().flatten();
         let mut groups = self.ours.iter().filter_map(group_of);
@@ -201,7 +201,7 @@ impl ManagerLeaf {
         dir.is_dir().then_some(ManagerLeaf { dir, enabled })
     }
 
-    /// Whether the leaf is the only child of its parent.
+    /// Returns whether the leaf is the only child of its parent.
     fn is_alone_below(&self, above: &Path) -> bool {
         let below = files::open_dir(above).and_then(|above| names_below(&above, 2));
         let name = self.dir.file_name().map(OsStr::as_bytes);
@@ -252,7 +252,7 @@ pub(super) fn disable_memory(dir: &Path) -> Result<(), Errno> {
     put(&dir.join(SUBTREE), "-memory")
 }
 
-/// Whether we may write the file or directory at this path.
+/// Returns whether we may write the file or directory at this path.
 fn may_write(path: &Path) -> bool {
     accessat(CWD, path, Access::WRITE_OK, AtFlags::empty()).is_ok()
 }

@@ -103,7 +103,7 @@ impl Guard {
         self.pid
     }
 
-    /// Whether the guard still runs.
+    /// Returns whether the guard still runs.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         // The guard sends nothing after its start, so "readable" means that it has closed its end.
@@ -200,7 +200,7 @@ fn lift(group: &OwnedFd, mark: &OwnershipXattr) -> io::Result<()> {
     }
 }
 
-/// Whether a descriptor is readable now.
+/// Returns whether a descriptor is readable now.
 fn is_ready(fd: BorrowedFd<'_>) -> bool {
     let mut fds = [PollFd::new(&fd, PollFlags::IN)];
     let now = Timespec {

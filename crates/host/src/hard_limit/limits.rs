@@ -158,9 +158,9 @@ impl HardLimit {
         put
     }
 
-    /// Whether memory and swap together use more than `both` bytes (version 1). If their common
-    /// limit were set lower than their use, the kernel would swap out nothing, drop all page cache
-    /// of the cgroup, and then refuse the limit.
+    /// Returns whether memory and swap together use more than `both` bytes (version 1). If their
+    /// common limit were set lower than their use, the kernel would swap out nothing, drop all page
+    /// cache of the cgroup, and then refuse the limit.
     fn is_using_more(&self, both: u64) -> bool {
         let used = self.number("memory.memsw.usage_in_bytes");
         used.is_ok_and(|used| used > both)
@@ -188,7 +188,7 @@ impl HardLimit {
         }
     }
 
-    /// Whether memory.high is set to `bytes`, or to the ceiling if that is lower.
+    /// Returns whether memory.high is set to `bytes`, or to the ceiling if that is lower.
     pub(super) fn has_high(&self, bytes: u64) -> bool {
         let bytes = least(Some(bytes), self.0.ceiling.high);
         self.high().is_ok_and(|high| high == bytes)

@@ -338,7 +338,7 @@ impl HardLimit {
         Ok(true)
     }
 
-    /// Whether there are cgroups below this one; true if that cannot be read.
+    /// Returns whether there are cgroups below this one; true if that cannot be read.
     fn has_below(&self) -> bool {
         self.below(1)
             .map_or_else(|errno| !is_gone(errno), |below| below.count > 0)
@@ -351,8 +351,8 @@ impl HardLimit {
         }
     }
 
-    /// Whether the cgroup still exists. Checks the open directory as well as the path: after a
-    /// restart of a service, another cgroup may have the same path.
+    /// Returns whether the cgroup still exists. Checks the open directory as well as the path:
+    /// after a restart of a service, another cgroup may have the same path.
     #[must_use]
     pub fn is_there(&self) -> bool {
         let procs = self.file("cgroup.procs");

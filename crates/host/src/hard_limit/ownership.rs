@@ -34,8 +34,8 @@ pub(super) fn name(manager: Identity) -> String {
     format!("{PREFIX}{}-{}", manager.pid, manager.started)
 }
 
-/// Whether a cgroup carries the ownership xattr of any pagetide, even of one with other rights than
-/// ours. Which manager owns the cgroup may then be unknown.
+/// Returns whether a cgroup carries the ownership xattr of any pagetide, even of one with other
+/// rights than ours. Which manager owns the cgroup may then be unknown.
 pub(super) fn has_any_manager(dir: &OwnedFd) -> bool {
     attribute::is_published(dir, NAME)
 }

@@ -48,8 +48,8 @@ pub struct Refused {
 }
 
 impl PendingLimits {
-    /// Whether the kernel enforces the requested limits of memory. Otherwise only proactive reclaim
-    /// enforces them.
+    /// Returns whether the kernel enforces the requested limits of memory. Otherwise only proactive
+    /// reclaim enforces them.
     #[must_use]
     pub fn stands(&self) -> bool {
         self.high.is_none() && self.max.is_none()
@@ -167,8 +167,8 @@ impl PendingLimits {
     }
 }
 
-/// Whether the error is temporary: the cgroup has grown meanwhile, a signal came, or the host is
-/// short of descriptors or memory.
+/// Returns whether the error is temporary: the cgroup has grown meanwhile, a signal came, or the
+/// host is short of descriptors or memory.
 fn is_for_a_moment(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, OutOfMemory, ResourceBusy};
     matches!(error.kind(), Interrupted | OutOfMemory | ResourceBusy)

@@ -22,9 +22,9 @@ const FIRST_PIDS: &str = "pid:[4026531836]";
 /// Maximum time that busctl may take.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Whether systemd runs and uses the same process numbers as we do. A container with its own pid
-/// namespace may see the host's systemd, which would take our pids for other processes. (With
-/// hidepid the first process is not visible. Then this is unknown, and the result is true.)
+/// Returns whether systemd runs and uses the same process numbers as we do. A container with its
+/// own pid namespace may see the host's systemd, which would take our pids for other processes.
+/// (With hidepid the first process is not visible. Then this is unknown, and the result is true.)
 pub(crate) fn is_there() -> bool {
     let namespace = std::fs::read_link("/proc/self/ns/pid");
     let is_the_hosts = namespace.is_ok_and(|name| name.as_os_str() == FIRST_PIDS);

@@ -36,9 +36,9 @@ const REPORTS_OF_OTHERS: &str = "reports.others";
 /// last.
 const PROTECTION: [&str; 2] = ["memory.min", "memory.low"];
 
-/// Whether only we can have written the attributes of a cgroup. Every user with write access to the
-/// directory can write them; and systemd makes users the owners of their slices, but not of the
-/// limits.
+/// Returns whether only we can have written the attributes of a cgroup. Every user with write
+/// access to the directory can write them; and systemd makes users the owners of their slices, but
+/// not of the limits.
 fn has_our_notes(dir: &OwnedFd) -> bool {
     let me = rustix::process::geteuid().as_raw();
     rustix::fs::fstat(dir).is_ok_and(|stat| stat.st_uid == me && stat.st_mode & 0o022 == 0)
@@ -139,15 +139,15 @@ impl HardLimit {
         HardLimit::of_host(groups, path, manager)
     }
 
-    /// Whether a manager with our rights owns or owned the cgroup; otherwise it may be the host's
-    /// own.
+    /// Returns whether a manager with our rights owns or owned the cgroup; otherwise it may be the
+    /// host's own.
     #[must_use]
     pub fn is_marked(path: &Path) -> bool {
         files::open_dir(path).is_ok_and(|dir| OwnershipXattr::of(&dir).is_some())
     }
 
-    /// Whether any manager, even one with other rights than ours, owns or owned the cgroup. We must
-    /// not change such a cgroup.
+    /// Returns whether any manager, even one with other rights than ours, owns or owned the cgroup.
+    /// We must not change such a cgroup.
     #[must_use]
     pub(crate) fn has_any_manager(path: &Path) -> bool {
         files::open_dir(path).is_ok_and(|dir| ownership::has_any_manager(&dir))
@@ -159,8 +159,8 @@ impl HardLimit {
         ownership::has_any_manager(dir)
     }
 
-    /// Whether `name` is the name of a hard-limit cgroup of `run`. Such a cgroup belongs to its
-    /// manager; if that is dead, the next `run` claims it.
+    /// Returns whether `name` is the name of a hard-limit cgroup of `run`. Such a cgroup belongs to
+    /// its manager; if that is dead, the next `run` claims it.
     #[must_use]
     pub(crate) fn is_of_run(name: &OsStr) -> bool {
         ownership::manager_of_name(name).is_some()
@@ -258,7 +258,8 @@ impl HardLimit {
         Ok(Below { names, count })
     }
 
-    /// Whether `matches` returns true for the name of any cgroup below this one, at any depth.
+    /// Returns whether `matches` returns true for the name of any cgroup below this one, at any
+    /// depth.
     ///
     /// # Errors
     /// The kernel's error; E2BIG if there are too many cgroups below to visit all.

@@ -121,13 +121,13 @@ impl Error {
         super::descriptors::is_lack(errno).then_some(errno)
     }
 
-    /// Whether another task holds the lock of the process's memory without end.
+    /// Returns whether another task holds the lock of the process's memory without end.
     #[must_use]
     pub fn is_locked(&self) -> bool {
         matches!(self, Error::Locked { .. })
     }
 
-    /// Whether more rights would help.
+    /// Returns whether more rights would help.
     #[must_use]
     pub fn is_denied(&self) -> bool {
         matches!(self, Error::Denied { .. })

@@ -185,7 +185,7 @@ impl Family {
         })
     }
 
-    /// Whether any of the processes in `locked` can be read again, or has ended.
+    /// Returns whether any of the processes in `locked` can be read again, or has ended.
     fn is_any_free(&self, locked: &HashSet<u32>) -> bool {
         let is_locked = |stat: Result<_, Error>| stat.is_err_and(|error| error.is_locked());
         !locked.iter().all(|pid| is_locked(self.proc.stat(*pid)))

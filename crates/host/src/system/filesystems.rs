@@ -103,8 +103,8 @@ impl Filesystems {
         self.known.get(&device).copied()
     }
 
-    /// Whether the number of the internal tmpfs is known. If so, a memfd on any other device
-    /// consists of huge pages.
+    /// Returns whether the number of the internal tmpfs is known. If so, a memfd on any other
+    /// device consists of huge pages.
     pub(crate) fn knows_internal(&self) -> bool {
         self.internal.is_some()
     }

@@ -31,7 +31,7 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Whether `name` is among the options of the file system.
+    /// Returns whether `name` is among the options of the file system.
     #[must_use]
     pub fn has_option(&self, name: &str) -> bool {
         self.super_options

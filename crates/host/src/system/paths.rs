@@ -115,10 +115,10 @@ fn plain(name: &Name) -> Option<Vec<u8>> {
 }
 
 impl PathPattern {
-    /// Whether `reported`, the kernel's text for a mapped file, may mean a path that matches. The
-    /// text is ambiguous: the kernel appends ` (deleted)` to the path of a removed file and writes
-    /// a line break as `\012`, but a name may also contain these characters itself. The pattern
-    /// matches if any of the possible meanings matches.
+    /// Returns whether `reported`, the kernel's text for a mapped file, may mean a path that
+    /// matches. The text is ambiguous: the kernel appends ` (deleted)` to the path of a removed
+    /// file and writes a line break as `\012`, but a name may also contain these characters itself.
+    /// The pattern matches if any of the possible meanings matches.
     #[must_use]
     pub fn is_like(&self, reported: &[u8]) -> bool {
         let readings = [Some(reported), reported.strip_suffix(DELETED)];
@@ -130,7 +130,7 @@ impl PathPattern {
         })
     }
 
-    /// Whether an absolute path matches.
+    /// Returns whether an absolute path matches.
     fn is_path(&self, path: &[u8]) -> bool {
         if !path.starts_with(&self.begin) {
             return false;
@@ -156,10 +156,10 @@ impl PathPattern {
     }
 }
 
-/// Whether `pattern` matches all of `reported`. An element of `pattern` for which `is_any` returns
-/// true matches any number of elements of `reported`; any other must match exactly one, by `fits`.
-/// After a mismatch, only the latest `is_any` element is extended by one element. Earlier ones need
-/// not be: the elements between them and the latest match already.
+/// Returns whether `pattern` matches all of `reported`. An element of `pattern` for which `is_any`
+/// returns true matches any number of elements of `reported`; any other must match exactly one, by
+/// `fits`. After a mismatch, only the latest `is_any` element is extended by one element. Earlier
+/// ones need not be: the elements between them and the latest match already.
 fn is_like<P, T>(
     pattern: &[P],
     reported: &[T],

@@ -40,7 +40,7 @@ fn relative(pid: u32, name: &str) -> Vec<u8> {
     path
 }
 
-/// Whether the kernel's error means that there is no such process.
+/// Returns whether the kernel's error means that there is no such process.
 fn gone(errno: Errno) -> bool {
     matches!(errno, Errno::NOENT | Errno::SRCH)
 }

@@ -131,15 +131,15 @@ pub fn page_size() -> u64 {
     u64::try_from(rustix::param::page_size()).unwrap_or(4096)
 }
 
-/// Whether the area is a zram device at its memory limit, which accepts no more pages.
+/// Returns whether the area is a zram device at its memory limit, which accepts no more pages.
 fn takes_no_more(area: &SwapArea) -> bool {
     let stat = |number| read_path(Path::new(&format!("/sys/block/zram{number}/mm_stat")));
     let text = area.zram().and_then(|number| stat(number).ok().flatten());
     text.is_some_and(|text| is_at_limit(&text))
 }
 
-/// Whether a zram may refuse the next page: its memory (third number of `mm_stat`) is less than 64
-/// KiB below `mem_limit` (fourth number; 0 means no limit).
+/// Returns whether a zram may refuse the next page: its memory (third number of `mm_stat`) is less
+/// than 64 KiB below `mem_limit` (fourth number; 0 means no limit).
 fn is_at_limit(mm_stat: &[u8]) -> bool {
     const LEAST: u64 = 64 << 10;
     let numbers: Vec<u64> = words(mm_stat).map_while(number).collect();
@@ -160,9 +160,9 @@ impl Proc {
             .unwrap_or_default())
     }
 
-    /// Whether any active swap area is slower than memory, which any area but a zram is. After
-    /// writing a page to such an area the kernel keeps the page in memory, clean and charged, until
-    /// memory is needed. (A page that is written to zram is freed at once.)
+    /// Returns whether any active swap area is slower than memory, which any area but a zram is.
+    /// After writing a page to such an area the kernel keeps the page in memory, clean and charged,
+    /// until memory is needed. (A page that is written to zram is freed at once.)
     #[must_use]
     pub fn has_slow_swap(&self) -> bool {
         let areas = self.swaps().unwrap_or_default();

@@ -74,7 +74,8 @@ impl Proc {
     }
 }
 
-/// Whether the kernel's multi-gen LRU is enabled. It clears accessed bits when it ages pages.
+/// Returns whether the kernel's multi-gen LRU is enabled. It clears accessed bits when it ages
+/// pages.
 #[must_use]
 pub fn has_multi_gen() -> bool {
     let text = read_path(std::path::Path::new("/sys/kernel/mm/lru_gen/enabled"));

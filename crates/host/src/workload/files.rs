@@ -84,7 +84,7 @@ impl Files {
         names.filter(|name| name != "." && name != "..").collect()
     }
 
-    /// Whether the owner is root, our own user or the named user.
+    /// Returns whether the owner is root, our own user or the named user.
     fn trusts(&self, stat: &Stat) -> bool {
         let owner = stat.st_uid;
         owner == 0 || owner == geteuid().as_raw() || Some(owner) == self.user
@@ -153,8 +153,8 @@ impl Files {
         (content.len() as u64 <= max).then_some(content)
     }
 
-    /// Whether `stat` is of a regular file of at most `max` bytes that only trusted users can have
-    /// written.
+    /// Returns whether `stat` is of a regular file of at most `max` bytes that only trusted users
+    /// can have written.
     fn is_plain(&self, stat: &Stat, max: u64) -> bool {
         FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
             && self.trusts(stat)

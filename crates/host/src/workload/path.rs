@@ -111,14 +111,14 @@ fn components(path: &[u8]) -> Found<'_> {
     found
 }
 
-/// Whether a path component is the name of a service or scope.
+/// Returns whether a path component is the name of a service or scope.
 fn is_unit(part: &[u8]) -> bool {
     [&b".service"[..], b".scope"]
         .iter()
         .any(|end| part.len() > end.len() && part.ends_with(end))
 }
 
-/// Whether a unit is a user's systemd, which has the user's units below it.
+/// Returns whether a unit is a user's systemd, which has the user's units below it.
 fn is_user_manager(unit: &[u8]) -> bool {
     unit.starts_with(b"user@") && user(unit).is_some()
 }

@@ -146,7 +146,7 @@ fn names_of(workload: &Workload, name: &str, repeated_ids: &BTreeSet<&str>) -> V
     found
 }
 
-/// Whether `name` is the path of a workload's group or of a group above it.
+/// Returns whether `name` is the path of a workload's group or of a group above it.
 fn is_group(workload: &Workload, name: &str) -> bool {
     if !name.starts_with('/') {
         return false;

@@ -48,7 +48,7 @@ pub(super) enum Answer {
     Wrong(usize),
 }
 
-/// Whether a block is hot.
+/// Returns whether a block is hot.
 pub(super) const fn is_hot(block: usize) -> bool {
     block.is_multiple_of(HOT_EVERY)
 }

@@ -37,32 +37,32 @@ fn scattered(gap: u64) -> Vec<(u64, u64)> {
 
 /// Does one scan in which all owners see all runs. Returns the time of one observation
 /// (nanoseconds), then the time of the scan's end (milliseconds).
-fn round(
+fn scan(
     age_table: &mut AgeTable,
     owners: &[Owner],
     runs: &[(u64, u64)],
-    scan: impl Fn(u64) -> Observation,
+    observation: impl Fn(u64) -> Observation,
 ) -> (f64, f64) {
     age_table.begin_scan(age_table.time.now_ms() + 1000);
     let begun = Instant::now();
     for owner in owners {
         for &(from, pages) in runs {
             for frame in from..from + pages {
-                age_table.see(*owner, ANON, frame, 1, scan(frame));
+                age_table.see(*owner, ANON, frame, 1, observation(frame));
             }
         }
     }
-    let scans = PAGES * owners.len() as u64;
-    let nanos = begun.elapsed().as_secs_f64() * 1e9 / scans as f64;
+    let observations = PAGES * owners.len() as u64;
+    let nanos = begun.elapsed().as_secs_f64() * 1e9 / observations as f64;
     let begun = Instant::now();
     age_table.end_scan();
     (nanos, begun.elapsed().as_secs_f64() * 1e3)
 }
 
 /// Prints the shortest times of several scans, as other tests run at the same time.
-fn best(name: &str, mut round: impl FnMut(u64) -> (f64, f64)) {
-    let times: Vec<(f64, f64)> = (0..9).map(&mut round).collect();
-    let scans = times
+fn best(name: &str, mut scan: impl FnMut(u64) -> (f64, f64)) {
+    let times: Vec<(f64, f64)> = (0..9).map(&mut scan).collect();
+    let nanos = times
         .iter()
         .map(|time| time.0)
         .fold(f64::INFINITY, f64::min);
@@ -70,7 +70,7 @@ fn best(name: &str, mut round: impl FnMut(u64) -> (f64, f64)) {
         .iter()
         .map(|time| time.1)
         .fold(f64::INFINITY, f64::min);
-    println!("  {name}: {scans:.2} (+{end:.1} ms)");
+    println!("  {name}: {nanos:.2} (+{end:.1} ms)");
 }
 
 fn measure(name: &str, runs: &[(u64, u64)]) {
@@ -83,28 +83,30 @@ fn measure(name: &str, runs: &[(u64, u64)]) {
             OLD
         }
     };
-    println!("{name}: ns a look (+ the end of the round)");
-    let (fresh, _) = round(&mut age_table, &owners, runs, |_| OLD);
+    println!("{name}: ns an observation (+ the end of the scan)");
+    let (fresh, _) = scan(&mut age_table, &owners, runs, |_| OLD);
     println!("  fresh: {fresh:.2}");
-    for (what, scan) in [("old", OLD), ("young", YOUNG), ("left set", LEFT)] {
-        best(what, |_| round(&mut age_table, &owners, runs, |_| scan));
+    for (what, observation) in [("old", OLD), ("young", YOUNG), ("left set", LEFT)] {
+        best(what, |_| {
+            scan(&mut age_table, &owners, runs, |_| observation)
+        });
     }
     best("a quarter of 8 young", |salt| {
-        round(&mut age_table, &owners, runs, |frame| {
+        scan(&mut age_table, &owners, runs, |frame| {
             mixed(frame / 8 + salt)
         })
     });
     best("a quarter young", |salt| {
-        round(&mut age_table, &owners, runs, |frame| mixed(frame + salt))
+        scan(&mut age_table, &owners, runs, |frame| mixed(frame + salt))
     });
     owners.extend((0..3).map(|_| age_table.add_owner().unwrap()));
     best("four mappings", |_| {
-        round(&mut age_table, &owners, runs, |_| OLD)
+        scan(&mut age_table, &owners, runs, |_| OLD)
     });
     best("four mappings, young", |_| {
-        round(&mut age_table, &owners, runs, |_| YOUNG)
+        scan(&mut age_table, &owners, runs, |_| YOUNG)
     });
-    let (_, end_ms) = round(&mut age_table, &[], runs, |_| OLD);
+    let (_, end_ms) = scan(&mut age_table, &[], runs, |_| OLD);
     println!(
         "  all go: {end_ms:.1} ms; {} bytes are left",
         age_table.memory_bytes()
@@ -115,7 +117,7 @@ fn bytes_a_page(runs: &[(u64, u64)]) -> f64 {
     let mut age_table = AgeTable::new(0);
     let owners = [age_table.add_owner().unwrap()];
     for step in 1..200 {
-        round(&mut age_table, &owners, runs, |frame| {
+        scan(&mut age_table, &owners, runs, |frame| {
             if frame / 64 % step == 0 { YOUNG } else { OLD }
         });
     }

@@ -59,14 +59,14 @@ pub(super) const KEPT_BITS: Observation = Observation {
 };
 
 /// An age table that is scanned once a second from time 0, for tests.
-pub(super) struct Rounds {
+pub(super) struct Scans {
     pub(super) age_table: AgeTable,
     now_ms: u64,
 }
 
-impl Rounds {
-    pub(super) fn new() -> Rounds {
-        Rounds {
+impl Scans {
+    pub(super) fn new() -> Scans {
+        Scans {
             age_table: AgeTable::new(0),
             now_ms: 0,
         }
@@ -78,20 +78,20 @@ impl Rounds {
 
     /// Does the next scan with these observations: owner, first frame, number of pages, what was
     /// observed.
-    pub(super) fn round(&mut self, scans: &[(Owner, u64, u32, Observation)]) {
-        self.round_but(&[], scans);
+    pub(super) fn scan(&mut self, observations: &[(Owner, u64, u32, Observation)]) {
+        self.scan_but(&[], observations);
     }
 
     /// Does the next scan with these observations, and skips the owners in the first list.
-    pub(super) fn round_but(
+    pub(super) fn scan_but(
         &mut self,
         skipped: &[Owner],
-        scans: &[(Owner, u64, u32, Observation)],
+        observations: &[(Owner, u64, u32, Observation)],
     ) {
         self.now_ms += 1000;
         self.age_table.begin_scan(self.now_ms);
-        for &(owner, frame, pages, scan) in scans {
-            self.age_table.see(owner, ANON, frame, pages, scan);
+        for &(owner, frame, pages, observation) in observations {
+            self.age_table.see(owner, ANON, frame, pages, observation);
         }
         skipped.iter().for_each(|owner| self.age_table.skip(*owner));
         self.age_table.end_scan();

@@ -19,7 +19,7 @@ struct State {
 struct Record {
     /// State of the frame before this scan; `None` if this scan found the frame for the first time.
     state: Option<State>,
-    scans: Vec<Observation>,
+    observations: Vec<Observation>,
     owner: usize,
     class: u8,
     /// Number of the owner's walk that last saw the frame.
@@ -111,7 +111,7 @@ impl Naive {
         class: u8,
         frame: u64,
         huge: bool,
-        scan: Observation,
+        observation: Observation,
     ) {
         let mm = self.mms.get_mut(&owner).unwrap();
         if !mm.read {
@@ -131,19 +131,19 @@ impl Naive {
             && self
                 .frames
                 .range(group.clone())
-                .all(|(_, r)| r.scans.is_empty())
+                .all(|(_, r)| r.observations.is_empty())
         {
-            return self.join(owner, class, frame, scan);
+            return self.join(owner, class, frame, observation);
         }
         let seen = if huge { group } else { frame..frame + 1 };
-        seen.for_each(|frame| self.see_one(owner, class, frame, scan));
+        seen.for_each(|frame| self.see_one(owner, class, frame, observation));
     }
 
-    fn see_one(&mut self, owner: usize, class: u8, frame: u64, scan: Observation) {
+    fn see_one(&mut self, owner: usize, class: u8, frame: u64, observation: Observation) {
         let reading = self.mms[&owner].readings;
         let fresh = Record {
             state: None,
-            scans: vec![],
+            observations: vec![],
             owner,
             class,
             reading,
@@ -165,10 +165,10 @@ impl Naive {
             record.shared = true;
             self.mms.get_mut(&owner).unwrap().sees.insert(from);
         }
-        record.scans.push(scan);
+        record.observations.push(observation);
     }
 
-    fn join(&mut self, owner: usize, class: u8, head: u64, scan: Observation) {
+    fn join(&mut self, owner: usize, class: u8, head: u64, observation: Observation) {
         let states: Option<Vec<State>> = (head..head + 512)
             .map(|frame| self.frames.get(&frame)?.state)
             .collect();
@@ -192,7 +192,7 @@ impl Naive {
         let reading = self.mms[&owner].readings;
         let joined = Record {
             state,
-            scans: vec![scan],
+            observations: vec![observation],
             owner,
             class,
             reading,
@@ -220,17 +220,17 @@ impl Naive {
         for record in self
             .frames
             .values_mut()
-            .filter(|record| !record.scans.is_empty())
+            .filter(|record| !record.observations.is_empty())
         {
-            let after = judge(record.state, &record.scans, now);
+            let after = judge(record.state, &record.observations, now);
             if let Some(before) = record.state
                 && before.known
                 && after.known
                 && after.last == now
                 && record
-                    .scans
+                    .observations
                     .iter()
-                    .any(|scan| is_young(*scan, Some(before)))
+                    .any(|observation| is_young(*observation, Some(before)))
             {
                 *self
                     .again
@@ -239,7 +239,7 @@ impl Naive {
                 *self.again_now.entry(self.times[before.last]).or_default() += 1;
             }
             record.state = Some(after);
-            record.scans.clear();
+            record.observations.clear();
         }
         let owners: BTreeSet<usize> = self.frames.values().map(|record| record.owner).collect();
         self.mms
@@ -269,13 +269,13 @@ impl Naive {
             let is_waiting = record.shared && is_awaited;
             let holder = &mms[&record.owner];
             let stays = holder.skipped && holder.readings == record.reading;
-            if !record.scans.is_empty() || stays {
-                record.is_waiting &= record.scans.is_empty();
+            if !record.observations.is_empty() || stays {
+                record.is_waiting &= record.observations.is_empty();
             } else {
                 record.shared &= !record.is_waiting;
                 record.is_waiting = true;
             }
-            !record.scans.is_empty() || stays || is_waiting
+            !record.observations.is_empty() || stays || is_waiting
         });
         for record in self.frames.values_mut().filter(|record| record.early) {
             let holder = &mms[&record.owner];
@@ -301,41 +301,48 @@ impl Naive {
     }
 }
 
-fn is_young(scan: Observation, before: Option<State>) -> bool {
+fn is_young(observation: Observation, before: Option<State>) -> bool {
     let left_set = before.is_some_and(|state| state.bit);
-    let counts = !was_reported(scan, before) && !was_left(scan, before);
-    scan.accessed && (scan.trusted || !left_set) && counts
+    let counts = !was_reported(observation, before) && !was_left(observation, before);
+    observation.accessed && (observation.trusted || !left_set) && counts
 }
 
 /// Returns whether the last walk found this bit set and did not clear it, while the page's age was
 /// known.
-fn was_left(scan: Observation, before: Option<State>) -> bool {
+fn was_left(observation: Observation, before: Option<State>) -> bool {
     let was_set = before.is_some_and(|state| state.bit && state.known);
-    scan.accessed && scan.kept_bits && was_set && !was_reported(scan, before)
+    observation.accessed && observation.kept_bits && was_set && !was_reported(observation, before)
 }
 
 /// Returns whether this set bit of an idle process was set at the last walk already, while the
 /// page's age was known.
-fn was_reported(scan: Observation, before: Option<State>) -> bool {
-    scan.accessed && scan.idle && before.is_none_or(|state| state.known)
+fn was_reported(observation: Observation, before: Option<State>) -> bool {
+    observation.accessed && observation.idle && before.is_none_or(|state| state.known)
 }
 
-fn judge(before: Option<State>, scans: &[Observation], now: usize) -> State {
-    let bit = scans.iter().any(|scan| scan.accessed);
-    let is_reported = |scan: &Observation| was_reported(*scan, before) || was_left(*scan, before);
-    let hides = |scan: &Observation| scan.hidden && !is_reported(scan);
-    let hidden = scans.iter().any(hides);
+fn judge(before: Option<State>, observations: &[Observation], now: usize) -> State {
+    let bit = observations.iter().any(|observation| observation.accessed);
+    let is_reported = |observation: &Observation| {
+        was_reported(*observation, before) || was_left(*observation, before)
+    };
+    let hides = |observation: &Observation| observation.hidden && !is_reported(observation);
+    let hidden = observations.iter().any(hides);
     let known = |last| State {
         last,
         known: true,
         hidden: false,
         bit,
     };
-    if scans.iter().any(|scan| is_young(*scan, before)) {
+    if observations
+        .iter()
+        .any(|observation| is_young(*observation, before))
+    {
         return known(now);
     }
-    let is_unsure = |scan: &Observation| (scan.accessed || scan.hidden) && !is_reported(scan);
-    if scans.iter().any(is_unsure) {
+    let is_unsure = |observation: &Observation| {
+        (observation.accessed || observation.hidden) && !is_reported(observation)
+    };
+    if observations.iter().any(is_unsure) {
         return State {
             last: 0,
             known: false,
@@ -345,7 +352,13 @@ fn judge(before: Option<State>, scans: &[Observation], now: usize) -> State {
     }
     match before {
         None => known(now),
-        Some(_) if scans.iter().any(|scan| was_left(*scan, before)) => known(now),
+        Some(_)
+            if observations
+                .iter()
+                .any(|observation| was_left(*observation, before)) =>
+        {
+            known(now)
+        }
         Some(state) if state.known => known(state.last),
         Some(state) if state.hidden => known(now),
         Some(_) => known(now - 1),

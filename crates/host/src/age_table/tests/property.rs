@@ -156,7 +156,7 @@ impl World {
             let cold = frame / if huge { 512 } else { 64 } % 2 == 1;
             let chance = if cold { 3 } else { busy * 100 };
             let accessed = self.dice.below(13_000) < chance;
-            let scan = Observation {
+            let observation = Observation {
                 accessed,
                 trusted,
                 hidden,
@@ -165,13 +165,19 @@ impl World {
             };
             let class =
                 u8::from(file) + u8::from(frame > 1 << 30) * 15 - u8::from(file && frame > 1 << 30);
-            self.age_table
-                .see(owner, Class(class), frame, if huge { 512 } else { 1 }, scan);
-            self.naive.see(owner.index(), class, frame, huge, scan);
+            self.age_table.see(
+                owner,
+                Class(class),
+                frame,
+                if huge { 512 } else { 1 },
+                observation,
+            );
+            self.naive
+                .see(owner.index(), class, frame, huge, observation);
         }
     }
 
-    fn round(&mut self) {
+    fn change_and_scan(&mut self) {
         self.change_mappings();
         if self.dice.percent(2) {
             self.remove_one();
@@ -319,7 +325,7 @@ proptest! {
     fn the_age_table_agrees_with_the_model(seed in 1_u64.., limit in 230_u32..500) {
         let mut world = World::new(seed, limit, false);
         for _ in 0..400 {
-            world.round();
+            world.change_and_scan();
             world.compare();
             world.compare_again();
         }
@@ -333,7 +339,7 @@ proptest! {
         let mut world = World::new(seed, 500, true);
         for _ in 0..60 {
             for _ in 0..world.dice.below(6) {
-                world.round();
+                world.change_and_scan();
                 world.compare();
             }
             (0..4).for_each(|_| world.scan(None));

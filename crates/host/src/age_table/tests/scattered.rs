@@ -28,18 +28,20 @@ impl World {
     }
 
     /// Does a scan that finds `frames`; those for which `is_young` returns true are accessed.
-    fn round(&mut self, frames: &[u64], is_young: impl Fn(u64) -> bool) {
+    fn scan(&mut self, frames: &[u64], is_young: impl Fn(u64) -> bool) {
         self.now_ms += 1000;
         self.age_table.begin_scan(self.now_ms);
         let mut model = BTreeMap::new();
         for (number, owner) in (0..).zip(&self.owners) {
             let of = |frame: &&u64| **frame % self.owners.len() as u64 == number;
             for &frame in frames.iter().filter(of) {
-                let (scan, known) = (is_young(frame), self.model.get(&frame));
-                let last = known.filter(|_| !scan).map_or(self.now_ms, |known| known.1);
+                let (young, known) = (is_young(frame), self.model.get(&frame));
+                let last = known
+                    .filter(|_| !young)
+                    .map_or(self.now_ms, |known| known.1);
                 model.insert(frame, (*owner, last));
-                let scan = if scan { YOUNG } else { OLD };
-                self.age_table.see(*owner, ANON, frame, 1, scan);
+                let observation = if young { YOUNG } else { OLD };
+                self.age_table.see(*owner, ANON, frame, 1, observation);
             }
         }
         self.age_table.end_scan();
@@ -86,11 +88,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn an_age_table_of_scattered_frames_agrees_with_a_map(
-        rounds in prop::collection::vec((shape(), 0_usize..4, 0_u64..50), 1..12),
+        scans in prop::collection::vec((shape(), 0_usize..4, 0_u64..50), 1..12),
     ) {
         let mut world = World::new(3);
         let mut before: Vec<u64> = Vec::new();
-        for (shape, what, salt) in rounds {
+        for (shape, what, salt) in scans {
             let frames: Vec<u64> = match what {
                 // The frames of the last scan with some removed or added.
                 0 => before.iter().copied().step_by(3).collect(),
@@ -103,11 +105,11 @@ proptest! {
                 }
                 _ => shape,
             };
-            world.round(&frames, |frame| (frame ^ salt) % 3 == 0);
+            world.scan(&frames, |frame| (frame ^ salt) % 3 == 0);
             world.check(before.iter().flat_map(|frame| [*frame, frame ^ 1, frame ^ 64]));
             before = frames;
         }
-        world.round(&[], |_| false);
+        world.scan(&[], |_| false);
         world.check(before.into_iter());
     }
 }
@@ -118,8 +120,8 @@ fn a_frame_costs_little_however_far_its_neighbours_are() {
     for stride in [1, 2, 3, 8, 64, 100, 512, 2048, 30_000] {
         let frames: Vec<u64> = (0..50_000).map(|number| 1000 + number * stride).collect();
         let mut world = World::new(1);
-        world.round(&frames, |_| false);
-        world.round(&frames, |frame| frame % 7 == 0);
+        world.scan(&frames, |_| false);
+        world.scan(&frames, |frame| frame % 7 == 0);
         let bytes = world.bytes_a_page();
         println!("stride {stride}: {bytes:.2} bytes a frame");
         // The widest chunk spans 128 MiB; its cost is divided among few records.
@@ -140,7 +142,7 @@ fn a_frame_costs_little_however_far_its_neighbours_are() {
     frames.sort_unstable();
     frames.dedup();
     let mut world = World::new(1);
-    world.round(&frames, |_| false);
+    world.scan(&frames, |_| false);
     let bytes = world.bytes_a_page();
     println!("anywhere in 64 GiB: {bytes:.2} bytes a frame");
     assert!(bytes <= 16.0, "{bytes}");
@@ -152,9 +154,9 @@ fn remaining_records_of_many_frames_are_joined() {
     for keep in [2, 5, 16, 64, 500] {
         let mut world = World::new(1);
         let all: Vec<u64> = (0..200_000).collect();
-        world.round(&all, |_| false);
+        world.scan(&all, |_| false);
         let left: Vec<u64> = all.iter().copied().step_by(keep).collect();
-        world.round(&left, |_| false);
+        world.scan(&left, |_| false);
         world.check(0..1000);
         let fixed = 24_000.0 / left.len() as f64;
         let bytes = world.bytes_a_page();

@@ -106,8 +106,8 @@ impl Groups {
         }
     }
 
-    /// Whether the groups decide which controllers their children have (`cgroup.subtree_control`,
-    /// version 2).
+    /// Returns whether the groups decide which controllers their children have
+    /// (`cgroup.subtree_control`, version 2).
     #[must_use]
     pub fn has_subtree_control(&self) -> bool {
         self.version == Version::V2
@@ -120,7 +120,7 @@ impl Groups {
     }
 }
 
-/// Whether the groups of this mount can have the memory controller.
+/// Returns whether the groups of this mount can have the memory controller.
 ///
 /// # Errors
 /// The kernel has no descriptors or no memory left. Then nothing is known about the mount.

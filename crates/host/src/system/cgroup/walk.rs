@@ -88,7 +88,7 @@ impl Visited<'_> {
     }
 }
 
-/// Whether the kernel's error means that a group is gone.
+/// Returns whether the kernel's error means that a group is gone.
 pub(crate) fn is_gone(errno: Errno) -> bool {
     matches!(errno, Errno::NOENT | Errno::NODEV)
 }

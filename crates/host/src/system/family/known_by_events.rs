@@ -28,7 +28,7 @@ impl Family {
         }
     }
 
-    /// Whether children of `parent` may be members.
+    /// Returns whether children of `parent` may be members.
     fn may_pass_membership(&self, parent: u32) -> bool {
         match self.target {
             // The kernel starts helper programs as kernel threads, which become ordinary processes

@@ -138,7 +138,7 @@ impl Family {
         Ok(())
     }
 
-    /// Whether a member that is not in the target's control group is still alive.
+    /// Returns whether a member that is not in the target's control group is still alive.
     fn lives_elsewhere(&self, pid: u32) -> Result<bool, Error> {
         let (Target::Group(_), Some(member)) = (&self.target, self.members.get(&pid)) else {
             return Ok(false);

@@ -143,7 +143,7 @@ fn a_real_file_is_found_by_what_the_kernel_writes() {
     assert_eq!((there, removed), (vec![8192], vec![8192]));
 }
 
-/// Whether `path` matches `pattern`, found by trying every possibility.
+/// Returns whether `path` matches `pattern`, found by trying every possibility.
 fn naive(pattern: &[u8], path: &[u8]) -> bool {
     match (pattern.split_first(), path.split_first()) {
         (None, None) => true,

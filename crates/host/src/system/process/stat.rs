@@ -66,14 +66,14 @@ impl Stat {
         }
     }
 
-    /// Whether the process is a kernel thread, which has no memory of its own.
+    /// Returns whether the process is a kernel thread, which has no memory of its own.
     #[must_use]
     pub fn is_kernel(&self) -> bool {
         self.flags & PF_KTHREAD != 0
     }
 
-    /// Whether the process has ended: its memory is gone, only its pid still exists. A process
-    /// whose first thread ended before others has the state `Z` too, but lives on.
+    /// Returns whether the process has ended: its memory is gone, only its pid still exists. A
+    /// process whose first thread ended before others has the state `Z` too, but lives on.
     #[must_use]
     pub fn is_over(&self) -> bool {
         matches!(self.state, b'X' | b'x') || (self.state == b'Z' && self.threads <= 1)
