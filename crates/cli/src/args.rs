@@ -260,7 +260,7 @@ pub(crate) fn parse() -> Result<Command, Failure> {
             ErrorKind::DisplayHelp
             | ErrorKind::DisplayVersion
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => error.exit(),
-            _ => Err(complaint(&error)),
+            _ => Err(failure_of(&error)),
         },
     }
 }
@@ -277,11 +277,11 @@ pub(crate) fn parse_words(words: &[OsString]) -> Result<Command, Failure> {
     let parsed = Cli::try_parse_from(std::iter::once(&program).chain(words));
     parsed
         .map(|cli| cli.command)
-        .map_err(|error| complaint(&error))
+        .map_err(|error| failure_of(&error))
 }
 
 /// Converts an error of clap into a [`Failure`].
-fn complaint(error: &clap::Error) -> Failure {
+fn failure_of(error: &clap::Error) -> Failure {
     let source = std::error::Error::source(error);
     if let Some(unit) = source.and_then(|source| source.downcast_ref::<UnitError>()) {
         let option = error.get(ContextKind::InvalidArg);

@@ -98,7 +98,7 @@ impl Failure {
     }
 
     /// Prints the failure on standard error, and returns the exit code.
-    pub(crate) fn tell(&self) -> u8 {
+    pub(crate) fn print(&self) -> u8 {
         if self.exit != 0 {
             // A failed write to standard error cannot be reported.
             let _ = io::stderr().write_all(self.text().as_bytes());

@@ -34,7 +34,7 @@ pub fn main() -> ExitCode {
 fn code() -> u8 {
     match dispatch() {
         Ok(code) => code,
-        Err(failure) => failure.tell(),
+        Err(failure) => failure.print(),
     }
 }
 

@@ -51,7 +51,7 @@ fn on_own_stack(command: fn() -> u8, bytes: u64) -> u8 {
         Ok(thread) => thread.join().unwrap_or(1),
         Err(error) => {
             let what = format!("cannot begin with {bytes} bytes of stack: {error}");
-            Failure::new(what, "raise the limit of the stack (ulimit -s)").tell()
+            Failure::new(what, "raise the limit of the stack (ulimit -s)").print()
         }
     }
 }

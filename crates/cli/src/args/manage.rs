@@ -187,12 +187,17 @@ impl Reclaim {
                 None => {
                     let word = words.next();
                     let word = word.ok_or_else(|| usage("no process or tenant is given"))?;
-                    Some(parse_process_or_tenant(word).map_err(|error| bad("PID", &error))?)
+                    Some(
+                        parse_process_or_tenant(word)
+                            .map_err(|error| invalid_argument("PID", &error))?,
+                    )
                 }
             },
         };
         let size = words.next().map(|word| bytes(word));
-        let size: Option<Bytes> = size.transpose().map_err(|error| bad("SIZE", &error))?;
+        let size: Option<Bytes> = size
+            .transpose()
+            .map_err(|error| invalid_argument("SIZE", &error))?;
         if words.next().is_some() {
             return Err(usage("there are too many words"));
         }
@@ -211,7 +216,7 @@ impl Reclaim {
     }
 }
 
-fn bad(name: &str, error: &UnitError) -> Failure {
+fn invalid_argument(name: &str, error: &UnitError) -> Failure {
     Failure::usage(format!("bad value for {name}: {}", error.why), error.hint)
 }
 

@@ -14,7 +14,7 @@ fn parse(line: &str) -> Result<Command, String> {
     let words = std::iter::once("pagetide").chain(line.split_whitespace());
     match Cli::try_parse_from(words) {
         Ok(cli) => Ok(cli.command),
-        Err(error) => Err(format!("{:?}", complaint(&error))),
+        Err(error) => Err(format!("{:?}", failure_of(&error))),
     }
 }
 

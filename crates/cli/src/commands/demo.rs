@@ -39,12 +39,12 @@ use verdict::{Measured, Sizes};
 pub(crate) const WORKLOAD: &str = "__demo-workload";
 
 /// Age from which memory is cold in the demo.
-const COLD: Duration = Duration::from_secs(2);
+const COLD_AGE: Duration = Duration::from_secs(2);
 /// Time for which the first program runs alone, before the managed one is started.
-const ALONE: Duration = Duration::from_secs(1);
+const ALONE_TIME: Duration = Duration::from_secs(1);
 /// Time for which the manager scans before the reclaim: after that, all cold memory is older than
-/// [`COLD`] by several scans.
-const WATCH: Duration = Duration::from_secs(4);
+/// [`COLD_AGE`] by several scans.
+const WATCH_TIME: Duration = Duration::from_secs(4);
 /// Maximum number of checks after that, a second apart, for whether all cold memory was found: on a
 /// busy machine scans are late.
 const FIND_ATTEMPTS: usize = 6;
@@ -52,7 +52,7 @@ const FIND_ATTEMPTS: usize = 6;
 /// manager was killed.
 const PART: Duration = Duration::from_secs(3);
 /// Approximate time for which one program runs before the other one's turn.
-const TURN: Duration = Duration::from_millis(40);
+const TURN_TIME: Duration = Duration::from_millis(40);
 /// Longest wait for a manager to respond, or to vanish after it was killed.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -75,7 +75,7 @@ pub(super) fn demo(json: bool) -> Result<u8, Failure> {
     }
     let verdict = measured.verdict();
     verdict.print(json, style)?;
-    verdict.complaint().map_or(Ok(0), Err)
+    verdict.first_failure().map_or(Ok(0), Err)
 }
 
 /// The state of the demo, and where it is shown.
@@ -112,7 +112,7 @@ impl DemoRun {
         self.head("2. pagetide run -- PROGRAM, in turns with the one alone");
         let mut managed = Workload::start(true)?;
         self.catch_up(&mut managed)?;
-        let mut pairs = self.pairs(&mut alone, &mut managed, WATCH)?;
+        let mut pairs = self.pairs(&mut alone, &mut managed, WATCH_TIME)?;
         for again in 0..PATIENT {
             self.find(&managed, &mut measured)?;
             if measured.has_found() || again + 1 == FIND_ATTEMPTS {
@@ -141,13 +141,13 @@ impl DemoRun {
     fn alone(&mut self, alone: &mut Workload) -> Result<u64, Failure> {
         let begin = Instant::now();
         let (mut took, mut passes) = (0, 0);
-        while begin.elapsed() < ALONE {
+        while begin.elapsed() < ALONE_TIME {
             self.pulse(alone)?;
             let time = alone.passes(self.turn)?;
             took += time;
             passes += self.turn;
             let each = (took / passes).max(1);
-            self.turn = (nanos(TURN) / each).max(1);
+            self.turn = (nanos(TURN_TIME) / each).max(1);
         }
         self.ahead = passes;
         let pages = u128::from(passes * workload::HOT_PAGES) * 1_000_000_000;
@@ -177,7 +177,7 @@ impl DemoRun {
         let begin = Instant::now();
         let mut pairs = Vec::new();
         // On a machine that has become busier, fewer pairs fit into the time.
-        while begin.elapsed() < time || pairs.len() < pairs::LEAST {
+        while begin.elapsed() < time || pairs.len() < pairs::PAIRS_MIN {
             self.pulse(managed)?;
             let turn = self.turn;
             pairs.push(match pairs.len() % 2 {
@@ -217,7 +217,7 @@ impl DemoRun {
     }
 
     fn reclaim(&mut self, managed: &Workload, measured: &mut Measured) -> Result<(), Failure> {
-        let what = Ask::OlderThan(COLD);
+        let what = Ask::OlderThan(COLD_AGE);
         let Response::Reclaimed(done) = request_manager(managed, &Request::Reclaim { what })?
         else {
             return Err(super::requests::unexpected());
@@ -295,10 +295,10 @@ fn request_manager(subject: &Workload, request: &Request) -> Result<Response, Fa
     Ok(ask(&Tenant::Pid(subject.pid()), request, RESPONSE_TIMEOUT)?)
 }
 
-/// Returns the bytes of anonymous memory older than [`COLD`], by pagetide's report.
+/// Returns the bytes of anonymous memory older than [`COLD_AGE`], by pagetide's report.
 fn cold(report: &Report) -> u64 {
     let bins = report.page_age.iter().flat_map(|node| &node.bins);
-    let old = bins.filter(|bin| u128::from(bin.older_than_ms) >= COLD.as_millis());
+    let old = bins.filter(|bin| u128::from(bin.older_than_ms) >= COLD_AGE.as_millis());
     old.map(|bin| bin.anon_bytes).sum()
 }
 

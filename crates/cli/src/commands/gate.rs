@@ -27,7 +27,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::args::{Annotation, Gate, Run};
 use crate::failure::Failure;
 
-use super::requests::QUICK;
+use super::requests::SHORT_TIMEOUT;
 use verdict::{Verdict, github, junit};
 
 /// How long to wait for the program's descendants after the program itself has ended.
@@ -57,7 +57,7 @@ pub(super) fn run(args: &Run) -> Result<u8, Failure> {
         .map_err(|error| failed("wait for the program", &error))?;
     let report = file.exists().then(|| read(&file, child.id())).flatten();
     let verdict = Verdict::of(&args.gate, code(status), report.as_ref(), largest());
-    let mut is_written = tell(&args.gate, &verdict, &args.command);
+    let mut is_written = print_and_write(&args.gate, &verdict, &args.command);
     if let (Some(path), Ok(text)) = (&args.report, std::fs::read(&file)) {
         is_written &= written(path, &text);
     }
@@ -87,7 +87,7 @@ fn written(path: &Path, bytes: &[u8]) -> bool {
 }
 
 /// Prints the verdict and writes the requested file; returns whether the file was written.
-fn tell(gate: &Gate, verdict: &Verdict, command: &[OsString]) -> bool {
+fn print_and_write(gate: &Gate, verdict: &Verdict, command: &[OsString]) -> bool {
     let line = match gate.format {
         None => format!("pagetide: {}", verdict.text),
         Some(Annotation::Github) => github(verdict),
@@ -211,7 +211,7 @@ fn read(file: &Path, pid: u32) -> Option<Report> {
     };
     wait().or_else(|| {
         let detach = Request::Detach { bring_back: false };
-        ask(&Tenant::Pid(pid), &detach, QUICK).ok()?;
+        ask(&Tenant::Pid(pid), &detach, SHORT_TIMEOUT).ok()?;
         wait()
     })
 }

@@ -15,17 +15,17 @@ use crate::args::{ProcessOrTenant, Reclaim, TargetArgs};
 use crate::failure::Failure;
 use crate::view::count;
 
-use super::requests::{LONG, TargetFound, find_target, of_tenant, target_args, unexpected};
+use super::requests::{LONG_TIMEOUT, TargetFound, find_target, of_tenant, target_args, unexpected};
 
 pub(super) fn reclaim(args: &Reclaim) -> Result<u8, Failure> {
     let (target, what) = args.plan()?;
     if let Some(ProcessOrTenant::Tenant(path)) = &target.target {
-        let answer = of_tenant(&args.tree, path, TenantAsk::Reclaim(what), LONG)?;
+        let answer = of_tenant(&args.tree, path, TenantAsk::Reclaim(what), LONG_TIMEOUT)?;
         let Response::Reclaimed(done) = answer else {
             return Err(unexpected());
         };
         let written = print(&done, args.json);
-        return ended(short(&format!("tenant {path}"), what, &done), written);
+        return exit_code_of(short(&format!("tenant {path}"), what, &done), written);
     }
     let glance = WatchBeforeReclaim {
         time: WATCH_MIN,
@@ -33,7 +33,7 @@ pub(super) fn reclaim(args: &Reclaim) -> Result<u8, Failure> {
     };
     let (done, name) = page_out(&target_args(&target), (what, glance))?;
     let written = print(&done, args.json);
-    ended(short(&name, what, &done), written)
+    exit_code_of(short(&name, what, &done), written)
 }
 
 /// Pages out through the manager of a target. If the target has none, a manager for this command
@@ -45,7 +45,7 @@ pub(super) fn page_out(
 ) -> Result<(Done, String), Failure> {
     match find_target(target)? {
         TargetFound::Managed(managed) => {
-            match ask(&managed.tenant, &Request::Reclaim { what }, LONG)? {
+            match ask(&managed.tenant, &Request::Reclaim { what }, LONG_TIMEOUT)? {
                 Response::Reclaimed(done) => Ok((done, managed.tenant.to_string())),
                 _ => Err(unexpected()),
             }
@@ -62,7 +62,7 @@ pub(super) fn page_out(
 }
 
 /// Returns the failure, even if the result could not be written.
-fn ended(failed: Option<Failure>, written: Result<(), Failure>) -> Result<u8, Failure> {
+fn exit_code_of(failed: Option<Failure>, written: Result<(), Failure>) -> Result<u8, Failure> {
     match failed {
         Some(failed) => Err(failed),
         None => written.map(|()| 0),

@@ -57,8 +57,8 @@ pub(super) fn recommend(args: &Recommend) -> Result<u8, Failure> {
         let what = "cannot say what is needed: stopped before the first scan";
         return Err(Failure::new(what, "let it run for a moment"));
     };
-    let mut parts = shown(report.parts, args.above);
-    tell_pressure(&mut parts);
+    let mut parts = largest_parts(report.parts, args.above);
+    add_pressure(&mut parts);
     require_a_limit(&parts, args.format, &report.unknown_because)?;
     report
         .notes
@@ -78,7 +78,7 @@ pub(super) fn recommend(args: &Recommend) -> Result<u8, Failure> {
 
 /// Adds for how long processes of units, containers and pods waited for memory. Other parts have no
 /// control group of their own.
-fn tell_pressure(parts: &mut [Part]) {
+fn add_pressure(parts: &mut [Part]) {
     let groups = Proc::system().and_then(|proc| Groups::find(&proc));
     let Ok(groups) = groups else {
         return;
@@ -126,7 +126,7 @@ fn require_a_limit(parts: &[Part], format: Format, unknown: &[Unknown]) -> Resul
 }
 
 /// Returns the parts, largest first, without those that are too small.
-fn shown(mut parts: Vec<Part>, above: Bytes) -> Vec<Part> {
+fn largest_parts(mut parts: Vec<Part>, above: Bytes) -> Vec<Part> {
     parts.retain(|part| part.resident_bytes >= above.0);
     parts.sort_by(|one, other| {
         let size = other.resident_bytes.cmp(&one.resident_bytes);
@@ -152,7 +152,7 @@ impl ReportSink for Rows<'_> {
         let target = &self.plan.settings.target;
         let is_managed = matches!(target, Target::Tenant(_)) && report.parts.is_empty();
         if is_managed || matches!(target, Target::Pid(_)) {
-            report.parts = vec![whole(&report)];
+            report.parts = vec![as_one_part(&report)];
         }
         if !self.only.is_empty() {
             let is_wanted = |part: &Part| {
@@ -208,7 +208,7 @@ fn name_of(report: &Report) -> String {
 
 /// Returns all watched processes as one part, for a target that has a manager or is one process
 /// with its descendants.
-fn whole(report: &Report) -> Part {
+fn as_one_part(report: &Report) -> Part {
     let first = report.processes.first();
     Part {
         name: name_of(report),

@@ -17,9 +17,9 @@ use crate::view::count;
 use crate::view::text::{json_line, plain};
 
 /// Timeout of a short request: a manager responds between two scans.
-pub(super) const QUICK: Duration = Duration::from_secs(20);
+pub(super) const SHORT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Timeout of a request that may swap in or page out gigabytes.
-pub(super) const LONG: Duration = Duration::from_secs(600);
+pub(super) const LONG_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Resolves the target that the command line names.
 pub(super) fn chosen(whose: &TargetArgs) -> Result<Chosen, Failure> {
@@ -138,8 +138,10 @@ pub(super) fn of_tenant(
 
 pub(super) fn stat(target: &TargetArg, tree: &Tree, json: bool) -> Result<u8, Failure> {
     let answer = match &target.target {
-        Some(ProcessOrTenant::Tenant(path)) => of_tenant(tree, path, TenantAsk::Stat, QUICK)?,
-        _ => request_manager(&target_args(target), &Request::Stat {}, QUICK)?,
+        Some(ProcessOrTenant::Tenant(path)) => {
+            of_tenant(tree, path, TenantAsk::Stat, SHORT_TIMEOUT)?
+        }
+        _ => request_manager(&target_args(target), &Request::Stat {}, SHORT_TIMEOUT)?,
     };
     let Response::Stat(stat) = answer else {
         return Err(unexpected());
@@ -163,7 +165,7 @@ pub(super) fn stats(target: &TargetArg, tree: &Tree, json: bool) -> Result<u8, F
             "give one as /PATH, or / for all of them",
         ));
     };
-    let Response::Stats(stats) = of_tenant(tree, path, TenantAsk::Stats, QUICK)? else {
+    let Response::Stats(stats) = of_tenant(tree, path, TenantAsk::Stats, SHORT_TIMEOUT)? else {
         return Err(unexpected());
     };
     let mut out = std::io::stdout().lock();
@@ -189,7 +191,11 @@ pub(super) fn detach(whose: &TargetArgs, bring_back: bool, json: bool) -> Result
     let pages = match find_target(whose)? {
         TargetFound::Managed(managed) => {
             // The manager may just be reclaiming, so the timeout is long.
-            match ask(&managed.tenant, &Request::Detach { bring_back }, LONG)? {
+            match ask(
+                &managed.tenant,
+                &Request::Detach { bring_back },
+                LONG_TIMEOUT,
+            )? {
                 Response::Detached { pages } => pages,
                 _ => return Err(unexpected()),
             }

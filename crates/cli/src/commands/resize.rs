@@ -33,7 +33,7 @@ use plan::{Counters, SwapDemand, Verdict, excess, kubectl, limit_text};
 /// is assumed to stay.
 const ATTEMPTS: u32 = 3;
 /// Maximum number of attempts to page out.
-const ATTEMPTS_AT_MOST: u32 = 30;
+const ATTEMPTS_MAX: u32 = 30;
 /// Time between two attempts, in which the kernel finishes writing pages to swap.
 const WRITE_PAUSE: Duration = Duration::from_millis(300);
 /// Time between two measurements of what the limit costs.
@@ -53,7 +53,7 @@ pub(super) fn resize(args: &Resize) -> Result<u8, Failure> {
     workload::name(&mut of_it, Path::new("/"));
     let [workload] = of_it;
     if workload.pod_uid.is_some() {
-        say(&kubectl(&workload, args.memory_max)?);
+        print_line(&kubectl(&workload, args.memory_max)?);
         return Ok(0);
     }
     let owner = Owner::of(&workload, &group, args.persistent);
@@ -91,7 +91,7 @@ fn group(args: &Resize, proc: &Proc, groups: &Groups) -> Result<Group, Failure> 
 }
 
 /// Prints a line to standard output. If the pipe is closed, that is no error.
-fn say(line: &str) {
+fn print_line(line: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stdout().lock(), "{line}");
 }
@@ -116,7 +116,7 @@ impl Job<'_> {
                 Bytes(cache)
             ),
         };
-        say(&format!(
+        print_line(&format!(
             "{path}: {} charged{cache}, limit {}",
             Bytes(held.all),
             limit_text(former)
@@ -132,7 +132,10 @@ impl Job<'_> {
         let price = host::price::price(proc);
         let why = self.make_room(&stop)?;
         let lowered = self.lower(&why)?;
-        say(&format!("limit set to {size}: {}", self.limit.how(size.0)));
+        print_line(&format!(
+            "limit set to {size}: {}",
+            self.limit.describe(size.0)
+        ));
         if self.fits(size.0) {
             // The new limit is no lower than the former one and costs nothing: it is kept without a
             // watch.
@@ -142,10 +145,10 @@ impl Job<'_> {
         match self.watch(&stop, &price) {
             Ok(cost) => {
                 lowered.keep();
-                say(&cost);
+                print_line(&cost);
                 Ok(0)
             }
-            Err(why) => Err(lowered.back(&why)),
+            Err(why) => Err(lowered.restore(&why)),
         }
     }
 
@@ -154,16 +157,16 @@ impl Job<'_> {
         let size = self.args.memory_max;
         if let Some((over, swap)) = leaves {
             let over = Bytes(over);
-            say(&format!("would page out {over}, the coldest first; {swap}"));
+            print_line(&format!("would page out {over}, the coldest first; {swap}"));
         }
-        say(&format!(
+        print_line(&format!(
             "would set the limit to {size}: {}",
-            self.limit.how(size.0)
+            self.limit.describe(size.0)
         ));
         if self.fits(size.0) {
             return;
         }
-        say(&format!(
+        print_line(&format!(
             "would then watch for {}; if processes wait for memory longer than {}% of that, the limit is {} again",
             self.args.watch,
             self.args.cost,
@@ -207,7 +210,7 @@ impl Job<'_> {
     }
 
     /// Returns the failure for a control group that does not exist any more.
-    fn gone(&self) -> Failure {
+    fn group_gone(&self) -> Failure {
         Failure::new(
             format!(
                 "cannot resize {}: the control group no longer exists",
@@ -219,8 +222,11 @@ impl Job<'_> {
 
     /// Returns the bytes that count towards the limit.
     fn charged(&self) -> Result<Charged, Failure> {
-        let usage = self.groups.usage(&self.group)?.ok_or_else(|| self.gone())?;
-        let all = usage.current.ok_or_else(|| self.gone())?;
+        let usage = self
+            .groups
+            .usage(&self.group)?
+            .ok_or_else(|| self.group_gone())?;
+        let all = usage.current.ok_or_else(|| self.group_gone())?;
         // When a limit is lowered, version 1 drops page cache, and refuses the limit if that is not
         // enough. Version 2 kills processes instead.
         let cache = match self.groups.version {
@@ -258,7 +264,7 @@ impl Job<'_> {
         let attempts = if self.limit.kernel_reclaims() {
             1
         } else {
-            ATTEMPTS_AT_MOST
+            ATTEMPTS_MAX
         };
         for attempt in 0..attempts {
             if in_vain == ATTEMPTS {
@@ -277,7 +283,7 @@ impl Job<'_> {
                     "what was paged out comes back as it is used",
                 ));
             }
-            say(&format!("paging out {}, the coldest first", Bytes(over)));
+            print_line(&format!("paging out {}, the coldest first", Bytes(over)));
             let time = if attempt == 0 {
                 Duration::from_millis(self.args.scan.0)
             } else {
@@ -285,7 +291,7 @@ impl Job<'_> {
             };
             why = self
                 .page_out(over, WatchBeforeReclaim { time, stop })
-                .inspect_err(|_| say("the limit is as it was"))?;
+                .inspect_err(|_| print_line("the limit is as it was"))?;
             pause(stop, WRITE_PAUSE);
             let now = self.charged()?.stays;
             let is_in_vain = now + over / 16 >= before;
@@ -443,7 +449,7 @@ impl<'a> Lowered<'a> {
     }
 
     /// Restores the former limit; returns the failure with the reason `why`.
-    fn back(mut self, why: &str) -> Failure {
+    fn restore(mut self, why: &str) -> Failure {
         self.is_kept = true;
         let former = limit_text(self.limit.former());
         match self.limit.set(self.limit.former()) {

@@ -37,8 +37,8 @@ pub(super) fn sim(args: &Sim) -> Result<u8, Failure> {
     bar.finish_and_clear();
     let Simulated { heading, outcome } = simulated?;
     std::io::stdout().write_all(text_of(args, &heading, &outcome).as_bytes())?;
-    tell_timings(args, &heading, &outcome);
-    Ok(unmet(&outcome).map_or(0, |failure| failure.tell()))
+    print_timings(args, &heading, &outcome);
+    Ok(unmet(&outcome).map_or(0, |failure| failure.print()))
 }
 
 /// Returns what the command prints, and a failure that names the claims that do not hold (`None` if
@@ -129,7 +129,7 @@ fn text_of(args: &Sim, heading: &Heading, outcome: &Outcome) -> String {
 
 /// Prints figures that depend on this machine to standard error, unless they are part of the
 /// results.
-fn tell_timings(args: &Sim, heading: &Heading, outcome: &Outcome) {
+fn print_timings(args: &Sim, heading: &Heading, outcome: &Outcome) {
     if args.timings || outcome.timings.is_empty() {
         return;
     }

@@ -6,7 +6,7 @@ use crate::args::Tree;
 use crate::failure::Failure;
 use crate::view::top::{Row, Watched};
 
-use super::requests::{QUICK, of_tenant, unexpected};
+use super::requests::{SHORT_TIMEOUT, of_tenant, unexpected};
 
 /// Returns the rows of all tenants, parents before children, and how the tenants are watched. Each
 /// row contains the sums of all tenants below it.
@@ -14,7 +14,7 @@ use super::requests::{QUICK, of_tenant, unexpected};
 /// # Errors
 /// No `serve` runs, or it does not respond to this user.
 pub(super) fn tenant_rows(tree: &Tree) -> Result<(Vec<Row>, Watched), Failure> {
-    match of_tenant(tree, "/", TenantAsk::Rows, QUICK)? {
+    match of_tenant(tree, "/", TenantAsk::Rows, SHORT_TIMEOUT)? {
         Response::Tenants(tenants) => {
             let rows = tenants.iter().map(row).collect();
             Ok((rows, tenants.first().map(watched).unwrap_or_default()))

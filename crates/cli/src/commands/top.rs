@@ -27,7 +27,7 @@ use super::users::users;
 pub(super) fn top(args: &Top) -> Result<u8, Failure> {
     let plan = args.plan()?;
     #[cfg(feature = "dashboard")]
-    if is_browsed(args, &plan) {
+    if wants_browser(args, &plan) {
         return browse(args, &plan);
     }
     let stop = stop_flag()?;
@@ -43,7 +43,7 @@ pub(super) fn top(args: &Top) -> Result<u8, Failure> {
 /// Returns whether to show the browser: to a user at a terminal who has set neither an end nor a
 /// number of rows.
 #[cfg(feature = "dashboard")]
-fn is_browsed(args: &Top, plan: &Plan) -> bool {
+fn wants_browser(args: &Top, plan: &Plan) -> bool {
     let is_watched = io::IsTerminal::is_terminal(&io::stdin()) && Style::of_stdout().live;
     is_watched && plan.each.is_some() && plan.time.is_none() && !args.json && args.rows.is_none()
 }

@@ -37,7 +37,7 @@ use super::sheet::Sheet;
 pub(crate) fn human(report: &Report, style: Style) -> String {
     let mut sheet = Sheet::new(style);
     needed::needed(report, &mut sheet);
-    sheet.title(&words::about(report), &words::facts(report));
+    sheet.title(&words::target_name(report), &words::facts(report));
     sheet.blank();
     sizes(report, &mut sheet);
     managed::managed(report, &mut sheet);

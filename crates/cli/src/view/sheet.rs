@@ -12,9 +12,9 @@ pub(crate) type Ink = fn(Style, &str) -> String;
 
 /// Minimum columns for a text beside its heading; if there are fewer, the text is placed below the
 /// heading.
-const LEAST: usize = 16;
+const TEXT_WIDTH_MIN: usize = 16;
 /// Indentation of a text below its heading, columns.
-const BELOW: usize = 5;
+const INDENT_BELOW: usize = 5;
 
 /// The lines added so far, and the style in which they are drawn.
 pub(crate) struct Sheet {
@@ -88,15 +88,15 @@ impl Sheet {
     /// which the text begins.
     pub(crate) fn hanging(&mut self, first: &str, text: &str) {
         let (mut start, mut indent) = (first.to_owned(), first.chars().count());
-        if indent > BELOW && self.style.width < indent + LEAST {
+        if indent > INDENT_BELOW && self.style.width < indent + TEXT_WIDTH_MIN {
             // No word fits beside `first`. So the text starts on the next line, unless `first` is
             // short.
             let mark = first.trim();
-            if mark.len() + 2 < BELOW {
+            if mark.len() + 2 < INDENT_BELOW {
                 start = format!("  {mark} ");
             } else {
                 self.line(first);
-                start = " ".repeat(BELOW);
+                start = " ".repeat(INDENT_BELOW);
             }
             indent = start.len();
         }

@@ -17,7 +17,7 @@ use crate::failure::Failure;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 /// Maximum time since the last response for which a busy manager, or a restarting `serve`, is
 /// waited for.
-const AWAY_MAX: Duration = Duration::from_secs(120);
+const SILENCE_MAX: Duration = Duration::from_secs(120);
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 /// Timeout of a ping. A manager that does not respond within it is stopped, or belongs to another
 /// user.
@@ -98,7 +98,7 @@ impl ManagedWatch {
     /// Returns whether a response can still be expected. A busy or stopped manager has not
     /// detached. Tenants outlive their `serve`, which may be restarting.
     fn is_to_come(&self, error: &ControlError, since: Instant) -> bool {
-        let is_soon = since.elapsed() < AWAY_MAX.max(self.every * 2);
+        let is_soon = since.elapsed() < SILENCE_MAX.max(self.every * 2);
         let may_return = matches!(self.tenant, Tenant::Tree(_));
         match error {
             ControlError::Timeout { .. } => is_soon,

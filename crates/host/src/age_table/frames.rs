@@ -16,10 +16,10 @@ use super::slabs::{Chunk, Kind, PLACES, Slabs, offset_at};
 
 /// A chunk with at most this many records is joined with its neighbour, if they have at most
 /// `JOINED_MAX` records together.
-const FEW: u32 = 30;
+const FEW_RECORDS_MAX: u32 = 30;
 const JOINED_MAX: u32 = 60;
 /// A chunk is moved to a smaller one if it has at least this many unused places.
-const SPARE: usize = 16;
+const UNUSED_MIN: usize = 16;
 
 /// The age records of all frames.
 #[derive(Debug)]
@@ -219,7 +219,7 @@ impl Frames {
     fn continues(&self, frame: u64) -> bool {
         let is_dense = |frame: u64| {
             let head = self.index.get(frame).and_then(|id| self.head(id));
-            head.is_some_and(|head| head.is_narrow() && head.live.count_ones() > FEW)
+            head.is_some_and(|head| head.is_narrow() && head.live.count_ones() > FEW_RECORDS_MAX)
         };
         let before = (frame & !63).checked_sub(1);
         before.is_some_and(is_dense) || is_dense((frame | 63).min(FRAMES_MAX - 2) + 1)
@@ -311,7 +311,8 @@ impl Frames {
         };
         let records = head.live.count_ones() as usize;
         let smallest = Kind::of(head.is_narrow(), records, head.mixed);
-        let is_loose = kind.places() >= smallest.places() + SPARE || kind.is_mixed() && !head.mixed;
+        let is_loose =
+            kind.places() >= smallest.places() + UNUSED_MIN || kind.is_mixed() && !head.mixed;
         if records != 0 && is_loose {
             self.move_to(id, smallest);
         }
@@ -323,7 +324,7 @@ impl Frames {
     fn join_neighbour(&mut self, id: u32, now: u32) -> Option<u32> {
         let head = self.head(id).filter(|head| head.live != 0)?;
         let (base, records) = (head.base(), head.live.count_ones());
-        if records > FEW {
+        if records > FEW_RECORDS_MAX {
             return None;
         }
         for width in head.width()..WIDE {

@@ -14,7 +14,7 @@ pub(super) const FRAMES_MAX: u64 = 1 << 40;
 pub(super) const NARROW: u32 = 6;
 pub(super) const WIDE: u32 = 15;
 /// Binary logarithm of a node's number of entries (8).
-const STEP: u32 = 3;
+const NODE_BITS: u32 = 3;
 /// Number of ranges of the greatest width in one branch; a branch covers 512 GiB.
 const RANGES: usize = 4096;
 /// Bit of an entry that says that the entry is a chunk's id.
@@ -76,7 +76,7 @@ impl Index {
     fn entry(&self, frame: u64) -> (u32, u32) {
         let (mut entry, mut width) = (self.top(frame), WIDE);
         while entry != 0 && entry & CHUNK == 0 {
-            width -= STEP;
+            width -= NODE_BITS;
             entry = self.nodes[entry as usize - 1][child_of(frame, width)];
         }
         (entry, width)
@@ -102,14 +102,14 @@ impl Index {
     /// Returns what the range of 2^`width` frames around a frame contains.
     pub(super) fn within(&self, frame: u64, width: u32) -> Within {
         let (mut entry, mut below) = (self.top(frame), WIDE);
-        while entry != 0 && entry & CHUNK == 0 && width <= below - STEP {
-            below -= STEP;
+        while entry != 0 && entry & CHUNK == 0 && width <= below - NODE_BITS {
+            below -= NODE_BITS;
             entry = self.nodes[entry as usize - 1][child_of(frame, below)];
         }
         if width == below || entry == 0 || entry & CHUNK != 0 {
             return self.under(entry);
         }
-        let entries = self.children(frame, width, below - STEP);
+        let entries = self.children(frame, width, below - NODE_BITS);
         let node = &self.nodes[entry as usize - 1][entries];
         let all = node.iter().map(|entry| self.under(*entry));
         all.fold(Within::Nothing, Within::joined_with)
@@ -155,7 +155,7 @@ impl Index {
         let new = if width == WIDE {
             value
         } else {
-            self.set_below(entry, (frame, width, value), WIDE - STEP)
+            self.set_below(entry, (frame, width, value), WIDE - NODE_BITS)
         };
         let (branch, slot) = top_of(frame);
         if let Some(branch) = &mut self.branches[branch] {
@@ -184,7 +184,7 @@ impl Index {
         } else {
             let at = child_of(frame, child);
             let below = self.nodes[node as usize][at];
-            let new = self.set_below(below, what, child - STEP);
+            let new = self.set_below(below, what, child - NODE_BITS);
             self.nodes[node as usize][at] = new;
         }
         if self.nodes[node as usize] == [0; 8] {

@@ -36,7 +36,7 @@ impl Default for Run {
 
 /// Returns whether both records belong to the same page count.
 #[inline]
-const fn alike(one: (u16, AgeRecord), other: (u16, AgeRecord)) -> bool {
+const fn is_same_count(one: (u16, AgeRecord), other: (u16, AgeRecord)) -> bool {
     one.0 == other.0 && one.1.counts_like(other.1)
 }
 
@@ -46,7 +46,7 @@ impl AgeTable {
     pub(super) fn recount(&mut self, from: (u16, AgeRecord), to: (u16, AgeRecord), again: bool) {
         debug_assert!(from.1.size() == to.1.size(), "no frame comes or goes here");
         let run = &mut self.run;
-        if !(alike(run.from, from) && alike(run.to, to) && run.again == again) {
+        if !(is_same_count(run.from, from) && is_same_count(run.to, to) && run.again == again) {
             self.flush_run();
             self.run = Run {
                 from,
@@ -56,7 +56,7 @@ impl AgeTable {
             };
         }
         self.run.records += 1;
-        debug_assert!(!alike(from, to), "something has changed");
+        debug_assert!(!is_same_count(from, to), "something has changed");
     }
 
     /// Adds the run to the page counts.

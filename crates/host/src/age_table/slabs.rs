@@ -1,7 +1,7 @@
 //! The memory of chunks: slabs of 64 chunks that have the same number of places for records.
 //!
 //! A chunk's size follows its number of records. A narrow chunk has a place for each of its 64
-//! frames. A wide chunk has as many places as it needs, in multiples of [`STEP`], and for each
+//! frames. A wide chunk has as many places as it needs, in multiples of [`GROWTH`], and for each
 //! record the offset of the record's frame in the range. A chunk stores an owner for each record
 //! only if its records have several owners.
 //!
@@ -14,9 +14,9 @@ use super::head::ChunkHead;
 /// Number of places for records in a narrow chunk, and the most that a wide chunk has.
 pub(super) const PLACES: usize = 64;
 /// Number of places by which a wide chunk grows.
-const STEP: usize = 8;
+const GROWTH: usize = 8;
 /// Number of kinds of chunks.
-const KINDS: usize = (PLACES / STEP + 1) * 2;
+const KINDS: usize = (PLACES / GROWTH + 1) * 2;
 
 /// Layout of a chunk: narrow or wide, number of places, and whether it stores an owner for each
 /// record.
@@ -25,7 +25,7 @@ pub(super) enum Kind {
     Narrow {
         mixed: bool,
     },
-    /// A wide chunk; `places` is a multiple of [`STEP`].
+    /// A wide chunk; `places` is a multiple of [`GROWTH`].
     Wide {
         places: usize,
         mixed: bool,
@@ -35,7 +35,7 @@ pub(super) enum Kind {
 impl Kind {
     /// Returns the smallest kind that this number of records fits in.
     pub(super) fn of(is_narrow: bool, records: usize, mixed: bool) -> Kind {
-        let places = records.next_multiple_of(STEP).clamp(STEP, PLACES);
+        let places = records.next_multiple_of(GROWTH).clamp(GROWTH, PLACES);
         match is_narrow {
             true => Kind::Narrow { mixed },
             false => Kind::Wide { places, mixed },
@@ -73,7 +73,7 @@ impl Kind {
     const fn number(self) -> usize {
         let step = match self {
             Kind::Narrow { .. } => 0,
-            Kind::Wide { places, .. } => places / STEP,
+            Kind::Wide { places, .. } => places / GROWTH,
         };
         step * 2 + self.is_mixed() as usize
     }

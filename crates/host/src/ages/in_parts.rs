@@ -74,7 +74,7 @@ impl Ages {
             let found = parts.found;
             self.reader
                 .clear(job, &parts.begun, &found, &mut self.costs);
-            self.learn(job, &reading, found, listener);
+            self.store_walk(job, &reading, found, listener);
         }
         Ok(is_over)
     }

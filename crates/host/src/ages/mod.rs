@@ -609,7 +609,7 @@ impl Ages {
                 Ok(())
             })?;
         self.costs.reading += begin.elapsed();
-        self.learn(job, &reading, found, listener);
+        self.store_walk(job, &reading, found, listener);
         Ok(true)
     }
 
@@ -648,7 +648,7 @@ impl Ages {
     }
 
     /// Stores the results of a walk in the process's [`Space`], after all its pages were reported.
-    fn learn(
+    fn store_walk(
         &mut self,
         job: &mut Job,
         reading: &WalkResult,
@@ -659,7 +659,7 @@ impl Ages {
         // The end of a walk shows whether a secondary MMU has registered; that applies from the
         // next scan on. Open descriptors of such devices are known before the walk.
         let is_first = self.read.insert(reading.space);
-        space.learn(reading, found, is_first);
+        space.store_sums(reading, found, is_first);
         space.note_activity(job.now);
         if is_first {
             listener.end(space.owner, job.identity, space.found.unsure == 0);

@@ -21,7 +21,7 @@ use crate::system::thread_cpu;
 const WORKERS_MAX: usize = 4;
 /// Estimated work, in microseconds, from which helper threads pay off: starting a thread takes 100
 /// us.
-const WORTH_US: u64 = 600;
+const PARALLEL_MIN_US: u64 = 600;
 /// Time to open the /proc files of one process, in microseconds.
 const PROCESS_US: u64 = 60;
 /// Number of entries that are read and cleared in a microsecond.
@@ -33,7 +33,7 @@ pub(super) type Read = io::Result<Option<(WalkStart, BufferedWalk, WalkResult)>>
 /// Returns the best number of threads for these jobs. `free` returns the number of idle processors.
 pub(super) fn workers(jobs: &[Job], free: impl FnOnce() -> usize) -> usize {
     let us = |job: &Job| PROCESS_US + job.space.entries() / ENTRIES_PER_US;
-    if jobs.len() < 2 || jobs.iter().map(us).sum::<u64>() < WORTH_US {
+    if jobs.len() < 2 || jobs.iter().map(us).sum::<u64>() < PARALLEL_MIN_US {
         return 1;
     }
     free().min(WORKERS_MAX).min(jobs.len())

@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use super::space::ActivityCounters;
 
-/// Longest wait of a program with page faults, unless the user sets another or [`BUSY_PART`] allows
+/// Longest wait of a program with page faults, unless the user sets another or [`WAIT_PART`] allows
 /// more.
-const BUSY: Duration = Duration::from_millis(5);
+const WAIT_MAX: Duration = Duration::from_millis(5);
 /// The longest wait may be the time between two scans divided by this. If scans are rare, a longer
 /// wait costs the program no greater part of its time.
-const BUSY_PART: u32 = 500;
+const WAIT_PART: u32 = 500;
 /// The lock of a program without page faults may be held for the interval divided by this.
 const QUIET_PART: u32 = 50;
 /// Time for which an idle process's lock may always be held: enough to clear 3 GiB, while nothing
@@ -49,8 +49,8 @@ impl Pauses {
     /// Returns the bound for a program with page faults. `apart`: time since the program's last
     /// scan; limits cause additional scans within an interval.
     fn busy(&self, apart: Duration) -> Duration {
-        let part = (self.interval.min(apart) / BUSY_PART).min(QUIET_MAX);
-        self.max_wait.unwrap_or(part.max(BUSY))
+        let part = (self.interval.min(apart) / WAIT_PART).min(QUIET_MAX);
+        self.max_wait.unwrap_or(part.max(WAIT_MAX))
     }
 
     /// Returns the bound for an idle process, whose bits are cleared at ever longer intervals.

@@ -286,7 +286,7 @@ impl Space {
 
     /// Stores the sums of a walk. `is_first`: this scan has walked no other process with the same
     /// address space. Otherwise the pages in swap count for that other process only.
-    pub(super) fn learn(&mut self, reading: &WalkResult, found: WalkSums, is_first: bool) {
+    pub(super) fn store_sums(&mut self, reading: &WalkResult, found: WalkSums, is_first: bool) {
         self.found = found;
         self.taken = false;
         if !is_first {

@@ -1,8 +1,9 @@
 //! The system calls that a manager never makes.
 //!
-//! Invariant: each call of [`NEVER`] and [`OF_THIS`] fails with EPERM, and all others work as
-//! before. A call that some rare path of the manager or of a library needs is not in these lists,
-//! nor are calls that a manager makes only at its start or its end (bpf(2), mount(2), umount2(2)).
+//! Invariant: each call of [`NEVER`] and [`OF_THIS_ARCHITECTURE`] fails with EPERM, and all others
+//! work as before. A call that some rare path of the manager or of a library needs is not in these
+//! lists, nor are calls that a manager makes only at its start or its end (bpf(2), mount(2),
+//! umount2(2)).
 
 use std::io;
 
@@ -77,7 +78,7 @@ const NEVER: [libc::c_long; 56] = [
 
 /// Forbidden system calls that exist on this architecture only.
 #[cfg(target_arch = "x86_64")]
-const OF_THIS: [libc::c_long; 8] = [
+const OF_THIS_ARCHITECTURE: [libc::c_long; 8] = [
     libc::SYS_kexec_file_load,
     libc::SYS_mknod,
     libc::SYS_chown,
@@ -88,7 +89,7 @@ const OF_THIS: [libc::c_long; 8] = [
     libc::SYS_uselib,
 ];
 #[cfg(not(target_arch = "x86_64"))]
-const OF_THIS: [libc::c_long; 0] = [];
+const OF_THIS_ARCHITECTURE: [libc::c_long; 0] = [];
 
 /// Forbids the calls of this module: for all threads of the process if `of_all_threads`, otherwise
 /// for the calling thread and threads that it starts later.
@@ -102,7 +103,7 @@ pub(super) fn forbid(of_all_threads: bool) -> io::Result<()> {
 }
 
 fn program() -> Result<BpfProgram, seccompiler::BackendError> {
-    let calls = NEVER.iter().chain(&OF_THIS);
+    let calls = NEVER.iter().chain(&OF_THIS_ARCHITECTURE);
     let rules = calls.map(|call| (*call, Vec::new())).collect();
     let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
     let arch = std::env::consts::ARCH.try_into()?;

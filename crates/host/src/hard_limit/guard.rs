@@ -30,8 +30,8 @@ use crate::system::{Identity, Proc};
 
 /// The first argument of a guard process: `main` of our program then calls [`main`] of this module.
 pub const ARGUMENT: &str = "__guard";
-/// The second argument of the guard process that stays and waits ([`stand`]).
-const STAND: &str = "stand";
+/// The second argument of the guard process that stays and waits ([`wait_for_manager`]).
+const WAIT_ARGUMENT: &str = "stand";
 /// Maximum time until the guard reports that it runs.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum wait for the lock of a dead manager. A child that the manager forked just before its end
@@ -123,7 +123,7 @@ impl Guard {
 pub fn main(args: &[OsString]) -> u8 {
     take_name();
     let done = match args.first() {
-        Some(word) if word == STAND => stand(),
+        Some(word) if word == WAIT_ARGUMENT => wait_for_manager(),
         Some(_) => return 2,
         None => leave_family(),
     };
@@ -138,14 +138,14 @@ fn leave_family() -> io::Result<()> {
     // This path means the running program, even if its file has been replaced.
     Command::new("/proc/self/exe")
         .arg0(NAME)
-        .args([ARGUMENT, STAND])
+        .args([ARGUMENT, WAIT_ARGUMENT])
         .stdin(Stdio::inherit())
         .spawn()?;
     Ok(())
 }
 
 /// Runs in the process that stays: waits until the manager ends or dismisses the guard.
-fn stand() -> io::Result<()> {
+fn wait_for_manager() -> io::Result<()> {
     let (line, group, manager) = (io::stdin(), io::stdout(), io::stderr());
     let (line, manager) = (line.as_fd(), manager.as_fd());
     let group = group.as_fd().try_clone_to_owned()?;

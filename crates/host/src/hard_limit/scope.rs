@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::system::Group;
 
 /// Directory that exists if systemd is the first process (sd_booted(3)).
-const BOOTED: &str = "/run/systemd/system";
+const SYSTEMD_DIR: &str = "/run/systemd/system";
 /// Link text of a host's first pid namespace (`PROC_PID_INIT_INO` of the kernel).
 const FIRST_PIDS: &str = "pid:[4026531836]";
 /// Maximum time that busctl may take.
@@ -30,7 +30,7 @@ pub(crate) fn is_there() -> bool {
     let is_the_hosts = namespace.is_ok_and(|name| name.as_os_str() == FIRST_PIDS);
     let first = || std::fs::read_to_string("/proc/1/comm");
     let is_ours = || first().map_or(true, |name| name.trim_end() == "systemd");
-    Path::new(BOOTED).is_dir() && (is_the_hosts || is_ours())
+    Path::new(SYSTEMD_DIR).is_dir() && (is_the_hosts || is_ours())
 }
 
 /// Requests a scope `name` with these processes from systemd. systemd may move the processes only

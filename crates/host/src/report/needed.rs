@@ -17,14 +17,14 @@ const MINUTE_US: f64 = 60e6;
 const EARLY_MS: u64 = 60_000;
 /// Watched time, in milliseconds, from which confidence may be high, if nothing else lowers it.
 const LONG_MS: u64 = 270_000;
-/// Two sizes agree if they differ by at most this part of the larger one, or by at most [`SMALL`]
-/// bytes.
-const AGREE: f64 = 0.15;
+/// Two sizes agree if they differ by at most this part of the larger one, or by at most
+/// [`EQUAL_BYTES`] bytes.
+const EQUAL_PART: f64 = 0.15;
 /// For safety, the needed size is raised by at most 1/16 of itself, so that even at the upper bound
 /// of refaults it costs at most twice the budget.
-const SAFE_PART: u64 = 16;
+const SAFETY_PART: u64 = 16;
 /// Two sizes always agree if they differ by at most this number of bytes (2 MiB).
-const SMALL: f64 = 2097152.0;
+const EQUAL_BYTES: f64 = 2097152.0;
 
 /// How much refaults may slow a program down.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -122,7 +122,7 @@ const fn number(n: u64) -> f64 {
     clippy::cast_sign_loss,
     reason = "sizes are at least 0 and below 2^53"
 )]
-fn whole(bytes: f64) -> u64 {
+fn truncated(bytes: f64) -> u64 {
     bytes.max(0.0) as u64
 }
 
@@ -188,21 +188,21 @@ impl PricedCurve<'_> {
         }
         let (bytes, spent) = last?;
         let rest = number(resident.saturating_sub(bytes));
-        Some((bytes + whole(rest * (1.0 - allowed / spent)), None))
+        Some((bytes + truncated(rest * (1.0 - allowed / spent)), None))
     }
 
     /// Returns whether the curve's last point spends more than twice the budget. If so, it is
     /// unknown at which larger size the cost falls: for a program that loops over its memory, the
     /// cost falls only when all of the memory is resident.
     fn may_be_a_cliff(&self) -> bool {
-        let last = self.curve.points.last().and_then(likely);
+        let last = self.curve.points.last().and_then(likely_rates);
         last.is_some_and(|last| self.spent(last) > 2.0 * self.allowed())
     }
 
     /// Returns the refaults for a needed size beyond the curve: so many that they spend the whole
     /// budget, or none if all memory must stay resident.
     fn beyond(&self) -> Rates {
-        let last = self.curve.points.last().and_then(likely);
+        let last = self.curve.points.last().and_then(likely_rates);
         let Some(last) = last.filter(|_| !self.may_be_a_cliff()) else {
             return (0.0, 0.0);
         };
@@ -213,7 +213,7 @@ impl PricedCurve<'_> {
 
 /// Returns the likely rates of a point: the observed ones plus one refault in the watched time.
 /// `None` if no time was watched.
-fn likely(point: &CurvePoint) -> Option<Rates> {
+fn likely_rates(point: &CurvePoint) -> Option<Rates> {
     let one_more = match point.watched_ms {
         0 => return None,
         watched_ms => 60_000.0 / number(watched_ms),
@@ -233,7 +233,7 @@ fn chance_margin(per_minute: f64, watched_ms: u64) -> f64 {
 
 /// Returns the likely rates of a point, scaled so that the rate of all pages is `to` per minute.
 fn scaled(point: &CurvePoint, to: f64) -> Option<Rates> {
-    let (all, files) = likely(point)?;
+    let (all, files) = likely_rates(point)?;
     Some((to, files * to / all))
 }
 
@@ -248,7 +248,7 @@ fn at_least(point: &CurvePoint) -> Option<Rates> {
 
 /// Returns the upper bound of a point's rates, raised by what chance may have hidden.
 fn at_most(point: &CurvePoint) -> Option<Rates> {
-    let most = point.at_most_per_minute.max(likely(point)?.0);
+    let most = point.at_most_per_minute.max(likely_rates(point)?.0);
     scaled(point, most + chance_margin(most, point.watched_ms))
 }
 
@@ -257,10 +257,11 @@ fn in_later_part(point: &CurvePoint) -> Option<Rates> {
     Some((point.later_per_minute?, point.later_file_per_minute?))
 }
 
-/// Returns whether two sizes in bytes differ by too little to matter ([`AGREE`], [`SMALL`]).
+/// Returns whether two sizes in bytes differ by too little to matter ([`EQUAL_PART`],
+/// [`EQUAL_BYTES`]).
 fn nearly_equal(one: u64, other: u64) -> bool {
     let larger = number(one.max(other));
-    number(one.abs_diff(other)) <= (AGREE * larger).max(SMALL)
+    number(one.abs_diff(other)) <= (EQUAL_PART * larger).max(EQUAL_BYTES)
 }
 
 impl Needed {
@@ -275,7 +276,7 @@ impl Needed {
         };
         let (resident, allowed) = (beside.resident_bytes, priced.allowed());
         let (bytes, point) = priced
-            .smallest(resident, allowed, likely)
+            .smallest(resident, allowed, likely_rates)
             .filter(|(_, point)| point.is_some() || !priced.may_be_a_cliff())
             .unwrap_or((resident, None));
         let bound = |of: fn(&CurvePoint) -> Option<Rates>, allowed: f64| {
@@ -285,7 +286,7 @@ impl Needed {
         // The time of an access is known only to within an interval, and so is the size of a loop.
         // With slightly less memory a loop misses all its pages. So at the upper bound of refaults
         // the size must cost at most twice the budget.
-        let safe = bound(at_most, 2.0 * allowed).min(bytes + bytes / SAFE_PART);
+        let safe = bound(at_most, 2.0 * allowed).min(bytes + bytes / SAFETY_PART);
         let bytes = bytes.max(safe);
         let low = bound(at_least, allowed).min(bytes);
         let high = bound(at_most, allowed).max(bytes);
@@ -297,7 +298,7 @@ impl Needed {
             .smallest(resident, allowed, in_later_part)
             .map(|(late, _)| late);
         let spent = match point {
-            Some(point) => likely(point).unwrap_or_default(),
+            Some(point) => likely_rates(point).unwrap_or_default(),
             None => priced.beyond(),
         };
         let mut needed = Needed {
@@ -311,14 +312,14 @@ impl Needed {
             price: price.clone(),
             ..Needed::default()
         };
-        needed.judge(curve, beside, (point, late));
+        needed.set_confidence(curve, beside, (point, late));
         needed.suggest = Suggestion::of(&needed, curve, point, late);
         (curve.watched_ms > 0).then_some(needed)
     }
 
     /// Sets the confidence and its reasons. `point`: the curve's point for the needed size, `None`
     /// beyond the curve. `late`: the size needed in the later part of the watched time.
-    fn judge(
+    fn set_confidence(
         &mut self,
         curve: &Curve,
         beside: Beside,

@@ -41,7 +41,7 @@ fn relative(pid: u32, name: &str) -> Vec<u8> {
 }
 
 /// Returns whether the kernel's error means that there is no such process.
-fn gone(errno: Errno) -> bool {
+fn means_no_process(errno: Errno) -> bool {
     matches!(errno, Errno::NOENT | Errno::SRCH)
 }
 
@@ -87,7 +87,7 @@ impl Proc {
     /// The directory exists but may not be read.
     pub fn threads(&self, pid: u32) -> Result<Vec<u32>, Error> {
         match self.numbers(&relative(pid, "task")) {
-            Err(errno) if gone(errno) => Ok(Vec::new()),
+            Err(errno) if means_no_process(errno) => Ok(Vec::new()),
             threads => threads.map_err(|errno| Error::reading(&self.path(pid, "task"), errno)),
         }
     }
@@ -128,7 +128,7 @@ impl Proc {
         let done = match self.is_real && !LOCKLESS.contains(&name) {
             true => pagetables::access::read(self.dir.as_fd(), (pid, name), limit, into)
                 .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)),
-            false => self.slurp(&relative(pid, name), limit, into),
+            false => self.append_file(&relative(pid, name), limit, into),
         };
         self.is_there(done, (pid, name))
     }
@@ -157,7 +157,7 @@ impl Proc {
     fn is_there(&self, done: Result<(), Errno>, (pid, name): (u32, &str)) -> Result<bool, Error> {
         match done {
             Ok(()) => Ok(true),
-            Err(errno) if gone(errno) => Ok(false),
+            Err(errno) if means_no_process(errno) => Ok(false),
             Err(errno) => Err(Error::reading(&self.path(pid, name), errno)),
         }
     }
@@ -166,9 +166,9 @@ impl Proc {
     /// kernel does not support it.
     pub(crate) fn read_own(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
         let mut text = Vec::with_capacity(4096);
-        match self.slurp(name.as_bytes(), usize::MAX, &mut text) {
+        match self.append_file(name.as_bytes(), usize::MAX, &mut text) {
             Ok(()) => Ok(Some(text)),
-            Err(errno) if gone(errno) || errno == Errno::OPNOTSUPP => Ok(None),
+            Err(errno) if means_no_process(errno) || errno == Errno::OPNOTSUPP => Ok(None),
             Err(errno) => Err(Error::reading(&self.root.join(name), errno)),
         }
     }
@@ -201,7 +201,7 @@ impl Proc {
     }
 
     /// Appends the content of the file `path` of this tree to `into`. This process reads it itself.
-    fn slurp(&self, path: &[u8], limit: usize, into: &mut Vec<u8>) -> Result<(), Errno> {
+    fn append_file(&self, path: &[u8], limit: usize, into: &mut Vec<u8>) -> Result<(), Errno> {
         let file = openat(
             &*self.dir,
             path,
@@ -221,7 +221,7 @@ pub(crate) fn read_path(path: &Path) -> Result<Option<Vec<u8>>, Errno> {
     match read {
         Ok(()) => Ok(Some(text)),
         // Reading an open file of a control group that was removed returns ENODEV.
-        Err(errno) if gone(errno) || errno == Errno::NODEV => Ok(None),
+        Err(errno) if means_no_process(errno) || errno == Errno::NODEV => Ok(None),
         Err(errno) => Err(errno),
     }
 }

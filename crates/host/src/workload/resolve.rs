@@ -15,7 +15,7 @@ const NEAREST_MAX: usize = 5;
 /// Maximum length in bytes of a name for which similar names are suggested.
 const COMPARED_MAX: usize = 256;
 /// Minimum similarity of a suggested name, from 0 to 1 (Jaro and Winkler).
-const ALIKE_MIN: f64 = 0.8;
+const SIMILARITY_MIN: f64 = 0.8;
 
 /// Result of resolving a name.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -189,15 +189,19 @@ fn nearest(name: &str, workloads: &[Workload]) -> Vec<String> {
             let (typed, part) = (name.to_lowercase(), part.to_lowercase());
             let is_part = typed.len() >= 3 && part.contains(&typed);
             let by_key = strsim::jaro_winkler(&typed, &key.to_lowercase());
-            let alike = strsim::jaro_winkler(&typed, &part).max(by_key);
-            let alike = if is_part { alike.max(0.9) } else { alike };
+            let similarity = strsim::jaro_winkler(&typed, &part).max(by_key);
+            let similarity = if is_part {
+                similarity.max(0.9)
+            } else {
+                similarity
+            };
             let known = best.entry(key).or_default();
-            *known = known.max(alike);
+            *known = known.max(similarity);
         }
     }
     let mut best: Vec<(String, f64)> = best
         .into_iter()
-        .filter(|(_, alike)| *alike >= ALIKE_MIN)
+        .filter(|(_, similarity)| *similarity >= SIMILARITY_MIN)
         .collect();
     best.sort_by(|a, b| b.1.total_cmp(&a.1));
     best.into_iter()

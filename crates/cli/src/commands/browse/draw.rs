@@ -22,7 +22,7 @@ const BAR: u16 = 30;
 /// Minimum width of a name beside a bar; on a narrower screen the bar is shortened.
 const NAME: u16 = 24;
 /// Minimum width of a name without a bar; on a narrower screen figures are left out.
-const NAME_LEAST: u16 = 12;
+const NAME_MIN: u16 = 12;
 /// Widths in columns of the figures between name and bar, the most important figure first.
 const FIGURES: [u16; 4] = [9, 6, 8, 6];
 /// Parts of a bar: text in the legend, character without colours, colour.
@@ -119,7 +119,7 @@ fn table(frame: &mut Frame<'_>, area: Rect, app: &App, style: Style) {
     let columns_of = |count: usize| FIGURES[..count].iter().map(|one| one + 1).sum::<u16>() + 1;
     // A figure that is cut off would be wrong. So the name is shortened first, then whole figures
     // are left out.
-    let has_room = |count: &usize| columns_of(*count) + NAME_LEAST <= area.width;
+    let has_room = |count: &usize| columns_of(*count) + NAME_MIN <= area.width;
     let shown = (1..=FIGURES.len()).rev().find(has_room).unwrap_or(0);
     let figures = columns_of(shown);
     let bar = BAR.min(area.width.saturating_sub(figures + NAME));

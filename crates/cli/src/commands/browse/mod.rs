@@ -22,7 +22,7 @@ use crate::view::top::{By, Row, Table};
 use crate::watching;
 
 use super::reclaim::short;
-use super::requests::{LONG, of_tenant, unexpected};
+use super::requests::{LONG_TIMEOUT, of_tenant, unexpected};
 use super::stop::gentle_flag;
 use super::tenant_rows::tenant_rows;
 use app::{Action, App};
@@ -58,7 +58,7 @@ pub(super) fn browse(args: &Top, plan: &Plan) -> Result<u8, Failure> {
     let stop = gentle_flag()?;
     let style = Style::of_stdout();
     let mut terminal = ratatui::try_init().map_err(no_terminal)?;
-    let ended = shown((args, &stop), &mut app, &news, &sender, |app| {
+    let ended = run_until_end((args, &stop), &mut app, &news, &sender, |app| {
         terminal
             .draw(|frame| draw::draw(frame, app, style))
             .map(drop)
@@ -67,7 +67,7 @@ pub(super) fn browse(args: &Top, plan: &Plan) -> Result<u8, Failure> {
     ended.map(|()| 0)
 }
 
-fn shown(
+fn run_until_end(
     (args, stop): (&Top, &AtomicBool),
     app: &mut App,
     news: &Receiver<News>,
@@ -148,7 +148,7 @@ fn each_row(args: &Top, plan: &Plan, sender: &Sender<News>) -> Result<(), Failur
 fn reclaim(args: Top, tenant: String, sender: Sender<News>) -> Result<(), Failure> {
     started("reclaim", move || {
         let ask = TenantAsk::Reclaim(Ask::OlderThan(COLD));
-        let text = match of_tenant(&args.tree, &tenant, ask, LONG) {
+        let text = match of_tenant(&args.tree, &tenant, ask, LONG_TIMEOUT) {
             Ok(Response::Reclaimed(done)) => {
                 let name = format!("tenant {tenant}");
                 match short(&name, Ask::OlderThan(COLD), &done) {

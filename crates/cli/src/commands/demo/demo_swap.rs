@@ -83,7 +83,7 @@ impl DemoSwap {
 impl Drop for DemoSwap {
     fn drop(&mut self) {
         if let Err(failure) = self.take_away() {
-            failure.tell();
+            failure.print();
         }
     }
 }

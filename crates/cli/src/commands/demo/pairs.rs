@@ -16,9 +16,10 @@ pub(super) struct Ratio {
 }
 
 /// Minimum number of pairs for a median.
-pub(super) const LEAST: usize = 10;
+pub(super) const PAIRS_MIN: usize = 10;
 
-/// Returns the ratio of the time alone to the time managed; `None` for fewer than [`LEAST`] pairs.
+/// Returns the ratio of the time alone to the time managed; `None` for fewer than [`PAIRS_MIN`]
+/// pairs.
 pub(super) fn ratio(pairs: &[(u64, u64)]) -> Option<Ratio> {
     let mut ratios: Vec<f64> = pairs
         .iter()
@@ -26,7 +27,7 @@ pub(super) fn ratio(pairs: &[(u64, u64)]) -> Option<Ratio> {
         .collect();
     ratios.sort_by(f64::total_cmp);
     let count = ratios.len();
-    if count < LEAST {
+    if count < PAIRS_MIN {
         return None;
     }
     // Ranks of the median's confidence interval, by the binomial distribution: `n / 2 -+ 0.98 *

@@ -18,9 +18,9 @@ use crate::view::text::json_lines;
 
 /// Relative speed below which the managed program is too slow, even on a busy machine. (The speed
 /// is relative to the program alone.)
-const SPEED_LEAST: f64 = 0.8;
+const SPEED_MIN: f64 = 0.8;
 /// Relative speed from which the two programs count as equally fast.
-const SPEED_SAME: f64 = 0.97;
+const SPEED_EQUAL_MIN: f64 = 0.97;
 
 /// The result of a claim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -160,8 +160,8 @@ impl Measured {
             percent(ratio.low),
             percent(ratio.high)
         );
-        let mut reported = claim("as fast as alone", figure, ratio.median >= SPEED_LEAST);
-        let is_same = ratio.high >= 1.0 || ratio.median >= SPEED_SAME;
+        let mut reported = claim("as fast as alone", figure, ratio.median >= SPEED_MIN);
+        let is_same = ratio.high >= 1.0 || ratio.median >= SPEED_EQUAL_MIN;
         if reported.state == State::Holds && !is_same {
             reported.state = State::Unclear;
             reported.figure += "; the machine may be busy";
@@ -258,7 +258,7 @@ impl Verdict {
     }
 
     /// Returns the failure for the first claim that does not hold; `None` if all claims hold.
-    pub(super) fn complaint(&self) -> Option<Failure> {
+    pub(super) fn first_failure(&self) -> Option<Failure> {
         let is_bad = |claim: &&Claim| claim.state == State::Fails;
         let bad = self.claims.iter().find(is_bad)?;
         Some(Failure::new(
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn each_claim_can_fail() {
-        assert!(good().verdict().ok && good().verdict().complaint().is_none());
+        assert!(good().verdict().ok && good().verdict().first_failure().is_none());
         let fails: [fn(&mut Measured); 6] = [
             |m| m.found_cold_bytes /= 2,
             |m| m.after.swapped /= 2,
@@ -345,7 +345,10 @@ mod tests {
             let mut measured = good();
             fail(&mut measured);
             let verdict = measured.verdict();
-            assert!(!verdict.ok && verdict.complaint().is_some(), "{verdict:?}");
+            assert!(
+                !verdict.ok && verdict.first_failure().is_some(),
+                "{verdict:?}"
+            );
         }
     }
 

@@ -60,7 +60,7 @@ pub(super) const HOT_PAGES: u64 = (BLOCKS / HOT_EVERY * (BLOCK / PAGE_LEN)) as u
 pub(crate) fn workload() -> Result<u8, Failure> {
     let mut memory = Memory::filled(BLOCKS);
     let mut out = std::io::stdout().lock();
-    tell(&mut out, &Answer::Ready(memory.address()))?;
+    write_answer(&mut out, &Answer::Ready(memory.address()))?;
     for line in std::io::stdin().lock().lines() {
         let Ok(order) = serde_json::from_str(&line?) else {
             break;
@@ -69,12 +69,12 @@ pub(crate) fn workload() -> Result<u8, Failure> {
             Order::Passes(count) => memory.passes(count),
             Order::End => memory.checksum(),
         };
-        tell(&mut out, &answer.unwrap_or_else(Answer::Wrong))?;
+        write_answer(&mut out, &answer.unwrap_or_else(Answer::Wrong))?;
     }
     Ok(0)
 }
 
-fn tell(out: &mut impl Write, answer: &Answer) -> std::io::Result<()> {
+fn write_answer(out: &mut impl Write, answer: &Answer) -> std::io::Result<()> {
     writeln!(out, "{}", serde_json::to_string(answer).unwrap_or_default())?;
     out.flush()
 }

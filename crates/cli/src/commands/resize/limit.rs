@@ -126,7 +126,7 @@ impl Limit {
     }
 
     /// Returns how the limit is set, in words.
-    pub(super) fn how(&self, bytes: u64) -> String {
+    pub(super) fn describe(&self, bytes: u64) -> String {
         match self.owner.words(Some(bytes)) {
             Some(words) => words.join(" "),
             None => format!("echo {bytes} > {}", self.file.display()),

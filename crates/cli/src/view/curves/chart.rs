@@ -19,7 +19,7 @@ const HEIGHT: f64 = 340.0;
 /// Space for the axes: left, top, right, bottom.
 const MARGIN: [f64; 4] = [56.0, 16.0, 16.0, 30.0];
 /// Number of names in a row of the legend.
-const ABREAST: usize = 5;
+const LEGEND_COLUMNS: usize = 5;
 const NAME_WIDTH: f64 = 138.0;
 const ROW: f64 = 18.0;
 
@@ -106,7 +106,7 @@ impl Reach {
 /// Draws the whole chart.
 pub(super) fn svg(result: &Curves) -> String {
     let reach = Reach::of(result);
-    let rows = result.curves.len().div_ceil(ABREAST);
+    let rows = result.curves.len().div_ceil(LEGEND_COLUMNS);
     let height = HEIGHT + ROW * share(rows as u64, 1);
     let mut text = format!(
         "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"miss ratio by size\">\n"
@@ -173,8 +173,8 @@ fn axes(reach: Reach) -> String {
 fn legend(result: &Curves) -> String {
     let mut text = String::new();
     for (n, (policy, _)) in result.curves.iter().enumerate() {
-        let x = MARGIN[0] + NAME_WIDTH * share((n % ABREAST) as u64, 1);
-        let y = HEIGHT + ROW * share((n / ABREAST) as u64, 1);
+        let x = MARGIN[0] + NAME_WIDTH * share((n % LEGEND_COLUMNS) as u64, 1);
+        let y = HEIGHT + ROW * share((n / LEGEND_COLUMNS) as u64, 1);
         let _ = writeln!(
             text,
             "<line {} x1=\"{x:.0}\" x2=\"{:.0}\" y1=\"{:.0}\" y2=\"{:.0}\"/>\

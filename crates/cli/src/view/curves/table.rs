@@ -1,7 +1,7 @@
 //! The ratios as a table, split into parts if the terminal is too narrow.
 //!
-//! Invariant: no part is wider than the terminal, or than [`LEAST`] if the terminal is narrower,
-//! unless a single column is.
+//! Invariant: no part is wider than the terminal, or than [`TABLE_WIDTH_MIN`] if the terminal is
+//! narrower, unless a single column is.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ use crate::view::count;
 use super::part_of_all;
 
 /// Minimum width that the table may use, in columns: enough for four or five policies side by side.
-const LEAST: usize = 100;
+const TABLE_WIDTH_MIN: usize = 100;
 /// Width of the columns for size, bytes and share, together.
 const SIZES: usize = 31;
 
@@ -22,7 +22,7 @@ type Curve = (CurvePolicy, Vec<f64>);
 
 /// Returns all parts of the table, one below the other.
 pub(super) fn table(result: &Curves, style: Style) -> String {
-    let parts = parts(&result.curves, style.width.max(LEAST));
+    let parts = parts(&result.curves, style.width.max(TABLE_WIDTH_MIN));
     let parts = parts.into_iter().map(|part| lines(result, part, style));
     parts.collect::<Vec<_>>().join("\n")
 }

@@ -11,7 +11,7 @@ use super::bins::fold;
 use super::per_cent;
 
 /// Columns of a row before its bar.
-const FIXED: usize = 2 + 12 + 9 + 9 + 10 + 2;
+const COLUMNS_BEFORE_BAR: usize = 2 + 12 + 9 + 9 + 10 + 2;
 /// Maximum number of reasons shown; the JSON contains all.
 const REASONS: usize = 6;
 
@@ -28,7 +28,7 @@ pub(super) fn ages(report: &Report, sheet: &mut Sheet) {
         .rposition(|row| row.bytes() > 0)
         .map_or(0, |last| last + 1);
     let style = sheet.style();
-    let room = style.width.saturating_sub(FIXED).clamp(4, 60);
+    let room = style.width.saturating_sub(COLUMNS_BEFORE_BAR).clamp(4, 60);
     let marks = Marks::of(style.unicode);
     sheet.heading("Page age");
     sheet.dim(&format!(

@@ -46,15 +46,15 @@ pub(super) fn cost(report: &Report) -> String {
     }
     text += &format!(
         ", reads {}, clears {}, longest {}",
-        fine(cost.walk_ms),
-        fine(cost.clear_ms),
+        short_time(cost.walk_ms),
+        short_time(cost.clear_ms),
         micros(cost.clear_longest_us)
     );
     text
 }
 
 /// Formats a short time in milliseconds.
-fn fine(ms: u64) -> String {
+fn short_time(ms: u64) -> String {
     match ms {
         0..10_000 => format!("{ms} ms"),
         _ => clock(ms),

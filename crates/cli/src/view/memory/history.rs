@@ -1,7 +1,8 @@
 //! The figures of all reports of one watch, in so little memory that days fit.
 //!
-//! Invariant: at most [`MOST`] points, evenly spread over the whole time, and the newest report.
-//! The ages and unknown bytes of a point add up to the memory that was resident at its time.
+//! Invariant: at most [`POINTS_MAX`] points, evenly spread over the whole time, and the newest
+//! report. The ages and unknown bytes of a point add up to the memory that was resident at its
+//! time.
 
 use host::report::Report;
 use pictures::{Clock, EDGES_MS, Moment, Track};
@@ -10,7 +11,7 @@ use super::bins::fold;
 
 /// Maximum number of points. At this number, every second point is dropped, and from then on only
 /// half as many reports are stored as before.
-const MOST: usize = 512;
+const POINTS_MAX: usize = 512;
 /// Columns of a picture: a user cannot distinguish more on a phone, and hardly more on a large
 /// screen.
 const COLUMNS: u64 = 240;
@@ -63,7 +64,7 @@ impl History {
         }
         self.seen += 1;
         self.newest = Some(point);
-        if self.points.len() >= MOST {
+        if self.points.len() >= POINTS_MAX {
             let mut n = 0usize;
             self.points.retain(|_| {
                 n += 1;
@@ -159,7 +160,7 @@ mod tests {
         }
         let points = history.points();
         assert!(
-            points.len() <= MOST && points.len() > MOST / 4,
+            points.len() <= POINTS_MAX && points.len() > POINTS_MAX / 4,
             "{}",
             points.len()
         );

@@ -13,7 +13,7 @@ use crate::view::text::escaped;
 use crate::view::{clock, count};
 
 /// Maximum number of latest actions shown as text; the HTML page and the JSON contain all.
-const ACTIONS: usize = 3;
+const ACTIONS_MAX: usize = 3;
 
 /// Returns facts about the manager: name, then text.
 fn facts(report: &Report) -> Vec<(&'static str, String)> {
@@ -70,7 +70,7 @@ pub(super) fn managed(report: &Report, sheet: &mut Sheet) {
     for (name, text) in facts {
         sheet.row(name, &text);
     }
-    let first = report.actions.len().saturating_sub(ACTIONS);
+    let first = report.actions.len().saturating_sub(ACTIONS_MAX);
     for action in &report.actions[first..] {
         sheet.row("did", action);
     }

@@ -28,8 +28,8 @@ const POLICY: &str =
 
 /// Returns the whole page. `history`: all reports so far, including this one.
 pub(crate) fn html(report: &Report, history: &History) -> String {
-    let whole = escaped(&words::about(report));
-    let about = escaped(&cut(&words::about(report), HEADING, true));
+    let whole = escaped(&words::target_name(report));
+    let about = escaped(&cut(&words::target_name(report), HEADING, true));
     let facts = escaped(&words::facts(report));
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\

@@ -9,7 +9,7 @@ use crate::view::count;
 use crate::view::sheet::Sheet;
 
 /// Maximum number of rows shown; the JSON contains all.
-const SHOWN: usize = 10;
+const ROWS_MAX: usize = 10;
 
 /// Writes the table; nothing for a single process, whose figures are those of the whole report.
 pub(super) fn processes(report: &Report, sheet: &mut Sheet) {
@@ -25,7 +25,7 @@ pub(super) fn processes(report: &Report, sheet: &mut Sheet) {
         "  {:>7}{:>10}{:>10}{:>10}{:>10}{last}  command",
         "pid", "resident", "swapped", "young", ">10s"
     ));
-    for process in all.iter().take(SHOWN) {
+    for process in all.iter().take(ROWS_MAX) {
         let last = match unknown {
             true => size(process.unknown_age_bytes),
             false => String::new(),
@@ -40,7 +40,7 @@ pub(super) fn processes(report: &Report, sheet: &mut Sheet) {
             process.command,
         ));
     }
-    if let Some(more @ 1..) = all.len().checked_sub(SHOWN) {
+    if let Some(more @ 1..) = all.len().checked_sub(ROWS_MAX) {
         let more = count(more as u64);
         sheet.dim(&format!("  and {more} more (--json has all)"));
     }

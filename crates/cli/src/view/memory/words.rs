@@ -10,7 +10,7 @@ use super::older_than;
 
 /// Returns the name of the target: a command line, or the path of a group. Control characters are
 /// not yet removed.
-pub(super) fn about(report: &Report) -> String {
+pub(super) fn target_name(report: &Report) -> String {
     if report.command.is_empty() {
         return "(no name)".to_owned();
     }

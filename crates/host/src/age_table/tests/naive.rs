@@ -214,7 +214,7 @@ impl Naive {
             mm.readings += 1;
             mm.sees.clear();
         }
-        self.let_go();
+        self.drop_unseen();
         let now = self.times.len() - 1;
         self.again_now.clear();
         for record in self
@@ -260,7 +260,7 @@ impl Naive {
 
     /// Drops frames that the scan did not see, except those of skipped owners, and shared frames
     /// that a skipped owner may map.
-    fn let_go(&mut self) {
+    fn drop_unseen(&mut self) {
         let mms = &self.mms;
         let asleep = mms.values().filter(|mm| mm.skipped);
         let awaited: BTreeSet<Part> = asleep.flat_map(|mm| mm.sees.iter().copied()).collect();

@@ -31,7 +31,7 @@ impl Family {
         for pid in self.members.keys().copied().collect::<Vec<_>>() {
             let is_known = !self.headless.contains(&pid) || is_same(pid, self);
             if !(listed.contains(&pid) && is_known) {
-                self.miss(pid, changes)?;
+                self.handle_missing(pid, changes)?;
             }
         }
         let is_new = |pid: &u32| !self.members.contains_key(pid) && !self.excluded.contains(pid);

@@ -120,7 +120,7 @@ impl Family {
                 }
                 // An exec of the member does not finish, so the member is alive.
                 _ if self.locked.contains(&pid) => {}
-                _ => self.miss(pid, changes)?,
+                _ => self.handle_missing(pid, changes)?,
             }
         }
         Ok(())
@@ -128,7 +128,7 @@ impl Family {
 
     /// Handles a member that was not found: it was moved, or has ended, or an event will report its
     /// end.
-    pub(super) fn miss(&mut self, pid: u32, changes: &mut Changes) -> Result<(), Error> {
+    pub(super) fn handle_missing(&mut self, pid: u32, changes: &mut Changes) -> Result<(), Error> {
         if self.lives_elsewhere(pid)? {
             self.dismiss(pid, Departure::Moved, changes);
         // If events are complete, one of them will report the process's end and exit status.

@@ -8,13 +8,13 @@ use crate::system::proc::Proc;
 use crate::system::text::printable;
 
 /// Bytes after which a command line is cut: some programs have megabytes of arguments.
-const LONGEST: usize = 4096;
+const COMMAND_BYTES_MAX: usize = 4096;
 
 /// Returns the words of a command line, joined by blanks; `None` if there are none.
 fn parse(text: &[u8]) -> Option<String> {
     let words = text.split(|&b| b == 0).filter(|word| !word.is_empty());
     let mut line = words.map(printable).collect::<Vec<_>>().join(" ");
-    if text.len() >= LONGEST {
+    if text.len() >= COMMAND_BYTES_MAX {
         line.push('…');
     }
     (!line.trim().is_empty()).then_some(line)
@@ -28,7 +28,7 @@ impl Proc {
     /// `/proc` hides the process.
     pub fn name(&self, pid: u32) -> Result<Option<String>, Error> {
         let mut text = Vec::new();
-        let is_there = self.read_up_to(pid, "comm", LONGEST, &mut text)?;
+        let is_there = self.read_up_to(pid, "comm", COMMAND_BYTES_MAX, &mut text)?;
         Ok(is_there.then(|| printable(text.trim_ascii_end())))
     }
 
@@ -38,9 +38,9 @@ impl Proc {
     /// # Errors
     /// The lock of the process's memory is held without end.
     pub fn words(&self, pid: u32) -> Result<Vec<u8>, Error> {
-        let mut text = Vec::with_capacity(LONGEST);
-        self.read_up_to(pid, "cmdline", LONGEST, &mut text)?;
-        text.truncate(LONGEST);
+        let mut text = Vec::with_capacity(COMMAND_BYTES_MAX);
+        self.read_up_to(pid, "cmdline", COMMAND_BYTES_MAX, &mut text)?;
+        text.truncate(COMMAND_BYTES_MAX);
         Ok(text)
     }
 
@@ -51,10 +51,10 @@ impl Proc {
     /// # Errors
     /// `/proc` hides the process.
     pub fn command(&self, pid: u32) -> Result<Option<String>, Error> {
-        let mut text = Vec::with_capacity(LONGEST);
-        match self.read_up_to(pid, "cmdline", LONGEST, &mut text) {
+        let mut text = Vec::with_capacity(COMMAND_BYTES_MAX);
+        match self.read_up_to(pid, "cmdline", COMMAND_BYTES_MAX, &mut text) {
             Ok(false) => return Ok(None),
-            Ok(true) => text.truncate(LONGEST),
+            Ok(true) => text.truncate(COMMAND_BYTES_MAX),
             // Unlike the command line, the name is not in the process's memory.
             Err(error) if error.is_locked() => text.clear(),
             Err(error) => return Err(error),
@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(parse(b"a\nb\0").as_deref(), Some("a\\nb"));
         assert_eq!(parse(b""), None);
         assert_eq!(parse(b"\0\0 \0"), None);
-        assert!(parse(&[b'x'; LONGEST]).unwrap().ends_with("x…"));
+        assert!(parse(&[b'x'; COMMAND_BYTES_MAX]).unwrap().ends_with("x…"));
     }
 
     proptest! {
