@@ -168,7 +168,7 @@ impl Events {
     pub fn drain(&mut self) -> Drained {
         let mut drained = Drained::default();
         let mut buffer = [MaybeUninit::uninit(); 4096];
-        for _ in 0..AT_ONCE {
+        for _ in 0..DATAGRAMS_MAX {
             let datagram = match self.receive(&mut buffer) {
                 Ok((datagram, true)) => datagram,
                 // A message from another process is skipped.
