@@ -113,7 +113,7 @@ impl DemoRun {
         let mut managed = Workload::start(true)?;
         self.catch_up(&mut managed)?;
         let mut pairs = self.pairs(&mut alone, &mut managed, WATCH_TIME)?;
-        for again in 0..PATIENT {
+        for again in 0..FIND_ATTEMPTS {
             self.find(&managed, &mut measured)?;
             if measured.has_found() || again + 1 == FIND_ATTEMPTS {
                 break;
