@@ -306,7 +306,7 @@ mod tests {
             young_bytes: 3 << 20,
             ..Row::default()
         }];
-        young.take(std::mem::take(&mut rows), 1_000);
+        young.set_rows(std::mem::take(&mut rows), 1_000);
         let screen = screen(&young, 100, Style::PLAIN);
         assert!(
             screen.contains(&("#".to_owned() + &"?".repeat(29))),
