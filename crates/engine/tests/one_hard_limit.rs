@@ -8,7 +8,7 @@
 //! the other tenant was reclaimed.
 //!
 //! The simulated host has accessed bits that scans clear, pages that refault without the engine's
-//! knowledge, measured usage, and a manager that begins to reclaim at one watermark and ends at
+//! knowledge, and measured usage. Its manager begins to reclaim at one watermark and ends at
 //! another. Times are in nanoseconds. Memory, batches, and the time between scans are an eighth of
 //! the real ones.
 #![forbid(unsafe_code)]

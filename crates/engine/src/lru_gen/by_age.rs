@@ -3,7 +3,7 @@
 //!
 //! Invariant: each page that is not in one of the two youngest generations is offered once, the
 //! oldest generation first. (Exception: sweeping the entries of evicted pages shortens a list
-//! during the pass, and as many of its pages may be offered a second time.) Four generations are
+//! during the pass. Then as many of its pages may be offered a second time.) Four generations are
 //! too few to say whether a page is old enough; the caller decides that by the page's age. A page
 //! that the caller finds too young keeps its place ([`crate::PageOut::TooYoung`]), because reclaim
 //! for a limit evicts in the order of the lists, too.

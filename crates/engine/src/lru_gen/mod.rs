@@ -85,9 +85,11 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// Whether the rules before Linux v6.14 apply. By these, one access through a page table
-    /// promotes a page, the sizes of generations decide when to age, and a refault is recent until
-    /// the generation from which the page was evicted has ended for its type.
+    /// Whether the rules before Linux v6.14 apply.
+    ///
+    /// By these, one access through a page table promotes a page, and the sizes of generations
+    /// decide when to age. A refault is recent until the generation from which the page was evicted
+    /// has ended for its type.
     #[must_use]
     pub const fn is_before_614(self) -> bool {
         !matches!(self, Self::P616)

@@ -95,9 +95,9 @@ impl LruGen {
     /// only for accesses since the fault.
     ///
     /// By the rules before Linux v6.14, a page that a process faulted on belongs to the working
-    /// set, whatever its shadow says. A page that was read through a file descriptor does only if
-    /// it had 4 references (P63), or at least 3 (P612, which then restores all of them). No other
-    /// flag is restored.
+    /// set, whatever its shadow says. A page that was read through a file descriptor belongs to it
+    /// only if it had 4 references (P63), or at least 3 (P612, which then restores all of them). No
+    /// other flag is restored.
     pub(crate) fn restore(&self, word: Word, shadow: Word, in_fault: bool) -> (Word, bool) {
         let (token, workingset) = shadow.shadow();
         let refs = self.restored_refs(token, workingset);

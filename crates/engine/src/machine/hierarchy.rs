@@ -49,10 +49,11 @@ impl Hierarchy {
         &mut self.nodes[id.index()]
     }
 
-    /// Updates the levels of `id` and of all memcgs above it. `own` is the present level of the
-    /// lruvec of `id` alone, `notes` are the costs that it noted since the last update, and
-    /// `evicted` is the number of pages evicted from it since then by reclaim of the memcg `steps`
-    /// levels above `id`.
+    /// Updates the levels of `id` and of all memcgs above it.
+    ///
+    /// `own` is the present level of the lruvec of `id` alone, and `notes` are the costs that it
+    /// noted since the last update. `evicted` is the number of pages evicted from it since then, by
+    /// reclaim of the memcg `steps` levels above `id`.
     pub(super) fn add(
         &mut self,
         tree: &MemcgTree,

@@ -8,12 +8,12 @@
 //! contributes its part in one batch. Pages that are then still missing are reclaimed with rising
 //! pressure, from each memcg at most the part of its size that the priority implies.
 //!
-//! In reclaim by the memcg LRU each memcg contributes by its size and the priority, too, but at
-//! most its part of the pages that are still missing (or one batch of the kernel's size, if that is
-//! more). Without this bound a pass is unfair where many memcgs only age because their pages were
-//! accessed: meanwhile the pressure rises, and the first memcg with old pages would contribute half
-//! of its size. At the last priority each memcg contributes all it has, so that the request is met
-//! even if few memcgs have old pages.
+//! In reclaim by the memcg LRU each memcg contributes by its size and the priority, too. But it
+//! contributes at most its part of the pages that are still missing (or one batch of the kernel's
+//! size, if that is more). Without this bound a pass is unfair where many memcgs only age because
+//! their pages were accessed: meanwhile the pressure rises, and the first memcg with old pages
+//! would contribute half of its size. At the last priority each memcg contributes all it has, so
+//! that the request is met even if few memcgs have old pages.
 //!
 //! Invariant: all parts together are no more than the request, except for those that are less than
 //! a batch.

@@ -24,7 +24,7 @@ use alloc::vec::Vec;
 use changes::Changes;
 use updated::Updated;
 
-/// Id of a group of statistics: a memcg.
+/// Id of a group of statistics, such as a memcg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId(pub u32);
 

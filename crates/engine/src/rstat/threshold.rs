@@ -3,8 +3,8 @@
 //!
 //! Each group counts the absolute values of changes in it and the groups below. A reader flushes
 //! only if the count exceeds `64 * workers`. Until the periodic flush, a value may therefore be
-//! wrong by that much, and by up to 63 more for each worker that has not yet added its part to the
-//! count.
+//! wrong by that much. It may be wrong by up to 63 more for each worker that has not yet added its
+//! part to the count.
 
 use super::{GroupId, Rstat};
 use crate::memcg::MEMCG_CHARGE_BATCH;

@@ -22,11 +22,11 @@ pub struct ByAgeVisit {
 /// always stay (`lru_gen/by_age.rs`).
 ///
 /// The reclaim begins with the oldest generation. It ends when it has evicted as many pages as `sc`
-/// says, when no page remains, or when a whole batch could not be evicted for a reason other than
-/// the pages' own state. A page that is put back may enter a generation that the reclaim reads
-/// later, but no more pages are isolated than were resident. When `memory` wants a pause, the
-/// reclaim bails out, and the caller keeps `visit` for the next slice. The caller also uncharges
-/// the evicted pages. Has no effect under the classic policy, which knows no ages.
+/// requests, or when no page remains. It also ends when a whole batch could not be evicted for a
+/// reason other than the pages' own state. A page that is put back may enter a generation that the
+/// reclaim reads later, but no more pages are isolated than were resident. When `memory` wants a
+/// pause, the reclaim bails out, and the caller keeps `visit` for the next slice. The caller also
+/// uncharges the evicted pages. Has no effect under the classic policy, which has no ages.
 pub fn shrink_by_age<M: Memory>(
     (memcg, lruvec): (MemcgId, &mut Lruvec),
     sc: &ScanControl,

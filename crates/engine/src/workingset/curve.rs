@@ -10,8 +10,8 @@
 //!
 //! Invariant: a size has results only once scans have found as many different pages in use: before
 //! that, a memory of that size would not be full. When the age of a page becomes known, the page
-//! was not accessed by that. The page is on the stack only from its first observed access on, and
-//! the distance of that access is at least the number of pages accessed since the age became known.
+//! was not accessed by that. The page is on the stack only from its first observed access on. The
+//! distance of that access is at least the number of pages accessed since the age became known.
 //! A blind scan (with too many unknown ages) does not count, nor does the time before it.
 //!
 //! The start of a program does not count: the curve begins again at each scan that finds the

@@ -110,7 +110,8 @@ impl ShadowNodes {
         (node.pages, node.shadows)
     }
 
-    /// Notes that the shadow of `slot` is removed by a truncation of the file.
+    /// Notes that the shadow of `slot` is removed because its program removed the page
+    /// (truncation).
     pub fn truncated(&mut self, slot: u64) {
         self.change(slot, 0, -1);
     }

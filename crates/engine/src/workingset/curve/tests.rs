@@ -207,8 +207,8 @@ fn pages_of_unknown_age_count_as_in_memory() {
     assert_eq!(curve.files_beyond(Pages(500)), Pages(60));
 }
 
-/// Regression: for programs of 340 to 400 MiB, whose accessed bits could not be cleared within 5
-/// ms, the report said that the working set was all their memory, and refaults were wrong by 99%.
+/// Regression: programs of 340 to 400 MiB had accessed bits that could not be cleared within 5 ms.
+/// The report said that the working set was all their memory, and refaults were wrong by 99%.
 #[test]
 fn a_blind_scan_counts_nothing() {
     let mut curve = RefaultCurve::default();
