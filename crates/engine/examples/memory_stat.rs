@@ -1,11 +1,11 @@
-//! Measures what reading memory.stat of every memcg costs, compared with the rstat flush alone:
-//! `cargo run --release -p pagetide-engine --example memory_stat -- [MEMCGS] [RUNS]`.
+//! Benchmark: the time to read memory.stat of every memcg, compared with the time of the rstat
+//! flush alone: `cargo run --release -p pagetide-engine --example memory_stat -- [MEMCGS] [RUNS]`.
 //!
-//! Both sides make the same changes: each tenant faults in some pages and loses as many. Tenants
-//! are all below the root, or in groups of ten below a parent. One side reads memory.stat and
-//! memory.stat.local of all tenants through the machine. The other side is a bare rstat: it gets
-//! the same deltas outside the measured time, and only flushes. The sides are measured in turn; the
-//! medians of the ratios are printed.
+//! Two sides make the same changes: each tenant faults in some pages, which are then reclaimed.
+//! Tenants are all directly below the root, or in groups of ten below a parent. One side reads
+//! memory.stat of all tenants through the machine. The other side is a bare rstat: it gets the same
+//! deltas outside the measured time, and only flushes. The sides are measured in turn. The program
+//! prints the medians of both times and of their ratio.
 #![forbid(unsafe_code)]
 
 use engine::machine::ReclaimRequest;
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 const PAGES: u32 = 64;
 
-/// A memory whose pages can all be paged out; nothing accesses them.
+/// A memory that pages out every page; no page is accessed.
 struct Simple;
 
 impl Memory for Simple {
@@ -37,7 +37,7 @@ struct Pair {
     ids: Vec<MemcgId>,
     rstat: Rstat,
     groups: Vec<GroupId>,
-    /// For each memcg: the counter values that the bare rstat has got so far.
+    /// For each memcg: the counter values that the bare rstat has received so far.
     reported: Vec<Vec<u64>>,
     now: u64,
 }
@@ -71,7 +71,7 @@ impl Pair {
         }
     }
 
-    /// Changes statistics of one memcg in `one_in`, on both sides.
+    /// Changes the statistics of every `one_in`th memcg, on both sides.
     fn change(&mut self, one_in: usize) {
         self.now += 1;
         for n in (0..self.ids.len()).step_by(one_in) {
@@ -90,12 +90,12 @@ impl Pair {
             let lruvec = self.machine.lruvec(id);
             let stats = VmEvent::ALL.iter().map(|&event| lruvec.stat().get(event));
             let stats: Vec<u64> = stats.collect();
-            for (place, (now, reported)) in stats.iter().zip(&mut self.reported[n]).enumerate() {
+            for (stat, (now, reported)) in stats.iter().zip(&mut self.reported[n]).enumerate() {
                 let delta = now
                     .wrapping_sub(std::mem::replace(reported, *now))
                     .cast_signed();
                 if delta != 0 {
-                    self.rstat.update(0, self.groups[n], place, delta);
+                    self.rstat.update(0, self.groups[n], stat, delta);
                 }
             }
         }

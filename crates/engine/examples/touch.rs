@@ -1,13 +1,12 @@
-//! Measures how fast the machine is and how much memory a page costs:
-//! `cargo run --release -p pagetide-engine --example touch -- [PAGES] [RUNS]`.
+//! Benchmark: how many touches a second the engine simulates, and how much memory it needs for each
+//! page: `cargo run --release -p pagetide-engine --example touch -- [PAGES] [RUNS]`.
 //!
-//! Each case has one machine. Page numbers are drawn from a zipf distribution over all pages, anew
-//! for each run and outside the measured time. They are touched in batches; pages that are swapped
-//! out are faulted in, and above the limit pages are evicted, except those touched since the last
-//! walk.
+//! Each case has one machine. For each run, outside the measured time, page numbers are drawn from
+//! a Zipf distribution over all pages. The run touches these pages in batches; swapped-out pages
+//! are faulted in, and above the limit pages are evicted, except those touched since the last walk.
 //!
-//! Tables should lie in huge pages, which the embedder has to arrange: this program restarts itself
-//! for each case with `GLIBC_TUNABLES=glibc.malloc.hugetlb=1`.
+//! The engine is fastest if its tables are in huge pages, which the embedder must arrange: for each
+//! case this program restarts itself with `GLIBC_TUNABLES=glibc.malloc.hugetlb=1`.
 #![forbid(unsafe_code)]
 
 use engine::lru_gen::MIN_LRU_BATCH;
@@ -17,8 +16,8 @@ use engine::{FaultKind, FolioId, FolioType, Machine, MachineConfig, MemcgId, Mil
 const ONE: MemcgId = MemcgId::FIRST;
 
 const TOUCHES: usize = 1 << 24;
-/// Number of touches between two checks of the limit; a kernel checks as rarely, as it charges
-/// ahead.
+/// Number of touches between two checks of the limit. A kernel does not check at each touch,
+/// either, because it charges ahead.
 const BATCH: usize = 512;
 const TUNABLES: &str = "GLIBC_TUNABLES";
 
@@ -26,7 +25,7 @@ struct Case {
     name: &'static str,
     limit_percent: u64,
     zipf: f64,
-    /// Speed to reach, in millions of touches a second.
+    /// Goal for the speed, in millions of touches a second.
     goal: f64,
 }
 
@@ -51,8 +50,8 @@ const CASES: [Case; 3] = [
     },
 ];
 
-/// Page numbers in zipf order (`zipf` < 1; 0 is uniform), scattered over the id space. The same in
-/// every execution.
+/// Generator of page numbers with a Zipf distribution (`zipf` < 1; 0 is uniform), scattered over
+/// all ids. It returns the same numbers in every execution.
 struct Draws {
     state: u64,
     pages: u32,
@@ -110,10 +109,10 @@ impl Run {
         self.machine
             .lruvec_mut(ONE)
             .keep_referenced(&mut self.batch, |_| true);
-        let left = self
+        let evicted = self
             .machine
             .evicted_all(ONE, &self.batch, ScanReason::Background);
-        self.resident -= left.0;
+        self.resident -= evicted.0;
     }
 
     /// Touches `ids`; returns how many of these pages were swapped out.
@@ -142,15 +141,15 @@ impl Run {
     }
 }
 
-/// Nanoseconds that this thread has spent on a processor: on a shared machine elapsed time depends
-/// more on other programs.
+/// Returns the time that this thread has spent on a processor, in nanoseconds. On a shared machine
+/// elapsed time would depend more on other programs.
 fn on_cpu() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let time = text.split_whitespace().next().and_then(|n| n.parse().ok());
     time.expect("/proc/thread-self/schedstat tells the time on the processor")
 }
 
-/// Bytes this process has in memory.
+/// Returns the resident memory of this process, in bytes.
 fn resident_bytes() -> f64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm.split_whitespace().nth(1).and_then(|n| n.parse().ok());
@@ -161,7 +160,7 @@ fn millions(n: u64) -> f64 {
     f64::from(u32::try_from(n).unwrap_or(u32::MAX)) / 1e6
 }
 
-/// Speeds of several runs, in millions a second.
+/// Speeds of several runs, in millions of touches a second.
 struct Speeds(Vec<f64>);
 
 impl std::fmt::Display for Speeds {
@@ -191,7 +190,8 @@ fn measure(case: &Case, pages: u32, runs: usize) {
         run.touch(&ids);
     }
     let mut draw = |ids: &mut [FolioId]| ids.iter_mut().for_each(|id| *id = draws.next());
-    // Twice as many touches as there are pages, so that the order of the fill is forgotten.
+    // First twice as many touches as there are pages, so that the order of the lists does not
+    // depend on the order of the first faults.
     for _ in 0..(2 * pages as usize).div_ceil(TOUCHES) {
         draw(&mut ids);
         run.touch_all(&ids);
@@ -218,9 +218,9 @@ fn measure(case: &Case, pages: u32, runs: usize) {
     );
 }
 
-/// Measures the machine's present speed: read-modify-write of one 4-byte word a page, nothing else,
-/// with uniform draws. An undisturbed machine does some 100 million a second; if it is slower, the
-/// measured figures suffer too.
+/// Measures the present speed of this computer, for comparison: changes one 4-byte word for each
+/// page, with uniformly distributed pages. An undisturbed computer does about 100 million a second.
+/// If it is slower, the other figures are too low, too.
 fn bare_table(pages: u32, runs: usize) {
     let mut draws = Draws::new(pages, 0.0);
     let (mut table, mut speed) = (vec![1u32; pages as usize], Vec::new());
@@ -239,7 +239,8 @@ fn bare_table(pages: u32, runs: usize) {
     );
 }
 
-/// Each case in a process of its own, so that none inherits another's memory.
+/// Runs this program again, for one case: each case has its own process, so that none inherits the
+/// memory of another.
 fn run_again(args: &[String]) {
     let program = std::env::current_exe().expect("this program has a path");
     let status = std::process::Command::new(program)

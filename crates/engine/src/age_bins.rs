@@ -1,12 +1,12 @@
-//! The bins of page ages that reports, metrics and pictures show.
+//! The bins of page ages that reports, metrics and diagrams show.
 //!
 //! Invariant: edges ascend from 0, so every age has one bin.
 
 /// Number of bins.
 pub const BINS: usize = 18;
 
-/// Lower edges of the bins, in milliseconds: close together at ages where policies decide, far
-/// apart at ages where only the order of pages matters.
+/// Lower edges of the bins, in milliseconds. They are close together at ages at which policies
+/// decide, and far apart at higher ages.
 pub const EDGES_MS: [u64; BINS] = [
     0,
     1_000,
@@ -28,7 +28,7 @@ pub const EDGES_MS: [u64; BINS] = [
     604_800_000,
 ];
 
-/// Returns the index of the bin of an age in milliseconds.
+/// Returns the index of the bin that contains an age, in milliseconds.
 #[must_use]
 pub fn bin(age_ms: u64) -> usize {
     EDGES_MS.partition_point(|edge| *edge <= age_ms) - 1

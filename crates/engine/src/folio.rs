@@ -1,12 +1,12 @@
-//! Folios and their table.
+//! Folios (units of memory that are reclaimed as a whole; here always single pages) and the table
+//! of their states.
 //!
-//! A folio is named by a dense [`FolioId`] that the embedder chooses (the pager: chunk * 512 + page
-//! in chunk). A lruvec owns the table of its folios: 4 bytes an id, holes included. Folios are of
-//! order 0 here; `nr_pages` is where larger ones would come in.
+//! The embedder chooses the id of a folio ([`FolioId`]). A lruvec owns the table of its folios,
+//! which has 4 bytes for each id, also for ids without a page; so ids should be dense.
 //!
 //! Invariants: an id beyond the table's end behaves as [`State::Absent`] and cannot be inserted
 //! before [`FolioTable::ensure`]; the table ends no earlier than the last id with a non-zero word;
-//! the accessed bits (page_table.rs) cover exactly the pages that are present.
+//! only present pages have an accessed bit (`page_table.rs`).
 
 mod page_table;
 
@@ -20,7 +20,8 @@ use page_table::PageTable;
 pub struct FolioId(pub u32);
 
 impl FolioId {
-    /// Bits of an id: list entries have no more for it. That is 2 TiB of 4 KiB pages a lruvec.
+    /// Number of bits of an id, as many as fit into a list entry: enough for 2 TiB of 4 KiB pages
+    /// in one lruvec.
     pub const BITS: u32 = 29;
 
     /// Returns the id as an index into the table.
@@ -30,13 +31,13 @@ impl FolioId {
     }
 }
 
-/// Whether the VMA that maps a page has recency (`vma_has_recency`); requested each time the page's
-/// accessed bit is read.
+/// Function that returns whether the VMA that maps a page has recency (the kernel's
+/// `vma_has_recency`). It is called each time the page's accessed bit is read.
 /// spec: reclaim-control.md 6.1.
 pub(crate) type Recency<'a> = &'a dyn Fn(FolioId) -> bool;
 
 /// The two kinds of pages that reclaim distinguishes.
-/// spec: lru-gen.md 1 (lazyfree pages are type file).
+/// spec: lru-gen.md 1 (lazyfree pages are of type file).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FolioType {
     /// Pages that are written to swap.
@@ -49,7 +50,7 @@ impl FolioType {
     /// Both types, in the kernel's index order.
     pub const ALL: [Self; 2] = [Self::Anon, Self::File];
 
-    /// Array index.
+    /// Returns the array index of this type.
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
@@ -66,7 +67,7 @@ impl FolioType {
 }
 
 impl Word {
-    /// The type of a present page.
+    /// Returns the type of a present page.
     #[must_use]
     pub const fn folio_type(self) -> FolioType {
         if self.has(Flag::File) {
@@ -76,7 +77,7 @@ impl Word {
         }
     }
 
-    /// The type that a page had when it was evicted.
+    /// Returns the type that the page had when it was evicted.
     pub(crate) const fn shadow_type(self) -> FolioType {
         if self.shadow_is_file() {
             FolioType::File
@@ -86,8 +87,8 @@ impl Word {
     }
 }
 
-/// How many pages [`FolioTable::touch_all`] reads ahead: their accessed bits take as many cache
-/// lines as a first-level cache holds, with some to spare.
+/// Number of pages that [`FolioTable::touch_all`] reads ahead: their accessed bits fit into a
+/// first-level cache.
 const TOUCHES_AHEAD: usize = 512;
 
 /// The state words and accessed bits of all folios of one lruvec.
@@ -98,7 +99,7 @@ pub struct FolioTable {
 }
 
 impl FolioTable {
-    /// Returns the number of ids in the table, ids without a page included.
+    /// Returns the number of ids in the table, including ids without a page.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.words.len()
@@ -110,17 +111,18 @@ impl FolioTable {
         self.words.is_empty()
     }
 
-    /// Bytes that the table occupies.
+    /// Returns the memory that the table occupies, in bytes.
     #[must_use]
     pub const fn footprint(&self) -> usize {
         self.words.capacity() * 4 + self.bits.footprint()
     }
 
-    /// Makes all ids below `len` valid. Growing in large steps costs exactly 4.25 bytes an id;
-    /// after small steps the table has up to 1/64 spare capacity, so that growth takes linear time.
+    /// Makes all ids below `len` valid. A table that was grown in one step has exactly 4.25 bytes
+    /// an id. Further steps reserve up to 1/64 spare capacity, so that growth in small steps takes
+    /// linear time.
     ///
     /// # Panics
-    /// When `len` exceeds what a ring entry can name (2^29).
+    /// When `len` exceeds 2^29, the number of ids that list entries can name.
     pub fn ensure(&mut self, len: usize) {
         assert!(len <= 1 << FolioId::BITS, "folio ids are limited to 2^29");
         if len <= self.words.len() {
@@ -139,8 +141,8 @@ impl FolioTable {
         self.bits.ensure(len, self.words.capacity());
     }
 
-    /// Shortens the table to `len` ids, or to the last id with a non-zero word if that is more, and
-    /// frees the memory behind.
+    /// Shortens the table to `len` ids, or to just after the last id with a non-zero word if that
+    /// is longer, and frees the rest of its memory.
     pub(crate) fn shrink(&mut self, len: usize) {
         let used = self.words.iter().rposition(|&raw| raw != 0);
         let len = len.max(used.map_or(0, |last| last + 1));
@@ -151,7 +153,8 @@ impl FolioTable {
         }
     }
 
-    /// Returns the state word of `id`; beyond the table's end a word in state [`State::Absent`].
+    /// Returns the state word of `id`; for ids beyond the table's end a word in state
+    /// [`State::Absent`].
     #[must_use]
     #[inline]
     pub fn get(&self, id: FolioId) -> Word {
@@ -171,7 +174,7 @@ impl FolioTable {
         }
     }
 
-    /// Makes the pages of `run` absent; all of them are within the table.
+    /// Makes the pages of `run` absent. All of them must be within the table.
     pub(crate) fn forget(&mut self, run: Range<u32>) {
         let run = run.start as usize..run.end as usize;
         for raw in &mut self.words[run.clone()] {
@@ -187,14 +190,14 @@ impl FolioTable {
         self.bits.touch(id)
     }
 
-    /// Calls [`Self::touch`] for many pages. Ids that are not present are appended to `missing`, in
-    /// the order of `ids` and as often as they stand there. Faster than single calls: memory
-    /// latencies overlap, and there is no branch to mispredict.
+    /// Calls [`Self::touch`] for many pages. Appends the ids of absent pages to `missing`, in the
+    /// order of `ids`, with repetitions. Faster than single calls, because memory accesses overlap,
+    /// and no branch can be mispredicted.
     pub fn touch_all(&mut self, ids: &[FolioId], missing: &mut Vec<FolioId>) {
         let mut end = missing.len();
         missing.resize(end + ids.len(), FolioId(0));
         for ids in ids.chunks(TOUCHES_AHEAD) {
-            self.bits.bring_near(ids);
+            self.bits.prefetch(ids);
             for &id in ids {
                 missing[end] = id;
                 end += usize::from(!self.bits.touch(id));
@@ -203,7 +206,7 @@ impl FolioTable {
         missing.truncate(end);
     }
 
-    /// True when the page was touched since its accessed bit was last taken.
+    /// Whether the page was touched since its accessed bit was last cleared.
     #[must_use]
     pub fn is_accessed(&self, id: FolioId) -> bool {
         self.bits.is_accessed(id)
@@ -216,14 +219,14 @@ impl FolioTable {
 
     /// Loads the words of `ids` into the processor's cache, with many loads at a time, before the
     /// caller reads them one by one.
-    pub(crate) fn bring_near(&self, ids: impl Iterator<Item = FolioId>) {
+    pub(crate) fn prefetch(&self, ids: impl Iterator<Item = FolioId>) {
         let all = ids.fold(0, |all, id| all ^ self.get(id).raw());
         core::hint::black_box(all);
     }
 
     /// Loads the accessed bits of `ids` into the processor's cache.
-    pub(crate) fn bring_bits_near(&self, ids: &[FolioId]) {
-        self.bits.bring_near(ids);
+    pub(crate) fn prefetch_bits(&self, ids: &[FolioId]) {
+        self.bits.prefetch(ids);
     }
 
     /// Calls `visit` with id and word of each accessed page, in id order. `visit` returns the new
@@ -231,31 +234,31 @@ impl FolioTable {
     /// change whether the page is present.
     pub(crate) fn for_accessed(&mut self, mut visit: impl FnMut(FolioId, Word) -> Option<Word>) {
         for block in 0..self.bits.blocks() {
-            let (mut rest, mut taken) = (self.bits.accessed_in(block), 0);
-            while rest != 0 {
-                let bit = rest & rest.wrapping_neg();
-                rest ^= bit;
+            let (mut accessed, mut to_clear) = (self.bits.accessed_in(block), 0);
+            while accessed != 0 {
+                let bit = accessed & accessed.wrapping_neg();
+                accessed ^= bit;
                 let id = PageTable::id(block, bit);
                 if let Some(word) = visit(id, Word::from_raw(self.words[id.index()])) {
                     debug_assert!(word.is_present());
                     self.words[id.index()] = word.raw();
-                    taken |= bit;
+                    to_clear |= bit;
                 }
             }
-            if taken != 0 {
-                self.bits.clear_in(block, taken);
+            if to_clear != 0 {
+                self.bits.clear_in(block, to_clear);
             }
         }
     }
 
-    /// All ids with their words, in id order.
+    /// Returns all ids with their words, in id order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (FolioId, Word)> + '_ {
         (0u32..)
             .zip(&self.words)
             .map(|(id, &raw)| (FolioId(id), Word::from_raw(raw)))
     }
 
-    /// Counts ids in `state` by reading every word.
+    /// Returns the number of ids in `state`; reads every word.
     #[must_use]
     pub fn count(&self, state: State) -> usize {
         self.iter()
@@ -303,7 +306,7 @@ mod tests {
         table.set(FolioId(5000), Word::default());
         table.shrink(10);
         table.ensure(6000);
-        assert!(!table.touch(FolioId(5000)), "its bits ended with it");
+        assert!(!table.touch(FolioId(5000)), "its bits were dropped with it");
         table.check();
     }
 
@@ -323,7 +326,7 @@ mod tests {
         table
     }
 
-    /// A planted bug that `check` must find.
+    /// The canaries below corrupt a table in one way that `check` must find.
     #[test]
     #[should_panic(expected = "FolioId(7) lacks its present bit")]
     fn canary_a_present_bit_is_lost() {

@@ -1,22 +1,22 @@
-//! The reclaim engine: everything that decides which page stays and which is evicted, and nothing
-//! else.
+//! The reclaim engine: decides which pages stay in memory and which are evicted, as the Linux
+//! kernel does.
 //!
-//! It knows no file descriptor, no process, no clock, no thread and no source of randomness: time
-//! and seeds are arguments, so any run can be repeated. It has no dependency and no unsafe code.
+//! It uses no file descriptor, process, clock, thread or source of randomness: time and seeds are
+//! arguments, so any run can be repeated. It has no dependency and no unsafe code.
 //!
-//! From the bottom: [`word`] (one 32-bit state a page), [`folio`] (their table, with the accessed
-//! bits), lists as rings of packed entries with lazy removal, [`lru_gen`] and [`active_inactive`]
-//! on top of them, [`lruvec`] (table, lists and counters of one memcg, with either policy),
-//! [`vmscan`] (reclaim in three phases). The facade is [`machine`]: a tree of tenants, of
-//! which one process is the smallest.
+//! Modules from the bottom: [`word`] (the 32-bit state of a page), [`folio`] (the table of these
+//! words, and the accessed bits), page lists with lazy removal, on which [`lru_gen`] and
+//! [`active_inactive`] are built, [`lruvec`] (table, lists and counters of one memcg), [`vmscan`]
+//! (reclaim from a lruvec in three phases). Callers use [`machine`]: a tree of tenants, which may
+//! have a single process.
 //!
-//! | here | the kernel's | deliberate differences |
+//! | here | in the kernel | deliberate differences |
 //! |---|---|---|
-//! | `lru_gen/` | mm/vmscan.c, MGLRU half | one zone; lists by memory node, of which the kernel has a lruvec each, so that generations and the refault controller are common to all nodes; walks, Bloom filters and look-around are at the embedder's page tables |
-//! | `active_inactive/` | mm/vmscan.c, mm/swap.c | at most one page-table reference a check: the word has one bit |
-//! | `workingset/` | mm/workingset.c | a shadow lies in its page's slot: it needs no owner; node reclaim forgets it there, if configured |
-//! | `memcg/`, `machine/` | mm/memcontrol.c, mm/page_counter.c | one memcg LRU for all memory nodes; ids belong to a tenant for good |
-//! | `rstat/` | kernel/cgroup/rstat.c | a bit for each line of statistics that changed; a flush adds all workers' parts of a group at once |
+//! | `lru_gen/` | mm/vmscan.c, MGLRU half | one zone; the kernel has a lruvec for each memory node, here a lruvec has lists for each node, and generations and the refault controller are common to all nodes; the embedder walks its page tables, with Bloom filters and look-around |
+//! | `active_inactive/` | mm/vmscan.c, mm/swap.c | the reference check counts at most one mapping as accessed, because a page has one accessed bit |
+//! | `workingset/` | mm/workingset.c | a shadow is in its page's word, and so needs no owner; the number of shadows is bounded only if configured |
+//! | `memcg/`, `machine/` | mm/memcontrol.c, mm/page_counter.c | one memcg LRU for all memory nodes; the id of a tenant is reused only after the tenant has no page left |
+//! | `rstat/` | kernel/cgroup/rstat.c | a bit for each line of statistics that changed; a flush adds the changes of all workers to a group at once |
 #![no_std]
 #![forbid(unsafe_code)]
 extern crate alloc;
@@ -49,7 +49,7 @@ pub use units::{Bytes, Limit, Millis, Pages, Swappiness};
 pub use vmscan::{Memory, PageOut, ScanReason};
 pub use word::NodeId;
 
-/// The example of the README runs as a test.
+/// Makes the example of the README a doc test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,15 +1,17 @@
-//! The lists of a lruvec, with lazy removal.
+//! The page lists of a lruvec, from which pages are removed lazily.
 //!
-//! A list is a ring of entries; an entry holds a page's id and a version from 0 to 3. A page does
-//! not store where its entry is. To remove a page from the middle of a list, only its word is
-//! changed: the entry stays as a *tombstone*, which is dropped when a scan from the tail meets it,
-//! or when a sweep drops all. A page may be listed again while its tombstone exists: the new entry
-//! has another version, and the word says which version is live.
+//! A list is a ring of entries; an entry has a page's id and a version from 0 to 3. A page does not
+//! store where its entry is. To remove a page from the middle of a list, only its word is changed:
+//! the entry stays as a *tombstone*, which is dropped when a scan from the tail reaches it, or when
+//! a sweep drops all tombstones. A page may be listed again while its tombstone exists: the new
+//! entry has another version, and the page's word says which version is *live*.
 //!
 //! Invariants:
 //! 1. a listed page has exactly one live entry, in exactly one list; any other page has none;
-//! 2. bit v of a word's versions is set iff an entry (id, v) is in some list;
-//! 3. tombstones <= live / 16 + 256, which bounds both memory and the cost of sweeping.
+//! 2. bit v of the versions in a page's word is set if and only if an entry (id, v) is in some
+//! list;
+//! 3. there are at most live / 16 + 256 tombstones, which bounds both their memory and the cost of
+//! sweeps.
 
 use crate::folio::{FolioId, FolioTable};
 pub(crate) use crate::ring::AHEAD;
@@ -20,21 +22,21 @@ use core::ops::Range;
 
 const VERSION_BITS: u32 = 2;
 const _: () = assert!(FolioId::BITS + VERSION_BITS == ENTRY_BITS);
-/// Number of entries at the head that an eager removal searches.
+/// Number of entries at the head of a list that an eager removal searches for the page's entry.
 const EAGER_DEPTH: usize = 32;
 
-/// Packs an entry. The version is in the low bits, so that the small ids of a small table make
-/// small entries.
+/// Packs an entry into a number. The version is in the low bits, so that small ids make small
+/// numbers.
 const fn entry(id: FolioId, version: u32) -> u32 {
     id.0 << VERSION_BITS | version
 }
 
-const fn split(entry: u32) -> (FolioId, u32) {
+const fn id_and_version(entry: u32) -> (FolioId, u32) {
     let version = entry & ((1 << VERSION_BITS) - 1);
     (FolioId(entry >> VERSION_BITS), version)
 }
 
-/// `N` lists, or more, that share one folio table and one account of tombstones.
+/// `N` or more lists that share one folio table and one count of tombstones.
 #[derive(Debug)]
 pub(crate) struct Lists<const N: usize> {
     rings: [Ring; N],
@@ -44,15 +46,15 @@ pub(crate) struct Lists<const N: usize> {
     tombstones: usize,
 }
 
-/// A buffer for entries whose pages' words are read ahead together.
+/// Buffer for entries, the words of whose pages are prefetched together.
 pub(crate) type Ahead = [u32; AHEAD];
 
-/// Which end of a list.
+/// An end of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Where pages are added: the youngest end.
+    /// The young end, where pages are added.
     Head,
-    /// The end that reclaim takes from.
+    /// The old end, from which reclaim takes pages.
     Tail,
 }
 
@@ -66,7 +68,7 @@ impl<const N: usize> Lists<N> {
         }
     }
 
-    /// Makes all lists below `len` valid; those below `N` always are.
+    /// Makes all lists with numbers below `len` valid; those below `N` always are.
     pub(crate) fn ensure(&mut self, len: usize) {
         if len > N + self.more.len() {
             self.more.resize_with(len - N, Ring::default);
@@ -93,12 +95,12 @@ impl<const N: usize> Lists<N> {
         self.rings.iter().chain(&self.more)
     }
 
-    /// Pages on all lists.
+    /// Number of pages on all lists.
     pub(crate) const fn live(&self) -> usize {
         self.live
     }
 
-    /// Entries of a list, including tombstones.
+    /// Number of entries of a list, including tombstones.
     pub(crate) fn entries(&self, list: usize) -> usize {
         self.ring(list).len()
     }
@@ -117,8 +119,7 @@ impl<const N: usize> Lists<N> {
     ) {
         debug_assert_eq!(word.state(), State::Listed);
         let (word, version) = word.claim_version().unwrap_or_else(|| {
-            // Listed and removed four times while no tail or sweep came by. Sweeping frees all
-            // versions.
+            // All four versions are used by tombstones. A sweep frees them.
             self.sweep_except(folios, Some(id));
             let versions = folios.get(id);
             (0..4)
@@ -135,13 +136,13 @@ impl<const N: usize> Lists<N> {
         self.live += 1;
     }
 
-    /// Removes and returns the live page at the tail of `list`, with its word; `None` if there is
-    /// none. The word returned is in state Listed, without the entry's version, and not yet stored:
-    /// the caller must push the page back or store another state.
+    /// Removes and returns the page at the tail of `list`, with its word; `None` if the list has no
+    /// page. The returned word is in state Listed, without the entry's version, and not stored: the
+    /// caller must push the page back or store another state.
     #[inline]
     pub(crate) fn pop(&mut self, folios: &mut FolioTable, list: usize) -> Option<(FolioId, Word)> {
         while let Some(raw) = Self::pop_raw(self.ring_mut(list), folios) {
-            let (id, version) = split(raw);
+            let (id, version) = id_and_version(raw);
             let word = folios.get(id);
             let live = word.is_live(version);
             let word = word.release_version(version);
@@ -155,34 +156,38 @@ impl<const N: usize> Lists<N> {
         None
     }
 
-    /// Removes and returns the entry at the tail, live or not. The words of the next pages are
-    /// scattered in memory: they are read ahead, many at a time, so that their latencies overlap.
+    /// Removes and returns the entry at the tail, even a tombstone. The words of the next pages are
+    /// scattered in memory, so they are prefetched many at a time.
     #[inline]
     fn pop_raw(ring: &mut Ring, folios: &FolioTable) -> Option<u32> {
-        if ring.is_ahead_due() {
+        if ring.is_prefetch_due() {
             let mut ahead = [0; AHEAD];
             let nr = ring.ahead(&mut ahead);
-            folios.bring_near(ahead[..nr].iter().map(|&raw| split(raw).0));
+            folios.prefetch(ahead[..nr].iter().map(|&raw| id_and_version(raw).0));
         }
         ring.pop_tail()
     }
 
-    /// Copies the entries nearest to the tail of `list` into `to`, the tail last, and loads their
-    /// pages' words into the cache. Returns the number of entries, 0 only if the list is empty. The
-    /// caller calls [`Self::meet`] for each, and then [`Self::passed`], before it does anything
-    /// else to this list.
+    /// Copies the entries nearest to the tail of `list` into `to`, the tail last, and prefetches
+    /// the words of their pages. Returns the number of entries, 0 only if the list is empty. The
+    /// caller must then call [`Self::read_entry`] for each entry, and then
+    /// [`Self::drop_read_entries`], before any other change of this list.
     pub(crate) fn prefetch(&self, folios: &FolioTable, list: usize, to: &mut Ahead) -> usize {
         let nr = self.ring(list).ahead(to);
-        folios.bring_near(to[..nr].iter().map(|&raw| split(raw).0));
+        folios.prefetch(to[..nr].iter().map(|&raw| id_and_version(raw).0));
         nr
     }
 
-    /// Returns the page of the entry `raw` with its word, or `None` if the entry is a tombstone,
-    /// which is then forgotten. The word of a live page keeps the entry's version: the caller must
-    /// call [`Self::relist`] or [`Self::take`].
+    /// Returns the page of the entry `raw` with its word; `None` if the entry is a tombstone, which
+    /// is then no longer counted. The returned word still has the entry's version: the caller must
+    /// call [`Self::relist`] or [`Self::unlist`].
     #[inline]
-    pub(crate) fn meet(&mut self, folios: &mut FolioTable, raw: u32) -> Option<(FolioId, Word)> {
-        let (id, version) = split(raw);
+    pub(crate) fn read_entry(
+        &mut self,
+        folios: &mut FolioTable,
+        raw: u32,
+    ) -> Option<(FolioId, Word)> {
+        let (id, version) = id_and_version(raw);
         let word = folios.get(id);
         if word.is_live(version) {
             return Some((id, word));
@@ -192,8 +197,8 @@ impl<const N: usize> Lists<N> {
         None
     }
 
-    /// Moves the entry of a page returned by [`Self::meet`] to the head of another list, and stores
-    /// the word `new` if it differs from `old`.
+    /// Moves the entry of a page returned by [`Self::read_entry`] to the head of another list, and
+    /// stores the word `new` if it differs from `old`.
     #[inline]
     pub(crate) fn relist(
         &mut self,
@@ -202,28 +207,28 @@ impl<const N: usize> Lists<N> {
         (old, new): (Word, Word),
     ) {
         if old != new {
-            folios.set(split(raw).0, new);
+            folios.set(id_and_version(raw).0, new);
         }
         self.ring_mut(list).push_head(raw);
     }
 
-    /// Counts a page returned by [`Self::meet`] as on no list; returns `word` without its entry's
-    /// version.
-    pub(crate) fn take(&mut self, raw: u32, word: Word) -> Word {
+    /// Counts a page returned by [`Self::read_entry`] as on no list; returns `word` without its
+    /// entry's version.
+    pub(crate) fn unlist(&mut self, raw: u32, word: Word) -> Word {
         self.live -= 1;
-        word.release_version(split(raw).1)
+        word.release_version(id_and_version(raw).1)
     }
 
-    /// Removes the `nr` entries at the tail of `list` after [`Self::meet`] was called for each of
-    /// them.
-    pub(crate) fn passed(&mut self, list: usize, nr: usize) {
+    /// Removes the `nr` entries at the tail of `list` after [`Self::read_entry`] was called for
+    /// each of them.
+    pub(crate) fn drop_read_entries(&mut self, list: usize, nr: usize) {
         self.ring_mut(list).drop_tail(nr);
     }
 
-    /// Whether no live page is on `list`; drops tombstones at its tail.
+    /// Whether `list` has no page; drops tombstones at its tail.
     pub(crate) fn is_empty(&mut self, folios: &mut FolioTable, list: usize) -> bool {
         while let Some(raw) = self.ring(list).tail() {
-            let (id, version) = split(raw);
+            let (id, version) = id_and_version(raw);
             let word = folios.get(id);
             if word.is_live(version) {
                 return false;
@@ -235,9 +240,9 @@ impl<const N: usize> Lists<N> {
         true
     }
 
-    /// Removes `id` from its list and stores `next` as its state. `hint` is the list to search near
-    /// its head, for a page that was added only just now; with `None` the entry becomes a
-    /// tombstone.
+    /// Removes `id` from its list and stores `next` as its state. For a page that was added
+    /// recently, `hint` is the list near whose head to search the entry. If it is not found, or
+    /// with `None`, the entry becomes a tombstone.
     pub(crate) fn remove(
         &mut self,
         folios: &mut FolioTable,
@@ -263,8 +268,8 @@ impl<const N: usize> Lists<N> {
         }
     }
 
-    /// Moves the listed page `from` to the id `to`, which must have no page. The page keeps its
-    /// flags and accessed bit, and goes to the head of `list`.
+    /// Gives the listed page `from` the id `to`, which must have no page. The page keeps its flags
+    /// and accessed bit, and moves to the head of `list`.
     pub(crate) fn rename(
         &mut self,
         folios: &mut FolioTable,
@@ -280,8 +285,8 @@ impl<const N: usize> Lists<N> {
         }
     }
 
-    /// Removes the pages with the ids `run`, all on the same list, and makes them absent. `hint` is
-    /// as in [`Self::remove`].
+    /// Removes the pages with the ids `run`, which are all on the same list, and makes them absent.
+    /// `hint` is as in [`Self::remove`].
     pub(crate) fn remove_run(
         &mut self,
         folios: &mut FolioTable,
@@ -300,8 +305,8 @@ impl<const N: usize> Lists<N> {
         self.tombstones += nr;
     }
 
-    /// Drops all tombstones if there are more than invariant 3 allows; called once after each batch
-    /// of removals.
+    /// Drops all tombstones if there are more than invariant 3 allows. Must be called after each
+    /// batch of removals.
     pub(crate) fn bound_tombstones(&mut self, folios: &mut FolioTable) {
         if self.tombstones > self.live / 16 + 256 {
             self.sweep_except(folios, None);
@@ -315,13 +320,13 @@ impl<const N: usize> Lists<N> {
         }
     }
 
-    /// Drops all tombstones, and the entries of `keep_out` even if its word in the table says that
-    /// one is live: the caller has a newer word for that page.
+    /// Drops all tombstones, and all entries of the page `keep_out`. Its word in the table may
+    /// still name a live entry, but the caller has a newer word for it.
     fn sweep_except(&mut self, folios: &mut FolioTable, keep_out: Option<FolioId>) {
         for ring in self.rings.iter_mut().chain(&mut self.more) {
             let mut swept = Ring::default();
             while let Some(raw) = Self::pop_raw(ring, folios) {
-                let (id, version) = split(raw);
+                let (id, version) = id_and_version(raw);
                 let word = folios.get(id);
                 if word.is_live(version) && Some(id) != keep_out {
                     swept.push_head(raw);
@@ -334,11 +339,11 @@ impl<const N: usize> Lists<N> {
         self.tombstones = 0;
     }
 
-    /// Live pages of `list` from tail to head. For tests, reports and invariants.
+    /// Returns the pages of `list` from tail to head. For tests, reports and invariants.
     pub(crate) fn order(&self, folios: &FolioTable, list: usize) -> Vec<FolioId> {
         self.ring(list)
             .iter_from_tail()
-            .map(split)
+            .map(id_and_version)
             .filter(|&(id, version)| folios.get(id).is_live(version))
             .map(|(id, _)| id)
             .collect()
@@ -349,13 +354,13 @@ impl<const N: usize> Lists<N> {
         let (mut live, mut total) = (0, 0);
         let mut seen = alloc::vec![0u32; folios.len()];
         for raw in self.all().flat_map(Ring::iter_from_tail) {
-            let (id, version) = split(raw);
+            let (id, version) = id_and_version(raw);
             total += 1;
             live += usize::from(folios.get(id).is_live(version));
             assert_eq!(
                 seen[id.index()] & 1 << version,
                 0,
-                "{id:?} v{version} is in twice"
+                "{id:?} v{version} occurs twice"
             );
             seen[id.index()] |= 1 << version;
         }
@@ -408,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_listed_again_is_met_at_its_new_place() {
+    fn a_page_listed_again_is_found_at_its_new_position() {
         let (mut folios, mut lists) = setup(3);
         lists.remove(&mut folios, FolioId(0), State::Absent, None);
         let page = listed(&folios, 0);
@@ -456,9 +461,9 @@ mod tests {
         assert!(lists.footprint() < before / 4);
     }
 
-    /// A planted bug that `check` must find.
+    /// The canaries below corrupt lists in one way that `check` must find.
     #[test]
-    #[should_panic(expected = "is in twice")]
+    #[should_panic(expected = "occurs twice")]
     fn canary_an_entry_is_in_twice() {
         let (folios, mut lists) = setup(3);
         let tail = lists.rings[0].tail().expect("three pages");
@@ -480,7 +485,7 @@ mod tests {
         let (mut folios, lists) = setup(3);
         let word = folios.get(FolioId(1));
         assert_eq!(word.live_version(), 0);
-        // The bit of version 1 is set, though no list has such an entry.
+        // The bit of version 1 is set, although no list has such an entry.
         folios.set(FolioId(1), Word::from_raw(word.raw() | 1 << 3));
         lists.check(&folios);
     }

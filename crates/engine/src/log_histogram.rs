@@ -1,21 +1,22 @@
-//! A histogram whose bins widen with the value: of durations (milliseconds) and of sizes (pages).
+//! A histogram whose bins become wider with the value. Used for durations (milliseconds) and sizes
+//! (pages).
 //!
-//! Invariant: every value has one bin, bins are in order, and a lower edge is in its own bin.
-//! Values below `2 << FINE_BITS` have a bin each; above, a bin's width is at most its lower edge
-//! divided by `1 << FINE_BITS`. The lower edge stands for the bin, so no value is reported larger
-//! than it was.
+//! Invariant: each value has exactly one bin, bins are in order, and a lower edge is in its own
+//! bin. Each value below `2 << FINE_BITS` has its own bin; the width of a higher bin is at most its
+//! lower edge divided by `1 << FINE_BITS`. The lower edge stands for all values of its bin, so no
+//! value is reported too large.
 
 use alloc::vec::Vec;
 
 /// Counts by value; each doubling of the value is divided into `1 << FINE_BITS` bins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogHistogram<const FINE_BITS: u32> {
-    /// The count of each bin, up to that of the largest value.
+    /// The count of each bin, up to the bin of the largest value.
     pub(crate) counts: Vec<u64>,
 }
 
 impl<const FINE_BITS: u32> LogHistogram<FINE_BITS> {
-    /// Values below this one have a bin each.
+    /// Each value below this one has its own bin.
     const EXACT: u64 = 2 << FINE_BITS;
 
     /// Creates a histogram without counts.
@@ -24,7 +25,7 @@ impl<const FINE_BITS: u32> LogHistogram<FINE_BITS> {
         Self { counts: Vec::new() }
     }
 
-    /// Returns the bin of a value.
+    /// Returns the index of the bin of a value.
     #[must_use]
     pub fn bin(value: u64) -> usize {
         if value < Self::EXACT {
@@ -79,7 +80,7 @@ impl<const FINE_BITS: u32> LogHistogram<FINE_BITS> {
             .map(|(bin, count)| (Self::edge(bin), *count))
     }
 
-    /// Returns the bytes allocated on the heap.
+    /// Returns the memory allocated on the heap, in bytes.
     #[must_use]
     pub const fn memory_bytes(&self) -> usize {
         self.counts.capacity() * size_of::<u64>()

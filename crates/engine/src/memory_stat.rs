@@ -1,7 +1,7 @@
 //! The content of memory.stat, memory.stat.local, memory.events and memory.events.local.
 //! spec: reclaim-control.md 8, 9; rstat.md.
 //!
-//! Invariant: a statistic has one index, the same in all groups: events of reclaim, then sizes,
+//! Invariant: each statistic has the same index in all groups: first events of reclaim, then sizes,
 //! then the tenant's events.
 
 use crate::folio::FolioType;
@@ -11,7 +11,7 @@ use crate::rstat::shown;
 use crate::units::PAGE_SIZE;
 use crate::vmstat::{VmEvent, VmStat};
 
-/// A size in memory.stat, counted in pages.
+/// A size in memory.stat, counted here in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LruSize {
     /// Anonymous pages in memory.
@@ -71,21 +71,21 @@ impl LruSize {
     }
 
     /// Returns the index of this size among all statistics.
-    pub(crate) const fn place(self) -> usize {
+    pub(crate) const fn index(self) -> usize {
         FIRST_SIZE + self as usize
     }
 }
 
 const FIRST_SIZE: usize = VmEvent::ALL.len();
-/// Number of statistics of a lruvec.
+/// Number of statistics that a lruvec counts.
 const NR_OF_LRUVEC: usize = FIRST_SIZE + LruSize::ALL.len();
 /// Index of the first event of memory.events among all statistics.
 pub(crate) const FIRST_EVENT: usize = NR_OF_LRUVEC;
 /// Number of all statistics of a memcg.
 pub(crate) const NR_COUNTED: usize = FIRST_EVENT + MemcgEvent::ALL.len();
 
-/// Returns the event counts and sizes of a lruvec: the statistics from index 0 on.
-pub(crate) fn of_lruvec(lruvec: &Lruvec) -> [i64; NR_OF_LRUVEC] {
+/// Returns the event counts and sizes of a lruvec: the statistics with the indexes from 0 on.
+pub(crate) fn lruvec_counters(lruvec: &Lruvec) -> [i64; NR_OF_LRUVEC] {
     let mut counted = [0; NR_OF_LRUVEC];
     for &event in VmEvent::ALL {
         counted[event as usize] = lruvec.stat().get(event).cast_signed();
@@ -94,18 +94,19 @@ pub(crate) fn of_lruvec(lruvec: &Lruvec) -> [i64; NR_OF_LRUVEC] {
         let (active, inactive) = lruvec.active_inactive(ty);
         let resident = active.0 + inactive.0 + lruvec.off_list(ty).0;
         counted[FIRST_SIZE + ty.index()] = resident.cast_signed();
-        counted[LruSize::inactive(ty).place()] = inactive.0.cast_signed();
-        counted[LruSize::active(ty).place()] = active.0.cast_signed();
+        counted[LruSize::inactive(ty).index()] = inactive.0.cast_signed();
+        counted[LruSize::active(ty).index()] = active.0.cast_signed();
     }
     counted
 }
 
-/// Returns the event counts of a tenant: the statistics from [`FIRST_EVENT`] on.
-pub(crate) fn of_tenant(events: &MemcgEvents) -> [i64; MemcgEvent::ALL.len()] {
+/// Returns the event counts of a tenant: the statistics with the indexes from [`FIRST_EVENT`] on.
+pub(crate) fn tenant_counters(events: &MemcgEvents) -> [i64; MemcgEvent::ALL.len()] {
     MemcgEvent::ALL.map(|event| events.get(event).cast_signed())
 }
 
-/// memory.stat of a memcg alone, or of a memcg and all below it ([`MemoryStat::lines`]).
+/// The content of memory.stat or memory.stat.local: statistics of a memcg and all memcgs below it,
+/// or of a memcg alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryStat {
     /// Counts of reclaim events.
@@ -114,8 +115,8 @@ pub struct MemoryStat {
 }
 
 impl MemoryStat {
-    /// Returns keys and values as in memory.stat: sizes in bytes, then pgscan and pgsteal as sums
-    /// over all kinds of reclaim, then all events, in pages.
+    /// Returns the lines of memory.stat, as keys and values: sizes in bytes, then pgscan and
+    /// pgsteal as sums over all kinds of reclaim, then all events, in pages.
     /// spec: reclaim-control.md 8.
     pub fn lines(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let sizes = LruSize::ALL.map(|size| (size.name(), self.size(size) * PAGE_SIZE));
@@ -126,11 +127,11 @@ impl MemoryStat {
         sizes.into_iter().chain(sums).chain(self.events.iter())
     }
 
-    /// Creates it from all statistics of a memcg, by index.
+    /// Creates the value from all statistics of a memcg, by index.
     pub(crate) fn new(stats: &[i64]) -> Self {
         Self {
             events: VmStat::new(|place| shown(stats[place])),
-            sizes: LruSize::ALL.map(|size| shown(stats[size.place()])),
+            sizes: LruSize::ALL.map(|size| shown(stats[size.index()])),
         }
     }
 
@@ -140,7 +141,7 @@ impl MemoryStat {
         self.sizes[size as usize]
     }
 
-    /// Returns all statistics with their keys: the sizes, in pages, first.
+    /// Returns all statistics with their keys: first the sizes, in pages, then the events.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let sizes = LruSize::ALL.map(|size| (size.name(), self.size(size)));
         sizes.into_iter().chain(self.events.iter())

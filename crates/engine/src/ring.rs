@@ -1,29 +1,29 @@
-//! A double-ended queue of entries that needs memory only for the entries it has.
+//! The ring: a double-ended queue of list entries with little memory for each.
 //!
 //! Entries are kept in chunks, which are freed when they become empty. All chunks but the first and
-//! the last are packed without gaps: each of their entries is as wide as the largest in its chunk
-//! (28 bits for 63 million pages). What this saves pays for allocator, bookkeeping and accessed
-//! bits, so that a page needs less than 8 bytes in all. The first and the last chunk are not
-//! packed, because entries are added and taken only there. The head is the young end, reclaim works
-//! at the tail.
+//! the last are packed: all entries of a chunk have as many bits as its largest entry needs (28 for
+//! 63 million pages). So a page needs less than 8 bytes in all, including its word and its accessed
+//! bit. The first and the last chunk are not packed, because entries are added and removed there.
+//! Pages are added at the head; reclaim takes them from the tail.
 //!
-//! Invariant: the entries are the slots `head..` of the front chunk, all slots of the chunks
-//! between, and `..tail` of the back chunk; a ring without entries owns no chunk; front and back
-//! are unpacked.
+//! Invariant: the entries are in the slots `head..` of the first chunk, in all slots of the chunks
+//! between, and in the slots `..tail` of the last chunk; a ring without entries has no chunk; the
+//! first and the last chunk are unpacked.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
 
-/// Most bits that an entry may have.
+/// Maximum number of bits of an entry.
 pub(crate) const ENTRY_BITS: u32 = 31;
-/// A chunk has a multiple of this many slots, so that it fills whole words at any entry width.
+/// The number of slots of a chunk is a multiple of this, so that a chunk fills whole words with any
+/// entry width.
 const GROUP: usize = 32;
 const CHUNK_MAX: usize = 1024;
-/// Number of entries read ahead at the tail: enough to keep a processor's loads in flight.
+/// Number of entries read ahead at the tail: enough loads to keep a processor busy.
 pub(crate) const AHEAD: usize = 64;
 
-/// A block of entries of `width` bits each; in an unpacked chunk an entry is as wide as a word.
+/// A block of entries of `width` bits each. In an unpacked chunk each entry is a whole word.
 #[derive(Debug)]
 struct Chunk {
     words: Box<[u32]>,
@@ -47,17 +47,17 @@ impl Chunk {
         self.slots as usize
     }
 
-    /// Returns the entry in slot `i`, of a packed or an unpacked chunk; slow.
+    /// Returns the entry in slot `i` of a packed or unpacked chunk. Slow.
     fn get(&self, i: usize) -> u32 {
         let bit = i * self.width as usize;
         let (word, bit) = (bit / 32, bit % 32);
-        // The last slot ends with the last word, so no bits beyond it are needed.
+        // The last slot ends at the end of the last word, so it needs no word after that.
         let high = self.words.get(word + 1).map_or(0, |&w| u64::from(w) << 32);
         let both = high | u64::from(self.words[word]);
         low_half(both >> bit & ((1 << self.width) - 1))
     }
 
-    /// Packs the entries into as few bits as the largest needs.
+    /// Packs the entries, with as many bits for each as the largest needs.
     #[cold]
     fn pack(&mut self) {
         debug_assert_eq!(self.width, UNPACKED);
@@ -99,7 +99,7 @@ impl Chunk {
 
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "the low half is what is asked for"
+    reason = "the high half is dropped on purpose"
 )]
 const fn low_half(value: u64) -> u32 {
     value as u32
@@ -119,7 +119,7 @@ impl Ring {
         self.len
     }
 
-    /// Returns the bytes that the ring occupies, allocator headers not counted.
+    /// Returns the memory that the ring occupies, in bytes, without the allocator's headers.
     pub(crate) fn footprint(&self) -> usize {
         let spine = self.chunks.capacity() * size_of::<Chunk>();
         spine + self.chunks.iter().map(|c| c.words.len() * 4).sum::<usize>()
@@ -138,7 +138,7 @@ impl Ring {
         }
     }
 
-    /// Adds an entry at the young end.
+    /// Adds an entry at the head.
     #[inline]
     pub(crate) fn push_head(&mut self, entry: u32) {
         if self.head == 0 {
@@ -163,7 +163,7 @@ impl Ring {
         self.chunks.push_front(chunk);
     }
 
-    /// Adds an entry at the tail, from which reclaim takes next.
+    /// Adds an entry at the tail, so that reclaim takes it next.
     pub(crate) fn push_tail(&mut self, entry: u32) {
         if self.chunks.back().is_none_or(|c| c.slots() == self.tail) {
             self.new_back();
@@ -217,14 +217,14 @@ impl Ring {
         }
     }
 
-    /// Whether the next entries at the tail, up to [`AHEAD`], may not have been read ahead yet.
+    /// Whether the next [`AHEAD`] entries at the tail may not have been read ahead yet.
     #[inline]
-    pub(crate) const fn is_ahead_due(&self) -> bool {
+    pub(crate) const fn is_prefetch_due(&self) -> bool {
         self.tail.is_multiple_of(AHEAD)
     }
 
-    /// Copies the entries nearest to the tail, up to the start of their chunk, into `to`, the tail
-    /// last. Returns their number, 0 only if the ring is empty.
+    /// Copies up to [`AHEAD`] entries nearest to the tail, but only from the last chunk, into `to`,
+    /// the tail last. Returns their number, 0 only if the ring is empty.
     pub(crate) fn ahead(&self, to: &mut [u32; AHEAD]) -> usize {
         let Some(back) = self.chunks.back() else {
             return 0;
@@ -246,8 +246,8 @@ impl Ring {
         }
     }
 
-    /// Removes `entry` if it is among the first `depth` entries of the head chunk, and returns
-    /// whether it was. So short-lived pages do not cause tombstones.
+    /// Removes `entry` if it is among the first `depth` entries at the head and in the first chunk.
+    /// Returns whether it was. So short-lived pages cause no tombstones.
     pub(crate) fn remove_near_head(&mut self, entry: u32, depth: usize) -> bool {
         let Some(front) = self.chunks.front_mut() else {
             return false;
@@ -269,7 +269,7 @@ impl Ring {
         true
     }
 
-    /// Returns the entries from tail to head, in the order in which reclaim would meet them.
+    /// Returns the entries from tail to head, in the order in which reclaim would scan them.
     pub(crate) fn iter_from_tail(&self) -> impl Iterator<Item = u32> + '_ {
         let last = self.chunks.len().wrapping_sub(1);
         self.chunks
@@ -317,15 +317,16 @@ mod tests {
     #[test]
     fn behaves_like_a_deque_over_many_chunks() {
         let (mut ring, mut model) = (Ring::default(), VecDeque::new());
-        // A xorshift generator with a fixed seed: the test is the same in every run.
+        // A xorshift generator with a fixed seed, so that every run of the test is the same.
         let mut x = 0x2545_f491u32;
         for step in 0..60_000u32 {
             x ^= x << 13;
             x ^= x >> 17;
             x ^= x << 5;
-            // Entries become wider with time, at either end.
+            // Entries become wider with time, at both ends.
             let entry = (x & BIG) >> (30 - step / 2000);
-            // The ring grows and drains in turn, so that chunks come and go at both ends.
+            // The ring grows and shrinks in turn, so that chunks are added and removed at both
+            // ends.
             let grow = if step / 10_000 % 2 == 0 { 6 } else { 2 };
             match x % 8 {
                 n if n < grow && n % 2 == 0 => {
@@ -363,7 +364,7 @@ mod tests {
             ring.push_head(BIG - i);
         }
         assert!(ring.footprint() < 3_950_000, "{}", ring.footprint());
-        // 2^20 ids and two bits of version: 22 bits.
+        // Entries of 22 bits: 20 bits of the id and 2 bits of the version.
         let mut ring = Ring::default();
         for i in 0..1_000_000 {
             ring.push_head((1 << 22) - 1 - i);

@@ -1,13 +1,14 @@
-//! Numbers with units. The engine has no clock: a [`Millis`] is always an argument, counted from an
-//! instant that the embedder chooses, and never runs backwards.
+//! Types for numbers with units: times, pages, bytes, limits and swappiness. The engine has no
+//! clock: each time is an argument, counted from a moment that the embedder chooses, and never
+//! earlier than the time before.
 
 mod display;
 
-/// Bytes in a base page, as the length of a slice.
+/// Number of bytes in a base page, as the length of a slice.
 pub const PAGE_LEN: usize = 4096;
-/// Bytes in a base page.
+/// Number of bytes in a base page.
 pub const PAGE_SIZE: u64 = PAGE_LEN as u64;
-/// Fewest pages that a reclaim tries to get.
+/// Minimum number of pages that a reclaim tries to reclaim, as in the kernel.
 pub const SWAP_CLUSTER_MAX: u64 = 32;
 
 /// Returns `number * of / whole`, rounded down, without overflow; a `whole` of 0 counts as 1.
@@ -21,7 +22,7 @@ pub(crate) fn scaled(number: u64, of: impl Into<u128>, whole: impl Into<u128>) -
 pub struct Millis(pub u64);
 
 impl Millis {
-    /// Returns the duration since `earlier`; zero when `earlier` lies in the future.
+    /// Returns the duration since `earlier`; zero if `earlier` is later than this.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))
@@ -34,7 +35,8 @@ impl Millis {
     }
 }
 
-/// Rounds down to whole milliseconds; a duration that is too long becomes the largest possible one.
+/// Rounds down to whole milliseconds; a duration that is too long becomes the largest possible
+/// duration.
 impl From<core::time::Duration> for Millis {
     fn from(time: core::time::Duration) -> Self {
         Self(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
@@ -46,7 +48,7 @@ impl From<core::time::Duration> for Millis {
 pub struct Pages(pub u64);
 
 impl Pages {
-    /// Returns the same amount in bytes; the largest number on overflow.
+    /// Returns the size of this many pages in bytes; `u64::MAX` on overflow.
     #[must_use]
     pub const fn bytes(self) -> Bytes {
         Bytes(self.0.saturating_mul(PAGE_SIZE))
@@ -83,7 +85,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// Returns the limit in pages; the largest number for no limit.
+    /// Returns the limit in pages; `u64::MAX` for no limit.
     #[must_use]
     pub const fn pages(self) -> Pages {
         match self {
@@ -109,8 +111,8 @@ impl From<Option<u64>> for Limit {
     }
 }
 
-/// Preference of reclaim for anon over file pages: 0 is file only, 200 the strongest preference for
-/// anon, 201 anon only.
+/// The preference of reclaim for anon over file pages: with 0 only file pages are evicted, with 200
+/// mostly anon pages, with 201 only anon pages.
 /// spec: lru-gen.md 1, reclaim-control.md 6.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Swappiness(u8);
@@ -118,9 +120,9 @@ pub struct Swappiness(u8);
 impl Swappiness {
     /// Anon pages are never evicted.
     pub const FILE_ONLY: Self = Self(0);
-    /// File pages are never evicted; `max` in memory.reclaim.
+    /// File pages are never evicted; written as `max` in memory.reclaim.
     pub const ANON_ONLY: Self = Self(201);
-    /// The largest value a user may set by number.
+    /// The largest value that a user may set as a number.
     pub const MAX: u8 = 200;
 
     /// Creates a swappiness from a number; `None` above 201.

@@ -1,14 +1,14 @@
-//! Event counters under the kernel's names.
+//! Event counters of reclaim, under the kernel's names.
 //! spec: reclaim-control.md 8, workingset.md 8.
 
 use crate::folio::FolioType;
 
-/// The kind of reclaim; counters depend on it.
+/// The kind of a reclaim, which decides by which counters it is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanReason {
     /// Reclaim because of a watermark or a limit, for which no task waits (kswapd).
     Background,
-    /// Reclaim in the task that needs the memory, which waits for it.
+    /// Reclaim in the task that needs the memory; the task waits for it.
     Direct,
     /// Reclaim requested by size or by age, without memory pressure (memory.reclaim).
     Proactive,
@@ -21,8 +21,8 @@ impl ScanReason {
 
 macro_rules! events {
     ($($variant:ident = $name:literal,)+) => {
-        /// An event of memory.stat, in its order. Events that memory.stat does not show come last
-        /// (`VmEvent::is_shown`).
+        /// An event of memory.stat, in the order of that file. Events that memory.stat does not
+        /// show are last (`VmEvent::is_shown`).
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum VmEvent {
             $(#[doc = concat!("`", $name, "`, in pages unless its name says otherwise.")] $variant,)+
@@ -73,8 +73,8 @@ const NR_EVENTS: usize = VmEvent::ALL.len();
 
 impl VmEvent {
     /// Whether memory.stat shows the event. Pages that kernel reclaim took
-    /// ([`Self::PgstealKernel`]) were not stolen by the engine, so no sum of stolen pages includes
-    /// them; only metrics show them.
+    /// ([`Self::PgstealKernel`]) were not stolen by the engine. So no sum of stolen pages includes
+    /// them, and only metrics show them.
     const fn is_shown(self) -> bool {
         !matches!(self, Self::PgstealKernel)
     }
@@ -167,7 +167,7 @@ impl VmStat {
         );
     }
 
-    /// Returns `pgscan`: the pages scanned by all kinds of reclaim.
+    /// Returns `pgscan`: the number of pages scanned by all kinds of reclaim.
     #[must_use]
     pub const fn pgscan(&self) -> u64 {
         self.get(VmEvent::PgscanKswapd)
@@ -175,7 +175,7 @@ impl VmStat {
             + self.get(VmEvent::PgscanProactive)
     }
 
-    /// Returns `pgsteal`: the pages stolen by all kinds of reclaim.
+    /// Returns `pgsteal`: the number of pages stolen (reclaimed) by all kinds of reclaim.
     #[must_use]
     pub const fn pgsteal(&self) -> u64 {
         self.get(VmEvent::PgstealKswapd)

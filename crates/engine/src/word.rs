@@ -1,9 +1,9 @@
-//! The one state word of a page: everything the engine knows of it, in 32 bits.
+//! The state word of a page: all that the engine stores of the page, in 32 bits.
 //!
 //! | bits | present page | evicted page |
 //! |---|---|---|
-//! | 0-1 | state: see [`State`] | the same |
-//! | 2-5 | which of the four entry versions are in some ring (list.rs) | the same |
+//! | 0-1 | state: see [`State`] | as for a present page |
+//! | 2-5 | which of the four entry versions exist in some list (list.rs) | as for a present page |
 //! | 6-7 | version of the live entry | 6: the shadow was reclaimed; 7: 0 |
 //! | 8-9 | generation, seq % 4 | 8: workingset, 9: the evicted page was of type file |
 //! | 10 | type: file | token, 22 bits from bit 10 |
@@ -11,9 +11,9 @@
 //! | 15-23 | flags, see [`Flag`] | |
 //! | 24-26 | memory node, see [`NodeId`] | |
 //!
-//! Invariant: the version bits survive every change of state, except that of the live entry, which
-//! an evicted page has none of; all else is legal only in the state it is written for, and states
-//! change only as [`State::may_become`] allows.
+//! Invariant: bits 2-7 survive every change of state, except that an evicted page has no live
+//! entry, and so no version of it. All other bits are valid only in the state in which they were
+//! written. States change only as [`State::may_become`] allows.
 
 /// Where a page is: in memory or not, on a list or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum State {
     Listed,
     /// In memory, but taken off its list: isolated for reclaim, or unevictable.
     OffList,
-    /// Evicted; the word holds the shadow entry.
+    /// Evicted; the word contains the shadow entry.
     Shadow,
 }
 
@@ -54,19 +54,19 @@ impl State {
 pub enum Flag {
     /// The page is of type file; without this flag, anon.
     File = 10,
-    /// PG_referenced: the page was accessed lately.
+    /// PG_referenced: the page was accessed recently.
     Referenced = 11,
     /// PG_workingset: the page belongs to the working set.
     Workingset = 14,
-    /// PG_active. Multi-gen: the next insertion puts the page into a young generation. Classic: the
-    /// page is on the active list.
+    /// PG_active. With the multi-gen LRU: the next insertion puts the page into a young generation.
+    /// With the classic LRU: the page is on the active list.
     Active = 15,
     /// PG_reclaim: the page moves to the tail when its writeback ends.
     Reclaim = 16,
-    /// The page was reported young ([`crate::Lruvec::young`]) while it was on no generation's list;
-    /// the next check of the page uses and clears this flag.
+    /// The page was reported young ([`crate::Lruvec::young`]) while it was isolated, or on a
+    /// classic list. The next check of the page uses and clears this flag.
     Young = 18,
-    /// The page is locked in memory.
+    /// The page cannot be evicted, for example because it is locked in memory.
     Unevictable = 19,
     /// The page's content differs from its copy in swap or file.
     Dirty = 20,
@@ -83,11 +83,11 @@ pub enum Flag {
 pub struct NodeId(u32);
 
 impl NodeId {
-    /// Number of nodes that are distinguished.
+    /// Number of nodes that can be distinguished.
     pub const MAX: usize = 8;
 
     /// Returns the node with this index; for an index of [`Self::MAX`] or more, the last node that
-    /// is distinguished.
+    /// can be distinguished.
     #[must_use]
     pub fn of_index(index: usize) -> Self {
         Self(u32::try_from(index.min(Self::MAX - 1)).unwrap_or(0))
@@ -106,8 +106,9 @@ const ENTRIES: u32 = 0b1111 << ENTRIES_SHIFT;
 const LIVE_SHIFT: u32 = 6;
 const LIVE: u32 = 0b11 << LIVE_SHIFT;
 const COMMON: u32 = STATE | ENTRIES | LIVE;
-/// For each 4-bit value: the lowest clear bit, or 4 if none is clear. It is a table because the
-/// compiler turns the computation into a jump table, whose jumps a processor predicts wrongly.
+/// For each 4-bit value: the index of its lowest clear bit, or 4 if no bit is clear. A table is
+/// used because the compiler makes a jump table of the computation, whose jumps a processor
+/// mispredicts.
 const LOWEST_CLEAR: [u8; 16] = [0, 1, 0, 2, 0, 1, 0, 3, 0, 1, 0, 2, 0, 1, 0, 4];
 const GEN_SHIFT: u32 = 8;
 const REFS_SHIFT: u32 = 12;
@@ -120,11 +121,11 @@ const SHADOW_FILE: u32 = 1 << 9;
 const TOKEN_SHIFT: u32 = 10;
 /// Number of bits of a shadow's token.
 pub(crate) const TOKEN_BITS: u32 = 32 - TOKEN_SHIFT;
-/// Of an evicted page: its shadow was dropped. The bit is free then, because an evicted page has no
-/// live entry.
+/// For an evicted page: its shadow was dropped. The bit is free for that, because an evicted page
+/// has no live entry.
 const SHADOW_GONE: u32 = 1 << LIVE_SHIFT;
 
-/// The state word of a page: a plain value, to be read, changed and stored back.
+/// The state word of a page: a plain value, which code reads, changes and stores back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Word(u32);
 
@@ -154,7 +155,7 @@ impl Word {
         matches!(self.state(), State::Listed | State::OffList)
     }
 
-    /// Returns the word in the state `next`, without what is valid only in the old state.
+    /// Returns the word in the state `next`, without the bits that are valid only in the old state.
     #[must_use]
     pub(crate) fn into_state(self, next: State) -> Self {
         debug_assert!(
@@ -229,15 +230,14 @@ impl Word {
         Self(out | token << TOKEN_SHIFT | workingset | file)
     }
 
-    /// Returns the word without its shadow: the page stays evicted, and the history of its eviction
-    /// is lost. Only for [`State::Shadow`].
+    /// Returns the word without its shadow: the page stays evicted, but a refault will not be
+    /// recognized. Only for [`State::Shadow`].
     #[must_use]
     pub(crate) const fn without_shadow(self) -> Self {
         Self(self.0 & (STATE | ENTRIES | SHADOW_FILE) | SHADOW_GONE)
     }
 
-    /// Returns the word of `other` for this id, which has no page: with the versions of this id's
-    /// own entries.
+    /// Returns the word of `other`, but with the entry versions of this id, which has no page.
     #[must_use]
     pub(crate) fn renamed_from(self, other: Self) -> Self {
         debug_assert_eq!(self.state(), State::Absent);
@@ -260,7 +260,7 @@ impl Word {
         self.0 & SHADOW_FILE != 0
     }
 
-    /// Whether the entry with this `version` is the page's live one.
+    /// Whether the entry with this `version` is the page's live entry.
     #[must_use]
     pub(crate) const fn is_live(self, version: u32) -> bool {
         matches!(self.state(), State::Listed) && (self.0 & LIVE) >> LIVE_SHIFT == version
@@ -272,8 +272,8 @@ impl Word {
         (self.0 & LIVE) >> LIVE_SHIFT
     }
 
-    /// Claims a version that no entry in any ring has. Returns the new word and the version; `None`
-    /// when all four are in use.
+    /// Claims a version that no entry of the page has. Returns the new word and the version; `None`
+    /// if all four are in use.
     #[must_use]
     pub(crate) const fn claim_version(self) -> Option<(Self, u32)> {
         let version = LOWEST_CLEAR[(self.0 >> ENTRIES_SHIFT & 0b1111) as usize] as u32;
@@ -290,7 +290,7 @@ impl Word {
         Self(self.0 & !(1 << (ENTRIES_SHIFT + version)))
     }
 
-    /// Returns the number of ring entries of this page, live or not.
+    /// Returns the number of list entries of this page, including tombstones.
     #[cfg(test)]
     pub(crate) const fn entries(self) -> u32 {
         (self.0 & ENTRIES).count_ones()
@@ -329,8 +329,8 @@ mod tests {
         ];
         for from in State::ALL {
             for to in State::ALL {
-                let same_nothing = from == to && matches!(from, State::Absent | State::Shadow);
-                let expect = !(illegal.contains(&(from, to)) || same_nothing);
+                let stays_unlisted = from == to && matches!(from, State::Absent | State::Shadow);
+                let expect = !(illegal.contains(&(from, to)) || stays_unlisted);
                 assert_eq!(from.may_become(to), expect, "{from:?} -> {to:?}");
             }
         }

@@ -1,7 +1,7 @@
-//! Random operations on the engine's machine and on a naive model. After each operation all that
-//! can be seen of the two must be equal, in particular the order in which pages would be evicted.
+//! Compares the engine's machine with a simple model under random operations. After each operation
+//! their visible states must be equal, in particular the order in which pages would be evicted.
 //!
-//! A failing case prints its (shrunk) operations and the seed of proptest.
+//! A failing case prints its operations, as few as proptest finds, and the seed.
 #![forbid(unsafe_code)]
 #![expect(unreachable_pub, reason = "the model is a module of this test only")]
 
@@ -24,7 +24,7 @@ const ONE: MemcgId = MemcgId::FIRST;
 
 /// Number of page ids.
 const PAGES: u32 = 150;
-/// Edges of the bins of the page-age histogram, ms.
+/// Edges of the bins of the page-age histogram, in milliseconds.
 const EDGES: [u64; 3] = [10, 25, 60];
 
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ enum Op {
         len: u32,
         recency: bool,
     },
-    /// Makes the reference check of all isolated pages: accessed ones are put back.
+    /// Makes the reference check of all isolated pages, which puts accessed pages back.
     Check,
     Mark {
         id: u32,
@@ -67,8 +67,8 @@ enum Op {
     IsolateByAge {
         nr: usize,
     },
-    /// Finishes the `nr` pages that were isolated first, with this outcome.
-    Settle {
+    /// Finishes the first `nr` isolated pages with this outcome.
+    Finish {
         nr: usize,
         outcome: PageOut,
     },
@@ -83,8 +83,8 @@ enum Op {
     Deactivate {
         id: u32,
     },
-    /// Pages fault in, are read `times` more, are evicted, and refault: so the refault controller
-    /// gets evictions and refaults.
+    /// Faults in pages, reads them `times` more, evicts them, and refaults them, so that the
+    /// refault controller counts evictions and refaults.
     Cycle {
         id: u32,
         len: u32,
@@ -130,7 +130,7 @@ fn ops() -> impl Strategy<Value = Op> {
         4 => (0..30u64).prop_map(|after| Op::Age { after }),
         5 => (1..100usize).prop_map(|nr| Op::Isolate { nr }),
         2 => (1..100usize).prop_map(|nr| Op::IsolateByAge { nr }),
-        6 => (1..100usize, outcome).prop_map(|(nr, outcome)| Op::Settle { nr, outcome }),
+        6 => (1..100usize, outcome).prop_map(|(nr, outcome)| Op::Finish { nr, outcome }),
         1 => (id.clone(), flag, any::<bool>()).prop_map(|(id, flag, on)| Op::Flag { id, flag, on }),
         1 => id.clone().prop_map(|id| Op::Rotate { id }),
         1 => id.clone().prop_map(|id| Op::Deactivate { id }),
@@ -139,12 +139,12 @@ fn ops() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The machine and its model, which get the same operations.
+/// The machine and its model, to which the same operations are applied.
 struct Pair {
     machine: Machine,
     model: Naive,
     isolated: Vec<(u32, ScanReason)>,
-    /// Whether the mapping of each page has recency; machine and model both read it from here.
+    /// Whether the mapping of each page has recency; input of both machine and model.
     recency: Vec<bool>,
     now: u64,
 }
@@ -230,7 +230,7 @@ impl Pair {
                 file,
                 times,
             } => self.cycle_through(id, len, file, times),
-            Op::Isolate { .. } | Op::IsolateByAge { .. } | Op::Settle { .. } => self.reclaim(op),
+            Op::Isolate { .. } | Op::IsolateByAge { .. } | Op::Finish { .. } => self.reclaim(op),
         }
     }
 
@@ -274,7 +274,7 @@ impl Pair {
         for _ in 0..3 {
             self.apply(&Op::Age { after: 1 });
             self.apply(&Op::Isolate { nr: PAGES as usize });
-            self.apply(&Op::Settle {
+            self.apply(&Op::Finish {
                 nr: PAGES as usize,
                 outcome: PageOut::Stored,
             });
@@ -282,10 +282,10 @@ impl Pair {
         self.apply(&fault(FaultKind::Refault));
     }
 
-    /// Isolates or finishes pages in the machine and in the model; checks that both chose the same
+    /// Isolates or finishes pages in the machine and in the model. Checks that both choose the same
     /// pages in the same order.
     fn reclaim(&mut self, op: &Op) {
-        let mut out = Vec::new();
+        let mut isolated = Vec::new();
         let by_age = matches!(op, Op::IsolateByAge { .. });
         let reason = if by_age {
             ScanReason::Proactive
@@ -294,15 +294,15 @@ impl Pair {
         };
         let expect = match *op {
             Op::Isolate { nr } => {
-                self.machine.isolate(ONE, nr, reason, &mut out);
+                self.machine.isolate(ONE, nr, reason, &mut isolated);
                 self.model.isolate(nr)
             }
             Op::IsolateByAge { nr } => {
-                let how_many = (nr, &mut ByAgeCursor::default());
-                self.machine.isolate_by_age(ONE, how_many, &mut out);
+                let limits = (nr, &mut ByAgeCursor::default());
+                self.machine.isolate_by_age(ONE, limits, &mut isolated);
                 self.model.isolate_by_age(nr)
             }
-            Op::Settle { nr, outcome } => {
+            Op::Finish { nr, outcome } => {
                 for (id, reason) in self.isolated.drain(..nr.min(self.isolated.len())) {
                     self.machine
                         .finish_page(ONE, FolioId(id), (outcome, reason));
@@ -312,9 +312,10 @@ impl Pair {
             }
             _ => return,
         };
-        let out: Vec<u32> = out.iter().map(|id| id.0).collect();
-        assert_eq!(out, expect, "isolated, in order");
-        self.isolated.extend(out.into_iter().map(|id| (id, reason)));
+        let isolated: Vec<u32> = isolated.iter().map(|id| id.0).collect();
+        assert_eq!(isolated, expect, "isolated, in order");
+        self.isolated
+            .extend(isolated.into_iter().map(|id| (id, reason)));
     }
 
     fn flag(&mut self, id: u32, flag: Flag, on: bool) {
@@ -329,7 +330,7 @@ impl Pair {
         }
     }
 
-    /// Checks that machine and model are equal in all that can be seen.
+    /// Checks that the visible states of machine and model are equal.
     fn compare(&self) {
         self.machine.check_invariants();
         let lru = self.machine.lruvec(ONE).lru_gen();
@@ -345,11 +346,11 @@ impl Pair {
         self.compare_pages();
         for ty in FolioType::ALL {
             for seq in lru.min_seq(ty)..=lru.max_seq() {
-                let got = self.machine.lruvec(ONE).list_order(seq, ty);
+                let actual = self.machine.lruvec(ONE).list_order(seq, ty);
                 let list = self.model.lists.get(&(seq, ty as usize));
                 let expect = list.into_iter().flatten().rev().copied().map(FolioId);
                 assert_eq!(
-                    got,
+                    actual,
                     expect.collect::<Vec<_>>(),
                     "list {seq} {ty:?}, tail first"
                 );
@@ -360,13 +361,13 @@ impl Pair {
         let report = self
             .machine
             .page_age(ONE, Millis(self.now), &bins, Aggregation::Exact);
-        let got: Vec<_> = report
+        let actual: Vec<_> = report
             .bins()
             .iter()
             .map(|bin| bin.pages.map(|p| p.0))
             .collect();
         assert_eq!(
-            got,
+            actual,
             naive_page_age(&self.model, &EDGES, self.now),
             "page age"
         );
@@ -435,7 +436,7 @@ proptest! {
     }
 }
 
-/// Checks the test itself: its random operations must lead to promotion, refaults and eviction.
+/// Checks the test above: its random operations must lead to promotion, refaults and eviction.
 #[test]
 fn the_operations_reach_all_cases() {
     use proptest::strategy::ValueTree;

@@ -1,9 +1,9 @@
-//! Reclaim of the root by heat levels, compared with a naive model: random operations, and after
-//! each step of a walk the memcg that was met and the heat of all memcgs.
+//! Compares reclaim of the root by heat levels with a simple model under random operations: after
+//! each step of a walk, the visited memcg and the heat of all memcgs must be equal.
 //! spec: heat-level.md 7, test 10.
 //!
-//! The model reads from the engine how many pages each memcg has, and what a visit did. It decides
-//! by itself which memcg comes next, whether it is skipped, and how hot it is.
+//! The model reads from the engine how many pages each memcg has, and the result of each visit. It
+//! decides by itself which memcg is next, whether it is skipped, and how hot it is.
 #![forbid(unsafe_code)]
 
 use engine::machine::{GlobalReclaim, Machine, MachineConfig, ReclaimRequest};
@@ -49,10 +49,11 @@ fn ops() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A memory that pages out one in `id` pages of memcg `id`: all of the first, a half of the second.
-struct Stingy;
+/// A memory that pages out one in `id` pages of memcg `id`: all pages of memcg 1, half of those of
+/// memcg 2, and so on.
+struct PagesOutOneIn;
 
-impl Memory for Stingy {
+impl Memory for PagesOutOneIn {
     fn walk(&mut self, _: MemcgId, lruvec: &mut Lruvec) {
         lruvec.walk_accessed();
     }
@@ -93,20 +94,20 @@ impl Tenant {
         }
     }
 
-    fn visited(&mut self, (tried, got, refaults): (u64, u64, u64), now: u64) {
+    fn visited(&mut self, (tried, reclaimed, refaults): (u64, u64, u64), now: u64) {
         self.decay(now);
         let mut change = if tried == 0 {
             12
-        } else if got as f64 >= tried as f64 / 2.0 {
+        } else if reclaimed as f64 >= tried as f64 / 2.0 {
             -2
-        } else if got as f64 >= tried as f64 / 4.0 {
+        } else if reclaimed as f64 >= tried as f64 / 4.0 {
             -1
         } else {
             1
         };
         let since = refaults - self.refaults;
         self.refaults = refaults;
-        if since > got {
+        if since > reclaimed {
             change += 1;
         } else if since == 0 && change > 0 {
             change -= 1;
@@ -115,11 +116,11 @@ impl Tenant {
     }
 }
 
-/// The machine and its model, which get the same operations.
+/// The machine and its model, to which the same operations are applied.
 struct Pair {
     machine: Machine,
     model: BTreeMap<MemcgId, Tenant>,
-    /// The memcg at which the shared walk stands; `None` before the root.
+    /// The last memcg that the shared walk visited; `None` before the root.
     at: Option<MemcgId>,
     now: u64,
 }
@@ -138,7 +139,8 @@ impl Pair {
         }
     }
 
-    /// The online tenant with this number; `None` if there is none.
+    /// Returns the online tenant with this number (modulo their count); `None` if no tenant is
+    /// online.
     fn memcg_of(&self, tenant: usize) -> Option<MemcgId> {
         let ids = self
             .model
@@ -218,10 +220,10 @@ impl Pair {
         self.machine.set_limits(id, limits);
     }
 
-    /// The memcg before `id` in the order of walks.
+    /// Returns `id` and the memcg before it in the order of walks.
     fn before(&self, id: MemcgId) -> (MemcgId, Option<MemcgId>) {
         let order = self.machine.tree().pre_order(MemcgId::ROOT);
-        let at = order.iter().position(|one| *one == id);
+        let at = order.iter().position(|other| *other == id);
         (id, at.and_then(|at| order.get(at.wrapping_sub(1))).copied())
     }
 
@@ -235,7 +237,7 @@ impl Pair {
         }
     }
 
-    /// Walks once at one priority, and compares each step with the model's.
+    /// Makes one walk at one priority, and compares each step with that of the model.
     fn reclaim(&mut self, nr: u64, priority: u32) {
         let request = ReclaimRequest {
             reason: ScanReason::Direct,
@@ -259,20 +261,20 @@ impl Pair {
                 self.at = None;
             }
             let before = expect.map(|id| (self.before(id), self.resident(id)));
-            let met = self.machine.step(&mut reclaimer, &mut Stingy);
-            assert_eq!(met, expect, "the next memcg of round {level}");
-            let (Some(id), Some((before, resident))) = (met, before) else {
+            let actual = self.machine.step(&mut reclaimer, &mut PagesOutOneIn);
+            assert_eq!(actual, expect, "the next memcg of round {level}");
+            let (Some(id), Some((before, resident))) = (actual, before) else {
                 break;
             };
             self.at = Some(id);
-            let got = reclaimer.got();
+            let result = reclaimer.got();
             let tried = |of: &Shrunk| of.reclaimed.0 + of.forgotten.0 + of.kept.total();
-            let did = (
-                tried(&got) - tried(&total),
-                got.reclaimed.0 - total.reclaimed.0,
+            let counts = (
+                tried(&result) - tried(&total),
+                result.reclaimed.0 - total.reclaimed.0,
             );
-            total = got;
-            has_hotter |= self.visit(id, (did, resident), (level, priority));
+            total = result;
+            has_hotter |= self.visit(id, (counts, resident), (level, priority));
             self.forget_released(before);
             self.compare();
         }
@@ -280,26 +282,26 @@ impl Pair {
         assert_eq!(all.reclaimed, total.reclaimed);
     }
 
-    /// The memcgs of a round, last first: those from the shared position to the end of the
-    /// traversal. At the end, a new traversal begins.
+    /// Returns the memcgs of a round, the last first: those from the shared position to the end of
+    /// the traversal, or all of them if the position is at the end.
     fn round(&self) -> Vec<MemcgId> {
         let order = self.machine.tree().pre_order(MemcgId::ROOT);
         let at = self
             .at
-            .and_then(|at| order.iter().position(|one| *one == at));
-        let mut rest = order[at.map_or(0, |at| at + 1)..].to_vec();
-        if rest.is_empty() {
-            rest = order;
+            .and_then(|at| order.iter().position(|other| *other == at));
+        let mut memcgs = order[at.map_or(0, |at| at + 1)..].to_vec();
+        if memcgs.is_empty() {
+            memcgs = order;
         }
-        rest.reverse();
-        rest
+        memcgs.reverse();
+        memcgs
     }
 
-    /// What a visit of `id` changes in the model; returns whether it was too hot for the round.
+    /// Updates the model by a visit of `id`. Returns whether the memcg was too hot for the round.
     fn visit(
         &mut self,
         id: MemcgId,
-        ((tried, got), resident): ((u64, u64), u64),
+        ((tried, reclaimed), resident): ((u64, u64), u64),
         (level, priority): (i64, u32),
     ) -> bool {
         let is_online = self.machine.tree().exists(id) && self.machine.tree().is_online(id);
@@ -315,7 +317,7 @@ impl Pair {
         let tenant = self.model.get_mut(&id).expect("a known memcg");
         let is_root = id == MemcgId::ROOT;
         if !is_root && (tenant.min >= resident || tenant.low >= resident) {
-            assert_eq!((tried, got), (0, 0), "{id:?} is protected");
+            assert_eq!((tried, reclaimed), (0, 0), "{id:?} is protected");
             return false;
         }
         if !is_root {
@@ -325,12 +327,12 @@ impl Pair {
         let is_small = resident >> (if is_online { priority } else { 0 }) == 0;
         if is_too_hot || is_small {
             assert_eq!(
-                (tried, got),
+                (tried, reclaimed),
                 (0, 0),
                 "{id:?}: hot {is_too_hot}, small {is_small}"
             );
         } else if !is_root && self.machine.tree().exists(id) {
-            tenant.visited((tried, got, refaults), now);
+            tenant.visited((tried, reclaimed, refaults), now);
         }
         is_too_hot
     }

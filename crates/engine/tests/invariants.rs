@@ -1,6 +1,6 @@
-//! Seeded random operations with every policy, profile and swappiness; all invariants are checked
-//! after each operation. Only this test covers profile P63 and reclaim of one page type, which the
-//! naive model does not have.
+//! Checks all invariants after each of many pseudo-random operations, with every policy, profile
+//! and several values of swappiness. Only this test covers profile P63 and reclaim of a single page
+//! type, which the model of `against_naive.rs` lacks.
 #![forbid(unsafe_code)]
 
 use engine::active_inactive::Stage;
@@ -17,11 +17,11 @@ const ONE: MemcgId = MemcgId::FIRST;
 /// Number of page ids.
 const PAGES: u32 = 400;
 
-/// A generator of random numbers: runs with the same seed are the same.
+/// A generator of pseudo-random numbers, which are the same for the same seed.
 struct Random(u64);
 
 impl Random {
-    /// A random number below `n`.
+    /// Returns a random number below `n`.
     fn below(&mut self, n: u32) -> u32 {
         self.0 = self
             .0
@@ -31,7 +31,7 @@ impl Random {
     }
 }
 
-/// `max_seq`, then `min_seq` of anonymous and of file pages; `None` with the classic lists.
+/// Returns `max_seq`, then `min_seq` of anonymous and of file pages; `None` for the classic lists.
 fn seqs(machine: &Machine) -> Option<[u64; 3]> {
     let lru = machine.lruvec(ONE).multi_gen()?;
     Some([

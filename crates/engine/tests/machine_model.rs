@@ -1,8 +1,8 @@
-//! A tree of tenants under random operations, compared with the simplest model of their charges.
+//! Compares a tree of tenants with a simple model of their charges, under random operations.
 //!
 //! The model has a set of pages in memory and a set of swapped-out pages for each tenant, and sums
-//! them anew after each operation. It reads from the engine which pages a reclaim took; everything
-//! that follows from that is checked.
+//! their sizes after each operation. It reads from the engine which pages a reclaim evicted, and
+//! checks all that follows from that.
 #![forbid(unsafe_code)]
 
 use engine::active_inactive::Stage;
@@ -23,31 +23,31 @@ const CLASSIC: Policy = Policy::ActiveInactive(Stage::Detection, Pages(1000));
 #[derive(Clone, Debug)]
 enum Op {
     Create { parent: usize },
-    Offline { who: usize },
-    Fault { who: usize, id: u32, len: u32 },
-    Touch { who: usize, id: u32, len: u32 },
-    Unmap { who: usize, id: u32, len: u32 },
-    Max { who: usize, pages: u64 },
-    Min { who: usize, pages: u64 },
-    SwapMax { who: usize, pages: u64 },
-    Soft { who: usize, pages: u64 },
-    Reclaim { who: usize, nr: u64 },
+    Offline { tenant: usize },
+    Fault { tenant: usize, id: u32, len: u32 },
+    Touch { tenant: usize, id: u32, len: u32 },
+    Unmap { tenant: usize, id: u32, len: u32 },
+    Max { tenant: usize, pages: u64 },
+    Min { tenant: usize, pages: u64 },
+    SwapMax { tenant: usize, pages: u64 },
+    Soft { tenant: usize, pages: u64 },
+    Reclaim { tenant: usize, nr: u64 },
 }
 
 /// Random operations; the numbers before `=>` are their weights.
 fn ops() -> impl Strategy<Value = Op> {
-    let (who, id, len) = (0..8usize, 0..PAGES, 1..80u32);
+    let (tenant, id, len) = (0..8usize, 0..PAGES, 1..80u32);
     prop_oneof![
         2 => (0..8usize).prop_map(|parent| Op::Create { parent }),
-        1 => who.clone().prop_map(|who| Op::Offline { who }),
-        6 => (who.clone(), id.clone(), len.clone()).prop_map(|(who, id, len)| Op::Fault { who, id, len }),
-        3 => (who.clone(), id.clone(), len.clone()).prop_map(|(who, id, len)| Op::Touch { who, id, len }),
-        2 => (who.clone(), id, len).prop_map(|(who, id, len)| Op::Unmap { who, id, len }),
-        1 => (who.clone(), 40..300u64).prop_map(|(who, pages)| Op::Max { who, pages }),
-        1 => (who.clone(), 0..80u64).prop_map(|(who, pages)| Op::Min { who, pages }),
-        1 => (who.clone(), 0..200u64).prop_map(|(who, pages)| Op::SwapMax { who, pages }),
-        1 => (who.clone(), 0..200u64).prop_map(|(who, pages)| Op::Soft { who, pages }),
-        4 => (who, 1..120u64).prop_map(|(who, nr)| Op::Reclaim { who, nr }),
+        1 => tenant.clone().prop_map(|tenant| Op::Offline { tenant }),
+        6 => (tenant.clone(), id.clone(), len.clone()).prop_map(|(tenant, id, len)| Op::Fault { tenant, id, len }),
+        3 => (tenant.clone(), id.clone(), len.clone()).prop_map(|(tenant, id, len)| Op::Touch { tenant, id, len }),
+        2 => (tenant.clone(), id, len).prop_map(|(tenant, id, len)| Op::Unmap { tenant, id, len }),
+        1 => (tenant.clone(), 40..300u64).prop_map(|(tenant, pages)| Op::Max { tenant, pages }),
+        1 => (tenant.clone(), 0..80u64).prop_map(|(tenant, pages)| Op::Min { tenant, pages }),
+        1 => (tenant.clone(), 0..200u64).prop_map(|(tenant, pages)| Op::SwapMax { tenant, pages }),
+        1 => (tenant.clone(), 0..200u64).prop_map(|(tenant, pages)| Op::Soft { tenant, pages }),
+        4 => (tenant, 1..120u64).prop_map(|(tenant, nr)| Op::Reclaim { tenant, nr }),
     ]
 }
 
@@ -79,10 +79,10 @@ struct Tenant {
     released: bool,
     online: bool,
     present: BTreeSet<u32>,
-    out: BTreeSet<u32>,
+    swapped: BTreeSet<u32>,
 }
 
-/// The machine and its model, which get the same operations.
+/// The machine and its model, to which the same operations are applied.
 struct Pair {
     machine: Machine,
     ids: Vec<MemcgId>,
@@ -110,19 +110,19 @@ impl Pair {
         }
     }
 
-    /// The tenant with this number if it is online, else the root.
-    fn alive(&self, who: usize) -> usize {
-        let who = who % self.model.len();
-        if self.model[who].released || !self.model[who].online {
+    /// Returns the tenant with this number if it is online, else the root.
+    fn alive(&self, tenant: usize) -> usize {
+        let tenant = tenant % self.model.len();
+        if self.model[tenant].released || !self.model[tenant].online {
             0
         } else {
-            who
+            tenant
         }
     }
 
     /// Changes the limits of a tenant.
-    fn limits(&mut self, who: usize, change: impl FnOnce(&mut MemcgLimits)) {
-        let id = self.ids[who];
+    fn limits(&mut self, tenant: usize, change: impl FnOnce(&mut MemcgLimits)) {
+        let id = self.ids[tenant];
         let mut limits = self.machine.tree().get(id).limits();
         change(&mut limits);
         self.machine.set_limits(id, limits);
@@ -144,79 +144,79 @@ impl Pair {
                 });
             }
             Op::Create { .. } => {}
-            Op::Offline { who } => self.offline(who),
-            Op::Fault { who, id, len } => self.fault(who, id, len),
-            Op::Touch { who, id, len } => {
-                let who = self.alive(who);
+            Op::Offline { tenant } => self.offline(tenant),
+            Op::Fault { tenant, id, len } => self.fault(tenant, id, len),
+            Op::Touch { tenant, id, len } => {
+                let tenant = self.alive(tenant);
                 for id in id..(id + len).min(PAGES) {
-                    let there = self.machine.lruvec_mut(self.ids[who]).touch(FolioId(id));
-                    assert_eq!(there, self.model[who].present.contains(&id));
+                    let is_present = self.machine.lruvec_mut(self.ids[tenant]).touch(FolioId(id));
+                    assert_eq!(is_present, self.model[tenant].present.contains(&id));
                 }
             }
-            Op::Unmap { who, id, len } => {
-                let who = self.alive(who);
+            Op::Unmap { tenant, id, len } => {
+                let tenant = self.alive(tenant);
                 self.machine
-                    .unmap_range(self.ids[who], FolioId(id), len as usize);
+                    .unmap_range(self.ids[tenant], FolioId(id), len as usize);
                 for id in id..id + len {
-                    self.model[who].present.remove(&id);
-                    self.model[who].out.remove(&id);
+                    self.model[tenant].present.remove(&id);
+                    self.model[tenant].swapped.remove(&id);
                 }
             }
-            Op::Max { who, pages } => {
-                let who = self.alive(who);
-                self.limits(who, |l| l.max = Limit::Bytes(Bytes(pages * 4096)));
+            Op::Max { tenant, pages } => {
+                let tenant = self.alive(tenant);
+                self.limits(tenant, |l| l.max = Limit::Bytes(Bytes(pages * 4096)));
             }
-            Op::Min { who, pages } => {
-                let who = self.alive(who);
-                self.limits(who, |l| l.min = Pages(pages));
+            Op::Min { tenant, pages } => {
+                let tenant = self.alive(tenant);
+                self.limits(tenant, |l| l.min = Pages(pages));
             }
-            Op::SwapMax { who, pages } => {
-                let who = self.alive(who);
-                self.limits(who, |l| l.swap_max = Limit::Bytes(Bytes(pages * 4096)));
+            Op::SwapMax { tenant, pages } => {
+                let tenant = self.alive(tenant);
+                self.limits(tenant, |l| l.swap_max = Limit::Bytes(Bytes(pages * 4096)));
             }
-            Op::Soft { who, pages } => {
-                let who = self.alive(who);
-                self.limits(who, |l| l.soft = Limit::Bytes(Bytes(pages * 4096)));
+            Op::Soft { tenant, pages } => {
+                let tenant = self.alive(tenant);
+                self.limits(tenant, |l| l.soft = Limit::Bytes(Bytes(pages * 4096)));
             }
-            Op::Reclaim { who, nr } => self.reclaim(who, nr),
+            Op::Reclaim { tenant, nr } => self.reclaim(tenant, nr),
         }
-        self.follow();
+        self.update_model();
         self.compare();
     }
 
     /// Takes a tenant offline, unless it is the root or has children.
-    fn offline(&mut self, who: usize) {
-        let who = self.alive(who);
-        let is_parent = |t: &Tenant| t.parent == Some(who) && !t.released;
-        if who != 0 && !self.model.iter().any(is_parent) {
-            self.machine.offline(self.ids[who]);
-            self.model[who].online = false;
+    fn offline(&mut self, tenant: usize) {
+        let tenant = self.alive(tenant);
+        let is_parent = |t: &Tenant| t.parent == Some(tenant) && !t.released;
+        if tenant != 0 && !self.model.iter().any(is_parent) {
+            self.machine.offline(self.ids[tenant]);
+            self.model[tenant].online = false;
         }
     }
 
-    fn fault(&mut self, who: usize, id: u32, len: u32) {
-        let who = self.alive(who);
-        if who == 0 {
+    fn fault(&mut self, tenant: usize, id: u32, len: u32) {
+        let tenant = self.alive(tenant);
+        if tenant == 0 {
             return;
         }
         for id in id..(id + len).min(PAGES) {
-            if self.model[who].present.contains(&id) {
+            if self.model[tenant].present.contains(&id) {
                 continue;
             }
             let now = Millis(self.now);
-            let room = self
+            let result = self
                 .machine
-                .make_room(self.ids[who], Pages(1), now, &mut Plain);
-            self.follow();
-            if room.is_err() {
+                .make_room(self.ids[tenant], Pages(1), now, &mut Plain);
+            self.update_model();
+            if result.is_err() {
                 break;
             }
             let ty = FolioType::Anon;
             self.machine
-                .fault_in(self.ids[who], FolioId(id), ty, FaultKind::Refault, true);
-            self.model[who].out.remove(&id);
-            self.model[who].present.insert(id);
-            let mut at = Some(who);
+                .fault_in(self.ids[tenant], FolioId(id), ty, FaultKind::Refault, true);
+            self.model[tenant].swapped.remove(&id);
+            self.model[tenant].present.insert(id);
+            let mut at = Some(tenant);
             while let Some(level) = at {
                 let memcg = self.machine.tree().get(self.ids[level]);
                 assert!(memcg.usage() <= memcg.limits().max.pages(), "over max");
@@ -225,21 +225,21 @@ impl Pair {
         }
     }
 
-    /// Reclaims `nr` pages from the tenant `who`. Checks that the only child of `who` loses no page
-    /// if its min covers its whole usage.
-    fn reclaim(&mut self, who: usize, nr: u64) {
-        let who = self.alive(who);
-        let covered: Vec<(usize, u64)> = (0..self.model.len())
-            .filter(|&n| self.model[n].parent == Some(who) && !self.model[n].released)
+    /// Reclaims `nr` pages from `tenant`. Checks that the only child of `tenant` loses no page if
+    /// its memory.min covers its whole usage.
+    fn reclaim(&mut self, tenant: usize, nr: u64) {
+        let tenant = self.alive(tenant);
+        let protected: Vec<(usize, u64)> = (0..self.model.len())
+            .filter(|&n| self.model[n].parent == Some(tenant) && !self.model[n].released)
             .map(|n| (n, self.machine.tree().get(self.ids[n])))
             .filter(|(_, memcg)| memcg.limits().min >= memcg.usage())
             .map(|(n, _)| (n, self.resident_below(n)))
             .collect();
-        let all: u64 = covered
+        let all: u64 = protected
             .iter()
             .map(|&(n, _)| self.machine.tree().get(self.ids[n]).limits().min.0)
             .sum();
-        let usage = self.machine.tree().get(self.ids[who]).usage();
+        let usage = self.machine.tree().get(self.ids[tenant]).usage();
         let swapped = self.swapped();
         let request = ReclaimRequest {
             reason: ScanReason::Direct,
@@ -248,17 +248,17 @@ impl Pair {
             now: Millis(self.now),
         };
         self.machine
-            .reclaim_subtree(self.ids[who], request, &mut Plain);
+            .reclaim_subtree(self.ids[tenant], request, &mut Plain);
         for ((n, before), (_, after)) in swapped.into_iter().zip(self.swapped()) {
             let memcg = self.machine.tree().get(self.ids[n]);
             assert!(after <= before.max(memcg.limits().swap_max.pages()));
         }
-        self.follow();
-        for (n, before) in covered {
-            // For the only tenant directly below the target, the effective protection is its own
+        self.update_model();
+        for (n, before) in protected {
+            // The effective protection of a tenant that is the only child of the target is its own
             // setting.
             let alone = (0..self.model.len())
-                .filter(|&m| self.model[m].parent == Some(who))
+                .filter(|&m| self.model[m].parent == Some(tenant))
                 .count()
                 == 1;
             if alone && all <= usage.0 {
@@ -278,14 +278,15 @@ impl Pair {
     /// Returns (tenant, number of its swapped-out pages) for all online tenants. No reclaim
     /// releases an online tenant.
     fn swapped(&self) -> Vec<(usize, Pages)> {
-        let there = (0..self.model.len()).filter(|&n| self.model[n].online);
-        there
+        let online = (0..self.model.len()).filter(|&n| self.model[n].online);
+        online
             .map(|n| (n, self.machine.tree().get(self.ids[n]).swap_usage()))
             .collect()
     }
 
-    /// Reads from the engine which pages were evicted, and which tenants were released.
-    fn follow(&mut self) {
+    /// Updates the model: reads from the engine which pages were evicted and which tenants were
+    /// released.
+    fn update_model(&mut self) {
         let machine = &self.machine;
         let live: BTreeSet<MemcgId> = machine
             .tree()
@@ -306,15 +307,15 @@ impl Pair {
                 continue;
             }
             let state = |page: &u32| machine.lruvec(*id).folios().get(FolioId(*page)).state();
-            let gone: Vec<u32> = tenant
+            let evicted: Vec<u32> = tenant
                 .present
                 .iter()
                 .copied()
                 .filter(|p| state(p) == State::Shadow)
                 .collect();
-            for page in gone {
+            for page in evicted {
                 tenant.present.remove(&page);
-                tenant.out.insert(page);
+                tenant.swapped.insert(page);
             }
         }
     }
@@ -326,7 +327,7 @@ impl Pair {
             let mut at = Some(n);
             while let Some(level) = at {
                 sums[level][0] += tenant.present.len() as u64;
-                sums[level][1] += tenant.out.len() as u64;
+                sums[level][1] += tenant.swapped.len() as u64;
                 at = self.model[level].parent;
             }
         }
@@ -350,7 +351,7 @@ impl Pair {
         }
     }
 
-    /// Whether the tenant `m` is `n` or below it.
+    /// Whether tenant `m` is `n` or below it.
     fn is_below(&self, mut m: usize, n: usize) -> bool {
         while m != n {
             let Some(parent) = self.model[m].parent else {
@@ -377,21 +378,21 @@ proptest! {
     }
 }
 
-/// Regression (of this test): it compared usage, and about one run in a hundred failed. When
+/// Regression of the test above: it compared usage, and about one run in a hundred failed. When
 /// another tenant uncharges pages, pages charged in advance for a protected tenant are uncharged,
-/// too, so its usage falls though none of its pages was evicted.
+/// too. So the usage of the protected tenant falls, although none of its pages was evicted.
 #[test]
 fn pages_charged_in_advance_belong_to_no_tenant() {
     let mut pair = Pair::new(64, Policy::default());
-    let (who, id, len) = (3, 0, 1);
+    let (tenant, id, len) = (3, 0, 1);
     for op in [
         Op::Create { parent: 0 },
         Op::Create { parent: 2 },
         Op::Create { parent: 1 },
-        Op::Min { who, pages: 64 },
-        Op::Fault { who: 1, id, len },
-        Op::Fault { who, id, len },
-        Op::Reclaim { who: 1, nr: 1 },
+        Op::Min { tenant, pages: 64 },
+        Op::Fault { tenant: 1, id, len },
+        Op::Fault { tenant, id, len },
+        Op::Reclaim { tenant: 1, nr: 1 },
     ] {
         pair.apply(&op);
     }

@@ -1,4 +1,5 @@
-//! Reclaim for one memory node of several, compared with a naive model that holds each page's node.
+//! Tests of reclaim for a single memory node, partly by comparison with a simple model that stores
+//! each page's node.
 #![forbid(unsafe_code)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,18 +12,18 @@ use engine::{
 };
 use proptest::prelude::*;
 
-/// Number of tenants, of page ids of each, and of nodes.
+/// Number of tenants; `PAGES`: of page ids of each tenant; `NODES`: of memory nodes.
 const TENANTS: usize = 2;
 const PAGES: u32 = 600;
 const NODES: usize = 3;
 
-/// Evicts each page, and notes which.
+/// A memory that evicts every page, and records which pages it evicted.
 #[derive(Default)]
-struct Evicting {
+struct RecordsEvictions {
     evicted: Vec<(MemcgId, u32)>,
 }
 
-impl Memory for Evicting {
+impl Memory for RecordsEvictions {
     fn walk(&mut self, _: MemcgId, lruvec: &mut Lruvec) {
         lruvec.walk_accessed();
     }
@@ -33,18 +34,18 @@ impl Memory for Evicting {
     }
 }
 
-/// A page: its tenant and its id there.
+/// A page: its tenant, and its id in that tenant.
 type Key = (MemcgId, u32);
 
-/// A page that was evicted: its node, and the generation that it was in when the reclaim began.
+/// An evicted page: its node, and its generation when the reclaim began.
 #[derive(Clone, Copy, Debug)]
-struct Gone {
+struct Evicted {
     page: Key,
     node: usize,
     seq: u64,
 }
 
-/// A machine as a host has it, and the model: the node of each page in memory.
+/// A machine with the configuration of a host, and the model: the node of each page in memory.
 struct World {
     machine: Machine,
     tenants: Vec<MemcgId>,
@@ -71,7 +72,7 @@ impl World {
         }
     }
 
-    /// Brings pages in, on a node; a page that is in memory moves there.
+    /// Faults in pages on a node; pages that are in memory move to that node.
     fn put(&mut self, tenant: usize, node: usize, ids: std::ops::Range<u32>) {
         let memcg = self.tenants[tenant];
         for id in ids {
@@ -94,7 +95,7 @@ impl World {
         }
     }
 
-    /// Reports the touched pages as a host's scan does, and opens a generation.
+    /// Reports the touched pages as a host's scan does, and opens a generation in each tenant.
     fn scan(&mut self) {
         self.scans += 1;
         for (memcg, id) in std::mem::take(&mut self.touched) {
@@ -123,9 +124,9 @@ impl World {
         lruvec.lru_gen().seq_of(slot, FolioType::Anon)
     }
 
-    /// Requests `nr` pages of a node of all tenants; `None` for all nodes. Checks that no page
-    /// stays that was in an older generation than an evicted one. Returns the evicted pages.
-    fn reclaim(&mut self, node: Option<usize>, nr: u64) -> Vec<Gone> {
+    /// Reclaims `nr` pages of a node from all tenants; of all nodes if `None`. Checks that no page
+    /// stays that was in an older generation than an evicted page. Returns the evicted pages.
+    fn reclaim(&mut self, node: Option<usize>, nr: u64) -> Vec<Evicted> {
         let seqs: BTreeMap<Key, u64> = self
             .pages
             .keys()
@@ -139,18 +140,18 @@ impl World {
         };
         let ongoing = Ongoing::proactive(MemcgId::ROOT, request);
         let mut ongoing = ongoing.on_node(node.map(NodeId::of_index));
-        let mut memory = Evicting::default();
+        let mut memory = RecordsEvictions::default();
         while !self.machine.resume(&mut ongoing, request.now, &mut memory) {}
         self.machine.check_invariants();
-        let gone = |page: Key| Gone {
+        let evicted = |page: Key| Evicted {
             page,
             node: self.pages.remove(&page).expect("a page that is in memory"),
             seq: seqs[&page],
         };
-        let gone: Vec<Gone> = memory.evicted.into_iter().map(gone).collect();
+        let evicted: Vec<Evicted> = memory.evicted.into_iter().map(evicted).collect();
         for memcg in &self.tenants {
-            let left = gone.iter().filter(|gone| gone.page.0 == *memcg);
-            let youngest = left.map(|gone| gone.seq).max().unwrap_or(0);
+            let of_memcg = evicted.iter().filter(|evicted| evicted.page.0 == *memcg);
+            let youngest = of_memcg.map(|evicted| evicted.seq).max().unwrap_or(0);
             let mut stays = self
                 .pages
                 .iter()
@@ -161,15 +162,15 @@ impl World {
                 "{is_older:?} stays, and {youngest} left"
             );
         }
-        gone
+        evicted
     }
 
     /// Checks that the machine has the pages of the model in memory.
     fn check_resident(&self) {
         for memcg in &self.tenants {
-            let has = self.pages.keys().filter(|key| key.0 == *memcg).count();
+            let expected = self.pages.keys().filter(|key| key.0 == *memcg).count();
             let resident = self.machine.lruvec(*memcg).resident();
-            assert_eq!(resident, Pages(has as u64), "{memcg:?}");
+            assert_eq!(resident, Pages(expected as u64), "{memcg:?}");
         }
     }
 
@@ -178,10 +179,10 @@ impl World {
     }
 }
 
-/// Two nodes; the first is full. Its cold pages leave, its hot pages and all pages of the other
-/// node stay, also those that are colder.
+/// Of two nodes the first is full. A reclaim for it evicts its cold pages. Its hot pages and all
+/// pages of the other node stay, even colder ones.
 #[test]
-fn only_cold_pages_of_the_full_node_leave() {
+fn only_cold_pages_of_the_full_node_are_evicted() {
     let mut world = World::new();
     // The oldest memory of both tenants is on node 1.
     world.put(0, 1, 0..200);
@@ -193,30 +194,33 @@ fn only_cold_pages_of_the_full_node_leave() {
         world.touch(0, 200..300);
         world.scan();
     }
-    let gone = world.reclaim(Some(0), 200);
-    assert_eq!(gone.len(), 200);
+    let evicted = world.reclaim(Some(0), 200);
+    assert_eq!(evicted.len(), 200);
     let hot = world.tenants[0];
-    for Gone { page, node, .. } in gone {
+    for Evicted { page, node, .. } in evicted {
         assert_eq!(node, 0, "{page:?}");
         assert!(page.0 != hot || page.1 >= 300, "{page:?} is hot");
     }
     assert_eq!((world.on(0), world.on(1)), (100, 300));
     world.check_resident();
-    // What is requested of all nodes comes from the coldest.
-    let gone = world.reclaim(None, 100);
-    assert!(gone.iter().all(|gone| gone.node == 1), "{gone:?}");
+    // A reclaim for all nodes takes the coldest pages.
+    let evicted = world.reclaim(None, 100);
+    assert!(
+        evicted.iter().all(|evicted| evicted.node == 1),
+        "{evicted:?}"
+    );
 }
 
-/// A node without pages gives none, and the reclaim ends.
+/// A reclaim for a node without pages ends without result.
 #[test]
-fn an_empty_node_gives_nothing() {
+fn a_reclaim_of_an_empty_node_ends() {
     let mut world = World::new();
     world.put(0, 0, 0..300);
     for _ in 0..4 {
         world.scan();
     }
     assert!(world.reclaim(Some(2), 50).is_empty());
-    // Nor does a node that the machine has met in no page.
+    // The same holds for a node on which there never was a page.
     assert!(world.reclaim(Some(7), 50).is_empty());
     assert_eq!(world.reclaim(Some(0), 50).len(), 50);
 }
@@ -235,9 +239,9 @@ fn protected_tenants_keep_their_pages_on_the_full_node() {
     for _ in 0..4 {
         world.scan();
     }
-    let gone = world.reclaim(Some(0), 150);
+    let evicted = world.reclaim(Some(0), 150);
     let other = world.tenants[1];
-    assert!(gone.len() == 150 && gone.iter().all(|gone| gone.page.0 == other));
+    assert!(evicted.len() == 150 && evicted.iter().all(|evicted| evicted.page.0 == other));
 }
 
 #[derive(Clone, Debug)]
@@ -280,7 +284,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_node_gives_what_is_requested_and_the_others_keep_theirs(ops in prop::collection::vec(ops(), 1..40)) {
+    fn only_the_requested_node_loses_pages(ops in prop::collection::vec(ops(), 1..40)) {
         let mut world = World::new();
         for op in ops {
             match op {
@@ -291,9 +295,9 @@ proptest! {
                 Op::Reclaim { node, nr } => {
                     let has = node.map_or(world.pages.len(), |node| world.on(node));
                     let others: Vec<usize> = (0..NODES).map(|node| world.on(node)).collect();
-                    let gone = world.reclaim(node, nr);
-                    // Nothing is protected, so all that is there can be reclaimed.
-                    prop_assert_eq!(gone.len() as u64, nr.min(has as u64), "of {} on {:?}", has, node);
+                    let evicted = world.reclaim(node, nr);
+                    // No page is protected, so all pages of the node can be reclaimed.
+                    prop_assert_eq!(evicted.len() as u64, nr.min(has as u64), "of {} on {:?}", has, node);
                     for other in (0..NODES).filter(|other| node.is_some_and(|node| node != *other)) {
                         prop_assert_eq!(world.on(other), others[other], "node {}", other);
                     }

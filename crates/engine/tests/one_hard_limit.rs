@@ -1,16 +1,16 @@
-//! Two programs with the same work under one limit, simulated as on a host: they must run at about
-//! the same speed.
+//! Simulates two programs with the same work under one limit, managed as on a host: they must run
+//! at about the same speed.
 //!
-//! Regression: `serve` had two tenants of 2 GiB each below a limit of 2 GiB. The slower one ran at
-//! 26% of the other's speed (77% under the kernel's own group). A batch had 2,048 pages, so the
-//! tenant that a walk reached first contributed all pages that were wanted, and each walk reached
-//! the same tenant first. That tenant waited for its refaults and therefore touched fewer pages;
-//! nothing made reclaim take from the other one.
+//! Regression: `serve` had two tenants of 2 GiB each below a limit of 2 GiB. One of them ran at 26%
+//! of the other's speed (77% when the kernel alone reclaimed). A batch had 2,048 pages, so the
+//! tenant that a walk visited first contributed all requested pages, and each walk visited the same
+//! tenant first. That tenant waited for its refaults and so touched fewer pages, while no page of
+//! the other tenant was reclaimed.
 //!
-//! The simulated host has all that matters for this: accessed bits that scans clear, pages that
-//! refault without the engine's knowledge, measured usage, and a manager that begins to reclaim at
-//! one watermark and ends at the other. Time is in nanoseconds. Memory, batches, and the time
-//! between scans are an eighth of the real ones.
+//! The simulated host has accessed bits that scans clear, pages that refault without the engine's
+//! knowledge, and measured usage. Its manager begins to reclaim at one watermark and ends at
+//! another. Times are in nanoseconds. Memory, batches, and the time between scans are an eighth of
+//! the real ones.
 #![forbid(unsafe_code)]
 
 use engine::machine::ReclaimRequest;
@@ -24,22 +24,22 @@ use engine::{
 const PAGES: usize = 1 << 16;
 /// Number of pages that the engine isolates at once.
 const BATCH: usize = 256;
-/// Nanoseconds between two scans; `READ`: least time between two walks for a reclaim.
+/// Nanoseconds between two scans; `READ`: minimum time between two walks for a reclaim.
 const SCAN: u64 = 250_000_000;
 const READ: u64 = 25_000_000;
 /// Nanoseconds between two measurements of the usage.
 const MEASURE: u64 = 250_000;
-/// Nanoseconds of a touch. `REFAULT`: of a touch of a page in swap; `AT_THE_HARD_LIMIT`: of a touch
-/// for which the kernel must first reclaim.
+/// Duration of a touch in nanoseconds. `REFAULT`: additional time if the page is in swap;
+/// `AT_THE_HARD_LIMIT`: additional time if the kernel must reclaim first.
 const TOUCH: u64 = 300;
 const REFAULT: u64 = 10_000;
 const AT_THE_HARD_LIMIT: u64 = 12_000;
-/// Nanoseconds that the manager needs to page out one page; `CALL`: for each call that pages out
-/// some.
+/// Nanoseconds that the manager needs to page out one page; `CALL`: additional time of each
+/// page-out call.
 const PAGE_OUT: u64 = 4_000;
 const CALL: u64 = 7_500;
 
-/// A splitmix64 generator of random numbers: runs with the same seed are the same.
+/// A splitmix64 generator of pseudo-random numbers, which are the same for the same seed.
 struct Rng(u64);
 
 impl Rng {
@@ -52,8 +52,8 @@ impl Rng {
     }
 }
 
-/// Zipf's law with exponent 1: the cumulative weight of each rank. Hot pages are spread over all
-/// pages.
+/// A Zipf distribution with exponent 1: the cumulative weight of each rank. Hot pages are scattered
+/// over all ids.
 struct Zipf(Vec<f64>);
 
 impl Zipf {
@@ -66,7 +66,7 @@ impl Zipf {
         Zipf(sums.collect())
     }
 
-    /// A random page: hot ones are the most frequent.
+    /// Returns a random page; hot pages are the most frequent.
     fn page(&self, rng: &mut Rng) -> usize {
         let unit = f64::from(u32::try_from(rng.next() >> 32).expect("32 bits")) / 2f64.powi(32);
         let at = unit * self.0[PAGES - 1];
@@ -75,7 +75,7 @@ impl Zipf {
     }
 }
 
-/// What the kernel knows of a program, and the program's own clock `now` in nanoseconds.
+/// The kernel's state of a program, and the program's own clock `now`, in nanoseconds.
 struct Program {
     memcg: MemcgId,
     present: Vec<bool>,
@@ -106,20 +106,20 @@ impl Program {
     }
 }
 
-/// The two programs, as the memory that the manager reclaims from.
+/// The two programs: the memory from which the manager reclaims.
 struct Host {
     programs: [Program; 2],
-    /// Nanoseconds that page-out calls of the manager took.
-    took: u64,
+    /// Nanoseconds that page-out calls of the manager have taken.
+    page_out_time: u64,
 }
 
 impl Host {
-    /// Resident pages of both programs.
+    /// Returns the number of resident pages of both programs.
     fn usage(&self) -> u64 {
-        self.programs.iter().map(|one| one.resident).sum()
+        self.programs.iter().map(|program| program.resident).sum()
     }
 
-    /// Reclaims as the kernel does when a program reached the limit: from each program in
+    /// Reclaims as the kernel does when a program has reached the limit: from each program in
     /// proportion to its size, by the second-chance algorithm.
     fn make_room(&mut self) {
         for program in &mut self.programs {
@@ -136,10 +136,10 @@ impl Host {
 
     /// Makes one touch of the program whose clock is behind the other program's clock.
     fn touch(&mut self, zipf: &Zipf, max: u64) {
-        let [one, two] = &self.programs;
-        let who = usize::from(one.now > two.now);
+        let [first, second] = &self.programs;
+        let slower = usize::from(first.now > second.now);
         let is_full = self.usage() >= max;
-        let program = &mut self.programs[who];
+        let program = &mut self.programs[slower];
         let page = zipf.page(&mut program.rng);
         program.touches += 1;
         program.now += TOUCH;
@@ -158,7 +158,7 @@ impl Host {
 
 impl Memory for Host {
     fn walk(&mut self, memcg: MemcgId, lruvec: &mut Lruvec) {
-        let program = self.programs.iter().find(|one| one.memcg == memcg);
+        let program = self.programs.iter().find(|program| program.memcg == memcg);
         let pages = program.into_iter().flat_map(|one| {
             let bits = one.present.iter().zip(&one.accessed);
             (0..)
@@ -169,9 +169,11 @@ impl Memory for Host {
     }
 
     fn page_out(&mut self, memcg: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
-        self.took += CALL;
+        self.page_out_time += CALL;
         let mut programs = self.programs.iter_mut();
-        let program = programs.find(|one| one.memcg == memcg).expect("a program");
+        let program = programs
+            .find(|program| program.memcg == memcg)
+            .expect("a program");
         for page in batch.iter().map(|id| id.index()) {
             if program.present[page] && program.accessed[page] {
                 outcome.push(PageOut::Referenced);
@@ -179,7 +181,7 @@ impl Memory for Host {
             }
             if program.present[page] {
                 program.leaves(page);
-                self.took += PAGE_OUT;
+                self.page_out_time += PAGE_OUT;
             }
             outcome.push(PageOut::Stored);
         }
@@ -250,10 +252,10 @@ impl Manager {
                 swappiness: None,
                 now: millis,
             };
-            host.took = 0;
+            host.page_out_time = 0;
             self.machine
                 .reclaim_subtree(self.hard_limited, request, host);
-            self.now += host.took;
+            self.now += host.page_out_time;
         }
         self.now += MEASURE;
     }
@@ -279,7 +281,10 @@ fn run(seed: u64, scans: u64) -> [u64; 2] {
         machine.lruvec_mut(memcg).ensure(PAGES);
         Program::new(memcg, seed << 32 | number)
     });
-    let mut host = Host { programs, took: 0 };
+    let mut host = Host {
+        programs,
+        page_out_time: 0,
+    };
     let mut manager = Manager {
         machine,
         hard_limited,
@@ -291,15 +296,15 @@ fn run(seed: u64, scans: u64) -> [u64; 2] {
     let zipf = Zipf::new();
     let mut touches = [0; 2];
     for end in [scans, 2 * scans] {
-        let before = host.programs.each_ref().map(|one| one.touches);
-        while host.programs.iter().any(|one| one.now < end * SCAN) {
-            let behind = host.programs.iter().map(|one| one.now).min();
+        let before = host.programs.each_ref().map(|program| program.touches);
+        while host.programs.iter().any(|program| program.now < end * SCAN) {
+            let behind = host.programs.iter().map(|program| program.now).min();
             match behind.is_some_and(|now| manager.now <= now) {
                 true => manager.work(&mut host),
                 false => host.touch(&zipf, PAGES as u64),
             }
         }
-        let after = host.programs.each_ref().map(|one| one.touches);
+        let after = host.programs.each_ref().map(|program| program.touches);
         touches = [after[0] - before[0], after[1] - before[1]];
     }
     manager.machine.check_invariants();

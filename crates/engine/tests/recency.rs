@@ -1,4 +1,5 @@
-//! Mappings without recency: how a page was first touched does not matter later.
+//! Tests of mappings without recency: the mapping through which a page was first touched does not
+//! matter later.
 //!
 //! spec: reclaim-control.md 6.1, 11 (tests 11 and 12).
 #![forbid(unsafe_code)]
@@ -18,8 +19,8 @@ const ONE: MemcgId = MemcgId::FIRST;
 /// Number of page ids.
 const PAGES: u32 = 200;
 
-/// A memory in which the mappings of the pages `noreuse` have no recency, and page-out of the pages
-/// `busy` fails.
+/// A memory in which the mappings of the pages in `noreuse` have no recency, and page-out of the
+/// pages in `busy` fails.
 #[derive(Default)]
 struct Mapped {
     noreuse: Range<u32>,
@@ -53,13 +54,13 @@ fn machine(policy: Policy) -> Machine {
     machine
 }
 
-/// The default policy, and the classic lists.
+/// Returns the default policy, and the policy with classic lists.
 fn policies() -> [Policy; 2] {
     let classic = Policy::ActiveInactive(Stage::Detection, Pages(u64::from(PAGES)));
     [Policy::default(), classic]
 }
 
-/// Faults in these pages, of a file, and then touches each once more.
+/// Faults in these pages as file pages, and then touches each once more.
 fn fault(machine: &mut Machine, ids: Range<u32>, has_recency: bool) {
     let (ty, kind) = (FolioType::File, FaultKind::Refault);
     for id in ids.map(FolioId) {
@@ -76,7 +77,7 @@ fn touch(machine: &mut Machine, ids: Range<u32>) {
 
 /// Clears the accessed bits that the faults set: by a walk or, with the classic lists, by a reclaim
 /// in which all pages are busy.
-fn forget(machine: &mut Machine) {
+fn clear_accessed_bits(machine: &mut Machine) {
     let busy = 0..PAGES;
     let mut memory = Mapped {
         noreuse: 0..0,
@@ -100,21 +101,22 @@ fn reclaim(machine: &mut Machine, memory: &mut Mapped, now: u64) {
     machine.check_invariants();
 }
 
-/// Number of these pages that are in memory.
+/// Returns how many of these pages are in memory.
 fn present(machine: &Machine, ids: Range<u32>) -> usize {
     let folios = machine.lruvec(ONE).folios();
     let ids = ids.filter(|&id| folios.get(FolioId(id)).is_present());
     ids.count()
 }
 
-/// Regression: the engine remembered through which mapping a page was first touched. A page first
-/// touched through a NOREUSE mapping was evicted although another mapping used it all the time.
+/// Regression: the engine stored through which mapping a page was first touched. A page first
+/// touched through a mapping with POSIX_FADV_NOREUSE was evicted, although a process used it
+/// through another mapping all the time.
 #[test]
 fn another_mapping_keeps_pages_that_a_noreuse_mapping_brought_in() {
     for policy in policies() {
         let (mut machine, mut memory) = (machine(policy), Mapped::default());
         fault(&mut machine, 0..PAGES, false);
-        forget(&mut machine);
+        clear_accessed_bits(&mut machine);
         touch(&mut machine, 0..50);
         reclaim(&mut machine, &mut memory, 2);
         assert_eq!(present(&machine, 0..50), 50, "{policy:?}");
@@ -122,14 +124,14 @@ fn another_mapping_keeps_pages_that_a_noreuse_mapping_brought_in() {
     }
 }
 
-/// Regression: madvise had no effect on pages touched before: accesses without recency kept these
-/// pages in memory.
+/// Regression: advice had no effect on pages touched before it: later accesses through the mapping,
+/// now without recency, kept these pages in memory.
 #[test]
 fn later_advice_takes_effect_at_once() {
     for policy in policies() {
         let (mut machine, mut memory) = (machine(policy), Mapped::default());
         fault(&mut machine, 0..PAGES, true);
-        forget(&mut machine);
+        clear_accessed_bits(&mut machine);
         touch(&mut machine, 0..PAGES);
         memory.noreuse = 150..PAGES;
         reclaim(&mut machine, &mut memory, 2);
@@ -139,7 +141,7 @@ fn later_advice_takes_effect_at_once() {
 }
 
 /// Regression: a page that refaulted through a mapping without recency was counted as activated,
-/// although it begins as old as any other page.
+/// although it starts in an old generation.
 #[test]
 fn no_activation_is_counted_for_a_fault_without_recency() {
     for (has_recency, expect) in [(false, 0), (true, 1)] {
@@ -153,7 +155,7 @@ fn no_activation_is_counted_for_a_fault_without_recency() {
     }
 }
 
-/// Regression: if a page of a mapping without recency could not be evicted, it was put back as
+/// Regression: a page whose mapping had no recency and that could not be evicted was put back as
 /// referenced, because of an accessed bit that must not count. reclaim-control.md 10, I10.
 #[test]
 fn a_page_put_back_is_not_promoted_by_its_bit() {

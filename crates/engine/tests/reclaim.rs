@@ -1,4 +1,4 @@
-//! Reclaim from one tenant. Its accessed bits are kept in the engine's lruvec.
+//! Tests of reclaim from one tenant, whose accessed bits are those in the engine's lruvec.
 #![forbid(unsafe_code)]
 
 use engine::active_inactive::Stage;
@@ -13,7 +13,7 @@ use engine::{
     Millis, PageOut, Pages, Policy, ScanReason,
 };
 
-/// A memory in which page-out of the pages `busy` fails, and of all other pages succeeds.
+/// A memory in which page-out of the pages in `busy` fails, and that of all others succeeds.
 #[derive(Default)]
 struct Simple {
     busy: std::ops::Range<u32>,
@@ -36,14 +36,14 @@ impl Memory for Simple {
 
 const ONE: MemcgId = MemcgId::FIRST;
 
-/// A machine with one tenant and `pages` page ids.
+/// Creates a machine with one tenant that has `pages` page ids.
 fn engine(pages: u32, limits: MemcgLimits) -> Machine {
     let mut machine = Machine::of_one(MachineConfig::default(), limits, Millis(0));
     machine.lruvec_mut(ONE).ensure(pages as usize);
     machine
 }
 
-/// A request to reclaim `nr` pages proactively.
+/// Returns a request to reclaim `nr` pages proactively.
 fn proactive(nr: Pages, now: Millis) -> ReclaimRequest {
     ReclaimRequest {
         reason: ScanReason::Proactive,
@@ -59,12 +59,12 @@ fn fault(machine: &mut Machine, ids: std::ops::Range<u32>) {
     }
 }
 
-/// A limit of `n` pages.
+/// Returns a limit of `n` pages.
 fn pages(n: u64) -> Limit {
     Limit::Bytes(Bytes(n * 4096))
 }
 
-/// A charge above max first tries to reclaim, and then fails.
+/// A charge that would exceed memory.max first tries to reclaim, and then fails.
 ///
 /// reclaim-control.md 11, test 7.
 #[test]
@@ -120,7 +120,7 @@ fn a_charge_over_max_reclaims() {
     );
 }
 
-/// Proactive reclaim fails without pages, and counts no event of a limit.
+/// Proactive reclaim fails if there are no pages, and counts no event of a limit.
 ///
 /// reclaim-control.md 11, test 8, and I8.
 #[test]
@@ -135,15 +135,15 @@ fn proactive_reclaim_takes_at_least_what_is_requested() {
         })
     );
     fault(&mut machine, 0..100);
-    let got = machine
+    let reclaimed = machine
         .proactive_reclaim(ONE, proactive(Pages(32), Millis(2)), &mut memory)
         .expect("cold");
-    assert!(got >= Pages(32));
+    assert!(reclaimed >= Pages(32));
     assert_eq!(
         machine.lruvec(ONE).stat().get(VmEvent::PgstealProactive),
-        got.0
+        reclaimed.0
     );
-    assert_eq!(machine.lruvec(ONE).stat().pgsteal(), got.0);
+    assert_eq!(machine.lruvec(ONE).stat().pgsteal(), reclaimed.0);
     for event in MemcgEvent::ALL {
         assert_eq!(
             machine.tree().get(ONE).events().get(event),
@@ -155,9 +155,10 @@ fn proactive_reclaim_takes_at_least_what_is_requested() {
     machine.check_invariants();
 }
 
-/// With swap.max 0 no anonymous page is evicted: reclaim-control.md 11, test 13, for one tenant.
+/// With memory.swap.max 0 no anonymous page is evicted: reclaim-control.md 11, test 13, for one
+/// tenant.
 #[test]
-fn without_swap_only_file_pages_go() {
+fn without_swap_only_file_pages_are_evicted() {
     let mut machine = engine(
         200,
         MemcgLimits {
@@ -170,8 +171,8 @@ fn without_swap_only_file_pages_go() {
         machine.fault_in(ONE, id, FolioType::File, FaultKind::Readahead, true);
     }
     let mut memory = Simple::default();
-    let got = machine.proactive_reclaim(ONE, proactive(Pages(100), Millis(1)), &mut memory);
-    assert_eq!(got, Ok(Pages(100)));
+    let result = machine.proactive_reclaim(ONE, proactive(Pages(100), Millis(1)), &mut memory);
+    assert_eq!(result, Ok(Pages(100)));
     assert!(memory.order.iter().all(|&id| id >= 100));
     let events = machine.tree().get(ONE).events();
     assert!(events.get(MemcgEvent::SwapFail) > 0 && events.get(MemcgEvent::SwapMax) > 0);
@@ -216,8 +217,8 @@ fn by_age_all_but_the_two_youngest_generations_are_offered() {
     let mut memory = Simple::default();
     let offered = |machine: &mut Machine| {
         let mut batch = Vec::new();
-        let how_many = (1000, &mut ByAgeCursor::default());
-        machine.isolate_by_age(ONE, how_many, &mut batch);
+        let limits = (1000, &mut ByAgeCursor::default());
+        machine.isolate_by_age(ONE, limits, &mut batch);
         batch.iter().map(|id| id.0).collect::<Vec<_>>()
     };
     assert_eq!(offered(&mut machine), [0u32; 0], "all are new");
@@ -225,12 +226,16 @@ fn by_age_all_but_the_two_youngest_generations_are_offered() {
         machine.walk_and_age(ONE, Millis(100 * u64::from(last)), &mut memory);
         fault(&mut machine, last..last + 100);
         let old: Vec<u32> = (last - 100..last).collect();
-        assert_eq!(offered(&mut machine), old, "what came since is new");
+        assert_eq!(
+            offered(&mut machine),
+            old,
+            "pages faulted in since are too young"
+        );
         machine.check_invariants();
     }
 }
 
-/// A page that is touched while it is isolated is put back young.
+/// A page that is touched while it is isolated is put back as a young page.
 #[test]
 fn a_page_touched_while_isolated_is_put_back_young() {
     let mut machine = engine(10, MemcgLimits::default());
@@ -254,8 +259,7 @@ fn a_page_touched_while_isolated_is_put_back_young() {
     assert!(referenced(3) && !referenced(2));
 }
 
-/// Architecture rule 3: the bins of the histogram sum up to all resident pages, isolated ones
-/// included.
+/// The sum of the histogram's bins is the number of all resident pages, including isolated ones.
 #[test]
 fn the_histogram_sums_to_the_resident_pages() {
     let mut machine = engine(500, MemcgLimits::default());
@@ -311,7 +315,7 @@ fn readahead_of_an_evicted_page_activates_nothing() {
     );
 }
 
-/// workingset.md 12, test 15, and I2: a shadow entry is consumed once; truncation consumes it, too.
+/// workingset.md 12, test 15, and I2: a refault removes the shadow entry, and so does a truncation.
 #[test]
 fn truncation_leaves_no_shadow() {
     let mut machine = engine(64, MemcgLimits::default());
@@ -333,7 +337,8 @@ fn truncation_leaves_no_shadow() {
     machine.check_invariants();
 }
 
-/// The classic policy behind the same functions: the coldest half is evicted, and refaults.
+/// The classic policy, through the same functions: the coldest half of the pages is evicted, and
+/// refaults.
 #[test]
 fn the_classic_policy_evicts_the_coldest_half() {
     let policy = Policy::ActiveInactive(Stage::Detection, Pages(1 << 20));
@@ -344,7 +349,7 @@ fn the_classic_policy_evicts_the_coldest_half() {
     let mut machine = Machine::of_one(config, MemcgLimits::default(), Millis(0));
     machine.lruvec_mut(ONE).ensure(1000);
     fault(&mut machine, 0..1000);
-    let mut gone = Vec::new();
+    let mut evicted = Vec::new();
     for now in 1..40 {
         (0..200).for_each(|id| {
             if !machine.lruvec_mut(ONE).touch(FolioId(id)) {
@@ -359,7 +364,7 @@ fn the_classic_policy_evicts_the_coldest_half() {
                 machine.finish_page(ONE, id, (PageOut::Stored, ScanReason::Background))
                     == PageEnd::Left
             );
-            gone.push(id.0);
+            evicted.push(id.0);
         }
         machine.check_invariants();
         if machine.lruvec(ONE).resident() <= Pages(500) {
@@ -367,8 +372,12 @@ fn the_classic_policy_evicts_the_coldest_half() {
         }
     }
     assert!(machine.lruvec(ONE).resident() <= Pages(500));
-    let hot_gone = gone.iter().filter(|&&id| id < 200).count();
-    assert!(hot_gone * 20 < gone.len(), "{hot_gone} of {}", gone.len());
+    let hot_evicted = evicted.iter().filter(|&&id| id < 200).count();
+    assert!(
+        hot_evicted * 20 < evicted.len(),
+        "{hot_evicted} of {}",
+        evicted.len()
+    );
     let bins = Bins::new(&[Millis(10)]).expect("increasing");
     let report = machine.page_age(ONE, Millis(50), &bins, Aggregation::Exact);
     assert_eq!(
@@ -376,7 +385,7 @@ fn the_classic_policy_evicts_the_coldest_half() {
         machine.lruvec(ONE).resident()
     );
     let mut memory = Simple::default();
-    let got = machine.proactive_reclaim(ONE, proactive(Pages(100), Millis(60)), &mut memory);
-    assert!(got.is_ok_and(|got| got >= Pages(100)));
+    let result = machine.proactive_reclaim(ONE, proactive(Pages(100), Millis(60)), &mut memory);
+    assert!(result.is_ok_and(|result| result >= Pages(100)));
     machine.check_invariants();
 }

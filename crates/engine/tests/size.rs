@@ -1,5 +1,5 @@
-//! Memory of the engine for one page: at most 8 bytes in all (design/simulator.md), resident or
-//! not, and after any number of changes.
+//! Checks the engine's memory for each page: at most 8 bytes, whether the page is resident or not,
+//! and after any number of changes.
 #![forbid(unsafe_code)]
 
 use engine::memcg::MemcgLimits;
@@ -12,13 +12,13 @@ const ONE: MemcgId = MemcgId::FIRST;
 /// Number of page ids.
 const PAGES: u32 = 1 << 20;
 
-/// Bytes of the engine's memory divided by the number of pages.
+/// Returns the engine's memory divided by the number of pages, in bytes.
 fn per_page(machine: &Machine) -> f64 {
     let bytes = u32::try_from(machine.lruvec(ONE).footprint()).expect("below 4 GiB");
     f64::from(bytes) / f64::from(PAGES)
 }
 
-/// A machine with all pages in memory.
+/// Creates a machine with all pages in memory.
 fn full() -> Machine {
     let mut machine = Machine::of_one(MachineConfig::default(), MemcgLimits::default(), Millis(0));
     machine.lruvec_mut(ONE).ensure(PAGES as usize);
@@ -28,7 +28,7 @@ fn full() -> Machine {
     machine
 }
 
-/// Evicts `nr` pages; opens a generation where there are not enough.
+/// Evicts `nr` pages; opens generations as long as too few are old enough.
 fn evict(machine: &mut Machine, nr: usize, now: &mut u64) {
     let mut batch = Vec::new();
     while batch.len() < nr {
@@ -47,7 +47,7 @@ fn evict(machine: &mut Machine, nr: usize, now: &mut u64) {
     }
 }
 
-/// Page ids from a xorshift with a fixed seed, so the test is the same in every run.
+/// Returns page ids from a xorshift generator, which are the same in every run.
 fn random_ids(seed: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(seed), |&x| {
         let x = x ^ x << 13;
@@ -70,7 +70,7 @@ fn a_million_pages_cost_at_most_eight_bytes_each() {
         evict(&mut machine, (PAGES / 2) as usize, &mut now);
         assert!(
             per_page(&machine) <= 6.1,
-            "half of them out: {}",
+            "half of them swapped out: {}",
             per_page(&machine)
         );
         for id in random_ids(round + 1).take(PAGES as usize).map(FolioId) {
@@ -86,9 +86,8 @@ fn a_million_pages_cost_at_most_eight_bytes_each() {
     machine.check_invariants();
 }
 
-/// An unmapped page leaves a tombstone in its list, and is then faulted in again: the worst case
-/// for lazy removal from lists. The cost is per page in memory; an unmapped page needs no list
-/// entry.
+/// Pages are unmapped, which leaves tombstones in their lists, and then faulted in again: the worst
+/// case for lazy removal from lists. Once all pages are unmapped, the lists need no memory.
 #[test]
 fn unmapping_and_refaulting_costs_little_more_than_eight_bytes_a_page() {
     let mut machine = full();

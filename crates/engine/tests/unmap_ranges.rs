@@ -1,5 +1,5 @@
-//! Two machines under the same random operations: one unmaps memory by ranges, the other page by
-//! page. They must be equal after each operation.
+//! Applies the same random operations to two machines, of which one unmaps memory by ranges, the
+//! other page by page. Their visible states must be equal after each operation.
 #![forbid(unsafe_code)]
 
 use engine::active_inactive::Stage;
@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 /// Number of page ids of each tenant.
 const PAGES: u32 = 700;
-/// The flags that determine, together with its list, what happens to a page.
+/// The flags of a page that, together with its list, determine what happens to the page.
 const FLAGS: [Flag; 5] = [
     Flag::Unevictable,
     Flag::Writeback,
@@ -26,23 +26,23 @@ const FLAGS: [Flag; 5] = [
 #[derive(Clone, Debug)]
 enum Op {
     Fault {
-        who: usize,
+        tenant: usize,
         file: bool,
         at: u32,
         len: u32,
     },
     Touch {
-        who: usize,
+        tenant: usize,
         at: u32,
         len: u32,
     },
-    Pin {
-        who: usize,
+    MakeUnevictable {
+        tenant: usize,
         at: u32,
         len: u32,
     },
     Unmap {
-        who: usize,
+        tenant: usize,
         at: u32,
         len: u32,
     },
@@ -54,10 +54,10 @@ enum Op {
 fn ops() -> impl Strategy<Value = Op> {
     let range = || (0..2usize, 0..PAGES, 1..400u32);
     prop_oneof![
-        4 => (range(), any::<bool>()).prop_map(|((who, at, len), file)| Op::Fault { who, file, at, len }),
-        2 => range().prop_map(|(who, at, len)| Op::Touch { who, at, len }),
-        1 => (0..2usize, 0..PAGES, 1..9u32).prop_map(|(who, at, len)| Op::Pin { who, at, len }),
-        3 => range().prop_map(|(who, at, len)| Op::Unmap { who, at, len }),
+        4 => (range(), any::<bool>()).prop_map(|((tenant, at, len), file)| Op::Fault { tenant, file, at, len }),
+        2 => range().prop_map(|(tenant, at, len)| Op::Touch { tenant, at, len }),
+        1 => (0..2usize, 0..PAGES, 1..9u32).prop_map(|(tenant, at, len)| Op::MakeUnevictable { tenant, at, len }),
+        3 => range().prop_map(|(tenant, at, len)| Op::Unmap { tenant, at, len }),
         3 => (1..300u64).prop_map(|nr| Op::Reclaim { nr }),
     ]
 }
@@ -70,12 +70,13 @@ impl Memory for Plain {
     }
 
     fn page_out(&mut self, _: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
-        let of = |id: &FolioId| [PageOut::Stored, PageOut::Busy][usize::from(id.0 % 7 == 3)];
-        outcome.extend(batch.iter().map(of));
+        let outcome_of =
+            |id: &FolioId| [PageOut::Stored, PageOut::Busy][usize::from(id.0 % 7 == 3)];
+        outcome.extend(batch.iter().map(outcome_of));
     }
 }
 
-/// A machine with two tenants; `by_ranges`: how it unmaps.
+/// A machine with two tenants. `by_ranges`: whether it unmaps by ranges or page by page.
 struct World {
     machine: Machine,
     ids: [MemcgId; 2],
@@ -99,24 +100,29 @@ impl World {
     fn apply(&mut self, op: &Op, now: u64) {
         let range = |at: u32, len: u32| (at..(at + len).min(PAGES)).map(FolioId);
         match *op {
-            Op::Fault { who, file, at, len } => {
+            Op::Fault {
+                tenant,
+                file,
+                at,
+                len,
+            } => {
                 let ty = FolioType::ALL[usize::from(file)];
                 for id in range(at, len) {
                     let kind = FaultKind::Refault;
-                    self.machine.fault_in(self.ids[who], id, ty, kind, true);
+                    self.machine.fault_in(self.ids[tenant], id, ty, kind, true);
                 }
             }
-            Op::Touch { who, at, len } => {
-                let lruvec = self.machine.lruvec_mut(self.ids[who]);
+            Op::Touch { tenant, at, len } => {
+                let lruvec = self.machine.lruvec_mut(self.ids[tenant]);
                 range(at, len).for_each(|id| {
                     lruvec.touch(id);
                 });
             }
-            Op::Pin { who, at, len } => {
-                let lruvec = self.machine.lruvec_mut(self.ids[who]);
+            Op::MakeUnevictable { tenant, at, len } => {
+                let lruvec = self.machine.lruvec_mut(self.ids[tenant]);
                 range(at, len).for_each(|id| lruvec.set_flag(id, Flag::Unevictable, true));
             }
-            Op::Unmap { who, at, len } => self.unmap(self.ids[who], at, len),
+            Op::Unmap { tenant, at, len } => self.unmap(self.ids[tenant], at, len),
             Op::Reclaim { nr } => {
                 let request = ReclaimRequest {
                     reason: ScanReason::Direct,
@@ -140,9 +146,9 @@ impl World {
         }
     }
 
-    /// Returns all that can be seen of a tenant, for comparison.
-    fn seen(&self, who: usize) -> impl PartialEq + std::fmt::Debug + use<> {
-        let id = self.ids[who];
+    /// Returns the visible state of a tenant, for comparison.
+    fn visible_state(&self, tenant: usize) -> impl PartialEq + std::fmt::Debug + use<> {
+        let id = self.ids[tenant];
         let (lruvec, memcg) = (self.machine.lruvec(id), self.machine.tree().get(id));
         let pages = (0..PAGES).map(FolioId).map(|id| {
             let word = lruvec.folios().get(id);
@@ -196,8 +202,8 @@ proptest! {
         let mut worlds = [true, false].map(|by_ranges| World::new(config, by_ranges));
         for (op, now) in ops.iter().zip(1..) {
             worlds.iter_mut().for_each(|world| world.apply(op, now * 100));
-            for who in 0..2 {
-                prop_assert!(worlds[0].seen(who) == worlds[1].seen(who), "after {op:?}");
+            for tenant in 0..2 {
+                prop_assert!(worlds[0].visible_state(tenant) == worlds[1].visible_state(tenant), "after {op:?}");
             }
         }
     }

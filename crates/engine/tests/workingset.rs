@@ -1,5 +1,5 @@
-//! workingset.md 12, test 11: memory that became hot late, beside memory that is cold. It repeats
-//! the experiment of workingset.md 9, with one page instead of each megabyte.
+//! workingset.md 12, test 11: a program whose hot memory changes, beside cold memory. The test
+//! repeats the experiment of workingset.md 9, with one page instead of each megabyte.
 #![forbid(unsafe_code)]
 
 use engine::active_inactive::Stage;
@@ -13,15 +13,15 @@ use std::ops::Range;
 
 const ONE: MemcgId = MemcgId::FIRST;
 
-/// Pages that are read in order, a part in each round.
+/// Cold pages, which are read in order, a part of them in each round.
 const COLD: Range<u32> = 0..512;
-/// Pages that are hot at first, and then no longer used.
+/// Pages that are used at first, and then not any more.
 const HOT_1: Range<u32> = 512..608;
-/// Pages that are hot later: used in each round.
+/// Pages that are used in each round.
 const HOT_2: Range<u32> = 608..704;
 /// Number of cold pages that are read in each round.
 const COLD_PART: u32 = 128;
-/// The tenant's limit.
+/// The memory.max of the tenant.
 const MEMORY: Pages = Pages(280);
 /// Number of rounds.
 const ROUNDS: u32 = 20;
@@ -39,7 +39,7 @@ impl Memory for Simple {
     }
 }
 
-/// A program in a machine with one tenant.
+/// A simulated program in a machine with one tenant.
 struct Program {
     machine: Machine,
     now: u64,
@@ -60,14 +60,14 @@ impl Program {
         Self { machine, now: 0 }
     }
 
-    /// Touches these pages; those that are not in memory are faulted in.
+    /// Touches these pages; faults in those that are not in memory.
     fn access(&mut self, pages: Range<u32>) {
         self.now += 1000;
         for id in pages.map(FolioId) {
             if !self.machine.lruvec_mut(ONE).touch(id) {
                 self.machine
                     .make_room(ONE, Pages(1), Millis(self.now), &mut Simple)
-                    .expect("pages that can go");
+                    .expect("some pages can be evicted");
                 let kind = FaultKind::Refault;
                 self.machine.fault_in(ONE, id, FolioType::Anon, kind, true);
                 self.machine.lruvec_mut(ONE).touch(id);
@@ -110,7 +110,7 @@ fn workingset_detection_swaps_in_fewer_pages() {
     let (without, hot_without) = run(Stage::Protection);
     let (with, hot_with) = run(Stage::Detection);
     assert!(with < without, "{with} with detection, {without} without");
-    // With detection, `HOT_2` is found to be in use, and so `HOT_1` is evicted.
+    // With detection, refaults show that `HOT_2` is in use, so `HOT_1` is evicted.
     let all_of_hot_2 = u64::from(HOT_2.end - HOT_2.start);
     assert_eq!(hot_without, all_of_hot_2, "swapped in anew each round");
     assert!(hot_with < all_of_hot_2 / 4, "{hot_with} in the last round");

@@ -1,11 +1,11 @@
-//! The sums by which a reclaim of a memcg decides: list sizes, eviction clock, activations and
-//! costs of the memcg's lruvec and of the lruvecs of all memcgs below it.
+//! The *level* of a memcg: the sums by which its reclaim decides. These are list sizes, eviction
+//! clock, activations and costs of its lruvec and of the lruvecs of all memcgs below it.
 //! spec: classic-lru.md 4.3, 5.2; workingset.md 2.
 //!
-//! Invariants: the clock never goes back; an ancestor's level counts at least what each of its
-//! descendants' levels does (workingset.md I1). A lruvec keeps a level of its own lists alone; the
-//! machine adds them up. An eviction advances the clocks of the reclaim's target and of the memcgs
-//! above it, an activation those of the page's owner and of the memcgs above it.
+//! Invariants: the clock never goes back; the values of an ancestor's level are at least those of
+//! each descendant's (workingset.md I1). A lruvec has the level of its own lists only; the machine
+//! sums these up. An eviction advances the clocks of the reclaim's target and of the memcgs above
+//! it. An activation advances the clocks of the page's owner and of the memcgs above it.
 
 use super::{Costs, Stage, inactive_is_low};
 use crate::folio::FolioType;
@@ -20,7 +20,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Pages on all lists.
+    /// Number of pages on all lists.
     #[must_use]
     pub fn total(self) -> u64 {
         self.inactive.iter().chain(&self.active).sum()
@@ -32,7 +32,7 @@ impl Sizes {
         self.each(other, |a, b| a + b)
     }
 
-    /// Returns these sizes without the pages of `other`, list by list.
+    /// Returns these sizes minus those of `other`, list by list.
     ///
     /// # Panics
     /// When a list of `other` is longer than the same list here.
@@ -52,28 +52,29 @@ impl Sizes {
     }
 }
 
-/// Sums of one memcg and all below it, or of one lruvec alone.
+/// Sums of one memcg and all memcgs below it, or of one lruvec alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Level {
     /// List sizes.
     pub sizes: Sizes,
-    /// The eviction clock: pages evicted and activated.
+    /// The eviction clock: number of pages evicted or activated so far.
     pub nonresident_age: u64,
-    /// Refaults that were activated, by type.
+    /// Number of refaults that activated a page, by type.
     pub activations: [u64; 2],
     /// What scanning each type has cost.
     pub costs: Costs,
 }
 
 impl Level {
-    /// True when the inactive list of `ty` is so short that pages must be deactivated.
+    /// Whether the inactive list of `ty` is so short that active pages must be deactivated.
     #[must_use]
     pub fn is_low(&self, stage: Stage, ty: FolioType) -> bool {
         is_low(stage, self.sizes, ty)
     }
 }
 
-/// Whether the inactive list of `ty` is so short, by these `sizes`, that pages must be deactivated.
+/// Whether the inactive list of `ty` is, by these `sizes`, so short that active pages must be
+/// deactivated.
 pub(super) const fn is_low(stage: Stage, sizes: Sizes, ty: FolioType) -> bool {
     let (inactive, active) = (sizes.inactive[ty.index()], sizes.active[ty.index()]);
     if matches!(stage, Stage::Protection) && matches!(ty, FolioType::Anon) {
@@ -113,10 +114,10 @@ mod tests {
     #[test]
     #[should_panic(expected = "a part exceeds its whole")]
     fn canary_a_part_exceeds_its_whole() {
-        let one = Sizes {
+        let larger = Sizes {
             inactive: [1, 0],
             ..Sizes::default()
         };
-        let _ = Sizes::default().less(one);
+        let _ = Sizes::default().less(larger);
     }
 }

@@ -1,17 +1,19 @@
 //! The classic LRU of one lruvec: an active and an inactive list for each type.
 //! spec: classic-lru.md, workingset.md; the kernel's mm/swap.c, mm/vmscan.c, mm/workingset.c.
 //!
-//! Pages start inactive. A page becomes active after a second reference, or after a refault so soon
-//! that the page would have stayed in memory had it competed with the other lists. Active pages are
-//! deactivated from the list's tail when the inactive list runs low.
+//! Pages start inactive. A page becomes active after a second reference, or after a soon refault:
+//! one before which the page would not have been evicted if it had competed with the pages of the
+//! other lists. Active pages are deactivated from the tail of their list when the inactive list
+//! runs low.
 //!
-//! A reclaim of a memcg (the target) decides by the list sizes, clock and costs of the target and
-//! all memcgs below it: its level (`level.rs`, `prepare.rs`, `target.rs`). A lruvec without a
-//! machine around it is its own target.
+//! A reclaim of a memcg (the target) decides by the target's level: list sizes, clock and costs of
+//! the target and all memcgs below it (`level.rs`, `prepare.rs`, `target.rs`). A lruvec that is not
+//! part of a machine is its own target.
 //!
-//! Invariants (classic-lru.md 7): a page is on at most one list, and its type and PG_active say
-//! which (I1); the counted sizes are the lists' lengths (I2); deactivation sets PG_workingset, and
-//! nothing else does but its restoration (I4); the eviction clock never goes back (workingset I1).
+//! Invariants (classic-lru.md 7): a page is on at most one list, and its type and PG_active say on
+//! which (I1); the counted sizes are the lengths of the lists (I2); only deactivation sets
+//! PG_workingset, and a refault may restore it (I4); the eviction clock never goes back
+//! (workingset.md I1).
 
 mod level;
 mod prepare;
@@ -38,17 +40,19 @@ use crate::word::{Flag, State, TOKEN_BITS, Word};
 use crate::workingset::EvictionClock;
 use alloc::vec::Vec;
 use core::ops::Range;
-use target::Names;
+use target::TargetNames;
 
-/// The stages of the series that brought workingset protection and detection to anon pages.
+/// The stages of the kernel's patch series that brought workingset protection and detection to anon
+/// pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stage {
-    /// Before the series (v5.8): new anon pages start active.
+    /// Before the series (Linux v5.8): new anon pages start active.
     Base,
     /// New anon pages start inactive, and the inactive anon list is kept at least as long as the
     /// active one.
     Protection,
-    /// As [`Self::Protection`]; also, refaults of anon pages are detected (v5.9 and later).
+    /// As [`Self::Protection`]; in addition refaults of anon pages are detected (Linux v5.9 and
+    /// later).
     #[default]
     Detection,
 }
@@ -62,16 +66,16 @@ pub struct ActiveInactive {
     clock: EvictionClock,
     /// Sizes, clock, activations and costs of this lruvec's lists alone.
     own: Level,
-    /// Activations by type as of the last pass; used only by a lruvec that has no machine around
-    /// it.
+    /// Activations by type as of the last pass; used only by a lruvec that is not part of a
+    /// machine.
     activations_seen: [u64; 2],
     target: Target,
-    /// Pages evicted for a target above this memcg since the machine last took this count: they
-    /// advance the target's clock, and not the clock of these lists.
+    /// Number of pages evicted for a target above this memcg since the machine last took this
+    /// count. Such evictions advance the target's clock, but not the clock of these lists.
     evicted_for_target: u64,
-    names: Names,
-    /// Costs that the machine has not yet added to the levels above; `None` for a lruvec without a
-    /// machine.
+    target_names: TargetNames,
+    /// Costs that the machine has not yet added to the levels of the memcgs above; `None` for a
+    /// lruvec that is not part of a machine.
     notes: Option<Vec<CostNote>>,
 }
 
@@ -91,7 +95,7 @@ impl ActiveInactive {
             activations_seen: [0; 2],
             target: Target::default(),
             evicted_for_target: 0,
-            names: Names::default(),
+            target_names: TargetNames::default(),
             notes: None,
         }
     }
@@ -102,14 +106,14 @@ impl ActiveInactive {
         self.own.sizes
     }
 
-    /// Returns the pages that were activated on these lists, or evicted from them by a reclaim of
-    /// their own memcg: their part of the eviction clock.
+    /// Returns the eviction clock of these lists: the number of their pages that were activated, or
+    /// evicted by a reclaim of their own memcg.
     #[must_use]
     pub const fn nonresident_age(&self) -> u64 {
         self.own.nonresident_age
     }
 
-    /// What scanning each type has cost, by these lists alone.
+    /// What scanning each type has cost, for these lists alone.
     #[must_use]
     pub const fn costs(&self) -> Costs {
         self.own.costs
@@ -120,7 +124,8 @@ impl ActiveInactive {
         self.own
     }
 
-    /// Begins to keep costs until the machine takes them: the lists are part of a tree of memcgs.
+    /// Makes the lists part of a tree of memcgs: from now on costs are kept until the machine takes
+    /// them.
     pub(crate) fn join(&mut self) {
         self.notes.get_or_insert_default();
     }
@@ -130,34 +135,34 @@ impl ActiveInactive {
         self.notes.as_mut().map_or_else(Vec::new, core::mem::take)
     }
 
-    /// Returns the levels from this memcg up to the target, and how many pages were evicted for it
-    /// since the last call; none for the memcg itself, whose own clock counts them.
+    /// Returns the number of levels up to the target, and the number of pages evicted for it since
+    /// the last call. If this memcg is the target, its own clock counts them, and the number is 0.
     pub(crate) fn take_evicted_for_target(&mut self) -> (u8, u64) {
         let evicted = core::mem::take(&mut self.evicted_for_target);
         (self.target.steps, evicted)
     }
 
-    /// Sets the target memcg: of the reclaim that evicts the next pages, or, before a refault, of
-    /// the reclaim that evicted the refaulting page.
+    /// Sets the target memcg: that of the reclaim which evicts the next pages or, before a refault,
+    /// that of the reclaim which evicted the refaulting page.
     pub(crate) const fn set_target(&mut self, target: Target) {
         self.target = target;
     }
 
     /// Number of levels from this memcg up to the target of the reclaim that evicted `id`.
-    pub(crate) fn named(&self, id: FolioId) -> u8 {
-        self.names.get(id)
+    pub(crate) fn target_steps(&self, id: FolioId) -> u8 {
+        self.target_names.get(id)
     }
 
-    /// Pages of `ty` on both lists.
+    /// Number of pages of `ty` on both lists.
     #[must_use]
     pub const fn total(&self, ty: FolioType) -> u64 {
         self.own.sizes.active[ty.index()] + self.own.sizes.inactive[ty.index()]
     }
 
-    /// Bytes that the lists occupy.
+    /// Memory that the lists occupy, in bytes.
     #[must_use]
     pub fn footprint(&self) -> usize {
-        self.lists.footprint() + self.names.footprint()
+        self.lists.footprint() + self.target_names.footprint()
     }
 
     /// Whether a page that faults in starts on the active list.
@@ -195,8 +200,8 @@ impl ActiveInactive {
         Some((id, word))
     }
 
-    /// Removes `id` from its list and stores `next` as its state. `eager`: search the list's head
-    /// for its entry, as the page was added only just now.
+    /// Removes `id` from its list and stores `next` as its state. `eager`: search the page's entry
+    /// near the head of its list, because it was added recently.
     pub(crate) fn del(&mut self, folios: &mut FolioTable, id: FolioId, next: State, eager: bool) {
         let word = folios.get(id);
         self.count(word, -1);
@@ -210,7 +215,8 @@ impl ActiveInactive {
         list_of(word)
     }
 
-    /// Removes the pages `run`, all of the same list, and updates the size of the list once.
+    /// Removes the pages `run`, which are all on the same list, and updates the size of the list
+    /// once.
     pub(crate) fn del_run(&mut self, folios: &mut FolioTable, run: Range<u32>, eager: bool) {
         let word = folios.get(FolioId(run.start));
         self.count(word, -i64::from(run.end - run.start));
@@ -218,15 +224,15 @@ impl ActiveInactive {
         self.lists.remove_run(folios, run, hint);
     }
 
-    /// Moves the listed page `from` to the id `to`, on the same list; no size changes.
+    /// Gives the listed page `from` the id `to`; its list and all sizes stay.
     pub(crate) fn rename(&mut self, folios: &mut FolioTable, from: FolioId, to: FolioId) {
         let list = list_of(folios.get(from));
         self.lists.rename(folios, list, (from, to));
     }
 
-    /// Moves the target's name of the evicted page `from` to the id `to`.
+    /// Moves the stored target of the evicted page `from` to the id `to`.
     pub(crate) fn rename_shadow(&mut self, from: FolioId, to: FolioId) {
-        self.names.set(to, self.names.get(from));
+        self.target_names.set(to, self.target_names.get(from));
     }
 
     pub(crate) fn bound_tombstones(&mut self, folios: &mut FolioTable) {
@@ -239,8 +245,8 @@ impl ActiveInactive {
     }
 
     /// Drops the stored targets of the ids from `len` on: these ids have no pages.
-    pub(crate) fn shrink_names(&mut self, len: usize) {
-        self.names.shrink(len);
+    pub(crate) fn truncate_target_names(&mut self, len: usize) {
+        self.target_names.shrink(len);
     }
 
     /// Records an access through a file descriptor. Returns whether it activated the page.
@@ -272,7 +278,7 @@ impl ActiveInactive {
         self.own.nonresident_age += pages;
     }
 
-    /// Pages of one list in the order reclaim would meet them.
+    /// Returns the pages of one list, in the order in which reclaim would scan them.
     #[must_use]
     pub fn order(&self, folios: &FolioTable, ty: FolioType, active: bool) -> Vec<FolioId> {
         self.lists

@@ -2,7 +2,7 @@
 //! memcgs below it (the kernel's prepare_scan_control).
 //! spec: classic-lru.md 4.3, 5.1.
 //!
-//! Invariant: which memcg of the target comes first makes no difference to what is decided here.
+//! Invariant: these decisions do not depend on the order in which the pass visits memcgs.
 
 use super::{Costs, Level, Stage};
 use crate::folio::FolioType;
@@ -15,26 +15,27 @@ pub struct Prepared {
     pub costs: Costs,
     /// Whether active lists may be shrunk: `[anon, file]`.
     pub may_deactivate: [bool; 2],
-    /// Whether a memcg is reclaimed from (a limit, or memory.reclaim, also the root's), not the
-    /// machine.
+    /// Whether this is a reclaim of a memcg (for a limit, or for memory.reclaim, also of the root),
+    /// not of the machine.
     pub memcg_reclaim: bool,
-    /// The machine's file pages are nearly gone: only anon is scanned.
+    /// Whether the machine has hardly any file pages left: then only anon pages are scanned.
     pub file_is_tiny: bool,
-    /// The file cache has enough inactive pages that are not in use: only file lists are scanned.
+    /// Whether there are enough inactive file pages that are not in use: then only file pages are
+    /// scanned.
     pub cache_trim: bool,
 }
 
-/// Free pages of the machine, and the number of free pages that the machine wants.
+/// Number of free pages of the machine, and the number that the machine needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FreePages {
     pub(crate) free: Pages,
-    /// Number of free pages that the machine wants: the sum of its high watermarks.
+    /// Number of free pages that the machine needs: the sum of its high watermarks.
     pub(crate) high: Pages,
 }
 
 impl Prepared {
-    /// Decides for a memcg's reclaim at `priority`. `level` holds the sums of the target, `seen`
-    /// its activations `[anon, file]` as of its last reclaim.
+    /// Makes the decisions for a reclaim of a memcg at `priority`. `level` has the sums of the
+    /// target, `seen` its activations `[anon, file]` as of its last reclaim.
     pub(crate) fn new(
         (stage, level): (Stage, &Level),
         seen: [u64; 2],
@@ -105,7 +106,7 @@ mod tests {
     fn inactive_cache_is_trimmed_while_it_is_not_in_use() {
         assert!(at(5, [7, 9]).cache_trim);
         assert!(!at(6, [7, 9]).cache_trim, "40 >> 6 is nothing");
-        assert!(!at(5, [7, 8]).cache_trim, "somebody came back for it");
+        assert!(!at(5, [7, 8]).cache_trim, "a file page has refaulted");
     }
 
     #[test]

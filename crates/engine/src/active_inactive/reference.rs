@@ -1,16 +1,17 @@
-//! The reference check at reclaim: the second chance. spec: classic-lru.md 3.
+//! The reference check of reclaim, which gives accessed pages a second chance.
+//! spec: classic-lru.md 3.
 
 use super::Stage;
 use crate::folio::FolioType;
 
-/// Verdict of the reference check: what reclaim does with an inactive page.
+/// Result of the reference check: what reclaim does with an inactive page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Referenced {
     /// The page may be evicted.
     Reclaim,
     /// The page may be evicted if it is clean.
     ReclaimClean,
-    /// The page goes to the head of the inactive list once more.
+    /// The page moves to the head of the inactive list.
     Keep,
     /// The page moves to the active list.
     Activate,
@@ -21,8 +22,7 @@ pub enum Referenced {
 pub struct ReferenceInput {
     /// The page's type.
     pub ty: FolioType,
-    /// Number of mappings of the page whose accessed bits were set; the caller has cleared the
-    /// bits.
+    /// Number of the page's mappings whose accessed bit was set. The caller has cleared these bits.
     pub pte_references: u32,
     /// Whether PG_referenced was set before the check.
     pub referenced: bool,
@@ -32,7 +32,7 @@ pub struct ReferenceInput {
     pub locked: bool,
 }
 
-/// Returns the verdict, and the value of PG_referenced after the check.
+/// Returns the result of the check, and the value of PG_referenced after it.
 #[must_use]
 pub fn check_references(stage: Stage, input: ReferenceInput) -> (Referenced, bool) {
     let ReferenceInput {
@@ -54,9 +54,9 @@ pub fn check_references(stage: Stage, input: ReferenceInput) -> (Referenced, boo
         };
         return (verdict, false);
     }
-    let before = stage == Stage::Base;
-    let at_once = before && ty == FolioType::Anon;
-    let code = executable && (before || ty == FolioType::File);
+    let is_base_stage = stage == Stage::Base;
+    let at_once = is_base_stage && ty == FolioType::Anon;
+    let code = executable && (is_base_stage || ty == FolioType::File);
     if at_once || referenced || pte_references > 1 || code {
         (Referenced::Activate, true)
     } else {
@@ -79,7 +79,9 @@ mod tests {
         check_references(stage, input).0
     }
 
-    /// classic-lru.md 8, test 6.
+    /// An anon page with one accessed mapping is kept first, then activated; with two it is
+    /// activated at once.
+    /// spec: classic-lru.md 8, test 6.
     #[test]
     fn second_chance_for_anon() {
         use FolioType::Anon;
@@ -93,7 +95,8 @@ mod tests {
         );
     }
 
-    /// classic-lru.md 8, test 7.
+    /// An accessed executable file page is activated at once; an executable anon page is kept.
+    /// spec: classic-lru.md 8, test 7.
     #[test]
     fn executable_mappings() {
         let after = Stage::Detection;

@@ -1,4 +1,4 @@
-//! How many pages of each list to scan.
+//! Scan targets: how many pages of each classic list a pass scans.
 //! spec: classic-lru.md 4.3, 5.
 
 use super::{Prepared, Sizes};
@@ -6,15 +6,15 @@ use crate::folio::FolioType;
 use crate::memcg::ScanProtection;
 use crate::units::{PAGE_SIZE, SWAP_CLUSTER_MAX, Swappiness};
 
-/// Largest ratio of active to inactive pages before pages are deactivated; `total` is the number of
-/// pages on both lists.
+/// Largest ratio of active to inactive pages: above it, active pages are deactivated. `total` is
+/// the number of pages on both lists.
 #[must_use]
 pub const fn inactive_ratio(total: u64) -> u64 {
     let gb = total >> (30 - PAGE_SIZE.trailing_zeros());
     if gb == 0 { 1 } else { (10 * gb).isqrt() }
 }
 
-/// True when the inactive list is so short that active pages must be deactivated.
+/// Whether the inactive list is so short that active pages must be deactivated.
 #[must_use]
 pub const fn inactive_is_low(inactive: u64, active: u64) -> bool {
     inactive * inactive_ratio(inactive + active) < active
@@ -44,8 +44,9 @@ impl Costs {
         }
     }
 
-    /// Returns the relative scan weights `[anon, file]`: the cheaper type has the larger one. The
-    /// total cost is added to each side, so that cost alone drives no weight to zero.
+    /// Returns the relative scan weights `[anon, file]`: the type that costs less has the larger
+    /// weight. The total cost is added to the cost of each type, so that cost alone makes no weight
+    /// zero.
     #[must_use]
     pub fn fractions(self, swappiness: Swappiness) -> [u64; 2] {
         let total = self.anon + self.file;
@@ -59,11 +60,11 @@ impl Costs {
 /// Inputs of [`scan_targets`].
 #[derive(Clone, Copy, Debug)]
 pub struct ScanInput {
-    /// Pages on each list.
+    /// Number of pages on each list.
     pub sizes: Sizes,
-    /// A list is scanned by `size >> priority` pages.
+    /// The pass scans `size >> priority` pages of each list.
     pub priority: u32,
-    /// The balance between anon and file.
+    /// Swappiness: the balance between anon and file.
     pub swappiness: Swappiness,
     /// Whether anon pages can be swapped out.
     pub swap: bool,
@@ -71,7 +72,7 @@ pub struct ScanInput {
     pub prepared: Prepared,
     /// The memcg's effective protection; `None` if all of its pages may be scanned.
     pub protection: Option<ScanProtection>,
-    /// Whether the memcg exists; an offline one was removed, but still has pages.
+    /// Whether the memcg is online; an offline memcg was removed, but still has pages.
     pub online: bool,
 }
 
@@ -99,8 +100,8 @@ fn mode(input: &ScanInput) -> Mode {
     }
 }
 
-/// Returns how many pages of a list of `size` pages to scan at this priority, protected ones
-/// excluded.
+/// Returns how many pages of a list of `size` pages to scan at this priority, without protected
+/// pages.
 fn target(input: &ScanInput, size: u64) -> u64 {
     let scan = input.protection.map_or(size, |p| p.scan(size));
     match scan >> input.priority {
@@ -142,7 +143,9 @@ mod tests {
 
     const GIB: u64 = (1 << 30) / PAGE_SIZE;
 
-    /// classic-lru.md 8, test 4.
+    /// At 1 GiB the inactive list is low below a quarter of the pages; just below 1 GiB the ratio
+    /// is 1.
+    /// spec: classic-lru.md 8, test 4.
     #[test]
     fn inactive_list_is_low() {
         assert!(inactive_is_low(65_535, 196_609));
@@ -150,7 +153,8 @@ mod tests {
         assert_eq!((inactive_ratio(GIB), inactive_ratio(GIB - 1)), (3, 1));
     }
 
-    /// classic-lru.md 8, test 5.
+    /// The ratio of active to inactive pages for lists of 10 MiB to 10 TiB.
+    /// spec: classic-lru.md 8, test 5.
     #[test]
     fn ratio_table() {
         let mib = [10, 100].map(|m| inactive_ratio(m * GIB / 1024));
@@ -159,7 +163,8 @@ mod tests {
         assert_eq!(gib, [3, 10, 31, 101, 320]);
     }
 
-    /// classic-lru.md 8, test 8.
+    /// At swappiness 60 and equal costs anon has 30%; with cost on anon alone, 90 of 510.
+    /// spec: classic-lru.md 8, test 8.
     #[test]
     fn fractions_by_cost() {
         let s = Swappiness::default();
@@ -183,7 +188,8 @@ mod tests {
         assert_eq!(Costs::default().fractions(Swappiness::FILE_ONLY)[0], 0);
     }
 
-    /// classic-lru.md 8, test 9.
+    /// Costs above a quarter of the lists' size are halved, and keep their proportion.
+    /// spec: classic-lru.md 8, test 9.
     #[test]
     fn costs_decay() {
         let mut costs = Costs {
@@ -242,7 +248,8 @@ mod tests {
         assert_eq!(target(&input(2), 1000), 501 >> 2);
     }
 
-    /// classic-lru.md 8, tests 12 and 14.
+    /// Swap, swappiness, priority and the decisions for the pass select which lists are scanned.
+    /// spec: classic-lru.md 8, tests 12 and 14.
     #[test]
     fn modes() {
         let off = ScanInput {

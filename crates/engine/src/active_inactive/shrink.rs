@@ -1,4 +1,4 @@
-//! Shrinking the four lists of one lruvec: deactivating active pages, isolating inactive ones.
+//! Scans of the four lists of one lruvec: deactivates active pages, and isolates inactive pages.
 //! spec: classic-lru.md 4, 5.4.
 
 use super::level::is_low;
@@ -9,7 +9,7 @@ use crate::units::Swappiness;
 use crate::word::{Flag, State, Word};
 use alloc::vec::Vec;
 
-/// What one scan of one list did.
+/// Result of one scan of one list.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Step {
     /// Pages scanned.
@@ -21,8 +21,8 @@ pub(crate) struct Step {
 }
 
 /// Returns whether the page was accessed, and its word with flag Young cleared. An access counts if
-/// a mapping with recency made it, or if it was reported before (flag Young). The accessed bit of a
-/// mapping without recency is neither counted nor cleared.
+/// it was made through a mapping with recency, or was reported before (flag Young). The accessed
+/// bit of a mapping without recency does not count and is not cleared.
 /// spec: reclaim-control.md 6.1.
 fn take_young(
     folios: &mut FolioTable,
@@ -37,26 +37,26 @@ fn take_young(
 }
 
 impl ActiveInactive {
-    /// Whether the inactive list of `ty` is too short; pages of the memcgs below count, too.
+    /// Whether the inactive list of `ty` is too short. Pages of the memcgs below count, too.
     pub(crate) fn is_low(&self, ty: FolioType) -> bool {
         is_low(self.stage, self.target.subtree(self.own.sizes), ty)
     }
 
-    /// Makes the decisions for a pass over this lruvec alone, without a machine around it.
+    /// Makes the decisions for a pass over a lruvec that is not part of a machine.
     pub(crate) fn prepare(&mut self, priority: u32, force_deactivate: bool) -> Prepared {
         let seen = core::mem::replace(&mut self.activations_seen, self.own.activations);
         Prepared::new((self.stage, &self.own), seen, priority, force_deactivate)
     }
 
-    /// Takes up to `nr` pages from the tail of the active list. Executable file pages that were
-    /// accessed go back to its head; all others are deactivated, referenced or not.
+    /// Scans up to `nr` pages from the tail of the active list. Executable file pages that were
+    /// accessed move to its head; all others are deactivated, even if they were accessed.
     pub(crate) fn shrink_active(
         &mut self,
         folios: &mut FolioTable,
         (ty, nr): (FolioType, u64),
         recency: Recency<'_>,
     ) -> Step {
-        // A page put back at the head is not scanned again.
+        // No page that moves to the head is scanned a second time.
         let nr = nr.min(self.own.sizes.active[ty.index()]);
         let (mut step, mut rotated) = (Step::default(), 0);
         while step.scanned < nr {
@@ -80,15 +80,15 @@ impl ActiveInactive {
                 step.moved += 1;
             }
         }
-        // These pages were scanned in vain.
+        // Rotated pages were scanned in vain, which counts as cost.
         if rotated > 0 {
             self.note_cost(ty, 0, rotated);
         }
         step
     }
 
-    /// Checks up to `nr` pages from the tail of the inactive list. Evictable pages are taken off
-    /// the list and appended to `out`.
+    /// Scans up to `nr` pages from the tail of the inactive list. Takes evictable pages off the
+    /// list and appends them to `out`.
     pub(crate) fn isolate_inactive(
         &mut self,
         folios: &mut FolioTable,
@@ -141,8 +141,8 @@ impl ActiveInactive {
     }
 
     /// Puts back an isolated page that could not be evicted. The page becomes active if it was
-    /// referenced before the isolation and accessed since, else inactive. Returns whether it was
-    /// activated.
+    /// referenced before the isolation and accessed since; otherwise inactive. Returns whether it
+    /// was activated.
     pub(crate) fn put_back(
         &mut self,
         folios: &mut FolioTable,
@@ -162,8 +162,9 @@ impl ActiveInactive {
         activate
     }
 
-    /// For a pass over this lruvec alone: returns the pages to scan, `[anon, file]` of `[inactive,
-    /// active]`, and whether the active lists may be shrunk, `[anon, file]`.
+    /// For a pass over a lruvec that is not part of a machine: returns the number of pages to scan,
+    /// `[anon, file]`, each `[inactive, active]`; and whether the active lists may be shrunk,
+    /// `[anon, file]`.
     pub(crate) fn pass_targets(
         &mut self,
         swappiness: Swappiness,

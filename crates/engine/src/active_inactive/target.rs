@@ -1,24 +1,24 @@
-//! The target: the memcg whose reclaim evicts pages of a lruvec. The lists and the clock of the
+//! The target: the memcg for which pages of a lruvec are reclaimed. The lists and the clock of the
 //! target also decide whether a refault of these pages is recent.
 //! spec: workingset.md 4, 5.1, I7.
 //!
-//! The target is the lruvec's own memcg or one above it; the machine sets it before each operation.
-//! The target's name is its distance from the lruvec's memcg in levels. The page's word has no free
-//! bits for the name, so the names are stored in a table beside it.
+//! The target is the lruvec's own memcg or a memcg above it; the machine sets it before each
+//! operation. Shadows name the target by its distance from the lruvec's memcg, in levels. A page's
+//! word has no free bits for that name, so a table beside the words stores the names.
 //!
-//! Invariant: the name of an evicted page is that of the target whose clock its stamp is of.
+//! Invariant: the stamp of an evicted page is of the clock of the target that the page's name
+//! denotes.
 
 use super::Sizes;
 use crate::folio::FolioId;
 use alloc::vec::Vec;
 
-/// The target of a reclaim, as one of its lruvecs needs it. The default: the lruvec is its own
-/// target.
+/// What a lruvec must know of the target of a reclaim. By default the lruvec is its own target.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Target {
     /// Number of levels from the lruvec's memcg up to the target; 0 if the memcg is the target.
     pub(crate) steps: u8,
-    /// The target's clock minus the clock of this lruvec alone: it does not change when both
+    /// The target's clock minus the clock of this lruvec alone. It stays the same when both
     /// advance.
     pub(crate) ahead: u64,
     /// Pages on the lists of all other lruvecs of the target and the memcgs below it.
@@ -27,7 +27,8 @@ pub(crate) struct Target {
     pub(crate) is_gone: bool,
     /// Pages on the lists of memcgs below the lruvec's own memcg.
     pub(crate) below: Sizes,
-    /// List sizes by the statistics, if these may lag behind; `None` to use the exact sizes.
+    /// List sizes as the statistics show them, if these may lag behind; `None` to use the exact
+    /// sizes.
     pub(crate) shown: Option<Shown>,
 }
 
@@ -41,27 +42,29 @@ pub(crate) struct Shown {
 }
 
 impl Target {
-    /// Returns the list sizes of the target and all memcgs below; `own` are those of this lruvec.
+    /// Returns the list sizes of the target and all memcgs below it. `own`: the sizes of this
+    /// lruvec.
     pub(super) fn lists(&self, own: Sizes) -> Sizes {
         self.shown
             .map_or_else(|| own.plus(self.others), |shown| shown.target)
     }
 
-    /// Returns the list sizes of the lruvec's memcg and all memcgs below; `own` are those of this
-    /// lruvec.
+    /// Returns the list sizes of the lruvec's memcg and all memcgs below it. `own`: the sizes of
+    /// this lruvec.
     pub(super) fn subtree(&self, own: Sizes) -> Sizes {
         self.shown
             .map_or_else(|| own.plus(self.below), |shown| shown.subtree)
     }
 }
 
-/// The target of each evicted page, as a number of levels up; the index is the id. Empty as long as
-/// every page was evicted by a reclaim of its own memcg.
+/// The names of the targets of evicted pages: for each page the number of levels from the lruvec's
+/// memcg up to it; the index is the page's id. Empty as long as every page was evicted by a reclaim
+/// of its own memcg.
 #[derive(Debug, Default)]
-pub(super) struct Names(Vec<u8>);
+pub(super) struct TargetNames(Vec<u8>);
 
-impl Names {
-    /// Records that the page was evicted for a target that is `steps` levels up.
+impl TargetNames {
+    /// Records that the page was evicted for a target `steps` levels above.
     pub(super) fn set(&mut self, id: FolioId, steps: u8) {
         let at = id.0 as usize;
         if at >= self.0.len() {
@@ -93,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_what_is_shown_of_them() {
+    fn shown_sizes_replace_the_exact_ones() {
         let sizes = |n| Sizes {
             inactive: [n, 0],
             active: [0, n],
@@ -120,7 +123,7 @@ mod tests {
 
     #[test]
     fn names_cost_nothing_until_another_memcg_reclaims() {
-        let mut names = Names::default();
+        let mut names = TargetNames::default();
         names.set(FolioId(9), 0);
         assert_eq!((names.get(FolioId(9)), names.footprint()), (0, 0));
         names.set(FolioId(9), 2);

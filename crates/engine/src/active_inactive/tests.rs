@@ -47,15 +47,15 @@ fn reclaim(lruvec: &mut Lruvec, nr: u64, priority: u32) -> Shrunk {
     shrink_lruvec(MemcgId::ROOT, lruvec, &sc, &mut Simple)
 }
 
-/// A memory for 100 anon pages: each access faults the page in if it was evicted, and then evicts
-/// pages above the limit.
-struct Machine {
+/// A memory with room for 100 anon pages. An access of an absent page faults it in, and then evicts
+/// pages until 100 remain.
+struct SmallMemory {
     lruvec: Lruvec,
     swap_in: u64,
     swap_out: Vec<u32>,
 }
 
-impl Machine {
+impl SmallMemory {
     fn new(stage: Stage) -> Self {
         Self {
             lruvec: lruvec(stage, 1000),
@@ -79,8 +79,8 @@ impl Machine {
         }
     }
 
-    /// Evicts as the model of classic-lru.md does: rebalances the lists, then takes one page from
-    /// the inactive tail.
+    /// Evicts one page as the model in classic-lru.md does: if the inactive list is low,
+    /// deactivates a page instead; otherwise takes the page at the tail of the inactive list.
     fn evict_one(&mut self) {
         let low = self
             .lruvec
@@ -101,14 +101,16 @@ impl Machine {
     }
 
     /// Clears the accessed bits of `ids`.
-    fn rest(&mut self, ids: core::ops::Range<u32>) {
+    fn clear_accessed(&mut self, ids: core::ops::Range<u32>) {
         for id in ids.map(FolioId) {
             self.lruvec.folios_mut().take_accessed(id);
         }
     }
 }
 
-/// classic-lru.md 8, test 1.
+/// The first access through a descriptor sets PG_referenced, the second activates the page, the
+/// third sets it again.
+/// spec: classic-lru.md 8, test 1.
 #[test]
 fn four_accesses_of_a_file_page() {
     let mut lruvec = lruvec(Stage::Detection, 1);
@@ -133,67 +135,68 @@ fn four_accesses_of_a_file_page() {
     assert_eq!(lruvec.classic().expect("classic").nonresident_age(), 1);
 }
 
-/// classic-lru.md 8, test 2: 50 hot pages, then twice 50 pages that are used once.
+/// classic-lru.md 8, test 2: 50 hot pages, then two sets of 50 pages that are each used once.
 #[test]
 fn protection_keeps_hot_pages_from_eviction_by_pages_used_once() {
     let hot_out = |stage| {
-        let mut machine = Machine::new(stage);
-        machine.access(0..50);
+        let mut memory = SmallMemory::new(stage);
+        memory.access(0..50);
         if stage != Stage::Base {
-            // Hot pages have had a second access, found by a pass over them.
+            // Hot pages have a second access, which makes them active.
             for id in (0..50).map(FolioId) {
-                machine.lruvec.mark_accessed(id);
-                machine.lruvec.mark_accessed(id);
+                memory.lruvec.mark_accessed(id);
+                memory.lruvec.mark_accessed(id);
             }
-            assert_eq!(lists(&machine.lruvec).active, [50, 0]);
+            assert_eq!(lists(&memory.lruvec).active, [50, 0]);
         }
-        machine.access(50..100);
-        machine.access(100..150);
-        let out = &machine.swap_out;
-        assert_eq!(out.len(), 50, "{stage:?}");
-        out.iter().filter(|&&id| id < 50).count()
+        memory.access(50..100);
+        memory.access(100..150);
+        let evicted = &memory.swap_out;
+        assert_eq!(evicted.len(), 50, "{stage:?}");
+        evicted.iter().filter(|&&id| id < 50).count()
     };
     assert_eq!(hot_out(Stage::Base), 50);
     assert_eq!(hot_out(Stage::Protection), 0);
     assert_eq!(hot_out(Stage::Detection), 0);
 }
 
-/// Uses 50 pages that are hot and 50 that will be hot; then, in each round, 50 new pages once, and
-/// the 50 that will be hot again.
-fn cycle_through(rounds: u32) -> (Vec<u64>, Machine) {
-    let mut machine = Machine::new(Stage::Protection);
-    machine.access(0..50);
+/// Uses 50 hot pages and 50 pages that will become hot; then, in each round, 50 new pages once, and
+/// the pages that will become hot again. Returns the swap-ins of each round.
+fn cycle_through(rounds: u32) -> (Vec<u64>, SmallMemory) {
+    let mut memory = SmallMemory::new(Stage::Protection);
+    memory.access(0..50);
     for id in (0..50).map(FolioId) {
-        machine.lruvec.mark_accessed(id);
-        machine.lruvec.mark_accessed(id);
+        memory.lruvec.mark_accessed(id);
+        memory.lruvec.mark_accessed(id);
     }
-    machine.access(50..100);
+    memory.access(50..100);
     let mut swap_ins = Vec::new();
     for round in 0..rounds {
         let once = 100 + round * 50;
-        machine.access(once..once + 50);
-        machine.rest(0..once + 50);
-        let before = machine.swap_in;
-        machine.access(50..100);
-        machine.rest(0..once + 50);
-        swap_ins.push(machine.swap_in - before);
+        memory.access(once..once + 50);
+        memory.clear_accessed(0..once + 50);
+        let before = memory.swap_in;
+        memory.access(50..100);
+        memory.clear_accessed(0..once + 50);
+        swap_ins.push(memory.swap_in - before);
     }
-    (swap_ins, machine)
+    (swap_ins, memory)
 }
 
-/// classic-lru.md 8, test 3.
+/// Without refault detection, pages of a loop are never activated, and all refault in each round.
+/// spec: classic-lru.md 8, test 3.
 #[test]
 fn without_detection_the_loop_thrashes_for_ever() {
-    let (swap_ins, machine) = cycle_through(6);
+    let (swap_ins, memory) = cycle_through(6);
     assert_eq!(swap_ins, [50; 6]);
-    assert_eq!(machine.swap_out.len(), 50 + 6 * 100 - 50);
+    assert_eq!(memory.swap_out.len(), 50 + 6 * 100 - 50);
 }
 
-/// workingset.md 12, test 10, with the real reclaim loop: returns the swap-ins of each repetition.
-/// The memory has 1000 pages; half of them are hot, 500 others will be hot, and each repetition
-/// uses 300 new pages once. So those that will be hot are used again after 800 other pages: 300
-/// more than the inactive list holds, but fewer than all pages that stay.
-fn cycle_for_real(stage: Stage) -> Vec<u64> {
+/// workingset.md 12, test 10, with the engine's reclaim: returns the swap-ins of each repetition.
+/// The memory has 1000 pages. 500 pages are hot, 500 others will become hot, and each repetition
+/// uses 300 new pages once. So between two uses of a page that will become hot, 800 other pages are
+/// used: 300 more than fit on the inactive list, but fewer than fit in memory.
+fn swap_ins_of_each_repetition(stage: Stage) -> Vec<u64> {
     let mut lruvec = lruvec(stage, 10_000);
     let mut swap_ins = 0;
     let mut access = |lruvec: &mut Lruvec, ids: core::ops::Range<u32>| {
@@ -228,14 +231,18 @@ fn cycle_for_real(stage: Stage) -> Vec<u64> {
 
 #[test]
 fn detection_ends_what_protection_alone_does_not() {
-    let protection = cycle_for_real(Stage::Protection);
-    let detection = cycle_for_real(Stage::Detection);
-    assert_eq!(protection, [500; 8], "promotes nothing, for ever");
+    let protection = swap_ins_of_each_repetition(Stage::Protection);
+    let detection = swap_ins_of_each_repetition(Stage::Detection);
+    assert_eq!(
+        protection, [500; 8],
+        "without detection no page is ever activated"
+    );
     assert!(detection[0] == 500 && detection[1] < 500, "{detection:?}");
     assert_eq!(detection[2..], [0; 6], "two rounds at most: {detection:?}");
 }
 
-/// classic-lru.md 8, test 11.
+/// An accessed executable file page stays active; another accessed page is deactivated.
+/// spec: classic-lru.md 8, test 11.
 #[test]
 fn executable_pages_in_use_stay_active() {
     let mut lruvec = lruvec(Stage::Detection, 2);
@@ -253,7 +260,7 @@ fn executable_pages_in_use_stay_active() {
     assert!(!word(&lruvec, 1).has(Flag::Active) && word(&lruvec, 1).has(Flag::Workingset));
 }
 
-/// classic-lru.md 5.2: pages that were scanned in vain cost something on the active list, too.
+/// classic-lru.md 5.2: active pages that were scanned in vain also count as cost.
 #[test]
 fn rotations_of_active_pages_cost() {
     let mut lruvec = lruvec(Stage::Detection, 8);
@@ -268,7 +275,9 @@ fn rotations_of_active_pages_cost() {
     assert_eq!(costs, Some(Costs { anon: 0, file: 2 }));
 }
 
-/// classic-lru.md 8, test 13.
+/// Active pages are deactivated only if the inactive list is low, or after an activation by a
+/// refault.
+/// spec: classic-lru.md 8, test 13.
 #[test]
 fn the_active_list_is_not_shrunk_without_a_reason() {
     let mut lruvec = lruvec(Stage::Detection, 400);
@@ -282,11 +291,11 @@ fn the_active_list_is_not_shrunk_without_a_reason() {
     reclaim(&mut lruvec, 32, 2);
     assert_eq!(lists(&lruvec).active[1], 100, "enough are inactive");
     assert_eq!(lruvec.stat().get(VmEvent::Pgrefill), 0);
-    let gone = (0..400)
+    let evicted = (0..400)
         .map(FolioId)
         .find(|&id| lruvec.folios().get(id).state() == State::Shadow);
     let refault = lruvec.fault_in(
-        gone.expect("evicted"),
+        evicted.expect("evicted"),
         FolioType::File,
         FaultKind::Refault,
         true,
@@ -300,7 +309,9 @@ fn the_active_list_is_not_shrunk_without_a_reason() {
     );
 }
 
-/// workingset.md 12, tests 3 and 9.
+/// A refault at a distance equal to the competing memory is recent, one page more is not. No page
+/// that was never active is counted as restored.
+/// spec: workingset.md 12, tests 3 and 9.
 #[test]
 fn a_refault_is_recent_up_to_the_competing_memory() {
     for (evicted_more, recent) in [(10, true), (11, false)] {
@@ -309,14 +320,20 @@ fn a_refault_is_recent_up_to_the_competing_memory() {
             lruvec.fault_in(FolioId(id), FolioType::File, FaultKind::Refault, true, true)
         };
         (0..60).for_each(|id| assert!(fault(&mut lruvec, id).is_none()));
-        // A file page competes with ten active file pages only, because there are no anon pages.
+        // There are no anon pages, so a file page competes only with the ten active file pages.
         for id in 50..60 {
             (0..2).for_each(|_| lruvec.mark_accessed(FolioId(id)));
         }
-        let mut out = Vec::new();
-        lruvec.isolate_inactive(ScanReason::Direct, FolioType::File, evicted_more, &mut out);
+        let mut isolated = Vec::new();
+        lruvec.isolate_inactive(
+            ScanReason::Direct,
+            FolioType::File,
+            evicted_more,
+            &mut isolated,
+        );
         // Page 0 is evicted first: its distance is the number of pages evicted after it.
-        out.iter()
+        isolated
+            .iter()
             .for_each(|&id| assert!(lruvec.evicted(id, ScanReason::Direct)));
         let refault = fault(&mut lruvec, 0).expect("a shadow");
         assert_eq!(refault.recent, recent, "{evicted_more}");
@@ -333,24 +350,24 @@ fn a_refault_is_recent_up_to_the_competing_memory() {
 }
 
 #[test]
-fn restored_after_it_was_deactivated() {
+fn a_deactivated_page_that_refaults_is_restored() {
     let mut lruvec = lruvec(Stage::Detection, 10);
     for id in (0..10).map(FolioId) {
         lruvec.fault_in(id, FolioType::File, FaultKind::Descriptor, true, true);
         (0..2).for_each(|_| lruvec.mark_accessed(id));
     }
     lruvec.shrink_active(FolioType::File, 1);
-    let mut out = Vec::new();
-    lruvec.isolate_inactive(ScanReason::Direct, FolioType::File, 1, &mut out);
-    assert_eq!(out, [FolioId(0)]);
-    lruvec.evicted(out[0], ScanReason::Direct);
-    lruvec.fault_in(out[0], FolioType::File, FaultKind::Refault, true, true);
+    let mut isolated = Vec::new();
+    lruvec.isolate_inactive(ScanReason::Direct, FolioType::File, 1, &mut isolated);
+    assert_eq!(isolated, [FolioId(0)]);
+    lruvec.evicted(isolated[0], ScanReason::Direct);
+    lruvec.fault_in(isolated[0], FolioType::File, FaultKind::Refault, true, true);
     assert_eq!(lruvec.stat().get(VmEvent::WorkingsetRestoreFile), 1);
     assert!(word(&lruvec, 0).has(Flag::Workingset) && word(&lruvec, 0).has(Flag::Active));
     lruvec.check_invariants(Swappiness::default());
 }
 
-/// classic-lru.md 7, I5 and I8, over many passes with a seeded mix of accesses.
+/// classic-lru.md 7, I5 and I8, over many passes with pseudo-random accesses.
 #[test]
 fn a_page_touched_once_is_never_active() {
     let mut lruvec = lruvec(Stage::Detection, 4000);

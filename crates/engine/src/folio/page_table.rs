@@ -1,17 +1,17 @@
-//! Two bits a page: whether the page is present, and whether it was accessed. A simulation's
-//! touches read only this table, which a cache can hold (16 MB for 63 million pages).
+//! The present bit and the accessed bit of each page. Touches of a simulation read only this table,
+//! which is small enough for a processor's cache (16 MB for 63 million pages).
 //!
 //! A block is a `u64` of 32 pages: the low half says which pages are present, the high half which
 //! were accessed.
 //!
-//! Invariants, asserted with the folio table's: a page is present here iff its word says so; only a
-//! present page is accessed.
+//! Invariants, asserted together with those of the folio table: a page's present bit is set if and
+//! only if its word says that it is present; only present pages have the accessed bit set.
 
 use super::FolioId;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Pages in a block.
+/// Number of pages in a block.
 const BLOCK: usize = 32;
 const PRESENT: u64 = 0xffff_ffff;
 
@@ -21,7 +21,7 @@ pub(crate) struct PageTable {
     blocks: Vec<u64>,
 }
 
-const fn at(id: FolioId) -> (usize, u64) {
+const fn block_and_bit(id: FolioId) -> (usize, u64) {
     (id.index() / BLOCK, 1 << (id.index() % BLOCK))
 }
 
@@ -30,17 +30,17 @@ impl PageTable {
         self.blocks.capacity() * 8
     }
 
-    /// Makes ids below `len` valid, with space reserved for `capacity`.
+    /// Makes ids below `len` valid, and reserves space for `capacity` ids.
     pub(crate) fn ensure(&mut self, len: usize, capacity: usize) {
         let blocks = len.div_ceil(BLOCK);
         if blocks > self.blocks.capacity() {
-            let room = capacity.div_ceil(BLOCK).max(blocks);
-            self.blocks.reserve_exact(room - self.blocks.len());
+            let reserved = capacity.div_ceil(BLOCK).max(blocks);
+            self.blocks.reserve_exact(reserved - self.blocks.len());
         }
         self.blocks.resize(blocks.max(self.blocks.len()), 0);
     }
 
-    /// Drops the bits of ids from `len` on; keeps space for `capacity`.
+    /// Drops the bits of ids from `len` on; keeps space for `capacity` ids.
     pub(crate) fn shrink(&mut self, len: usize, capacity: usize) {
         self.blocks.truncate(len.div_ceil(BLOCK));
         self.blocks.shrink_to(capacity.div_ceil(BLOCK));
@@ -50,7 +50,7 @@ impl PageTable {
     /// present.
     #[inline]
     pub(crate) fn touch(&mut self, id: FolioId) -> bool {
-        let (block, bit) = at(id);
+        let (block, bit) = block_and_bit(id);
         let Some(block) = self.blocks.get_mut(block) else {
             return false;
         };
@@ -59,18 +59,18 @@ impl PageTable {
         present != 0
     }
 
-    /// Reads the blocks of `ids` and discards them, to have them in the cache. A processor can have
-    /// many such loads in flight at a time. It could not if each load were followed by a touch:
-    /// touches that wait for their loads would soon fill the processor's queues.
+    /// Reads the blocks of `ids` and discards them, so that they are in the processor's cache. A
+    /// processor can make many such loads at the same time. With a touch after each load it could
+    /// not: touches that wait for their loads would soon fill its queues.
     #[inline]
-    pub(crate) fn bring_near(&self, ids: &[FolioId]) {
-        let blocks = ids.iter().map(|&id| self.blocks.get(at(id).0));
+    pub(crate) fn prefetch(&self, ids: &[FolioId]) {
+        let blocks = ids.iter().map(|&id| self.blocks.get(block_and_bit(id).0));
         core::hint::black_box(blocks.fold(0, |all, block| all ^ block.copied().unwrap_or(0)));
     }
 
     #[inline]
     pub(crate) fn is_accessed(&self, id: FolioId) -> bool {
-        let (block, bit) = at(id);
+        let (block, bit) = block_and_bit(id);
         self.blocks
             .get(block)
             .is_some_and(|b| b & bit << BLOCK != 0)
@@ -79,7 +79,7 @@ impl PageTable {
     /// Clears the accessed bit and returns whether it was set.
     #[inline]
     pub(crate) fn take_accessed(&mut self, id: FolioId) -> bool {
-        let (block, bit) = at(id);
+        let (block, bit) = block_and_bit(id);
         let Some(block) = self.blocks.get_mut(block) else {
             return false;
         };
@@ -90,16 +90,20 @@ impl PageTable {
 
     #[inline]
     pub(crate) fn is_present(&self, id: FolioId) -> bool {
-        let (block, bit) = at(id);
+        let (block, bit) = block_and_bit(id);
         self.blocks.get(block).is_some_and(|b| b & bit != 0)
     }
 
     /// Makes the page present or absent, and clears its accessed bit.
     #[inline]
     pub(crate) fn set_present(&mut self, id: FolioId, present: bool) {
-        let (block, bit) = at(id);
-        let rest = self.blocks[block] & !(bit | bit << BLOCK);
-        self.blocks[block] = if present { rest | bit } else { rest };
+        let (block, bit) = block_and_bit(id);
+        let other_bits = self.blocks[block] & !(bit | bit << BLOCK);
+        self.blocks[block] = if present {
+            other_bits | bit
+        } else {
+            other_bits
+        };
     }
 
     /// Makes the pages of `run` absent.
@@ -114,10 +118,10 @@ impl PageTable {
         }
     }
 
-    /// Plants a bug for a test: sets the accessed bit of any page, present or not.
+    /// Corrupts the table for a test: sets the accessed bit of any page, present or not.
     #[cfg(test)]
     pub(crate) fn plant_accessed(&mut self, id: FolioId) {
-        let (block, bit) = at(id);
+        let (block, bit) = block_and_bit(id);
         self.blocks[block] |= bit << BLOCK;
     }
 
@@ -126,24 +130,25 @@ impl PageTable {
         self.blocks.len()
     }
 
-    /// Returns the accessed bits of a block, the lowest bit for its first page; none is cleared.
+    /// Returns the accessed bits of a block, the lowest bit for its first page, without clearing
+    /// them.
     #[inline]
     pub(crate) fn accessed_in(&self, block: usize) -> u32 {
         u32::try_from(self.blocks[block] >> BLOCK).unwrap_or(0)
     }
 
-    /// Returns the id of the page whose bit in [`Self::accessed_in`] is `bit`, a word with one bit
-    /// set.
+    /// Returns the id of the page whose bit in the result of [`Self::accessed_in`] is `bit`, a word
+    /// with a single bit set.
     #[inline]
     pub(crate) fn id(block: usize, bit: u32) -> FolioId {
         let first = u32::try_from(block * BLOCK).unwrap_or(u32::MAX);
         FolioId(first + bit.trailing_zeros())
     }
 
-    /// Clears the accessed bits of the pages of a block whose bits are set in `which`.
+    /// Clears the accessed bits of those pages of a block whose bits are set in `mask`.
     #[inline]
-    pub(crate) fn clear_in(&mut self, block: usize, which: u32) {
-        self.blocks[block] &= !(u64::from(which) << BLOCK);
+    pub(crate) fn clear_in(&mut self, block: usize, mask: u32) {
+        self.blocks[block] &= !(u64::from(mask) << BLOCK);
     }
 
     /// Returns the number of pages present, and whether any page is accessed without being present.
@@ -173,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn coming_and_going_clears_the_accessed_bit_and_no_neighbour() {
+    fn removal_and_insertion_clear_the_accessed_bit_of_that_page_only() {
         let mut table = PageTable::default();
         table.ensure(64, 64);
         (0..64).for_each(|id| table.set_present(FolioId(id), true));

@@ -1,8 +1,8 @@
-//! Aging: promoting what a walk found young, and opening the next generation.
+//! Aging: promotes the pages that a walk found young, and opens the next generation.
 //! spec: lru-gen.md 3 (update_gen), 5.
 //!
-//! Invariant: a page's generation changes in its word and in the counts together. Of callers that
-//! saw the same youngest generation, only the first opens the next one.
+//! Invariant: a page's generation changes in its word and in the counts together. If several
+//! callers saw the same youngest generation, only the first of them opens the next one.
 
 use super::{LruGen, MAX_NR_GENS, MIN_NR_GENS, Profile, evictable, list_of, refs, slot_of};
 use crate::folio::{FolioId, FolioTable, FolioType};
@@ -11,9 +11,9 @@ use crate::units::{Millis, Swappiness};
 use crate::word::{NodeId, State, Word};
 
 impl LruGen {
-    /// Records that a walk found `id` young. P616: the first such access only sets PG_referenced. A
-    /// later one moves the page to the youngest generation, in its word and in the counts; its list
-    /// entry stays where it is.
+    /// Records that a walk found `id` young. Under [`Profile::P616`] the first such record only
+    /// sets PG_referenced. A later one moves the page to the youngest generation, in its word and
+    /// in the counts; its list entry does not move.
     #[inline]
     pub(crate) fn update_gen(&mut self, folios: &mut FolioTable, id: FolioId) {
         let word = folios.get(id);
@@ -36,9 +36,9 @@ impl LruGen {
         refs::promoted(self.profile, word).with_generation(new)
     }
 
-    /// Walks all accessed bits: clears each, and promotes the page as [`Self::update_gen`] does.
-    /// Pages whose VMA has no recency (`has_recency`) keep theirs. Returns the number of pages
-    /// found young.
+    /// Clears all accessed bits, and promotes each page that had one, as [`Self::update_gen`] does.
+    /// A page for which `has_recency` is false (the kernel's `vma_has_recency`) keeps its bit and
+    /// is not promoted. Returns the number of pages found young.
     pub(crate) fn walk_accessed(
         &mut self,
         folios: &mut FolioTable,
@@ -55,7 +55,8 @@ impl LruGen {
         young
     }
 
-    /// Claims the walk that precedes `inc_max_seq(seq)`; false if another caller has claimed it.
+    /// Claims the walk that precedes `inc_max_seq(seq)`; returns false if another caller has
+    /// claimed it.
     pub(crate) const fn begin_walk(&mut self, seq: u64) -> bool {
         if seq <= self.walk_seq {
             return false;
@@ -64,10 +65,10 @@ impl LruGen {
         true
     }
 
-    /// Opens generation `seq + 1`, born `now`. False when `seq` is no longer the youngest.
+    /// Opens generation `seq + 1`, born `now`; returns false if `seq` is not the youngest any more.
     ///
     /// # Panics
-    /// When `seq` lies beyond `max_seq`: no caller can have seen it.
+    /// When `seq` is larger than `max_seq`: that generation does not exist yet.
     pub(crate) fn inc_max_seq(
         &mut self,
         folios: &mut FolioTable,
@@ -97,7 +98,7 @@ impl LruGen {
     }
 
     /// Ends the oldest generation of `ty`: its pages move, one by one from the tail, to the tail of
-    /// the next. If pages of `ty` may not be evicted, they stay on their list.
+    /// the next generation. If `swappiness` forbids eviction of `ty`, they stay on their list.
     fn inc_min_seq(&mut self, folios: &mut FolioTable, ty: FolioType, swappiness: Swappiness) {
         if swappiness.may_evict(ty) {
             for node in self.nodes() {
@@ -108,17 +109,17 @@ impl LruGen {
         self.min_seq[ty.index()] += 1;
     }
 
-    /// Moves the pages of one list of the oldest generation to the next one.
+    /// Moves the pages of one list of the oldest generation to the next generation.
     fn end_list(&mut self, folios: &mut FolioTable, ty: FolioType, node: NodeId) {
         let oldest = self.min_seq(ty);
         let list = list_of(slot_of(oldest), ty, node);
         while let Some((id, word)) = self.lists.pop(folios, list) {
             let moved = self.inc_gen(word, oldest);
-            // Before v6.14 a page counts as protected only in eviction.
-            let counts = self.profile == Profile::P616
+            // Before Linux v6.14 only eviction counts pages as protected, not aging.
+            let counts_as_protected = self.profile == Profile::P616
                 && !refs::is_saturated(self.profile, word)
                 && self.may_count_aged();
-            if counts {
+            if counts_as_protected {
                 self.protect(word);
             }
             self.lists
@@ -126,8 +127,8 @@ impl LruGen {
         }
     }
 
-    /// Moves a page of the generation `oldest` to the next one; a page that a walk has promoted
-    /// stays. Returns the new word.
+    /// Moves a page of the generation `oldest` to the next generation; a page that a walk has
+    /// promoted keeps its generation. Returns the new word.
     pub(super) fn inc_gen(&mut self, word: Word, oldest: u64) -> Word {
         if word.generation() != slot_of(oldest) {
             return word;
@@ -145,7 +146,7 @@ impl LruGen {
         }
     }
 
-    /// Advances `min_seq` past empty generations, and limits how far the two types are apart.
+    /// Advances `min_seq` past empty generations, and limits the difference between the two types.
     /// Returns whether a `min_seq` changed.
     pub(crate) fn try_to_inc_min_seq(
         &mut self,
@@ -172,8 +173,8 @@ impl LruGen {
         moved
     }
 
-    /// Limits the difference of the two `min_seq`, so that no type runs so far ahead that the other
-    /// one blocks aging.
+    /// Limits the difference between the two `min_seq`: a type whose `min_seq` stays far behind
+    /// would block aging.
     /// spec: lru-gen.md 5.4.
     fn align(&self, min_seq: &mut [u64; 2], swappiness: Swappiness) {
         if swappiness == Swappiness::FILE_ONLY || swappiness == Swappiness::ANON_ONLY {

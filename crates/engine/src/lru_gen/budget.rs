@@ -1,4 +1,4 @@
-//! How many pages to scan, and when to age instead.
+//! Decides how many pages a pass over a lruvec scans, and whether it must age first.
 //! spec: lru-gen.md 5.5.
 
 use super::{DEF_PRIORITY, LruGen, MIN_NR_GENS, Profile, evictable};
@@ -9,30 +9,33 @@ use crate::word::NodeId;
 /// Whether aging must precede eviction, and how many pages eviction would scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanTarget {
-    /// The caller must age and then end its visit of this lruvec: no generation remains to evict
-    /// from, or (P616) only one.
+    /// The caller must age and then end its visit of this lruvec: no generation remains from which
+    /// pages may be evicted, or, under [`Profile::P616`], only one.
     pub must_age: bool,
-    /// Pages to scan at the given priority, if aging is not needed or not worth it.
+    /// Number of pages to scan at the given priority, if `must_age` is false.
     pub scan: u64,
-    /// Evictable pages; `scan` is a part of them. Zero if no generation remains to evict from.
+    /// Number of evictable pages; `scan` is a part of them. Zero if no generation remains from
+    /// which pages may be evicted.
     pub open: u64,
 }
 
 impl LruGen {
-    /// Returns the scan target at `priority`, for all memory nodes. Of an offline memcg all pages
-    /// are scanned at once, without aging if possible. P616: a protected memcg is scanned less, in
-    /// proportion to its protection.
+    /// Returns the scan target at `priority`, for all memory nodes. `state`: whether the memcg is
+    /// online, and its protection. All pages of an offline memcg are scanned at once, if possible
+    /// without aging. Under [`Profile::P616`] protection reduces the number of pages to scan in
+    /// proportion.
     #[must_use]
     pub fn nr_to_scan(
         &self,
         swappiness: Swappiness,
         priority: u32,
-        who: (bool, Option<ScanProtection>),
+        state: (bool, Option<ScanProtection>),
     ) -> ScanTarget {
-        self.nr_to_scan_on(None, swappiness, priority, who)
+        self.nr_to_scan_on(None, swappiness, priority, state)
     }
 
-    /// Returns the scan target as [`Self::nr_to_scan`] does, for one memory node; `None` for all.
+    /// Returns the scan target as [`Self::nr_to_scan`] does, but for one memory node; for all nodes
+    /// if `node` is `None`.
     #[must_use]
     pub fn nr_to_scan_on(
         &self,
@@ -48,13 +51,14 @@ impl LruGen {
         let stuck = oldest + MIN_NR_GENS > self.max_seq;
         let is_empty = node.is_some() && total == 0;
         let needs_aging = match self.profile {
-            // Aging would move the pages of other nodes, and find none to evict.
+            // Aging would move only pages of other nodes, and would make none of this node
+            // evictable.
             _ if is_empty => false,
             Profile::P616 => oldest + MIN_NR_GENS >= self.max_seq,
             Profile::P63 | Profile::P612 => stuck || self.few_are_old(swappiness),
         };
-        // Pages that cannot be isolated do not count, or an offline memcg would be scanned in vain
-        // and never aged.
+        // Pages that cannot be isolated do not count. Otherwise an offline memcg would be scanned
+        // in vain and never aged.
         let size = if stuck { 0 } else { total };
         let emptying = !online && size > 0;
         let open = match (self.profile, protection) {
@@ -62,15 +66,15 @@ impl LruGen {
             _ => size,
         };
         ScanTarget {
-            // At the first priority reclaim goes on without aging.
+            // At the first priority reclaim continues without aging.
             must_age: needs_aging && !emptying && priority != DEF_PRIORITY,
             scan: if emptying { size } else { open >> priority },
             open: if emptying { size } else { open.min(size) },
         }
     }
 
-    /// Whether aging is needed before v6.14, with three generations or fewer: more than half of the
-    /// pages are in the youngest one, or less than a quarter in the oldest one.
+    /// Whether the rules before Linux v6.14 require aging: there are at most three generations, and
+    /// more than half of the pages are in the youngest, or less than a quarter in the oldest.
     fn few_are_old(&self, swappiness: Swappiness) -> bool {
         let total: u64 = evictable(swappiness).map(|ty| self.total(ty)).sum();
         let min_seq = self.evictable_min_seq(swappiness);
@@ -95,9 +99,9 @@ mod tests {
     use crate::vmscan::ScanReason;
     use alloc::vec::Vec;
 
-    /// Regression: lru-gen.md 5.5. With three generations reclaim continued to take the oldest, and
-    /// aged only when there were two: memcg-lru's stddev/mean at scales 24, 32 and 48 was 7.9, 16.9
-    /// and 18.1%.
+    /// Regression: lru-gen.md 5.5. With three generations reclaim still took pages of the oldest,
+    /// and aged only when two were left. In the experiment memcg-lru the stddev/mean of pages
+    /// reclaimed from each tenant was 7.9, 16.9 and 18.1% at scales 24, 32 and 48.
     #[test]
     fn p616_ages_at_three_generations_below_the_first_priority() {
         let swappiness = Swappiness::default();
@@ -112,21 +116,27 @@ mod tests {
             target.must_age
         };
         let low = DEF_PRIORITY - 1;
-        assert!(!must_age(&lruvec, low, true), "four are left");
-        // Empty generations are dropped, and two remain.
+        assert!(!must_age(&lruvec, low, true), "four generations remain");
+        // This isolation drops empty generations, until two remain.
         let budget = IsolateBudget::default();
         lruvec.isolate(ScanReason::Direct, swappiness, budget, &mut Vec::new());
         let seq = lruvec.lru_gen().max_seq();
         lruvec.inc_max_seq(seq, swappiness, Millis(1));
         assert_eq!(lruvec.lru_gen().nr_gens(FolioType::Anon), 3);
         assert!(must_age(&lruvec, low, true) && must_age(&lruvec, 0, true));
-        assert!(!must_age(&lruvec, DEF_PRIORITY, true), "it may do without");
-        assert!(!must_age(&lruvec, low, false), "the dead are emptied");
+        assert!(
+            !must_age(&lruvec, DEF_PRIORITY, true),
+            "the first priority needs no aging"
+        );
+        assert!(
+            !must_age(&lruvec, low, false),
+            "an offline memcg is emptied first"
+        );
     }
 
-    /// Regression: lru-gen.md 5.5. Before v6.14 an offline memcg with two generations was scanned
-    /// whole, but none of its pages could be isolated, and so it was never aged: its pages stayed
-    /// for ever.
+    /// Regression: lru-gen.md 5.5. Under the rules before v6.14 an offline memcg with two
+    /// generations was scanned as a whole, but no page could be isolated. So it was never aged, and
+    /// its pages stayed for ever.
     #[test]
     fn where_nothing_can_be_isolated_nothing_is_scanned() {
         for profile in [Profile::P616, Profile::P612, Profile::P63] {
@@ -141,8 +151,8 @@ mod tests {
             assert_eq!(lruvec.lru_gen().nr_gens(FolioType::Anon), 2);
             for online in [true, false] {
                 let target = lruvec.lru_gen().nr_to_scan(swappiness, 0, (online, None));
-                let is = (target.must_age, target.scan, target.open);
-                assert_eq!(is, (true, 0, 0), "{profile:?}, online: {online}");
+                let actual = (target.must_age, target.scan, target.open);
+                assert_eq!(actual, (true, 0, 0), "{profile:?}, online: {online}");
             }
         }
     }

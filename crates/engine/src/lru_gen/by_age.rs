@@ -1,12 +1,12 @@
-//! Proactive reclaim by age: pages are offered for eviction because they are old, not because
-//! memory is needed.
+//! Isolation for proactive reclaim by age: offers old pages for eviction, even if no memory is
+//! needed.
 //!
 //! Invariant: each page that is not in one of the two youngest generations is offered once, the
-//! oldest generation first. (Exception: sweeping the entries of evicted pages shortens a list, and
-//! as many of its pages may be offered again.) This module does not know whether a page is old
-//! enough: there are only four generations, and the caller knows each page's age. A page that is
-//! too young for the caller stays where it was, in its order ([`crate::PageOut::TooYoung`]),
-//! because reclaim for a limit evicts in that order too.
+//! oldest generation first. (Exception: sweeping the entries of evicted pages shortens a list
+//! during the pass. Then as many of its pages may be offered a second time.) Four generations are
+//! too few to say whether a page is old enough; the caller decides that by the page's age. A page
+//! that the caller finds too young keeps its place ([`crate::PageOut::TooYoung`]), because reclaim
+//! for a limit evicts in the order of the lists, too.
 
 use super::eviction::Source;
 use super::{IsolateBudget, Isolated, LruGen, MIN_NR_GENS, list_of, slot_of};
@@ -16,7 +16,7 @@ use crate::units::Swappiness;
 use crate::word::{Flag, NodeId, State};
 use alloc::vec::Vec;
 
-/// How far a reclaim by age has come in one lruvec. The default is the start.
+/// Position of a reclaim by age in one lruvec. The default is the beginning.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ByAgeCursor(Cursor);
 
@@ -24,23 +24,24 @@ pub struct ByAgeCursor(Cursor);
 enum Cursor {
     #[default]
     Fresh,
-    At(At),
+    At(ListPosition),
     End,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct At {
+struct ListPosition {
     ty: FolioType,
     is_last_type: bool,
     seq: u64,
     node: NodeId,
-    /// Entries that the list had when its scan began, less those scanned since.
+    /// Entries of the list that are still to be scanned: those that it had when its scan began,
+    /// minus those scanned since.
     entries: usize,
 }
 
 impl LruGen {
-    /// Isolates pages from all generations but the two youngest, from `place` on. `scanned` is 0
-    /// when all pages have been offered.
+    /// Isolates pages from all generations but the two youngest, from `place` on. `scanned` is 0 in
+    /// the result if all pages have been offered.
     pub(crate) fn isolate_by_age(
         &mut self,
         folios: &mut FolioTable,
@@ -49,8 +50,8 @@ impl LruGen {
         out: &mut Vec<FolioId>,
     ) -> Isolated {
         let mut done = Isolated::default();
-        // A generation that the previous pass emptied is ended now. At the end of that pass its
-        // isolated pages might still have been put back to it.
+        // Ends generations that the previous pass emptied. That pass itself could not end them,
+        // because isolated pages might still have been put back.
         if matches!(place.0, Cursor::Fresh) {
             self.try_to_inc_min_seq(folios, swappiness);
         }
@@ -74,8 +75,8 @@ impl LruGen {
         done
     }
 
-    /// Returns the generation whose pages are offered next; `None` when no generation remains.
-    fn generation_at(&self, place: Cursor, swappiness: Swappiness) -> Option<At> {
+    /// Returns the list whose pages are offered next; `None` if none remains.
+    fn generation_at(&self, place: Cursor, swappiness: Swappiness) -> Option<ListPosition> {
         let last = self.max_seq.checked_sub(MIN_NR_GENS)?;
         let mut at = match place {
             Cursor::End => return None,
@@ -104,9 +105,9 @@ impl LruGen {
         }
     }
 
-    fn generation(&self, ty: FolioType, seq: u64, is_last_type: bool) -> At {
+    fn generation(&self, ty: FolioType, seq: u64, is_last_type: bool) -> ListPosition {
         let node = NodeId::default();
-        At {
+        ListPosition {
             ty,
             is_last_type,
             seq,
@@ -115,11 +116,12 @@ impl LruGen {
         }
     }
 
-    /// Returns the list of the same generation on the next node, or else of the next generation.
-    fn list_after(&self, at: At) -> At {
+    /// Returns the list of the same generation on the next memory node, or, after the last node,
+    /// the first list of the next generation.
+    fn list_after(&self, at: ListPosition) -> ListPosition {
         match self.nodes().find(|node| *node > at.node) {
             None => self.generation(at.ty, at.seq + 1, at.is_last_type),
-            Some(node) => At {
+            Some(node) => ListPosition {
                 node,
                 entries: self.lists.entries(list_of(slot_of(at.seq), at.ty, node)),
                 ..at
@@ -128,7 +130,7 @@ impl LruGen {
     }
 
     /// Puts back an isolated page that the caller found too young to evict: at the head of its
-    /// generation, where this pass will not meet it. If the generation has ended, or a walk
+    /// generation's list, which this pass does not reach. If the generation has ended, or a walk
     /// reported the page young, calls [`Self::put_back`]. Returns whether the page was activated.
     pub(crate) fn put_back_too_young(&mut self, folios: &mut FolioTable, id: FolioId) -> bool {
         let word = folios.get(id);

@@ -1,4 +1,4 @@
-//! Canaries: each plants one bug in a lruvec that its invariant check must find.
+//! Canaries: each test corrupts a lruvec in one way that its invariant check must find.
 
 use super::*;
 use crate::lruvec::{FaultKind, Lruvec, Policy};
@@ -14,11 +14,16 @@ fn healthy() -> Lruvec {
         let seq = lruvec.lru_gen().max_seq();
         lruvec.inc_max_seq(seq, Swappiness::default(), Millis(now));
     }
-    let mut out = Vec::new();
+    let mut isolated = Vec::new();
     let budget = IsolateBudget::default();
-    lruvec.isolate(ScanReason::Direct, Swappiness::default(), budget, &mut out);
-    assert!(!out.is_empty());
-    lruvec.evicted_all(&out, ScanReason::Direct);
+    lruvec.isolate(
+        ScanReason::Direct,
+        Swappiness::default(),
+        budget,
+        &mut isolated,
+    );
+    assert!(!isolated.is_empty());
+    lruvec.evicted_all(&isolated, ScanReason::Direct);
     lruvec.check_invariants(Swappiness::default());
     lruvec
 }
@@ -58,7 +63,7 @@ fn the_types_have_drifted_apart() {
     plant(|lru, _| {
         lru.max_seq += 1;
         lru.min_seq = [lru.max_seq - 1, lru.max_seq - 3];
-        // This is checked before the pages, so the pages do not matter.
+        // I6 is checked before the counts of pages, so these need not fit.
         lru.nr_pages = [[0; 2]; SLOTS];
         let slot = slot_of(lru.max_seq - 1);
         lru.nr_pages[slot][0] = lru.lists.live().try_into().expect("few");
@@ -72,7 +77,7 @@ fn a_page_changes_its_generation_uncounted() {
         let (id, word) = folios
             .iter()
             .find(|(_, word)| word.state() == crate::word::State::Listed)
-            .expect("some are left");
+            .expect("a listed page");
         let next = (word.generation() + 1) % SLOTS;
         let window = lru.min_seq(FolioType::Anon)..=lru.max_seq;
         assert!(window.contains(&lru.seq_of(next, FolioType::Anon)));
@@ -87,7 +92,7 @@ fn a_shadow_is_from_the_future() {
         let (id, word) = folios
             .iter()
             .find(|(_, word)| word.state() == crate::word::State::Shadow)
-            .expect("some left");
+            .expect("an evicted page");
         let listed = word.into_state(crate::word::State::Listed);
         let off = listed.into_state(crate::word::State::OffList);
         let seq = u32::try_from(lru.max_seq + 5).expect("small");

@@ -1,4 +1,4 @@
-//! The invariants of mod.rs, asserted one by one. Costs a visit of every page.
+//! Assertions of the invariants of `mod.rs`; they read the word of every page.
 
 use super::refault_clock::RefaultClock;
 use super::{LRU_REFS_WIDTH, LruGen, MAX_NR_GENS, MIN_NR_GENS, SLOTS};
@@ -55,8 +55,9 @@ impl LruGen {
         }
     }
 
-    /// No page was evicted in a generation that did not exist yet, or at a later time of the clock.
-    /// After a wrap of the token nothing can be checked (workingset.md I3).
+    /// Asserts that no shadow names a generation, or a time of the refault clock, that is still to
+    /// come. Once the numbers have wrapped in the tokens, nothing can be checked (workingset.md
+    /// I3).
     fn check_shadows(&self, folios: &FolioTable) {
         let newest = self.clock.map_or(self.max_seq, RefaultClock::time);
         if newest >= u64::from(u32::MAX >> (32 - TOKEN_BITS + LRU_REFS_WIDTH)) {

@@ -1,5 +1,5 @@
-//! The refault controller: compares refault ratios (refaults of the pages evicted) to decide which
-//! tiers eviction must protect and from which type it takes pages.
+//! The refault controller: compares refault ratios (refaults divided by evictions) to decide which
+//! tiers eviction must protect, and from which type it takes pages.
 //! spec: lru-gen.md 6.2.
 
 use super::{MAX_NR_TIERS, MIN_LRU_BATCH, Profile};
@@ -8,8 +8,9 @@ use crate::units::Swappiness;
 
 type PerTier = [u64; MAX_NR_TIERS];
 
-/// Counts of events since they were last folded, and moving averages of the counts before. They are
-/// folded when `min_seq` moves, or where scans open generations by the `refault_clock`.
+/// Counts of evictions, refaults and protected pages, by type and tier, and moving averages of
+/// earlier counts. Counts are folded into the averages when `min_seq` advances, or, if scans open
+/// the generations, when `refault_clock` says so.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Controller {
     avg_refaulted: [PerTier; 2],
@@ -26,19 +27,19 @@ pub struct Position {
     pub refaulted: u64,
     /// Number of pages that were evicted or protected.
     pub total: u64,
-    /// Weight of this side; a larger one allows fewer refaults of the other side.
+    /// Weight of this side; with a larger weight, the other side may have fewer refaults.
     pub gain: u64,
 }
 
 impl Position {
-    /// Whether the process variable `pv` has no higher weighted refault ratio than the setpoint
-    /// `self`; also true when `pv` has too few refaults (below 64) to decide.
+    /// Whether the weighted refault ratio of `pv` (the process variable) is at most that of `self`
+    /// (the setpoint). Also true if `pv` has fewer than 64 refaults, which are too few to decide.
     #[must_use]
     pub const fn allows(self, pv: Self) -> bool {
         let batch = MIN_LRU_BATCH as u64;
-        let left = product(pv.refaulted, self.total.saturating_add(batch), self.gain);
-        let right = product(self.refaulted.saturating_add(1), pv.total, pv.gain);
-        pv.refaulted < batch || left <= right
+        let own_product = product(pv.refaulted, self.total.saturating_add(batch), self.gain);
+        let allowed_product = product(self.refaulted.saturating_add(1), pv.total, pv.gain);
+        pv.refaulted < batch || own_product <= allowed_product
     }
 }
 
@@ -47,7 +48,7 @@ const fn product(a: u64, b: u64, c: u64) -> u128 {
 }
 
 impl Controller {
-    /// Creates a controller with these moving averages, for tests.
+    /// Creates a controller with these moving averages for one type and tier.
     #[cfg(test)]
     pub(super) fn with_history(ty: FolioType, tier: usize, refaulted: u64, total: u64) -> Self {
         let mut controller = Self::default();
@@ -64,31 +65,32 @@ impl Controller {
         self.refaulted[ty.index()][tier] += 1;
     }
 
-    /// Counts a protected page. Never called for the first tier before v6.14: it is never
+    /// Counts a protected page. Under the rules before Linux v6.14 the first tier is never
     /// protected.
     pub(super) const fn on_protected(&mut self, ty: FolioType, tier: usize) {
         self.protected[ty.index()][tier] += 1;
     }
 
-    /// Evictions of `ty` from `tier` since the counts were folded.
+    /// Evictions of `ty` from `tier` since the counts were last folded.
     #[must_use]
     pub const fn evicted(&self, ty: FolioType, tier: usize) -> u64 {
         self.evicted[ty.index()][tier]
     }
 
-    /// Refaults of `ty` from `tier` since the counts were folded.
+    /// Refaults of `ty` from `tier` since the counts were last folded.
     #[must_use]
     pub const fn refaulted(&self, ty: FolioType, tier: usize) -> u64 {
         self.refaulted[ty.index()][tier]
     }
 
-    /// Protections of `ty` in `tier` since the counts were folded.
+    /// Protected pages of `ty` in `tier` since the counts were last folded.
     #[must_use]
     pub const fn protected(&self, ty: FolioType, tier: usize) -> u64 {
         self.protected[ty.index()][tier]
     }
 
-    /// Returns the sums of the given `tiers` of type `ty`, with the weight `gain`.
+    /// Returns one side of a comparison: the sums over `tiers` of type `ty`, with the weight
+    /// `gain`.
     #[must_use]
     pub fn read(&self, ty: FolioType, tiers: core::ops::Range<usize>, gain: u64) -> Position {
         let t = ty.index();
@@ -105,7 +107,7 @@ impl Controller {
         position
     }
 
-    /// The highest tier of `ty` that may be evicted; those above are protected.
+    /// The highest tier of `ty` from which pages may be evicted; higher tiers are protected.
     #[must_use]
     pub fn tier_idx(&self, profile: Profile, ty: FolioType) -> usize {
         let (base, above) = if profile == Profile::P616 {
@@ -145,8 +147,8 @@ impl Controller {
         (ty, self.tier_idx(profile, ty))
     }
 
-    /// The rule before v6.14: chooses the type by the two first tiers, then compares each higher
-    /// tier of this type with the first tier of the other type.
+    /// The rule before Linux v6.14: chooses the type by comparing the first tiers of both types,
+    /// then compares each higher tier of this type with the first tier of the other.
     fn choose_p63(&self, anon_gain: u64, file_gain: u64) -> (FolioType, usize) {
         let gains = [anon_gain, file_gain];
         let sp = self.read(FolioType::Anon, 0..1, anon_gain);
@@ -158,8 +160,7 @@ impl Controller {
         (ty, refused.unwrap_or(MAX_NR_TIERS) - 1)
     }
 
-    /// Folds the counts of `ty` into the averages and zeroes them, since `min_seq` of `ty` has
-    /// advanced.
+    /// Folds the counts of `ty` into the averages, and sets the counts to zero.
     pub(super) fn carry_over(&mut self, ty: FolioType) {
         let t = ty.index();
         for tier in 0..MAX_NR_TIERS {
@@ -194,7 +195,9 @@ mod tests {
         }
     }
 
-    /// lru-gen.md 12, test 5.
+    /// A side with a higher weighted refault ratio is not allowed, unless it has fewer than 64
+    /// refaults.
+    /// spec: lru-gen.md 12, test 5.
     #[test]
     fn comparison_of_refault_ratios() {
         let sp = at(100, 1000, 2);
@@ -221,7 +224,9 @@ mod tests {
         c.choose(Profile::P616, swappiness, [0, 0]).0
     }
 
-    /// lru-gen.md 12, test 6.
+    /// With equal refaults the type with more weight by swappiness is evicted; a type with more
+    /// refaults is not.
+    /// spec: lru-gen.md 12, test 6.
     #[test]
     fn type_by_swappiness_and_refaults() {
         let even = with((200, 1000), (200, 1000));
@@ -235,7 +240,8 @@ mod tests {
         assert_eq!(type_at(&even, 201), FolioType::Anon);
     }
 
-    /// lru-gen.md 12, test 13.
+    /// The average of 10 and a count of 30 are folded to 20, and without new events to 10.
+    /// spec: lru-gen.md 12, test 13.
     #[test]
     fn averages_halve() {
         let mut c = Controller::default();

@@ -1,9 +1,9 @@
-//! Isolation: taking the coldest pages off the lists, batch by batch.
+//! Isolation: takes the coldest pages off the lists, batch by batch.
 //! spec: lru-gen.md 6.
 //!
-//! Invariant: isolated pages are off every list and uncounted here, but still present. The embedder
-//! pages them out and then reports for each that it was evicted (refault.rs), or puts it back
-//! ([`LruGen::put_back`]).
+//! Invariant: isolated pages are on no list and not counted in any generation, but still present.
+//! The embedder pages them out. For each page it then either reports the eviction (`refault.rs`) or
+//! puts the page back ([`LruGen::put_back`]).
 
 use super::{LruGen, MAX_LRU_BATCH, MIN_LRU_BATCH, MIN_NR_GENS, Profile, list_of, refs, slot_of};
 use crate::folio::{FolioId, FolioTable, FolioType};
@@ -16,9 +16,9 @@ use alloc::vec::Vec;
 /// Limits of one isolation.
 #[derive(Clone, Copy, Debug)]
 pub struct IsolateBudget {
-    /// Most pages to isolate.
+    /// Maximum number of pages to isolate.
     pub isolate: usize,
-    /// Most pages to scan.
+    /// Maximum number of pages to scan.
     pub scan: usize,
     /// Whether I/O is allowed; without it only clean file pages and swap-cached anon can be
     /// evicted.
@@ -39,7 +39,7 @@ impl Default for IsolateBudget {
 }
 
 impl IsolateBudget {
-    /// At most `nr` pages.
+    /// Returns the budget for at most `nr` pages.
     #[must_use]
     pub fn of(nr: usize) -> Self {
         Self {
@@ -49,7 +49,7 @@ impl IsolateBudget {
         }
     }
 
-    /// At most `nr` pages, and no more than the kernel takes at a time.
+    /// Returns the budget for at most `nr` pages, and at most one batch of the kernel's size.
     #[must_use]
     pub fn up_to(nr: usize) -> Self {
         Self {
@@ -58,7 +58,7 @@ impl IsolateBudget {
         }
     }
 
-    /// The same, of one memory node alone; `None` for all.
+    /// Returns this budget restricted to one memory node; `None` for all nodes.
     #[must_use]
     pub const fn on(self, node: Option<NodeId>) -> Self {
         Self { node, ..self }
@@ -73,16 +73,17 @@ pub struct Isolated {
     /// Pages scanned; 0 if the caller should age before it isolates again.
     pub scanned: usize,
     /// Scanned pages that were moved instead of isolated: promoted by a walk, protected, being
-    /// written, or unevictable. The kernel counts them in pgrefill, though nothing is refilled.
+    /// written, or unevictable. The kernel counts them in pgrefill, although it refills no list
+    /// here.
     pub sorted: usize,
     /// Unevictable pages that were taken off their list: `[anon, file]`.
     pub unevictable: [usize; 2],
-    /// Type of the pages isolated; `None` if no list was scanned.
+    /// Type of the isolated pages; `None` if no list was scanned.
     pub ty: Option<FolioType>,
 }
 
 impl Isolated {
-    /// Adds the counts of another isolation.
+    /// Adds the counts of another isolation to these.
     pub fn add(&mut self, other: Self) {
         self.isolated += other.isolated;
         self.scanned += other.scanned;
@@ -93,7 +94,7 @@ impl Isolated {
     }
 }
 
-/// A list to isolate from, and how its pages are judged.
+/// The list from which pages are isolated, and what decides which of its pages are protected.
 #[derive(Clone, Copy)]
 pub(super) struct Source {
     pub(super) ty: FolioType,
@@ -101,11 +102,12 @@ pub(super) struct Source {
     pub(super) node: NodeId,
     /// Tiers above this one are protected.
     pub(super) tier_idx: usize,
-    /// The generation whose protected pages move to the next one.
+    /// The oldest generation. Only from it do pages that are not isolated move to the next
+    /// generation.
     pub(super) oldest: u64,
 }
 
-/// Decision about the page at the tail, with its new word.
+/// Decision about the page at the tail of a list, with its new word.
 pub(super) enum Sorted {
     Unevictable(Word),
     Elsewhere(Word),
@@ -167,7 +169,8 @@ impl LruGen {
     }
 
     /// Isolates from the oldest generation of one type, protecting tiers above `tier_idx`. For a
-    /// single memory node: from its own oldest generation that has a page to isolate.
+    /// single memory node, isolates from the oldest generation in which that node has a page to
+    /// isolate.
     pub(super) fn scan(
         &mut self,
         folios: &mut FolioTable,
@@ -190,12 +193,12 @@ impl LruGen {
             None => {
                 let seq = self.min_seq(ty);
                 for node in self.nodes() {
-                    let left = IsolateBudget {
+                    let remaining = IsolateBudget {
                         isolate: budget.isolate - total.isolated,
                         ..budget
                     };
                     let list = (source(seq, node), &mut { usize::MAX });
-                    total.add(self.scan_list(folios, list, left, out));
+                    total.add(self.scan_list(folios, list, remaining, out));
                 }
             }
             Some(node) => {
@@ -212,7 +215,7 @@ impl LruGen {
         total
     }
 
-    /// Isolates from one list. Reads at most `entries` of its entries, and reduces `entries` by the
+    /// Isolates from one list. Reads at most `entries` list entries, and reduces `entries` by the
     /// number read.
     pub(super) fn scan_list(
         &mut self,
@@ -229,16 +232,16 @@ impl LruGen {
         };
         let (mut examined, mut skipped, mut ahead) = (0, Vec::new(), [0; AHEAD]);
         let is_spent = |examined, taken| examined == budget.scan || taken == budget.isolate;
-        // For a memcg from which only one batch is taken, reading words ahead of the budget would
-        // be wasted.
+        // Entries beyond the budget are not read ahead: if only one batch is taken from a memcg,
+        // their words would be read in vain.
         while *entries > 0 && !is_spent(examined, done.isolated.max(skipped.len())) {
-            let (nr, mut met) = (self.lists.prefetch(folios, from, &mut ahead), 0);
-            for &entry in ahead[..nr].iter().rev().take(*entries) {
+            let (nr_ahead, mut nr_read) = (self.lists.prefetch(folios, from, &mut ahead), 0);
+            for &entry in ahead[..nr_ahead].iter().rev().take(*entries) {
                 if is_spent(examined, done.isolated.max(skipped.len())) {
                     break;
                 }
-                met += 1;
-                let Some((id, word)) = self.lists.meet(folios, entry) else {
+                nr_read += 1;
+                let Some((id, word)) = self.lists.read_entry(folios, entry) else {
                     continue;
                 };
                 examined += 1;
@@ -248,28 +251,28 @@ impl LruGen {
                         self.lists.relist(folios, (list, entry), (word, to));
                     }
                     sorted => {
-                        let sorted = sorted.map(|word| self.lists.take(entry, word));
-                        skipped.extend(self.follow(folios, (id, sorted), &mut done, out));
+                        let sorted = sorted.map(|word| self.lists.unlist(entry, word));
+                        skipped.extend(self.carry_out(folios, (id, sorted), &mut done, out));
                     }
                 }
             }
-            self.lists.passed(from, met);
-            // The list has ended, with fewer entries than `entries`.
-            *entries = if met == 0 { 0 } else { *entries - met };
+            self.lists.drop_read_entries(from, nr_read);
+            // If no entry was read, the list has ended before `entries` were read.
+            *entries = if nr_read == 0 { 0 } else { *entries - nr_read };
         }
         done.sorted = examined - done.isolated - skipped.len();
-        // Skipped pages go to the head of their generation, in their order.
+        // Skipped pages move to the head of their generation's list, in their order.
         for page in skipped.into_iter().rev() {
             self.lists.push(folios, from, page, End::Head);
         }
-        let counts = done.isolated > 0 || examined == budget.scan;
-        done.scanned = if counts { examined } else { 0 };
+        let has_progress = done.isolated > 0 || examined == budget.scan;
+        done.scanned = if has_progress { examined } else { 0 };
         done
     }
 
-    /// Carries out the decision for a page taken off its list; returns the page if it is to be
-    /// skipped.
-    pub(super) fn follow(
+    /// Carries out the decision about a page that was taken off its list; returns the page if it
+    /// must be skipped.
+    pub(super) fn carry_out(
         &mut self,
         folios: &mut FolioTable,
         (id, sorted): (FolioId, Sorted),
@@ -297,8 +300,8 @@ impl LruGen {
         None
     }
 
-    /// Decides what to do with a page that was met on the list `source`: the table of lru-gen.md
-    /// 6.3, whose first match wins.
+    /// Decides what happens to a page found on the list `source`: by the first row of the table in
+    /// lru-gen.md 6.3 that applies.
     #[inline]
     pub(super) fn sort(&mut self, word: Word, source: Source, may_io: bool) -> Sorted {
         let Source {
@@ -333,11 +336,12 @@ impl LruGen {
         Sorted::Isolate(word.with(Flag::Reclaim, false))
     }
 
-    /// Puts back an isolated page that could not be evicted; `referenced`: the embedder found it in
-    /// use. The page never goes to the oldest generation, where eviction would meet it at once. Its
-    /// accessed bit stays: the next scan decides by the mapping that set it. Returns whether the
-    /// page counts as activated: before v6.14 a page found in use for the first time does not,
-    /// although it goes to the youngest generation.
+    /// Puts back an isolated page that could not be evicted; `referenced`: the embedder found the
+    /// page accessed. The page never enters the oldest generation, where eviction would find it
+    /// again at once. Its accessed bit stays set for the next scan, which decides by the mapping
+    /// that set it. Returns whether the page counts as activated. Under the rules before Linux
+    /// v6.14 a page found accessed for the first time does not, although it enters the youngest
+    /// generation.
     pub(crate) fn put_back(
         &mut self,
         folios: &mut FolioTable,
@@ -352,8 +356,8 @@ impl LruGen {
             let (marked, activate) = refs::set_refs(self.profile, word);
             word = marked.with(Flag::Active, activate);
         }
-        // Decided here, because a page that is only kept out of the oldest generation gets the flag
-        // Active below, but does not count as activated.
+        // This is decided before the next step: that sets the flag Active on a page only to keep it
+        // out of the oldest generation, which does not count as an activation.
         let activated = word.has(Flag::Active) && counts;
         let start = self.start_seq(word, Insertion::Normal);
         if start == self.min_seq(word.folio_type()) {

@@ -1,25 +1,26 @@
-//! Look-around: where eviction's reverse map found one page young, its neighbours in the page table
-//! may be young, too, and are cheap to check.
+//! Look-around: after eviction has found a page young by its reverse map, it also checks the
+//! neighbouring page table entries. They may be young, too, and are cheap to read.
 //! spec: lru-gen.md 7.
 //!
-//! The page tables are the embedder's ([`crate::Memory::look_around`]); this module decides which
-//! entries may be read. A young neighbour is promoted by [`crate::Lruvec::young`], as a walk does
-//! it: to the youngest generation, where an activation would put it, too.
+//! The embedder reads the page tables ([`crate::Memory::look_around`]); this module decides which
+//! entries it may read. [`crate::Lruvec::young`] promotes a young neighbour as a walk does: to the
+//! youngest generation, where an activation would put the page, too.
 //!
-//! Invariant: a window holds the page, lies in one VMA and in one table of 512 entries, and has 2
-//! to 64 entries.
+//! Invariant: a window contains the page, lies in one VMA and in one table of 512 entries, and has
+//! 2 to 64 entries.
 
 use core::ops::Range;
 
-/// Most entries that one look-around reads.
+/// Maximum number of entries that one look-around reads.
 pub const LOOK_AROUND_PTES: u64 = 64;
 
-/// Entries of a table.
+/// Entries of a page table of the lowest level.
 const TABLE_PTES: u64 = 512;
 
 /// Returns the page numbers to read around `page`, in a VMA that spans `vma`: half of
-/// [`LOOK_AROUND_PTES`] on each side, limited by the table and the VMA; what is missing on one side
-/// is added on the other. `None` when the window would hold the page alone, or not even the page.
+/// [`LOOK_AROUND_PTES`] on each side, within the table and the VMA. If fewer fit on one side, more
+/// are read on the other. `None` if the window would contain only `page`, or if `page` is not in
+/// the VMA.
 #[must_use]
 pub fn look_around_window(page: u64, vma: Range<u64>) -> Option<Range<u64>> {
     let table = page / TABLE_PTES * TABLE_PTES;

@@ -1,11 +1,13 @@
 //! The multi-gen LRU of one lruvec. spec: lru-gen.md; the kernel's mm/vmscan.c.
 //!
-//! Pages are grouped in generations, numbered in sequence. `max_seq`, the youngest, is common to
-//! both types; each type has its own oldest, `min_seq`. Aging opens a new youngest generation after
-//! a walk has promoted the pages that it found young; eviction takes from the tail of the oldest.
+//! Pages are grouped in generations, numbered in sequence. The youngest, `max_seq`, is common to
+//! both types (anon and file); each type has its own oldest, `min_seq`. Aging opens a new youngest
+//! generation after a walk has promoted the pages that it found young. Eviction takes pages from
+//! the tail of the oldest generation.
 //!
 //! A walk changes only a page's word and the counts. The page stays on its list until eviction
-//! meets it there and moves it to the list that its word names. So one list entry a page is enough.
+//! finds it there and moves it to the list that its word names. So each page has a single list
+//! entry.
 //!
 //! A machine with several memory nodes has a list of each generation and type for each node
 //! (`nodes.rs`), as the kernel has one for each zone.
@@ -49,41 +51,45 @@ use alloc::vec::Vec;
 use nodes::OtherNodes;
 use refault_clock::RefaultClock;
 
-/// Fewest generations a type may have; eviction stops here.
+/// Minimum number of generations of a type: eviction never takes from the two youngest.
 pub const MIN_NR_GENS: u64 = 2;
-/// Most generations; also the size of every array by generation.
+/// Maximum number of generations, and the size of arrays that have an element for each.
 pub const MAX_NR_GENS: u64 = 4;
-/// Tiers within a generation.
+/// Number of tiers within a generation.
 pub const MAX_NR_TIERS: usize = 4;
-/// Bits of the per-page reference field.
+/// Number of bits in a page's reference field.
 pub const LRU_REFS_WIDTH: u32 = 2;
-/// Pages of one eviction batch; also the number of refaults below which the controller decides
-/// nothing.
+/// Pages of one eviction batch in the kernel; also the number of refaults below which the refault
+/// controller decides nothing.
 pub const MIN_LRU_BATCH: usize = 64;
-/// Most pages scanned in one batch.
+/// Maximum number of pages scanned for one batch.
 pub const MAX_LRU_BATCH: usize = 4096;
-/// The first reclaim priority: a scan is `size >> priority`.
+/// The first reclaim priority. A pass at a priority scans `size >> priority` pages, so lower
+/// priorities mean more pressure.
 pub const DEF_PRIORITY: u32 = 12;
 
 const SLOTS: usize = 4;
 
-/// Kernel version whose rules the lists follow.
+/// Linux version whose rules the lists follow.
 /// spec: lru-gen.md, head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Profile {
     /// About v6.16.
     #[default]
     P616,
-    /// About v6.12: as [`Self::P63`], but pages start in other generations, and other flags are
-    /// restored to a page that refaults soon.
+    /// About v6.12: as [`Self::P63`], but new pages start in other generations, and a page that
+    /// refaults soon gets other flags back.
     P612,
     /// About v6.3, when the memcg LRU was added.
     P63,
 }
 
 impl Profile {
-    /// Whether the rules before v6.14 apply: one access through a page table promotes, aging keeps
-    /// generations of equal size, and a shadow is recent until the oldest generation is given up.
+    /// Whether the rules before Linux v6.14 apply.
+    ///
+    /// By these, one access through a page table promotes a page, and the sizes of generations
+    /// decide when to age. A refault is recent until the generation from which the page was evicted
+    /// has ended for its type.
     #[must_use]
     pub const fn is_before_614(self) -> bool {
         !matches!(self, Self::P616)
@@ -100,22 +106,23 @@ pub struct LruGen {
     timestamps: [Millis; SLOTS],
     /// The lists; the index is `(node * 4 + slot) * 2 + type`.
     lists: Lists<{ SLOTS * 2 }>,
-    /// Pages of each slot and type. Signed as the kernel's: its batched walks may make a count
-    /// negative for a while.
+    /// Number of pages by slot and type. Signed, as in the kernel, where batched walks may make a
+    /// count negative for a while.
     nr_pages: [[i64; 2]; SLOTS],
-    /// The part of `nr_pages` that is on each node but the first.
+    /// The parts of `nr_pages` that are on each memory node but the first.
     others: OtherNodes,
     controller: Controller,
-    /// The `seq` of the last walk that was claimed, so that two callers do not age the same one.
+    /// The `seq` of the last walk that a caller has claimed, so that no two callers age the same
+    /// generation.
     walk_seq: u64,
-    /// Whether every reclaim so far could take both types: only then must I6 hold.
+    /// Whether every reclaim so far could take both types. Only then must I6 hold.
     two_sided: bool,
-    /// What judges the recency of refaults, if scans open the generations; `None` if reclaim does,
-    /// as in a kernel.
+    /// Decides whether a refault is recent, if scans open the generations; `None` if reclaim opens
+    /// them, as in a kernel.
     clock: Option<RefaultClock>,
 }
 
-/// Returns the array index of a generation.
+/// Returns the array index (slot) of a generation.
 #[must_use]
 pub const fn slot_of(seq: u64) -> usize {
     (seq % MAX_NR_GENS) as usize
@@ -156,21 +163,24 @@ impl LruGen {
         }
     }
 
-    /// From now on scans open the generations, whether or not reclaim needs them: the recency of a
-    /// refault is judged by the pages evicted since, not by the generations opened since.
+    /// Declares that scans open the generations, whether or not reclaim needs them. From now on the
+    /// number of pages evicted since a page's eviction decides whether its refault is recent, not
+    /// the number of generations opened since.
     pub(crate) fn set_aged_by_scans(&mut self) {
         self.clock = Some(RefaultClock::default());
     }
 
-    /// Ends the oldest generation of `ty` in the controller's counts, if generations measure them.
+    /// Folds the controller's counts of `ty` because its oldest generation has ended; with a
+    /// refault clock, the clock decides when to fold instead.
     fn carry_over(&mut self, ty: FolioType) {
         if self.clock.is_none() {
             self.controller.carry_over(ty);
         }
     }
 
-    /// Returns whether a page that aging moves counts as protected. Where scans open generations,
-    /// their number is limited: idle pages would count at each scan, for hours without an eviction.
+    /// Returns whether a page that aging moves counts as protected. If scans open the generations,
+    /// the number of such pages is limited: otherwise idle pages would count at each scan, for
+    /// hours without an eviction.
     fn may_count_aged(&mut self) -> bool {
         if self.clock.is_none() {
             return true;
@@ -185,7 +195,7 @@ impl LruGen {
         Pages(self.total(FolioType::Anon) + self.total(FolioType::File))
     }
 
-    /// The kernel version that the rules follow.
+    /// The Linux version whose rules the lists follow.
     #[must_use]
     pub const fn profile(&self) -> Profile {
         self.profile
@@ -203,19 +213,19 @@ impl LruGen {
         self.min_seq[ty.index()]
     }
 
-    /// Generations `ty` has now.
+    /// Number of generations that `ty` has now.
     #[must_use]
     pub const fn nr_gens(&self, ty: FolioType) -> u64 {
         self.max_seq - self.min_seq(ty) + 1
     }
 
-    /// Returns when generation `seq` was created; `seq` must be between `min_seq` and `max_seq`.
+    /// Returns when generation `seq` was opened; `seq` must be between `min_seq` and `max_seq`.
     #[must_use]
     pub const fn birth(&self, seq: u64) -> Millis {
         self.timestamps[slot_of(seq)]
     }
 
-    /// Returns the counted pages of `ty` in generation `seq`; zero if that generation does not
+    /// Returns the number of pages of `ty` in generation `seq`; zero if that generation does not
     /// exist.
     #[must_use]
     pub const fn size(&self, seq: u64, ty: FolioType) -> u64 {
@@ -225,14 +235,14 @@ impl LruGen {
         clamped(self.nr_pages[slot_of(seq)][ty.index()])
     }
 
-    /// All pages of `ty` on the lists.
+    /// Number of pages of `ty` on the lists.
     #[must_use]
     pub fn total(&self, ty: FolioType) -> u64 {
         clamped_sum(self.nr_pages.iter().map(|slot| slot[ty.index()]))
     }
 
-    /// Whether all pages are in the oldest generation and no generation can be added. Another
-    /// generation would move every page, and so distinguish none from the others.
+    /// Whether all pages are in the oldest generation, and no generation can be added. Opening
+    /// another would move all pages together, and so distinguish none of them.
     #[must_use]
     pub fn is_all_oldest(&self) -> bool {
         FolioType::ALL.into_iter().all(|ty| {
@@ -241,13 +251,13 @@ impl LruGen {
         })
     }
 
-    /// Pages counted as active for vmstat: those of the two youngest generations.
+    /// Number of pages that vmstat shows as active: those of the two youngest generations.
     #[must_use]
     pub const fn active(&self, ty: FolioType) -> u64 {
         self.size(self.max_seq, ty) + self.size(self.max_seq - 1, ty)
     }
 
-    /// Pages counted as inactive for vmstat.
+    /// Number of pages that vmstat shows as inactive.
     #[must_use]
     pub fn inactive(&self, ty: FolioType) -> u64 {
         self.total(ty) - self.active(ty)
@@ -259,20 +269,20 @@ impl LruGen {
         &self.controller
     }
 
-    /// Bytes that the lists occupy.
+    /// Memory that the lists occupy, in bytes.
     #[must_use]
     pub fn footprint(&self) -> usize {
         self.lists.footprint()
     }
 
-    /// The seq that a word's generation slot denotes for `ty` (invariant I2).
+    /// The generation number that `slot`, from a page's word, denotes for `ty` (invariant I2).
     #[must_use]
     pub const fn seq_of(&self, slot: usize, ty: FolioType) -> u64 {
         let min = self.min_seq(ty);
         min + (slot + SLOTS - slot_of(min)) as u64 % MAX_NR_GENS
     }
 
-    /// The smaller `min_seq` of the types that `swappiness` allows to evict.
+    /// The smallest `min_seq` among the types that `swappiness` allows to evict.
     #[must_use]
     pub fn evictable_min_seq(&self, swappiness: Swappiness) -> u64 {
         evictable(swappiness)
@@ -320,7 +330,7 @@ const fn clamped(count: i64) -> u64 {
     if count > 0 { count.unsigned_abs() } else { 0 }
 }
 
-/// Returns the sum; a negative count is taken as zero, so that it does not reduce the others.
+/// Returns the sum of the counts, with negative counts as zero.
 /// spec: lru-gen.md 2.
 fn clamped_sum(counts: impl Iterator<Item = i64>) -> u64 {
     counts.map(clamped).sum()

@@ -1,11 +1,12 @@
-//! Memory nodes: each has lists of its own in every generation, so that a reclaim for one node
-//! passes no page of another.
+//! Memory nodes (NUMA): each node has its own lists in every generation, so that a reclaim for one
+//! node reads no page of another.
 //!
-//! Generations are common to all nodes: aging moves the pages of all. A page's word names its node.
-//! The kernel has a lruvec for each node; these lists are as its lists of zones within a lruvec.
+//! Generations are common to all nodes: aging moves the pages of all nodes. A page's word names its
+//! node. The kernel instead has a lruvec for each node; these lists are as its lists for each zone
+//! of a lruvec.
 //!
-//! Invariants: a lruvec without pages on other nodes than the first has no more lists than one of a
-//! machine with one node; reclaim for one node leaves the lists of the others as they are.
+//! Invariants: a lruvec whose pages are all on the first node has only the lists of that node;
+//! reclaim for one node does not change the lists of others.
 
 use super::{LruGen, MIN_NR_GENS, SLOTS, clamped, evictable, list_of, slot_of};
 use crate::folio::{FolioId, FolioTable, FolioType};
@@ -14,7 +15,7 @@ use crate::units::Swappiness;
 use crate::word::{NodeId, State};
 use alloc::vec::Vec;
 
-/// Pages of each slot and type, on each node but the first.
+/// Number of pages by slot and type, for each node but the first.
 pub(super) type OtherNodes = Vec<[[i64; 2]; SLOTS]>;
 
 impl LruGen {
@@ -23,7 +24,8 @@ impl LruGen {
         (0..=self.others.len()).map(NodeId::of_index)
     }
 
-    /// Moves a page to another node. A listed page goes to the head of its generation's list there.
+    /// Moves a page to another node. A listed page moves to the head of that node's list of its
+    /// generation.
     pub(crate) fn set_node(&mut self, folios: &mut FolioTable, id: FolioId, node: NodeId) {
         if node.index() > self.others.len() {
             self.others.resize(node.index(), [[0; 2]; SLOTS]);
@@ -44,19 +46,20 @@ impl LruGen {
         self.count(slot, word, 1);
     }
 
-    /// Returns the pages of generation `seq` and type `ty` on `node`; `None` for all nodes.
+    /// Returns the number of pages of generation `seq` and type `ty` on `node`; on all nodes if
+    /// `None`.
     fn size_on(&self, node: Option<NodeId>, seq: u64, ty: FolioType) -> u64 {
         let Some(node) = node else {
             return self.size(seq, ty);
         };
-        let of = |counts: &[[i64; 2]; SLOTS]| counts[slot_of(seq)][ty.index()];
+        let count_of = |counts: &[[i64; 2]; SLOTS]| counts[slot_of(seq)][ty.index()];
         clamped(match node.index().checked_sub(1) {
-            None => of(&self.nr_pages) - self.others.iter().map(of).sum::<i64>(),
-            Some(other) => self.others.get(other).map_or(0, of),
+            None => count_of(&self.nr_pages) - self.others.iter().map(count_of).sum::<i64>(),
+            Some(other) => self.others.get(other).map_or(0, count_of),
         })
     }
 
-    /// Returns the pages of `ty` on `node`, in all generations; `None` for all nodes.
+    /// Returns the number of pages of `ty` on `node`, in all generations; on all nodes if `None`.
     pub(crate) fn total_on(&self, node: Option<NodeId>, ty: FolioType) -> u64 {
         match node {
             None => self.total(ty),
@@ -66,8 +69,8 @@ impl LruGen {
         }
     }
 
-    /// Returns the oldest generation that has pages of `node` of the types that `swappiness` allows
-    /// to evict; for all nodes (`None`) what [`Self::evictable_min_seq`] returns.
+    /// Returns the oldest generation with a page of `node` that `swappiness` allows to evict. For
+    /// all nodes (`None`) returns [`Self::evictable_min_seq`].
     pub(super) fn oldest_on(&self, node: Option<NodeId>, swappiness: Swappiness) -> u64 {
         if node.is_none() {
             return self.evictable_min_seq(swappiness);
@@ -82,7 +85,8 @@ impl LruGen {
             .unwrap_or(self.max_seq)
     }
 
-    /// Whether no live page is on the lists of a generation; drops tombstones at their tails.
+    /// Whether a generation has no page left on its lists. Drops tombstones (entries of removed
+    /// pages) at the tails of the lists.
     pub(super) fn is_ended(&mut self, folios: &mut FolioTable, seq: u64, ty: FolioType) -> bool {
         let (slot, mut nodes) = (slot_of(seq), self.nodes());
         nodes.all(|node| self.lists.is_empty(folios, list_of(slot, ty, node)))

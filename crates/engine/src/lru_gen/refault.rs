@@ -1,9 +1,10 @@
-//! Shadow entries of the multi-gen LRU.
+//! Shadow entries of the multi-gen LRU: what is kept of an evicted page, and what its refault
+//! means.
 //! spec: workingset.md 6.
 //!
 //! A shadow's token is `min_seq << 2 | max(refs - 1, 0)`. No bits name the owner, because the
-//! shadow lies in the owner's own table. A shadow is consumed by the fault that reads it
-//! (workingset.md I2). If scans open the generations, the token holds a stamp of the
+//! shadow is in the owner's own folio table. The fault that reads a shadow removes it
+//! (workingset.md I2). If scans open the generations, the token has a stamp of the
 //! [`super::refault_clock`] in place of `min_seq`.
 
 use super::{LRU_REFS_WIDTH, LruGen, MAX_NR_GENS, Profile, refs, tier};
@@ -14,7 +15,7 @@ use crate::workingset::Refault;
 const SEQ_MASK: u64 = (1 << (TOKEN_BITS - LRU_REFS_WIDTH)) - 1;
 
 impl LruGen {
-    /// Records that an isolated page was evicted: its word becomes the shadow.
+    /// Records that an isolated page was evicted: the page's word becomes its shadow.
     pub(crate) fn evicted(&mut self, folios: &mut FolioTable, id: FolioId) {
         let word = folios.get(id);
         let (ty, refs) = (word.folio_type(), refs::refs(self.profile, word));
@@ -32,7 +33,7 @@ impl LruGen {
         folios.set(id, word.into_shadow(token, workingset));
     }
 
-    /// Counts an eviction by the clock, if there is one, and folds the controller's counts when the
+    /// Counts an eviction on the refault clock, if any, and folds the controller's counts when the
     /// clock says so.
     fn advance_clock(&mut self) {
         if self.clock.is_none() {
@@ -47,7 +48,8 @@ impl LruGen {
         }
     }
 
-    /// Judges the refault of a page of type `ty` by its shadow; a recent one is counted.
+    /// Evaluates the shadow of a page of type `ty` that has refaulted. If the refault is recent,
+    /// the controller counts it.
     pub(crate) fn refault(&mut self, shadow: Word, ty: FolioType) -> Refault {
         let (token, workingset) = shadow.shadow();
         let refs = self.restored_refs(token, workingset);
@@ -63,9 +65,10 @@ impl LruGen {
         }
     }
 
-    /// Whether the page was evicted recently. By the clock: at most as many pages were evicted
-    /// since as are in memory now. Else P616: its `min_seq` then is less than 4 from `max_seq` now,
-    /// both masked. Before v6.14: `min_seq` has not moved since.
+    /// Whether the page was evicted recently. With a refault clock: at most as many pages were
+    /// evicted since as the tenant's size. Without one, under [`Profile::P616`]: the `min_seq` in
+    /// the token and the present `max_seq`, both masked, differ by less than 4. By the rules before
+    /// Linux v6.14: `min_seq` has not advanced since.
     fn is_recent(&self, token: u32, ty: FolioType) -> bool {
         let seq = u64::from(token >> LRU_REFS_WIDTH);
         if let Some(clock) = self.clock {
@@ -86,13 +89,15 @@ impl LruGen {
         }
     }
 
-    /// Returns the word of a recently evicted page with the flags that are restored to it, and
-    /// whether it counts as restored. P616: the number of references is restored, too, but has no
-    /// effect until the next reference, because PG_referenced is for accesses since the fault.
+    /// Returns the word of a recently evicted page with the flags that it gets back, and whether
+    /// the page counts as restored. Under [`Profile::P616`] the page also gets back its number of
+    /// references. That number has no effect until the next reference, because PG_referenced is
+    /// only for accesses since the fault.
     ///
-    /// Before v6.14: a page that a process faulted on belongs to the working set, in spite of its
-    /// shadow. A page that was read through a descriptor belongs to the working set only if it had
-    /// 4 references (P63), or at least 3 (P612, which then restores all). Nothing else is restored.
+    /// By the rules before Linux v6.14, a page that a process faulted on belongs to the working
+    /// set, whatever its shadow says. A page that was read through a file descriptor belongs to it
+    /// only if it had 4 references (P63), or at least 3 (P612, which then restores all of them). No
+    /// other flag is restored.
     pub(crate) fn restore(&self, word: Word, shadow: Word, in_fault: bool) -> (Word, bool) {
         let (token, workingset) = shadow.shadow();
         let refs = self.restored_refs(token, workingset);
@@ -103,7 +108,7 @@ impl LruGen {
             Profile::P63 => refs::FIELD_MAX + 1,
         };
         let restored = in_fault || refs >= enough;
-        // The references field of a page that a fault activates is cleared at its insertion.
+        // If a fault activates the page, insertion clears the references field anyway.
         let is_full = restored && !in_fault && self.profile == Profile::P612;
         let field = if is_full { refs::FIELD_MAX } else { 0 };
         let word = word.with_refs_field(field);
@@ -129,11 +134,13 @@ mod tests {
         lru
     }
 
-    fn recent(lru: &LruGen, left_at: u64) -> bool {
-        lru.is_recent(token(left_at, 0), FolioType::Anon)
+    fn recent(lru: &LruGen, evicted_at: u64) -> bool {
+        lru.is_recent(token(evicted_at, 0), FolioType::Anon)
     }
 
-    /// workingset.md 12, test 12.
+    /// P616: a shadow is recent at a distance of 0 to 3 generations. P63: as long as `min_seq` is
+    /// the same.
+    /// spec: workingset.md 12, test 12.
     #[test]
     fn recency_of_a_shadow() {
         let lru = at(Profile::P616, 10, 7);
@@ -141,14 +148,15 @@ mod tests {
             assert!(recent(&lru, 10 - age), "age {age}");
         }
         assert!(!recent(&lru, 6));
-        // Close to a wrap of the masked sequence the difference is wrong; that is accepted (I3).
+        // When the masked sequence number has wrapped, the difference is wrong; I3 accepts that.
         let wrapped = at(Profile::P616, SEQ_MASK + 2, SEQ_MASK - 1);
         assert!(recent(&wrapped, SEQ_MASK + 1) && !recent(&wrapped, SEQ_MASK - 1));
         let old = at(Profile::P63, 10, 7);
         assert!(recent(&old, 7) && !recent(&old, 6));
     }
 
-    /// workingset.md 12, test 1, in this packing.
+    /// A shadow's token of the multi-gen LRU keeps extreme values.
+    /// spec: workingset.md 12, test 1.
     #[test]
     fn token_round_trip() {
         let lru = at(Profile::P616, 3, 0);

@@ -1,42 +1,42 @@
-//! The clock by which a lruvec judges how recently a page was evicted, if scans open its
-//! generations.
+//! The refault clock: measures, by counting evictions, how long ago a page was evicted. A lruvec
+//! has it if scans open its generations.
 //!
-//! A kernel opens a generation when reclaim needs one, so the number of generations opened since a
+//! A kernel opens a generation when reclaim needs one. So the number of generations opened since a
 //! page was evicted measures how much was evicted since. Periodic scans open generations whether or
-//! not reclaim needs them: four scans later no refault would be recent, and the refault controller
+//! not reclaim needs them: after four scans no refault would be recent, and the refault controller
 //! would never learn that it evicts the wrong type. This clock counts evicted pages instead, as the
 //! classic LRU does (workingset.md 3).
 //!
-//! The tenant's size is the largest number of pages in memory since the fold before the last one: a
-//! tenant that was paged out as a whole still has its size.
+//! The *size* of a tenant is here the largest number of pages that it had in memory since the last
+//! fold but one. So a tenant that was paged out as a whole keeps its size.
 //!
-//! Invariant: the clock never falls, and the controller's counts are folded into its averages once
-//! for each time that as many pages were evicted as the tenant's size.
+//! Invariant: the clock never goes back; the controller's counts are folded into its averages each
+//! time that as many pages as the tenant's size have been evicted.
 
 use super::{LRU_REFS_WIDTH, MAX_NR_GENS, MIN_LRU_BATCH};
 use crate::units::Pages;
 use crate::word::TOKEN_BITS;
 use crate::workingset::EvictionClock;
 
-/// How the clock is stored in a token: evictions are counted in units of 64 pages, so that a
-/// distance of up to 256 GiB is told from a shorter one.
+/// How a token stores the clock: evictions are counted in units of 64 pages, so that distances of
+/// up to 256 GiB fit before the number wraps.
 const STORED: EvictionClock = {
     let bits = TOKEN_BITS - LRU_REFS_WIDTH;
     EvictionClock::new(bits, Pages((MIN_LRU_BATCH as u64) << bits))
 };
 
-/// Evictions of one lruvec, of both types.
+/// Count of evictions of one lruvec, of both types.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RefaultClock {
     /// Pages evicted so far.
     evicted: u64,
     /// Value of `evicted` when the controller's counts were last folded.
     folded_at: u64,
-    /// Largest number of pages in memory at an eviction since then.
+    /// Largest number of pages in memory at an eviction since the last fold.
     peak: u64,
     /// The peak between the last two folds.
     last_peak: u64,
-    /// Pages that aging moved and that counted as protected since the last fold.
+    /// Number of pages that aging moved and that counted as protected, since the last fold.
     aged: u64,
 }
 
@@ -51,8 +51,8 @@ impl RefaultClock {
         STORED.stamp(self.evicted)
     }
 
-    /// Counts one eviction. Returns whether the controller's counts are to be folded now.
-    /// `resident` is the number of pages in memory.
+    /// Counts one eviction. Returns whether the controller's counts must be folded now. `resident`
+    /// is the number of pages in memory.
     pub(super) fn advance(&mut self, resident: Pages) -> bool {
         self.evicted += 1;
         self.peak = self.peak.max(resident.0);
@@ -64,21 +64,21 @@ impl RefaultClock {
         folds
     }
 
-    /// Counts a page that aging moves as protected. Returns false if each page was counted as often
-    /// as there are generations since the last fold: then idle pages count no more.
+    /// Counts a page that aging moves as protected. Returns false, and does not count it, if since
+    /// the last fold aging has counted four times the tenant's size (once a page and generation).
     pub(super) fn count_aged(&mut self, resident: Pages) -> bool {
         let counts = self.aged < self.size(resident) * MAX_NR_GENS;
         self.aged += u64::from(counts);
         counts
     }
 
-    /// Returns whether at most as many pages were evicted since the token of this stamp as the
-    /// tenant's size: with twice the memory, the page would have stayed.
+    /// Returns whether at most as many pages as the tenant's size were evicted since `stamp` was
+    /// taken: with twice the memory, the page would have stayed.
     pub(super) fn is_recent(self, stamp: u64, resident: Pages) -> bool {
         STORED.distance(self.evicted, stamp) <= self.size(resident)
     }
 
-    /// Returns the tenant's size, at least the unit of a stamp.
+    /// Returns the tenant's size in pages, at least 64 (the unit of a stamp).
     fn size(self, resident: Pages) -> u64 {
         let peak = self.peak.max(self.last_peak);
         resident.0.max(peak).max(MIN_LRU_BATCH as u64)
@@ -101,17 +101,18 @@ mod tests {
         assert!(!clock.is_recent(stamp, resident));
     }
 
-    /// Regression: a tenant of 10,000 pages was paged out as a whole. The size fell with each page,
-    /// so the averages were halved eight times, and no page that returned at once was recent.
+    /// Regression: a tenant of 10,000 pages was paged out as a whole. Its size was taken to be the
+    /// pages still in memory. So the averages were halved eight times, and no refault, however
+    /// soon, was recent.
     #[test]
     fn a_tenant_that_is_paged_out_as_a_whole_keeps_its_size() {
         let mut clock = RefaultClock::default();
         (0..10_000).for_each(|_| _ = clock.advance(Pages(10_000)));
         let before = clock.stamp();
         let mut stamps = Vec::new();
-        let folds = (0..10_000).filter(|&left| {
+        let folds = (0..10_000).filter(|&evicted| {
             stamps.push(clock.stamp());
-            clock.advance(Pages(9999 - left))
+            clock.advance(Pages(9999 - evicted))
         });
         assert!(folds.count() <= 1);
         let mut later = stamps.into_iter().skip(64);
@@ -119,7 +120,7 @@ mod tests {
         assert!(!clock.is_recent(before, Pages(0)));
     }
 
-    /// A stamp is coarser than a page, and wraps after 2^26 pages.
+    /// A stamp counts 64 pages as one, and wraps after 2^26 pages.
     #[test]
     fn stamps_err_by_less_than_a_batch() {
         for evicted in [0, 63, 64, 1000, (1 << 26) - 1, (1 << 26) + 5] {

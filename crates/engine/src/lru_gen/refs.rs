@@ -1,14 +1,14 @@
-//! How often a page was referenced within its generation, and the tier that follows from it.
+//! References: how often a page was accessed within its generation, and the tier that this implies.
 //! spec: lru-gen.md 3.
 //!
-//! The state is (PG_referenced, a 2-bit field, PG_workingset). Each access through a descriptor is
-//! counted. An access through page tables counts once; the next one promotes the page. The counts
-//! decide the tier only; whether a page moves is decided at eviction.
+//! The state is (PG_referenced, a 2-bit field, PG_workingset). Each access through a file
+//! descriptor counts. The first access through page tables counts; the next one promotes the page.
+//! The counts decide only the tier; eviction decides whether the page moves.
 
 use super::{MAX_NR_TIERS, Profile};
 use crate::word::{Flag, Word};
 
-/// The largest value of the 2-bit field.
+/// The largest value of the 2-bit reference field.
 pub(super) const FIELD_MAX: u32 = 3;
 
 /// Returns the number of references recorded, 0 to 4.
@@ -38,8 +38,9 @@ pub(super) const fn tier_of(profile: Profile, word: Word) -> usize {
     tier(profile, refs(profile, word), word.has(Flag::Workingset))
 }
 
-/// Whether the page has the most references that its word can hold. P616: it moves up a generation
-/// as promoted, not as protected. P612: it moves up whatever its tier, and counts as protected.
+/// Whether the page has the largest number of references that its word can store. Eviction then
+/// moves the page to the next generation: under P616 as promoted, not protected; under P612 as
+/// protected, whatever its tier.
 pub(super) const fn is_saturated(profile: Profile, word: Word) -> bool {
     match profile {
         Profile::P616 => refs(profile, word) + word.has(Flag::Workingset) as u32 == FIELD_MAX + 2,
@@ -48,8 +49,8 @@ pub(super) const fn is_saturated(profile: Profile, word: Word) -> bool {
     }
 }
 
-/// Returns the word of a page that is being isolated. Its references are forgotten, so that later
-/// accesses decide its tier, unless PG_referenced is set.
+/// Returns the word of a page that is being isolated. Unless PG_referenced is set, its references
+/// are cleared, so that later accesses decide its tier.
 pub(super) const fn isolated(profile: Profile, word: Word) -> Word {
     match profile {
         _ if word.has(Flag::Referenced) => word,
@@ -81,23 +82,24 @@ pub(super) fn mark_accessed(profile: Profile, word: Word) -> Word {
 }
 
 /// Returns the word, marked referenced, if this is the first access to the page through page
-/// tables; `None` for later accesses, and always before v6.14: those promote.
+/// tables. `None` for a later access, and for any access by the rules before Linux v6.14: these
+/// promote the page.
 pub(super) fn first_time(profile: Profile, word: Word) -> Option<Word> {
-    let known = word.has(Flag::Referenced) || word.has(Flag::Workingset);
-    if profile.is_before_614() || known {
+    let was_accessed = word.has(Flag::Referenced) || word.has(Flag::Workingset);
+    if profile.is_before_614() || was_accessed {
         return None;
     }
     Some(word.with_refs_field(0).with(Flag::Referenced, true))
 }
 
-/// Returns the word of a promoted page: references cleared, PG_workingset set (before v6.14:
-/// cleared).
+/// Returns the word of a promoted page: references cleared, PG_workingset set (by the rules before
+/// Linux v6.14: cleared).
 pub(super) fn promoted(profile: Profile, word: Word) -> Word {
     cleared(profile, word).with(Flag::Workingset, profile == Profile::P616)
 }
 
-/// Returns the word of a page that moves up a generation without promotion: references cleared,
-/// PG_workingset kept (before v6.14: cleared).
+/// Returns the word of a page that moves to the next generation without promotion: references
+/// cleared, PG_workingset kept (by the rules before Linux v6.14: cleared).
 pub(super) fn cleared(profile: Profile, word: Word) -> Word {
     let word = word.with_refs_field(0).with(Flag::Referenced, false);
     if profile.is_before_614() {
@@ -107,8 +109,8 @@ pub(super) fn cleared(profile: Profile, word: Word) -> Word {
     }
 }
 
-/// Records an access that eviction's reverse map found. Returns the new word, and whether the page
-/// is to be activated.
+/// Records an access that eviction found by the reverse map. Returns the new word, and whether the
+/// page must be activated.
 pub(super) fn set_refs(profile: Profile, word: Word) -> (Word, bool) {
     match first_time(profile, word) {
         Some(word) => (word, false),
@@ -140,7 +142,9 @@ mod tests {
         (counts, tiers, word)
     }
 
-    /// lru-gen.md 12, test 4.
+    /// Under P616, accesses through a file descriptor raise references and tier, but keep the
+    /// generation.
+    /// spec: lru-gen.md 12, test 4.
     #[test]
     fn five_descriptor_accesses() {
         let (counts, tiers, word) = accesses(Profile::P616);

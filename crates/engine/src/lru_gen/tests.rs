@@ -1,4 +1,4 @@
-//! The numbered tests of lru-gen.md 12 that need a whole lruvec.
+//! The numbered tests of lru-gen.md 12 that need a whole lruvec, and regression tests.
 
 use super::*;
 use crate::lruvec::{FaultKind, Lruvec, Policy};
@@ -42,14 +42,14 @@ fn seq(lruvec: &Lruvec, id: u32) -> u64 {
 }
 
 fn isolate(lruvec: &mut Lruvec) -> (Isolated, Vec<FolioId>) {
-    let mut out = Vec::new();
+    let mut isolated = Vec::new();
     let done = lruvec.isolate(
         ScanReason::Background,
         SWAPPINESS,
         IsolateBudget::default(),
-        &mut out,
+        &mut isolated,
     );
-    (done, out)
+    (done, isolated)
 }
 
 fn window(lruvec: &Lruvec) -> (u64, [u64; 2]) {
@@ -105,7 +105,7 @@ fn test_02_where_a_page_starts() {
 }
 
 #[test]
-fn test_02_through_the_front_door() {
+fn test_02_where_faulted_pages_start() {
     let mut lruvec = lruvec(4);
     lruvec.fault_in(
         FolioId(0),
@@ -139,10 +139,11 @@ fn test_02_through_the_front_door() {
     assert_eq!(seqs, [2, 2, 0, 0]);
 }
 
-/// Regression: lru-gen.md 4. Pages that a fault read ahead started in the oldest generation, as
-/// those that a read reads ahead. They are no faults, and start so only if the mapping has recency.
+/// Regression: lru-gen.md 4. Pages that a page fault read ahead started in the oldest generation,
+/// as pages that a read call reads ahead do. They must start as the faulting page does, if the
+/// mapping has recency; but they do not count as faults.
 #[test]
-fn what_a_fault_reads_ahead_starts_as_its_page() {
+fn pages_that_a_fault_reads_ahead_start_as_the_faulting_page() {
     let mut lruvec = lruvec(4);
     for (id, kind, recency) in [
         (0, FaultKind::FirstTouch, true),
@@ -186,9 +187,9 @@ fn test_03_accessed_bits_do_the_same() {
     assert_eq!(lruvec.walk_accessed().0, 0, "the bits were taken");
 }
 
-/// Regression: a page first touched through a mapping without recency was never promoted, whichever
-/// process used it later, because it remembered that mapping. reclaim-control.md 11, test 11, as
-/// far as walks are concerned.
+/// Regression: a page first touched through a mapping without recency was never promoted, even if
+/// processes used it later through other mappings, because the page's own state recorded the first
+/// mapping. This is reclaim-control.md 11, test 11, for walks.
 #[test]
 fn each_walk_takes_recency_from_the_mapping() {
     let mut lruvec = lruvec(1);
@@ -204,12 +205,16 @@ fn each_walk_takes_recency_from_the_mapping() {
         assert_eq!(lruvec.walk_recent(|_| false).0, 0);
     }
     assert_eq!(seq(&lruvec, 0), 0);
-    assert_eq!(lruvec.walk_accessed().0, 1, "the advice was cleared");
+    assert_eq!(lruvec.walk_accessed().0, 1, "this mapping has recency");
     lruvec.touch(FolioId(0));
     lruvec.walk_accessed();
     assert_eq!(seq(&lruvec, 0), 3, "promoted through another mapping");
     lruvec.touch(FolioId(0));
-    assert_eq!(lruvec.walk_recent(|_| false).0, 0, "later advice");
+    assert_eq!(
+        lruvec.walk_recent(|_| false).0,
+        0,
+        "a mapping without recency again"
+    );
 }
 
 #[test]
@@ -221,7 +226,7 @@ fn test_07_two_generations_yield_no_pages() {
     assert_eq!(
         lruvec.lru_gen().nr_gens(FolioType::Anon),
         2,
-        "empty ones were dropped"
+        "empty generations were dropped"
     );
     let target = lruvec
         .lru_gen()
@@ -250,7 +255,7 @@ fn test_08_dirty_file_pages_move_up() {
     assert_eq!(lruvec.lru_gen().min_seq(FolioType::File), 1);
     let stat = lruvec.stat();
     let counted = [VmEvent::Pgrefill, VmEvent::PgscanDirect].map(|event| stat.get(event));
-    assert_eq!(counted, [10, 0], "they went elsewhere");
+    assert_eq!(counted, [10, 0], "they were moved, not isolated");
 }
 
 #[test]
@@ -266,7 +271,7 @@ fn test_09_only_one_of_two_racers_ages() {
 }
 
 #[test]
-fn test_10_a_negative_count_stays_its_own() {
+fn test_10_a_negative_count_does_not_reduce_the_sum() {
     assert_eq!(clamped_sum([-5, 7, 0].into_iter()), 7);
     assert_eq!(clamped_sum([-5].into_iter()), 0);
 }
@@ -287,7 +292,7 @@ fn test_14_aging_moves_pages_from_active_to_inactive() {
 
 mod p612;
 
-/// Invariant I8, and that protection conserves pages (I7).
+/// Invariant I8: a protected page is not isolated. Invariant I7: protection loses no page.
 #[test]
 fn a_protected_tier_is_not_isolated_where_it_was_protected() {
     let mut lruvec = lruvec(600);
@@ -295,39 +300,40 @@ fn a_protected_tier_is_not_isolated_where_it_was_protected() {
         lruvec.fault_in(id, FolioType::File, FaultKind::Descriptor, true, true);
         (0..2).for_each(|_| lruvec.mark_accessed(id));
     }
-    // Tier 1 has refaulted a lot, tier 0 not at all.
+    // Tier 1 had many refaults, tier 0 none.
     let (lru, _) = lruvec.multi_gen_mut().expect("multi-gen");
     lru.controller = Controller::with_history(FolioType::File, 1, 500, 600);
-    let (done, out) = isolate(&mut lruvec);
-    assert_eq!((done.isolated, out.len()), (0, 0));
+    let (done, isolated) = isolate(&mut lruvec);
+    assert_eq!((done.isolated, isolated.len()), (0, 0));
     assert_eq!(lruvec.resident().0, 600);
     assert_eq!((seq(&lruvec, 0), seq(&lruvec, 599)), (1, 1));
     assert!(
         !lruvec.folios().get(FolioId(0)).has(Flag::Referenced),
-        "the references are spent"
+        "the references are cleared"
     );
 }
 
-/// Regression: lru-gen.md 6.4. Pages that page-out put back counted as activated if they would have
-/// gone to the oldest generation: so did pages too young for a reclaim by age, each time.
+/// Regression: lru-gen.md 6.4. Pages that page-out put back counted as activated if they would
+/// otherwise have entered the oldest generation. So did pages too young for a reclaim by age, at
+/// each reclaim.
 #[test]
 fn a_page_kept_out_of_the_oldest_generation_is_not_activated() {
     let mut lruvec = lruvec(4);
     for id in (0..4).map(FolioId) {
         lruvec.fault_in(id, FolioType::File, FaultKind::Readahead, true, true);
     }
-    let (_, out) = isolate(&mut lruvec);
-    assert_eq!(out.len(), 4);
+    let (_, isolated) = isolate(&mut lruvec);
+    assert_eq!(isolated.len(), 4);
     let activated = |lruvec: &Lruvec| lruvec.stat().get(VmEvent::Pgactivate);
-    lruvec.put_back(out[0], false);
-    lruvec.put_back(out[1], false);
-    // A page found in use for the first time is kept, but not activated.
-    lruvec.put_back(out[2], true);
+    lruvec.put_back(isolated[0], false);
+    lruvec.put_back(isolated[1], false);
+    // A page found accessed for the first time is put back, but not activated.
+    lruvec.put_back(isolated[2], true);
     assert_eq!(activated(&lruvec), 0);
-    assert_ne!(seq(&lruvec, out[0].0), 0);
-    // A page already known to be in use is activated.
-    lruvec.mark_accessed(out[3]);
-    lruvec.put_back(out[3], true);
+    assert_ne!(seq(&lruvec, isolated[0].0), 0);
+    // A page found accessed for the second time is activated.
+    lruvec.mark_accessed(isolated[3]);
+    lruvec.put_back(isolated[3], true);
     assert_eq!(activated(&lruvec), 1);
     lruvec.check_invariants(SWAPPINESS);
 }
@@ -360,28 +366,30 @@ fn p63_promotes_at_first_sight() {
     assert!(!lruvec.folios().get(FolioId(0)).has(Flag::Workingset));
 }
 
-/// Regression: aging by the clock opened generations for idle processes, too, and each time moved
-/// all of their pages.
+/// Regression: periodic aging opened generations for idle processes, too, and moved all of their
+/// pages each time.
 #[test]
-fn an_idle_lruvec_needs_no_aging_until_a_page_comes_or_is_used() {
+fn an_idle_lruvec_needs_no_aging_until_a_page_is_added_or_accessed() {
     let mut lruvec = lruvec(3);
-    assert!(lruvec.lru_gen().is_all_oldest(), "nothing is told apart");
+    assert!(lruvec.lru_gen().is_all_oldest(), "it has no pages");
     (0..2).for_each(|id| anon(&mut lruvec, id));
     assert!(!lruvec.lru_gen().is_all_oldest());
     (0..2).for_each(|now| age(&mut lruvec, now));
     assert!(lruvec.lru_gen().is_all_oldest());
     anon(&mut lruvec, 2);
-    assert!(!lruvec.lru_gen().is_all_oldest(), "one came");
+    assert!(!lruvec.lru_gen().is_all_oldest(), "a page was added");
     (2..4).for_each(|now| age(&mut lruvec, now));
     assert!(lruvec.lru_gen().is_all_oldest());
-    // P616 only sets PG_referenced the first time; without another generation the flag stays.
+    // P616 only sets PG_referenced at the first access, and promotes at the second. No generation
+    // is opened between them, so the flag stays.
     (0..2).for_each(|_| lruvec.young(FolioId(1)));
-    assert!(!lruvec.lru_gen().is_all_oldest(), "one was used");
+    assert!(!lruvec.lru_gen().is_all_oldest(), "a page was accessed");
 }
 
-/// `inc_min_seq` takes from the tail and adds at the tail: the order of what moves is reversed.
+/// `inc_min_seq` takes pages from the tail of a list and adds them at the tail of the next, which
+/// reverses their order.
 #[test]
-fn giving_up_a_generation_reverses_it_at_the_tail_of_the_next() {
+fn ending_a_generation_reverses_its_pages_at_the_tail_of_the_next() {
     let mut lruvec = lruvec(6);
     (0..3).for_each(|id| anon(&mut lruvec, id));
     age(&mut lruvec, 1);
@@ -398,8 +406,8 @@ fn giving_up_a_generation_reverses_it_at_the_tail_of_the_next() {
     assert_eq!(order, [2, 1, 0, 3, 4, 5]);
 }
 
-/// Regression: a page that had been idle and was used again was flagged at each scan, and the
-/// generation that each scan opens cleared the flag: hot pages were evicted as the coldest.
+/// Regression: when an idle page was used again, each scan only set its flag, and the generation
+/// that the scan then opened cleared the flag. So hot pages were evicted as the coldest.
 #[test]
 fn a_reused_page_is_promoted_though_each_scan_opens_a_generation() {
     let mut lruvec = lruvec(2);
@@ -414,8 +422,8 @@ fn a_reused_page_is_promoted_though_each_scan_opens_a_generation() {
     assert_eq!(isolate(&mut lruvec).1, [FolioId(0)]);
 }
 
-/// Regression: a page that returned five scans after its eviction was not recent, however little
-/// was evicted meanwhile, because each scan opens a generation.
+/// Regression: because each scan opens a generation, a refault five scans after the page's eviction
+/// was not recent, however little had been evicted meanwhile.
 #[test]
 fn a_refault_is_recent_though_scans_opened_generations() {
     for by_scans in [false, true] {
@@ -426,10 +434,10 @@ fn a_refault_is_recent_though_scans_opened_generations() {
         lruvec.ensure(200);
         (0..200).for_each(|id| anon(&mut lruvec, id));
         (0..4).for_each(|now| age(&mut lruvec, now));
-        let left = isolate(&mut lruvec).1;
-        lruvec.evicted_all(&left, ScanReason::Background);
+        let evicted = isolate(&mut lruvec).1;
+        lruvec.evicted_all(&evicted, ScanReason::Background);
         (4..9).for_each(|now| age(&mut lruvec, now));
-        let (id, ty) = (left[0], FolioType::Anon);
+        let (id, ty) = (evicted[0], FolioType::Anon);
         lruvec.fault_in(id, ty, FaultKind::Refault, true, true);
         let activated = lruvec.stat().get(VmEvent::WorkingsetActivateAnon);
         assert_eq!(activated, u64::from(by_scans), "by scans: {by_scans}");
@@ -439,7 +447,8 @@ fn a_refault_is_recent_though_scans_opened_generations() {
 }
 
 /// Regression: each scan counted all idle pages as protected. After an hour without evictions the
-/// controller took the other type for long, since the refaults of this one were few beside that.
+/// refault ratio of this type seemed so small that the controller did not evict the other type for
+/// a long time.
 #[test]
 fn scans_without_evictions_do_not_fill_the_controller() {
     let mut lruvec = Lruvec::new(Policy::default(), Millis(0));

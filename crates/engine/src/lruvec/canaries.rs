@@ -1,4 +1,4 @@
-//! Canaries: each plants one bug in a lruvec's counts, which a check must find.
+//! Canaries: each test corrupts one count of a lruvec, which a check must find.
 
 use super::*;
 use crate::machine::{Machine, MachineConfig};
@@ -18,10 +18,10 @@ pub(crate) fn healthy() -> Machine {
     for now in 1..4 {
         machine.age(ONE, Millis(now));
     }
-    let mut out = Vec::new();
-    machine.isolate(ONE, 20, ScanReason::Direct, &mut out);
+    let mut isolated = Vec::new();
+    machine.isolate(ONE, 20, ScanReason::Direct, &mut isolated);
     assert_eq!(
-        machine.evicted_all(ONE, &out[..10], ScanReason::Direct),
+        machine.evicted_all(ONE, &isolated[..10], ScanReason::Direct),
         Pages(10)
     );
     machine.check_invariants();

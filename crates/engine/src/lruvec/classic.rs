@@ -1,4 +1,4 @@
-//! What only a lruvec with the classic policy can do, with its statistics.
+//! Operations of a lruvec with the classic policy only, with the update of its statistics.
 
 use super::Lruvec;
 use super::policy::Lru;
@@ -32,13 +32,14 @@ impl Lruvec {
         }
     }
 
-    /// Takes up to `nr` pages of `ty` from the tail of the active list and deactivates them; their
-    /// mappings all have recency. Returns the pages scanned.
+    /// Deactivates up to `nr` pages of `ty` from the tail of the active list, as if all their
+    /// mappings had recency. Returns the number of pages scanned.
     pub(crate) fn shrink_active(&mut self, ty: FolioType, nr: u64) -> u64 {
         self.shrink_active_mapped((ty, nr), &|_| true)
     }
 
-    /// Same as [`Self::shrink_active`], but `recency` says which pages' mappings have recency.
+    /// Deactivates as [`Self::shrink_active`] does, but `recency` says which pages' mappings have
+    /// recency.
     pub(crate) fn shrink_active_mapped(
         &mut self,
         (ty, nr): (FolioType, u64),
@@ -54,8 +55,8 @@ impl Lruvec {
         step.scanned
     }
 
-    /// Scans up to `nr` inactive pages of `ty` and appends the evictable ones to `out`; their
-    /// mappings all have recency. Returns the pages scanned.
+    /// Scans up to `nr` inactive pages of `ty`, as if all their mappings had recency, and appends
+    /// the evictable ones to `out`. Returns the number of pages scanned.
     pub(crate) fn isolate_inactive(
         &mut self,
         reason: ScanReason,
@@ -66,7 +67,8 @@ impl Lruvec {
         self.isolate_inactive_mapped(reason, (ty, nr), &|_| true, out)
     }
 
-    /// Same as [`Self::isolate_inactive`], but `recency` says which pages' mappings have recency.
+    /// Isolates as [`Self::isolate_inactive`] does, but `recency` says which pages' mappings have
+    /// recency.
     pub(crate) fn isolate_inactive_mapped(
         &mut self,
         reason: ScanReason,
@@ -86,8 +88,8 @@ impl Lruvec {
         step.scanned
     }
 
-    /// Deactivates a batch of anon pages if their inactive list is low. The caller does this after
-    /// each pass that may swap; the kernel also does it when swap is full.
+    /// Deactivates a batch of anon pages if their inactive list is low. Called after each pass that
+    /// may swap. (The kernel does it also when swap is full.)
     pub(crate) fn age_anon(&mut self, recency: Recency<'_>) {
         let low = self
             .classic()

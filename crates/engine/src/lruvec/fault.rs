@@ -1,4 +1,4 @@
-//! Pages that fault in or are accessed, with the lruvec's statistics of them.
+//! Faults and accesses of pages, with the update of the lruvec's statistics.
 
 use super::policy::Lru;
 use super::{FaultKind, Lruvec};
@@ -9,20 +9,21 @@ use crate::word::{Flag, State, Word};
 use crate::workingset::Refault;
 
 impl Lruvec {
-    /// Brings a page into memory. Returns what its shadow entry says about the refault. `None` if
-    /// there was no shadow, or if the page was present already: then only its accessed bit is set.
+    /// Records that a page faulted in. Returns what its shadow entry says about the refault; `None`
+    /// if it has no shadow. If the page was present already, only sets its accessed bit, and
+    /// returns `None`.
     ///
-    /// `has_recency`: the kernel's `vma_has_recency` of the mapping that faults. This decides
+    /// `has_recency` is the kernel's `vma_has_recency` for the mapping that faults. This decides
     /// whether the page starts active, and whether a refault counts as an activation. It is not
     /// stored, because another mapping of the page may have another value. The accessed bit of a
-    /// page brought in stays clear: a simulator repeats the access, which sets the bit; an embedder
-    /// with real page tables reads the bit from them at the next scan.
+    /// page that faults in stays clear. A simulator repeats the access, which sets the bit; a host
+    /// reads the bit from the page tables at the next scan.
     ///
-    /// `swap_available`: anon pages could be swapped out, so that they count as competitors of a
-    /// refaulting page (classic policy only).
+    /// `swap_available`: whether anon pages can be swapped out, so that a refaulting page competes
+    /// with them, too (classic policy only).
     ///
     /// # Panics
-    /// When `id` is beyond what [`Self::ensure`] made valid.
+    /// When `id` is not below the number of ids that [`Self::ensure`] made valid.
     pub fn fault_in(
         &mut self,
         id: FolioId,
@@ -39,10 +40,10 @@ impl Lruvec {
         if old.state() == State::Shadow {
             self.out[old.shadow_type().index()] -= 1;
         }
-        // The kernel's in_lru_fault is vma_has_recency of the mapping that faults.
+        // As the kernel's in_lru_fault: a page fault through a mapping with recency.
         let is_fault = kind.is_fault();
         let in_lru_fault = kind.in_fault() && has_recency;
-        // A shadow is ignored if the program has discarded the page since.
+        // A first touch ignores the shadow: the program has discarded the page since.
         let was_out = old.state() == State::Shadow && kind != FaultKind::FirstTouch;
         let shadow = was_out && old.has_shadow();
         self.note_page_in(id, old);
@@ -67,13 +68,13 @@ impl Lruvec {
         refault
     }
 
-    /// Loads the words of pages that are about to fault in into the cache, many at a time, so that
-    /// their faults need not wait for memory one by one. Changes nothing.
+    /// Prefetches the words of pages that are about to fault in into the processor's cache. So
+    /// their faults do not wait for memory one by one. Changes nothing.
     pub fn expect(&self, ids: &[FolioId]) {
-        self.folios.bring_near(ids.iter().copied());
+        self.folios.prefetch(ids.iter().copied());
     }
 
-    /// Counts a refault; returns the page's word, with what a recent refault restores.
+    /// Counts a refault. Returns the page's word with the flags that a recent refault restores.
     /// spec: workingset.md 6, refault steps 2 to 6.
     fn account_refault(
         &mut self,
@@ -95,8 +96,9 @@ impl Lruvec {
         word
     }
 
-    /// Records an access through a file descriptor. Multi-gen LRU: it counts for the tier, never
-    /// for the generation. Classic LRU: the second access activates the page.
+    /// Records an access through a file descriptor. With the multi-gen LRU, it counts for the
+    /// page's tier, never for its generation. With the classic LRU, the second access activates the
+    /// page.
     pub fn mark_accessed(&mut self, id: FolioId) {
         let word = self.folios.get(id);
         if !word.is_present() {
@@ -113,8 +115,8 @@ impl Lruvec {
         }
     }
 
-    /// Applies MADV_COLD: the program does not expect to use the page soon. No effect under the
-    /// classic policy.
+    /// Applies MADV_COLD, by which a program declares that it will not use the page soon. Has no
+    /// effect under the classic policy.
     pub fn deactivate(&mut self, id: FolioId) {
         let listed = self.folios.get(id).state() == State::Listed;
         let Some((lru, folios)) = self.multi_gen_mut().filter(|_| listed) else {
@@ -127,14 +129,14 @@ impl Lruvec {
     }
 
     /// Sets or clears one of the flags that the embedder owns: dirty, writeback, swap cache,
-    /// unevictable, executable. No effect on a page that is not present.
+    /// unevictable, executable. Has no effect on other flags, nor on a page that is not present.
     pub fn set_flag(&mut self, id: FolioId, flag: Flag, on: bool) {
         let word = self.folios.get(id);
-        let theirs = matches!(
+        let is_settable = matches!(
             flag,
             Flag::Dirty | Flag::Writeback | Flag::SwapCache | Flag::Unevictable | Flag::Exec
         );
-        if word.is_present() && theirs {
+        if word.is_present() && is_settable {
             self.folios.set(id, word.with(flag, on));
         }
     }

@@ -1,11 +1,10 @@
-//! The LRU of one memcg: its folio table, its lists and its counters as one value.
+//! The lruvec: folio table, page lists and counters of one memcg, as one value.
 //!
-//! A lruvec owns its folios. All methods take `&mut self` and nothing here is shared, so a lruvec
-//! is the unit of locking and of parallel reclaim.
+//! A lruvec owns its folios and shares no state, so it is the unit of locking and of parallel
+//! reclaim.
 //!
-//! Invariant: every present page is either on a list, or off it and counted in [`Lruvec::off_list`]
-//! (isolated, or unevictable); all these are the resident pages. [`Lruvec::out`] counts the evicted
-//! pages.
+//! Invariant: every present (resident) page is either on a list, or isolated or unevictable and
+//! counted in [`Lruvec::off_list`]. [`Lruvec::out`] counts the evicted pages.
 
 mod classic;
 mod fault;
@@ -27,18 +26,18 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use policy::Lru;
 
-/// How a page came in.
+/// Why a page comes into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// A fault on a page that was never in memory, or that its program discarded.
     FirstTouch,
     /// A fault on an evicted page.
     Refault,
-    /// Read ahead by a read through a file descriptor, with the page that was requested.
+    /// Readahead of a read through a file descriptor, which requested another page.
     Readahead,
-    /// Read ahead by a page fault, with the page that was faulted on.
+    /// Readahead of a page fault on another page.
     FaultReadahead,
-    /// Read or written through a file descriptor.
+    /// A read or write of the page through a file descriptor.
     Descriptor,
 }
 
@@ -48,18 +47,19 @@ impl FaultKind {
         matches!(self, Self::FirstTouch | Self::Refault)
     }
 
-    /// Whether the page came in while a page fault was served.
+    /// Whether the kernel brings the page in for a page fault, on this or another page.
     const fn in_fault(self) -> bool {
         self.is_fault() || matches!(self, Self::FaultReadahead)
     }
 }
 
-/// The pages that a removal took out of memory, and the evicted ones that it forgot.
+/// Numbers of pages that a removal affected: pages in memory, and evicted pages whose shadows it
+/// dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unmapped {
-    /// Pages that were in memory.
+    /// Pages that were in memory before the removal.
     pub present: Pages,
-    /// Evicted pages: `[anon, file]`.
+    /// Pages that were evicted before the removal: `[anon, file]`.
     pub out: [Pages; 2],
 }
 
@@ -71,7 +71,7 @@ pub struct Lruvec {
     stat: VmStat,
     off_list: [u64; 2],
     out: [u64; 2],
-    /// Counts of shadows by nodes of 64 ids; `None` where the number of shadows has no bound.
+    /// Counts of shadows by nodes of 64 ids; `None` if the number of shadows has no bound.
     nodes: Option<Box<ShadowNodes>>,
 }
 
@@ -89,18 +89,19 @@ impl Lruvec {
         }
     }
 
-    /// Makes ids below `len` valid.
+    /// Makes page ids below `len` valid.
     pub fn ensure(&mut self, len: usize) {
         self.folios.ensure(len);
     }
 
-    /// Shrinks the folio table to `len` ids and frees the memory. It stays longer if a page with a
-    /// higher id is resident or has a shadow.
+    /// Shrinks the folio table to `len` ids and frees memory. The table stays longer if a page with
+    /// a higher id is resident or has a shadow.
     pub fn shrink(&mut self, len: usize) {
         if len >= self.folios.len() {
             return;
         }
-        // Sweeps first: the tombstone of an absent page would name an id beyond the end.
+        // The sweep must be first: otherwise a tombstone could name an id beyond the end of the
+        // table.
         self.lru.sweep(&mut self.folios);
         self.folios.shrink(len);
         self.lru.shrink(self.folios.len());
@@ -123,33 +124,33 @@ impl Lruvec {
         &self.stat
     }
 
-    /// Present pages, isolated and unevictable ones included.
+    /// Number of present pages, including isolated and unevictable ones.
     #[must_use]
     pub fn resident(&self) -> Pages {
         let listed: u64 = FolioType::ALL.iter().map(|&ty| self.lru.total(ty)).sum();
         Pages(listed + self.off_list[0] + self.off_list[1])
     }
 
-    /// Present pages of `ty` that are on no list.
+    /// Number of present pages of `ty` that are on no list.
     #[must_use]
     pub const fn off_list(&self, ty: FolioType) -> Pages {
         Pages(self.off_list[ty.index()])
     }
 
-    /// Evicted pages of `ty`.
+    /// Number of evicted pages of `ty`.
     #[must_use]
     pub const fn out(&self, ty: FolioType) -> Pages {
         Pages(self.out[ty.index()])
     }
 
-    /// Returns the active and the inactive pages of `ty`, as memory.stat shows them.
+    /// Returns the numbers of active and of inactive pages of `ty`, as memory.stat shows them.
     #[must_use]
     pub fn active_inactive(&self, ty: FolioType) -> (Pages, Pages) {
         let (active, inactive) = self.lru.active_inactive(ty);
         (Pages(active), Pages(inactive))
     }
 
-    /// Returns the number of listed pages of the types that may be evicted.
+    /// Returns the number of listed pages of the types that `swappiness` allows to evict.
     #[must_use]
     pub fn evictable_total(&self, swappiness: Swappiness) -> Pages {
         let evictable = FolioType::ALL
@@ -158,7 +159,7 @@ impl Lruvec {
         Pages(evictable.map(|ty| self.lru.total(ty)).sum())
     }
 
-    /// Returns the bytes of memory that table and lists occupy.
+    /// Returns the memory that table and lists occupy, in bytes.
     #[must_use]
     pub fn footprint(&self) -> usize {
         self.folios.footprint() + self.lru.footprint()
@@ -171,7 +172,7 @@ impl Lruvec {
         self.folios.touch(id)
     }
 
-    /// Calls [`Self::touch`] for many pages; ids that are not present are appended to `missing`.
+    /// Calls [`Self::touch`] for many pages, and appends the ids of absent pages to `missing`.
     #[inline]
     pub fn touch_all(&mut self, ids: &[FolioId], missing: &mut Vec<FolioId>) {
         self.folios.touch_all(ids, missing);

@@ -1,4 +1,4 @@
-//! What only a lruvec with the multi-gen LRU can do; under the classic policy these do nothing.
+//! Operations of a lruvec with the multi-gen LRU only; they do nothing under the classic policy.
 
 use super::Lruvec;
 use super::policy::Lru;
@@ -13,7 +13,7 @@ impl Lruvec {
     /// Returns the generations.
     ///
     /// # Panics
-    /// When this lruvec has the classic policy; see [`Lruvec::classic`].
+    /// When this lruvec has the classic policy; see [`Lruvec::multi_gen`].
     #[must_use]
     pub fn lru_gen(&self) -> &LruGen {
         self.multi_gen()
@@ -36,14 +36,18 @@ impl Lruvec {
         }
     }
 
-    /// From now on scans open the generations at their own times ([`crate::Aging::ByScans`]). The
-    /// lruvec must be empty.
+    /// Declares that scans open the generations ([`crate::Aging::ByScans`]). The lruvec must be
+    /// empty.
     ///
     /// # Panics
-    /// When the lruvec has pages or shadows: their tokens would be of another clock.
+    /// When the lruvec has pages or shadows: tokens of these shadows would not be of the refault
+    /// clock.
     pub fn set_aged_by_scans(&mut self) {
         let empty = self.resident().0 + self.out[0] + self.out[1] == 0;
-        assert!(empty, "there are tokens of another clock");
+        assert!(
+            empty,
+            "shadows exist whose tokens are not of the refault clock"
+        );
         if let Some((lru, _)) = self.multi_gen_mut() {
             lru.set_aged_by_scans();
         }
@@ -63,9 +67,9 @@ impl Lruvec {
     }
 
     /// Reports that a scan found the page accessed since the last scan, for callers that open a
-    /// generation at each scan. Like [`Self::young`], but a page of the oldest generation is
-    /// promoted at once: that generation would end before the next scan, and with it the flag of
-    /// the page's first access.
+    /// generation at each scan. As [`Self::young`], but promotes a page of the oldest generation at
+    /// once: that generation would end before the next scan, which would clear the flag of the
+    /// page's first access.
     pub fn accessed_since_scan(&mut self, id: FolioId) {
         self.young(id);
         let word = self.folios.get(id);
@@ -77,10 +81,10 @@ impl Lruvec {
         }
     }
 
-    /// Reports that look-around, in an eviction for `reason`, found this neighbour of a page
-    /// accessed. In direct reclaim the page moves to the youngest generation at once. In any other
-    /// reclaim it is promoted as a walk does it. An isolated page is not changed: page-out reports
-    /// that it stays.
+    /// Reports that look-around, in a reclaim for `reason`, found this neighbour of an accessed
+    /// page accessed, too. In direct reclaim the neighbour moves to the youngest generation at
+    /// once; in any other reclaim it is promoted as by a walk. An isolated neighbour is not
+    /// changed: its page-out reports that it stays.
     /// spec: lru-gen.md 7.
     pub fn young_neighbour(&mut self, id: FolioId, reason: ScanReason) {
         let listed = self.folios.get(id).state() == State::Listed;
@@ -95,15 +99,15 @@ impl Lruvec {
         }
     }
 
-    /// Walks all pages as if every mapping had recency: clears the accessed bits set by
-    /// [`Self::touch`] and promotes the pages. Returns the number of pages found young.
+    /// Walks all pages, as if every mapping had recency: clears the accessed bits that
+    /// [`Self::touch`] set, and promotes these pages. Returns the number of pages found young.
     pub fn walk_accessed(&mut self) -> Pages {
         self.walk_recent(|_| true)
     }
 
-    /// Walks all pages: clears the accessed bits set by [`Self::touch`] and promotes the pages.
-    /// Pages whose VMA has no recency now (`has_recency` is false) keep their bit and do not count.
-    /// Returns the number of pages found young.
+    /// Walks all pages: clears the accessed bits that [`Self::touch`] set, and promotes these
+    /// pages. Pages for which `has_recency` is false, because their VMA has no recency now, keep
+    /// their bit and do not count. Returns the number of pages found young.
     /// spec: lru-gen.md 5.2.
     pub fn walk_recent(&mut self, has_recency: impl Fn(FolioId) -> bool) -> Pages {
         let young = self
@@ -112,20 +116,20 @@ impl Lruvec {
         Pages(young)
     }
 
-    /// Records on which memory node a page is. A page that comes in counts as on the first node
-    /// until this is called. No effect on an absent page, and under the classic policy, whose lists
-    /// know no nodes.
+    /// Records on which memory node a page is. Until then a new page counts as on the first node.
+    /// Has no effect on an absent page, nor under the classic policy, whose lists are not divided
+    /// by node.
     pub fn set_node(&mut self, id: FolioId, node: NodeId) {
         let word = self.folios.get(id);
-        let moves = word.is_present() && word.node() != node;
-        if let Some((lru, folios)) = self.multi_gen_mut().filter(|_| moves) {
+        let must_move = word.is_present() && word.node() != node;
+        if let Some((lru, folios)) = self.multi_gen_mut().filter(|_| must_move) {
             lru.set_node(folios, id, node);
             lru.bound_tombstones(folios);
         }
     }
 
-    /// Returns the number of listed pages on `node` of the types that may be evicted; `None` for
-    /// all nodes, as under the classic policy.
+    /// Returns the number of listed pages on `node` of the types that `swappiness` allows to evict;
+    /// on all nodes if `node` is `None`, or under the classic policy.
     #[must_use]
     pub fn evictable_on(&self, node: Option<NodeId>, swappiness: Swappiness) -> Pages {
         let Some(lru) = self.multi_gen().filter(|_| node.is_some()) else {
@@ -137,8 +141,8 @@ impl Lruvec {
         Pages(evictable.map(|ty| lru.total_on(node, ty)).sum())
     }
 
-    /// Reports that the writeback of a listed page has ended; if reclaim waits for it, the page is
-    /// evicted next.
+    /// Reports that the writeback of a listed page has ended: moves the page to where it is evicted
+    /// next.
     pub fn rotate_reclaimable(&mut self, id: FolioId) {
         let listed = self.folios.get(id).state() == State::Listed;
         if let Some((lru, folios)) = self.multi_gen_mut().filter(|_| listed) {
@@ -147,20 +151,20 @@ impl Lruvec {
         }
     }
 
-    /// Opens a new generation after a walk; false when `seq` is no longer the youngest.
+    /// Opens a new generation after a walk; returns false if `seq` is not the youngest any more.
     pub fn inc_max_seq(&mut self, seq: u64, swappiness: Swappiness, now: Millis) -> bool {
         self.multi_gen_mut()
             .is_some_and(|(lru, folios)| lru.inc_max_seq(folios, seq, swappiness, now))
     }
 
-    /// Claims the walk before `inc_max_seq(seq)`; false when it has been claimed.
+    /// Claims the walk before `inc_max_seq(seq)`; returns false if another caller has claimed it.
     pub fn begin_walk(&mut self, seq: u64) -> bool {
         self.multi_gen_mut()
             .is_some_and(|(lru, _)| lru.begin_walk(seq))
     }
 
     /// Isolates up to `nr` pages from all generations but the two youngest, the oldest generation
-    /// first (`lru_gen/by_age.rs`). `place` is how far earlier calls have come.
+    /// first (`lru_gen/by_age.rs`). `place` is the position that earlier calls have reached.
     pub fn isolate_by_age(
         &mut self,
         swappiness: Swappiness,
@@ -184,7 +188,7 @@ impl Lruvec {
     }
 
     /// Returns the pages on the list of generation `seq` and type `ty`, in the order in which
-    /// reclaim would meet them. For tests: reads every entry.
+    /// reclaim would scan them. For tests: reads every entry.
     #[doc(hidden)]
     #[must_use]
     pub fn list_order(&self, seq: u64, ty: FolioType) -> Vec<FolioId> {

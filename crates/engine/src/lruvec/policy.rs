@@ -1,4 +1,4 @@
-//! Which LRU a lruvec has: one value, chosen when it is made.
+//! The kind of LRU that a lruvec has, chosen at its creation, and the dispatch of operations to it.
 
 use crate::active_inactive::{ActiveInactive, Stage};
 use crate::folio::{FolioId, FolioTable, FolioType};
@@ -14,7 +14,8 @@ use core::ops::Range;
 pub enum Policy {
     /// The multi-gen LRU, by the rules of a kernel version.
     MultiGen(Profile),
-    /// The classic LRU: active and inactive lists. The pages are those of the whole machine.
+    /// The classic LRU: active and inactive lists. The number is the size of the whole machine, in
+    /// pages.
     ActiveInactive(Stage, Pages),
 }
 
@@ -28,7 +29,7 @@ impl Default for Policy {
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "in place, so that reclaim has the lists on the page that it has the lruvec on"
+    reason = "in place, so that the lists share memory pages with the lruvec during reclaim"
 )]
 pub(super) enum Lru {
     MultiGen(LruGen),
@@ -52,7 +53,7 @@ impl Lru {
         }
     }
 
-    /// Returns the active and the inactive pages of `ty`, as vmstat shows them.
+    /// Returns the numbers of active and of inactive pages of `ty`, as vmstat shows them.
     pub(super) fn active_inactive(&self, ty: FolioType) -> (u64, u64) {
         match self {
             Self::MultiGen(lru) => (lru.active(ty), lru.inactive(ty)),
@@ -85,8 +86,8 @@ impl Lru {
         }
     }
 
-    /// Returns the word of a recently evicted page with the flags restored to it, and whether the
-    /// page counts as restored.
+    /// Returns the word of a recently evicted page with the flags that it gets back, and whether
+    /// the page counts as restored.
     pub(super) fn restore(&self, word: Word, shadow: Word, in_fault: bool) -> (Word, bool) {
         match self {
             Self::MultiGen(lru) => lru.restore(word, shadow, in_fault),
@@ -123,7 +124,7 @@ impl Lru {
         }
     }
 
-    /// Removes the pages `run`, all on the same list; see [`LruGen::del_run`].
+    /// Removes the pages `run`, which are all on the same list; see [`LruGen::del_run`].
     pub(super) fn del_run(&mut self, folios: &mut FolioTable, run: Range<u32>, eager: bool) {
         match self {
             Self::MultiGen(lru) => lru.del_run(folios, run, eager),
@@ -131,7 +132,7 @@ impl Lru {
         }
     }
 
-    /// Moves the listed page `from` to the id `to`, on the same list.
+    /// Gives the listed page `from` the id `to`; it stays on its list.
     pub(super) fn rename(&mut self, folios: &mut FolioTable, from: FolioId, to: FolioId) {
         match self {
             Self::MultiGen(lru) => lru.rename(folios, from, to),
@@ -139,14 +140,14 @@ impl Lru {
         }
     }
 
-    /// Moves what is stored beside the shadow of the evicted page `from` to the id `to`.
+    /// Moves the data stored beside the shadow of the evicted page `from` to the id `to`.
     pub(super) fn rename_shadow(&mut self, from: FolioId, to: FolioId) {
         if let Self::Classic(lru) = self {
             lru.rename_shadow(from, to);
         }
     }
 
-    /// Removes tombstones where there are more than the limit.
+    /// Removes the tombstones (list entries of removed pages) if there are too many.
     pub(super) fn bound_tombstones(&mut self, folios: &mut FolioTable) {
         match self {
             Self::MultiGen(lru) => lru.bound_tombstones(folios),
@@ -154,7 +155,7 @@ impl Lru {
         }
     }
 
-    /// Drops the entries of all removed pages.
+    /// Drops the list entries of all removed pages.
     pub(super) fn sweep(&mut self, folios: &mut FolioTable) {
         match self {
             Self::MultiGen(lru) => lru.sweep(folios),
@@ -165,12 +166,12 @@ impl Lru {
     /// Drops the state of the ids from `len` on, which have no pages.
     pub(super) fn shrink(&mut self, len: usize) {
         if let Self::Classic(lru) = self {
-            lru.shrink_names(len);
+            lru.truncate_target_names(len);
         }
     }
 
-    /// Puts back an isolated page that is too young for a reclaim by age; the classic LRU has none.
-    /// Returns whether the page was activated.
+    /// Puts back an isolated page that is too young for a reclaim by age (which the classic LRU
+    /// does not have). Returns whether the page was activated.
     pub(super) fn put_back_too_young(&mut self, folios: &mut FolioTable, id: FolioId) -> bool {
         match self {
             Self::MultiGen(lru) => lru.put_back_too_young(folios, id),

@@ -1,4 +1,5 @@
-//! Isolation, and the eviction or putting back of isolated pages, with the lruvec's statistics.
+//! Isolation of pages, and their eviction or putting back, with the update of the lruvec's
+//! statistics.
 //!
 //! Invariant: `off_list` counts the pages that are present and on no list.
 
@@ -11,8 +12,8 @@ use crate::word::{Flag, State};
 use alloc::vec::Vec;
 
 impl Lruvec {
-    /// Isolates a batch of pages into `out`; see [`Isolated`]. If its `scanned` is 0, the caller
-    /// should age.
+    /// Isolates a batch of pages into `out`. If `scanned` of the result is 0, the caller should
+    /// age.
     pub fn isolate(
         &mut self,
         reason: ScanReason,
@@ -28,8 +29,8 @@ impl Lruvec {
         self.account_scan(reason, out.len() - before, done)
     }
 
-    /// Isolates a batch from the classic lists, which need no aging: scans at rising priority until
-    /// a page is isolated.
+    /// Isolates a batch from the classic lists, which need no aging: scans with rising pressure
+    /// until a page is isolated.
     fn isolate_classic(
         &mut self,
         reason: ScanReason,
@@ -38,15 +39,15 @@ impl Lruvec {
         out: &mut Vec<FolioId>,
     ) -> Isolated {
         let (before, mut scanned) = (out.len(), 0);
-        // The last priority is tried twice: pages deactivated in the first pass can be evicted in
-        // the second.
+        // The last priority is tried twice: the second pass can isolate pages that the first has
+        // deactivated.
         for priority in (0..=DEF_PRIORITY).rev().chain([0]) {
             let Some(lru) = self.classic_mut() else { break };
             let (targets, deactivate) = lru.pass_targets(swappiness, priority);
             for ty in FolioType::ALL {
                 let [inactive, active] = targets[ty.index()];
-                let room = (budget.isolate + before - out.len()) as u64;
-                scanned += self.isolate_inactive(reason, ty, inactive.min(room), out);
+                let remaining = (budget.isolate + before - out.len()) as u64;
+                scanned += self.isolate_inactive(reason, ty, inactive.min(remaining), out);
                 if deactivate[ty.index()] {
                     self.shrink_active(ty, active);
                 }
@@ -56,7 +57,7 @@ impl Lruvec {
             }
         }
         let isolated = out.len() - before;
-        // If even the last pass found nothing evictable, another call would find nothing either.
+        // If even the last pass isolated nothing, another call would not, either.
         let scanned = if isolated > 0 { scanned } else { 0 };
         Isolated {
             isolated,
@@ -65,8 +66,8 @@ impl Lruvec {
         }
     }
 
-    /// Counts an isolation in the statistics. As in the kernel, only pages taken off the lists
-    /// count as scanned; pages moved to another list count as refilled.
+    /// Counts an isolation in the statistics. As in the kernel, only isolated pages count as
+    /// scanned (pgscan); pages that were moved to another list count as pgrefill.
     pub(super) fn account_scan(
         &mut self,
         reason: ScanReason,
@@ -85,8 +86,8 @@ impl Lruvec {
         done
     }
 
-    /// Puts back an isolated page that could not be evicted. Returns false, and does nothing, when
-    /// the page is not isolated: its program removed it meanwhile.
+    /// Puts back an isolated page that could not be evicted. Returns false, and does nothing, if
+    /// the page is not isolated any more, because its program removed it.
     pub fn put_back(&mut self, id: FolioId, referenced: bool) -> bool {
         let word = self.folios.get(id);
         if word.state() != State::OffList {
@@ -99,8 +100,8 @@ impl Lruvec {
         true
     }
 
-    /// Puts an isolated page that is too young for a reclaim by age back to where it was. No effect
-    /// on a page that is not isolated.
+    /// Puts an isolated page that is too young for a reclaim by age back to its place. Has no
+    /// effect on a page that is not isolated.
     pub(crate) fn put_back_too_young(&mut self, id: FolioId) {
         let word = self.folios.get(id);
         if word.state() != State::OffList {
@@ -112,8 +113,8 @@ impl Lruvec {
         }
     }
 
-    /// Puts an unevictable page that was taken off the lists back on them, as evictable. No effect
-    /// on any other page.
+    /// Makes an unevictable page that was taken off the lists evictable again, and puts it back on
+    /// a list. Has no effect on any other page.
     pub fn rescue(&mut self, id: FolioId) {
         let word = self.folios.get(id);
         if word.state() == State::OffList && word.has(Flag::Unevictable) {
@@ -122,8 +123,8 @@ impl Lruvec {
         }
     }
 
-    /// Clears the page's accessed bit and returns whether it was set. The caller must have checked
-    /// that the mapping that set it has recency.
+    /// Clears the page's accessed bit and returns whether it was set. The caller has checked that
+    /// the page's mapping has recency.
     pub(crate) fn take_accessed(&mut self, id: FolioId) -> bool {
         self.folios.take_accessed(id)
     }
@@ -134,31 +135,32 @@ impl Lruvec {
         self.evicted_all(&[id], reason) != [Pages(0); 2]
     }
 
-    /// Calls [`Self::evicted`] for a batch, in order; returns the pages evicted, `[anon, file]`.
+    /// Calls [`Self::evicted`] for a batch, in order; returns the numbers of pages evicted, `[anon,
+    /// file]`.
     pub fn evicted_all(&mut self, ids: &[FolioId], reason: ScanReason) -> [Pages; 2] {
-        let mut left = [0; 2];
+        let mut counts = [0; 2];
         for &id in ids {
             let word = self.folios.get(id);
             if word.state() == State::OffList {
-                left[word.folio_type().index()] += 1;
+                counts[word.folio_type().index()] += 1;
                 self.lru.evicted(&mut self.folios, id);
                 self.note_evicted(id);
             }
         }
         for ty in FolioType::ALL {
-            let nr = left[ty.index()];
+            let nr = counts[ty.index()];
             self.off_list[ty.index()] -= nr;
             self.out[ty.index()] += nr;
             self.stat.stolen(reason, ty, nr);
         }
-        let anon = left[FolioType::Anon.index()];
+        let anon = counts[FolioType::Anon.index()];
         self.stat.add(VmEvent::Pswpout, anon);
-        left.map(Pages)
+        counts.map(Pages)
     }
 
     /// Records that the kernel's own reclaim swapped a page out. The page gets a shadow as if the
-    /// engine had evicted it, but counts as stolen by the kernel. Returns the page's type; `None`
-    /// when it was not present.
+    /// engine had evicted it, but counts as taken by the kernel. Returns the page's type; `None` if
+    /// the page was not present.
     pub fn left(&mut self, id: FolioId) -> Option<FolioType> {
         let word = self.folios.get(id);
         let ty = word.folio_type();

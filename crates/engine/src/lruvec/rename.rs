@@ -1,19 +1,20 @@
-//! Pages that get another id: an embedder that packs its ids moves pages out of a block with few
-//! remaining pages.
+//! Renaming of pages: if few pages remain in a block of ids, an embedder can give them ids in other
+//! blocks, and free the block.
 //!
-//! Invariant: a rename changes no size, no counter and nothing that is known of a page, except its
-//! position: eviction meets it as the last page of its list.
+//! Invariant: a rename changes no size, no counter and no state of a page, except its position: it
+//! becomes the last page of its list that eviction scans.
 
 use super::Lruvec;
 use crate::folio::FolioId;
 use crate::word::State;
 
 impl Lruvec {
-    /// Moves the page `from` to the id `to`. Returns false, and changes nothing, when `from` is no
-    /// page, or is isolated or unevictable: the code that isolated the page knows it by the old id.
+    /// Gives the page `from` the id `to`. Returns false, and changes nothing, if `from` is absent,
+    /// isolated or unevictable: the code that isolated the page knows it by its old id.
     ///
     /// # Panics
-    /// When `to` is a page, or is beyond what [`Self::ensure`] made valid.
+    /// When `to` is a page already, or not below the number of ids that [`Self::ensure`] made
+    /// valid.
     pub fn rename(&mut self, from: FolioId, to: FolioId) -> bool {
         let word = self.folios.get(from);
         let free = self.folios.get(to);
@@ -50,8 +51,8 @@ mod tests {
     use crate::vmstat::ScanReason;
     use alloc::vec::Vec;
 
-    /// Creates pages 0..64 of both types in several generations, some isolated, some evicted. Ids
-    /// up to 200 are valid.
+    /// Creates the pages 0..64, of both types, in several generations, some of them evicted. Ids
+    /// below 200 are valid.
     fn mixed(policy: Policy) -> Lruvec {
         let mut lruvec = Lruvec::new(policy, Millis(0));
         lruvec.bound_shadows();
@@ -70,8 +71,8 @@ mod tests {
         lruvec
     }
 
-    fn facts(lruvec: &Lruvec) -> Vec<u64> {
-        let mut facts: Vec<u64> = FolioType::ALL
+    fn counts(lruvec: &Lruvec) -> Vec<u64> {
+        let mut counts: Vec<u64> = FolioType::ALL
             .iter()
             .flat_map(|&ty| {
                 let (active, inactive) = lruvec.active_inactive(ty);
@@ -83,8 +84,8 @@ mod tests {
                 ]
             })
             .collect();
-        facts.push(lruvec.resident().0);
-        facts
+        counts.push(lruvec.resident().0);
+        counts
     }
 
     #[test]
@@ -95,26 +96,26 @@ mod tests {
         ] {
             let mut lruvec = mixed(policy);
             lruvec.touch(FolioId(7));
-            let before = facts(&lruvec);
-            let shape = |lruvec: &Lruvec, id: u32| {
+            let counts_before = counts(&lruvec);
+            let state_of = |lruvec: &Lruvec, id: u32| {
                 let word = lruvec.folios().get(FolioId(id));
-                let known = word.raw() & !0xfc;
-                (known, lruvec.folios().is_accessed(FolioId(id)))
+                let bits = word.raw() & !0xfc;
+                (bits, lruvec.folios().is_accessed(FolioId(id)))
             };
-            let was: Vec<_> = (0..64).map(|id| shape(&lruvec, id)).collect();
+            let before_rename: Vec<_> = (0..64).map(|id| state_of(&lruvec, id)).collect();
             for id in 0..64 {
                 assert!(lruvec.rename(FolioId(id), FolioId(id + 100)));
                 lruvec.check_invariants(Swappiness::default());
             }
-            assert_eq!(facts(&lruvec), before);
-            let is: Vec<_> = (100..164).map(|id| shape(&lruvec, id)).collect();
-            assert_eq!(is, was);
+            assert_eq!(counts(&lruvec), counts_before);
+            let after_rename: Vec<_> = (100..164).map(|id| state_of(&lruvec, id)).collect();
+            assert_eq!(after_rename, before_rename);
             assert!((0..64).all(|id| lruvec.folios().get(FolioId(id)).state() == State::Absent));
             // An evicted page refaults under its new id.
             let kind = FaultKind::Refault;
-            let came = lruvec.fault_in(FolioId(105), FolioType::File, kind, true, true);
-            assert!(came.is_some(), "its shadow is known");
-            // And renames them back to ids that still have tombstones.
+            let refault = lruvec.fault_in(FolioId(105), FolioType::File, kind, true, true);
+            assert!(refault.is_some(), "its shadow is known");
+            // Pages are renamed back to ids that still have tombstones.
             for id in 0..64 {
                 assert!(lruvec.rename(FolioId(id + 100), FolioId(id)));
             }
@@ -125,18 +126,18 @@ mod tests {
     #[test]
     fn isolated_and_unevictable_pages_keep_their_ids() {
         let mut lruvec = mixed(Policy::default());
-        let mut held = Vec::new();
+        let mut isolated = Vec::new();
         lruvec.isolate_by_age(
             Swappiness::default(),
             (4, &mut crate::lru_gen::ByAgeCursor::default()),
-            &mut held,
+            &mut isolated,
         );
-        let held = *held.first().expect("some are old");
-        assert!(!lruvec.rename(held, FolioId(150)));
+        let isolated = *isolated.first().expect("some are old");
+        assert!(!lruvec.rename(isolated, FolioId(150)));
         assert!(!lruvec.rename(FolioId(199), FolioId(150)));
         assert_eq!(lruvec.folios().get(FolioId(150)).state(), State::Absent);
-        lruvec.evicted(held, ScanReason::Proactive);
-        assert!(lruvec.rename(held, FolioId(150)));
+        lruvec.evicted(isolated, ScanReason::Proactive);
+        assert!(lruvec.rename(isolated, FolioId(150)));
         lruvec.check_invariants(Swappiness::default());
     }
 }

@@ -1,13 +1,13 @@
-//! A bound on the number of shadows, as in a kernel, where shadows cost memory. They lie in nodes
-//! of 64 slots. The nodes that hold only shadows may be as many as an eighth of the pages in
-//! memory; the oldest nodes are dropped first.
+//! A bound on the number of shadows, as in a kernel, where shadows cost memory. Shadows are in
+//! nodes of 64 slots. The number of nodes that contain only shadows is at most an eighth of the
+//! number of pages in memory; the oldest such nodes are dropped first.
 //! spec: workingset.md 7.
 //!
 //! A slot is a folio id. A page whose shadow was dropped stays swapped out, and its refault is not
 //! counted.
 //!
-//! Invariant, where there is a bound: each node counts the present pages and the shadows of its
-//! ids.
+//! Invariant, if there is a bound: each node has the numbers of present pages and of shadows among
+//! its ids.
 
 use super::Lruvec;
 use crate::folio::FolioId;
@@ -27,7 +27,8 @@ impl Lruvec {
         self.nodes = Some(Box::default());
     }
 
-    /// Returns `workingset_nodes`: the number of nodes that hold only shadows; 0 without a bound.
+    /// Returns `workingset_nodes`: the number of nodes that contain only shadows; 0 without a
+    /// bound.
     #[must_use]
     pub fn shadow_nodes(&self) -> u64 {
         self.nodes.as_ref().map_or(0, |nodes| nodes.tracked())

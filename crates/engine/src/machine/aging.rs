@@ -30,9 +30,9 @@ pub(super) fn isolate_coldest(
 }
 
 impl Machine {
-    /// Opens a new generation for `memcg`'s own pages; to be called after their walk. Pages that
-    /// the walk did not find young are then one generation older. No effect under the classic
-    /// policy.
+    /// Opens a new generation for the own pages of `memcg`. The caller has walked them before.
+    /// Pages that the walk did not find young are then one generation older. No effect under the
+    /// classic policy.
     pub fn age(&mut self, memcg: MemcgId, now: Millis) {
         let swappiness = self.swappiness(memcg, None);
         let lruvec = self.lruvec_mut(memcg);
@@ -41,9 +41,9 @@ impl Machine {
         }
     }
 
-    /// Does what [`Self::age`] does, unless all pages are in the oldest generation: they would all
-    /// move together, so generations would still not distinguish them. For a host, which opens a
-    /// generation after each regular scan.
+    /// Calls [`Self::age`], unless all pages are in the oldest generation: these would all move
+    /// together, and generations would still not distinguish them. The host calls this after each
+    /// regular scan.
     pub fn age_after_scan(&mut self, memcg: MemcgId, now: Millis) {
         let generations = self.lruvec(memcg).multi_gen();
         if !generations.is_some_and(LruGen::is_all_oldest) {
@@ -57,8 +57,8 @@ impl Machine {
         self.age(memcg, now);
     }
 
-    /// Evicts up to `nr` of the coldest pages of `memcg` in one batch, without aging. If `scanned`
-    /// of the result is 0, no page is old enough.
+    /// Evicts up to `nr` of the coldest pages of `memcg` in one batch, without aging. `scanned` is
+    /// 0 in the result if no page is old enough.
     pub fn evict_coldest<M: Memory>(
         &mut self,
         memcg: MemcgId,
@@ -75,9 +75,9 @@ impl Machine {
         let sc = self.scan_control(memcg, request, DEF_PRIORITY);
         self.set_target(memcg, memcg);
         self.account_pass(memcg, &sc, |lruvec, sc| {
-            let mut batch = Batch::with_room(nr);
-            let how = (sc.reason, sc.swappiness);
-            let done = isolate_coldest(lruvec, nr, how, &mut batch.pages);
+            let mut batch = Batch::with_capacity(nr);
+            let reason_and_swappiness = (sc.reason, sc.swappiness);
+            let done = isolate_coldest(lruvec, nr, reason_and_swappiness, &mut batch.pages);
             Shrunk {
                 scanned: done.scanned as u64,
                 ..batch.page_out((memcg, lruvec), sc, memory)

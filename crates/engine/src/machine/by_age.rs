@@ -1,7 +1,8 @@
-//! Reclaim by age: evicts pages that were not used for a while, whether memory is short or not.
+//! Reclaim by age: evicts pages that have not been used for a given time, although no limit
+//! requires it.
 //!
-//! Invariants: no more is evicted than was requested; pages effectively below their memcg's min
-//! stay.
+//! Invariants: no more is evicted than was requested; pages of memcgs below their effective
+//! memory.min stay.
 
 use super::{Machine, ReclaimRequest};
 use crate::lru_gen::{ByAgeCursor, DEF_PRIORITY};
@@ -16,10 +17,10 @@ pub(super) struct ByAge {
     target: MemcgId,
     most: Pages,
     ids: IntoIter<MemcgId>,
-    /// The memcg where the last batch bailed out, the progress there, and what was reclaimed there;
-    /// `None` to go on with the next memcg.
+    /// The memcg whose visit was interrupted, the progress of that visit, and what it reclaimed;
+    /// `None` to continue with the next memcg.
     visit: Option<(MemcgId, ByAgeVisit, Shrunk)>,
-    pub(super) got: Shrunk,
+    pub(super) total: Shrunk,
 }
 
 impl ByAge {
@@ -30,21 +31,22 @@ impl ByAge {
             most,
             ids: alloc::vec![target].into_iter(),
             visit: None,
-            got: Shrunk::default(),
+            total: Shrunk::default(),
         }
     }
 }
 
 impl Machine {
-    /// Evicts up to `most` pages of `memcg` and all memcgs below it: pages in none of the two
-    /// youngest generations that `memory` finds old enough (else [`crate::PageOut::TooYoung`]).
+    /// Evicts up to `most` pages of `memcg` and all memcgs below it. Pages of the two youngest
+    /// generations stay; of each other page `memory` decides whether it is old enough (else it
+    /// returns [`crate::PageOut::TooYoung`]).
     ///
-    /// A page of the oldest generation that a walk finds young for the first time only gets a flag
-    /// (lru-gen.md 3), and aging clears the flag. A memory that knows each access therefore calls
-    /// [`crate::Lruvec::young`] twice, which moves the page to the youngest generation. If a whole
-    /// batch of a memcg could not be evicted for a reason other than the pages' own state, that
-    /// memcg is skipped for the rest of this reclaim. No effect under the classic policy, which
-    /// knows no ages.
+    /// When a walk first finds a page of the oldest generation young, it only sets a flag
+    /// (lru-gen.md 3), which aging clears. An implementation of [`Memory`] that knows each access
+    /// therefore calls [`crate::Lruvec::young`] twice: that moves the page to the youngest
+    /// generation. If a whole batch of a memcg could not be evicted for a reason other than the
+    /// pages' own state, this reclaim skips the memcg from then on. Has no effect under the classic
+    /// policy, which knows no ages.
     pub fn reclaim_by_age<M: Memory>(
         &mut self,
         memcg: MemcgId,
@@ -73,11 +75,11 @@ impl Machine {
     ) -> bool {
         let target = by_age.target;
         loop {
-            let nr = by_age.most.less(by_age.got.reclaimed);
+            let nr = by_age.most.less(by_age.total.reclaimed);
             let visit = by_age.visit.take();
             let next = || by_age.ids.next().map(|id| (id, None));
-            let visit = visit.map(|(id, visit, got)| (id, Some((visit, got))));
-            let Some((id, begun)) = visit.or_else(next).filter(|_| nr > Pages(0)) else {
+            let visit = visit.map(|(id, visit, shrunk_here)| (id, Some((visit, shrunk_here))));
+            let Some((id, resumed)) = visit.or_else(next).filter(|_| nr > Pages(0)) else {
                 return true;
             };
             if !self.is_below(id, target) {
@@ -94,21 +96,21 @@ impl Machine {
                 now,
             };
             let sc = ScanControl {
-                before: begun.map(|(_, got)| got),
+                before: resumed.map(|(_, shrunk_here)| shrunk_here),
                 ..self.scan_control(id, request, DEF_PRIORITY)
             };
             let fresh = ByAgeVisit {
                 turns: self.lruvec(id).resident().0,
                 place: ByAgeCursor::default(),
             };
-            let (mut visit, mut got) = begun.unwrap_or((fresh, Shrunk::default()));
+            let (mut visit, mut shrunk_here) = resumed.unwrap_or((fresh, Shrunk::default()));
             let shrunk = self.account_pass(id, &sc, |lruvec, sc| {
                 shrink_by_age((id, lruvec), sc, &mut visit, memory)
             });
-            got.add(shrunk);
-            by_age.got.add(shrunk);
-            by_age.got.visited += u64::from(begun.is_none());
-            by_age.visit = shrunk.bailed_out.then_some((id, visit, got));
+            shrunk_here.add(shrunk);
+            by_age.total.add(shrunk);
+            by_age.total.visited += u64::from(resumed.is_none());
+            by_age.visit = shrunk.bailed_out.then_some((id, visit, shrunk_here));
             self.release_if_empty(id);
             if shrunk.bailed_out || memory.wants_pause() {
                 return false;
@@ -116,8 +118,8 @@ impl Machine {
         }
     }
 
-    /// Calls [`Self::reclaim_by_age`] for `memcg`'s own pages alone. The memcg's own min and low do
-    /// not protect them: the caller must limit `most` ([`Self::unprotected`]).
+    /// Evicts as [`Self::reclaim_by_age`], but only own pages of `memcg`. Its own memory.min and
+    /// low do not protect them: the caller must limit `most` to [`Self::unprotected`].
     pub fn reclaim_own_by_age<M: Memory>(
         &mut self,
         memcg: MemcgId,
@@ -128,7 +130,7 @@ impl Machine {
         self.finish_by_age(ByAge::own(memcg, most), now, memory)
     }
 
-    /// Continues a reclaim by age to its end, without pauses; returns what it did.
+    /// Runs a reclaim by age to its end, without pauses; returns what it reclaimed.
     fn finish_by_age<M: Memory>(
         &mut self,
         mut by_age: ByAge,
@@ -136,7 +138,7 @@ impl Machine {
         memory: &mut M,
     ) -> Shrunk {
         while !self.go_on_by_age(&mut by_age, now, memory) {}
-        by_age.got
+        by_age.total
     }
 }
 

@@ -1,8 +1,9 @@
 //! Reclaim of the root by heat levels: what a walk does with each memcg, and its rounds.
 //! spec: heat-level.md.
 //!
-//! Invariants (heat-level.md 6): I2 in one round no memcg above the level of the round is reclaimed
-//! from; I3 nor is one below min, and one below low only after a reclaim got nothing.
+//! Invariants (heat-level.md 6): I2 a round reclaims from no memcg whose heat is above the level of
+//! the round; I3 nor from a memcg below min; and from one below low only after a reclaim that
+//! reclaimed nothing.
 
 use super::{Machine, ReclaimRequest};
 use crate::active_inactive::Prepared;
@@ -22,7 +23,7 @@ pub(super) struct HeatWalk {
     /// Whether this round has skipped a memcg above its level, so that another round follows.
     has_hotter: bool,
     round: Round,
-    /// Whether the walk ends as soon as the request has its aim.
+    /// Whether the walk ends as soon as the request is met.
     ends_early: bool,
 }
 
@@ -39,14 +40,14 @@ impl HeatWalk {
     }
 }
 
-/// What a walk by heat levels requests of each memcg.
+/// Parameters of a walk by heat levels, the same for all memcgs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeatPass {
     pub(super) request: ReclaimRequest,
     pub(super) priority: u32,
     /// Whether to deactivate pages even if the inactive list is not low (classic policy).
     pub(super) deactivate: bool,
-    /// Whether to take from memcgs below low.
+    /// Whether to take pages from memcgs below memory.low.
     pub(super) low: bool,
     /// Decisions made when the walk began; `None` under the multi-gen LRU.
     pub(super) prepared: Option<Prepared>,
@@ -59,7 +60,7 @@ impl Machine {
         &self.heat
     }
 
-    /// Reclaims from the root by heat levels, with rising pressure until it is enough.
+    /// Reclaims from the root by heat levels, with rising pressure until the request is met.
     pub fn reclaim_by_heat<M: Memory>(
         &mut self,
         request: ReclaimRequest,
@@ -78,7 +79,7 @@ impl Machine {
         }
     }
 
-    /// Begins a walk. With `is_full`, each round begins at the first memcg, else where other walks
+    /// Begins a walk. Its rounds begin at the first memcg if `is_full`, else where other walks
     /// ended.
     pub(super) fn heat_walk(&self, is_full: bool, is_exact: bool) -> HeatWalk {
         let is_classic = self.lruvec(MemcgId::ROOT).classic().is_some();
@@ -115,7 +116,8 @@ impl Machine {
     }
 
     /// Reclaims from one memcg of a walk, if its protection, its heat and its size allow that.
-    /// `before`: what this visit reclaimed before it bailed out. Returns what was reclaimed now.
+    /// `before`: what this visit reclaimed before its last pause; `None` at its beginning. Returns
+    /// what was reclaimed now.
     pub(super) fn shrink_by_heat<M: Memory>(
         &mut self,
         (id, before): (MemcgId, Option<Shrunk>),
@@ -170,7 +172,7 @@ impl Machine {
         shrunk
     }
 
-    /// Counts a visit that has ended, of which `all` is the result.
+    /// Updates the heat of `id` after a visit with the result `all`.
     fn note_heat(&mut self, id: MemcgId, all: Shrunk, request: ReclaimRequest) {
         let visit = HeatVisit {
             tried: all.tried(),

@@ -1,4 +1,4 @@
-//! Canaries: each plants one bug in a machine's counts, which its check must find.
+//! Canaries: each test corrupts one count of a machine, which its check must find.
 
 use super::*;
 use crate::lruvec::canaries::healthy;

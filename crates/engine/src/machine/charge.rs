@@ -1,9 +1,9 @@
-//! Charging under limits: reclaims from the memcg whose limit would be exceeded, and fails if that
-//! is not enough.
+//! Charging pages under memory.max: reclaims from the memcg whose limit would be exceeded, and
+//! fails if that frees too little.
 //! spec: reclaim-control.md 1.
 //!
-//! Invariant: after a success, the memory.max of the charged memcg and of all above it is kept;
-//! after a failure, OOM was counted once.
+//! Invariant: after a success, neither the charged memcg nor any above it exceeds its memory.max;
+//! after a failure, the event OOM was counted once.
 
 use super::{Machine, ReclaimRequest};
 use crate::memcg::{MAX_RECLAIM_RETRIES, MemcgEvent, MemcgId};
@@ -14,14 +14,15 @@ use crate::vmscan::{Memory, SWAP_CLUSTER_MAX, ScanReason};
 /// must fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OomAt {
-    /// The memcg with the max that was exceeded.
+    /// The memcg whose memory.max would be exceeded.
     pub at: MemcgId,
 }
 
 impl Machine {
     /// Reclaims until `nr` more pages of `id` fit below the memory.max of `id` and of every memcg
-    /// above it. Stocks are drained once; up to 16 reclaims follow. MAX is counted when a max is
-    /// exceeded, and again only when another memcg's max is. (The kernel counts MAX at each retry.)
+    /// above it. Makes up to 16 reclaims, and drains the stocks after the first. Counts the event
+    /// MAX once for each memcg whose memory.max is in the way. (The kernel counts MAX at each
+    /// retry.)
     ///
     /// # Errors
     /// [`OomAt`] if the pages do not fit; OOM is counted at that memcg.
@@ -45,13 +46,13 @@ impl Machine {
                 swappiness: None,
                 now,
             };
-            let got = self.reclaim_subtree(at, request, memory);
+            let shrunk = self.reclaim_subtree(at, request, memory);
             if attempt == 0 {
                 self.tree.drain_stocks();
             }
             match self.first_over(id, nr) {
                 None => return Ok(()),
-                Some(next) if next == at && got.reclaimed == Pages(0) => break,
+                Some(next) if next == at && shrunk.reclaimed == Pages(0) => break,
                 Some(next) => {
                     if next != at {
                         self.tree.event(next, MemcgEvent::Max);
@@ -94,7 +95,9 @@ mod tests {
         );
     }
 
-    /// reclaim-control.md 11, test 7, in a tree.
+    /// A charge that would exceed memory.max, with no evictable page, fails and counts MAX and OOM
+    /// once.
+    /// spec: reclaim-control.md 11, test 7.
     #[test]
     fn a_charge_over_max_with_nothing_to_reclaim() {
         let (mut machine, ids) = machine(MemcgProfile::Newer, 2, 100);
@@ -114,7 +117,7 @@ mod tests {
         assert_eq!(
             usage(&machine, ids[1]),
             100,
-            "a limit is nobody else's trouble"
+            "the other tenant keeps its pages"
         );
         machine.check_invariants();
     }
@@ -122,7 +125,7 @@ mod tests {
     /// Regression: reclaim-control.md 1. A parent was reclaimed from for its own memory.max, but
     /// its events did not count that.
     #[test]
-    fn each_level_in_the_way_counts() {
+    fn max_is_counted_at_each_memcg_over_its_limit() {
         let (mut machine, _) = machine(MemcgProfile::Newer, 1, 0);
         let parent = machine.create(MemcgId::ROOT, Millis(0));
         let [child, other] = [(); 2].map(|()| machine.create(parent, Millis(0)));
@@ -134,15 +137,15 @@ mod tests {
         }
         limit(&mut machine, child, 100);
         limit(&mut machine, parent, 150);
-        let made = machine.make_room(child, Pages(1), Millis(1), &mut Simple);
-        assert_eq!(made, Ok(()), "all is cold");
+        let result = machine.make_room(child, Pages(1), Millis(1), &mut Simple);
+        assert_eq!(result, Ok(()), "all is cold");
         let max = |id| machine.memory_events_local(id).get(MemcgEvent::Max);
         assert_eq!([child, parent, other].map(max), [1, 1, 0]);
         machine.check_invariants();
     }
 
     #[test]
-    fn the_level_that_is_over_is_reclaimed() {
+    fn children_of_a_parent_over_its_max_are_reclaimed_from() {
         let (mut machine, _) = machine(MemcgProfile::Newer, 1, 0);
         let parent = machine.create(MemcgId::ROOT, Millis(0));
         let children = [
@@ -165,7 +168,7 @@ mod tests {
         machine.check_invariants();
         assert!(
             children.iter().all(|&child| usage(&machine, child) < 150),
-            "both gave"
+            "both were reclaimed from"
         );
         let events = machine.memory_events_local(parent);
         assert!(events.get(MemcgEvent::Max) > 0 && events.get(MemcgEvent::Oom) == 0);

@@ -1,4 +1,4 @@
-//! The settings of a machine, and the request of a reclaim.
+//! The settings of a [`super::Machine`], and the request that starts a reclaim.
 
 use crate::lru_gen::MIN_LRU_BATCH;
 use crate::lruvec::Policy;
@@ -14,8 +14,8 @@ pub enum GlobalReclaim {
     /// By the memcg LRU: each reclaim takes from a few tenants.
     #[default]
     MemcgLru,
-    /// By the hierarchy: each reclaim takes from all tenants. The memcg LRU replaced this; it is
-    /// here for comparison.
+    /// By a walk over the tree: each reclaim takes from all tenants. Linux reclaimed so before it
+    /// had the memcg LRU; the walk is here for comparison.
     Iterator,
     /// By heat levels: each reclaim takes from tenants that yielded much lately, and from others
     /// only if that is not enough. Proposed for Linux, and in no release.
@@ -31,7 +31,7 @@ pub enum LevelReads {
     #[default]
     AtOnce,
     /// Reclaim sees changes after the periodic flush ([`super::Machine::flush_stats_if_due`]), or
-    /// after a user's read that flushes: v6.12 and later.
+    /// after a user's read that flushes, as in Linux v6.12 and later.
     RateLimited,
 }
 
@@ -41,20 +41,21 @@ pub enum Aging {
     /// Reclaim opens a generation when it needs one, as in a kernel.
     #[default]
     ByReclaim,
-    /// Scans open one at each of their times, too ([`super::Machine::age`]). A refault is then
-    /// recent by the number of pages evicted since, and not by the number of generations opened
-    /// since: scans would open four of them before most pages return.
+    /// Each scan opens a generation, too ([`super::Machine::age`]). Then the number of pages
+    /// evicted since a page's eviction decides whether its refault is recent. The number of
+    /// generations opened since cannot decide that: scans open four generations before most pages
+    /// return.
     ByScans,
 }
 
 /// The settings of a machine.
 #[derive(Clone, Copy, Debug)]
 pub struct MachineConfig {
-    /// The LRU of every tenant.
+    /// The kind of LRU that every tenant has: multi-gen or classic.
     pub policy: Policy,
-    /// What opens generations.
+    /// What opens generations of the multi-gen LRU.
     pub aging: Aging,
-    /// How the root is reclaimed.
+    /// How reclaim of the root chooses among tenants.
     pub global: GlobalReclaim,
     /// The kernel version that the memcg LRU follows.
     pub memcg_profile: MemcgProfile,
@@ -64,33 +65,32 @@ pub struct MachineConfig {
     pub recursive_protection: bool,
     /// Pages charged ahead into a stock; with 1, charges are exact.
     pub charge_batch: u64,
-    /// Number of workers that may run at once, at least one; each has its own deltas of the
-    /// statistics.
+    /// Number of workers (simulated threads that reclaim at the same time), at least one. Each has
+    /// its own deltas of the statistics.
     pub workers: usize,
     /// Whether to make passes at priorities at which no memcg has a page to evict, as the kernel
     /// does. Such passes move entries of the memcg LRU, and visit every memcg. Without them,
     /// 100,000 tenants with one page each can be simulated.
     pub vain_passes: bool,
     /// Whether a reclaim of the root takes from tenants below low only when no other tenant has any
-    /// page to take. The kernel's memcg LRU skips such a tenant once, and takes from it the next
-    /// time that it meets it.
+    /// page to take. The kernel's memcg LRU skips such a tenant at the first visit only.
     pub low_last: bool,
-    /// Whether reclaims continue where the last one ended. Of the root, see
-    /// [`crate::memcg::MemcgLru::set_in_turn`]; the kernel's begin at a random place. Of a subtree,
-    /// each reclaim visits all of it from that place; the kernel's end with the shared walk that
-    /// they join.
+    /// Whether a reclaim continues where the last one ended. For the root see
+    /// [`crate::memcg::MemcgLru::set_in_turn`]; the kernel begins at a random bin. A reclaim of a
+    /// subtree visits the whole subtree from that memcg on; in the kernel it ends with the shared
+    /// walk that it joined.
     pub in_turn: bool,
     /// Size of the swap.
     pub swap: Limit,
     /// Whether the number of shadows is bounded, as in a kernel, where they cost memory.
     pub bound_shadows: bool,
-    /// Most pages that are paged out in one batch. The kernel's batches of 64 may exceed the
-    /// request, as in the kernel; larger ones never do, except in background reclaim
-    /// ([`ScanControl::is_exact`]).
+    /// Maximum number of pages that are paged out in one batch. With batches of 64, the kernel's
+    /// size, a reclaim may take more than the request; with larger batches only background reclaim
+    /// may ([`ScanControl::is_exact`]).
     pub batch: usize,
-    /// How the classic lists are scanned on once a pass has reclaimed enough.
+    /// How a pass continues to scan the classic lists after it has reclaimed enough.
     pub scan_reduction: ScanReduction,
-    /// When the classic lists see changes in statistics.
+    /// When reclaim by the classic lists sees changes of the statistics.
     pub level_reads: LevelReads,
 }
 
@@ -102,7 +102,7 @@ pub const HOST_SCANS_APART: Millis = Millis(200);
 
 impl MachineConfig {
     /// Returns the settings with which a host manages a tree of tenants. Reclaim takes from
-    /// protected tenants last, and begins after the tenant where the reclaim before ended. The
+    /// protected tenants last, and begins after the tenant where the previous reclaim ended. The
     /// caller sets the seed.
     #[must_use]
     pub fn of_host() -> Self {

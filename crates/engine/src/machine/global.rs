@@ -8,9 +8,9 @@ use crate::units::{Pages, Swappiness};
 use crate::vmscan::{Memory, ScanControl, Share, Shrunk, TryAgain};
 
 impl Machine {
-    /// Reclaims from one memcg's own pages. `before`: what was reclaimed in this visit before it
-    /// bailed out; `share`: how much of the request the visit may take. Returns where the memcg's
-    /// entry in the memcg LRU moves, and what was reclaimed.
+    /// Reclaims own pages of one memcg. `before`: what this visit reclaimed before its last pause,
+    /// `None` at its beginning; `share`: how much of the request the visit may take. Returns where
+    /// the memcg's entry in the memcg LRU must move, and what was reclaimed.
     /// spec: memcg-lru.md 4.
     pub(super) fn shrink_more<M: Memory>(
         &mut self,
@@ -43,8 +43,8 @@ impl Machine {
                 self.tree.event(id, MemcgEvent::Low);
             }
         }
-        // With `low_last`, memcgs below low are then protected by min alone, as in reclaim by the
-        // hierarchy. The kernel's memcg LRU has no such phase.
+        // Once memcgs below low are taken from, with `low_last` only min protects them, as in
+        // reclaim by the hierarchy. The kernel's memcg LRU has no such phase.
         let low_reclaim = self.config.low_last && self.takes_below_low;
         let sc = ScanControl {
             root: true,
@@ -73,15 +73,16 @@ impl Machine {
         }
     }
 
-    /// Whether a scan at this priority would cover at least one page. For an offline memcg, except
-    /// in the seed series: whether it has any evictable page.
+    /// Whether a scan at this priority would cover at least one page. For an offline memcg: whether
+    /// it has any evictable page, except under [`MemcgProfile::Seed`].
     pub(super) fn is_sizable(&self, id: MemcgId, swappiness: Swappiness, priority: u32) -> bool {
         let shifts = self.tree.is_online(id) || self.memcg_lru.profile() == MemcgProfile::Seed;
         let total = self.lruvec(id).evictable_on(self.node, swappiness);
         total.0 >> (if shifts { priority } else { 0 }) > 0
     }
 
-    /// Returns the priority to start at, so that one pass over all memcgs may reclaim `nr` pages.
+    /// Returns the priority to start at: the one at which a pass over all memcgs would reclaim
+    /// about `nr` pages.
     /// spec: memcg-lru.md 6.
     pub(super) fn initial_priority(&mut self, nr: Pages) -> u32 {
         // The counts below are those of all memory nodes.
@@ -89,7 +90,7 @@ impl Machine {
             return DEF_PRIORITY;
         }
         let (reclaimable, lowest) = match self.memcg_lru.profile() {
-            // Divided by the series' number of memcg generations.
+            // 2 is the number of memcg generations in that patch series.
             MemcgProfile::Seed => (self.inactive().0 / 2, 0),
             MemcgProfile::Newer => (self.inactive().0, DEF_PRIORITY / 2),
         };
@@ -98,19 +99,17 @@ impl Machine {
         priority.clamp(lowest, DEF_PRIORITY)
     }
 
-    /// Reclaims from the root, from an initial priority on, with rising pressure until it is
-    /// enough.
+    /// Reclaims from the root by the memcg LRU, with rising pressure until the request is met.
     pub fn reclaim_root<M: Memory>(&mut self, request: ReclaimRequest, memory: &mut M) -> Shrunk {
         let pass = self.lru_pass(request, memory);
         self.run_pass(pass, memory)
     }
 
-    /// Does memory.reclaim of any memcg: of the root by the memcg LRU, of others by the hierarchy.
-    /// Returns the pages reclaimed.
+    /// Does what a write to memory.reclaim of `target` does. Returns the number of pages reclaimed.
     ///
     /// # Errors
-    /// [`TryAgain`] when less was reclaimed than requested: 16 passes reclaimed nothing, or one did
-    /// because there is no swap.
+    /// [`TryAgain`] when less was reclaimed than requested: 16 passes reclaimed nothing, or one
+    /// pass found that no swap is free.
     pub fn proactive_reclaim<M: Memory>(
         &mut self,
         target: MemcgId,

@@ -1,12 +1,12 @@
 //! Guests: tenants whose balloon driver sends working-set reports to a host.
 //! spec: workingset-report.md 7.
 //!
-//! A guest is a tenant with all below it. The host sets the guest's bins, interval and threshold,
-//! apart from those of the machine's own reports. Messages are bytes; the transport is the
-//! caller's.
+//! A guest (a virtual machine) is a tenant with all tenants below it. The host sets the guest's
+//! bins, interval and threshold; they are separate from those of the machine's own reports.
+//! Messages are bytes; the transport is the caller's.
 //!
-//! Invariant: nothing is sent for a guest that was never configured; under pressure no more often
-//! than its threshold says.
+//! Invariant: a guest that the host never configured sends no report; between two reports because
+//! of pressure at least the guest's threshold passes.
 
 use super::Machine;
 use crate::memcg::MemcgId;
@@ -16,7 +16,8 @@ use crate::workingset_report::Balloon;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-/// The balloon drivers, and the guests that have come under pressure and must send a report.
+/// The balloon drivers of all guests, and the guests that must send a report because of memory
+/// pressure.
 #[derive(Debug, Default)]
 pub(super) struct Guests {
     balloons: BTreeMap<MemcgId, Balloon>,
@@ -44,8 +45,8 @@ impl Guests {
 }
 
 impl Machine {
-    /// Makes the tenant `id` a guest with one node, numbered `node`; the host has not configured it
-    /// yet.
+    /// Makes the tenant `id` a guest with one NUMA node, numbered `node`. It sends no report until
+    /// the host has configured it.
     pub fn connect_balloon(&mut self, id: MemcgId, node: u16) {
         self.guests.balloons.insert(id, Balloon::new(node));
     }
@@ -85,11 +86,11 @@ impl Machine {
         reports
     }
 
-    /// Returns the guest's report as bytes; refreshed first if its refresh interval has passed.
+    /// Returns the guest's report as bytes, after refreshing it if its refresh interval has passed.
     fn balloon_report<M: Memory>(&mut self, id: MemcgId, now: Millis, memory: &mut M) -> Vec<u8> {
         let balloon = self.guests.balloons.get(&id);
-        let due = balloon.and_then(|balloon| balloon.is_due(now));
-        let report = due.map(|(bins, interval)| (bins.clone(), interval));
+        let pending = balloon.and_then(|balloon| balloon.is_due(now));
+        let report = pending.map(|(bins, interval)| (bins.clone(), interval));
         let report =
             report.map(|(bins, interval)| self.collect((id, interval), &bins, now, memory));
         let Some(balloon) = self.guests.balloons.get_mut(&id) else {

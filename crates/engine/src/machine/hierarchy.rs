@@ -1,14 +1,15 @@
-//! Levels: for each memcg, list sizes, clock, activations and costs of its own classic lruvec and
-//! of those of all memcgs below it; and what a lruvec needs of its target's level.
+//! Levels: for each memcg, the sums over the classic lruvecs of its subtree of list sizes, eviction
+//! clock, activations and costs. Also what a lruvec must know of the level of the memcg that
+//! reclaim targets.
 //! spec: workingset.md 2, 4, 5; classic-lru.md 4.3, 5.1, 5.2.
 //!
-//! A lruvec works alone; its changes are added to the levels before a level is read. So memcgs
-//! above cost nothing while pages are touched. Levels are exact; what statistics show of them may
-//! be older (`late.rs`). Under the multi-gen LRU there are no levels.
+//! A lruvec counts alone; its changes are added to the levels before a level is read. So a touch of
+//! a page costs nothing in the memcgs above. Levels are exact; statistics may show older values
+//! (`late.rs`). Under the multi-gen LRU there are no levels.
 //!
-//! Invariant: a memcg's level is the sum of what its own lruvec last reported and the levels of its
-//! children. Its clock has advanced by at least that sum: removed children have advanced it, too,
-//! and so have pages that reclaim for the memcg evicted from memcgs below.
+//! Invariant: the sizes of a memcg's level are the sum of what its own lruvec last reported and its
+//! children's levels. Its clock is at least the sum of theirs: removed children have advanced the
+//! clock, too, and so have evictions from memcgs below by reclaim that targets the memcg.
 
 mod late;
 
@@ -26,9 +27,9 @@ struct Node {
     level: Level,
     /// What the memcg's own lruvec last reported, a part of `level`.
     reported: Level,
-    /// Activations `[anon, file]` as of the last reclaim from this memcg.
+    /// Activations `[anon, file]` at the end of the last reclaim that targeted this memcg.
     seen: [u64; 2],
-    /// The level at the last flush of the statistics; used if these may lag behind.
+    /// The level at the last flush of the statistics; used only if these may lag behind.
     flushed: Level,
 }
 
@@ -48,9 +49,11 @@ impl Hierarchy {
         &mut self.nodes[id.index()]
     }
 
-    /// Updates the levels of `id` and of all memcgs above it. `own` is what the lruvec of `id`
-    /// holds now, `notes` the costs that it noted since the last update, `evicted` the pages that
-    /// were evicted from it since then for a target so many levels above it.
+    /// Updates the levels of `id` and of all memcgs above it.
+    ///
+    /// `own` is the present level of the lruvec of `id` alone, and `notes` are the costs that it
+    /// noted since the last update. `evicted` is the number of pages evicted from it since then, by
+    /// reclaim of the memcg `steps` levels above `id`.
     pub(super) fn add(
         &mut self,
         tree: &MemcgTree,
@@ -107,7 +110,8 @@ impl Machine {
         }
     }
 
-    /// Decides for a walk over `target` at one priority; `None` under the multi-gen LRU.
+    /// Makes the decisions that hold for a whole walk over `target` at one priority; `None` under
+    /// the multi-gen LRU.
     pub(super) fn prepare(
         &mut self,
         target: MemcgId,
@@ -132,7 +136,7 @@ impl Machine {
         Some(prepared.of_machine(&level, priority, pages))
     }
 
-    /// Ends a reclaim of `target`: for the next one, activations from now on count as new.
+    /// Ends a reclaim of `target`: the next reclaim counts only later activations as new.
     pub(super) fn snapshot(&mut self, target: MemcgId) {
         if self.classic().is_some() && self.tree.exists(target) {
             self.flush();
@@ -141,8 +145,8 @@ impl Machine {
         }
     }
 
-    /// Sets the memcg whose reclaim evicts pages of `id` from now on: `target` is `id` itself, or a
-    /// memcg above it. A target more than 255 levels up cannot be named; `id` is then used instead.
+    /// Sets the memcg for which pages of `id` are reclaimed from now on: `target` is `id` or a
+    /// memcg above it. If `target` is more than 255 levels above, `id` is used instead.
     pub(super) fn set_target(&mut self, id: MemcgId, target: MemcgId) {
         if self.classic().is_none() {
             return;
@@ -171,13 +175,13 @@ impl Machine {
         }
     }
 
-    /// Sets, before a refault of a page of `memcg`, the target to the memcg whose reclaim evicted
-    /// the page. Returns whether that memcg may use swap.
+    /// Before a refault of page `id`, makes the memcg whose reclaim evicted the page the target of
+    /// `memcg`. Returns whether that target may use swap.
     pub(super) fn set_target_of_refault(&mut self, memcg: MemcgId, id: FolioId) -> bool {
         let Some(lru) = self.lruvec(memcg).classic() else {
             return false;
         };
-        let steps = usize::from(lru.named(id));
+        let steps = usize::from(lru.target_steps(id));
         let target = self.tree.ancestors(memcg).nth(steps).unwrap_or(memcg);
         self.set_target(memcg, target);
         self.tree.swap_available(target) > Pages(0)
@@ -195,9 +199,9 @@ impl Machine {
         if self.classic().is_none() {
             return;
         }
-        let of = |id: MemcgId| self.hierarchy.nodes.get(id.index());
-        let level = |id| of(id).map_or_else(Level::default, |node| node.level);
-        let reported = of(id).map_or_else(Level::default, |node| node.reported);
+        let node_of = |id: MemcgId| self.hierarchy.nodes.get(id.index());
+        let level = |id| node_of(id).map_or_else(Level::default, |node| node.level);
+        let reported = node_of(id).map_or_else(Level::default, |node| node.reported);
         let children = self.tree.children(id).map(level);
         let (mut sizes, mut age) = (reported.sizes, reported.nonresident_age);
         for child in children {
@@ -207,7 +211,7 @@ impl Machine {
         assert_eq!(level(id).sizes, sizes, "the level of {id:?}");
         assert!(level(id).nonresident_age >= age, "the clock of {id:?}");
         let own = self.lruvec(id).classic().map(|lru| lru.own());
-        let flushed = of(id).map_or_else(Level::default, |node| node.flushed);
+        let flushed = node_of(id).map_or_else(Level::default, |node| node.flushed);
         let mut pairs = flushed.activations.into_iter().zip(level(id).activations);
         let is_less = pairs.all(|(was, is)| was <= is);
         assert!(is_less, "activations of {id:?} that were shown are gone");

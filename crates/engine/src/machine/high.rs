@@ -1,7 +1,8 @@
-//! memory.high and memory.swap.high: reclaim, then sleep; and limits that are set below the usage.
+//! memory.high and memory.swap.high: a task over them reclaims, then sleeps. Also enforces limits
+//! that were set below the usage.
 //! spec: reclaim-control.md 3.
 //!
-//! Invariant: nothing is killed for memory.high; a sleep is at most 2 s (I7).
+//! Invariant: no process is killed because of memory.high; a task sleeps at most 2 s (I7).
 
 use super::{Machine, OomAt, ReclaimRequest};
 use crate::memcg::{MAX_RECLAIM_RETRIES, MemcgEvent, MemcgId};
@@ -9,10 +10,10 @@ use crate::units::{Millis, Pages};
 use crate::vmscan::{Memory, SWAP_CLUSTER_MAX, ScanReason};
 
 impl Machine {
-    /// Does what a task of `id` that has charged `nr` pages must do before it continues, and
-    /// returns how long the task must then sleep. Reclaims from each memcg over its memory.high,
-    /// from `id` up, as long as there would be a delay, until 16 reclaims got nothing. HIGH is
-    /// counted at each memcg that is over, of memory or of swap.
+    /// Reclaims for a task of `id` that has charged `nr` pages, and returns how long the task must
+    /// then sleep. Reclaims from each memcg over its memory.high, from `id` up, until the task need
+    /// not sleep or 16 rounds reclaimed nothing. Counts the event HIGH at each memcg over its
+    /// memory.high, and SWAP_HIGH at each over its memory.swap.high.
     pub fn over_high<M: Memory>(
         &mut self,
         id: MemcgId,
@@ -23,12 +24,12 @@ impl Machine {
         let mut retries = MAX_RECLAIM_RETRIES;
         self.note_high(id);
         loop {
-            let got = self.reclaim_high(id, now, memory);
+            let reclaimed = self.reclaim_high(id, now, memory);
             let delay = self.tree.high_overages(id).delay(nr);
             if delay == Millis(0) {
                 return delay;
             }
-            if got == Pages(0) {
+            if reclaimed == Pages(0) {
                 retries -= 1;
                 if retries == 0 {
                     return delay;
@@ -53,23 +54,24 @@ impl Machine {
     /// Reclaims one batch from `id` and from each memcg above it that is over its memory.high;
     /// returns the pages reclaimed.
     fn reclaim_high<M: Memory>(&mut self, id: MemcgId, now: Millis, memory: &mut M) -> Pages {
-        let (mut at, mut got) = (Some(id), Pages(0));
+        let (mut at, mut reclaimed) = (Some(id), Pages(0));
         while let Some(id) = at {
             at = self.tree.parent(id);
             if self.tree.get(id).over_high() > Pages(0) {
                 let request = direct(Pages(SWAP_CLUSTER_MAX), now);
-                got.0 += self.reclaim_subtree(id, request, memory).reclaimed.0;
+                reclaimed.0 += self.reclaim_subtree(id, request, memory).reclaimed.0;
             }
         }
-        got
+        reclaimed
     }
 
     /// Enforces limits of `id` that were just set, maybe below its usage. Reclaims down to
-    /// memory.high, until 16 reclaims got nothing, and then down to memory.max.
+    /// memory.high and then down to memory.max; gives up each after 16 reclaims that reclaimed
+    /// nothing.
     ///
     /// # Errors
     /// [`OomAt`] when the usage is still above memory.max: the caller must kill a process there,
-    /// and then call this again. OOM is counted.
+    /// and then call this again. The event OOM is counted.
     pub fn enforce_limits<M: Memory>(
         &mut self,
         id: MemcgId,
@@ -107,8 +109,8 @@ impl Machine {
                 drained = true;
                 continue;
             }
-            let got = self.reclaim_subtree(id, direct(over, now), memory);
-            retries -= u32::from(got.reclaimed == Pages(0));
+            let shrunk = self.reclaim_subtree(id, direct(over, now), memory);
+            retries -= u32::from(shrunk.reclaimed == Pages(0));
         }
     }
 }

@@ -1,12 +1,13 @@
 //! Finds priorities at which a pass would visit every memcg and evict nothing. With 100,000 tenants
-//! of a page each, every pass but the last would be such: eight times 200,000 visits for 128 pages.
+//! of a page each, every pass but the last would be in vain: eight times 200,000 visits for 128
+//! pages.
 //!
 //! The kernel makes these passes, and so does a machine unless
 //! [`super::MachineConfig::vain_passes`] is off. They move entries of the memcg LRU, and age the
 //! memcgs that must age. Without them, the pass that scans also ages the memcgs that it visits.
 //!
 //! Invariant: at a priority that is not worth a pass no page would be evicted and no event counted.
-//! The outlook of a memcg is computed once after each change of its lruvec that was handed over.
+//! After changes of a memcg's lruvec were handed over, its outlook is computed once.
 
 use super::{Machine, ReclaimRequest};
 use crate::folio::FolioType;
@@ -18,30 +19,30 @@ use alloc::vec::Vec;
 
 const PRIORITIES: usize = DEF_PRIORITY as usize + 1;
 
-/// What a reclaim from a memcg would do.
+/// What reclaim from a memcg would do, as of its present lists and limits.
 #[derive(Clone, Copy, Debug, Default)]
 enum ReclaimOutlook {
     #[default]
     Nothing,
     /// The memcg must age before any page can be evicted.
     Age,
-    /// A scan would begin at this priority or a lower one; the number is the memcg's resident
-    /// pages.
+    /// A scan would find pages at this priority and at all lower ones; the second number is the
+    /// memcg's resident pages.
     Scan(usize, u64),
     /// A pass at any priority has an effect.
     Always,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
-    can: ReclaimOutlook,
+struct KnownOutlook {
+    outlook: ReclaimOutlook,
     is_changed: bool,
 }
 
 /// The last known outlook of each memcg, and the number of memcgs with each outlook.
 #[derive(Debug, Default)]
 pub(super) struct VainPriorities {
-    seen: Vec<Seen>,
+    known: Vec<KnownOutlook>,
     changed: Vec<MemcgId>,
     always: u64,
     age: u64,
@@ -54,30 +55,36 @@ impl VainPriorities {
     /// Notes that the lruvec or the settings of `id` have changed, or that `id` was removed.
     #[inline]
     pub(super) fn note(&mut self, id: MemcgId) {
-        let seen = self.seen.get(id.index());
-        if seen.is_none_or(|seen| !seen.is_changed) {
+        let known = self.known.get(id.index());
+        if known.is_none_or(|known| !known.is_changed) {
             self.note_first(id);
         }
     }
 
     #[cold]
     fn note_first(&mut self, id: MemcgId) {
-        if self.seen.len() <= id.index() {
-            self.seen.resize(id.index() + 1, Seen::default());
+        if self.known.len() <= id.index() {
+            self.known.resize(id.index() + 1, KnownOutlook::default());
         }
-        self.seen[id.index()].is_changed = true;
+        self.known[id.index()].is_changed = true;
         self.changed.push(id);
     }
 
-    fn set(&mut self, id: MemcgId, can: ReclaimOutlook) {
+    fn set(&mut self, id: MemcgId, outlook: ReclaimOutlook) {
         let is_changed = false;
-        let before = core::mem::replace(&mut self.seen[id.index()], Seen { can, is_changed });
-        self.count(before.can, |count, by| *count -= by);
-        self.count(can, |count, by| *count += by);
+        let before = core::mem::replace(
+            &mut self.known[id.index()],
+            KnownOutlook {
+                outlook,
+                is_changed,
+            },
+        );
+        self.count(before.outlook, |count, by| *count -= by);
+        self.count(outlook, |count, by| *count += by);
     }
 
-    fn count(&mut self, can: ReclaimOutlook, change: impl Fn(&mut u64, u64)) {
-        match can {
+    fn count(&mut self, outlook: ReclaimOutlook, change: impl Fn(&mut u64, u64)) {
+        match outlook {
             ReclaimOutlook::Nothing => {}
             ReclaimOutlook::Age => change(&mut self.age, 1),
             ReclaimOutlook::Always => change(&mut self.always, 1),
@@ -96,10 +103,9 @@ impl VainPriorities {
 }
 
 impl Machine {
-    /// Whether a pass at `priority` could reclaim anything for `request`, from any part of the
-    /// tree.
+    /// Whether a pass at `priority` could reclaim any page for `request` from any tenant.
     pub(super) fn is_worth_a_pass(&mut self, request: ReclaimRequest, priority: u32) -> bool {
-        // The outlook is that of all memory nodes.
+        // Outlooks are for all memory nodes together; they say nothing about one node.
         if self.config.vain_passes || self.node.is_some() {
             return true;
         }
@@ -112,14 +118,14 @@ impl Machine {
         self.hand_all_over();
         let mut changed = core::mem::take(&mut self.idle.changed);
         for id in changed.drain(..) {
-            let can = self.can(id);
-            self.idle.set(id, can);
+            let outlook = self.reclaim_outlook(id);
+            self.idle.set(id, outlook);
         }
         self.idle.changed = changed;
         self.idle.is_worth_a_pass(request.nr, priority as usize)
     }
 
-    fn can(&self, id: MemcgId) -> ReclaimOutlook {
+    fn reclaim_outlook(&self, id: MemcgId) -> ReclaimOutlook {
         let Some(lruvec) = self.lruvecs.get(id.index()).and_then(Option::as_ref) else {
             return ReclaimOutlook::Nothing;
         };
@@ -134,7 +140,7 @@ impl Machine {
             let is_parent = self.tree.children(id).next().is_some();
             let always =
                 !online || limits.min > Pages(0) || (is_parent && lruvec.resident() > Pages(0));
-            return can_classic(lruvec)
+            return classic_outlook(lruvec)
                 .filter(|_| !always)
                 .unwrap_or(ReclaimOutlook::Always);
         };
@@ -153,10 +159,10 @@ impl Machine {
     }
 }
 
-/// Predicts reclaim of classic lists. `None`: the inactive anon list is low, so a pass of any
-/// priority would age it. Otherwise: the first priority at which a list's target is at least a
-/// page.
-fn can_classic(lruvec: &Lruvec) -> Option<ReclaimOutlook> {
+/// Predicts reclaim from classic lists: the highest priority at which the scan target of some list
+/// is at least one page. `None` if the inactive anon list is low: then a pass of any priority moves
+/// pages to it.
+fn classic_outlook(lruvec: &Lruvec) -> Option<ReclaimOutlook> {
     let lru = lruvec
         .classic()
         .filter(|lru| !lru.is_low(FolioType::Anon))?;

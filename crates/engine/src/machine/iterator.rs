@@ -1,5 +1,5 @@
-//! Reclaim by walking the hierarchy: what is done to each memcg of a walk. It serves reclaim of a
-//! subtree, and of the root as the baseline that the memcg LRU replaced.
+//! Reclaim by walking the hierarchy: what a walk does with each memcg. Reclaim of a subtree works
+//! so; reclaim of the root did before Linux had the memcg LRU, and does here as a baseline.
 //! spec: reclaim-control.md 2.2, 5.3.
 //!
 //! Invariant: pages that min covers stay; pages that low covers stay until all other steps of
@@ -11,20 +11,20 @@ use crate::active_inactive::Prepared;
 use crate::memcg::{MemcgEvent, MemcgId, MemcgOp};
 use crate::vmscan::{Memory, ScanControl, Share, Shrunk};
 
-/// What a reclaim is allowed to do beyond the usual. A flag is set, in this order, only after a
-/// reclaim without it got nothing.
+/// What a reclaim may do in addition because it has reclaimed nothing yet. The flags are set one
+/// after the other, each after a reclaim without it has reclaimed nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ForceLevel {
     /// Walk all memcgs of the target from the beginning, not from where other reclaims stopped.
     pub(super) full: bool,
     /// Deactivate pages even if the inactive list is not low (classic policy).
     pub(super) deactivate: bool,
-    /// Take from memcgs that are protected by low.
+    /// Take pages from memcgs that are below memory.low.
     pub(super) low: bool,
 }
 
 impl ForceLevel {
-    /// Begins without force; `full`: the walk goes over all memcgs from the beginning.
+    /// Begins without force, except that the walk visits all memcgs from the beginning if `full`.
     pub(super) fn new(full: bool) -> Self {
         Self {
             full,
@@ -33,15 +33,14 @@ impl ForceLevel {
     }
 
     /// Sets the next flag after a reclaim that got nothing; returns false if no flag would help.
-    pub(super) const fn rise(&mut self, got: &Shrunk) -> bool {
+    pub(super) const fn escalate(&mut self, shrunk: &Shrunk) -> bool {
         if !self.full {
             self.full = true;
-        } else if got.kept_active && !self.deactivate {
+        } else if shrunk.kept_active && !self.deactivate {
             self.deactivate = true;
-        } else if got.low_skipped && !self.low {
+        } else if shrunk.low_skipped && !self.low {
             self.low = true;
-            // Without force again: active pages are deactivated by force only if memcgs below low
-            // yield nothing, either.
+            // Active pages are deactivated again only if memcgs below low yield nothing, either.
             self.deactivate = false;
         } else {
             return false;
@@ -76,9 +75,10 @@ impl Machine {
         self.run_pass(pass, memory)
     }
 
-    /// Reclaims from `id` in a walk over its target, if its protection, which the caller has
-    /// computed, allows it. `before`: what this visit reclaimed before it bailed out, and its share
-    /// of the request. Returns what was reclaimed now, and the share.
+    /// Reclaims from `id` in a walk over `pass.target`, if the protection of `id`, which the caller
+    /// has computed, allows it. `before`: what this visit reclaimed before its last pause, and its
+    /// share of the request; `None` at its beginning. Returns what was reclaimed now, and the
+    /// share.
     pub(super) fn shrink_child<M: Memory>(
         &mut self,
         (id, before): (MemcgId, Option<(Shrunk, Share)>),
@@ -136,16 +136,16 @@ mod tests {
     /// pages of all memcgs were deactivated.
     #[test]
     fn memcgs_below_low_are_reclaimed_without_force_first() {
-        let got = Shrunk {
+        let shrunk = Shrunk {
             kept_active: true,
             low_skipped: true,
             ..Shrunk::default()
         };
-        let (mut force, mut ways) = (ForceLevel::new(false), Vec::new());
-        while force.rise(&got) {
-            ways.push((force.deactivate, force.low));
+        let (mut force, mut levels) = (ForceLevel::new(false), Vec::new());
+        while force.escalate(&shrunk) {
+            levels.push((force.deactivate, force.low));
         }
         let expect = [(false, false), (true, false), (false, true), (true, true)];
-        assert_eq!(ways, expect);
+        assert_eq!(levels, expect);
     }
 }

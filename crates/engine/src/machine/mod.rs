@@ -1,17 +1,18 @@
 //! Many tenants on one machine: the memcg tree, a lruvec for each memcg, and reclaim over all of
-//! them. For a single process there is [`Machine::of_one`]. Simulated and real memory are both
-//! driven through this type.
+//! them. [`Machine::of_one`] creates a machine with a single tenant. The simulator and the host
+//! both drive their memory through [`Machine`].
 //!
 //! Reclaim of the root chooses memcgs by the memcg LRU (`global.rs`) or, for comparison, by heat
 //! levels (`by_heat.rs`). Reclaim of a subtree, and the baseline that the memcg LRU replaced, walk
-//! the hierarchy (`iterator.rs`). All rise in pressure (`passes.rs`), and can be done in slices
-//! (`ongoing.rs`).
+//! the hierarchy (`iterator.rs`). Each of these raises its pressure step by step (`passes.rs`), and
+//! can run in slices (`ongoing.rs`).
 //!
-//! A reclaim may be for one memory node alone ([`Ongoing::on_node`]). Lists are kept by node; the
-//! tree, protection, generations and the memcg LRU are common to all nodes.
+//! A reclaim may be restricted to one memory node ([`Ongoing::on_node`]). Page lists are separate
+//! for each node; the tree, protection, generations and the memcg LRU are common to all nodes.
 //!
-//! Invariants: a memcg's usage is its lruvec's resident pages, its descendants' usage and its
-//! stocks; every memcg that is not released is on the memcg LRU once.
+//! Invariants: a memcg's usage is the sum of the resident pages of its lruvec, its children's usage
+//! and its stocks (pages charged ahead); every memcg that is not released is on the memcg LRU
+//! exactly once.
 
 mod aging;
 mod by_age;
@@ -70,15 +71,16 @@ pub struct Machine {
     soft: SoftLimits,
     shared: SharedPositions,
     guests: Guests,
-    /// When memory last reported that there is no swap: swap is not used again before time has
-    /// advanced.
+    /// Time at which [`crate::Memory`] last reported that no swap is free. Reclaim uses no swap
+    /// again until time has advanced.
     no_swap: Option<Millis>,
     stats: Stats,
-    /// Whether a reclaim of the root takes from tenants below low at present.
+    /// Whether the running reclaim of the root may take pages from tenants below memory.low.
     takes_below_low: bool,
-    /// The memory node that the reclaim at present takes from; `None` for all.
+    /// The memory node from which the running reclaim takes pages; `None` for all nodes.
     node: Option<NodeId>,
-    /// The worker that runs now.
+    /// Index of the worker to which changes of counters are attributed now; see
+    /// [`MachineConfig::workers`].
     worker: u32,
     hierarchy: Hierarchy,
     idle: VainPriorities,
@@ -99,7 +101,7 @@ fn new_lruvec(config: MachineConfig, now: Millis) -> Lruvec {
 }
 
 impl Machine {
-    /// Creates a machine with only a root.
+    /// Creates a machine whose tree of tenants has only the root.
     #[must_use]
     pub fn new(config: MachineConfig, now: Millis) -> Self {
         let mut memcg_lru = MemcgLru::new(config.memcg_profile, config.seed);
@@ -110,7 +112,8 @@ impl Machine {
         let mut heat = MemcgHeat::default();
         heat.online(MemcgId::ROOT, now);
         let mut tree = MemcgTree::new(config.recursive_protection, 1, config.charge_batch);
-        // The root is charged for all swapped-out pages, too.
+        // Swapped-out pages of all tenants are charged to the root, too: its swap.max is the size
+        // of swap.
         let limits = MemcgLimits {
             swap_max: config.swap,
             ..MemcgLimits::default()
@@ -166,7 +169,7 @@ impl Machine {
     /// Returns a tenant's lruvec.
     ///
     /// # Panics
-    /// When the tenant has been released; so do all methods that take an id.
+    /// When the tenant has been released. All methods that take an id panic then.
     #[must_use]
     pub fn lruvec(&self, id: MemcgId) -> &Lruvec {
         self.lruvecs[id.index()].as_ref().expect("a released memcg")
@@ -213,7 +216,8 @@ impl Machine {
         self.idle.note(id);
     }
 
-    /// Removes a tenant, of which pages may remain: these are reclaimed next, with higher pressure.
+    /// Removes a tenant. Pages that it still has are reclaimed soon, with higher pressure than
+    /// those of other tenants.
     pub fn offline(&mut self, id: MemcgId) {
         self.tree.offline(id);
         self.idle.note(id);
@@ -264,16 +268,16 @@ impl Machine {
     }
 
     fn check_accounts(&self, id: MemcgId) {
-        let of = |f: fn(&crate::memcg::Memcg) -> Pages| {
+        let own_and_childrens = |f: fn(&crate::memcg::Memcg) -> Pages| {
             let children = self.tree.children(id);
             let sum: u64 = children.map(|child| f(self.tree.get(child)).0).sum();
             (f(self.tree.get(id)), sum)
         };
         let own = self.lruvec(id).resident().0 + self.tree.stocked(id).0;
-        let (charged, children) = of(|memcg| memcg.charged());
+        let (charged, children) = own_and_childrens(|memcg| memcg.charged());
         assert_eq!(charged, Pages(children + own), "usage of {id:?}");
         let out = self.lruvec(id).out(FolioType::Anon).0;
-        let (swapped, children) = of(|memcg| memcg.swap_usage());
+        let (swapped, children) = own_and_childrens(|memcg| memcg.swap_usage());
         assert_eq!(swapped, Pages(children + out), "swap usage of {id:?}");
     }
 }

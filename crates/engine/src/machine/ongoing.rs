@@ -1,10 +1,9 @@
-//! Reclaims in slices: between two slices the caller does other work, and tenants, pages and limits
-//! may change.
+//! Reclaims in slices: between two slices the caller can do other work, and tenants, pages and
+//! limits may change.
 //!
-//! Invariants: a reclaim that is resumed before anything else has happened takes the same pages, in
-//! the same order, as it would have taken without the pause: it goes on at the same entry of the
-//! memcg LRU, or at the same memcg of the hierarchy. Pages that are protected when it is resumed
-//! are not taken from then on.
+//! Invariants: a pause during which nothing changes has no effect on which pages are reclaimed, nor
+//! on their order: the reclaim continues at the same entry of the memcg LRU, or at the same memcg
+//! of the hierarchy. Pages that became protected during a pause are not reclaimed after it.
 
 use super::by_age::ByAge;
 use super::passes::Pass;
@@ -14,14 +13,14 @@ use crate::units::{Millis, Pages};
 use crate::vmscan::{Memory, SWAP_CLUSTER_MAX, ScanReason, Shrunk};
 use crate::word::NodeId;
 
-/// A reclaim that is under way. Dropping it ends the reclaim.
+/// State of a reclaim between two slices. Dropping this value ends the reclaim.
 #[derive(Debug)]
 pub struct Ongoing {
     target: MemcgId,
     request: ReclaimRequest,
     kind: Kind,
     node: Option<NodeId>,
-    got: Pages,
+    reclaimed: Pages,
 }
 
 #[derive(Debug)]
@@ -30,7 +29,7 @@ enum Kind {
     Once(Option<Pass>),
     /// Passes until enough is reclaimed, or until `retries` more passes reclaimed nothing.
     Proactive { retries: u32, pass: Option<Pass> },
-    /// Reclaim of the target's own pages that memory finds old enough.
+    /// Reclaim by age: of the target's own pages that `memory` finds old enough.
     ByAge(Option<ByAge>),
 }
 
@@ -41,11 +40,11 @@ impl Ongoing {
             request,
             kind,
             node: None,
-            got: Pages(0),
+            reclaimed: Pages(0),
         }
     }
 
-    /// Begins what [`Machine::proactive_reclaim`] does.
+    /// Begins a [`Machine::proactive_reclaim`] in slices.
     #[must_use]
     pub const fn proactive(target: MemcgId, request: ReclaimRequest) -> Self {
         let request = ReclaimRequest {
@@ -56,15 +55,15 @@ impl Ongoing {
         Self::new(target, request, Kind::Proactive { retries, pass })
     }
 
-    /// Begins one pass: for the root, by the configured choice, what [`Machine::reclaim_root`] or
-    /// [`Machine::reclaim_by_heat`] does, else
-    /// what [`Machine::reclaim_subtree`] does.
+    /// Begins one pass in slices. For the root the configuration decides between
+    /// [`Machine::reclaim_root`], [`Machine::reclaim_by_heat`] and [`Machine::reclaim_subtree`];
+    /// for other targets it is [`Machine::reclaim_subtree`].
     #[must_use]
     pub const fn once(target: MemcgId, request: ReclaimRequest) -> Self {
         Self::new(target, request, Kind::Once(None))
     }
 
-    /// Begins what [`Machine::reclaim_own_by_age`] does.
+    /// Begins a [`Machine::reclaim_own_by_age`] in slices.
     #[must_use]
     pub const fn own_by_age(target: MemcgId, most: Pages, now: Millis) -> Self {
         let request = ReclaimRequest {
@@ -76,23 +75,23 @@ impl Ongoing {
         Self::new(target, request, Kind::ByAge(None))
     }
 
-    /// Takes pages of one memory node alone; `None` for all. No effect on a reclaim by age, and on
-    /// classic lists.
+    /// Restricts the reclaim to pages of one memory node; `None` for all nodes. Has no effect on a
+    /// reclaim by age, nor with classic lists.
     #[must_use]
     pub fn on_node(self, node: Option<NodeId>) -> Self {
         Self { node, ..self }
     }
 
-    /// Returns the memcg that is reclaimed from.
+    /// Returns the memcg from whose subtree pages are reclaimed.
     #[must_use]
     pub const fn target(&self) -> MemcgId {
         self.target
     }
 
-    /// Returns the pages reclaimed in finished passes.
+    /// Returns the number of pages reclaimed in finished passes.
     #[must_use]
     pub const fn reclaimed(&self) -> Pages {
-        self.got
+        self.reclaimed
     }
 }
 
@@ -105,7 +104,7 @@ impl Machine {
         now: Millis,
         memory: &mut M,
     ) -> bool {
-        // If memory reported in the last slice that there is no swap, that holds in this one.
+        // A report of the last slice that no swap is free holds in this slice, too.
         if self.no_swap == Some(ongoing.request.now) {
             self.no_swap = Some(now);
         }
@@ -119,18 +118,18 @@ impl Machine {
     fn go_on_with<M: Memory>(&mut self, ongoing: &mut Ongoing, memory: &mut M) -> bool {
         let (target, request) = (ongoing.target, ongoing.request);
         match &mut ongoing.kind {
-            Kind::ByAge(begun) => {
+            Kind::ByAge(by_age_state) => {
                 let fresh = || ByAge::own(target, request.nr);
-                let mut by_age = begun.take().unwrap_or_else(fresh);
+                let mut by_age = by_age_state.take().unwrap_or_else(fresh);
                 let is_over = self.go_on_by_age(&mut by_age, request.now, memory);
-                ongoing.got = by_age.got.reclaimed;
-                *begun = Some(by_age);
+                ongoing.reclaimed = by_age.total.reclaimed;
+                *by_age_state = Some(by_age);
                 is_over
             }
             Kind::Once(pass) => {
-                let got = self.slice(pass, (target, request), memory);
-                ongoing.got = got.map_or(Pages(0), |got| got.reclaimed);
-                got.is_some()
+                let shrunk = self.slice(pass, (target, request), memory);
+                ongoing.reclaimed = shrunk.map_or(Pages(0), |shrunk| shrunk.reclaimed);
+                shrunk.is_some()
             }
             Kind::Proactive { .. } => self.retry(ongoing, memory),
         }
@@ -144,42 +143,42 @@ impl Machine {
         (target, request): (MemcgId, ReclaimRequest),
         memory: &mut M,
     ) -> Option<Shrunk> {
-        let mut one = match (pass.take(), self.choice_for(target)) {
+        let mut current = match (pass.take(), self.choice_for(target)) {
             (Some(pass), _) => pass,
             (None, GlobalReclaim::MemcgLru) => self.lru_pass(request, memory),
             (None, GlobalReclaim::HeatLevel) => self.heat_pass(request, memory),
             (None, GlobalReclaim::Iterator) => self.hierarchy_pass(target, request, memory),
         };
-        one.set_now(request.now);
-        let got = self.go_on(&mut one, memory);
-        if got.is_none() {
-            *pass = Some(one);
+        current.set_now(request.now);
+        let shrunk = self.go_on(&mut current, memory);
+        if shrunk.is_none() {
+            *pass = Some(current);
         }
-        got
+        shrunk
     }
 
-    /// Runs pass after pass, until enough is reclaimed or too many passes got nothing (true), or
-    /// until `memory` wants a pause (false).
+    /// Runs one pass after the other. Returns true when enough is reclaimed or too many passes
+    /// reclaimed nothing, false when `memory` wants a pause.
     fn retry<M: Memory>(&mut self, ongoing: &mut Ongoing, memory: &mut M) -> bool {
         let is_exact = self.is_exact(ScanReason::Proactive);
         let (target, request) = (ongoing.target, ongoing.request);
         let Kind::Proactive { retries, pass } = &mut ongoing.kind else {
             return true;
         };
-        while pass.is_some() || ongoing.got < request.nr {
-            let left = request.nr.less(ongoing.got);
+        while pass.is_some() || ongoing.reclaimed < request.nr {
+            let missing = request.nr.less(ongoing.reclaimed);
             let nr = match is_exact {
-                true => left,
-                false => Pages((left.0 / 4).max(SWAP_CLUSTER_MAX)),
+                true => missing,
+                false => Pages((missing.0 / 4).max(SWAP_CLUSTER_MAX)),
             };
             let part = ReclaimRequest { nr, ..request };
-            let Some(got) = self.slice(pass, (target, part), memory) else {
+            let Some(shrunk) = self.slice(pass, (target, part), memory) else {
                 return false;
             };
-            ongoing.got.0 += got.reclaimed.0;
-            if got.reclaimed == Pages(0) {
+            ongoing.reclaimed.0 += shrunk.reclaimed.0;
+            if shrunk.reclaimed == Pages(0) {
                 *retries -= 1;
-                if *retries == 0 || got.no_swap {
+                if *retries == 0 || shrunk.no_swap {
                     return true;
                 }
             }

@@ -1,6 +1,7 @@
 //! Pages that fault in, are removed, or are swapped out by the kernel, with their charges.
 //!
-//! Invariant: a present page is charged to its memcg, a swapped-out anon page to its swap.
+//! Invariant: a present page is charged to its memcg's memory, a swapped-out anon page to its
+//! memcg's swap.
 
 use super::Machine;
 use crate::folio::{FolioId, FolioType};
@@ -20,10 +21,10 @@ impl Machine {
         self.tree.try_charge(0, id, nr)
     }
 
-    /// Records that a page faulted in, and charges it, even over the limits, because it is in
-    /// memory already. `has_recency` is `vma_has_recency` of its VMA. Returns what its shadow says
-    /// about the refault; `None` without a shadow, or if the page was present already, which then
-    /// counts as accessed.
+    /// Records that a page faulted in, and charges it. The page is in memory already, so it is
+    /// charged even if that exceeds a limit. `has_recency` is the result of the kernel's
+    /// `vma_has_recency` for the page's VMA. Returns what the page's shadow says about the refault;
+    /// `None` if the page has no shadow. If the page was present already, it counts as accessed.
     ///
     /// # Panics
     /// When `id` is beyond what [`crate::Lruvec::ensure`] made valid.
@@ -45,21 +46,21 @@ impl Machine {
         if word.state() == State::Shadow && word.shadow_type() == FolioType::Anon {
             self.tree.uncharge_swap(memcg, Pages(1));
         }
-        let swap = word.state() == State::Shadow && self.set_target_of_refault(memcg, id);
+        let may_swap = word.state() == State::Shadow && self.set_target_of_refault(memcg, id);
         self.lruvec_mut(memcg)
-            .fault_in(id, ty, kind, has_recency, swap)
+            .fault_in(id, ty, kind, has_recency, may_swap)
     }
 
     /// Records that a tenant's program removed the pages `start..start + len`.
     pub fn unmap_range(&mut self, memcg: MemcgId, start: FolioId, len: usize) -> Unmapped {
-        let gone = self.lruvec_mut(memcg).unmap_range(start, len);
-        if gone.present > Pages(0) {
-            self.tree.uncharge(0, memcg, gone.present);
+        let unmapped = self.lruvec_mut(memcg).unmap_range(start, len);
+        if unmapped.present > Pages(0) {
+            self.tree.uncharge(0, memcg, unmapped.present);
         }
         self.tree
-            .uncharge_swap(memcg, gone.out[FolioType::Anon.index()]);
+            .uncharge_swap(memcg, unmapped.out[FolioType::Anon.index()]);
         self.release_if_empty(memcg);
-        gone
+        unmapped
     }
 
     /// Moves a tenant's page to another id; returns false if the page keeps its id (see
@@ -68,8 +69,8 @@ impl Machine {
         self.lruvec_mut(memcg).rename(from, to)
     }
 
-    /// Records that the kernel's own reclaim swapped out a tenant's page. As after an eviction, the
-    /// page has a shadow and is charged to swap; but it does not count as stolen by the engine.
+    /// Records that the kernel's own reclaim swapped out a tenant's page. As after an eviction by
+    /// the engine, the page has a shadow and is charged to swap; but it is not counted as stolen.
     /// Returns false when the page was not present.
     pub fn left(&mut self, memcg: MemcgId, id: FolioId) -> bool {
         self.set_target(memcg, memcg);

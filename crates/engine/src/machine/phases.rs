@@ -1,5 +1,6 @@
-//! The three phases one by one, for the engine's own tests and its bench `touch`, which enable the
-//! feature `phases`; no other code uses them. Host and simulator reclaim through [`crate::Memory`].
+//! The three phases of reclaim as separate calls: isolate, page out (by the caller), finish. Only
+//! the engine's own tests and its bench `touch` use them, with the feature `phases`. Host and
+//! simulator reclaim through [`crate::Memory`].
 
 use super::Machine;
 use super::aging::isolate_coldest;
@@ -48,16 +49,16 @@ impl Machine {
     ) -> PageEnd {
         let ty = self.lruvec(memcg).folios().get(id).folio_type();
         self.set_target(memcg, memcg);
-        let settled = self.lruvec_mut(memcg).finish_page(id, outcome, reason);
-        let is_out = matches!(settled, PageEnd::Left | PageEnd::Taken);
-        if is_out || settled == PageEnd::Forgotten {
+        let end = self.lruvec_mut(memcg).finish_page(id, outcome, reason);
+        let is_paged_out = matches!(end, PageEnd::Left | PageEnd::Taken);
+        if is_paged_out || end == PageEnd::Forgotten {
             self.tree.uncharge(0, memcg, Pages(1));
         }
-        if is_out {
+        if is_paged_out {
             let swapped = u64::from(ty == FolioType::Anon);
             self.tree.charge_swap(memcg, Pages(swapped));
         }
-        settled
+        end
     }
 
     /// Records that a batch of isolated pages was evicted; returns the number that were still
@@ -65,9 +66,9 @@ impl Machine {
     pub fn evicted_all(&mut self, memcg: MemcgId, ids: &[FolioId], reason: ScanReason) -> Pages {
         self.set_target(memcg, memcg);
         let [anon, file] = self.lruvec_mut(memcg).evicted_all(ids, reason);
-        let left = Pages(anon.0 + file.0);
-        self.tree.uncharge(0, memcg, left);
+        let total = Pages(anon.0 + file.0);
+        self.tree.uncharge(0, memcg, total);
         self.tree.charge_swap(memcg, anon);
-        left
+        total
     }
 }

@@ -1,15 +1,15 @@
-//! Reclaimers that work at the same time, each on one memcg at a time; the caller decides which one
-//! goes on next.
+//! Reclaimers: the state of tasks that reclaim at the same time, each from one memcg at a time. The
+//! caller decides which of them continues next.
 //! spec: memcg-lru.md 5, 6; reclaim-control.md 5.3.
 //!
 //! By the memcg LRU, each reclaimer starts at a random bin. By the hierarchy, all share a position,
-//! and together visit each memcg once; so they do in each round by heat levels. A reclaim without
-//! others is one reclaimer, run to its end.
+//! and together visit each memcg once; by heat levels they do so in each round. A reclaim that runs
+//! alone is one reclaimer, run to its end.
 //!
-//! Invariants: between two calls of [`Machine::step`] a reclaimer holds nothing, so that tenants
-//! may come, move and go meanwhile; it stops once it has reclaimed enough; by the hierarchy no
-//! memcg is visited twice in a shared walk. A memcg where it bailed out is not done: the walk
-//! continues there.
+//! Invariants: between two calls of [`Machine::step`] a reclaimer refers to memcgs only by their
+//! ids, so that tenants may be created, moved and removed meanwhile; it stops once it has reclaimed
+//! enough; by the hierarchy a shared walk visits no memcg twice. If a visit is interrupted, the
+//! walk continues at the same memcg.
 
 use super::by_heat::{HeatPass, HeatWalk};
 use super::iterator::{ForceLevel, NodePass};
@@ -23,7 +23,7 @@ use crate::units::{Millis, Pages};
 use crate::vmscan::{Memory, Share, Shrunk};
 use alloc::vec::{IntoIter, Vec};
 
-/// One reclaimer at one priority; its state between two memcgs, or between two batches of one
+/// One reclaimer at one priority: its state between two memcgs, or between two batches of one
 /// memcg.
 #[derive(Debug)]
 pub struct Reclaimer {
@@ -36,12 +36,12 @@ pub struct Reclaimer {
     /// How the request is divided among memcgs.
     sharing: Sharing,
     walk: Walk,
-    /// The memcg where it bailed out, what it reclaimed there, and the memcg's share of the
-    /// request: it continues there. `None` if it did not bail out.
+    /// The memcg whose visit was interrupted, what was reclaimed from it, and its share of the
+    /// request; `None` if no visit is to be continued.
     visit: Option<(MemcgId, Shrunk, Share)>,
     /// Pages reclaimed for this request at earlier priorities: they count towards it.
     before: Pages,
-    got: Shrunk,
+    total: Shrunk,
 }
 
 #[derive(Debug)]
@@ -54,10 +54,10 @@ enum Walk {
 }
 
 impl Reclaimer {
-    /// Returns what was reclaimed so far, without the memcg where it bailed out.
+    /// Returns what was reclaimed in the visits that have ended.
     #[must_use]
     pub const fn got(&self) -> Shrunk {
-        self.got
+        self.total
     }
 
     pub(super) fn by_hierarchy(target: MemcgId, request: ReclaimRequest, priority: u32) -> Self {
@@ -71,12 +71,11 @@ impl Reclaimer {
             walk: Walk::Shared(SharedWalk::default()),
             visit: None,
             before: Pages(0),
-            got: Shrunk::default(),
+            total: Shrunk::default(),
         }
     }
 
-    /// Returns the reclaimer for a request of which `before` pages were reclaimed at earlier
-    /// priorities.
+    /// Sets how many pages of the request were reclaimed at earlier priorities.
     pub(super) fn after(self, before: Pages) -> Self {
         Self { before, ..self }
     }
@@ -86,38 +85,40 @@ impl Reclaimer {
         self.request.now = now;
     }
 
-    /// Returns the request with the pages that it still lacked when the visit of the present memcg
-    /// began.
-    const fn rest(&self) -> ReclaimRequest {
-        let reclaimed = Pages(self.before.0 + self.got.reclaimed.0);
+    /// Returns the request, reduced to the pages that were missing when the visit of the present
+    /// memcg began.
+    const fn missing(&self) -> ReclaimRequest {
+        let reclaimed = Pages(self.before.0 + self.total.reclaimed.0);
         ReclaimRequest {
             nr: self.request.nr.less(reclaimed),
             ..self.request
         }
     }
 
-    /// Whether the reclaimer may end here. A full walk ends early only if no batch may overshoot.
+    /// Whether the reclaimer has reclaimed enough to end before its walk does. A full walk ends
+    /// early only if no batch may exceed the request (`is_exact`).
     fn has_enough(&self, is_exact: bool) -> bool {
-        let has_all = self.rest().nr == Pages(0);
+        let has_all = self.missing().nr == Pages(0);
         match &self.walk {
-            Walk::Lru(_) | Walk::Shared(_) => has_all && self.got.visited > 0,
+            Walk::Lru(_) | Walk::Shared(_) => has_all && self.total.visited > 0,
             Walk::All(_) => has_all && is_exact,
-            Walk::Heat(walk) => has_all && walk.ends_early() && self.got.visited > 0,
+            Walk::Heat(walk) => has_all && walk.ends_early() && self.total.visited > 0,
         }
     }
 
-    /// Ends the visit of the memcg where it bailed out, and adds what it reclaimed there.
+    /// Ends the interrupted visit, if any, and adds what it reclaimed.
     const fn end_visit(&mut self) {
         if let Some((_, part, _)) = self.visit.take() {
-            self.got.visited += 1;
-            self.got.add(part);
+            self.total.visited += 1;
+            self.total.add(part);
         }
     }
 }
 
 impl Machine {
-    /// Creates a reclaimer of `target` for `request`. For the root it works as configured; else by
-    /// the hierarchy, from where other reclaimers stopped.
+    /// Creates a reclaimer of `target` for `request`. For the root the configuration says how it
+    /// chooses memcgs; for other targets it walks the hierarchy, from where other reclaimers
+    /// stopped.
     pub fn reclaimer(
         &mut self,
         target: MemcgId,
@@ -132,8 +133,8 @@ impl Machine {
         }
     }
 
-    /// Returns how a reclaim of `target` chooses memcgs: a subtree is walked, the root as
-    /// configured.
+    /// Returns how a reclaim of `target` chooses memcgs: for the root as configured, else by a walk
+    /// of the subtree.
     pub(super) fn choice_for(&self, target: MemcgId) -> GlobalReclaim {
         match target {
             MemcgId::ROOT => self.config.global,
@@ -141,8 +142,8 @@ impl Machine {
         }
     }
 
-    /// Creates a reclaimer by the hierarchy, that starts where other reclaimers stopped, or, with
-    /// `force.full`, from the beginning.
+    /// Creates a reclaimer by the hierarchy. It starts at the first memcg if `force.full`, else
+    /// where other reclaimers stopped.
     pub(super) fn forced_reclaimer(
         &mut self,
         target: MemcgId,
@@ -176,8 +177,8 @@ impl Machine {
         }
     }
 
-    /// Creates a reclaimer of the root by heat levels. With `force.full`, each of its rounds begins
-    /// at the first memcg, else where other reclaimers stopped.
+    /// Creates a reclaimer of the root by heat levels. Each of its rounds begins at the first memcg
+    /// if `force.full`, else where other reclaimers stopped.
     pub(super) fn heat_reclaimer(
         &mut self,
         request: ReclaimRequest,
@@ -209,7 +210,7 @@ impl Machine {
                 (id, Some((part, share)))
             }
             _ => {
-                // If it bailed out, the memcg where it did is gone.
+                // If a visit was interrupted, its memcg was removed meanwhile.
                 reclaimer.end_visit();
                 if reclaimer.has_enough(self.is_exact(reclaimer.request.reason)) {
                     return None;
@@ -218,17 +219,17 @@ impl Machine {
             }
         };
         let (slice, share) = self.visit(reclaimer, (id, before), memory);
-        let mut all = before.map_or_else(Shrunk::default, |(part, _)| part);
-        all.add(slice);
-        reclaimer.visit = Some((id, all, share));
+        let mut total = before.map_or_else(Shrunk::default, |(part, _)| part);
+        total.add(slice);
+        reclaimer.visit = Some((id, total, share));
         if !slice.bailed_out {
             reclaimer.end_visit();
         }
         Some(id)
     }
 
-    /// Whether `id` exists and is `top` or below it. Between two slices a memcg may have been
-    /// released, and its id may be another's.
+    /// Whether `id` exists, and is `top` or below it. Between two slices a memcg may have been
+    /// released, and its id given to another.
     pub(super) fn is_below(&self, id: MemcgId, top: MemcgId) -> bool {
         self.tree.exists(id) && self.tree.ancestors(id).any(|at| at == top)
     }
@@ -252,17 +253,19 @@ impl Machine {
         (id, before): (MemcgId, Option<(Shrunk, Share)>),
         memory: &mut M,
     ) -> (Shrunk, Share) {
-        let (rest, priority, target) = (reclaimer.rest(), reclaimer.priority, reclaimer.target);
+        let (missing, priority, target) =
+            (reclaimer.missing(), reclaimer.priority, reclaimer.target);
         let is_exact = self.is_exact(reclaimer.request.reason);
         match &mut reclaimer.walk {
             Walk::Lru(walk) => {
                 // A resumed visit keeps the share that it had when it began.
                 let share = match before {
                     Some((_, share)) => share,
-                    None => self.share_of_lru(id, reclaimer.sharing, &rest),
+                    None => self.share_of_lru(id, reclaimer.sharing, &missing),
                 };
                 let before = before.map(|(part, _)| part);
-                let (op, shrunk) = self.shrink_more((id, before), (rest, priority, share), memory);
+                let (op, shrunk) =
+                    self.shrink_more((id, before), (missing, priority, share), memory);
                 if !shrunk.bailed_out {
                     walk.pend(op);
                 }
@@ -271,10 +274,10 @@ impl Machine {
             }
             Walk::Heat(walk) => {
                 let before = before.map(|(part, _)| part);
-                // Passes over classic lists count from zero at each memcg.
+                // A pass over classic lists may take the whole request from each memcg.
                 let counts = is_exact || matches!(self.config.policy, Policy::MultiGen(_));
                 let pass = HeatPass {
-                    request: if counts { rest } else { reclaimer.request },
+                    request: if counts { missing } else { reclaimer.request },
                     priority,
                     deactivate: reclaimer.force.deactivate,
                     low: reclaimer.force.low,
@@ -283,17 +286,17 @@ impl Machine {
                 let shrunk = self.shrink_by_heat((id, before), (walk, pass), memory);
                 return (shrunk, Share::BySize);
             }
-            // A walk over all memcgs computes protection from the top down. An exact one may have
-            // been paused meanwhile, and so computes the whole path.
+            // A walk over all memcgs visits parents first, so each step computes only the
+            // protection of its own memcg. An exact walk may have been paused since, and computes
+            // the whole path.
             Walk::All(_) if !is_exact => self.tree.calculate_protection(target, id),
             Walk::All(_) | Walk::Shared(_) => self.tree.calculate_path(target, id),
         }
-        // In a pass by the hierarchy each memcg gets the whole request: the classic lists stop once
-        // they have reclaimed that much, and count from zero. Batches larger than the kernel's must
-        // not overshoot, so they get the rest.
+        // In a pass by the hierarchy the whole request is made of each memcg, as in the kernel.
+        // Only where a pass must not exceed the request, each memcg gets the missing pages.
         let pass = NodePass {
             target,
-            request: if is_exact { rest } else { reclaimer.request },
+            request: if is_exact { missing } else { reclaimer.request },
             force: reclaimer.force,
             priority,
             prepared: reclaimer.prepared,
@@ -308,7 +311,7 @@ impl Machine {
         if let Walk::Lru(walk) = reclaimer.walk {
             walk.finish(&mut self.memcg_lru);
         }
-        reclaimer.got
+        reclaimer.total
     }
 
     /// Runs one reclaimer. Returns true when it has ended, false when `memory` wants a pause.
@@ -321,9 +324,10 @@ impl Machine {
         true
     }
 
-    /// Serves all `requests` at the same time, with rising pressure, as threads would that run
-    /// short of memory together. `pick` gets the number of requests not yet met, and returns which
-    /// one goes on next (modulo that number). Returns what each request got, in order.
+    /// Serves all `requests` at the same time, as if each came from its own thread, with rising
+    /// pressure. `pick` gets the number of reclaimers that still run, and returns the index of the
+    /// one that continues next (modulo that number). Returns what was reclaimed for each request,
+    /// in their order.
     pub fn reclaim_together<M: Memory>(
         &mut self,
         target: MemcgId,
@@ -338,9 +342,9 @@ impl Machine {
             }
         }
         let wants = requests.iter().map(|request| request.nr);
-        let first = wants.map(|nr| self.first_priority(target, nr)).max();
-        let first = first.unwrap_or(DEF_PRIORITY);
-        for priority in (0..=first).rev() {
+        let first_priority = wants.map(|nr| self.first_priority(target, nr)).max();
+        let first_priority = first_priority.unwrap_or(DEF_PRIORITY);
+        for priority in (0..=first_priority).rev() {
             let mut running = Vec::new();
             for (n, (request, total)) in requests.iter().zip(&totals).enumerate() {
                 if total.reclaimed < request.nr {
@@ -354,14 +358,14 @@ impl Machine {
             }
             while !running.is_empty() {
                 let at = pick(running.len()) % running.len();
-                self.work_as(running[at].0);
+                self.set_worker(running[at].0);
                 if self.step(&mut running[at].1, memory).is_none() {
                     let (n, reclaimer) = running.swap_remove(at);
                     totals[n].add(self.finish(reclaimer));
                 }
             }
         }
-        self.work_as(0);
+        self.set_worker(0);
         self.snapshot(target);
         totals
     }

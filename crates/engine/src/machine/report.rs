@@ -8,8 +8,8 @@ use crate::vmscan::{Memory, ScanReason};
 use crate::workingset_report::{Aggregation, Bins, PageAge, Report, ReportState};
 use alloc::vec::Vec;
 
-/// Settings of the reports, the reports of each tenant, and the tenants whose pollers must be
-/// woken.
+/// Settings of the reports, the reports of each tenant, and the tenants of which waiting readers
+/// (pollers) must be woken.
 #[derive(Debug, Default)]
 pub struct Reports {
     bins: Bins,
@@ -19,7 +19,7 @@ pub struct Reports {
 }
 
 impl Reports {
-    /// Sets the bin edges for the next refreshes; stored reports keep theirs (I8).
+    /// Sets the bin edges for later refreshes; stored reports keep their bins (I8).
     pub fn set_bins(&mut self, bins: Bins) {
         self.bins = bins;
     }
@@ -42,7 +42,7 @@ impl Reports {
         *self.state(id) = ReportState::default();
     }
 
-    /// Removes and returns the tenants whose pollers must be woken, since the last call.
+    /// Returns the tenants whose pollers must be woken because of pressure since the last call.
     pub fn take_notified(&mut self) -> Vec<MemcgId> {
         core::mem::take(&mut self.notified)
     }
@@ -117,8 +117,8 @@ impl Machine {
         lruvec.inc_max_seq(seq, Swappiness::default(), now);
     }
 
-    /// Does what the kernel's aging thread does: refreshes the reports whose interval has passed.
-    /// Returns when it must be called next; `None` if no tenant has an interval.
+    /// Refreshes the reports whose interval has passed, as the kernel's aging thread does. Returns
+    /// the time of the next refresh; `None` if no tenant has an interval.
     pub fn aging_thread<M: Memory>(&mut self, now: Millis, memory: &mut M) -> Option<Millis> {
         let all = self.tree.pre_order(MemcgId::ROOT);
         for &id in &all {
@@ -129,7 +129,8 @@ impl Machine {
             .min()
     }
 
-    /// Notes that a reclaim of `target` has reached `priority`: its pollers may have to be woken.
+    /// Notes that a reclaim of `target` has reached `priority`. If that counts as pressure, the
+    /// pollers of `target` must be woken.
     pub(super) fn note_pressure(
         &mut self,
         target: MemcgId,
@@ -201,7 +202,8 @@ mod tests {
             .map(|report| report.timestamp)
     }
 
-    /// workingset-report.md 11, test 6.
+    /// A report is refreshed, and its memcg aged, at most once in each refresh interval.
+    /// spec: workingset-report.md 11, test 6.
     #[test]
     fn refreshed_at_most_once_an_interval() {
         let (mut machine, ids) = tenants(&[0]);
@@ -225,9 +227,11 @@ mod tests {
         assert_eq!(timestamp(&mut machine, ids[0]), None);
     }
 
-    /// workingset-report.md 11, test 7.
+    /// A memcg whose youngest generation is younger than the refresh interval is not aged for a
+    /// report.
+    /// spec: workingset-report.md 11, test 7.
     #[test]
-    fn the_young_are_not_aged() {
+    fn young_memcgs_are_not_aged() {
         let (mut machine, ids) = tenants(&[9000]);
         enable(&mut machine, ids[0], 5000);
         assert!(machine.refresh(ids[0], Millis(10_000), &mut Untouched));
@@ -235,7 +239,7 @@ mod tests {
         assert_eq!(timestamp(&mut machine, ids[0]), Some(Millis(9000)));
     }
 
-    /// workingset-report.md 11, test 8; and I9: the parent's report holds its children's pages.
+    /// workingset-report.md 11, test 8; and I9: the parent's report contains its children's pages.
     #[test]
     fn a_report_is_as_old_as_its_stalest_member() {
         let (mut machine, _) = tenants(&[10, 20]);
@@ -250,14 +254,15 @@ mod tests {
         assert_eq!(report.page_age.total(FolioType::Anon), Pages(200));
     }
 
-    /// workingset-report.md 11, test 12.
+    /// With intervals of 1 s and 3 s the aging thread refreshes each report at its own times.
+    /// spec: workingset-report.md 11, test 12.
     #[test]
     fn aging_thread() {
         let (mut machine, ids) = tenants(&[0, 0]);
         assert_eq!(
             machine.aging_thread(Millis(500), &mut Untouched),
             None,
-            "nobody asked"
+            "no tenant has an interval"
         );
         enable(&mut machine, ids[0], 1000);
         enable(&mut machine, ids[1], 3000);
@@ -270,7 +275,7 @@ mod tests {
                     refreshed[n].push(now.0);
                 }
             }
-            // A tick later, so that the refresh lies in the past.
+            // One millisecond later than the next refresh, so that the refresh is pending.
             now = next.max(now).after(Millis(1));
         }
         assert_eq!(refreshed[0].len(), 8, "{refreshed:?}");
@@ -278,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn pressure_is_announced_by_reclaim_itself() {
+    fn reclaim_notifies_pollers_of_pressure() {
         let (mut machine, ids) = tenants(&[0]);
         enable(&mut machine, MemcgId::ROOT, 1000);
         enable(&mut machine, ids[0], 1000);

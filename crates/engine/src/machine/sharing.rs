@@ -1,18 +1,19 @@
-//! How much of a request each memcg of a subtree contributes.
+//! How a reclaim request is divided among the memcgs of a subtree: each memcg's *share*.
 //! spec: lru-gen.md 5.5; reclaim-control.md 5.3.
 //!
 //! At each priority the kernel scans a part of each lruvec's size, in batches of 64 pages, so the
-//! pressure on all is equal. With batches of thousands, the memcg that is met first would
-//! contribute everything. Of two tenants under one limit this is always the same one, which then
-//! runs at a third of the other's speed. So the request is first divided by size, and each memcg
-//! contributes its part in one batch. What is still missing is taken at rising priority, from each
-//! memcg at most what its size implies there.
+//! pressure on all is equal. With batches of thousands, the first memcg of the walk would
+//! contribute everything. Of two tenants under one limit the first is always the same, and would
+//! run at a third of the other's speed. So the request is first divided by size, and each memcg
+//! contributes its part in one batch. Pages that are then still missing are reclaimed with rising
+//! pressure, from each memcg at most the part of its size that the priority implies.
 //!
-//! By the memcg LRU each memcg contributes by its size and the priority, too, but no more than its
-//! part of what is still missing, and at least a batch as the kernel's. Otherwise a pass would be
-//! unfair where many memcgs only age, because their pages were accessed: the priority rises
-//! meanwhile, and the first memcg with old pages contributes half of its size. At the last priority
-//! each memcg contributes what it has, so that the request is met even if few have anything.
+//! In reclaim by the memcg LRU each memcg contributes by its size and the priority, too. But it
+//! contributes at most its part of the pages that are still missing (or one batch of the kernel's
+//! size, if that is more). Without this bound a pass is unfair where many memcgs only age because
+//! their pages were accessed: meanwhile the pressure rises, and the first memcg with old pages
+//! would contribute half of its size. At the last priority each memcg contributes all it has, so
+//! that the request is met even if few memcgs have old pages.
 //!
 //! Invariant: all parts together are no more than the request, except for those that are less than
 //! a batch.
@@ -26,14 +27,14 @@ use crate::vmscan::{ScanControl, Share};
 /// How one pass over a subtree divides the request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Sharing {
-    /// Each memcg may contribute all: the kernel's small batches limit it, or there is no other
-    /// memcg.
+    /// Each memcg may contribute the whole request: either the kernel's small batches limit it, or
+    /// the target is the only memcg.
     #[default]
     Whole,
     /// Each memcg contributes by its size and the pass's priority.
     BySize,
-    /// Each memcg contributes `wanted / open` of its scannable pages; `open` is the sum of these
-    /// pages in all memcgs.
+    /// Each memcg contributes the fraction `wanted / open` of its scannable pages; `open` is the
+    /// number of scannable pages of all memcgs.
     Divided { wanted: Pages, open: u64 },
 }
 
@@ -72,8 +73,8 @@ impl Machine {
         }
     }
 
-    /// Returns the share of `id` in a pass. `None` if it is too small to be worth a visit: that
-    /// part is taken at the next priorities, from one memcg after the other.
+    /// Returns the share of `id` in a pass; `None` if the share is too small for a visit. Such
+    /// parts are reclaimed at the next priorities instead.
     pub(super) fn share(&self, id: MemcgId, sharing: Sharing, sc: &ScanControl) -> Option<Share> {
         match sharing {
             Sharing::Whole => Some(Share::Whole),
@@ -123,8 +124,8 @@ impl Machine {
         };
         self.tree.calculate_path(MemcgId::ROOT, id);
         let low_reclaim = self.config.low_last && self.takes_below_low;
-        // A protected memcg is scanned by what exceeds its protection, which changes as its
-        // siblings lose pages: at any priority, little at a time.
+        // Of a partly protected memcg only the pages above its protection are scanned. Protection
+        // changes as siblings lose pages, so such a memcg is scanned little at a time.
         if self.protection((MemcgId::ROOT, id), low_reclaim).is_some() {
             return Share::BySize;
         }
@@ -138,8 +139,8 @@ impl Machine {
         self.lruvec(id).evictable_total(swappiness).0
     }
 
-    /// Returns how many pages of `id` are of types that may be evicted, without those that its
-    /// protection, which the caller has computed, keeps from a reclaim of the root.
+    /// Returns how many pages of `id` a reclaim of the root may evict: those of types that may be
+    /// evicted, minus the protected part. The caller has computed the protection of `id`.
     fn unprotected_evictable(&self, id: MemcgId, swappiness: Option<Swappiness>) -> u64 {
         let all = self.evictable(id, swappiness);
         let low_reclaim = self.config.low_last && self.takes_below_low;
@@ -149,16 +150,17 @@ impl Machine {
 
     /// Returns how many pages of `id` a reclaim may scan; 0 under the classic policy.
     fn open(&self, id: MemcgId, sc: &ScanControl) -> u64 {
-        let of = |lru: &LruGen| {
-            let who = (sc.online, sc.protection);
-            lru.nr_to_scan_on(sc.node, sc.swappiness, DEF_PRIORITY, who)
+        let scannable = |lru: &LruGen| {
+            let state = (sc.online, sc.protection);
+            lru.nr_to_scan_on(sc.node, sc.swappiness, DEF_PRIORITY, state)
                 .open
         };
-        self.lruvec(id).multi_gen().map_or(0, of)
+        self.lruvec(id).multi_gen().map_or(0, scannable)
     }
 }
 
-/// Returns the part of `wanted` that `pages` of `all` pages contribute.
+/// Returns `wanted * pages / all`: the part of `wanted` that a memcg with `pages` of `all` pages
+/// contributes.
 fn part_of(wanted: Pages, pages: u64, all: u64) -> u64 {
     let part = u128::from(wanted.0) * u128::from(pages) / u128::from(all.max(1));
     u64::try_from(part).unwrap_or(wanted.0)

@@ -1,8 +1,9 @@
-//! One pass over one lruvec, with its charges and events: every reclaim ends here.
+//! One pass over one lruvec, and the update of charges and events by its result. Every kind of
+//! reclaim takes its pages here.
 //!
-//! Invariant: after memory has reported that there is no swap, no anon page of any memcg is chosen
-//! until time has advanced. A reclaim happens at one point in time, so this is at least until its
-//! end.
+//! Invariant: after `memory` has reported that no swap is free, no anon page of any memcg is chosen
+//! until time has advanced. A reclaim that is not paused has a single time, so this holds at least
+//! until its end.
 
 use super::{Machine, ReclaimRequest};
 use crate::folio::FolioType;
@@ -12,18 +13,18 @@ use crate::units::{Millis, Pages, Swappiness};
 use crate::vmscan::{Memory, ScanControl, ScanReason, Shrunk, shrink_lruvec, usable_swappiness};
 
 impl Machine {
-    pub(super) fn swappiness(&self, id: MemcgId, set: Option<Swappiness>) -> Swappiness {
-        let set = set.unwrap_or(self.tree.get(id).swappiness());
+    pub(super) fn swappiness(&self, id: MemcgId, wanted: Option<Swappiness>) -> Swappiness {
+        let wanted = wanted.unwrap_or(self.tree.get(id).swappiness());
         let slots = self.tree.swap_available(id);
         match self.config.policy {
             // One free slot is enough: a batch takes no more pages than there are free slots
             // ([`Lruvec::keep_unswappable`]).
-            Policy::ActiveInactive(..) if slots > Pages(0) => set,
-            _ => usable_swappiness(set, slots),
+            Policy::ActiveInactive(..) if slots > Pages(0) => wanted,
+            _ => usable_swappiness(wanted, slots),
         }
     }
 
-    /// Returns the scan control with which a pass over `id` starts.
+    /// Returns the parameters with which a pass over `id` starts.
     pub(super) fn scan_control(
         &self,
         id: MemcgId,
@@ -47,14 +48,15 @@ impl Machine {
         }
     }
 
-    /// Whether a reclaim for `reason` never overshoots; see [`ScanControl::is_exact`].
+    /// Whether a reclaim for `reason` never takes more than the request; see
+    /// [`ScanControl::is_exact`].
     pub(super) fn is_exact(&self, reason: ScanReason) -> bool {
         let none = ScanControl::new(reason, Pages(0), Swappiness::default(), Millis(0));
         let batch = self.config.batch;
         ScanControl { batch, ..none }.is_exact()
     }
 
-    /// Whether a pass over `id` skips its anon pages because swap is lacking.
+    /// Whether a pass over `id` skips its anon pages for lack of swap.
     fn lacks_swap(&self, id: MemcgId) -> bool {
         let wanted = self.tree.get(id).swappiness();
         let lruvec = self.lruvec(id);
@@ -63,8 +65,8 @@ impl Machine {
     }
 
     /// Counts that a pass kept anon pages of `id` in memory for lack of swap; called once a pass.
-    /// MAX and FAIL are counted at the memcg whose swap.max is exhausted, or FAIL at `id` if the
-    /// machine has no more swap.
+    /// Counts the swap events MAX and FAIL at the memcg whose memory.swap.max is exhausted; if the
+    /// machine has no more swap, counts FAIL at `id`.
     fn swap_failed(&mut self, id: MemcgId) {
         let available = |&id: &MemcgId| self.tree.get(id).swap_available();
         match self.tree.ancestors(id).min_by_key(available) {
@@ -113,20 +115,20 @@ impl Machine {
         let knows_no_swap = self.no_swap == Some(sc.now);
         let lruvec = self.lruvec_mut(id);
         if knows_no_swap && lruvec.evictable_total(Swappiness::FILE_ONLY) == Pages(0) {
-            // Nothing is evictable: an aging walk would be in vain.
+            // No page is evictable without swap: an aging walk would be in vain.
             return Shrunk {
                 no_swap: true,
                 ..Shrunk::default()
             };
         }
-        let out = lruvec.out(FolioType::Anon);
-        let most_out = Pages(out.0.saturating_add(available.0));
+        let swapped_before = lruvec.out(FolioType::Anon);
+        let most_out = Pages(swapped_before.0.saturating_add(available.0));
         let shrunk = pass(lruvec, &ScanControl { most_out, ..*sc });
-        let swapped = lruvec.out(FolioType::Anon).less(out);
+        let swapped = lruvec.out(FolioType::Anon).less(swapped_before);
         lruvec.reclaim_shadow_nodes();
-        let gone = Pages(shrunk.reclaimed.0 + shrunk.forgotten.0);
-        if gone > Pages(0) {
-            self.tree.uncharge(0, id, gone);
+        let no_longer_present = Pages(shrunk.reclaimed.0 + shrunk.forgotten.0);
+        if no_longer_present > Pages(0) {
+            self.tree.uncharge(0, id, no_longer_present);
         }
         self.tree.charge_swap(id, swapped);
         if shrunk.no_swap {

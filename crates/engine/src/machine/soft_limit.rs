@@ -1,14 +1,14 @@
 //! Soft limits: memcgs above their soft limit are reclaimed from first.
 //! spec: reclaim-control.md 3; memcg-lru.md 3.
 //!
-//! A memcg is checked once in [`SOFT_LIMIT_EVENTS`] pages charged to it. Multi-gen LRU: a memcg
-//! above its soft limit goes to the head of its bin of the memcg LRU, and nothing else is done.
-//! Classic LRU: the memcg and its ancestors are put in an order by excess over the soft limit.
-//! Direct and background reclaim of the root begin with the largest excess; memory.reclaim does
-//! not.
+//! A memcg is checked once in [`SOFT_LIMIT_EVENTS`] pages charged to it. With the multi-gen LRU, a
+//! memcg above its soft limit is only moved to the head of its bin of the memcg LRU. With the
+//! classic LRU, the memcg and its ancestors are sorted by their excess (pages above the soft
+//! limit). Direct and background reclaim of the root then begin with the memcg of largest excess;
+//! memory.reclaim does not.
 //!
-//! Invariant: every memcg with an excess when it was last checked is in the order once, under that
-//! excess, until its reclaim gets nothing; no other memcg is.
+//! Invariant: `by_excess` has exactly one entry for each memcg that had an excess at its last
+//! check, with that excess, until a reclaim of the memcg reclaims nothing; it has no other entries.
 
 use super::{Machine, ReclaimRequest};
 use crate::lru_gen::DEF_PRIORITY;
@@ -18,7 +18,8 @@ use crate::vmscan::{Memory, ScanControl, ScanReason, Shrunk};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-/// Pages charged to a memcg between two checks. The specification names no number.
+/// Pages charged to a memcg between two checks of its soft limit. The specification names no
+/// number.
 pub const SOFT_LIMIT_EVENTS: u32 = 1024;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -97,7 +98,8 @@ impl Machine {
         }
     }
 
-    /// Notes that a page was charged to `id`, and checks its soft limit if it is time.
+    /// Notes that a page was charged to `id`. Checks its soft limit at each [`SOFT_LIMIT_EVENTS`]th
+    /// page.
     pub(super) fn note_charge(&mut self, id: MemcgId) {
         if !self.soft.is_due(id) {
             return;
@@ -128,10 +130,10 @@ impl Machine {
                 break;
             };
             let nr = request.nr.less(total.reclaimed).min(self.excess(id));
-            let got = self.shrink_excess(id, ReclaimRequest { nr, ..request }, memory);
-            total.add(got);
+            let shrunk = self.shrink_excess(id, ReclaimRequest { nr, ..request }, memory);
+            total.add(shrunk);
             if self.tree.exists(id) {
-                let stuck = got.reclaimed == Pages(0);
+                let stuck = shrunk.reclaimed == Pages(0);
                 let excess = if stuck { Pages(0) } else { self.excess(id) };
                 self.soft.set(id, excess.0);
             }
@@ -150,21 +152,21 @@ impl Machine {
         for priority in (0..=DEF_PRIORITY).rev() {
             let prepared = self.prepare(top, (request, priority), false);
             for id in self.tree.pre_order(top) {
-                let rest = request.nr.less(total.reclaimed);
-                if rest == Pages(0) {
+                let missing = request.nr.less(total.reclaimed);
+                if missing == Pages(0) {
                     return total;
                 }
                 self.tree.calculate_path(MemcgId::ROOT, id);
                 if self.tree.below_min(MemcgId::ROOT, id) {
                     continue;
                 }
-                let rest = ReclaimRequest {
-                    nr: rest,
+                let missing = ReclaimRequest {
+                    nr: missing,
                     ..request
                 };
                 let sc = ScanControl {
                     prepared,
-                    ..self.scan_control(id, rest, priority)
+                    ..self.scan_control(id, missing, priority)
                 };
                 total.visited += 1;
                 total.add(self.shrink((top, id), &sc, memory));

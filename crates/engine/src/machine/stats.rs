@@ -1,10 +1,10 @@
-//! Statistics of all memcgs, counted as the kernel counts them: a worker's changes wait until a
-//! reader flushes them.
+//! memory.stat and memory.events of all memcgs, counted as in the kernel: each worker keeps its
+//! changes apart until a reader flushes them.
 //! spec: rstat.md.
 //!
-//! The counters of a lruvec are what the kernel has for each processor: running, never reset, and
-//! used by one worker at a time. Handing over a memcg adds what its counters gained, since this was
-//! last done, to the worker's delta in rstat. So a touch or a fault costs nothing here.
+//! The counters of a lruvec correspond to the kernel's per-processor counters: they only grow, and
+//! one worker at a time changes them. Handing over a memcg adds the gain of its counters since its
+//! last handing over to the worker's delta in rstat. So a touch or a fault costs nothing here.
 //!
 //! Invariants: a memcg whose lruvec's counters differ from what was handed over is in `changed`,
 //! with the worker that changed them; after a flush of the root, a memcg's totals are its own
@@ -14,24 +14,25 @@ use super::Machine;
 use crate::folio::FolioType;
 use crate::memcg::{MemcgEvents, MemcgId};
 use crate::memory_stat::{
-    FIRST_EVENT, LruSize, MemoryStat, NR_COUNTED, memcg_events, of_lruvec, of_tenant,
+    FIRST_EVENT, LruSize, MemoryStat, NR_COUNTED, lruvec_counters, memcg_events, tenant_counters,
 };
 use crate::rstat::{Flusher, GroupId, Rstat};
 use crate::units::{Millis, Pages};
 use alloc::vec::Vec;
 
-/// State of one memcg's handing over.
+/// Which changes of one memcg's counters are still to be handed over to rstat.
 #[derive(Clone, Copy, Debug)]
 struct Handed {
     group: GroupId,
     /// The worker that has changed the memcg's lruvec since the last handing over; `None` if none
     /// has.
-    by: Option<u32>,
-    /// Whether the memcg is in `changed`, perhaps since before it was last handed over.
+    changed_by: Option<u32>,
+    /// Whether the memcg is in [`Stats::changed`]. It may stay there after it was handed over
+    /// alone.
     is_listed: bool,
 }
 
-/// The rstat groups, one a memcg, and the memcgs to hand over.
+/// The rstat groups, one for each memcg, and the memcgs that are still to be handed over.
 #[derive(Debug)]
 pub(super) struct Stats {
     rstat: Rstat,
@@ -44,7 +45,7 @@ impl Handed {
     const fn new(group: GroupId) -> Self {
         Self {
             group,
-            by: None,
+            changed_by: None,
             is_listed: false,
         }
     }
@@ -77,27 +78,29 @@ impl Stats {
         self.handed[id.index()].group
     }
 
-    /// Whether it is noted already that `worker` changes the counters of `id`.
+    /// Whether [`Machine::note_change`] has noted already that `worker` changes the counters of
+    /// `id`.
     #[inline]
     pub(super) fn is_noted(&self, id: MemcgId, worker: u32) -> bool {
-        self.handed[id.index()].by == Some(worker)
+        self.handed[id.index()].changed_by == Some(worker)
     }
 }
 
 impl Machine {
-    /// Sets the worker that changes counters from now on, an index below
+    /// Attributes changes of counters from now on to the worker of this index, modulo
     /// [`super::MachineConfig::workers`].
-    pub(super) fn work_as(&mut self, worker: usize) {
+    pub(super) fn set_worker(&mut self, worker: usize) {
         let worker = worker % self.config.workers.max(1);
         self.worker = u32::try_from(worker).unwrap_or(0);
     }
 
-    /// Notes that the present worker may change the counters of `id` from now on.
+    /// Notes that the present worker may change the counters of `id` from now on; first hands over
+    /// earlier changes.
     #[cold]
     pub(super) fn note_change(&mut self, id: MemcgId) {
         self.hand_over(id);
         let handed = &mut self.stats.handed[id.index()];
-        handed.by = Some(self.worker);
+        handed.changed_by = Some(self.worker);
         if !core::mem::replace(&mut handed.is_listed, true) {
             self.stats.changed.push(id);
         }
@@ -107,14 +110,14 @@ impl Machine {
     /// the changes of its lists to the levels.
     fn hand_over(&mut self, id: MemcgId) {
         let handed = &mut self.stats.handed[id.index()];
-        let Some(worker) = handed.by.take() else {
+        let Some(worker) = handed.changed_by.take() else {
             return;
         };
         // A released memcg was handed over when it was released.
         let Some(lruvec) = &mut self.lruvecs[id.index()] else {
             return;
         };
-        let (group, now) = (handed.group, of_lruvec(lruvec));
+        let (group, now) = (handed.group, lruvec_counters(lruvec));
         self.stats.rstat.bring_to(worker as usize, group, 0, &now);
         self.idle.note(id);
         if let Some(lru) = lruvec.classic_mut() {
@@ -127,14 +130,17 @@ impl Machine {
 
     /// Whether the lruvec of `id` may have changed since it was last handed over.
     pub(super) fn has_changed(&self, id: MemcgId) -> bool {
-        self.stats.handed[id.index()].by.is_some()
+        self.stats.handed[id.index()].changed_by.is_some()
     }
 
-    /// Hands over the events of all memcgs; they are few.
+    /// Hands over the events of all memcgs that counted any: few do.
     fn hand_events_over(&mut self) {
         for id in self.tree.take_eventful() {
             if self.tree.exists(id) {
-                let (group, now) = (self.stats.group(id), of_tenant(self.tree.get(id).events()));
+                let (group, now) = (
+                    self.stats.group(id),
+                    tenant_counters(self.tree.get(id).events()),
+                );
                 let worker = self.worker as usize;
                 self.stats.rstat.bring_to(worker, group, FIRST_EVENT, &now);
             }
@@ -166,7 +172,7 @@ impl Machine {
         self.stats.group(id)
     }
 
-    /// Adds what `id` counted to the memcgs above it, before `id` is released.
+    /// Adds the counts of `id` to those of the memcgs above it, before `id` is released.
     pub(super) fn remove_stats(&mut self, id: MemcgId) {
         let group = self.hand_over_below(id);
         self.stats.rstat.remove(group);
@@ -176,17 +182,17 @@ impl Machine {
     /// be missing until the next periodic flush, as in the kernel.
     /// spec: rstat.md 6.1.
     pub fn memory_stat(&mut self, id: MemcgId) -> MemoryStat {
-        let (rstat, group) = self.fresh(id);
+        let (rstat, group) = self.flush_for_read(id);
         MemoryStat::new(rstat.totals(group))
     }
 
-    /// Returns memory.stat.local: of `id` alone; up to date as [`Self::memory_stat`] is.
+    /// Returns memory.stat.local, the statistics of `id` alone; as fresh as [`Self::memory_stat`].
     pub fn memory_stat_local(&mut self, id: MemcgId) -> MemoryStat {
-        let (rstat, group) = self.fresh(id);
+        let (rstat, group) = self.flush_for_read(id);
         MemoryStat::new(rstat.locals(group))
     }
 
-    fn fresh(&mut self, id: MemcgId) -> (&Rstat, GroupId) {
+    fn flush_for_read(&mut self, id: MemcgId) -> (&Rstat, GroupId) {
         let group = self.hand_over_below(id);
         if self.stats.flusher.before_read(&mut self.stats.rstat, group) {
             self.show(id);
@@ -194,8 +200,8 @@ impl Machine {
         (&self.stats.rstat, group)
     }
 
-    /// Flushes the statistics of `id` if the periodic flush is late, before reclaim reads them;
-    /// they must have been handed over. Returns whether it flushed.
+    /// Flushes the statistics of `id` if the periodic flush is late; reclaim calls this before it
+    /// reads them. The caller has handed over all changes. Returns whether it flushed.
     pub(super) fn flush_limited(&mut self, id: MemcgId, now: Millis) -> bool {
         let group = self.stats.group(id);
         let Stats { rstat, flusher, .. } = &mut self.stats;
@@ -206,7 +212,7 @@ impl Machine {
     pub fn memory_events(&mut self, id: MemcgId) -> MemcgEvents {
         let group = self.hand_over_below(id);
         self.stats.rstat.flush(group);
-        // From here on reclaim sees the flushed statistics, too.
+        // The flush makes these statistics visible to reclaim, too.
         self.show(id);
         memcg_events(self.stats.rstat.totals(group))
     }
@@ -217,7 +223,7 @@ impl Machine {
         self.tree.get(id).events()
     }
 
-    /// Flushes all counters. What reclaim sees of the classic lists' levels does not change.
+    /// Flushes all counters, but does not make them visible to reclaim by the classic lists.
     fn flush_counters(&mut self) {
         self.hand_all_over();
         self.stats.rstat.flush(GroupId::ROOT);
@@ -246,15 +252,16 @@ impl Machine {
         self.stats.rstat.flushes()
     }
 
-    /// Returns the inactive pages of the node that reclaim may take: anon pages only if there is
-    /// swap. The kernel counts these pages for the node, without thresholds.
+    /// Returns the number of inactive pages of the machine that reclaim may take; anon pages count
+    /// only if swap is free. Exact, because the kernel counts these pages for the node, without a
+    /// threshold.
     /// spec: memcg-lru.md 6.
     pub(super) fn inactive(&mut self) -> Pages {
         self.flush_counters();
         let inactive = |ty| {
             self.stats
                 .rstat
-                .total(GroupId::ROOT, LruSize::inactive(ty).place())
+                .total(GroupId::ROOT, LruSize::inactive(ty).index())
         };
         let anon = match self.tree.swap_available(MemcgId::ROOT) {
             Pages(0) => 0,

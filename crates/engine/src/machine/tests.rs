@@ -8,7 +8,7 @@ use crate::memcg::{MemcgEvent, MemcgOp, MemcgProfile, Segment};
 use crate::vmscan::{Memory, PageOut, ScanReason, Share, Shrunk, TryAgain};
 use crate::vmstat::VmEvent;
 
-/// A memory of which all pages can be paged out; the accessed bits are in the lruvec.
+/// A memory that pages out every page; its accessed bits are those in the lruvec.
 pub(super) struct Simple;
 
 impl Memory for Simple {
@@ -61,7 +61,7 @@ impl Machine {
         self.finish(reclaimer)
     }
 
-    /// Reclaims from one memcg at one priority; returns also where its entry moved.
+    /// Reclaims from one memcg at one priority; also returns where its memcg LRU entry must move.
     pub(super) fn shrink_one<M: Memory>(
         &mut self,
         id: MemcgId,
@@ -86,9 +86,10 @@ pub(super) fn protect(machine: &mut Machine, id: MemcgId, min: u64, low: u64) {
     machine.set_limits(id, limits);
 }
 
-/// memcg-lru.md 10, test 6; and I8.
+/// A memcg below memory.min moves to the young generation without being scanned (I8).
+/// spec: memcg-lru.md 10, test 6.
 #[test]
-fn below_min_goes_young_untouched() {
+fn a_memcg_below_min_becomes_young_without_a_scan() {
     for profile in [MemcgProfile::Seed, MemcgProfile::Newer] {
         let (mut machine, ids) = machine(profile, 1, 100);
         protect(&mut machine, ids[0], 100, 0);
@@ -97,7 +98,9 @@ fn below_min_goes_young_untouched() {
     }
 }
 
-/// memcg-lru.md 10, test 7.
+/// A memcg below memory.low moves to the tail at the first visit; at the next visit the event LOW
+/// is counted.
+/// spec: memcg-lru.md 10, test 7.
 #[test]
 fn a_memcg_below_low_is_skipped_once() {
     let (mut machine, ids) = machine(MemcgProfile::Newer, 1, 100);
@@ -106,17 +109,19 @@ fn a_memcg_below_low_is_skipped_once() {
     assert_eq!((op, shrunk.scanned), (MemcgOp::Tail, 0));
     machine.memcg_lru.rotate(ids[0], op);
     let low = |machine: &Machine| machine.memory_events_local(ids[0]).get(MemcgEvent::Low);
-    // A fresh lruvec first drops its empty generations, then ages while it has fewer than four, and
-    // only then yields pages.
+    // A fresh lruvec first drops its empty generations, then ages until it has four, and only then
+    // yields pages.
     for attempt in 1..=4 {
         let (_, shrunk) = machine.shrink_one(ids[0], request(50), 0, &mut Simple);
         assert_eq!((low(&machine), shrunk.scanned > 0), (attempt, attempt == 4));
     }
 }
 
-/// memcg-lru.md 10, test 8.
+/// A memcg that is too small for the priority moves to the tail, and at the next visit to the young
+/// generation.
+/// spec: memcg-lru.md 10, test 8.
 #[test]
-fn too_small_tail_then_young() {
+fn a_too_small_memcg_moves_to_the_tail_then_young() {
     for profile in [MemcgProfile::Seed, MemcgProfile::Newer] {
         let (mut machine, ids) = machine(profile, 1, 100);
         let (op, _) = machine.shrink_one(ids[0], request(50), 12, &mut Simple);
@@ -127,7 +132,8 @@ fn too_small_tail_then_young() {
     }
 }
 
-/// memcg-lru.md 10, test 9.
+/// All pages of an offline memcg are reclaimed; then the memcg is released.
+/// spec: memcg-lru.md 10, test 9.
 #[test]
 fn an_offline_memcg_is_emptied_and_released() {
     let (mut machine, ids) = machine(MemcgProfile::Newer, 2, 0);
@@ -149,8 +155,8 @@ fn an_offline_memcg_is_emptied_and_released() {
     assert_eq!(machine.memcg_lru().slot_of(ids[0]), None);
 }
 
-/// Regression: 500 reclaims of the root took nothing from an offline memcg with anon pages that had
-/// been touched once: with only two generations nothing can be isolated, and an offline memcg was
+/// Regression: 500 reclaims of the root took nothing from an offline memcg whose anon pages had
+/// been touched once. With only two generations no page can be isolated, and an offline memcg was
 /// never aged.
 #[test]
 fn a_dead_tenant_is_gone_within_ten_reclaims() {
@@ -174,7 +180,7 @@ fn a_dead_tenant_is_gone_within_ten_reclaims() {
         }
         (0..ages).for_each(|at| machine.age(dead, Millis(at)));
         machine.offline(dead);
-        // Empty generations are dropped first, and two remain.
+        // The first reclaims drop empty generations, until two generations remain.
         let mut reclaims = 0;
         while machine.tree().exists(dead) && usage(&machine, dead) > 0 && reclaims < 500 {
             machine.reclaim_root(request(1000), &mut Simple);
@@ -187,7 +193,9 @@ fn a_dead_tenant_is_gone_within_ten_reclaims() {
     }
 }
 
-/// memcg-lru.md 10, test 13.
+/// A request for 32 pages among 100 memcgs ends after a few memcgs, and over many requests all age
+/// equally often.
+/// spec: memcg-lru.md 10, test 13.
 #[test]
 fn a_direct_reclaimer_visits_few_and_in_the_end_all() {
     let (mut machine, ids) = machine(MemcgProfile::Newer, 100, 2000);
@@ -196,23 +204,23 @@ fn a_direct_reclaimer_visits_few_and_in_the_end_all() {
         (0..2).for_each(|_| machine.age(id, Millis(0)));
     }
     let mut rounds_of = alloc::vec![0u64; ids.len()];
-    let births = |machine: &Machine, n: usize| machine.lruvec(ids[n]).lru_gen().max_seq();
+    let max_seq = |machine: &Machine, n: usize| machine.lruvec(ids[n]).lru_gen().max_seq();
     for call in 0..600 {
-        let before: Vec<u64> = (0..ids.len()).map(|n| births(&machine, n)).collect();
+        let before: Vec<u64> = (0..ids.len()).map(|n| max_seq(&machine, n)).collect();
         let usages: Vec<u64> = ids.iter().map(|&id| usage(&machine, id)).collect();
         let direct = ReclaimRequest {
             reason: ScanReason::Direct,
             now: Millis(call),
             ..request(32)
         };
-        let got = machine.shrink_many(direct, 4);
-        assert!(got.reclaimed >= Pages(32), "call {call}");
+        let shrunk = machine.shrink_many(direct, 4);
+        assert!(shrunk.reclaimed >= Pages(32), "call {call}");
         let touched = (0..ids.len())
             .filter(|&n| usage(&machine, ids[n]) < usages[n])
             .count();
         assert!(touched <= 3, "call {call}: {touched} tenants for 32 pages");
         for n in 0..ids.len() {
-            rounds_of[n] += births(&machine, n) - before[n];
+            rounds_of[n] += max_seq(&machine, n) - before[n];
         }
         let (least, most) = (rounds_of.iter().min(), rounds_of.iter().max());
         let spread = most.zip(least).map(|(m, l)| m - l);
@@ -221,12 +229,13 @@ fn a_direct_reclaimer_visits_few_and_in_the_end_all() {
     machine.check_invariants();
 }
 
-/// memcg-lru.md 10, test 14.
+/// memory.reclaim of a child takes pages of that child only, by the hierarchy.
+/// spec: memcg-lru.md 10, test 14.
 #[test]
 fn reclaim_of_a_child_does_not_touch_the_others() {
     let (mut machine, ids) = machine(MemcgProfile::Newer, 4, 500);
-    let got = machine.proactive_reclaim(ids[2], request(100), &mut Simple);
-    assert!(got.is_ok_and(|got| got >= Pages(100)));
+    let result = machine.proactive_reclaim(ids[2], request(100), &mut Simple);
+    assert!(result.is_ok_and(|result| result >= Pages(100)));
     for &id in &ids {
         assert_eq!(usage(&machine, id) == 500, id != ids[2]);
     }
@@ -242,9 +251,11 @@ fn reclaim_of_a_child_does_not_touch_the_others() {
     machine.check_invariants();
 }
 
-/// reclaim-control.md 11, test 4, by both walks.
+/// A memcg below memory.min loses no page while others are emptied, in reclaim by the memcg LRU and
+/// by the hierarchy.
+/// spec: reclaim-control.md 11, test 4.
 #[test]
-fn the_protected_lose_nothing_while_others_are_emptied() {
+fn a_tenant_below_min_loses_nothing_while_others_are_emptied() {
     for by_lru in [true, false] {
         let (mut machine, ids) = machine(MemcgProfile::Newer, 2, 300);
         protect(&mut machine, ids[0], 300, 0);
@@ -272,7 +283,9 @@ fn the_protected_lose_nothing_while_others_are_emptied() {
     }
 }
 
-/// reclaim-control.md 11, test 5.
+/// Pages of a memcg below memory.low stay as long as others have pages; then the event LOW is
+/// counted.
+/// spec: reclaim-control.md 11, test 5.
 #[test]
 fn memcgs_below_low_are_reclaimed_when_nothing_else_remains() {
     let (mut machine, ids) = machine(MemcgProfile::Newer, 2, 200);
@@ -288,18 +301,19 @@ fn memcgs_below_low_are_reclaimed_when_nothing_else_remains() {
     machine.check_invariants();
 }
 
-/// reclaim-control.md 11, test 15: pgsteal is charged to the owner.
+/// Stolen pages count in pgsteal of the memcg that owned them.
+/// spec: reclaim-control.md 11, test 15.
 #[test]
 fn pgsteal_belongs_to_the_owner() {
     let (mut machine, ids) = machine(MemcgProfile::Newer, 3, 400);
-    let got = machine
+    let reclaimed = machine
         .proactive_reclaim(MemcgId::ROOT, request(300), &mut Simple)
         .expect("cold");
     let stolen: u64 = ids
         .iter()
         .map(|&id| machine.lruvec(id).stat().pgsteal())
         .sum();
-    assert_eq!(stolen, got.0);
+    assert_eq!(stolen, reclaimed.0);
     for &id in &ids {
         let stat = machine.lruvec(id).stat();
         assert_eq!(stat.pgsteal(), 400 - usage(&machine, id));
@@ -307,9 +321,9 @@ fn pgsteal_belongs_to_the_owner() {
     }
 }
 
-/// The experiment of document 000, scaled (memcg-lru.md 8): 128 tenants of 480 pages touch all
-/// their pages, which refault at once. Reclaim is fair within a quarter, and takes neither too much
-/// nor too little.
+/// 128 tenants of 480 pages touch pages at random, and reclaimed pages refault at once. The standard
+/// deviation of pages taken from each tenant is at most a quarter of the mean, and their sum within
+/// 10% of the requests. (A smaller version of the experiment in memcg-lru.md 8.)
 #[test]
 fn pressure_is_shared_fairly() {
     let (mut machine, ids) = machine(MemcgProfile::Newer, 128, 480);
@@ -344,7 +358,8 @@ fn pressure_is_shared_fairly() {
         (90..=110).contains(&(sum * 100 / requested)),
         "{sum} of {requested}"
     );
-    // CV <= 0.25 without a square root: n * sum of squares <= (1 + 1/16) * (sum)^2.
+    // Standard deviation <= mean / 4, without a square root: n * (sum of squares) <= (1 + 1/16) *
+    // sum^2.
     let squares: u64 = stolen.iter().map(|s| s * s).sum();
     assert!(n * squares * 16 <= 17 * sum * sum, "unfair: {stolen:?}");
 }
@@ -357,7 +372,8 @@ fn soft_limits_and_segments_reach_the_lru() {
     machine.check_invariants();
 }
 
-/// The walk that the memcg LRU replaced: every write takes from every tenant, needed or not.
+/// A walk over the hierarchy, which the memcg LRU replaced, takes pages from every tenant at each
+/// write to memory.reclaim, even if fewer tenants would do.
 #[test]
 fn the_iterator_overshoots_where_the_memcg_lru_does_not() {
     let overshoot = |global| {
@@ -371,9 +387,9 @@ fn the_iterator_overshoots_where_the_memcg_lru_does_not() {
             machine.lruvec_mut(id).ensure(1000);
             fill(&mut machine, id, 1000);
         }
-        let got = machine.proactive_reclaim(MemcgId::ROOT, request(256), &mut Simple);
+        let result = machine.proactive_reclaim(MemcgId::ROOT, request(256), &mut Simple);
         machine.check_invariants();
-        got.expect("cold").0 * 100 / 256
+        result.expect("cold").0 * 100 / 256
     };
     assert!(overshoot(GlobalReclaim::MemcgLru) <= 125);
     assert!(overshoot(GlobalReclaim::Iterator) >= 400);

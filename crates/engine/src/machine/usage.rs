@@ -1,8 +1,8 @@
-//! Usage of tenants, counted or measured; how many pages of it are unprotected; the page-age
-//! histogram.
+//! Usage of tenants, counted or measured; how many of their pages are unprotected; and their
+//! histogram of page ages.
 //!
-//! Invariant: a measured usage takes the place of the counted one for limits and protection,
-//! nowhere else.
+//! Invariant: a measured usage replaces the counted usage for limits and protection, and for
+//! nothing else.
 
 use super::Machine;
 use crate::folio::FolioType;

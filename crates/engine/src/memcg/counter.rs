@@ -1,7 +1,8 @@
 //! A page counter: the usage of memory or swap against one hard limit.
 //!
-//! Usage is charged pages plus *unseen* pages. Unseen pages were measured but never charged; their
-//! number is negative where fewer pages were measured than charged.
+//! Usage is the number of charged pages plus that of *unseen* pages: pages that were measured on
+//! the host, but never charged here. The number of unseen pages is negative if fewer pages were
+//! measured than charged.
 
 use crate::units::{Limit, Pages};
 
@@ -35,13 +36,13 @@ impl PageCounter {
         Pages(self.charged.0.saturating_add_signed(self.unseen))
     }
 
-    /// Returns the unseen pages: those in use minus those charged.
+    /// Returns the number of unseen pages: pages in use minus charged pages.
     #[must_use]
     pub const fn unseen(&self) -> i64 {
         self.unseen
     }
 
-    /// Sets the unseen pages: those in use minus those charged.
+    /// Sets the number of unseen pages: pages in use minus charged pages.
     pub const fn set_unseen(&mut self, unseen: i64) {
         self.unseen = unseen;
         self.note_watermark();
@@ -53,7 +54,7 @@ impl PageCounter {
         }
     }
 
-    /// The limit.
+    /// The hard limit of the usage.
     #[must_use]
     pub const fn max(&self) -> Limit {
         self.max
@@ -71,7 +72,7 @@ impl PageCounter {
         self.failcnt
     }
 
-    /// Sets the limit; usage may be above it from now on.
+    /// Sets the hard limit; usage may already be above the new limit.
     pub const fn set_max(&mut self, max: Limit) {
         self.max = max;
     }
@@ -90,7 +91,7 @@ impl PageCounter {
         Ok(())
     }
 
-    /// Charges `nr` pages, even over the limit.
+    /// Charges `nr` pages, even if usage then exceeds the limit.
     pub const fn charge(&mut self, nr: Pages) {
         self.charged.0 += nr.0;
         self.note_watermark();
@@ -99,7 +100,7 @@ impl PageCounter {
     /// Uncharges `nr` pages.
     ///
     /// # Panics
-    /// When more is uncharged than was charged: a caller has counted wrong.
+    /// When more pages are uncharged than were charged: the caller's count is wrong.
     pub const fn uncharge(&mut self, nr: Pages) {
         assert!(self.charged.0 >= nr.0, "uncharged more than was charged");
         self.charged.0 -= nr.0;

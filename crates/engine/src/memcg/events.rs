@@ -4,7 +4,7 @@
 /// An event of a tenant, counted in memory.events or memory.swap.events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemcgEvent {
-    /// The tenant was reclaimed from although its usage was below low.
+    /// Pages of the tenant were reclaimed although its usage was below low.
     Low,
     /// A task was throttled because the usage was above high.
     High,

@@ -1,21 +1,21 @@
-//! The heat of each memcg: how little reclaim got from it lately. Reclaim by heat levels takes from
-//! cold memcgs first.
+//! The heat of each memcg, which is higher the fewer pages recent reclaim got from the memcg.
+//! Reclaim by heat levels takes from cold memcgs first.
 //! spec: heat-level.md.
 //!
 //! Invariants (heat-level.md 6): I1 heat is at most [`HEAT_MAX`], and the root's is 0; I4 heat
-//! changes only by a visit, or by one for each second.
+//! changes only by a visit, or falls by one each second.
 
 use super::MemcgId;
 use crate::units::{Millis, Pages};
 use alloc::vec::Vec;
 
-/// Heat from which on a memcg is warm.
+/// Minimum heat of a warm memcg.
 pub const HEAT_WARM: u8 = 4;
-/// Heat from which on a memcg is hot.
+/// Minimum heat of a hot memcg.
 pub const HEAT_HOT: u8 = 8;
 /// Maximum heat.
 pub const HEAT_MAX: u8 = 12;
-/// Heat falls by one after more than this time.
+/// Heat falls by one when more than this time has passed since it last fell.
 pub const HEAT_DECAY: Millis = Millis(1000);
 
 /// A range of heat; reclaim takes from lower levels first.
@@ -64,14 +64,14 @@ pub struct HeatVisit {
 }
 
 impl HeatVisit {
-    /// Returns by how much a visit changes heat, if the memcg had `before` refaults at the visit
-    /// before.
+    /// Returns by how much the visit changes the memcg's heat. `before` is `refaults` of the
+    /// previous visit.
     fn change(self, before: u64) -> i8 {
-        let got = u128::from(self.reclaimed.0);
+        let reclaimed = u128::from(self.reclaimed.0);
         let change = match u128::from(self.tried) {
             0 => 12,
-            tried if got * 2 >= tried => -2,
-            tried if got * 4 >= tried => -1,
+            tried if reclaimed * 2 >= tried => -2,
+            tried if reclaimed * 4 >= tried => -1,
             _ => 1,
         };
         match self.refaults.saturating_sub(before) {
@@ -105,17 +105,17 @@ impl Heat {
 /// The heat of all memcgs.
 #[derive(Debug, Default)]
 pub struct MemcgHeat {
-    /// The index is the memcg's.
-    of: Vec<Heat>,
+    /// The heat of each memcg, by the memcg's index.
+    heats: Vec<Heat>,
 }
 
 impl MemcgHeat {
-    /// Begins with heat 0 for a memcg that was created at `now`.
+    /// Sets the heat of a memcg that is created at `now` to 0.
     pub fn online(&mut self, id: MemcgId, now: Millis) {
-        if self.of.len() <= id.index() {
-            self.of.resize(id.index() + 1, Heat::default());
+        if self.heats.len() <= id.index() {
+            self.heats.resize(id.index() + 1, Heat::default());
         }
-        self.of[id.index()] = Heat {
+        self.heats[id.index()] = Heat {
             decayed: now,
             ..Heat::default()
         };
@@ -124,21 +124,22 @@ impl MemcgHeat {
     /// Returns the heat of `id` as of its last visit or decay.
     #[must_use]
     pub fn heat(&self, id: MemcgId) -> u8 {
-        self.of[id.index()].heat
+        self.heats[id.index()].heat
     }
 
-    /// Returns the level of `id` at `now`, after a decay if it is time.
+    /// Returns the level of `id` at `now`, after the decay that is pending.
     pub fn level(&mut self, id: MemcgId, now: Millis) -> HeatLevel {
-        self.of[id.index()].decay(now);
+        self.heats[id.index()].decay(now);
         HeatLevel::of(self.heat(id))
     }
 
-    /// Counts a visit of `id` that ended at `now`. No effect on the root, which stays cold.
+    /// Updates the heat of `id` after a visit that ended at `now`. Has no effect on the root, which
+    /// stays cold.
     pub fn visited(&mut self, id: MemcgId, visit: HeatVisit, now: Millis) {
         if id == MemcgId::ROOT {
             return;
         }
-        let heat = &mut self.of[id.index()];
+        let heat = &mut self.heats[id.index()];
         heat.decay(now);
         heat.add(visit.change(heat.refaults));
         heat.refaults = visit.refaults;
@@ -149,9 +150,9 @@ impl MemcgHeat {
     /// # Panics
     /// When it does not hold.
     pub fn check_invariants(&self) {
-        let root = self.of.first().map_or(0, |root| root.heat);
+        let root = self.heats.first().map_or(0, |root| root.heat);
         assert_eq!(root, 0, "I1: heat of the root");
-        assert!(self.of.iter().all(|of| of.heat <= HEAT_MAX), "I1");
+        assert!(self.heats.iter().all(|heat| heat.heat <= HEAT_MAX), "I1");
     }
 }
 

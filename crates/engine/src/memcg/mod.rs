@@ -1,4 +1,5 @@
-//! A memcg: one tenant's limits, usage and protection. spec: reclaim-control.md 1-3, 9.
+//! A memcg (memory control group): one tenant's limits, usage and protection.
+//! spec: reclaim-control.md 1-3, 9.
 //!
 //! Invariants (reclaim-control.md 10): usage <= max except after a forced charge (I2); events never
 //! decrease (I9); the throttle delay grows with the overage and is at most 2 s (I7).
@@ -28,23 +29,26 @@ pub use tree::{MemcgId, MemcgTree, OverMax};
 
 use crate::units::{Limit, Millis, Pages, Swappiness};
 
-/// Most reclaims before a charge fails.
+/// Maximum number of reclaims before a charge fails; for other requests, of reclaims that reclaimed
+/// nothing before the request ends.
 pub const MAX_RECLAIM_RETRIES: u32 = 16;
-/// Pages that a worker of the kernel charges ahead; the throttle formula counts in this unit.
+/// Number of pages that a CPU charges ahead in the kernel; the throttle formula uses it as its
+/// unit.
 pub const MEMCG_CHARGE_BATCH: u64 = 64;
 
 /// The memory and swap limits and the protection of a tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemcgLimits {
-    /// memory.min: pages never reclaimed for other tenants. `Limit::Max` protects everything.
+    /// memory.min: this many pages are never reclaimed for other tenants.
     pub min: Pages,
-    /// memory.low: pages reclaimed for other tenants only when nothing else remains.
+    /// memory.low: this many pages are reclaimed for other tenants only when nothing else remains.
     pub low: Pages,
     /// memory.high: above this usage tasks are throttled and pages reclaimed.
     pub high: Limit,
     /// memory.max: hard limit of the usage.
     pub max: Limit,
-    /// memory.soft_limit: a memcg above it is reclaimed from first when the machine is short.
+    /// memory.soft_limit_in_bytes of cgroup v1: memcgs above it are reclaimed from first when the
+    /// machine runs short of memory.
     pub soft: Limit,
     /// memory.swap.max: hard limit of swapped-out pages.
     pub swap_max: Limit,
@@ -68,7 +72,7 @@ pub struct Memcg {
 }
 
 impl Memcg {
-    /// Creates a tenant that uses nothing.
+    /// Creates a tenant with no pages.
     #[must_use]
     pub fn new(limits: MemcgLimits, swappiness: Swappiness) -> Self {
         let mut memcg = Self {
@@ -96,7 +100,8 @@ impl Memcg {
         self.high = limits.high;
         self.swap_high = limits.swap_high;
         self.soft = limits.soft;
-        // If the tenant is directly below the root of a reclaim, its settings are its protection.
+        // For a tenant directly below the target of a reclaim, min and low are also the effective
+        // protection.
         self.protection = Protection {
             min: limits.min,
             low: limits.low,
@@ -117,7 +122,7 @@ impl Memcg {
         }
     }
 
-    /// Returns the charged pages: pages that the engine knows of, and pages in stocks.
+    /// Returns the number of charged pages: those that the engine knows of, and those in stocks.
     #[must_use]
     pub const fn charged(&self) -> Pages {
         self.memory.charged()
@@ -138,11 +143,11 @@ impl Memcg {
         self.memory.usage()
     }
 
-    /// Returns the pages by which the protection of this memcg is computed: its usage, or all its
-    /// charged pages if the usage is less than half of them. The usage of a memcg may be near zero,
-    /// because a process that was moved there is charged elsewhere. Not always the charged pages:
-    /// mapped pages that other memcgs are charged for, such as program text, may be more than a
-    /// parent uses.
+    /// Returns the number of pages by which the protection of this memcg is computed: its usage, or
+    /// its charged pages if the usage is less than half of them. The usage may be near zero if
+    /// pages of a process that was moved here are still charged elsewhere. The charged pages alone
+    /// will not do: together with pages that other memcgs are charged for, such as shared program
+    /// code, they may exceed the usage of the parent.
     #[must_use]
     pub const fn held(&self) -> Pages {
         let (usage, charged) = (self.usage(), self.charged());
@@ -173,7 +178,7 @@ impl Memcg {
         self.memory.watermark()
     }
 
-    /// Returns memory.swap.current: the swapped-out anon pages.
+    /// Returns memory.swap.current: the number of swapped-out anon pages.
     #[must_use]
     pub const fn swap_usage(&self) -> Pages {
         self.swap.usage()
@@ -209,14 +214,14 @@ impl Memcg {
     /// Charges `nr` pages if memory.max allows it.
     ///
     /// # Errors
-    /// [`OverLimit`] when it does not. No event is counted: the caller does that, because it knows
-    /// whether this is the first attempt.
+    /// [`OverLimit`] when memory.max would be exceeded. The caller counts the event MAX, because
+    /// only the caller knows whether this is the first attempt.
     pub const fn try_charge(&mut self, nr: Pages) -> Result<(), OverLimit> {
         self.memory.try_charge(nr)
     }
 
-    /// Charges `nr` pages even over memory.max, and then counts MAX: for pages that are in memory
-    /// already, such as those of a running program.
+    /// Charges `nr` pages, even over memory.max; then counts the event MAX. For pages that are in
+    /// memory already, such as those of a running program.
     pub const fn charge_forced(&mut self, nr: Pages) {
         if self.memory.try_charge(nr).is_err() {
             self.event(MemcgEvent::Max);
@@ -263,7 +268,7 @@ impl Memcg {
         self.swap_usage().less(self.swap_high.pages())
     }
 
-    /// Returns how far memory and swap are above memory.high and memory.swap.high; see [`overage`].
+    /// Returns the overages of memory.high and of memory.swap.high; see [`overage`].
     #[must_use]
     pub fn high_overages(&self) -> HighOverages {
         HighOverages {
@@ -278,7 +283,8 @@ impl Memcg {
         self.usage().less(self.memory.max().pages())
     }
 
-    /// Whether effective min covers all pages of this memcg, so that reclaim from above takes none.
+    /// Whether effective min covers all pages of this memcg, so that reclaim for a memcg above
+    /// takes none.
     #[must_use]
     pub const fn below_min(&self) -> bool {
         self.is_covered(self.protection.min)
@@ -291,7 +297,8 @@ impl Memcg {
     }
 
     /// Returns how long a task that has just charged `nr` pages must sleep because usage is above
-    /// memory.high or memory.swap.high. Counts HIGH for each that is exceeded.
+    /// memory.high or memory.swap.high. Counts the event HIGH or SWAP_HIGH for each that is
+    /// exceeded.
     pub fn throttle(&mut self, nr: Pages) -> Millis {
         if self.over_high() > Pages(0) {
             self.event(MemcgEvent::High);
@@ -332,7 +339,8 @@ mod tests {
         assert_eq!((memcg.usage(), memcg.peak()), (Pages(0), Pages(12)));
     }
 
-    /// reclaim-control.md 11, test 16, and 2.1: both comparisons are >=.
+    /// reclaim-control.md 11, test 16, and 2.1: a memcg is below min or low if these are at least
+    /// its usage.
     #[test]
     fn below_its_protection() {
         let mut memcg = with(MemcgLimits {

@@ -1,9 +1,9 @@
-//! The order of the tree: parents, children, and which memcg comes next in a walk. Going to the
-//! next memcg takes the same time however many siblings there are, and so does each change of the
-//! tree.
+//! The links of the memcg tree: parents, children, and the order of a walk. Each step of a walk and
+//! each change of the tree takes constant time, however many siblings there are.
 //!
-//! Invariants: a memcg that is not released is among its parent's children once, in the order of
-//! their creation; `older` and `younger` are each other's reverse; the root has no siblings.
+//! Invariants: each memcg that is not released is exactly once among its parent's children, which
+//! are in order of creation; `older` and `younger` are each other's reverse; the root has no
+//! siblings.
 
 use super::{MemcgId, MemcgTree};
 use alloc::vec::Vec;
@@ -59,7 +59,7 @@ impl MemcgTree {
         }
     }
 
-    /// Returns `root` and its descendants, each after its parent.
+    /// Returns `root` and its descendants, each after its parent (in pre-order).
     #[must_use]
     pub fn pre_order(&self, root: MemcgId) -> Vec<MemcgId> {
         core::iter::successors(Some(root), |&id| self.after(root, id)).collect()
@@ -101,7 +101,7 @@ impl MemcgTree {
     pub(super) fn check_links(&self) {
         let all = self.pre_order(MemcgId::ROOT);
         let existing = self.nodes.iter().flatten().count();
-        assert_eq!(all.len(), existing, "children of somebody");
+        assert_eq!(all.len(), existing, "each memcg is the child of another");
         for id in all {
             let mut older = None;
             for child in self.children(id) {

@@ -1,4 +1,5 @@
-//! Effective protection: how much of its min or low a child really gets from its parent.
+//! Effective protection: how much of its memory.min or low a memcg gets, given the protection of
+//! its parent and the claims of its siblings.
 //! spec: reclaim-control.md 2.1.
 
 use crate::units::{Pages, scaled};
@@ -25,7 +26,8 @@ pub struct ProtectionInput {
     pub parent_effective: Pages,
     /// Sum of `min(usage, setting)` over all children of the parent.
     pub siblings_protected: Pages,
-    /// Mount option memory_recursiveprot: protection that no child claims is divided by usage.
+    /// Whether the mount option memory_recursiveprot is set: then protection that no child claims
+    /// is divided among the children by their usage.
     pub recursive: bool,
 }
 
@@ -58,7 +60,13 @@ pub fn effective_protection(input: ProtectionInput) -> Pages {
 mod tests {
     use super::*;
 
-    fn ep(usage: u64, setting: u64, parent: (u64, u64), siblings: u64, recursive: bool) -> u64 {
+    fn effective(
+        usage: u64,
+        setting: u64,
+        parent: (u64, u64),
+        siblings: u64,
+        recursive: bool,
+    ) -> u64 {
         let input = ProtectionInput {
             usage: Pages(usage),
             parent_usage: Pages(parent.0),
@@ -70,31 +78,37 @@ mod tests {
         effective_protection(input).0
     }
 
-    /// reclaim-control.md 11, test 1.
+    /// If children claim more than the parent has, each gets a part in proportion to its claim.
+    /// spec: reclaim-control.md 11, test 1.
     #[test]
     fn overcommitted_protection_is_shared_in_proportion() {
-        assert_eq!(ep(8, 8, (16, 10), 16, false), 5);
-        assert_eq!(ep(8, 8, (10, 10), 10, false), 8);
-        assert_eq!(ep(2, 2, (10, 10), 10, false), 2);
+        assert_eq!(effective(8, 8, (16, 10), 16, false), 5);
+        assert_eq!(effective(8, 8, (10, 10), 10, false), 8);
+        assert_eq!(effective(2, 2, (10, 10), 10, false), 2);
     }
 
-    /// reclaim-control.md 11, test 2.
+    /// With memory_recursiveprot the protection that no child claims is divided by usage.
+    /// spec: reclaim-control.md 11, test 2.
     #[test]
     fn recursive_protection_shares_the_unclaimed() {
-        assert_eq!(ep(10, 4, (20, 10), 4, true), 6);
-        assert_eq!(ep(10, 0, (20, 10), 4, true), 3);
+        assert_eq!(effective(10, 4, (20, 10), 4, true), 6);
+        assert_eq!(effective(10, 0, (20, 10), 4, true), 3);
     }
 
-    /// reclaim-control.md 11, test 3.
+    /// Without memory_recursiveprot a child gets only what it claims.
+    /// spec: reclaim-control.md 11, test 3.
     #[test]
     fn without_recursion_only_the_claimed() {
-        assert_eq!(ep(10, 4, (20, 10), 4, false), 4);
-        assert_eq!(ep(10, 0, (20, 10), 4, false), 0);
+        assert_eq!(effective(10, 4, (20, 10), 4, false), 4);
+        assert_eq!(effective(10, 0, (20, 10), 4, false), 0);
     }
 
     #[test]
     fn never_more_than_usage_and_no_overflow() {
-        assert_eq!(ep(3, u64::MAX, (3, u64::MAX), 3, true), 3);
-        assert_eq!(ep(u64::MAX, u64::MAX, (u64::MAX, 7), u64::MAX, true), 7);
+        assert_eq!(effective(3, u64::MAX, (3, u64::MAX), 3, true), 3);
+        assert_eq!(
+            effective(u64::MAX, u64::MAX, (u64::MAX, 7), u64::MAX, true),
+            7
+        );
     }
 }

@@ -1,25 +1,26 @@
-//! How many pages of a memcg reclaim scans, given its protection: in proportion, so that little is
-//! taken from a memcg a little above its protection.
+//! How many pages of a memcg reclaim may scan, given the memcg's protection: the unprotected part,
+//! so that a memcg barely above its protection loses few pages.
 //! spec: classic-lru.md 5.3; reclaim-control.md 2.2; lru-gen.md 5.5.
 
 use super::Protection;
 use crate::units::{Pages, SWAP_CLUSTER_MAX};
 
-/// A memcg's usage, and how many pages of it are protected: by min, or by low if that is larger and
-/// not ignored.
+/// A memcg's usage, and the number of its pages that are protected: by min, or by low if low is
+/// larger and not ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanProtection {
     /// The memcg's usage.
     pub usage: Pages,
     /// Effective min or low, in pages.
     pub protected: Pages,
-    /// Whether low protects the pages: a reclaim that gets nothing because of that may ignore low.
+    /// Whether it is low that protects the pages. If a reclaim reclaims nothing because of that, it
+    /// may ignore low.
     pub by_low: bool,
 }
 
 impl ScanProtection {
-    /// Creates it from a memcg's usage and effective protection; `None` if nothing is protected.
-    /// With `low_reclaim`, low is ignored.
+    /// Creates the value from a memcg's usage and effective protection; `None` if no page is
+    /// protected. With `low_reclaim`, low is ignored.
     #[must_use]
     pub fn new(usage: Pages, effective: Protection, low_reclaim: bool) -> Option<Self> {
         let by_low = !low_reclaim && effective.low > effective.min;
@@ -36,9 +37,9 @@ impl ScanProtection {
     #[must_use]
     pub fn scan(self, size: u64) -> u64 {
         let cgroup_size = u128::from(self.usage.max(self.protected).0) + 1;
-        let kept = u128::from(size) * u128::from(self.protected.0) / cgroup_size;
-        let kept = u64::try_from(kept).unwrap_or(size);
-        (size - kept).max(SWAP_CLUSTER_MAX)
+        let protected = u128::from(size) * u128::from(self.protected.0) / cgroup_size;
+        let protected = u64::try_from(protected).unwrap_or(size);
+        (size - protected).max(SWAP_CLUSTER_MAX)
     }
 }
 
@@ -54,7 +55,8 @@ mod tests {
         ScanProtection::new(Pages(usage), effective, low_reclaim)
     }
 
-    /// classic-lru.md 8, test 10.
+    /// Protection reduces the pages to scan in proportion, but to no less than 32.
+    /// spec: classic-lru.md 8, test 10.
     #[test]
     fn protection_shortens_the_scan() {
         let scan = |usage, low| of(usage, 0, low, false).map(|protection| protection.scan(1000));

@@ -1,9 +1,10 @@
-//! The position that concurrent direct reclaimers of one memcg (`root`) share. Each continues the
-//! traversal of the others, instead of all beginning with the same memcg.
+//! Shared walks: the concurrent direct reclaimers of one memcg (`root`) share a position in its
+//! subtree. Each continues where another stopped, instead of all beginning with the same memcg.
 //! spec: reclaim-control.md 5.3.
 //!
-//! Invariant: within one traversal (`round`) no memcg is handed out twice; a reclaimer sees the end
-//! of the traversal that it joined, and nothing of the next one.
+//! Invariant: within one traversal (numbered by `round`) each memcg is returned to only one
+//! reclaimer. A reclaimer's walk ends with the traversal that it joined, or, with `in_turn`, once
+//! it has visited every memcg.
 
 use super::{MemcgId, MemcgTree};
 use alloc::collections::BTreeMap;
@@ -41,17 +42,20 @@ impl SharedPositions {
         }
     }
 
-    /// Returns the next memcg for the reclaimer of `walk`: `root` or a memcg below it. `None` when
-    /// the traversal that the reclaimer joined has ended.
+    /// Returns the next memcg for the reclaimer of `walk`: `root` or a memcg below it; `None` when
+    /// the walk has ended.
     pub fn next(
         &mut self,
         tree: &MemcgTree,
         root: MemcgId,
         walk: &mut SharedWalk,
     ) -> Option<MemcgId> {
-        let further = u64::from(self.in_turn);
+        let extra_rounds = u64::from(self.in_turn);
         let position = self.positions.entry(root).or_default();
-        let is_over = |round: u64| walk.round.is_some_and(|joined| round > joined + further);
+        let is_over = |round: u64| {
+            walk.round
+                .is_some_and(|joined| round > joined + extra_rounds)
+        };
         if is_over(position.round) {
             return None;
         }
@@ -79,8 +83,8 @@ impl SharedPositions {
         next
     }
 
-    /// Forgets `id`, which is being released. `before` is the memcg that preceded it in pre-order:
-    /// positions at `id` move there, so that the memcg behind `id` is next.
+    /// Forgets `id`, which is being released. `before` is the memcg that preceded `id` in
+    /// pre-order: positions at `id` move to it, so that the memcg after `id` is next.
     pub fn forget(&mut self, id: MemcgId, before: Option<MemcgId>) {
         self.positions.remove(&id);
         let positions = self.positions.values_mut();
@@ -102,7 +106,8 @@ mod tests {
         (tree, all)
     }
 
-    /// reclaim-control.md 11, test 14.
+    /// Two reclaimers visit each of four memcgs once in each round.
+    /// spec: reclaim-control.md 11, test 14.
     #[test]
     fn two_reclaimers_share_a_traversal() {
         let (tree, mut all) = tree();
@@ -110,13 +115,13 @@ mod tests {
         for _round in 0..3 {
             let mut walks = [SharedWalk::default(); 2];
             let mut seen = [Vec::new(), Vec::new()];
-            let mut going = true;
-            while going {
-                going = false;
+            let mut has_progress = true;
+            while has_progress {
+                has_progress = false;
                 for (walk, seen) in walks.iter_mut().zip(&mut seen) {
                     if let Some(id) = shared.next(&tree, MemcgId::ROOT, walk) {
                         seen.push(id);
-                        going = true;
+                        has_progress = true;
                     }
                 }
             }
@@ -143,9 +148,9 @@ mod tests {
         }
     }
 
-    /// Regression: a walk that joined in the middle met only the memcgs behind it, and the next
-    /// walk met all from the first one on. So of two memcgs always the first one contributed what
-    /// was missing.
+    /// Regression: a walk that joined a traversal in the middle visited only the memcgs that
+    /// remained, and the next walk began at the first memcg. So of two memcgs the first always
+    /// contributed the missing pages.
     #[test]
     fn in_turn_each_walk_visits_all() {
         let (mut tree, all) = tree();
@@ -161,15 +166,15 @@ mod tests {
         assert_eq!(take(&tree, 9), [all[2], all[3], all[0], all[1]]);
         assert_eq!(take(&tree, 1), [all[2]]);
         assert_eq!(take(&tree, 9), [all[3], all[0], all[1], all[2]]);
-        // The memcg where the walk began is gone: the walk ends with the traversal.
+        // If the memcg at which the walk began is released, the walk ends with the traversal.
         let mut walk = SharedWalk::default();
         assert_eq!(shared.next(&tree, MemcgId::ROOT, &mut walk), Some(all[3]));
         tree.offline(all[3]);
         let before = tree.before(all[3]);
         assert!(tree.release(all[3]));
         shared.forget(all[3], before);
-        let rest = core::iter::from_fn(|| shared.next(&tree, MemcgId::ROOT, &mut walk));
-        assert_eq!(rest.collect::<Vec<_>>(), all[..3]);
+        let remaining = core::iter::from_fn(|| shared.next(&tree, MemcgId::ROOT, &mut walk));
+        assert_eq!(remaining.collect::<Vec<_>>(), all[..3]);
     }
 
     #[test]

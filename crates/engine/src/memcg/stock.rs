@@ -2,7 +2,7 @@
 //! stock, so that most charges touch no shared counter.
 //! spec: reclaim-control.md 1.
 //!
-//! Invariant: a stock holds at most one batch, of one memcg, and those pages are charged to it.
+//! Invariant: a stock has at most one batch of pages, which are all charged to one memcg.
 
 use super::MemcgId;
 use crate::units::Pages;
@@ -37,8 +37,8 @@ impl Stocks {
         self.batch
     }
 
-    /// Takes `nr` pages from `worker`'s stock for `id`; returns false, and takes none, if the stock
-    /// has too few or is another memcg's.
+    /// Takes `nr` pages for `id` from the stock of `worker`. Returns false, and takes none, if the
+    /// stock has too few pages or is of another memcg.
     pub(super) fn consume(&mut self, worker: usize, id: MemcgId, nr: Pages) -> bool {
         let stock = &mut self.workers[worker];
         let enough = stock.memcg == id && stock.pages >= nr;
@@ -48,9 +48,9 @@ impl Stocks {
         enough
     }
 
-    /// Puts `nr` charged pages of `id` into `worker`'s stock. Returns the memcg and pages that the
-    /// caller must uncharge: another memcg's former stock, or all of a stock that has become larger
-    /// than a batch; `None` if there are none.
+    /// Puts `nr` charged pages of `id` into the stock of `worker`. Returns pages that the caller
+    /// must uncharge, and their memcg: the worker's former stock of another memcg, or the whole
+    /// stock if it has become larger than a batch. `None` if no page must be uncharged.
     pub(super) fn refill(
         &mut self,
         worker: usize,
@@ -63,9 +63,9 @@ impl Stocks {
             return Some((id, nr));
         }
         let stock = &mut self.workers[worker];
-        let mut out = None;
+        let mut to_uncharge = None;
         if stock.memcg != id {
-            out = Some((stock.memcg, stock.pages));
+            to_uncharge = Some((stock.memcg, stock.pages));
             *stock = Stock {
                 memcg: id,
                 pages: Pages(0),
@@ -73,23 +73,24 @@ impl Stocks {
         }
         stock.pages.0 += nr.0;
         if stock.pages.0 > batch {
-            out = Some((id, core::mem::take(&mut stock.pages)));
+            to_uncharge = Some((id, core::mem::take(&mut stock.pages)));
         }
-        out.filter(|(_, pages)| pages.0 > 0)
+        to_uncharge.filter(|(_, pages)| pages.0 > 0)
     }
 
-    /// Empties the stocks of `id`, or, with `None`, all; returns the memcgs and pages to uncharge.
+    /// Empties the stocks of `id`, or all stocks if `None`. Returns the memcgs and pages that the
+    /// caller must uncharge.
     pub(super) fn drain(&mut self, id: Option<MemcgId>) -> Vec<(MemcgId, Pages)> {
-        let hit = self
+        let stocks = self
             .workers
             .iter_mut()
             .filter(|s| id.is_none_or(|id| s.memcg == id));
-        let taken = hit.map(|s| (s.memcg, core::mem::take(&mut s.pages)));
+        let taken = stocks.map(|s| (s.memcg, core::mem::take(&mut s.pages)));
         taken.filter(|(_, pages)| pages.0 > 0).collect()
     }
 
     pub(super) fn of(&self, id: MemcgId) -> Pages {
-        let mine = self.workers.iter().filter(|s| s.memcg == id);
-        Pages(mine.map(|s| s.pages.0).sum())
+        let stocks = self.workers.iter().filter(|s| s.memcg == id);
+        Pages(stocks.map(|s| s.pages.0).sum())
     }
 }

@@ -27,7 +27,7 @@ pub struct HighOverages {
 }
 
 impl HighOverages {
-    /// Returns the larger overage of memory, and the larger one of swap.
+    /// Returns the larger of both overages of memory, and the larger of both overages of swap.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         Self {
@@ -36,9 +36,9 @@ impl HighOverages {
         }
     }
 
-    /// Returns the delay for a charge of `nr` pages: the sum of a part for memory and one for swap,
-    /// each quadratic in its overage; at most 2 s, and zero instead of 10 ms or less. The reference
-    /// table of the spec does not apply that last rule.
+    /// Returns the delay for a charge of `nr` pages. It is the sum of a part for memory and a part
+    /// for swap, each quadratic in its overage; at most 2 s, and zero if it would be 10 ms or less.
+    /// (The reference table of the spec does not apply this last rule.)
     #[must_use]
     pub fn delay(self, nr: Pages) -> Millis {
         let both = raw_delay(self.memory, nr) + raw_delay(self.swap, nr);
@@ -57,9 +57,10 @@ pub fn high_delay(overage: u64, nr: Pages) -> Millis {
     overages.delay(nr)
 }
 
-/// Returns the delay for one overage, in milliseconds, before its limits apply.
+/// Returns the delay for one overage, in milliseconds, before the bounds of 10 ms and 2 s apply.
 fn raw_delay(overage: u64, nr: Pages) -> u128 {
-    // Above 16 times the limit the delay is 2 s in any case; this keeps the square small.
+    // Beyond 16 times the limit the delay is 2 s in any case. The bound keeps the square from
+    // overflowing.
     let overage = u128::from(overage).min(1 << (PRECISION_SHIFT + 4));
     let delay = (overage * overage * HZ) >> PRECISION_SHIFT >> SCALING_SHIFT;
     delay * u128::from(nr.0) / u128::from(MEMCG_CHARGE_BATCH)
@@ -69,7 +70,8 @@ fn raw_delay(overage: u64, nr: Pages) -> u128 {
 mod tests {
     use super::*;
 
-    /// reclaim-control.md 11, test 6: limit 100 MiB, one batch.
+    /// The delays for a charge of one batch at 100 to 118 MiB of usage, with a limit of 100 MiB.
+    /// spec: reclaim-control.md 11, test 6.
     #[test]
     fn delay_table() {
         let table = [
@@ -90,8 +92,8 @@ mod tests {
         }
     }
 
-    /// reclaim-control.md 3: the two delays are added before they are limited to 2 s, and before
-    /// short ones are dropped.
+    /// reclaim-control.md 3: the delays of memory and swap are added before the sum is limited to 2
+    /// s, and before a short delay becomes zero.
     #[test]
     fn memory_and_swap_add() {
         let over = |usage: u64| overage(Pages(usage * 256), Pages(100 * 256));

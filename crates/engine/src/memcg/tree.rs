@@ -2,12 +2,12 @@
 //! spec: reclaim-control.md 1, 2.
 //!
 //! Invariants:
-//! - what is charged to a parent is at least the sum of its children's charges (I1): the rest is
-//!   its own pages and what its workers have in stock;
-//! - usage beyond that is in `measured.rs`;
-//! - `children_min` and `children_low` of a node are the sums over its children of
-//!   min(what each has, setting), which effective protection divides; no memcg has less than its
-//!   children claim;
+//! - the charge of a parent is at least the sum of its children's charges (I1); the difference is
+//!   its own pages and its stocks;
+//! - usage that was measured but not charged is in `measured.rs`;
+//! - `children_min` and `children_low` of a node are the sums of its children's claims: of each
+//!   child the smaller of its pages and its min or low. Effective protection divides these. A
+//!   memcg's pages count as at least what its children claim;
 //! - an offline memcg has no protection; its id is reused only after it is released.
 
 use super::order::Links;
@@ -40,8 +40,8 @@ pub(super) struct Node {
     pub(super) parent: Option<MemcgId>,
     pub(super) links: Links,
     online: bool,
-    /// Whether this memcg stands for the root of a hierarchy: its own protection does not limit
-    /// that of memcgs below.
+    /// Whether this memcg stands for the root of a hierarchy: its own min and low do not limit the
+    /// protection of its children.
     grants_all: bool,
     /// Whether the usage of this memcg was measured, so that it is not the sum of its children's.
     pub(super) measured: bool,
@@ -71,8 +71,8 @@ pub struct MemcgTree {
 }
 
 impl MemcgTree {
-    /// Creates a tree with only a root. Each of `workers` charges `batch` pages ahead: 64 in the
-    /// kernel; 1 means exact charges.
+    /// Creates a tree with only a root. Each of `workers` charges `batch` pages ahead (64 in the
+    /// kernel); with 1, charges are exact. `recursive`: the mount option memory_recursiveprot.
     #[must_use]
     pub fn new(recursive: bool, workers: usize, batch: u64) -> Self {
         let mut tree = Self {
@@ -89,7 +89,7 @@ impl MemcgTree {
     /// Returns the memcg with the id `id`.
     ///
     /// # Panics
-    /// When `id` has been released; so do all methods that take an id.
+    /// When `id` has been released. All methods that take an id panic then.
     #[must_use]
     pub fn get(&self, id: MemcgId) -> &Memcg {
         &self.node(id).memcg
@@ -109,7 +109,7 @@ impl MemcgTree {
         self.nodes[id.index()].as_mut().expect("a released memcg")
     }
 
-    /// Creates a child of `parent`.
+    /// Creates a child of `parent`, with the parent's swappiness and no limits.
     pub fn create(&mut self, parent: MemcgId) -> MemcgId {
         let swappiness = self.get(parent).swappiness();
         let mut node = Node::new(Some(parent));
@@ -160,7 +160,7 @@ impl MemcgTree {
         !node.online && node.parent.is_some() && is_empty
     }
 
-    /// Releases `id` if [`Self::is_releasable`] is true of it; returns whether it did.
+    /// Releases `id` if it [is releasable](Self::is_releasable); returns whether it was.
     pub fn release(&mut self, id: MemcgId) -> bool {
         let Some(parent) = self.parent(id).filter(|_| self.is_releasable(id)) else {
             return false;
@@ -180,14 +180,14 @@ impl MemcgTree {
 
     /// Replaces the limits of `id`.
     pub fn set_limits(&mut self, id: MemcgId, limits: MemcgLimits) {
-        let before = self.protected(id);
+        let before = self.claimed(id);
         self.node_mut(id).memcg.set_limits(limits);
         self.update_parent(id, before);
     }
 
-    /// Makes `id` stand for the root of a hierarchy; this tree may have several. Its children are
-    /// protected by their own settings, as children of the root are; the settings of `id` do not
-    /// limit them.
+    /// Makes `id` stand for the root of a hierarchy; a tree may have several. The effective
+    /// protection of its children is then their own min and low, as for children of the root; that
+    /// of `id` does not limit them.
     /// spec: reclaim-control.md 2.1.
     pub fn set_hierarchy_root(&mut self, id: MemcgId) {
         self.node_mut(id).grants_all = true;
@@ -198,7 +198,8 @@ impl MemcgTree {
         self.node_mut(id).memcg.set_swappiness(swappiness);
     }
 
-    /// Charges `nr` pages to `id` and its ancestors, from `worker`'s stock if that has enough.
+    /// Charges `nr` pages to `id` and its ancestors; takes them from the stock of `worker` if it
+    /// has enough.
     ///
     /// # Errors
     /// [`OverMax`] with the lowest memcg whose memory.max would be exceeded.
@@ -217,8 +218,8 @@ impl MemcgTree {
         self.charge_all(id, nr)
     }
 
-    /// Charges `nr` pages even over limits; MAX is counted at the lowest memcg whose memory.max is
-    /// exceeded.
+    /// Charges `nr` pages, even over limits. Counts the event MAX at the lowest memcg whose
+    /// memory.max is then exceeded.
     pub fn charge_forced(&mut self, id: MemcgId, nr: Pages) {
         if let Err(over) = self.charge_all(id, nr) {
             self.event(over.at, MemcgEvent::Max);
@@ -226,8 +227,8 @@ impl MemcgTree {
         }
     }
 
-    /// Uncharges `nr` pages of `id`. If they fit into `worker`'s stock, they go there and stay
-    /// charged.
+    /// Uncharges `nr` pages of `id`. If they fit into the stock of `worker`, they stay charged in
+    /// that stock instead.
     pub fn uncharge(&mut self, worker: usize, id: MemcgId, nr: Pages) {
         if let Some((id, nr)) = self.stocks.refill(worker, id, nr) {
             self.uncharge_all(id, nr);
@@ -239,7 +240,7 @@ impl MemcgTree {
         self.stocks_drain(None);
     }
 
-    /// Returns the pages that workers have charged to `id` ahead.
+    /// Returns the number of pages charged to `id` that are in stocks.
     #[must_use]
     pub fn stocked(&self, id: MemcgId) -> Pages {
         self.stocks.of(id)
@@ -254,7 +255,7 @@ impl MemcgTree {
     fn charge_all(&mut self, id: MemcgId, nr: Pages) -> Result<(), OverMax> {
         let mut next = Some(id);
         while let Some(at) = next {
-            let before = self.protected(at);
+            let before = self.claimed(at);
             if self.node_mut(at).memcg.try_charge(nr).is_err() {
                 self.uncharge_below(id, at, nr);
                 return Err(OverMax { at });
@@ -265,8 +266,8 @@ impl MemcgTree {
         Ok(())
     }
 
-    /// Undoes a charge of `nr` pages from `id` up to the memcg below `top`, which refused the
-    /// charge.
+    /// Undoes the charge of `nr` pages for `id` and the memcgs above it, up to but without `top`,
+    /// which refused the charge.
     fn uncharge_below(&mut self, id: MemcgId, top: MemcgId, nr: Pages) {
         let mut at = id;
         while at != top {
@@ -290,7 +291,8 @@ impl MemcgTree {
         self.each_ancestor(id, |memcg| memcg.uncharge_swap(nr));
     }
 
-    /// Returns how many more pages `id` may swap out: the least that it and its ancestors allow.
+    /// Returns how many more pages of `id` may be swapped out: the minimum over `id` and its
+    /// ancestors.
     #[must_use]
     pub fn swap_available(&self, id: MemcgId) -> Pages {
         let levels = self.ancestors(id).map(|id| self.get(id).swap_available());
@@ -306,15 +308,15 @@ impl MemcgTree {
     }
 
     pub(super) fn change(&mut self, id: MemcgId, f: impl FnOnce(&mut Memcg)) {
-        let before = self.protected(id);
+        let before = self.claimed(id);
         f(&mut self.node_mut(id).memcg);
         self.update_parent(id, before);
     }
 
-    /// Returns the pages of `id` that can be protected, by min and by low: at least what its
-    /// children claim. (After measurements, or if processes were moved here, children may claim
+    /// Returns how many pages of `id` min and low can protect at most: its pages, but at least what
+    /// its children claim. (After measurements, or if processes were moved here, children may claim
     /// more than the usage of `id`.)
-    fn has(&self, id: MemcgId) -> Protection {
+    fn protectable(&self, id: MemcgId) -> Protection {
         let node = self.node(id);
         let held = node.memcg.held();
         Protection {
@@ -323,13 +325,13 @@ impl MemcgTree {
         }
     }
 
-    /// Returns what `id` claims of its parent's protection: `min(Self::has, setting)`, for min and
-    /// for low.
-    fn protected(&self, id: MemcgId) -> Protection {
-        let (has, limits) = (self.has(id), self.get(id).limits());
+    /// Returns how many pages of its parent's protection `id` claims: the smaller of
+    /// [`Self::protectable`] and the setting, for min and for low.
+    fn claimed(&self, id: MemcgId) -> Protection {
+        let (protectable, limits) = (self.protectable(id), self.get(id).limits());
         Protection {
-            min: has.min.min(limits.min),
-            low: has.low.min(limits.low),
+            min: protectable.min.min(limits.min),
+            low: protectable.low.min(limits.low),
         }
     }
 
@@ -338,20 +340,20 @@ impl MemcgTree {
     fn update_parent(&mut self, id: MemcgId, before: Protection) {
         let (mut id, mut before) = (id, before);
         loop {
-            let after = self.protected(id);
+            let after = self.claimed(id);
             let Some(parent_id) = self.parent(id).filter(|_| before != after) else {
                 return;
             };
-            let parents = self.protected(parent_id);
+            let parent_before = self.claimed(parent_id);
             let parent = self.node_mut(parent_id);
             parent.children_min.0 = parent.children_min.0 + after.min.0 - before.min.0;
             parent.children_low.0 = parent.children_low.0 + after.low.0 - before.low.0;
-            (id, before) = (parent_id, parents);
+            (id, before) = (parent_id, parent_before);
         }
     }
 
-    /// Computes the effective protection of `id` against a reclaim of `root`, from that of its
-    /// parent, which must have been computed before.
+    /// Computes the effective protection of `id` against a reclaim of `root`. The caller has
+    /// computed that of its parent before.
     /// spec: reclaim-control.md 2.1.
     pub fn calculate_protection(&mut self, root: MemcgId, id: MemcgId) {
         let Some(parent_id) = self.parent(id).filter(|_| id != root) else {
@@ -359,8 +361,8 @@ impl MemcgTree {
         };
         let (memcg, parent) = (self.get(id), self.node(parent_id));
         let limits = memcg.limits();
-        let (has, parent_has) = (self.has(id), self.has(parent_id));
-        if has.min == Pages(0) && has.low == Pages(0) {
+        let (protectable, parent_protectable) = (self.protectable(id), self.protectable(parent_id));
+        if protectable.min == Pages(0) && protectable.low == Pages(0) {
             return;
         }
         let own = Protection {
@@ -383,13 +385,13 @@ impl MemcgTree {
             };
             Protection {
                 min: share(
-                    (has.min, parent_has.min),
+                    (protectable.min, parent_protectable.min),
                     own.min,
                     granted.min,
                     parent.children_min,
                 ),
                 low: share(
-                    (has.low, parent_has.low),
+                    (protectable.low, parent_protectable.low),
                     own.low,
                     granted.low,
                     parent.children_low,
@@ -402,7 +404,7 @@ impl MemcgTree {
     /// Calls [`Self::calculate_protection`] for the memcgs between `root` and `id`, from the top
     /// down, and for `id`.
     pub fn calculate_path(&mut self, root: MemcgId, id: MemcgId) {
-        // Most memcgs are children of the root: no memcg lies between.
+        // Most memcgs are children of the root, with no memcg between.
         if self.parent(id) == Some(root) {
             self.calculate_protection(root, id);
             return;
@@ -419,8 +421,8 @@ impl MemcgTree {
         id != target && id != MemcgId::ROOT && self.get(id).below_min()
     }
 
-    /// Whether low protects all pages of `id` from a reclaim of `target`, unless nothing else
-    /// remains.
+    /// Whether low protects all pages of `id` from a reclaim of `target` (until nothing else
+    /// remains to reclaim).
     #[must_use]
     pub fn below_low(&self, target: MemcgId, id: MemcgId) -> bool {
         id != target && id != MemcgId::ROOT && self.get(id).below_low()
@@ -473,12 +475,12 @@ impl MemcgTree {
             self.check_measured(MemcgId(index));
             assert_eq!(
                 node.children_min,
-                sum(&|id| self.protected(id).min),
+                sum(&|id| self.claimed(id).min),
                 "memcg {index}"
             );
             assert_eq!(
                 node.children_low,
-                sum(&|id| self.protected(id).low),
+                sum(&|id| self.claimed(id).low),
                 "memcg {index}"
             );
         }

@@ -1,14 +1,14 @@
-//! Numbers of pages by a duration: how long ago each page was last used, or how long each page had
-//! been idle when it was used again.
+//! A histogram of pages by age: by the time since each page's last use, or by how long each page
+//! had been idle when it was used again.
 //!
-//! Invariant: a bin is no wider than 1/64 of its lower edge, which stands for it, so no age is
-//! reported higher than it is. Every edge divides the counted pages exactly: pages of that age or
-//! more, and younger ones.
+//! Invariant: a bin is at most 1/64 of its lower edge wide. The lower edge stands for the whole
+//! bin, so no age is reported too high. Each edge divides the counted pages exactly into pages of
+//! that age or more, and younger pages.
 
 use crate::log_histogram::LogHistogram;
 use crate::units::{Millis, Pages, scaled};
 
-/// Bins no wider than 1/64 of their lower edge.
+/// Bins that are at most 1/64 of their lower edge wide.
 type Bins = LogHistogram<6>;
 
 /// A number of pages for each age.
@@ -34,8 +34,8 @@ impl AgeHistogram {
         self.bins.merge(&other.bins);
     }
 
-    /// Multiplies each bin by `kept / of`, rounded down, and then adds `times` the pages of another
-    /// histogram.
+    /// Multiplies each count by `kept / of`, rounded down, and then adds the counts of another
+    /// histogram multiplied by `times`.
     pub fn fade(&mut self, (kept, of): (u64, u64), other: &Self, times: u64) {
         for count in &mut self.bins.counts {
             *count = scaled(*count, kept, of);
@@ -50,28 +50,30 @@ impl AgeHistogram {
         self.bins.counts.clear();
     }
 
-    /// Returns the number of all pages.
+    /// Returns the number of pages in all bins.
     #[must_use]
     pub fn total(&self) -> Pages {
         Pages(self.bins.counts.iter().sum())
     }
 
-    /// Returns the pages of this age or more; if `age` is no bin edge, those from the next lower
-    /// edge on.
+    /// Returns the number of pages of this age or more; if `age` is not a bin edge, from the next
+    /// lower edge on.
     #[must_use]
     pub fn at_least(&self, age: Millis) -> Pages {
         let from = Bins::bin(age.0).min(self.bins.counts.len());
         Pages(self.bins.counts[from..].iter().sum())
     }
 
-    /// Returns the pages younger than `age`: all that [`Self::at_least`] does not count.
+    /// Returns the number of pages younger than `age`: all pages that [`Self::at_least`] does not
+    /// count.
     #[must_use]
     pub fn younger_than(&self, age: Millis) -> Pages {
         let to = Bins::bin(age.0).min(self.bins.counts.len());
         Pages(self.bins.counts[..to].iter().sum())
     }
 
-    /// Returns the lower edge and the pages of each bin that is not empty, in ascending order.
+    /// Returns the lower edge and the number of pages of each bin that is not empty, in ascending
+    /// order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (Millis, Pages)> {
         let bins = self.bins.iter();
         bins.map(|(age, pages)| (Millis(age), Pages(pages)))
@@ -81,10 +83,10 @@ impl AgeHistogram {
     /// more. All pages in the bin of `least` count, even those a little younger.
     #[must_use]
     pub fn lowest_with(&self, least: Millis, most: Pages) -> Millis {
-        let mut left = most.0;
+        let mut remaining = most.0;
         for at in (Bins::bin(least.0)..self.bins.counts.len()).rev() {
-            match left.checked_sub(self.bins.counts[at]) {
-                Some(rest) => left = rest,
+            match remaining.checked_sub(self.bins.counts[at]) {
+                Some(less) => remaining = less,
                 None => return Millis(Bins::edge(at + 1)).max(least),
             }
         }

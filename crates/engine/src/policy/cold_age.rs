@@ -1,8 +1,9 @@
-//! `cold-age`: once in each period (`every`), pages out what was not used for `older-than`.
+//! The policy `cold-age`: once in each period (`every`), pages out the pages that were not used for
+//! `older-than`.
 //! spec: workingset-report.md 8, 9.
 //!
-//! Invariant: nothing younger than `older-than` is paged out, whatever was seen; unmapped page
-//! cache only if that is configured.
+//! Invariant: no page younger than `older-than` is paged out; unmapped page cache is dropped only
+//! if configured.
 
 use super::seen::{Order, Seen};
 use super::settings::ColdAgeSettings;
@@ -17,8 +18,8 @@ pub(super) struct ColdAge {
 }
 
 impl ColdAge {
-    /// Begins now. The first input is wanted once `older-than` (or `cache-older-than`, if less) has
-    /// passed: until then nothing can be that old.
+    /// Creates the policy. It needs its first input after `older-than` (or `cache-older-than`, if
+    /// less): before that, no page can be so old.
     pub(super) const fn new(settings: ColdAgeSettings, now: Millis) -> Self {
         Self {
             settings,
@@ -26,7 +27,7 @@ impl ColdAge {
         }
     }
 
-    /// Returns when the policy wants its next input.
+    /// Returns the time at which the policy needs its next input.
     pub(super) const fn due(&self) -> Millis {
         self.next
     }
@@ -70,9 +71,9 @@ mod tests {
             ..ColdAgeSettings::default()
         };
         let mut policy = ColdAge::new(settings, Millis(0));
-        let mut shown = Shown::default();
-        shown.ages.add(Millis(20_000), Pages(7));
-        let mut ordered = |now| policy.decide(&shown.at(now)).map(|order| order.older_than);
+        let mut input = Shown::default();
+        input.ages.add(Millis(20_000), Pages(7));
+        let mut ordered = |now| policy.decide(&input.at(now)).map(|order| order.older_than);
         assert_eq!(ordered(9_000), None);
         assert_eq!(ordered(10_000), Some(Millis(10_000)));
         assert_eq!(ordered(49_000), None);
@@ -89,10 +90,10 @@ mod tests {
             ..ColdAgeSettings::default()
         };
         let mut policy = ColdAge::new(settings, Millis(0));
-        let mut shown = Shown::default();
-        shown.ages.add(Millis(9_000), Pages(7));
-        shown.cache.add(Millis(90_000), Pages(9));
-        assert_eq!(policy.decide(&shown.at(20_000)), None);
+        let mut input = Shown::default();
+        input.ages.add(Millis(9_000), Pages(7));
+        input.cache.add(Millis(90_000), Pages(9));
+        assert_eq!(policy.decide(&input.at(20_000)), None);
     }
 
     #[test]
@@ -108,17 +109,17 @@ mod tests {
             ..settings
         };
         let mut policy = ColdAge::new(sooner, Millis(0));
-        let mut shown = Shown::default();
-        shown.cache.add(Millis(20_000), Pages(9));
-        let order = policy.decide(&shown.at(15_000)).expect("cache is cold");
+        let mut input = Shown::default();
+        input.cache.add(Millis(20_000), Pages(9));
+        let order = policy.decide(&input.at(15_000)).expect("cache is cold");
         assert_eq!((order.most, order.cache), (Pages(0), Pages(9)));
         let mut policy = ColdAge::new(settings, Millis(0));
-        assert_eq!(policy.decide(&shown.at(20_000)), None);
-        shown.cache.add(Millis(40_000), Pages(5));
-        let order = policy.decide(&shown.at(30_000)).expect("cache is cold");
+        assert_eq!(policy.decide(&input.at(20_000)), None);
+        input.cache.add(Millis(40_000), Pages(5));
+        let order = policy.decide(&input.at(30_000)).expect("cache is cold");
         assert_eq!((order.most, order.cache), (Pages(0), Pages(5)));
-        shown.ages.add(Millis(10_000), Pages(1));
-        let order = policy.decide(&shown.at(40_000)).expect("all is cold");
+        input.ages.add(Millis(10_000), Pages(1));
+        let order = policy.decide(&input.at(40_000)).expect("all is cold");
         assert_eq!((order.most, order.cache), (Pages(u64::MAX), Pages(5)));
     }
 }

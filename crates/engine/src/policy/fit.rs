@@ -1,13 +1,14 @@
-//! `fit`: the smallest limit at which refaults are at most a given share of the pages that stay in
-//! memory.
+//! The policy `fit`: pages out pages above the smallest limit at which refaults are at most a given
+//! share of the pages in memory.
 //!
-//! A page that is used again after T is found in memory if all younger pages fit. So a limit of as
-//! many pages as are younger than T keeps all pages that are used again sooner than T (the stack
-//! property of an LRU: pages are evicted in order of age). The histograms of ages and of pages used
-//! again answer this for every T at once, without trying any limit: docs/policies.md.
+//! An LRU evicts pages in order of age. So a limit as large as the number of pages younger than T
+//! keeps each page in memory that is used again before it is T old. The histograms of page ages and
+//! of pages used again therefore say for every limit at once how many refaults it causes, without
+//! trying it (docs/policies.md).
 //!
-//! Invariant: the limit covers what the last window needed, and what a configured part of the past
-//! windows did; nothing is paged out in the warm-up. Pages of unknown age count as needed.
+//! Invariant: the limit is at least the size that the last window needed, and the size that a
+//! configured part (`percentile`) of the past windows needed; no page is paged out during the
+//! warm-up. Pages of unknown age count as needed.
 
 use super::AgeHistogram;
 use super::pace::Pace;
@@ -31,11 +32,11 @@ pub(super) struct Fit {
     limit: Option<Bytes>,
 }
 
-/// The pages that must stay to keep refaults of one window within the rate.
+/// The number of pages that must stay in memory to keep the refaults of one window within the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Need {
     pages: Pages,
-    /// These are all pages younger than this.
+    /// `pages` are all pages younger than this age.
     younger_than: Millis,
 }
 
@@ -53,8 +54,8 @@ impl Fit {
         }
     }
 
-    /// Returns the limit; the policy pages out what is above it. `None` before the first window has
-    /// ended.
+    /// Returns the limit, above which the policy pages out pages; `None` before the first window
+    /// has ended.
     pub(super) const fn limit(&self) -> Option<Bytes> {
         self.limit
     }
@@ -81,7 +82,7 @@ impl Fit {
         let unknown = seen.usage.less(seen.ages.total());
         let limit = Pages(needed.0.saturating_add(unknown.0));
         self.limit = Some(limit.bytes());
-        // The warm-up ends with a window: nothing is paged out at any other scan.
+        // The warm-up ends together with a window, because pages are paged out only then.
         let age = seen.now.since(self.began);
         let is_warm = self.pace.is_over(age, self.settings.warm_up);
         let over = Pages(if is_warm { seen.usage.less(limit).0 } else { 0 });
@@ -101,19 +102,19 @@ impl Fit {
     }
 }
 
-/// Returns the fewest pages that must stay to keep refaults within `rate`: all those younger than
-/// some age. `back`: the pages used again in a window that `lasted`.
+/// Returns the smallest number of pages that must stay in memory to keep refaults within `rate`:
+/// all pages younger than some age. `back` are the pages used again in a window of length `lasted`.
 fn need(ages: &AgeHistogram, back: &AgeHistogram, (rate, lasted): (Rate, Millis)) -> Need {
     let mut found = Need {
         pages: ages.total(),
         younger_than: Millis(u64::MAX),
     };
-    // From the highest age down: refaults become more, and the pages that stay become fewer.
+    // From the highest age down, the number of refaults grows, and fewer pages stay.
     let mut edges: alloc::vec::Vec<Millis> =
         back.iter().chain(ages.iter()).map(|(at, _)| at).collect();
     edges.sort_unstable();
     edges.dedup();
-    let (mut older, mut comes_back) = (Pages(0), Pages(0));
+    let (mut older, mut refaults) = (Pages(0), Pages(0));
     let mut in_order = (ages.iter().rev().peekable(), back.iter().rev().peekable());
     let total = ages.total();
     for edge in edges.into_iter().rev() {
@@ -121,10 +122,10 @@ fn need(ages: &AgeHistogram, back: &AgeHistogram, (rate, lasted): (Rate, Millis)
             older.0 += pages.0;
         }
         if let Some((_, pages)) = in_order.1.next_if(|(at, _)| *at == edge) {
-            comes_back.0 += pages.0;
+            refaults.0 += pages.0;
         }
         let stays = total.less(older);
-        if comes_back > rate.of(stays, lasted) {
+        if refaults > rate.of(stays, lasted) {
             break;
         }
         found = Need {
@@ -152,43 +153,46 @@ mod tests {
 
     #[test]
     fn pages_used_again_too_often_are_needed() {
-        // 1,000 pages are used all the time, 500 sometimes, all others never.
+        // 1,000 pages are used all the time, 500 sometimes, the others never.
         let ages = histogram(&[(0, 1000), (4096, 250), (8192, 250), (65_536, 8000)]);
         let back = histogram(&[(0, 9000), (4096, 400), (16_384, 3)]);
-        let of = |rate| need(&ages, &back, (Rate(rate), MINUTE));
-        // 1% of 1,250 is 12: three refaults after 16 s are allowed, 400 after 4 s are too many.
-        assert_eq!(of(10_000).pages, Pages(1250));
-        assert_eq!(of(402_000).pages, Pages(1250));
-        // 403 refaults a minute are 40.3% of 1,000 pages.
-        assert_eq!(of(403_000).pages, Pages(1000));
-        // Three refaults are too many; pages older than that never refaulted.
-        assert_eq!(of(100).pages, Pages(1500));
+        let need_at = |rate| need(&ages, &back, (Rate(rate), MINUTE));
+        // At 1% of 1,250 pages, 12 refaults are allowed: 3 pages were used again after 16 s, but
+        // 400 more after 4 s.
+        assert_eq!(need_at(10_000).pages, Pages(1250));
+        assert_eq!(need_at(402_000).pages, Pages(1250));
+        // 403 refaults in a minute are 40.3% of 1,000 pages.
+        assert_eq!(need_at(403_000).pages, Pages(1000));
+        // At this rate even three refaults are too many, so only pages that never refaulted may
+        // leave.
+        assert_eq!(need_at(100).pages, Pages(1500));
     }
 
     #[test]
-    fn a_naive_search_finds_the_same() {
+    fn a_simple_search_finds_the_same() {
         let mut noise = Noise(1);
         let mut next = |below: u64| noise.below(below);
         for _ in 0..300 {
-            let mut some = || {
+            let mut random_histogram = || {
                 let mut histogram = AgeHistogram::default();
                 for _ in 0..next(20) {
                     histogram.add(Millis(1 << next(20)), Pages(next(1000)));
                 }
                 histogram
             };
-            let (ages, back) = (some(), some());
+            let (ages, back) = (random_histogram(), random_histogram());
             let rate = Rate(next(500_000));
-            let ok = |age: u64| {
+            let is_enough = |age: u64| {
                 let stays = ages.younger_than(Millis(age));
                 back.at_least(Millis(age)) <= rate.of(stays, MINUTE)
             };
-            // The lowest power of two from which on all ages are right; each bin edge is a power of
-            // two.
-            let lowest = (0..21).rev().take_while(|at| ok(1 << at)).last();
-            let naive = lowest.map_or(ages.total(), |at| ages.younger_than(Millis(1 << at)));
+            // The simple search tries only powers of two, because each bin edge in this test is
+            // one.
+            let lowest_enough = (0..21).rev().take_while(|at| is_enough(1 << at)).last();
+            let expected =
+                lowest_enough.map_or(ages.total(), |at| ages.younger_than(Millis(1 << at)));
             let found = need(&ages, &back, (rate, MINUTE)).pages;
-            assert_eq!(found, naive, "{ages:?} {back:?} {rate}");
+            assert_eq!(found, expected, "{ages:?} {back:?} {rate}");
         }
     }
 
@@ -199,16 +203,16 @@ mod tests {
             ..FitSettings::default()
         };
         let mut policy = Fit::new(settings, Millis(0));
-        let shown = Shown {
+        let input = Shown {
             ages: histogram(&[(0, 1000), (65_536, 8000)]),
             back: histogram(&[(0, 9000)]),
             usage: Pages(9100),
             ..Shown::default()
         };
-        assert_eq!(policy.decide(&shown.at(60_000)), None, "it warms up");
+        assert_eq!(policy.decide(&input.at(60_000)), None, "it warms up");
         assert_eq!(policy.limit(), Some(Pages(1100).bytes()));
-        // 50 ms before the warm-up's end: else the first order would come a minute later.
-        let order = policy.decide(&shown.at(119_950)).expect("it is over");
+        // The warm-up ends 50 ms early: otherwise the first order would be a minute late.
+        let order = policy.decide(&input.at(119_950)).expect("it is over");
         assert_eq!(
             (order.most, order.older_than),
             (Pages(8000), Millis(65_536))

@@ -1,18 +1,18 @@
-//! Policies: which pages of a tenant are paged out though no limit requires it, and why.
+//! Policies: rules that page out pages of a tenant although no limit requires it.
 //!
 //! Each policy is one module that decides by numbers alone: ages of pages, ages of pages that were
-//! used again, and how long tasks waited. It orders that pages idle for some time be paged out, up
-//! to a number of pages. Host and simulator pass the same input ([`Seen`]) and carry out the same
-//! [`Order`]: [`crate::Machine::reclaim_own_by_age`], or in slices
-//! [`crate::machine::Ongoing::own_by_age`]. So the policy that was tried in a simulation is the one
-//! that runs.
+//! used again, and how long tasks waited. It returns an [`Order`]: page out at most this many pages
+//! that were idle for at least this time. Host and simulator pass the same input ([`Seen`]) and
+//! carry out the order in the same way: with [`crate::Machine::reclaim_own_by_age`], or in slices
+//! with [`crate::machine::Ongoing::own_by_age`]. So a policy works on a host as it did in a
+//! simulation.
 //!
-//! Invariant: a policy orders nothing without a [`Why`], and nothing that was used since the last
-//! scan.
+//! Invariant: each order has its reason ([`Why`]); no policy orders out a page that was used since
+//! the last scan.
 //!
 //! Modules from the bottom: `age_histogram`, `pace`, `rate`; `why`, `settings`, `windows`; `seen`;
-//! the policies, which do not know each other, and `write_back`, which chooses swapped-out pages
-//! for writeback to a disk; here the one type that embedders see.
+//! the policies, which do not use each other, and `write_back`, which chooses swapped-out pages for
+//! writeback to a disk; this module, with the type that embedders use.
 
 mod age_histogram;
 mod cold_age;
@@ -58,7 +58,7 @@ enum Kind {
 }
 
 impl Policy {
-    /// Creates a policy that begins now.
+    /// Creates a policy that begins at `now`.
     #[must_use]
     pub const fn new(settings: PolicySettings, now: Millis) -> Self {
         Self(match settings {
@@ -71,7 +71,8 @@ impl Policy {
         })
     }
 
-    /// Returns when the policy wants its next input; `None` if it wants input after each scan.
+    /// Returns the time at which the policy needs its next input; `None` if it needs input after
+    /// each scan.
     #[must_use]
     pub const fn due(&self) -> Option<Millis> {
         match &self.0 {
@@ -80,13 +81,13 @@ impl Policy {
         }
     }
 
-    /// Whether the policy's input must also have the ages of swapped-out pages.
+    /// Whether the policy's input must include the ages of swapped-out pages.
     #[must_use]
     pub const fn needs_swapped_out_ages(&self) -> bool {
         matches!(self.0, Kind::Fit(_))
     }
 
-    /// Returns the idle time from which on pages are paged out. `None` if the policy goes by size,
+    /// Returns the idle time after which pages are paged out. `None` if the policy decides by size,
     /// or has not yet chosen a time.
     #[must_use]
     pub fn threshold(&self) -> Option<Millis> {
@@ -97,8 +98,8 @@ impl Policy {
         }
     }
 
-    /// Returns the size above which pages are paged out. `None` if the policy goes by age, or has
-    /// not yet chosen a size.
+    /// Returns the size above which pages are paged out. `None` if the policy decides by age, or
+    /// has not yet chosen a size.
     #[must_use]
     pub const fn limit(&self) -> Option<Bytes> {
         match &self.0 {
@@ -108,7 +109,7 @@ impl Policy {
         }
     }
 
-    /// Gives the policy its input; returns its order, or `None` if nothing is to be paged out now.
+    /// Passes input to the policy. Returns its order; `None` if no page must be paged out now.
     pub fn decide(&mut self, seen: &Seen<'_>) -> Option<Order> {
         match &mut self.0 {
             Kind::ColdAge(policy) => policy.decide(seen),

@@ -1,12 +1,13 @@
-//! `pressure`: a limit that is lowered while tasks wait for memory less than allowed, and raised
-//! when they wait more. The rule is senpai's (facebookincubator/senpai; docs/policies.md).
+//! The policy `pressure`: pages out pages above a limit, which is lowered while tasks wait for
+//! memory less than allowed, and raised when they wait more. The rule is that of senpai
+//! (facebookincubator/senpai; docs/policies.md).
 //!
-//! Invariant: a period moves the limit once, by the square of the ratio of the time waited to the
-//! time allowed: down by `probe` at most, up by `back-off` at most. It is never below `floor`, nor
-//! above the usage by more than `back-off`.
+//! Invariant: each period moves the limit once, down by at most `probe` or up by at most
+//! `back-off`, in proportion to the square of the ratio of the time waited and the time allowed.
+//! The limit is never below `floor`, nor more than `back-off` above the usage.
 //!
-//! The limit is not memory.max: pages above it are paged out at the end of a period. So a program
-//! that grows, or needs paged-out pages, waits only for its own pages.
+//! The limit is not memory.max: pages above it are paged out only at the end of a period. So a
+//! program that grows, or needs paged-out pages, waits only for these pages, not for reclaim.
 
 use super::pace::Pace;
 use super::seen::{Order, Seen};
@@ -14,9 +15,10 @@ use super::settings::PressureSettings;
 use super::why::Why;
 use crate::units::{Bytes, Millis, Pages, scaled};
 
-/// The limit is lowered by all of `probe` if tasks waited no more than 1/10 of the time allowed.
+/// The limit is lowered by the whole `probe` if tasks waited at most 1/10 of the time allowed.
 const PROBE_COEFF: u128 = 10;
-/// The limit is raised by all of `back-off` if tasks waited 20 times as long as allowed.
+/// The limit is raised by the whole `back-off` if tasks waited at least 20 times as long as
+/// allowed.
 const BACK_OFF_COEFF: u128 = 20;
 /// Tasks that waited less than 1/1000 of the time allowed count as if they waited that long.
 const LEAST_PART: u128 = 1000;
@@ -43,7 +45,7 @@ impl Pressure {
         }
     }
 
-    /// Returns the limit; the policy pages out what is above it. `None` before the first input.
+    /// Returns the limit, above which the policy pages out pages; `None` before the first input.
     pub(super) const fn limit(&self) -> Option<Bytes> {
         self.limit
     }
@@ -62,7 +64,8 @@ impl Pressure {
         }
         self.since = Some((seen.now, stalled));
         let waited = stalled.saturating_sub(before);
-        // The time allowed is in proportion to the period's real length, late or early.
+        // The time allowed is in proportion to the real length of the period, which may end early
+        // or late.
         let may_wait = self.settings.stall.0.saturating_mul(1000);
         let may_wait = scaled(may_wait, lasted.0, self.settings.every.0);
         let from = self.limit.filter(|_| !seen.is_dry).unwrap_or(usage);
@@ -94,12 +97,12 @@ impl Pressure {
         let (waited, may_wait) = (u128::from(waited), u128::from(may_wait).max(1));
         let highest = usage.0.saturating_add(scaled(usage.0, back_off, WHOLE));
         if waited > may_wait {
-            let err = part(waited, may_wait * BACK_OFF_COEFF);
+            let err = squared_ratio(waited, may_wait * BACK_OFF_COEFF);
             let by = scaled(back_off, err, WHOLE).min(back_off);
             let up = from.0.saturating_add(scaled(from.0, by, WHOLE));
             return Bytes(up.min(highest).max(floor.0));
         }
-        let err = part(
+        let err = squared_ratio(
             may_wait,
             waited.max(may_wait.div_ceil(LEAST_PART)) * PROBE_COEFF,
         );
@@ -109,9 +112,9 @@ impl Pressure {
     }
 }
 
-/// Returns `(of / whole)^2`, in millionths.
-fn part(of: u128, whole: u128) -> u128 {
-    let share = of.saturating_mul(WHOLE) / whole.max(1);
+/// Returns `(part / whole)^2`, in millionths.
+fn squared_ratio(part: u128, whole: u128) -> u128 {
+    let share = part.saturating_mul(WHOLE) / whole.max(1);
     share.saturating_mul(share) / WHOLE
 }
 
@@ -123,24 +126,24 @@ mod tests {
 
     const START: u64 = 256 << 10;
 
-    fn begun() -> (Pressure, Shown) {
-        let mut shown = Shown {
+    fn begun_policy() -> (Pressure, Shown) {
+        let mut input = Shown {
             usage: Pages(START),
             stalled_us: Some(5),
             ..Shown::default()
         };
-        shown.ages.add(Millis(1000), Pages(START));
+        input.ages.add(Millis(1000), Pages(START));
         let mut policy = Pressure::new(PressureSettings::default());
-        assert_eq!(policy.decide(&shown.at(0)), None);
-        (policy, shown)
+        assert_eq!(policy.decide(&input.at(0)), None);
+        (policy, input)
     }
 
     /// Returns by how much the limit moves, in millionths, in one period in which tasks waited for
     /// `waited` microseconds.
     fn moved(waited: u64) -> i64 {
-        let (mut policy, mut shown) = begun();
-        shown.stalled_us = Some(5 + waited);
-        let _ = policy.decide(&shown.at(6000));
+        let (mut policy, mut input) = begun_policy();
+        input.stalled_us = Some(5 + waited);
+        let _ = policy.decide(&input.at(6000));
         let limit = policy.limit().expect("it has begun").0;
         let from = START * 4096;
         (i128::from(limit) - i128::from(from))
@@ -164,10 +167,14 @@ mod tests {
 
     #[test]
     fn pages_above_the_limit_are_ordered_out() {
-        let (mut policy, shown) = begun();
-        assert_eq!(policy.decide(&shown.at(2000)), None, "a period is a period");
-        assert_eq!(policy.decide(&shown.at(4000)), None);
-        let order = policy.decide(&shown.at(6000)).expect("1% leaves");
+        let (mut policy, input) = begun_policy();
+        assert_eq!(
+            policy.decide(&input.at(2000)),
+            None,
+            "the period has not ended"
+        );
+        assert_eq!(policy.decide(&input.at(4000)), None);
+        let order = policy.decide(&input.at(6000)).expect("1% leaves");
         let over = START * 4096 / 100;
         assert_eq!(order.most, Bytes(over).pages());
         assert_eq!(order.older_than, Millis(1000));
@@ -175,38 +182,39 @@ mod tests {
 
     #[test]
     fn the_limit_stays_above_the_floor_and_close_to_usage() {
-        let (mut policy, mut shown) = begun();
+        let (mut policy, mut input) = begun_policy();
         for n in 1..1000 {
-            policy.decide(&shown.at(n * 6000));
+            policy.decide(&input.at(n * 6000));
         }
         assert_eq!(policy.limit(), Some(Bytes(100 << 20)));
-        // A program that has shrunk: the limit falls at once to twice its usage.
-        let (mut policy, _) = begun();
-        shown.usage = Pages(START / 4);
-        policy.decide(&shown.at(6000));
+        // When a program shrinks, the limit falls at once to twice the program's usage.
+        let (mut policy, _) = begun_policy();
+        input.usage = Pages(START / 4);
+        policy.decide(&input.at(6000));
         assert_eq!(policy.limit(), Some(Bytes(START * 4096 / 2)));
     }
 
-    /// In a dry run nothing is paged out, so no task waits: the limit would fall without end.
+    /// In a dry run no page is paged out, so no task waits. The limit must not fall without end
+    /// because of that.
     #[test]
     fn a_dry_run_reports_only_the_next_step() {
-        let (mut policy, mut shown) = begun();
-        shown.is_dry = true;
+        let (mut policy, mut input) = begun_policy();
+        input.is_dry = true;
         for n in 1..10 {
-            policy.decide(&shown.at(n * 6000));
+            policy.decide(&input.at(n * 6000));
         }
         let from = START * 4096;
         assert_eq!(policy.limit(), Some(Bytes(from - from / 100)));
     }
 
-    /// Regression: a host's scans come up to 50 ms less than 6 s apart. So every other scan ended
-    /// no period, and the next one ended a period of 12 s.
+    /// Regression: a host's scans are up to 50 ms less than 6 s apart. So every second scan ended
+    /// no period, and the periods lasted 12 s.
     #[test]
     fn each_scan_of_a_host_moves_the_limit() {
-        let (mut policy, shown) = begun();
+        let (mut policy, input) = begun_policy();
         let mut before = policy.limit();
         for at in [5_975, 11_950, 17_925] {
-            let _ = policy.decide(&shown.at(at));
+            let _ = policy.decide(&input.at(at));
             assert!(policy.limit() < before, "{at}");
             before = policy.limit();
         }
@@ -215,12 +223,12 @@ mod tests {
     #[test]
     fn nothing_is_ordered_where_the_waiting_time_is_unknown() {
         let mut policy = Pressure::new(PressureSettings::default());
-        let shown = Shown {
+        let input = Shown {
             usage: Pages(START),
             ..Shown::default()
         };
         for n in 0..10 {
-            assert_eq!(policy.decide(&shown.at(n * 6000)), None);
+            assert_eq!(policy.decide(&input.at(n * 6000)), None);
         }
     }
 }

@@ -1,15 +1,15 @@
-//! `promotion-rate`: pages out by age; the age (threshold) is chosen so that refaults are at most a
-//! share of the pages in use. It is the rule of far memory (Lagar-Cavilla et al., ASPLOS'19;
-//! docs/policies.md).
+//! The policy `promotion-rate`: pages out pages idle for longer than a threshold, which is chosen
+//! so that refaults are at most a share of the pages in use. The rule is from "Software-Defined Far
+//! Memory" (Lagar-Cavilla et al., ASPLOS'19; docs/policies.md).
 //!
-//! With a percentile, each past window votes for a threshold, and few windows exceed the rate. On
-//! average refaults are then fewer than allowed; the more the windows differ, the fewer. Without a
-//! percentile, all windows count as one: the refaults of all of `history` keep to the rate, however
-//! they are spread.
+//! With a percentile, the threshold is that percentile of the best thresholds of the past windows,
+//! so few windows exceed the rate. On average refaults are then fewer than allowed; the more the
+//! windows differ, the fewer. With percentile 0, all windows count as one: the sum of the refaults
+//! in `history` keeps to the rate, however they are distributed.
 //!
-//! Invariant: the threshold is never below `min-age`, nor, with a percentile, below the best one
-//! for the last window; nothing is paged out in the warm-up. What is learned does not depend on
-//! what was paged out: a swapped-out page has an age, and refaults with it.
+//! Invariant: the threshold is never below `min-age` nor, with a percentile, below the best
+//! threshold for the last window; no page is paged out during the warm-up. Page-outs do not change
+//! what the policy learns: a swapped-out page keeps its age, and its refault counts at that age.
 
 use super::AgeHistogram;
 use super::pace::Pace;
@@ -25,40 +25,40 @@ pub(super) struct PromotionRate {
     pub(super) settings: PromotionRateSettings,
     began: Millis,
     pace: Pace,
-    /// When the present window began; `back` has the pages used again in it.
+    /// When the present window began; `back` has the pages used again since then.
     since: Millis,
     back: AgeHistogram,
     past: Windows,
-    together: Together,
+    all_windows: AllWindows,
     chosen: Option<Chosen>,
 }
 
-/// All past windows added up. Older ones count less: a window that is `history` ago counts 1/e.
+/// The sum of all past windows. Older windows count less: a window `history` ago counts 1/e.
 #[derive(Clone, Debug, Default)]
-struct Together {
+struct AllWindows {
     back: AgeHistogram,
     budget: u64,
 }
 
-/// Number by which pages are multiplied, so that rounding loses little as counts fade.
-const FINE: u64 = 1024;
+/// Factor by which page counts are multiplied, so that rounding loses little when counts fade.
+const FIXED_POINT: u64 = 1024;
 
-impl Together {
+impl AllWindows {
     fn push(&mut self, back: &AgeHistogram, budget: Pages, (lasted, history): (Millis, Millis)) {
         let kept = (history.since(lasted).0, history.0);
-        self.back.fade(kept, back, FINE);
+        self.back.fade(kept, back, FIXED_POINT);
         let before = scaled(self.budget, kept.0, kept.1);
-        self.budget = before.saturating_add(budget.0.saturating_mul(FINE));
+        self.budget = before.saturating_add(budget.0.saturating_mul(FIXED_POINT));
     }
 }
 
-/// The choice made at the end of the last window, with the numbers that decided.
+/// The threshold chosen at the end of the last window, with the numbers that decided.
 #[derive(Clone, Copy, Debug)]
 struct Chosen {
     threshold: Millis,
     in_use: Pages,
     may_come_back: Pages,
-    /// Pages used again in that window that had been idle for the threshold or longer.
+    /// Number of pages used again in that window that had been idle for the threshold or longer.
     came_back: Pages,
 }
 
@@ -71,7 +71,7 @@ impl PromotionRate {
             since: now,
             back: AgeHistogram::new(),
             past: Windows::new(settings.history),
-            together: Together {
+            all_windows: AllWindows {
                 back: AgeHistogram::new(),
                 budget: 0,
             },
@@ -79,7 +79,7 @@ impl PromotionRate {
         }
     }
 
-    /// Returns the idle time from which on pages are paged out; `None` before the first window has
+    /// Returns the idle time after which pages are paged out; `None` before the first window has
     /// ended.
     pub(super) fn threshold(&self) -> Option<Millis> {
         self.chosen.map(|chosen| chosen.threshold)
@@ -109,19 +109,20 @@ impl PromotionRate {
         })
     }
 
-    /// Ends a window: finds the lowest threshold that would have kept this window to the rate, and
-    /// chooses by that and by past windows.
+    /// Ends a window: finds the lowest threshold at which this window would have kept to the rate,
+    /// and chooses the threshold by that and by past windows.
     fn end_window(&mut self, seen: &Seen<'_>) {
         let settings = self.settings;
         let lasted = seen.now.since(self.since);
         let in_use = seen.ages.younger_than(settings.min_age);
-        // The number allowed is in proportion to the window's real length, late or early.
+        // The number allowed is in proportion to the real length of the window, which may end early
+        // or late.
         let budget = settings.rate.of(in_use, lasted);
         let threshold = match settings.percentile {
             0 => {
                 let time = (lasted, settings.history);
-                self.together.push(&self.back, budget, time);
-                let Together { back, budget } = &self.together;
+                self.all_windows.push(&self.back, budget, time);
+                let AllWindows { back, budget } = &self.all_windows;
                 back.lowest_with(settings.min_age, Pages(*budget)).0
             }
             percentile => {
@@ -159,21 +160,21 @@ mod tests {
         PromotionRate::new(settings, Millis(0))
     }
 
-    /// 1,000 pages are in use, so ten may refault.
-    fn shown(back: &[(u64, u64)]) -> Shown {
-        let mut shown = Shown::default();
-        shown.ages.add(Millis(0), Pages(1000));
-        shown.ages.add(Millis(1 << 20), Pages(500));
+    /// Input with 1,000 pages in use, of which ten may refault in a minute.
+    fn input(back: &[(u64, u64)]) -> Shown {
+        let mut input = Shown::default();
+        input.ages.add(Millis(0), Pages(1000));
+        input.ages.add(Millis(1 << 20), Pages(500));
         for &(age, pages) in back {
-            shown.back.add(Millis(age), Pages(pages));
+            input.back.add(Millis(age), Pages(pages));
         }
-        shown
+        input
     }
 
     #[test]
     fn the_lowest_threshold_that_keeps_to_the_rate() {
         let mut policy = policy(980_000);
-        let steady = shown(&[(64, 100), (1024, 6), (4096, 4)]);
+        let steady = input(&[(64, 100), (1024, 6), (4096, 4)]);
         assert_eq!(policy.decide(&steady.at(60_000)), None, "it warms up");
         assert_eq!(policy.threshold(), Some(Millis(65)));
         let order = policy.decide(&steady.at(120_000)).expect("it is cold");
@@ -196,24 +197,25 @@ mod tests {
     #[test]
     fn the_last_window_and_the_percentile_are_the_floor() {
         let mut policy = policy(500_000);
-        let (calm, wild) = (shown(&[(64, 5)]), shown(&[(4096, 11)]));
+        let (calm, wild) = (input(&[(64, 5)]), input(&[(4096, 11)]));
         for n in 1..=5 {
             policy.decide(&calm.at(n * 60_000));
         }
         assert_eq!(policy.threshold(), Some(Millis(64)));
-        // One window with many refaults decides the next one, and is outvoted afterwards.
+        // A window with many refaults decides the next threshold; after that the percentile ignores
+        // it.
         policy.decide(&wild.at(360_000));
         assert_eq!(policy.threshold(), Some(Millis(4160)));
         policy.decide(&calm.at(420_000));
         assert_eq!(policy.threshold(), Some(Millis(64)));
     }
 
-    /// Ten windows, of which one has all refaults: together they keep to the rate, which no
-    /// percentile can express.
+    /// One of ten windows has all refaults. Their sum keeps to the rate, so the threshold stays at
+    /// its minimum; no percentile would allow that.
     #[test]
     fn one_window_may_exceed_the_rate_if_all_together_keep_it() {
         let mut policy = policy(0);
-        let (calm, wild) = (shown(&[]), shown(&[(4096, 50)]));
+        let (calm, wild) = (input(&[]), input(&[(4096, 50)]));
         for n in 1..=8 {
             policy.decide(&calm.at(n * 60_000));
         }
@@ -221,26 +223,29 @@ mod tests {
         assert_eq!(
             policy.threshold(),
             Some(Millis(64)),
-            "some 60 are allowed by now"
+            "about 60 refaults are allowed by now"
         );
         policy.decide(&wild.at(600_000));
-        assert!(policy.threshold() > Some(Millis(4096)), "100 are not");
-        // The one window is forgotten in time.
+        assert!(
+            policy.threshold() > Some(Millis(4096)),
+            "100 refaults are too many"
+        );
+        // With time the windows with refaults are forgotten.
         for n in 11..=25 {
             policy.decide(&calm.at(n * 60_000));
         }
         assert_eq!(policy.threshold(), Some(Millis(64)));
     }
 
-    /// Scans come a little less than 10 s apart: a window of a minute has six of them, not seven.
+    /// Scans are slightly less than 10 s apart: a window of a minute has six of them, not seven.
     #[test]
     fn a_window_ends_at_the_nearest_scan() {
         let mut policy = policy(980_000);
-        let steady = shown(&[(64, 100)]);
+        let steady = input(&[(64, 100)]);
         for n in 1..=5 {
             policy.decide(&steady.at(n * 9_975));
         }
-        assert_eq!(policy.threshold(), None, "it lasts");
+        assert_eq!(policy.threshold(), None, "the window has not ended");
         policy.decide(&steady.at(59_850));
         assert!(policy.threshold().is_some());
     }
@@ -249,7 +254,7 @@ mod tests {
     #[test]
     fn a_late_window_may_have_more() {
         let mut policy = policy(980_000);
-        policy.decide(&shown(&[(64, 20)]).at(120_000));
+        policy.decide(&input(&[(64, 20)]).at(120_000));
         assert_eq!(policy.threshold(), Some(Millis(64)));
     }
 }

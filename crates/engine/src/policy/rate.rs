@@ -1,6 +1,6 @@
-//! How many pages may refault in a minute: a share of a number of pages.
+//! A rate of refaults: the share of a number of pages that may refault in a minute.
 //!
-//! Invariant: what is allowed is rounded down, so that rounding never allows more.
+//! Invariant: the number of allowed refaults is rounded down, so that rounding never allows more.
 
 use crate::units::{Millis, Pages};
 use core::fmt;
@@ -8,7 +8,7 @@ use core::fmt;
 const MINUTE: u128 = 60_000;
 const WHOLE: u128 = 1_000_000;
 
-/// A share a minute, in millionths: 2,000 is 0.2%.
+/// A share per minute, in millionths: 2,000 is 0.2%.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rate(pub u64);
 

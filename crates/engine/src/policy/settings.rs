@@ -1,8 +1,8 @@
 //! Settings of policies: plain numbers under the names that users write.
 //!
-//! Invariant: every number of a policy has a key here, with its unit, so that a command line, a
-//! configuration and an experiment use the same words; what [`PolicySettings::check`] let pass
-//! needs no check later.
+//! Invariant: every number of a policy has a key here, with its unit, so that command lines,
+//! configurations and experiments use the same names; settings that passed
+//! [`PolicySettings::check`] need no later check.
 
 use super::rate::Rate;
 use super::why::Why;
@@ -32,7 +32,7 @@ const fn key(name: &'static str, unit: Unit) -> Key {
     Key { name, unit }
 }
 
-/// Settings of the policy `cold-age`. Defaults:
+/// Settings of the policy `cold-age`. The defaults are those of
 /// spec: workingset-report.md 9.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColdAgeSettings {
@@ -40,19 +40,18 @@ pub struct ColdAgeSettings {
     pub older_than: Millis,
     /// Time between two checks.
     pub every: Millis,
-    /// Unmapped page cache that has been in memory for this long is dropped, too; 0: none is
-    /// dropped.
+    /// Unmapped page cache that has been in memory for this long is dropped; with 0, no page cache
+    /// is dropped.
     pub cache_older_than: Millis,
 }
 
-/// Settings of the policy `promotion-rate`. The defaults are the published ones, or else those of
-/// docs/policies.md.
+/// Settings of the policy `promotion-rate`. docs/policies.md says where the defaults are from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PromotionRateSettings {
     /// Share of the pages in use that may refault in a minute.
     pub rate: Rate,
-    /// Percentile, in millionths, of the thresholds that would have been best for past windows; 0
-    /// for the threshold at which all windows together would have kept to the rate.
+    /// Percentile, in millionths, of the thresholds that were best for the past windows. 0 selects
+    /// the threshold at which all windows together keep to the rate.
     pub percentile: u64,
     /// Nothing is paged out before this has passed.
     pub warm_up: Millis,
@@ -71,9 +70,9 @@ pub struct PressureSettings {
     pub stall: Millis,
     /// Length of a period.
     pub every: Millis,
-    /// Most by which the limit is lowered in a period, in millionths of the limit.
+    /// Maximum by which the limit is lowered in a period, in millionths of the limit.
     pub probe: u64,
-    /// Most by which the limit is raised in a period, in millionths of the limit.
+    /// Maximum by which the limit is raised in a period, in millionths of the limit.
     pub back_off: u64,
     /// The limit is never lowered below this size.
     pub floor: Bytes,
@@ -82,10 +81,10 @@ pub struct PressureSettings {
 /// Settings of the policy `fit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FitSettings {
-    /// Share of the pages that stay in memory that may refault in a minute.
+    /// Number of refaults allowed in a minute, as a share of the pages that stay in memory.
     pub rate: Rate,
-    /// Percentile, in millionths, of the sizes that past windows needed: the limit is at least
-    /// that.
+    /// Percentile, in millionths, of the sizes that past windows needed: the limit is at least this
+    /// percentile.
     pub percentile: u64,
     /// Nothing is paged out before this has passed.
     pub warm_up: Millis,
@@ -96,7 +95,7 @@ pub struct FitSettings {
 }
 
 impl ColdAgeSettings {
-    /// Returns the lower of the two ages from which on pages, or page cache, are evicted.
+    /// Returns the lower of the two ages after which pages are paged out or page cache is dropped.
     pub(super) const fn least(&self) -> Millis {
         let has_less = self.cache_older_than.0 > 0 && self.cache_older_than.0 < self.older_than.0;
         if has_less {
@@ -157,11 +156,11 @@ impl Default for FitSettings {
 /// A policy and its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicySettings {
-    /// Once in each period, pages out what was not used for a fixed time.
+    /// Once in each period, pages out the pages that were not used for a fixed time.
     ColdAge(ColdAgeSettings),
-    /// Pages out by age; the threshold follows how many pages would refault.
+    /// Pages out by age; the threshold depends on how many pages would refault.
     PromotionRate(PromotionRateSettings),
-    /// Pages out above a limit that follows how long tasks wait for memory.
+    /// Pages out above a limit that depends on how long tasks wait for memory.
     Pressure(PressureSettings),
     /// Pages out above the smallest limit at which refaults keep to a rate.
     Fit(FitSettings),
@@ -198,29 +197,31 @@ impl PolicySettings {
     #[must_use]
     pub fn max_scan_interval(&self) -> Millis {
         match self {
-            Self::ColdAge(of) => of.least(),
-            Self::PromotionRate(of) => of.min_age.min(of.window),
-            Self::Pressure(of) => of.every,
-            Self::Fit(of) => of.window,
+            Self::ColdAge(settings) => settings.least(),
+            Self::PromotionRate(settings) => settings.min_age.min(settings.window),
+            Self::Pressure(settings) => settings.every,
+            Self::Fit(settings) => settings.window,
         }
     }
 
-    /// Returns the age from which on unmapped page cache is dropped; `None` if none is dropped.
+    /// Returns the age after which unmapped page cache is dropped; `None` if it is not dropped.
     #[must_use]
     pub const fn cache_older_than(&self) -> Option<Millis> {
         match self {
-            Self::ColdAge(of) if of.cache_older_than.0 > 0 => Some(of.cache_older_than),
+            Self::ColdAge(settings) if settings.cache_older_than.0 > 0 => {
+                Some(settings.cache_older_than)
+            }
             _ => None,
         }
     }
 
-    /// Returns why unmapped page cache is dropped; `None` if none is dropped.
+    /// Returns the reason why unmapped page cache is dropped; `None` if it is not dropped.
     #[must_use]
     pub const fn why_cache(&self) -> Option<Why> {
         match self {
-            Self::ColdAge(of) if of.cache_older_than.0 > 0 => Some(Why::ColdCache {
-                older_than: of.cache_older_than,
-                every: of.every,
+            Self::ColdAge(settings) if settings.cache_older_than.0 > 0 => Some(Why::ColdCache {
+                older_than: settings.cache_older_than,
+                every: settings.every,
             }),
             _ => None,
         }
@@ -262,25 +263,25 @@ impl PolicySettings {
 
     fn number(&mut self, key: &str) -> Option<&mut u64> {
         Some(match (self, key) {
-            (Self::ColdAge(of), "older-than") => &mut of.older_than.0,
-            (Self::ColdAge(of), "every") => &mut of.every.0,
-            (Self::ColdAge(of), "cache-older-than") => &mut of.cache_older_than.0,
-            (Self::PromotionRate(of), "rate") => &mut of.rate.0,
-            (Self::PromotionRate(of), "percentile") => &mut of.percentile,
-            (Self::PromotionRate(of), "warm-up") => &mut of.warm_up.0,
-            (Self::PromotionRate(of), "min-age") => &mut of.min_age.0,
-            (Self::PromotionRate(of), "window") => &mut of.window.0,
-            (Self::PromotionRate(of), "history") => &mut of.history.0,
-            (Self::Pressure(of), "stall") => &mut of.stall.0,
-            (Self::Pressure(of), "every") => &mut of.every.0,
-            (Self::Pressure(of), "probe") => &mut of.probe,
-            (Self::Pressure(of), "back-off") => &mut of.back_off,
-            (Self::Pressure(of), "floor") => &mut of.floor.0,
-            (Self::Fit(of), "rate") => &mut of.rate.0,
-            (Self::Fit(of), "percentile") => &mut of.percentile,
-            (Self::Fit(of), "warm-up") => &mut of.warm_up.0,
-            (Self::Fit(of), "window") => &mut of.window.0,
-            (Self::Fit(of), "history") => &mut of.history.0,
+            (Self::ColdAge(settings), "older-than") => &mut settings.older_than.0,
+            (Self::ColdAge(settings), "every") => &mut settings.every.0,
+            (Self::ColdAge(settings), "cache-older-than") => &mut settings.cache_older_than.0,
+            (Self::PromotionRate(settings), "rate") => &mut settings.rate.0,
+            (Self::PromotionRate(settings), "percentile") => &mut settings.percentile,
+            (Self::PromotionRate(settings), "warm-up") => &mut settings.warm_up.0,
+            (Self::PromotionRate(settings), "min-age") => &mut settings.min_age.0,
+            (Self::PromotionRate(settings), "window") => &mut settings.window.0,
+            (Self::PromotionRate(settings), "history") => &mut settings.history.0,
+            (Self::Pressure(settings), "stall") => &mut settings.stall.0,
+            (Self::Pressure(settings), "every") => &mut settings.every.0,
+            (Self::Pressure(settings), "probe") => &mut settings.probe,
+            (Self::Pressure(settings), "back-off") => &mut settings.back_off,
+            (Self::Pressure(settings), "floor") => &mut settings.floor.0,
+            (Self::Fit(settings), "rate") => &mut settings.rate.0,
+            (Self::Fit(settings), "percentile") => &mut settings.percentile,
+            (Self::Fit(settings), "warm-up") => &mut settings.warm_up.0,
+            (Self::Fit(settings), "window") => &mut settings.window.0,
+            (Self::Fit(settings), "history") => &mut settings.history.0,
             _ => return None,
         })
     }
@@ -314,7 +315,7 @@ impl PolicySettings {
     }
 }
 
-/// Most windows that are remembered: 16 bytes each.
+/// Maximum number of past windows that a policy may store, at 16 bytes each.
 const WINDOWS_MAX: u64 = 100_000;
 
 const COLD_AGE: [Key; 3] = [

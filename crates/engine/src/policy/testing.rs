@@ -1,10 +1,10 @@
-//! Inputs of policies for tests, and pseudo-random numbers.
+//! Helpers of the policies' tests: input of a policy, and pseudo-random numbers.
 
 use super::AgeHistogram;
 use super::seen::Seen;
 use crate::units::{Millis, Pages};
 
-/// What a policy's input refers to; tests change it at will.
+/// The data that a policy's input borrows; tests change these fields.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shown {
     pub(super) ages: AgeHistogram,

@@ -1,6 +1,6 @@
-//! Why a policy orders something: the numbers that decided, and the same as text.
+//! The reason of a policy's order: the numbers that decided, and their text for users.
 //!
-//! Invariant: every order has one, and each number in its text is one that decided.
+//! Invariant: every order has a reason, and every number in its text took part in the decision.
 
 use super::rate::Rate;
 use crate::units::{Bytes, Millis, Pages};
@@ -9,68 +9,70 @@ use core::fmt;
 /// The numbers by which a policy decided; displayed as text for users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// `cold-age` pages out pages.
+    /// An order of `cold-age` to page out pages.
     ColdAge {
         /// Pages idle for this long are paged out.
         older_than: Millis,
         /// Time between two checks.
         every: Millis,
     },
-    /// `cold-age` drops unmapped page cache.
+    /// An order of `cold-age` to drop unmapped page cache.
     ColdCache {
         /// Page cache that has been in memory for this long, by an estimate, is dropped.
         older_than: Millis,
         /// Time between two checks.
         every: Millis,
     },
-    /// `promotion-rate` pages out pages.
+    /// An order of `promotion-rate` to page out pages.
     PromotionRate {
         /// Pages idle for this long are paged out.
         threshold: Millis,
         /// The share of the pages in use that may refault in a minute.
         rate: Rate,
-        /// Pages that were in use at the end of the last window: used within `min-age`.
+        /// Number of pages in use at the end of the last window: used within `min-age`.
         in_use: Pages,
-        /// Pages that may refault in a window: by `rate`, `in_use` and the window's length.
+        /// Number of pages that may refault in a window, by `rate`, `in_use` and the window's
+        /// length.
         may_come_back: Pages,
-        /// Pages that had been idle for `threshold` or longer and were used again in the last
-        /// window.
+        /// Number of pages that were used again in the last window and had been idle for
+        /// `threshold` or longer.
         came_back: Pages,
     },
-    /// `pressure` pages out pages.
+    /// An order of `pressure` to page out pages.
     Pressure {
         /// The limit at the end of the last period; the usage was above it.
         limit: Bytes,
         /// How long tasks waited for memory in the last period, in microseconds.
         waited_us: u64,
         /// How long tasks were allowed to wait in the last period, in microseconds. The limit is
-        /// raised if they waited for longer, else lowered.
+        /// raised if tasks waited longer, else lowered.
         may_wait_us: u64,
         /// Length of the last period.
         lasted: Millis,
     },
-    /// `fit` pages out pages.
+    /// An order of `fit` to page out pages.
     Fit {
         /// The limit; the usage was above it.
         limit: Bytes,
-        /// Share of the pages that may refault in a minute; with a lower limit more would have.
+        /// Share of the pages that may refault in a minute; with a lower limit more would have
+        /// refaulted.
         rate: Rate,
-        /// Pages that the last window needed.
+        /// Number of pages that the last window needed.
         last: Pages,
         /// The pages of `last` were used within this time.
         younger_than: Millis,
-        /// Pages that refaulted in the last window.
+        /// Number of pages that refaulted in the last window.
         refaults: Pages,
         /// Length of the last window.
         lasted: Millis,
     },
-    /// `write-back` writes swapped-out pages to a disk.
+    /// A choice of swapped-out pages that are written to a disk.
     WriteBack {
         /// Pages idle for this long are written.
         older_than: Millis,
-        /// Pages that were already written in this period.
+        /// Number of pages already written in this period.
         written: Pages,
-        /// Most bytes that may be written in a period.
+        /// Maximum number of bytes that may be written in a period.
         most: Bytes,
         /// Length of a period.
         per: Millis,

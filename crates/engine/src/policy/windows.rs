@@ -1,6 +1,7 @@
-//! The best number (a threshold or a size) of each past window, and the choice among them.
+//! The past windows of a policy: the best value (a threshold or a size) of each, and the choice
+//! among these.
 //!
-//! Invariant: no window older than the history is remembered.
+//! Invariant: no window older than `history` is kept.
 
 use crate::units::Millis;
 use alloc::collections::VecDeque;
@@ -10,7 +11,7 @@ use alloc::vec::Vec;
 #[derive(Clone, Debug)]
 pub(super) struct Windows {
     history: Millis,
-    /// When each window ended, and its best number; the oldest first.
+    /// When each window ended, and its best value; the oldest first.
     best: VecDeque<(Millis, u64)>,
 }
 
@@ -22,7 +23,7 @@ impl Windows {
         }
     }
 
-    /// Adds a window that has ended, with its best number.
+    /// Adds a window that ended at `now`, with its best value.
     pub(super) fn push(&mut self, now: Millis, best: u64) {
         let is_old = |&(then, _): &(Millis, u64)| now.since(then) >= self.history;
         while self.best.front().is_some_and(is_old) {
@@ -31,8 +32,8 @@ impl Windows {
         self.best.push_back((now, best));
     }
 
-    /// Returns the number that `percentile` (millionths) of the windows do not exceed, but at least
-    /// the last window's; `None` before the first window has ended.
+    /// Returns the value that the share `percentile` (in millionths) of the windows do not exceed,
+    /// but at least that of the last window; `None` before the first window has ended.
     pub(super) fn choose(&self, percentile: u64) -> Option<u64> {
         let (_, last) = *self.best.back()?;
         let mut all: Vec<u64> = self.best.iter().map(|(_, best)| *best).collect();

@@ -1,8 +1,8 @@
-//! `write-back`: writes the oldest swapped-out pages from compressed memory to the disk behind it.
+//! Writeback: chooses the oldest swapped-out pages, which the caller then writes from compressed
+//! memory (zram) to the disk behind it.
 //!
 //! Invariants: no page younger than requested is chosen, and older pages are chosen first. In each
-//! period no more is written than the budget, whichever caller requests it, because writing wears
-//! out flash.
+//! period no more pages are chosen than the budget allows, because writes wear out flash.
 
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
@@ -10,17 +10,17 @@ use alloc::vec::Vec;
 use super::why::Why;
 use crate::units::{Bytes, Millis, Pages};
 
-/// How much may be written.
+/// A budget: how much may be written in a period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WriteBudget {
-    /// Most bytes that are written in a period.
+    /// Maximum number of bytes written in a period.
     pub most: Bytes,
     /// Length of a period.
     pub per: Millis,
 }
 
 impl WriteBudget {
-    /// A budget of `most` bytes a day.
+    /// Returns a budget of `most` bytes a day.
     #[must_use]
     pub const fn a_day(most: Bytes) -> Self {
         Self {
@@ -31,13 +31,14 @@ impl WriteBudget {
 }
 
 impl Default for WriteBudget {
-    /// One GiB a day: in 5 years 1.8 TiB, about a hundredth of what a small SSD is made for.
+    /// One GiB a day: 1.8 TiB in 5 years, about a hundredth of the writes that a small SSD is built
+    /// for.
     fn default() -> Self {
         Self::a_day(Bytes(1 << 30))
     }
 }
 
-/// A write budget, and what was written of it in the present period. The first period begins at
+/// A write budget, and how much of it was used in the present period. The first period begins at
 /// creation.
 #[derive(Clone, Debug)]
 pub struct WriteBack {
@@ -46,17 +47,17 @@ pub struct WriteBack {
     written: Pages,
 }
 
-/// The pages to write, and why.
+/// The pages to write, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen<T> {
-    /// The pages, oldest first; pages of the same age in their own order.
+    /// The pages, oldest first; pages of the same age in the order of `T`.
     pub pages: Vec<T>,
     /// Why these pages were chosen.
     pub why: Why,
 }
 
 impl WriteBack {
-    /// Creates a budget of which nothing is used yet.
+    /// Creates the state for a budget of which nothing is used yet.
     #[must_use]
     pub const fn new(budget: WriteBudget, now: Millis) -> Self {
         Self {
@@ -72,12 +73,12 @@ impl WriteBack {
         self.budget
     }
 
-    /// Sets another budget; what was written in this period still counts.
+    /// Sets another budget; pages written in this period still count.
     pub const fn set_budget(&mut self, budget: WriteBudget) {
         self.budget = budget;
     }
 
-    /// Returns how many more pages may be written in the period of `now`.
+    /// Returns how many more pages may be written in the period that contains `now`.
     pub fn left(&mut self, now: Millis) -> Pages {
         let per = self.budget.per.0.max(1);
         let passed = now.since(self.began).0 / per;
@@ -93,8 +94,8 @@ impl WriteBack {
         self.written = Pages(self.written.0.saturating_add(written.0));
     }
 
-    /// Chooses the pages to write now, at most `at_once` of them. `out` has the swapped-out pages,
-    /// each with the time of its last use. `None` if no page is to be written.
+    /// Chooses the pages to write now, at most `at_once`. `out` are the swapped-out pages, each
+    /// with the time of its last use. `None` if no page must be written.
     pub fn choose<T: Ord + Copy>(
         &mut self,
         (now, older_than): (Millis, Millis),
@@ -117,7 +118,7 @@ impl WriteBack {
         let pages: Vec<T> = oldest
             .into_sorted_vec()
             .into_iter()
-            .map(|one| one.1)
+            .map(|(_, page)| page)
             .collect();
         let WriteBudget { most, per } = self.budget;
         (!pages.is_empty()).then_some(Chosen {
@@ -144,8 +145,8 @@ mod tests {
         }
     }
 
-    /// Chooses in the simplest way: takes all pages that are old enough, sorts them, and cuts the
-    /// list.
+    /// Chooses in the simplest way: collects all pages that are old enough, sorts them, and
+    /// truncates the list.
     fn naive(now: u64, older: u64, most: usize, out: &[(u32, Millis)]) -> Vec<u32> {
         let mut old: Vec<(u64, u32)> = Vec::new();
         for (page, last) in out {

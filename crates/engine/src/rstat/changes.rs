@@ -1,13 +1,15 @@
-//! What each worker has added to the statistics of one group since the group's last flush.
+//! The pending changes of one group: what each worker has added to the group's statistics since its
+//! last flush.
 //!
-//! Invariant: a line of a worker's part that is not zero has its bit in the worker's mask, so that
-//! a flush reads no other. All parts lie in one allocation, made at the first update.
+//! Invariant: every line of a worker's part that is not zero has its bit set in the worker's mask,
+//! so that a flush reads only marked lines. All parts are in one allocation, made at the first
+//! update.
 
 use alloc::boxed::Box;
 
-/// Number of statistics in a line: those that fit into a cache line.
+/// Number of statistics in a line: as many as fit into a cache line of the processor.
 const LINE: usize = 8;
-/// Number of the bit that stands for its own line and for all lines behind.
+/// Index of the last bit of a mask, which stands for its own line and all later lines.
 const LAST: usize = 63;
 
 #[derive(Clone, Debug, Default)]
@@ -16,7 +18,7 @@ pub(super) struct Changes {
     lines: usize,
     /// A mask for each worker: bit `n` says that line `n` may have changed.
     dirty: Box<[u64]>,
-    /// What was added: all lines of the first worker, then those of the next.
+    /// The changes: all lines of the first worker, then those of the next, and so on.
     sums: Box<[[i64; LINE]]>,
 }
 
@@ -30,8 +32,8 @@ impl Changes {
         }
     }
 
-    /// Adds `delta` to statistic `stat` of `worker`. `shape` is the number of statistics, and of
-    /// workers.
+    /// Adds `delta` to statistic `stat` of `worker`. `shape` is the number of statistics and the
+    /// number of workers.
     #[inline]
     pub(super) fn add(&mut self, shape: (usize, usize), worker: usize, stat: usize, delta: i64) {
         if self.dirty.is_empty() {
@@ -42,8 +44,8 @@ impl Changes {
         self.dirty[worker] |= 1 << line.min(LAST);
     }
 
-    /// Adds what `worker` has changed to `sums`, and clears it. Returns the number of counters
-    /// read.
+    /// Adds the changes of `worker` to `sums`, and sets them to zero. Returns the number of
+    /// counters read.
     #[inline]
     pub(super) fn take(&mut self, worker: usize, sums: &mut [i64]) -> u64 {
         let Some(dirty) = self.dirty.get_mut(worker) else {
@@ -83,7 +85,7 @@ mod tests {
             changes.add(shape, 1, last, -5);
             changes.add(shape, 2, last, 100);
             let mut sums = alloc::vec![10; nr_stats];
-            // One line, or two: the lines of the first and of the last statistic.
+            // The lines of the first and of the last statistic, which may be the same line.
             let lines = if last < LINE { 1u64 } else { 2 };
             let most = (nr_stats.div_ceil(LINE) * LINE) as u64;
             let counters_read = changes.take(1, &mut sums);

@@ -1,14 +1,16 @@
-//! Hierarchical statistics with per-worker deltas that a reader flushes.
+//! rstat: statistics of a tree of groups, with deltas of each worker that a reader flushes (sums
+//! up).
 //! spec: rstat.md.
 //!
-//! An update adds to one worker's array, and marks its group and all groups above as updated on
-//! that worker. A flush visits the marked groups only, children before parents. Each group adds
-//! what changed since the last flush to its own total, and to what is pending in its parent.
+//! An update adds to the array of one worker, and marks its group and all groups above as updated
+//! on that worker. A flush visits only marked groups, children before parents. Each group adds its
+//! changes since the last flush to its own total and to the pending changes of its parent.
 //!
 //! Invariants (rstat.md 8), asserted after a flush of the root by `check_flushed`:
-//! - I1 a group's total is its local value, its children's totals and those of removed children;
+//! - I1 a group's total is the sum of its local value, its children's totals and the totals of
+//!   removed children;
 //! - I2 a local value is the sum over the workers;
-//! - I3 nothing is pending, and no group is marked;
+//! - I3 no group has pending changes or is marked;
 //! - I6 a marked group's ancestors are marked on the same worker.
 
 mod changes;
@@ -22,12 +24,12 @@ use alloc::vec::Vec;
 use changes::Changes;
 use updated::Updated;
 
-/// A group of statistics: a memcg, or a memcg's lruvec.
+/// Id of a group of statistics, such as a memcg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId(pub u32);
 
 impl GroupId {
-    /// The group that is above all others.
+    /// The root, which is above all other groups.
     pub const ROOT: Self = Self(0);
 
     const fn index(self) -> usize {
@@ -40,13 +42,13 @@ struct Group {
     parent: Option<GroupId>,
     /// Number of levels below the root.
     depth: u32,
-    /// Number of groups directly below that were not removed.
+    /// Number of child groups that were not removed.
     children: u32,
-    /// Running sums of each worker, never reset; created at the worker's first update.
+    /// Running sums of each worker, which are never reset; created at the worker's first update.
     now: Vec<Option<Box<[i64]>>>,
-    /// What each worker's sums have gained since the last flush.
+    /// The gains of each worker's sums since the last flush.
     changes: Changes,
-    /// Workers on which the present flush has found this group updated.
+    /// Workers on which the running flush has found this group updated.
     found: Vec<u32>,
     total: Box<[i64]>,
     local: Box<[i64]>,
@@ -61,7 +63,7 @@ pub struct Rstat {
     nr_stats: usize,
     workers: usize,
     groups: Vec<Option<Group>>,
-    /// Ids of removed groups, to be reused.
+    /// Ids of removed groups, which new groups reuse.
     free: Vec<GroupId>,
     updated: Updated,
     thresholds: threshold::Thresholds,
@@ -72,13 +74,13 @@ pub struct Rstat {
     scratch: Scratch,
 }
 
-/// Buffers that each flush uses again, to save allocations.
+/// Buffers that all flushes reuse, to save allocations.
 #[derive(Debug)]
 struct Scratch {
-    /// Groups to be flushed: depth and index.
+    /// Groups to flush: depth and index of each.
     found: Vec<(u32, usize)>,
     popped: Vec<usize>,
-    /// What one group adds to the pending values of its parent.
+    /// The values that one group adds to the pending values of its parent.
     own: Box<[i64]>,
 }
 
@@ -90,14 +92,14 @@ impl Group {
         self.now[worker].get_or_insert_with(|| zeros(nr_stats))
     }
 
-    /// Adds to the group's values what changed on the workers in `found`, and what its children
-    /// left pending. Writes the sum of both to `own`, for the parent.
+    /// Adds the changes of the workers in `found`, and the pending changes from its children, to
+    /// the group's values. Writes the sum of both to `own`, for the parent.
     ///
-    /// The workers' part and the children's part are added separately, and neither is skipped:
-    /// their sum may be zero when neither part is. (The first version of the kernel's patch skipped
-    /// on the sum, and lost the local part for ever: rstat.md 4.1.)
+    /// Both parts are added separately, even if their sum is zero: then the local value changes
+    /// nevertheless. (The first version of the kernel's patch skipped the group if the sum was
+    /// zero, and lost the local part for ever: rstat.md 4.1.)
     ///
-    /// Returns the number of counters read: those of the workers, and the pending ones.
+    /// Returns the number of counters read: the workers' and the pending ones.
     fn flush(&mut self, own: &mut [i64]) -> u64 {
         own.fill(0);
         let mut counters_read = 0;
@@ -114,7 +116,8 @@ impl Group {
     }
 }
 
-/// Returns a value as readers see it: a negative one, which can occur between two flushes, as zero.
+/// Returns a value as readers see it: a negative value, which can occur between two flushes,
+/// becomes zero.
 #[must_use]
 pub fn shown(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
@@ -125,7 +128,8 @@ fn zeros(n: usize) -> Box<[i64]> {
 }
 
 impl Rstat {
-    /// Creates a root with `nr_stats` statistics, updated by `workers` workers.
+    /// Creates the root group. Each group has `nr_stats` statistics, which `workers` workers
+    /// update.
     #[must_use]
     pub fn new(nr_stats: usize, workers: usize) -> Self {
         let mut rstat = Self {
@@ -204,8 +208,8 @@ impl Rstat {
         self.changed(worker, id, delta.unsigned_abs());
     }
 
-    /// Changes the group's own statistics `first..first + values.len()`, summed over all workers,
-    /// to `values`; the difference is noted as a change by `worker`.
+    /// Sets the group's own statistics `first..first + values.len()`, summed over all workers, to
+    /// `values`. The differences count as changes by `worker`.
     pub fn bring_to(&mut self, worker: usize, id: GroupId, first: usize, values: &[i64]) {
         let (workers, nr_stats) = (self.workers, self.nr_stats);
         let group = self.group_mut(id);
@@ -224,14 +228,15 @@ impl Rstat {
         }
     }
 
-    /// Marks `id` as changed on `worker`; `magnitude` is the sum of the changes' absolute values.
+    /// Marks `id` as changed on `worker`. `magnitude` is the sum of the absolute values of the
+    /// changes.
     fn changed(&mut self, worker: usize, id: GroupId, magnitude: u64) {
         self.mark(worker, id);
         self.note_magnitude(worker, id, magnitude);
     }
 
-    /// Adds `magnitude` to the counts that decide about a flush, of `id` and of all groups above,
-    /// up to the first that needs a flush already.
+    /// Adds `magnitude` to the counts that decide about a flush, for `id` and the groups above it,
+    /// up to the first group that already needs a flush.
     fn note_magnitude(&mut self, worker: usize, id: GroupId, magnitude: u64) {
         let mut at = Some(id);
         while let Some(id) = at.filter(|id| self.thresholds.note(worker, id.index(), magnitude)) {
@@ -239,8 +244,8 @@ impl Rstat {
         }
     }
 
-    /// Puts `id` and its ancestors on the updated tree of `worker`, up to the first that is on it
-    /// already.
+    /// Adds `id` and its ancestors to the updated tree of `worker`, up to the first ancestor that
+    /// is already in it.
     fn mark(&mut self, worker: usize, id: GroupId) {
         let mut at = id;
         while !self.updated.is_listed(worker, at.index()) {
@@ -252,11 +257,11 @@ impl Rstat {
         }
     }
 
-    /// Brings `root` and all groups below up to date. What this changes in `root` becomes pending
-    /// in its parent.
+    /// Brings `root` and all groups below it up to date. The changes of `root` become pending in
+    /// its parent.
     ///
-    /// The changes of all workers are collected first, and then group by group: so a group's
-    /// values, and its parent's, are written once and not once for each worker.
+    /// The flush first finds the changed groups of all workers, and then adds up group by group. So
+    /// the values of a group and of its parent are written once, not once for each worker.
     pub fn flush(&mut self, root: GroupId) {
         let parent = self.parent(root).map(GroupId::index);
         for worker in 0..self.workers {
@@ -273,7 +278,7 @@ impl Rstat {
                 group.found.push(u32::try_from(worker).unwrap_or(u32::MAX));
             }
         }
-        // Children before parents.
+        // Deeper groups first, so that children are flushed before their parents.
         let mut found = core::mem::take(&mut self.scratch.found);
         found.sort_unstable_by(|a, b| b.cmp(a));
         for (_, index) in found.drain(..) {
@@ -297,32 +302,34 @@ impl Rstat {
         }
     }
 
-    /// Returns the value of `id` and all groups below as of the last flush; a negative one as zero.
+    /// Returns the value of `id` and all groups below it, as of the last flush; zero if negative.
     #[must_use]
     pub fn total(&self, id: GroupId, stat: usize) -> u64 {
         shown(self.totals(id)[stat])
     }
 
-    /// Returns the value of `id` alone as of the last flush; a negative one as zero.
+    /// Returns the value of `id` alone, as of the last flush; zero if negative.
     #[must_use]
     pub fn local(&self, id: GroupId, stat: usize) -> u64 {
         shown(self.locals(id)[stat])
     }
 
-    /// Returns all values of `id` and all groups below as of the last flush; see [`shown`].
+    /// Returns all values of `id` and all groups below it, as of the last flush; they may be
+    /// negative (see [`shown`]).
     #[must_use]
     pub fn totals(&self, id: GroupId) -> &[i64] {
         &self.group(id).total
     }
 
-    /// Returns all values of `id` alone as of the last flush; see [`shown`].
+    /// Returns all values of `id` alone, as of the last flush; they may be negative (see
+    /// [`shown`]).
     #[must_use]
     pub fn locals(&self, id: GroupId) -> &[i64] {
         &self.group(id).local
     }
 
-    /// Returns the value of `id` alone, summed over all workers: exact at any time. Reading was
-    /// done this way before local values were stored; it is here for comparison.
+    /// Returns the value of `id` alone, summed over all workers: exact at any time. The kernel read
+    /// local values in this way before it stored them; the function is here for comparison.
     #[must_use]
     pub fn local_by_summing(&self, id: GroupId, stat: usize) -> u64 {
         self.summed(id, stat).0
@@ -348,24 +355,23 @@ impl Rstat {
         self.counters_read
     }
 
-    /// Whether enough has changed in `id` and the groups below to be worth a flush.
+    /// Whether enough has changed in `id` and the groups below it to be worth a flush.
     /// spec: rstat.md 6.1.
     #[must_use]
     pub fn flush_needed(&self, id: GroupId) -> bool {
         self.thresholds.is_due(id.index())
     }
 
-    /// Returns the changes counted for `id` since its last flush.
+    /// Returns the magnitude of changes counted for `id` since its last flush.
     #[cfg(test)]
     fn stats_updates(&self, id: GroupId) -> u64 {
         self.thresholds.updates(id.index())
     }
 
-    /// Removes a group without children: what it counted stays in its ancestors. Its id may be
-    /// reused.
+    /// Removes a group without children. Its counts stay in its ancestors; its id may be reused.
     ///
     /// # Panics
-    /// When it has children, or is the root.
+    /// When the group has children, or is the root.
     pub fn remove(&mut self, id: GroupId) {
         assert_eq!(self.group(id).children, 0, "{id:?} has children");
         self.flush(id);
@@ -374,7 +380,7 @@ impl Rstat {
         };
         self.free.push(id);
         let parent = group.parent.expect("the root stays");
-        // The parent was marked when this group was, on every worker where something is pending.
+        // The parent needs no new mark: it was marked together with this group on every worker.
         let parent = self.group_mut(parent);
         parent.children -= 1;
         for (sum, total) in parent.inherited.iter_mut().zip(group.total) {
@@ -385,7 +391,7 @@ impl Rstat {
     /// Asserts I1 to I3, which hold right after a flush of the root.
     ///
     /// # Panics
-    /// When one does not hold.
+    /// When an invariant does not hold.
     pub fn check_flushed(&self) {
         self.updated.check_empty();
         for stat in 0..self.nr_stats {

@@ -3,7 +3,8 @@
 use super::*;
 use crate::units::Millis;
 
-/// Creates the groups root - A - B with two statistics, updated by `workers`; returns also A and B.
+/// Creates the root, A below it, and B below A, with two statistics, updated by `workers` workers;
+/// also returns A and B.
 fn chain(workers: usize) -> (Rstat, GroupId, GroupId) {
     let mut rstat = Rstat::new(2, workers);
     let a = rstat.create(GroupId::ROOT);
@@ -11,7 +12,7 @@ fn chain(workers: usize) -> (Rstat, GroupId, GroupId) {
     (rstat, a, b)
 }
 
-fn both(rstat: &Rstat, id: GroupId) -> (u64, u64) {
+fn total_and_local(rstat: &Rstat, id: GroupId) -> (u64, u64) {
     (rstat.total(id, 0), rstat.local(id, 0))
 }
 
@@ -21,13 +22,17 @@ fn test_01_chain() {
     rstat.update(0, b, 0, 3);
     rstat.update(1, a, 0, 2);
     rstat.flush(GroupId::ROOT);
-    assert_eq!((both(&rstat, b), both(&rstat, a)), ((3, 3), (5, 2)));
-    assert_eq!(both(&rstat, GroupId::ROOT), (5, 0));
+    assert_eq!(
+        (total_and_local(&rstat, b), total_and_local(&rstat, a)),
+        ((3, 3), (5, 2))
+    );
+    assert_eq!(total_and_local(&rstat, GroupId::ROOT), (5, 0));
     rstat.check_flushed();
 }
 
-/// Tests 2 and 3: the bug that the patch's author found six days after posting it. A child's -5 and
-/// the parent's own +5 on one worker sum to zero; the local +5 must not be lost.
+/// Tests 2 and 3: a bug that the author of the kernel's patch found six days after posting it. A
+/// child's -5 and the parent's own +5 on the same worker sum to zero; the parent's local +5 must
+/// not be lost.
 #[test]
 fn test_02_opposite_changes_of_parent_and_child() {
     for flush_between in [false, true] {
@@ -52,11 +57,14 @@ fn test_04_flush_of_a_subtree() {
     let (mut rstat, a, b) = chain(1);
     rstat.update(0, b, 0, 3);
     rstat.flush(b);
-    assert_eq!((both(&rstat, b), both(&rstat, a)), ((3, 3), (0, 0)));
+    assert_eq!(
+        (total_and_local(&rstat, b), total_and_local(&rstat, a)),
+        ((3, 3), (0, 0))
+    );
     assert_eq!(rstat.group(a).pending[0], 3);
     for _ in 0..2 {
         rstat.flush(GroupId::ROOT);
-        assert_eq!(both(&rstat, a), (3, 0));
+        assert_eq!(total_and_local(&rstat, a), (3, 0));
         rstat.check_flushed();
     }
 }
@@ -98,13 +106,20 @@ fn test_08_and_09_charge_here_and_uncharge_there() {
     rstat.update(0, b, 0, 10);
     rstat.update(1, b, 0, -10);
     rstat.flush(GroupId::ROOT);
-    assert_eq!((both(&rstat, b), both(&rstat, a)), ((0, 0), (0, 0)));
+    assert_eq!(
+        (total_and_local(&rstat, b), total_and_local(&rstat, a)),
+        ((0, 0), (0, 0))
+    );
     rstat.update(1, b, 0, -4);
     rstat.flush(GroupId::ROOT);
-    assert_eq!(both(&rstat, b), (0, 0));
+    assert_eq!(total_and_local(&rstat, b), (0, 0));
     rstat.update(0, b, 0, 6);
     rstat.flush(GroupId::ROOT);
-    assert_eq!(both(&rstat, b), (2, 2), "added to the true value");
+    assert_eq!(
+        total_and_local(&rstat, b),
+        (2, 2),
+        "added to the true value"
+    );
 }
 
 #[test]
@@ -146,7 +161,8 @@ fn test_12_rate_limited_reads() {
     assert_eq!(rstat.total(b, 0), 1000);
 }
 
-/// Test 13, deterministically: writers and flushers interleaved by a seed, three levels.
+/// Test 13, but deterministic: updates and flushes in three levels, in an order that a seed
+/// decides.
 #[test]
 fn test_13_interleaved_stress() {
     let mut rstat = Rstat::new(3, 8);
@@ -188,11 +204,12 @@ fn test_14_removal() {
     rstat.update(1, b, 0, 7);
     rstat.remove(b);
     rstat.flush(GroupId::ROOT);
-    assert_eq!(both(&rstat, a), (7, 0));
+    assert_eq!(total_and_local(&rstat, a), (7, 0));
     rstat.check_flushed();
 }
 
-/// Test 15, by counting instead of timing: the number of counters that a read has to read.
+/// Test 15, which counts flushes instead of measuring times: local values agree with the sum over
+/// all workers.
 #[test]
 fn test_15_local_reads_agree_with_summing() {
     let (mut rstat, _, b) = chain(256);
@@ -205,7 +222,7 @@ fn test_15_local_reads_agree_with_summing() {
     assert_eq!(rstat.flushes(), 3 * 256);
 }
 
-/// A flush reads the lines that changed, and what is pending in the groups that it visits. A sum
+/// A flush reads the changed lines, and the pending values of the groups that it visits. Summing
 /// reads one counter of each worker that ever changed the group.
 #[test]
 fn counter_reads_are_counted_where_they_happen() {
@@ -216,7 +233,8 @@ fn counter_reads_are_counted_where_they_happen() {
         rstat.update(worker, b, 0, 2);
     }
     rstat.flush(GroupId::ROOT);
-    // A line of eight on each of three workers, and two pending statistics in each of three groups.
+    // The flush reads a line of eight counters on each of three workers, and two pending statistics
+    // in each of three groups.
     assert_eq!(
         (rstat.counters_read(), rstat.summed(b, 0)),
         (3 * 8 + 3 * 2, (6, 3))
@@ -225,7 +243,7 @@ fn counter_reads_are_counted_where_they_happen() {
     assert_eq!(rstat.counters_read(), 30, "nothing has changed");
 }
 
-/// Canaries: each plants one bug that `check_flushed` must find.
+/// For canaries: corrupts the statistics in one way, which `check_flushed` must find.
 fn planted(bug: impl FnOnce(&mut Rstat, GroupId, GroupId)) {
     let (mut rstat, a, b) = chain(2);
     rstat.update(0, b, 0, 3);
@@ -247,7 +265,8 @@ fn canary_a_change_stays_pending() {
     planted(|rstat, a, _| rstat.groups[a.index()].as_mut().expect("there").pending[0] = 1);
 }
 
-/// A worker's change was lost: total and local agree with each other, not with the shards.
+/// A worker's change is lost: total and local values agree with each other, but not with the
+/// workers' sums.
 #[test]
 #[should_panic(expected = "I2: group")]
 fn canary_a_worker_is_forgotten() {

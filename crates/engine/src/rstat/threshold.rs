@@ -1,10 +1,10 @@
-//! When a flush is worth its cost.
+//! Thresholds: decide when a flush of the statistics is worth its cost.
 //! spec: rstat.md 6.1.
 //!
-//! The absolute values of changes are counted for the group and all groups above. A reader flushes
-//! only if the count exceeds `64 * workers`. Until the periodic flush, what it reads may therefore
-//! be wrong by that much, and by less than 64 for each worker that has not yet added its part to
-//! the count.
+//! Each group counts the absolute values of changes in it and the groups below. A reader flushes
+//! only if the count exceeds `64 * workers`. Until the periodic flush, a value may therefore be
+//! wrong by that much. It may be wrong by up to 63 more for each worker that has not yet added its
+//! part to the count.
 
 use super::{GroupId, Rstat};
 use crate::memcg::MEMCG_CHARGE_BATCH;
@@ -17,9 +17,9 @@ pub const FLUSH_TIME: Millis = Millis(2000);
 #[derive(Debug)]
 pub(super) struct Thresholds {
     workers: usize,
-    /// Changes counted since the last flush, by group.
+    /// Magnitude of changes counted since the last flush, by group.
     updates: Vec<u64>,
-    /// Changes by group and worker that are not yet in `updates`.
+    /// Magnitude of changes by group and worker that is not yet in `updates`.
     shards: Vec<u64>,
 }
 
@@ -37,8 +37,8 @@ impl Thresholds {
         self.shards.resize(self.shards.len() + self.workers, 0);
     }
 
-    /// Counts a change; returns false if `group` needs a flush already: then all groups above do,
-    /// too.
+    /// Counts a change. Returns false if `group` already needs a flush: then all groups above it
+    /// do, too.
     pub(super) fn note(&mut self, worker: usize, group: usize, magnitude: u64) -> bool {
         if self.is_due(group) {
             return false;
@@ -68,8 +68,8 @@ impl Thresholds {
     }
 }
 
-/// Decides when to flush: periodically, before a user's read, and before a rate-limited read of the
-/// kernel's own.
+/// Decides when to flush: periodically, before a user's read, and before a rate-limited read by
+/// reclaim.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Flusher {
     last_periodic: Millis,
@@ -82,7 +82,8 @@ impl Flusher {
         self.last_periodic.after(FLUSH_TIME)
     }
 
-    /// Flushes all groups, however little has changed, if it is time. Returns whether it flushed.
+    /// Flushes all groups, however little has changed, if [`Self::next_periodic`] has passed.
+    /// Returns whether it flushed.
     pub fn periodic(&mut self, rstat: &mut Rstat, now: Millis) -> bool {
         if now < self.next_periodic() {
             return false;
@@ -94,11 +95,11 @@ impl Flusher {
 
     /// Flushes `id` before a user reads it, if enough has changed. Returns whether it flushed.
     pub fn before_read(&self, rstat: &mut Rstat, id: GroupId) -> bool {
-        let due = rstat.flush_needed(id);
-        if due {
+        let needed = rstat.flush_needed(id);
+        if needed {
             rstat.flush(id);
         }
-        due
+        needed
     }
 
     /// Flushes `id` before reclaim reads it, but only if the periodic flush is late and enough has

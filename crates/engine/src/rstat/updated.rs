@@ -1,8 +1,8 @@
-//! The updated trees: which groups have changed on which worker.
+//! The updated trees: for each worker, the groups that have changed on it.
 //! spec: rstat.md 2.
 //!
-//! A changed group is on its parent's list of updated children. Invariant: a listed group's
-//! ancestors are listed too, so that a flush of any of them finds it.
+//! A changed group is on its parent's list of updated children. Invariant: the ancestors of a
+//! listed group are listed, too, so that a flush of any of them finds the group.
 
 use alloc::vec::Vec;
 
@@ -13,8 +13,8 @@ struct Node {
     child: Option<u32>,
     /// Next group on the parent's list.
     next: Option<u32>,
-    /// Previous group on the parent's list; `None` for the first. The kernel does not store it, but
-    /// searches the list.
+    /// Previous group on the parent's list; `None` for the first. (The kernel has no such link, and
+    /// searches the list instead.)
     prev: Option<u32>,
 }
 
@@ -60,8 +60,8 @@ impl Updated {
         }
     }
 
-    /// Takes `root` and all listed groups below off the tree, and stores them in `order`, which
-    /// must be empty; children come before their parents.
+    /// Takes `root` and all listed groups below it off the tree, and stores them in `order`,
+    /// children before parents. `order` must be empty.
     pub(super) fn pop_subtree(
         &mut self,
         worker: usize,

@@ -1,15 +1,16 @@
-//! Units as text for people: at most four digits and a unit. Not exact enough to be parsed back.
+//! Units as text for people: at most four digits and a unit. The texts are rounded, so they cannot
+//! be parsed back.
 
 use core::fmt;
 
 use super::{Bytes, Millis};
 
-/// Writes `512 MiB`, `1.5 GiB`, `0 B`: whole values without a fraction.
+/// Writes texts such as `512 MiB`, `1.5 GiB`, `0 B`; a whole number has no fraction.
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
         let mut unit = 0;
-        // Step up while the value would print as 1000 or more of this unit.
+        // Choose the smallest unit in which the value prints as less than 1000.
         while unit + 1 < UNITS.len() && tenths(self.0, unit) >= 10_000 {
             unit += 1;
         }
@@ -24,11 +25,12 @@ impl fmt::Display for Bytes {
 
 /// Returns `bytes / 1024^unit` in tenths, rounded to the nearest.
 fn tenths(bytes: u64, unit: usize) -> u128 {
-    let one = 1u128 << (10 * unit);
-    (u128::from(bytes) * 10 + one / 2) / one
+    let unit_size = 1u128 << (10 * unit);
+    (u128::from(bytes) * 10 + unit_size / 2) / unit_size
 }
 
-/// Writes the largest unit in which the value is a whole number, else seconds with a fraction.
+/// Writes the value in the largest unit in which it is a whole number, or else in seconds with a
+/// fraction.
 impl fmt::Display for Millis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self.0 {

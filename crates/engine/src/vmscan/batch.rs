@@ -1,7 +1,7 @@
-//! Page-out of one batch of isolated pages, and what follows for each page: the second and the
-//! third phase of reclaim.
+//! Page-out of one batch of isolated pages, and the handling of each page's outcome: phases 2 and 3
+//! of reclaim.
 //!
-//! Invariant: once a batch has been paged out, none of its pages is isolated any more.
+//! Invariant: after [`Batch::page_out`] no page of the batch is isolated any more.
 
 use super::{Memory, PageEnd, PageOut, ScanControl, Shrunk};
 use crate::folio::FolioId;
@@ -9,17 +9,15 @@ use crate::lruvec::Lruvec;
 use crate::memcg::MemcgId;
 use alloc::vec::Vec;
 
-/// Isolated pages, and a buffer for the outcome of each. The buffers are used again for the next
-/// batch.
+/// Isolated pages and their outcomes. The buffers are reused for the next batch.
 pub(crate) struct Batch {
     pub(crate) pages: Vec<FolioId>,
     outcome: Vec<PageOut>,
 }
 
 impl Batch {
-    /// Creates an empty batch with buffers for `nr` pages, which are otherwise reallocated as they
-    /// grow.
-    pub(crate) fn with_room(nr: usize) -> Self {
+    /// Creates an empty batch with buffers for `nr` pages, so that they need not grow.
+    pub(crate) fn with_capacity(nr: usize) -> Self {
         Self {
             pages: Vec::with_capacity(nr),
             outcome: Vec::with_capacity(nr),
@@ -27,7 +25,7 @@ impl Batch {
     }
 
     /// Pages out the evictable pages of the batch, then finishes each page: evicted, put back or
-    /// forgotten. Returns the counts, without the pages scanned.
+    /// forgotten. Returns the counts of the batch; the caller adds the number of pages scanned.
     pub(crate) fn page_out<M: Memory>(
         &mut self,
         (memcg, lruvec): (MemcgId, &mut Lruvec),
@@ -35,7 +33,7 @@ impl Batch {
         memory: &mut M,
     ) -> Shrunk {
         let mut shrunk = Shrunk::default();
-        // Isolation by the classic lists has checked the accessed bits already.
+        // Isolation from the classic lists has already checked the accessed bits.
         let by_generations = lruvec.multi_gen().is_some();
         if by_generations {
             let has_recency = |id| memory.has_recency(memcg, id);
@@ -51,21 +49,21 @@ impl Batch {
         if by_generations {
             memory.look_around(memcg, lruvec, sc.reason);
         }
-        for (&id, &what) in self.pages.iter().zip(&self.outcome) {
-            shrunk.no_swap |= what == PageOut::NoSwap;
-            let settled = lruvec.finish_page(id, what, sc.reason);
-            count(&mut shrunk, what, settled);
+        for (&id, &outcome) in self.pages.iter().zip(&self.outcome) {
+            shrunk.no_swap |= outcome == PageOut::NoSwap;
+            let end = lruvec.finish_page(id, outcome, sc.reason);
+            count(&mut shrunk, outcome, end);
         }
         shrunk
     }
 }
 
-fn count(shrunk: &mut Shrunk, what: PageOut, settled: PageEnd) {
-    match settled {
+fn count(shrunk: &mut Shrunk, outcome: PageOut, end: PageEnd) {
+    match end {
         PageEnd::Left => shrunk.reclaimed.0 += 1,
         PageEnd::Forgotten | PageEnd::Taken => shrunk.forgotten.0 += 1,
         PageEnd::NotIsolated => {}
-        PageEnd::Stayed => match what {
+        PageEnd::Stayed => match outcome {
             PageOut::Shared => shrunk.kept.shared += 1,
             PageOut::Unevictable => shrunk.unevictable += 1,
             PageOut::Locked => shrunk.kept.locked += 1,

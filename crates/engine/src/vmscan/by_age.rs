@@ -1,5 +1,5 @@
-//! Reclaim by age from one lruvec: evicts pages that have been idle for long enough, whether memory
-//! is short or not.
+//! Reclaim by age from one lruvec: evicts pages that have been idle for a given time, although no
+//! limit requires it.
 //!
 //! Invariants: no page is offered twice in one reclaim; no more pages are evicted than requested.
 
@@ -9,7 +9,7 @@ use crate::lruvec::Lruvec;
 use crate::memcg::MemcgId;
 use crate::units::Swappiness;
 
-/// How far a reclaim by age has come in one memcg.
+/// Progress of a reclaim by age in one memcg.
 #[derive(Clone, Copy, Debug)]
 pub struct ByAgeVisit {
     /// Number of pages that may still be isolated: at the start, all resident pages.
@@ -18,15 +18,15 @@ pub struct ByAgeVisit {
     pub place: ByAgeCursor,
 }
 
-/// Evicts pages of `lruvec` that are in none of the two youngest generations (`lru_gen/by_age.rs`)
-/// and that `memory` finds old enough.
+/// Evicts pages of `lruvec` that `memory` finds old enough. Pages of the two youngest generations
+/// always stay (`lru_gen/by_age.rs`).
 ///
-/// The oldest generation comes first. The reclaim ends when it has evicted as many pages as `sc`
-/// says, when no page remains, or when a whole batch could not be evicted for a reason other than
-/// the pages' own state. It does nothing under the classic policy, which knows no ages. A page that
-/// is put back may come to a generation that is offered later, but no more pages are isolated than
-/// were resident. When `memory` wants a pause, the reclaim bails out. The caller uncharges the
-/// evicted pages, and keeps `visit` for the next slice.
+/// The reclaim begins with the oldest generation. It ends when it has evicted as many pages as `sc`
+/// requests, or when no page remains. It also ends when a whole batch could not be evicted for a
+/// reason other than the pages' own state. A page that is put back may enter a generation that the
+/// reclaim reads later, but no more pages are isolated than were resident. When `memory` wants a
+/// pause, the reclaim bails out, and the caller keeps `visit` for the next slice. The caller also
+/// uncharges the evicted pages. Has no effect under the classic policy, which has no ages.
 pub fn shrink_by_age<M: Memory>(
     (memcg, lruvec): (MemcgId, &mut Lruvec),
     sc: &ScanControl,
@@ -34,13 +34,13 @@ pub fn shrink_by_age<M: Memory>(
     memory: &mut M,
 ) -> Shrunk {
     let (mut total, mut sc) = (Shrunk::default(), *sc);
-    let mut batch = Batch::with_room(0);
+    let mut batch = Batch::with_capacity(0);
     while total.reclaimed < sc.nr_to_reclaim && visit.turns > 0 {
-        let left = sc.nr_to_reclaim.less(total.reclaimed).0.min(visit.turns);
-        let nr = usize::try_from(left).map_or(sc.batch, |left| left.min(sc.batch));
+        let remaining = sc.nr_to_reclaim.less(total.reclaimed).0.min(visit.turns);
+        let nr = usize::try_from(remaining).map_or(sc.batch, |remaining| remaining.min(sc.batch));
         batch.pages.clear();
-        let how_many = (nr, &mut visit.place);
-        let done = lruvec.isolate_by_age(sc.swappiness, how_many, &mut batch.pages);
+        let limits = (nr, &mut visit.place);
+        let done = lruvec.isolate_by_age(sc.swappiness, limits, &mut batch.pages);
         if batch.pages.is_empty() {
             break;
         }
@@ -51,11 +51,12 @@ pub fn shrink_by_age<M: Memory>(
         };
         total.add(shrunk);
         if shrunk.no_swap || shrunk.unswapped > 0 {
-            // File pages need no swap.
+            // No swap is free for anon pages; file pages need none.
             sc.swappiness = Swappiness::FILE_ONLY;
         } else if shrunk.kept.busy > 0 && shrunk.kept.busy == batch.pages.len() as u64 {
-            // Only busy pages end the visit. Shared or locked pages say nothing about the next
-            // ones: a shared program text must not keep the heap behind it in memory.
+            // Only busy pages end the visit. Shared or locked pages say nothing about the pages
+            // after them: program code that several processes map must not keep the heap behind it
+            // in memory.
             break;
         }
         if visit.turns > 0 && memory.wants_pause() {

@@ -1,7 +1,7 @@
-//! Reclaim from a lruvec with the classic lists.
+//! Reclaim from one lruvec with the classic (active and inactive) lists.
 //! spec: classic-lru.md 4, 5.4.
 //!
-//! Invariant: a pass scans no more of each list than its target, which section 5 names.
+//! Invariant: a pass scans of each list at most the target that section 5 of the spec defines.
 
 use super::{Batch, Memory, SWAP_CLUSTER_MAX, ScanControl, ScanReason, ScanReduction, Shrunk};
 use crate::active_inactive::{ActiveInactive, Prepared, ScanInput, scan_targets};
@@ -11,9 +11,9 @@ use crate::lruvec::Lruvec;
 use crate::memcg::MemcgId;
 use crate::units::Pages;
 
-/// Makes one pass over the lists of `lruvec`. The targets are those of section 5. Each list in turn
-/// is scanned by 32 pages (inactive anon, active anon, inactive file, active file), or by a whole
-/// batch if batches are larger than the kernel's.
+/// Makes one pass over the lists of `lruvec`. In each turn it scans 32 pages of each list (inactive
+/// anon, active anon, inactive file, active file), or a whole batch if batches are larger than the
+/// kernel's. Targets are those of section 5 of the spec.
 pub(super) fn shrink_classic<M: Memory>(
     memcg: MemcgId,
     lruvec: &mut Lruvec,
@@ -26,7 +26,7 @@ pub(super) fn shrink_classic<M: Memory>(
     };
     let input = scan_input(lru, sc);
     let prepared = input.prepared;
-    let (mut pass, mut batch) = (Pass::new(input), Batch::with_room(0));
+    let (mut pass, mut batch) = (Pass::new(input), Batch::with_capacity(0));
     while pass.has_inactive_or_file() {
         for ty in FolioType::ALL {
             if sc.is_exact() && total.reclaimed >= sc.nr_to_reclaim {
@@ -38,11 +38,11 @@ pub(super) fn shrink_classic<M: Memory>(
                 let done = shrink_inactive((memcg, lruvec), (ty, nr), sc, (memory, &mut batch));
                 total.add(done);
                 if done.no_swap {
-                    pass.leave_anon();
+                    pass.stop_anon();
                 }
             }
-            // The active list comes second: pages that it deactivates join the inactive list behind
-            // those that this scan put back.
+            // The active list is second: the pages deactivated here join the inactive list after
+            // the pages that the scan above has put back.
             let nr = pass.take(ty, true, most);
             if nr > 0 && prepared.may_deactivate[ty.index()] {
                 let recency = |id| memory.has_recency(memcg, id);
@@ -51,7 +51,7 @@ pub(super) fn shrink_classic<M: Memory>(
             total.kept_active |= nr > 0 && !prepared.may_deactivate[ty.index()];
         }
         let enough = total.reclaimed >= sc.nr_to_reclaim;
-        if enough && !goes_on(&mut pass, sc, prepared) {
+        if enough && !continues_scan(&mut pass, sc, prepared) {
             break;
         }
     }
@@ -77,25 +77,26 @@ fn scan_input(lru: &mut ActiveInactive, sc: &ScanControl) -> ScanInput {
     }
 }
 
-/// Called when enough is reclaimed: returns whether to scan on, after reducing the rest of the
-/// targets.
-fn goes_on(pass: &mut Pass, sc: &ScanControl, prepared: Prepared) -> bool {
+/// Called when enough is reclaimed: reduces the remaining targets, and returns whether the pass
+/// continues to scan.
+fn continues_scan(pass: &mut Pass, sc: &ScanControl, prepared: Prepared) -> bool {
     let gentle = sc.reason == ScanReason::Direct && sc.priority == DEF_PRIORITY;
     if sc.is_exact() {
         return false;
     }
     if gentle && !prepared.memcg_reclaim {
-        // Direct reclaim of the machine takes a little from every memcg first.
+        // The first pass of direct reclaim of the machine takes a small part from every memcg.
         return true;
     }
     let again = sc.reduction == ScanReduction::EachTurn || !pass.adjusted;
     !again || pass.adjust()
 }
 
-/// Returns how many pages of one list are scanned before the next list; `got` are reclaimed so far.
-fn cluster(sc: &ScanControl, got: Pages) -> u64 {
+/// Returns how many pages of one list are scanned in one turn, after `reclaimed` pages were
+/// reclaimed.
+fn cluster(sc: &ScanControl, reclaimed: Pages) -> u64 {
     if sc.is_exact() {
-        sc.next_batch(got) as u64
+        sc.next_batch(reclaimed) as u64
     } else {
         SWAP_CLUSTER_MAX
     }
@@ -115,7 +116,7 @@ fn shrink_inactive<M: Memory>(
         ..batch.page_out((memcg, lruvec), sc, memory)
     };
     let Pages(reclaimed) = shrunk.reclaimed;
-    // Swapping an anon page out is I/O; a clean file page is just dropped.
+    // Only anon pages cost I/O, for swap; a clean file page is just dropped.
     let nr_io = if ty == FolioType::Anon { reclaimed } else { 0 };
     if let Some(lru) = lruvec.classic_mut() {
         lru.note_cost(ty, nr_io, scanned.saturating_sub(reclaimed));
@@ -123,10 +124,11 @@ fn shrink_inactive<M: Memory>(
     shrunk
 }
 
-/// Pages still to scan of each list in one pass.
+/// The number of pages that one pass must scan of each list: `[anon, file]`, each `[inactive,
+/// active]`.
 struct Pass {
     targets: [[u64; 2]; 2],
-    left: [[u64; 2]; 2],
+    remaining: [[u64; 2]; 2],
     adjusted: bool,
 }
 
@@ -135,46 +137,50 @@ impl Pass {
         let targets = scan_targets(&input);
         Self {
             targets,
-            left: targets,
+            remaining: targets,
             adjusted: false,
         }
     }
 
     fn has_inactive_or_file(&self) -> bool {
-        self.left[0][0] > 0 || self.left[1][0] > 0 || self.left[1][1] > 0
+        self.remaining[0][0] > 0 || self.remaining[1][0] > 0 || self.remaining[1][1] > 0
     }
 
-    /// Takes the next pages, at most `most`, from what remains to be scanned of a list; returns how
-    /// many.
+    /// Subtracts up to `most` pages from what remains to be scanned of a list; returns the number
+    /// subtracted.
     fn take(&mut self, ty: FolioType, active: bool, most: u64) -> u64 {
-        let left = &mut self.left[ty.index()][usize::from(active)];
-        let nr = (*left).min(most);
-        *left -= nr;
+        let remaining = &mut self.remaining[ty.index()][usize::from(active)];
+        let nr = (*remaining).min(most);
+        *remaining -= nr;
         nr
     }
 
     /// Stops scanning anon lists, because anon pages cannot be evicted.
-    const fn leave_anon(&mut self) {
-        self.left[FolioType::Anon.index()] = [0, 0];
+    const fn stop_anon(&mut self) {
+        self.remaining[FolioType::Anon.index()] = [0, 0];
     }
 
-    /// Called when enough is reclaimed: stops the type with fewer pages still to scan, and reduces
-    /// the target of the other type to the percentage of its target that the stopped type has
-    /// scanned. Returns false, and changes nothing, if a type has nothing left to scan.
+    /// Called when enough is reclaimed: stops the type with fewer pages still to scan. If the
+    /// stopped type has scanned x% of its target, the target of the other type is reduced to x%.
+    /// Returns false, and changes nothing, if one type has no pages left to scan.
     fn adjust(&mut self) -> bool {
-        let rest = self.left.map(|lists| lists[0] + lists[1]);
-        if rest.contains(&0) {
+        let remaining = self.remaining.map(|lists| lists[0] + lists[1]);
+        if remaining.contains(&0) {
             return false;
         }
-        let (stop, other) = if rest[0] < rest[1] { (0, 1) } else { (1, 0) };
+        let (stop, other) = if remaining[0] < remaining[1] {
+            (0, 1)
+        } else {
+            (1, 0)
+        };
         let target: u64 = self.targets[stop].iter().sum();
-        let percent = rest[stop] * 100 / (target + 1);
-        self.left[stop] = [0, 0];
+        let percent = remaining[stop] * 100 / (target + 1);
+        self.remaining[stop] = [0, 0];
         for list in 0..2 {
             let target = self.targets[other][list];
-            let done = target - self.left[other][list];
-            let aim = target * (100 - percent) / 100;
-            self.left[other][list] = aim.saturating_sub(done);
+            let done = target - self.remaining[other][list];
+            let new_target = target * (100 - percent) / 100;
+            self.remaining[other][list] = new_target.saturating_sub(done);
         }
         self.adjusted = true;
         true

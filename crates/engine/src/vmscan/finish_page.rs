@@ -1,7 +1,7 @@
-//! What happens to isolated pages: before page-out, those that may not be evicted are put back;
-//! after page-out, each of the others is finished by its outcome.
+//! Handling of isolated pages around page-out: before it, pages that may not be evicted are put
+//! back; after it, each page is evicted, put back or forgotten by its outcome.
 //!
-//! Invariant: only an isolated page is finished, and once; nothing is done with any other.
+//! Invariant: each isolated page is finished exactly once; other pages are never changed.
 
 use super::{PageOut, ScanReason};
 use crate::folio::{FolioId, FolioType};
@@ -22,22 +22,22 @@ pub enum PageEnd {
     /// The program had removed the page; no shadow is kept.
     Forgotten,
     /// The page was no longer isolated: it was unmapped meanwhile, and maybe even faulted in again.
-    /// Nothing was done.
+    /// The page is not changed.
     NotIsolated,
 }
 
 impl Lruvec {
-    /// The reference check of 6.4, by accessed bits: isolated pages that were touched since the
-    /// last walk, through a mapping with recency (`has_recency`), are put back and removed from
-    /// `batch`. The bit of another mapping is neither counted nor cleared. Returns the number of
-    /// pages put back.
+    /// The reference check of lru-gen.md 6.4, by accessed bits. Puts back isolated pages that were
+    /// touched since the last walk through a mapping with recency (`has_recency`), and removes them
+    /// from `batch`. The accessed bit of a mapping without recency does not count and is not
+    /// cleared. Returns the number of pages put back.
     pub fn keep_referenced(
         &mut self,
         batch: &mut Vec<FolioId>,
         has_recency: impl Fn(FolioId) -> bool,
     ) -> u64 {
         let before = batch.len();
-        self.folios().bring_bits_near(batch);
+        self.folios().prefetch_bits(batch);
         batch.retain(|&id| {
             let word = self.folios().get(id);
             if word.state() != State::OffList {
@@ -53,18 +53,19 @@ impl Lruvec {
         (before - batch.len()) as u64
     }
 
-    /// Enforces memory.swap.max: anon pages with which more than `most_out` anon pages would be
-    /// swapped out are put back and removed from `batch`. Returns the number of pages put back.
+    /// Enforces memory.swap.max: puts back the anon pages of `batch` that would bring the number of
+    /// swapped-out anon pages above `most_out`, and removes them from `batch`. Returns the number
+    /// of pages put back.
     /// spec: reclaim-control.md 3.
     pub(crate) fn keep_unswappable(&mut self, batch: &mut Vec<FolioId>, most_out: Pages) -> u64 {
-        let (mut room, before) = (most_out.less(self.out(FolioType::Anon)).0, batch.len());
-        if room >= before as u64 {
+        let (mut free_slots, before) = (most_out.less(self.out(FolioType::Anon)).0, batch.len());
+        if free_slots >= before as u64 {
             return 0;
         }
         batch.retain(|&id| {
             let anon = self.folios().get(id).folio_type() == FolioType::Anon;
-            let stays = anon && room == 0;
-            room -= u64::from(anon && !stays);
+            let stays = anon && free_slots == 0;
+            free_slots -= u64::from(anon && !stays);
             if stays {
                 self.put_back(id, false);
             }
@@ -73,12 +74,12 @@ impl Lruvec {
         (before - batch.len()) as u64
     }
 
-    /// Finishes one isolated page by its outcome `what`: the third phase of reclaim.
-    pub fn finish_page(&mut self, id: FolioId, what: PageOut, reason: ScanReason) -> PageEnd {
+    /// Finishes one isolated page by its outcome `outcome`: phase 3 of reclaim.
+    pub fn finish_page(&mut self, id: FolioId, outcome: PageOut, reason: ScanReason) -> PageEnd {
         if self.folios().get(id).state() != State::OffList {
             return PageEnd::NotIsolated;
         }
-        match what {
+        match outcome {
             PageOut::Stored => {
                 self.evicted(id, reason);
                 PageEnd::Left
@@ -105,7 +106,7 @@ impl Lruvec {
             | PageOut::LazyFree
             | PageOut::NoSwap
             | PageOut::Busy => {
-                self.put_back(id, what == PageOut::Referenced);
+                self.put_back(id, outcome == PageOut::Referenced);
                 PageEnd::Stayed
             }
         }

@@ -1,7 +1,8 @@
-//! What one reclaim requests ([`ScanControl`]), and what it did ([`Shrunk`]).
+//! The parameters of one pass of reclaim over a lruvec ([`ScanControl`]), and its result
+//! ([`Shrunk`]).
 //!
-//! Invariant: the results of slices add up to the result of their pass ([`Shrunk::add`]), except
-//! `bailed_out`, which is of one slice alone.
+//! Invariant: the results of all slices of a pass add up to the result of the pass
+//! ([`Shrunk::add`]), except `bailed_out`, which holds for one slice only.
 
 use crate::active_inactive::Prepared;
 use crate::lru_gen::{DEF_PRIORITY, MIN_LRU_BATCH};
@@ -10,86 +11,88 @@ use crate::units::{Millis, Pages, Swappiness};
 use crate::vmstat::ScanReason;
 use crate::word::NodeId;
 
-/// How a pass over classic lists goes on once it has reclaimed enough: the type with fewer pages
-/// still to scan stops, and the target of the other type is reduced to the percentage that the
-/// stopped type has scanned of its own.
+/// How a pass over classic lists continues after it has reclaimed enough. It stops scanning the
+/// type with fewer pages still to scan. If that type has scanned x% of its target, the target of
+/// the other type is reduced to x%.
 /// spec: classic-lru.md 5.4.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ScanReduction {
-    /// Reduces after each turn over the lists, as current kernels do (about v6.1 on). The other
-    /// type is scanned for one turn more; then nothing remains of the stopped one, and the pass
-    /// ends.
+    /// Reduces the targets after each turn over the lists, as Linux does since about v6.1. So the
+    /// other type is scanned for one more turn; then the stopped type has nothing to scan, and the
+    /// pass ends.
     #[default]
     EachTurn,
-    /// Reduces once, as v5.8 does; the rest of the other type's target is then scanned to its end.
+    /// Reduces the targets once, as Linux v5.8 does; the pass then scans the other type up to its
+    /// reduced target.
     Once,
 }
 
-/// How much of a request one visit of an lruvec may take. It is needed only because our batches are
-/// larger than the kernel's: with batches of 64 pages no lruvec contributes more than its size
-/// implies at a priority.
+/// How much of a request one visit of a lruvec may take. Only batches larger than the kernel's need
+/// this bound: with batches of 64 pages no lruvec contributes more than its size implies at a
+/// priority.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Share {
     /// The whole request, because no other lruvec contributes.
     #[default]
     Whole,
-    /// As many pages as the scan target of the lruvec's size at the priority.
+    /// At most the scan target, which follows from the lruvec's size and the priority.
     BySize,
-    /// The same, but no more than this number of pages.
+    /// At most the scan target and at most this number of pages.
     AtMost(Pages),
-    /// This number of pages, at any priority.
+    /// This number of pages, whatever the priority.
     Of(Pages),
 }
 
-/// What one reclaim requests of one lruvec, and its limits.
+/// The parameters of one pass of reclaim over one lruvec.
 /// spec: lru-gen.md 5.5, 6.1.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanControl {
     /// The kind of reclaim.
     pub reason: ScanReason,
-    /// Number of pages to reclaim; a reclaim for a memcg may exceed it within a scan.
+    /// Number of pages to reclaim. A reclaim of a memcg may exceed it.
     pub nr_to_reclaim: Pages,
     /// Which types may be evicted, and in which proportion.
     pub swappiness: Swappiness,
-    /// Whether anon pages may be swapped out at all (classic policy). Without swap no anon page can
-    /// be evicted. Swappiness 0 does not mean that swap is lacking.
+    /// Whether anon pages can be swapped out at all (classic policy). Not the same as a swappiness
+    /// above 0.
     pub has_swap: bool,
-    /// A list is scanned by `size >> priority` pages; 12 is the least pressure.
+    /// The pass scans `size >> priority` pages of each list: 12 is the lowest pressure, 0 the
+    /// highest.
     pub priority: u32,
-    /// Whether the root is reclaimed from: then the reclaim stops as soon as it has reclaimed
-    /// enough.
+    /// Whether the target of the reclaim is the root: then the reclaim stops as soon as it has
+    /// reclaimed enough.
     pub root: bool,
     /// How much of `nr_to_reclaim` may be taken from this lruvec in one visit.
     pub share: Share,
-    /// Whether the memcg is online; of an offline one all pages are evicted.
+    /// Whether the memcg is online; a pass scans all pages of an offline memcg.
     pub online: bool,
-    /// Whether effective min covers all pages of the memcg: then nothing is evicted.
+    /// Whether effective min covers all pages of the memcg: then no page is evicted.
     pub below_min: bool,
     /// Whether to deactivate pages even if the inactive list is not low (classic policy).
     pub force_deactivate: bool,
-    /// Decisions for all lruvecs of the target (classic policy); `None` for a lruvec that is its
-    /// own target.
+    /// Decisions that hold for all lruvecs of the target (classic policy); `None` if the lruvec is
+    /// reclaimed from alone, without a machine.
     pub prepared: Option<Prepared>,
-    /// The memcg's protection, by which fewer of its pages are scanned; `None` if it has none.
+    /// The memcg's protection, which reduces the number of pages to scan; `None` if it has none.
     pub protection: Option<ScanProtection>,
-    /// How the pass goes on once enough is reclaimed (classic policy).
+    /// How the pass continues after it has reclaimed enough (classic policy).
     pub reduction: ScanReduction,
-    /// Most anon pages of the lruvec that may be swapped out, by the memory.swap.max of the memcg
-    /// and its ancestors, and by the size of the swap.
+    /// Maximum number of anon pages of the lruvec that may be in swap, by the memory.swap.max of
+    /// the memcg and its ancestors and by the size of swap.
     pub most_out: Pages,
-    /// Most pages that are paged out in one batch. Batches of 64, as the kernel's, may exceed
-    /// `nr_to_reclaim`; see [`Self::is_exact`].
+    /// Maximum number of pages that are paged out in one batch. With batches of 64, the kernel's
+    /// size, a reclaim may exceed `nr_to_reclaim`; see [`Self::is_exact`].
     pub batch: usize,
-    /// The memory node to evict from; `None` for all. The classic policy knows no nodes.
+    /// The memory node to evict from; `None` for all. The classic policy ignores nodes.
     pub node: Option<NodeId>,
     /// Current time.
     pub now: Millis,
-    /// What this pass did before it bailed out; `None` if it begins now.
+    /// What this pass did before its last pause; `None` if the pass begins now.
     pub before: Option<Shrunk>,
 }
 
 impl ScanControl {
-    /// Creates a request to reclaim `nr` pages at the first priority.
+    /// Creates the parameters to reclaim `nr` pages at the first priority.
     #[must_use]
     pub const fn new(reason: ScanReason, nr: Pages, swappiness: Swappiness, now: Millis) -> Self {
         Self {
@@ -114,19 +117,18 @@ impl ScanControl {
         }
     }
 
-    /// Whether the reclaim never takes more than was requested: direct and proactive reclaim with
-    /// batches larger than the kernel's. One such batch too many would be a large part of a small
+    /// Whether the reclaim must not take more than was requested: direct and proactive reclaim with
+    /// batches larger than the kernel's. One such batch too many could be a large part of a small
     /// tenant.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.batch > MIN_LRU_BATCH && self.reason != ScanReason::Background
     }
 
-    /// Returns how much of its scan target a visit has done, which so far did `all`: the pages
-    /// scanned. With batches larger than the kernel's, and without protection, only pages that were
-    /// tried count. Otherwise
-    /// visits of a memcg whose pages were all accessed would only move these to other lists, and
-    /// the pressure would rise meanwhile.
+    /// Returns how many pages of its scan target a visit with the result `all` has done: the number
+    /// of pages scanned. With batches larger than the kernel's, and without protection, only pages
+    /// that were tried count. Otherwise visits of a memcg whose pages were all accessed would only
+    /// move these pages to other lists, and the pressure would rise meanwhile.
     pub(crate) const fn progress(&self, all: &Shrunk) -> u64 {
         if self.batch > MIN_LRU_BATCH && self.protection.is_none() {
             all.tried()
@@ -135,17 +137,17 @@ impl ScanControl {
         }
     }
 
-    /// Returns the most pages that the next batch may have, after `got` pages were reclaimed.
-    pub(crate) fn next_batch(&self, got: Pages) -> usize {
+    /// Returns the maximum size of the next batch, after `reclaimed` pages were reclaimed.
+    pub(crate) fn next_batch(&self, reclaimed: Pages) -> usize {
         if !self.is_exact() {
             return self.batch;
         }
-        let left = usize::try_from(self.nr_to_reclaim.less(got).0).unwrap_or(usize::MAX);
-        left.clamp(1, self.batch)
+        let missing = usize::try_from(self.nr_to_reclaim.less(reclaimed).0).unwrap_or(usize::MAX);
+        missing.clamp(1, self.batch)
     }
 }
 
-/// Numbers of isolated pages that stayed, by the reason that memory returned.
+/// Numbers of isolated pages that stayed in memory, by the reason that [`crate::Memory`] returned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
     /// Pages that other processes map, too.
@@ -177,14 +179,14 @@ impl Kept {
     }
 }
 
-/// Error: proactive reclaim got less than was requested.
+/// Error: proactive reclaim reclaimed fewer pages than were requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TryAgain {
     /// Pages that were reclaimed.
     pub reclaimed: Pages,
 }
 
-/// What one reclaim, or a part of it, did.
+/// Result of a reclaim, or of a part of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shrunk {
     /// Number of memcgs visited, in a reclaim from several.
@@ -193,31 +195,32 @@ pub struct Shrunk {
     pub scanned: u64,
     /// Pages evicted.
     pub reclaimed: Pages,
-    /// Pages that turned out to be gone already: removed by their program, or taken by kernel
-    /// reclaim.
+    /// Pages that were no longer in memory: their program had removed them, or kernel reclaim had
+    /// taken them.
     pub forgotten: Pages,
-    /// Anon pages that stayed because there is no swap for them.
+    /// Anon pages that stayed because no swap was free.
     pub unswapped: u64,
     /// Unevictable pages that were taken off the lists; they do not count as scanned.
     pub unevictable: u64,
     /// Pages that stayed for other reasons.
     pub kept: Kept,
-    /// Whether memory found swap full or absent: then no anon page is chosen from then on.
+    /// Whether [`crate::Memory`] reported that swap is full or absent. No anon page is chosen after
+    /// that.
     pub no_swap: bool,
     /// Whether active pages stayed because the inactive list was not low (classic policy).
     pub kept_active: bool,
-    /// Whether a memcg was skipped, or scanned less, because of low.
+    /// Whether a memcg was skipped, or scanned less, because of its memory.low.
     pub low_skipped: bool,
-    /// Whether the memcg aged, or is protected: then no more can be reclaimed from it for now. The
-    /// memcg LRU moves its entry by this.
+    /// Whether the memcg aged, or is protected by min, so that no more can be reclaimed from it for
+    /// now. The memcg LRU then moves its entry.
     pub aged: bool,
-    /// Whether the reclaim bailed out between two batches ([`crate::Memory::wants_pause`]) and must
-    /// be resumed. For one slice only: [`Self::add`] ignores it.
+    /// Whether the reclaim paused between two batches ([`crate::Memory::wants_pause`]) and must be
+    /// resumed. Holds for one slice only: [`Self::add`] ignores it.
     pub bailed_out: bool,
 }
 
 impl Shrunk {
-    /// Returns the number of pages that were isolated to be paged out, without unevictable ones.
+    /// Returns the number of pages that were isolated for page-out and are not unevictable.
     #[must_use]
     pub const fn tried(&self) -> u64 {
         self.reclaimed.0 + self.forgotten.0 + self.unswapped + self.kept.total()

@@ -1,7 +1,7 @@
-//! Reclaim by need from one lruvec.
+//! Reclaim of a number of pages from one lruvec, by need: for a limit or a request, not by age.
 //! spec: lru-gen.md 6.1, 6.4.
 //!
-//! Invariant: after memory has reported that there is no swap, no anon page is isolated any more.
+//! Invariant: after `memory` has reported that no swap is free, no anon page is isolated any more.
 
 use super::classic::shrink_classic;
 use super::{Batch, Memory, ScanControl, Share, Shrunk};
@@ -10,10 +10,10 @@ use crate::lruvec::Lruvec;
 use crate::memcg::MemcgId;
 use crate::units::{Pages, Swappiness};
 
-/// Evicts pages of `lruvec`, which is that of `memcg`, as `sc` says: until the scan target is met
-/// or nothing more can be evicted. If aging is needed first, it ages and ends. The caller uncharges
-/// what was reclaimed. When `memory` wants a pause, it bails out; to continue, the caller sets
-/// `sc.before`. (Passes over classic lists are not resumed.)
+/// Makes one pass over `lruvec`, the lruvec of `memcg`: evicts pages as `sc` says, until the scan
+/// target is met or nothing more can be evicted. If aging is needed first, the pass only ages. When
+/// `memory` wants a pause, the pass bails out; to continue it, the caller sets `sc.before`. (Passes
+/// over classic lists do not pause.) The caller uncharges the evicted pages.
 pub fn shrink_lruvec<M: Memory>(
     memcg: MemcgId,
     lruvec: &mut Lruvec,
@@ -24,17 +24,17 @@ pub fn shrink_lruvec<M: Memory>(
         return shrink_classic(memcg, lruvec, sc, memory);
     }
     let (mut total, mut sc) = (Shrunk::default(), *sc);
-    // What the whole pass did; `total` is what this slice does.
+    // `all` is the result of the whole pass, `total` that of this slice.
     let mut all = sc.before.unwrap_or_default();
-    let mut batch = Batch::with_room(sc.next_batch(all.reclaimed));
+    let mut batch = Batch::with_capacity(sc.next_batch(all.reclaimed));
     loop {
         if sc.below_min {
             total.aged = true;
             break;
         }
-        let who = (sc.online, sc.protection);
+        let state = (sc.online, sc.protection);
         let lru = lruvec.lru_gen();
-        let target = lru.nr_to_scan_on(sc.node, sc.swappiness, sc.priority, who);
+        let target = lru.nr_to_scan_on(sc.node, sc.swappiness, sc.priority, state);
         if target.must_age {
             total.aged = age((memcg, lruvec), &sc, memory);
             break;
@@ -47,7 +47,7 @@ pub fn shrink_lruvec<M: Memory>(
         if scan == 0 {
             break;
         }
-        let most = most(sc.share, scan.saturating_sub(sc.progress(&all)));
+        let most = max_batch(sc.share, scan.saturating_sub(sc.progress(&all)));
         let budget = IsolateBudget::of(sc.next_batch(all.reclaimed).min(most)).on(sc.node);
         let done = evict_folios((memcg, lruvec), &sc, budget, (memory, &mut batch));
         total.add(done);
@@ -67,20 +67,21 @@ pub fn shrink_lruvec<M: Memory>(
     total
 }
 
-/// Returns the most pages of a batch when `scan` pages are still to scan. The scan target limits a
-/// batch, not only the request, so that one visit does not take everything from the first memcg.
-fn most(share: Share, scan: u64) -> usize {
+/// Returns the maximum size of a batch when `scan` pages are still to scan. Not only the request
+/// limits a batch, but also the scan target, so that one visit does not take everything from the
+/// first memcg.
+fn max_batch(share: Share, scan: u64) -> usize {
     let scan = usize::try_from(scan).unwrap_or(usize::MAX);
     match share {
         Share::Whole => usize::MAX,
-        // At least as many pages as the kernel takes.
+        // At least one batch of the kernel's size.
         Share::BySize | Share::AtMost(_) => scan.max(MIN_LRU_BATCH),
         Share::Of(_) => scan.max(1),
     }
 }
 
-/// Walks the memcg's pages and opens a new generation. Does neither if another caller ages; returns
-/// whether it opened one.
+/// Walks the memcg's pages and opens a new generation. Does neither if another caller is aging the
+/// memcg. Returns whether it opened a generation.
 fn age<M: Memory>(
     (memcg, lruvec): (MemcgId, &mut Lruvec),
     sc: &ScanControl,
@@ -110,14 +111,14 @@ fn evict_folios<M: Memory>(
     }
 }
 
-/// Returns the swappiness that reclaim may use when `slots` more pages can be swapped out: file
-/// only if there are fewer slots than a batch has pages.
+/// Returns the swappiness that reclaim uses when `slots` more pages can be swapped out: `wanted`,
+/// or file pages only if fewer slots are free than a batch of the kernel's size has pages.
 /// spec: lru-gen.md 5.5.
 #[must_use]
-pub const fn usable_swappiness(set: Swappiness, slots: Pages) -> Swappiness {
+pub const fn usable_swappiness(wanted: Swappiness, slots: Pages) -> Swappiness {
     if slots.0 < MIN_LRU_BATCH as u64 {
         Swappiness::FILE_ONLY
     } else {
-        set
+        wanted
     }
 }

@@ -1,28 +1,28 @@
-//! Watermarks of a node's free memory.
+//! Watermarks: numbers of free pages of a memory node by which the kernel starts and stops reclaim.
 //! spec: reclaim-control.md 5.1.
 
 use crate::units::Pages;
 
-/// Numbers of free pages by which reclaim is started and stopped. Invariant: min <= low <= high <=
-/// promo (I6).
+/// Watermarks of free memory, in pages. Invariant: min <= low <= high <= promo (I6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watermarks {
-    /// Below this, a task that allocates must reclaim (direct reclaim).
+    /// With fewer free pages, a task that allocates must reclaim (direct reclaim).
     pub min: Pages,
-    /// Below this, the background reclaimer is woken.
+    /// With fewer free pages, the background reclaimer (kswapd) is woken.
     pub low: Pages,
-    /// At this, the background reclaimer stops.
+    /// With this many free pages, the background reclaimer stops.
     pub high: Pages,
-    /// At this, the background reclaimer stops if colder memory takes demoted pages.
+    /// With this many free pages, the background reclaimer stops on a node that demotes pages to
+    /// slower memory.
     pub promo: Pages,
 }
 
-/// The default of `watermark_scale_factor`, in ten-thousandths.
+/// The kernel's default of `watermark_scale_factor`, in ten-thousandths of the node's memory.
 pub const WATERMARK_SCALE_FACTOR: u64 = 10;
 
 impl Watermarks {
-    /// Returns the watermarks of a zone of `managed` pages; `min` is its part of the machine's
-    /// reserve.
+    /// Returns the watermarks of a zone of `managed` pages. `min` is the zone's part of the
+    /// machine's reserve.
     #[must_use]
     pub fn new(managed: Pages, min: Pages, scale_factor: u64) -> Self {
         let gap = (min.0 / 4).max(managed.0.saturating_mul(scale_factor) / 10_000);
@@ -36,7 +36,8 @@ impl Watermarks {
     }
 }
 
-/// Returns min_free_kbytes for `lowmem_kb` KiB of low memory.
+/// Returns the kernel's default of min_free_kbytes, its reserve in KiB, for `lowmem_kb` KiB of low
+/// memory.
 #[must_use]
 pub fn min_free_kbytes(lowmem_kb: u64) -> u64 {
     (lowmem_kb.saturating_mul(16)).isqrt().clamp(128, 262_144)
@@ -46,7 +47,8 @@ pub fn min_free_kbytes(lowmem_kb: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// reclaim-control.md 11, test 9.
+    /// Watermarks and min_free_kbytes have the kernel's values.
+    /// spec: reclaim-control.md 11, test 9.
     #[test]
     fn watermarks_and_reserve() {
         let marks = Watermarks::new(Pages(1_000_000), Pages(4000), WATERMARK_SCALE_FACTOR);

@@ -1,13 +1,13 @@
-//! A histogram over sizes in pages, with counts that are spread over a range of sizes.
+//! A histogram over sizes in pages, in which a count can be spread over a range of sizes.
 //!
-//! Invariant: every count that was added is in the bins, however it was spread.
+//! Invariant: the sum of all bins is the sum of all added counts, however these were spread.
 
 use crate::log_histogram::LogHistogram;
 
-/// A count for each bin of sizes in pages; a bin's width is at most 1/64 of its lower edge.
+/// Counts by size in pages; a bin is at most 1/64 of its lower edge wide.
 pub(super) type BySize = LogHistogram<6>;
 
-/// Returns `count * part / of`, rounded down; it cannot overflow because `part <= of`.
+/// Returns `count * part / of`, rounded down. The result cannot overflow, because `part <= of`.
 fn share(count: u64, part: u64, of: u64) -> u64 {
     debug_assert!(part <= of, "a part is no more than the whole");
     let share = u128::from(count) * u128::from(part) / u128::from(of.max(1));
@@ -33,8 +33,8 @@ impl BySize {
         assert_eq!(added, count, "all of it is in some bin");
     }
 
-    /// Returns the sum of the counts at `size` or above. Of the bin that holds `size`, the part
-    /// above it counts in proportion.
+    /// Returns the sum of the counts at `size` or above. The bin that contains `size` counts in
+    /// proportion to its part above `size`.
     pub(super) fn at_least(&self, size: u64) -> u64 {
         let at = BySize::bin(size);
         let above = self.counts.iter().skip(at + 1);

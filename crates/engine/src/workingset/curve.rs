@@ -1,24 +1,25 @@
-//! How many refaults memories of other sizes would have had, computed from the ages of pages that
-//! scans find.
+//! The refault curve: estimates how many refaults a program would have had in memories of other
+//! sizes, from the ages of pages that scans find.
 //!
-//! A memory of `n` pages under LRU holds the `n` pages that were accessed last (the stack of
+//! A memory of `n` pages under LRU contains the `n` pages that were accessed last (the stack of
 //! Mattson and others, 1970). So an access to a page misses if at least `n` other pages were
-//! accessed since the last access to that page; their number is the stack distance. Scans show it:
-//! all pages with a younger last access count. Of the pages that were accessed since the last scan,
-//! those accessed before this one count: on average half of them, at least none, at most all.
+//! accessed since the last access to that page. The number of these pages is the stack distance.
+//! Scans show it: it is the number of pages whose last access is later. Of the pages accessed since
+//! the last scan, only those accessed before this page count. The scan does not show which these
+//! are: on average half of them, at least none, at most all.
 //!
-//! Invariant: nothing is concluded about a size before as many different pages were seen in use:
-//! until then a memory of that size would not be full. A page whose age becomes known was not
-//! thereby accessed: it lies on the stack only from the first access on that a scan observed, and
-//! the distance of that access is at least the number of pages accessed since the age became known.
-//! Blind scans (too many unknown ages) count nothing, nor does the time before them.
+//! Invariant: a size has results only once scans have found as many different pages in use: before
+//! that, a memory of that size would not be full. When the age of a page becomes known, the page
+//! was not accessed by that. The page is on the stack only from its first observed access on. The
+//! distance of that access is at least the number of pages accessed since the age became known.
+//! A blind scan (with too many unknown ages) does not count, nor does the time before it.
 //!
 //! The start of a program does not count: the curve begins again at each scan that finds the
-//! program grown, until it has not grown for [`STEADY`]. A page that was filled before then counts
-//! as if it had been there when watching began, without an observed access.
+//! program grown, until the program has not grown for [`STEADY`]. Pages filled before that count as
+//! if they had existed when watching began, without an observed access.
 //!
-//! Results are of the last hour or two: counts are kept in three parts by time ([`Period`]), and
-//! those of the oldest part are halved when it is longer than [`MEMORY`].
+//! Results cover the last hour or two: counts are kept in three parts by time ([`Period`]), and the
+//! counts of the oldest part are halved when it is longer than [`MEMORY`].
 
 mod counts;
 
@@ -30,7 +31,7 @@ use counts::{Counts, Distance};
 /// Pages with the same time of last access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cohort {
-    /// The time of the scan that found them accessed.
+    /// Time of the scan that found these pages accessed.
     pub last: Millis,
     /// Number of pages.
     pub pages: Pages,
@@ -43,34 +44,35 @@ pub struct Cohort {
 pub struct CurveScan {
     /// Time of the scan.
     pub now: Millis,
-    /// Pages accessed since the last scan, by the time of their access before that; oldest first.
+    /// Pages accessed since the last scan, by the time of their previous access; oldest first.
     pub again: Vec<Cohort>,
-    /// Pages in memory of which this scan observed the first access, by the latest possible time of
-    /// the access before; oldest first.
+    /// Pages in memory whose first observed access this scan found, by the latest possible time of
+    /// their previous access; oldest first.
     pub first: Vec<Cohort>,
     /// Pages that were in swap at the last scan, and were swapped in because they were accessed.
     pub back: Pages,
-    /// All evictable pages with an observed access, by the time of the last one; oldest first.
+    /// All evictable pages with an observed access, by the time of their last access; oldest first.
     pub pages: Vec<Cohort>,
-    /// Evictable pages without an observed access, but with a known least age. Their `last` is not
-    /// used.
+    /// Evictable pages without an observed access, of which only a minimum age is known. `last` is
+    /// not used.
     pub unseen: Cohort,
-    /// Pages of unknown age. They may be in use, so a memory of any size is taken to hold them.
+    /// Number of pages of unknown age. They may be in use, so they are assumed to be in a memory of
+    /// any size.
     pub unknown: Pages,
 }
 
-/// A scan is blind, and says nothing, if more than one page in this many has an unknown age.
+/// A scan is blind, and does not count, if more than one in this many pages has an unknown age.
 const BLIND: u64 = 20;
-/// The counts of the oldest part are halved when it is longer than this.
+/// The counts of the oldest part are halved when that part is longer than this time.
 const MEMORY: Millis = Millis(3_600_000);
-/// A program has started when it has not grown for this long, or between two scans if these are
-/// farther apart.
+/// The start of a program is over when the program has not grown for this time, or between two
+/// scans if these are farther apart.
 const STEADY: Millis = Millis(3000);
 /// A program has grown if it has more than `max(pages / GROWN, GROWN_PAGES)` new pages.
 const GROWN: u64 = 8;
-/// See [`GROWN`].
+/// Minimum number of new pages that count as growth; see [`GROWN`].
 const GROWN_PAGES: u64 = 256;
-/// Least length of a part of the time, in milliseconds.
+/// Minimum length of a part of the time.
 const STRETCH: Millis = Millis(20_000);
 
 impl CurveScan {
@@ -98,8 +100,8 @@ impl CurveScan {
 /// Estimated refaults in a memory of one size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missed {
-    /// Pages that were accessed and would not have been in memory, though they had been before. A
-    /// page counts at most once a scan.
+    /// Pages that were accessed and would not have been in memory any more. A page counts at most
+    /// once a scan.
     pub refaults: Pages,
     /// File pages among `refaults`.
     pub file_refaults: Pages,
@@ -109,40 +111,40 @@ pub struct Missed {
     pub at_most: Pages,
     /// All pages that were accessed. A page counts at most once a scan.
     pub touches: Pages,
-    /// The time in which these were counted: while a memory of this size was full.
+    /// The time for which these are counted: while a memory of this size would have been full.
     pub watched: Millis,
 }
 
-/// A part of the time of which counts are kept.
+/// A part of the time for which counts are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Period {
     /// The whole time.
     All,
-    /// All but the later part.
+    /// All but [`Self::Later`].
     Earlier,
-    /// The later part: a sixth to a third of the whole time, at least 20 s.
+    /// The latest sixth to third of the whole time, at least 20 s.
     Later,
 }
 
-/// Whether a program is still starting: whether it grows.
+/// State of the check whether a program is still starting, that is, growing.
 #[derive(Clone, Debug, Default)]
 struct Start {
-    /// When the program last grew; `pages` is its size then.
+    /// When the program last grew; `pages` is its size at that time.
     grew: Millis,
     pages: u64,
-    /// Pages that were accessed since then, and had not been in memory before.
+    /// Number of pages accessed since then that had not been in memory before.
     filled: u64,
     is_over: bool,
 }
 
 impl Start {
-    /// Whether the program has grown, so that the curve must begin again. Must be called for each
-    /// scan in order.
+    /// Whether the program has grown, so that the curve must begin again. Must be called once for
+    /// each scan, in order.
     fn grows(&mut self, scan: &CurveScan) -> bool {
         if self.is_over {
             return false;
         }
-        // Pages whose age became known, but that were not filled, are no growth.
+        // Only filled pages are growth, not pages whose age became known.
         self.filled += scan
             .accessed()
             .saturating_sub(scan.seen_before() + scan.back.0);
@@ -169,13 +171,13 @@ impl Start {
 pub struct RefaultCurve {
     /// What the last scan found.
     last: CurveScan,
-    /// The time of the first scan; `None` before it.
+    /// Time of the first scan; `None` before that scan.
     begin: Option<Millis>,
     start: Start,
     scans: u64,
     touches: u64,
-    /// Milliseconds between scans that count, and, in `blind`, those that do not: too many ages
-    /// were unknown.
+    /// Time between scans that counts, in milliseconds; `blind` is the time that does not count,
+    /// because too many ages were unknown.
     watched: u64,
     blind: u64,
     earlier: Counts,
@@ -188,13 +190,13 @@ fn sum(cohorts: &[Cohort]) -> u64 {
 }
 
 impl RefaultCurve {
-    /// Replaces the time of the first scan by what `reported` returns for it: a caller may have
-    /// merged old scans, which then have another time.
+    /// Replaces the time of the first scan by what `reported` returns for it. A caller that merges
+    /// old scans gives them another time.
     pub fn rename_begin(&mut self, reported: impl FnOnce(Millis) -> Millis) {
         self.begin = self.begin.map(reported);
     }
 
-    /// Adds one scan; scans must come in order of time.
+    /// Adds one scan; scans must be added in order of time.
     ///
     /// # Panics
     /// In debug builds, if cohorts are out of order or time goes back.
@@ -226,7 +228,10 @@ impl RefaultCurve {
     }
 
     fn count(&mut self, begin: Millis, scan: &CurveScan) {
-        debug_assert!(scan.now >= self.last.now, "looks come in order");
+        debug_assert!(
+            scan.now >= self.last.now,
+            "scans are added in order of time"
+        );
         let known = self.known().0;
         let accessed = scan.accessed();
         let time = scan.now.since(self.last.now).0;
@@ -237,45 +242,45 @@ impl RefaultCurve {
         let counts = &mut self.later[1];
         counts.touches.add(known, accessed);
         counts.watched.add(known, time);
-        // Evicted pages were older than those that stayed. Pages that were swapped in without an
-        // access do not count.
+        // Evicted pages were older than those that stayed, so their distance is at least `known`.
+        // Pages that were swapped in without an access do not count.
         let back = scan.back.0.min(accessed.saturating_sub(scan.seen_before()));
         counts.add(Distance::exactly(known), back, 0);
-        let mut above = Above::new(
+        let mut distances = StackDistances::new(
             &self.last,
             begin,
             known,
             accessed - sum(&scan.again).min(accessed),
         );
         for again in &scan.again {
-            let distance = above.distance(*again);
+            let distance = distances.distance(*again);
             counts.add(distance, again.pages.0, again.files.0);
         }
-        let mut above = Above::new(&self.last, begin, known, 0);
+        let mut distances = StackDistances::new(&self.last, begin, known, 0);
         for first in &scan.first {
-            let nearest = above.pages_since(first.last);
-            // Only a lower bound of the distance is known: larger sizes get no refault.
+            let nearest = distances.pages_since(first.last);
+            // Only a lower bound of the distance is known, so larger sizes count no refault.
             counts.add(Distance::exactly(nearest), first.pages.0, first.files.0);
         }
     }
 
-    /// Begins a new part of the time if the present one is long enough. The two later parts
+    /// Begins a new part of the time if the present part is long enough. The two later parts
     /// together are at most a third of the whole time.
     fn begin_stretch(&mut self) {
-        let [over, last] = &mut self.later;
-        let before = self.earlier.watched_ms() + over.watched_ms();
-        if last.watched_ms() < STRETCH.0.max(before / 5) {
+        let [finished, present] = &mut self.later;
+        let before = self.earlier.watched_ms() + finished.watched_ms();
+        if present.watched_ms() < STRETCH.0.max(before / 5) {
             return;
         }
-        self.earlier.merge(over);
-        *over = core::mem::take(last);
+        self.earlier.merge(finished);
+        *finished = core::mem::take(present);
         if self.earlier.watched_ms() > MEMORY.0 {
             self.earlier.halve();
         }
     }
 
-    /// Returns the pages seen in use since the first scan that are still in memory, plus pages of
-    /// unknown age, which a memory of any size is taken to hold.
+    /// Returns the number of pages in memory that scans after the first have found in use, plus
+    /// pages of unknown age. The latter are assumed to be in a memory of any size.
     #[must_use]
     pub fn known(&self) -> Pages {
         let begin = self.begin.unwrap_or_default();
@@ -284,21 +289,22 @@ impl RefaultCurve {
         Pages(used + self.last.unknown.0)
     }
 
-    /// Returns the pages that were not seen in use since the first scan.
+    /// Returns the number of pages that no scan after the first has found in use.
     #[must_use]
     pub fn untouched(&self) -> Pages {
         Pages(self.last.all() - self.known().0)
     }
 
-    /// Returns the average number of pages accessed between two scans. In a smaller memory a page
-    /// may miss more than once between two scans, so the refaults reported for it are too few.
+    /// Returns the average number of pages accessed between two scans. In a memory smaller than
+    /// that, a page may miss more than once between two scans, so the estimate of refaults is too
+    /// low.
     #[must_use]
     pub fn in_use(&self) -> Pages {
         Pages(self.touches.checked_div(self.scans).unwrap_or(0) + self.last.unknown.0)
     }
 
-    /// Returns the pages that were last seen accessed within `time` before the last scan, plus
-    /// pages of unknown age.
+    /// Returns the number of pages whose last observed access was within `time` before the last
+    /// scan, plus pages of unknown age.
     #[must_use]
     pub fn accessed_within(&self, time: Millis) -> Pages {
         let begin = self.begin.unwrap_or_default();
@@ -309,20 +315,20 @@ impl RefaultCurve {
         Pages(within + self.last.unknown.0)
     }
 
-    /// Returns how long the oldest page that a memory of `size` would hold has been idle.
+    /// Returns how long the oldest page in a memory of `size` would have been idle.
     #[must_use]
     pub fn idle(&self, size: Pages) -> Millis {
-        let mut held = self.last.unknown.0;
+        let mut pages = self.last.unknown.0;
         for cohort in self.last.pages.iter().rev() {
-            held += cohort.pages.0;
-            if held >= size.0 {
+            pages += cohort.pages.0;
+            if pages >= size.0 {
                 return self.last.now.since(cohort.last);
             }
         }
         self.last.now.since(self.begin.unwrap_or_default())
     }
 
-    /// Returns the file pages that a memory of `size` would not hold.
+    /// Returns the number of file pages that a memory of `size` would not contain.
     #[must_use]
     pub fn files_beyond(&self, size: Pages) -> Pages {
         let idle = self.idle(size);
@@ -332,7 +338,7 @@ impl RefaultCurve {
         Pages(seen + self.last.unseen.files.0)
     }
 
-    /// Returns the time that does not count because too many ages were unknown.
+    /// Returns the time that does not count, because too many ages were unknown.
     #[must_use]
     pub const fn blind(&self) -> Millis {
         Millis(self.blind)
@@ -344,18 +350,18 @@ impl RefaultCurve {
         Millis(self.watched)
     }
 
-    /// Returns the estimate for a memory of `size` in a period. Its `watched` is zero if fewer
-    /// pages than `size` were seen in use.
+    /// Returns the estimate for a memory of `size` in a period. `watched` is zero in the result if
+    /// scans found fewer pages than `size` in use.
     #[must_use]
     pub fn at(&self, size: Pages, period: Period) -> Missed {
         let mut missed = Missed::default();
-        let [over, last] = &self.later;
-        let of = match period {
-            Period::All => [Some(&self.earlier), Some(over), Some(last)],
+        let [finished, present] = &self.later;
+        let parts = match period {
+            Period::All => [Some(&self.earlier), Some(finished), Some(present)],
             Period::Earlier => [Some(&self.earlier), None, None],
-            Period::Later => [None, Some(over), Some(last)],
+            Period::Later => [None, Some(finished), Some(present)],
         };
-        for counts in of.into_iter().flatten() {
+        for counts in parts.into_iter().flatten() {
             let files = counts.file.at_least(size.0);
             missed.refaults.0 += counts.anon.at_least(size.0) + files;
             missed.file_refaults.0 += files;
@@ -367,7 +373,7 @@ impl RefaultCurve {
         missed
     }
 
-    /// Returns the bytes allocated on the heap.
+    /// Returns the memory allocated on the heap, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let last = &self.last;
@@ -377,65 +383,66 @@ impl RefaultCurve {
     }
 }
 
-/// Computes stack distances by the cohorts of the last scan; called with the oldest cohort first.
-struct Above<'a> {
+/// Computes stack distances by the cohorts of the last scan. Cohorts must be passed oldest first.
+struct StackDistances<'a> {
     last: &'a CurveScan,
     begin: Millis,
     known: u64,
-    /// Pages of cohorts younger than the present one; `at` is the number of cohorts that are not
-    /// younger.
+    /// Number of pages in cohorts younger than the present one; `at` is the number of cohorts that
+    /// are not younger.
     younger: u64,
     at: usize,
-    /// Pages accessed since the last scan, maybe before the pages of the present cohort.
-    came: u64,
+    /// Number of pages accessed since the last scan, possibly before the pages of the present
+    /// cohort.
+    accessed: u64,
 }
 
-impl Above<'_> {
-    fn new(last: &CurveScan, begin: Millis, known: u64, came: u64) -> Above<'_> {
-        Above {
+impl StackDistances<'_> {
+    fn new(last: &CurveScan, begin: Millis, known: u64, accessed: u64) -> StackDistances<'_> {
+        StackDistances {
             last,
             begin,
             known,
             younger: sum(&last.pages),
             at: 0,
-            came,
+            accessed,
         }
     }
 
-    /// Goes on to the cohort of the last scan that holds pages last accessed at `time`, and returns
-    /// it; cohorts may have been merged since. `None` if their accesses were not observed.
-    fn turn_to(&mut self, time: Millis) -> Option<Cohort> {
+    /// Advances to the cohort of the last scan with the pages last accessed at `time`, and returns
+    /// it (cohorts may have been merged meanwhile). `None` if these accesses were not observed.
+    fn advance_to(&mut self, time: Millis) -> Option<Cohort> {
         while let Some(cohort) = self.last.pages.get(self.at)
             && cohort.last <= time
         {
             self.younger -= cohort.pages.0;
             self.at += 1;
         }
-        let of = self.at.checked_sub(1).map(|at| self.last.pages[at]);
-        of.filter(|cohort| cohort.last > self.begin)
+        let observed = self.at.checked_sub(1).map(|at| self.last.pages[at]);
+        observed.filter(|cohort| cohort.last > self.begin)
     }
 
     /// Returns the number of known pages that were accessed after `time`.
     fn pages_since(&mut self, time: Millis) -> u64 {
-        self.turn_to(time);
+        self.advance_to(time);
         (self.younger + self.last.unknown.0).min(self.known)
     }
 
-    /// Returns the stack distance of pages that were accessed again. Must be called with the oldest
-    /// cohort first.
+    /// Returns the stack distance of pages that were accessed again. Cohorts must be passed oldest
+    /// first.
     fn distance(&mut self, again: Cohort) -> Distance {
-        let of = self.turn_to(again.last);
-        let before = self.came;
-        self.came += again.pages.0;
-        let Some(cohort) = of else {
+        let observed = self.advance_to(again.last);
+        let accessed_before = self.accessed;
+        self.accessed += again.pages.0;
+        let Some(cohort) = observed else {
             return Distance::exactly(self.known);
         };
         let known = |pages: u64| pages.min(self.known);
         let above = self.younger + self.last.unknown.0;
-        let likely = above + before / 2;
-        // Pages of the same cohort, and all those accessed since the last scan, may have come
-        // before.
-        let most = above + cohort.pages.0 + before;
+        let likely = above + accessed_before / 2;
+        // At most, all pages of the same cohort and all pages accessed since the last scan were
+        // accessed before.
+        let most = above + cohort.pages.0 + accessed_before;
         Distance {
             nearest: known(self.younger),
             likely: (known(likely), known(likely + cohort.pages.0)),

@@ -1,9 +1,9 @@
-//! Workingset detection: what is stored of an evicted page.
+//! Workingset detection: what is stored of evicted pages, and estimates from it.
 //! spec: workingset.md.
 //!
-//! What the multi-gen LRU writes into its shadows is in `lru_gen/refault.rs`; the eviction clock of
-//! the classic LRU and its form in shadows are here. The module `curve` estimates, from the ages of
-//! pages, the refaults in memories of other sizes.
+//! This module has the eviction clock of the classic LRU and its form in shadows; the contents of
+//! the multi-gen LRU's shadows are in `lru_gen/refault.rs`. The module `curve` estimates from page
+//! ages how many refaults memories of other sizes would have.
 
 mod by_size;
 mod curve;

@@ -1,17 +1,17 @@
-//! The eviction clock of the classic LRU, as its shadows store it.
+//! How shadows of the classic LRU store the eviction clock, and what a shadow says at a refault.
 //! spec: workingset.md 2, 3, 5.
 //!
-//! A stamp holds the low bits of the clock. When the machine has more pages than the stamp can
-//! distinguish, the lowest `bucket_order` bits of the clock are dropped. Distances are taken modulo
-//! the stamp's range (invariant I3): a shadow older than one wrap may be misjudged, and that is
-//! accepted.
+//! A stamp has the low bits of the clock. If the machine has more pages than a stamp can
+//! distinguish, the lowest `bucket_order` bits of the clock are dropped. Distances are computed
+//! modulo the range of a stamp (invariant I3), so the distance of a shadow older than one wrap is
+//! wrong; that is accepted.
 
 use crate::units::Pages;
 
-/// What a shadow entry says when its page refaults.
+/// The content of a shadow entry, evaluated when its page refaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refault {
-    /// Whether the page was evicted recently enough to count.
+    /// Whether the page was evicted recently, so that the refault counts as one of the working set.
     pub recent: bool,
     /// Whether the page belonged to the working set when it was evicted.
     pub workingset: bool,
@@ -59,7 +59,8 @@ impl EvictionClock {
 mod tests {
     use super::*;
 
-    /// workingset.md 12, test 5.
+    /// A distance is right even if the clock has wrapped once.
+    /// spec: workingset.md 12, test 5.
     #[test]
     fn distance_wraps() {
         let clock = EvictionClock::new(8, Pages(100));
@@ -67,7 +68,8 @@ mod tests {
         assert_eq!(clock.distance(256 + 5, clock.stamp(250)), 11);
     }
 
-    /// workingset.md 12, test 6.
+    /// If stamps drop 3 bits of the clock, a distance is wrong by less than 8.
+    /// spec: workingset.md 12, test 6.
     #[test]
     fn coarse_clock_errs_by_less_than_a_bucket() {
         let clock = EvictionClock::new(8, Pages(2048));
@@ -80,16 +82,17 @@ mod tests {
         );
         for evicted in 0..3000 {
             for true_distance in [0, 1, 7, 8, 100, 1999] {
-                let got = clock.distance(evicted + true_distance, clock.stamp(evicted));
+                let distance = clock.distance(evicted + true_distance, clock.stamp(evicted));
                 assert!(
-                    got.abs_diff(true_distance) < 8,
-                    "{evicted} + {true_distance}: {got}"
+                    distance.abs_diff(true_distance) < 8,
+                    "{evicted} + {true_distance}: {distance}"
                 );
             }
         }
     }
 
-    /// workingset.md 12, test 4.
+    /// After an eviction, 40 further evictions and 10 activations the distance is 51.
+    /// spec: workingset.md 12, test 4.
     #[test]
     fn clock_advances_by_evictions_and_activations() {
         let clock = EvictionClock::new(20, Pages(1 << 20));

@@ -1,13 +1,13 @@
-//! How much memory shadows may take in an index that stores them in nodes of 64 slots, and which
-//! nodes are dropped first.
+//! Shadow nodes: bounds the memory of shadows in an index that stores them in nodes of 64 slots, as
+//! a kernel does, and says which nodes are dropped first.
 //! spec: workingset.md 7.
 //!
-//! The engine's own shadows lie in their pages' words and cost nothing. Where a kernel's memory is
-//! simulated, `lruvec/shadow_bound.rs` bounds them nevertheless. No other index is needed for that:
-//! a slot is a folio id.
+//! The engine's own shadows are in the words of their pages and cost no memory.
+//! `lruvec/shadow_bound.rs` bounds them nevertheless to simulate a kernel; a slot is then a folio
+//! id.
 //!
-//! Invariants (workingset.md 11): a node is tracked iff it holds shadows and no page (I5); after
-//! shrinking to the target no more than pages / 8 are tracked (I6).
+//! Invariants (workingset.md 11): a node is tracked if and only if it contains shadows and no page
+//! (I5); after shrinking, at most pages / 8 nodes are tracked (I6).
 
 use alloc::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub const CHUNK_SLOTS: u64 = 64;
 struct Node {
     pages: u32,
     shadows: u32,
-    /// While the node is tracked: a number that is larger the later this began.
+    /// For a tracked node: a sequence number of when the node became tracked.
     since: u64,
 }
 
@@ -38,7 +38,7 @@ pub struct ShadowNodes {
     reclaimed: u64,
 }
 
-/// Returns the number of tracked nodes above `pages / 8`, which is allowed.
+/// Returns the number of tracked nodes beyond the allowed `pages / 8`.
 #[must_use]
 pub const fn excess_nodes(tracked: u64, pages: u64) -> u64 {
     tracked.saturating_sub(pages / 8)
@@ -89,7 +89,7 @@ impl ShadowNodes {
         self.change(slot, -1, 1);
     }
 
-    /// Notes that the page of `slot` refaults and consumes its shadow.
+    /// Notes that the page of `slot` refaults, which removes its shadow.
     pub fn refaulted(&mut self, slot: u64) {
         self.change(slot, 1, -1);
     }
@@ -99,7 +99,7 @@ impl ShadowNodes {
         self.change(slot, -1, 0);
     }
 
-    /// Returns the number of pages, and of shadows, of the node that holds `slot`.
+    /// Returns the number of pages and the number of shadows in the node of `slot`.
     #[must_use]
     pub fn contents(&self, slot: u64) -> (u32, u32) {
         let node = self
@@ -110,7 +110,8 @@ impl ShadowNodes {
         (node.pages, node.shadows)
     }
 
-    /// Notes that the shadow of `slot` is consumed by truncation.
+    /// Notes that the shadow of `slot` is removed because its program removed the page
+    /// (truncation).
     pub fn truncated(&mut self, slot: u64) {
         self.change(slot, 0, -1);
     }
@@ -150,7 +151,8 @@ mod tests {
         nodes
     }
 
-    /// workingset.md 12, test 14.
+    /// With 80 pages in memory 10 of 12 shadow nodes are allowed; the two oldest are dropped.
+    /// spec: workingset.md 12, test 14.
     #[test]
     fn nodes_beyond_an_eighth_are_dropped_oldest_first() {
         let mut nodes = twelve_nodes();
@@ -164,7 +166,7 @@ mod tests {
             (nodes.reclaimed(), excess_nodes(nodes.tracked(), 80)),
             (2, 0)
         );
-        // The page of a slot whose shadow was dropped is inserted as one never seen.
+        // A page whose shadow was dropped is inserted as a new page.
         nodes.page_in(0);
         nodes.check_invariants();
         assert_eq!(nodes.tracked(), 10);

@@ -1,10 +1,11 @@
-//! Working-set reports of a guest to its host: the host's messages, and the guest's replies.
+//! The guest's side of working-set reports: a balloon driver in a guest (virtual machine) receives
+//! the host's messages and makes the replies.
 //! spec: workingset-report.md 7.
 //!
-//! The transport is the caller's: messages are bytes.
+//! Messages are bytes; the caller transports them.
 //!
-//! Invariants: a message that is refused changes nothing; nothing is sent before a CONFIG was
-//! taken, and under pressure none sooner after the last one than the threshold says.
+//! Invariants: a refused message changes nothing; no report is sent before a CONFIG was accepted;
+//! between two reports because of pressure at least the threshold passes.
 
 #[cfg(test)]
 use super::PageAge;
@@ -18,23 +19,23 @@ pub(super) const OP_REQUEST: u16 = 1;
 pub(super) const OP_CONFIG: u16 = 2;
 pub(super) const REQUEST_LEN: usize = 12 + 4 * MAX_NR_BINS;
 
-/// Why a message was refused; the number is sent back in the report's `error`.
+/// Why a message was refused; the number is the `error` in the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BalloonError {
-    /// Edges that do not increase, an unknown operation, another node, a message of another length,
-    /// or a REQUEST before any CONFIG.
+    /// EINVAL: edges that do not increase, an unknown operation, another node, a wrong length, or a
+    /// REQUEST before any CONFIG.
     Invalid = 22,
-    /// None of the 32 edges is the terminator.
+    /// ERANGE: none of the 32 edges is the terminator (`u32::MAX`).
     Range = 34,
 }
 
-/// The guest's balloon driver for one node, as far as reports need it.
+/// The guest's balloon driver for one memory node, as far as reports need it.
 #[derive(Clone, Debug)]
 pub struct Balloon {
     node: u16,
     bins: Option<Bins>,
     state: ReportState,
-    /// When a report was last sent because of pressure; `None` if none was.
+    /// When a report was last sent because of pressure; `None` before the first.
     pressed: Option<Millis>,
 }
 
@@ -80,10 +81,10 @@ impl Balloon {
         self.bins.as_ref()
     }
 
-    /// Receives a message of the host. Returns whether a report must be sent now: true for REQUEST.
+    /// Receives a message of the host. Returns true if a report must be sent now: for a REQUEST.
     ///
     /// # Errors
-    /// [`BalloonError`]: the caller must send [`Self::error_report`].
+    /// [`BalloonError`] if the message is refused: the caller must send [`Self::error_report`].
     pub fn receive(&mut self, message: &[u8]) -> Result<bool, BalloonError> {
         let invalid = BalloonError::Invalid;
         if message.len() != REQUEST_LEN || half(message, 2) != Some(self.node) {
@@ -111,8 +112,8 @@ impl Balloon {
         self.bins.is_some() && waited && self.state.try_report(priority, reason, now)
     }
 
-    /// Returns the bins and the interval with which to refresh the report; `None` if the interval
-    /// has not passed.
+    /// Returns the bins and the interval for a refresh of the report; `None` if the refresh
+    /// interval has not passed.
     #[must_use]
     pub fn is_due(&self, now: Millis) -> Option<(&Bins, Millis)> {
         let bins = self.bins.as_ref()?;
@@ -125,12 +126,12 @@ impl Balloon {
         self.state.store(report);
     }
 
-    /// Notes that a report is sent `now`, because of pressure.
+    /// Notes that a report is sent at `now` because of pressure.
     pub fn note_pressed(&mut self, now: Millis) {
         self.pressed = Some(now);
     }
 
-    /// Returns the bytes of the last report; if there is none, of an error report.
+    /// Returns the bytes of the last report, or of an error report if there is no report.
     #[must_use]
     pub fn last_report(&self) -> Vec<u8> {
         let Some(report) = self.state.report() else {
@@ -140,8 +141,8 @@ impl Balloon {
         for n in 0..MAX_NR_BINS {
             let bin = report.page_age.bins().get(n);
             let edge = bin.and_then(|bin| bin.edge).map_or(unused, |edge| edge.0);
-            let of = |ty: FolioType| bin.map_or(0, |bin| bin.pages[ty.index()].bytes().0);
-            for value in [edge, of(FolioType::Anon), of(FolioType::File)] {
+            let bytes_of = |ty: FolioType| bin.map_or(0, |bin| bin.pages[ty.index()].bytes().0);
+            for value in [edge, bytes_of(FolioType::Anon), bytes_of(FolioType::File)] {
                 bytes.extend(value.to_le_bytes());
             }
         }
@@ -195,7 +196,9 @@ mod tests {
         bytes
     }
 
-    /// workingset-report.md 11, test 13.
+    /// Wrong messages are refused and change nothing; under pressure a report is sent once in each
+    /// threshold.
+    /// spec: workingset-report.md 11, test 13.
     #[test]
     fn configuration_requests_and_pressure() {
         let mut balloon = Balloon::new(0);

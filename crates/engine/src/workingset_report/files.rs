@@ -1,8 +1,8 @@
-//! Parses and formats the texts of the working-set report's files.
+//! Parses and formats the texts of the files of working-set reports.
 //! spec: workingset-report.md 2, 2.1.
 //!
-//! Invariants: what is printed is parsed to the same value; a text that is refused changes nothing,
-//! because a whole new value is returned or none; no text makes a parser panic.
+//! Invariants: a printed value is parsed to the same value; a parser returns a complete value or an
+//! error, so a refused text changes nothing; no text makes a parser panic.
 
 mod number;
 
@@ -17,8 +17,8 @@ use core::fmt::Write;
 /// Why a text written to a file was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileError {
-    /// EINVAL: the text has not the file's form, its edges do not increase, or its node does not
-    /// exist.
+    /// EINVAL: the text does not have the file's form, its edges do not increase, or its node does
+    /// not exist.
     Invalid = 22,
     /// ERANGE: a number of more than 32 bits, or 32 or more intervals.
     Range = 34,
@@ -32,17 +32,17 @@ impl FileError {
     }
 }
 
-/// Returns the text without the blanks around it, as the kernel's strim() cuts it.
+/// Returns the text without the blanks around it, as the kernel's strim() does.
 fn stripped(text: &str) -> &str {
-    // The kernel's isspace() knows the vertical tab, too.
+    // The kernel's isspace() includes the vertical tab.
     text.trim_matches(|c: char| c.is_ascii_whitespace() || c == '\x0b')
 }
 
-/// Parses `page_age_intervals` as written: increasing milliseconds, separated by commas, with
-/// blanks only before and after them all. Each number is one of [`kstrtouint`]. An empty text
-/// removes the configuration. Edges are rounded up to ticks of a clock of `hz` ticks a second,
-/// and must increase after that, too. A comma at the end is refused, because an empty number
-/// follows it.
+/// Parses a text written to `page_age_intervals`: increasing milliseconds, separated by commas;
+/// blanks only before the first and after the last. Each number is parsed by [`kstrtouint`]. An
+/// empty text removes the configuration. Edges are rounded up to ticks of a clock of `hz` ticks a
+/// second, and must increase also after that. A comma at the end is refused, because an empty
+/// number follows it.
 ///
 /// # Errors
 /// [`FileError`]; the caller keeps the old configuration.
@@ -62,7 +62,7 @@ pub fn parse_intervals(text: &str, hz: u32) -> Result<Bins, FileError> {
     Bins::new(&edges).map_err(|_| FileError::Invalid)
 }
 
-/// Formats `page_age_intervals` as read.
+/// Formats the content of `page_age_intervals` for readers.
 #[must_use]
 pub fn print_intervals(bins: &Bins) -> String {
     let mut text = String::new();
@@ -74,16 +74,16 @@ pub fn print_intervals(bins: &Bins) -> String {
     text
 }
 
-/// Parses a node's `refresh_interval` or `report_threshold` as written: milliseconds, 0 for none;
-/// blanks before and after the number do not count.
+/// Parses a text written to a node's `refresh_interval` or `report_threshold`: milliseconds, 0 for
+/// none. Blanks before and after the number are ignored.
 ///
 /// # Errors
-/// [`FileError`] if the text is no number, or a number of more than 32 bits.
+/// [`FileError`] if the text is not a number, or has more than 32 bits.
 pub fn parse_millis(text: &str) -> Result<Millis, FileError> {
     kstrtouint(stripped(text)).map(|ms| Millis(u64::from(ms)))
 }
 
-/// Formats a node's `refresh_interval` or `report_threshold` as read.
+/// Formats the content of a node's `refresh_interval` or `report_threshold` for readers.
 #[must_use]
 pub fn print_millis(value: Millis) -> String {
     let mut text = String::new();
@@ -91,13 +91,13 @@ pub fn print_millis(value: Millis) -> String {
     text
 }
 
-/// Parses a memcg's `refresh_interval` or `report_threshold` as written: `N<nid>=<ms>`. Returns the
-/// index of the node in `nodes`, and its new value.
+/// Parses a text written to a memcg's `refresh_interval` or `report_threshold`: `N<nid>=<ms>`.
+/// Returns the index of that node in `nodes`, and its new value.
 ///
 /// # Errors
-/// [`FileError`]; [`FileError::Invalid`] also for a node that is not in `nodes`.
+/// [`FileError`] if the text does not have that form, or the node is not in `nodes`.
 pub fn parse_node_millis(text: &str, nodes: &[u32]) -> Result<(usize, Millis), FileError> {
-    // Text that was read ends with a blank, and may be written back as it is.
+    // A text that was read from the file ends with a blank, and may be written back unchanged.
     let (node, value) = text
         .trim_ascii()
         .split_once('=')
@@ -105,12 +105,12 @@ pub fn parse_node_millis(text: &str, nodes: &[u32]) -> Result<(usize, Millis), F
     let node = node.strip_prefix('N').ok_or(FileError::Invalid)?;
     let node = kstrtouint(node).map_err(|_| FileError::Invalid)?;
     let value = u64::from(kstrtouint(value)?);
-    let place = nodes.iter().position(|known| *known == node);
-    Ok((place.ok_or(FileError::Invalid)?, Millis(value)))
+    let index = nodes.iter().position(|known| *known == node);
+    Ok((index.ok_or(FileError::Invalid)?, Millis(value)))
 }
 
-/// Formats a memcg's `refresh_interval` or `report_threshold` as read: `N<nid>=<ms>` and a blank
-/// for each node.
+/// Formats the content of a memcg's `refresh_interval` or `report_threshold` for readers:
+/// `N<nid>=<ms>` and a blank for each node.
 #[must_use]
 pub fn print_node_millis(values: impl IntoIterator<Item = (u32, Millis)>) -> String {
     let mut text = String::new();

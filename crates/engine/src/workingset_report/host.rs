@@ -1,8 +1,9 @@
-//! The host's side of a guest's working-set reports: makes requests, and reads the guest's replies.
+//! The host's side of working-set reports: makes messages to a guest (virtual machine), and reads
+//! the guest's replies.
 //! spec: workingset-report.md 7.
 //!
-//! Invariants: a guest accepts every request made here; any bytes that a guest sends are read, or
-//! refused with a reason, and none panics.
+//! Invariants: a guest accepts every message made here; bytes from a guest are read or refused with
+//! a reason, and never cause a panic.
 
 use super::balloon::{OP_CONFIG, OP_REQUEST, REQUEST_LEN};
 use super::{Bins, MAX_NR_BINS};
@@ -17,12 +18,13 @@ pub const REPORT_LEN: usize = 8 + 24 * MAX_NR_BINS;
 pub enum ReportError {
     /// The guest refused the request, with this error number.
     Refused(u32),
-    /// The reply is no report: it has another length, edges that do not increase, or no last bin.
+    /// The reply is not a report: it has a wrong length, edges that do not increase, or no last
+    /// bin.
     Malformed,
 }
 
-/// One line: bytes that were idle for longer than the edge of the previous line, and at most as
-/// long as this line's edge.
+/// A line of a report: memory that was idle for longer than the edge of the previous line, and at
+/// most as long as the edge of this line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgeLine {
     /// The upper edge of the line; `None` for the last line.
@@ -59,7 +61,7 @@ fn millis(span: Millis) -> u32 {
         .min(u32::MAX - 1)
 }
 
-/// Makes the message that requests a report from node `node` of a guest now.
+/// Makes the message that requests a report of node `node` from a guest.
 #[must_use]
 pub fn request_message(node: u16) -> Vec<u8> {
     message(OP_REQUEST, node, [0, 0].into_iter())
@@ -67,8 +69,8 @@ pub fn request_message(node: u16) -> Vec<u8> {
 
 /// Makes the message that configures the reports of node `node` of a guest.
 ///
-/// `bins` are the edges; `refresh` is the shortest time between two refreshes; `threshold` is the
-/// shortest time between two reports that the guest sends on its own, under pressure.
+/// `bins` has the edges; `refresh` is the minimum time between two refreshes; `threshold` is the
+/// minimum time between two reports that the guest sends by itself, because of pressure.
 #[must_use]
 pub fn config_message(node: u16, bins: &Bins, refresh: Millis, threshold: Millis) -> Vec<u8> {
     let edges = bins.edges().iter().map(|&edge| millis(edge));
@@ -81,12 +83,12 @@ pub fn config_message(node: u16, bins: &Bins, refresh: Millis, threshold: Millis
 /// Reads a report that a guest sent.
 ///
 /// # Errors
-/// [`ReportError`] if the guest refused the request, or if the bytes are no report.
+/// [`ReportError`] if the guest refused the request, or if the bytes are not a report.
 pub fn read_report(bytes: &[u8]) -> Result<GuestReport, ReportError> {
     if bytes.len() != REPORT_LEN {
         return Err(ReportError::Malformed);
     }
-    let (head, rest) = bytes.split_at(8);
+    let (head, bins) = bytes.split_at(8);
     let word = |at: usize| {
         head[at..at + 4]
             .iter()
@@ -97,7 +99,7 @@ pub fn read_report(bytes: &[u8]) -> Result<GuestReport, ReportError> {
         return Err(ReportError::Refused(word(0)));
     }
     let mut lines: Vec<AgeLine> = Vec::new();
-    for bin in rest.chunks_exact(24) {
+    for bin in bins.chunks_exact(24) {
         let field = |n: usize| {
             bin[n * 8..n * 8 + 8]
                 .iter()
@@ -125,21 +127,21 @@ pub fn read_report(bytes: &[u8]) -> Result<GuestReport, ReportError> {
 }
 
 impl GuestReport {
-    /// Returns all bytes that the report counts.
+    /// Returns the sum of all lines, in bytes.
     #[must_use]
     pub fn total(&self) -> Bytes {
         self.sum(|_| true)
     }
 
-    /// Returns the bytes in lines whose edge is above `age`: idle for longer than `age`, if that is
-    /// an edge.
+    /// Returns the memory in all lines whose edge is above `age`, in bytes. If `age` is an edge,
+    /// this memory was idle for longer than `age`.
     #[must_use]
     pub fn idle_longer_than(&self, age: Millis) -> Bytes {
         self.sum(|line| line.edge.is_none_or(|edge| edge > age))
     }
 
-    fn sum(&self, which: impl Fn(&AgeLine) -> bool) -> Bytes {
-        let lines = self.lines.iter().filter(|line| which(line));
+    fn sum(&self, is_included: impl Fn(&AgeLine) -> bool) -> Bytes {
+        let lines = self.lines.iter().filter(|line| is_included(line));
         let bytes = lines.map(|line| line.anon.0.saturating_add(line.file.0));
         Bytes(bytes.fold(0, u64::saturating_add))
     }
@@ -162,7 +164,7 @@ mod tests {
         (balloon, bins)
     }
 
-    /// Both ends speak the same: workingset-report.md 7.
+    /// Host and guest use the same format: workingset-report.md 7.
     #[test]
     fn host_and_guest_understand_each_others_messages() {
         let (mut balloon, bins) = configured(&[1000, 5000]);

@@ -1,5 +1,5 @@
-//! Working-set reports: the page-age histogram, its files, and the balloon protocol by which hosts
-//! request reports of guests.
+//! Working-set reports: the histogram of page ages, its files, and the balloon protocol by which
+//! hosts request reports from guests (virtual machines).
 //! spec: workingset-report.md.
 
 mod balloon;

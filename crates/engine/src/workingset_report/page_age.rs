@@ -1,21 +1,21 @@
-//! The page-age histogram: how many pages were last used how long ago.
+//! The page-age histogram: numbers of pages by the time since their last use.
 //! spec: workingset-report.md 1, 2.1, 4.
 //!
-//! Invariants: finite edges strictly increase and one bin without an edge comes last (I2); the bins
-//! of a type sum to its pages, in both modes (I1).
+//! Invariants: finite edges strictly increase, and the last bin has no edge (I2); in both modes the
+//! sum of a type's bins is the number of its pages (I1).
 
 use crate::folio::FolioType;
 use crate::lru_gen::LruGen;
 use crate::units::{Millis, Pages};
 use alloc::vec::Vec;
 
-/// Most bins a report may have, the last one included.
+/// Maximum number of bins of a report, including the last bin.
 pub const MAX_NR_BINS: usize = 32;
 
 /// Why a list of edges was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BinsError {
-    /// The edge at this index is not larger than the one before.
+    /// The edge at this index is not larger than the previous edge.
     NotIncreasing(usize),
     /// More than 31 finite edges.
     TooMany,
@@ -53,12 +53,13 @@ pub enum Aggregation {
     /// In proportion to time, computed in 128 bits.
     #[default]
     Exact,
-    /// As the kernel series does: it divides first and multiplies then, so a small generation falls
-    /// into the older bin as a whole.
+    /// As the kernel's patch series does: it divides before it multiplies, so a small generation is
+    /// counted in the older bin as a whole.
     Compat,
 }
 
-/// Pages idle for longer than the edge of the previous bin, and at most as long as this bin's edge.
+/// A bin: pages idle for longer than the edge of the previous bin, and at most as long as the edge
+/// of this bin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgeBin {
     /// The upper edge of the bin; `None` for the last bin.
@@ -110,7 +111,7 @@ impl PageAge {
         self.bins[bin].pages[ty.index()].0 += pages.0;
     }
 
-    /// Adds the pages of one lruvec, by their generations.
+    /// Adds the pages of one lruvec, whose ages follow from their generations.
     pub fn add(&mut self, lru: &LruGen, now: Millis, mode: Aggregation) {
         for ty in FolioType::ALL {
             let mut bin = 0;
@@ -156,7 +157,8 @@ impl PageAge {
     }
 }
 
-/// Pages of a generation; their last uses are taken as spread evenly from `birth` to `start`.
+/// Pages of a generation, whose last uses are assumed to be spread evenly over the time from
+/// `birth` to `start`.
 #[derive(Clone, Copy)]
 struct Span {
     start: Millis,
@@ -186,8 +188,8 @@ mod tests {
         Bins::new(&edges).expect("valid edges")
     }
 
-    /// Returns the anon pages of each bin at 100 s, for generations 3 to 0 with these births and
-    /// sizes.
+    /// Returns the number of anon pages in each bin at 100 s, for generations 3 to 0 with these
+    /// births and sizes.
     fn anon(births: [u64; 4], sizes: [u64; 4], edges: &[u64], mode: Aggregation) -> Vec<u64> {
         let now = Millis(100_000);
         let mut report = PageAge::new(&bins(edges));
@@ -205,31 +207,33 @@ mod tests {
         report.bins().iter().map(|bin| bin.pages[0].0).collect()
     }
 
-    /// Times at which the generations were created, the youngest generation first, ms. Reports are
+    /// Times at which the generations were opened, in milliseconds, the youngest first. Reports are
     /// made at 100,000 ms.
     const GENERATION_BIRTHS: [u64; 4] = [99_000, 89_000, 69_000, 49_000];
     const EDGES: [u64; 2] = [10_000, 20_000];
 
-    /// workingset-report.md 11, test 1.
+    /// Pages of a generation that spans a bin edge are divided in proportion to time.
+    /// spec: workingset-report.md 11, test 1.
     #[test]
     fn pages_are_spread_over_their_generations_span() {
-        let got = anon(
+        let compat = anon(
             GENERATION_BIRTHS,
             [100, 100_000, 200_000, 500],
             &EDGES,
             Aggregation::Compat,
         );
-        assert_eq!(got, [90_100, 100_000, 110_500]);
+        assert_eq!(compat, [90_100, 100_000, 110_500]);
         let exact = anon(
             GENERATION_BIRTHS,
             [100, 100_000, 200_000, 500],
             &EDGES,
             Aggregation::Exact,
         );
-        assert_eq!(exact, got);
+        assert_eq!(exact, compat);
     }
 
-    /// workingset-report.md 11, test 2.
+    /// In Compat mode a small generation is counted in the older bin as a whole.
+    /// spec: workingset-report.md 11, test 2.
     #[test]
     fn small_generations_fall_into_the_older_bin_in_compat_mode() {
         let sizes = [100, 1000, 200_000, 500];
@@ -239,18 +243,20 @@ mod tests {
         assert_eq!(exact, [1000, 90_100, 110_500]);
     }
 
-    /// workingset-report.md 11, test 3.
+    /// Pages of generations that were all opened now are all in the youngest bin.
+    /// spec: workingset-report.md 11, test 3.
     #[test]
     fn all_born_now_is_all_young() {
         for mode in [Aggregation::Exact, Aggregation::Compat] {
-            let got = anon([100_000; 4], [1, 2, 3, 4], &EDGES, mode);
-            assert_eq!(got, [10, 0, 0]);
+            let pages_by_bin = anon([100_000; 4], [1, 2, 3, 4], &EDGES, mode);
+            assert_eq!(pages_by_bin, [10, 0, 0]);
         }
     }
 
-    /// workingset-report.md 11, test 4.
+    /// A report without edges has a single bin.
+    /// spec: workingset-report.md 11, test 4.
     #[test]
-    fn without_edges_one_bin_takes_all() {
+    fn without_edges_one_bin_has_all_pages() {
         assert_eq!(
             anon(GENERATION_BIRTHS, [1, 2, 3, 4], &[], Aggregation::Exact),
             [10]

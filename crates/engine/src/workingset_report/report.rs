@@ -1,25 +1,27 @@
-//! When a working-set report is refreshed, and when its pollers are woken (it is announced).
+//! The state of a working-set report: when it is refreshed, and when waiting readers (pollers) are
+//! woken (the report is *announced*).
 //! spec: workingset-report.md 3, 5, 6, 8.
 //!
 //! Invariants: between two refreshes at least the refresh interval passes, counted from the
-//! report's timestamp (I3); a disabled state keeps nothing and costs nothing (I5); nothing is
-//! announced without pressure, without a threshold, by proactive reclaim, or too soon (I6).
+//! report's timestamp (I3); a disabled state stores no report and costs nothing (I5); a report is
+//! announced only under pressure, if a threshold is set, not by proactive reclaim, and not before
+//! the threshold has passed (I6).
 
 use super::{AgeBin, PageAge};
 use crate::lru_gen::DEF_PRIORITY;
 use crate::units::{Bytes, Millis};
 use crate::vmstat::ScanReason;
 
-/// A report of a memcg and all memcgs below it, with its time.
+/// A report of a memcg and all memcgs below it, with the time for which it is valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The histogram.
     pub page_age: PageAge,
-    /// The oldest time of last aging among the memcgs.
+    /// The earliest of the times at which the memcgs were last aged.
     pub timestamp: Millis,
 }
 
-/// The report of one memcg on one node, with its intervals.
+/// The report of one memcg on one memory node, with its intervals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReportState {
     refresh_interval: Millis,
@@ -28,13 +30,13 @@ pub struct ReportState {
 }
 
 impl ReportState {
-    /// Returns the least time between two refreshes; zero if reporting is disabled.
+    /// Returns the minimum time between two refreshes; zero if reporting is disabled.
     #[must_use]
     pub const fn refresh_interval(&self) -> Millis {
         self.refresh_interval
     }
 
-    /// Returns the least time between two announced reports; zero if none is announced.
+    /// Returns the minimum time between two announced reports; zero if no report is announced.
     #[must_use]
     pub const fn report_threshold(&self) -> Millis {
         self.report_threshold
@@ -51,12 +53,12 @@ impl ReportState {
         old == Millis(0) || old > interval
     }
 
-    /// Sets the least time between two announced reports; zero for none.
+    /// Sets the minimum time between two announced reports; zero to announce none.
     pub const fn set_report_threshold(&mut self, threshold: Millis) {
         self.report_threshold = threshold;
     }
 
-    /// Returns the last report; `None` if reporting is disabled or none was made.
+    /// Returns the last report; `None` if reporting is disabled or no report was made yet.
     #[must_use]
     pub const fn report(&self) -> Option<&Report> {
         self.report.as_ref()
@@ -68,8 +70,8 @@ impl ReportState {
         self.refresh_interval > Millis(0)
     }
 
-    /// Returns when the report may be refreshed: zero if there is none; `None` if reporting is
-    /// disabled.
+    /// Returns the time from which on the report may be refreshed; zero if there is no report yet;
+    /// `None` if reporting is disabled.
     #[must_use]
     pub fn next_refresh(&self) -> Option<Millis> {
         let last = self.report.as_ref().map(|report| report.timestamp);
@@ -90,8 +92,8 @@ impl ReportState {
     }
 
     /// Whether pollers must be woken, because reclaim has reached `priority`. The threshold counts
-    /// from the report's timestamp, so a poller that does not read the report is woken again and
-    /// again.
+    /// from the report's timestamp; so if no reader refreshes the report, its pollers are woken
+    /// again and again.
     #[must_use]
     pub fn try_report(&self, priority: u32, reason: ScanReason, now: Millis) -> bool {
         let pressure = priority != DEF_PRIORITY && reason != ScanReason::Proactive;
@@ -107,7 +109,7 @@ impl ReportState {
 }
 
 impl AgeBin {
-    /// Returns the bytes of anon and file pages together.
+    /// Returns the sum of anon and file pages, in bytes.
     #[must_use]
     pub const fn bytes(&self) -> Bytes {
         Bytes(
@@ -120,9 +122,9 @@ impl AgeBin {
 }
 
 impl PageAge {
-    /// Returns the bytes that proactive reclaim takes as cold: of all bins whose edge is `age` or
-    /// above. The bin with the edge `age` itself holds pages a little younger; ask for a larger age
-    /// to be strict.
+    /// Returns the memory that counts as cold for proactive reclaim: the bytes of all bins whose
+    /// edge is `age` or above. The bin with the edge `age` also has pages that are younger than
+    /// `age`; pass a larger age to exclude that bin.
     #[must_use]
     pub fn cold_bytes(&self, age: Millis) -> Bytes {
         let cold = self
@@ -150,7 +152,8 @@ mod tests {
         report
     }
 
-    /// workingset-report.md 11, test 15.
+    /// The bin whose edge is the requested age counts as cold; for a larger age it does not.
+    /// spec: workingset-report.md 11, test 15.
     #[test]
     fn cold_bytes_by_label() {
         let gib = (1 << 30) / 4096;
@@ -170,7 +173,9 @@ mod tests {
         state
     }
 
-    /// workingset-report.md 11, tests 10 and 11.
+    /// Pollers are woken once the threshold has passed since the report, but not by proactive
+    /// reclaim.
+    /// spec: workingset-report.md 11, tests 10 and 11.
     #[test]
     fn reports_under_pressure() {
         let state = reported(1000);
@@ -184,11 +189,11 @@ mod tests {
     }
 
     #[test]
-    fn disabling_forgets() {
+    fn disabling_drops_the_report() {
         let mut state = reported(1000);
         assert!(
             !state.set_refresh_interval(Millis(5)),
-            "longer: no need to wake anyone"
+            "longer: the aging thread need not be woken"
         );
         assert!(state.set_refresh_interval(Millis(3)), "shorter");
         assert!(!state.set_refresh_interval(Millis(0)));

@@ -1,6 +1,7 @@
-//! A naive model of the engine: one struct for each page, one `VecDeque` for each list, and a
-//! search for each removal. Written from spec/lru-gen.md and spec/workingset.md (profile P616); it
-//! shares nothing with the engine but the types of its inputs.
+//! A simple model of the engine's multi-gen LRU (profile P616): a struct for each page, a
+//! `VecDeque` for each list, and a search for each removal. It is written from spec/lru-gen.md and
+//! spec/workingset.md, and shares only the types of its inputs with the engine. Sections named
+//! below are those of spec/lru-gen.md.
 
 mod control;
 mod report;
@@ -15,13 +16,13 @@ pub use report::naive_page_age;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PageState {
     Nowhere,
-    /// In memory; the flags say that it is in the generation with this seq, though it may still be
-    /// in the list of another generation.
+    /// In memory; its flags say that the page is in the generation with this seq. It may still be
+    /// on the list of another generation.
     Gen(u64),
     /// Isolated, or found unevictable and taken off its list.
     Off,
-    /// Evicted. The shadow entry has, in order: the token's seq, the number of its references, and
-    /// the workingset bit.
+    /// Evicted. The shadow entry has, in this order: the seq and the number of references in the
+    /// token, and the workingset bit.
     Out(u64, u32, bool),
 }
 
@@ -39,7 +40,7 @@ pub struct Page {
     /// Whether a walk reported the page as young while the page was isolated.
     reported: bool,
     /// Seq of the generation from which the page was isolated.
-    was: u64,
+    isolated_from: u64,
     swap_cache: bool,
     pub dirty: bool,
     pub writeback: bool,
@@ -58,7 +59,7 @@ impl Page {
             reclaim: false,
             accessed: false,
             reported: false,
-            was: 0,
+            isolated_from: 0,
             swap_cache: false,
             dirty: false,
             writeback: false,
@@ -118,7 +119,8 @@ impl Naive {
         }
     }
 
-    /// Adds a page to the list of a generation: at its head, or at its tail, where eviction begins.
+    /// Adds a page to the list of a generation: at the head, or at the tail, from which pages are
+    /// evicted.
     fn push(&mut self, seq: u64, id: u32, head: bool) {
         let list = self
             .lists
@@ -138,7 +140,7 @@ impl Naive {
             .for_each(|list| list.retain(|&other| other != id));
     }
 
-    /// Adds a page to a list: section 4.
+    /// Inserts a page as in section 4.
     fn insert(&mut self, id: u32, rotated: bool) {
         let page = &mut self.pages[id as usize];
         let g = if page.active {
@@ -199,7 +201,7 @@ impl Naive {
         self.insert(id, false);
     }
 
-    /// Handles the report of a walk that the page was accessed: section 3, `update_gen`.
+    /// Records that a walk found the page accessed: `update_gen` of section 3.
     pub fn young(&mut self, id: u32) {
         let page = &mut self.pages[id as usize];
         match page.place {
@@ -229,8 +231,8 @@ impl Naive {
         }
     }
 
-    /// Makes the reference check of an isolated page; returns true if it puts the page back because
-    /// the page was accessed.
+    /// Makes the reference check of an isolated page. Returns whether the page was accessed and is
+    /// put back.
     pub fn keep_referenced(&mut self, id: u32, recent: bool) -> bool {
         let page = &mut self.pages[id as usize];
         let young = page.reported || (page.accessed && recent);
@@ -279,7 +281,7 @@ impl Naive {
         }
     }
 
-    /// Opens a new youngest generation: section 5.3.
+    /// Opens a new youngest generation as in section 5.3.
     pub fn age(&mut self, now: u64) {
         for ty in FolioType::ALL {
             if self.max_seq - self.min_seq[ty as usize] + 1 < 4 {
@@ -305,8 +307,8 @@ impl Naive {
         self.births.insert(self.max_seq, now);
     }
 
-    /// Moves a page of the oldest generation to the next generation, unless it was promoted before.
-    /// Returns the seq of the generation that the page is in then.
+    /// Moves a page of the oldest generation to the next generation, unless the page was promoted
+    /// before. Returns the seq of the page's generation after that.
     fn up_one(&mut self, id: u32) -> u64 {
         let page = &mut self.pages[id as usize];
         let PageState::Gen(seq) = page.place else {
@@ -320,7 +322,7 @@ impl Naive {
         seq + 1
     }
 
-    /// Advances `min_seq`: section 5.4. Returns whether it changed.
+    /// Advances `min_seq` as in section 5.4. Returns whether it changed.
     fn advance(&mut self) -> bool {
         let old = self.min_seq;
         let mut new = old;
@@ -346,29 +348,29 @@ impl Naive {
         self.min_seq != old
     }
 
-    /// Isolates one batch of up to `nr` pages: section 6. Returns the number of scanned pages, and
-    /// the isolated pages.
+    /// Isolates one batch of up to `nr` pages as in section 6. Returns the number of scanned pages,
+    /// and the isolated pages.
     fn evict(&mut self, nr: usize) -> (usize, Vec<u32>) {
         let first = self.control.choose(self.swappiness);
-        let (mut scanned, mut out) = (0, Vec::new());
+        let (mut scanned, mut isolated) = (0, Vec::new());
         for ty in [first, first.other()] {
             if scanned == 0 {
-                (scanned, out) = self.scan(ty, nr);
+                (scanned, isolated) = self.scan(ty, nr);
             }
         }
-        self.counts.scan += out.len() as u64;
+        self.counts.scan += isolated.len() as u64;
         scanned += usize::from(self.advance());
         if self.min_seq[0].min(self.min_seq[1]) + 2 > self.max_seq {
             scanned = 0;
         }
-        (scanned, out)
+        (scanned, isolated)
     }
 
     fn scan(&mut self, ty: FolioType, nr: usize) -> (usize, Vec<u32>) {
         self.scan_with(ty, nr, self.control.tier_idx(ty))
     }
 
-    /// Scans the oldest generation of `ty`: section 6.3. Returns the same as [`Self::evict`].
+    /// Scans the oldest generation of `ty` as in section 6.3. Returns the same as [`Self::evict`].
     fn scan_with(&mut self, ty: FolioType, nr: usize, tier_idx: usize) -> (usize, Vec<u32>) {
         let oldest = self.min_seq[ty as usize];
         if self.max_seq - oldest + 1 == 2 {
@@ -377,24 +379,24 @@ impl Naive {
         self.scan_of(ty, oldest, (nr, &mut usize::MAX.clone()), tier_idx)
     }
 
-    /// Scans one generation. `nr`: largest number of pages to isolate; `left`: number of entries of
-    /// its list that are not scanned yet. Returns the same as [`Self::evict`].
+    /// Scans one generation. `nr`: maximum number of pages to isolate; `entries_left`: number of
+    /// entries of its list that are not scanned yet. Returns the same as [`Self::evict`].
     fn scan_of(
         &mut self,
         ty: FolioType,
         oldest: u64,
-        (nr, left): (usize, &mut usize),
+        (nr, entries_left): (usize, &mut usize),
         tier_idx: usize,
     ) -> (usize, Vec<u32>) {
-        let (mut examined, mut out) = (0, Vec::new());
-        while out.len() < nr && examined < 4096 && *left > 0 {
+        let (mut examined, mut isolated) = (0, Vec::new());
+        while isolated.len() < nr && examined < 4096 && *entries_left > 0 {
             let list = self.lists.entry((oldest, ty as usize)).or_default();
             let Some(id) = list.pop_back() else {
-                *left = 0;
+                *entries_left = 0;
                 break;
             };
             examined += 1;
-            *left -= 1;
+            *entries_left -= 1;
             let page = self.pages[id as usize].clone();
             let PageState::Gen(seq) = page.place else {
                 panic!("{id} is on a list")
@@ -418,52 +420,54 @@ impl Naive {
                 page.field = if page.referenced { page.field } else { 0 };
                 page.reclaim = false;
                 page.place = PageState::Off;
-                page.was = oldest;
-                out.push(id);
+                page.isolated_from = oldest;
+                isolated.push(id);
             }
         }
-        let counts = !out.is_empty() || examined == 4096;
-        (if counts { examined } else { 0 }, out)
+        let has_progress = !isolated.is_empty() || examined == 4096;
+        (if has_progress { examined } else { 0 }, isolated)
     }
 
-    /// Isolates batches until `nr` pages are isolated or a batch has none; returns these pages.
+    /// Isolates batches until `nr` pages are isolated or a batch is empty; returns these pages.
     pub fn isolate(&mut self, nr: usize) -> Vec<u32> {
-        let mut out = Vec::new();
-        while out.len() < nr {
-            let (scanned, batch) = self.evict((nr - out.len()).min(64));
-            out.extend(batch);
+        let mut isolated = Vec::new();
+        while isolated.len() < nr {
+            let (scanned, batch) = self.evict((nr - isolated.len()).min(64));
+            isolated.extend(batch);
             if scanned == 0 {
                 break;
             }
         }
-        out
+        isolated
     }
 
     /// Isolates up to `nr` pages of all generations except the two youngest; returns them.
     pub fn isolate_by_age(&mut self, nr: usize) -> Vec<u32> {
-        let mut out = Vec::new();
+        let mut isolated = Vec::new();
         self.advance();
         let first = self.control.choose(self.swappiness);
         for ty in [first, first.other()] {
             for seq in self.min_seq[ty as usize]..self.max_seq - 1 {
                 let list = self.lists.get(&(seq, ty as usize));
-                let mut left = list.map_or(0, VecDeque::len);
-                while left > 0 {
-                    let (room, tier_idx) = ((nr - out.len()).min(64), self.control.tier_idx(ty));
-                    let (_, batch) = self.scan_of(ty, seq, (room, &mut left), tier_idx);
+                let mut entries_left = list.map_or(0, VecDeque::len);
+                while entries_left > 0 {
+                    let (max_pages, tier_idx) =
+                        ((nr - isolated.len()).min(64), self.control.tier_idx(ty));
+                    let (_, batch) =
+                        self.scan_of(ty, seq, (max_pages, &mut entries_left), tier_idx);
                     self.counts.scan += batch.len() as u64;
-                    out.extend(batch);
-                    if out.len() == nr {
-                        return out;
+                    isolated.extend(batch);
+                    if isolated.len() == nr {
+                        return isolated;
                     }
                 }
             }
         }
-        out
+        isolated
     }
 
-    /// Ends the isolation of a page by its outcome: section 6.4. An evicted page gets its shadow
-    /// entry.
+    /// Ends the isolation of a page by its outcome, as in section 6.4. An evicted page gets its
+    /// shadow entry.
     pub fn finish_page(&mut self, id: u32, outcome: PageOut) {
         let page = self.pages[id as usize].clone();
         if page.place != PageState::Off {
@@ -487,12 +491,12 @@ impl Naive {
         }
     }
 
-    /// Puts an isolated page back into its generation, if a generation still uses that list slot
-    /// (maybe another one by now) and no walk reported the page as young.
+    /// Puts an isolated page back into its generation, if no walk reported the page as young and a
+    /// generation uses the same slot (seq modulo 4; possibly a newer generation).
     fn put_back_too_young(&mut self, id: u32) {
         let page = &self.pages[id as usize];
         let mut all = self.min_seq[page.ty as usize]..=self.max_seq;
-        match all.find(|seq| seq % 4 == page.was % 4) {
+        match all.find(|seq| seq % 4 == page.isolated_from % 4) {
             Some(seq) if !page.reported => {
                 self.pages[id as usize].place = PageState::Gen(seq);
                 self.push(seq, id, true);
@@ -509,7 +513,7 @@ impl Naive {
             (page.referenced, page.field) = (!page.active, 0);
             page.workingset |= page.active;
         }
-        // If the page would be in the oldest generation again, it is marked active first.
+        // A page that would be in the oldest generation is inserted again as an active page.
         let before = page.clone();
         self.insert(id, false);
         let oldest = self.min_seq[before.ty as usize];

@@ -1,4 +1,5 @@
-//! The page-age histogram, written from spec/workingset-report.md 4, in exact mode.
+//! A simple model of the page-age histogram in exact mode, written from spec/workingset-report.md
+//! 4.
 
 use super::{Naive, PageState};
 use engine::FolioType;
@@ -10,8 +11,8 @@ pub fn naive_page_age(model: &Naive, edges: &[u64], now: u64) -> Vec<[u64; 2]> {
         let t = ty as usize;
         let mut bin = 0;
         for seq in (model.min_seq[t]..=model.max_seq).rev() {
-            let here = |p: &&super::Page| p.ty == ty && p.place == PageState::Gen(seq);
-            let mut size = model.pages.iter().filter(here).count() as u64;
+            let is_in_generation = |p: &&super::Page| p.ty == ty && p.place == PageState::Gen(seq);
+            let mut size = model.pages.iter().filter(is_in_generation).count() as u64;
             let mut start = if seq == model.max_seq {
                 now
             } else {
@@ -27,8 +28,8 @@ pub fn naive_page_age(model: &Naive, edges: &[u64], now: u64) -> Vec<[u64; 2]> {
             }
             bins[bin][t] += size;
         }
-        let off = |p: &&super::Page| p.ty == ty && p.place == PageState::Off;
-        bins[0][t] += model.pages.iter().filter(off).count() as u64;
+        let is_off_list = |p: &&super::Page| p.ty == ty && p.place == PageState::Off;
+        bins[0][t] += model.pages.iter().filter(is_off_list).count() as u64;
     }
     bins
 }

@@ -1,5 +1,5 @@
-//! A naive model of the classic lists, of plain deques and structs, compared with them under random
-//! operations.
+//! A simple model of the classic lists, made of deques, and a test that compares it with the engine
+//! under random operations.
 
 use super::super::*;
 use crate::lruvec::{FaultKind, Lruvec, Policy};
@@ -57,13 +57,13 @@ impl Naive {
         if let Some((stamp, workingset)) = shadow {
             let len = |list: usize| self.lists[list].len() as u64;
             let [ia, aa, inf, af] = [0, 1, 2, 3].map(len);
-            let room = match (self.stage, file) {
+            let competing = match (self.stage, file) {
                 (Stage::Protection, _) => af + aa,
                 (_, true) => af + aa + ia,
                 (_, false) => af + aa + inf,
             };
             let detects = file || self.stage == Stage::Detection;
-            if detects && self.clock - stamp <= room {
+            if detects && self.clock - stamp <= competing {
                 self.clock += 1;
                 active = true;
                 self.pages[id as usize].workingset = workingset;
@@ -101,26 +101,26 @@ impl Naive {
 
     fn isolate(&mut self, file: bool, nr: usize) -> Vec<u32> {
         let list = usize::from(file) * 2;
-        let mut out = Vec::new();
+        let mut isolated = Vec::new();
         for _ in 0..nr.min(self.lists[list].len()) {
             let Some(id) = self.lists[list].pop_back() else {
                 break;
             };
-            let before = self.stage == Stage::Base;
+            let is_base_stage = self.stage == Stage::Base;
             let page = &mut self.pages[id as usize];
             let (young, referenced) = (page.accessed, page.referenced);
             (page.accessed, page.referenced) = (false, young);
-            if young && (referenced || (before && !file)) {
+            if young && (referenced || (is_base_stage && !file)) {
                 self.push(id, list + 1);
                 self.clock += 1;
             } else if young {
                 self.push(id, list);
             } else {
                 (page.list, page.isolated) = (None, true);
-                out.push(id);
+                isolated.push(id);
             }
         }
-        out
+        isolated
     }
 
     fn finish_page(&mut self, id: u32, stored: bool) {
@@ -138,7 +138,7 @@ impl Naive {
             self.clock += 1;
             return;
         }
-        // The accessed bit stays for the next reference check.
+        // The accessed bit stays set for the next reference check.
         page.referenced = false;
         let list = usize::from(page.file) * 2;
         self.push(id, list);
@@ -151,22 +151,22 @@ fn compare(lruvec: &Lruvec, naive: &Naive) {
     assert_eq!(lru.nonresident_age(), naive.clock);
     for (list, expect) in naive.lists.iter().enumerate() {
         let ty = FolioType::ALL[list / 2];
-        let got: Vec<u32> = lru
+        let actual: Vec<u32> = lru
             .order(lruvec.folios(), ty, list % 2 == 1)
             .iter()
             .map(|id| id.0)
             .collect();
         assert!(
-            got.iter().eq(expect.iter().rev()),
-            "list {list}: {got:?}, {expect:?}"
+            actual.iter().eq(expect.iter().rev()),
+            "list {list}: {actual:?}, {expect:?}"
         );
     }
     for (id, page) in (0..).map(FolioId).zip(&naive.pages) {
         let word = lruvec.folios().get(id);
         if page.list.is_some() {
-            let got = [Flag::Referenced, Flag::Workingset].map(|f| word.has(f));
+            let actual = [Flag::Referenced, Flag::Workingset].map(|f| word.has(f));
             assert_eq!(
-                (got, lruvec.folios().is_accessed(id)),
+                (actual, lruvec.folios().is_accessed(id)),
                 ([page.referenced, page.workingset], page.accessed),
                 "{id:?}"
             );

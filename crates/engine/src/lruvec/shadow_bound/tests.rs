@@ -1,5 +1,5 @@
-//! The bound on shadows, in a lruvec alone and in a machine under pressure, and what is lost with a
-//! shadow.
+//! Tests of the bound on shadows, for a lruvec alone and in a machine under pressure, and of what
+//! is lost with a shadow.
 
 use super::*;
 use crate::active_inactive::Stage;
@@ -32,16 +32,16 @@ fn bring_in(lruvec: &mut Lruvec, pages: Range<u32>) {
 }
 
 fn evict_all(lruvec: &mut Lruvec) {
-    let (swappiness, mut out) = (Swappiness::default(), Vec::new());
+    let (swappiness, mut isolated) = (Swappiness::default(), Vec::new());
     while lruvec.resident() > Pages(0) {
-        out.clear();
+        isolated.clear();
         let reason = ScanReason::Direct;
-        lruvec.isolate(reason, swappiness, IsolateBudget::default(), &mut out);
-        lruvec.evicted_all(&out, reason);
+        lruvec.isolate(reason, swappiness, IsolateBudget::default(), &mut isolated);
+        lruvec.evicted_all(&isolated, reason);
         if let Some(seq) = lruvec
             .multi_gen()
             .map(LruGen::max_seq)
-            .filter(|_| out.is_empty())
+            .filter(|_| isolated.is_empty())
         {
             lruvec.inc_max_seq(seq, swappiness, Millis(seq));
         }
@@ -49,10 +49,10 @@ fn evict_all(lruvec: &mut Lruvec) {
     }
 }
 
-/// workingset.md 12, test 14: 80 pages in memory allow 10 nodes; of 12 the two oldest are dropped,
-/// and refaults of their slots are not counted.
+/// workingset.md 12, test 14: 80 pages in memory allow 10 nodes. Of 12 nodes the two oldest are
+/// dropped; then refaults of their slots are not counted.
 #[test]
-fn the_oldest_nodes_beyond_an_eighth_go() {
+fn the_oldest_nodes_beyond_an_eighth_are_dropped() {
     for policy in POLICIES {
         let mut lruvec = bounded(policy, 14);
         bring_in(&mut lruvec, 0..12 * 64);
@@ -118,7 +118,8 @@ impl Memory for Simple {
     }
 }
 
-/// workingset.md 11, I6, whenever a machine has reclaimed; without a bound nothing is forgotten.
+/// workingset.md 11, I6, holds after each reclaim of a machine. Without a bound no shadow is
+/// dropped.
 #[test]
 fn a_machine_under_pressure_keeps_the_bound() {
     for policy in POLICIES {

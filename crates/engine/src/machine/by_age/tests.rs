@@ -1,4 +1,4 @@
-//! Reclaim by age through the three phases: which pages are evicted, how many, and when it ends.
+//! Tests of reclaim by age: which pages are evicted, how many, and when the reclaim ends.
 
 use super::*;
 use crate::folio::{FolioId, FolioType};
@@ -17,44 +17,45 @@ const ALL: Pages = Pages(u64::MAX);
 fn idle_pages_are_evicted_and_touched_pages_stay() {
     for batch in [64, 2048] {
         let mut machine = cold(batch, Policy::default(), [3000, 0]);
-        let mut out = Vec::new();
+        let mut evicted = Vec::new();
         let mut memory = Scripted::new(|id| {
-            out.push(id.0);
+            evicted.push(id.0);
             PageOut::Stored
         });
         for now in [10_000, 20_000, 30_000] {
-            // Reported young once, a page of the oldest generation only gets a flag, and aging
-            // clears the flag.
+            // When a page of the oldest generation is reported young for the first time, it only
+            // gets a flag, which aging clears. So each page is reported twice.
             let lruvec = machine.lruvec_mut(ONE);
             (0..2000).for_each(|id| lruvec.young(FolioId(id / 2)));
             machine.walk_and_age(ONE, Millis(now), &mut memory);
         }
-        let some = machine.reclaim_by_age(ONE, Pages(300), Millis(30_000), &mut memory);
-        assert_eq!(some.reclaimed, Pages(300), "no more than asked for");
-        let rest = machine.reclaim_by_age(ONE, ALL, Millis(30_000), &mut memory);
-        assert_eq!(rest.reclaimed, Pages(1700));
+        let first = machine.reclaim_by_age(ONE, Pages(300), Millis(30_000), &mut memory);
+        assert_eq!(first.reclaimed, Pages(300), "no more than requested");
+        let second = machine.reclaim_by_age(ONE, ALL, Millis(30_000), &mut memory);
+        assert_eq!(second.reclaimed, Pages(1700));
         let largest = memory.batches.iter().max().copied();
         assert_eq!(largest, Some(batch.min(1700)));
-        assert!(out.iter().all(|&id| id >= 1000));
+        assert!(evicted.iter().all(|&id| id >= 1000));
         let stat = machine.lruvec(ONE).stat();
         assert_eq!(stat.get(VmEvent::PgstealProactive), 2000);
         machine.check_invariants();
     }
 }
 
-/// No page can be evicted, for an unknown reason: reclaim stops after one batch, not after all
-/// memory.
+/// If no page of a batch can be evicted, for an unknown reason, reclaim stops after this batch. It
+/// does not try all of memory.
 #[test]
 fn a_batch_without_an_eviction_is_the_last() {
     let mut machine = cold(256, Policy::default(), [3000, 0]);
     let mut memory = Scripted::new(|_| PageOut::Busy);
-    let got = machine.reclaim_by_age(ONE, ALL, Millis(9), &mut memory);
-    assert_eq!((got.reclaimed, got.kept.busy), (Pages(0), 256));
+    let shrunk = machine.reclaim_by_age(ONE, ALL, Millis(9), &mut memory);
+    assert_eq!((shrunk.reclaimed, shrunk.kept.busy), (Pages(0), 256));
     assert_eq!(memory.batches, [256]);
     machine.check_invariants();
 }
 
-/// Regression: a batch that was in use ended reclaim by age, as if its pages had been busy.
+/// Regression: a batch of pages that had all been accessed ended reclaim by age, as a batch of busy
+/// pages does.
 #[test]
 fn a_batch_in_use_is_not_the_last() {
     let mut machine = cold(64, Policy::default(), [3000, 0]);
@@ -64,8 +65,11 @@ fn a_batch_in_use_is_not_the_last() {
         assert!(machine.lruvec_mut(ONE).touch(id));
     }
     let mut memory = Scripted::new(|_| PageOut::Stored);
-    let got = machine.reclaim_by_age(ONE, ALL, Millis(9), &mut memory);
-    assert_eq!((got.reclaimed, got.kept.referenced), (Pages(2936), 64));
+    let shrunk = machine.reclaim_by_age(ONE, ALL, Millis(9), &mut memory);
+    assert_eq!(
+        (shrunk.reclaimed, shrunk.kept.referenced),
+        (Pages(2936), 64)
+    );
     machine.check_invariants();
 }
 
@@ -82,27 +86,28 @@ fn when_swap_max_is_reached_file_pages_go_by_age() {
     // Anon pages go first.
     machine.set_swappiness(ONE, Swappiness::new(200).expect("in range"));
     let mut memory = Scripted::new(|_| PageOut::Stored);
-    let got = machine.reclaim_by_age(ONE, ALL, Millis(9), &mut memory);
-    assert_eq!((got.reclaimed, got.no_swap), (Pages(1100), false));
+    let shrunk = machine.reclaim_by_age(ONE, ALL, Millis(9), &mut memory);
+    assert_eq!((shrunk.reclaimed, shrunk.no_swap), (Pages(1100), false));
     assert_eq!(machine.lruvec(ONE).out(FolioType::Anon), Pages(100));
     machine.check_invariants();
 }
 
-/// Regression: a second node process mapped 50 MiB of the program's text, too. Ten times a second,
-/// the batch with these pages ended the reclaim, and no page of the heap behind them was evicted.
+/// Regression: a second process of the same program (node) mapped 50 MiB of its code, too. Each
+/// reclaim ended at the batch with these shared pages, and no page of the heap behind them was
+/// evicted.
 #[test]
-fn shared_pages_do_not_stand_before_others() {
+fn shared_pages_do_not_end_the_reclaim() {
     let mut machine = cold(256, Policy::default(), [3000, 0]);
     let mut memory = Scripted::new(|id| match id.0 {
         0..1000 => PageOut::Shared,
         _ => PageOut::Stored,
     });
-    let got = machine.reclaim_by_age(ONE, ALL, Millis(9), &mut memory);
-    assert_eq!((got.reclaimed, got.kept.shared), (Pages(2000), 1000));
+    let shrunk = machine.reclaim_by_age(ONE, ALL, Millis(9), &mut memory);
+    assert_eq!((shrunk.reclaimed, shrunk.kept.shared), (Pages(2000), 1000));
     machine.check_invariants();
 }
 
-/// Only one page in a hundred can be evicted: reclaim must end nevertheless.
+/// Reclaim must end even if only one page in a hundred can be evicted.
 #[test]
 fn no_page_is_offered_twice() {
     let mut machine = cold(256, Policy::default(), [3000, 0]);
@@ -130,9 +135,9 @@ fn without_swap_only_file_pages_go_by_age() {
             PageOut::Stored
         }
     });
-    let got = machine.reclaim_by_age(ONE, ALL, Millis(9), &mut memory);
-    assert_eq!((got.reclaimed, got.no_swap), (Pages(1000), true));
-    assert!(anon <= 64, "{anon} anon pages were asked for");
+    let shrunk = machine.reclaim_by_age(ONE, ALL, Millis(9), &mut memory);
+    assert_eq!((shrunk.reclaimed, shrunk.no_swap), (Pages(1000), true));
+    assert!(anon <= 64, "{anon} anon pages were tried");
     assert_eq!(machine.lruvec(ONE).resident(), Pages(1000));
     machine.check_invariants();
 }
@@ -147,11 +152,11 @@ fn a_child_below_its_min_keeps_its_pages() {
     machine.set_limits(ONE, limits);
     let mut memory = Scripted::new(|_| PageOut::Stored);
     let root = MemcgId::ROOT;
-    let got = machine.reclaim_by_age(root, ALL, Millis(9), &mut memory);
-    assert_eq!((got.reclaimed, memory.batches.len()), (Pages(0), 0));
-    // The min of the reclaim's own target does not count.
-    let got = machine.reclaim_by_age(ONE, ALL, Millis(9), &mut memory);
-    assert_eq!(got.reclaimed, Pages(100));
+    let shrunk = machine.reclaim_by_age(root, ALL, Millis(9), &mut memory);
+    assert_eq!((shrunk.reclaimed, memory.batches.len()), (Pages(0), 0));
+    // The memory.min of the reclaim's own target does not protect it.
+    let shrunk = machine.reclaim_by_age(ONE, ALL, Millis(9), &mut memory);
+    assert_eq!(shrunk.reclaimed, Pages(100));
     assert_eq!(machine.lruvec(ONE).out(FolioType::Anon), Pages(100));
     machine.check_invariants();
 }
@@ -178,10 +183,10 @@ fn generations(batch: usize) -> Machine {
 /// After a first fix this still happened if all cold pages fitted into one batch.
 #[test]
 fn a_page_that_is_too_young_stays_where_it_was() {
-    let taken = |machine: &mut Machine| {
-        let mut out = Vec::new();
+    let evicted_pages = |machine: &mut Machine| {
+        let mut evicted = Vec::new();
         let mut memory = Scripted::new(|id| {
-            out.push(id.0);
+            evicted.push(id.0);
             PageOut::Stored
         });
         let request = ReclaimRequest {
@@ -190,9 +195,12 @@ fn a_page_that_is_too_young_stays_where_it_was() {
             swappiness: None,
             now: Millis(9000),
         };
-        let got = machine.proactive_reclaim(ONE, request, &mut memory);
-        assert!(got.is_ok_and(|got| got >= Pages(1500)), "{got:?}");
-        out
+        let result = machine.proactive_reclaim(ONE, request, &mut memory);
+        assert!(
+            result.is_ok_and(|result| result >= Pages(1500)),
+            "{result:?}"
+        );
+        evicted
     };
     for batch in [64, 4096] {
         let (mut machine, mut other) = (generations(batch), generations(batch));
@@ -202,18 +210,22 @@ fn a_page_that_is_too_young_stays_where_it_was() {
             PageOut::TooYoung
         });
         for _ in 0..5 {
-            let got = machine.reclaim_by_age(ONE, ALL, Millis(9), &mut memory);
-            assert_eq!(got.reclaimed, Pages(0));
+            let result = machine.reclaim_by_age(ONE, ALL, Millis(9), &mut memory);
+            assert_eq!(result.reclaimed, Pages(0));
             machine.check_invariants();
         }
         assert_eq!(offered, 5 * 2000, "each page once");
-        assert_eq!(taken(&mut machine), taken(&mut other), "by {batch}");
+        assert_eq!(
+            evicted_pages(&mut machine),
+            evicted_pages(&mut other),
+            "by {batch}"
+        );
     }
 }
 
-/// The same holds in slices, and if every other page is evicted.
+/// A reclaim in slices also tries each page once, in order, if every second page is evicted.
 #[test]
-fn a_pass_by_age_goes_on_where_it_bailed_out() {
+fn a_reclaim_by_age_continues_after_a_pause() {
     let mut machine = generations(64);
     let mut offered = Vec::new();
     let mut memory = Scripted::new(|id| {
@@ -231,9 +243,9 @@ fn a_pass_by_age_goes_on_where_it_bailed_out() {
         slices += 1;
     }
     assert!(slices > 10, "{slices}");
-    let mut all = offered.clone();
-    all.dedup();
+    let mut distinct = offered.clone();
+    distinct.dedup();
     assert!(offered.is_sorted(), "the oldest first");
-    assert_eq!(all.len(), offered.len(), "each page once");
-    assert_eq!(by_age.got.reclaimed, Pages(offered.len() as u64 / 2));
+    assert_eq!(distinct.len(), offered.len(), "each page once");
+    assert_eq!(by_age.total.reclaimed, Pages(offered.len() as u64 / 2));
 }

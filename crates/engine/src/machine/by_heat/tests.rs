@@ -35,7 +35,7 @@ fn tenant(machine: &mut Machine, pages: u32) -> MemcgId {
     id
 }
 
-/// Makes a tenant as hot as it gets: visits of it found no page.
+/// Gives a tenant the highest heat, by visits that found no page to try.
 fn heat_up(machine: &mut Machine, id: MemcgId) {
     let visit = HeatVisit {
         tried: 0,
@@ -46,7 +46,7 @@ fn heat_up(machine: &mut Machine, id: MemcgId) {
     assert_eq!(machine.heat.heat(id), 12);
 }
 
-/// Walks once at the highest pressure; returns the round in which the walk ended.
+/// Makes one walk at the highest pressure; returns the level of the round in which it ended.
 fn last_round(machine: &mut Machine, nr: u64) -> HeatLevel {
     let mut walk = machine.heat_walk(true, false);
     let pass = HeatPass {
@@ -62,28 +62,31 @@ fn last_round(machine: &mut Machine, nr: u64) -> HeatLevel {
     walk.level
 }
 
-/// heat-level.md 7, test 5; under both policies. Lists of less than 4,096 pages have no page to try
-/// at the first priority, and so would make all memcgs hot.
+/// heat-level.md 7, test 5; under both policies. The lists need 4,096 pages or more: shorter lists
+/// have no page to try at the first priority, and all memcgs would become hot.
 #[test]
 fn test_05_hot_memcgs_are_reclaimed_from_last() {
     for (policy, pages, few) in [(Policy::default(), 1000, 100), (CLASSIC, 65_536, 4)] {
         let (mut machine, ids) = tenants(policy, 3, pages);
         heat_up(&mut machine, ids[0]);
         let pages = u64::from(pages);
-        let got = machine.reclaim_by_heat(request(few), &mut Simple);
-        assert!(got.reclaimed >= Pages(few), "{policy:?} {got:?}");
+        let shrunk = machine.reclaim_by_heat(request(few), &mut Simple);
+        assert!(shrunk.reclaimed >= Pages(few), "{policy:?} {shrunk:?}");
         assert_eq!(usage(&machine, ids[0]), pages, "{policy:?}");
-        // More is wanted than the cold memcgs have.
-        let got = machine.reclaim_by_heat(request(2 * pages), &mut Simple);
-        assert!(got.reclaimed >= Pages(2 * pages), "{policy:?} {got:?}");
+        // The request is for more pages than the cold memcgs have.
+        let shrunk = machine.reclaim_by_heat(request(2 * pages), &mut Simple);
+        assert!(
+            shrunk.reclaimed >= Pages(2 * pages),
+            "{policy:?} {shrunk:?}"
+        );
         assert!(usage(&machine, ids[0]) < pages, "{policy:?}");
         machine.check_invariants();
     }
 }
 
-/// heat-level.md 7, test 6: what is protected asks for no further round.
+/// heat-level.md 7, test 6: a protected memcg is no reason for another round.
 #[test]
-fn test_06_protected_memcgs_ask_for_no_round() {
+fn test_06_protected_memcgs_cause_no_round() {
     let (mut machine, ids) = tenants(Policy::default(), 2, 100);
     protect(&mut machine, ids[0], 100, 0);
     heat_up(&mut machine, ids[0]);
@@ -96,21 +99,22 @@ fn test_06_protected_memcgs_ask_for_no_round() {
     assert!(usage(&machine, ids[0]) < 100);
 }
 
-/// heat-level.md 4, rule 2: a memcg below low is reclaimed from once nothing else can be; one below
-/// min never.
+/// heat-level.md 4, rule 2: a memcg below low is reclaimed from only after all others have yielded
+/// nothing; a memcg below min never is.
 #[test]
 fn a_memcg_below_low_is_reclaimed_from_if_others_yield_nothing() {
     let (mut machine, ids) = tenants(Policy::default(), 2, 1000);
     protect(&mut machine, ids[0], 0, 1000);
     protect(&mut machine, ids[1], 1000, 0);
-    let got = machine.reclaim_by_heat(request(200), &mut Simple);
-    assert!(got.reclaimed >= Pages(200), "{got:?}");
+    let shrunk = machine.reclaim_by_heat(request(200), &mut Simple);
+    assert!(shrunk.reclaimed >= Pages(200), "{shrunk:?}");
     let low = machine.memory_events_local(ids[0]).get(MemcgEvent::Low);
     assert!(low > 0 && usage(&machine, ids[0]) < 1000);
     assert_eq!(usage(&machine, ids[1]), 1000);
 }
 
-/// heat-level.md 7, test 7: with generations. A classic list is scanned all the same.
+/// heat-level.md 7, test 7: a memcg whose size is zero at the priority keeps its heat; but only
+/// with generations. A classic list of that size is scanned nevertheless.
 #[test]
 fn test_07_a_memcg_that_is_too_small_keeps_its_heat() {
     let (mut machine, ids) = tenants(Policy::default(), 1, 100);
@@ -144,15 +148,15 @@ fn test_08_walks_go_on_where_the_last_one_ended() {
                 reason,
                 ..request(64)
             };
-            let got = machine.reclaim_by_heat(request, &mut Simple);
-            assert!(got.reclaimed >= Pages(64), "{got:?}");
+            let shrunk = machine.reclaim_by_heat(request, &mut Simple);
+            assert!(shrunk.reclaimed >= Pages(64), "{shrunk:?}");
         }
         let taken = ids.iter().filter(|id| usage(&machine, **id) < 4000).count();
         assert_eq!(taken, distinct, "{reason:?}");
     }
 }
 
-/// heat-level.md 7, test 9, and I4: a memcg that departs leaves nothing behind.
+/// heat-level.md 7, test 9, and I4: when a memcg is removed, its heat is forgotten.
 #[test]
 fn test_09_the_id_of_a_released_memcg_begins_cold() {
     let (mut machine, ids) = tenants(Policy::default(), 2, 100);
@@ -163,7 +167,8 @@ fn test_09_the_id_of_a_released_memcg_begins_cold() {
     assert_eq!((again, machine.heat.heat(again)), (ids[0], 0));
 }
 
-/// heat-level.md 5: a visit that only drops empty generations, or opens one, makes a memcg hot.
+/// heat-level.md 5: a visit that tries no page, because it only drops empty generations or opens
+/// one, makes a memcg hotter.
 #[test]
 fn a_visit_that_tries_no_page_makes_hot() {
     for empty_generations in [true, false] {
@@ -180,16 +185,20 @@ fn a_visit_that_tries_no_page_makes_hot() {
         }
         let mut reclaimer = machine.heat_reclaimer_at(0);
         while machine.step(&mut reclaimer, &mut Simple).is_some() {}
-        let got = machine.finish(reclaimer);
-        assert_eq!((got.aged, got.tried()), (!empty_generations, 0), "{got:?}");
+        let shrunk = machine.finish(reclaimer);
+        assert_eq!(
+            (shrunk.aged, shrunk.tried()),
+            (!empty_generations, 0),
+            "{shrunk:?}"
+        );
         assert_eq!(machine.heat.heat(ids[0]), 11);
     }
 }
 
-/// A memory that stores a page in four, and wants a pause after each batch.
-struct Paused;
+/// A memory that stores one page in five, and wants a pause after each batch.
+struct PausesAfterEachBatch;
 
-impl Memory for Paused {
+impl Memory for PausesAfterEachBatch {
     fn walk(&mut self, _: MemcgId, lruvec: &mut Lruvec) {
         lruvec.walk_accessed();
     }
@@ -212,27 +221,27 @@ fn a_visit_in_slices_counts_once() {
     let (mut machine, ids) = tenants(Policy::default(), 1, 4000);
     let mut ongoing = Ongoing::once(MemcgId::ROOT, request(100));
     let mut slices = 1;
-    while !machine.resume(&mut ongoing, Millis(1), &mut Paused) {
+    while !machine.resume(&mut ongoing, Millis(1), &mut PausesAfterEachBatch) {
         slices += 1;
-        // 2 of 10 pages: + 1, and without refaults - 1.
+        // A fifth of the pages was reclaimed: heat + 1; no refaults: heat - 1.
         assert_eq!(machine.heat.heat(ids[0]), 0);
     }
     assert!(slices > 5, "{slices}");
     assert!(ongoing.reclaimed() >= Pages(100));
 }
 
-/// heat-level.md 5: with batches larger than the kernel's, no walk takes more than its request, nor
-/// more from a memcg than its size implies.
+/// heat-level.md 5: with batches larger than the kernel's, a walk takes no more than its request,
+/// and from each memcg no more than its size implies.
 #[test]
 fn large_batches_take_what_is_requested() {
     let (mut machine, ids) = tenants(Policy::default(), 4, 4000);
     machine.config.batch = 2048;
-    let got = machine.reclaim_by_heat(request(1000), &mut Simple);
-    assert_eq!(got.reclaimed, Pages(1000));
-    let left = ids.iter().map(|id| usage(&machine, *id));
+    let shrunk = machine.reclaim_by_heat(request(1000), &mut Simple);
+    assert_eq!(shrunk.reclaimed, Pages(1000));
+    let remaining = ids.iter().map(|id| usage(&machine, *id));
     assert!(
-        left.clone().all(|left| left >= 3500),
+        remaining.clone().all(|remaining| remaining >= 3500),
         "{:?}",
-        left.collect::<Vec<_>>()
+        remaining.collect::<Vec<_>>()
     );
 }

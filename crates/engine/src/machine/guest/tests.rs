@@ -1,4 +1,4 @@
-//! workingset-report.md 7: what a guest does, with a machine behind it.
+//! Tests of workingset-report.md 7: the messages of a guest whose memory is a [`Machine`].
 
 use super::super::tests::{Simple, machine};
 use super::*;
@@ -37,8 +37,8 @@ fn a_request_is_answered_with_the_guests_ages() {
     let early = read_report(&ask(&mut machine, id, 1));
     assert_eq!(early, Err(ReportError::Refused(22)), "not configured");
     configure(&mut machine, id);
-    // A quarter of the pages is in use at each scan. Four generations reach back for three
-    // intervals: with a request every 5 s, pages idle for more than 10 s can be reported.
+    // A quarter of the pages is accessed before each request. Four generations cover three
+    // intervals: with a request every 5 s, the report can show pages idle for more than 10 s.
     for now in (5 * SECOND..60 * SECOND).step_by(5000) {
         (0..100).for_each(|page| {
             machine.lruvec_mut(id).touch(FolioId(page));
@@ -68,8 +68,8 @@ fn a_report_is_refreshed_once_an_interval() {
     assert_eq!(machine.lruvec(id).lru_gen().max_seq(), seq + 1);
 }
 
-/// workingset-report.md 11, test 13: under pressure a guest sends reports, but no more often than
-/// the threshold says.
+/// workingset-report.md 11, test 13: under pressure a guest sends reports by itself, but no more
+/// often than its threshold allows.
 #[test]
 fn pressure_in_a_guest_is_reported_by_itself() {
     let (mut machine, id) = guest();
@@ -86,8 +86,8 @@ fn pressure_in_a_guest_is_reported_by_itself() {
                 now: Millis(now),
             };
             machine.reclaim_subtree(id, request, &mut Simple);
-            for (who, bytes) in machine.pressed_guests(Millis(now), &mut Simple) {
-                assert!(who == id && configured && read_report(&bytes).is_ok());
+            for (guest, bytes) in machine.pressed_guests(Millis(now), &mut Simple) {
+                assert!(guest == id && configured && read_report(&bytes).is_ok());
                 sent.push(now);
             }
         }
@@ -109,7 +109,7 @@ fn pressure_in_a_guest_is_reported_by_itself() {
 }
 
 #[test]
-fn a_guest_that_is_gone_says_nothing() {
+fn a_removed_guest_sends_no_report() {
     let (mut machine, id) = guest();
     configure(&mut machine, id);
     machine.unmap_range(id, FolioId(0), 400);

@@ -1,12 +1,12 @@
-//! What the statistics show of a level: the level itself, or what it was at their last flush.
+//! What statistics show of a level: its present values, or those at the last flush of the
+//! statistics.
 //! spec: rstat.md 6.3.
 //!
-//! List sizes and activations come from the statistics. The eviction clock and the costs do not
-//! (but the size by which costs decay does), nor do the sizes from which a list's scan target is
-//! computed.
+//! Reclaim reads list sizes, activations, and the size by which costs decay from the statistics. It
+//! reads the eviction clock, the costs, and the sizes for a list's scan target without delay.
 //!
-//! Invariant: the late values of a level are all of one moment: the last flush of that level or of
-//! an ancestor.
+//! Invariant: the late values of a level are all from the same flush: the last one of that level or
+//! of an ancestor.
 
 use super::Hierarchy;
 use crate::active_inactive::{Level, Shown};
@@ -26,8 +26,8 @@ impl Hierarchy {
 }
 
 impl Machine {
-    /// Returns the level of `id` as reclaim sees it; the caller has added all changes to the
-    /// levels.
+    /// Returns the level of `id` that reclaim sees. The caller has added all changes to the levels
+    /// before.
     pub(super) fn shown(&mut self, id: MemcgId) -> Level {
         let is_late = self.hierarchy.is_late;
         let node = self.hierarchy.node(id);
@@ -41,8 +41,8 @@ impl Machine {
         }
     }
 
-    /// Returns the list sizes that a lruvec of `id` must use for the memcg `target`; `None` to use
-    /// the exact ones.
+    /// Returns the list sizes that the lruvec of `id` must use in a reclaim of `target`; `None` if
+    /// it must use the exact sizes.
     pub(super) fn shown_sizes(&mut self, target: MemcgId, id: MemcgId) -> Option<Shown> {
         self.hierarchy.is_late.then(|| Shown {
             target: self.shown(target).sizes,

@@ -1,4 +1,5 @@
-//! The classic LRU in a tree: a parent with two children, and reclaims of the parent.
+//! Tests of the classic LRU in a tree: a parent with two children, and reclaims that target the
+//! parent. The stories call the parent a pod, and its children containers.
 
 mod late;
 mod naive;
@@ -86,8 +87,8 @@ impl Family {
         self.protect(child, 0, 0);
         self.protect(1 - child, u64::MAX, 0);
         let request = Self::request(nr, ScanReason::Direct);
-        let got = self.machine.reclaim_subtree(target, request, &mut Simple);
-        assert!(got.reclaimed >= Pages(nr));
+        let shrunk = self.machine.reclaim_subtree(target, request, &mut Simple);
+        assert!(shrunk.reclaimed >= Pages(nr));
         self.protect(1 - child, 0, 0);
         self.machine.check_invariants();
     }
@@ -101,8 +102,8 @@ impl Family {
         self.machine.finish(reclaimer)
     }
 
-    /// Faults in a page of the first child; returns whether the refault was recent.
-    fn returns(&mut self, id: u32, ty: FolioType) -> bool {
+    /// Refaults a page of the first child; returns whether the refault was recent.
+    fn refault_is_recent(&mut self, id: u32, ty: FolioType) -> bool {
         let child = self.children[0];
         let word = self.machine.lruvec(child).folios().get(FolioId(id));
         assert_eq!(word.state(), State::Shadow);
@@ -118,10 +119,11 @@ impl Family {
     }
 }
 
-/// Regression: workingset.md 12, test 8, and I7. A container used its file cache at a distance of
-/// 96 pages. The limit of its pod took these pages, although the pod had 500 active pages of a
-/// neighbour that could have been evicted instead. The cache was read anew for ever, because the
-/// shadow named the container, with its 10 active pages, and not the pod.
+/// Regression: workingset.md 12, test 8, and I7. A container used its page cache at a refault
+/// distance of 96 pages. Reclaim for the pod's limit evicted these pages, although a neighbour in
+/// the pod had 500 active pages that could have been evicted instead. The cache was read from disk
+/// again and again, because the shadow named the container, with its 10 active pages, instead of
+/// the pod.
 #[test]
 fn the_shadow_names_the_memcg_with_the_exceeded_limit() {
     let mut family = Family::new(CLASSIC);
@@ -130,7 +132,7 @@ fn the_shadow_names_the_memcg_with_the_exceeded_limit() {
     family.fill_active(1, 0..500, File);
     family.evict(family.parent, 0, 32);
     family.evict(family.parent, 0, 32);
-    assert!(family.returns(10, File), "room for 510");
+    assert!(family.refault_is_recent(10, File), "room for 510");
     let refaults = |child| family.stat(child, VmEvent::WorkingsetRefaultFile);
     assert_eq!((refaults(0), refaults(1)), (1, 0), "counted on the owner");
     let stats = family.machine.lruvec(family.parent).stat();
@@ -150,14 +152,18 @@ fn a_generations_shadow_names_the_owner() {
             family.machine.age(family.children[aged], now);
             family.machine.age(family.parent, now);
         }
-        assert_eq!(family.returns(0, File), recent, "child {aged} has aged");
+        assert_eq!(
+            family.refault_is_recent(0, File),
+            recent,
+            "child {aged} has aged"
+        );
         assert_eq!(family.stat(0, VmEvent::WorkingsetRefaultFile), 1);
     }
 }
 
-/// Regression: workingset.md 2, I1. A pod's limit took a page, and then a thousand pages of a
-/// neighbour in the pod. The refault of the page counted as recent, because nothing had been
-/// evicted from the lists of its own container meanwhile.
+/// Regression: workingset.md 2, I1. Reclaim for a pod's limit evicted a page of one container, and
+/// then a thousand pages of another. The refault of the page counted as recent, because nothing had
+/// been evicted from the lists of its own container meanwhile.
 #[test]
 fn the_clock_of_the_target_counts_evictions_from_others() {
     for (lost, recent) in [(0, true), (1000, false)] {
@@ -169,14 +175,14 @@ fn the_clock_of_the_target_counts_evictions_from_others() {
         if lost > 0 {
             family.evict(family.parent, 1, lost);
         }
-        assert_eq!(family.returns(200, File), recent, "{lost} others");
+        assert_eq!(family.refault_is_recent(200, File), recent, "{lost} others");
     }
 }
 
-/// Regression: workingset.md 2. A container's own limit took a few pages, and then its pod's limit
-/// took hundreds of the container's pages. The latter advanced the container's clock, too, so that
-/// a page that its own limit had taken was not recent when it returned. The kernel advances the
-/// clocks of the reclaim's target and of the memcgs above it alone.
+/// Regression: workingset.md 2. Reclaim for a container's own limit evicted a few pages; then
+/// reclaim for its pod's limit evicted hundreds of the container's pages. The latter advanced the
+/// container's clock, too, so the refault of a page evicted for the container's own limit was not
+/// recent. The kernel advances only the clocks of the reclaim's target and of the memcgs above it.
 #[test]
 fn reclaim_of_a_parent_leaves_the_clocks_of_its_children() {
     let mut family = Family::new(CLASSIC);
@@ -186,18 +192,20 @@ fn reclaim_of_a_parent_leaves_the_clocks_of_its_children() {
     family.evict(child, 0, 56);
     let clock = |family: &mut Family, id| family.machine.level(id).nonresident_age;
     let parent = family.parent;
-    let (own, pods) = (clock(&mut family, child), clock(&mut family, parent));
+    let (clock_before, parent_clock_before) =
+        (clock(&mut family, child), clock(&mut family, parent));
     family.evict(family.parent, 0, 800);
-    assert_eq!(clock(&mut family, child), own);
-    assert!(clock(&mut family, parent) >= pods + 800);
+    assert_eq!(clock(&mut family, child), clock_before);
+    assert!(clock(&mut family, parent) >= parent_clock_before + 800);
     assert!(
-        family.returns(200, File),
+        family.refault_is_recent(200, File),
         "nothing else was evicted for the child"
     );
 }
 
-/// Regression: workingset.md 12, test 7. A memcg was deleted. Pages that its reclaim had evicted
-/// refaulted as recent, by lists from which nothing is reclaimed any more.
+/// Regression: workingset.md 12, test 7. After a memcg had been deleted, refaults of pages that its
+/// reclaim had evicted counted as recent: they were compared with lists from which nothing is
+/// reclaimed any more.
 #[test]
 fn refaults_after_the_target_was_deleted_are_not_recent() {
     for deleted in [false, true] {
@@ -214,7 +222,11 @@ fn refaults_after_the_target_was_deleted_are_not_recent() {
             if deleted {
                 family.machine.offline(target);
             }
-            assert_eq!(family.returns(200, File), !deleted, "above: {above}");
+            assert_eq!(
+                family.refault_is_recent(200, File),
+                !deleted,
+                "above: {above}"
+            );
             let counts = [
                 VmEvent::WorkingsetRefaultFile,
                 VmEvent::WorkingsetActivateFile,
@@ -225,9 +237,9 @@ fn refaults_after_the_target_was_deleted_are_not_recent() {
     }
 }
 
-/// Regression: classic-lru.md 5.2. One container of a pod swapped heavily. The pod's reclaim still
-/// took 30% of the other container's pages from anon, as if swapping had cost nothing; the
-/// machine's reclaim, two levels above, did so, too.
+/// Regression: classic-lru.md 5.2. One container of a pod swapped heavily. Of the pages that the
+/// pod's reclaim scanned in the other container, 30% were still anon, as if swapping had cost
+/// nothing. Reclaim of the whole machine, two levels above, did the same.
 #[test]
 fn the_balance_goes_by_the_costs_of_the_target() {
     for of_machine in [false, true] {
@@ -249,23 +261,23 @@ fn the_balance_goes_by_the_costs_of_the_target() {
     }
 }
 
-/// Regression: classic-lru.md 8, test 13, for a target. One container's cache was read again soon
-/// after it had been dropped; the next reclaim of the pod did not deactivate the stale active pages
-/// of the other container.
+/// Regression: classic-lru.md 8, test 13, for a target. One container read its page cache again
+/// soon after it had been evicted. The next reclaim of the pod did not deactivate the stale active
+/// pages of the other container.
 #[test]
 fn an_activation_anywhere_below_the_target_counts() {
-    for back in [false, true] {
+    for refaulted in [false, true] {
         let mut family = Family::new(CLASSIC);
         family.fill_active(0, 0..400, File);
         family.fill(0, 400..2000, File);
         family.fill(1, 0..2000, File);
         family.fill_active(1, 2000..2100, File);
         family.evict(family.parent, 0, 32);
-        if back {
-            assert!(family.returns(400, File));
+        if refaulted {
+            assert!(family.refault_is_recent(400, File));
         }
         family.pass(family.parent, 2);
-        assert_eq!(family.stat(1, VmEvent::Pgrefill) > 0, back);
+        assert_eq!(family.stat(1, VmEvent::Pgrefill) > 0, refaulted);
         // Once a reclaim has ended, the activation does not count any more.
         family.evict(family.parent, 0, 32);
         let before = family.stat(1, VmEvent::Pgrefill);
@@ -284,16 +296,16 @@ fn an_activation_counts_for_all_priorities_of_a_reclaim() {
     family.fill(0, 400..2000, File);
     family.evict(family.parent, 0, 32);
     assert_eq!(family.stat(0, VmEvent::Pgrefill), 0);
-    assert!(family.returns(400, File));
+    assert!(family.refault_is_recent(400, File));
     family.evict(family.parent, 0, 32);
     assert!(family.stat(0, VmEvent::Pgrefill) > 0);
 }
 
 /// Regression: classic-lru.md 4.3. The pod's reclaim deactivated pages of a container with more
-/// active than inactive pages, although the pod had 5000 inactive pages of another container to
+/// active than inactive pages, although another container of the pod had 5000 inactive pages to
 /// take first.
 #[test]
-fn whether_inactive_is_low_is_for_the_target_to_say() {
+fn the_targets_lists_decide_whether_inactive_is_low() {
     let mut family = Family::new(CLASSIC);
     family.fill(0, 0..100, File);
     family.fill_active(0, 100..400, File);
@@ -337,10 +349,10 @@ fn the_last_file_pages_of_the_machine_are_not_scanned() {
     }
 }
 
-/// Regression: classic-lru.md 5.1. Swappiness 0 of the whole machine was treated as lack of swap,
-/// and the last 40 file pages were evicted.
+/// Regression: classic-lru.md 5.1. With swappiness 0 reclaim of the whole machine acted as if it
+/// had no swap, and evicted the last 40 file pages.
 #[test]
-fn swappiness_0_of_the_machine_is_no_want_of_swap() {
+fn swappiness_0_of_the_machine_is_not_lack_of_swap() {
     let mut family = Family::new(Policy::ActiveInactive(Stage::Detection, Pages(10_000)));
     family.fill(0, 0..9940, Anon);
     family.fill(1, 0..40, File);
@@ -360,7 +372,7 @@ fn swappiness_0_of_the_machine_is_no_want_of_swap() {
 /// Regression: classic-lru.md 5.3, lru-gen.md 5.5. As much was taken from a tenant with memory.low
 /// at 90% of its usage as from its neighbour.
 #[test]
-fn little_is_taken_from_a_tenant_a_little_above_low() {
+fn a_tenant_barely_above_low_loses_few_pages() {
     for policy in [CLASSIC, Policy::default()] {
         let mut family = Family::new(policy);
         family.fill(0, 0..4000, File);
@@ -384,10 +396,10 @@ fn low_is_reclaimed_when_nothing_else_remains() {
     family.fill(0, 0..20, File);
     family.protect(0, 0, 19);
     let request = Family::request(8, ScanReason::Direct);
-    let got = family
+    let shrunk = family
         .machine
         .reclaim_subtree(family.parent, request, &mut Simple);
-    assert!(got.reclaimed > Pages(0));
+    assert!(shrunk.reclaimed > Pages(0));
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! memory.high, memory.swap.high, memory.swap.max, and limits below the usage, in a tree.
+//! Tests of memory.high, memory.swap.high, memory.swap.max, and of limits that are set below the
+//! usage.
 
 use super::super::MachineConfig;
 use super::super::tests::{Simple, machine, usage};
@@ -13,7 +14,7 @@ fn pages(nr: u64) -> Limit {
     Limit::Bytes(Bytes(nr * 4096))
 }
 
-fn pin(machine: &mut Machine, id: MemcgId, nr: u32) {
+fn make_unevictable(machine: &mut Machine, id: MemcgId, nr: u32) {
     for page in (0..nr).map(FolioId) {
         let lruvec = machine.lruvec_mut(id);
         lruvec.set_flag(page, Flag::Unevictable, true);
@@ -34,7 +35,8 @@ fn above_high_is_reclaimed_before_a_task_sleeps() {
     machine.set_limits(ids[0], high);
     let delay = machine.over_high(ids[0], Pages(64), Millis(1), &mut Simple);
     assert_eq!(delay, Millis(0));
-    // Reclaimed until the delay is too small to sleep: to 1% above the limit, not to the limit.
+    // Reclaim stops when the delay is too short for a sleep: at 1% above the limit, not at the
+    // limit.
     assert!(
         usage(&machine, ids[0]) <= 101,
         "{}",
@@ -46,9 +48,9 @@ fn above_high_is_reclaimed_before_a_task_sleeps() {
 }
 
 #[test]
-fn throttled_by_the_worst_level_when_nothing_can_go() {
+fn a_task_sleeps_if_nothing_can_be_reclaimed() {
     let (mut machine, ids) = machine(MemcgProfile::Newer, 1, 150);
-    pin(&mut machine, ids[0], 150);
+    make_unevictable(&mut machine, ids[0], 150);
     let high = MemcgLimits {
         high: pages(100),
         ..MemcgLimits::default()
@@ -63,7 +65,7 @@ fn throttled_by_the_worst_level_when_nothing_can_go() {
     assert_eq!(count(&machine, ids[0], MemcgEvent::Oom), 0);
 }
 
-/// reclaim-control.md 3: swap.high throttles like high by its own overage.
+/// reclaim-control.md 3: swap.high throttles as high does, by the number of pages above it.
 #[test]
 fn swap_high_throttles_and_is_counted() {
     let (mut machine, ids) = machine(MemcgProfile::Newer, 1, 500);
@@ -76,8 +78,8 @@ fn swap_high_throttles_and_is_counted() {
         |machine: &mut Machine| machine.over_high(ids[0], Pages(64), Millis(1), &mut Simple);
     assert_eq!(delay(&mut machine), Millis(0));
     machine.reclaim_subtree(ids[0], direct(Pages(150), Millis(1)), &mut Simple);
-    let out = machine.tree().get(ids[0]).swap_usage();
-    assert!(out >= Pages(150));
+    let swapped = machine.tree().get(ids[0]).swap_usage();
+    assert!(swapped >= Pages(150));
     let resident = usage(&machine, ids[0]);
     assert_eq!(delay(&mut machine), Millis(2000));
     assert_eq!(count(&machine, ids[0], MemcgEvent::SwapHigh), 1);
@@ -91,7 +93,7 @@ fn swap_high_throttles_and_is_counted() {
     assert_eq!(root.get(MemcgEvent::SwapHigh), 1, "hierarchical");
 }
 
-/// reclaim-control.md 3: swap.max is hard for every pass, under each policy.
+/// reclaim-control.md 3: no pass exceeds swap.max, under either policy.
 #[test]
 fn swap_max_is_never_passed() {
     let classic = Policy::ActiveInactive(crate::active_inactive::Stage::Detection, Pages(9000));
@@ -129,9 +131,9 @@ fn swap_max_is_never_passed() {
     }
 }
 
-/// If there is no swap slot at all, no swap.max is the cause.
+/// If the machine has no swap at all, FAIL is counted, but MAX at no memcg.
 #[test]
-fn a_machine_without_swap_fails_and_names_no_level() {
+fn without_swap_only_swap_fail_is_counted() {
     let config = MachineConfig {
         swap: pages(0),
         ..MachineConfig::default()
@@ -149,8 +151,8 @@ fn a_machine_without_swap_fails_and_names_no_level() {
     assert!(count(&machine, id, MemcgEvent::SwapFail) > 0);
 }
 
-/// reclaim-control.md 3: usage is reclaimed down to a smaller max, or a process must be killed; a
-/// smaller high only throttles.
+/// reclaim-control.md 3: after memory.max is lowered, usage is reclaimed down to it, or a process
+/// must be killed; a lowered memory.high only throttles.
 #[test]
 fn smaller_limits_are_reclaimed_to() {
     for (max, high) in [(pages(100), Limit::Max), (Limit::Max, pages(100))] {
@@ -161,26 +163,29 @@ fn smaller_limits_are_reclaimed_to() {
             ..MemcgLimits::default()
         };
         machine.set_limits(ids[0], limits);
-        let done = machine.enforce_limits(ids[0], Millis(1), &mut Simple);
-        assert_eq!(done, Ok(()));
+        let result = machine.enforce_limits(ids[0], Millis(1), &mut Simple);
+        assert_eq!(result, Ok(()));
         assert!(usage(&machine, ids[0]) <= 100);
         assert_eq!(usage(&machine, ids[1]), 300);
         machine.check_invariants();
 
-        let fixed = ids[1];
-        pin(&mut machine, fixed, 200);
-        machine.set_limits(fixed, limits);
-        let done = machine.enforce_limits(fixed, Millis(2), &mut Simple);
-        let hard = max != Limit::Max;
+        let unevictable = ids[1];
+        make_unevictable(&mut machine, unevictable, 200);
+        machine.set_limits(unevictable, limits);
+        let result = machine.enforce_limits(unevictable, Millis(2), &mut Simple);
+        let is_max = max != Limit::Max;
         assert_eq!(
-            done,
-            if hard {
-                Err(OomAt { at: fixed })
+            result,
+            if is_max {
+                Err(OomAt { at: unevictable })
             } else {
                 Ok(())
             }
         );
-        assert_eq!(count(&machine, fixed, MemcgEvent::Oom), u64::from(hard));
-        assert_eq!(usage(&machine, fixed), 200);
+        assert_eq!(
+            count(&machine, unevictable, MemcgEvent::Oom),
+            u64::from(is_max)
+        );
+        assert_eq!(usage(&machine, unevictable), 200);
     }
 }

@@ -42,8 +42,8 @@ fn direct(nr: u64, now: u64) -> ReclaimRequest {
 }
 
 /// Regression: a run with 100,000 tenants of one page did not finish. For 128 pages every tenant
-/// was visited twice at each of eight priorities, at which a size of one page, shifted right, is
-/// zero.
+/// was visited twice at each of eight priorities at which one page, shifted right by the priority,
+/// is zero.
 #[test]
 fn many_tenants_of_one_page_are_not_visited_in_vain() {
     let classic = Policy::ActiveInactive(Stage::Detection, Pages(2000));
@@ -54,13 +54,13 @@ fn many_tenants_of_one_page_are_not_visited_in_vain() {
         (classic, GlobalReclaim::Iterator),
     ] {
         let (mut machine, ids) = machine((2000, 1), policy, global);
-        // Brings each page into an oldest generation.
+        // Two agings move each page into its tenant's oldest generation.
         for id in ids {
             (0..2).for_each(|_| machine.age(id, Millis(0)));
         }
         for now in 1..=10 {
             let request = direct(64, now);
-            let got = match global {
+            let shrunk = match global {
                 GlobalReclaim::MemcgLru => machine.reclaim_root(request, &mut Simple),
                 GlobalReclaim::HeatLevel => machine.reclaim_by_heat(request, &mut Simple),
                 GlobalReclaim::Iterator => {
@@ -68,18 +68,21 @@ fn many_tenants_of_one_page_are_not_visited_in_vain() {
                 }
             };
             assert!(
-                got.reclaimed >= Pages(64),
-                "{policy:?} {global:?} {now}: {got:?}"
+                shrunk.reclaimed >= Pages(64),
+                "{policy:?} {global:?} {now}: {shrunk:?}"
             );
-            assert!(got.visited <= 200, "{policy:?} {global:?} {now}: {got:?}");
+            assert!(
+                shrunk.visited <= 200,
+                "{policy:?} {global:?} {now}: {shrunk:?}"
+            );
         }
         machine.check_invariants();
     }
 }
 
-/// A memcg that is not visited must have no page to evict: its outlook follows every change.
+/// A memcg may be skipped only if it has no page to evict, so its outlook must follow every change.
 #[test]
-fn the_level_follows_size_age_protection_and_removal() {
+fn the_outlook_follows_size_age_protection_and_removal() {
     let (mut machine, ids) = machine((3, 64), Policy::default(), GlobalReclaim::MemcgLru);
     let highest = |machine: &mut Machine| {
         let request = direct(1, 1);
@@ -110,5 +113,5 @@ fn the_level_follows_size_age_protection_and_removal() {
         machine.unmap_range(id, FolioId(0), 1024);
         machine.offline(id);
     }
-    assert_eq!(highest(&mut machine), None, "nobody is left");
+    assert_eq!(highest(&mut machine), None, "no tenant remains");
 }

@@ -1,5 +1,5 @@
-//! Reclaims in slices compared with the same reclaims without pauses, and with changes between
-//! slices.
+//! Tests that compare reclaims in slices with the same reclaims without pauses, and tests with
+//! changes between slices.
 
 use super::super::MachineConfig;
 use super::*;
@@ -11,32 +11,32 @@ use crate::vmscan::PageOut;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
-/// Most tenants, the root included.
+/// Maximum number of tenants, the root included.
 const TENANTS: usize = 7;
-/// Most pages of one tenant.
+/// Maximum number of pages of one tenant.
 const PAGES: u32 = 700;
 
 /// A memory that records its batches; some pages stay, for various reasons.
-struct Noting {
+struct RecordsBatches {
     batches: Vec<(MemcgId, Vec<FolioId>)>,
-    /// What it returns to each query whether it wants a pause, in order; then false.
+    /// The results of [`Memory::wants_pause`], the next one last; false once none remains.
     pauses: Vec<bool>,
-    slots: u64,
-    left: u64,
+    free_slots: u64,
+    stored: u64,
 }
 
-impl Noting {
+impl RecordsBatches {
     fn new(pauses: &[bool], slots: u64) -> Self {
         Self {
             batches: Vec::new(),
             pauses: pauses.iter().rev().copied().collect(),
-            slots,
-            left: 0,
+            free_slots: slots,
+            stored: 0,
         }
     }
 }
 
-impl Memory for Noting {
+impl Memory for RecordsBatches {
     fn walk(&mut self, _: MemcgId, lruvec: &mut Lruvec) {
         lruvec.walk_accessed();
     }
@@ -48,22 +48,22 @@ impl Memory for Noting {
     fn page_out(&mut self, memcg: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
         self.batches.push((memcg, batch.to_vec()));
         for id in batch {
-            let what = match id.0 % 41 {
+            let result = match id.0 % 41 {
                 3 => PageOut::Busy,
                 5 => PageOut::Referenced,
                 7 => PageOut::Gone,
                 9 => PageOut::Taken,
-                _ if self.left == self.slots => PageOut::NoSwap,
+                _ if self.stored == self.free_slots => PageOut::NoSwap,
                 _ => PageOut::Stored,
             };
-            self.left += u64::from(what == PageOut::Stored);
-            outcome.push(what);
+            self.stored += u64::from(result == PageOut::Stored);
+            outcome.push(result);
         }
     }
 }
 
-/// Creates tenants with cold pages and some in use; those from the fifth on are below the first
-/// one.
+/// Creates tenants with cold pages and some accessed ones. Tenants from the fifth on are children
+/// of the first.
 fn machine(global: GlobalReclaim, pages: &[u32]) -> (Machine, Vec<MemcgId>) {
     let config = MachineConfig {
         global,
@@ -99,32 +99,32 @@ fn fill(machine: &mut Machine, id: MemcgId, pages: u32) {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum TenantChoice {
+enum ReclaimKind {
     Proactive,
     Once(ScanReason),
     OlderThan,
 }
 
-fn begin(way: TenantChoice, target: MemcgId, nr: u64, now: u64) -> Ongoing {
+fn begin(kind: ReclaimKind, target: MemcgId, nr: u64, now: u64) -> Ongoing {
     let request = ReclaimRequest {
         reason: ScanReason::Proactive,
         nr: Pages(nr),
         swappiness: None,
         now: Millis(now),
     };
-    match way {
-        TenantChoice::Proactive => Ongoing::proactive(target, request),
-        TenantChoice::Once(reason) => Ongoing::once(target, ReclaimRequest { reason, ..request }),
-        TenantChoice::OlderThan => Ongoing::own_by_age(target, Pages(nr), Millis(now)),
+    match kind {
+        ReclaimKind::Proactive => Ongoing::proactive(target, request),
+        ReclaimKind::Once(reason) => Ongoing::once(target, ReclaimRequest { reason, ..request }),
+        ReclaimKind::OlderThan => Ongoing::own_by_age(target, Pages(nr), Millis(now)),
     }
 }
 
-fn ways() -> impl Strategy<Value = TenantChoice> {
+fn reclaim_kinds() -> impl Strategy<Value = ReclaimKind> {
     prop_oneof![
-        Just(TenantChoice::Proactive),
-        Just(TenantChoice::Once(ScanReason::Direct)),
-        Just(TenantChoice::Once(ScanReason::Background)),
-        Just(TenantChoice::OlderThan),
+        Just(ReclaimKind::Proactive),
+        Just(ReclaimKind::Once(ScanReason::Direct)),
+        Just(ReclaimKind::Once(ScanReason::Background)),
+        Just(ReclaimKind::OlderThan),
     ]
 }
 
@@ -136,10 +136,10 @@ fn globals() -> impl Strategy<Value = GlobalReclaim> {
     ]
 }
 
-/// Returns all that can be seen of a machine: the word of each page, and each tenant's position,
-/// usage and events.
-fn seen(machine: &Machine, ids: &[MemcgId]) -> Vec<alloc::string::String> {
-    let of = |id: &MemcgId| {
+/// Returns the visible state of a machine as text: the word of each page, and each tenant's
+/// position in the memcg LRU, usage and events.
+fn visible_state(machine: &Machine, ids: &[MemcgId]) -> Vec<alloc::string::String> {
+    let state_of = |id: &MemcgId| {
         let lruvec = machine.lruvec(*id);
         let words = (0..lruvec.folios().len()).map(|page| {
             let id = FolioId(u32::try_from(page).expect("few"));
@@ -153,40 +153,40 @@ fn seen(machine: &Machine, ids: &[MemcgId]) -> Vec<alloc::string::String> {
             machine.memory_events_local(*id),
         )
     };
-    ids.iter().map(of).collect()
+    ids.iter().map(state_of).collect()
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
-    /// Wherever a reclaim of any kind bails out, it takes the same pages, in the same batches.
+    /// A reclaim of any kind takes the same pages, in the same batches, wherever it pauses.
     #[test]
-    fn slices_are_as_one_piece(
+    fn pauses_do_not_change_a_reclaim(
         global in globals(),
         pages in prop::collection::vec(0..PAGES, 1..TENANTS),
         rounds in prop::collection::vec(
-            (ways(), 0..TENANTS, 1..3000u64, prop::collection::vec(any::<bool>(), 0..60)),
+            (reclaim_kinds(), 0..TENANTS, 1..3000u64, prop::collection::vec(any::<bool>(), 0..60)),
             1..5,
         ),
         slots in prop_oneof![Just(u64::MAX), 0..2000u64],
     ) {
         let [(mut whole, ids), (mut sliced, _)] = [(); 2].map(|()| machine(global, &pages));
-        for (now, (way, target, nr, pauses)) in (10..).zip(rounds) {
+        for (now, (kind, target, nr, pauses)) in (10..).zip(rounds) {
             let target = ids.get(target).copied().unwrap_or(MemcgId::ROOT);
-            let mut never = Noting::new(&[], slots);
-            let mut one = begin(way, target, nr, now);
-            while !whole.resume(&mut one, Millis(now), &mut never) {}
-            let mut often = Noting::new(&pauses, slots);
-            let mut other = begin(way, target, nr, now);
-            while !sliced.resume(&mut other, Millis(now), &mut often) {
-                // Without swap, anon pages stay in generations that have ended, which the check
-                // does not allow.
+            let mut unpaused = RecordsBatches::new(&[], slots);
+            let mut expected = begin(kind, target, nr, now);
+            while !whole.resume(&mut expected, Millis(now), &mut unpaused) {}
+            let mut paused = RecordsBatches::new(&pauses, slots);
+            let mut other = begin(kind, target, nr, now);
+            while !sliced.resume(&mut other, Millis(now), &mut paused) {
+                // Once swap is full, anon pages stay in generations that have ended; the check does
+                // not allow that.
                 if slots == u64::MAX {
                     sliced.check_invariants();
                 }
             }
-            prop_assert_eq!(&never.batches, &often.batches);
-            prop_assert_eq!(one.reclaimed(), other.reclaimed());
-            for (one, other) in seen(&whole, &ids).iter().zip(seen(&sliced, &ids)) {
+            prop_assert_eq!(&unpaused.batches, &paused.batches);
+            prop_assert_eq!(expected.reclaimed(), other.reclaimed());
+            for (one, other) in visible_state(&whole, &ids).iter().zip(visible_state(&sliced, &ids)) {
                 prop_assert_eq!(one, &other);
             }
         }
@@ -197,89 +197,89 @@ proptest! {
 #[derive(Clone, Debug)]
 enum Op {
     Create,
-    /// Removes a tenant with all its pages, as when a host's tenant is removed.
+    /// Removes a tenant with all its pages, as a host does.
     Remove(usize),
     Min(usize, u64),
     Fill(usize, u32),
-    Begin(TenantChoice, usize, u64),
+    Begin(ReclaimKind, usize, u64),
     Resume(usize),
     Drop(usize),
 }
 
 fn ops() -> impl Strategy<Value = Op> {
-    let who = 0..TENANTS;
+    let tenant = 0..TENANTS;
     prop_oneof![
         1 => Just(Op::Create),
-        1 => who.clone().prop_map(Op::Remove),
-        2 => (who.clone(), 0..u64::from(PAGES)).prop_map(|(who, min)| Op::Min(who, min)),
-        2 => (who.clone(), 0..PAGES).prop_map(|(who, pages)| Op::Fill(who, pages)),
-        3 => (ways(), who.clone(), 1..2000u64).prop_map(|(way, who, nr)| Op::Begin(way, who, nr)),
-        12 => who.clone().prop_map(Op::Resume),
-        1 => who.prop_map(Op::Drop),
+        1 => tenant.clone().prop_map(Op::Remove),
+        2 => (tenant.clone(), 0..u64::from(PAGES)).prop_map(|(tenant, min)| Op::Min(tenant, min)),
+        2 => (tenant.clone(), 0..PAGES).prop_map(|(tenant, pages)| Op::Fill(tenant, pages)),
+        3 => (reclaim_kinds(), tenant.clone(), 1..2000u64).prop_map(|(kind, tenant, nr)| Op::Begin(kind, tenant, nr)),
+        12 => tenant.clone().prop_map(Op::Resume),
+        1 => tenant.prop_map(Op::Drop),
     ]
 }
 
-/// A machine, of which some tenants have been removed, and its reclaims under way.
+/// A machine, from which some tenants have been removed, and its unfinished reclaims.
 struct World {
     machine: Machine,
-    /// The tenants; `None` for one that was removed.
+    /// The tenants; `None` for removed ones.
     ids: Vec<Option<MemcgId>>,
-    under_way: Vec<Ongoing>,
+    ongoing: Vec<Ongoing>,
     now: u64,
 }
 
 impl World {
-    fn id(&self, who: usize) -> Option<MemcgId> {
-        self.ids.get(who).copied().flatten()
+    fn id(&self, tenant: usize) -> Option<MemcgId> {
+        self.ids.get(tenant).copied().flatten()
     }
 
-    fn remove(&mut self, who: usize) {
-        let Some(id) = self.id(who).filter(|_| who > 0) else {
+    fn remove(&mut self, tenant: usize) {
+        let Some(id) = self.id(tenant).filter(|_| tenant > 0) else {
             return;
         };
         let pages = self.machine.lruvec(id).folios().len();
         self.machine.unmap_range(id, FolioId(0), pages);
         self.machine.offline(id);
-        self.ids[who] = None;
-        // As the host does, because its next tenant may have the same id.
-        self.under_way.retain(|one| one.target() != id);
+        self.ids[tenant] = None;
+        // The host does the same, because the next tenant may get the same id.
+        self.ongoing.retain(|ongoing| ongoing.target() != id);
     }
 
-    /// Runs one slice; a memcg effectively below its min keeps all its pages.
+    /// Runs one slice, and checks that memcgs below their effective min keep all their pages.
     fn resume(&mut self, at: usize) -> Result<(), TestCaseError> {
-        let Some(at) = at.checked_rem(self.under_way.len()) else {
+        let Some(at) = at.checked_rem(self.ongoing.len()) else {
             return Ok(());
         };
-        let target = self.under_way[at].target();
-        let mut covered = Vec::new();
+        let target = self.ongoing[at].target();
+        let mut protected = Vec::new();
         // The protection of the first memcg is distributed to its children.
         for id in self.ids.iter().skip(1).flatten().copied() {
             if id != target && self.machine.is_below(id, target) {
                 self.machine.tree.calculate_path(target, id);
                 if self.machine.tree.below_min(target, id) {
-                    covered.push((id, self.machine.lruvec(id).resident()));
+                    protected.push((id, self.machine.lruvec(id).resident()));
                 }
             }
         }
-        let mut memory = Noting::new(&[true; 1000], u64::MAX);
+        let mut memory = RecordsBatches::new(&[true; 1000], u64::MAX);
         let is_over = {
             let World {
                 machine,
-                under_way,
+                ongoing,
                 now,
                 ..
             } = self;
-            machine.resume(&mut under_way[at], Millis(*now), &mut memory)
+            machine.resume(&mut ongoing[at], Millis(*now), &mut memory)
         };
         prop_assert!(
             is_over || memory.batches.len() <= 1,
             "it bails out after a batch"
         );
-        for (id, before) in covered {
+        for (id, before) in protected {
             prop_assert_eq!(self.machine.lruvec(id).resident(), before, "below min");
         }
         if is_over {
-            self.under_way.swap_remove(at);
+            self.ongoing.swap_remove(at);
         }
         Ok(())
     }
@@ -288,17 +288,17 @@ impl World {
         self.now += 1;
         match *op {
             Op::Create => {
-                let made = self.machine.create(MemcgId::ROOT, Millis(self.now));
-                fill(&mut self.machine, made, PAGES);
+                let created = self.machine.create(MemcgId::ROOT, Millis(self.now));
+                fill(&mut self.machine, created, PAGES);
                 let free = (1..self.ids.len()).find(|at| self.ids[*at].is_none());
                 match free {
-                    Some(at) => self.ids[at] = Some(made),
-                    None => self.ids.push(Some(made)),
+                    Some(at) => self.ids[at] = Some(created),
+                    None => self.ids.push(Some(created)),
                 }
             }
-            Op::Remove(who) => self.remove(who),
-            Op::Min(who, min) => {
-                if let Some(id) = self.id(who) {
+            Op::Remove(tenant) => self.remove(tenant),
+            Op::Min(tenant, min) => {
+                if let Some(id) = self.id(tenant) {
                     let min = Pages(min);
                     let limits = MemcgLimits {
                         min,
@@ -307,10 +307,10 @@ impl World {
                     self.machine.set_limits(id, limits);
                 }
             }
-            Op::Fill(who, pages) => {
-                if let Some(id) = self.id(who) {
-                    let have = self.machine.lruvec(id).folios().len();
-                    for page in (0..pages.min(u32::try_from(have).expect("few"))).map(FolioId) {
+            Op::Fill(tenant, pages) => {
+                if let Some(id) = self.id(tenant) {
+                    let nr_pages = self.machine.lruvec(id).folios().len();
+                    for page in (0..pages.min(u32::try_from(nr_pages).expect("few"))).map(FolioId) {
                         if !self.machine.lruvec(id).folios().get(page).is_present() {
                             let kind = FaultKind::Refault;
                             self.machine.fault_in(id, page, FolioType::Anon, kind, true);
@@ -318,14 +318,14 @@ impl World {
                     }
                 }
             }
-            Op::Begin(way, who, nr) => {
-                let target = self.id(who).unwrap_or(MemcgId::ROOT);
-                self.under_way.push(begin(way, target, nr, self.now));
+            Op::Begin(kind, tenant, nr) => {
+                let target = self.id(tenant).unwrap_or(MemcgId::ROOT);
+                self.ongoing.push(begin(kind, target, nr, self.now));
             }
             Op::Resume(at) => self.resume(at)?,
             Op::Drop(at) => {
-                if let Some(at) = at.checked_rem(self.under_way.len()) {
-                    self.under_way.swap_remove(at);
+                if let Some(at) = at.checked_rem(self.ongoing.len()) {
+                    self.ongoing.swap_remove(at);
                 }
             }
         }
@@ -336,8 +336,8 @@ impl World {
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
-    /// Several reclaims at the same time, while tenants come and go, grow, and are protected: no
-    /// page is lost, and min protects.
+    /// Several reclaims run at the same time, while tenants are created, removed, grow, and are
+    /// protected: no page is lost, and memory.min protects.
     #[test]
     fn everything_may_change_between_slices(
         global in globals(),
@@ -346,13 +346,13 @@ proptest! {
     ) {
         let (machine, ids) = machine(global, &pages);
         let ids = ids.into_iter().map(Some).collect();
-        let mut world = World { machine, ids, under_way: Vec::new(), now: 10 };
+        let mut world = World { machine, ids, ongoing: Vec::new(), now: 10 };
         for op in &ops {
             world.apply(op)?;
         }
         // Each reclaim ends.
         for _ in 0..100_000 {
-            if world.under_way.is_empty() {
+            if world.ongoing.is_empty() {
                 return Ok(());
             }
             world.now += 1;
@@ -372,9 +372,9 @@ fn events_are_counted_once_a_pass() {
             ..MemcgLimits::default()
         };
         machine.set_limits(ids[0], limits);
-        let mut memory = Noting::new(pauses, u64::MAX);
-        let mut one = begin(TenantChoice::Proactive, ids[0], 500, 10);
-        while !machine.resume(&mut one, Millis(10), &mut memory) {}
+        let mut memory = RecordsBatches::new(pauses, u64::MAX);
+        let mut ongoing = begin(ReclaimKind::Proactive, ids[0], 500, 10);
+        while !machine.resume(&mut ongoing, Millis(10), &mut memory) {}
         let events = machine.memory_events_local(ids[0]);
         (events.get(MemcgEvent::SwapMax), memory.batches.len())
     });

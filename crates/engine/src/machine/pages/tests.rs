@@ -1,4 +1,4 @@
-//! Pages that kernel reclaim took.
+//! Tests of pages that kernel reclaim took.
 
 use super::*;
 use crate::lruvec::Policy;
@@ -15,7 +15,7 @@ fn classic() -> Policy {
     Policy::ActiveInactive(crate::active_inactive::Stage::Detection, Pages(4000))
 }
 
-/// The kernel swapped pages out under pressure of its own: they refault.
+/// Pages that the kernel's own reclaim swapped out count as refaults when they fault in.
 #[test]
 fn a_page_taken_by_kernel_reclaim_is_a_shadow_and_refaults() {
     for policy in [Policy::default(), classic()] {
@@ -31,7 +31,11 @@ fn a_page_taken_by_kernel_reclaim_is_a_shadow_and_refaults() {
             (Pages(200), Pages(100))
         );
         let stat = machine.lruvec(ONE).stat();
-        assert_eq!((stat.pgsteal(), stat.pgscan()), (0, 0), "nobody stole them");
+        assert_eq!(
+            (stat.pgsteal(), stat.pgscan()),
+            (0, 0),
+            "the engine stole none"
+        );
         assert_eq!(stat.get(VmEvent::Pswpout), 100);
         assert_eq!(stat.get(VmEvent::PgstealKernel), 200, "of both types");
         let refault =
@@ -50,14 +54,14 @@ fn a_page_taken_by_kernel_reclaim_is_a_shadow_and_refaults() {
 }
 
 #[test]
-fn isolated_unevictable_touched_and_absent_ones() {
+fn isolated_unevictable_touched_and_absent_pages_may_leave() {
     let mut machine = cold(64, Policy::default(), [200, 0]);
-    let mut out = Vec::new();
-    machine.isolate(ONE, 10, ScanReason::Direct, &mut out);
-    assert!(machine.left(ONE, out[0]));
-    let late = (PageOut::Stored, ScanReason::Direct);
+    let mut isolated = Vec::new();
+    machine.isolate(ONE, 10, ScanReason::Direct, &mut isolated);
+    assert!(machine.left(ONE, isolated[0]));
+    let outcome = (PageOut::Stored, ScanReason::Direct);
     assert_eq!(
-        machine.finish_page(ONE, out[0], late),
+        machine.finish_page(ONE, isolated[0], outcome),
         crate::vmscan::PageEnd::NotIsolated
     );
     machine
@@ -80,7 +84,7 @@ fn isolated_unevictable_touched_and_absent_ones() {
     machine.check_invariants();
 }
 
-/// All pages of a tenant are evicted and refault, many times over: lists and swap charge stay
+/// Pages of a tenant are evicted and refault many times: its lists and its swap charge stay
 /// correct.
 #[test]
 fn many_evictions_and_refaults_keep_accounts_sound() {

@@ -1,4 +1,5 @@
-//! Batches, reasons and the lack of swap, with a memory scripted by each test.
+//! Tests of batches, of the reasons why pages stay, and of lack of swap. Each test scripts its
+//! memory.
 
 use super::*;
 use crate::folio::FolioId;
@@ -12,19 +13,20 @@ use alloc::vec::Vec;
 
 const ONE: MemcgId = MemcgId::FIRST;
 
-/// A memory whose outcomes `of` decides; it records the sizes of the batches.
+/// A memory that pages out as its function `outcome` decides for each page, and records the sizes
+/// of the batches.
 pub(in crate::machine) struct Scripted<F> {
-    pub(in crate::machine) of: F,
+    pub(in crate::machine) outcome: F,
     pub(in crate::machine) batches: Vec<usize>,
     pub(in crate::machine) walks: u32,
-    /// Whether it wants a pause after each batch.
+    /// The result of each [`Memory::wants_pause`].
     pub(in crate::machine) pauses: bool,
 }
 
 impl<F: FnMut(FolioId) -> PageOut> Scripted<F> {
-    pub(in crate::machine) fn new(of: F) -> Self {
+    pub(in crate::machine) fn new(outcome: F) -> Self {
         Self {
-            of,
+            outcome,
             batches: Vec::new(),
             walks: 0,
             pauses: false,
@@ -44,11 +46,11 @@ impl<F: FnMut(FolioId) -> PageOut> Memory for Scripted<F> {
 
     fn page_out(&mut self, _: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
         self.batches.push(batch.len());
-        outcome.extend(batch.iter().map(|&id| (self.of)(id)));
+        outcome.extend(batch.iter().map(|&id| (self.outcome)(id)));
     }
 }
 
-/// Creates one tenant with cold anon pages, and file pages behind them; `pages` are their numbers.
+/// Creates one tenant with `pages[0]` cold anon pages, and after them `pages[1]` cold file pages.
 pub(in crate::machine) fn cold(batch: usize, policy: Policy, pages: [u32; 2]) -> Machine {
     let config = MachineConfig {
         batch,
@@ -78,15 +80,15 @@ fn request(nr: u64, now: u64) -> ReclaimRequest {
 const CLASSIC: Policy =
     Policy::ActiveInactive(crate::active_inactive::Stage::Detection, Pages(1 << 20));
 
-/// One system call of a host takes thousands of pages; for a smaller request it takes fewer.
+/// On a host one system call pages out thousands of pages, but no more than were requested.
 #[test]
 fn large_batches_are_used_and_never_overshoot() {
     for policy in [Policy::default(), CLASSIC] {
         for nr in [1, 63, 65, 700, 5000] {
             let mut machine = cold(2048, policy, [8000, 0]);
             let mut memory = Scripted::new(|_| PageOut::Stored);
-            let got = machine.proactive_reclaim(ONE, request(nr, 10), &mut memory);
-            assert_eq!(got, Ok(Pages(nr)), "{policy:?}");
+            let result = machine.proactive_reclaim(ONE, request(nr, 10), &mut memory);
+            assert_eq!(result, Ok(Pages(nr)), "{policy:?}");
             let largest = memory.batches.iter().max().copied();
             assert!(largest <= Some(2048), "{policy:?}: {largest:?}");
             let calls = memory.batches.len() as u64;
@@ -109,12 +111,12 @@ fn pages_that_stay_are_replaced_by_others_without_overshoot() {
             PageOut::Stored
         }
     });
-    let got = machine.proactive_reclaim(ONE, request(3000, 10), &mut memory);
-    assert_eq!(got, Ok(Pages(3000)));
+    let result = machine.proactive_reclaim(ONE, request(3000, 10), &mut memory);
+    assert_eq!(result, Ok(Pages(3000)));
     machine.check_invariants();
 }
 
-/// In direct reclaim of several tenants, the request is for all of them together.
+/// In reclaim of several tenants, the request is for all of them together.
 #[test]
 fn large_batches_do_not_overshoot_in_a_tree() {
     let mut machine = cold(2048, Policy::default(), [4000, 0]);
@@ -130,16 +132,16 @@ fn large_batches_do_not_overshoot_in_a_tree() {
             ..request(500, 10)
         };
         let mut memory = Scripted::new(|_| PageOut::Stored);
-        let got = machine.reclaim_subtree(MemcgId::ROOT, request, &mut memory);
-        assert_eq!(got.reclaimed, Pages(500), "{reason:?}");
-        let got = machine.reclaim_root(request, &mut memory);
-        assert_eq!(got.reclaimed, Pages(500), "{reason:?}, by the memcg LRU");
+        let shrunk = machine.reclaim_subtree(MemcgId::ROOT, request, &mut memory);
+        assert_eq!(shrunk.reclaimed, Pages(500), "{reason:?}");
+        let shrunk = machine.reclaim_root(request, &mut memory);
+        assert_eq!(shrunk.reclaimed, Pages(500), "{reason:?}, by the memcg LRU");
     }
     machine.check_invariants();
 }
 
-/// Regression: pages that kernel reclaim had taken counted as stolen by the engine, and towards the
-/// request: memory.reclaim ended when half of it was reclaimed.
+/// Regression: pages that kernel reclaim had taken meanwhile counted as stolen by the engine, and
+/// towards the request. So a memory.reclaim ended after half of its request.
 #[test]
 fn pages_taken_by_kernel_reclaim_do_not_count_as_stolen() {
     for policy in [Policy::default(), CLASSIC] {
@@ -152,9 +154,9 @@ fn pages_taken_by_kernel_reclaim_do_not_count_as_stolen() {
                 false => PageOut::Stored,
             }
         });
-        let got = machine.proactive_reclaim(ONE, request(400, 10), &mut memory);
+        let result = machine.proactive_reclaim(ONE, request(400, 10), &mut memory);
         let stored = requested - taken;
-        assert_eq!(got, Ok(Pages(stored)), "{policy:?}");
+        assert_eq!(result, Ok(Pages(stored)), "{policy:?}");
         assert!(stored >= 400, "{policy:?}: {stored}");
         let stat = machine.lruvec(ONE).stat();
         assert_eq!(stat.pgsteal(), stored, "{policy:?}");
@@ -171,14 +173,14 @@ fn pages_taken_by_kernel_reclaim_do_not_count_as_stolen() {
     }
 }
 
-/// The same, with the three phases called one by one.
+/// As the test above, but with the three phases as separate calls.
 #[test]
 fn an_isolated_page_that_the_kernel_took_is_charged_to_swap() {
     let mut machine = cold(64, Policy::default(), [10, 0]);
-    let mut out = Vec::new();
-    machine.isolate(ONE, 1, ScanReason::Direct, &mut out);
-    let settled = machine.finish_page(ONE, out[0], (PageOut::Taken, ScanReason::Direct));
-    assert_eq!(settled, PageEnd::Taken);
+    let mut isolated = Vec::new();
+    machine.isolate(ONE, 1, ScanReason::Direct, &mut isolated);
+    let end = machine.finish_page(ONE, isolated[0], (PageOut::Taken, ScanReason::Direct));
+    assert_eq!(end, PageEnd::Taken);
     assert_eq!(machine.lruvec(ONE).stat().get(VmEvent::PgstealKernel), 1);
     machine.check_invariants();
 }
@@ -193,53 +195,59 @@ fn each_reason_is_counted() {
         3 => PageOut::Busy,
         _ => PageOut::Stored,
     });
-    let got = machine.evict_coldest(ONE, 64, Millis(10), &mut memory);
+    let shrunk = machine.evict_coldest(ONE, 64, Millis(10), &mut memory);
     let counts = [
-        got.kept.shared,
-        got.kept.locked,
-        got.kept.referenced,
-        got.kept.busy,
+        shrunk.kept.shared,
+        shrunk.kept.locked,
+        shrunk.kept.referenced,
+        shrunk.kept.busy,
     ];
     assert!(counts.iter().all(|nr| (12..=13).contains(nr)), "{counts:?}");
-    assert_eq!(got.kept.total() + got.reclaimed.0, 64);
-    assert!(!got.no_swap);
-    // Pages touched since the last walk are not even given to page-out.
+    assert_eq!(shrunk.kept.total() + shrunk.reclaimed.0, 64);
+    assert!(!shrunk.no_swap);
+    // Pages touched since the last walk are not passed to page-out.
     let next = machine.lruvec(ONE).list_order(
         machine.lruvec(ONE).lru_gen().min_seq(FolioType::Anon),
         FolioType::Anon,
     )[0];
     assert!(machine.lruvec_mut(ONE).touch(next));
-    let got = machine.evict_coldest(ONE, 1, Millis(10), &mut memory);
-    assert_eq!((got.kept.referenced, memory.batches.len()), (1, 1));
+    let shrunk = machine.evict_coldest(ONE, 1, Millis(10), &mut memory);
+    assert_eq!((shrunk.kept.referenced, memory.batches.len()), (1, 1));
     machine.check_invariants();
 }
 
-/// When swap is full, the kernel activates the pages that it is to page out. The first such page
-/// ends reclaim of anon pages.
+/// When swap is full, the kernel activates the pages that it was requested to page out. The first
+/// page with that outcome ends reclaim of anon pages.
 #[test]
 fn the_first_sign_of_full_swap_ends_anon_reclaim() {
     for policy in [Policy::default(), CLASSIC] {
         let mut machine = cold(64, policy, [2000, 0]);
         let mut memory = Scripted::new(|_| PageOut::NoSwap);
-        let got = machine.proactive_reclaim(ONE, request(500, 10), &mut memory);
+        let result = machine.proactive_reclaim(ONE, request(500, 10), &mut memory);
         let none = TryAgain {
             reclaimed: Pages(0),
         };
-        assert_eq!((got, memory.batches.len()), (Err(none), 1), "{policy:?}");
-        assert_eq!(memory.walks, 0, "nobody walks for what cannot go");
+        assert_eq!((result, memory.batches.len()), (Err(none), 1), "{policy:?}");
+        assert_eq!(
+            memory.walks, 0,
+            "no walk for pages that cannot be swapped out"
+        );
         let event = |event| machine.memory_events_local(ONE).get(event);
         assert_eq!(event(MemcgEvent::SwapFail), 1);
-        assert_eq!(event(MemcgEvent::SwapMax), 0, "it is no limit's doing");
+        assert_eq!(event(MemcgEvent::SwapMax), 0, "no limit is the cause");
         machine.check_invariants();
         // At a later time swap is tried again.
         let mut memory = Scripted::new(|_| PageOut::Stored);
-        let got = machine.proactive_reclaim(ONE, request(500, 11), &mut memory);
-        assert!(got.is_ok_and(|got| got >= Pages(500)), "{policy:?}");
+        let result = machine.proactive_reclaim(ONE, request(500, 11), &mut memory);
+        assert!(
+            result.is_ok_and(|result| result >= Pages(500)),
+            "{policy:?}"
+        );
     }
 }
 
 #[test]
-fn file_pages_still_go_when_swap_is_full() {
+fn file_pages_are_evicted_when_swap_is_full() {
     let mut machine = cold(64, Policy::default(), [1000, 1000]);
     let mut anon = 0;
     let mut memory = Scripted::new(|id| {
@@ -255,15 +263,18 @@ fn file_pages_still_go_when_swap_is_full() {
         swappiness: Swappiness::new(200),
         ..request(300, 10)
     };
-    let got = machine.reclaim_subtree(ONE, direct, &mut memory);
-    assert!(got.no_swap && got.reclaimed >= Pages(300), "{got:?}");
-    assert!(anon <= 64, "{anon} anon pages were asked for");
-    assert!(got.unswapped > 0 && got.kept == Kept::default());
+    let shrunk = machine.reclaim_subtree(ONE, direct, &mut memory);
+    assert!(
+        shrunk.no_swap && shrunk.reclaimed >= Pages(300),
+        "{shrunk:?}"
+    );
+    assert!(anon <= 64, "{anon} anon pages were tried");
+    assert!(shrunk.unswapped > 0 && shrunk.kept == Kept::default());
     machine.check_invariants();
 }
 
-/// Regression: classic-lru.md 5.1. With 63 free slots of swap.max nothing was swapped out. That a
-/// whole batch must fit is a rule of the multi-gen LRU only (lru-gen.md 5.5).
+/// Regression: classic-lru.md 5.1. With 63 slots free below swap.max nothing was swapped out. Only
+/// the multi-gen LRU requires that a whole batch fits (lru-gen.md 5.5).
 #[test]
 fn classic_lists_use_the_last_slots() {
     for (policy, out) in [(CLASSIC, 32), (Policy::default(), 0)] {
@@ -282,10 +293,10 @@ fn classic_lists_use_the_last_slots() {
 }
 
 /// Regression: pages reclaimed at earlier priorities were subtracted from the request of the next
-/// pass, so the classic lists stopped a turn too soon. In the kernel each pass has the whole
-/// request.
+/// pass, so the pass over the classic lists stopped one turn too early. In the kernel each pass may
+/// take the whole request.
 #[test]
-fn each_priority_has_the_whole_aim() {
+fn each_priority_has_the_whole_request() {
     let mut machine = cold(64, CLASSIC, [0, 20 << 12]);
     let mut requested = 0;
     let mut memory = Scripted::new(|_| {
@@ -303,18 +314,19 @@ fn each_priority_has_the_whole_aim() {
         swappiness: Some(Swappiness::FILE_ONLY),
         ..request(32, 10)
     };
-    let got = machine.reclaim_subtree(ONE, request, &mut memory);
-    // The second pass may scan 39 pages, and has got 20 of 32 after its first turn.
+    let shrunk = machine.reclaim_subtree(ONE, request, &mut memory);
+    // The second pass may scan 39 pages. After its first turn it has reclaimed 20 of the requested
+    // 32.
     assert_eq!(memory.batches, [20, 32, 7]);
-    assert_eq!(got.reclaimed, Pages(20 + 20 + 7));
+    assert_eq!(shrunk.reclaimed, Pages(20 + 20 + 7));
     machine.check_invariants();
 }
 
-/// classic-lru.md 5.4. Other tests try either reduction on a lruvec; this one checks that the
-/// machine's setting reaches it.
+/// classic-lru.md 5.4. Other tests check both reductions on a lruvec; this test checks that a pass
+/// uses the machine's setting.
 #[test]
-fn the_machine_says_how_scans_are_reduced() {
-    for (reduction, got) in [(ScanReduction::EachTurn, 96), (ScanReduction::Once, 8132)] {
+fn a_pass_uses_the_machines_scan_reduction() {
+    for (reduction, expected) in [(ScanReduction::EachTurn, 96), (ScanReduction::Once, 8132)] {
         let mut machine = cold(64, CLASSIC, [10_000, 40]);
         machine.config.scan_reduction = reduction;
         let direct = ReclaimRequest {
@@ -326,7 +338,7 @@ fn the_machine_says_how_scans_are_reduced() {
         while machine.step(&mut reclaimer, &mut memory).is_some() {}
         assert_eq!(
             machine.finish(reclaimer).reclaimed,
-            Pages(got),
+            Pages(expected),
             "{reduction:?}"
         );
     }

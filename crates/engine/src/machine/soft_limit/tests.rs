@@ -1,4 +1,4 @@
-//! Soft limits under both LRU policies and with both kinds of walk.
+//! Tests of soft limits under both LRU policies and with each kind of walk.
 
 use super::super::tests::{Simple, usage};
 use super::super::{GlobalReclaim, MachineConfig};
@@ -27,7 +27,7 @@ fn machine(policy: Policy, global: GlobalReclaim) -> Machine {
     Machine::new(config, Millis(0))
 }
 
-/// Creates a child of `parent` that uses `pages`.
+/// Creates a child of `parent` with `pages` resident anon pages.
 fn tenant(machine: &mut Machine, parent: MemcgId, limits: MemcgLimits, pages: u32) -> MemcgId {
     let id = machine.create(parent, Millis(0));
     machine.set_limits(id, limits);
@@ -45,13 +45,13 @@ fn reclaim(machine: &mut Machine, reason: ScanReason, nr: u64) -> u64 {
         swappiness: None,
         now: Millis(1),
     };
-    let got = match machine.config.global {
+    let shrunk = match machine.config.global {
         GlobalReclaim::MemcgLru => machine.reclaim_root(request, &mut Simple),
         GlobalReclaim::HeatLevel => machine.reclaim_by_heat(request, &mut Simple),
         GlobalReclaim::Iterator => machine.reclaim_subtree(MemcgId::ROOT, request, &mut Simple),
     };
     machine.check_invariants();
-    got.reclaimed.0
+    shrunk.reclaimed.0
 }
 
 /// reclaim-control.md 3: the largest excess is reclaimed before general reclaim.
@@ -68,8 +68,8 @@ fn the_largest_excess_is_reclaimed_first() {
             assert!(reclaim(&mut machine, reason, 300) >= 300);
             let all = [plain, small, large].map(|id| usage(&machine, id));
             assert_eq!((all[0], all[1]), (2048, 2048), "{global:?} {reason:?}");
-            // Excesses of 1048 and 448 pages: both are reclaimed down to their limits, only then
-            // the others.
+            // The second reclaim takes the rest of both excesses (1048 and 448 pages) before it
+            // takes any other page.
             assert!(reclaim(&mut machine, reason, 1000) >= 1000);
             let all = [plain, small, large].map(|id| usage(&machine, id));
             assert_eq!(all[0], 2048, "{global:?} {reason:?} {all:?}");
@@ -92,7 +92,7 @@ fn ancestors_have_an_excess_too() {
 }
 
 #[test]
-fn neither_min_nor_memory_reclaim_care() {
+fn min_and_memory_reclaim_ignore_soft_limits() {
     let mut machine = machine(CLASSIC, GlobalReclaim::Iterator);
     let plain = tenant(&mut machine, MemcgId::ROOT, MemcgLimits::default(), 2048);
     let over = MemcgLimits {
@@ -108,9 +108,10 @@ fn neither_min_nor_memory_reclaim_care() {
     assert!(usage(&machine, plain) < before && usage(&machine, open) < 2048);
 }
 
-/// memcg-lru.md 3, event 1, and 10, test 11: the sampled charges move a memcg to the head, once.
+/// memcg-lru.md 3, event 1, and 10, test 11: a check after every 1024th charge moves a memcg above
+/// its soft limit to the head of its bin, once.
 #[test]
-fn under_the_multi_gen_lru_it_is_a_move_to_the_head() {
+fn with_the_multi_gen_lru_an_excess_moves_to_the_head() {
     for global in [GlobalReclaim::MemcgLru, GlobalReclaim::Iterator] {
         let mut machine = machine(Policy::default(), global);
         let (root, few) = (MemcgId::ROOT, SOFT_LIMIT_EVENTS - 1);
@@ -120,7 +121,7 @@ fn under_the_multi_gen_lru_it_is_a_move_to_the_head() {
         let lru = machine.memcg_lru();
         let segments = [early, over, under].map(|id| lru.segment(id));
         let expect = [Segment::Default, Segment::Head, Segment::Default];
-        assert_eq!(segments, expect, "looked at once in 1024 charges");
+        assert_eq!(segments, expect, "checked once in 1024 charges");
         let bin = lru.bin(lru.old_slot(), lru.bin_of(over).expect("online"));
         assert_eq!(bin.first(), Some(&over));
         let at = lru.bin_of(over);
@@ -142,8 +143,8 @@ fn canary_a_memcg_is_ordered_by_a_former_excess() {
     machine.check_invariants();
 }
 
-/// Regression: a host measures charges instead of counting each. A soft limit that was set after
-/// the pages were known had no effect.
+/// Regression: a host measures usage instead of counting each charge. A soft limit that was set
+/// after the tenant's pages were known had no effect.
 #[test]
 fn measured_usage_counts() {
     let mut machine = machine(Policy::default(), GlobalReclaim::MemcgLru);

@@ -8,7 +8,8 @@ use crate::rstat::shown;
 use crate::vmscan::ScanReason;
 use crate::vmstat::{VmEvent, VmStat};
 
-/// A machine: below the root a tenant with two children, and another tenant.
+/// A machine whose root has two children: a tenant with two children of its own, and another
+/// tenant.
 struct Tree {
     machine: Machine,
     parent: MemcgId,
@@ -51,13 +52,13 @@ fn request(nr: u64, now: u64) -> ReclaimRequest {
     }
 }
 
-/// Returns the sums of what `id` and all memcgs below it have counted, read one by one.
+/// Returns the counters of `id` and of all memcgs below it, summed directly without rstat.
 fn summed(machine: &Machine, id: MemcgId) -> Vec<i64> {
     let mut sum = alloc::vec![0; NR_COUNTED];
     for id in machine.tree().pre_order(id) {
-        let of_lruvec = of_lruvec(machine.lruvec(id));
-        let of_tenant = of_tenant(machine.memory_events_local(id));
-        let own = of_lruvec.into_iter().chain(of_tenant);
+        let lruvec_counters = lruvec_counters(machine.lruvec(id));
+        let tenant_counters = tenant_counters(machine.memory_events_local(id));
+        let own = lruvec_counters.into_iter().chain(tenant_counters);
         sum.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
     }
     sum
@@ -78,57 +79,60 @@ fn check(machine: &mut Machine) {
 
 #[test]
 fn a_parent_has_its_own_and_its_childrens() {
-    let mut t = tree(1);
-    check(&mut t.machine);
+    let mut tree = tree(1);
+    check(&mut tree.machine);
     for now in 1..40 {
-        t.machine
-            .reclaim_subtree(t.parent, request(20, now), &mut Simple);
-        t.machine.reclaim_root(request(20, now), &mut Simple);
-        check(&mut t.machine);
+        tree.machine
+            .reclaim_subtree(tree.parent, request(20, now), &mut Simple);
+        tree.machine.reclaim_root(request(20, now), &mut Simple);
+        check(&mut tree.machine);
     }
     let steal = |stat: &VmStat| stat.pgsteal();
-    let all = steal(&t.machine.memory_stat(t.parent).events);
-    let own = steal(&t.machine.memory_stat_local(t.parent).events);
-    let children = t
+    let all = steal(&tree.machine.memory_stat(tree.parent).events);
+    let own = steal(&tree.machine.memory_stat_local(tree.parent).events);
+    let children = tree
         .children
-        .map(|id| steal(&t.machine.memory_stat(id).events));
+        .map(|id| steal(&tree.machine.memory_stat(id).events));
     assert!(
         all > 0 && children.iter().all(|&steal| steal > 0),
         "{children:?}"
     );
     assert_eq!(all, own + children.iter().sum::<u64>());
-    let root = t.machine.memory_stat(MemcgId::ROOT);
-    let in_place = LruSize::Anon.place();
-    let sum = summed(&t.machine, MemcgId::ROOT)[in_place];
+    let root = tree.machine.memory_stat(MemcgId::ROOT);
+    let in_place = LruSize::Anon.index();
+    let sum = summed(&tree.machine, MemcgId::ROOT)[in_place];
     assert_eq!(root.size(LruSize::Anon), shown(sum));
 }
 
 /// A removed tenant's counts stay with its parent; the next tenant with its id begins at zero.
 #[test]
 fn counts_of_a_removed_tenant_stay_with_its_parent() {
-    let mut t = tree(1);
-    let child = t.children[1];
-    t.machine
-        .reclaim_subtree(t.parent, request(200, 1), &mut Simple);
-    t.machine.tree.event(child, MemcgEvent::High);
-    let of = |machine: &mut Machine, id| {
+    let mut tree = tree(1);
+    let child = tree.children[1];
+    tree.machine
+        .reclaim_subtree(tree.parent, request(200, 1), &mut Simple);
+    tree.machine.tree.event(child, MemcgEvent::High);
+    let counts_of = |machine: &mut Machine, id| {
         machine.flush_stats();
         (machine.memory_stat(id).events, machine.memory_events(id))
     };
-    let (before, events) = of(&mut t.machine, t.parent);
+    let (before, events) = counts_of(&mut tree.machine, tree.parent);
     assert_eq!(events.get(MemcgEvent::High), 1);
-    let pages = t.machine.lruvec(child).folios().len();
-    t.machine.unmap_range(child, FolioId(0), pages);
-    t.machine.offline(child);
-    assert!(!t.machine.tree().exists(child));
-    assert_eq!(of(&mut t.machine, t.parent), (before, events));
-    let next = t.machine.create(t.other, Millis(2));
+    let pages = tree.machine.lruvec(child).folios().len();
+    tree.machine.unmap_range(child, FolioId(0), pages);
+    tree.machine.offline(child);
+    assert!(!tree.machine.tree().exists(child));
+    assert_eq!(counts_of(&mut tree.machine, tree.parent), (before, events));
+    let next = tree.machine.create(tree.other, Millis(2));
     assert_eq!(next, child, "the id is given out again");
-    let (fresh, events) = of(&mut t.machine, next);
+    let (fresh, events) = counts_of(&mut tree.machine, next);
     assert_eq!((fresh, events), (VmStat::default(), MemcgEvents::default()));
-    fill_more(&mut t.machine, next);
-    assert_eq!(of(&mut t.machine, next).0.get(VmEvent::Pgfault), 10);
-    let other = of(&mut t.machine, t.other).0;
+    fill_more(&mut tree.machine, next);
+    assert_eq!(
+        counts_of(&mut tree.machine, next).0.get(VmEvent::Pgfault),
+        10
+    );
+    let other = counts_of(&mut tree.machine, tree.other).0;
     assert_eq!(other.get(VmEvent::Pgfault), 410);
 }
 
@@ -137,41 +141,45 @@ fn fill_more(machine: &mut Machine, id: MemcgId) {
     fill(machine, id, 0..10);
 }
 
-/// rstat.md 9, tests 10 and 11, in a machine: a few changes are unseen until the periodic flush,
-/// many are seen at once.
+/// rstat.md 9, tests 10 and 11, in a machine: a reader sees a few changes only after the periodic
+/// flush, many changes at once.
 #[test]
 fn small_changes_wait_for_the_periodic_flush() {
-    let mut t = tree(1);
+    let mut tree = tree(1);
     let faults = |machine: &mut Machine, id| machine.memory_stat(id).events.get(VmEvent::Pgfault);
-    t.machine.flush_stats();
-    assert_eq!(faults(&mut t.machine, t.other), 400);
-    fill(&mut t.machine, t.other, 400..405);
-    assert_eq!(faults(&mut t.machine, t.other), 400, "too few for a flush");
-    assert!(!t.machine.flush_stats_if_due(Millis(1999)));
-    assert_eq!(faults(&mut t.machine, t.other), 400);
-    assert!(t.machine.flush_stats_if_due(Millis(2000)));
-    assert_eq!(faults(&mut t.machine, t.other), 405);
-    fill(&mut t.machine, t.other, 405..600);
-    assert_eq!(faults(&mut t.machine, t.other), 600, "many");
-    let flushes = t.machine.stats_flushes();
-    (0..10).for_each(|_| assert_eq!(faults(&mut t.machine, t.other), 600));
-    assert_eq!(t.machine.stats_flushes(), flushes, "nothing changed");
+    tree.machine.flush_stats();
+    assert_eq!(faults(&mut tree.machine, tree.other), 400);
+    fill(&mut tree.machine, tree.other, 400..405);
+    assert_eq!(
+        faults(&mut tree.machine, tree.other),
+        400,
+        "too few for a flush"
+    );
+    assert!(!tree.machine.flush_stats_if_due(Millis(1999)));
+    assert_eq!(faults(&mut tree.machine, tree.other), 400);
+    assert!(tree.machine.flush_stats_if_due(Millis(2000)));
+    assert_eq!(faults(&mut tree.machine, tree.other), 405);
+    fill(&mut tree.machine, tree.other, 405..600);
+    assert_eq!(faults(&mut tree.machine, tree.other), 600, "many");
+    let flushes = tree.machine.stats_flushes();
+    (0..10).for_each(|_| assert_eq!(faults(&mut tree.machine, tree.other), 600));
+    assert_eq!(tree.machine.stats_flushes(), flushes, "nothing changed");
 }
 
-/// Two workers change one tenant in turn: each has its own changes, and the sum is right.
+/// Several workers change one tenant in turn: each keeps its own changes, and their sum is right.
 #[test]
 fn workers_have_deltas_of_their_own() {
-    let mut t = tree(3);
+    let mut tree = tree(3);
     for worker in [1, 2, 1, 4] {
-        t.machine.work_as(worker);
-        t.machine
-            .reclaim_subtree(t.parent, request(30, 1), &mut Simple);
+        tree.machine.set_worker(worker);
+        tree.machine
+            .reclaim_subtree(tree.parent, request(30, 1), &mut Simple);
     }
-    let all = summed(&t.machine, t.parent)[VmEvent::PgstealProactive as usize];
+    let all = summed(&tree.machine, tree.parent)[VmEvent::PgstealProactive as usize];
     assert!(all >= 120);
-    check(&mut t.machine);
-    let group = t.machine.stats.group(t.children[0]);
-    let by_summing = t
+    check(&mut tree.machine);
+    let group = tree.machine.stats.group(tree.children[0]);
+    let by_summing = tree
         .machine
         .stats
         .rstat

@@ -1,4 +1,4 @@
-//! Measured usage: limits and protection use it, and the tree stays correct.
+//! Tests of measured usage: limits and protection use it, and the sums in the tree stay correct.
 
 use super::*;
 use crate::folio::FolioId;
@@ -15,7 +15,7 @@ fn pages(n: u64) -> Limit {
     Limit::Bytes(Bytes(n * 4096))
 }
 
-/// Requests a hundred pages of the whole machine; returns how many were reclaimed.
+/// Reclaims a hundred pages from the whole machine; returns how many were reclaimed.
 fn take(machine: &mut Machine, now: u64) -> Pages {
     let request = ReclaimRequest {
         reason: ScanReason::Background,
@@ -23,9 +23,9 @@ fn take(machine: &mut Machine, now: u64) -> Pages {
         swappiness: None,
         now: Millis(now),
     };
-    let got = machine.reclaim_root(request, &mut Scripted::new(|_| PageOut::Stored));
+    let shrunk = machine.reclaim_root(request, &mut Scripted::new(|_| PageOut::Stored));
     machine.check_invariants();
-    got.reclaimed
+    shrunk.reclaimed
 }
 
 fn limited(max: u64, high: u64) -> Machine {
@@ -39,8 +39,8 @@ fn limited(max: u64, high: u64) -> Machine {
     machine
 }
 
-/// Page cache fills a host's group: the pages that the engine knows are below the limit, the
-/// group's usage is not.
+/// A host's control group is full of page cache: the pages that the engine knows are below the
+/// limit, but the group's usage is above it.
 #[test]
 fn limits_use_the_measured_usage() {
     let mut machine = limited(1200, 1100);
@@ -48,13 +48,13 @@ fn limits_use_the_measured_usage() {
     assert_eq!(machine.tree().get(ONE).usage(), Pages(1500));
     assert_eq!(machine.tree().get(ONE).charged(), Pages(1000));
     let root = machine.tree().get(MemcgId::ROOT);
-    assert_eq!(root.usage(), Pages(1500), "its parent's usage holds it");
+    assert_eq!(root.usage(), Pages(1500), "part of its parent's usage");
     machine.check_invariants();
     let mut memory = Scripted::new(|_| PageOut::Stored);
-    let made = machine.make_room(ONE, Pages(1), Millis(9), &mut memory);
+    let result = machine.make_room(ONE, Pages(1), Millis(9), &mut memory);
     assert!(
-        made.is_ok(),
-        "what can go makes room for what cannot be seen"
+        result.is_ok(),
+        "known pages are reclaimed in place of the unknown ones"
     );
     assert!(machine.tree().get(ONE).usage() < Pages(1200));
     assert_eq!(machine.enforce_limits(ONE, Millis(9), &mut memory), Ok(()));
@@ -92,37 +92,38 @@ fn less_than_counted() {
     machine.check_invariants();
 }
 
-/// A parent of measured children is then measured itself; then its measurement ends and a child
-/// goes.
+/// First two children are measured, then also their parent; then the parent's measurement ends, and
+/// a child is removed.
 #[test]
 fn the_tree_stays_sound() {
     let mut machine = cold(64, Policy::default(), [1000, 0]);
-    let slice = machine.create(MemcgId::ROOT, Millis(0));
-    let [a, b] = [0; 2].map(|_| machine.create(slice, Millis(0)));
+    let parent = machine.create(MemcgId::ROOT, Millis(0));
+    let [a, b] = [0; 2].map(|_| machine.create(parent, Millis(0)));
     let usage = |machine: &Machine, id| machine.tree().get(id).usage().0;
     machine.set_measured(a, Pages(70));
     machine.set_measured(b, Pages(30));
     assert_eq!(
-        (usage(&machine, slice), usage(&machine, MemcgId::ROOT)),
+        (usage(&machine, parent), usage(&machine, MemcgId::ROOT)),
         (100, 1100)
     );
-    machine.set_measured(slice, Pages(250));
+    machine.set_measured(parent, Pages(250));
     assert_eq!(usage(&machine, MemcgId::ROOT), 1250);
     machine.set_measured(a, Pages(500));
-    assert_eq!(usage(&machine, slice), 250, "it was measured itself");
+    assert_eq!(usage(&machine, parent), 250, "it was measured itself");
     machine.check_invariants();
-    machine.tree.set_measured(slice, None);
-    assert_eq!(usage(&machine, slice), 530);
+    machine.tree.set_measured(parent, None);
+    assert_eq!(usage(&machine, parent), 530);
     machine.offline(a);
     assert!(!machine.tree().exists(a), "it had no page");
     assert_eq!(
-        (usage(&machine, slice), usage(&machine, MemcgId::ROOT)),
+        (usage(&machine, parent), usage(&machine, MemcgId::ROOT)),
         (30, 1030)
     );
     machine.check_invariants();
 }
 
-/// min covers the counted usage, but not the measured one: the tenant can be reclaimed from.
+/// If memory.min covers the counted usage, but not the measured one, the tenant can be reclaimed
+/// from.
 #[test]
 fn protection_uses_the_measured_usage() {
     let mut machine = cold(64, Policy::default(), [1000, 0]);
@@ -136,8 +137,8 @@ fn protection_uses_the_measured_usage() {
     assert!(take(&mut machine, 11) >= Pages(100));
 }
 
-/// Regression: for `reclaim / --older-than`, one reclaim of the root took pages of all memcgs below
-/// it, even those that a tenant's low protects.
+/// Regression: the command `reclaim / --older-than` took pages of all memcgs below the root, even
+/// those that a tenant's memory.low protects.
 #[test]
 fn reclaim_by_age_of_an_ancestor_respects_a_tenants_protection() {
     let mut machine = cold(64, Policy::default(), [10, 0]);
@@ -148,15 +149,15 @@ fn reclaim_by_age_of_an_ancestor_respects_a_tenants_protection() {
     };
     machine.set_limits(ONE, limits);
     assert_eq!(machine.unprotected_from(MemcgId::ROOT, ONE), Pages(6));
-    // In a reclaim of the memcg itself, its own settings count as they are.
+    // In a reclaim of the memcg itself, its own min and low count, not the effective ones.
     assert_eq!(machine.unprotected_from(ONE, ONE), Pages(6));
     let child = machine.create(ONE, Millis(0));
     assert_eq!(machine.unprotected_from(MemcgId::ROOT, child), Pages(0));
 }
 
-/// Regression: a process was moved to a tenant, as the how-to says, and neither memory.reclaim nor
-/// a policy took anything. Its pages were charged elsewhere, so the usage was zero, and all was
-/// protected.
+/// Regression: a process was moved to a tenant, and then neither memory.reclaim nor a policy took
+/// any of its pages. They were charged to another group, so the tenant's usage was zero, and all
+/// its pages counted as protected.
 #[test]
 fn pages_charged_elsewhere_can_be_reclaimed_and_protected() {
     let mut machine = cold(64, Policy::default(), [1000, 0]);
@@ -177,7 +178,7 @@ fn pages_charged_elsewhere_can_be_reclaimed_and_protected() {
         ..MemcgLimits::default()
     };
     machine.set_limits(ONE, limits);
-    let has = machine.tree().get(ONE).charged();
-    assert!(has > Pages(700), "{has:?}");
-    assert_eq!(machine.unprotected(ONE), has.less(Pages(400)));
+    let charged = machine.tree().get(ONE).charged();
+    assert!(charged > Pages(700), "{charged:?}");
+    assert_eq!(machine.unprotected(ONE), charged.less(Pages(400)));
 }

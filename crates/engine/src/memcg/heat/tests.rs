@@ -19,7 +19,8 @@ const fn visit(tried: u64, reclaimed: u64, refaults: u64) -> HeatVisit {
     }
 }
 
-/// heat-level.md 7, test 1.
+/// Heat from 4 on is warm, and from 8 on hot.
+/// spec: heat-level.md 7, test 1.
 #[test]
 fn test_01_levels() {
     use HeatLevel::{Cold, Hot, Warm};
@@ -32,8 +33,8 @@ fn test_01_levels() {
     assert!(Cold < Warm && Warm < Hot);
 }
 
-/// heat-level.md 7, test 2: each row at its edges. One refault is neither none nor more than was
-/// reclaimed, except where nothing was reclaimed.
+/// heat-level.md 7, test 2: each row of the table at its bounds. The visits have one refault, which
+/// changes nothing: it is neither zero nor more than was reclaimed.
 #[test]
 fn test_02_what_a_visit_changes() {
     for (tried, reclaimed, expect) in [
@@ -48,12 +49,12 @@ fn test_02_what_a_visit_changes() {
         let change = visit(tried, reclaimed, 1).change(0);
         assert_eq!(change, expect, "{reclaimed} of {tried}");
     }
-    // No page was tried: 12, and one less without refaults, one more with any.
+    // If no page was tried, the change is 12, minus one without refaults, plus one with any.
     let changes = [0, 1].map(|refaults| visit(0, 0, refaults).change(0));
     assert_eq!(changes, [11, 13]);
 }
 
-/// heat-level.md 7, test 2: both clamps.
+/// heat-level.md 7, test 2: heat stays between 0 and its maximum.
 #[test]
 fn test_02_heat_is_clamped() {
     let mut heat = online(0);
@@ -68,10 +69,11 @@ fn test_02_heat_is_clamped() {
     heat.check_invariants();
 }
 
-/// heat-level.md 7, test 3.
+/// Refaults since the previous visit raise heat, and their absence lowers it.
+/// spec: heat-level.md 7, test 3.
 #[test]
 fn test_03_refaults() {
-    // Of 100 tried: 10 reclaimed add one, 50 take two away.
+    // Of 100 pages tried, 10 reclaimed raise heat by one, and 50 reclaimed lower it by two.
     for (reclaimed, refaults, expect) in [
         (10, 11, 2),
         (10, 10, 1),
@@ -84,7 +86,7 @@ fn test_03_refaults() {
         let change = visit(100, reclaimed, 7 + refaults).change(7);
         assert_eq!(change, expect, "{reclaimed} reclaimed, {refaults} refaults");
     }
-    // Refaults count from the visit before.
+    // Only refaults since the previous visit count.
     let mut heat = online(0);
     heat.visited(ID, visit(100, 10, 1000), Millis(0));
     assert_eq!(heat.heat(ID), 2);
@@ -92,20 +94,21 @@ fn test_03_refaults() {
     assert_eq!(heat.heat(ID), 2, "none since");
 }
 
-/// heat-level.md 7, test 4.
+/// Heat falls by one when more than a second has passed, and by no more after an hour.
+/// spec: heat-level.md 7, test 4.
 #[test]
 fn test_04_decay() {
     let mut heat = online(500);
     heat.visited(ID, visit(0, 0, 0), Millis(500));
-    let mut at = |now| {
+    let mut heat_at = |now| {
         heat.level(ID, Millis(now));
         heat.heat(ID)
     };
-    assert_eq!(at(1500), 11, "a second is not more than a second");
-    assert_eq!(at(1501), 10);
-    assert_eq!(at(1501), 10, "once");
-    assert_eq!(at(2501), 10, "since the last decay");
-    assert_eq!(at(3_600_000), 9, "an hour decays no more");
+    assert_eq!(heat_at(1500), 11, "exactly one second has passed");
+    assert_eq!(heat_at(1501), 10);
+    assert_eq!(heat_at(1501), 10, "once");
+    assert_eq!(heat_at(2501), 10, "since the last decay");
+    assert_eq!(heat_at(3_600_000), 9, "one step even after an hour");
 }
 
 /// heat-level.md 7, test 4: a visit decays first, and heat does not fall below 0.
@@ -120,7 +123,8 @@ fn test_04_a_visit_decays_first() {
     assert_eq!(cold.heat(ID), 0);
 }
 
-/// heat-level.md 6, I1.
+/// Visits do not heat the root.
+/// spec: heat-level.md 6, I1.
 #[test]
 fn the_root_stays_cold() {
     let mut heat = online(0);
@@ -129,9 +133,10 @@ fn the_root_stays_cold() {
     heat.check_invariants();
 }
 
-/// heat-level.md 7, test 9.
+/// A memcg that gets the id of a released one starts with heat 0 and no refaults.
+/// spec: heat-level.md 7, test 9.
 #[test]
-fn test_09_an_id_begins_anew() {
+fn test_09_a_new_memcg_starts_with_heat_0() {
     let mut heat = online(0);
     heat.visited(ID, visit(0, 0, 9), Millis(0));
     heat.online(ID, Millis(700));
@@ -144,7 +149,7 @@ fn test_09_an_id_begins_anew() {
 #[should_panic(expected = "I1")]
 fn canary_too_hot() {
     let mut heat = online(0);
-    heat.of[1].heat = HEAT_MAX + 1;
+    heat.heats[1].heat = HEAT_MAX + 1;
     heat.check_invariants();
 }
 
@@ -152,6 +157,6 @@ fn canary_too_hot() {
 #[should_panic(expected = "heat of the root")]
 fn canary_a_hot_root() {
     let mut heat = online(0);
-    heat.of[0].heat = 1;
+    heat.heats[0].heat = 1;
     heat.check_invariants();
 }

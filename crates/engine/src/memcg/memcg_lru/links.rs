@@ -1,7 +1,7 @@
-//! Doubly linked lists of memcgs, by index: any entry can be moved in constant time.
+//! Doubly linked lists of memcgs, with indexes as links: any entry can be moved in constant time.
 //!
-//! Invariant: an entry is linked iff its `list` is set; following `next` from a list's head visits
-//! exactly the entries of that list.
+//! Invariant: an entry is on a list if and only if its `list` is set; following `next` from the
+//! head of a list visits exactly the entries of that list.
 
 use super::super::MemcgId;
 use alloc::vec::Vec;

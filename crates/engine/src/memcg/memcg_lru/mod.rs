@@ -1,13 +1,14 @@
-//! The memcg LRU of one node: an LRU with memcgs as entries.
+//! The memcg LRU: an LRU whose entries are memcgs, by which reclaim of the root chooses memcgs.
 //! spec: memcg-lru.md.
 //!
-//! Global reclaim takes from the old generation. A memcg that has been reclaimed enough moves to
-//! the young generation; when the old one is empty the two change places. Each generation is
-//! divided into bins, so that concurrent reclaimers start at different ones. Bins are chosen at
-//! random, from a seed given at the start: the same calls in the same order have the same results.
+//! Global reclaim visits the memcgs of the old generation. A memcg from which enough was reclaimed
+//! moves to the young generation. When the old generation is empty, the young one becomes the old
+//! one. Each generation is divided into bins, so that concurrent reclaimers start at different
+//! bins. Bins are chosen at random from a given seed, so the same calls in the same order have the
+//! same results.
 //!
 //! Invariants (memcg-lru.md 9), asserted by `check_invariants`:
-//! - I1 an entry is on exactly one list; I5 its `gen` is that list's slot;
+//! - I1 an entry is on exactly one list; I5 the slot of that list is the entry's generation;
 //! - I2 `nr_memcgs[g]` is the number of entries in slot g;
 //! - I3 only the old and the young slot have entries;
 //! - I4 `seq` grows, by one, only when the last entry moves out of the old slot.
@@ -24,14 +25,14 @@ use links::Links;
 /// Number of lists (bins) into which a generation is divided.
 pub const MEMCG_NR_BINS: usize = 8;
 
-/// Kernel version whose rules the memcg LRU follows.
+/// Version of the kernel's code whose rules the memcg LRU follows.
 /// spec: memcg-lru.md, profiles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemcgProfile {
-    /// The patch series of Dec 2022: two slots; a memcg's size is checked before it is reclaimed
-    /// from.
+    /// The patch series of December 2022: two slots; reclaim checks a memcg's size before it visits
+    /// the memcg.
     Seed,
-    /// About v6.16: three slots; offline memcgs are reclaimed with higher pressure.
+    /// About Linux v6.16: three slots; offline memcgs are reclaimed with higher pressure.
     #[default]
     Newer,
 }
@@ -45,7 +46,7 @@ impl MemcgProfile {
     }
 }
 
-/// Where an entry moves.
+/// Where an entry of the memcg LRU moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemcgOp {
     /// The entry stays where it is.
@@ -60,10 +61,10 @@ pub enum MemcgOp {
     Young,
 }
 
-/// Whether an entry's last move within its generation was to the head or the tail of a bin.
+/// The kind of an entry's last move within its generation: to the head or to the tail of a bin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Segment {
-    /// It has not moved since it entered its generation.
+    /// The entry has not moved since it entered its generation.
     #[default]
     Default,
     /// To the head ([`MemcgOp::Head`]).
@@ -72,7 +73,7 @@ pub enum Segment {
     Tail,
 }
 
-/// One node's memcg LRU.
+/// The memcg LRU.
 #[derive(Debug)]
 pub struct MemcgLru {
     profile: MemcgProfile,
@@ -82,9 +83,9 @@ pub struct MemcgLru {
     links: Links,
     segments: Vec<Segment>,
     random: u64,
-    /// Where the next walk begins: the bin, and the entry behind which it begins there, if not at
-    /// the head. `None` if each walk begins at a random bin.
-    left_off: Option<(usize, Option<MemcgId>)>,
+    /// Where the next walk begins: the bin, and the entry in that bin after which the walk begins
+    /// (`None`: at the head). The whole is `None` if each walk begins at a random bin.
+    next_start: Option<(usize, Option<MemcgId>)>,
 }
 
 impl MemcgLru {
@@ -98,11 +99,11 @@ impl MemcgLru {
             links: Links::new(profile.slots() * MEMCG_NR_BINS),
             segments: Vec::new(),
             random: seed,
-            left_off: None,
+            next_start: None,
         }
     }
 
-    /// The kernel version that the rules follow.
+    /// The version of the kernel's code whose rules this LRU follows.
     #[must_use]
     pub const fn profile(&self) -> MemcgProfile {
         self.profile
@@ -114,20 +115,20 @@ impl MemcgLru {
         self.seq
     }
 
-    /// Returns the slot of the old generation, from which reclaim takes.
+    /// Returns the slot of the old generation, whose memcgs reclaim visits.
     #[must_use]
     pub const fn old_slot(&self) -> usize {
         self.slot(self.seq)
     }
 
-    /// Returns the slot of the young generation: of memcgs that have been reclaimed from.
+    /// Returns the slot of the young generation, to which memcgs move after reclaim from them.
     #[must_use]
     pub const fn young_slot(&self) -> usize {
         self.slot(self.seq + 1)
     }
 
     const fn slot(&self, seq: u64) -> usize {
-        // Modulo a constant, so that the compiler sees that the index is small.
+        // The constants let the compiler see that the index is within bounds.
         match self.profile {
             MemcgProfile::Seed => (seq % 2) as usize,
             MemcgProfile::Newer => (seq % 3) as usize,
@@ -166,30 +167,31 @@ impl MemcgLru {
         (z >> 61) as usize
     }
 
-    /// Makes each walk continue where the last one ended. The kernel's walks begin at random
-    /// places, so that concurrent reclaimers keep apart. With one reclaimer, chance would then
-    /// decide which memcg is reclaimed from, and a memcg chosen twice would lose twice as much.
+    /// Makes each walk continue where the last one ended. The kernel's walks begin at random bins,
+    /// so that concurrent reclaimers rarely meet. With a single reclaimer, chance would decide from
+    /// which memcg pages are reclaimed, and a memcg that is chosen twice would lose twice as many.
     pub fn set_in_turn(&mut self) {
-        self.left_off = Some((0, None));
+        self.next_start = Some((0, None));
     }
 
-    /// Returns where a walk begins: the bin, and the entry behind which it begins; `None`: at the
-    /// head.
+    /// Returns where a walk begins: the bin, and the entry after which it begins (`None`: at the
+    /// head).
     fn first_bin(&mut self) -> (usize, Option<MemcgId>) {
-        match self.left_off {
-            Some(place) => place,
+        match self.next_start {
+            Some(start) => start,
             None => (self.random_bin(), None),
         }
     }
 
-    /// Records that a walk ended in `bin`, at the entry `last`; `None` if that is no longer there.
-    fn leave_off(&mut self, bin: usize, last: Option<MemcgId>) {
-        if self.left_off.is_some() {
-            self.left_off = Some((bin, last));
+    /// Records that a walk ended in `bin`, at the entry `last`; `None` if that entry has left the
+    /// bin.
+    fn note_walk_end(&mut self, bin: usize, last: Option<MemcgId>) {
+        if self.next_start.is_some() {
+            self.next_start = Some((bin, last));
         }
     }
 
-    /// Adds an entry for a memcg that came online, at the tail of a bin of the old generation.
+    /// Adds an entry for a new memcg, at the tail of a bin of the old generation.
     pub fn online(&mut self, id: MemcgId) {
         assert!(self.links.list_of(id).is_none(), "{id:?} is online already");
         if self.segments.len() <= id.index() {
@@ -201,7 +203,8 @@ impl MemcgLru {
         self.nr_memcgs[slot] += 1;
     }
 
-    /// Moves the entry of a memcg that went offline, so that it is reclaimed from next.
+    /// Moves the entry of a removed memcg to the head of a bin of the old generation, so that the
+    /// memcg is reclaimed from soon.
     pub fn offline(&mut self, id: MemcgId) {
         self.rotate(id, MemcgOp::Old);
     }
@@ -214,15 +217,15 @@ impl MemcgLru {
         self.advance_if_empty(slot);
     }
 
-    /// Moves the entry of a memcg above its soft limit to the head of a bin, unless that was its
-    /// last move.
+    /// Moves the entry of a memcg above its soft limit to the head of a bin of its generation,
+    /// unless its last move was that.
     pub fn soft_limit_exceeded(&mut self, id: MemcgId) {
         if self.segment(id) != Segment::Head {
             self.rotate(id, MemcgOp::Head);
         }
     }
 
-    /// Moves the entry of `id` as `op` says, to a new random bin. No effect on a memcg without an
+    /// Moves the entry of `id` as `op` says, to a random bin. Has no effect on a memcg without an
     /// entry.
     pub fn rotate(&mut self, id: MemcgId, op: MemcgOp) {
         let Some(from) = self.slot_of(id).filter(|_| op != MemcgOp::Nop) else {
@@ -247,8 +250,8 @@ impl MemcgLru {
         self.advance_if_empty(from);
     }
 
-    fn advance_if_empty(&mut self, left: usize) {
-        if self.nr_memcgs[left] == 0 && left == self.old_slot() {
+    fn advance_if_empty(&mut self, slot: usize) {
+        if self.nr_memcgs[slot] == 0 && slot == self.old_slot() {
             self.seq += 1;
         }
     }

@@ -9,7 +9,7 @@ fn online(nr: u32) -> MemcgLru {
     lru
 }
 
-fn nr(lru: &MemcgLru) -> (usize, usize) {
+fn old_and_young_counts(lru: &MemcgLru) -> (usize, usize) {
     (
         lru.nr_memcgs(lru.old_slot()),
         lru.nr_memcgs(lru.young_slot()),
@@ -19,7 +19,7 @@ fn nr(lru: &MemcgLru) -> (usize, usize) {
 #[test]
 fn test_01_online() {
     let lru = online(5);
-    assert_eq!(nr(&lru), (5, 0));
+    assert_eq!(old_and_young_counts(&lru), (5, 0));
     assert!((0..5).all(|id| lru.segment(MemcgId(id)) == Segment::Default));
 }
 
@@ -27,14 +27,14 @@ fn test_01_online() {
 fn test_02_young_until_the_old_slot_is_empty() {
     let mut lru = online(5);
     (0..4).for_each(|id| lru.rotate(MemcgId(id), MemcgOp::Young));
-    assert_eq!((nr(&lru), lru.seq()), ((1, 4), 0));
+    assert_eq!((old_and_young_counts(&lru), lru.seq()), ((1, 4), 0));
     lru.rotate(MemcgId(4), MemcgOp::Young);
-    assert_eq!((nr(&lru), lru.seq()), ((5, 0), 1));
+    assert_eq!((old_and_young_counts(&lru), lru.seq()), ((5, 0), 1));
     lru.check_invariants();
 }
 
 #[test]
-fn test_03_head_and_tail_stay() {
+fn test_03_head_and_tail_keep_the_generation() {
     let mut lru = online(1);
     lru.rotate(MemcgId(0), MemcgOp::Head);
     assert_eq!(lru.segment(MemcgId(0)), Segment::Head);
@@ -48,7 +48,7 @@ fn test_04_offline_is_next() {
     let mut lru = online(2);
     lru.rotate(MemcgId(0), MemcgOp::Young);
     lru.offline(MemcgId(0));
-    assert_eq!((nr(&lru), lru.seq()), ((2, 0), 0));
+    assert_eq!((old_and_young_counts(&lru), lru.seq()), ((2, 0), 0));
     let bin = lru.bin_of(MemcgId(0)).expect("linked");
     assert_eq!(
         lru.bin(lru.old_slot(), bin)[0],
@@ -63,11 +63,12 @@ fn test_05_release_of_the_last_advances() {
     let mut lru = online(2);
     lru.rotate(MemcgId(0), MemcgOp::Young);
     lru.release(MemcgId(1));
-    assert_eq!((nr(&lru), lru.seq()), ((1, 0), 1));
+    assert_eq!((old_and_young_counts(&lru), lru.seq()), ((1, 0), 1));
     lru.check_invariants();
 }
 
-/// Test 10: B moves the entry at A's cursor; A starts its bin anew and sees no young entry.
+/// Test 10: another reclaimer moves the entry at a walk's cursor. The walk starts its bin again,
+/// and visits no entry of the young generation.
 #[test]
 fn test_10_a_moved_cursor() {
     let mut lru = online(40);
@@ -119,7 +120,7 @@ fn test_12_a_full_walk_visits_each_once() {
     }
 }
 
-/// R2 and I9: the pending operation is carried out once, when the walk moves on or ends.
+/// R2 and I9: a pending move is made once, when the walk continues or ends.
 #[test]
 fn a_pending_op_waits_for_the_next_step() {
     let mut lru = online(10);
@@ -131,10 +132,14 @@ fn a_pending_op_waits_for_the_next_step() {
     assert_eq!(lru.slot_of(first), Some(1));
     walk.pend(MemcgOp::Young);
     walk.finish(&mut lru);
-    assert_eq!((lru.slot_of(second), nr(&lru)), (Some(1), (8, 2)));
+    assert_eq!(
+        (lru.slot_of(second), old_and_young_counts(&lru)),
+        (Some(1), (8, 2))
+    );
 }
 
-/// Test 15, deterministically: eight walks and all operations interleaved by a seed.
+/// Test 15, but deterministic: eight walks and all operations interleaved in an order that a seed
+/// decides.
 #[test]
 fn test_15_interleaved_stress() {
     for profile in [MemcgProfile::Seed, MemcgProfile::Newer] {
@@ -177,11 +182,11 @@ fn test_15_interleaved_stress() {
             assert!(lru.seq() >= seq, "I4");
             seq = lru.seq();
         }
-        assert!(seq > 10, "{profile:?}: the test must get somewhere: {seq}");
+        assert!(seq > 10, "{profile:?}: too few generations passed: {seq}");
     }
 }
 
-/// Canaries: each plants one bug that `check_invariants` must find.
+/// Canaries: each of the tests below corrupts the LRU in one way that `check_invariants` must find.
 #[test]
 #[should_panic(expected = "I2: slot 0")]
 fn canary_a_memcg_is_miscounted() {
@@ -204,42 +209,42 @@ fn canary_a_memcg_remains_in_an_unused_slot() {
     lru.check_invariants();
 }
 
-/// A reclaimer that always ends early. With random starts, the numbers of visits to each memcg
-/// would spread by a fifth of their mean over 300 walks.
+/// With reclaimers that always end early, all memcgs are visited equally often. With random starts,
+/// the standard deviation of the visits to each memcg after 300 walks would be a fifth of the mean.
 #[test]
-fn in_turn_all_are_met_as_often() {
+fn in_turn_all_memcgs_are_visited_equally_often() {
     let mut lru = MemcgLru::new(MemcgProfile::Newer, 7);
     let ids: Vec<MemcgId> = (1..=50).map(MemcgId).collect();
     ids.iter().for_each(|id| lru.online(*id));
     lru.set_in_turn();
-    let mut met = [0_u32; 51];
+    let mut visits = [0_u32; 51];
     for walks in 0..300 {
         let mut walk = MemcgWalk::new(&mut lru);
         for _ in 0..=(walks * 7 % 13) {
             let Some(id) = walk.next(&mut lru) else { break };
-            met[id.index()] += 1;
+            visits[id.index()] += 1;
         }
         walk.finish(&mut lru);
         lru.check_invariants();
     }
-    let (least, most) = (met[1..].iter().min(), met[1..].iter().max());
-    let apart = most.zip(least).map(|(most, least)| most - least);
-    assert!(apart <= Some(1), "{met:?}");
+    let (least, most) = (visits[1..].iter().min(), visits[1..].iter().max());
+    let difference = most.zip(least).map(|(most, least)| most - least);
+    assert!(difference <= Some(1), "{visits:?}");
 }
 
-/// A memcg that moves away does not change the order of those that stay.
+/// A memcg that moves to the young generation does not change the order of the others.
 #[test]
-fn in_turn_an_entry_that_stays_is_met_again_after_all_others() {
+fn in_turn_no_entry_is_visited_again_before_all_others() {
     let mut lru = MemcgLru::new(MemcgProfile::Newer, 3);
     let ids: Vec<MemcgId> = (1..=20).map(MemcgId).collect();
     ids.iter().for_each(|id| lru.online(*id));
     lru.set_in_turn();
-    let mut met = [0_u32; 21];
-    while met[1..].contains(&0) {
+    let mut visits = [0_u32; 21];
+    while visits[1..].contains(&0) {
         let mut walk = MemcgWalk::new(&mut lru);
         for _ in 0..3 {
             let Some(id) = walk.next(&mut lru) else { break };
-            met[id.index()] += 1;
+            visits[id.index()] += 1;
             let op = if id.0 % 3 == 0 {
                 MemcgOp::Young
             } else {
@@ -250,5 +255,5 @@ fn in_turn_an_entry_that_stays_is_met_again_after_all_others() {
         walk.finish(&mut lru);
         lru.check_invariants();
     }
-    assert!(met.iter().all(|times| *times <= 2), "{met:?}");
+    assert!(visits.iter().all(|times| *times <= 2), "{visits:?}");
 }

@@ -1,16 +1,17 @@
-//! One reclaimer's walk over the old generation.
+//! One reclaimer's walk over the old generation of the memcg LRU.
 //! spec: memcg-lru.md 5.
 //!
-//! Between two calls of [`MemcgWalk::next`] the walk holds nothing; any number of walks and moves
-//! may interleave. An entry's pending operation is carried out only when the walk moves past the
-//! entry (R2): before, it would carry the walk's own cursor away. When another reclaimer has moved
-//! the cursor's entry, the walk starts its bin anew (R3).
+//! Between two calls of [`MemcgWalk::next`] any number of other walks and moves may happen. An
+//! entry's pending move is made only when the walk continues past the entry (R2); earlier, it would
+//! move the walk's own cursor to another list. If another reclaimer has moved the entry at the
+//! cursor, the walk starts its bin again (R3).
 //!
-//! After [`MemcgLru::set_in_turn`] a walk begins behind the entry where the last one ended.
+//! After [`MemcgLru::set_in_turn`] a walk begins after the entry where the last walk ended.
 
 use super::{MEMCG_NR_BINS, MemcgId, MemcgLru, MemcgOp};
 
-/// The state of one walk. Dropping it without [`MemcgWalk::finish`] loses the last entry's move.
+/// The state of one walk. If it is dropped without [`MemcgWalk::finish`], the last entry's pending
+/// move is lost.
 #[derive(Debug)]
 pub struct MemcgWalk {
     slot: usize,
@@ -19,7 +20,7 @@ pub struct MemcgWalk {
     done: usize,
     cursor: Option<MemcgId>,
     pending: MemcgOp,
-    /// The last entry met in the present bin that did not move; `None` if there is none.
+    /// The last visited entry of the present bin that did not move; `None` if there is none.
     stayed: Option<MemcgId>,
 }
 
@@ -28,14 +29,14 @@ impl MemcgWalk {
     /// ([`MemcgLru::set_in_turn`]).
     #[must_use]
     pub fn new(lru: &mut MemcgLru) -> Self {
-        let (first_bin, behind) = lru.first_bin();
+        let (first_bin, after) = lru.first_bin();
         Self {
             slot: lru.old_slot(),
             first_bin,
             done: 0,
             cursor: None,
             pending: MemcgOp::Nop,
-            stayed: behind,
+            stayed: after,
         }
     }
 
@@ -43,13 +44,13 @@ impl MemcgWalk {
         self.slot * MEMCG_NR_BINS + (self.first_bin + self.done) % MEMCG_NR_BINS
     }
 
-    /// Moves the entry that was returned last, as [`Self::pend`] has set, and returns the next
-    /// memcg to reclaim from; `None` after eight bins.
+    /// Makes the pending move ([`Self::pend`]) of the entry that was returned last. Returns the
+    /// next memcg to reclaim from; `None` after eight bins.
     pub fn next(&mut self, lru: &mut MemcgLru) -> Option<MemcgId> {
         while self.done < MEMCG_NR_BINS {
             let list = self.list();
             let next = match self.cursor {
-                // Another reclaimer has moved the entry: its links lead to another list.
+                // Another reclaimer has moved the entry, so its links lead to another list.
                 Some(at) if lru.links.list_of(at) != Some(list) => lru.links.head(list),
                 Some(at) => lru.links.next(at),
                 None => match self.stayed {
@@ -68,18 +69,18 @@ impl MemcgWalk {
         None
     }
 
-    /// Sets how the entry that [`Self::next`] returned last is to move.
+    /// Sets the pending move of the entry that [`Self::next`] returned last.
     pub const fn pend(&mut self, op: MemcgOp) {
         self.pending = op;
     }
 
-    /// Ends the walk at any point, after it has moved the last entry.
+    /// Makes the last pending move and ends the walk, at any point.
     pub fn finish(mut self, lru: &mut MemcgLru) {
         self.apply(lru);
         let stayed = self
             .stayed
             .filter(|at| lru.links.list_of(*at) == Some(self.list()));
-        lru.leave_off(self.list() % MEMCG_NR_BINS, stayed);
+        lru.note_walk_end(self.list() % MEMCG_NR_BINS, stayed);
     }
 
     fn apply(&mut self, lru: &mut MemcgLru) {

@@ -17,7 +17,7 @@ fn low(pages: u64) -> MemcgLimits {
 }
 
 #[test]
-fn a_charge_goes_up_and_is_undone_where_it_fails() {
+fn a_charge_counts_in_all_ancestors_and_a_refused_one_in_none() {
     let mut tree = exact();
     let a = tree.create(MemcgId::ROOT);
     let b = tree.create(a);
@@ -56,7 +56,7 @@ fn stocks_charge_ahead_by_at_most_a_batch() {
     assert_eq!(
         tree.get(a).usage(),
         Pages(65),
-        "worker 1 gave a's stock back for b's"
+        "worker 1 dropped its stock of a for one of b"
     );
     for _ in 0..65 {
         tree.uncharge(0, a, Pages(1));
@@ -69,7 +69,9 @@ fn stocks_charge_ahead_by_at_most_a_batch() {
     tree.check_invariants();
 }
 
-/// reclaim-control.md 11, test 1, through the tree.
+/// If two children claim more memory.low than their parent has, the tree gives each a part in
+/// proportion.
+/// spec: reclaim-control.md 11, test 1.
 #[test]
 fn effective_low_is_shared() {
     let mut tree = exact();
@@ -95,7 +97,8 @@ fn effective_low_is_shared() {
     tree.check_invariants();
 }
 
-/// reclaim-control.md 11, tests 2 and 3, through the tree.
+/// Memory.low that no child claims is divided by usage only with memory_recursiveprot.
+/// spec: reclaim-control.md 11, tests 2 and 3.
 #[test]
 fn recursive_protection() {
     for (recursive, expect) in [(true, [6, 3]), (false, [4, 0])] {
@@ -118,10 +121,10 @@ fn recursive_protection() {
     }
 }
 
-/// Regression: groups of a host stand one level below the root of their own hierarchy here. They
-/// got no protection, because that root has none to distribute.
+/// Regression: in this tree the control groups of a host are children of a memcg that stands for
+/// the root of their hierarchy. They got no protection, because that memcg has none to distribute.
 #[test]
-fn a_memcg_that_stands_for_a_root_grants_all() {
+fn a_hierarchy_root_does_not_limit_its_childrens_protection() {
     for grants_all in [false, true] {
         let mut tree = exact();
         let host = tree.create(MemcgId::ROOT);
@@ -188,7 +191,7 @@ fn swap_is_limited_by_the_strictest_level() {
 }
 
 #[test]
-fn the_worst_overage_on_the_way_up_counts() {
+fn the_largest_overage_of_all_ancestors_counts() {
     let mut tree = exact();
     let a = tree.create(MemcgId::ROOT);
     let b = tree.create(a);
@@ -211,7 +214,8 @@ fn the_worst_overage_on_the_way_up_counts() {
     assert_eq!(tree.pre_order(MemcgId::ROOT), [MemcgId::ROOT, a, b]);
 }
 
-/// Canaries: each plants one bug that `check_invariants` must find.
+/// Canaries: each of the tests below corrupts the tree in one way that `check_invariants` must
+/// find.
 #[test]
 #[should_panic(expected = "I1: memcg 0")]
 fn canary_a_charge_that_does_not_go_up() {
@@ -234,14 +238,19 @@ fn canary_protection_that_is_not_summed() {
     tree.check_invariants();
 }
 
-/// The tree is `over`, below it `p`, and below that `a` and `b`. Each row has a group's measured
-/// usage, the pages of its processes, and its protection (low and min). Returns which groups are
-/// covered.
+/// Builds a chain of a grandparent, a parent, and the parent's two children. Each row has a group's
+/// measured usage, the charged pages of its subtree, and its protection (both min and low), in
+/// pages. Returns which groups are fully protected.
 fn covered(rows: [(u64, u64, u64); 4], recursive: bool) -> [bool; 4] {
     let mut tree = MemcgTree::new(recursive, 1, 1);
-    let over = tree.create(MemcgId::ROOT);
-    let p = tree.create(over);
-    let ids = [over, p, tree.create(p), tree.create(p)];
+    let grandparent = tree.create(MemcgId::ROOT);
+    let parent = tree.create(grandparent);
+    let ids = [
+        grandparent,
+        parent,
+        tree.create(parent),
+        tree.create(parent),
+    ];
     for (id, (usage, charged, protected)) in ids.into_iter().zip(rows).rev() {
         let below: u64 = tree.children(id).map(|id| tree.get(id).charged().0).sum();
         tree.charge_forced(id, Pages(charged - below));
@@ -261,10 +270,10 @@ fn covered(rows: [(u64, u64, u64); 4], recursive: bool) -> [bool; 4] {
     })
 }
 
-/// Regression: programs' text is charged to the group that used it first, and some groups have
-/// tables of pages that no process maps. Each child claimed the larger of its usage and its pages;
-/// together that was more than both figures of the parent. So a part of a child below its min
-/// counted as beyond min in each reclaim, until all its pages were gone.
+/// Regression: the code of programs is charged only to the group that used it first, and some
+/// groups have charged pages that no process maps. Each child claimed the larger of its usage and
+/// its charged pages; the sum of the claims exceeded both figures of the parent. So each reclaim
+/// took a part of a child below its min, until all its pages were gone.
 #[test]
 fn children_that_map_more_than_they_use_claim_no_more_than_their_parent_has() {
     let rows = [
@@ -278,7 +287,8 @@ fn children_that_map_more_than_they_use_claim_no_more_than_their_parent_has() {
     }
 }
 
-/// A memcg with a process that was moved here and is charged elsewhere, beside a memcg without.
+/// Of two siblings one has a process that was moved there and whose pages are charged elsewhere. It
+/// takes no protection from the other.
 #[test]
 fn a_moved_process_takes_nothing_from_its_siblings_protection() {
     let rows = [
@@ -290,11 +300,11 @@ fn a_moved_process_takes_nothing_from_its_siblings_protection() {
     for recursive in [true, false] {
         assert_eq!(covered(rows, recursive), [true; 4], "{recursive}");
     }
-    let less = [
+    let partly_protected = [
         (900, 1500, 2000),
         (900, 1500, 2000),
         (0, 600, 400),
         (900, 900, 900),
     ];
-    assert_eq!(covered(less, false), [true, true, false, true]);
+    assert_eq!(covered(partly_protected, false), [true, true, false, true]);
 }

@@ -1,4 +1,4 @@
-//! When a pass that has reclaimed enough ends.
+//! Tests of when a pass over classic lists ends after it has reclaimed enough.
 //! spec: classic-lru.md 5.4.
 
 use super::*;
@@ -39,12 +39,12 @@ fn control(reason: ScanReason, priority: u32) -> ScanControl {
     }
 }
 
-/// Regression: 32 pages were requested, and 8132 evicted. With 8 of 40 file pages (a fifth) still
-/// to scan, the target of 10,000 anon pages was reduced to four fifths, and not reduced again (the
-/// swap floods that the kernel fixed about v6.1).
+/// Regression: 32 pages were requested, and 8132 evicted. When 8 of 40 file pages (a fifth) were
+/// still to scan, the target of 10,000 anon pages was reduced to four fifths, and never again.
+/// (Linux fixed the same about v6.1, where it had caused floods of swap-outs.)
 #[test]
 fn a_short_list_does_not_prolong_the_scan_of_the_long_one() {
-    for (reduction, got) in [
+    for (reduction, expected) in [
         (ScanReduction::EachTurn, 32 + 32 + 32),
         (ScanReduction::Once, 32 + 32 + 8068),
     ] {
@@ -54,12 +54,13 @@ fn a_short_list_does_not_prolong_the_scan_of_the_long_one() {
         };
         let mut lruvec = lruvec(10_000, 40);
         let shrunk = shrink_lruvec(MemcgId::FIRST, &mut lruvec, &sc, &mut Simple);
-        assert_eq!(shrunk.reclaimed, Pages(got), "{reduction:?}");
+        assert_eq!(shrunk.reclaimed, Pages(expected), "{reduction:?}");
     }
 }
 
-/// Regression: classic-lru.md 5.4. The inactive list of a type must be scanned first: a page put
-/// back on it stood behind those that were deactivated in the same turn.
+/// Regression: classic-lru.md 5.4. The active list of a type was scanned before the inactive one.
+/// So a page put back on the inactive list was placed after pages that were deactivated in the same
+/// turn.
 #[test]
 fn a_turn_begins_with_inactive_pages() {
     let mut lruvec = lruvec(41, 0);
@@ -74,24 +75,30 @@ fn a_turn_begins_with_inactive_pages() {
     assert_eq!((order.len(), order[0]), (33, FolioId(0)));
 }
 
-/// If the only page is active, it is deactivated at the last priority, after the inactive list was
-/// scanned; a caller that wants a page gets it nevertheless.
+/// If the only page is active, the first scan at the last priority only deactivates it. A second
+/// scan then isolates it.
 #[test]
 fn an_only_active_page_can_be_isolated() {
     let mut lruvec = lruvec(1, 0);
     (0..2).for_each(|_| lruvec.mark_accessed(FolioId(0)));
-    let mut out = Vec::new();
+    let mut isolated = Vec::new();
     let budget = IsolateBudget::of(1);
-    lruvec.isolate(ScanReason::Direct, Swappiness::default(), budget, &mut out);
-    assert_eq!(out, [FolioId(0)]);
+    lruvec.isolate(
+        ScanReason::Direct,
+        Swappiness::default(),
+        budget,
+        &mut isolated,
+    );
+    assert_eq!(isolated, [FolioId(0)]);
 }
 
 /// Direct reclaim of the machine at its first priority scans the whole target of every list,
-/// however much it has reclaimed. Background reclaim, and a memcg's, stop when they have enough.
+/// however much it has reclaimed. Background reclaim and reclaim of a memcg stop when they have
+/// reclaimed enough.
 #[test]
-fn the_first_priority_of_the_machine_does_not_stop_at_the_aim() {
+fn direct_reclaim_of_the_machine_does_not_stop_at_the_request_at_first() {
     let pages = 100 << DEF_PRIORITY;
-    for (reason, root, got) in [
+    for (reason, root, expected) in [
         (ScanReason::Direct, true, 100),
         (ScanReason::Background, true, 32),
         (ScanReason::Direct, false, 32),
@@ -102,6 +109,10 @@ fn the_first_priority_of_the_machine_does_not_stop_at_the_aim() {
         };
         let mut lruvec = lruvec(0, pages);
         let shrunk = shrink_lruvec(MemcgId::FIRST, &mut lruvec, &sc, &mut Simple);
-        assert_eq!(shrunk.reclaimed, Pages(got), "{reason:?}, root: {root}");
+        assert_eq!(
+            shrunk.reclaimed,
+            Pages(expected),
+            "{reason:?}, root: {root}"
+        );
     }
 }

@@ -1,9 +1,9 @@
 //! Counts of one part of the time: accessed pages by their LRU stack distance, and watched time by
-//! the number of pages known.
+//! the number of pages known at that time.
 //!
 //! Invariant: each access is counted once in `anon` or `file` at its likely distance, once in
-//! `nearest` and once in `farthest`; of the three the nearest is the smallest. A size has its time
-//! counted only where as many pages were known.
+//! `nearest` at its minimum and once in `farthest` at its maximum. Time counts for a size only if
+//! at least as many pages were known.
 
 use super::super::by_size::BySize;
 
@@ -12,17 +12,17 @@ use super::super::by_size::BySize;
 pub(super) struct Counts {
     pub(super) anon: BySize,
     pub(super) file: BySize,
-    /// All accesses, at the least distance that each can have; in `farthest` at the greatest one.
+    /// All accesses, at the minimum distance that each can have; in `farthest` at the maximum.
     pub(super) nearest: BySize,
     pub(super) farthest: BySize,
-    /// Pages accessed, by the number of pages known at that time.
+    /// Number of pages accessed, by the number of pages known at that time.
     pub(super) touches: BySize,
     /// Milliseconds, by the number of pages known at that time.
     pub(super) watched: BySize,
 }
 
-/// Bounds of a stack distance, in pages: likely within `likely.0..likely.1`, surely from `nearest`
-/// to `farthest`.
+/// A stack distance, in pages: probably within `likely.0..likely.1`, certainly from `nearest` to
+/// `farthest`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Distance {
     pub(super) nearest: u64,
@@ -67,7 +67,7 @@ impl Counts {
         }
     }
 
-    /// Returns the milliseconds counted for all sizes.
+    /// Returns the watched time of this part, in milliseconds.
     pub(super) fn watched_ms(&self) -> u64 {
         self.watched.at_least(0)
     }
@@ -94,7 +94,7 @@ impl Counts {
         ]
     }
 
-    /// Returns the bytes allocated on the heap.
+    /// Returns the memory allocated on the heap, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.all().map(BySize::memory_bytes).iter().sum()
     }

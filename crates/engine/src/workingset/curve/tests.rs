@@ -1,4 +1,5 @@
-//! The curve compared with an LRU stack that sees each access, and with values computed by hand.
+//! Tests that compare the curve with an LRU stack that sees each access, and with values computed
+//! by hand.
 
 use super::*;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -12,23 +13,23 @@ fn cohort(last: u64, pages: u64) -> Cohort {
     }
 }
 
-/// Accesses in order, with scans between them: feeds the curve, and records what LRU memories,
-/// empty at first, would really miss.
-struct Both {
+/// Passes a series of accesses, with scans between them, to the curve, and records the misses that
+/// LRU memories, empty at first, would really have.
+struct CurveAndStack {
     curve: RefaultCurve,
-    /// For each page, the number of the scan of its last access; the first scan is 1.
+    /// For each page, the time of the scan that found its last access.
     last: BTreeMap<u32, u64>,
     found: BTreeMap<u32, u64>,
     now: u64,
     /// The LRU stack; the most recent page is last.
     stack: Vec<u32>,
-    /// For each access: its distance, and how many pages had been accessed by then.
+    /// For each access: its stack distance, and how many pages had been accessed before.
     distances: Vec<(u64, u64)>,
 }
 
-impl Both {
-    fn new(pages: u32) -> Both {
-        let mut both = Both {
+impl CurveAndStack {
+    fn new(pages: u32) -> CurveAndStack {
+        let mut both = CurveAndStack {
             curve: RefaultCurve::default(),
             last: (0..pages).map(|page| (page, 0)).collect(),
             found: BTreeMap::new(),
@@ -42,9 +43,9 @@ impl Both {
 
     fn access(&mut self, page: u32) {
         let used = self.stack.len() as u64;
-        // All pages are on the stack from the start, below those that were used.
+        // Pages that were not used yet are on the stack, too, below the used ones.
         let mut distance = used;
-        if let Some(at) = self.stack.iter().position(|one| *one == page) {
+        if let Some(at) = self.stack.iter().position(|other| *other == page) {
             distance = used - 1 - at as u64;
             self.stack.remove(at);
         }
@@ -76,8 +77,8 @@ impl Both {
         self.now += 1000;
     }
 
-    /// Returns the average number of misses between two scans in a memory of `size`, once it was
-    /// full.
+    /// Returns the number of misses in a memory of `size` once it was full, divided by `warm`, the
+    /// number of scans since.
     fn truth(&self, size: u64, warm: u64) -> f64 {
         let missed = self.distances.iter();
         let missed = missed.filter(|(distance, used)| *distance >= size && *used >= size);
@@ -85,23 +86,24 @@ impl Both {
     }
 }
 
-fn chance(state: &mut u64) -> u64 {
+fn random(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
     *state ^= *state << 17;
     state.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33
 }
 
-/// Pages with higher numbers are used more rarely, so that each size has misses. Above the number
-/// of pages used between two scans, the curve is within a tenth of a stack of all accesses.
+/// For sizes above the number of pages used between two scans, the curve differs from a stack of
+/// all accesses by less than a tenth. Pages with higher numbers are used more rarely, so that each
+/// size has misses.
 #[test]
 fn the_curve_equals_a_stack_of_all_accesses() {
-    let (mut both, mut state) = (Both::new(2000), 88_172_645_463_325_252);
+    let (mut both, mut state) = (CurveAndStack::new(2000), 88_172_645_463_325_252);
     let scans = 400;
     for _ in 0..scans {
         for _ in 0..150 {
-            // The least of four numbers: the density falls with the cube.
-            let page = (0..4).map(|_| chance(&mut state) % 2000).min();
+            // The smallest of four random numbers: higher numbers are rare.
+            let page = (0..4).map(|_| random(&mut state) % 2000).min();
             both.access(u32::try_from(page.unwrap_or(0)).unwrap_or(0));
         }
         both.scan();
@@ -114,14 +116,14 @@ fn the_curve_equals_a_stack_of_all_accesses() {
         let truth = both.truth(size, missed.watched.0 / 1000);
         assert!(
             (ours / truth - 1.0).abs() < 0.1,
-            "{size} pages: {ours} a look, in truth {truth}"
+            "{size} pages: {ours} a scan, really {truth}"
         );
     }
 }
 
 #[test]
 fn a_loop_fits_or_misses_all_of_it() {
-    let mut both = Both::new(1000);
+    let mut both = CurveAndStack::new(1000);
     for round in 0..300_u32 {
         (0..100).for_each(|n| both.access((round * 100 + n) % 1000));
         both.scan();
@@ -131,14 +133,15 @@ fn a_loop_fits_or_misses_all_of_it() {
         missed.refaults.0 * 1000 / missed.watched.0
     };
     assert_eq!(rate(800), 100, "LRU keeps none of a loop that does not fit");
-    // The last tenth: its pages came before or after, between the same scans.
+    // 990 pages are within a tenth of the loop, where the order of accesses between two scans
+    // matters.
     assert!(rate(990) < 30, "{}", rate(990));
     assert_eq!(both.curve.idle(Pages(500)), Millis(4000));
 }
 
 #[test]
 fn sizes_that_were_never_full_have_no_result() {
-    let mut both = Both::new(1000);
+    let mut both = CurveAndStack::new(1000);
     for _ in 0..20 {
         (0..100).for_each(|page| both.access(page));
         both.scan();
@@ -150,8 +153,8 @@ fn sizes_that_were_never_full_have_no_result() {
     assert_eq!(curve.accessed_within(Millis(1)), Pages(100));
 }
 
-/// Pages swapped in were older than all that stayed: a memory of any size that was seen in use
-/// would have evicted them.
+/// Swapped-in pages had been older than all pages that stayed, so each memory that would have been
+/// full would have evicted them, too.
 #[test]
 fn a_swapped_in_page_counts_at_each_known_size() {
     let mut curve = RefaultCurve::default();
@@ -178,7 +181,7 @@ fn a_swapped_in_page_counts_at_each_known_size() {
 
 /// Pages of unknown age occupy memory, and may be in use.
 #[test]
-fn pages_of_unknown_age_count_as_held() {
+fn pages_of_unknown_age_count_as_in_memory() {
     let mut curve = RefaultCurve::default();
     for now in [0, 1000, 2000] {
         curve.scan(CurveScan {
@@ -198,14 +201,14 @@ fn pages_of_unknown_age_count_as_held() {
     }
     assert_eq!((curve.known(), curve.in_use()), (Pages(1030), Pages(1030)));
     let all = curve.at(Pages(20), Period::All).refaults;
-    assert_eq!(all, Pages(20), "none of them is in the first 30 pages");
+    assert_eq!(all, Pages(20), "all distances are 30 or more");
     assert_eq!(curve.untouched(), Pages(60));
     assert_eq!(curve.accessed_within(Millis(1)), Pages(1030));
     assert_eq!(curve.files_beyond(Pages(500)), Pages(60));
 }
 
-/// Regression: for programs of 340 to 400 MiB, whose bits could not be cleared within 5 ms, the
-/// working set was reported to be all their memory, and refaults were off by 99%.
+/// Regression: programs of 340 to 400 MiB had accessed bits that could not be cleared within 5 ms.
+/// The report said that the working set was all their memory, and refaults were wrong by 99%.
 #[test]
 fn a_blind_scan_counts_nothing() {
     let mut curve = RefaultCurve::default();
@@ -227,17 +230,17 @@ fn a_blind_scan_counts_nothing() {
     assert_eq!(curve.at(Pages(0), Period::All).watched, Millis(1000));
 }
 
-/// For any input: no size has fewer misses than a larger one, and none has more misses than
-/// touches.
+/// For any input, a larger size never has more refaults, nor more watched time, than a smaller
+/// size.
 #[test]
-fn curves_fall() {
+fn refaults_and_time_fall_with_size() {
     let mut state = 3;
     let mut curve = RefaultCurve::default();
     let mut times: BTreeSet<u64> = BTreeSet::new();
     for now in 0..200 {
         let mut cohorts = |times: &BTreeSet<u64>| -> Vec<Cohort> {
             let all = times.iter();
-            all.map(|last| cohort(*last, chance(&mut state) % 5000))
+            all.map(|last| cohort(*last, random(&mut state) % 5000))
                 .collect()
         };
         let again = cohorts(&times);
@@ -265,8 +268,8 @@ fn curves_fall() {
 }
 
 /// Regression: pages that a report took over from another report counted as used, and each as a
-/// refault. A page whose age becomes known is not on the stack before its first access, and the
-/// distance of that access is the number of pages used since.
+/// refault. A page whose age becomes known must not be on the stack before its first access, and
+/// the distance of that access is the number of pages used since.
 #[test]
 fn a_page_that_becomes_known_was_not_accessed() {
     let mut curve = RefaultCurve::default();
@@ -279,7 +282,7 @@ fn a_page_that_becomes_known_was_not_accessed() {
         ..CurveScan::default()
     };
     curve.scan(scan(0, vec![], vec![], vec![], 100));
-    // 100 pages are used each second. At the third scan the ages of 5,000 more become known.
+    // 100 pages are used each second. At 3 s the ages of 5,000 more pages become known.
     for now in [1000, 2000, 3000] {
         let again = vec![cohort(now - 1000, if now > 1000 { 100 } else { 0 })];
         let first = vec![cohort(0, if now == 1000 { 100 } else { 0 })];
@@ -290,8 +293,8 @@ fn a_page_that_becomes_known_was_not_accessed() {
         (curve.known(), curve.untouched()),
         (Pages(100), Pages(5000))
     );
-    // Then the first use of 300 of these is observed: their distance is the number of pages used
-    // since their ages became known.
+    // Then the first use of 300 of the 5,000 pages is observed. Their distance is the number of
+    // pages used since their ages became known.
     curve.scan(scan(
         4000,
         vec![cohort(4000, 400)],
@@ -302,8 +305,7 @@ fn a_page_that_becomes_known_was_not_accessed() {
     assert_eq!(curve.at(Pages(0), Period::All).refaults.0, 700);
     assert_eq!(curve.at(Pages(1), Period::All).refaults.0, 298);
     assert_eq!(curve.known(), Pages(400));
-    // 1,000 pages are swapped in without being used; a wrong curve would count them as refaults at
-    // each size.
+    // 1,000 pages are swapped in without being used. They must not count as refaults.
     let mut back = scan(
         5000,
         vec![cohort(5000, 400)],
@@ -318,12 +320,12 @@ fn a_page_that_becomes_known_was_not_accessed() {
     assert!(after.0 - before.0 <= 300, "{before:?} {after:?}");
 }
 
-/// Counts older than an hour are halved repeatedly, and the later part of the time is counted
+/// Counts older than an hour are halved again and again, and the later part of the time is counted
 /// separately.
 #[test]
 fn results_are_of_the_recent_past() {
-    let mut both = Both::new(1000);
-    // For an hour 1,000 pages are used in turn, then for two hours 200.
+    let mut both = CurveAndStack::new(1000);
+    // For an hour 1,000 pages are used in turn, then 200 pages for two hours.
     for (wide, scans) in [(1000_u32, 3600_u32), (200, 7200)] {
         for number in 0..scans {
             (0..100).for_each(|n| both.access((number * 100 + n) % wide));
@@ -343,11 +345,11 @@ fn results_are_of_the_recent_past() {
 
 /// Whatever the order of accesses between scans, misses are between `at_least` and `at_most`.
 #[test]
-fn bounds_are_on_both_sides() {
-    let (mut both, mut state) = (Both::new(2000), 77);
+fn misses_are_within_the_bounds() {
+    let (mut both, mut state) = (CurveAndStack::new(2000), 77);
     for _ in 0..200 {
         for _ in 0..150 {
-            let page = (0..3).map(|_| chance(&mut state) % 2000).min();
+            let page = (0..3).map(|_| random(&mut state) % 2000).min();
             both.access(u32::try_from(page.unwrap_or(0)).unwrap_or(0));
         }
         both.scan();
@@ -365,10 +367,15 @@ fn bounds_are_on_both_sides() {
     }
 }
 
-/// A program that is watched from its start: it touches new pages before each scan until it has
-/// `all`, then the pages that `uses` returns.
-fn started(all: u32, filled_a_scan: u32, scans: u32, uses: impl Fn(u32) -> Vec<u32>) -> Both {
-    let mut both = Both::new(0);
+/// Simulates a program that is watched from its start. Before each scan it touches `filled_a_scan`
+/// new pages until it has `all`; then, for `scans` scans, the pages that `uses` returns.
+fn program_from_start(
+    all: u32,
+    filled_a_scan: u32,
+    scans: u32,
+    uses: impl Fn(u32) -> Vec<u32>,
+) -> CurveAndStack {
+    let mut both = CurveAndStack::new(0);
     let mut filled = 0;
     while filled < all {
         let to = (filled + filled_a_scan).min(all);
@@ -383,45 +390,47 @@ fn started(all: u32, filled_a_scan: u32, scans: u32, uses: impl Fn(u32) -> Vec<u
     both
 }
 
-/// Returns the smallest size without misses; `None` if no size that was full is so large.
-fn enough(curve: &RefaultCurve) -> Option<u64> {
+/// Returns the smallest size without misses; `None` if every size with a result has misses.
+fn smallest_size_without_misses(curve: &RefaultCurve) -> Option<u64> {
     let reported = |size: &u64| curve.at(Pages(*size), Period::All).watched.0 > 0;
     let misses = |size: &u64| curve.at(Pages(*size), Period::All).refaults.0 > 0;
     let mut sizes = (0..).step_by(50).take_while(reported);
     sizes.find(|size| !misses(size))
 }
 
-/// Regression: a program filled 200 MiB and then used 20 of them for 8 s. The one use after the
-/// start of all others counted, so the needed size came out as 122 to 195 MiB.
+/// Regression: a program filled 200 MiB, and then used 20 MiB of them for 8 s. A single use of the
+/// other pages after the start counted, so the needed size was reported as 122 to 195 MiB.
 #[test]
 fn the_start_does_not_count_in_a_short_run() {
     for filled_a_scan in [2_000, 7_000, 20_000, 51_200] {
-        let both = started(51_200, filled_a_scan, 6, |_| (0..5_120).collect());
+        let both = program_from_start(51_200, filled_a_scan, 6, |_| (0..5_120).collect());
         let curve = &both.curve;
-        let enough = enough(curve).expect("the hot pages were in use all the time");
-        assert!(enough <= 5_150, "{filled_a_scan} a look: {enough}");
-        // The pages of the last growth, too small for a new beginning, are used once more.
+        let enough =
+            smallest_size_without_misses(curve).expect("the hot pages were in use all the time");
+        assert!(enough <= 5_150, "{filled_a_scan} a scan: {enough}");
+        // Pages of the last growth, which was too small to begin the curve again, count as used
+        // once.
         let in_use = curve.in_use().0;
         assert!(in_use < 5_120 + 51_200 / 8 / 5, "{in_use}");
         assert!(curve.watched() >= Millis(5_000), "{:?}", curve.watched());
     }
 }
 
-/// Steady refaults after the start count as before, however short the run is: a loop over all
-/// memory needs all of it.
+/// Steady refaults after the start count, however short the run is: a loop over all memory needs
+/// all of it.
 #[test]
 fn a_short_loop_over_all_memory_needs_all_of_it() {
     let mut state = 11;
     for _ in 0..30 {
-        let all = 1_000 + u32::try_from(chance(&mut state) % 4_000).expect("small");
-        let filled_a_scan = 300 + u32::try_from(chance(&mut state)).expect("31 bits") % all;
-        let step = all / (2 + u32::try_from(chance(&mut state) % 4).expect("small"));
+        let all = 1_000 + u32::try_from(random(&mut state) % 4_000).expect("small");
+        let filled_a_scan = 300 + u32::try_from(random(&mut state)).expect("31 bits") % all;
+        let step = all / (2 + u32::try_from(random(&mut state) % 4).expect("small"));
         let scans = 3 * all.div_ceil(step);
         let uses = |number: u32| -> Vec<u32> {
             let at = |n| (number * step + n) % all;
             (0..step).map(at).collect()
         };
-        let both = started(all, filled_a_scan, scans, uses);
+        let both = program_from_start(all, filled_a_scan, scans, uses);
         let missed = |size: u32| both.curve.at(Pages(size.into()), Period::All);
         let rate = |missed: Missed| missed.refaults.0 as f64 / missed.watched.0.max(1) as f64;
         for part in [2, 3, 4] {
@@ -429,7 +438,7 @@ fn a_short_loop_over_all_memory_needs_all_of_it() {
             let rate = 1000.0 * rate(missed(size)) / f64::from(step);
             assert!(
                 rate > 0.6,
-                "{all} pages, {step} a look, at {size}: {rate} of all"
+                "{all} pages, {step} a scan, at {size}: {rate} of all"
             );
         }
         let sizes: Vec<Missed> = (0..=20).map(|part| missed(all * part / 20)).collect();
@@ -437,11 +446,10 @@ fn a_short_loop_over_all_memory_needs_all_of_it() {
     }
 }
 
-/// A start ends once: later growth, and pages that a report takes over from another report, do not
-/// make the curve begin again.
+/// Once the start is over, later growth does not make the curve begin again.
 #[test]
 fn later_growth_forgets_nothing() {
-    let mut both = started(2_000, 2_000, 10, |_| (0..1_000).collect());
+    let mut both = program_from_start(2_000, 2_000, 10, |_| (0..1_000).collect());
     let before = both.curve.watched();
     (2_000..30_000).for_each(|page| both.access(page));
     both.scan();

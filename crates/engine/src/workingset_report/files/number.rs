@@ -1,6 +1,6 @@
 //! Parses numbers as the kernel's kstrtoull() and kstrtouint() do with base 0.
 //!
-//! Invariant: no text makes a parser panic, and a text that is accepted has one value.
+//! Invariant: no text makes a parser panic, and each accepted text has exactly one value.
 
 use super::FileError;
 
@@ -8,8 +8,8 @@ use super::FileError;
 /// digits, or decimal digits, then an optional line break. Blanks are refused.
 ///
 /// # Errors
-/// [`FileError::Invalid`] if the text is no such number, [`FileError::Range`] if it has more than
-/// 64 bits.
+/// [`FileError::Invalid`] if the text is not such a number, [`FileError::Range`] if the number has
+/// more than 64 bits.
 pub fn kstrtoull(text: &str) -> Result<u64, FileError> {
     let text = text.strip_prefix('+').unwrap_or(text);
     let text = text.strip_suffix('\n').unwrap_or(text);
@@ -19,19 +19,20 @@ pub fn kstrtoull(text: &str) -> Result<u64, FileError> {
         _ => (text, 10),
     };
     let end = digits.find(|c: char| !c.is_digit(base));
-    let (digits, rest) = digits.split_at(end.unwrap_or(digits.len()));
+    let (digits, trailing) = digits.split_at(end.unwrap_or(digits.len()));
     if digits.is_empty() {
         return Err(FileError::Invalid);
     }
-    // As in the kernel, a number that is too large is reported before text that follows it.
+    // As in the kernel, a number that is too large is reported first, even if other text follows
+    // it.
     let number = u64::from_str_radix(digits, base).map_err(|_| FileError::Range)?;
-    match rest.is_empty() {
+    match trailing.is_empty() {
         true => Ok(number),
         false => Err(FileError::Invalid),
     }
 }
 
-/// Does the same with a number of at most 32 bits.
+/// Parses an unsigned number of at most 32 bits, in the form of [`kstrtoull`].
 ///
 /// # Errors
 /// As [`kstrtoull`], for 32 bits.

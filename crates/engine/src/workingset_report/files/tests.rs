@@ -1,4 +1,4 @@
-//! The numbered tests of workingset-report.md 11 about files, and texts of all kinds.
+//! The numbered tests of workingset-report.md 11 about files, and a test with random texts.
 
 use super::*;
 
@@ -10,7 +10,8 @@ fn numbers(count: u64) -> String {
     all.join(",")
 }
 
-/// A program that changed a value for a while can write back the text that it read before.
+/// A program can save a value by reading the file, change it, and restore it by writing the saved
+/// text.
 #[test]
 fn text_that_was_read_may_be_written() {
     let text = print_node_millis([(0, Millis(5000))]);
@@ -42,7 +43,8 @@ fn intervals() {
     }
 }
 
-/// workingset-report.md 2.1, rule 3.
+/// Edges are rounded up to clock ticks, and must increase after that, too.
+/// spec: workingset-report.md 2.1, rule 3.
 #[test]
 fn intervals_increase_in_ticks() {
     assert_eq!(parse_intervals("1,5", 100), Err(FileError::Invalid));
@@ -53,7 +55,8 @@ fn intervals_increase_in_ticks() {
     assert_eq!(print_intervals(&Bins::default()), "\n");
 }
 
-/// workingset-report.md 11, test 9.
+/// A memcg's files have a value for each node, and set the value of one node.
+/// spec: workingset-report.md 11, test 9.
 #[test]
 fn values_by_node() {
     let mut values = [(0, Millis(5000)), (1, Millis(0))];
@@ -61,7 +64,7 @@ fn values_by_node() {
     let (node, value) = parse_node_millis("N1=7000\n", &[0, 1]).expect("a node that is there");
     values[node].1 = value;
     assert_eq!(print_node_millis(values), "N0=5000 N1=7000 \n");
-    // Node numbers have gaps where nodes have no memory.
+    // Node numbers have gaps if some nodes have no memory.
     assert_eq!(parse_node_millis("N8=1", &[1, 8]), Ok((1, Millis(1))));
     assert_eq!(
         print_node_millis([(1, Millis(0)), (8, Millis(1))]),
@@ -87,7 +90,7 @@ fn values_by_node() {
     assert_eq!(print_millis(Millis(0)), "0\n");
 }
 
-/// Pieces that make texts similar to the right ones.
+/// Pieces of which texts similar to valid ones are made.
 fn piece() -> impl Strategy<Value = String> {
     let words = [
         "N",
@@ -117,7 +120,7 @@ fn piece() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Any text is refused, or has a value that is printed as the same text.
+    /// Any text is either refused or has a value; parsing the printed value gives the same value.
     #[test]
     fn hostile_texts(pieces in prop::collection::vec(piece(), 0..40), hz in 1..1000u32) {
         let text = pieces.concat();

@@ -1,5 +1,6 @@
-//! A naive model of the levels: a map of pages for each memcg, summed anew at each query. Which
-//! pages reclaim takes, in which order, and which it deactivates is read from the engine.
+//! A simple model of the levels, to compare the engine with: a map of pages for each memcg, summed
+//! at each query. The model reads from the engine which pages reclaim evicts, in which order, and
+//! which pages are active.
 
 extern crate std;
 
@@ -16,7 +17,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 const PAGES: u32 = 120;
-/// The parent of each memcg: the root's children are 1 and 2, and 3 to 5 are deeper.
+/// The parent of each memcg, by index: 1 and 2 are children of the root (0), and 3 to 5 are deeper.
 const PARENTS: [usize; 6] = [0, 0, 0, 1, 1, 3];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,11 +35,11 @@ struct Memcg {
     is_gone: bool,
 }
 
-/// A memory that pages out all pages, and records their order.
+/// A memory that pages out every page, and records the order.
 #[derive(Default)]
-struct Order(Vec<(MemcgId, FolioId)>);
+struct RecordsOrder(Vec<(MemcgId, FolioId)>);
 
-impl Memory for Order {
+impl Memory for RecordsOrder {
     fn walk(&mut self, _: MemcgId, _: &mut Lruvec) {}
 
     fn page_out(&mut self, memcg: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
@@ -77,22 +78,22 @@ impl Pair {
         }
     }
 
-    /// Returns `who` and all memcgs above it.
-    fn up(who: usize) -> Vec<usize> {
-        let parent = |&who: &usize| (who != 0).then(|| PARENTS[who]);
-        core::iter::successors(Some(who), parent).collect()
+    /// Returns the memcg `owner` (an index of [`PARENTS`]) and all memcgs above it.
+    fn up(owner: usize) -> Vec<usize> {
+        let parent = |&owner: &usize| (owner != 0).then(|| PARENTS[owner]);
+        core::iter::successors(Some(owner), parent).collect()
     }
 
-    fn advance(&mut self, who: usize) {
-        Self::up(who)
+    fn advance(&mut self, owner: usize) {
+        Self::up(owner)
             .into_iter()
             .for_each(|at| self.model[at].clock += 1);
     }
 
     fn sizes(&self, target: usize) -> Sizes {
         let mut sizes = Sizes::default();
-        let below = (0..6).filter(|&who| Self::up(who).contains(&target));
-        for page in below.flat_map(|who| self.model[who].pages.values()) {
+        let below = (0..6).filter(|&owner| Self::up(owner).contains(&target));
+        for page in below.flat_map(|owner| self.model[owner].pages.values()) {
             match *page {
                 Page::In { file, active: true } => sizes.active[usize::from(file)] += 1,
                 Page::In { file, .. } => sizes.inactive[usize::from(file)] += 1,
@@ -107,8 +108,8 @@ impl Pair {
         up.all(|at| self.machine.tree().get(self.ids[at]).swap_available() > Pages(0))
     }
 
-    fn fault(&mut self, who: usize, id: u32, file: bool) {
-        let (memcg, page) = (self.ids[who], self.model[who].pages.get(&id).copied());
+    fn fault(&mut self, owner: usize, id: u32, file: bool) {
+        let (memcg, page) = (self.ids[owner], self.model[owner].pages.get(&id).copied());
         if matches!(page, Some(Page::In { .. })) {
             return;
         }
@@ -123,7 +124,7 @@ impl Pair {
         assert!(lruvec.out(FolioType::Anon) <= before);
         let mut active = false;
         if let Some(Page::Out { target, stamp }) = page {
-            self.model[who].refaults += 1;
+            self.model[owner].refaults += 1;
             let Sizes {
                 inactive: [ia, inf],
                 active: [aa, af],
@@ -133,26 +134,28 @@ impl Pair {
             } else {
                 0
             };
-            let room = af + if file { 0 } else { inf } + anon;
+            let lists_size = af + if file { 0 } else { inf } + anon;
             let distance = self.model[target].clock - stamp;
-            active = distance <= room && !self.model[target].is_gone;
-            assert_eq!(refault.map(|r| r.recent), Some(active), "{who}: {id}");
+            active = distance <= lists_size && !self.model[target].is_gone;
+            assert_eq!(refault.map(|r| r.recent), Some(active), "{owner}: {id}");
             if active {
-                self.advance(who);
-                for at in Self::up(who) {
+                self.advance(owner);
+                for at in Self::up(owner) {
                     self.model[at].activations[usize::from(file)] += 1;
                 }
             }
         }
-        self.model[who].pages.insert(id, Page::In { file, active });
+        self.model[owner]
+            .pages
+            .insert(id, Page::In { file, active });
     }
 
-    fn mark_accessed(&mut self, who: usize, id: u32) {
-        let lruvec = self.machine.lruvec_mut(self.ids[who]);
+    fn mark_accessed(&mut self, owner: usize, id: u32) {
+        let lruvec = self.machine.lruvec_mut(self.ids[owner]);
         let before = lruvec.stat().get(VmEvent::Pgactivate);
         lruvec.mark_accessed(FolioId(id));
         if lruvec.stat().get(VmEvent::Pgactivate) > before {
-            self.advance(who);
+            self.advance(owner);
         }
     }
 
@@ -163,22 +166,23 @@ impl Pair {
             swappiness: None,
             now: Millis(u64::from(self.now)),
         };
-        let mut order = Order::default();
+        let mut order = RecordsOrder::default();
         self.machine
             .reclaim_subtree(self.ids[target], request, &mut order);
         for (memcg, id) in order.0 {
-            let who = self.ids.iter().position(|&id| id == memcg).expect("ours");
+            let owner = self.ids.iter().position(|&id| id == memcg).expect("ours");
             let stamp = self.model[target].clock;
-            // The target's clock and those above it; not that of the page's owner below it.
+            // An eviction advances the clocks of the target and of the memcgs above it, not that of
+            // the page's owner below.
             self.advance(target);
-            self.model[who]
+            self.model[owner]
                 .pages
                 .insert(id.0, Page::Out { target, stamp });
         }
     }
 
     /// Reads from the engine which pages are active.
-    fn follow(&mut self) {
+    fn update_model(&mut self) {
         for (memcg, &id) in self.model.iter_mut().zip(&self.ids) {
             let folios = self.machine.lruvec(id).folios();
             for (&page, state) in &mut memcg.pages {
@@ -192,16 +196,16 @@ impl Pair {
 
     fn apply(&mut self, mut random: impl FnMut(u32) -> u32) {
         self.now += 1;
-        let (who, id) = (random(6) as usize, random(PAGES));
+        let (owner, id) = (random(6) as usize, random(PAGES));
         match random(10) {
             0..5 => (id..(id + random(30)).min(PAGES)).for_each(|id| {
-                self.fault(who, id, id % 3 > 0);
+                self.fault(owner, id, id % 3 > 0);
             }),
-            5 => (id..(id + 10).min(PAGES)).for_each(|id| self.mark_accessed(who, id)),
+            5 => (id..(id + 10).min(PAGES)).for_each(|id| self.mark_accessed(owner, id)),
             6 => {
-                self.machine.unmap_range(self.ids[who], FolioId(id), 5);
+                self.machine.unmap_range(self.ids[owner], FolioId(id), 5);
                 (id..id + 5).for_each(|id| {
-                    self.model[who].pages.remove(&id);
+                    self.model[owner].pages.remove(&id);
                 });
             }
             7 if random(8) == 0 => {
@@ -210,36 +214,36 @@ impl Pair {
                     swap_max,
                     ..MemcgLimits::default()
                 };
-                self.machine.set_limits(self.ids[who], limits);
+                self.machine.set_limits(self.ids[owner], limits);
             }
             // Only memcgs with children: they exist for a while after their deletion.
             7 if random(20) == 0 => {
-                let who = [1, 3][random(2) as usize];
-                if !core::mem::replace(&mut self.model[who].is_gone, true) {
-                    self.machine.offline(self.ids[who]);
+                let owner = [1, 3][random(2) as usize];
+                if !core::mem::replace(&mut self.model[owner].is_gone, true) {
+                    self.machine.offline(self.ids[owner]);
                 }
             }
-            _ => self.reclaim(who, u64::from(1 + random(60))),
+            _ => self.reclaim(owner, u64::from(1 + random(60))),
         }
-        self.follow();
+        self.update_model();
         self.compare();
     }
 
     fn compare(&mut self) {
         self.machine.check_invariants();
-        for who in 0..6 {
-            let level = self.machine.level(self.ids[who]);
-            let model = &self.model[who];
-            assert_eq!(level.nonresident_age, model.clock, "the clock of {who}");
-            assert_eq!(level.activations, model.activations, "{who}");
-            assert_eq!(level.sizes, self.sizes(who), "{who}");
-            let stats = self.machine.lruvec(self.ids[who]).stat();
+        for owner in 0..6 {
+            let level = self.machine.level(self.ids[owner]);
+            let model = &self.model[owner];
+            assert_eq!(level.nonresident_age, model.clock, "the clock of {owner}");
+            assert_eq!(level.activations, model.activations, "{owner}");
+            assert_eq!(level.sizes, self.sizes(owner), "{owner}");
+            let stats = self.machine.lruvec(self.ids[owner]).stat();
             let refaults = [
                 VmEvent::WorkingsetRefaultAnon,
                 VmEvent::WorkingsetRefaultFile,
             ];
             let refaults: u64 = refaults.into_iter().map(|event| stats.get(event)).sum();
-            assert_eq!(refaults, model.refaults, "on the owner: {who}");
+            assert_eq!(refaults, model.refaults, "on the owner: {owner}");
         }
     }
 }
@@ -259,11 +263,11 @@ fn levels_and_model_agree() {
                 x % n
             });
         }
-        let of = |f: fn(&Memcg) -> u64| pair.model.iter().map(f).sum::<u64>();
-        recent += of(|memcg| memcg.activations.iter().sum());
-        all += of(|memcg| memcg.refaults);
+        let sum_of = |f: fn(&Memcg) -> u64| pair.model.iter().map(f).sum::<u64>();
+        recent += sum_of(|memcg| memcg.activations.iter().sum());
+        all += sum_of(|memcg| memcg.refaults);
     }
-    // Neither answer is the only one: the root, its child and all that is deeper count an
-    // activation each.
+    // Both kinds of refaults occurred. A recent refault counts one activation in its memcg and in
+    // each above it.
     assert!(recent > all / 10 && recent < 3 * all, "{recent} of {all}");
 }
