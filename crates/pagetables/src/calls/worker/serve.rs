@@ -365,8 +365,8 @@ impl Server {
             let result = unsafe { call(libc::SYS_getdents64, arguments) };
             match usize::try_from(result) {
                 Ok(0) => return self.end_reading(signed(done)),
-                // SAFETY: the kernel has filled `result` bytes with whole entries, and the data have
-                // room for their links.
+                // SAFETY: the kernel has filled `result` bytes with whole entries, and the data
+                // have room for their links.
                 Ok(result) => done += unsafe { self.links_of(at, result.min(ENTRIES_BYTES), done) },
                 Err(_) => return self.end_reading(result),
             }
