@@ -12,14 +12,14 @@ use crate::runs::{self, Run};
 use crate::unit::Unit;
 use crate::{Header, PAGE_BITS, SPACES_MAX, varint};
 
-/// Maximum number of chunks in all address spaces together: 2 TiB of addresses, which take about
-/// 300 MiB of the decoder's memory. It is also the maximum number of chunks that change in one
-/// scan, which take as much memory again.
+/// Maximum number of chunks in all address spaces together. So many chunks cover 2 TiB of addresses
+/// and take about 300 MiB of the decoder's memory. It is also the maximum number of chunks that
+/// change in one scan; their previous bits take about 300 MiB, too.
 pub const CHUNKS_MAX: usize = 1 << 20;
 /// Upper bound of a scan's time in milliseconds since the recording began: some thousands of years.
 const TIME_MAX: u64 = 1 << 47;
 
-/// What is wrong with a frame, in words.
+/// The error for a frame that breaks a rule of the format; the text says which rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damaged(pub &'static str);
 
@@ -31,7 +31,7 @@ impl std::fmt::Display for Damaged {
 
 impl std::error::Error for Damaged {}
 
-/// What a frame contained.
+/// The kind of a decoded frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decoded {
     /// The header; see [`Decoder::header`].
@@ -67,9 +67,10 @@ pub struct Scan {
 /// The decoder's state of one address space.
 #[derive(Debug, Default)]
 struct Space {
-    /// The bits of its pages, as of the frames read so far.
+    /// The bits of the address space's pages, after the frames read so far.
     pages: Pages,
-    /// Whether the current scan has read this address space.
+    /// Whether the current scan contains this address space. (A scan need not read the tables of
+    /// all.)
     was_read: bool,
 }
 
@@ -78,8 +79,8 @@ struct Space {
 pub struct Decoder {
     header: Option<Header>,
     spaces: BTreeMap<u32, Space>,
-    /// For each chunk that changed in the current scan, its bits before the scan. Key: number of
-    /// the address space, number of the chunk.
+    /// For each chunk that changed in the current scan: its bits before the scan. The key is the
+    /// number of the address space, then the number of the chunk.
     before: BTreeMap<(u32, u64), Planes>,
     /// Number of chunks of all address spaces ([`CHUNKS_MAX`]).
     chunks: usize,
@@ -155,7 +156,7 @@ impl Decoder {
         Ok(decoded)
     }
 
-    /// Reads an item that says which address space the next runs belong to; returns its number.
+    /// Reads the number of the address space that the following runs belong to, and returns it.
     fn space(&mut self, number: u64) -> Result<u32, Damaged> {
         let number = u32::try_from(number).ok();
         let number = number.filter(|number| *number < SPACES_MAX);
@@ -164,7 +165,8 @@ impl Decoder {
         Ok(number)
     }
 
-    /// Reads an item of runs, and inverts the bits of their pages in the address space `space`.
+    /// Reads an item of runs ([`item::RUNS`]), and inverts the bits of the runs' pages in the
+    /// address space `space`.
     fn runs(&mut self, space: u32, bytes: &mut &[u8]) -> Result<(), Damaged> {
         let kind = usize::try_from(number(bytes)?).ok();
         let kind = kind.filter(|kind| *kind < Planes::KINDS);
@@ -184,7 +186,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Inverts the bits of this kind of the run's pages in the address space `space`.
+    /// Inverts the bits of one kind of all pages of the run, in the address space `space`.
     fn toggle(&mut self, space: u32, kind: usize, run: Run) -> Result<(), Damaged> {
         let Decoder {
             spaces,
@@ -284,9 +286,9 @@ impl Decoder {
         scan
     }
 
-    /// Returns the units with at least one page for which `wanted` returns a bit, in the address
-    /// spaces that this scan has read. `wanted` gets the bits of a chunk and the index of a word in
-    /// it.
+    /// Returns a unit for each word of bits for which `wanted` returns at least one set bit, in the
+    /// address spaces that this scan has read. The arguments of `wanted` are the bits of a chunk
+    /// and the index of a word in it.
     fn units(&self, wanted: impl Fn(&Planes, usize) -> u64) -> Vec<Unit> {
         let mut units = Vec::new();
         for (space, of) in self.spaces.iter().filter(|(_, of)| of.was_read) {

@@ -1,8 +1,8 @@
 //! Encodes what each scan found into the frames of a recording.
 //!
-//! Invariant: no frame is longer than [`FRAME_MAX`], however much changed. All results of
-//! [`Encoder::take`] in a row are a recording without an end mark; a reader takes it for one that
-//! was cut off. [`Encoder::end_of`] returns the end mark that completes it.
+//! Invariant: no frame is longer than [`FRAME_MAX`], however much changed. The concatenated results
+//! of [`Encoder::take`] are a recording without an end mark, which a reader treats as cut off.
+//! [`Encoder::end_of`] returns the end mark that completes it.
 
 use crate::frame::{self, FRAME_MAX};
 use crate::item;
@@ -39,7 +39,7 @@ impl Encoder {
         encoder
     }
 
-    /// Appends the frame that is being built to the complete ones, unless it is empty.
+    /// Appends the frame that is being built to the complete frames; does nothing if it is empty.
     fn close_frame(&mut self) {
         if !self.content.is_empty() {
             frame::put(&mut self.done, &self.content);
@@ -61,7 +61,7 @@ impl Encoder {
     /// # Panics
     /// If `number` is not below [`SPACES_MAX`].
     pub fn space(&mut self, number: u32, before: &Pages, after: &Pages) {
-        assert!(number < SPACES_MAX, "so many address spaces are told apart");
+        assert!(number < SPACES_MAX, "no more address spaces have numbers");
         self.put(item::SPACE, &[u64::from(number)]);
         for kind in 0..Planes::KINDS {
             for runs in differing(before, after, kind).chunks(RUNS_MAX) {

@@ -8,11 +8,11 @@ pub const PREFIX: usize = 8;
 /// Maximum length of the content, bytes.
 pub const FRAME_MAX: usize = 128 << 10;
 
-/// What some bytes begin with.
+/// The result of [`split`]: what the bytes begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split<'a> {
-    /// An incomplete frame. The number is how many bytes are needed to go on: those of the prefix,
-    /// or, once the prefix is there, of the whole frame.
+    /// An incomplete frame. The number is the length in bytes that is needed to continue: that of
+    /// the prefix, or, if the prefix is complete, that of the whole frame.
     Needs(usize),
     /// A complete frame: its content.
     Whole(&'a [u8]),
@@ -53,7 +53,8 @@ pub fn split(bytes: &[u8]) -> Split<'_> {
     }
 }
 
-/// Polynomial of the checksum CRC-32C (Castagnoli), lowest bit first.
+/// Polynomial of the checksum CRC-32C (Castagnoli), with reversed bits: the highest power is the
+/// lowest bit.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
 /// For each value of a byte: the remainder of its division by [`POLYNOMIAL`].
@@ -92,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_checksum_is_the_known_one() {
+    fn the_checksum_is_crc_32c() {
         // RFC 3720 B.4.
         assert_eq!(crc(b"123456789"), 0xe306_9283);
         assert_eq!(crc(&[0; 32]), 0x8a91_36aa);

@@ -1,5 +1,5 @@
-//! The items in a frame's content. Each begins with the number of its kind; numbers follow
-//! ([`crate::varint`]).
+//! The kinds of items in a frame's content. An item is the number of its kind, then the numbers
+//! that each constant here lists ([`crate::varint`]).
 //!
 //! Invariant: the meaning of a kind never changes. An item that ends a scan or the recording is the
 //! last of its frame.

@@ -1,5 +1,5 @@
-//! The order in which a replay accesses the pages that one scan found accessed. The real order is
-//! unknown, so a seeded generator chooses one: the same each time.
+//! Chooses the order in which a replay accesses the pages that one scan found accessed. The real
+//! order is unknown, so a seeded generator chooses one, which is the same at each replay.
 //!
 //! Invariant: the order depends only on the seed and the scan's number. All orders of the units are
 //! equally likely.

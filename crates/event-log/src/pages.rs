@@ -12,7 +12,7 @@ pub(crate) const WORD_PAGES: u64 = 64;
 /// Number of words that have one bit for each page of a chunk.
 pub(crate) const WORDS: usize = (CHUNK_PAGES / WORD_PAGES) as usize;
 
-/// The bits of one kind of all pages of a chunk.
+/// The bits of one kind (present, paged out or accessed) for all pages of a chunk.
 pub(crate) type Plane = [u64; WORDS];
 
 /// The bits of a chunk: of each kind, one bit for each of the 512 pages.

@@ -1,7 +1,7 @@
-//! The pages whose bits differ between two scans, as runs of consecutive pages.
+//! The differences between two scans: the pages whose bits differ, as runs of consecutive pages.
 //!
-//! Invariant: runs ascend, with at least one page between two of them. To apply them twice restores
-//! the bits.
+//! Invariant: runs ascend, with at least one page between two runs. Applying the same runs twice
+//! restores the bits.
 
 use std::collections::BTreeSet;
 
@@ -53,8 +53,8 @@ fn add_word(runs: &mut Vec<Run>, first: u64, mut bits: u64) {
     }
 }
 
-/// Calls `each` for each chunk with pages of the run. `each` gets the chunk's number, and a mask of
-/// the run's pages in the chunk's words. Stops when `each` returns false.
+/// Calls `each` for each chunk that contains pages of the run, with the chunk's number and a mask
+/// of the run's pages in the chunk's words. Stops when `each` returns false.
 pub(crate) fn masks(run: Run, mut each: impl FnMut(u64, &[u64; 8]) -> bool) {
     let (mut at, end) = (run.first, run.first + run.pages);
     while at < end {

@@ -184,7 +184,7 @@ proptest! {
 
     /// A forged file has correct checksums: reading it yields at most one scan for each frame.
     #[test]
-    fn what_was_forged_is_refused_or_bounded(program in programs(), forge in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
+    fn forged_recordings_are_refused_or_bounded(program in programs(), forge in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
         let (bytes, _) = recorded(&program);
         let (mut contents, mut left) = (Vec::new(), &bytes[MAGIC.len()..]);
         while let Split::Whole(content) = split(left) {
@@ -221,7 +221,7 @@ proptest! {
 /// Regression: an item of ten bytes could make the decoder take all memory. [`crate::CHUNKS_MAX`]
 /// prevents that.
 #[test]
-fn a_run_of_everything_is_refused() {
+fn a_run_of_all_pages_is_refused() {
     let mut decoder = Decoder::default();
     let mut first = vec![crate::item::HEADER];
     header().put(&mut first);
@@ -255,7 +255,7 @@ fn a_scan_of_many_runs_is_several_frames() {
 
 /// If a program accesses the same pages in every scan, each scan takes at most 20 bytes.
 #[test]
-fn what_does_not_change_costs_nothing() {
+fn unchanged_pages_take_few_bytes() {
     let pages: BTreeMap<u64, u8> = (0..50_000).map(|n| (n * 2, USED)).collect();
     let same = || [(0, Some(pages.clone()))].into();
     let one = Program {

@@ -1,6 +1,6 @@
 //! Up to 64 consecutive pages as one value.
 //!
-//! Invariant: each page of a recording has its own number, also across address spaces.
+//! Invariant: the number of a page is unique in the recording, also across address spaces.
 
 /// Up to 64 consecutive pages of one address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

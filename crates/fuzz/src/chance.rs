@@ -27,7 +27,7 @@ impl Chance {
         usize::try_from(product >> 64).unwrap_or(0)
     }
 
-    /// Returns true once in `many` calls on average.
+    /// Returns true in one of `many` calls on average.
     pub fn one_in(&mut self, many: usize) -> bool {
         self.below(many) == 0
     }
@@ -40,8 +40,8 @@ impl Chance {
         things[self.below(things.len())]
     }
 
-    /// Returns a number of 0 to 64 bits. About every length is equally likely; powers of two and
-    /// their predecessors are frequent.
+    /// Returns a number of 0 to 64 bits. All lengths in bits are about equally likely, and powers
+    /// of two and their predecessors are frequent.
     pub fn number(&mut self) -> u64 {
         let edge = 1_u64 << self.below(64);
         match self.below(4) {
@@ -52,7 +52,7 @@ impl Chance {
         }
     }
 
-    /// Returns a random number of random bytes: 0 to `most`.
+    /// Returns random bytes, of a random length from 0 to `most`.
     pub fn bytes(&mut self, most: usize) -> Vec<u8> {
         let length = self.below(most + 1);
         (0..length).map(|_| self.next().to_le_bytes()[0]).collect()

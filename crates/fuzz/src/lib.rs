@@ -2,8 +2,9 @@
 //! then changed at random.
 //!
 //! Invariant: an input depends only on its seed and the corpus, so `PAGETIDE_SEED=N` repeats a
-//! failure. `PAGETIDE_FUZZ_SECONDS` sets how long a fuzzer runs (default: `IN_THE_CHECK`). An input
-//! that fails is printed with its seed; add its bytes to `corpus/NAME` together with the fix.
+//! failure. `PAGETIDE_FUZZ_SECONDS` sets how long a fuzzer runs (default: `IN_THE_CHECK`). If an
+//! input fails, its seed and bytes are printed; add the bytes to `corpus/NAME` together with the
+//! fix.
 #![forbid(unsafe_code)]
 
 mod chance;
@@ -20,16 +21,17 @@ pub use mutate::mutate;
 const IN_THE_CHECK: Duration = Duration::from_millis(700);
 /// Maximum processor time for the check of one input.
 const CASE_TIME: Duration = Duration::from_secs(20);
-/// Maximum elapsed time for the check of one input, long enough for a busy machine. Finds a check
-/// that waits for something, which takes no processor time.
+/// Maximum elapsed time for the check of one input, long enough for a busy machine. This limit
+/// finds a check that waits for something: waiting takes no processor time.
 const CASE_REAL_TIME: Duration = Duration::from_secs(600);
-/// Maximum growth of the process's peak memory while a fuzzer runs, bytes. Other tests of the crate
-/// run in the same process: the largest takes 0.8 GiB, and one input may take as much.
+/// Maximum growth of the process's peak memory while a fuzzer runs, bytes. It leaves space for
+/// other tests of the crate, which run in the same process: the largest takes 0.8 GiB, and one
+/// input may take as much.
 const MEMORY_MAX: u64 = 2 << 30;
 /// Number of inputs between two checks of the peak memory.
 const MEMORY_EVERY: u64 = 64;
 
-/// Runs the fuzzer `name` (its corpus is in `corpus/NAME`): `make` makes an input, `check` panics
+/// Runs the fuzzer `name`, whose corpus is in `corpus/NAME`. `make` makes an input; `check` panics
 /// if the code under test handles the input wrongly.
 ///
 /// # Panics
@@ -38,7 +40,7 @@ pub fn run(name: &str, make: impl Fn(&mut Chance) -> Vec<u8>, check: impl Fn(&[u
     let corpus = corpus(name);
     let before = peak_bytes();
     for (file, bytes) in &corpus {
-        one(&format!("{name}, corpus {file}"), bytes, &check);
+        check_input(&format!("{name}, corpus {file}"), bytes, &check);
     }
     let input = |seed| {
         let chance = &mut Chance::new(seed);
@@ -52,7 +54,7 @@ pub fn run(name: &str, make: impl Fn(&mut Chance) -> Vec<u8>, check: impl Fn(&[u
         bytes
     };
     if let Some(seed) = number_of("PAGETIDE_SEED") {
-        return one(&format!("{name}, seed {seed}"), &input(seed), &check);
+        return check_input(&format!("{name}, seed {seed}"), &input(seed), &check);
     }
     let time = number_of("PAGETIDE_FUZZ_SECONDS").map_or(IN_THE_CHECK, Duration::from_secs);
     let (begin, first) = (Instant::now(), RandomState::new().hash_one(name));
@@ -60,7 +62,7 @@ pub fn run(name: &str, make: impl Fn(&mut Chance) -> Vec<u8>, check: impl Fn(&[u
     // At least 128 inputs run, even if the machine is busy.
     while begin.elapsed() < time || tried < 2 * MEMORY_EVERY {
         let seed = first.wrapping_add(tried);
-        one(&format!("{name}, seed {seed}"), &input(seed), &check);
+        check_input(&format!("{name}, seed {seed}"), &input(seed), &check);
         tried += 1;
         if tried.is_multiple_of(MEMORY_EVERY) {
             let taken = peak_bytes().saturating_sub(before);
@@ -73,8 +75,9 @@ pub fn run(name: &str, make: impl Fn(&mut Chance) -> Vec<u8>, check: impl Fn(&[u
     println!("fuzz {name}: {tried} inputs in {:?}", begin.elapsed());
 }
 
-/// Checks one input; if that panics, prints `what` and the input.
-fn one(what: &str, bytes: &[u8], check: &impl Fn(&[u8])) {
+/// Checks one input. If the check panics, prints `what` and the input; panics itself if the check
+/// took too long.
+fn check_input(what: &str, bytes: &[u8], check: &impl Fn(&[u8])) {
     let reported = PrintOnPanic { what, bytes };
     let (begin, before) = (Instant::now(), processor_time());
     check(bytes);

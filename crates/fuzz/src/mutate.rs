@@ -1,4 +1,4 @@
-//! Random changes to bytes, as damage, truncation, copying or an attacker would make them.
+//! Changes bytes at random, as damage, truncation, copying or an attacker would change them.
 //!
 //! Invariant: one change adds at most 20 bytes, unless it repeats a part of the input. Repeating
 //! never makes an input longer than [`LONGEST`].

@@ -1,7 +1,7 @@
-//! Measures how long it takes to read, decode and clear the accessed bits of a running process, for
-//! a GiB of it: `scan PID [ROUNDS] [clear | PROBE]`. Prints medians. PROBE is another reader to
-//! compare with; it is run once in each iteration as `PROBE -p PID`. The last word but one of its
-//! line of totals must be its time in microseconds.
+//! Measures how long it takes to read, decode and clear the accessed bits of a running process, per
+//! GiB of its memory: `scan PID [ROUNDS] [clear | PROBE]`. Prints medians over ROUNDS iterations.
+//! PROBE is another program to compare with. Each iteration runs it once as `PROBE -p PID`; it must
+//! print a line that begins with `total` and ends with `N us`, its time in microseconds.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -28,7 +28,7 @@ fn median(mut times: Vec<f64>) -> f64 {
     times[times.len() / 2]
 }
 
-/// The time that the probe reports, in microseconds.
+/// Runs the probe once; returns the time that it reports, in microseconds.
 fn probe_us(probe: &str, pid: u32) -> f64 {
     let output = Command::new(probe)
         .args(["-p", &pid.to_string()])
@@ -92,7 +92,7 @@ fn main() {
         }
     }
     let times = [bare, decoded, probed, cleared];
-    tell(present, accessed, times);
+    print_medians(present, accessed, times);
     println!(
         "{} levels, {:.0} runs for two scans",
         reader.levels(),
@@ -100,8 +100,9 @@ fn main() {
     );
 }
 
-/// Prints medians for a GiB.
-fn tell(present: u64, accessed: u64, times: [Vec<f64>; 4]) {
+/// Prints the numbers of pages, then the median of each kind of time (in `times`, microseconds for
+/// the whole process) per GiB of present memory.
+fn print_medians(present: u64, accessed: u64, times: [Vec<f64>; 4]) {
     let gib = present as f64 / 262_144.0;
     println!("{present} pages present, {accessed} accessed at the last scan");
     let names = ["read", "read and decoded", "the probe, decoded", "cleared"];

@@ -1,5 +1,5 @@
-//! Reads, opens and writes what another process can keep locked without end: its memory and its
-//! `/proc` files.
+//! Reads, opens and writes the memory and the `/proc` files of other processes, with a deadline for
+//! each call, because a process can keep them locked without end.
 //!
 //! Invariant: **nothing waits on another process's memory without a deadline.** The kernel takes a
 //! process's memory lock (mmap_lock, or exec_update_lock during an exec) for the files that are
@@ -8,14 +8,14 @@
 //! the access worker (`calls::worker`), makes these calls. The worker is killed when it has used no
 //! processor time for `CallDeadline::stall`.
 //!
-//! A process for which a deadline was missed is *locked*. It is tried again after a pause that
-//! doubles with each try (`PAUSE_MIN` to `PAUSE_MAX`). It is tried at once when [`note_free`]
-//! reports that its memory lock is free; during an exec, when the process has run since the last
-//! try.
+//! A process counts as *locked* once a call for it has missed its deadline. Calls for a locked
+//! process fail at once, except for one try after a pause. The pause doubles with each failed try
+//! (`PAUSE_MIN` to `PAUSE_MAX`). It ends early when [`note_free`] reports that the memory lock is
+//! free, or, for a process within an exec, when the process has run since the last try.
 //!
-//! All waiting for locked processes together is bounded by `STALL_BUDGET`. Once that is used up, a
-//! process that is known to be locked is not tried. The first try of any other process then ends
-//! after `STALL_SHORT` or `STALL_OF_EXEC_SHORT`.
+//! Waiting for all locked processes together takes at most about `STALL_BUDGET` in each
+//! `STALL_WINDOW`. Once this time is used up, a process that is known to be locked is not tried.
+//! The first try of any other process then ends after `STALL_SHORT` or `STALL_OF_EXEC_SHORT`.
 //!
 //! Which files wait for what, as seen on Linux 6.18:
 //!
@@ -46,41 +46,44 @@ use crate::calls::{Advice, cpu_time};
 use ledger::LockedProcesses;
 pub use touch::{TOUCHED_MAX, Touched, touch};
 
-/// Longest time that a call may make no progress; then its process counts as locked.
+/// Maximum time without progress of a call; after that its process counts as locked. A call makes
+/// progress while its worker uses processor time or waits for a processor.
 const STALL: Duration = Duration::from_millis(100);
-/// Longest time that a call with advice may make no progress. It is long because such a call writes
-/// to swap or reads from it, which may take a disk that long.
+/// Maximum time without progress of a call with advice. It is long because such a call writes to
+/// swap or reads from it, and a disk may need that long.
 const STALL_OF_ADVICE: Duration = Duration::from_millis(500);
-/// Longest time that a later try of a locked process may make no progress; once [`STALL_BUDGET`] is
-/// used up, any try.
+/// Maximum time without progress at a later try of a locked process, and, once [`STALL_BUDGET`] is
+/// used up, at the first try of any process.
 const STALL_SHORT: Duration = Duration::from_millis(10);
-/// Longest time without progress of a call that waits for the end of an exec: at the first try; at
-/// later tries. The lock of an exec is held for microseconds unless a file server hangs. The limits
-/// may be short: a process that was taken for locked by mistake is tried again as soon as it has
-/// run.
+/// Maximum time without progress of a call that waits for the end of an exec: at the first try, and
+/// (`SHORT`) at later tries. The lock of an exec is held for microseconds unless a file server
+/// hangs. So the limits may be short: a process that counts as locked by mistake is tried again as
+/// soon as it has run.
 const STALL_OF_EXEC: Duration = Duration::from_millis(30);
 const STALL_OF_EXEC_SHORT: Duration = Duration::from_millis(2);
-/// Most time that waiting for locked processes may take within one [`STALL_WINDOW`].
+/// Maximum time for waiting for all locked processes together, within one [`STALL_WINDOW`].
 const STALL_BUDGET: Duration = Duration::from_millis(150);
 const STALL_WINDOW: Duration = Duration::from_secs(10);
-/// Shortest and longest pause before a locked process is tried again.
+/// Minimum and maximum pause before a locked process is tried again.
 const PAUSE_MIN: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
-/// Longest time of one call, also of one that makes progress.
+/// Maximum time of one call, even if it makes progress.
 const CALL_MAX: Duration = Duration::from_secs(2);
-/// Time between two checks of a call's progress. The worker is given up only after more than
-/// [`SEEN_MIN`] checks without progress.
+/// Time between two checks of a call's progress.
 const STEP: Duration = Duration::from_millis(5);
-const SEEN_MIN: u32 = 2;
-/// Longest time to wait for the end of a killed worker; a worker that takes longer is abandoned.
+/// A worker is killed only after more than this number of checks in a row without progress.
+const CHECKS_MIN: u32 = 2;
+/// Maximum time to wait for the end of a killed worker. A worker that takes longer is *abandoned*:
+/// later calls check whether it has ended.
 const END: Duration = Duration::from_millis(20);
-/// Most idle workers that are kept, and the time after which an idle worker is ended.
+/// Maximum number of idle workers, and the time after which an idle worker is ended.
 const IDLE_MAX: usize = 4;
 const IDLE_TIME: Duration = Duration::from_secs(1);
-/// Most abandoned workers: killed, but in an uninterruptible wait. With so many, none is started.
+/// Maximum number of abandoned workers (killed, but still in an uninterruptible wait). At this
+/// number no new worker is started.
 const ABANDONED_MAX: usize = 16;
 
-/// The access workers, and what is known of locked processes.
+/// The access workers of this process, and its list of locked processes.
 struct Pool {
     /// The process that created this pool. A fork has copies of the workers' sockets and must not
     /// use them.
@@ -104,9 +107,9 @@ thread_local! {
 /// Time limits of one call.
 #[derive(Clone, Copy, Debug)]
 struct CallDeadline {
-    /// Longest time without progress.
+    /// Maximum time without progress.
     stall: Duration,
-    /// Longest time that the worker has real-time priority; `None` if it never has.
+    /// Maximum time for which the worker has real-time priority; `None` if it never has.
     real_time: Option<Duration>,
 }
 
@@ -130,7 +133,7 @@ pub struct LockedProcess {
 /// Name (`comm`) of an access worker's process.
 pub const WORKER: &str = "pagetide-access";
 
-/// How a call takes the memory lock of a process.
+/// How a call locks the memory of a process (the kernel's mmap_lock).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// For reading: the call waits while a task holds the lock for writing.
@@ -140,17 +143,17 @@ pub enum Access {
     Change,
 }
 
-/// What a call to a process has to wait for.
+/// Kinds of calls, by the lock of the process that the call may have to wait for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Stage {
-    /// The end of an exec: calls that only open a file.
+    /// Calls that only open a file: they wait for the end of an exec.
     Open,
-    /// The memory lock: calls that read or change memory.
+    /// Calls that read or change memory: they wait for the memory lock.
     Memory,
 }
 
 impl Stage {
-    /// Returns what a read of the file `name` of a process has to wait for.
+    /// Returns the kind of a call that reads the file `name` of a process.
     fn of(name: &str) -> Stage {
         let of_exec = ["stat", "fd", "io", "pagemap"];
         let last = name.rsplit('/').next().unwrap_or_default();
@@ -160,8 +163,8 @@ impl Stage {
         }
     }
 
-    /// Upper limit of [`CallDeadline::stall`]. `is_short`: for a locked process, or with
-    /// [`STALL_BUDGET`] used up.
+    /// Upper limit of [`CallDeadline::stall`]. `is_short`: the process is known to be locked, or
+    /// [`STALL_BUDGET`] is used up.
     fn stall_max(self, is_short: bool) -> Duration {
         match (self, is_short) {
             (Stage::Open, false) => STALL_OF_EXEC,
@@ -195,21 +198,21 @@ pub fn is_locked(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ETIMEDOUT)
 }
 
-/// Returns the processes whose memory was locked at their last try.
+/// Returns the processes that count as locked: the last call for each missed its deadline.
 #[must_use]
 pub fn locked() -> Vec<LockedProcess> {
     let now = Instant::now();
     pool().ledger.locked(now)
 }
 
-/// Notes that this process's memory lock was seen free: the next call for the process is not
-/// delayed.
+/// Notes that the memory lock of process `pid` was seen free, so the process no longer counts as
+/// locked.
 pub fn note_free(pid: u32) {
     pool().ledger.forget((pid, Stage::Memory));
 }
 
-/// Notes that this process's memory lock was seen held for long: calls fail until the pause is
-/// over.
+/// Notes that the memory lock of process `pid` was seen held for long. Calls for the process fail
+/// at once until its pause is over.
 pub fn note_locked(pid: u32) {
     let of = (pid, Stage::Memory);
     pool()
@@ -232,8 +235,8 @@ pub fn trim_workers() {
     drop(surplus);
 }
 
-/// Appends the file `name` of a process to `into`: up to `limit` bytes and the rest of the last
-/// piece. `proc` is the open `/proc`.
+/// Appends the content of the file `name` of a process to `into`. Reads in pieces and stops after
+/// the piece that reaches `limit` bytes. `proc` is the open `/proc`.
 ///
 /// # Errors
 /// Those of open(2) and read(2) of that file; `ETIMEDOUT` if the process's memory is locked
@@ -260,8 +263,8 @@ pub(crate) fn read_system(file: (u32, &str), into: &mut Vec<u8>) -> io::Result<(
     read(proc.as_fd(), file, usize::MAX, into)
 }
 
-/// Passes the file `name` of a process to `sink` in pieces, until `sink` returns false. A piece has
-/// at most 256 KiB, unless the file is this process's own.
+/// Passes the content of the file `name` of a process to `sink` in pieces, until `sink` returns
+/// false. A piece has at most 256 KiB; a file of this process itself is a single piece.
 ///
 /// # Errors
 /// The same as those of [`read`].
@@ -290,8 +293,8 @@ pub fn read_links(
     })
 }
 
-/// Passes on what the operation `first` reads, then what `next` reads, until all is read or `sink`
-/// returns false.
+/// Makes a worker do the operation `first`, then `next` again and again, and passes the bytes that
+/// each returns to `sink`. Stops at the end of the file or when `sink` returns false.
 fn pieces(
     proc: BorrowedFd<'_>,
     (pid, name): (u32, &str),
@@ -308,9 +311,9 @@ fn pieces(
     let mut bytes = call.make(Some(proc))?.0;
     loop {
         let worker = call.worker();
-        let got = usize::try_from(bytes).unwrap_or(0).min(DATA_BYTES);
+        let length = usize::try_from(bytes).unwrap_or(0).min(DATA_BYTES);
         let has_more = worker.header().has_more;
-        if !sink(&worker.data()[..got]) || !has_more {
+        if !sink(&worker.data()[..length]) || !has_more {
             return Ok(());
         }
         if begin.elapsed() > CALL_MAX {
@@ -322,7 +325,7 @@ fn pieces(
 }
 
 /// Reads an open file of a process (its pagemap) from `offset` (in bytes) on. Returns the number of
-/// bytes, 0 at the file's end. Of another process at most 256 KiB are read at once.
+/// bytes, 0 at the file's end. From another process's file a call reads at most 256 KiB.
 ///
 /// # Errors
 /// Those of pread(2); `ETIMEDOUT` if the process's memory is locked ([`is_locked`]).
@@ -340,10 +343,10 @@ pub fn read_at(
     header.operation = Operation::ReadAt;
     header.count = into.len().min(DATA_BYTES) as u64;
     header.offset = offset;
-    let (got, _) = call.make(Some(file))?;
-    let got = usize::try_from(got).unwrap_or(0).min(into.len());
-    into[..got].copy_from_slice(&call.worker().data()[..got]);
-    Ok(got)
+    let (length, _) = call.make(Some(file))?;
+    let length = usize::try_from(length).unwrap_or(0).min(into.len());
+    into[..length].copy_from_slice(&call.worker().data()[..length]);
+    Ok(length)
 }
 
 /// Opens the file `name` of a process for reading.
@@ -397,13 +400,13 @@ pub(crate) fn write(
 /// bytes that the kernel processed. The kernel stops at the first range that is not all mapped. At
 /// most [`crate::ADVICE_RANGES_MAX`] ranges are used.
 ///
-/// `keeps_files`: the call runs without the file rights of root and of capabilities. Then it does
-/// not drop pages of files that the process itself could not drop.
+/// `keeps_files`: the call runs without the file rights of root and of capabilities. Then the
+/// kernel drops no pages of files that a process without these rights may not drop.
 ///
 /// # Errors
 /// Those of process_madvise(2): no right (`EPERM`), the process is gone (`ESRCH`), nothing is
 /// mapped at the first range (`ENOMEM`). `ETIMEDOUT` if the process's memory is locked: the kernel
-/// may have taken part of the advice.
+/// may have processed some of the ranges.
 pub fn advise(
     (pid, pidfd): (u32, &OwnedFd),
     ranges: &[Range<u64>],
@@ -426,15 +429,15 @@ pub fn advise(
         start.copy_from_slice(&range.start.to_ne_bytes());
         length.copy_from_slice(&(range.end - range.start).to_ne_bytes());
     }
-    // A calling thread that is bound to a processor means the call to run there.
+    // If the calling thread is bound to certain processors, the call must run there, too.
     worker.follow_affinity();
     let (bytes, _) = call.make(Some(pidfd.as_fd()))?;
     u64::try_from(bytes).map_err(io::Error::other)
 }
 
-/// Number of context switches of the process's first thread, from its file `status`; reading that
-/// takes no lock. 0 for a call that waits for the memory lock ([`Stage::Memory`]). While a process
-/// waits within an exec, this number stays the same.
+/// Returns the number of context switches of the process's first thread, from `/proc/PID/status`;
+/// reading this file takes no lock. While a process waits within an exec, the number stays the
+/// same. 0 for [`Stage::Memory`], for which the number is not used.
 fn switches((pid, stage): (u32, Stage)) -> u64 {
     if stage != Stage::Open {
         return 0;
@@ -448,16 +451,17 @@ fn switches((pid, stage): (u32, Stage)) -> u64 {
         .sum()
 }
 
-/// Whether a process runs or waits for a processor, from its file `status`; reading that takes no
-/// lock.
+/// Whether a process runs or waits for a processor, from `/proc/PID/status`; reading this file
+/// takes no lock.
 fn is_runnable(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let state = status.lines().find_map(|line| line.strip_prefix("State:"));
     state.is_some_and(|state| state.trim_start().starts_with('R'))
 }
 
-/// Whether `pid` is this process, which needs no worker: it does not lock its own memory without
-/// end. And if its program has file capabilities, the kernel lets no other process read its files.
+/// Whether `pid` is this process. Calls for this process need no worker, since it does not lock its
+/// own memory without end. And a worker could not always make them: if this program has file
+/// capabilities, the kernel lets no other process read its `/proc` files.
 fn is_own(pid: u32) -> bool {
     pid == std::process::id()
 }
@@ -529,8 +533,8 @@ impl Pool {
 }
 
 impl Pool {
-    /// Removes and returns the workers that were idle for too long, and those above `IDLE_MAX`.
-    /// They may have capabilities that no later call wants.
+    /// Removes and returns the workers that were idle for longer than `IDLE_TIME`, and those above
+    /// `IDLE_MAX`. (A worker serves only threads with the same capabilities, so it may stay idle.)
     fn surplus(&mut self, now: Instant) -> Vec<(Worker, Instant)> {
         let is_old = |(_, used): &&(Worker, Instant)| now - *used > IDLE_TIME;
         let old = self.idle.iter().take_while(is_old).count();
@@ -541,7 +545,7 @@ impl Pool {
 
 /// One or more calls to one process, made by one worker.
 struct Call {
-    /// The process, and what the calls have to wait for.
+    /// The process id, and the kind of the calls.
     of: (u32, Stage),
     patience: CallDeadline,
     /// `None` while the worker makes a call, and after a call that failed.
@@ -551,7 +555,7 @@ struct Call {
 }
 
 impl Call {
-    /// Takes a worker for calls to one process.
+    /// Gets a worker for calls to one process.
     ///
     /// # Errors
     /// The process is known to be locked, or no worker can be started.
@@ -614,11 +618,11 @@ impl Call {
         Ok((result, opened))
     }
 
-    /// Waits until the call is done; gives the worker up if it makes no progress, or after
-    /// [`CALL_MAX`].
+    /// Waits until the call is done. Kills the worker if it makes no progress for
+    /// [`CallDeadline::stall`], or after [`CALL_MAX`].
     fn wait(&self, mut busy: Busy) -> io::Result<(Worker, Option<OwnedFd>)> {
         let begin = Instant::now();
-        let (mut progress, mut progressed, mut seen) = (None, begin, 0);
+        let (mut cpu_before, mut last_progress, mut checks) = (None, begin, 0);
         let mut is_real_time = self.patience.real_time.is_some();
         loop {
             busy = match busy.wait(STEP.min(self.patience.stall / 4)) {
@@ -632,13 +636,14 @@ impl Call {
                 is_real_time = false;
             }
             let used = cpu_time(busy.pid()).ok();
-            // A worker that waits for a processor on a busy machine does not wait for the process.
-            // Nor does time count in which this thread itself waited for a processor.
-            if used != progress || is_runnable(busy.pid()) {
-                (progress, progressed, seen) = (used, now, 0);
+            // A runnable worker waits for a processor on a busy machine, not for the process.
+            if used != cpu_before || is_runnable(busy.pid()) {
+                (cpu_before, last_progress, checks) = (used, now, 0);
             }
-            seen += 1;
-            let is_stalled = seen > SEEN_MIN && now - progressed >= self.patience.stall;
+            checks += 1;
+            // Several checks are needed: this thread itself may have waited for a processor.
+            let is_late = now - last_progress >= self.patience.stall;
+            let is_stalled = checks > CHECKS_MIN && is_late;
             if is_stalled || now - begin >= CALL_MAX {
                 return Err(self.give_up(busy, now - begin));
             }
@@ -654,7 +659,7 @@ impl Call {
         THREAD_CPU_NS.set(THREAD_CPU_NS.get().saturating_add(took));
     }
 
-    /// Kills a worker that missed its deadline, and notes the process as locked.
+    /// Kills a worker that missed its deadline after `waited`, and notes the process as locked.
     fn give_up(&self, busy: Busy, waited: Duration) -> io::Error {
         self.count_cpu(busy.pid());
         let left = busy.kill(END);
@@ -667,8 +672,8 @@ impl Call {
 }
 
 impl Drop for Call {
-    /// Puts the worker back: it is idle again. The process is not locked, because the call
-    /// succeeded.
+    /// Returns the worker to the idle ones, and notes that the process is not locked. (A call that
+    /// missed its deadline has no worker any more.)
     fn drop(&mut self) {
         let Some(worker) = self.worker.take() else {
             return;

@@ -5,7 +5,7 @@
 //! bpf/btf.rst.
 
 const MAGIC: u16 = 0xeb9f;
-/// Nesting depth to which members without a name are searched for a member.
+/// Nesting depth to which a search for a member descends into unnamed structures and unions.
 const DEPTH_MAX: u32 = 8;
 
 /// Kinds of types that have more bytes than the common 12.
@@ -31,8 +31,8 @@ pub(crate) struct Btf<'a> {
     types: &'a [u8],
     /// Offset in `types` of each type; the type with number N is at index N - 1.
     starts: Vec<u32>,
-    /// The numbers of structures and enumerations. They are searched from the first to the last:
-    /// some twenty are requested of some ten thousand, so sorting them all by name takes longer.
+    /// The numbers of structures and enumerations. A search by name goes through them one by one:
+    /// about twenty of ten thousand are requested, so sorting all by name would take longer.
     named: Vec<u32>,
 }
 
@@ -97,8 +97,9 @@ impl<'a> Btf<'a> {
         Some(())
     }
 
-    /// Offset of `member` in the structure `name`, in bytes. Members of a member without a name
-    /// count as the structure's own. `None` if there is no such structure or member.
+    /// Returns the offset of `member` in the structure `name`, in bytes. Members of an unnamed
+    /// inner structure or union count as members of the outer one. `None` if there is no such
+    /// structure or member.
     pub(crate) fn offset(&self, name: &str, member: &str) -> Option<u64> {
         let number = self.number(name)?;
         let bits = self.member_bits(number, member.as_bytes(), DEPTH_MAX)?;
@@ -246,8 +247,8 @@ mod tests {
         }
     }
 
-    /// Type information that consists of a header and these types and strings.
-    fn made(types: &[u8], strings: &[u8]) -> Vec<u8> {
+    /// Builds type information: a header, then these types and strings.
+    fn btf_bytes(types: &[u8], strings: &[u8]) -> Vec<u8> {
         let mut bytes = MAGIC.to_ne_bytes().to_vec();
         bytes.extend([1, 0]);
         let len = |part: &[u8]| u32::try_from(part.len()).expect("small");
@@ -264,7 +265,7 @@ mod tests {
         // struct "a" with one unnamed member of its own type.
         let words = [1u32, 1 | 4 << 24, 0, 0, 1, 0];
         let types: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        let bytes = made(&types, b"\0a\0");
+        let bytes = btf_bytes(&types, b"\0a\0");
         let btf = Btf::parse(&bytes).expect("well formed");
         assert_eq!(btf.offset("a", "b"), None);
     }
@@ -272,7 +273,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_yield_a_result_or_none(types: Vec<u8>, strings: Vec<u8>, raw: Vec<u8>) {
-            let bytes = made(&types, &strings);
+            let bytes = btf_bytes(&types, &strings);
             if let Some(btf) = Btf::parse(&bytes) {
                 let _ = btf.offset("a", "b");
                 let _ = (btf.size("a"), btf.constant("a", "b"));

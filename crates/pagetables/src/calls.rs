@@ -36,8 +36,8 @@ impl Attr {
 
     /// Makes the system call bpf(2).
     fn call(&mut self, command: libc::c_int) -> io::Result<libc::c_long> {
-        // SAFETY: the attribute block is ours, as long as we say, and outlives the call; pointers
-        // in it were made by the callers below from slices that outlive the call as well.
+        // SAFETY: the attribute block is ours, has the length that we pass, and outlives the call;
+        // the callers below made the pointers in it from slices that outlive the call as well.
         let done = unsafe {
             libc::syscall(
                 libc::SYS_bpf,
@@ -130,8 +130,8 @@ pub(crate) struct Shared {
     words: usize,
 }
 
-// SAFETY: the mapping is the process's, not a thread's, and has one owner: a slice of it borrows
-// that one, wherever it is.
+// SAFETY: the mapping belongs to the process, not to a thread, and has one owner. Every slice of it
+// borrows that owner, on whatever thread the owner is.
 unsafe impl Send for Shared {}
 
 impl Shared {
@@ -172,8 +172,8 @@ impl Drop for Shared {
     }
 }
 
-/// The first page of a file, mapped without any right to access it: only the kernel's structure of
-/// the mapping is of use.
+/// The first page of a file, mapped without the right to access it. It serves only to make the
+/// kernel create a structure of the mapping (`vm_area_struct`), which [`crate::noreuse`] reads.
 #[derive(Debug)]
 pub(crate) struct MappedFile(NonNull<libc::c_void>);
 
@@ -204,8 +204,8 @@ impl Drop for MappedFile {
     }
 }
 
-/// Sets (`is_once`) or takes back the advice that the pages of this open file are used only once
-/// (`POSIX_FADV_NOREUSE`, `POSIX_FADV_NORMAL`).
+/// Gives (`is_once`) or withdraws the advice that the pages of this open file are used only once:
+/// `POSIX_FADV_NOREUSE` or `POSIX_FADV_NORMAL`.
 pub(crate) fn advise_used_once(file: &File, is_once: bool) -> io::Result<()> {
     let advice = match is_once {
         true => libc::POSIX_FADV_NOREUSE,
@@ -277,7 +277,7 @@ impl Advice {
     }
 }
 
-/// Most ranges in one call of [`advise`] (`UIO_MAXIOV`).
+/// Maximum number of ranges in one call of [`advise`] (`UIO_MAXIOV`).
 pub const ADVICE_RANGES_MAX: usize = 1024;
 
 /// Advises the kernel about ranges of another process's memory, by its pidfd; returns the number of
@@ -292,8 +292,8 @@ pub fn advise(pidfd: &OwnedFd, ranges: &[Range<u64>], advice: Advice) -> io::Res
     let ranges: Vec<libc::iovec> = ranges
         .iter()
         .map(|range| libc::iovec {
-            // The address belongs to the other process: neither we nor the kernel read through it
-            // in this process.
+            // The address is one in the other process: neither this code nor the kernel uses it as
+            // an address in this process.
             iov_base: std::ptr::without_provenance_mut(usize::try_from(range.start).unwrap_or(0)),
             iov_len: usize::try_from(range.end - range.start).unwrap_or(0),
         })

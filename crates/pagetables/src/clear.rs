@@ -1,31 +1,32 @@
 //! Clears accessed bits by writing to `/proc/PID/clear_refs`.
 //!
 //! Invariant: no process waits for a clearing longer than the caller allows, as far as that can be
-//! foreseen. The kernel clears all pages in one go, and holds the address space's lock for writing
-//! all the time. So we estimate the time from earlier clearings ([`Pace`]), and clear nothing if
-//! the estimate is too long. (`MADV_COLD` works in slices. But it also deactivates the young pages,
-//! which reading ages must not do.)
+//! foreseen. The kernel clears all pages in one go and holds the address space's lock for writing
+//! meanwhile. So this module estimates the time from earlier clearings ([`Pace`]), and clears
+//! nothing if the estimate is too long. (`MADV_COLD` works in slices. But it also deactivates the
+//! young pages, which reading ages must not do.)
 
 use std::io;
 use std::time::Duration;
 
 use crate::access;
 
-/// Estimate of the time to clear one page before anything was measured, in nanoseconds: 16 ms a
-/// GiB. On a busy machine we measured 7 to 19 ms a GiB.
+/// Estimate of the time to clear one page before anything was measured, in nanoseconds: 16 ms per
+/// GiB. Measured values on a busy machine were 7 to 19 ms per GiB.
 const PAGE_NS: f64 = 60.0;
 /// Time of a clearing that does not depend on the number of pages, in nanoseconds: the system call
 /// itself, and mappings without pages.
 const CALL_NS: f64 = 50_000.0;
-/// Each time that a clearing is refused as too long, all long measurements are multiplied by this
-/// factor. So clearing is tried again after some scans: the longer the estimate, the later.
+/// Factor by which all long measurements are multiplied each time that a clearing is refused as too
+/// long. So clearing is tried again after some scans: the longer the estimate, the later.
 const FORGET: f64 = 0.9;
 /// Number of measurements that are kept.
 const MEASUREMENTS: usize = 6;
-/// Shortest time for which the worker that clears has real-time priority; else twice the estimate.
+/// Minimum time for which the worker that clears has real-time priority. If twice the estimate is
+/// longer, the worker has it for that long.
 const REAL_TIME_MIN: Duration = Duration::from_millis(10);
-/// A measurement with fewer pages than this counts as at least [`PAGE_NS`] for each page: most of
-/// the time is the system call's own.
+/// A measurement with fewer pages than this counts as at least [`PAGE_NS`] per page, because most
+/// of its time is the system call's own.
 const FEW: u64 = 4096;
 
 /// Which mappings one clearing covers. The kernel clears either mappings of files (including memory
@@ -97,7 +98,7 @@ impl Pace {
         kept[MEASUREMENTS - 2]
     }
 
-    /// Replaces the oldest measurement by a new one: to clear `pages` pages took `took`.
+    /// Replaces the oldest measurement by a new one: clearing `pages` pages took `took`.
     fn learn(&mut self, pages: u64, took: Duration) {
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
         let seen = (took.as_nanos() as f64 - CALL_NS).max(0.0) / (pages.max(256) as f64);
@@ -106,8 +107,8 @@ impl Pace {
         self.oldest = (self.oldest + 1) % MEASUREMENTS;
     }
 
-    /// Makes the measurements shorter after a clearing was refused. Otherwise every later clearing
-    /// would be refused, too.
+    /// Reduces the long measurements ([`FORGET`]) after a clearing was refused. Otherwise every
+    /// later clearing would be refused, too.
     fn forget(&mut self) {
         let is_slow = |one: &&mut f64| **one > PAGE_NS / 2.0;
         for one in self.page_ns.iter_mut().filter(is_slow) {
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_clearing_is_tried_again_some_time() {
+    fn a_refused_clearing_is_tried_again_later() {
         let mut pace = Pace::default();
         for _ in 0..MEASUREMENTS {
             pace.learn(1000, Duration::from_millis(100));

@@ -1,8 +1,8 @@
-//! Copies kernel memory: takes a batch of requests, serves all of them with one run of the BPF
-//! program, and returns the copied pages.
+//! Copies kernel memory with the BPF program ([`crate::program`]): collects requests, runs the
+//! program once for all of them, and returns the copies.
 //!
-//! Invariant: a result is borrowed only until the next request. It refers to no memory but the map
-//! of this copier.
+//! Invariant: a result is borrowed from the copier, so it cannot be used after the next request. It
+//! refers to no memory but the map of this copier.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -54,9 +54,10 @@ impl Copier {
         self.shared.words()[0]
     }
 
-    /// Adds a request for `bytes` bytes (at most 4,096) at the kernel address `from`. Returns the
-    /// request's number, for [`Copier::answer`]. Panics if there are [`COPIES`] requests already.
-    pub(crate) fn ask(&mut self, from: u64, bytes: u64) -> usize {
+    /// Adds a request to copy `bytes` bytes (at most 4,096) from the kernel address `from`. Returns
+    /// the request's number, for [`Copier::result`]. Panics if there are [`COPIES`] requests
+    /// already.
+    pub(crate) fn request(&mut self, from: u64, bytes: u64) -> usize {
         assert!(self.requested < COPIES, "more requests than a run takes");
         assert!(bytes <= 4096, "more than a page");
         let number = self.requested;
@@ -66,7 +67,7 @@ impl Copier {
         number
     }
 
-    /// Runs the program for all requests. The results are valid until the next [`Copier::ask`].
+    /// Runs the program for all requests. The results are valid until the next [`Copier::request`].
     pub(crate) fn run(&mut self) -> io::Result<()> {
         self.shared.words_mut()[1] = self.requested as u64;
         self.requested = 0;
@@ -74,9 +75,9 @@ impl Copier {
         calls::bpf_run(&self.program)
     }
 
-    /// The page (512 words) that was copied for the request `number`; `None` if the memory could
-    /// not be read.
-    pub(crate) fn answer(&self, number: usize) -> Option<&[u64]> {
+    /// Returns the copy made for the request `number`: 512 words, of which the first hold the
+    /// requested bytes. `None` if the kernel memory could not be read.
+    pub(crate) fn result(&self, number: usize) -> Option<&[u64]> {
         let words = self.shared.words();
         let failed = words[REQUESTS + 2 * number + 1] != 0;
         let at = PAGES + number * 512;
@@ -86,8 +87,8 @@ impl Copier {
     /// Reads one word of kernel memory at address `at`; `None` if it cannot be read.
     pub(crate) fn peek(&mut self, at: u64) -> io::Result<Option<u64>> {
         debug_assert_eq!(self.requested, 0, "requests would be lost");
-        let number = self.ask(at, 8);
+        let number = self.request(at, 8);
         self.run()?;
-        Ok(self.answer(number).map(|words| words[0]))
+        Ok(self.result(number).map(|words| words[0]))
     }
 }

@@ -1,8 +1,8 @@
 //! One entry of an x86-64 page table, as the hardware and Linux write it.
 //!
 //! Invariant: nothing is inferred beyond the bits of the entry. If a page of a file or of shared
-//! memory was evicted, its entry is *empty*, since the kernel notes elsewhere where the page is.
-//! Such an entry does not count as swapped.
+//! memory was evicted, its entry is *empty*: the kernel finds such a page by its file, not by the
+//! entry. An empty entry does not count as swapped.
 
 /// Bytes of the page that an entry of the last level maps.
 pub const PAGE_SIZE: u64 = 4096;
@@ -23,7 +23,7 @@ mod bit {
     /// Set by this crate in its own copies of entries (`Entry::is_vague`). Neither the hardware nor
     /// Linux uses this bit.
     pub(super) const VAGUE: u64 = 1 << 52;
-    /// Linux since 6.6: the page is dirty, but the entry that says so is write-protected.
+    /// Linux since 6.6: the page is dirty. Stands for DIRTY in a write-protected entry.
     pub(super) const SAVED_DIRTY: u64 = 1 << 58;
 }
 
@@ -62,7 +62,7 @@ impl Entry {
         if !self.is_present() {
             return self;
         }
-        // Linux stores the address inverted where the hardware must not use it (L1TF).
+        // If PRESENT is clear, Linux stores the address inverted, as a protection against L1TF.
         if self.0 & bit::PRESENT == 0 {
             return Entry(self.0 - offset);
         }
@@ -163,9 +163,9 @@ impl Entry {
         self.0 & bit::SPECIAL != 0
     }
 
-    /// Physical address in bytes. `mask` has the processor's physical address bits, without a bit
-    /// of memory encryption. Linux stores the address inverted where the hardware must not use it
-    /// (L1TF); this returns it as it is.
+    /// Returns the physical address of the page or table, in bytes. `mask` has the processor's
+    /// physical address bits, without a bit of memory encryption. If the hardware must not use the
+    /// entry, Linux stores the address inverted (L1TF); this function inverts it back.
     #[must_use]
     #[inline]
     pub const fn physical(self, mask: u64) -> u64 {
@@ -176,10 +176,10 @@ impl Entry {
         self.0 & mask
     }
 
-    /// Whether two copies of an entry, read at different times, lead to the same table.
+    /// Whether two copies of an entry, read at different times, point to the same table.
     #[must_use]
     #[inline]
-    pub(crate) const fn leads_where(self, other: Entry, mask: u64) -> bool {
+    pub(crate) const fn leads_to_same_table(self, other: Entry, mask: u64) -> bool {
         (self.0 ^ other.0) & (mask | bit::PRESENT | bit::HUGE) == 0
     }
 }
@@ -191,7 +191,7 @@ mod tests {
     const MASK: u64 = (1 << 46) - 4096;
 
     #[test]
-    fn each_kind() {
+    fn entries_of_each_kind_are_recognized() {
         assert_eq!(Entry(0).kind(), Kind::Empty);
         assert_eq!(Entry(0x60).kind(), Kind::Empty, "an erratum's A and D");
         assert_eq!(Entry(0x8000_0001_2345_6067).kind(), Kind::Present);

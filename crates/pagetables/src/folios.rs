@@ -1,9 +1,9 @@
-//! The kernel's young mark of folios: it shows whether a foreign clearer has cleared accessed bits
-//! of a folio.
+//! Reads the kernel's young mark of folios, which shows whether a foreign clearer has cleared
+//! accessed bits of a folio.
 //!
-//! Invariant: flags are read only if two calibrations with pages of our own found the same array of
-//! page structures. A folio whose flags cannot be read counts as not marked. For a tail page the
-//! flags of its folio's first page are read.
+//! Invariant: page flags are read only if two calibrations with pages of this process found the
+//! same array of page structures. A folio whose flags cannot be read counts as not marked. For a
+//! tail page, the flags of its folio's first page are read.
 //!
 //! DAMON and the idle-page bitmap clear accessed bits, too. When they do, they mark the folio young
 //! (`PG_young`, CONFIG_PAGE_IDLE_FLAG), so that the kernel's own reclaim still knows of the access.
@@ -17,12 +17,12 @@ use crate::btf::Btf;
 use crate::calls::{self, Shared};
 use crate::reader::Reader;
 
-/// Number of bytes that are read of a page's structure: 8 bytes of flags, and 8 of the pointer to
-/// the folio's first page.
+/// Number of bytes to read of a page's structure (`struct page`): 8 bytes of flags, and 8 of the
+/// pointer to the folio's first page.
 const HEAD_BYTES: u64 = 16;
 /// Bit of the pointer to the folio's first page: set in tail pages only.
 const IS_TAIL: u64 = 1;
-/// Greatest number of copy requests in one run of the BPF program.
+/// Maximum number of copy requests in one run of the BPF program.
 const BATCH: usize = 600;
 
 /// Offsets and sizes in the kernel's structures, in bytes; masks of page flags.
@@ -74,8 +74,8 @@ pub(crate) enum Mark {
     OneOf,
 }
 
-/// The first two words of a page structure: the flags; for a tail page, the address of the
-/// structure of its folio's first page, with [`IS_TAIL`] added.
+/// The first two words of a page structure. The first are the flags. In a tail page, the second is
+/// the address of the structure of the folio's first page, with [`IS_TAIL`] added.
 #[derive(Clone, Copy, Default)]
 struct Head {
     flags: u64,
@@ -92,8 +92,8 @@ impl Folios {
         (first == again).then_some(Folios { layout, first })
     }
 
-    /// Finds the address of the structure of frame 0 by one file of one page; `None` if the file's
-    /// page is not found.
+    /// Finds the address of the structure of frame 0 from a new file of one page; `None` if the
+    /// page of that file is not found.
     fn locate(reader: &mut Reader, layout: Layout) -> io::Result<Option<u64>> {
         let file = calls::one_page()?;
         let mut page = Shared::map(&file, 512)?;
@@ -128,8 +128,8 @@ impl Folios {
 }
 
 impl Folios {
-    /// Returns what the mark of each frame's folio says, in the order of `frames`. `is_whole`: each
-    /// frame is the first of a huge page that is a folio of its own.
+    /// Returns the mark of each frame's folio, in the order of `frames`. `is_whole`: each frame is
+    /// the first of a huge page that is a folio of its own.
     ///
     /// # Errors
     /// The BPF program cannot be run.
@@ -150,8 +150,7 @@ impl Folios {
             .collect())
     }
 
-    /// Returns for each frame: what its folio's mark says, and whether the folio has more than one
-    /// page.
+    /// Returns for each frame: the mark of its folio, and whether the folio has more than one page.
     pub(crate) fn folio_marks(
         &self,
         reader: &mut Reader,
@@ -167,9 +166,9 @@ impl Folios {
         firsts.dedup();
         let of_firsts = self.heads(reader, &firsts)?;
         let mark = |head: &Head| {
-            let place = first(head).map(|frame| firsts.binary_search(&frame).unwrap_or(0));
-            let flags = place.map_or(head.flags, |place| of_firsts[place].flags);
-            let is_large = place.is_some() || flags & self.layout.large != 0;
+            let index = first(head).map(|frame| firsts.binary_search(&frame).unwrap_or(0));
+            let flags = index.map_or(head.flags, |index| of_firsts[index].flags);
+            let is_large = index.is_some() || flags & self.layout.large != 0;
             let mark = match (flags & self.layout.young != 0, is_large) {
                 (false, _) => Mark::None,
                 (true, false) => Mark::Accessed,
@@ -201,11 +200,11 @@ impl Folios {
         for batch in runs.chunks(BATCH) {
             for run in batch {
                 let bytes = (run.len() as u64 - 1) * bytes + HEAD_BYTES;
-                reader.copier.ask(self.address(run[0]), bytes);
+                reader.copier.request(self.address(run[0]), bytes);
             }
             reader.copier.run()?;
             for (number, run) in batch.iter().enumerate() {
-                let words = reader.copier.answer(number);
+                let words = reader.copier.result(number);
                 let each = usize::try_from(bytes / 8).unwrap_or(8);
                 heads.extend((0..run.len()).map(|page| match words {
                     None => Head::default(),

@@ -1,5 +1,6 @@
-//! The idle-page bitmap (`/sys/kernel/mm/page_idle/bitmap`). It has one bit for each frame: we set
-//! the bit, and the kernel clears it when the frame is accessed through any of its mappings.
+//! The source that uses the idle-page bitmap (`/sys/kernel/mm/page_idle/bitmap`). The bitmap has a
+//! bit for each frame: this module sets the bit, and the kernel clears it when the frame is
+//! accessed through any of its mappings.
 //!
 //! Invariant: a frame that the bitmap does not cover (it is on none of the kernel's reclaim lists)
 //! is reported as accessed, never as old. Format: the kernel's documentation,
@@ -20,8 +21,8 @@ use crate::entry::{Entry, PAGE_SIZE};
 use crate::source::{Grain, Source, SourceKind, WalkResult};
 use crate::walk::{Piece, Sink, Walked};
 
-/// Number of pagemap entries that are read at once. All of them belong to one page table: no source
-/// passes on a piece of more than one table.
+/// Number of pagemap entries that are read at once: those of one page table, since a source must
+/// not pass on a piece that covers more than one table.
 const BATCH: u64 = 512;
 /// Bytes of address space that one page table maps.
 const TABLE: u64 = BATCH * PAGE_SIZE;
@@ -47,7 +48,7 @@ pub struct IdleBitmap {
 struct Word {
     /// The bits that were set when the word was read: those of idle frames.
     idle: u64,
-    /// Bits of the frames that the walked process has mapped.
+    /// Bits of the frames that the walked process has mapped, as far as the walk has come.
     seen: u64,
 }
 
@@ -135,7 +136,7 @@ impl Source for IdleBitmap {
                 let pages = (end - start) / PAGE_SIZE;
                 let part = &mut bytes[..usize::try_from(pages * 8).unwrap_or(0)];
                 match access::read_at((pid, pagemap.as_fd()), start / PAGE_SIZE * 8, part) {
-                    Ok(got) if got == part.len() => {}
+                    Ok(length) if length == part.len() => {}
                     Err(error) if access::is_locked(&error) => return Err(error),
                     // The range was unmapped meanwhile, or the process is gone.
                     _ => break,
@@ -258,8 +259,9 @@ mod tests {
         assert_eq!(bytes[8..16], (1u64 << 2).to_ne_bytes());
     }
 
-    /// Regression: this source passed on pieces of more than one table; the age table takes a piece
-    /// for a part of one table, and counted only its first 2 MiB.
+    /// Regression: this source passed on pieces that covered more than one table. The age table
+    /// requires that a piece is a part of one table, and counted only the first 2 MiB of such a
+    /// piece.
     #[test]
     fn no_piece_covers_two_tables() {
         let fake = Fake::new("tables", [0; 4], &[PRESENT | 1; 5000]);

@@ -1,5 +1,5 @@
-//! Finds out whether a process's memory lock (mmap_lock) is held for long. Reads the lock's words
-//! without taking the lock.
+//! Finds out whether a process's memory lock (mmap_lock) is held for long, by reading the two words
+//! of the lock. Does not take the lock.
 //!
 //! Invariant: a lock counts as held only if it was never seen free during [`WINDOW`], and its
 //! holder was never seen to change. If the same holder held the lock at the last check, one check
@@ -24,7 +24,7 @@ const READER: u64 = 1 << 8;
 const OWNER_FLAGS: u64 = 7;
 /// How long a lock is watched before it counts as held.
 const WINDOW: Duration = Duration::from_millis(30);
-/// How long a lock is watched once all watching has taken [`BUDGET`] within [`BUDGET_TIME`].
+/// How long a lock is watched once watching all locks has taken [`BUDGET`] within [`BUDGET_TIME`].
 const SHORT_WINDOW: Duration = Duration::from_millis(2);
 const BUDGET: Duration = Duration::from_millis(120);
 const BUDGET_TIME: Duration = Duration::from_secs(10);
@@ -54,7 +54,7 @@ impl Holder {
         }
     }
 
-    /// Whether a call that takes the lock as `access` says would have to wait for this holder.
+    /// Whether a call that needs the lock for `access` would have to wait for this holder.
     fn blocks(self, access: Access) -> bool {
         match (self, access) {
             (Holder::Free, _) | (Holder::Readers(..), Access::Read) => false,
@@ -71,9 +71,9 @@ pub(crate) struct Locks {
     owner: u64,
     /// The holders of the locks that were held at their last check, by [`Mm::id`].
     held: BTreeMap<u64, Holder>,
-    /// Begin of the time for which [`Locks::spent`] counts.
+    /// Beginning of the current period of [`BUDGET_TIME`].
     since: Instant,
-    /// Time that watching locks took since [`Locks::since`].
+    /// Time spent on watching locks in the current period.
     spent: Duration,
 }
 
@@ -91,8 +91,8 @@ impl Locks {
         })
     }
 
-    /// Whether the lock is held for long, and a call that takes it as `access` says would have to
-    /// wait.
+    /// Whether the lock is held for long and blocks a call that needs it for `access`. Takes up to
+    /// [`WINDOW`].
     ///
     /// # Errors
     /// The BPF program cannot be run.
@@ -148,10 +148,15 @@ impl Locks {
         let copier = &mut reader.copier;
         let at = |offset| space.id() + offset;
         let requested: Vec<[usize; 2]> = (0..SCANS)
-            .map(|_| [copier.ask(at(self.count), 8), copier.ask(at(self.owner), 8)])
+            .map(|_| {
+                [
+                    copier.request(at(self.count), 8),
+                    copier.request(at(self.owner), 8),
+                ]
+            })
             .collect();
         copier.run()?;
-        let word = |number| copier.answer(number).map(|words| words[0]);
+        let word = |number| copier.result(number).map(|words| words[0]);
         let holders = requested.into_iter().filter_map(|[count, owner]| {
             let (count, owner) = (word(count)?, word(owner)?);
             Some(Holder::of(count, owner))

@@ -5,7 +5,7 @@
 //! meanwhile is read again. A structure that is freed and reused between two reads yields wrong
 //! words, never a fault.
 //!
-//! `/proc/PID/maps` has the same and also names. But a read of it waits for the process's memory
+//! `/proc/PID/maps` has the same data and also names. But reading it waits for the process's memory
 //! lock, and one process may have 65,530 mappings with names of 4 KiB.
 //!
 //! The tree is the kernel's maple tree (Documentation/core-api/maple_tree.rst), since Linux 6.1.
@@ -27,9 +27,9 @@ const MAY_SHARE: u64 = 0x80;
 const ADVISED: u64 = 0x8000 | 0x1_0000;
 /// `VM_HUGETLB`.
 const HUGETLB: u64 = 0x40_0000;
-/// Most requests in one run of the BPF program.
+/// Maximum number of requests in one run of the BPF program.
 const BATCH: usize = 600;
-/// Most nodes of the tree that are read. A tree of 65,530 mappings, the default limit of a process,
+/// Maximum number of tree nodes to read. A tree of 65,530 mappings, the default limit of a process,
 /// has fewer.
 const NODES_MAX: usize = 1 << 15;
 /// Number of tries to read a list that changes during each try.
@@ -45,7 +45,8 @@ const LEAF: u64 = 1;
 const RANGE: u64 = 2;
 const WITH_GAPS: u64 = 3;
 
-/// `S_IFMT` and `S_IFREG` of an inode's mode. Before Linux 6.16 anonymous inodes have no file type.
+/// `S_IFMT` and `S_IFREG` of an inode's mode. Only regular files can have [`Backing::File`] or
+/// [`Backing::Shmem`]. Before Linux 6.16, anonymous inodes have no file type.
 const TYPE_MASK: u64 = 0o170_000;
 const REGULAR: u64 = 0o100_000;
 /// `SB_NOUSER`: a file system that only the kernel itself mounts (anonymous inodes, dma-buf, secret
@@ -132,8 +133,8 @@ pub(crate) struct Layout {
     with_gaps: Shape,
 }
 
-/// The part of the structure of an open file (`file`) that is read, in bytes: from its offset
-/// `start` on. Both members are in it, at these offsets from `start`.
+/// The bytes of an open file's structure (`struct file`) that are read: `bytes` bytes from the
+/// offset `start` on. `inode` and `mode` are offsets from `start` of the two members that are used.
 #[derive(Clone, Copy, Debug)]
 struct FileLayout {
     start: u64,
@@ -145,7 +146,8 @@ struct FileLayout {
     used_once: u32,
 }
 
-/// Offsets of members of a file's inode and file system, in bytes.
+/// Offsets of members, in bytes: of a file's inode, and (`system_*`) of its file system's super
+/// block.
 #[derive(Clone, Copy, Debug)]
 struct InodeLayout {
     number: u64,
@@ -165,7 +167,8 @@ struct Shape {
     count: usize,
 }
 
-/// What is read of a `vm_area_struct`, before its file is known.
+/// The members of a `vm_area_struct` that are read. `offset` is in pages; `file` and `operations`
+/// are kernel addresses, or 0.
 #[derive(Clone, Copy, Debug)]
 struct Structure {
     start: u64,
@@ -176,7 +179,7 @@ struct Structure {
     operations: u64,
 }
 
-/// What a [`Mapping`] says of its file.
+/// The properties of a mapped file that [`Mapping`] reports.
 #[derive(Clone, Copy, Debug)]
 struct FileFacts {
     inode: u64,
@@ -185,8 +188,8 @@ struct FileFacts {
     is_used_once: bool,
 }
 
-/// The structures of all mappings, and what is known of their files by the address of the file's
-/// structure.
+/// The structures of all mappings, and the properties of the mapped files by the kernel address of
+/// the file's structure.
 type Found = (Vec<Structure>, HashMap<u64, FileFacts>);
 
 /// Words of the mm that change when a mapping is added, removed or changed: the tree's root, the
@@ -217,11 +220,11 @@ impl FileLayout {
         for batch in files.chunks(BATCH) {
             let requested: Vec<usize> = batch
                 .iter()
-                .map(|file| copier.ask(file.wrapping_add(self.start), self.bytes))
+                .map(|file| copier.request(file.wrapping_add(self.start), self.bytes))
                 .collect();
             copier.run()?;
             let read = requested.into_iter().map(|number| {
-                let words = copier.answer(number)?;
+                let words = copier.result(number)?;
                 Some((words[(self.inode / 8) as usize], self.mode_in(words)))
             });
             found.extend(read.map(Option::unwrap_or_default));
@@ -352,12 +355,13 @@ impl Layout {
         Ok(None)
     }
 
-    /// Reads the words by which a change is noticed.
+    /// Reads the words of [`Stamp`]. If they differ before and after a read, the mappings have
+    /// changed meanwhile.
     fn stamp(self, copier: &mut Copier, space: &Mm) -> io::Result<Stamp> {
         let members = [Some(self.root), Some(self.count), self.sequence];
-        let requested = members.map(|at| at.map(|at| copier.ask(space.mm() + at, 8)));
+        let requested = members.map(|at| at.map(|at| copier.request(space.mm() + at, 8)));
         copier.run()?;
-        Ok(requested.map(|number| number.and_then(|number| Some(copier.answer(number)?[0]))))
+        Ok(requested.map(|number| number.and_then(|number| Some(copier.result(number)?[0]))))
     }
 
     /// Reads the structures of the mappings at these kernel addresses; skips those that cannot be
@@ -365,11 +369,13 @@ impl Layout {
     fn structures(self, copier: &mut Copier, at: &[u64]) -> io::Result<Vec<Structure>> {
         let mut found = Vec::with_capacity(at.len());
         for batch in at.chunks(BATCH) {
-            let requested: Vec<usize> =
-                batch.iter().map(|at| copier.ask(*at, self.bytes)).collect();
+            let requested: Vec<usize> = batch
+                .iter()
+                .map(|at| copier.request(*at, self.bytes))
+                .collect();
             copier.run()?;
             for number in requested {
-                let Some(words) = copier.answer(number) else {
+                let Some(words) = copier.result(number) else {
                     continue;
                 };
                 let word = |at: u64| words[(at / 8) as usize];
@@ -396,11 +402,11 @@ impl Layout {
                 let requested: Vec<(u64, usize)> = batch
                     .iter()
                     .filter(|node| is_node(**node))
-                    .map(|node| (*node, copier.ask(node & !(NODE_BYTES - 1), NODE_BYTES)))
+                    .map(|node| (*node, copier.request(node & !(NODE_BYTES - 1), NODE_BYTES)))
                     .collect();
                 copier.run()?;
                 for (node, number) in requested {
-                    let Some(words) = copier.answer(number) else {
+                    let Some(words) = copier.result(number) else {
                         continue;
                     };
                     let kind = node >> KIND_SHIFT & KIND_MASK;
@@ -424,8 +430,9 @@ impl Layout {
 }
 
 impl Shape {
-    /// Returns the slots of a node that are in use and not empty. `words` is the node. A pivot of
-    /// 0, unless it is the first, belongs to the last slot in use.
+    /// Returns the slots of a node that are in use and not empty. `words` is the content of the
+    /// node. The first pivot that is 0 (except that of the first slot) belongs to the last slot in
+    /// use.
     fn slots_of(self, words: &[u64]) -> impl Iterator<Item = u64> {
         let word = |bytes: u64, index: usize| words[(bytes / 8) as usize + index];
         let last = (1..self.count - 1).find(|index| word(self.pivots, *index) == 0);
@@ -437,7 +444,7 @@ impl Shape {
 }
 
 impl Layout {
-    /// Returns what is known of the files of these mappings, by the kernel address of the file's
+    /// Returns the properties of the files of these mappings, by the kernel address of the file's
     /// structure.
     fn facts(
         self,
@@ -493,11 +500,11 @@ fn members<const N: usize>(
     for batch in at.chunks(BATCH / N) {
         let requested: Vec<[usize; N]> = batch
             .iter()
-            .map(|at| offsets.map(|offset| copier.ask(at.wrapping_add(offset), 8)))
+            .map(|at| offsets.map(|offset| copier.request(at.wrapping_add(offset), 8)))
             .collect();
         copier.run()?;
-        let answer = |number| copier.answer(number).map_or(0, |words| words[0]);
-        found.extend(requested.into_iter().map(|numbers| numbers.map(answer)));
+        let word = |number| copier.result(number).map_or(0, |words| words[0]);
+        found.extend(requested.into_iter().map(|numbers| numbers.map(word)));
     }
     Ok(found)
 }
@@ -561,7 +568,7 @@ mod tests {
     use crate::source::Source;
 
     /// Gives neighbouring pages different advice, so that they become about 1,500 mappings; later
-    /// takes the advice back.
+    /// withdraws the advice.
     const PROGRAM: &str = "
 import mmap, sys
 area = mmap.mmap(-1, 2048 * 4096)
@@ -613,7 +620,7 @@ sys.stdin.readline()
             advised.map(|one| one.start..one.end).collect::<Vec<_>>()
         };
         let found = advised();
-        // The program reads one line, then takes the advice back.
+        // The program reads one line, then withdraws the advice.
         let mut write = || std::io::Write::write_all(stdin.as_mut().expect("piped"), b"\n");
         write().expect("it reads");
         assert!(lines.next().is_some_and(|line| line.is_ok()), "it is ready");

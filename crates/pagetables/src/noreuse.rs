@@ -2,9 +2,9 @@
 //! (POSIX_FADV_NOREUSE).
 //!
 //! Invariant: a bit counts only if this process gave that advice for an open file of its own, and
-//! the kernel set this bit of the file's mode and no other; and if the kernel cleared the bit when
-//! the advice was taken back. The kernel's type information does not have the bit's value, and its
-//! value may differ from kernel to kernel.
+//! the kernel then set this bit of the file's mode and no other, and cleared the bit when the
+//! advice was withdrawn. The kernel's type information does not have the bit's value, and its value
+//! may differ from kernel to kernel.
 //!
 //! The bit stays unknown before Linux 6.3, which ignores the advice, and if this program's file is
 //! on a file system in memory: there the kernel ignores the advice, too.
@@ -16,7 +16,7 @@ use crate::calls::{MappedFile, advise_used_once};
 use crate::mappings::Layout;
 use crate::reader::Reader;
 
-/// The file of this program: the one file that this process certainly has.
+/// The file of this program: a file that exists for certain.
 const OWN: &str = "/proc/self/exe";
 
 /// Returns the mask of the bit in an open file's mode that marks the file as used only once; 0 if
@@ -26,9 +26,9 @@ pub(crate) fn find(reader: &mut Reader, layout: Layout) -> u32 {
     bit.ok().flatten().unwrap_or(0)
 }
 
-/// Finds the bit by advice for this open file. The file is mapped, and the mode is read of the file
-/// that the mapping has: an overlay file system maps another open file than the one that this
-/// process has opened, and passes the advice on to that one.
+/// Finds the bit by giving advice for `file`. Maps the file and reads the mode of the open file
+/// that the kernel uses for the mapping. On an overlay file system that is another open file than
+/// `file`, and the file system passes the advice on to it.
 fn bit_by(reader: &mut Reader, layout: Layout, file: &File) -> io::Result<Option<u32>> {
     let mapped = MappedFile::map(file)?;
     let space = reader.attach(std::process::id())?;
@@ -43,8 +43,8 @@ fn bit_by(reader: &mut Reader, layout: Layout, file: &File) -> io::Result<Option
     Ok(bit_of(before, advised, after))
 }
 
-/// Returns the bit that the advice has set, from the modes before the advice, with it, and after it
-/// was taken back; `None` unless it is exactly one bit.
+/// Returns the bit that the advice set. The arguments are the file's mode before the advice, with
+/// it, and after it was withdrawn. `None` unless exactly one bit was set and cleared again.
 fn bit_of(before: u32, advised: u32, after: u32) -> Option<u32> {
     let changed = before ^ advised;
     let is_set = changed.is_power_of_two() && advised & changed != 0;

@@ -2,8 +2,8 @@
 //! idle page tracking) cleared, and recognizes the huge zero page.
 //!
 //! Invariant: an entry is reported as accessed only if its page was accessed. It is reported as
-//! vague ([`Entry::is_vague`]) if the page may have been. Without a foreign clearer this costs a
-//! check of a few pages of each table.
+//! vague ([`Entry::is_vague`]) if the page may have been accessed. While there is no foreign
+//! clearer, finding that out costs a check of a few pages of each table.
 
 use std::io;
 use std::ops::Range;
@@ -24,15 +24,16 @@ use crate::zero::HugeZero;
 /// Number of bytes of address space that are read before their entries are passed on. The entries
 /// take at most 256 KiB: 8 bytes for each page of 4 KiB.
 const PART: u64 = 128 << 20;
-/// Number of idle pages of each table whose folios' young marks are read ([`crate::folios`]) to
-/// notice a foreign clearer. DAMON clears a folio of one page about once in some minutes. It clears
-/// a large folio again and again, since it may sample any page of it. So if one of these pages is
-/// part of a large folio, the marks of all idle pages of the table are read.
+/// Number of idle pages in each table whose folios' young marks ([`crate::folios`]) are read to
+/// notice a foreign clearer. DAMON clears the bit of a one-page folio about once in some minutes,
+/// so a few samples are enough. But it clears bits of a large folio again and again, since it may
+/// sample any of its pages. So if a sampled page is part of a large folio, the marks of all idle
+/// pages of the table are read.
 const SAMPLES: usize = 4;
-/// Number of walks, of any process, for which a foreign clearer is remembered. Meanwhile the marks
-/// of idle pages in small folios are read, too: up to [`REQUESTED_MAX`] in each walk.
+/// Number of walks, of any process, for which a foreign clearer is remembered. In these walks the
+/// marks of idle pages in small folios are read, too: up to [`REQUESTED_MAX`] per walk.
 const REMEMBERED: u32 = 2048;
-/// Most idle pages of small folios whose marks one walk reads; to read so many takes some
+/// Maximum number of idle pages in small folios whose marks one walk reads, which takes some
 /// milliseconds. If a process has more such pages, each walk begins at another table.
 const REQUESTED_MAX: usize = 128 << 10;
 
@@ -66,7 +67,7 @@ struct Foreign {
 }
 
 /// A piece of a walk that is buffered until the marks of its folios are read. `number` is the index
-/// of its range, `start` its address.
+/// of the piece's range, `start` the piece's address.
 enum Unmarked {
     /// Entries of 4 KiB pages: those at the indices `at` of the buffer of entries.
     Pages {
@@ -84,9 +85,9 @@ enum Unmarked {
     },
 }
 
-/// Whether a huge entry must be checked before it is passed on: it is idle, or may be the zero
-/// page.
-fn is_open(entry: Entry) -> bool {
+/// Whether a huge entry must be checked before it is passed on: its page is idle, or may be the
+/// huge zero page.
+fn needs_check(entry: Entry) -> bool {
     is_idle(entry) || HugeZero::may_be(entry)
 }
 
@@ -140,7 +141,8 @@ impl PageTables {
         (self.mappings.is_some(), used_once != 0)
     }
 
-    /// Takes the address space that was opened for this process; opens it if there is none.
+    /// Returns the address space that was opened for this process, and removes it from
+    /// [`PageTables::begun`]; opens it if none was opened.
     fn begun(&mut self, pid: u32) -> io::Result<Mm> {
         match self.begun.take() {
             Some((of, space)) if of == pid => Ok(space),
@@ -148,12 +150,13 @@ impl PageTables {
         }
     }
 
-    /// Whether a foreign clearer was noticed lately.
+    /// Whether a foreign clearer was noticed in the last [`REMEMBERED`] walks.
     fn is_watchful(&self) -> bool {
         self.foreign.remembered > 0
     }
 
-    /// Does what [`Reader::walk`] does, and sets the bits again that a foreign clearer cleared.
+    /// Does what [`Reader::walk`] does, and sets accessed bits again that a foreign clearer
+    /// cleared.
     ///
     /// # Errors
     /// The same as those of [`Reader::walk`].
@@ -171,8 +174,8 @@ impl PageTables {
             let mut unmarked = Vec::new();
             let mut buffer = std::mem::take(&mut self.spare);
             buffer.clear();
-            let read = self.reader.walk(space, &part, &mut |place, piece| {
-                let number = numbers[place];
+            let read = self.reader.walk(space, &part, &mut |index, piece| {
+                let number = numbers[index];
                 match piece {
                     Piece::Pages { start, entries }
                         if entries.iter().any(|entry| is_idle(*entry)) =>
@@ -187,7 +190,7 @@ impl PageTables {
                         bytes,
                         span,
                         entry,
-                    } if is_open(entry) => {
+                    } if needs_check(entry) => {
                         unmarked.push(Unmarked::Whole {
                             number,
                             start,
@@ -211,8 +214,9 @@ impl PageTables {
         Ok(walked)
     }
 
-    /// Marks the huge entries: as special if they map the huge zero page, else by their folio's
-    /// young mark. The marks of all huge pages are read, since these are few.
+    /// Changes the huge entries in `unmarked`: an entry that maps the huge zero page becomes
+    /// special; any other gets the young mark of its folio. The marks of all huge pages are read,
+    /// since these are few.
     fn mark_wholes(&mut self, unmarked: &mut [Unmarked]) -> io::Result<()> {
         let mask = self.reader.mask;
         let first = |entry: Entry, span: u64| (entry.physical(mask) & !(span - 1)) >> 12;
@@ -242,9 +246,9 @@ impl PageTables {
         Ok(())
     }
 
-    /// Marks the entries of 4 KiB pages in `buffer` by the young marks of their folios. Reads the
-    /// marks of some idle pages of each table; of all its idle pages if one of these is in a large
-    /// folio, or if a foreign clearer is remembered.
+    /// Changes the entries of 4 KiB pages in `buffer` by the young marks of their folios. Reads the
+    /// marks of [`SAMPLES`] idle pages of each table. Reads those of all its idle pages if a
+    /// sampled page is in a large folio, or if a foreign clearer is remembered.
     fn mark_pages(&mut self, unmarked: &[Unmarked], buffer: &mut [Entry]) -> io::Result<()> {
         let mask = self.reader.mask;
         let idle = |entries: &[Entry], frames: &mut Vec<u64>| {
@@ -257,7 +261,7 @@ impl PageTables {
             frames.clear();
             idle(&buffer[at.clone()], &mut frames);
             let before = samples.len();
-            spread(&frames, &mut samples);
+            add_samples(&frames, &mut samples);
             counts.push((samples.len() - before, frames.len()));
         }
         let mut marks = self.samples(&samples)?.into_iter();
@@ -269,12 +273,12 @@ impl PageTables {
         }
         let mut requested = Vec::new();
         for step in 0..tables.len() {
-            let place = (step + self.foreign.walks.wrapping_mul(67)) % tables.len();
-            let pages = counts[place].1;
+            let index = (step + self.foreign.walks.wrapping_mul(67)) % tables.len();
+            let pages = counts[index].1;
             let has_room = self.is_watchful() && self.foreign.checks_left >= pages;
-            if is_large[place] || has_room {
+            if is_large[index] || has_room {
                 self.foreign.checks_left = self.foreign.checks_left.saturating_sub(pages);
-                requested.push(tables[place].clone());
+                requested.push(tables[index].clone());
             }
         }
         frames.clear();
@@ -292,7 +296,8 @@ impl PageTables {
         Ok(())
     }
 
-    /// Returns for each frame what its folio's mark says ([`Folios::marks`]).
+    /// Returns the mark of each frame's folio ([`Folios::marks`]); [`Mark::None`] if marks cannot
+    /// be read.
     fn marks(&mut self, frames: &[u64], is_whole: bool) -> io::Result<Vec<Mark>> {
         match self.folios {
             Some(folios) => folios.marks(&mut self.reader, frames, is_whole),
@@ -300,7 +305,7 @@ impl PageTables {
         }
     }
 
-    /// Returns for each frame what its folio's mark says, and whether the folio has several pages.
+    /// Returns for each frame the mark of its folio, and whether the folio has several pages.
     fn samples(&mut self, frames: &[u64]) -> io::Result<Vec<(Mark, bool)>> {
         match self.folios {
             Some(folios) => folios.folio_marks(&mut self.reader, frames),
@@ -393,7 +398,8 @@ impl Source for PageTables {
     }
 
     fn another(&self) -> Option<Box<dyn Source>> {
-        // Both sources must see the same advice: the bit is not looked for once more.
+        // Both sources must report the same advice, so the new one gets the bit that this one has
+        // found.
         let used_once = self.mappings.map_or(0, mappings::Layout::used_once);
         let another = PageTables::with(|_, _| used_once).ok()?;
         Some(Box::new(another))
@@ -405,7 +411,7 @@ impl Source for PageTables {
 }
 
 impl Unmarked {
-    /// The indices of the piece's entries in the buffer; `None` if it has one entry for all.
+    /// The indices of the piece's entries in the buffer; `None` for a piece with a single entry.
     fn buffered(&self) -> Option<Range<usize>> {
         match self {
             Unmarked::Pages { at, .. } => Some(at.clone()),
@@ -449,12 +455,12 @@ impl Unmarked {
 }
 
 /// Adds up to [`SAMPLES`] of `frames`, evenly spread, to `samples`.
-fn spread(frames: &[u64], samples: &mut Vec<u64>) {
+fn add_samples(frames: &[u64], samples: &mut Vec<u64>) {
     let step = frames.len().div_ceil(SAMPLES).max(1);
     samples.extend(frames.iter().step_by(step));
 }
 
-/// Returns the entry with what its folio's mark says of it.
+/// Returns the entry, changed to what the mark of its folio means.
 fn marked(entry: Entry, mark: Mark) -> Entry {
     match mark {
         Mark::Accessed => entry.accessed(),
@@ -463,8 +469,8 @@ fn marked(entry: Entry, mark: Mark) -> Entry {
     }
 }
 
-/// Cuts the ranges into groups of at most [`PART`] bytes each. A group is: for each of its ranges,
-/// the index in `ranges` of the range that it was cut from; then the cut ranges.
+/// Splits the ranges into groups of at most [`PART`] bytes each. A group has the split ranges, and
+/// for each of them the index in `ranges` of the range that it is a part of.
 fn parts(ranges: &[Range<u64>]) -> Vec<(Vec<usize>, Vec<Range<u64>>)> {
     let mut all: Vec<(Vec<usize>, Vec<Range<u64>>)> = Vec::new();
     let mut room = 0;
@@ -513,9 +519,9 @@ mod tests {
     fn samples_are_spread() {
         let frames: Vec<u64> = (0..10).collect();
         let mut samples = Vec::new();
-        spread(&frames, &mut samples);
-        spread(&frames[..1], &mut samples);
-        spread(&[], &mut samples);
+        add_samples(&frames, &mut samples);
+        add_samples(&frames[..1], &mut samples);
+        add_samples(&[], &mut samples);
         assert_eq!(samples, [0, 3, 6, 9, 0]);
     }
 

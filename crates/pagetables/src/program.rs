@@ -1,5 +1,5 @@
-//! The BPF program: it copies up to [`COPIES`] pieces of kernel memory, of at most a page each,
-//! into a map that this process has mapped. All decisions are made in user space.
+//! The BPF program that reads kernel memory: it copies up to [`COPIES`] pieces, of at most a page
+//! each, into a map that this process has mapped. All decisions are made in user space.
 //!
 //! Invariant: the program reads with `probe_read_kernel` alone, which fails on memory that cannot
 //! be read. It attaches to nothing and ends after at most [`COPIES`] iterations.
@@ -14,7 +14,8 @@
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Most requests in one run: 512 last-level tables, and the upper tables on the way to them.
+/// Maximum number of requests in one run: 512 last-level tables, and the upper tables on the way to
+/// them.
 pub(crate) const COPIES: usize = 676;
 /// Index of the first request, in words.
 pub(crate) const REQUESTS: usize = 2;
@@ -45,8 +46,8 @@ mod code {
     pub(super) const CALL: u8 = 0x85;
     pub(super) const EXIT: u8 = 0x95;
 }
-/// Source of `code::LOAD_IMMEDIATE`: the immediate is a map's descriptor; the address of its
-/// value is loaded.
+/// Source of `code::LOAD_IMMEDIATE`: the immediate is a map's descriptor; the address of its value
+/// is loaded.
 const MAP_VALUE: u8 = 2;
 /// Numbers of the kernel's helper functions that the program calls.
 const GET_CURRENT_TASK: i32 = 35;
@@ -65,7 +66,7 @@ const fn op(code: u8, to: u8, from: u8, offset: i16, immediate: i32) -> u64 {
         | (immediate as u32 as u64) << 32
 }
 
-/// Returns the instructions of the program that serves the requests in this map.
+/// Returns the instructions of the program that serves the requests in the map `map`.
 ///
 /// Registers: r6 the map, r7 the number of the request, r8 the request's two words.
 pub(crate) fn code(map: &OwnedFd) -> Vec<u64> {

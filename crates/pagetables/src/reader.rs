@@ -1,5 +1,5 @@
-//! The reader of page tables: the constants of the running kernel that it needs, and how it finds a
-//! process's tables.
+//! The reader of page tables. Finds the constants of the running kernel that it needs, and the page
+//! tables of a process.
 //!
 //! Invariant: this module only reads. The kernel checked the right to read the process when this
 //! process opened its `/proc/PID/pagemap` (PTRACE_MODE_READ). While that descriptor is open, the
@@ -16,8 +16,9 @@ use crate::unavailable::Unavailable;
 
 /// 1 GiB: what a third-level entry covers, and the alignment of the direct map's base.
 pub(crate) const GIB: u64 = 1 << 30;
-/// Number of addresses that are tried for the base of the direct map: 1 GiB apart, 64 TiB in all.
-/// The base is at or below the address of the top table.
+/// Number of addresses that are tried as the base of the kernel's direct map (its mapping of all
+/// physical memory): 1 GiB apart, 64 TiB in all. The base is at or below the address of the top
+/// table.
 const BASES_MAX: u64 = 1 << 16;
 
 /// Offsets, in bytes, of the members that lead from a task to the mm behind one of its open files.
@@ -151,17 +152,18 @@ impl Reader {
         let at = self.offsets;
         let file = self.file(&pagemap)?;
         let mm = self.pointer(file.wrapping_add(at.file_private))?;
-        let pgd = self.copier.ask(mm + at.mm_pgd, 8);
-        let notifiers = at.mm_notifiers.map(|at| self.copier.ask(mm + at, 8));
+        let pgd = self.copier.request(mm + at.mm_pgd, 8);
+        let notifiers = at.mm_notifiers.map(|at| self.copier.request(mm + at, 8));
         self.copier.run()?;
-        let first = |number: usize| self.copier.answer(number).map(|words| words[0]);
+        let first = |number: usize| self.copier.result(number).map(|words| words[0]);
         let pgd = first(pgd).filter(|pgd| *pgd != 0).ok_or_else(no_memory)?;
         let subscriptions = notifiers.map(|number| first(number).unwrap_or(0));
         let has_secondary_mmu = match subscriptions {
             None => None,
             Some(0) => Some(false),
-            // The kernel keeps this structure, with an empty list, after the last MMU has gone. Its
-            // second word says whether there ever was a tree of ranges (GPUs, RDMA).
+            // The kernel keeps this structure (`mmu_notifier_subscriptions`), with an empty list,
+            // after the last MMU has unregistered. Its second word (`has_itree`) says whether an
+            // MMU ever registered ranges (GPUs, RDMA).
             Some(list) => Some(
                 self.copier.peek(list)?.is_none_or(|head| head != 0)
                     || self
@@ -186,7 +188,8 @@ impl Reader {
         self.pointer(files.wrapping_add(fd * 8))
     }
 
-    /// Reads the pointer at the kernel address `at`; a null pointer is an error.
+    /// Reads the pointer at the kernel address `at`. A null pointer, or an address that cannot be
+    /// read, is an error.
     pub(crate) fn pointer(&mut self, at: u64) -> io::Result<u64> {
         let value = self.copier.peek(at)?.unwrap_or(0);
         if value == 0 {
@@ -195,8 +198,8 @@ impl Reader {
         Ok(value)
     }
 
-    /// Finds the base of the direct map and the number of levels by trying all of them. With the
-    /// right ones, a walk of this process's own tables leads to a page that holds a random token.
+    /// Finds the base of the direct map and the number of levels by trying all combinations. With
+    /// the right one, a walk of this process's own tables leads to a page that has a random token.
     fn calibrate(&mut self) -> Result<(), Unavailable> {
         let buffer = vec![0u64; 1024];
         let page = (buffer.as_ptr().addr() as u64).next_multiple_of(4096);
@@ -205,8 +208,8 @@ impl Reader {
         let token = token();
         buffer[index..index + 8].copy_from_slice(&token);
         let buffer = std::hint::black_box(buffer);
-        let lost = Unavailable::Own;
-        let space = self.attach(std::process::id()).map_err(lost)?;
+        let own_error = Unavailable::Own;
+        let space = self.attach(std::process::id()).map_err(own_error)?;
         for step in 0..BASES_MAX {
             self.direct_map = (space.pgd & !(GIB - 1)).wrapping_sub(step * GIB);
             for levels in [4, 5] {
@@ -218,7 +221,7 @@ impl Reader {
                 let at = self
                     .direct_map
                     .wrapping_add(physical + (page & (found.span - 1)));
-                if self.holds(at, &token).map_err(lost)? {
+                if self.holds(at, &token).map_err(own_error)? {
                     std::hint::black_box(&buffer);
                     return Ok(());
                 }
@@ -229,13 +232,13 @@ impl Reader {
         ))
     }
 
-    /// Whether the 64 bytes at the kernel address `at` are the token.
+    /// Whether the 64 bytes at the kernel address `at` equal the token.
     fn holds(&mut self, at: u64, token: &[u64; 8]) -> io::Result<bool> {
-        let number = self.copier.ask(at, 64);
+        let number = self.copier.request(at, 64);
         self.copier.run()?;
         Ok(self
             .copier
-            .answer(number)
+            .result(number)
             .is_some_and(|words| words[..8] == *token))
     }
 

@@ -2,9 +2,9 @@
 //! sizes alone.
 //!
 //! Invariant: these sources report a mapping's share of memory, its Pss (a page that N processes
-//! share counts as 1/N). They report it as that many pages at the mapping's start. Those pages have
-//! made-up frame numbers that no real frame has. All of them are as young as the mapping's youngest
-//! page. Format: proc_pid_smaps(5).
+//! share counts as 1/N). They report this share as that many present pages from the mapping's start
+//! on. Those pages have made-up frame numbers that no real frame has. All of them are as young as
+//! the mapping's youngest page. Format: proc_pid_smaps(5).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,8 +17,8 @@ use crate::walk::{Piece, Sink, Walked};
 
 /// The first made-up frame number: that of the address 1 PiB, above the memory of any machine.
 const FIRST_FRAME: u64 = 1 << 38;
-/// Number of frame numbers for one key of [`Mappings::given`]: as many as 4 GiB have pages. A
-/// larger mapping also uses the keys after its own.
+/// Number of frame numbers for one key of [`Mappings::first_frames`]: those of 4 GiB of pages. A
+/// larger mapping also uses the keys that follow its own.
 const STRIDE: u64 = 1 << 20;
 /// The bits that hold the frame number, in the entries that these sources make.
 const MASK: u64 = ((1 << 40) - 1) << 12;
@@ -36,7 +36,7 @@ pub struct Sizes(Mappings);
 struct Mappings {
     /// The first frame number of each mapping, by process id and key: the mapping's address, plus 1
     /// for each further [`STRIDE`] pages.
-    given: BTreeMap<(u32, u64), u64>,
+    first_frames: BTreeMap<(u32, u64), u64>,
 }
 
 /// One mapping as smaps reports it: its address, then sizes in bytes.
@@ -50,7 +50,7 @@ struct Mapping {
 
 impl Mappings {
     /// Reads the smaps of a process, and passes an entry for each page of its mappings to `sink`.
-    fn tell(
+    fn report(
         &mut self,
         pid: u32,
         ranges: &[Range<u64>],
@@ -58,7 +58,7 @@ impl Mappings {
     ) -> io::Result<WalkResult> {
         let mut text = Vec::new();
         access::read_system((pid, "smaps"), &mut text)?;
-        self.tell_text(pid, &String::from_utf8_lossy(&text), ranges, sink);
+        self.report_text(pid, &String::from_utf8_lossy(&text), ranges, sink);
         Ok(WalkResult {
             space: u64::from(pid),
             hides: None,
@@ -67,11 +67,11 @@ impl Mappings {
     }
 
     /// Passes the entries of the mappings in `text`, the smaps of a process, to `sink`.
-    fn tell_text(&mut self, pid: u32, text: &str, ranges: &[Range<u64>], sink: &mut Sink<'_>) {
+    fn report_text(&mut self, pid: u32, text: &str, ranges: &[Range<u64>], sink: &mut Sink<'_>) {
         let mut entries = Vec::new();
         for mapping in parse(text) {
-            // Mappings and ranges ascend, and a process may have a hundred thousand of each: a
-            // binary search, not a loop over all ranges.
+            // Mappings and ranges ascend. A process may have a hundred thousand of each, so this is
+            // a binary search, not a loop over all ranges.
             let number = ranges.partition_point(|range| range.end <= mapping.start);
             let range = ranges.get(number);
             if !range.is_some_and(|range| range.contains(&mapping.start)) {
@@ -96,11 +96,11 @@ impl Mappings {
         }
     }
 
-    /// Returns the made-up frame number of the page with this index, at this key of
-    /// [`Mappings::given`].
+    /// Returns the made-up frame number of a page. `key` is one of [`Mappings::first_frames`],
+    /// `page` the index of the page among the pages of that key.
     fn frame(&mut self, pid: u32, key: u64, page: u64) -> u64 {
-        let next = FIRST_FRAME + self.given.len() as u64 * STRIDE;
-        *self.given.entry((pid, key)).or_insert(next) + page
+        let next = FIRST_FRAME + self.first_frames.len() as u64 * STRIDE;
+        *self.first_frames.entry((pid, key)).or_insert(next) + page
     }
 }
 
@@ -151,7 +151,7 @@ impl Source for Referenced {
         ranges: &[Range<u64>],
         sink: &mut Sink<'_>,
     ) -> io::Result<WalkResult> {
-        self.0.tell(pid, ranges, sink)
+        self.0.report(pid, ranges, sink)
     }
 
     fn frame_mask(&self) -> u64 {
@@ -174,7 +174,7 @@ impl Source for Sizes {
         ranges: &[Range<u64>],
         sink: &mut Sink<'_>,
     ) -> io::Result<WalkResult> {
-        let reading = self.0.tell(pid, ranges, sink)?;
+        let reading = self.0.report(pid, ranges, sink)?;
         Ok(WalkResult {
             hides: Some(true),
             ..reading
@@ -233,8 +233,8 @@ Referenced:            0 kB
         assert_eq!(parse(TEXT), [first, second]);
     }
 
-    /// Regression: a process may have very many mappings, and some ranges are empty. For each
-    /// mapping all ranges were searched from the first one on, which took minutes.
+    /// Regression: for each mapping all ranges were searched from the first one on. For a process
+    /// with 200,000 mappings, some of which had empty ranges, that took minutes.
     #[test]
     fn each_of_many_mappings_is_found() {
         let starts = (1..=200_000_u64).map(|number| number * 8192);
@@ -252,7 +252,7 @@ Referenced:            0 kB
                 found.push((number, start));
             }
         };
-        Mappings::default().tell_text(1, &text, &ranges, &mut sink);
+        Mappings::default().report_text(1, &text, &ranges, &mut sink);
         let wanted = starts.enumerate().filter(|one| !one.1.is_multiple_of(5));
         assert_eq!(found, wanted.collect::<Vec<_>>());
     }

@@ -6,10 +6,10 @@
 //!
 //! | source | knows | costs |
 //! |---|---|---|
-//! | [`crate::PageTables`] | each page, 4 KiB or huge | 0.3 ms a GiB, more with a foreign clearer |
-//! | [`crate::IdleBitmap`] | each page, by frame | a microsecond a page |
-//! | [`crate::Referenced`] | whether any page of a mapping was accessed | smaps: some 10 ms a GiB |
-//! | [`crate::Sizes`] | sizes only | smaps: some 10 ms a GiB |
+//! | [`crate::PageTables`] | each page, 4 KiB or huge | 0.3 ms per GiB, more with a foreign clearer |
+//! | [`crate::IdleBitmap`] | each page, by frame | a microsecond per page |
+//! | [`crate::Referenced`] | whether any page of a mapping was accessed | smaps: about 10 ms per GiB |
+//! | [`crate::Sizes`] | sizes only | smaps: about 10 ms per GiB |
 
 use std::io;
 use std::ops::Range;
@@ -20,7 +20,7 @@ use crate::clear::{Cleared, Pace, Part};
 use crate::mappings::Mapping;
 use crate::walk::{Sink, Walked};
 
-/// The kind of a source (`age_source` in interfaces.md).
+/// The kind of a source. Reports name it in the field `age_source` (docs/interfaces.md).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SourceKind {
     /// Page tables ([`crate::PageTables`]).
@@ -77,9 +77,9 @@ pub trait Source: Send {
         sink: &mut Sink<'_>,
     ) -> io::Result<WalkResult>;
 
-    /// Passes the present state of the entries of `ranges` to `sink`, for checks right before and
-    /// after a page-out. Does not set the bits again that a foreign clearer cleared: to find these
-    /// takes time.
+    /// Passes the current entries of `ranges` to `sink`, for checks right before and after a
+    /// page-out. Does not set accessed bits again that a foreign clearer cleared, because to find
+    /// these takes time.
     ///
     /// # Errors
     /// The same as those of [`Source::read`].
@@ -109,9 +109,8 @@ pub trait Source: Send {
         Ok(None)
     }
 
-    /// Whether a call that takes the process's memory lock as `access` says would have to wait,
-    /// because a task has held the lock for longer than calls take. False if this source cannot
-    /// know.
+    /// Whether a call that needs the process's memory lock for `access` would have to wait, because
+    /// a task has held the lock for longer than normal calls do. False if this source cannot know.
     ///
     /// # Errors
     /// The same as those of [`Source::read`].
@@ -126,7 +125,8 @@ pub trait Source: Send {
     }
 
     /// Sets the number that [`Source::foreign_clearer`] returns. The caller passes the greatest
-    /// number among all sources of this kind, so that all of them know what one has noticed.
+    /// number among all sources of this kind, so that each of them knows what any of them has
+    /// noticed.
     fn hear_of_foreign_clearer(&mut self, _readings: u32) {}
 
     /// Returns a new source of the same kind, for another thread. The two report the same about a

@@ -1,4 +1,4 @@
-//! One walk of page tables: all entries of some ranges of an address space.
+//! A walk of page tables: reads all entries of some ranges of an address space.
 //!
 //! Invariant: each page of each range is reported exactly once: as an entry, or as
 //! [`Piece::Unsure`]. An entry was in its table at a moment when the upper entries still led to
@@ -16,13 +16,14 @@ use crate::reader::{GIB, Mm, Reader};
 const MIB2: u64 = 2 << 20;
 /// Number of regions of 1 GiB whose upper tables are read together.
 const REGIONS: usize = 32;
-/// Greatest number of last-level tables in one run of the BPF program: those of 1 GiB. The upper
+/// Maximum number of last-level tables in one run of the BPF program: those of 1 GiB. The upper
 /// entries that lead to them fit into the same run ([`crate::program::COPIES`]).
 const LEAVES: usize = 512;
-/// Number of times that a table is read. If it changed each time, it is reported as unsure.
+/// Number of tries to read a table that changes during each try. After the last try it is reported
+/// as unsure.
 const TRIES: u32 = 4;
 
-/// What a walk passes on: a piece of one of the requested ranges.
+/// What a walk passes to its sink: a piece of one of the requested ranges.
 #[derive(Clone, Copy, Debug)]
 pub enum Piece<'a> {
     /// Entries of consecutive 4 KiB pages.
@@ -82,7 +83,7 @@ struct Region {
     /// Address of the region's first byte.
     base: u64,
     /// The upper entries from the top table down: kernel address, then value.
-    way: Vec<(u64, Entry)>,
+    upper: Vec<(u64, Entry)>,
     /// Kernel address of the region's second-level table; 0 if a higher entry is not present or
     /// maps all of the region.
     table: u64,
@@ -161,15 +162,15 @@ impl Reader {
         while shift >= 30 {
             for region in regions.iter_mut().filter(|region| region.table != 0) {
                 let at = region.table.wrapping_add((region.base >> shift & 511) * 8);
-                self.copier.ask(at, 8);
-                region.way.push((at, Entry(0)));
+                self.copier.request(at, 8);
+                region.upper.push((at, Entry(0)));
             }
             self.copier.run()?;
             let (copier, mask, direct_map) = (&self.copier, self.mask, self.direct_map);
             let open = regions.iter_mut().filter(|region| region.table != 0);
             for (number, region) in open.enumerate() {
-                let entry = Entry(copier.answer(number).map_or(0, |words| words[0]));
-                if let Some(step) = region.way.last_mut() {
+                let entry = Entry(copier.result(number).map_or(0, |words| words[0]));
+                if let Some(step) = region.upper.last_mut() {
                     step.1 = entry;
                 }
                 if !entry.is_present() || (shift == 30 && entry.is_huge()) {
@@ -178,7 +179,7 @@ impl Reader {
                         table: 0,
                         span: 1 << shift,
                         entries: Box::new([entry; 512]),
-                        way: Vec::new(),
+                        upper: Vec::new(),
                         ..*region
                     };
                 } else {
@@ -188,12 +189,12 @@ impl Reader {
             shift -= 9;
         }
         for region in regions.iter().filter(|region| region.table != 0) {
-            self.copier.ask(region.table, 4096);
+            self.copier.request(region.table, 4096);
         }
         self.copier.run()?;
         let open = regions.iter_mut().filter(|region| region.table != 0);
         for (number, region) in open.enumerate() {
-            if let Some(words) = self.copier.answer(number) {
+            if let Some(words) = self.copier.result(number) {
                 *region.entries = std::array::from_fn(|index| Entry(words[index]));
             }
         }
@@ -218,15 +219,15 @@ impl Reader {
                 at += 1;
             }
             let entry = regions[at].entry(leaf.start);
-            // Passes on 1 GiB at once. Programs reserve terabytes: in pieces of 2 MiB,
-            // ThreadSanitizer's 133 TiB would take 35 s.
+            // An empty region of 1 GiB is passed on as one piece. Programs reserve terabytes: in
+            // pieces of 2 MiB, ThreadSanitizer's 133 TiB would take 35 s.
             if regions[at].table == 0 && !entry.is_present() && pass.is_first {
-                pass.tell_whole(base..base + GIB, regions[at].span, entry);
+                pass.pass_whole(base..base + GIB, regions[at].span, entry);
                 reported = Some(base);
                 continue;
             }
             if regions[at].table == 0 || entry.is_huge() || !entry.is_present() {
-                pass.tell_whole(leaf.span(), regions[at].span, entry);
+                pass.pass_whole(leaf.span(), regions[at].span, entry);
                 continue;
             }
             batch.push((at, *leaf));
@@ -241,9 +242,9 @@ impl Reader {
         self.read_batch(regions, &batch, pass)
     }
 
-    /// Reads the tables of `batch` in one run of the program, and after them the upper entries
-    /// again. Passes on the entries of tables that are still in use. Each member of `batch` is the
-    /// index of a region and a table in that region.
+    /// Reads the tables of `batch`, and after them the upper entries again, in one run of the BPF
+    /// program. Passes on the entries of those tables to which the upper entries still lead. Each
+    /// member of `batch` is the index of a region, and a table in that region.
     fn read_batch(
         &mut self,
         regions: &[Region],
@@ -252,18 +253,19 @@ impl Reader {
     ) -> io::Result<()> {
         for (index, leaf) in batch {
             let table = regions[*index].entry(leaf.start).physical(self.mask);
-            self.copier.ask(self.direct_map.wrapping_add(table), 4096);
+            self.copier
+                .request(self.direct_map.wrapping_add(table), 4096);
         }
         let (first, last) = (batch[0].0, batch[batch.len() - 1].0);
         // For each region of the batch: the request numbers of its upper entries, then that of its
         // second-level table.
         let mut checks: Vec<Vec<usize>> = Vec::with_capacity(last - first + 1);
         for region in &regions[first..=last] {
-            let steps = region.way.iter().map(|(at, _)| (*at, 8));
+            let steps = region.upper.iter().map(|(at, _)| (*at, 8));
             let table = (region.table != 0).then_some((region.table, 4096));
             let requested = steps
                 .chain(table)
-                .map(|(at, bytes)| self.copier.ask(at, bytes));
+                .map(|(at, bytes)| self.copier.request(at, bytes));
             checks.push(requested.collect());
         }
         self.copier.run()?;
@@ -276,10 +278,11 @@ impl Reader {
             let region = &regions[*index];
             let slot = region.slot(leaf.start);
             let now = tables[*index - first].map(|table| Entry(table[slot]));
-            let is_same = now.is_some_and(|now| now.leads_where(region.entries[slot], self.mask));
-            match self.copier.answer(number).filter(|_| is_same) {
-                Some(words) => pass.tell_pages(leaf.span(), words),
-                None if pass.is_last => pass.tell_unsure(leaf.span()),
+            let is_same =
+                now.is_some_and(|now| now.leads_to_same_table(region.entries[slot], self.mask));
+            match self.copier.result(number).filter(|_| is_same) {
+                Some(words) => pass.pass_pages(leaf.span(), words),
+                None if pass.is_last => pass.pass_unsure(leaf.span()),
                 None => pass.again.push(*leaf),
             }
         }
@@ -291,21 +294,24 @@ impl Reader {
     /// ([`Reader::read_batch`]).
     fn table_if_same(&self, region: &Region, check: &[usize]) -> Option<&[u64]> {
         let (table, steps) = check.split_last()?;
-        let is_same = steps.iter().zip(&region.way).all(|(number, (_, before))| {
-            let now = self.copier.answer(*number).map_or(0, |words| words[0]);
-            before.leads_where(Entry(now), self.mask)
-        });
-        is_same.then(|| self.copier.answer(*table)).flatten()
+        let is_same = steps
+            .iter()
+            .zip(&region.upper)
+            .all(|(number, (_, before))| {
+                let now = self.copier.result(*number).map_or(0, |words| words[0]);
+                before.leads_to_same_table(Entry(now), self.mask)
+            });
+        is_same.then(|| self.copier.result(*table)).flatten()
     }
 }
 
 impl Region {
     /// A region whose upper tables are still to be read, from the top table `table` on.
     fn new(base: u64, table: u64) -> Region {
-        let (way, entries) = (Vec::with_capacity(3), Box::new([Entry(0); 512]));
+        let (upper, entries) = (Vec::with_capacity(3), Box::new([Entry(0); 512]));
         Region {
             base,
-            way,
+            upper,
             table,
             entries,
             span: MIB2,
@@ -342,9 +348,9 @@ fn tables_in(region: u64, ranges: &[Range<u64>]) -> Vec<Leaf> {
     pieces
 }
 
-/// Calls `tell` with each part of `span` that lies in a range: the range's index in `ranges`, then
+/// Calls `visit` with each part of `span` that lies in a range: the range's index in `ranges`, then
 /// the part.
-fn clip(span: &Range<u64>, ranges: &[Range<u64>], mut tell: impl FnMut(usize, Range<u64>)) {
+fn clip(span: &Range<u64>, ranges: &[Range<u64>], mut visit: impl FnMut(usize, Range<u64>)) {
     let from = ranges.partition_point(|range| range.end <= span.start);
     for (number, range) in ranges.iter().enumerate().skip(from) {
         if range.start >= span.end {
@@ -352,14 +358,14 @@ fn clip(span: &Range<u64>, ranges: &[Range<u64>], mut tell: impl FnMut(usize, Ra
         }
         let part = range.start.max(span.start)..range.end.min(span.end);
         if !part.is_empty() {
-            tell(number, part);
+            visit(number, part);
         }
     }
 }
 
 impl Pass<'_, '_> {
     /// Passes on the entries of one last-level table, which maps `span`.
-    fn tell_pages(&mut self, span: Range<u64>, words: &[u64]) {
+    fn pass_pages(&mut self, span: Range<u64>, words: &[u64]) {
         let entries: [Entry; 512] = std::array::from_fn(|index| Entry(words[index]));
         let index = |at: u64| usize::try_from((at - span.start) >> 12).unwrap_or(0);
         clip(&span, self.ranges, |number, part| {
@@ -368,9 +374,9 @@ impl Pass<'_, '_> {
         });
     }
 
-    /// Passes on the addresses `whole`, for all of which there is one entry. That entry covers
-    /// `span` bytes.
-    fn tell_whole(&mut self, whole: Range<u64>, span: u64, entry: Entry) {
+    /// Passes on the addresses `whole`, which a single entry covers. `span` is the number of bytes
+    /// that the entry covers; it may be more than `whole`.
+    fn pass_whole(&mut self, whole: Range<u64>, span: u64, entry: Entry) {
         clip(&whole, self.ranges, |number, part| {
             let (start, bytes) = (part.start, part.end - part.start);
             (self.sink)(
@@ -386,7 +392,7 @@ impl Pass<'_, '_> {
     }
 
     /// Passes on that the entries of the addresses `span` could not be read.
-    fn tell_unsure(&mut self, span: Range<u64>) {
+    fn pass_unsure(&mut self, span: Range<u64>) {
         clip(&span, self.ranges, |number, part| {
             let (start, bytes) = (part.start, part.end - part.start);
             (self.sink)(number, Piece::Unsure { start, bytes });

@@ -17,7 +17,8 @@ const ZERO_PAGE: u64 = 1 << 24;
 pub(crate) struct HugeZero(Option<File>);
 
 impl HugeZero {
-    /// Opens `/proc/kpageflags`. Without the right (CAP_SYS_ADMIN) no page is recognized.
+    /// Opens `/proc/kpageflags`. Without the right to do so (CAP_SYS_ADMIN), no page is recognized
+    /// as the huge zero page.
     pub(crate) fn open() -> HugeZero {
         HugeZero(File::open("/proc/kpageflags").ok())
     }

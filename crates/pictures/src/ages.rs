@@ -1,12 +1,13 @@
-//! Ages of pages in two scales. Memory is counted by bins of ages; a picture shows fewer classes,
-//! each with its colour.
+//! Two scales for the age of pages: memory is counted in many bins; a picture shows fewer classes,
+//! each with its own colour.
 //!
 //! Invariant: each bin belongs to one class; bins and classes ascend with age.
 
 use engine::Millis;
 use engine::age_bins::{BINS, EDGES_MS};
 
-/// Lower edges of the classes, milliseconds. Memory idle for less than a second is in use.
+/// Lower edges of the classes, milliseconds. Memory that was accessed within the last second counts
+/// as in use.
 pub const CLASS_EDGES_MS: [u64; CLASSES] = [0, 1_000, 5_000, 10_000, 60_000, 600_000, 3_600_000];
 /// Number of classes. Their CSS classes are `a0`, the youngest, to `a6`.
 pub const CLASSES: usize = 7;

@@ -76,8 +76,8 @@ fn bytes_of(moment: &Moment, class: &str) -> u64 {
     number.map_or(moment.unknown, |number| class_sums(&moment.ages)[number])
 }
 
-/// Returns each series of neighbouring columns that have figures: number of the column, its
-/// figures.
+/// Returns each series of neighbouring columns that have figures, as pairs: index of the column,
+/// its figures.
 fn stretches(track: &Track) -> Vec<Vec<(u64, &Moment)>> {
     let mut found = vec![Vec::new()];
     for (column, moment) in (0..).zip(&track.columns) {
@@ -91,9 +91,9 @@ fn stretches(track: &Track) -> Vec<Vec<(u64, &Moment)>> {
     found
 }
 
-/// Returns the points (x, y) of a line through the middles of a series of columns; y is `height` of
-/// the figures. The line begins and ends at the outer edges of the series. A column is two units
-/// wide.
+/// Returns the points (x, y) of a line through the middles of a series of columns; `height` returns
+/// the y coordinate of a column's figures. The line begins and ends at the outer edges of the
+/// series. A column is two units wide.
 fn corners(stretch: &[(u64, &Moment)], height: impl Fn(&Moment) -> u64) -> Vec<(u64, u64)> {
     let mut corners = Vec::with_capacity(stretch.len() + 2);
     for (n, (column, moment)) in stretch.iter().enumerate() {
@@ -133,7 +133,7 @@ fn layer(track: &Track, most: u64, layers: &[(String, String)], n: usize) -> Str
     text
 }
 
-/// Returns the SVG path of the swapped memory. The full height stands for `most` bytes.
+/// Returns the SVG path of the line of swapped memory. The full height stands for `most` bytes.
 fn line(track: &Track, most: u64) -> String {
     let of = |stretch: Vec<(u64, &Moment)>| {
         path(&corners(&stretch, |moment| {

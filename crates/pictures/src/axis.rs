@@ -13,7 +13,7 @@ pub(crate) const WHOLE: u64 = 1000;
 /// A mark on an axis: coordinate in tenths of a percent, text.
 pub(crate) type Mark = (u64, String);
 
-/// Times that may lie between two marks of a time axis, milliseconds.
+/// Possible distances between two marks of a time axis, milliseconds.
 const STEPS_MS: [u64; 23] = [
     100,
     200,
@@ -39,7 +39,7 @@ const STEPS_MS: [u64; 23] = [
     172_800_000,
     604_800_000,
 ];
-/// Maximum number of intervals between marks: `TIMES` on a time axis, `SIZES` on other axes.
+/// Maximum number of intervals between marks, on a time axis (`TIMES`) and on other axes (`SIZES`).
 const TIMES: u64 = 5;
 const SIZES: u64 = 4;
 
@@ -82,7 +82,8 @@ pub(crate) fn times(track: &Track) -> Vec<Mark> {
     }
 }
 
-/// Returns marks for sizes from 0 to `most` bytes, ascending. The coordinates count from the top.
+/// Returns marks for sizes from 0 to `most` bytes, ascending. The coordinates count from the top of
+/// the picture.
 pub(crate) fn sizes(most: u64) -> Vec<Mark> {
     // The steps are powers of two, so that the texts are short.
     levels(

@@ -12,7 +12,7 @@ use crate::axis::{WHOLE, place};
 use crate::figure::{legend, percent};
 use crate::text::escaped;
 
-/// Minimum length of a drawn part, in tenths of a percent of the full width.
+/// Minimum length of a drawn part, in tenths of a percent of the picture's width.
 const LEAST: u64 = 3;
 
 /// A part of a bar.
@@ -80,7 +80,7 @@ pub(crate) fn drawn<'a>(parts: impl Iterator<Item = &'a Part>, whole: u64) -> St
     let (mut before, mut last) = (0u64, 0);
     for (at, Part { class, name, bytes }) in parts.iter().enumerate() {
         let after = before.saturating_add(*bytes);
-        // Leaves the minimum length for each of the parts that follow.
+        // The parts that follow need at least the minimum length each.
         let most = WHOLE.saturating_sub(LEAST * (parts.len() - 1 - at) as u64);
         let x = place(before, whole)
             .max(last)
@@ -135,7 +135,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        // Regression: two small parts and a large one began at the same coordinate, and the last
+        // Regression: two small parts and a large part began at the same coordinate, so the last
         // one hid the others.
         let little = bar("d", &[("a0", 1), ("a1", 1), ("a6", 1 << 30), ("un", 1)]);
         let text = bars("d", &[little], &[]);

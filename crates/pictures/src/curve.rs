@@ -1,4 +1,4 @@
-//! The picture of what less memory would cost: refaults a minute, by size of the memory.
+//! The picture of what less memory would cost: refaults per minute, by size of the memory.
 //!
 //! Invariant: the line lies inside the picture. Each point is at its exact coordinates. Only a rate
 //! of zero is drawn on the zero line.
@@ -21,7 +21,7 @@ const MARKED_DECADES_MAX: usize = 5;
 pub struct CurveAt {
     /// Size of the memory, bytes.
     pub bytes: u64,
-    /// Refaults a minute, pages.
+    /// Refaults per minute, pages.
     pub per_minute: f64,
 }
 
@@ -35,8 +35,8 @@ pub struct Curve {
 }
 
 /// The ranges of the axes. The x axis shows sizes of the memory, from `from` to `from + span`
-/// bytes. The y axis shows rates (refaults a minute, in pages) on the logarithmic scale `decades`,
-/// which is `None` if all rates are zero.
+/// bytes. The y axis shows rates (refaults per minute, in pages) on the logarithmic scale
+/// `decades`, which is `None` if all rates are zero.
 struct Frame {
     from: u64,
     span: u64,
@@ -55,7 +55,8 @@ impl Frame {
         WHOLE - height.map_or(0, |height| GROUND + tenths(height, WHOLE - GROUND))
     }
 
-    /// Returns the marks of the y axis: zero, the highest power of ten, and as many others as fit.
+    /// Returns the marks of the y axis: zero, the highest power of ten, and as many other powers as
+    /// fit.
     fn marks(&self) -> Vec<Mark> {
         let powers = self.decades.into_iter().flat_map(Decades::powers);
         let mut powers: Vec<f64> = powers.collect();
@@ -139,7 +140,7 @@ fn words(at: &CurveAt) -> String {
 }
 
 /// Returns an invisible area around each point, as SVG. The browser shows the point's figures while
-/// the pointer is in the area. The areas meet halfway between two points.
+/// the pointer is in the area. An area ends halfway to the next point.
 fn titles(curve: &Curve, frame: &Frame) -> String {
     let mut text = "<g class=\"hits\">".to_owned();
     let mut begin = 0;

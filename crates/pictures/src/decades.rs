@@ -1,4 +1,5 @@
-//! A logarithmic scale for rates from very small to very large. A decade is a factor of ten.
+//! A logarithmic scale for rates that range from very small to very large. A decade is a factor of
+//! ten.
 //!
 //! Invariant: for any rates, the scale spans at most [`MOST`] decades, and the largest rate is on
 //! the scale. A rate of zero has no height.
@@ -19,7 +20,7 @@ impl Decades {
     /// Returns the scale for these rates; `None` if all are zero.
     #[must_use]
     pub fn of(rates: impl Iterator<Item = f64>) -> Option<Decades> {
-        // The power of ten above a rate must be a finite number, too.
+        // The next power of ten above each rate must be finite, so rates are capped.
         let some = rates.filter(|rate| rate.is_finite() && *rate > 0.0);
         let some = some.map(|rate| rate.min(1e300));
         let (least, most) = some.fold((f64::INFINITY, 0.0_f64), |(least, most), rate| {

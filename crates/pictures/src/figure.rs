@@ -1,7 +1,7 @@
 //! The layout of a picture: its title, its axes, its legend, and the field between the axes.
 //!
-//! Invariant: only the field is stretched to the available space. Letters are beside the field;
-//! their coordinates are in percent.
+//! Invariant: only the field is stretched to the available space. Text is outside the field, at
+//! coordinates in percent, so it is not distorted.
 
 use std::fmt::Write;
 
@@ -13,13 +13,14 @@ pub(crate) struct Figure<'a> {
     /// CSS class of the picture, which sets its height.
     pub(crate) class: &'a str,
     pub(crate) title: &'a str,
-    /// What the picture shows, for readers who cannot see it.
+    /// Description of the picture for screen readers (`aria-label`).
     pub(crate) says: &'a str,
     /// Marks of the y axis, which is left of the field. The coordinates count from the top.
     pub(crate) ys: &'a [Mark],
     /// Marks of the x axis, which is below the field. The coordinates count from the left.
     pub(crate) xs: &'a [Mark],
-    /// Whether the x axis is time. Then the page shows the figures of the column under the pointer.
+    /// Whether the x axis is time. If so, a script of the page may show the figures of the column
+    /// under the pointer.
     pub(crate) is_timed: bool,
     /// The field: width and height in its own units, then its content as SVG.
     pub(crate) field: (u64, u64, &'a str),
@@ -42,16 +43,16 @@ impl Figure<'_> {
             "<figure class=\"fig\"><figcaption>{title}</figcaption>\n<div class=\"plot {class}\">\n{}\
              <svg class=\"field{timed}\" viewBox=\"0 0 {width} {height}\" preserveAspectRatio=\"none\" role=\"img\" \
              aria-label=\"{title}: {}\">{lines}\n{content}</svg>\n{}</div>\n{}</figure>\n",
-            at_the_left(self.ys),
+            y_axis(self.ys),
             escaped(self.says),
-            below(self.xs),
+            x_axis(self.xs),
             self.legend
         )
     }
 }
 
 /// Returns the marks of the y axis as SVG.
-fn at_the_left(marks: &[Mark]) -> String {
+fn y_axis(marks: &[Mark]) -> String {
     let mut svg = "<svg class=\"ys\" aria-hidden=\"true\">".to_owned();
     for (at, text) in marks {
         let _ = write!(
@@ -65,7 +66,7 @@ fn at_the_left(marks: &[Mark]) -> String {
 }
 
 /// Returns the marks of the x axis as SVG.
-fn below(marks: &[Mark]) -> String {
+fn x_axis(marks: &[Mark]) -> String {
     let mut svg = "<svg class=\"xs\" aria-hidden=\"true\">".to_owned();
     for (n, (at, text)) in marks.iter().enumerate() {
         // Texts at the ends of the axis must stay inside the picture.

@@ -1,7 +1,7 @@
 //! The heat map of page age over time: a column is a time, a row is a bin of ages. A darker cell
 //! has more memory.
 //!
-//! Invariant: a shade stands for half as much memory as the next darker one, so the eight shades
+//! Invariant: a shade stands for half as much memory as the next darker shade, so the eight shades
 //! span a factor of 128. Only an empty cell has no shade.
 
 use std::fmt::Write;
@@ -18,7 +18,7 @@ use crate::track::{Hints, Track};
 pub(crate) const SHADES: usize = 8;
 /// Minimum number of rows.
 const ROWS_MIN: usize = 8;
-/// Edges of bins that have a mark on the y axis, milliseconds.
+/// Edges of bins that get a mark on the y axis, milliseconds.
 const MARKED_MS: [u64; 7] = [
     1_000, 10_000, 60_000, 600_000, 3_600_000, 21_600_000, 86_400_000,
 ];
@@ -63,7 +63,7 @@ fn as_length(rows: usize) -> u64 {
     u64::try_from(rows).unwrap_or(u64::MAX)
 }
 
-/// Returns the shade of a cell with so many bytes: 1 to [`SHADES`], or 0 if it is empty. The
+/// Returns the shade of a cell with `bytes` bytes: 1 to [`SHADES`], or 0 if it is empty. The
 /// darkest shade stands for `most` bytes.
 pub(crate) fn shade(bytes: u64, most: u64) -> usize {
     if bytes == 0 {
@@ -73,8 +73,8 @@ pub(crate) fn shade(bytes: u64, most: u64) -> usize {
     SHADES - usize::try_from(halvings).unwrap_or(SHADES).min(SHADES - 1)
 }
 
-/// Draws one SVG path for each shade. `of` returns the shade of the cell at a column and a row.
-/// Cells of the same shade that are neighbours in a row are drawn as one rectangle.
+/// Draws cells, as one SVG path for each shade. `of` returns the shade of the cell at a column and
+/// a row. Neighbouring cells of a row with the same shade become one rectangle.
 pub(crate) fn cells(rows: usize, columns: usize, of: impl Fn(usize, usize) -> usize) -> String {
     let mut paths = vec![String::new(); SHADES + 1];
     for row in 0..rows {
@@ -202,7 +202,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_byte_is_in_a_shade(ages in prop::collection::vec(prop::array::uniform18(any::<u64>()), 0..9)) {
+        fn every_cell_with_memory_has_a_shade(ages in prop::collection::vec(prop::array::uniform18(any::<u64>()), 0..9)) {
             let columns = ages.iter().map(|ages| Some(Moment { ages: *ages, ..Moment::default() })).collect();
             let track = Track { from_ms: 0, step_ms: 1, columns, clock: Clock::Passed };
             let html = heat(&track, Hints::None);

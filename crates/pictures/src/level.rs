@@ -1,5 +1,5 @@
-//! Pictures of one number over time: refaults, or the share of time in which processes waited for
-//! memory.
+//! Draws one number over time as columns: refaults, or the share of time in which processes waited
+//! for memory.
 //!
 //! Invariant: a column is as high as its number. A time without a number, or with 0, has no column.
 
@@ -9,7 +9,7 @@ use crate::axis::{Mark, WHOLE, counts, place, times};
 use crate::figure::Figure;
 use crate::track::{Moment, Track};
 
-/// Draws refaults a minute, in pages. Returns an empty text if they are unknown at all times.
+/// Draws the refaults per minute, in pages. Returns an empty text if they are unknown at all times.
 #[must_use]
 pub fn refaults(track: &Track) -> String {
     let name = |pages: u64| match pages {
@@ -48,7 +48,7 @@ pub fn waited(track: &Track) -> String {
 }
 
 /// Draws the numbers that `of` returns as columns; `name` formats a number. The axis reaches at
-/// least to `least`, so that very small numbers do not seem large.
+/// least up to `least`, so that very small numbers do not appear large.
 fn draw(
     track: &Track,
     (title, class): (&str, &str),

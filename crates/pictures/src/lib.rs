@@ -1,9 +1,10 @@
-//! Pictures as HTML and SVG, for pages that load nothing from elsewhere: memory over time by age,
-//! and what less memory would cost. `report --html` and the dashboard use the same pictures.
+//! Draws pictures as HTML and SVG, for pages that load nothing from elsewhere: memory over time by
+//! age, and the refaults that less memory would cost. `report --html` and the dashboard use the
+//! same pictures.
 //!
 //! Invariant: the same numbers produce the same bytes. Every coordinate is a whole number inside
-//! its picture, for any numbers. Every text from outside goes through [`escaped`]. Nothing here
-//! uses a process, a file or a clock, or runs in a browser. No style is set but by the classes of
+//! its picture, for any numbers. Every text from outside goes through [`escaped`]. This crate uses
+//! no process, file or clock, and its output has no scripts. Styles come only from the classes of
 //! [`STYLE`], so a page may forbid all other styles. Letters are never inside the part of a picture
 //! that is stretched, so they have the same size on any screen.
 //!

@@ -1,9 +1,9 @@
 //! Formats shares in percent.
 //!
-//! Invariant: `0%` is shown only for nothing, and `100%` only for all.
+//! Invariant: `0%` is shown only if the part is 0, and `100%` only if it is the whole.
 
-/// Formats `part` of `whole` in whole percent, rounded to the nearest: `62%`. A share that would be
-/// rounded to nothing or to all is `<1%` or `>99%`.
+/// Formats `part` of `whole` in whole percent, rounded to the nearest: `62%`. A share that would
+/// wrongly round to 0% or 100% is `<1%` or `>99%`.
 #[must_use]
 pub fn per_cent(part: u64, whole: u64) -> String {
     let (part, whole) = (u128::from(part), u128::from(whole));
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_is_never_shown_as_nothing_or_all_unless_it_is() {
+    fn only_exact_shares_are_shown_as_0_or_100_percent() {
         for (part, whole, want) in [
             (0, 0, "0%"),
             (0, 9, "0%"),

@@ -5,8 +5,8 @@ use crate::ages::{CLASSES, name_of_class};
 use crate::bars::{Part, drawn};
 use crate::heat::{cells, shade};
 
-/// Draws a heat map without axes as SVG. A column has the bytes of each age class at one time, or
-/// is `None` if nothing was watched then.
+/// Draws a heat map without axes, as SVG. Each column has the bytes of each age class at one time;
+/// `None` if nothing was watched then.
 #[must_use]
 pub fn strip(columns: &[Option<[u64; CLASSES]>]) -> String {
     let most = columns

@@ -3,9 +3,9 @@
 //! Invariant: every colour is one of the variables at the top, which have values for light and for
 //! dark.
 
-/// The style sheet of what this crate draws; print is always light. Colours of ages go from warm
-/// (in use) to dark blue (cold). Unknown age is grey, swapped memory is violet. The more memory a
-/// cell of a heat map has, the more its shade differs from the page's background.
+/// The style sheet of all pictures of this crate; print is always light. Colours of ages go from
+/// warm (in use) to dark blue (cold). Unknown age is grey, swapped memory is violet. The more
+/// memory a cell of a heat map has, the more its shade differs from the page's background.
 pub const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#1d2329;--dim:#58616b;--back:#fcfcfb;--paper:#fff;--line:#dfe2e5;\
 --a0:#d9531e;--a1:#ee9336;--a2:#f3c969;--a3:#a9cbd9;--a4:#6ba3c8;--a5:#3a76ae;--a6:#1f4a7d;\

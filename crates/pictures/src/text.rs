@@ -23,9 +23,9 @@ pub fn plain(text: &str) -> String {
 /// Formats a field of comma-separated values (RFC 4180): in quotes if necessary, and always one
 /// line.
 ///
-/// A spreadsheet evaluates a cell that begins with `=`, `+`, `-` or `@`. Such text gets a `'` in
-/// front (OWASP, CSV Injection). The same holds after a `;`, which separates cells in some
-/// countries. A number does not change.
+/// A spreadsheet evaluates a cell that begins with `=`, `+`, `-` or `@`. So such a text gets a `'`
+/// in front (OWASP, CSV Injection), unless it is a number. Some countries use `;` between cells, so
+/// a text after a `;` is treated in the same way.
 #[must_use]
 pub fn csv_field(text: &str) -> String {
     let text = plain(text);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_it_is_markup() {
+    fn escaped_text_has_no_markup() {
         assert_eq!(
             escaped("<script>\"'&\x1b\u{9b}\u{202e}\u{e4}"),
             "&lt;script&gt;&quot;&#39;&amp;\u{fffd}\u{fffd}\u{fffd}\u{e4}"

@@ -8,21 +8,21 @@ use engine::{Bytes, Millis};
 
 use crate::ages::{class_sums, short};
 
-/// How the times on an axis are written.
+/// How times are written on an axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Clock {
-    /// As the time since the beginning.
+    /// As the time since the track's beginning: `after 10s`.
     Passed,
-    /// As the time until now; the last column is now.
+    /// As the time before now: `10s ago`. The last column is now.
     Ago,
 }
 
 /// Whether the picture itself shows the figures under the pointer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hints {
-    /// Yes, as titles of the columns.
+    /// Yes: each column has a title, which the browser shows.
     Titles,
-    /// No: the page shows them.
+    /// No: a script of the page shows them.
     None,
 }
 
@@ -35,10 +35,10 @@ pub struct Moment {
     pub unknown: u64,
     /// Bytes in swap.
     pub swapped: u64,
-    /// Refaults a minute, pages; `None` if unknown.
+    /// Refaults per minute, pages; `None` if unknown.
     pub back: Option<u64>,
-    /// Share of the time in which some process waited for memory, hundredths of a percent; `None`
-    /// if unknown.
+    /// Share of the time in which at least one process waited for memory, hundredths of a percent;
+    /// `None` if unknown.
     pub waited: Option<u32>,
 }
 
@@ -81,8 +81,8 @@ impl Moment {
 /// The figures of one target over time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Track {
-    /// Beginning of the first column, milliseconds. For [`Clock::Passed`] it counts from the
-    /// beginning; for [`Clock::Ago`] any clock will do.
+    /// Beginning of the first column, milliseconds. With [`Clock::Passed`] it is the time since the
+    /// beginning; with [`Clock::Ago`] it may be of any clock, because pictures do not use it.
     pub from_ms: u64,
     /// Duration of a column, milliseconds.
     pub step_ms: u64,
@@ -100,7 +100,7 @@ impl Track {
             .clamp(1, 1 << 20)
     }
 
-    /// Returns the duration of all columns together, milliseconds; at least 1.
+    /// Returns the duration of all columns together, milliseconds; at least 1 ms.
     pub(crate) fn span_ms(&self) -> u64 {
         self.step_ms.saturating_mul(self.width()).max(1)
     }

@@ -1,7 +1,7 @@
-//! A command of pagetide that runs on its own thread.
+//! Runs a command of pagetide on its own thread, for a Python program.
 //!
-//! Invariant: a Python thread that waits for a call does not hold the interpreter's lock. A call
-//! that is dropped or stopped ends when the command next checks the stop flag.
+//! Invariant: a Python thread that waits for a call does not hold the interpreter's lock. If a call
+//! is dropped or stopped, its command ends when it next checks the stop flag.
 
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,8 +16,8 @@ use pyo3::types::PyBytes;
 
 use crate::shared::{End, Output, Shared};
 
-/// Maximum time of one wait, seconds. The end of a longer wait could exceed what a clock can
-/// represent.
+/// Maximum time of one wait, seconds. The end of a longer wait could be too late for the clock's
+/// type.
 const LONGEST: f64 = 86_400.0;
 
 /// A running call of the command `report`, `mrc` or `sim`.
@@ -28,9 +28,9 @@ pub(crate) struct Call {
     stop: Arc<AtomicBool>,
 }
 
-/// What [`Call::wait`] returns: new output; name of the current activity; the completed share of
-/// that activity, 0 to 1; how the call ended. The name is `None` if there was no news of the
-/// activity, the share is `None` if it is not known, the end is `None` while the call runs.
+/// The result of [`Call::wait`]: new output; name of the current activity; completed share of that
+/// activity, 0 to 1; how the call ended. The name is `None` if no activity was reported since the
+/// last wait, the share is `None` if it is not known, the end is `None` while the call runs.
 type Progress<'py> = (
     Bound<'py, PyBytes>,
     Option<String>,
@@ -96,7 +96,8 @@ fn perform(words: &[OsString], stop: &Arc<AtomicBool>, shared: &Shared) -> End {
     }
 }
 
-/// Returns how a call ended whose thread unwound: it was stopped, or it panicked.
+/// Returns the end of a call whose thread unwound: either the call was stopped, or the command
+/// panicked.
 fn unwound(stop: &AtomicBool) -> End {
     match stop.load(Ordering::Relaxed) {
         true => (1, "stopped".to_owned(), "call it again".to_owned()),

@@ -1,4 +1,4 @@
-//! State that a call's thread and Python's thread share.
+//! The state that the thread of a call shares with Python's thread.
 //!
 //! Invariant: Python receives each byte of output once, in the order in which it was written, and
 //! sees the end of the call only after all output.
@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Bytes of output that may wait for Python; with more, the command waits before it writes.
+/// Number of bytes of output above which the command waits until Python has taken them.
 const FULL: usize = 1 << 20;
-/// Time between two checks whether the call was stopped, by a command that waits to write.
+/// While a command waits to write: time between two checks whether the call was stopped.
 const SLICE: Duration = Duration::from_millis(100);
 
 /// How a call ended: the exit code that the command would have had (0 for success), what failed,
@@ -33,7 +33,7 @@ pub(crate) struct News {
 #[derive(Default)]
 pub(crate) struct Shared {
     news: Mutex<News>,
-    /// Wakes the thread that waits for news, or for room for output.
+    /// Wakes the thread that waits: Python's for news, or the command's for space for its output.
     reported: Condvar,
 }
 
@@ -56,8 +56,8 @@ impl Shared {
         self.reported.notify_all();
     }
 
-    /// Waits at most `time` for output or for the end of the call, and takes what is new. The end
-    /// is not taken: later calls return it again.
+    /// Waits at most `time` for output or for the end of the call. Returns all news and removes
+    /// them, except the end of the call: later calls return it again.
     pub(crate) fn wait(&self, time: Duration) -> News {
         let is_quiet = |news: &mut News| news.output.is_empty() && news.end.is_none();
         let waited = self
@@ -81,8 +81,8 @@ pub(crate) struct Output<'a> {
 }
 
 impl Write for Output<'_> {
-    /// Waits, like a pipe, while too much output waits for Python. So if Python takes no reports,
-    /// the command makes no new ones.
+    /// Waits, like a write to a full pipe, until Python has taken enough output. So a command stops
+    /// making reports while Python takes none.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let is_full =
             |news: &mut News| news.output.len() > FULL && !self.stop.load(Ordering::Relaxed);

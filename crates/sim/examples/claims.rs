@@ -51,9 +51,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// A table a claim, a row a scale; true if all hold. What fails is in bold.
+/// Prints a table for each claim, with a row for each scale and a column for each seed. A cell in
+/// bold is a claim that does not hold. Returns whether all claims hold.
 fn print(seeds: &[u64], runs: &[Settings], claims: &[Vec<Claim>]) -> bool {
-    // By claim, then by scale: a cell for each seed.
+    // The cells by claim, then by scale; one cell for each seed.
     let mut tables: BTreeMap<&str, BTreeMap<u64, Vec<String>>> = BTreeMap::new();
     for (settings, claims) in runs.iter().zip(claims) {
         for claim in claims {

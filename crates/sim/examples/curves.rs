@@ -1,8 +1,9 @@
-//! Speeds and figures of traces, every side in one run:
+//! Measures speed and miss ratios of replays of trace files:
 //! `cargo run --release -p sim --example curves -- FILE...`.
 //!
-//! For each trace: reading, the exact LRU curve, LRU and CLOCK at a tenth of the footprint, OPT;
-//! and for the multi-gen LRU at 20 limits the full runs against miniature ones.
+//! For each trace: the speed of reading; the exact LRU curve; LRU, CLOCK and OPT with memory for a
+//! tenth of the trace's pages. For the multi-gen LRU at 20 limits: full runs, and miniature runs on
+//! a sample of the pages, with their errors.
 #![forbid(unsafe_code)]
 
 use engine::Policy;
@@ -30,7 +31,8 @@ fn load(file: &Path) -> Result<Vec<u64>, TraceError> {
     Ok(pages)
 }
 
-/// CPU seconds of this thread so far, from the scheduler: other programs may run beside.
+/// Returns the CPU seconds of this thread so far, as the scheduler counts them. Unlike elapsed
+/// time, these do not grow while other programs run.
 fn cpu_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = text
@@ -40,8 +42,8 @@ fn cpu_seconds() -> f64 {
     nanos.expect("/proc/thread-self/schedstat begins with a number") / 1e9
 }
 
-/// Runs `work` three times; returns its result and the millions of references a second of the
-/// median, by CPU time.
+/// Runs `work` three times. Returns the result and the speed of the run with the median CPU time,
+/// in millions of references per second.
 fn timed<T>(references: usize, mut work: impl FnMut() -> T) -> (T, f64) {
     let mut runs: Vec<(f64, T)> = (0..3)
         .map(|_| {

@@ -1,5 +1,6 @@
-//! The simulator's half of `cargo xtask guest oracle`: reads lines that the guest printed of its
-//! runs, as figures without those that are compared, and prints what is counted of each tenant.
+//! The simulator's part of `cargo xtask guest oracle`. Each input line is a line of figures that
+//! the guest printed for one run. For each line, repeats the run in the simulator and prints the
+//! counts of each tenant as a line of figures.
 #![forbid(unsafe_code)]
 
 use sim::fidelity::{GuestFacts, run};

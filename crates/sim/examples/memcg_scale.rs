@@ -1,4 +1,4 @@
-//! What one reclaim of 1,024 pages by the memcg LRU costs after many in a row:
+//! Measures what one reclaim of 1,024 pages by the memcg LRU costs, after many reclaims in a row:
 //! `cargo run --release -p sim --example memcg_scale -- RECLAIMS TENANTS...`.
 #![forbid(unsafe_code)]
 

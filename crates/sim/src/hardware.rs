@@ -1,9 +1,10 @@
-//! What hardware does after a fault: it repeats the access, which sets the accessed bit.
+//! Simulates what hardware does after a page fault: it repeats the access, which sets the accessed
+//! bit.
 //!
-//! The simulator does this, not the engine: a host also calls `Machine::fault_in`, to report pages
-//! found in real page tables, and those have their accessed bits already.
+//! This is the simulator's task, not the engine's. A host calls `Machine::fault_in` to report pages
+//! that it found in real page tables, and those already have their accessed bits.
 //!
-//! Invariant: an access through a mapping sets the page's bit, whether it faulted or not; an access
+//! Invariant: an access through a mapping sets the page's bit, whether it faulted or not. An access
 //! through a file descriptor does not change the bit.
 
 use engine::workingset::Refault;

@@ -1,12 +1,12 @@
-//! Simulated memory whose accessed bits are in the engine's own words, so a touch costs one cache
-//! line.
+//! Simulated memory whose accessed bits are in the engine's own table of pages, so a touch costs
+//! one cache line.
 //!
-//! Invariant: every page that the engine passes to it is stored; the engine's reference check has
-//! removed accessed pages from the batch before.
+//! Invariant: every page that the engine passes to `page_out` is stored. The engine has removed
+//! accessed pages from the batch before.
 
 use engine::{FolioId, Lruvec, MemcgId, Memory, PageOut};
 
-/// Memory of any number of tenants, with accessed bits in the engine's words.
+/// Memory of any number of tenants, with accessed bits in the engine's table of pages.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InWords;
 

@@ -1,6 +1,7 @@
-//! A job of `pagetide sim`: a built-in experiment, found by its name, or a file.
+//! Finds and runs the job of `pagetide sim`: a built-in experiment, by its name, or an experiment
+//! file.
 //!
-//! Invariant: whatever can be refused is refused before the work starts.
+//! Invariant: all errors of the name, the file and the assignments are found before the run starts.
 
 mod pictures;
 
@@ -46,7 +47,7 @@ pub enum JobError {
 }
 
 impl JobError {
-    /// Returns whether the command line is wrong, and not a file.
+    /// Returns whether the error is in the command line, not in a file.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
         matches!(self, Self::Unknown { .. } | Self::Set { .. })
@@ -84,8 +85,8 @@ pub enum Job {
 }
 
 impl Job {
-    /// Finds the experiment or file that `what` names. `set` has assignments `key=value`; `seed`
-    /// and `scale` override them.
+    /// Finds the experiment or file that `what` names. `set` has assignments `key=value`. `seed`
+    /// and `scale`, if given, override those of `set`.
     ///
     /// # Errors
     /// If there is no such experiment, or the file or an assignment is wrong.
@@ -188,8 +189,8 @@ impl Job {
     }
 }
 
-/// Returns the text of a file. Reads only the beginning of a file that is too long: a link to
-/// /dev/zero must not fill all memory.
+/// Returns the text of a file. Reads at most one byte more than [`TEXT_MAX`]: a link to /dev/zero
+/// must not fill all memory.
 fn text_of(path: &str) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?
@@ -231,7 +232,7 @@ mod tests {
         }
     }
 
-    /// Regression: a file with a name that ends in .toml was read to its end before its length was
+    /// Regression: a file whose name ends in .toml was read to its end before its length was
     /// checked.
     #[cfg(target_os = "linux")]
     #[test]
@@ -239,10 +240,10 @@ mod tests {
         let link = std::env::temp_dir().join(format!("pagetide-{}.toml", std::process::id()));
         std::os::unix::fs::symlink("/dev/zero", &link).expect("a link");
         let path = link.to_string_lossy();
-        let (said, read) = (error(&path, ""), text_of(&path).map(|text| text.len()));
+        let (message, read) = (error(&path, ""), text_of(&path).map(|text| text.len()));
         std::fs::remove_file(&link).expect("it is there");
-        assert!(said.contains("1048576 are the most"), "{said}");
-        // However long the text, reading stops one byte above the limit, so memory is bounded.
+        assert!(message.contains("1048576 are the most"), "{message}");
+        // Reading stops one byte above the limit, so memory is bounded.
         assert_eq!(read.ok(), Some(TEXT_MAX + 1));
     }
 

@@ -1,6 +1,7 @@
-//! The simulator: the engine, unchanged, on simulated memory.
+//! The simulator: runs the engine, unchanged, on simulated memory.
 //!
-//! Models of parts of the kernel that only simulations call (real memory has the kernel itself):
+//! It also has models of two parts of the kernel. Only simulations need them, because real memory
+//! has the kernel itself:
 //!
 //! | here | the kernel's | deliberate differences |
 //! |---|---|---|

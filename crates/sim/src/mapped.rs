@@ -1,9 +1,9 @@
-//! Simulated memory behind the mappings of one address space, with accessed bits in the engine's
+//! Simulated memory of one address space with mappings; the accessed bits are in the engine's
 //! table.
 //!
-//! Invariant: at each read of an accessed bit, the mappings decide whether it counts. There is one
-//! bit for each page: a page that is mapped twice, once without recency, needs page tables
-//! (`scenario::space`).
+//! Invariant: at each read of an accessed bit, the mappings decide whether it counts. There is only
+//! one bit for each page. So for a page that is mapped twice, with different advice, page tables
+//! are needed (`scenario::space`).
 
 use crate::vma::AddressSpace;
 use engine::{FolioId, Lruvec, MemcgId, Memory, PageOut};

@@ -1,16 +1,16 @@
-//! A bound on the memory that a piece of work takes.
+//! A limit on the memory that a piece of work may take.
 //!
 //! Invariant: work that would exceed its bound ends with an error that names the bound. The check
-//! is made before tables grow, so a file of a few bytes cannot take all memory of a host.
+//! is made before tables grow, so a file of a few bytes cannot make them fill the memory of a host.
 
 use std::fmt;
 
-/// A bound, and the function that measures what is used.
+/// A bound, and the function that measures the used memory.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryBound {
     /// Maximum memory that the work may take, bytes.
     pub most: u64,
-    /// Memory that the process had before the work, bytes; does not count.
+    /// Memory that the process used before the work, bytes; it does not count.
     pub before: u64,
     /// Returns the current memory of the process, bytes; 0 if it is not known.
     pub used: fn() -> u64,

@@ -1,8 +1,8 @@
 //! The result of an experiment: tables, pictures and checked claims.
 //!
 //! Invariant: each row of a table has as many cells as the table has columns. The same seed
-//! produces the same cells, so what depends on the machine's speed is kept separately
-//! (`Outcome::timings`).
+//! produces the same cells; results that depend on the machine's speed are only in
+//! `Outcome::timings`.
 
 mod picture;
 
@@ -66,7 +66,7 @@ pub struct Outcome {
     pub tables: Vec<Table>,
     /// Deterministic statements.
     pub claims: Vec<Claim>,
-    /// The pictures of a page, in this order; a table alone is not drawn.
+    /// The pictures of a page, in this order. A table without a picture is shown as a table only.
     pub pictures: Vec<Picture>,
     /// Results that depend on the machine (seconds, instructions); the same seed need not reproduce
     /// them.

@@ -1,7 +1,8 @@
 //! Runs independent tasks on as many threads as there are CPUs.
 //!
-//! Invariant: the results are in the order of the tasks, and no task depends on another, so one
-//! thread produces the same results. If no thread can be started, the calling thread does the work.
+//! Invariant: the results are in the order of the tasks, and no task depends on another, so the
+//! number of threads does not change the results. If no thread can be started, the calling thread
+//! does the work.
 
 use crate::stats::number;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,14 +37,15 @@ fn map_on<T: Sync, R: Send>(
             let (sender, next, work) = (sender.clone(), &next, &work);
             let thread = std::thread::Builder::new().spawn_scoped(scope, move || {
                 loop {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(task) = tasks.get(at) else { break };
-                    if sender.send((at, work(task))).is_err() {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(task) = tasks.get(index) else { break };
+                    if sender.send((index, work(task))).is_err() {
                         break;
                     }
                 }
             });
-            // A limit of the caller or of its group may forbid more threads.
+            // A limit on the number of processes (ulimit -u, or of the control group) may forbid
+            // more threads.
             if thread.is_err() {
                 break;
             }
@@ -56,8 +58,8 @@ fn map_on<T: Sync, R: Send>(
                 progress(number(done) / number(tasks.len() as u64));
             }
         }
-        for (done, (at, result)) in (1..).zip(receiver) {
-            results[at] = Some(result);
+        for (done, (index, result)) in (1..).zip(receiver) {
+            results[index] = Some(result);
             progress(number(done) / number(tasks.len() as u64));
         }
     });

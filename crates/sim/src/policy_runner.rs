@@ -1,22 +1,23 @@
-//! A policy runner applies a policy to one simulated tenant. It passes to the policy what a host's
-//! scans would find, and carries out its orders with the engine's own calls.
+//! The policy runner applies a policy to one simulated tenant. It passes to the policy the data
+//! that scans of a host would find, and carries out the policy's orders with the engine's own
+//! calls.
 //!
-//! Invariant: the policy's input comes only from scans, as on a host. A page is as old as the last
-//! scan that found it used; several touches between two scans are one use. A page used since the
-//! last scan is never evicted.
+//! Invariant: the policy's input comes only from scans, as on a host. The age of a page is the time
+//! since the last scan that found it used; several touches between two scans are one use. A page
+//! used since the last scan is never evicted.
 
 use engine::policy::{AgeHistogram, Order, Policy, PolicySettings, Seen};
 use engine::word::State;
 use engine::{FolioId, Lruvec, Machine, MemcgId, Memory, Millis, PageOut, Pages};
 
-/// Number of a scan, from 1; 0 means none.
+/// Number of a scan; the first scan is number 1, and 0 means no scan.
 type Scan = u32;
 
 /// A policy, with the input collected for it.
 #[derive(Clone, Debug)]
 pub struct PolicyRunner {
     policy: Policy,
-    /// The time of each scan; element 0 is the beginning.
+    /// The time of each scan; element 0 is the time when the runner was made.
     scans: Vec<Millis>,
     /// For each page, the last scan that found it used.
     last: Vec<Scan>,
@@ -77,7 +78,7 @@ impl PolicyRunner {
         &self.back
     }
 
-    /// Returns how long the program has waited for refaults so far, microseconds.
+    /// Returns the total time for which the program has waited for refaults, microseconds.
     #[must_use]
     pub const fn stalled_us(&self) -> u64 {
         self.stalled_us
@@ -96,8 +97,8 @@ impl PolicyRunner {
         self.used[page.0 as usize / 64] &= !(1 << (page.0 % 64));
     }
 
-    /// Makes a scan: records which pages were used since the last one. The engine's own walk is the
-    /// caller's task.
+    /// Makes a scan: records which pages were used since the last scan. The caller must make the
+    /// engine's own walk separately.
     pub fn scan(&mut self, now: Millis) {
         let before = self.scans.last().copied().unwrap_or_default();
         let scan = Scan::try_from(self.scans.len()).unwrap_or(Scan::MAX);
@@ -115,7 +116,7 @@ impl PolicyRunner {
             }
         }
         self.scans.push(now);
-        // Tasks cannot wait for longer than the time between two decisions.
+        // Tasks cannot wait for longer than the time since the last scan.
         let waited = self.refaults * self.cost_us;
         self.stalled_us += waited.min(now.since(before).0 * 1000);
     }
@@ -147,7 +148,8 @@ impl PolicyRunner {
             is_dry: false,
         })?;
         let since = now.since(order.older_than);
-        // A page that a later scan found used is not old enough.
+        // The last scan that is at least as old as the order's age. A page that a later scan found
+        // used is too young.
         let youngest = self.scans.partition_point(|at| *at <= since).max(1) - 1;
         let mut idle = Idle {
             policy_runner: self,
@@ -185,11 +187,11 @@ impl PolicyRunner {
     }
 }
 
-/// A memory that evicts only pages that are old enough by the scans, as a host does by its age
-/// table.
+/// A wrapper of `memory` that evicts only pages that are old enough by the scans, as a host does by
+/// its age table.
 struct Idle<'a, M> {
     policy_runner: &'a PolicyRunner,
-    /// Pages that a later scan than this one found used are not evicted.
+    /// Number of a scan. Pages that a later scan found used are not evicted.
     youngest: Scan,
     memory: &'a mut M,
 }
@@ -307,9 +309,9 @@ mod tests {
         assert_eq!(world.policy_runner.done().evicted, 90);
     }
 
-    /// Policies that use histograms rely on this. The engine may keep a page of a protected tier
-    /// for one more generation (lru-gen.md 6.4), so there are slightly fewer refaults than there
-    /// could be.
+    /// Policies that use histograms rely on this: the histogram of idle times predicts the number
+    /// of refaults. The engine may keep a page of a protected tier for one more generation
+    /// (lru-gen.md 6.4), so there are slightly fewer refaults than predicted.
     #[test]
     fn refaults_are_as_many_as_the_histogram_has_at_that_age() {
         let mut world = World::new(5 * SECOND);

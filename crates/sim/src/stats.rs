@@ -1,4 +1,4 @@
-//! Means and spreads of counts.
+//! Statistics of lists of numbers: mean, median, standard deviation, extremes.
 
 /// Converts a count to a floating-point number.
 #[must_use]
@@ -6,7 +6,7 @@ pub const fn number(count: u64) -> f64 {
     count as f64
 }
 
-/// Rounds a number down to an integer; the caller knows that it fits (pages, touches).
+/// Rounds a number down to an integer. The caller makes sure that it fits in 32 bits.
 #[must_use]
 #[expect(
     clippy::cast_possible_truncation,
@@ -17,7 +17,7 @@ pub const fn whole(x: f64) -> u32 {
     x as u32
 }
 
-/// Returns the smallest value; the largest possible number if there is none.
+/// Returns the smallest value; `f64::MAX` if there is none.
 #[must_use]
 pub fn least(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::MAX, f64::min)
@@ -46,7 +46,7 @@ pub fn stddev(values: &[f64]) -> f64 {
     self::mean(&squares).sqrt()
 }
 
-/// Returns the median, the lower one of two; 0 if there is no value.
+/// Returns the median; of two middle values the lower one; 0 if there is no value.
 #[must_use]
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_values() {
+    fn statistics_of_known_values() {
         let values = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0];
         assert!((mean(&values) - 5.0).abs() < 1e-12);
         assert!((stddev(&values) - 2.0).abs() < 1e-12);

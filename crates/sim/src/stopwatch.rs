@@ -1,4 +1,4 @@
-//! Measures elapsed time, and processor time, which a busy machine disturbs less.
+//! Measures elapsed time, and processor time, on which other programs have less influence.
 //!
 //! Invariant: no simulated result depends on it; it is only for the timings of an outcome.
 
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_goes_on() {
+    fn a_stopwatch_measures_elapsed_time() {
         let watch = Stopwatch::start();
         let mut sum = 0u64;
         while watch.wall_clock.elapsed().as_micros() < 2000 {

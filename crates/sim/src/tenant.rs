@@ -1,5 +1,5 @@
-//! One program with a memory limit. If it touches an absent page, the page is faulted in after a
-//! reclaim.
+//! A simulated program with a memory limit. If it touches an absent page, the page is faulted in;
+//! before that, reclaim frees a page if necessary.
 //!
 //! Invariant: resident pages never exceed the limit; all decisions are the engine's.
 
@@ -61,10 +61,12 @@ impl Tenant {
         hit
     }
 
-    /// Brings in an absent page, and touches it. `swap_in` says how a swapped-out page comes in.
+    /// Faults in an absent page, and touches it. `swap_in` is the kind of the fault if the page was
+    /// swapped out.
     ///
     /// # Panics
-    /// If reclaim cannot free a page: then the limit is below the number of pinned pages.
+    /// If reclaim cannot free a page, which means that the limit is below the number of pinned
+    /// pages.
     pub fn fault(&mut self, page: u32, ty: FolioType, swap_in: FaultKind) {
         let id = FolioId(page);
         self.machine

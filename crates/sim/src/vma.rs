@@ -1,4 +1,5 @@
-//! VMAs as far as reclaim needs them: the kind of memory, and whether accesses predict later ones.
+//! A model of VMAs (mappings), as far as reclaim needs them: the kind of memory, and whether
+//! accesses predict later accesses (recency).
 //! spec: reclaim-control.md 6.
 
 use engine::folio::{FolioId, FolioType};
@@ -50,8 +51,8 @@ pub struct FileMode {
 }
 
 impl FileMode {
-    /// Applies an advice to the whole file, for all mappings through this description; constant
-    /// cost.
+    /// Applies an advice. It holds for the whole file and for all mappings through this
+    /// description; the cost does not depend on their number.
     pub const fn advise(&mut self, advice: Fadvice) {
         match advice {
             Fadvice::Normal => {
@@ -73,7 +74,7 @@ impl FileMode {
     }
 }
 
-/// A mapping of the pages `start..end` of an address space to folios from `first` on.
+/// A mapping: pages `start..end` of an address space map the folios from `first` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vma {
     /// Number of the first page.
@@ -89,7 +90,8 @@ pub struct Vma {
 }
 
 impl Vma {
-    /// Returns false if accesses through this VMA do not predict later ones.
+    /// Returns whether accesses through this VMA predict later ones (the kernel's
+    /// `vma_has_recency`).
     #[must_use]
     pub const fn has_recency(&self, mode: FileMode) -> bool {
         let file = matches!(self.kind, VmaKind::File(_));
@@ -134,7 +136,7 @@ impl Vma {
     }
 }
 
-/// An address space. Invariant: VMAs do not overlap; the key is the VMA's start.
+/// An address space. Invariant: VMAs do not overlap; the key of a VMA is its `start`.
 #[derive(Clone, Debug, Default)]
 pub struct AddressSpace {
     vmas: BTreeMap<u64, Vma>,
@@ -161,7 +163,7 @@ impl AddressSpace {
         displaced
     }
 
-    /// Removes pages `start..end`, and cuts VMAs at the borders. Returns what was removed.
+    /// Unmaps pages `start..end`; splits VMAs that overlap the ends. Returns the removed parts.
     pub fn unmap(&mut self, start: u64, end: u64) -> Vec<Vma> {
         let overlapping = |vma: &Vma| vma.start < end && start < vma.end;
         let hit: Vec<Vma> = self
@@ -212,7 +214,7 @@ impl AddressSpace {
         mappings.peek().is_none() || mappings.any(|(_, vma)| self.has_recency(vma))
     }
 
-    /// Returns whether every mapping has recency, so that callers need not check each folio.
+    /// Returns whether every mapping has recency; then callers need not check each folio.
     #[must_use]
     pub fn is_all_recent(&self) -> bool {
         self.iter().all(|vma| self.has_recency(vma))
@@ -245,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn unmapping_the_middle_leaves_two_ends() {
+    fn unmapping_the_middle_leaves_both_ends() {
         let mut mm = AddressSpace::default();
         mm.map(vma(10, 20, VmaKind::Anon));
         mm.map(vma(20, 30, VmaKind::Anon));
@@ -260,7 +262,7 @@ mod tests {
         assert_eq!(mm.find(26).and_then(|v| v.folio(26)), Some(FolioId(26)));
     }
 
-    /// reclaim-control.md 11, test 11, first half.
+    /// reclaim-control.md 11, first half of test 11: madvise removes and restores recency.
     #[test]
     fn madvise_removes_and_restores_recency() {
         let mut mm = AddressSpace::default();
@@ -274,7 +276,7 @@ mod tests {
         assert!(!recent(&mm, 50));
     }
 
-    /// Regression: for a folio that two VMAs map, only one of them was known.
+    /// Regression: if two VMAs mapped a folio, only one of them was found.
     #[test]
     fn a_folio_may_be_mapped_twice() {
         let mut mm = AddressSpace::default();
@@ -298,7 +300,7 @@ mod tests {
         assert!(!mm.is_all_recent());
     }
 
-    /// reclaim-control.md 11, test 12.
+    /// reclaim-control.md 11, test 12: POSIX_FADV_NOREUSE belongs to the open file description.
     #[test]
     fn noreuse_belongs_to_the_open_description() {
         let mut mm = AddressSpace::default();

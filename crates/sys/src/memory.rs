@@ -1,4 +1,4 @@
-//! Unlocks pages of this process.
+//! Unlocks pages that this process has locked in memory.
 
 use std::io;
 

@@ -17,8 +17,8 @@ pub fn peer(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
     };
     let length = libc::socklen_t::try_from(size_of::<libc::ucred>());
     let mut length = length.map_err(io::Error::other)?;
-    // SAFETY: both pointers are to values of ours that outlive the call, and the length is that of
-    // the first.
+    // SAFETY: both pointers are to values of ours that outlive the call, and `length` is the size
+    // of `peer`.
     let done = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),

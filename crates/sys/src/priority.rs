@@ -33,8 +33,8 @@ pub fn has_time() -> bool {
         rlim_max: 0,
     };
     // SAFETY: the kernel writes one rlimit, which is ours and lives for the call.
-    let got = unsafe { libc::getrlimit(libc::RLIMIT_RTTIME, &raw mut limit) };
-    got == 0 && limit.rlim_cur == libc::RLIM_INFINITY
+    let result = unsafe { libc::getrlimit(libc::RLIMIT_RTTIME, &raw mut limit) };
+    result == 0 && limit.rlim_cur == libc::RLIM_INFINITY
 }
 
 /// The ordinary scheduling policy, with the flag that children do not inherit the policy.
@@ -44,8 +44,8 @@ const ORDINARY_ALONE: libc::c_int = libc::SCHED_OTHER | libc::SCHED_RESET_ON_FOR
 /// while a process waits for a lock that `work` holds. Without the right to do so (CAP_SYS_NICE),
 /// or if RLIMIT_RTTIME is limited, `work` runs at the priority that the thread has.
 pub fn with_real_time_priority<T>(work: impl FnOnce() -> T) -> T {
-    // A raw system call, since musl's wrapper of this name always fails: POSIX means a process
-    // where the kernel means a thread.
+    // A raw system call, since musl's wrapper of this name always fails: POSIX sets the policy of a
+    // process, the kernel that of a thread.
     let set = |policy: libc::c_int, priority: libc::c_int| {
         // SAFETY: the kernel reads one sched_param, which is one int that lives for the call; 0 is
         // this thread.
@@ -53,7 +53,8 @@ pub fn with_real_time_priority<T>(work: impl FnOnce() -> T) -> T {
     };
     // SAFETY: no memory is handed over; 0 is this thread.
     let before = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
-    // Only the ordinary policy can be restored for certain: its one parameter is 0.
+    // The priority is raised only if the policy before was the ordinary one. Only that policy can
+    // be restored for certain: its single parameter is 0.
     let ordinary = [libc::SCHED_OTHER, ORDINARY_ALONE];
     let before = ordinary
         .into_iter()
@@ -102,7 +103,7 @@ mod tests {
             };
             // SAFETY: the kernel reads a limit that lives for the call.
             let is_limited = unsafe { libc::setrlimit(libc::RLIMIT_RTPRIO, &raw const limit) == 0 };
-            // The scheduling policy during `work` in a thread that still has the capability.
+            // The policy that `work` runs with in a thread that still has the capability.
             let raised = with_real_time_priority(policy);
             if !is_limited || !drop_nice() {
                 return;
@@ -127,10 +128,10 @@ mod tests {
         // each for the rest.
         let mut sets = [0_u32; 6];
         // SAFETY: the kernel reads the header and writes six words, all of which live for the call.
-        let got = unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()) };
+        let result = unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()) };
         sets[0] &= !(1 << SYS_NICE);
         // SAFETY: the kernel reads both, which live for the call, and changes this thread alone.
         let set = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) };
-        got == 0 && set == 0
+        result == 0 && set == 0
     }
 }

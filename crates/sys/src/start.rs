@@ -1,4 +1,5 @@
-//! The state in which this process was started, and how it becomes another program in that state.
+//! Notes the state in which this process was started, and replaces the process by another program
+//! in that state.
 //!
 //! Invariant: when [`become_program`] is called, what an exec passes on is as it was when the
 //! process started. Before `main`, Rust's runtime opens closed standard descriptors and ignores
@@ -32,7 +33,7 @@ const IGNORES_PIPE: u8 = 1 << 3;
 extern "C" fn note() {
     let mut found = 0;
     for fd in 0..3 {
-        // SAFETY: no memory is handed over; asking for a descriptor's flags changes nothing.
+        // SAFETY: no memory is handed over; reading a descriptor's flags changes nothing.
         if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
             found |= 1 << fd;
         }
@@ -43,7 +44,8 @@ extern "C" fn note() {
     FOUND.store(found, Ordering::Relaxed);
 }
 
-/// Returns whether this process ignores a signal. The parent process may have set that (nohup).
+/// Returns whether this process ignores a signal. A process inherits that from its parent process
+/// (nohup(1) uses this).
 #[must_use]
 pub fn is_ignored(signal: i32) -> bool {
     // SAFETY: a sigaction is plain numbers, for which zeros are valid.
@@ -187,7 +189,7 @@ mod tests {
         let argv = [c"/no/such/program".to_owned()];
         let error = become_program(&argv);
         assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
-        assert!(is_ignored(libc::SIGPIPE), "our own way of SIGPIPE is back");
+        assert!(is_ignored(libc::SIGPIPE), "SIGPIPE is ignored again");
         assert_eq!(become_program(&[]).raw_os_error(), Some(libc::ENOENT));
     }
 

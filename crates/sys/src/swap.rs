@@ -1,4 +1,4 @@
-//! Enables and disables swap areas, each given by an open descriptor.
+//! Enables and disables swap areas. The caller passes an open descriptor of the area.
 
 use std::ffi::CString;
 use std::io;

@@ -1,12 +1,13 @@
 //! A workload: a tree of control groups with limits, and tenants that touch pages in its leaf
 //! groups.
 //!
-//! Invariants: a group comes after its parent. Each tenant is alone in its group, and that group
-//! has no children: in control groups version 2 only leaf groups may have processes.
+//! Invariants: in the list of groups, a group comes after its parent. Each tenant is the only one
+//! in its group, and that group has no children: in control groups version 2 only leaf groups may
+//! have processes.
 
-/// Bytes of a page, as the length of a slice.
+/// Size of a page in bytes, as the length of a slice.
 pub const PAGE_LEN: usize = 4096;
-/// Bytes of a page.
+/// Size of a page in bytes.
 pub const PAGE_SIZE: u64 = PAGE_LEN as u64;
 
 /// Value of [`Group::max`] that means no limit.
@@ -43,14 +44,14 @@ pub enum Pattern {
     Zipf(f64),
     /// The pages in ascending order, again and again.
     Loop,
-    /// With probability 1/2 a random one of the first `hot` pages; otherwise the next one of all
-    /// other pages, in ascending order, again and again.
+    /// With probability 1/2, a random page of the first `hot` pages. Otherwise the next of the
+    /// other pages, which are touched in ascending order, again and again.
     ScanHot {
         /// Number of hot pages.
         hot: u32,
     },
-    /// Nine in ten touches go to random ones of `hot` pages, the others to any page. After every
-    /// `every` touches the next `hot` pages become the hot ones.
+    /// Nine of ten touches go to a random page of the current `hot` pages, the others to any page.
+    /// After every `every` touches, the next `hot` pages become the hot ones.
     MovingHot {
         /// Number of pages that are hot at a time.
         hot: u32,
@@ -68,7 +69,7 @@ pub struct Tenant {
     pub group: usize,
     /// Number of pages that the tenant touches.
     pub pages: u32,
-    /// How the tenant chooses pages.
+    /// Which pages the tenant touches.
     pub pattern: Pattern,
     /// Number of touches after the first write of all pages.
     pub touches: u64,
@@ -83,8 +84,8 @@ pub struct Case {
     pub groups: &'static [Group],
     /// The tenants, in the order in which they take turns.
     pub tenants: &'static [Tenant],
-    /// The turns: index of the tenant, then number of touches. Empty for turns of
-    /// [`crate::turns::SLICE`] touches.
+    /// The turns: index of the tenant, then its number of touches in this turn. If the list is
+    /// empty, the tenants take turns of [`crate::turns::SLICE`] touches.
     pub turns: &'static [(usize, u64)],
 }
 

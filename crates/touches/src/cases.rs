@@ -6,8 +6,8 @@ use crate::case::{Case, Group, NO_LIMIT, Part, Pattern, Tenant};
 /// Limit (memory.max) of most cases, pages: 32 MiB.
 const MAX: u32 = 8192;
 /// Number of pages that the tenant of most cases touches: 59 MiB. It is not exactly twice the
-/// limit: then the first writes would end together with a generation, and a few pages more or less
-/// would change all later results.
+/// limit: otherwise the first writes would end together with a generation, and a few pages more or
+/// less would change all later results.
 const PAGES: u32 = 15_000;
 
 /// Makes a [`Group`]: name, index of the parent, memory.max and memory.low in pages.
@@ -43,14 +43,15 @@ const fn case(name: &'static str, groups: &'static [Group], tenants: &'static [T
 /// A single group with the limit [`MAX`].
 const ONE: &[Group] = &[group("one", None, MAX, 0)];
 
-/// Limits at two levels, for the rule whose clock an eviction advances (docs/fidelity.md). In turn:
+/// Limits at two levels. The case tests which clock an eviction advances (docs/fidelity.md): that
+/// of the tenant, or that of the group whose limit caused it. The turns:
 ///
-/// 1. Tenant `limited` writes more than its own limit allows, uses 2048 pages again, which become
-///    active, and goes on until its own limit has evicted some 1300 other pages.
-/// 2. Tenant `beside` grows, until the limit above both has evicted thousands of pages of
-///    `limited`.
+/// 1. Tenant `limited` writes more pages than its own limit allows. It uses 2048 pages again, which
+///    become active, and goes on until its own limit has evicted about 1300 other pages.
+/// 2. Tenant `beside` grows, until the limit of `pod`, the parent of both, has evicted thousands of
+///    pages of `limited`.
 /// 3. `limited` touches 896 of the pages that its own limit evicted last. Then it touches 896 of
-///    those that the limit above evicted first.
+///    the pages that the limit of `pod` evicted first.
 const TWO_LIMITS: Case = Case {
     name: "two-limits",
     groups: &[
@@ -67,14 +68,16 @@ const TWO_LIMITS: Case = Case {
 
 /// What tenant `limited` of [`TWO_LIMITS`] touches after its first writes.
 const RETURNING: &[Part] = &[
-    // In memory, and checked once at the end of the list: the next check makes them active.
+    // These pages are in memory. Reclaim has checked each of them once, and makes them active at
+    // the next check.
     part(4096, 2048),
-    // Evicted. Each eviction in exchange comes closer to the pages above, and then passes them.
+    // These pages are evicted. Each refault evicts another page, so reclaim comes closer to the
+    // 2048 pages above, and then passes them.
     part(0, 2048),
     part(2304, 1280),
-    // Evicted by the own limit after the pages above had become active.
+    // Evicted by the tenant's own limit, after the pages at the top of the list had become active.
     part(6272, 896),
-    // Evicted by the limit above.
+    // Evicted by the limit of the group `pod`.
     part(8192, 896),
 ];
 
@@ -154,8 +157,8 @@ pub const ALL: &[Case] = &[
     ),
 ];
 
-/// An auxiliary case, not in [`ALL`]. memory.stat of its group shows when the kernel flushes its
-/// statistics.
+/// An auxiliary case, not in [`ALL`]: its group serves to notice when the kernel flushes its
+/// statistics (the module `watch` of the program).
 pub const WATCH: Case = case(
     "watch",
     &[group("watch", None, NO_LIMIT, 0)],

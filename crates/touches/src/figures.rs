@@ -3,8 +3,8 @@
 //!
 //! `figures CASE POLICY SEED BURST TENANT name=value ... name:value,value ...`
 //!
-//! A count that memory.stat has is called as it is there. The line with the counts of all tenants
-//! together may also have lists of values; in older files it has none.
+//! A count that memory.stat contains has the same name as there. The line with the counts of all
+//! tenants together may also have lists of values; lines in older files have no lists.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,11 +12,11 @@ use std::fmt;
 /// Name of the list that has, for each periodic flush of the kernel's statistics, the number of
 /// bursts before that flush.
 pub const FLUSHES: &str = "flushes";
-/// Name of the list of those walks of a tenant's page tables before which its program had not run
-/// since the previous walk. The first walk is number 1. Only for a case with one tenant.
+/// Name of the list of the numbers of those page-table walks before which the tenant's program had
+/// not run since the previous walk. The first walk is number 1. Only for a case with one tenant.
 pub const RESTED: &str = "rested";
-/// Name of the list that has, for each group of the case, the pages that the kernel has charged to
-/// the group and those below it for its own structures.
+/// Name of the list of kernel memory: for each group of the case, the number of pages of kernel
+/// structures (`kernel` in memory.stat). These are charged to the group and to those below it.
 pub const KERNELS: &str = "kernels";
 /// First word of each line of figures.
 pub const MARK: &str = "figures";
@@ -101,7 +101,8 @@ impl Figures {
         Some(figures)
     }
 
-    /// Adds the count or list that `word` says; `None` if it says neither.
+    /// Adds the count (`name=value`) or list (`name:value,value`) in `word`; `None` if `word` has
+    /// another form.
     fn take(&mut self, word: &str) -> Option<()> {
         if let Some((name, count)) = word.split_once('=') {
             self.counts.insert(name.to_owned(), count.parse().ok()?);
@@ -118,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_read_as_it_was_written() {
+    fn a_formatted_line_parses_to_the_same_figures() {
         let line = "figures uniform multi-gen 1 64 one max_seq=9 pgscan=12";
         let figures = Figures::parse(line).expect("figures");
         assert_eq!((figures.counts["pgscan"], figures.key.burst), (12, 64));

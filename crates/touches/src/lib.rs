@@ -1,5 +1,6 @@
-//! Which pages a workload touches, and in which order. A real kernel in a guest and the simulator
-//! run the same sequence of touches, so that their counters can be compared (docs/fidelity.md).
+//! Test workloads: which pages they touch, and in which order. A real kernel in a guest (a virtual
+//! machine) and the simulator run the same sequence of touches, so that their counters can be
+//! compared (docs/fidelity.md).
 //!
 //! The binary of this crate is the program that runs in the guest. It is static and small, so this
 //! crate depends on no other.

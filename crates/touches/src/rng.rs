@@ -1,17 +1,17 @@
-//! Random numbers from a seed: the only source of chance in the simulator.
+//! Random numbers from a seed: the only source of randomness in the simulator.
 //!
 //! Invariant: the same seed always produces the same numbers, on every machine. Each random process
 //! has its own stream ([`Rng::stream`]), so one more process does not change the numbers of the
 //! others.
 
-/// A random number generator: a counter with the mixer of splitmix64. Every seed is good, also
-/// zero.
+/// A random number generator: a counter whose values are mixed by the function of splitmix64. Every
+/// seed is good, also zero.
 #[derive(Clone, Debug)]
 pub struct Rng {
     state: u64,
 }
 
-/// What the counter grows by for each number.
+/// Increment of the counter for each number.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Rng {
@@ -39,8 +39,8 @@ impl Rng {
         z ^ z >> 31
     }
 
-    /// Returns two numbers in `0..n`, one from each half of a 64-bit number. A number is at most
-    /// about `1 + n / 2^32` times as likely as another.
+    /// Returns two random numbers in `0..n`, one from each half of a 64-bit number. They are nearly
+    /// uniform: a number is at most about `1 + n / 2^32` times as likely as another.
     #[inline]
     pub const fn two_below(&mut self, n: u32) -> [u32; 2] {
         let bits = self.next_u64();
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_is_a_promise() {
+    fn numbers_of_a_seed_are_those_of_splitmix64() {
         // The published test vector of splitmix64 for seed 1234567.
         let mut rng = Rng::new(1_234_567);
         let first = [rng.next_u64(), rng.next_u64()];

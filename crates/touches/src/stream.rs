@@ -58,15 +58,15 @@ impl Stream {
         tenant.pages as u64 + tenant.touches
     }
 
-    /// Returns a checksum of all touches so far, in their order. For other touches it differs,
-    /// except by chance (once in 2^64).
+    /// Returns a checksum of all touches so far, in their order. Two different sequences have the
+    /// same checksum only by chance (1 in 2^64).
     #[must_use]
     pub const fn checksum(&self) -> u64 {
         self.checksum
     }
 
-    /// Returns the page of touch number `done` after the first writes; the last page of the parts
-    /// if they are over.
+    /// Returns the page of touch number `done` (counted after the first writes) in these parts. If
+    /// all parts are over, returns the last page of the last part.
     fn of_parts(parts: &[Part], mut done: u64) -> u32 {
         let mut page = 0;
         for part in parts {
@@ -86,9 +86,9 @@ impl Stream {
         match self.tenant.pattern {
             Pattern::Uniform => self.rng.below(pages),
             Pattern::Zipf(_) => self.zipf.next(&mut self.rng),
-            Pattern::Loop => self.pass(0),
+            Pattern::Loop => self.next_in_loop(0),
             Pattern::ScanHot { hot } if self.rng.below(2) == 0 => self.rng.below(hot),
-            Pattern::ScanHot { hot } => self.pass(hot),
+            Pattern::ScanHot { hot } => self.next_in_loop(hot),
             Pattern::Parts(parts) => Self::of_parts(parts, self.done - u64::from(pages)),
             Pattern::MovingHot { hot, every } => {
                 let phase = (self.done - u64::from(pages)) / every;
@@ -103,8 +103,8 @@ impl Stream {
         }
     }
 
-    /// Returns the next page in an endless repetition of the pages from `first` to the last.
-    fn pass(&mut self, first: u32) -> u32 {
+    /// Returns the next page in an endless loop over the pages from `first` to the last.
+    fn next_in_loop(&mut self, first: u32) -> u32 {
         let page = self.next.max(first);
         self.next = if page + 1 == self.tenant.pages {
             first
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_is_a_sequence() {
+    fn the_same_seed_produces_the_same_touches() {
         let case = find("two-tenants").expect("a case");
         let sum = |tenant, seed| {
             let mut stream = Stream::new(case, tenant, seed);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn passes_and_moving_parts() {
+    fn patterns_choose_the_expected_pages() {
         let of = |name, skip: usize| {
             let case = find(name).expect("a case");
             let pages = case.tenants[0].pages as usize;

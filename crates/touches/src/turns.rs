@@ -1,9 +1,9 @@
-//! Which tenant runs next. In each turn a tenant does [`SLICE`] touches. The turns go through the
-//! tenants in order, again and again, until each tenant has done all its touches. A case may list
-//! its turns instead.
+//! The order in which tenants run. In each turn a tenant does [`SLICE`] touches. The turns go
+//! through the tenants in order, again and again, until each tenant has done all its touches. A
+//! case may list its turns instead.
 //!
-//! Invariant: the order of touches over all tenants does not depend on the burst length. The burst
-//! length only sets how often a turn is interrupted.
+//! Invariant: the order of touches over all tenants does not depend on the burst length, which only
+//! sets how often a turn is interrupted.
 
 use crate::case::Case;
 use crate::stream::Stream;
@@ -53,7 +53,8 @@ impl Turns {
     fn begin_turn(&mut self) {
         let tenants = self.left.len();
         let next = self.listed.as_mut().and_then(Iterator::next);
-        // Touches that no listed turn has come in slices, after all listed turns.
+        // Touches that are in no listed turn are done in turns of [`SLICE`], after all listed
+        // turns.
         let slice = || ((self.tenant + 1) % tenants, Self::slice(tenants));
         (self.tenant, self.of_turn) = next.copied().unwrap_or_else(slice);
     }
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn listed_turns_come_as_they_are_listed() {
+    fn listed_turns_are_made_in_their_order() {
         for case in ALL {
             let listed = case.turns.iter();
             let mut of_tenants = vec![0; case.tenants.len()];

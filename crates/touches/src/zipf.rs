@@ -1,10 +1,11 @@
-//! Random numbers with a Zipf distribution. Popular numbers are scattered over the whole range.
+//! Random numbers with a Zipf distribution. The most frequent numbers are scattered over the whole
+//! range.
 
 use crate::rng::Rng;
 
-/// A Zipf distribution: the probability of a rank in `0..n` is proportional to
-/// `1 / (rank + 1)^exponent`. The ranks are then scattered over `0..n`. Method: rejection-inversion
-/// (Hörmann and Derflinger 1996), which takes constant time for any exponent.
+/// A Zipf distribution. The probability of a rank in `0..n` is proportional to the power `(rank +
+/// 1)^-exponent`. The ranks are then scattered over `0..n`. Method: rejection-inversion (Hörmann
+/// and Derflinger 1996), which takes constant time for any exponent.
 #[derive(Clone, Debug)]
 pub struct Zipf {
     n: u32,
@@ -12,10 +13,11 @@ pub struct Zipf {
     /// Bounds of the random number that [`Zipf::inverse`] maps to a rank.
     low: f64,
     high: f64,
-    /// A rank is accepted without a further check if `rank - x` is at most this; `x` is the rank
-    /// before rounding.
+    /// If `rank - x` is at most this, the rank is accepted without a further check; `x` is the
+    /// random value that was rounded to the rank.
     shortcut: f64,
-    /// A rank is multiplied by this factor modulo `n`, so that popular numbers are not neighbours.
+    /// A rank is multiplied by this factor modulo `n` to get the returned number, so that frequent
+    /// numbers are not neighbours.
     scatter: u64,
 }
 
@@ -53,7 +55,7 @@ impl Zipf {
         }
     }
 
-    /// Weight of `x`: `x^-exponent`. Here the first rank is 1.
+    /// Returns `x^-exponent`, the weight of rank `x`, where the first rank is 1.
     fn weight(&self, x: f64) -> f64 {
         (-self.exponent * x.ln()).exp()
     }
@@ -95,7 +97,7 @@ fn scatter(n: u32) -> u64 {
     coprime.unwrap_or(1)
 }
 
-/// Rounds a number down to an integer, which the caller knows to fit.
+/// Rounds a number down to an integer. The caller makes sure that it fits in 32 bits.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -114,9 +116,10 @@ fn small(n: u64) -> u32 {
 mod tests {
     use super::*;
 
-    /// Compares the frequencies with the definition, for exponents around and at 1.
+    /// Compares the frequencies of the drawn numbers with the definition, for exponents below, at
+    /// and above 1.
     #[test]
-    fn zipf_is_zipf() {
+    fn frequencies_follow_the_zipf_distribution() {
         for exponent in [0.0, 0.5, 0.9, 1.0, 1.5, 3.0] {
             let (n, nr) = (50u32, 200_000);
             let (zipf, mut rng) = (Zipf::new(n, exponent), Rng::new(7));

@@ -85,8 +85,8 @@ fn make(chance: &mut Chance) -> Vec<u8> {
     out
 }
 
-/// Decodes a recording page by page, up to the first byte that is no part of a recording. `None` if
-/// there are too many changes ([`NAIVE_MAX`]) or a number is too large.
+/// Decodes a recording page by page, up to the first invalid byte. `None` if there are too many
+/// changes ([`NAIVE_MAX`]) or a number is too large.
 fn naive(bytes: &[u8]) -> Option<Vec<DecodedScan>> {
     let mut left = bytes.strip_prefix(&MAGIC)?;
     let (mut pages, mut before) = (BTreeMap::<(u64, u64), Bits>::new(), BTreeMap::new());

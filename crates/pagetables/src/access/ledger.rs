@@ -1,4 +1,5 @@
-//! Which processes are locked, when each is tried again, and how much time waiting for them took.
+//! The list of locked processes ([`super`]): when each is tried again, and how much time waiting
+//! for all of them took.
 //!
 //! Invariant: the caller passes the current time; nothing here reads a clock. A process is listed
 //! from the first missed deadline until a call for it succeeds.
@@ -8,11 +9,12 @@ use std::time::{Duration, Instant};
 
 use super::{LockedProcess, PAUSE_MAX, PAUSE_MIN, STALL_BUDGET, STALL_WINDOW, Stage};
 
-/// Most processes that are remembered. The entry of a process that has ended stays until its
+/// Maximum number of processes in the list. The entry of a process that has ended stays until its
 /// process id is tried again.
 const PROCESSES_MAX: usize = 4096;
 
-/// Expected time of one try of a locked process: waiting, ending its worker and starting another.
+/// Expected time of one try of a locked process: waiting for it, ending the worker, and starting a
+/// new worker.
 const TRY: Duration = Duration::from_millis(20);
 
 /// A process that missed a deadline.
@@ -31,7 +33,7 @@ struct Stalled {
 /// The locked processes, and the time spent on them.
 #[derive(Debug, Default)]
 pub(super) struct LockedProcesses {
-    /// The locked processes, by process id and what the call waited for.
+    /// The locked processes, by process id and kind of call.
     stalled: BTreeMap<(u32, Stage), Stalled>,
     /// Begin of the window of [`STALL_WINDOW`] that [`LockedProcesses::spent`] counts.
     window: Option<Instant>,
@@ -75,16 +77,17 @@ impl LockedProcesses {
         self.stalled.contains_key(&(pid, stage)) || self.stalled.contains_key(&(pid, Stage::Open))
     }
 
-    /// Whether this process must not be tried now. True if it has not run since the last try, and
-    /// either its pause is not over or the window's time is used up.
+    /// Whether this process must not be tried now. True if its number of context switches is the
+    /// same as at the last try (it has not run), and its pause is not over or [`STALL_BUDGET`] is
+    /// used up.
     pub(super) fn is_paused(&mut self, of: (u32, Stage), (now, switches): (Instant, u64)) -> bool {
         let has_budget = self.has_budget(now);
         let waits = |one: &Stalled| one.switches == switches && (now < one.next || !has_budget);
         self.stalled.get(&of).is_some_and(waits)
     }
 
-    /// The shortest pause with which the tries of all listed processes stay within
-    /// [`STALL_BUDGET`], so that each is tried. Zero if there are few.
+    /// The shortest pause with which one try of each listed process fits into [`STALL_BUDGET`].
+    /// Zero if so few are listed that any pause will do.
     fn pause_for_all(&self) -> Duration {
         let count = u32::try_from(self.stalled.len()).unwrap_or(u32::MAX);
         let tries = u32::try_from(STALL_BUDGET.as_millis() / TRY.as_millis()).unwrap_or(1);
@@ -94,7 +97,7 @@ impl LockedProcesses {
         }
     }
 
-    /// Whether the time of this window is not used up.
+    /// Whether less than [`STALL_BUDGET`] was spent in this window.
     pub(super) fn has_budget(&mut self, now: Instant) -> bool {
         self.turn_window(now);
         self.spent < STALL_BUDGET

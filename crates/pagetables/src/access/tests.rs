@@ -17,7 +17,7 @@ fn files_of_a_process_are_read_whole() {
 
 /// A file that is longer than a worker's memory is read in several pieces.
 #[test]
-fn long_files_come_in_pieces() {
+fn long_files_are_read_in_pieces() {
     // Each change of protection makes one more mapping: about 3,000, whose smaps has more than 1
     // MiB.
     let script = "
@@ -118,7 +118,7 @@ fn advice_reaches_the_kernel() {
     assert!(memory.iter().all(|byte| *byte == 1));
 }
 
-/// Many threads at once: each gets the file that it requested.
+/// If many threads read files at once, each thread gets the file that it requested.
 #[test]
 fn each_thread_gets_its_own_result() {
     std::thread::scope(|scope| {

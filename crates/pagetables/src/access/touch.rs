@@ -2,12 +2,12 @@
 //! accessed.
 //!
 //! Invariant: no accessed bit in a page-table entry of a 4 KiB page changes. In the entry of a huge
-//! page the kernel would set the bit: a caller that names huge pages takes its own read for an
-//! access of the process.
+//! page the kernel would set the bit. So a caller must not pass addresses in huge pages, or its
+//! next scan takes this read for an access by the process.
 //!
-//! The kernel calls its `mark_page_accessed` for each read of `/proc/PID/mem`. process_vm_readv
-//! would do so, too. But it first copies each page that the process has shared with another since a
-//! fork, and marks the copy.
+//! The kernel calls its function `mark_page_accessed` for each page that is read through
+//! `/proc/PID/mem`. The system call process_vm_readv has the same effect, but it first copies each
+//! page that the process shares with another process since a fork, and marks the copy.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use super::{Call, CallDeadline, Stage, is_own};
 use crate::calls::worker::{DATA_BYTES, Operation};
 
-/// Most pages of one call.
+/// Maximum number of pages in one call.
 pub const TOUCHED_MAX: usize = DATA_BYTES / 8;
 
 /// The result of [`touch`].
@@ -30,8 +30,8 @@ pub struct Touched {
 /// Reads one byte, `times` times, of each page at `addresses` of a process.
 ///
 /// `memory` is the process's open `/proc/PID/mem`. At most [`TOUCHED_MAX`] addresses are used.
-/// Pages that cannot be read are skipped. A page in swap is read into memory; soon after 16 such
-/// pages the call ends. Reads none of this process's own pages.
+/// Pages that cannot be read are skipped. A page in swap is read into memory; the call ends soon
+/// after 16 such pages. If `pid` is this process, the call reads nothing.
 ///
 /// # Errors
 /// `ETIMEDOUT` if the process's memory is locked ([`super::is_locked`]); or no worker can be

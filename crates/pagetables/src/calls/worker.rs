@@ -1,12 +1,12 @@
-//! The access worker: a child process that makes the system calls which another process can delay
-//! without end. If that happens, the worker can be killed.
+//! The access worker: a child process that makes those system calls that another process can delay
+//! without end. Its owner, this process, kills a worker whose call takes too long.
 //!
 //! Invariant: from [`Worker::start`] to the worker's end, the kernel and the worker write to no
 //! memory but the worker's region. The region is unmapped only after the worker was reaped. The
 //! worker shares this process's memory and nothing else. Its descriptors are its own: its socket,
-//! and those that requests carry. It blocks all signals. It ends when the last copy of our end of
-//! its socket is closed, so also when this process is killed. Only a call in an uninterruptible
-//! wait delays its end.
+//! and those that requests carry. It blocks all signals. It ends when the last copy of the owner's
+//! end of its socket is closed, so it also ends when this process is killed. Only a system call in
+//! an uninterruptible wait delays its end.
 //!
 //! The worker's code runs on the thread-local storage of the thread that started it. So it makes
 //! only raw system calls (`raw`): it calls no function of the C library (`errno` is thread-local),
@@ -22,7 +22,7 @@ use std::time::Duration;
 
 pub(crate) use serve::{Header, Operation, PATH_BYTES, WITHOUT_FILE_RIGHTS};
 
-/// Most bytes of data that a request or its result has besides the header.
+/// Maximum number of bytes of data that a request or its result has in addition to the header.
 pub(crate) const DATA_BYTES: usize = 256 << 10;
 /// Size of the header, with padding up to the page boundary at which the data begin.
 const HEADER_BYTES: usize = 4096;
@@ -109,7 +109,7 @@ impl Process {
             return true;
         }
         let done = loop {
-            // SAFETY: no status is asked for. `__WALL`: the worker sends no signal at its end.
+            // SAFETY: no status is requested. `__WALL`: the worker sends no signal at its end.
             let done = unsafe { libc::waitpid(self.pid, null_mut(), flags | libc::__WALL) };
             if done >= 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
                 break done;
@@ -158,7 +158,7 @@ const RIGHTS_HEADER: [u32; 2] = [0x2008_0522, 0];
 /// Returns the capabilities of the calling thread.
 pub(crate) fn own_rights() -> Rights {
     let (mut header, mut rights) = (RIGHTS_HEADER, [0; 6]);
-    // SAFETY: the kernel writes at most so many numbers to places of ours.
+    // SAFETY: the kernel writes a header of two numbers and six numbers of capabilities, both ours.
     unsafe { libc::syscall(libc::SYS_capget, header.as_mut_ptr(), rights.as_mut_ptr()) };
     rights
 }
@@ -288,13 +288,13 @@ impl Worker {
     pub(crate) fn follow_affinity(&self) {
         let mut set = [0u64; 128];
         let bytes = size_of_val(&set);
-        // SAFETY: the kernel writes at most so many bytes to a place that is ours, and then reads
+        // SAFETY: the kernel writes at most `bytes` bytes to `set`, which is ours, and then reads
         // them from there.
         unsafe {
-            let got = libc::syscall(libc::SYS_sched_getaffinity, 0, bytes, set.as_mut_ptr());
-            if let Ok(got) = usize::try_from(got) {
+            let result = libc::syscall(libc::SYS_sched_getaffinity, 0, bytes, set.as_mut_ptr());
+            if let Ok(result) = usize::try_from(result) {
                 let set = set.as_ptr();
-                libc::syscall(libc::SYS_sched_setaffinity, self.number(), got, set);
+                libc::syscall(libc::SYS_sched_setaffinity, self.number(), result, set);
             }
         }
     }
@@ -337,17 +337,17 @@ impl Busy {
 
     /// Kills the worker; returns it if it has not ended after about `within`.
     pub(crate) fn kill(mut self, within: Duration) -> Option<Abandoned> {
-        let mut left = Abandoned(self.0.process.take()?);
-        left.0.kill();
+        let mut killed = Abandoned(self.0.process.take()?);
+        killed.0.kill();
         // The kernel closes the worker's end of the socket when the worker ends.
         let _ = is_readable(self.0.socket.as_fd(), within);
         for _ in 0..20 {
-            if left.is_gone() {
+            if killed.is_gone() {
                 return None;
             }
             std::thread::sleep(Duration::from_micros(200));
         }
-        Some(left)
+        Some(killed)
     }
 }
 
@@ -406,7 +406,8 @@ fn is_readable(socket: BorrowedFd<'_>, at_most: Duration) -> bool {
             events: libc::POLLIN,
             revents: 0,
         };
-        // SAFETY: one descriptor's block and one time that live for the call; no signal mask.
+        // SAFETY: the kernel reads and writes one pollfd and reads one timespec, which live for the
+        // call. There is no signal mask.
         match unsafe { libc::ppoll(&raw mut fd, 1, &raw const time, null()) } {
             1 => return true,
             0 => return false,
@@ -434,8 +435,9 @@ fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     let mut message = serve::Message::new();
     let mut header = message.header(true);
     // SAFETY: the message's parts live for the call.
-    let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_CMSG_CLOEXEC) };
-    if got != 1 {
+    let result =
+        unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_CMSG_CLOEXEC) };
+    if result != 1 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     let fd = message.taken(&header);

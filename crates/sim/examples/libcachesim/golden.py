@@ -1,6 +1,6 @@
-"""Misses that libCacheSim counts of small streams: the contents of golden.txt, which the test
-golden.rs holds the yardsticks against. `PYTHON golden.py > golden.txt`; PYTHON has the package
-libcachesim 0.3.5. The streams are those of golden.rs."""
+"""Prints the misses that libCacheSim counts for small streams. The output is golden.txt, with which the
+test golden.rs compares the baseline policies. Run `PYTHON golden.py > golden.txt`, where PYTHON has the
+package libcachesim 0.3.5. golden.rs generates the same streams."""
 
 import struct
 import sys
@@ -10,8 +10,8 @@ import libcachesim as lcs
 
 LEN = 60_000
 ALL = 2**64 - 1
-# The least size at which each works: below, S3-FIFO and W-TinyLFU take nothing in or abort, and
-# LIRS has no two pages of low recency.
+# For each policy, the smallest size at which it works in libCacheSim. Below it, S3-FIFO and W-TinyLFU
+# admit no page or abort, and LIRS has no two pages of low recency.
 POLICIES = [
     ("lru", lcs.LRU, 1),
     ("clock", lcs.Clock, 1),

@@ -1,15 +1,18 @@
-//! Misses and speed against libCacheSim, same files, same run:
+//! Compares misses and speed of the simulator's cache policies with those of libCacheSim:
 //! `cargo run --release -p sim --example libcachesim -- --peer PYTHON [OPTION...] [FILE...]`.
 //!
-//! PYTHON has the package `libcachesim`. Without files: 10 M zipf(1.0) requests to 1 M objects.
-//! Every trace is written out as oracleGeneral first, and both sides read that file, in pairs; CPU
-//! seconds decide, as other programs may run beside. Ends with 1 when misses differ.
+//! PYTHON is an interpreter that has the package `libcachesim`. Without files, the trace is 10 M
+//! requests to 1 M objects with a Zipf distribution of exponent 1.0. Each trace is first converted
+//! to a file of the format oracleGeneral, which both sides read. Runs alternate in pairs. Speed is
+//! by CPU seconds, since other programs may run at the same time. The exit code is 1 if misses
+//! differ.
 //!
-//! - `--policies LIST`: by default `lru,clock,arc,s3-fifo,sieve,lirs,w-tiny-lfu`.
-//! - `--percent LIST`: sizes in percent of the footprint; 10.
-//! - `--pairs N`: 3.
-//! - `--table POWER`: libCacheSim's hash table has 2^POWER entries; 24, its default. `fit`: the
-//!   first power of two that is large enough for all pages.
+//! - `--policies LIST`: policies to compare; default:
+//!   `lru,clock,arc,s3-fifo,sieve,lirs,w-tiny-lfu`.
+//! - `--percent LIST`: cache sizes in percent of the number of pages in the trace; default: 10.
+//! - `--pairs N`: number of pairs of runs; default: 3.
+//! - `--table POWER`: libCacheSim's hash table gets 2^POWER entries; default: 24, as in
+//!   libCacheSim. With `fit`, the smallest power of two that is at least the number of pages.
 #![forbid(unsafe_code)]
 
 mod peer;
@@ -23,13 +26,13 @@ use streams::{Common, load, zipf};
 
 type Fault = Box<dyn std::error::Error>;
 
-/// What is measured.
+/// The options of the command line.
 struct Plan {
     python: String,
     policies: Vec<String>,
     percent: Vec<u64>,
     pairs: usize,
-    /// `None`: fitting.
+    /// Base-2 logarithm of the entries in libCacheSim's hash table; `None` for `fit`.
     table: Option<u32>,
     files: Vec<Option<PathBuf>>,
 }
@@ -100,7 +103,7 @@ fn main() -> Result<(), Fault> {
     Ok(())
 }
 
-/// A trace, on disk for both sides.
+/// A trace, with its copy on disk that both sides read.
 struct Case {
     name: String,
     file: Common,
@@ -128,7 +131,8 @@ impl Case {
         })
     }
 
-    /// One line of the table; whether the misses are the same.
+    /// Runs all pairs and prints one row of the table. Returns whether both sides have the same
+    /// number of misses.
     fn compare(&self, peer: &mut Peer, policy: &str, size: u64) -> Result<bool, Fault> {
         let (mut ours, mut theirs, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
         let mut misses = (0, 0);
@@ -161,7 +165,7 @@ impl Case {
 }
 
 fn cache(policy: &str, size: u64) -> Result<Box<dyn Cache>, Fault> {
-    // The engine's own are not libCacheSim's.
+    // libCacheSim does not have the two policies of the engine.
     let is_theirs =
         |p: &CurvePolicy| !matches!(p, CurvePolicy::LruGen | CurvePolicy::ActiveInactive);
     let mut all = CurvePolicy::ALL.into_iter().filter(is_theirs);
@@ -171,7 +175,8 @@ fn cache(policy: &str, size: u64) -> Result<Box<dyn Cache>, Fault> {
     Ok(memory.ok_or_else(|| format!("no policy is called {policy}"))?)
 }
 
-/// CPU seconds and misses of ours, reading included.
+/// Replays the trace in `file` with the simulator's policy. Returns CPU seconds, including those
+/// for reading the file, and the number of misses.
 fn run(policy: &str, size: u64, file: &Path) -> Result<(f64, u64), Fault> {
     let mut cache = cache(policy, size)?;
     let options = TraceOptions {
@@ -197,7 +202,7 @@ fn run(policy: &str, size: u64, file: &Path) -> Result<(f64, u64), Fault> {
     Ok((cpu_seconds()? - start, misses))
 }
 
-/// Of this thread, from the scheduler.
+/// Returns the CPU seconds of this thread so far, as the scheduler counts them.
 fn cpu_seconds() -> Result<f64, Fault> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
     let nanos = text.split(' ').next().ok_or("an empty schedstat")?;

@@ -1,5 +1,5 @@
-"""The other side of `cargo xtask bench libcachesim`: answers `POLICY SIZE POWER FILE` lines with the CPU
-seconds that libCacheSim took for the whole file, and its number of misses."""
+"""Runs libCacheSim for `cargo xtask bench libcachesim`. For each input line `POLICY SIZE POWER FILE`, prints
+the CPU seconds that libCacheSim needs for the whole file, and its number of misses."""
 
 import sys
 import time

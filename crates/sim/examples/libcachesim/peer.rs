@@ -1,13 +1,14 @@
-//! The other side: peer.py, which answers one line at a time.
+//! Runs libCacheSim in a Python process (peer.py), which gets one request per line and writes one
+//! result per line.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// libCacheSim, in a process of its own that lives for the whole run.
+/// The Python process; it lives for the whole measurement.
 pub(super) struct Peer {
     child: Child,
-    answers: BufReader<ChildStdout>,
+    results: BufReader<ChildStdout>,
 }
 
 impl Peer {
@@ -17,8 +18,8 @@ impl Peer {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
-        let answers = BufReader::new(child.stdout.take().ok_or("no pipe")?);
-        Ok(Self { child, answers })
+        let results = BufReader::new(child.stdout.take().ok_or("no pipe")?);
+        Ok(Self { child, results })
     }
 
     pub(super) fn run(
@@ -27,11 +28,11 @@ impl Peer {
         table: u32,
         file: &Path,
     ) -> Result<(f64, u64), Box<dyn std::error::Error>> {
-        let questions = self.child.stdin.as_mut().ok_or("no pipe")?;
-        writeln!(questions, "{policy} {size} {table} {}", file.display())?;
-        questions.flush()?;
+        let requests = self.child.stdin.as_mut().ok_or("no pipe")?;
+        writeln!(requests, "{policy} {size} {table} {}", file.display())?;
+        requests.flush()?;
         let mut line = String::new();
-        self.answers.read_line(&mut line)?;
+        self.results.read_line(&mut line)?;
         let (seconds, misses) = line.trim().split_once(' ').ok_or("libCacheSim gave up")?;
         Ok((seconds.parse()?, misses.parse()?))
     }
@@ -40,7 +41,7 @@ impl Peer {
 impl Drop for Peer {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
-        // It ends when its input ends.
+        // The process ends when its standard input is closed.
         let _ = self.child.wait();
     }
 }

@@ -1,10 +1,11 @@
-//! The references: of a file or made up, and the file that both sides read.
+//! The references to replay: loads them from a trace file or generates them, and writes the file
+//! that both sides read.
 
 use sim::trace::{Trace, TraceError, TraceOptions};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Pages of a trace file.
+/// Returns the page of each reference in a trace file.
 pub(super) fn load(file: &Path) -> Result<Vec<u64>, TraceError> {
     let mut trace = Trace::open(file, &TraceOptions::default())?;
     let (mut pages, mut batch) = (Vec::new(), Vec::new());
@@ -14,7 +15,8 @@ pub(super) fn load(file: &Path) -> Result<Vec<u64>, TraceError> {
     Ok(pages)
 }
 
-/// Objects by zipf(1.0), from a fixed seed; the rank is the object.
+/// Returns references to objects with a Zipf distribution of exponent 1.0, from a fixed seed. The
+/// number of an object is its rank.
 pub(super) fn zipf(references: usize, objects: u32) -> Vec<u64> {
     let mut sum = 0.0;
     let weight = |rank| {
@@ -35,7 +37,7 @@ pub(super) fn zipf(references: usize, objects: u32) -> Vec<u64> {
     (0..references).map(|_| draw()).collect()
 }
 
-/// The file that both sides read; gone when dropped.
+/// The file that both sides read; removed when dropped.
 pub(super) struct Common(pub(super) PathBuf);
 
 impl Common {
@@ -58,7 +60,7 @@ impl Common {
 
 impl Drop for Common {
     fn drop(&mut self) {
-        // A file that remains in the temporary directory is no failure of the measurement.
+        // If the file cannot be removed, the measurement is still valid.
         let _ = std::fs::remove_file(&self.0);
     }
 }

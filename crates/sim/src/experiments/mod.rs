@@ -1,7 +1,8 @@
-//! Experiments of the source documents, one module for each document.
+//! The built-in experiments. Most repeat an experiment of a *source document*: a patch series for
+//! Linux, numbered 000 to 004 (docs/experiments.md). The others test the engine's policies.
 //!
-//! Invariant: every experiment is in `ALL` under a name of its own; its deterministic results
-//! depend only on `Settings`.
+//! Invariant: every experiment is in `ALL` under a unique name. Its deterministic results depend
+//! only on `Settings`.
 
 pub mod anon_workingset;
 pub mod memcg_lru;
@@ -29,7 +30,7 @@ pub struct Experiment {
     pub name: &'static str,
     /// Description in one line.
     pub about: &'static str,
-    /// Number of the source document, e.g. `000`.
+    /// Number of the source document, e.g. `000`; empty if the experiment has none.
     pub document: &'static str,
     /// Runs the experiment. The closure gets the completed share, 0 to 1.
     pub run: fn(&Settings, &mut dyn FnMut(f64)) -> Outcome,

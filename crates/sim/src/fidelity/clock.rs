@@ -1,8 +1,8 @@
-//! The simulated time of a run, from the bursts at which the guest's kernel flushed its statistics:
-//! two seconds from one flush to the next.
+//! Computes the simulated time of a run from the bursts at which the guest's kernel flushed its
+//! statistics: two seconds pass from one flush to the next.
 //!
-//! Invariants: time does not go back. It first reaches a multiple of [`FLUSH_TIME`] at a burst
-//! where a flush was seen; after the last flush it stays below the next multiple.
+//! Invariants: time does not go back. It reaches each multiple of [`FLUSH_TIME`] at the burst at
+//! which a flush was seen; after the last flush it stays below the next multiple.
 
 use ::engine::Millis;
 use ::engine::rstat::FLUSH_TIME;
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_seconds_are_over_where_a_flush_was_seen() {
+    fn each_flush_is_at_a_multiple_of_two_seconds() {
         let clock = Clock::new(vec![10, 30, 30, 31]);
         let times = [0, 5, 9, 10, 20, 29, 30, 31, 32, 9999].map(|n| clock.now(n).0);
         assert_eq!(
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn without_flushes_none_is_due() {
+    fn without_flushes_time_stays_below_the_first() {
         let clock = Clock::new(vec![]);
         assert_eq!([0, 7, 5000].map(|n| clock.now(n).0), [0, 7, 1999]);
     }

@@ -1,7 +1,7 @@
-//! Facts that the guest reports about a run. They are not compared: the simulation takes them over
-//! because only a real machine has them.
+//! Facts that the guest reports about a run. They are not compared: the simulation uses them as its
+//! input, because only a real machine has them.
 //!
-//! Invariant: a fact that an older guest does not report changes nothing.
+//! Invariant: if an older guest does not report a fact, the simulation runs without it.
 
 use ::engine::Pages;
 use touches::figures::{FLUSHES, Figures, KERNELS, RESTED};
@@ -9,8 +9,8 @@ use touches::figures::{FLUSHES, Figures, KERNELS, RESTED};
 /// Facts that the guest reported about a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuestFacts {
-    /// For each group, the pages that the kernel has charged to it and to those below it for its
-    /// own structures. An older guest reports those of the first group alone.
+    /// For each group: number of pages of kernel structures that are charged to it and to the
+    /// groups below it. An older guest reports only the first group's.
     pub kernels: Vec<Pages>,
     /// Number of touches between two forced context switches.
     pub burst: u64,

@@ -1,5 +1,5 @@
-//! Makes the same touches as a real kernel gets in a guest (`cargo xtask guest oracle`), here with
-//! the engine, and counts the results under the same names. docs/fidelity.md has the comparison.
+//! Repeats, with the engine, the touches that a real kernel gets in a guest (`cargo xtask guest
+//! oracle`), and counts the results under the same names. docs/fidelity.md has the comparison.
 
 mod clock;
 mod guest_facts;
@@ -18,8 +18,8 @@ use world::World;
 
 /// Tenant name in the figures of all tenants together.
 const ALL: &str = "all";
-/// Pages of the guest's memory. They bound the clock of the classic LRU far above the values in
-/// these runs.
+/// Number of pages of the guest's memory. It limits the clock of the classic LRU, to a value far
+/// above those in these runs.
 const MACHINE: Pages = Pages(1 << 18);
 
 /// Events that the kernel and the simulator count, in pages.
@@ -45,7 +45,8 @@ fn policy(name: &str) -> Option<Policy> {
     }
 }
 
-/// Runs the case of this name. Returns the counts of each tenant, then of all tenants together.
+/// Runs the case of this name, with the guest's facts `reported`. Returns the counts of each
+/// tenant, then those of all tenants together.
 ///
 /// # Errors
 /// If the case or the policy is unknown, or if a limit cannot be kept.

@@ -24,7 +24,7 @@ fn each_policy_runs_and_its_counts_agree() {
 }
 
 #[test]
-fn a_seed_is_a_run() {
+fn the_same_seed_produces_the_same_figures() {
     let of = |seed| run("short", "multi-gen", seed, &kernel(0)).expect("figures");
     assert_eq!(of(1), of(1));
     assert_ne!(of(1)[0].counts["checksum"], of(2)[0].counts["checksum"]);
@@ -56,7 +56,8 @@ fn unknown_names_are_errors() {
     assert!(why.contains("no room"), "{why}");
 }
 
-/// Without a flush no refault is close enough to be activated, because lists are seen to be empty.
+/// Without a flush, no refault is close enough to be activated: the engine works with unflushed
+/// sizes of the lists, which are 0.
 #[test]
 fn unflushed_statistics_are_not_seen() {
     let of = |flushes| {
@@ -73,9 +74,9 @@ fn unflushed_statistics_are_not_seen() {
     assert!(one > 0 && none_reported > 0 && one != none_reported);
 }
 
-/// The limit of a group evicts pages of a tenant below it, and the clock of the tenant stays: pages
-/// that the tenant's own limit evicted before are recent when they return, and those that the limit
-/// above evicted are not. Linux 6.12 activates as many (docs/fidelity.md).
+/// If the limit of a parent group evicts pages of a tenant, the tenant's clock stays. So pages that
+/// the tenant's own limit evicted before are recent when they refault, and those that the parent's
+/// limit evicted are not. Linux 6.12 activates the same number (docs/fidelity.md).
 ///
 /// Regression: workingset.md 2. The tenant's clock advanced with each eviction of its pages, so 0
 /// were recent.
@@ -94,9 +95,9 @@ fn what_the_limit_above_takes_leaves_the_clock_of_a_tenant() {
     }
 }
 
-/// In three runs of `moving-hot` the guest's kernel killed the worker in these bursts, out of
-/// memory, after it had flushed its statistics at these (docs/fidelity.md). The engine cannot
-/// reclaim there either, except for a few bursts.
+/// In three runs of `moving-hot`, the guest's kernel killed the worker, out of memory, in the
+/// bursts `killed`. Before that it had flushed its statistics at the bursts `flushes`
+/// (docs/fidelity.md). The engine fails to reclaim at the same point, within a few bursts.
 #[test]
 fn a_charge_fails_where_the_kernel_killed() {
     let case = cases::find("moving-hot").expect("a case");

@@ -1,10 +1,10 @@
-//! A machine with the control groups of a case, and the page tables of its tenants.
+//! A simulated machine with the control groups of a case, and the page tables of its tenants.
 //!
-//! Invariant: what happens depends only on the case, the policy, the seed and the guest's facts.
+//! Invariant: the results depend only on the case, the policy, the seed and the guest's facts.
 //!
 //! The multi-gen LRU finds accessed bits in page tables, with Bloom filters and look-around, as in
-//! the kernel. The classic LRU checks one page at a time; it reads and clears the bit in the
-//! engine's own table, which has the same effect as reading the entry of a page table.
+//! the kernel. For the classic LRU, which checks one page at a time, the accessed bits are in the
+//! engine's own table. It reads and clears them there, with the same effect as in page tables.
 
 use super::clock::Clock;
 use super::guest_facts::GuestFacts;
@@ -20,7 +20,7 @@ use touches::case::{Case, Group, NO_LIMIT};
 use touches::stream::Stream;
 use touches::turns::Turns;
 
-/// The machine.
+/// The simulated machine with its tenants.
 pub(super) struct World<'a> {
     case: &'a Case,
     machine: Machine,
@@ -117,7 +117,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Begins burst number `burst`, of the tenant in `id`.
+    /// Begins burst number `burst`; the tenant in `id` runs in it.
     fn begin(&mut self, burst: u64, id: MemcgId) {
         self.bursts = burst;
         self.now = self.clock.now(burst - 1);

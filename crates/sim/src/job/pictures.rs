@@ -1,4 +1,4 @@
-//! Pictures on the page of a file's runs, drawn from their tables.
+//! Draws the pictures of an experiment file's results from their tables.
 //!
 //! Invariant: there is a picture of each table over time, of each sweep over one key, and of the
 //! misses of all tenants if their bars can be distinguished.
@@ -48,8 +48,8 @@ fn with_unit(plans: &Plans, key: &str) -> String {
     }
 }
 
-/// Returns bars of the misses; `None` if a curve shows them. The first `swept` columns of the table
-/// are swept values.
+/// Returns bars of the misses; `None` if a curve already shows them, or if there are too few or too
+/// many bars. The first `swept` columns of the table are the swept values.
 fn missed(table: &Table, swept: usize) -> Option<Picture> {
     let at = table.columns.iter().position(|name| name == "missed (%)")?;
     if swept == 1 || !(2..=BARS_MAX).contains(&table.rows.len()) {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_draw() {
+    fn each_kind_of_run_has_its_pictures() {
         let courses = drawn("");
         let ys: Vec<&str> = courses.iter().map(|words| words[2].as_str()).collect();
         let misses = "misses (% of touches)";

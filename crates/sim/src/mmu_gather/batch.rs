@@ -1,4 +1,4 @@
-//! Batches of frame ranges. A range takes two words, so a batch of one page holds 255.
+//! Batches of frame ranges. A range takes two words, so a batch of one page (4 KiB) has 255 ranges.
 //!
 //! Invariant: the ranges in use are not empty, and each is within the folio that it names.
 
@@ -16,7 +16,7 @@ pub struct FrameRange {
     pub end: u64,
 }
 
-/// A range as it is gathered. Its folio is looked up only once, when the range is opened.
+/// A range in a batch. Its folio is looked up only once, when the range is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Entry {
     /// Number of the first frame.
@@ -38,8 +38,8 @@ impl Entry {
     }
 }
 
-/// Capacity of a batch in ranges: as many as fill a page of 4 KiB if a range replaced the header.
-/// These are 256, so that an index of type `u8` needs no bounds check.
+/// Length of a batch's array: the 255 ranges, and one more in place of the header of a real page.
+/// So it has 256 elements, and an index of type `u8` needs no bounds check.
 const ROOM: usize = PAGE_BATCH as usize + 1;
 const _: () = assert!(ROOM == 256);
 

@@ -1,8 +1,8 @@
-//! Gathering and releasing page by page, as before ranges: the baseline for measurements, and the
-//! model whose result the ranges must equal (mmu-gather.md I10).
+//! Gathers and releases page by page, as the kernel did before ranges: the baseline for
+//! measurements, and the model whose result the ranges must equal (mmu-gather.md I10).
 //!
-//! A batch holds page numbers, twice as many as ranges would fit. Rmap, swap cache and references
-//! are updated for each page; the LRU lock and uncharging are batched as with ranges.
+//! A batch has page numbers, twice as many as it would have ranges. Rmap, swap cache and references
+//! are updated for each page; the LRU lock and uncharging are batched, as with ranges.
 
 use super::frames::{Frames, slot};
 use super::{CHUNK, FrameKind};

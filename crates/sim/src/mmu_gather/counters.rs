@@ -1,12 +1,12 @@
-//! The counters of folios. All address spaces that map a folio share them, and two processors may
-//! unmap two of those at the same time. So the counters are atomic; unmapping by ranges and page by
-//! page drops them through the same functions.
+//! The counters of folios. All address spaces that map a folio share its counters, and two
+//! processors may unmap the folio at the same time, so the counters are atomic. Unmapping by ranges
+//! and page by page uses the same functions.
 //!
-//! Memory ordering: all accesses to a folio before one of its references is dropped (release) are
-//! visible to the thread that drops the last one (acquire) and frees it. The other counts are
-//! relaxed, because they free nothing.
+//! Memory ordering: dropping a reference is a release; dropping the last one is also an acquire. So
+//! the thread that frees a folio sees all accesses to it from before other references were dropped.
+//! The other counts are relaxed, because they free nothing.
 //!
-//! Invariant: a count is dropped at most as often as it was raised; code that breaks this panics.
+//! Invariant: a count is never dropped more often than it was raised; code that does so panics.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -65,7 +65,7 @@ impl PartialEq for Counter {
 
 impl Eq for Counter {}
 
-/// Number of map counts in a word; each has a lane of 16 bits.
+/// Number of map counts in a word; each has 16 bits of it, a lane.
 const LANES: usize = 4;
 const LANE_BITS: u32 = 16;
 const LANE: u64 = 0xffff;
@@ -122,8 +122,8 @@ impl MapCounts {
         }
     }
 
-    /// Unmaps each of some frames once, of which the first or last is in the middle of a word;
-    /// returns how many are still mapped.
+    /// Unmaps each of the frames `from..end` once, if the range begins or ends in the middle of a
+    /// word. Returns how many of them are still mapped.
     #[cold]
     fn unmap_parts(&self, mut from: usize, end: usize) -> u32 {
         let mut mapped = 0;
@@ -140,8 +140,8 @@ impl MapCounts {
         mapped
     }
 
-    /// Unmaps the frames in `lanes` once each, in one operation. Returns the previous word if some
-    /// are still mapped, otherwise `None`.
+    /// Unmaps each frame in `lanes` once, in one operation. Returns the word as it was before if
+    /// some of the frames are still mapped, otherwise `None`.
     #[inline]
     pub(super) fn unmap_lanes(&self, lanes: Lanes) -> Option<u64> {
         unmap_lanes(&self.0[lanes.word], lanes.ones)
@@ -152,12 +152,12 @@ impl MapCounts {
 #[inline]
 fn unmap_lanes(word: &AtomicU64, ones: u64) -> Option<u64> {
     let before = word.fetch_sub(ones, Ordering::Relaxed);
-    // Usually all frames were mapped once.
+    // Usually each frame was mapped once.
     (before & (ones * LANE) != ones).then_some(before)
 }
 
-/// Frames whose map counts share a word, to be unmapped once each in one operation. `ones` has a
-/// one in the lane of each.
+/// A set of frames whose map counts share a word, to be unmapped once each in one operation. `ones`
+/// has a one in the lane of each frame.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Lanes {
     pub(super) word: usize,
@@ -206,7 +206,7 @@ fn count_still_mapped(word: usize, ones: u64, before: u64) -> u32 {
     still_mapped(word, ones, before).map(|_| 1).sum()
 }
 
-/// Returns the frames with a one in `ones` that were mapped more than once in the word `before`.
+/// Returns those frames with a one in `ones` that were mapped more than once, by the word `before`.
 pub(super) fn still_mapped(word: usize, ones: u64, before: u64) -> impl Iterator<Item = usize> {
     let lanes = (0..LANES).filter(move |&lane| ones >> shift(lane) & 1 == 1);
     let counts = lanes.map(move |at| (word * LANES + at, lane(before >> shift(at))));
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_are_as_good_as_numbers() {
+    fn lanes_equal_separate_counters() {
         let (mut counts, mut naive) = (MapCounts::default(), [1u32; 64]);
         counts.add(0, 64);
         let mut x = 7u32;
@@ -284,8 +284,8 @@ mod tests {
             let range = &mut naive[start as usize..][..nr as usize];
             range.iter_mut().for_each(|count| *count -= 1);
             let mapped = range.iter().filter(|&&count| count > 0).count();
-            let got = counts.unmap_range(start as usize, nr);
-            assert_eq!(got as usize, mapped, "round {round}");
+            let actual = counts.unmap_range(start as usize, nr);
+            assert_eq!(actual as usize, mapped, "round {round}");
             let all: Vec<u32> = (0..64).map(|frame| counts.get(frame)).collect();
             assert_eq!(all, naive, "round {round}");
         }
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "unmapped more often than mapped")]
-    fn an_unmapped_page_is_not_unmapped() {
+    fn unmapping_an_unmapped_page_panics() {
         let mut counts = MapCounts::default();
         counts.add(0, 8);
         counts.set(5, 0);
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "more references dropped than held")]
-    fn references_are_dropped_once() {
+    fn dropping_too_many_references_panics() {
         Counter::new(3).put(4);
     }
 }

@@ -1,4 +1,4 @@
-//! Frames and their folios, as far as unmapping needs them.
+//! A model of page frames and their folios, as far as unmapping needs them.
 //!
 //! Invariant: `mapped` of a large folio is the number of its pages whose map count is not zero. For
 //! a folio of one page it is not used, because the map count is enough. Only a large, anonymous,
@@ -17,7 +17,7 @@ pub enum FrameKind {
     DirtyFile,
     /// Device memory: its folio is returned to the driver.
     Device,
-    /// The huge zero page, which is counted elsewhere.
+    /// The huge zero page, whose references are counted elsewhere.
     HugeZero,
 }
 
@@ -31,7 +31,7 @@ impl FrameKind {
     ];
     pub(super) const COUNT: usize = Self::ALL.len();
 
-    /// Returns whether the folio has neither anonymous memory nor file data.
+    /// Returns whether the folio is neither anonymous memory nor file data.
     pub(super) const fn is_special(self) -> bool {
         matches!(self, Self::Device | Self::HugeZero)
     }
@@ -56,7 +56,7 @@ pub struct FolioInfo {
     pub swap_cache: bool,
     /// Whether the folio is mlocked.
     pub mlocked: bool,
-    /// Whether the folio is on the deferred-split queue: it is partly mapped and will be split.
+    /// Whether the folio is on the deferred-split queue: it is partly mapped and is to be split.
     pub deferred_split: bool,
 }
 
@@ -65,7 +65,7 @@ pub struct FolioInfo {
 pub struct Found {
     /// Index of the folio.
     pub(super) folio: u32,
-    /// Number of the folio's frames from the one that was looked up on.
+    /// Number of frames from this one to the end of the folio.
     pub(super) left: u32,
 }
 
@@ -77,8 +77,8 @@ impl Found {
     }
 }
 
-/// Operations and effects of releasing folios. The LRU lock is modelled: it is taken for one
-/// lruvec, and held for at most 32 folios.
+/// Counts of the operations and effects of releasing folios. The LRU lock is modelled: it is taken
+/// for one lruvec, for at most 32 folios at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReleaseStats {
     /// Number of folios freed.
@@ -93,7 +93,7 @@ pub struct ReleaseStats {
     pub lru_lock_longest: u32,
     /// Number of updates of reference counts.
     pub refcount_ops: u64,
-    /// Number of updates of folios' mapped counts and of the statistics.
+    /// Number of updates of folios' counts of mapped pages, each with an update of the statistics.
     pub mapcount_ops: u64,
     /// How often a folio was put on the deferred-split queue.
     pub deferred_splits: u64,
@@ -105,7 +105,7 @@ pub struct ReleaseStats {
     pub mapped: [i64; 2],
 }
 
-/// A frame, as part of its folio.
+/// The position of a frame in its folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
     /// Index of the folio.
@@ -160,7 +160,7 @@ impl Frames {
         &mut self.folios[index]
     }
 
-    /// Returns what a gather needs to know about the folio of `frame`.
+    /// Returns the folio of `frame` and the position in it, for a gather.
     #[must_use]
     #[inline]
     pub fn find(&self, frame: u64) -> Found {

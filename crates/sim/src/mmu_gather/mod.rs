@@ -1,15 +1,17 @@
-//! Gathering the pages of removed page-table entries as ranges of frames, so that after one TLB
-//! flush they leave rmap, swap cache, LRU and memory a range at a time. spec: mmu-gather.md,
-//! profile V1 with V2's frame numbers. [`by_page`] does the same page by page, to measure against.
+//! A model of the kernel's mmu_gather: gathers the pages of removed page-table entries as ranges of
+//! frames. After one TLB flush, the ranges are removed from rmap, swap cache, LRU and memory, each
+//! at once. [`by_page`] does the same page by page, for comparison. spec: mmu-gather.md, profile V1
+//! with V2's frame numbers.
 //!
 //! Invariants (mmu-gather.md 9):
-//! - I1 the ranges' lengths sum to the adds since the last flush, in their order;
+//! - I1 the lengths of the ranges sum to the number of frames added since the last flush, and the
+//!   ranges are in the order of the adds;
 //! - I2 a range is not empty and lies within one folio;
-//! - I3 a batch holds at most its capacity; all before the active one are full;
+//! - I3 a batch has at most its capacity of ranges; all batches before the active one are full;
 //! - I4 the last range of a full batch has one page;
-//! - I5 `range_limit` is set iff the last range of the active batch may grow, and lies beyond it;
-//!   `next` is then the frame past that range, and no frame otherwise. How long that range is, is
-//!   written down when it is closed.
+//! - I5 `range_limit` is set exactly if the last range of the active batch may grow, and lies
+//!   beyond that range. Then `next` is the frame after the range, otherwise it is no frame. The
+//!   length of a range is stored when the range is closed.
 
 mod batch;
 pub mod by_page;
@@ -24,7 +26,8 @@ pub use frames::{FolioInfo, Found, FrameKind, Frames, ReleaseStats};
 
 use batch::{Batch, Entry};
 
-/// Number of ranges that are released between two calls of `yielded`.
+/// Number of ranges that are released between two calls of `yielded` (where a kernel may
+/// reschedule).
 pub const CHUNK: usize = 512;
 /// Approximate number of ranges that may be gathered before a flush.
 const GATHER_LIMIT: usize = 10_000;
@@ -32,21 +35,22 @@ const GATHER_LIMIT: usize = 10_000;
 /// Value of `next` that matches no frame: the next add opens a range.
 const NONE: u64 = u64::MAX;
 
-/// A gather: the ranges so far, and what is still to be done for them.
+/// A gather: the ranges so far, and which steps are still to be done for them.
 #[derive(Debug)]
 pub struct MmuGather {
     active: Batch,
-    /// Batches before the active one, in order.
+    /// Full batches, which come before the active one, in order.
     full: Vec<Batch>,
-    /// Emptied batches for reuse, all of one page.
+    /// Empty batches for reuse; each has the capacity of one page.
     spare: Vec<Batch>,
     /// Number of the frame that would extend the last range.
     next: u64,
-    /// Number of the frame after the folio of the open range.
+    /// Number of the frame after the last frame of the open range's folio.
     limit: u64,
-    /// Indices of the first batch and of the first range in it whose rmap is still to be removed.
+    /// Index of the first batch with ranges whose rmap is still to be removed, and index of the
+    /// first such range in it.
     rmap_pend: (usize, usize),
-    /// Maximum number of batches of one page; tests set a small one.
+    /// Maximum number of batches in addition to the first, small one; tests set a low number.
     batch_limit: usize,
     tlb_flushed: bool,
 }
@@ -85,7 +89,7 @@ impl MmuGather {
         self.open(frames.find(frame), frame, 1)
     }
 
-    /// As [`Self::add`], for a frame that is the last of the folio `found`.
+    /// Does what [`Self::add`] does, for a frame that is the last one of its folio, `found`.
     #[inline]
     pub fn add_last(&mut self, found: Found, frame: u64) -> bool {
         debug_assert_eq!(found.left, 1, "the last page of its folio");
@@ -96,9 +100,9 @@ impl MmuGather {
         self.open(Found { left: 1, ..found }, frame, 1)
     }
 
-    /// Adds `nr` frames from `start` on, all of the folio `found`, whose consecutive entries were
-    /// just cleared. The effect is that of `nr` calls of [`Self::add`]. Returns how many were
-    /// added, and whether the caller must flush before it adds the rest.
+    /// Adds `nr` frames from `start` on, all of the folio `found`, whose consecutive page-table
+    /// entries were just cleared. The effect is that of calls of [`Self::add`]. Returns how many
+    /// frames were added, and whether the caller must flush before it adds the others.
     #[inline(always)]
     pub fn add_range(&mut self, found: Found, start: u64, nr: u32) -> (u32, bool) {
         debug_assert!(nr > 0 && nr <= found.left, "a range lies in one folio");
@@ -107,7 +111,7 @@ impl MmuGather {
             self.extend_to(start + u64::from(nr));
             return (nr, false);
         }
-        // The last range of a batch has only one page.
+        // The last range of a batch has only one page (I4).
         let nr = if self.active.room() > 1 { nr } else { 1 };
         (nr, self.open(found, start, nr))
     }
@@ -130,7 +134,7 @@ impl MmuGather {
         }
     }
 
-    /// Opens a range of `nr` frames from `start` on.
+    /// Opens a range of `nr` frames from `start` on. Returns whether the caller must flush now.
     #[inline]
     fn open(&mut self, found: Found, start: u64, nr: u32) -> bool {
         self.close();
@@ -143,8 +147,8 @@ impl MmuGather {
         self.active.is_full() && !self.next_batch()
     }
 
-    /// Takes the next batch if the active one is full. The last range of the full one is not
-    /// continued.
+    /// Replaces the full active batch by an empty one; closes its last range. Returns false if
+    /// there may be no more batches.
     #[cold]
     fn next_batch(&mut self) -> bool {
         if self.full.len() >= self.batch_limit {
@@ -163,9 +167,9 @@ impl MmuGather {
     }
 
     /// Removes the rmap of all pages added since the last call. To be called before the page-table
-    /// lock is dropped; if a dirty file page was added, after a TLB flush.
+    /// lock is dropped. If a dirty file page was added, it must be called after a TLB flush.
     pub fn flush_rmaps(&mut self, frames: &mut Frames) {
-        // No page may join a range whose rmap was removed.
+        // No page may be added to a range whose rmap was removed.
         self.close();
         let (batch, first) = self.rmap_pend;
         for (n, pending) in self.batches().enumerate().skip(batch) {
@@ -180,7 +184,7 @@ impl MmuGather {
     }
 
     /// Records that the caller has flushed the TLB, which then has no translation of the pages
-    /// added so far. (Nothing is flushed here.)
+    /// added so far. (This function flushes nothing.)
     pub const fn flush_tlb(&mut self) {
         self.tlb_flushed = true;
     }

@@ -10,23 +10,24 @@ use super::frames::{FolioInfo, Frame, Frames, ReleaseStats, slot};
 use super::{CHUNK, FrameKind};
 use engine::units::SWAP_CLUSTER_MAX;
 
-/// Model of the LRU lock: the lruvec for which it is held, and the number of steps since it was
-/// taken. A large folio takes and drops it separately.
+/// A model of the LRU lock: the lruvec for which it is held, and the number of steps since it was
+/// taken. For a large folio it is taken and dropped separately.
 struct LruLock {
-    /// The lruvec for which the lock is held, or [`NOBODY`].
+    /// The lruvec for which the lock is held, or [`NO_LRUVEC`].
     lruvec: u64,
     steps: u32,
-    /// How often the lock was taken, and the maximum number of steps while it was held and needed.
+    /// How often the lock was taken; and (`longest`) the maximum number of steps while it was held,
+    /// up to the last folio that needed it.
     locks: u64,
     longest: u32,
 }
 
-const NOBODY: u64 = u64::MAX;
+const NO_LRUVEC: u64 = u64::MAX;
 
 impl Default for LruLock {
     fn default() -> Self {
         Self {
-            lruvec: NOBODY,
+            lruvec: NO_LRUVEC,
             steps: 0,
             locks: 0,
             longest: 0,
@@ -34,7 +35,7 @@ impl Default for LruLock {
     }
 }
 
-/// All folios, without the table that finds the folio of a frame.
+/// All folios, without the table of frames.
 struct Folios<'a> {
     folios: &'a mut [FolioInfo],
     mapcount: &'a MapCounts,
@@ -54,8 +55,8 @@ impl Folios<'_> {
         }
     }
 
-    /// Drops references; each item is a folio and a number of references. All folios that this
-    /// frees are uncharged in one call.
+    /// Drops references; each item is a folio and a number of references. Folios without references
+    /// are freed; all of them are uncharged in one call.
     #[inline]
     fn release(&mut self, held: impl Iterator<Item = (u32, u32)>) {
         let (mut lock, mut pages, mut updates, mut kept) = (LruLock::default(), 0, 0, 0);
@@ -64,7 +65,7 @@ impl Folios<'_> {
             lock.step();
             if folio.kind.is_special() {
                 lock.release();
-                folio.give_back(refs, self.stats);
+                folio.put_special(refs, self.stats);
                 continue;
             }
             updates += 1;
@@ -86,7 +87,7 @@ impl Folios<'_> {
             folio.swap_cache = false;
             pages += u64::from(folio.nr);
         }
-        lock.tell(self.stats);
+        lock.add_to(self.stats);
         self.stats.refcount_ops += updates;
         self.stats.freed += updates - kept;
         self.stats.freed_pages += pages;
@@ -130,7 +131,7 @@ impl Frames {
 }
 
 impl LruLock {
-    /// Counts a step, and drops the lock after 32 of them.
+    /// Counts a step, and drops the lock after every 32 steps.
     #[inline]
     const fn step(&mut self) {
         self.steps += 1;
@@ -141,7 +142,7 @@ impl LruLock {
 
     #[inline]
     const fn release(&mut self) {
-        self.lruvec = NOBODY;
+        self.lruvec = NO_LRUVEC;
         self.steps = 0;
     }
 
@@ -158,7 +159,7 @@ impl LruLock {
         self.longest = self.longest.max(self.steps);
     }
 
-    fn tell(&self, stats: &mut ReleaseStats) {
+    fn add_to(&self, stats: &mut ReleaseStats) {
         stats.lru_locks += self.locks;
         if self.locks > 0 {
             stats.lru_lock_longest = stats.lru_lock_longest.max(self.longest + 1);
@@ -176,9 +177,10 @@ impl FolioInfo {
         }
     }
 
-    /// Returns a device's folio to its driver; the huge zero page is counted elsewhere.
+    /// Drops the references of a device's folio, which belongs to a driver. Does nothing for the
+    /// huge zero page, whose references are counted elsewhere.
     #[cold]
-    fn give_back(&mut self, refs: u32, stats: &mut ReleaseStats) {
+    fn put_special(&mut self, refs: u32, stats: &mut ReleaseStats) {
         if self.kind == FrameKind::Device {
             self.refcount.put(refs);
             stats.refcount_ops += 1;

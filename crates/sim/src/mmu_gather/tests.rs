@@ -137,7 +137,7 @@ fn test_10_references() {
     }
 }
 
-/// Returns a range for each of the first `nr` frames.
+/// Returns one range for each of the first `nr` frames.
 fn single_pages(frames: &Frames, nr: u64) -> Vec<Entry> {
     let entry = |start| Entry {
         start,
@@ -160,8 +160,8 @@ fn test_11_lock_batches() {
     );
 }
 
-/// A batch of 1,030 ranges, as pages of 64 KiB have them; each chunk is uncharged on its own.
-/// Batches of a page of 4 KiB are never divided.
+/// Releases a batch of 1,030 ranges, which pages of 64 KiB can have; each chunk is uncharged
+/// separately. Batches of a page of 4 KiB are never divided into chunks.
 #[test]
 fn test_12_chunks() {
     let (mut frames, mut chunks) = (folios(&[0; 1030]), Vec::new());
@@ -196,7 +196,8 @@ fn test_16_dirty_file_pages_need_the_tlb_flush_first() {
     tlb.flush_rmaps(&mut frames);
 }
 
-/// Returns what must not depend on ranges: everything but the costs.
+/// Returns the state that must be the same with ranges and page by page: everything except the
+/// costs.
 fn outcome(frames: &Frames) -> (Vec<FolioInfo>, counters::MapCounts, [i64; 2], [u64; 3]) {
     let stats = frames.stats();
     let done = [stats.freed, stats.freed_pages, stats.munlocked];
@@ -228,7 +229,7 @@ fn test_15_same_as_page_by_page() {
             frames.folio_mut(first).mlocked = random(10) == 0;
             frames.folio_mut(first).swap_cache = random(4) == 0;
             if random(5) == 0 {
-                // Another process maps a page of it, too.
+                // Another process also maps a page of this folio.
                 let folio = frames.folio_mut(first);
                 let other = first + u64::from(random(folio.nr));
                 let held = folio.refcount.get();
@@ -270,7 +271,7 @@ fn test_15_same_as_page_by_page() {
     }
 }
 
-/// Canaries: each plants one bug that `check_invariants` must find.
+/// The tests `canary_...` plant one bug each, which `check_invariants` must find.
 #[test]
 #[should_panic(expected = "I5")]
 fn canary_a_range_is_open_that_ended() {
@@ -288,10 +289,10 @@ fn canary_a_range_runs_over_its_folio() {
     tlb.check_invariants(&folios(&[2, 2]));
 }
 
-/// Runs added at once, and page by page, produce the same ranges, and a gather of pages the same
-/// end.
+/// Runs added at once produce the same ranges as their pages added one by one. A gather of single
+/// pages leaves the same state.
 #[test]
-fn runs_at_once_are_as_good_as_pages() {
+fn runs_added_at_once_equal_single_pages() {
     for orders in [&[3u32; 300][..], &[0; 700], &[2, 0, 4, 3, 0, 1]] {
         let mut frames = folios(orders);
         let total = frames.frames.len() as u64;
@@ -303,7 +304,8 @@ fn runs_at_once_are_as_good_as_pages() {
         }
         let mut at = 0;
         while at < total {
-            // Folios in two parts, so that the second joins the range of the first.
+            // Each folio is added in two parts, so that the second part extends the range of the
+            // first.
             let folio = frames.folio(at);
             let (middle, end) = (at + u64::from(folio.nr) / 2, at + u64::from(folio.nr));
             for (start, end) in [(at, middle), (middle, end)] {

@@ -1,6 +1,6 @@
-//! CLOCK with one reference bit (Corbato 1968): pages are in a ring. The hand clears the bits of
-//! the pages that it passes, and evicts the first one with a clear bit. A page comes in with a
-//! clear bit.
+//! CLOCK with one reference bit (Corbato 1968). The pages are in a ring. The hand clears the bits
+//! of the pages that it passes, and evicts the first page with a clear bit. A new page has a clear
+//! bit.
 //!
 //! Invariant: the ring has the pages that are present, each once.
 
@@ -30,7 +30,7 @@ impl Clock {
         }
     }
 
-    /// Adds `id`; if the ring is full, in place of an evicted page.
+    /// Adds the page `id`; if the ring is full, the page replaces an evicted page.
     #[inline]
     fn insert(&mut self, id: u32) {
         if self.ring.len() < self.size {

@@ -1,4 +1,4 @@
-//! A histogram of stack distances, and the miss ratios that follow from it.
+//! A histogram of stack distances ([`super::Stack`]), and the miss ratios that follow from it.
 //!
 //! Invariant: misses do not increase with the size. With size 0 every reference misses; with all
 //! pages, only first references do.
@@ -18,7 +18,7 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// Counts one reference; `None` for the first one to a page.
+    /// Counts one reference at this stack distance; `None` for the first reference to a page.
     #[inline]
     pub fn count(&mut self, distance: Option<u32>) {
         self.references += 1;
@@ -28,8 +28,8 @@ impl Curve {
         };
         let at = distance as usize - 1;
         if at >= self.hits.len() {
-            // Grows by a fixed number of entries: a table that is doubled would take twice the
-            // memory.
+            // The table grows by a fixed number of entries, because a table that doubles would need
+            // up to twice the memory.
             self.hits.resize((at + 1).next_multiple_of(STEP), 0);
         }
         self.hits[at] += 1;

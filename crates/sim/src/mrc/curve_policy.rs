@@ -1,4 +1,5 @@
-//! The policies for which miss-ratio curves are computed: their names, and memories under them.
+//! The policies for which miss-ratio curves are computed: their names, and how to make a memory
+//! under each of them.
 //!
 //! Invariant: a name means the same policy on the command line and in results.
 
@@ -46,7 +47,7 @@ impl CurvePolicy {
         Self::WTinyLfu,
     ];
 
-    /// Returns the name on a command line and in results.
+    /// Returns the policy's name, as on the command line and in results.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -63,14 +64,14 @@ impl CurvePolicy {
         }
     }
 
-    /// Returns whether the policy is simulated at each size; LRU and OPT are computed in other
-    /// ways.
+    /// Returns whether the policy is simulated separately at each size. LRU and OPT are computed in
+    /// other ways.
     pub(super) const fn is_simulated(self) -> bool {
         !matches!(self, Self::Lru | Self::Opt)
     }
 
-    /// Makes a memory of `size` pages; the engine's policies evict `batch` pages at a time. `None`
-    /// for OPT, which needs the future references.
+    /// Makes a memory of `size` pages under this policy. The engine's policies evict `batch` pages
+    /// at a time. `None` for OPT, which needs the future references.
     #[must_use]
     pub fn memory(self, size: u64, batch: usize) -> Option<Box<dyn Cache>> {
         let engine = |policy| Some(Box::new(EngineRun::with_batch(policy, size, batch)) as _);

@@ -1,11 +1,13 @@
-//! The engine with one memory limit, on simulated memory, driven by a trace.
+//! Replays a trace on the engine, with one memory limit and simulated memory.
 //!
-//! A reference to an absent page faults. Before a fault would exceed the limit, [`RECLAIM_BATCH`]
-//! pages are reclaimed, as for a charge: they are isolated and paged out, and pages that were
-//! accessed since the last walk are put back. If no generation is old enough, the engine walks and
-//! ages. A page fault sets the accessed bit, as hardware does when it repeats the access.
+//! A reference to an absent page faults. If the fault would exceed the limit, [`RECLAIM_BATCH`]
+//! pages are reclaimed first, as for a charge in the kernel: they are isolated and paged out,
+//! except that pages accessed since the last walk are put back. If no generation is old enough, the
+//! engine walks and ages. A page fault sets the accessed bit, as hardware does when it repeats the
+//! access.
 //!
-//! Invariant: after any reference, at most the limit is resident. The run is deterministic.
+//! Invariant: after each reference, the resident pages are at most the limit. The run is
+//! deterministic.
 
 use super::Cache;
 use crate::hardware;
@@ -18,7 +20,7 @@ const ONE: MemcgId = MemcgId::FIRST;
 /// Number of pages that a fault at the limit reclaims: the kernel's SWAP_CLUSTER_MAX.
 pub const RECLAIM_BATCH: usize = 32;
 
-/// The engine with one limit.
+/// A run of the engine with one memory limit.
 #[derive(Debug)]
 pub struct EngineRun {
     machine: Machine,
@@ -71,7 +73,7 @@ impl EngineRun {
         self.resident += 1;
     }
 
-    /// Reclaims until at least one more page fits.
+    /// Reclaims until at least one more page fits under the limit.
     fn reclaim(&mut self) {
         while self.resident >= self.limit {
             let (now, memory) = (Millis(self.now), &mut InWords);

@@ -1,17 +1,17 @@
-//! The difference between the misses of one policy and of another, at the sizes of the same curves.
+//! Compares the misses of two policies at the sizes of their curves.
 //!
-//! Invariant: there is no gap between a policy and itself; a gap has one entry for each size.
+//! Invariant: a gap is between two different policies, and has one entry for each size.
 
 use super::{CurvePolicy, Curves};
 
-/// How many more misses a policy has than another one.
+/// The additional misses of a policy, compared with another policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gap {
-    /// The other policy.
+    /// The policy that is compared with.
     pub to: CurvePolicy,
-    /// For each size, the additional misses as a share of the other policy's: 0.1 is a tenth more,
-    /// -0.1 a tenth fewer. `None` if the other policy has no misses there, which happens only in a
-    /// sample.
+    /// For each size, the additional misses as a share of the other policy's misses: 0.1 is a tenth
+    /// more, -0.1 a tenth fewer. `None` if the other policy has no misses at this size, which
+    /// happens only in a sample.
     pub more: Vec<Option<f64>>,
 }
 
@@ -44,8 +44,8 @@ impl Gap {
 }
 
 impl Curves {
-    /// Returns the gaps between `policy` and each other one, in the order of the curves; empty if
-    /// it has no curve.
+    /// Returns the gaps between `policy` and each other policy, in the order of the curves; empty
+    /// if `policy` has no curve.
     #[must_use]
     pub fn gaps(&self, policy: CurvePolicy) -> Vec<Gap> {
         let Some((_, own)) = self.curves.iter().find(|(known, _)| *known == policy) else {

@@ -1,8 +1,8 @@
 //! Computes the curves of a trace file, for `pagetide mrc`.
 //!
-//! LRU needs one pass. Other policies need sizes, which may be shares of the footprint, so the file
-//! is read a second time. If pages are sampled, the exact LRU curve of the first pass corrects the
-//! result.
+//! LRU needs one pass over the file. Other policies need the sizes beforehand, which may be shares
+//! of the footprint, so the file is read a second time. If pages are sampled, the exact LRU curve
+//! of the first pass corrects the results of the second.
 //!
 //! Invariant: both passes read the same references, or the job fails. The same file and job produce
 //! the same curves.
@@ -12,18 +12,18 @@ use crate::memory_bound::MemoryBound;
 use crate::trace::{Dense, Format, Position, Reference, Trace, TraceError, TraceOptions};
 use std::path::Path;
 
-/// Number of references that one memory processes before the next memory does: meanwhile its tables
-/// are in the processor's cache.
+/// Number of references that each simulated memory processes before the next memory does. A turn is
+/// long enough that the memory's tables are in the processor's cache.
 const TURN: usize = 1 << 16;
 /// Number of references between two checks of the memory in use.
 const CHECK_EVERY: u64 = 1 << 16;
 
-/// Size of a memory.
+/// The size of a memory, as the user gives it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Size {
     /// A number of pages.
     Pages(u64),
-    /// A share of the footprint in percent, rounded down.
+    /// A share of the footprint (the number of different pages) in percent, rounded down.
     Percent(f64),
 }
 
@@ -64,7 +64,7 @@ pub struct Curves {
     pub pages: u64,
     /// Number of pages in the sample; `None` if all were read.
     pub sampled_pages: Option<u64>,
-    /// Number of skipped records, which are not references.
+    /// Number of records that are not references and were skipped.
     pub left_out: u64,
     /// A remark about the trace for the user, if there is one.
     pub note: Option<String>,
@@ -74,8 +74,8 @@ pub struct Curves {
     pub curves: Vec<(CurvePolicy, Vec<f64>)>,
 }
 
-/// Receives progress: name of the activity, its completed share (0 to 1; `None` if unknown),
-/// references so far.
+/// Receives progress: name of the activity; its completed share (0 to 1; `None` if unknown); number
+/// of references so far.
 pub type Progress<'a> = dyn FnMut(&str, Option<f64>, u64) + 'a;
 
 impl Job {
@@ -102,8 +102,8 @@ impl Job {
             return Err(whole(file, what, "write it to a file first"));
         }
         let first = match self.sampled {
-            Some(rate) if lru_only => First::Sampled(Shards::new(rate)),
-            _ => First::exact(),
+            Some(rate) if lru_only => FirstPass::Sampled(Shards::new(rate)),
+            _ => FirstPass::exact(),
         };
         let (first, trace) = first.read(reader)?;
         let sizes = self.sizes(first.pages());
@@ -118,7 +118,9 @@ impl Job {
             sizes,
         };
         let mut others = match &first {
-            First::Exact { curve, .. } if !lru_only => self.second(reader, (curve, &mut curves))?,
+            FirstPass::Exact { curve, .. } if !lru_only => {
+                self.second(reader, (curve, &mut curves))?
+            }
             _ => Vec::new(),
         };
         for &policy in &self.policies {
@@ -154,8 +156,8 @@ impl Job {
         (exact, result): (&Curve, &mut Curves),
     ) -> Result<Vec<(CurvePolicy, Vec<f64>)>, TraceError> {
         let file = reader.file;
-        // A memory larger than twice the footprint misses as often as one of that size; this bounds
-        // the tables.
+        // A memory larger than twice the footprint has the same misses as one of that size. The cap
+        // bounds the tables.
         let most = exact.pages().saturating_mul(2);
         let sizes: Vec<u64> = result.sizes.iter().map(|&size| size.min(most)).collect();
         let mut minis = Miniature::new(&sizes, self.sampled.unwrap_or(1.0));
@@ -171,13 +173,14 @@ impl Job {
         }
         let wants_opt = self.policies.contains(&CurvePolicy::Opt);
         if wants_opt && self.sampled.is_none() && exact.references() >= OPT_MAX as u64 {
-            // Refused now, before the trace fills the memory.
+            // The trace is refused now, before it fills the memory.
             return Err(too_long(file));
         }
         let (mut kept, mut pages) = (Vec::new(), Vec::new());
         let mut replay = |pages: &mut Vec<u64>, minis: &mut Miniature| {
             minis.replay(pages.drain(..));
-            // A trace too long for OPT will be refused, so no more of it is kept.
+            // A trace that is too long for OPT will be refused, so its further references are not
+            // kept.
             if wants_opt && kept.len() < OPT_MAX {
                 kept.extend_from_slice(minis.sampled());
             }
@@ -202,7 +205,7 @@ impl Job {
         }
         if self.sampled.is_some() {
             if minis.sampled_pages() == 0 {
-                // An empty sample, corrected by the exact curve, would equal LRU.
+                // With an empty sample, the result would be the exact LRU curve.
                 return Err(nothing_sampled(file));
             }
             result.sampled_pages = Some(u64::from(minis.sampled_pages()));
@@ -219,10 +222,10 @@ impl Job {
     }
 }
 
-/// Maximum number of references for OPT, which needs an index of each and one value for "never".
+/// Maximum number of references for OPT. Each needs an index of 32 bits, and one value means never.
 const OPT_MAX: usize = u32::MAX as usize;
-/// Maximum bytes that OPT takes for a reference in addition to its id: position of the page's next
-/// reference, and an entry in a heap.
+/// Maximum number of bytes that OPT needs for a reference in addition to its id: the position of
+/// the page's next reference, and an entry in a heap.
 const OPT_BYTES: u64 = 12;
 
 fn too_long(file: &Path) -> TraceError {
@@ -255,7 +258,7 @@ fn opt(
 }
 
 /// Results of the first pass.
-enum First {
+enum FirstPass {
     Exact {
         dense: Dense,
         stack: Stack,
@@ -264,7 +267,7 @@ enum First {
     Sampled(Shards),
 }
 
-impl First {
+impl FirstPass {
     fn exact() -> Self {
         Self::Exact {
             dense: Dense::default(),
@@ -281,7 +284,8 @@ impl First {
                 stack,
                 curve,
             } => {
-                // All ids first, then all distances, so that the processor overlaps table look-ups.
+                // All ids are computed before the distances, so that the processor overlaps the
+                // table look-ups.
                 ids.clear();
                 ids.extend(batch.iter().map(|reference| dense.id(reference.page)));
                 ids.iter().for_each(|&id| curve.count(stack.access(id)));
@@ -320,7 +324,7 @@ impl First {
     }
 }
 
-/// Reads a trace, more than once if necessary.
+/// Reads a trace, a second time if necessary, and checks the memory bound.
 struct Reader<'a, 'b> {
     file: &'a Path,
     options: &'a TraceOptions,

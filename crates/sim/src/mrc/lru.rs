@@ -1,7 +1,8 @@
-//! LRU of one size, as a linked list: the simple implementation with which the curve is compared.
+//! LRU with a memory of one size, as a linked list. This simple implementation serves to check the
+//! curve for all sizes ([`super::Stack`]).
 //!
-//! Invariant: the ring through node 0 has the pages that are present, each once, the latest first,
-//! and never more than the size.
+//! Invariant: the ring through node 0 has the pages that are present, each once, the latest first.
+//! It never has more pages than the size.
 
 use super::Cache;
 

@@ -1,18 +1,18 @@
-//! Curves of any policies at many limits in one pass: miniature simulation (Waldspurger et al.,
-//! ATC'17), corrected by the error that the same sample makes for LRU.
+//! Estimates the curves of any policies at many limits in one pass: miniature simulation
+//! (Waldspurger et al., ATC'17), corrected by the error that the same sample has for LRU.
 //!
-//! Pages are sampled by their hash. For each limit, a small memory gets the sampled references; its
-//! limit and its reclaim batch are scaled by the sampling rate, and so is its cost. The choice of
-//! the sample shifts all policies alike. The exact LRU curve is known from one pass, so the
-//! difference between the exact and the sampled LRU curve is added to each result (a control
-//! variate).
+//! Pages are sampled by their hash. For each limit, a small memory processes the sampled
+//! references. Its limit and its reclaim batch are scaled by the sampling rate, which also scales
+//! its cost. The error of a sample is about the same for all policies. The exact LRU curve is known
+//! from an earlier pass, so the difference between the exact and the sampled LRU curve is added to
+//! each result (a control variate).
 //!
-//! Invariant: at rate 1, every memory does exactly what a full run does.
+//! Invariant: at rate 1, every memory does exactly the same as a full run.
 
 use super::{Cache, Curve, RECLAIM_BATCH, Sampler, Stack, ratio};
 use crate::trace::Dense;
 
-/// The small memories of some curves, all over one sample.
+/// The small memories of all curves, which process the same sample.
 pub struct Miniature {
     sampler: Sampler,
     dense: Dense,
@@ -26,7 +26,7 @@ pub struct Miniature {
     new: Vec<u64>,
 }
 
-/// A memory scaled down by the sampling rate, of one size and policy, and its misses.
+/// A memory of one policy and one limit, scaled down by the sampling rate, and its misses.
 struct SmallMemory {
     cache: Box<dyn Cache>,
     misses: u64,
@@ -71,8 +71,8 @@ impl Miniature {
         self.curves.push(self.limits.iter().map(small).collect());
     }
 
-    /// Processes references to `pages`. Some ten thousand at a time are best: each memory processes
-    /// all of them before the next memory does.
+    /// Processes references to `pages`. Calls with some ten thousand references are fastest: each
+    /// memory processes all references of a call before the next memory does.
     pub fn replay(&mut self, pages: impl Iterator<Item = u64>) {
         self.ids.clear();
         self.new.clear();
@@ -128,7 +128,8 @@ impl Miniature {
 
     /// Returns the miss ratios of curve `n`, corrected with the exact LRU curve of the whole trace.
     ///
-    /// They are several times more accurate, but the exact curve costs a pass over the trace.
+    /// They are several times more accurate than [`Miniature::miss_ratios`], but the exact curve
+    /// costs a pass over the trace.
     ///
     /// # Panics
     /// If there is no curve `n`.
@@ -138,7 +139,8 @@ impl Miniature {
         self.correct(&misses, exact)
     }
 
-    /// Returns corrected miss ratios from the misses in the sample; one of each for a limit.
+    /// Returns corrected miss ratios. `misses` has the misses in the sample, one number for each
+    /// limit.
     #[must_use]
     pub fn correct(&self, misses: &[u64], exact: &Curve) -> Vec<f64> {
         let scaled: Vec<u64> = self.limits.iter().map(|&l| self.scaled(l)).collect();

@@ -1,8 +1,9 @@
-//! Miss-ratio curves: what share of the references of a trace would miss, by memory size.
+//! Miss-ratio curves: the share of a trace's references that would miss, by memory size.
 //!
-//! Exact LRU for all sizes in one pass ([`Stack`]), the same on a sample ([`Shards`]), single sizes
-//! by simulation ([`Lru`], [`Clock`], the baseline policies, [`opt_misses`]) and the engine itself
-//! on simulated memory ([`EngineRun`]), at many limits at once on a sample ([`Miniature`]).
+//! There are several ways to compute them: exact LRU for all sizes in one pass ([`Stack`]); the
+//! same on a sample of the pages ([`Shards`]); single sizes by simulation ([`Lru`], [`Clock`], the
+//! baseline policies, [`opt_misses`]), also with the engine itself on simulated memory
+//! ([`EngineRun`]); and many limits at once on a sample ([`Miniature`]).
 //!
 //! Invariant: pages are dense ids ([`crate::trace::Dense`]), sizes are in pages, and the first
 //! reference to a page always misses. Results do not depend on time of day or on hash seeds.
@@ -39,11 +40,11 @@ pub trait Cache {
     /// References a page, which is present afterwards; returns whether it was present before.
     fn access(&mut self, id: u32) -> bool;
 
-    /// Passes the numbers in the trace of the pages that get the next ids, before they are
-    /// referenced.
+    /// Passes the page numbers (as in the trace) of the pages that get the next ids. To be called
+    /// before these are referenced.
     ///
-    /// Only a policy that hashes pages needs them. It uses the id as the number of a page that was
-    /// not introduced.
+    /// Only a policy that hashes page numbers needs them. For a page that was not introduced, such
+    /// a policy uses the id as its number.
     fn introduce(&mut self, _pages: &[u64]) {}
 
     /// Returns the number of pages that are present.
@@ -55,7 +56,7 @@ pub trait Cache {
     }
 }
 
-/// Returns a count as a share of another.
+/// Returns `part / of`; 0 if `of` is 0.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "counts below 2^53")]
 pub fn ratio(part: u64, of: u64) -> f64 {

@@ -1,15 +1,15 @@
 //! OPT (Belady 1966): evicts the page with the latest next use. No policy has fewer misses.
 //!
-//! It needs the future references, so it keeps all ids of the trace: 8 bytes for each reference.
+//! OPT needs the future references, so all ids of the trace are kept: 8 bytes for each reference.
 //!
-//! Invariant: no page that is present has a later next use than the evicted page had.
+//! Invariant: an evicted page has the latest next use of all pages that are present.
 
 use std::collections::BinaryHeap;
 
-/// The next use of a page that has none.
+/// Value for a page that is not used again.
 const NEVER: u32 = u32::MAX;
 
-/// A trace with, for each reference, the index of the next one to the same page.
+/// A trace; for each reference it also has the index of the next reference to the same page.
 #[derive(Clone, Debug, Default)]
 pub struct NextUses {
     ids: Vec<u32>,
@@ -42,8 +42,8 @@ impl NextUses {
 /// Returns the misses of OPT with a memory of `size` pages.
 #[must_use]
 pub fn opt_misses(trace: &NextUses, size: u64) -> u64 {
-    // Entries are (next use, id). An entry is stale if its page was used since: its next use is
-    // then past. Pages without a next use have one entry each, at the top.
+    // Entries are (next use, id). An entry is stale if its page was used after it was added: its
+    // next use is then in the past. A page that is not used again has one entry, at the top.
     let mut heap: BinaryHeap<(u32, u32)> = BinaryHeap::new();
     let (mut due, mut held, mut misses) = (Vec::new(), 0, 0);
     for (&id, &next) in trace.ids.iter().zip(&trace.next) {
@@ -64,8 +64,8 @@ pub fn opt_misses(trace: &NextUses, size: u64) -> u64 {
         }
         due[at] = u64::from(next);
         heap.push((next, id));
-        // Each hit makes an older entry stale; stale entries are removed when they exceed the pages
-        // present.
+        // Each hit makes an older entry stale. Stale entries are removed when they are more than
+        // the present pages.
         if heap.len() as u64 > 2 * held + STALE_MOST {
             heap.retain(|&(next, id)| due[id as usize] == u64::from(next));
         }

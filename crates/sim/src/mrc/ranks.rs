@@ -1,14 +1,15 @@
-//! A set of positions that counts how many of its members come after a position.
+//! A set of positions that can count its members after a given position.
 //!
-//! There is a bit for each position. Above the bits, each byte of a word counts the members in a
-//! 64-bit word; above that, each level has sums of 16 counts of the level below. So a rank takes
-//! one masked population count, one sum within a word, and at most 16 additions for each level.
+//! There is a bit for each position. Above the bits, each byte of a word counts the members in one
+//! word of bits. Above these bytes, each level has sums of 16 counts of the level below. So to
+//! count the members after a position takes one masked population count, one sum of bytes, and at
+//! most 16 additions for each level.
 //!
-//! Invariant: every count equals the number of members below it.
+//! Invariant: every count equals the number of members in its range of positions.
 
 const FANOUT: usize = 16;
 const FANOUT_BITS: usize = 4;
-/// Logarithm of the number of positions below one count of `levels[0]`.
+/// Binary logarithm of the number of positions in one count of `levels[0]`.
 const BLOCK_BITS: usize = 9;
 
 #[derive(Clone, Debug)]

@@ -1,9 +1,10 @@
-//! SHARDS: the LRU curve from a spatially hashed sample of the pages (Waldspurger et al., FAST'15).
+//! SHARDS: estimates the LRU curve from a sample of the pages, chosen by hash (Waldspurger et al.,
+//! FAST'15).
 //!
-//! A page is in the sample if its hash is below a threshold, so either all references to it are or
-//! none. A distance in the sample stands for one that is `1 / rate` times as long. If the sample
-//! has more or fewer references than the rate implies, the count at the smallest distance is
-//! corrected (SHARDS-adj).
+//! A page is in the sample if its hash is below a threshold, so either all references to a page are
+//! in the sample or none. A distance in the sample stands for one that is `1 / rate` times as long.
+//! If the sample has more or fewer references than the rate implies, the count at the smallest
+//! distance is corrected (SHARDS-adj).
 //!
 //! Invariant: the same trace and rate produce the same curve.
 
@@ -50,7 +51,7 @@ impl Sampler {
     #[must_use]
     #[inline]
     pub const fn takes(&self, page: u64) -> bool {
-        // The finaliser of SplitMix64, whose result depends on every bit of the page number.
+        // The last step of SplitMix64: every bit of the page number changes the result.
         let x = page.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,8 +1,9 @@
-//! LRU stack distances (Mattson 1970), exact, for all sizes in one pass.
+//! Computes LRU stack distances (Mattson 1970), exactly and for all sizes in one pass.
 //!
-//! Every page has the position of its last reference. Its distance is the number of pages at this
-//! position or a later one. If the positions are used up, the pages are moved together in their
-//! order: with four positions for each page, a third of a move for each reference.
+//! Every page has the position of its last reference. The stack distance of a reference is the
+//! number of pages whose position is this one or a later one. If all positions are used, the pages
+//! are moved to the first positions, in their order. There are four positions for each page, so
+//! each reference costs a third of a move on average.
 //!
 //! Invariant: the members of `ranks` are exactly the positions in `last`, one for each page. A
 //! distance is the smallest LRU size at which the reference hits.
@@ -13,7 +14,7 @@ const NEVER: u32 = u32::MAX;
 /// Number of entries by which the table of pages grows.
 const STEP: usize = 1 << 12;
 const FIRST_CAPACITY: usize = 1 << 14;
-/// Maximum number of positions: 32 bits, without the value that means never.
+/// Maximum number of positions: those of 32 bits, except the value that means never.
 const CAPACITY_MAX: usize = u32::MAX as usize / 512 * 512;
 
 /// The stack. Takes about 5 bytes for each page.
@@ -51,8 +52,8 @@ impl Stack {
     pub fn access(&mut self, id: u32) -> Option<u32> {
         let index = id as usize;
         if index >= self.last.len() {
-            // Grows by a fixed number of entries: a table that is doubled would take twice the
-            // memory.
+            // The table grows by a fixed number of entries, because a table that doubles would need
+            // up to twice the memory.
             self.last.resize((index + 1).next_multiple_of(STEP), NEVER);
         }
         let last = self.last[index];

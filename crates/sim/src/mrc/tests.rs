@@ -1,4 +1,4 @@
-//! The curve against simulations, and those against the obvious.
+//! Compares the LRU curve with simulations, and these with naive implementations.
 
 use super::*;
 use crate::memory_bound::MemoryBound;
@@ -7,13 +7,13 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 
-/// References with frequent repetitions, and sometimes none.
+/// Makes traces; some have many repetitions, others hardly any.
 fn traces() -> impl Strategy<Value = Vec<u32>> {
     let reference = prop_oneof![3 => 0u32..6, 3 => 0u32..40, 1 => 0u32..400];
     prop::collection::vec(reference, 1..600)
 }
 
-/// A longer trace from a seed: a skewed mix, a loop and a scan.
+/// Makes a longer trace from a seed: a skewed mix, a loop and a scan.
 fn long_trace(seed: u64, len: u32, pages: u32) -> Vec<u32> {
     let mut x = seed | 1;
     let draw = |n: u32| {
@@ -40,7 +40,7 @@ fn curve(ids: &[u32]) -> Curve {
     curve
 }
 
-/// LRU as one writes it down: a queue, the latest first.
+/// LRU in the simplest form: a queue, the latest page first. Returns the misses.
 fn naive_lru(ids: &[u32], size: usize) -> u64 {
     let (mut queue, mut misses) = (VecDeque::new(), 0);
     for &id in ids {
@@ -54,7 +54,7 @@ fn naive_lru(ids: &[u32], size: usize) -> u64 {
     misses
 }
 
-/// CLOCK as a queue: a referenced page goes to the end once more.
+/// CLOCK as a queue, in which a referenced page goes to the end once more. Returns the misses.
 fn naive_clock(ids: &[u32], size: usize) -> u64 {
     let (mut queue, mut misses) = (VecDeque::<(u32, bool)>::new(), 0);
     for &id in ids {
@@ -76,7 +76,7 @@ fn naive_clock(ids: &[u32], size: usize) -> u64 {
     misses
 }
 
-/// OPT by searching ahead for every page.
+/// OPT that searches for the next use of every page. Returns the misses.
 fn naive_opt(ids: &[u32], size: usize) -> u64 {
     let (mut held, mut misses) = (BTreeMap::new(), 0);
     for (at, &id) in ids.iter().enumerate() {
@@ -117,7 +117,7 @@ proptest! {
     }
 
     #[test]
-    fn no_policy_beats_opt_and_none_holds_too_much(ids in traces(), size in 1u64..60) {
+    fn no_policy_beats_opt_or_exceeds_its_size(ids in traces(), size in 1u64..60) {
         let floor = opt_misses(&NextUses::new(ids.clone()), size);
         prop_assert!(misses(Lru::new(size), &ids) >= floor);
         prop_assert!(misses(Clock::new(size), &ids) >= floor);
@@ -133,8 +133,8 @@ proptest! {
 }
 
 #[test]
-fn the_curve_survives_moving_together() {
-    // Far more references than the first positions: all pages are moved many times.
+fn the_curve_stays_exact_when_positions_are_compacted() {
+    // There are far more references than positions, so all pages are moved many times.
     for (pages, len) in [(300, 100_000), (9_000, 150_000), (40_000, 200_000)] {
         let ids = long_trace(7, len, pages);
         let curve = curve(&ids);
@@ -157,7 +157,7 @@ fn sizes_come_in_any_order_and_may_repeat() {
 }
 
 #[test]
-fn a_sample_of_all_is_exact() {
+fn a_sample_of_all_pages_is_exact() {
     let ids = long_trace(11, 60_000, 2_000);
     let exact = curve(&ids);
     let mut shards = Shards::new(1.0);
@@ -169,7 +169,7 @@ fn a_sample_of_all_is_exact() {
 }
 
 #[test]
-fn samples_are_near_and_hit_their_rate() {
+fn sampled_curves_are_near_the_exact_one() {
     let ids = long_trace(13, 300_000, 60_000);
     let exact = curve(&ids);
     let mut shards = Shards::new(0.2);
@@ -189,7 +189,8 @@ fn samples_are_near_and_hit_their_rate() {
 
 #[test]
 fn miniature_engines_are_near_full_ones() {
-    // Loops and scans of exactly one length are the worst there is: the cliff stands elsewhere.
+    // Loops and scans of exactly one length are the worst case: in a sample, the cliff is at
+    // another size.
     let loops = long_trace(17, 150_000, 40_000);
     for (ids, bound) in [(drifting_trace(150_000), 0.01), (loops, 0.02)] {
         for policy in [Policy::default(), classic()] {
@@ -198,7 +199,8 @@ fn miniature_engines_are_near_full_ones() {
     }
 }
 
-/// A hot set that moves on through 40,000 pages, each page the rarer the further it is from it.
+/// Makes a trace in which a hot set moves through 40,000 pages; a page is the rarer the further it
+/// is from the hot set.
 fn drifting_trace(len: u32) -> Vec<u32> {
     let mut x = 88_172_645_463_325_252u64;
     let draw = |n: u32| {
@@ -296,18 +298,19 @@ fn a_job_has_every_policy_at_every_size() {
             assert!(error < 1e-9, "{policy:?} at {size}: {error}");
         }
     }
-    // A memory takes the id of a page that was not introduced for its number, and in this file ids
+    // A memory uses the id of a page as its number if the page was not introduced; in this file ids
     // are page numbers.
     for (policy, ratios) in all.curves.iter().skip(4) {
-        for (&size, got) in all.sizes.iter().zip(ratios) {
+        for (&size, estimated) in all.sizes.iter().zip(ratios) {
             let mut memory = policy
                 .memory(size, RECLAIM_BATCH)
                 .expect("none of them is OPT");
-            let error = (got - ratio(memory.misses(&ids), 20_000)).abs();
+            let error = (estimated - ratio(memory.misses(&ids), 20_000)).abs();
             assert!(error < 1e-9, "{policy:?} at {size}: {error}");
         }
     }
-    // The exact LRU curve was there anyway; alone it is sampled.
+    // If other policies are computed, the LRU curve is exact in any case. If LRU is the only
+    // policy, it is sampled.
     assert_eq!(sampled.curves[0], all.curves[0]);
     assert!(sampled.sampled_pages.is_some() && sampled.curves[3] != all.curves[3]);
     assert!(lru.sampled_pages.is_some() && lru.curves[0] != all.curves[0]);
@@ -343,8 +346,8 @@ fn jobs_that_cannot_be_done_say_why() {
     );
 }
 
-/// Regression: a `.lis` of 937 bytes had 671 million different pages, and took 6 GiB until the
-/// process was aborted. Its tables ask before they grow.
+/// Regression: a `.lis` file of 937 bytes had 671 million different pages, and its tables took 6
+/// GiB until the process was aborted. Now the bound is checked before tables grow.
 #[test]
 fn a_small_file_of_many_pages_is_refused_within_the_bound() {
     let name = format!("pagetide-bomb-{}.lis", std::process::id());
@@ -365,7 +368,7 @@ fn a_small_file_of_many_pages_is_refused_within_the_bound() {
     std::fs::remove_file(&file).expect("still there");
 }
 
-/// The second pass has a table for each policy and size: a line of 15 bytes took 90 GiB.
+/// The second pass has a table for each policy and size: a line of 15 bytes made them take 90 GiB.
 #[test]
 fn the_memories_of_all_policies_count_and_a_size_makes_no_table() {
     let name = format!("pagetide-bomb-second-{}.lis", std::process::id());
@@ -383,7 +386,7 @@ fn the_memories_of_all_policies_count_and_a_size_makes_no_table() {
     assert!(curves.curves.iter().all(|(_, ratios)| ratios == &[1.0]));
 }
 
-/// Resident memory of this process, bytes.
+/// Returns the resident memory of this process, bytes.
 fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").expect("Linux");
     let pages: u64 = text

@@ -1,7 +1,9 @@
-//! A picture of an experiment; its title is the question that it answers.
+//! The description of a picture of an experiment's results. The title is the question that the
+//! picture answers.
 //!
 //! Invariant: all figures of a picture are in the two units of its axis labels. A series from the
-//! document is marked as such, and belongs to the simulator's series with the same number.
+//! document is marked as such. The n-th series of the document belongs to the n-th of the
+//! simulator, and has its colour.
 
 use super::{Cell, Table};
 use crate::stats::number;
@@ -19,7 +21,7 @@ pub struct Picture {
     pub y: String,
     /// Whether each axis is logarithmic: x, y. All values on such an axis must be above zero.
     pub log: [bool; 2],
-    /// Whether the picture shows what depends on the machine's speed; it is shown only with the
+    /// Whether the figures depend on the machine's speed; if so, the picture is shown only with the
     /// timings.
     pub timed: bool,
     /// The series of figures that are drawn.
@@ -48,15 +50,15 @@ pub enum By {
     Rule,
 }
 
-/// Figures with a common name.
+/// A series of figures: its name in the legend, its source, and its points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     /// Name in the legend.
     pub name: String,
     /// Where the figures come from.
     pub by: By,
-    /// Bars: number of the group, and its value. Curve: x, y. Distribution: a value, and how often
-    /// it occurs.
+    /// The points. For bars: number of the group, value. For a curve: x, y. For a distribution: a
+    /// value, and how often it occurs.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -128,8 +130,9 @@ impl Picture {
         }
     }
 
-    /// Makes curves of those columns of a table that have this `unit` (the text in parentheses),
-    /// over its first column. `None` if the first column has text, or if there are no such columns.
+    /// Makes a curve of each column of a table that has this `unit` (the text in parentheses in its
+    /// name), over the first column. `None` if the first column has text, or if no column has the
+    /// unit.
     #[must_use]
     pub fn of_columns(title: &str, table: &Table, unit: &str) -> Option<Self> {
         let x = column(table, 0)?;
@@ -146,7 +149,8 @@ impl Picture {
     }
 }
 
-/// Returns the figures of a column; `None` if it has text.
+/// Returns the figures of a column, `None` for an empty cell; `None` instead of a column that has
+/// text.
 fn column(table: &Table, column: usize) -> Option<Vec<Option<f64>>> {
     let figures = table.rows.iter().map(|row| match &row[column] {
         Cell::Count(count) => Some(Some(number(*count))),

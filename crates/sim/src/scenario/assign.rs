@@ -1,10 +1,11 @@
-//! Values that replace those of a file: `--set KEY=VALUE`, and each combination of a sweep.
+//! Replaces values of an experiment file: by `--set KEY=VALUE`, and by each combination of a sweep.
 //!
-//! Invariant: a key names one value of the file, however it is spelled.
+//! Invariant: all spellings of a key name the same value of the file.
 
 use toml::{Table, Value};
 
-/// Parses `key=value`. The value is TOML, or otherwise a string. `None` if `=` is missing.
+/// Parses `key=value`. The value is parsed as TOML; if that fails, it is a string. `None` if `=` is
+/// missing.
 pub(super) fn assignment(given: &str) -> Option<(String, Value)> {
     let (key, value) = given.split_once('=')?;
     let as_toml = toml::from_str::<Table>(&format!("x = {value}")).ok();
@@ -13,8 +14,8 @@ pub(super) fn assignment(given: &str) -> Option<(String, Value)> {
     Some((key.trim().to_owned(), value))
 }
 
-/// Sets `key`, which is a path of names. An element of a list is named by its `name`, or otherwise
-/// by its number.
+/// Sets `key`, which is a path of names with dots between. An element of a list is named by its
+/// `name`, or otherwise by its number.
 pub(super) fn assign(table: &mut Table, key: &str, value: Value) -> Result<(), String> {
     let (path, last) = key.rsplit_once('.').unwrap_or(("", key));
     let mut at = table;
@@ -27,7 +28,7 @@ pub(super) fn assign(table: &mut Table, key: &str, value: Value) -> Result<(), S
                 let which = names
                     .next()
                     .ok_or("a list needs a number or a name after it")?;
-                let element = place(list, which).and_then(|index| list.get_mut(index));
+                let element = index_of(list, which).and_then(|index| list.get_mut(index));
                 element
                     .and_then(Value::as_table_mut)
                     .ok_or_else(|| format!("there is no {name} `{which}`"))?
@@ -42,15 +43,16 @@ pub(super) fn assign(table: &mut Table, key: &str, value: Value) -> Result<(), S
     Ok(())
 }
 
-/// Returns the index of the element of a list that has this name, or otherwise this number. (A
-/// tenant may be named `1`.)
-fn place(list: &[Value], which: &str) -> Option<usize> {
+/// Returns the index of the element of a list that has this name. If none has it, the text is
+/// parsed as an index. (A tenant may be named `1`.)
+fn index_of(list: &[Value], which: &str) -> Option<usize> {
     let named = |v: &Value| v.get("name").and_then(Value::as_str) == Some(which);
     let by_name = list.iter().position(named);
     by_name.or_else(|| which.parse().ok())
 }
 
-/// Returns the key with numbers instead of names, so that each key has only one spelling.
+/// Returns the key with numbers in place of the names of list elements, so that each key has only
+/// one spelling.
 pub(super) fn spelled_out(table: &Table, key: &str) -> String {
     let (mut at, mut all) = (
         table.get(key.split('.').next().unwrap_or_default()),
@@ -61,7 +63,7 @@ pub(super) fn spelled_out(table: &Table, key: &str) -> String {
         if depth > 0 {
             at = match at {
                 Some(Value::Array(list)) => {
-                    let index = place(list, &name);
+                    let index = index_of(list, &name);
                     if let Some(index) = index {
                         name = index.to_string();
                     }

@@ -1,20 +1,21 @@
-//! A guest's balloon, controlled by its working-set reports. spec: workingset-report.md 7, 8.
+//! The balloon of a guest (a virtual machine), which its host controls by the guest's working-set
+//! reports. spec: workingset-report.md 7, 8.
 //!
-//! At intervals the host requests a report. It sizes the balloon so that the guest keeps what it
-//! used in either of the last two reports, and an eighth more. A guest under memory pressure
-//! reports without a request: then the balloon shrinks by an eighth of the guest's memory, and the
-//! host's next request is delayed. This rule is pagetide's own; the specification only says what is
-//! reported, and for what purpose.
+//! At intervals the host requests a report. It sizes the balloon so that the guest keeps the memory
+//! that it used in either of the last two reports, and an eighth more. A guest under memory
+//! pressure reports without a request. Then the balloon shrinks by an eighth of the guest's memory,
+//! and the host's next request is delayed. This rule is pagetide's own; the specification only says
+//! what is reported, and for what purpose.
 //!
 //! Invariant: a guest keeps at least a sixteenth of its memory, and never has more than all of it.
 
 use engine::workingset_report::{Bins, GuestReport, config_message, read_report, request_message};
 use engine::{Millis, Pages};
 
-/// Number of a guest's only NUMA node.
+/// Number of the guest's NUMA node; a simulated guest has only one.
 pub const NODE: u16 = 0;
 
-/// What the host knows about one guest.
+/// The host of one guest, with what it knows about the guest.
 #[derive(Clone, Debug)]
 pub struct Host {
     memory: Pages,
@@ -22,13 +23,13 @@ pub struct Host {
     every: Millis,
     next: Millis,
     allowed: Pages,
-    /// Pages in use, by the previous report.
+    /// Number of pages in use, by the previous report.
     used: Pages,
 }
 
 impl Host {
-    /// Makes the host of a guest with `memory`. The host takes pages that were idle for
-    /// `older_than`, and requests a report every `every`.
+    /// Makes the host of a guest with `memory`. The balloon takes pages that were idle for
+    /// `older_than`; the host requests a report every `every`.
     #[must_use]
     pub fn new(memory: Pages, older_than: Millis, every: Millis, now: Millis) -> Self {
         Self {
@@ -41,8 +42,9 @@ impl Host {
         }
     }
 
-    /// Returns the first message to the guest, its configuration. The guest scans every half of the
-    /// age: the oldest of its four generations then has exactly the pages that are older.
+    /// Returns the first message to the guest, its configuration. The guest scans at intervals of
+    /// half of `older_than`. So the oldest of its four generations has exactly the pages that are
+    /// older.
     #[must_use]
     pub fn config(&self) -> Vec<u8> {
         let bins = Bins::new(&[self.older_than]).unwrap_or_default();
@@ -51,7 +53,7 @@ impl Host {
     }
 
     /// Returns the host's request for a report; `None` if it is not time for it.
-    pub fn ask(&mut self, now: Millis) -> Option<Vec<u8>> {
+    pub fn request(&mut self, now: Millis) -> Option<Vec<u8>> {
         if now < self.next {
             return None;
         }
@@ -59,9 +61,9 @@ impl Host {
         Some(request_message(NODE))
     }
 
-    /// Processes the guest's answer, and sets the size of the balloon by it.
-    pub fn follow(&mut self, answer: &[u8]) {
-        if let Ok(report) = read_report(answer) {
+    /// Processes the guest's reply to a request, and sizes the balloon by it.
+    pub fn process_reply(&mut self, reply: &[u8]) {
+        if let Ok(report) = read_report(reply) {
             let used = self.used(&report);
             let before = std::mem::replace(&mut self.used, used);
             let used = used.max(before);
@@ -69,7 +71,7 @@ impl Host {
         }
     }
 
-    /// Processes a report without a request, which means that the guest is short of memory.
+    /// Processes a report that the guest sent without a request because it is short of memory.
     pub fn relieve(&mut self, report: &[u8], now: Millis) {
         if read_report(report).is_ok() {
             self.next = now.after(self.every);
@@ -82,7 +84,8 @@ impl Host {
         report.total().pages().less(idle.pages())
     }
 
-    /// Sets the memory that the guest may have, after the balloon could not take more.
+    /// Sets the number of pages that the guest may have, within the bounds of the module's
+    /// invariant.
     pub fn allow(&mut self, pages: Pages) {
         self.allowed = pages.clamp(Pages(self.memory.0 / 16), self.memory);
     }

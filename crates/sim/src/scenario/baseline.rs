@@ -1,7 +1,8 @@
-//! Tenants under a baseline policy of the literature: each has a list of its own pages, as long as
-//! its memory-max. The simulated machine is not used, so keys for it are refused.
+//! Tenants under a baseline policy of the literature: each has a list of its own pages, with space
+//! for its memory-max. The simulated machine is not used, so a file with keys for the machine is
+//! refused.
 //!
-//! Invariant: a page that came in is on the list, or it was evicted, or its tenant has departed.
+//! Invariant: each page that came in is on the list or was evicted, until its tenant departs.
 
 use super::file::{AccessedBits, File, MemcgLruName, PolicyName, Tenant};
 use crate::mrc::{Cache, CurvePolicy};
@@ -77,8 +78,8 @@ pub(super) const fn curve_policy(name: PolicyName) -> Option<CurvePolicy> {
     }
 }
 
-/// Finds a key in the file that a baseline policy does not support: the byte where it is, and a
-/// message.
+/// Finds a key in the file that a baseline policy does not support. Returns the byte where it is,
+/// if known, and a message; `None` if there is no such key.
 pub(super) fn complaint(file: &File) -> Option<(Option<usize>, String)> {
     let policy = curve_policy(file.run.policy)?.name();
     let run = &file.run;
@@ -92,7 +93,7 @@ pub(super) fn complaint(file: &File) -> Option<(Option<usize>, String)> {
         ("accessed-bits", run.accessed_bits != AccessedBits::Engine),
         ("[[reclaim]]", !file.reclaim.is_empty()),
     ];
-    if let Some((key, _)) = of_machine.iter().find(|(_, said)| *said) {
+    if let Some((key, _)) = of_machine.iter().find(|(_, is_set)| *is_set) {
         let what = format!("run: policy `{policy}` is a list of pages and knows no {key}");
         return Some((None, what));
     }
@@ -113,7 +114,7 @@ pub(super) fn complaint(file: &File) -> Option<(Option<usize>, String)> {
             ("swappiness", tenant.swappiness.is_some()),
             ("balloon", tenant.balloon_older_than.is_some()),
         ];
-        if let Some((key, _)) = of_memcg.iter().find(|(_, said)| *said) {
+        if let Some((key, _)) = of_memcg.iter().find(|(_, is_set)| *is_set) {
             let name = &tenant.name;
             let what = format!("tenant `{name}`: policy `{policy}` knows no {key}");
             return Some((at, what));

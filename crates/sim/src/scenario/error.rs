@@ -1,4 +1,5 @@
-//! Why an experiment file cannot be run: file, line, reason, remedy.
+//! The error of an experiment file that cannot be run: file, line, reason, and what the user can
+//! do.
 
 use std::fmt;
 
@@ -26,7 +27,7 @@ impl fmt::Display for ScenarioError {
 
 impl std::error::Error for ScenarioError {}
 
-/// The text of a file with its name, to find the line of a byte.
+/// The name and the text of a file. The text serves to find the line of a byte.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source<'a> {
     pub(super) name: &'a str,

@@ -1,4 +1,4 @@
-//! The keys of an experiment file. Every key that is not listed here is an error.
+//! The keys of an experiment file, as Rust types. Every key that is not listed here is an error.
 
 use super::policy::PolicyOf;
 use super::recorded::Recorded;
@@ -36,19 +36,20 @@ pub struct File {
 pub struct Run {
     /// Duration of the run, simulated time.
     pub duration: Time,
-    /// Length of a step. In each step, the tenants make their touches one after the other.
+    /// Length of a step, simulated time. In each step, the tenants make their touches one after the
+    /// other.
     pub step: Time,
     /// Seed of all random numbers.
     pub seed: u64,
-    /// Policy of the LRU.
+    /// The LRU policy of the machine, or a baseline policy.
     pub policy: PolicyName,
-    /// How reclaim of the root chooses; see [`Run::global`].
+    /// How reclaim of the root chooses among memcgs; the default is that of [`Run::global`].
     pub global: Option<Global>,
-    /// Whose reclaim is simulated.
+    /// Whether the reclaim of a kernel or that of `pagetide serve` is simulated.
     pub reclaim: ReclaimName,
     /// The kernel version that the memcg LRU follows.
     pub memcg_lru: MemcgLruName,
-    /// How a reclaim from classic lists continues after it has reached its goal.
+    /// How a reclaim from active and inactive lists continues after it has reached its goal.
     pub scan_reduction: ScanReductionName,
     /// Number of reclaimers that run at the same time when the machine is full.
     pub reclaimers: u8,
@@ -58,11 +59,11 @@ pub struct Run {
     pub swap: Option<Size>,
     /// Whether the number of shadow entries is limited as in a kernel, where they cost memory.
     pub bound_shadows: bool,
-    /// Whether passes are made also at priorities at which no tenant has a page to evict, as in the
-    /// kernel.
+    /// Whether reclaim makes passes also at priorities at which no tenant has a page to evict, as
+    /// the kernel does.
     pub vain_passes: bool,
-    /// Interval at which all tenants are aged, whether reclaim needs it or not. Their policies
-    /// decide at the same time.
+    /// Interval at which all tenants are aged, whether reclaim needs it or not. The tenants'
+    /// policies decide at the same times.
     pub age_every: Option<Time>,
     /// Time that a refault makes its program wait, microseconds: the input of the policy
     /// `pressure`.
@@ -70,7 +71,7 @@ pub struct Run {
     /// Where accessed bits are kept.
     pub accessed_bits: AccessedBits,
     /// Only with page tables: whether eviction checks the neighbours of young pages (look-around),
-    /// and walks skip tables that are not in the Bloom filter.
+    /// and walks skip tables that are not in the Bloom filter, as in the kernel.
     pub look_around: bool,
 }
 
@@ -99,7 +100,8 @@ impl Default for Run {
 }
 
 impl Run {
-    /// Returns how reclaim of the root chooses. By default, as the kernel does with this policy.
+    /// Returns how reclaim of the root chooses among memcgs. The default is what the kernel does
+    /// with this LRU policy.
     #[must_use]
     pub fn global(&self) -> Global {
         self.global.unwrap_or(if self.policy.is_classic() {
@@ -125,20 +127,20 @@ pub enum PolicyName {
     ActiveInactiveProtection,
     /// Active and inactive lists before workingset protection and detection.
     ActiveInactiveBase,
-    /// LRU. This policy and the following ones are baselines: each tenant has a list of its own, as
-    /// long as its memory-max.
+    /// Least recently used. This policy and the following ones are baselines: each tenant has a
+    /// list of its own pages, as long as its memory-max.
     Lru,
-    /// CLOCK.
+    /// CLOCK with one reference bit.
     Clock,
-    /// ARC.
+    /// ARC: recency and frequency, in shares that adapt.
     Arc,
-    /// S3-FIFO.
+    /// S3-FIFO: a small queue before a CLOCK.
     S3Fifo,
-    /// SIEVE.
+    /// SIEVE: a queue with a hand that moves over it.
     Sieve,
-    /// LIRS.
+    /// LIRS: inter-reference recency.
     Lirs,
-    /// W-TinyLFU.
+    /// W-TinyLFU: counted frequency decides which pages enter the memory.
     WTinyLfu,
 }
 
@@ -169,9 +171,9 @@ pub enum Global {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReclaimName {
-    /// That of a kernel: at a fault that finds no memory.
+    /// The reclaim of a kernel: at a fault that finds no free memory.
     Kernel,
-    /// That of `pagetide serve` on a host: ahead of the limits, in large batches.
+    /// The reclaim of `pagetide serve` on a host: before limits are reached, in large batches.
     Host,
 }
 
@@ -179,7 +181,8 @@ pub enum ReclaimName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemcgLruName {
-    /// The patch series that added it: two slots, and a memcg's size is checked first.
+    /// As in the patch series that added the memcg LRU: two slots, and the size of a memcg is
+    /// checked first.
     Seed,
     /// As in current kernels: three slots.
     Newer,
@@ -213,7 +216,7 @@ pub struct Tenant {
     pub name: String,
     /// Name of the parent; by default, the root.
     pub parent: Option<String>,
-    /// Number of such tenants below each instance of the parent.
+    /// Number of instances of this tenant below each instance of the parent.
     #[serde(default = "one")]
     pub count: u32,
     /// memory.max.
@@ -232,7 +235,8 @@ pub struct Tenant {
     pub swap_high: Option<Size>,
     /// memory.swappiness.
     pub swappiness: Option<u8>,
-    /// If given, the tenant is a guest: pages idle for this long go into its balloon.
+    /// If given, the tenant is a guest (a virtual machine): pages idle for this long go into its
+    /// balloon.
     pub balloon_older_than: Option<Time>,
     /// Interval at which the guest's host requests a report.
     pub balloon_every: Option<Time>,
@@ -241,9 +245,9 @@ pub struct Tenant {
     /// Time when the tenant arrives.
     #[serde(default)]
     pub arrive: Time,
-    /// Time when the tenant departs, and its memory with it.
+    /// Time when the tenant departs and its memory is freed.
     pub depart: Option<Time>,
-    /// What the tenant does.
+    /// The works of the tenant: what it touches.
     #[serde(default)]
     pub work: Vec<Spanned<Work>>,
 }
@@ -258,9 +262,9 @@ const fn one() -> u32 {
 pub struct Work {
     /// How the next page to touch is chosen.
     pub pattern: PatternName,
-    /// Size of the mapping; not for a recording, which has its own.
+    /// Size of the mapping; not for a recording, which has a size of its own.
     pub size: Option<Size>,
-    /// How often the work touches a page; not for a recording, which has its own times.
+    /// Touches per second; not for a recording, which has times of its own.
     pub rate: Option<Rate>,
     /// Only for recordings: path of the file, relative to the folder of the experiment file.
     pub file: Option<String>,
@@ -275,7 +279,7 @@ pub struct Work {
     pub hot_touches: Option<Share>,
     /// Only for hot-cold: time until another part of the mapping becomes hot.
     pub phase: Option<Time>,
-    /// Only for ebizzy: the size that one operation searches.
+    /// Only for ebizzy: size of the chunk that one operation searches.
     pub chunk: Option<Size>,
     /// Kind of memory.
     #[serde(default)]
@@ -306,7 +310,7 @@ impl Work {
         }
     }
 
-    /// Returns the number of touches a second; 0 for a recording.
+    /// Returns the number of touches per second; 0 for a recording.
     #[must_use]
     pub fn rate(&self) -> u64 {
         self.rate.map_or(0, |rate| rate.0)
@@ -327,11 +331,13 @@ pub enum PatternName {
     Loop,
     /// Mostly pages of the hot part, which moves.
     HotCold,
-    /// `fio --rw=randrw --random_distribution=random`, as in document 000.
+    /// `fio --rw=randrw --random_distribution=random`, as in source document 000
+    /// (docs/experiments.md).
     FioRandrw,
     /// `fio --rw=randrw --random_distribution=zipf:EXPONENT`.
     FioZipf,
-    /// ebizzy: a random chunk with all its pages in order, as in document 002.
+    /// ebizzy: a random chunk, all its pages in order, as in source document 002
+    /// (docs/experiments.md).
     Ebizzy,
     /// A recording of a real program (`pagetide run --record`), replayed once.
     Recording,
@@ -385,7 +391,7 @@ pub struct Reclaim {
     /// Time of the first write.
     #[serde(default)]
     pub start: Time,
-    /// Interval of repetitions; by default, there is one write.
+    /// Interval at which the write is repeated; by default, there is one write.
     pub every: Option<Time>,
     /// Value that replaces memory.swappiness for this write.
     pub swappiness: Option<u8>,

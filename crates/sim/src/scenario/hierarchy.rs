@@ -1,12 +1,13 @@
-//! The tree of a file's tenants, from their keys `parent = "NAME"`.
+//! The tree of an experiment file's tenants, from their keys `parent = "NAME"`.
 //!
 //! Invariants: in [`Hierarchy::order`] parents come before their children, and otherwise tenants
-//! are in the order of the file. A tenant never stays longer than its parent. There are `count`
-//! tenants below each instance of the parent.
+//! are in the order of the file. A tenant never stays longer than its parent. Each instance of a
+//! tenant's parent has `count` instances of the tenant below it.
 
 use super::file::{File, Tenant};
 
-/// Maximum number of levels below the root. The kernel has no such limit; no known file has more.
+/// Maximum number of levels below the root. The kernel has no such limit, but no known file has
+/// more levels.
 const DEPTH_MAX: usize = 16;
 
 /// An error in the tree of tenants.
@@ -98,7 +99,8 @@ impl Hierarchy {
         Ok(())
     }
 
-    /// Returns `tenant` and its ancestors, from below; endless if a tenant is below itself.
+    /// Returns `tenant`, its parent, and so on up to the top; does not end if a tenant is below
+    /// itself.
     pub fn path(&self, tenant: usize) -> impl Iterator<Item = usize> + '_ {
         std::iter::successors(Some(tenant), |&at| self.parents[at])
     }
@@ -109,7 +111,7 @@ impl Hierarchy {
         &self.order
     }
 
-    /// Returns the parent of `tenant`; `None` for the root.
+    /// Returns the parent of `tenant`; `None` if that is the root.
     #[must_use]
     pub fn parent(&self, tenant: usize) -> Option<usize> {
         self.parents[tenant]
@@ -121,7 +123,7 @@ impl Hierarchy {
         self.parents.contains(&Some(tenant))
     }
 
-    /// Returns the number of instances of `tenant`, below all instances of its parent together.
+    /// Returns the number of instances of `tenant`, summed over all instances of its parent.
     #[must_use]
     pub fn instances(&self, tenant: usize) -> u64 {
         self.instances[tenant]

@@ -1,9 +1,9 @@
 //! Experiments that users write: a TOML file with tenants, their work and limits, and sweeps.
 //!
-//! `plan` reads a file and refuses what is wrong with it; [`world`] carries it out; [`oracle`]
-//! judges it from outside; [`report`] makes the tables. Runs of a sweep are made in parallel; each
-//! depends on its plan alone and results are kept in the order of the file, so they are those of a
-//! serial run.
+//! `plan` reads a file and refuses one that is wrong; [`world`] simulates it; [`oracle`] checks the
+//! simulation from outside; [`report`] makes the tables. The runs of a sweep are made in parallel.
+//! Each run depends only on its plan, and the results are in the order of the file, so they are the
+//! same as those of a serial run.
 
 mod assign;
 pub mod balloon;
@@ -30,7 +30,7 @@ use report::Course;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-/// Runs all plans on up to `threads` threads, or on the calling one if no thread can be started.
+/// Runs all plans on up to `threads` threads, or on the calling thread if no other can be started.
 /// `progress` gets the completed share, 0 to 1.
 #[must_use]
 pub fn run(plans: &Plans, threads: usize, progress: &mut dyn FnMut(f64)) -> Outcome {
@@ -38,32 +38,33 @@ pub fn run(plans: &Plans, threads: usize, progress: &mut dyn FnMut(f64)) -> Outc
     let mut courses: Vec<Option<Course>> = Vec::new();
     courses.resize_with(runs, || None);
     let next = AtomicUsize::new(0);
-    let (tell, reported) = mpsc::channel();
+    let (sender, reported) = mpsc::channel();
     std::thread::scope(|scope| {
         let mut begun = 0;
         for _ in 0..threads.min(runs) {
-            let (tell, next) = (tell.clone(), &next);
+            let (sender, next) = (sender.clone(), &next);
             let thread = std::thread::Builder::new().spawn_scoped(scope, move || {
                 loop {
                     let n = next.fetch_add(1, Ordering::Relaxed);
                     let Some(plan) = plans.runs.get(n) else { break };
                     let course = Course::run(plan, runs == 1, &mut |done| {
-                        // The receiver is gone: its caller was unwound and wants no result, so this
-                        // thread stops.
-                        if tell.send((n, done, None)).is_err() {
+                        // If the receiver is gone, the caller was unwound and wants no result, so
+                        // this thread stops.
+                        if sender.send((n, done, None)).is_err() {
                             std::panic::resume_unwind(Box::new("unwanted"));
                         }
                     });
-                    let _ = tell.send((n, 1.0, Some(course)));
+                    let _ = sender.send((n, 1.0, Some(course)));
                 }
             });
-            // A limit of the caller or of its group may forbid more threads.
+            // A limit on the number of processes (ulimit -u, or of the control group) may forbid
+            // more threads.
             if thread.is_err() {
                 break;
             }
             begun += 1;
         }
-        drop(tell);
+        drop(sender);
         if begun == 0 {
             courses = run_here(plans, progress);
         }

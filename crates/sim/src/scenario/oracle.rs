@@ -1,6 +1,6 @@
 //! Rules that must hold after every step of a simulated machine, checked outside the engine.
 //!
-//! Each rule is independent of the others. For each one, a test plants a bug and requires that the
+//! Each rule is independent of the others. For each rule, a test plants a bug and requires that the
 //! rule finds it.
 
 use super::world::World;
@@ -54,7 +54,7 @@ impl World {
     /// Checks all rules, which reads every page.
     ///
     /// # Errors
-    /// The first rule that does not hold, and why.
+    /// The first rule that does not hold, and the reason.
     pub fn check(&self) -> Result<(), String> {
         for oracle in ALL {
             (oracle.check)(self).map_err(|why| format!("{}: {why}", oracle.name))?;
@@ -125,8 +125,9 @@ fn limits(world: &World) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that nothing is reclaimed from a tenant if its memory.min covers all its pages. The check
-/// needs a tenant without parent and children, and a file that requests no reclaim from tenants.
+/// Checks that nothing is reclaimed from a tenant whose memory.min covers all its pages. The check
+/// is made only for tenants without parent and children, and only if the file requests no reclaim
+/// from tenants.
 fn protection(world: &World) -> Result<(), String> {
     for (n, guest) in world.guests.iter().enumerate() {
         let tenant = world.file.tenant[guest.group].get_ref();
@@ -177,7 +178,7 @@ fn hierarchical(world: &World) -> Result<(), String> {
     Ok(())
 }
 
-/// Bugs that a test plants, one for each rule, in the order of the rules.
+/// Bugs that a test plants, one for each rule of [`ALL`], in the same order.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bug {
@@ -185,7 +186,7 @@ pub(super) enum Bug {
     SkipsUncharge,
     /// Page-out does not unmap the page.
     ForgetsToUnmap,
-    /// A touch sets only one of two accessed bits: not the one of the table.
+    /// A touch sets the accessed bit of the page, but not that of its table.
     HidesATable,
     /// A page that comes in is counted twice.
     CountsTwice,
@@ -213,7 +214,7 @@ impl Bug {
     ];
 }
 
-/// Plants the bugs that change the machine once; the others are in the code that checks
+/// Plants those bugs that change the machine once. The other bugs are in the code that checks
 /// `World::bug`.
 #[cfg(test)]
 pub(super) fn plant(world: &mut World) {

@@ -1,7 +1,7 @@
-//! Which page of a mapping is touched next.
+//! Chooses which page of a mapping is touched next.
 //!
-//! Invariant: every page number is below the mapping's number of pages. The numbers of a pattern
-//! depend only on its own stream of random numbers and on simulated time.
+//! Invariant: every page number is below the mapping's number of pages. The pages that a pattern
+//! chooses depend only on its own stream of random numbers and on simulated time.
 
 use super::file::{PatternName, Work};
 use super::recorded::{Event, Recorded, Replay};
@@ -11,7 +11,8 @@ use crate::stats::whole;
 use std::sync::Arc;
 use touches::zipf::Zipf;
 
-/// fio's and the documents' defaults.
+/// Defaults, as in fio and in the source documents: hot share of the mapping, share of the touches
+/// that go there, size of a chunk in bytes.
 const HOT: f64 = 0.1;
 const HOT_TOUCHES: f64 = 0.9;
 const CHUNK: u64 = 512 << 10;
@@ -23,7 +24,7 @@ pub enum Pattern {
     Uniform,
     /// Random pages with a Zipf distribution, scattered over the mapping.
     Zipf(Zipf),
-    /// All pages in order; with `once` the pattern ends after the last page.
+    /// All pages in order, again and again or (`once`) a single time.
     Forward {
         /// The next page.
         next: u32,
@@ -39,13 +40,13 @@ pub enum Pattern {
         /// Milliseconds until another part becomes hot; 0 for never.
         phase: u64,
     },
-    /// A random chunk with a Zipf distribution, and then all its pages.
+    /// A random chunk with a Zipf distribution, then all its pages in order.
     Chunks {
         /// Chooses the chunk.
         zipf: Zipf,
         /// Number of pages in a chunk.
         chunk: u32,
-        /// Number of pages that remain of the current chunk.
+        /// Number of pages of the current chunk that are still to be touched.
         left: u32,
         /// The next page.
         next: u32,
@@ -98,7 +99,8 @@ impl Pattern {
         }
     }
 
-    /// Returns the next page of `pages` at `now`; `None` if the pattern has ended.
+    /// Returns the next page, a number below `pages`, at time `now` (milliseconds); `None` if the
+    /// pattern has ended.
     #[inline]
     pub fn next(&mut self, rng: &mut Rng, pages: u32, now: u64) -> Option<u32> {
         match self {
@@ -147,8 +149,8 @@ impl Pattern {
         }
     }
 
-    /// Returns the next event of a recording before `now`, milliseconds since it began; `None` if
-    /// there is none, or for other patterns.
+    /// Returns the next event of a recording that is before `now` (milliseconds since the recording
+    /// began); `None` if there is none, or for other patterns.
     pub fn replay(&mut self, now: u64) -> Option<Event> {
         match self {
             Self::Recorded { recorded, at } => recorded.next(at, now),
@@ -206,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn forward_is_forward() {
+    fn loops_and_scans_go_forward() {
         assert_eq!(draw(PatternName::Loop, 3, 7), [0, 1, 2, 0, 1, 2, 0]);
         assert_eq!(draw(PatternName::Scan, 3, 7), [0, 1, 2]);
     }

@@ -1,8 +1,8 @@
-//! Converts the text of an experiment file to runs: applies assignments, multiplies out sweeps, and
-//! checks everything.
+//! Converts the text of an experiment file to runs: applies the assignments of `--set`, combines
+//! the values of a sweep, and checks everything.
 //!
-//! Invariant: a [`Plan`] never fails, and never takes more memory or time than the limits here
-//! allow.
+//! Invariant: a run of a [`Plan`] never fails, and never needs more memory or time than the limits
+//! here allow.
 
 use super::assign::{assign, assignment, spelled_out};
 use super::baseline;
@@ -24,7 +24,7 @@ const RUNS_MAX: usize = 4096;
 /// Maximum number of pages of all tenants together: 256 GiB.
 const PAGES_MAX: u64 = 1 << 26;
 const TENANTS_MAX: u64 = 100_000;
-/// Maximum number of touches of all runs together, which take some hours.
+/// Maximum number of touches of all runs together; so many take some hours.
 const TOUCHES_MAX: u128 = 1 << 42;
 const STEPS_MAX: u64 = 100_000_000;
 
@@ -40,8 +40,8 @@ pub struct Plan {
 /// All runs of a file.
 #[derive(Clone, Debug)]
 pub struct Plans {
-    /// The runs, one for each combination, in the order of the file; the values of the last key
-    /// change fastest. Each has as many tenants as the first.
+    /// The runs, one for each combination of the swept values, in the order of the file; the values
+    /// of the last key change fastest. All runs have the same number of tenants.
     pub runs: Vec<Plan>,
 }
 
@@ -63,7 +63,7 @@ pub fn parse(name: &str, text: &str, set: &[String]) -> Result<Plans, ScenarioEr
     parse_within(Path::new(""), name, text, set)
 }
 
-/// Does the same; recordings are read from `folder`.
+/// Does what [`parse`] does, and reads recordings from `folder`.
 ///
 /// # Errors
 /// As for [`parse`].
@@ -91,12 +91,12 @@ pub fn parse_within(
             return Err(source.error(None, what, "give a key of it a list of values"));
         }
     };
-    spare(source, (&table, keys), &mut swept)?;
+    drop_assigned_sweeps(source, (&table, keys), &mut swept)?;
     let combinations = combinations(source, &swept)?;
     let mut runs = Vec::new();
     for values in combinations {
         let mut run = plan(source, &table, values).map_err(|error| {
-            // If the file is wrong without the swept values too, they are not the cause.
+            // If the file is wrong also without the swept values, these are not the cause.
             let alone = plan(source, &table, Vec::new()).err();
             alone.filter(|_| !set.is_empty()).unwrap_or(error)
         })?;
@@ -109,11 +109,12 @@ pub fn parse_within(
         let hint = "sweep `count` of a tenant, or give each number of tenants a file of its own";
         return Err(source.error(source.text.find("[sweep]"), what, hint));
     }
-    bounded(source, &runs)?;
+    check_bounds(source, &runs)?;
     Ok(Plans { runs })
 }
 
-/// Applies the assignments of `--set`; returns each with the spelling of its key in the table.
+/// Applies the assignments of `--set`. Returns each assignment, with its key in the spelling of
+/// [`spelled_out`].
 fn set_values<'a>(
     source: Source<'_>,
     table: &mut Table,
@@ -125,7 +126,8 @@ fn set_values<'a>(
             let what = format!("--set {given}: this is not KEY=VALUE");
             source.error(None, what, "e.g. --set run.seed=7")
         })?;
-        // Uses the key's current spelling: a later assignment may rename a tenant.
+        // The key is spelled out before it is assigned, because a later assignment may rename a
+        // tenant.
         keys.push((given.as_str(), spelled_out(table, &key)));
         assign(table, &key, value).map_err(|why| {
             let what = format!("--set {given}: {why}");
@@ -139,8 +141,8 @@ fn set_values<'a>(
     Ok(keys)
 }
 
-/// Drops the sweep over a key that `--set` assigns: only the assigned value is run.
-fn spare(
+/// Removes a key from the sweep if `--set` assigns it: only the assigned value is run.
+fn drop_assigned_sweeps(
     source: Source<'_>,
     (table, keys): (&Table, Vec<(&str, String)>),
     swept: &mut Table,
@@ -186,7 +188,8 @@ fn plan(
             complain(why, hint.to_owned())
         })?;
     }
-    // The table is written and parsed again, because only parsed text has positions.
+    // The table is converted to text and parsed again, because only parsed text has positions for
+    // errors.
     let text =
         toml::to_string(&table).map_err(|error| complain(error.to_string(), String::new()))?;
     let again = Source {
@@ -235,7 +238,7 @@ fn combinations(
             let hint = "quote the whole key: \"run.memory\" = [\"1G\", \"2G\"]";
             source.error(at, what, hint)
         })?;
-        // All values are shown in one unit, in the table and on an axis.
+        // All values must have the same unit, in which the table and an axis show them.
         if values.iter().any(Value::is_integer) && values.iter().any(Value::is_str) {
             let what = format!("sweep: `{key}` has numbers beside texts");
             return Err(source.error(at, what, "give all of them a unit: [\"512M\", \"1G\"]"));
@@ -257,7 +260,7 @@ fn combinations(
     Ok(all)
 }
 
-/// Returns the tree of tenants.
+/// Returns the tree of the file's tenants.
 fn tree(source: Source<'_>, file: &File) -> Result<Hierarchy, ScenarioError> {
     Hierarchy::new(file).map_err(|wrong| {
         let tenant = &file.tenant[wrong.tenant];
@@ -266,7 +269,8 @@ fn tree(source: Source<'_>, file: &File) -> Result<Hierarchy, ScenarioError> {
     })
 }
 
-/// Checks that a tenant with a balloon has a memory limit, no children, and an LRU that knows ages.
+/// Checks that a tenant with a balloon has a memory limit and no children, and that the LRU policy
+/// has ages of pages.
 fn check_guest(
     source: Source<'_>,
     (at, tenant): (Option<usize>, &Tenant),
@@ -287,7 +291,7 @@ fn check_guest(
     Err(source.error(at, format!("tenant `{}`: {wrong}", tenant.name), hint))
 }
 
-/// Checks that a tenant with a policy is aged under the multi-gen LRU, because policies decide by
+/// Checks that tenants with a policy are aged, under the multi-gen LRU, because policies decide by
 /// ages.
 fn check_policy(
     source: Source<'_>,
@@ -306,9 +310,9 @@ fn check_policy(
     Err(source.error(at, format!("tenant `{}`: {wrong}", tenant.name), hint))
 }
 
-/// Returns what is wrong with a run of what `serve` does on a host, and a hint; `None` if nothing
-/// is.
-fn wrong_with_host(run: &Run) -> Option<(&'static str, &'static str)> {
+/// Checks a run with `reclaim = "host"`. Returns what is wrong with it, and a hint; `None` if
+/// nothing is.
+fn find_fault_of_host(run: &Run) -> Option<(&'static str, &'static str)> {
     match () {
         () if run.reclaim == ReclaimName::Kernel => None,
         () if run.age_every.is_none() => Some((
@@ -331,7 +335,7 @@ fn wrong_with_host(run: &Run) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// Checks what the types cannot express.
+/// Checks the rules that the types of the file cannot express.
 fn check(source: Source<'_>, file: &File) -> Result<(), ScenarioError> {
     let run = &file.run;
     if run.step.0 == 0 || run.duration.0 / run.step.0.max(1) > STEPS_MAX {
@@ -344,7 +348,7 @@ fn check(source: Source<'_>, file: &File) -> Result<(), ScenarioError> {
         return Err(source.error(at, what, hint));
     }
     let classic = run.policy.is_classic();
-    if let Some((at, what)) = wrong_with_nodes(file, classic) {
+    if let Some((at, what)) = find_wrong_node(file, classic) {
         return Err(source.error(at, what, "nodes are 0 to 7, with a multi-gen policy"));
     }
     if classic && run.accessed_bits == AccessedBits::PageTables {
@@ -357,7 +361,7 @@ fn check(source: Source<'_>, file: &File) -> Result<(), ScenarioError> {
         let what = "run: memcg-lru = \"seed\" where reclaim of the root does not use the memcg LRU";
         return Err(source.error(None, what, hint));
     }
-    if let Some((what, hint)) = wrong_with_host(run) {
+    if let Some((what, hint)) = find_fault_of_host(run) {
         let what = format!("run: reclaim = \"host\" {what}");
         return Err(source.error(None, what, hint));
     }
@@ -403,8 +407,8 @@ fn check(source: Source<'_>, file: &File) -> Result<(), ScenarioError> {
     Ok(())
 }
 
-/// Finds a node that the machine cannot have: the byte where it is, and a message.
-fn wrong_with_nodes(file: &File, is_classic: bool) -> Option<(Option<usize>, String)> {
+/// Finds a memory node that the machine cannot have. Returns the byte where it is, and a message.
+fn find_wrong_node(file: &File, is_classic: bool) -> Option<(Option<usize>, String)> {
     let works = file.tenant.iter().flat_map(|tenant| &tenant.get_ref().work);
     let works = works.map(|work| (work.span().start, work.get_ref().node));
     let of_reclaim = |spanned: &Spanned<Reclaim>| {
@@ -453,7 +457,7 @@ fn check_tenant(
     {
         return complain("memory-min is above memory-max", "lower memory-min");
     }
-    // A limit is rounded down, whereas a size is rounded up.
+    // A limit is rounded down to whole pages, but a size is rounded up.
     if tenant
         .memory_max
         .is_some_and(|max| Bytes(max.0).pages() == Pages(0))
@@ -469,7 +473,7 @@ fn check_tenant(
     }
     for spanned in &tenant.work {
         let (at, work) = (Some(spanned.span().start), spanned.get_ref());
-        if let Some((what, hint)) = wrong_with(work) {
+        if let Some((what, hint)) = find_fault(work) {
             let what = format!("work of `{}`: {what}", tenant.name);
             return Err(source.error(at, what, hint));
         }
@@ -477,12 +481,12 @@ fn check_tenant(
     Ok(())
 }
 
-fn wrong_with(work: &Work) -> Option<(&'static str, &'static str)> {
+fn find_fault(work: &Work) -> Option<(&'static str, &'static str)> {
     use PatternName::{Ebizzy, FioZipf, HotCold, Recording, Zipf};
     let takes_exponent = matches!(work.pattern, Zipf | FioZipf | Ebizzy);
     let hot = work.hot.is_some() || work.hot_touches.is_some() || work.phase.is_some();
     if work.pattern == Recording {
-        return wrong_with_recording(work);
+        return find_fault_of_recording(work);
     }
     let size = work.size.unwrap_or_default();
     match () {
@@ -523,9 +527,9 @@ fn wrong_with(work: &Work) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// Returns what is wrong with the keys of a recording, and a hint; `None` if they are valid. Only
-/// its path and the kind of memory are given.
-fn wrong_with_recording(work: &Work) -> Option<(&'static str, &'static str)> {
+/// Checks the keys of a recording: only its path and the kind of memory may be given. Returns what
+/// is wrong, and a hint; `None` if nothing is.
+fn find_fault_of_recording(work: &Work) -> Option<(&'static str, &'static str)> {
     let has_more = work.size.is_some()
         || work.rate.is_some()
         || work.exponent.is_some()
@@ -546,8 +550,8 @@ fn wrong_with_recording(work: &Work) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// Checks the limits on the work of all runs and on the memory of each.
-fn bounded(source: Source<'_>, runs: &[Plan]) -> Result<(), ScenarioError> {
+/// Checks the limits on the touches of all runs together, and on the tenants and pages of each run.
+fn check_bounds(source: Source<'_>, runs: &[Plan]) -> Result<(), ScenarioError> {
     let mut touches = 0u128;
     for plan in runs {
         let (mut pages, mut tenants) = (0u64, 0u64);

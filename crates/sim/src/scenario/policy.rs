@@ -2,7 +2,7 @@
 //! users write.
 //!
 //! Invariant: keys, units and defaults come only from the engine's table
-//! ([`PolicySettings::keys`]); a policy that was read has passed its check.
+//! ([`PolicySettings::keys`]). A policy that was read is valid.
 
 use super::values::{Share, Size, Time};
 use engine::policy::{PolicySettings, Unit};

@@ -1,7 +1,7 @@
-//! A recording of a real program in memory, which any number of tenants replay.
+//! A recording of a real program, loaded into memory so that any number of tenants can replay it.
 //!
-//! Invariant: pages have dense numbers in the order of their first access. The accesses between two
-//! scans are spread evenly over the time between them.
+//! Invariant: pages are numbered 0, 1, 2... in the order of their first access. The accesses that
+//! one scan found are spread evenly over the time since the previous scan.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,19 +11,19 @@ use event_log::{Scan, Unit};
 
 use crate::trace::{Dense, Scans, TraceError};
 
-/// Maximum number of accesses, and of freed pages: 1 GiB of memory.
+/// Maximum number of accesses and freed pages together, which take 1 GiB of memory.
 const EVENTS_MAX: u64 = 1 << 28;
-/// Maximum number of different pages: 64 GiB of a program's memory, whose numbers take at most 1
-/// GiB here.
+/// Maximum number of different pages: 64 GiB of a program's memory. The table of their numbers
+/// takes at most 1 GiB.
 const PAGES_MAX: u32 = 1 << 24;
 
-/// The time from the previous scan to this one.
+/// The time from the previous scan to a scan, with the events in it.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     /// Time of this scan, milliseconds since the recording began.
     until_ms: u64,
-    /// End of the accesses of this time, and end of the freed pages, as indices into the lists of
-    /// both.
+    /// The end of this span's accesses, and of its freed pages, as indices in
+    /// [`Recorded::accesses`] and [`Recorded::unmapped`].
     accesses: usize,
     unmapped: usize,
 }
@@ -43,7 +43,7 @@ pub struct Recorded {
 /// Position of a replay in a recording.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Replay {
-    /// Indices of the current span, of the next access and of the next freed page.
+    /// Indices of the current span, the next access, and the next freed page.
     span: usize,
     access: usize,
     unmapped: usize,
@@ -59,8 +59,8 @@ pub enum Event {
 }
 
 impl Recorded {
-    /// Ends a scan. Several scans in a row without events are kept as one: a small file may have
-    /// any number of them.
+    /// Ends a span with a scan. A row of scans without events is kept as one span, since a small
+    /// file may have any number of such scans.
     fn push(&mut self, until_ms: u64) {
         let (accesses, unmapped) = (self.accesses.len(), self.unmapped.len());
         let is_empty = |span: &Span| (span.accesses, span.unmapped) == (accesses, unmapped);
@@ -78,8 +78,8 @@ impl Recorded {
         });
     }
 
-    /// Checks a scan before its pages are copied: a file of a few bytes may have a scan of any
-    /// number of pages.
+    /// Checks the number of events before a scan's pages are copied, since a file of a few bytes
+    /// may have a scan of any number of pages.
     ///
     /// # Errors
     /// If there would be too many events.
@@ -115,7 +115,7 @@ impl Recorded {
                 .extend(unit.pages().map(|page| dense.id(page)));
             full(dense)?;
         }
-        // A page that was never accessed need not be freed.
+        // A page that was never accessed need not be freed in the replay.
         let known = dense.len();
         for unit in &scan.unmapped {
             let unmapped = unit.pages().map(|page| dense.id(page));
@@ -174,8 +174,8 @@ impl Recorded {
         self.accesses.len()
     }
 
-    /// Returns the next event before `now`, milliseconds since the replay began; `None` if there is
-    /// none.
+    /// Returns the next event that is before `now` (milliseconds since the replay began), and
+    /// advances `at`; `None` if there is none yet, or no more.
     #[must_use]
     pub fn next(&self, at: &mut Replay, now: u64) -> Option<Event> {
         loop {
@@ -206,7 +206,7 @@ impl Recorded {
     }
 }
 
-/// The recordings that a file names; each is read once.
+/// The recordings that an experiment file names; each is read once.
 #[derive(Debug)]
 pub struct Recordings {
     folder: PathBuf,
@@ -226,7 +226,7 @@ impl Recordings {
     /// Returns the recording of this name.
     ///
     /// # Errors
-    /// If it cannot be read: the reason, and what the user can do.
+    /// If the recording cannot be read; the error says why, and what the user can do.
     pub fn get(&mut self, name: &str) -> Result<Arc<Recorded>, String> {
         if let Some(known) = self.read.get(name) {
             return Ok(Arc::clone(known));

@@ -1,4 +1,5 @@
-//! Results of a file's runs as tables: a row for each tenant and combination, and tables over time.
+//! Makes tables of the results of an experiment file: a row for each tenant and combination, and
+//! tables over time.
 
 mod instances;
 
@@ -18,16 +19,17 @@ pub struct Course {
     /// Counts of each tenant of the file, in the order of the file; all its instances and all
     /// tenants below it are included.
     pub groups: Vec<Counts>,
-    /// Each instance, without the tenants below it: the index of its tenant in the file, and its
-    /// counts. In the order of arrival within a tenant.
+    /// For each instance of each tenant: the index of the tenant in the file, and the instance's
+    /// counts, without those of tenants below it. The instances of a tenant are in the order of
+    /// arrival.
     pub instances: Vec<(usize, Counts)>,
     /// Samples over time: milliseconds, and the counts of each tenant of the file.
     samples: Vec<(u64, Vec<Counts>)>,
 }
 
 impl Course {
-    /// Runs `plan` to its end. The samples over time are kept only if `is_kept`: for thousands of
-    /// runs they would take gigabytes.
+    /// Runs `plan` to its end. Samples over time are kept only if `is_kept`, because for thousands
+    /// of runs they would take gigabytes.
     pub fn run(plan: &Plan, is_kept: bool, progress: &mut dyn FnMut(f64)) -> Self {
         let (mut world, mut samples, mut seen) = (World::new(plan), Vec::new(), 0);
         while !world.is_over() {
@@ -107,7 +109,7 @@ fn notes(plans: &Plans) -> Vec<String> {
     all.into_iter().collect()
 }
 
-/// Returns the names of a run's tenants, as they are in this run.
+/// Returns the names of a run's tenants. (Values of `--set` or of a sweep may have changed them.)
 fn names(plan: &Plan) -> Vec<String> {
     // A file that was parsed has a valid tree.
     let tree = Hierarchy::new(&plan.file).unwrap_or_default();
@@ -141,8 +143,8 @@ fn tenants(plans: &Plans, courses: &[Course]) -> Table {
         "OOM",
         "throttled (ms)",
     ]);
-    // Uses the tenants of the runs, not of the file: `--set` and a sweep may add keys that are not
-    // in the file.
+    // The tenants of the runs are used, not those of the file: `--set` and a sweep may add keys
+    // that are not in the file.
     let tenants = || plans.runs.iter().flat_map(|plan| &plan.file.tenant);
     let guests = tenants().any(|t| t.get_ref().balloon_older_than.is_some());
     if guests {
@@ -186,7 +188,8 @@ fn cell(value: &Value) -> Cell {
     match value {
         Value::Integer(n) => u64::try_from(*n).map_or(Cell::Empty, Cell::Count),
         Value::Float(x) => Cell::Figure(*x),
-        // `2m` beside `30s` is a time, too, and cannot be distinguished from 2 MiB.
+        // `2m` may be a time or a size; if other values are times such as `30s`, it is a time. So
+        // it stays text.
         Value::String(text) if text.trim_end().ends_with('m') => Cell::Text(text.clone()),
         Value::String(text) => match super::values::Size::deserialize(value.clone()) {
             Ok(size) => Cell::Figure(mib(Bytes(size.0).pages().0)),
@@ -226,8 +229,8 @@ fn over_time(plan: &Plan, course: &Course) -> [Table; 2] {
     [resident, misses]
 }
 
-/// Returns a table over the values of the only swept key, from which a picture is drawn; `None` if
-/// there is not one.
+/// Returns a table of misses by the value of the swept key, from which a picture is drawn; `None`
+/// if the file does not sweep exactly one key.
 fn by_value(plans: &Plans, courses: &[Course]) -> Option<Table> {
     let first = plans.runs.first()?;
     let [(key, _)] = &first.values[..] else {

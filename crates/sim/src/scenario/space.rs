@@ -1,13 +1,13 @@
 //! Simulated address spaces: VMAs, page tables of two levels with present and accessed bits, and
 //! the reverse map from a folio to its pages.
 //!
-//! This is hardware as the engine sees it, separate from the engine. As in the kernel, a walk goes
+//! This module simulates the hardware, separately from the engine. As in the kernel, walks go
 //! through VMAs and page tables (`walk.rs`), and page-out through the reverse map.
 //!
-//! Invariants: a mapped folio is present in one of its mappings exactly if it is in memory. Each
-//! mapping has its own accessed bit, which only present pages have. If a walk may take an accessed
-//! bit of a table, the table's own accessed bit is set. Folios of a space have numbers from 0,
-//! without gaps.
+//! Invariants: a mapped folio is present in at least one of its mappings exactly if it is in
+//! memory. Each mapping has an accessed bit of its own, which only present pages have. If a table
+//! has an accessed bit that a walk may find, the accessed bit of the entry above the table is set.
+//! The folios of a space are numbered from 0, without gaps.
 
 mod walk;
 
@@ -19,8 +19,8 @@ use engine::{FolioId, FolioType, Lruvec, PageOut};
 
 const PRESENT: u8 = 1;
 const ACCESSED: u8 = 2;
-/// Look-around found the page accessed, and has not reported it yet. Eviction keeps such a page if
-/// it is in the same batch.
+/// Look-around has found the page accessed, and has not reported it yet. If the page is in the
+/// current batch of eviction, it is kept.
 const BESIDE: u8 = 4;
 const ENTRIES: usize = 512;
 
@@ -32,9 +32,9 @@ struct Leaf {
     accessed: bool,
 }
 
-/// What look-around has found since it last reported.
+/// The findings of look-around since its last report.
 #[derive(Debug, Default)]
-struct ScanAroundFinds {
+struct AroundFindings {
     young: Vec<FolioId>,
     /// Tables with many accessed pages.
     dense: Vec<u64>,
@@ -51,12 +51,13 @@ pub struct Space {
     filters: BloomFilters,
     /// Whether the program has run since the last walk.
     has_run: bool,
-    /// Number of walks so far; then the walks that find the program idle, unless it was switched to
-    /// since the previous walk. Without such a list, a program has run if it touched a page.
+    /// Number of walks so far.
     walks: u64,
+    /// Numbers of the walks before which the program has not run ([`Self::set_idle_walks`]).
+    /// `None`: a program has run if it touched a page.
     idle_walks: Option<Vec<u64>>,
-    /// What look-around has found and not reported yet.
-    beside: ScanAroundFinds,
+    /// The findings of look-around that were not reported yet.
+    around: AroundFindings,
     counts: WalkCounts,
 }
 
@@ -96,8 +97,8 @@ impl Space {
         self.leaf(leaf).bits[at] = bits;
     }
 
-    /// Touches a page; returns false if that faults. Sets the accessed bits of both levels, as
-    /// hardware does.
+    /// Touches a page. Returns true if it is present; then both levels get their accessed bits, as
+    /// by hardware. Returns false if the touch faults.
     pub fn touch(&mut self, page: u64) -> bool {
         let bits = self.bits(page);
         self.has_run |= self.idle_walks.is_none();
@@ -108,19 +109,18 @@ impl Space {
         bits & PRESENT != 0
     }
 
-    /// Sets the walks, numbered from 1, before which the program does not run on its own. Before
-    /// all other walks it has run, and also where [`Self::switch_to`] was called, as by a kernel's
-    /// context switch.
+    /// Sets the numbers (from 1) of the walks before which the program has not run, unless
+    /// [`Self::switch_to`] was called since the previous walk. Before all other walks it has run.
     pub fn set_idle_walks(&mut self, walks: Vec<u64>) {
         self.idle_walks = Some(walks);
     }
 
-    /// Records that the program got the processor.
+    /// Records that the program got the processor, as at a context switch of the kernel.
     pub const fn switch_to(&mut self) {
         self.has_run = true;
     }
 
-    /// Counts a walk; returns whether the program has run since the previous one.
+    /// Counts a walk; returns whether the program has run since the previous walk.
     fn take_run(&mut self) -> bool {
         self.walks += 1;
         let idle_walks = self.idle_walks.as_ref();
@@ -153,15 +153,16 @@ impl Space {
         self.folios == 0
     }
 
-    /// Returns the VMA of `page`; `None` if there is none or it has no recency.
+    /// Returns the VMA of `page`; `None` if there is none, or if accesses through it do not count
+    /// (it has no recency).
     fn recent_vma(&self, page: u64) -> Option<Vma> {
         let vma = self.map.find(page)?;
         self.map.has_recency(vma).then_some(*vma)
     }
 
-    /// Unmaps a folio everywhere, unless it was accessed through a mapping with recency. In that
-    /// case the bits of these mappings are cleared; those of other mappings are neither counted nor
-    /// cleared.
+    /// Unmaps a folio from all its mappings, unless it was accessed through a mapping with recency.
+    /// In that case the accessed bits of these mappings are cleared instead. Accesses through other
+    /// mappings do not count, and their bits stay.
     pub(super) fn unmap(&mut self, id: FolioId) -> PageOut {
         let mappings = self.map.mappings(id);
         let mapped: Vec<(u64, u8)> = mappings
@@ -191,8 +192,9 @@ impl Space {
         pages.into_iter().for_each(|page| self.set(page, 0));
     }
 
-    /// Removes mappings. File folios stay in memory; accesses through the mappings are reported to
-    /// `lruvec` if the mapping has recency now. The caller removes anonymous folios.
+    /// Removes the mappings of pages `start..end`. File folios stay in memory, and their accesses
+    /// are reported to `lruvec` if the mapping has recency now. The caller removes anonymous
+    /// folios.
     /// spec: reclaim-control.md 6.1.
     pub fn munmap(&mut self, start: u64, end: u64, lruvec: &mut Lruvec) {
         for vma in self.map.unmap(start, end) {

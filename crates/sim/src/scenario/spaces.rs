@@ -1,4 +1,5 @@
-//! The address spaces of all tenants, as the engine's memory.
+//! The address spaces of all tenants. They are the simulated memory that the engine works on
+//! ([`Memory`]).
 //!
 //! Invariant: if accessed bits are in the engine, the spaces have no pages; otherwise every
 //! resident page is present in its space.
@@ -13,8 +14,8 @@ pub struct Spaces {
     spaces: Vec<Space>,
     /// Whether accessed bits are in the engine's own table, not in these page tables.
     pub in_engine: bool,
-    /// Whether eviction makes look-arounds, and walks read only tables in the Bloom filters that
-    /// these fill.
+    /// Whether eviction checks the neighbours of young pages (look-around), and walks read only
+    /// tables in the Bloom filters that look-around and walks fill.
     look_around: bool,
     /// Counts of walks in address spaces that no longer exist.
     gone: WalkCounts,
@@ -24,8 +25,8 @@ pub struct Spaces {
 }
 
 impl Spaces {
-    /// Makes an empty set. `in_engine` says whether accessed bits are in the engine, `look_around`
-    /// whether eviction checks the neighbours of pages that it finds in use.
+    /// Makes an empty set. `in_engine`: accessed bits are in the engine's table. `look_around`:
+    /// eviction checks the neighbours of pages that it finds in use.
     #[must_use]
     pub fn new(in_engine: bool, look_around: bool) -> Self {
         Self {
@@ -35,7 +36,7 @@ impl Spaces {
         }
     }
 
-    /// Removes the address space of `id`, which starts anew or is removed.
+    /// Replaces the address space of `id` by an empty one.
     pub fn reset(&mut self, id: MemcgId) {
         let old = std::mem::take(self.of(id));
         self.gone.add(old.walk_counts());

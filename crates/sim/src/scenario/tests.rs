@@ -11,7 +11,7 @@ mod policies;
 mod recency;
 mod set;
 
-/// A bit of everything, and small.
+/// A small file with some of everything.
 const MIXED: &str = r#"
 name = "mixed"
 [run]
@@ -56,7 +56,7 @@ fn complaint(text: &str, set: &[&str]) -> String {
     }
 }
 
-/// Runs the first run of a scenario to its end, and checks all oracles after each step.
+/// Makes the first run of a file to its end, and checks all oracles after each step.
 pub(super) fn ended(text: &str, set: &[&str]) -> World {
     let mut world = World::new(&plans(text, set).runs[0]);
     while !world.is_over() {
@@ -97,8 +97,8 @@ fn oracles_agree_with_every_policy() {
     }
 }
 
-/// Regression: with the classic policy in a file, the machine was reclaimed by the memcg LRU, a
-/// pair that no kernel has; the file had to choose the hierarchy, too.
+/// Regression: if a file chose active and inactive lists, the memcg LRU still reclaimed from the
+/// machine. No kernel has this pair. The file had to choose the walk over the hierarchy, too.
 #[test]
 fn each_policy_goes_with_the_walk_that_kernels_have_under_it() {
     let counts = |set: &[&str]| {
@@ -117,8 +117,9 @@ fn each_policy_goes_with_the_walk_that_kernels_have_under_it() {
     }
 }
 
-/// Two memories that share no code: bits in the engine's table, and page tables behind VMAs. Only
-/// the latter has look-around and skips tables; without that, both have the same results.
+/// Two implementations of memory share no code: accessed bits in the engine's table, and page
+/// tables behind VMAs. Only the latter has look-around and skips tables; without these, both have
+/// the same results.
 #[test]
 fn both_kinds_of_memory_have_the_same_results() {
     let tables = "run.accessed-bits=page-tables";
@@ -132,9 +133,9 @@ fn both_kinds_of_memory_have_the_same_results() {
     assert!(around.spaces.walk_counts().around > 0);
 }
 
-/// The purpose of look-around and the filters: less of the page tables is walked, and the pages in
-/// use are found all the same. The faults are scattered: a stream fills its tables, and dense ones
-/// are walked.
+/// The purpose of look-around and the filters: walks read fewer tables, and nevertheless find the
+/// pages in use. The faults are scattered here, since a stream would fill its tables, and dense
+/// tables are always walked.
 #[test]
 fn walks_pass_sparse_tables_by() {
     let text = r#"
@@ -161,13 +162,13 @@ fn walks_pass_sparse_tables_by() {
     let (all, without) = run("run.look-around=false");
     let (around, with) = run("run.look-around=true");
     assert!(all.passed_by == 0 && around.passed_by > 0, "{around:?}");
-    // A walk that is skipped begins no filter, so that the next one may visit every table.
+    // A skipped walk begins no filter, so the next walk may read every table.
     assert!(around.total * 3 < all.total * 2, "{around:?} for {all:?}");
     let close = with.misses.abs_diff(without.misses) * 100 <= without.misses;
     assert!(close, "{with:?} for {without:?}");
 }
 
-/// Canary: each oracle catches the bug that was planted for it.
+/// Canary: each oracle finds the bug that was planted for it.
 #[test]
 fn each_oracle_catches_its_bug() {
     for (oracle, bug) in ALL.iter().zip(Bug::ALL) {
@@ -225,8 +226,8 @@ fn limits_arrivals_and_departures() {
     );
 }
 
-/// A tenant above memory.high is reclaimed first; a tenant without evictable pages, or above
-/// swap.high, sleeps.
+/// A tenant above memory.high is reclaimed from first. If it has no evictable pages, or is above
+/// swap.high, it sleeps.
 #[test]
 fn high_reclaims_and_then_throttles() {
     let run = |set: &[&str]| {
@@ -241,7 +242,7 @@ fn high_reclaims_and_then_throttles() {
     };
     let counts = run(&[]);
     assert_eq!((counts.throttled, counts.touches), (0, 4000));
-    // A page a charge: sleeping begins at some 8% above.
+    // With charges of one page, sleeping begins at about 8% above the limit.
     assert!(
         counts.resident > 200 && counts.resident <= 256 * 11 / 10,
         "{counts:?}"
@@ -256,7 +257,7 @@ fn high_reclaims_and_then_throttles() {
             counts.throttled > 0 && counts.touches < 4000,
             "{set} {counts:?}"
         );
-        // Its one work is asleep, or touches a page each millisecond.
+        // The tenant's only work either sleeps or touches a page each millisecond.
         let awake = 4000 - counts.throttled;
         assert!(
             counts.throttled <= 4000 && counts.touches.abs_diff(awake) <= awake / 10 + 100,
@@ -265,7 +266,8 @@ fn high_reclaims_and_then_throttles() {
     }
 }
 
-/// Document 003: the balloon takes idle pages, and returns them when the guest needs them.
+/// Source document 003 (docs/experiments.md): the balloon takes idle pages, and returns them when
+/// the guest needs them.
 #[test]
 fn a_balloon_follows_the_report() {
     let text = r#"
@@ -297,17 +299,17 @@ fn a_balloon_follows_the_report() {
             }
         }
         let (first, last) = (at_60.expect("a minute"), world.guests[0].counts);
-        // 9 MiB were read once and are idle; 3 MiB and an eighth stay.
+        // 9 MiB were read once and are idle; 3 MiB and an eighth of them stay.
         assert!(first.balloon * 4096 >= 11 << 20, "{bits} {first:?}");
         assert!(first.refaults < 100, "nothing in use was taken: {first:?}");
-        // Then 11 MiB are in use, and after a while all of them are there.
+        // Then 11 MiB are in use, and after a while all of them are in memory.
         assert!(last.balloon * 4096 <= 5 << 20, "{bits} {last:?}");
         assert!(last.misses - misses < 500, "{bits} {last:?} since {misses}");
     }
 }
 
-/// workingset.md 7, in a machine: shadows are bounded, and refaults without a shadow were misses
-/// all the same.
+/// workingset.md 7, in a machine: shadow entries are bounded. A refault without a shadow entry
+/// counts as a miss, not as a refault.
 #[test]
 fn bounded_shadows_cost_refaults_and_no_pages() {
     let text = r#"
@@ -326,7 +328,7 @@ fn bounded_shadows_cost_refaults_and_no_pages() {
     assert!(bounded.misses > bounded.refaults + 8192, "{bounded:?}");
 }
 
-/// Regression: no key of a file reached the memcg LRU of the series.
+/// Regression: no key of a file could choose the memcg LRU of the patch series.
 #[test]
 fn the_memcg_lru_of_the_series_can_be_chosen() {
     let counts = |set: &[&str]| {
@@ -343,7 +345,7 @@ fn the_memcg_lru_of_the_series_can_be_chosen() {
 #[test]
 fn complaints_name_line_and_remedy() {
     let tenant = "[[tenant]]\nname = \"a\"\n[[tenant.work]]\npattern = \"zipf\"\nsize = \"1M\"\n";
-    for (text, place, remedy) in [
+    for (text, line_of, remedy) in [
         ("", "test.toml: there is no tenant", "[[tenant]]"),
         (
             "[run]\nduratoin = \"1s\"",
@@ -369,7 +371,7 @@ fn complaints_name_line_and_remedy() {
     ] {
         let reported = complaint(text, &[]);
         assert!(
-            reported.starts_with(place) && reported.contains(remedy),
+            reported.starts_with(line_of) && reported.contains(remedy),
             "{text}: {reported}"
         );
     }
@@ -385,7 +387,7 @@ fn complaints_name_line_and_remedy() {
         ("run.sede=1", "unknown field"),
         ("tenant.b.count=2", "there is no tenant `b`"),
         ("tenant.0.count=0", "count is at least 1"),
-        // It was taken for a limit, below which no page fits.
+        // Regression: this was accepted as a limit under which no page fits.
         ("tenant.a.memory-max=0", "memory-max is below a page"),
         ("tenant.a.memory-max=4095", "memory-max is below a page"),
         ("tenant.a.count=100000000", "are the most"),
@@ -409,7 +411,7 @@ fn complaints_name_line_and_remedy() {
     );
 }
 
-/// Lines that make trouble together.
+/// Makes lines that cause errors when combined.
 fn line() -> impl Strategy<Value = String> {
     let keys = prop::sample::select(vec![
         "name",
@@ -479,7 +481,8 @@ fn line() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Hostile files are refused with a reason, or run within bounds; nothing panics.
+    /// Hostile files are either refused with a reason or run within the bounds; none causes a
+    /// panic.
     #[test]
     fn hostile_files_never_panic(lines in prop::collection::vec(line(), 0..24), set in "\\PC{0,12}") {
         let text = lines.join("\n");
@@ -490,7 +493,7 @@ proptest! {
         }
     }
 
-    /// Good files with a piece cut out or overwritten.
+    /// Makes valid files in which a piece is removed or overwritten.
     #[test]
     fn damaged_files_never_panic(at in 0..MIXED.len(), len in 0..40usize, with in "\\PC{0,6}") {
         if MIXED.is_char_boundary(at) && MIXED.is_char_boundary((at + len).min(MIXED.len())) {
@@ -502,14 +505,14 @@ proptest! {
     }
 }
 
-/// The files that are shipped are good ones.
+/// The example files in the repository are valid.
 #[test]
-fn examples_are_in_order() {
+fn example_files_are_valid() {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
     let mut seen = 0;
     for entry in std::fs::read_dir(dir).expect("examples") {
         let path = entry.expect("an entry").path();
-        // Others are programs.
+        // The other files there are programs.
         if path.extension().is_none_or(|end| end != "toml") {
             continue;
         }

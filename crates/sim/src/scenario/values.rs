@@ -1,6 +1,6 @@
-//! Values of an experiment file: sizes, times, rates, shares.
+//! Types of the values in an experiment file: sizes, times, rates, shares.
 //!
-//! Invariant: a value that was parsed is in its range; the error for another one names the range.
+//! Invariant: a parsed value is in its range. The error for a value out of range names the range.
 
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -14,7 +14,7 @@ pub struct Size(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time(pub u64);
 
-/// Touches a second: `1000`, or bytes a second with one touch for each page: `"64M/s"`.
+/// Touches per second: `1000`. Or bytes per second, with one touch for each page: `"64M/s"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate(pub u64);
 
@@ -25,7 +25,7 @@ pub struct Share(pub f64);
 const PAGE: u64 = engine::units::PAGE_SIZE;
 const SIZE_MAX: u64 = 1 << 50;
 const TIME_MAX: u64 = 10_000 * 3_600_000;
-/// Maximum rate, touches a second: more than any memory can serve.
+/// Maximum rate, touches per second: more than any memory can serve.
 const RATE_MAX: u64 = 1_000_000_000;
 
 impl Size {
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_write() {
+    fn values_are_parsed() {
         let sizes = ["4096", "512M", " 2G", "16MiB", "1K"].map(|t| Size::parse(t).map(|s| s.0));
         assert_eq!(sizes, [4096, 512 << 20, 2 << 30, 16 << 20, 1024].map(Some));
         let times = ["500ms", "10s", "2m", "1h"].map(|t| Time::parse(t).map(|t| t.0));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_they_should_not() {
+    fn invalid_values_are_refused() {
         for text in [
             "",
             "M",

@@ -1,7 +1,8 @@
-//! Formats a table as comma-separated values (RFC 4180): a line of column names, and numbers with
-//! all their digits.
+//! Formats a table as comma-separated values (RFC 4180): a line of column names, then a line for
+//! each row. Numbers have all their digits.
 //!
-//! Invariant: each row is one line, whatever text an experiment file has, and no cell is a formula.
+//! Invariant: each row is one line, whatever text an experiment file contains, and a spreadsheet
+//! takes no cell for a formula.
 
 use pictures::csv_field;
 

@@ -9,7 +9,7 @@ use super::text::is_text;
 use super::{Heading, cell, tables};
 use crate::outcome::{Outcome, Table};
 
-/// Maximum number of rows of a table that is shown unfolded.
+/// A table with more rows than this is folded.
 const ROWS_OPEN: usize = 24;
 
 /// Returns the HTML page.
@@ -32,8 +32,7 @@ pub fn html(heading: &Heading, outcome: &Outcome, timings: bool) -> String {
     page + "</body></html>\n"
 }
 
-/// Returns the pictures, which come between claims and tables; pictures of the machine's speed only
-/// with timings.
+/// Returns the pictures. Those that depend on the machine's speed are included only with `timings`.
 fn figures(outcome: &Outcome, timings: bool) -> String {
     let shown = outcome.pictures.iter().filter(|p| timings || !p.timed);
     shown.map(figure).collect()

@@ -1,7 +1,7 @@
-//! Formats an outcome as text, CSV, JSON, Parquet or an HTML page.
+//! Formats the outcome of an experiment as text, CSV, JSON, Parquet or an HTML page.
 //!
-//! Invariant: every format depends only on the outcome, so the same outcome has the same bytes;
-//! timings are shown only on request.
+//! Invariant: every format depends only on the outcome, so the same outcome has the same bytes.
+//! Timings are shown only on request.
 
 mod csv;
 mod html;
@@ -19,7 +19,7 @@ pub use text::text;
 
 use crate::outcome::{Cell, Outcome, Table};
 
-/// Which experiment an outcome belongs to.
+/// The experiment and settings that an outcome belongs to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Heading {
     /// Name of the experiment.
@@ -78,8 +78,8 @@ fn claims(outcome: &Outcome) -> Table {
     table
 }
 
-/// Returns file names for tables: their titles in lower case with words joined, numbered if two are
-/// the same.
+/// Returns file names for tables: their titles in lower case, with dashes between the words. If two
+/// are the same, the second gets a number.
 #[must_use]
 pub fn file_names(tables: &[Table]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();

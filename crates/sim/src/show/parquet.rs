@@ -1,7 +1,7 @@
 //! Writes a table as a Parquet file: one row group; each column has 64-bit numbers or text.
 //!
-//! Invariant: a column is text if any of its cells is; otherwise integer if all its cells are
-//! counts; otherwise floating point. Empty cells are null.
+//! Invariant: a column is text if any of its cells is text, integers if all its cells are counts,
+//! and otherwise floating-point numbers. Empty cells are null.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -27,7 +27,8 @@ pub fn parquet<W: Write + Send>(table: &Table, out: W) -> Result<()> {
         .map(|(n, (name, &kind))| field(n, name, kind))
         .collect::<Result<Vec<_>>>()?;
     let schema = Type::group_type_builder("table").with_fields(fields);
-    // The file has no version, so the same table has the same bytes after an update of the library.
+    // The file does not name the library's version, so the same table has the same bytes after an
+    // update of the library.
     let properties = WriterProperties::builder().set_created_by("pagetide".to_owned());
     let mut writer =
         SerializedFileWriter::new(out, Arc::new(schema.build()?), Arc::new(properties.build()))?;

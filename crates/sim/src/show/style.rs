@@ -1,8 +1,8 @@
-//! The style of a page, light or dark as the reader's system is set.
+//! The style sheet of a page. The reader's system setting chooses between light and dark.
 //!
-//! Invariant: every color is one of the variables at the top, which are defined for light and for
-//! dark. Letters are never below 10 pixels: a picture (760 wide, letters of 12) does not shrink
-//! further, and a narrow page scrolls it.
+//! Invariant: every color is one of the variables at the top, which have values for light and for
+//! dark. Text in a picture is never smaller than 10 pixels: a picture (760 units wide, with text of
+//! 12 units) shrinks no further, and on a narrow page it is scrolled.
 
 /// The style sheet.
 pub(super) const STYLE: &str = "\

@@ -25,7 +25,7 @@ fn outcome() -> Outcome {
     }
 }
 
-/// One of each kind.
+/// Makes one picture of each kind.
 fn pictures() -> Vec<Picture> {
     let groups = ["memcg LRU", "hierarchy iterator, <old>"].map(str::to_owned);
     let both = [Some(3.0), Some(40.0)];
@@ -81,7 +81,8 @@ fn text_lines_up() {
     assert!(text(&heading(), &outcome(), true).contains("Seconds"));
 }
 
-/// A scenario that says nothing about itself had a title with a colon and nothing after it.
+/// Regression: for an experiment file without a description, the title was the name, a colon, and
+/// nothing after it.
 #[test]
 fn without_a_line_about_it_the_name_stands_alone() {
     let unnamed = Heading {
@@ -122,7 +123,8 @@ fn a_page_is_self_contained_and_escaped() {
     }
 }
 
-/// Named pictures are drawn, and nothing else; whole names, units, the document's marked.
+/// All pictures of the outcome are drawn, and no others; they have whole names and units, and the
+/// document's series are marked.
 #[test]
 fn pictures_are_whole() {
     let page = html(&heading(), &outcome(), false);
@@ -156,7 +158,7 @@ fn pictures_are_whole() {
     assert_eq!(html(&heading(), &empty, false).matches("<svg").count(), 3);
 }
 
-/// Columns of one unit become curves over the first.
+/// The columns with one unit become curves over the first column.
 #[test]
 fn a_table_makes_curves_of_one_unit() {
     let mut table = outcome().tables.remove(0);

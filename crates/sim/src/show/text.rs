@@ -3,11 +3,12 @@
 use super::{Heading, cell, tables};
 use crate::outcome::{Cell, Outcome, Table};
 
-/// Maximum number of rows shown of a table; more are cut from its middle.
+/// Maximum number of rows that are shown of a table. Of a longer table, only the first and the last
+/// rows are shown, [`ROWS_SHOWN`] each.
 const ROWS_MAX: usize = 100;
 const ROWS_SHOWN: usize = 16;
 
-/// Returns the whole outcome: heading, tables, remarks.
+/// Returns the outcome as text: heading, tables, remarks.
 #[must_use]
 pub fn text(heading: &Heading, outcome: &Outcome, timings: bool) -> String {
     let mut text = heading.line() + "\n";

@@ -1,12 +1,13 @@
-//! The block traces of the ARC paper (FAST'03). A line is `start nblocks ignored request`:
-//! `nblocks` consecutive blocks from `start`. Each block is one reference.
+//! Reads the block traces of the ARC paper (FAST'03). A line is `start nblocks ignored request`:
+//! `nblocks` consecutive blocks from `start` on. Each block is one reference.
 
 use super::error::{Fault, TraceError, shown};
 use super::input::Input;
 use super::{Kind, Reference, Source};
 use std::ops::Range;
 
-/// Maximum number of blocks in a request: 2^24 blocks of 512 bytes are 8 GiB. More count as damage.
+/// Maximum number of blocks in a request: 2^24 blocks of 512 bytes are 8 GiB. A request of more
+/// counts as damage.
 const BLOCKS_MAX: u64 = 1 << 24;
 
 pub(super) struct Arc {

@@ -1,8 +1,8 @@
-//! Text in columns, with one reference in each line.
+//! Reads text in columns, with one reference in each line.
 //!
-//! A field in double quotes may contain the delimiter, and `""` for a quote; it does not span
-//! lines. Empty lines are skipped. A first line whose id begins with a letter is a heading, unless
-//! ids are text.
+//! A field in double quotes may contain the delimiter, and `""` for a quote; it must end on the
+//! same line. Empty lines are skipped. The first line counts as a heading if its id begins with a
+//! letter, unless ids are text.
 
 use super::error::{Fault, TraceError, shown};
 use super::input::Input;
@@ -10,7 +10,7 @@ use super::{Kind, Reference, Source};
 use std::borrow::Cow;
 use std::hash::Hasher;
 
-/// How a column is named.
+/// How the user names a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Column {
     /// By its number, from 1.
@@ -37,8 +37,8 @@ pub enum Ids {
     /// Numbers below 2^64, decimal or `0x` hexadecimal.
     #[default]
     Numbers,
-    /// Any text. Its 64-bit hash is used, so two different texts are mistaken for the same in about
-    /// one of 10^19 pairs.
+    /// Any text. Its 64-bit hash is used as the page number, so about one in 10^19 pairs of
+    /// different texts gets the same number.
     Text,
 }
 
@@ -54,8 +54,8 @@ pub struct CsvOptions {
     /// Column of the time, if there is one: an unsigned number, of which only the whole part is
     /// used.
     pub time: Option<Column>,
-    /// Column of the operation, if there is one: read, get, r; write, set, put, w. Any other
-    /// operation is [`Kind::Access`].
+    /// Column of the operation, if there is one. `read`, `get` and `r` mean a read; `write`, `set`,
+    /// `put` and `w` a write; any other text means [`Kind::Access`].
     pub op: Option<Column>,
     /// How ids are written.
     pub ids: Ids,
@@ -86,14 +86,15 @@ pub(super) struct Csv {
     delimiter: u8,
     ids: Ids,
     columns: Columns,
-    /// The reference in the first line, if that is not a heading.
+    /// The reference in the first line; `None` if that line is a heading, or was returned already.
     first: Option<Reference>,
 }
 
 impl Csv {
     /// Opens a CSV trace and reads its first line.
     pub(super) fn new(mut input: Input, options: &CsvOptions) -> Result<Self, TraceError> {
-        // Skips empty lines, and the byte order mark that some editors put before UTF-8.
+        // Skips empty lines, and the byte order mark that some editors write at the beginning of
+        // UTF-8 text.
         let mut first = Vec::new();
         while first.is_empty() {
             let Some(line) = input.line()? else { break };
@@ -140,7 +141,7 @@ impl Csv {
             let begin = field.first().copied().unwrap_or(b'0');
             begin.is_ascii_alphabetic() || matches!(begin, b'_' | b'#')
         };
-        let scans_so = || {
+        let is_like_heading = || {
             let field = Fields::of(first, options.delimiter).nth(columns.id);
             let field = field.and_then(Result::ok);
             options.ids == Ids::Numbers && field.is_some_and(|field| letter(&field))
@@ -148,7 +149,7 @@ impl Csv {
         let is_heading = match options.header {
             Header::Yes => true,
             Header::No => false,
-            Header::Auto => by_name || scans_so(),
+            Header::Auto => by_name || is_like_heading(),
         };
         Ok((columns, is_heading))
     }
@@ -262,7 +263,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Returns a quoted field; `rest` begins after the opening quote.
+    /// Returns a quoted field, without the quotes; `rest` begins after the opening quote.
     fn quoted(&mut self, rest: &'a [u8]) -> Result<Cow<'a, [u8]>, Fault> {
         let (mut field, mut at) = (Vec::new(), 0);
         loop {

@@ -1,11 +1,11 @@
-//! Converts page numbers to dense ids, in the order of the first references.
+//! Converts page numbers to dense ids: 0, 1, 2..., in the order of the first references.
 //!
-//! Page numbers usually come in clusters: a directory has the table of each chunk of 512
-//! neighbours, with their ids. Scattered numbers (hashes of names) would waste such tables. If
-//! there are fewer than 16 ids in a chunk on average, all ids move to one hash table, and stay
-//! there.
+//! Page numbers usually come in clusters. So a directory has a table for each chunk of 512
+//! neighbouring numbers, with their ids. Scattered numbers (hashes of names) would waste such
+//! tables: if there are fewer than 16 ids in a chunk on average, all ids move to one hash table,
+//! and stay there.
 //!
-//! Invariant: ids are 0, 1, 2...; they depend only on the references.
+//! Invariant: ids depend only on the references.
 
 mod flat;
 
@@ -14,22 +14,22 @@ use flat::Flat;
 /// Number of pages in a chunk.
 const CHUNK: usize = 512;
 const CHUNK_BITS: u32 = CHUNK.trailing_zeros();
-/// With fewer ids in a chunk on average, the numbers count as scattered.
+/// With fewer ids in a chunk on average, page numbers count as scattered.
 const FILLED: usize = 16;
-/// Number of chunks (32 MiB) below which the average is not used: with random references, every
-/// other page opens a new chunk at first.
+/// Number of chunks (32 MiB of tables) below which the average is not used: with random references,
+/// nearly every page opens a new chunk at first.
 const FEW: usize = 1 << 14;
 const NONE: u32 = u32::MAX;
 
-/// The ids of all pages. Takes at most about 150 bytes for each page (or 32 MiB in all), and 12 to
-/// 16 if pages are neighbours.
+/// The ids of all pages. Takes 12 to 16 bytes for each page if page numbers are neighbours, and at
+/// most about 150 bytes otherwise (or 32 MiB in all).
 #[derive(Clone, Debug, Default)]
 pub struct Dense {
-    /// Index of each chunk; once `scattered`, id of each page.
+    /// The index of each chunk in `chunks`; if `scattered`, the id of each page.
     table: Flat,
     chunks: Vec<[u32; CHUNK]>,
     scattered: bool,
-    /// The page of each id, as long as the ids may have to move.
+    /// The page number of each id, until the ids are moved.
     pages: Vec<u64>,
     len: u32,
 }
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn scattered_pages_move_and_keep_their_ids() {
-        // Neighbours first, then scattered numbers, each twice.
+        // First neighbouring numbers, then scattered numbers, each twice.
         let pages = (0..2_000).chain((0..100_000).map(|n| mixed(n / 2)));
         let dense = hold_against_a_map(pages);
         assert!(dense.scattered && dense.chunks.is_empty());

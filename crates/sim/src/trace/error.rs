@@ -60,7 +60,8 @@ impl Fault {
     }
 }
 
-/// Returns a part of a file as text that is safe to show: short, and without control characters.
+/// Returns a part of a file as text that is safe to show: at most 40 characters, without control
+/// characters.
 pub(super) fn shown(bytes: &[u8]) -> String {
     const MOST: usize = 40;
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * MOST)]);

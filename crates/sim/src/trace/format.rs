@@ -1,4 +1,4 @@
-//! The format of a trace: as the user says, or otherwise found from its content or its name.
+//! Finds the format of a trace: as the user says, or otherwise from its content or its name.
 
 use super::csv::CsvOptions;
 use super::error::{Fault, TraceError};
@@ -42,7 +42,7 @@ impl Format {
     }
 
     /// Returns the format that a file name implies: `X.lis`, `X.csv`, `X.oracleGeneral[.bin]`,
-    /// `X.w10000`, each with or without `.zst` (or `.zstd`). `None` for other names.
+    /// `X.w10000`, each also with `.zst` or `.zstd` at the end. `None` for other names.
     fn of_name(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
         let name = name.strip_suffix(".zst").unwrap_or(&name);
@@ -70,8 +70,8 @@ pub struct TraceOptions {
     pub format: Option<Format>,
     /// How a CSV file is read.
     pub csv: CsvOptions,
-    /// Whether a binary or compressed trace that ends in the middle of a record is read up to
-    /// there, without an error.
+    /// Whether a binary or compressed trace that ends in the middle of a record is accepted: then
+    /// it is read up to its last complete record.
     pub cut_off: bool,
 }
 
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_formats() {
+    fn file_names_imply_formats() {
         for (name, format) in [
             ("OLTP.lis.zst", Some(Format::Arc)),
             ("a.CSV", Some(Format::Csv)),

@@ -1,7 +1,8 @@
-//! The bytes of a trace: opened, decompressed if they are zstd, and read in windows or lines.
+//! The input of a trace: opens the file, decompresses it if it is zstd, and returns its bytes in
+//! windows or lines.
 //!
 //! Invariant: at most [`BUFFER`] decompressed bytes are kept. A line longer than [`LINE_MAX`] is an
-//! error, so that a file without line breaks does not fill memory.
+//! error, so a file without line breaks cannot fill memory.
 
 use super::Reference;
 use super::error::{Fault, Position, TraceError};
@@ -29,7 +30,7 @@ pub(super) struct Input {
     offset: u64,
     lines: u64,
     ended: bool,
-    /// Whether an end in the middle of the data is not an error.
+    /// Whether an end in the middle of a record or of the compressed data is accepted.
     pub(super) may_be_cut: bool,
 }
 
@@ -113,8 +114,8 @@ impl Input {
         &self.file
     }
 
-    /// Makes `want` bytes available (at most half the buffer) and returns what is available; fewer
-    /// only at the end.
+    /// Makes `want` bytes (at most half of the buffer) available, and returns all available bytes.
+    /// These are fewer than `want` only at the end of the input.
     pub(super) fn peek(&mut self, want: usize) -> Result<&[u8], TraceError> {
         debug_assert!(want <= BUFFER / 2);
         while self.end - self.start < want && !self.ended {
@@ -177,8 +178,8 @@ impl Input {
             out.reserve(records.len());
             for record in records {
                 match parse(record) {
-                    // Field by field: moved as a whole, its padding goes through memory in pieces
-                    // that the processor has to wait for.
+                    // Copied field by field. If the value is moved as a whole, its padding makes
+                    // the processor wait for partial stores.
                     Ok(Some(Reference { page, time, kind })) => {
                         out.push(Reference { page, time, kind });
                     }

@@ -1,9 +1,9 @@
-//! Traces: references to pages, read from files in the formats of docs/formats.md.
+//! Reads traces: references to pages, from files in the formats of docs/formats.md.
 //!
-//! Invariant: the memory of a reader is bounded by the format, not by the file. (What is computed
-//! from the references has a bound of its own, [`crate::memory_bound`].) For any bytes, reading
-//! ends with a reference, the end, or a [`TraceError`] that names file and position. All skipped
-//! records are counted ([`Trace::left_out`]).
+//! Invariant: the memory of a reader is bounded by the format, not by the file. (The memory for
+//! results computed from the references has a bound of its own, [`crate::memory_bound`].) For any
+//! bytes, reading ends with a reference, the end, or a [`TraceError`] that names file and position.
+//! All skipped records are counted ([`Trace::left_out`]).
 
 mod arc;
 mod csv;
@@ -32,7 +32,7 @@ use std::path::Path;
 /// How a page was referenced, if the format says so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// Unknown, or found by an aging walk.
+    /// Unknown, or found by a scan of accessed bits.
     #[default]
     Access,
     /// An instruction fetch.
@@ -46,7 +46,7 @@ pub enum Kind {
 /// One reference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reference {
-    /// Number of the page; block and object numbers of other traces are used as page numbers.
+    /// Number of the page. Block and object numbers of other traces are used as page numbers.
     pub page: u64,
     /// Time in the trace's own unit: seconds (oracleGeneral), any unit (CSV), number of the window
     /// (page windows), milliseconds (recordings), always 0 (ARC).
@@ -57,11 +57,13 @@ pub struct Reference {
 
 /// A reader of one format.
 trait Source {
-    /// Appends up to `room` references (at least 1); appends none at the end.
+    /// Appends up to `room` references (`room` is at least 1) to `out`. Appends none at the end of
+    /// the trace.
     fn read(&mut self, out: &mut Vec<Reference>, room: usize) -> Result<(), TraceError>;
-    /// Returns the bytes that are read.
+    /// Returns the input, which the source reads from.
     fn input(&self) -> &Input;
-    /// Returns the number of skipped records, which are not references, e.g. objects of size 0.
+    /// Returns the number of records that are not references and were skipped, e.g. objects of size
+    /// 0.
     fn left_out(&self) -> u64 {
         0
     }
@@ -100,7 +102,7 @@ impl Trace {
         Self::over(Input::open(file)?, options)
     }
 
-    /// Reads from any stream. `name` replaces the file name in errors and in finding the format.
+    /// Reads from any stream. `name` is used as the file name, in errors and to find the format.
     ///
     /// # Errors
     /// As for [`Self::open`].
@@ -130,8 +132,8 @@ impl Trace {
         })
     }
 
-    /// Replaces the content of `batch` by up to [`BATCH`] next references. Returns false at the
-    /// end.
+    /// Replaces the content of `batch` by the next references, at most [`BATCH`]. Returns false at
+    /// the end.
     ///
     /// # Errors
     /// If the trace is damaged here, is cut off, or has no reference at all.
@@ -161,8 +163,8 @@ impl Trace {
         self.references
     }
 
-    /// Returns the number of records skipped so far, which are not references (see
-    /// docs/formats.md).
+    /// Returns the number of records skipped so far because they are not references
+    /// (docs/formats.md).
     #[must_use]
     pub fn left_out(&self) -> u64 {
         self.source.left_out()

@@ -1,8 +1,9 @@
-//! libCacheSim's oracleGeneral: records of 24 bytes, little-endian: u32 time, u64 object, u32 size,
-//! i64 index of the object's next request.
+//! Reads libCacheSim's format oracleGeneral: records of 24 bytes, little-endian: u32 time, u64
+//! object, u32 size, i64 index of the object's next request.
 //!
-//! Requests of size 0 are skipped, as in libCacheSim. The next index is only checked: it must be
-//! -1, the largest number, or a later index. So a file of another format is detected.
+//! Requests of size 0 are skipped, as in libCacheSim. The index of the next request is not used,
+//! only checked: it must be -1, the largest number, or a later index. So a file of another format
+//! is detected.
 
 use super::error::{Fault, TraceError};
 use super::input::Input;
@@ -26,8 +27,8 @@ impl OracleGeneral {
     }
 }
 
-/// Upper bound of request indices: above any trace's, and below the number that eight bytes of text
-/// make.
+/// Upper bound of request indices. It is above those of any trace, and below the number that eight
+/// bytes of text make.
 const REQUESTS_MAX: u64 = 1 << 48;
 
 /// Parses request number `index`; `None` if its size is 0.
@@ -36,7 +37,7 @@ fn parse(record: &[u8; RECORD], index: u64) -> Result<Option<Reference>, Fault> 
     let (time, object) = (word(record, 0), long(record, 4));
     let (size, next) = (word(record, 12), long(record, 16).cast_signed());
     let never = next == -1 || next == i64::MAX;
-    // Eight letters are a number, too, but no trace has so many requests.
+    // Eight letters also make a number, but a larger one than any trace has requests.
     let is_number = |next: &u64| *next < REQUESTS_MAX;
     let next_index = u64::try_from(next).ok().filter(is_number);
     let ahead = next_index.is_some_and(|next| next > index);

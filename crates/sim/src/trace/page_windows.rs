@@ -1,6 +1,6 @@
-//! Page touches in windows of time: little-endian u64 records `(page << 2) | kind`, with kind 0
-//! fetch, 1 read, 2 write. A record of all ones ends a window. The time of a reference is the
-//! number of its window.
+//! Reads page touches in windows of time: little-endian u64 records `(page << 2) | kind`, with kind
+//! 0 fetch, 1 read, 2 write. A record with all bits set ends a window. The time of a reference is
+//! the number of its window.
 
 use super::error::{Fault, TraceError};
 use super::input::Input;

@@ -1,9 +1,9 @@
-//! Recordings of real programs, as `pagetide run --record` writes them. The references are the
-//! pages of each scan, in a random order that is the same each time.
+//! Reads recordings of real programs, which `pagetide run --record` makes. The references are the
+//! pages that each scan found accessed, in a random order that is the same each time.
 //!
-//! Invariant: only complete scans are read. A recording that was cut off (its manager was killed,
-//! or still writes it) ends with its last complete scan, and [`Recording::note`] says so; damage in
-//! the middle is an error.
+//! Invariant: only complete scans are read. If a recording was cut off (its manager was killed, or
+//! still writes it), reading ends after the last complete scan, and [`Recording::note`] says so.
+//! Damage in the middle is an error.
 //!
 //! The number of a page is `space << 45 | page number`, so pages of two processes are always
 //! different.
@@ -20,12 +20,12 @@ pub(super) struct Recording {
     input: Input,
     decoder: Decoder,
     scan: Scan,
-    /// Index of the next unit of the current scan, and bits of its remaining pages.
+    /// Index of the current unit in the current scan, and (`bits`) its remaining pages.
     at: usize,
     bits: u64,
     left_out: u64,
-    /// Counts after the first scan: references, and pages for which it is unknown whether they were
-    /// referenced.
+    /// Number of references after the first scan, and (`unknown`) number of pages among them for
+    /// which it is unknown whether they were referenced.
     reported: u64,
     unknown: u64,
     has_ended: bool,
@@ -129,8 +129,8 @@ impl Recording {
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 
-    /// Begins with the next scan; returns false at the end.
-    fn turn(&mut self) -> Result<bool, TraceError> {
+    /// Reads the next scan and makes it the current one; returns false at the end.
+    fn next_scan(&mut self) -> Result<bool, TraceError> {
         let Next::Scan(scan) = self.next()? else {
             return Ok(false);
         };
@@ -156,7 +156,7 @@ impl Source for Recording {
         let full = out.len() + room;
         while out.len() < full {
             let Some(unit) = self.scan.accessed.get(self.at) else {
-                if !self.turn()? {
+                if !self.next_scan()? {
                     break;
                 }
                 continue;

@@ -1,7 +1,6 @@
 //! Reads a recording scan by scan, for callers that need more than references.
 //!
-//! Invariant: the scans and their order are the same as those from which [`super::Trace`] makes
-//! references.
+//! Invariant: these are the scans from which [`super::Trace`] makes references, in the same order.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Readers on sound, broken, cut and hostile input.
+//! Tests the readers with valid, broken, cut-off and hostile input.
 
 use super::*;
 use proptest::prelude::*;
@@ -28,7 +28,7 @@ fn plain(name: &str, bytes: &[u8]) -> Result<Vec<Reference>, TraceError> {
     read(name, bytes, &TraceOptions::default())
 }
 
-/// The error of reading, which must say something and what to do.
+/// Reads a broken file; returns the error, which must have a reason and a remedy.
 fn error(name: &str, bytes: &[u8]) -> TraceError {
     let error = plain(name, bytes).expect_err("broken");
     assert!(!error.what.is_empty() && !error.remedy.is_empty());

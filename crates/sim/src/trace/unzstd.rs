@@ -1,7 +1,7 @@
-//! Streaming zstd decompression.
+//! Decompresses a stream of zstd data.
 //!
-//! Invariant: memory is one input buffer and the decoder's window, which zstd limits to 128 MiB. A
-//! frame that needs more is an error, and so is a frame that does not end.
+//! Invariant: the memory in use is one input buffer and the decoder's window, which zstd limits to
+//! 128 MiB. A frame that needs more is an error, and so is an incomplete frame at the end.
 
 use std::io::{self, Read};
 use zstd_safe::{DCtx, InBuffer, OutBuffer, get_error_name};
@@ -15,11 +15,11 @@ pub(super) enum UnzstdError {
     Io(io::Error),
     /// The data is not zstd from this position on.
     Damaged(&'static str),
-    /// The last frame does not end.
+    /// The last frame is incomplete.
     Truncated,
 }
 
-/// Reads once; repeats the call if a signal interrupts it.
+/// Reads once; tries again if a signal interrupts the call.
 pub(super) fn read_some(stream: &mut dyn Read, out: &mut [u8]) -> io::Result<usize> {
     loop {
         match stream.read(out) {
@@ -40,7 +40,7 @@ pub(super) struct Unzstd {
 }
 
 impl Unzstd {
-    /// Makes a decompressor; `head` was already read from the stream.
+    /// Makes a decompressor. `head` are the bytes that were already read from the stream.
     pub(super) fn new(head: &[u8]) -> Self {
         let mut input = vec![0; INPUT.max(head.len())];
         input[..head.len()].copy_from_slice(head);

@@ -1,4 +1,4 @@
-//! System calls without the C library.
+//! System calls without the C library, for code that must not use thread-local storage.
 //!
 //! Invariant: nothing thread-local is touched. An error is returned as the negative error number,
 //! as the kernel returns it.

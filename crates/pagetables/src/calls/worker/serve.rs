@@ -9,14 +9,15 @@ use libc::{c_int, c_long, c_void};
 use super::raw::call;
 use super::{DATA_BYTES, HEADER_BYTES, RIGHTS_HEADER, Rights};
 
-/// Longest path of a request in bytes, including its NUL.
+/// Maximum length of a request's path in bytes, including its NUL.
 pub(crate) const PATH_BYTES: usize = 128;
 
-/// Longest link target that is returned, in bytes; a longer one is cut.
+/// Maximum length of a returned link target, in bytes; a longer one is cut.
 pub(crate) const LINK_BYTES: usize = 64;
 /// Bytes of directory entries that are read at once. An entry has at least 24 bytes.
 const ENTRIES_BYTES: usize = 4096;
-/// Most bytes of link targets, with their NULs, for [`ENTRIES_BYTES`] bytes of directory entries.
+/// Maximum number of bytes of link targets, with their NULs, for [`ENTRIES_BYTES`] bytes of
+/// directory entries.
 const LINKS_BYTES: usize = ENTRIES_BYTES / 24 * (LINK_BYTES + 1);
 
 /// Option of [`Operation::Advise`]: drop the file rights of root and of capabilities for the call.
@@ -33,7 +34,7 @@ const FILE_RIGHTS: u32 = 1 << 1 | 1 << 2 | 1 << 3;
 /// Name (`comm`) of a worker's process, as `ps -c` and `pgrep -x` show it.
 const NAME: &core::ffi::CStr = c"pagetide-access";
 
-/// What a request asks the worker to do.
+/// The kind of a request: which system calls the worker makes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub(crate) enum Operation {
@@ -41,7 +42,7 @@ pub(crate) enum Operation {
     Read,
     /// Reads on in the file that [`Operation::Read`] kept open.
     ReadOn,
-    /// Reads `count` bytes at `offset` of the file whose descriptor comes with the request.
+    /// Reads `count` bytes at `offset` of the file whose descriptor is sent with the request.
     ReadAt,
     /// Opens the directory at the path and reads the targets of the links in it, as many as fit in
     /// the data. Each is cut to [`LINK_BYTES`] and followed by a NUL.
@@ -53,10 +54,10 @@ pub(crate) enum Operation {
     /// Opens the path for writing, and writes `count` bytes of the data in one call.
     Write,
     /// Gives the kernel the advice `flags` about `count` ranges (each an `iovec` in the data) of
-    /// the process whose pidfd comes with the request.
+    /// the process whose pidfd is sent with the request.
     Advise,
     /// Reads one byte, `flags` times, at each of `count` offsets (8 bytes each in the data) of the
-    /// file whose descriptor comes with the request.
+    /// file whose descriptor is sent with the request.
     ReadEach,
 }
 
@@ -73,7 +74,7 @@ pub(crate) struct Header {
     pub(crate) count: u64,
     /// Offset in the file, in bytes.
     pub(crate) offset: u64,
-    /// The path, ending with NUL; relative to the descriptor that comes with the request, if any.
+    /// The path, ending with NUL; relative to the descriptor that is sent with the request, if any.
     pub(crate) path: [u8; PATH_BYTES],
     /// Result of the call: a number of bytes, or a negative error number.
     pub(crate) result: i64,
@@ -140,8 +141,8 @@ impl Message {
         self.control = [CONTROL_LENGTH, kind, u64::from(fd as u32), 0];
     }
 
-    /// Returns the message as the kernel takes it: pointers into this value. `has_control`: whether
-    /// there is space for the control message.
+    /// Returns the header that sendmsg(2) and recvmsg(2) need; it points into this value.
+    /// `has_control`: whether to include the control message.
     pub(super) fn header(&mut self, has_control: bool) -> libc::msghdr {
         self.part.iov_base = (&raw mut self.byte).cast();
         // SAFETY: a msghdr is plain numbers and pointers, for which zeros are valid.
@@ -172,7 +173,7 @@ fn pointer<T>(at: *const T) -> u64 {
     at.addr() as u64
 }
 
-/// Converts a number of bytes to a result; it is at most [`DATA_BYTES`].
+/// Converts a number of bytes, at most [`DATA_BYTES`], to a result.
 #[expect(clippy::cast_possible_wrap, reason = "small")]
 const fn signed(bytes: usize) -> i64 {
     bytes as i64
@@ -196,8 +197,9 @@ struct Server {
 /// worker's socket is open.
 pub(super) extern "C" fn main(region: *mut c_void) -> c_int {
     let header: *mut Header = region.cast();
-    // SAFETY: the region is mapped for as long as the worker lives, and its owner waits for the
-    // worker's answers before it touches the region. All descriptors are the worker's own copies.
+    // SAFETY: the region is mapped for as long as the worker lives, and its owner touches the
+    // region only after the worker has sent its result. All descriptors are the worker's own
+    // copies.
     unsafe {
         let socket = u64::from((*header).socket.unsigned_abs());
         call(libc::SYS_dup3, [socket, 0, 0, 0, 0, 0]);
@@ -212,7 +214,7 @@ pub(super) extern "C" fn main(region: *mut c_void) -> c_int {
             open: -1,
         };
         while let Some(with) = receive() {
-            let opened = server.answer(with);
+            let opened = server.serve_request(with);
             send(opened);
             for fd in [with, opened] {
                 close(fd);
@@ -223,14 +225,14 @@ pub(super) extern "C" fn main(region: *mut c_void) -> c_int {
     0
 }
 
-/// Waits for a request; returns the descriptor that comes with it, or -1. `None` if the owner has
-/// closed its end of the socket.
+/// Waits for a request; returns the descriptor that was sent with it, or -1. `None` if the owner
+/// has closed its end of the socket.
 unsafe fn receive() -> Option<i64> {
     let mut message = Message::new();
     let mut header = message.header(true);
     // SAFETY: the message's parts live for the call.
-    let got = unsafe { call(libc::SYS_recvmsg, [0, pointer(&raw mut header), 0, 0, 0, 0]) };
-    (got == 1).then(|| message.taken(&header).map_or(-1, i64::from))
+    let result = unsafe { call(libc::SYS_recvmsg, [0, pointer(&raw mut header), 0, 0, 0, 0]) };
+    (result == 1).then(|| message.taken(&header).map_or(-1, i64::from))
 }
 
 /// Reports that the call is done, with the descriptor `opened` if it is not negative.
@@ -268,9 +270,9 @@ unsafe fn now_ns() -> u64 {
 }
 
 impl Server {
-    /// Does what the header describes, with the descriptor `with` of the request. Returns the
-    /// descriptor that was opened for the owner, or -1.
-    unsafe fn answer(&mut self, with: i64) -> i64 {
+    /// Makes the system calls of the request in the header, with the descriptor `with` that was
+    /// sent with the request. Returns the descriptor that was opened for the owner, or -1.
+    unsafe fn serve_request(&mut self, with: i64) -> i64 {
         // SAFETY: the owner has sent a request, and waits.
         unsafe {
             let begin = now_ns();
@@ -326,20 +328,20 @@ impl Server {
         }
         let mut done = 0;
         while done < DATA_BYTES {
-            // SAFETY: the rest of the data is the worker's to fill.
-            let got = unsafe {
+            // SAFETY: the data from `done` on belong to the worker, and `most` bytes fit there.
+            let result = unsafe {
                 let to = pointer(self.data.add(done));
                 let most = (DATA_BYTES - done) as u64;
                 call(libc::SYS_read, [number(self.open), to, most, 0, 0, 0])
             };
-            match usize::try_from(got) {
+            match usize::try_from(result) {
                 Ok(0) => return self.end_reading(signed(done)),
-                Ok(got) => done += got,
-                Err(_) if got == -i64::from(libc::EINTR) => {}
-                Err(_) => return self.end_reading(got),
+                Ok(result) => done += result,
+                Err(_) if result == -i64::from(libc::EINTR) => {}
+                Err(_) => return self.end_reading(result),
             }
         }
-        // SAFETY: as in `answer`.
+        // SAFETY: as in `serve_request`.
         unsafe { (*self.header).has_more = true };
         signed(done)
     }
@@ -359,20 +361,20 @@ impl Server {
                 0,
                 0,
             ];
-            // SAFETY: the kernel writes at most so many bytes to a place of ours.
-            let got = unsafe { call(libc::SYS_getdents64, arguments) };
-            match usize::try_from(got) {
+            // SAFETY: the kernel writes at most `ENTRIES_BYTES` bytes to `entries`, which is ours.
+            let result = unsafe { call(libc::SYS_getdents64, arguments) };
+            match usize::try_from(result) {
                 Ok(0) => return self.end_reading(signed(done)),
-                // SAFETY: the kernel has filled so many bytes with whole entries, and the data have
-                // room.
-                Ok(got) => done += unsafe { self.links_of(at, got.min(ENTRIES_BYTES), done) },
-                Err(_) => return self.end_reading(got),
+                // SAFETY: the kernel has filled `result` bytes with whole entries, and the data
+                // have room for their links.
+                Ok(result) => done += unsafe { self.links_of(at, result.min(ENTRIES_BYTES), done) },
+                Err(_) => return self.end_reading(result),
             }
         }
         if self.open < 0 {
             return self.open;
         }
-        // SAFETY: as in `answer`.
+        // SAFETY: as in `serve_request`.
         unsafe { (*self.header).has_more = true };
         signed(done)
     }
@@ -408,7 +410,7 @@ impl Server {
     /// Reads `count` bytes of `file` into the data; returns their number, or a negative error
     /// number.
     unsafe fn read_at(&self, file: i64) -> i64 {
-        // SAFETY: as in `answer`; the data have room for `count` bytes.
+        // SAFETY: as in `serve_request`; the data have room for `count` bytes.
         unsafe {
             let count = (*self.header).count.min(DATA_BYTES as u64);
             let offset = (*self.header).offset;
@@ -428,8 +430,8 @@ impl Server {
     /// Writes `count` bytes of the data to the header's path, relative to the directory `at`.
     /// Returns the number of written bytes, or a negative error number.
     unsafe fn write(&self, at: i64) -> i64 {
-        // SAFETY: as in `answer`; the data hold `count` bytes, which is no more than there is room
-        // for.
+        // SAFETY: as in `serve_request`; the data hold `count` bytes, which is no more than there
+        // is room for.
         unsafe {
             let file = self.open_path(at, libc::O_WRONLY);
             if file < 0 {
@@ -446,7 +448,7 @@ impl Server {
     /// Gives the kernel advice about a process; returns the number of bytes that the kernel
     /// processed, or a negative error number.
     unsafe fn advise(&self, pidfd: i64) -> i64 {
-        // SAFETY: as in `answer`; the data hold `count` ranges. No memory's contents change.
+        // SAFETY: as in `serve_request`; the data hold `count` ranges. No memory's contents change.
         unsafe {
             let header = &*self.header;
             let before = match header.options & WITHOUT_FILE_RIGHTS {
@@ -476,8 +478,8 @@ impl Server {
     /// number of offsets at which every read succeeded. Stops after [`SWAPPED_IN_MAX`] pages that
     /// the kernel had to read from swap, and sets their number in the header.
     unsafe fn read_each(&self, file: i64) -> i64 {
-        // SAFETY: as in `answer`; the data hold `count` offsets, which is no more than there is
-        // room for, and the kernel writes one byte to a place of ours.
+        // SAFETY: as in `serve_request`; the data hold `count` offsets, which is no more than there
+        // is room for, and the kernel writes one byte to a place of ours.
         unsafe {
             let count = (*self.header).count.min(DATA_BYTES as u64 / 8);
             let (times, begin) = ((*self.header).flags, major_faults());

@@ -1,4 +1,4 @@
-//! The figures of document 002, as printed there. This file has no results of the simulator.
+//! The figures of source document 002, as printed there. This file has no results of the simulator.
 
 /// Pages swapped in: mean and standard deviation of five runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,12 +20,13 @@ pub struct Row {
     pub alpha: f64,
     /// Pages swapped in by each kernel: base, prot, detect.
     pub kernels: [Pswpin; 3],
-    /// Changes of prot and of detect against base, in percent; negative is better.
+    /// Changes against base, in percent, of prot, then of detect; negative is better.
     pub improvements: [f64; 2],
 }
 
-/// Pages swapped in and pages swapped out in the first experiment (means of five runs): by base,
-/// then by the whole series.
+/// The document's figures of the first experiment (`scenario`): pages swapped in, pages swapped
+/// out; means of five runs. The first pair is of the kernel without the patches (base), the second
+/// of the kernel with all of them.
 pub const SCENARIO: [(f64, f64); 2] = [(863_240.0, 989_945.0), (681_565.0, 809_273.0)];
 
 /// A printed row: threads, MiB, exponent; then mean, standard deviation and improvement, one for
@@ -97,17 +98,20 @@ impl Row {
     }
 }
 
-/// The machine of the document, from the straight line through its rows of exponent 0.1: pages
-/// swapped in against MiB allocated. The line is zero at the memory that the program had.
+/// The machine of the document, which the document does not describe. It follows from the rows of
+/// exponent 0.1: a straight line through pages swapped in, by MiB allocated. The line is zero at
+/// the memory that the program had.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Machine {
     /// Memory that the program had, MiB.
     pub mib: f64,
-    /// How often each page was touched: pages swapped in for each page that did not fit in memory.
+    /// How often each page was touched: the number of pages swapped in, per page that did not fit
+    /// in memory.
     pub passes: f64,
 }
 
-/// Returns the machine, from base's rows of exponent 0.1 (least squares).
+/// Returns the machine for this number of threads, from the rows of base with exponent 0.1 (least
+/// squares).
 #[must_use]
 pub fn machine(threads: u32) -> Machine {
     let points: Vec<(f64, f64)> = ebizzy()
@@ -147,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn its_machine() {
+    fn the_machine_of_the_document_is_computed() {
         let [one, eight] = [1, 8].map(machine);
         let near = |a: f64, b: f64| (a - b).abs() < 0.5;
         assert!(near(one.mib, 604.7) && near(one.passes, 132.2), "{one:?}");

@@ -1,9 +1,10 @@
 //! The ebizzy workload: threads copy chunks of the allocated memory, chosen by a Zipf distribution.
 //!
-//! ebizzy copies a whole chunk, searches the copy and frees it. The copies take memory while an
-//! operation runs; the machine of the patch series had that much less for the chunks.
+//! Each operation of ebizzy copies a whole chunk, searches the copy and frees it. The copies need
+//! memory while an operation runs, so the machine of the patch series had less memory for the
+//! chunks.
 //!
-//! Invariant: the chunks depend only on the seed, so all kernels get the same ones.
+//! Invariant: the order of the chunks depends only on the seed, so it is the same for all kernels.
 
 use super::document::{Row, machine};
 use super::kernel::{Kernel, Machine};
@@ -12,9 +13,9 @@ use crate::rng::Rng;
 use ::engine::Pages;
 use ::engine::vmstat::VmEvent;
 
-/// Pages of a chunk (512 KiB). With this size the kernel without the patches (`base`) swaps as much
-/// as in the description of the patch series (the document), at all three Zipf exponents. With 256
-/// KiB it swaps a quarter less at the exponent 1.3; with 1 MiB a quarter more.
+/// Number of pages in a chunk (512 KiB). With this size the kernel without the patches (`base`)
+/// swaps in as many pages as in the document, at all three Zipf exponents. With 256 KiB it swaps in
+/// a quarter less at exponent 1.3; with 1 MiB, a quarter more.
 const CHUNK_PAGES: u64 = 128;
 
 /// The workload of one parameter set, at one scale.
@@ -23,7 +24,8 @@ pub struct Design {
     threads: usize,
     alpha: f64,
     chunks: u32,
-    /// Pages of a chunk. The scale divides it, so the number of chunks is the same at any scale.
+    /// Number of pages in a chunk. It is divided by the scale, so the number of chunks is the same
+    /// at any scale.
     chunk: u32,
     limit: u64,
     accesses: u32,
@@ -73,7 +75,8 @@ impl Design {
         swapped
     }
 
-    /// Runs the workload: each thread goes through its chunk page by page, all threads in turn.
+    /// Runs the workload and returns the pages swapped in. Each thread goes through its chunk page
+    /// by page, all threads in turn.
     fn run_on(&self, kernel: Kernel, order: &[u32]) -> u64 {
         let pages = self.chunks * self.chunk;
         let mut machine = Machine::new(kernel, pages, Pages(self.limit), self.threads);
@@ -133,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zipf_weights() {
+    fn ranks_have_zipf_weights() {
         let zipf = Zipf::new(4, 1.0);
         // The four ranks have probabilities 12/25, 6/25, 4/25 and 3/25.
         let ranks = [0.0, 0.47, 0.49, 0.71, 0.73, 0.87, 0.89, 0.9999].map(|u| zipf.rank(u));

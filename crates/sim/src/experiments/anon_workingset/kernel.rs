@@ -1,7 +1,8 @@
-//! The kernels that are compared: in which list a page starts when it is swapped in, and under
-//! which policy.
+//! The kernels that the experiment compares. They differ in the list to which a page is added when
+//! it is swapped in, and in the engine's policy.
 //!
-//! Invariant: this file chooses only where a page starts; the engine chooses what is evicted.
+//! Invariant: this file only chooses the list for a new page; the engine chooses which pages are
+//! evicted.
 
 use crate::tenant::Tenant;
 use ::engine::active_inactive::Stage;
@@ -14,8 +15,9 @@ const ADD_BATCH: u32 = 15;
 /// A kernel, which is one row of the table for each parameter set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
-    /// v5.8. It tries to activate a page at swap-in, which has no effect while the page waits in
-    /// the CPU's add batch. Only the page that fills the batch is on a list by then.
+    /// v5.8, which the document calls base. At swap-in it tries to activate the page. But that has
+    /// no effect while the page is in the CPU's add batch, that is, on no list yet. Only the page
+    /// that fills the batch is on a list by then.
     Base,
     /// v5.8 without add batches: every page that is swapped in starts active.
     BaseAtOnce,
@@ -98,8 +100,8 @@ impl Machine {
         self.tenant.fault(page, FolioType::Anon, kind);
     }
 
-    /// Swaps in a page; the result says whether the activation at the fault finds the page on a
-    /// list.
+    /// Counts a swapped-in page in the CPU's add batch. Returns `Refault` if the page is on a list
+    /// when the kernel tries to activate it, otherwise `Readahead`.
     fn swap_in(&mut self, cpu: usize) -> FaultKind {
         let waiting = &mut self.batches[cpu];
         *waiting = (*waiting + 1) % ADD_BATCH;

@@ -1,10 +1,13 @@
-//! Document 002: protection and detection of the working set on the anon lists.
+//! Repeats the two experiments of source document 002 (docs/experiments.md), a patch series for
+//! protection and detection of the working set on the anon lists.
 //!
-//! There are two experiments: hot memory that was allocated late (`scenario`), and ebizzy with a
-//! Zipf distribution ([`ebizzy`]). The 90 rows of ebizzy are repeated with three policies of the
-//! engine and compared with the document's rows; the multi-gen LRU and OPT get the same accesses.
+//! The experiments are hot memory that was allocated late (`scenario`), and the program ebizzy with
+//! a Zipf distribution ([`ebizzy`]). The document's table for ebizzy has 90 rows: 30 parameter
+//! sets, each with three kernels. These run on three policies of the engine. The multi-gen LRU and
+//! OPT get the same accesses.
 //!
-//! Invariant: all figures of the document are in [`document`]; all others come from the engine.
+//! Invariant: all figures of the document are in [`document`]; all other figures come from the
+//! simulator.
 
 pub mod document;
 pub mod ebizzy;
@@ -22,9 +25,10 @@ use ebizzy::Design;
 /// Number of runs that are averaged, as in the document.
 const SEEDS: u64 = 5;
 
-/// All runs of one parameter set: pages swapped in, by kernel and by run.
+/// All runs of one parameter set: for each run, the pages that each of [`kernel::Kernel::ALL`] and,
+/// last, OPT swapped in.
 #[derive(Clone, Debug)]
-pub struct Cell90 {
+pub struct RowRuns {
     row: Row,
     runs: Vec<[u64; 6]>,
 }
@@ -50,7 +54,7 @@ fn run_rows(
     settings: &Settings,
     seeds: u64,
     progress: &mut dyn FnMut(f64),
-) -> Vec<Cell90> {
+) -> Vec<RowRuns> {
     let tasks: Vec<(&Row, u64)> = rows
         .iter()
         .flat_map(|row| (0..seeds).map(move |n| (row, settings.seed + n)))
@@ -64,7 +68,7 @@ fn run_rows(
     let runs = results.chunks(per_row);
     rows.iter()
         .zip(runs)
-        .map(|(row, runs)| Cell90 {
+        .map(|(row, runs)| RowRuns {
             row: *row,
             runs: runs.to_vec(),
         })

@@ -1,8 +1,9 @@
-//! Belady's OPT for a program that touches whole chunks in order: the fewest pages it can swap in.
+//! Belady's optimal replacement (OPT) for a program that touches whole chunks of pages in order:
+//! the fewest pages that it can swap in.
 //!
-//! Invariant: the resident pages of a chunk are the ones at its beginning, which are needed first.
-//! So the page with the latest next use is at the end of the chunk with the latest next use, and a
-//! count of resident pages for each chunk is enough.
+//! Invariant: the resident pages of a chunk are those at its beginning, which are needed first. So
+//! the page with the latest next use is the last resident page of the chunk with the latest next
+//! use, and it is enough to count the resident pages of each chunk.
 
 use std::collections::BTreeSet;
 
@@ -53,7 +54,7 @@ mod tests {
     use super::*;
     use crate::rng::Rng;
 
-    /// Computes the same page by page, and searches ahead at every miss.
+    /// Computes the same page by page, and searches for the next uses at every miss.
     fn naive(accesses: &[u32], size: u32, limit: usize) -> u64 {
         let pages: Vec<u32> = accesses
             .iter()
@@ -77,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn as_few_as_page_by_page() {
+    fn swap_ins_by_chunks_are_as_few_as_by_pages() {
         let mut rng = Rng::new(7);
         for round in 0..60 {
             let chunks = 2 + rng.below(8);
@@ -87,8 +88,9 @@ mod tests {
                 swap_ins(&accesses, chunks, 4, limit),
                 naive(&accesses, 4, usize::try_from(limit).expect("small")),
             );
-            // The page in use must be in memory, even if its next use is the latest. By chunks it
-            // is evicted one page too early.
+            // OPT by pages must keep the page in use in memory, even if its next use is the latest.
+            // The count by chunks may evict that page, so it may swap in one page less at each
+            // access.
             let slack = accesses.len() as u64;
             assert!(
                 ours <= exact && exact <= ours + slack,

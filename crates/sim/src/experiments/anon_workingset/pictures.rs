@@ -1,10 +1,10 @@
-//! Pictures of the ebizzy rows: curves over the allocated memory, the document's beside the
-//! simulator's.
+//! Pictures of the ebizzy results: curves over the allocated memory, those of the document and
+//! those of the simulator.
 //!
-//! Invariant: all rows of a picture have the same number of threads. What a kernel saves is shown
-//! by exponent, because the exponent decides how much can be saved.
+//! Invariant: a picture has one number of threads. Savings of the kernels have a picture for each
+//! exponent, because the exponent decides how much can be saved.
 
-use super::Cell90;
+use super::RowRuns;
 use super::kernel::Kernel;
 use super::table::DOCUMENTED;
 use crate::outcome::{By, Kind, Picture, Series};
@@ -16,7 +16,7 @@ const X: &str = "memory allocated (MiB)";
 
 /// Returns the pictures: pages that base swaps in, and the part of them that each other kernel
 /// saves.
-pub(super) fn pictures(cells: &[Cell90], scale: u64) -> Vec<Picture> {
+pub(super) fn pictures(cells: &[RowRuns], scale: u64) -> Vec<Picture> {
     let mut pictures: Vec<Picture> = THREADS
         .iter()
         .map(|&threads| base(cells, threads, number(scale)))
@@ -28,14 +28,14 @@ pub(super) fn pictures(cells: &[Cell90], scale: u64) -> Vec<Picture> {
 }
 
 /// Returns the cells with this number of threads and this exponent.
-fn chosen(cells: &[Cell90], threads: u32, alpha: f64) -> Vec<&Cell90> {
+fn chosen(cells: &[RowRuns], threads: u32, alpha: f64) -> Vec<&RowRuns> {
     let is_it =
-        |cell: &&Cell90| cell.row.threads == threads && (cell.row.alpha - alpha).abs() < 0.01;
+        |cell: &&RowRuns| cell.row.threads == threads && (cell.row.alpha - alpha).abs() < 0.01;
     cells.iter().filter(is_it).collect()
 }
 
-fn curve(name: String, cells: &[&Cell90], of: impl Fn(&Cell90) -> f64) -> Series {
-    let point = |cell: &&Cell90| (f64::from(cell.row.mib), of(cell));
+fn curve(name: String, cells: &[&RowRuns], of: impl Fn(&RowRuns) -> f64) -> Series {
+    let point = |cell: &&RowRuns| (f64::from(cell.row.mib), of(cell));
     Series::new(name, cells.iter().map(point))
 }
 
@@ -46,7 +46,7 @@ fn in_words(threads: u32) -> String {
     )
 }
 
-fn base(cells: &[Cell90], threads: u32, times: f64) -> Picture {
+fn base(cells: &[RowRuns], threads: u32, times: f64) -> Picture {
     let series = |by: By| {
         ALPHAS.map(|alpha| {
             let cells = chosen(cells, threads, alpha);
@@ -73,7 +73,7 @@ fn base(cells: &[Cell90], threads: u32, times: f64) -> Picture {
     )
 }
 
-fn changes(cells: &[Cell90], threads: u32, alpha: f64) -> Picture {
+fn changes(cells: &[RowRuns], threads: u32, alpha: f64) -> Picture {
     let cells = chosen(cells, threads, alpha);
     let name = |n: usize| Kernel::ALL[n].name();
     // The document's series come first, so that the colors match.
@@ -81,7 +81,7 @@ fn changes(cells: &[Cell90], threads: u32, alpha: f64) -> Picture {
         .map(|n| curve(name(n).to_owned(), &cells, |cell| cell.change(n)))
         .into();
     series.extend((1..DOCUMENTED).map(|n| {
-        let of = |cell: &Cell90| cell.row.improvements[n - 1];
+        let of = |cell: &RowRuns| cell.row.improvements[n - 1];
         curve(format!("{}, document", name(n)), &cells, of).by(By::Document)
     }));
     Picture::new(

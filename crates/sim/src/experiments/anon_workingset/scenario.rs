@@ -1,8 +1,9 @@
 //! The first experiment: memory that becomes hot late, beside cold memory.
 //! spec: workingset.md 9.
 //!
-//! Each repetition reads the next quarter of the cold memory. So cold pages refault after four
-//! repetitions, and pages of hot-2 after one; hot-1 is never used again.
+//! A program first reads its cold memory, touches hot-1 until it is active, and then allocates
+//! hot-2. Each repetition after that reads a quarter of the cold memory, then hot-2. So cold pages
+//! refault after four repetitions, and pages of hot-2 after one; hot-1 is never used again.
 
 use super::document::SCENARIO;
 use super::kernel::{Kernel, Machine};
@@ -12,14 +13,15 @@ use ::engine::vmstat::VmEvent;
 use ::engine::{FolioId, Millis, Pages};
 use std::ops::Range;
 
+/// Number of pages in a MiB.
 const MIB: u64 = 256;
 const COLD: u64 = 512 * MIB;
 const HOT: u64 = 96 * MIB;
 const COLD_PART: u64 = 128 * MIB;
 const MEMORY: u64 = 280 * MIB;
 
-/// Number of repetitions of the last two steps. The document does not say how many; with 20, base
-/// and detection are within 3% of its totals.
+/// Number of repetitions. The document does not say how many; with 20, the totals of base and
+/// detection are within 3% of the document's.
 const ROUNDS: u64 = 20;
 
 /// Pages swapped in, pages swapped out.

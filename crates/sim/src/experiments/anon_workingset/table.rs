@@ -1,13 +1,13 @@
-//! A table of the document's 90 rows beside the simulator's, the claims about them, and notes on
-//! rows that differ.
+//! The table of the ebizzy results (the document's figures and the simulator's), the claims about
+//! them, and notes on rows that differ.
 
-use super::Cell90;
+use super::RowRuns;
 use super::document::machine;
 use super::kernel::Kernel;
 use crate::outcome::{Cell, Claim, Table};
 use crate::stats::{mean, number, stddev};
 
-/// Number of kernels in the document: its rows for each parameter set.
+/// Number of kernels in the document. It prints one row for each of them for each parameter set.
 pub(super) const DOCUMENTED: usize = 3;
 
 const NAMES: [&str; 6] = [
@@ -19,7 +19,7 @@ const NAMES: [&str; 6] = [
     "OPT",
 ];
 
-impl Cell90 {
+impl RowRuns {
     /// Returns the pages swapped in by kernel `n`, one number for each run.
     pub(super) fn swapped(&self, n: usize) -> Vec<f64> {
         self.runs.iter().map(|run| number(run[n])).collect()
@@ -40,8 +40,8 @@ impl Cell90 {
         (self.change(n) < 0.0) == (self.row.improvements[n - 1] < 0.0)
     }
 
-    /// Returns the difference between the simulator's change and the document's, in standard
-    /// deviations of the document's.
+    /// Returns the difference between the simulator's change of kernel `n` and the document's, in
+    /// standard deviations of the document's.
     fn deviation(&self, n: usize) -> f64 {
         (self.change(n) - self.row.improvements[n - 1]) / self.row.improvement_std(n)
     }
@@ -53,7 +53,7 @@ impl Cell90 {
 
 /// Returns the table of all rows: the document's three kernels, then those that the document does
 /// not have.
-pub(super) fn table(cells: &[Cell90], scale: u64) -> Table {
+pub(super) fn table(cells: &[RowRuns], scale: u64) -> Table {
     let mut table = Table::new(
         "ebizzy: pages swapped in, by threads, MiB allocated and zipf exponent",
         &[
@@ -78,7 +78,7 @@ pub(super) fn table(cells: &[Cell90], scale: u64) -> Table {
     table
 }
 
-fn row(cell: &Cell90, n: usize, name: &str, times: f64) -> Vec<Cell> {
+fn row(cell: &RowRuns, n: usize, name: &str, times: f64) -> Vec<Cell> {
     let swapped = cell.swapped(n);
     let document = cell.row.kernels.get(n);
     let changed = n > 0;
@@ -105,9 +105,9 @@ fn row(cell: &Cell90, n: usize, name: &str, times: f64) -> Vec<Cell> {
 }
 
 /// Returns the claims that are checked.
-pub(super) fn claims(cells: &[Cell90]) -> Vec<Claim> {
+pub(super) fn claims(cells: &[RowRuns]) -> Vec<Claim> {
     let all = cells.len();
-    let count = |what: &str, good: &dyn Fn(&Cell90) -> bool| {
+    let count = |what: &str, good: &dyn Fn(&RowRuns) -> bool| {
         let good = cells.iter().filter(|cell| good(cell)).count();
         Claim {
             what: what.replace("ALL", &all.to_string()),
@@ -116,7 +116,7 @@ pub(super) fn claims(cells: &[Cell90]) -> Vec<Claim> {
             holds: good == all,
         }
     };
-    let best = |cell: &Cell90| (0..5).all(|n| cell.runs.iter().all(|run| run[5] <= run[n]));
+    let best = |cell: &RowRuns| (0..5).all(|n| cell.runs.iter().all(|run| run[5] <= run[n]));
     vec![
         count(
             "ebizzy: protection swaps in less than base, in rows of ALL",
@@ -136,8 +136,9 @@ pub(super) fn claims(cells: &[Cell90]) -> Vec<Claim> {
     ]
 }
 
-/// Returns notes why some rows differ from the document's by more than its own spread.
-pub(super) fn notes(cells: &[Cell90]) -> Vec<String> {
+/// Returns notes. They list the rows that differ from the document's by more than two of its
+/// standard deviations, and say why.
+pub(super) fn notes(cells: &[RowRuns]) -> Vec<String> {
     let mut notes = vec![assumed()];
     notes.extend(COMMON.iter().map(|&note| note.to_owned()));
     for (alpha, why) in WHY {

@@ -1,8 +1,8 @@
-//! A few of the rows, at a size where pages are chunks.
+//! Tests a few of the rows, at a scale at which a chunk has only one or two pages.
 
 use super::*;
 
-fn cells(wanted: &[(u32, u32, f64)], scale: u64, seeds: u64) -> Vec<Cell90> {
+fn cells(wanted: &[(u32, u32, f64)], scale: u64, seeds: u64) -> Vec<RowRuns> {
     let is_wanted = |row: &Row| {
         wanted
             .iter()
@@ -41,7 +41,7 @@ fn the_same_seed_produces_the_same_cells() {
 }
 
 #[test]
-fn the_scenario() {
+fn the_claims_of_the_scenario_hold() {
     let outcome = scenario::outcome(16);
     assert_eq!(outcome.tables[0].rows.len(), kernel::Kernel::ALL.len());
     let claims = outcome.claims;

@@ -1,19 +1,21 @@
-//! Document 000: reclaim of the root group takes equally from all memcgs, and takes the requested
+//! Repeats the experiment of source document 000 (docs/experiments.md), the patch series of the
+//! memcg LRU: reclaim of the root group takes equally from all memcgs, and takes the requested
 //! amount.
 //!
-//! There are 128 memcgs; each touches all its pages at random, all at the same rate. 600 times, 256
-//! MiB are written to memory.reclaim of the root. The same is run with the memcg LRU of the
-//! document's own series, with walks over the hierarchy and by heat levels, each above generations
-//! and above active and inactive lists, with what `serve` runs on a host, and with the memcg LRU
-//! and a tree of three levels.
+//! There are 128 memcgs; a program in each touches random pages, at the same rate in all. Then 256
+//! MiB are written to memory.reclaim of the root, 600 times. The runs differ in how reclaim chooses
+//! among memcgs: with the kernel's memcg LRU and the one of the document, with walks over the
+//! hierarchy, by heat levels, and as `serve` does on a host. The walks and heat levels run with
+//! generations, and with active and inactive lists. The last run has the memcg LRU and a tree of
+//! three levels.
 //!
-//! The document's gain over "without the memcg LRU" is not shown: that kernel's walk asked every
-//! memcg for all that was missing, and ours asks for what is still missing. Above active and
-//! inactive lists, our walk is fairer than the memcg LRU.
+//! The document's gain over "without the memcg LRU" does not show here. That kernel's walk
+//! requested from every memcg all that was missing; the engine's walk requests what is still
+//! missing. With active and inactive lists, this walk is fairer than the memcg LRU.
 //! spec: memcg-lru.md 8.
 //!
-//! Invariant: every reclaim runs through the engine's tree, memcg LRU and generations; no result is
-//! drawn from a distribution instead.
+//! Invariant: every reclaim runs through the engine's tree, memcg LRU and generations. No result is
+//! replaced by a random distribution.
 
 mod pictures;
 mod world;
@@ -61,16 +63,16 @@ impl Run {
     }
 }
 
-/// A part of the experiment: a way to choose among memcgs.
+/// A part of the experiment: one way in which reclaim chooses among memcgs.
 struct Part {
     name: &'static str,
-    /// The document's figures for this way, or for the way most like it; `None` if there are none.
+    /// The document's figures for this way, or for the most similar way; `None` if it has none.
     document: Option<Figures>,
     config: MachineConfig,
     is_tree: bool,
 }
 
-/// Index in [`parts`].
+/// Indices in the array that [`parts`] returns.
 const LRU: usize = 0;
 const ITERATOR: usize = 2;
 const LISTS: usize = 3;
@@ -241,8 +243,8 @@ fn table_of_times(parts: &[Part], took: &[Seconds]) -> Table {
     table
 }
 
-/// Returns the claims about the memcg LRU, which hold at any scale. They allow for one batch, which
-/// is not scaled.
+/// Returns the claims about the memcg LRU, which hold at any scale. They allow for one batch of
+/// pages more than requested, because the batch size is not scaled.
 fn claims_of_lru(design: &Design, lru: Figures) -> [Claim; 2] {
     let over = 100.0 + number(BATCH) / number(design.request) * 100.0;
     [
@@ -292,7 +294,7 @@ fn claims(design: &Design, lru: Figures, iterator: Figures) -> Vec<Claim> {
     claims
 }
 
-/// Pages that one reclaim step takes from a memcg; not scaled.
+/// Maximum number of pages that one reclaim step takes from a memcg; not scaled.
 const BATCH: u64 = 64;
 
 fn notes(design: &Design, lists: Figures) -> Vec<String> {

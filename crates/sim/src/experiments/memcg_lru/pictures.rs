@@ -1,5 +1,5 @@
-//! Pictures of runs with and without the memcg LRU: how unequal, how much, and what was taken from
-//! each memcg.
+//! Pictures of runs with and without the memcg LRU: how unequal reclaim was, how much it took in
+//! total, and how much from each memcg.
 
 use super::{DOCUMENT_OFF, DOCUMENT_ON, Figures, Run};
 use crate::outcome::{By, Kind, Picture, Series};
@@ -7,8 +7,8 @@ use crate::stats::number;
 
 const WAYS: [&str; 2] = ["memcg LRU", "hierarchy iterator"];
 
-/// Returns the document's two figures beside the simulator's, and the distribution of which the
-/// first figure is the spread.
+/// Returns a picture for each of the document's two figures, with the simulator's figures; and one
+/// of the distribution whose spread is the first figure.
 pub(super) fn pictures(lru: &Run, iterator: &Run) -> Vec<Picture> {
     let ours = [lru, iterator].map(Run::figures);
     vec![
@@ -28,7 +28,7 @@ pub(super) fn pictures(lru: &Run, iterator: &Run) -> Vec<Picture> {
     ]
 }
 
-/// Returns a picture of the memcgs by the number of pages taken from each.
+/// Returns a picture of the distribution of memcgs by the number of pages taken from each.
 fn spread(runs: [&Run; 2]) -> Picture {
     let shares = |run: &Run| -> Vec<f64> {
         let equal = number(run.requested) / number(run.pgsteal.len() as u64);

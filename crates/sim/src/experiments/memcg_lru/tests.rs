@@ -1,7 +1,7 @@
 use super::*;
 
-/// The document's experiment at scales that take seconds, with three seeds: as fair, and as exact.
-/// All scales that are claimed: `cargo xtask bench claims -- memcg-lru 4,16,24,32,48 1,2,3`.
+/// Runs the document's experiment at scales that take seconds, with three seeds. All scales of the
+/// claims: `cargo xtask bench claims -- memcg-lru 4,16,24,32,48 1,2,3`.
 #[test]
 fn pressure_is_shared_and_exact() {
     let runs: Vec<(u64, u64)> = [32, 48]
@@ -25,9 +25,9 @@ fn pressure_is_shared_and_exact() {
     }
 }
 
-/// With every invariant asserted after every write.
+/// Checks every invariant of the engine after every write.
 #[test]
-fn invariants_hold_all_along() {
+fn invariants_hold_after_every_write() {
     let mut design = Design::document(256);
     (design.memcgs, design.request) = (16, design.request / 8);
     for part in parts(&design) {
@@ -64,10 +64,10 @@ fn the_same_seed_produces_the_same_outcome() {
     assert_ne!(twice[0].tables, run(&other).tables);
 }
 
-/// Reclaim of the root knows no levels: as much is taken from memcgs below others as from those
-/// that are not, and what was taken from each is counted for all above it.
+/// Reclaim of the root does not depend on levels: in a tree it takes as much from each memcg as
+/// without. What was taken from a memcg is also counted for all groups above it.
 #[test]
-fn a_tree_is_as_fair() {
+fn reclaim_in_a_tree_is_as_fair() {
     let design = Design::document(48).in_tree();
     let world = World::new(design, MachineConfig::default(), 1);
     let run = world.experiment(&mut |_| ());

@@ -1,8 +1,8 @@
-//! The machine of the memcg-lru experiment: tenants that touch all their pages at random.
+//! The simulated machine of the memcg-lru experiment: tenants that touch all their pages at random.
 //!
-//! Invariant: tenants affect each other only by reclaim. So the touches of one tenant between two
-//! writes to memory.reclaim may be made together, which is faster: interleaving them with other
-//! tenants' would give the same result.
+//! Invariant: tenants affect each other only by reclaim. So all touches of one tenant between two
+//! writes to memory.reclaim are made together, which is faster: to mix them with those of other
+//! tenants would give the same result.
 
 use crate::hardware;
 use crate::in_words::InWords;
@@ -21,7 +21,7 @@ pub struct Design {
     pub memcgs: u32,
     /// Pages of each memcg.
     pub pages: u32,
-    /// Touches a second of each memcg, reads and writes together.
+    /// Touches per second of each memcg, reads and writes together.
     pub touches: u32,
     /// Seconds before the first write to memory.reclaim.
     pub warm_up: u32,
@@ -107,7 +107,7 @@ pub struct World {
 const SCAN_EVERY: u32 = 10;
 
 impl World {
-    /// Makes a machine of these settings whose tenants have no pages yet.
+    /// Makes a machine with these settings. Its tenants have no pages yet.
     #[must_use]
     pub fn new(design: Design, config: MachineConfig, seed: u64) -> Self {
         let config = MachineConfig {
@@ -134,7 +134,8 @@ impl World {
         }
     }
 
-    /// Lets `seconds` of simulated time pass; all tenants touch pages meanwhile. A host scans.
+    /// Lets `seconds` of simulated time pass; all tenants touch pages meanwhile. If the machine
+    /// models a host, it also scans.
     pub fn run_for(&mut self, seconds: u32) {
         let end = self.past + seconds;
         while self.is_host && self.past / SCAN_EVERY < end / SCAN_EVERY {
@@ -145,7 +146,8 @@ impl World {
         self.touch_for(end - self.past);
     }
 
-    /// Finds the pages that were accessed since the last scan, and opens a generation if `opens`.
+    /// Scans: finds the pages that were accessed since the last scan. Opens a generation if
+    /// `opens`.
     fn scan(&mut self, opens: bool) {
         let now = Millis(u64::from(self.past) * 1000);
         for (id, _) in &self.memcgs {
@@ -178,10 +180,10 @@ impl World {
             swappiness: None,
             now,
         };
-        let got = self
+        let reclaimed = self
             .machine
             .proactive_reclaim(MemcgId::ROOT, request, &mut InWords);
-        got.is_ok()
+        reclaimed.is_ok()
     }
 
     /// Runs the whole experiment. `progress` gets the completed share, 0 to 1.
@@ -229,7 +231,8 @@ impl World {
     }
 }
 
-/// Number of touches drawn at once: enough for the processor to overlap their memory accesses.
+/// Number of touches that are drawn at once: enough for the processor to overlap their memory
+/// accesses.
 const BLOCK: usize = 128;
 
 /// Makes `nr` touches of random pages, all equally likely; faults in absent pages.

@@ -1,14 +1,14 @@
-//! The cost of finding and reclaiming 1,024 pages, by the number of tenants.
+//! Measures the cost of finding and reclaiming 1,024 pages, by the number of tenants.
 //!
-//! Half of the tenants are idle: they have very few pages and touch none. The others have 16 MiB
-//! and fault in again what was taken, so each reclaim finds the same state. The memcg LRU stops
-//! when it has enough pages; the walk over the hierarchy visits every tenant every time. A walk by
-//! heat levels is measured, too; nothing is claimed of it.
+//! Half of the tenants are idle: they have very few pages and touch none. The others have 16 MiB,
+//! and the pages taken from them are faulted in again, so each reclaim finds the same state. The
+//! memcg LRU stops when it has enough pages; the walk over the hierarchy visits every tenant every
+//! time. The walk by heat levels is measured, too, but there are no claims about it.
 //!
-//! Invariant: steps (memcgs visited plus pages scanned) depend only on the settings, and decide the
-//! claims; seconds go to the timings. Reclaims run one after the other, as in kswapd. A second
-//! column has the time with caches cleared before each reclaim, which depends on the number of
-//! tenants that it visits.
+//! Invariant: the claims are about steps (memcgs visited plus pages scanned), which depend only on
+//! the settings; times are only in the timings. Reclaims run one after the other, as in kswapd. For
+//! the memcg LRU, a second column has the time with the processor's caches cleared before each
+//! reclaim, which depends on the number of tenants that it visits.
 
 mod sizes;
 mod sweep;
@@ -23,16 +23,17 @@ use engine::machine::GlobalReclaim;
 
 /// Pages requested in one reclaim.
 pub const REQUEST: u64 = 1024;
-/// Maximum ratio of the cost with many tenants to the cost with few, as the document claims.
+/// Maximum ratio of the cost with many tenants to the cost with few, from the document.
 const FLAT: f64 = 1.3;
 const TENANTS: [u32; 3] = [10, 1000, 100_000];
-/// Minimum number of tenants of each row, at any scale. With fewer than 32 tenants one pass of the
-/// iterator cannot take 1,024 pages. It makes several passes, so its cost is not linear.
+/// Minimum number of tenants of each row, at any scale. With fewer than 32 tenants, one pass of the
+/// iterator cannot take 1,024 pages: it makes several passes, so its cost is not proportional to
+/// the number of tenants.
 const FEWEST: [u32; 3] = [10, 100, 1000];
-/// Numbers of reclaims that are averaged: with the memcg LRU, and with the slower walks.
+/// Numbers of reclaims that are averaged: for the memcg LRU, and for the slower walks.
 const RECLAIMS: [u32; 2] = [200, 5];
 
-/// One row: a number of tenants, with the costs of each choice among them.
+/// One row of the table: a number of tenants, with the cost of each way to choose among them.
 struct Row {
     tenants: u32,
     lru: Cost,

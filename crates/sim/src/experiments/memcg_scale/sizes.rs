@@ -1,13 +1,13 @@
-//! How many memcgs are visited to find 1,024 pages, by the size of the tenants (1 to 64 MiB), for
-//! busy and idle tenants.
+//! Measures how many memcgs a reclaim visits to find 1,024 pages, by the size of the tenants (1 to
+//! 64 MiB), for busy and for idle tenants.
 //!
-//! The first priority of a pass follows from the node's pages (memcg-lru.md 6). No page is taken
-//! from a tenant of fewer pages than 2^priority: it is visited, moved to the tail, visited again
-//! and made young. Only when this has happened to all tenants does the priority fall. This rule of
-//! the kernel makes the number of visits jump at some size (the cliff).
+//! The first priority of a pass follows from the node's pages (memcg-lru.md 6). A tenant of fewer
+//! than 2^priority pages gives no page: reclaim visits it, moves it to the tail, visits it again
+//! and makes it young. Only when this has happened to all tenants does the priority fall. This rule
+//! of the kernel makes the number of visits jump at some size (the cliff).
 //!
 //! Invariant: the engine counts the visits; this file computes where the cliff is expected, only
-//! from the tenants' sizes and the rule.
+//! from the tenants' sizes and that rule.
 
 use super::REQUEST;
 use super::world::{Taken, arrive};
@@ -19,16 +19,16 @@ use engine::{FolioId, FolioType, Machine, MachineConfig, MemcgId, Millis, Pages,
 
 /// Sizes of a tenant, MiB.
 pub(super) const SIZES: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
-/// Number of first reclaims that do not count: the first one only drops a new tenant's empty
-/// generations.
+/// Number of first reclaims that do not count: the first one only removes the empty generations
+/// that a new tenant has.
 const WARM_UP: u64 = 2;
-/// Maximum number of reclaims that count. All together take at most an eighth of an idle tenant's
-/// pages.
+/// Maximum number of reclaims that count. Together they take at most an eighth of the pages of idle
+/// tenants.
 const RECLAIMS: u64 = 30;
 /// Between two reclaims, a busy tenant touches one in `TOUCHED` of its pages, at random.
 const TOUCHED: u32 = 64;
 
-/// What tenants do between two reclaims.
+/// Whether tenants touch their pages between two reclaims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
     /// They touch their pages, so the reclaimed pages refault.
@@ -37,7 +37,7 @@ pub(super) enum Use {
     Idle,
 }
 
-/// A number of tenants of the same size, and the result.
+/// One measurement: a number of tenants of the same size, and the result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Point {
     pub(super) tenants: u32,
@@ -52,7 +52,7 @@ pub(super) struct Point {
 }
 
 impl Point {
-    /// Returns whether, by the rule, no tenant is large enough to be scanned at the first priority.
+    /// Returns whether, by the rule, all tenants are too small to be scanned at the first priority.
     pub(super) const fn is_beyond_cliff(&self) -> bool {
         pages_of(self.mib) >> self.priority == 0
     }
@@ -128,13 +128,13 @@ pub(super) fn measure((tenants, mib): (u32, u32), used: Use, seed: u64) -> Point
             now: Millis((n + 1) * 1000),
         };
         let mut taken = Taken::default();
-        let got = world.machine.reclaim_root(request, &mut taken);
+        let result = world.machine.reclaim_root(request, &mut taken);
         if used == Use::Busy {
             world.live(&taken);
         }
         if n >= WARM_UP {
-            visited += got.visited;
-            reclaimed += got.reclaimed.0;
+            visited += result.visited;
+            reclaimed += result.reclaimed.0;
         }
     }
     world.machine.check_invariants();

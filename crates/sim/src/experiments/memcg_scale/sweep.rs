@@ -1,17 +1,17 @@
-//! The sweep over sizes of tenants: its table, its pictures and its claims.
+//! Runs the measurements of `sizes` for several numbers and sizes of tenants, and makes the table,
+//! the pictures and the claims.
 
 use super::REQUEST;
 use super::sizes::{Point, SIZES, Use, measure};
 use crate::outcome::{Cell, Claim, Kind, Outcome, Picture, Series, Table};
 
-/// Numbers of tenants: few; as many as are visited before the cliff; and more than the requested
-/// pages.
+/// Numbers of tenants: few; many, but not enough for the cliff; and more than the requested pages.
 const TENANTS: [u32; 3] = [32, 1000, 4000];
-/// Number of visits that are enough if each takes a batch of 64 pages.
+/// Number of visits that are enough if each visit takes a batch of 64 pages.
 pub(super) const FEWEST: f64 = REQUEST as f64 / 64.0;
 
-/// Memory of all tenants of a world, MiB: the maximum, which the scale divides; and the minimum at
-/// any scale, so that the cliff is visible.
+/// Maximum memory of all tenants together, MiB. `MIB_MAX` is divided by the scale; `MIB_ALWAYS` is
+/// allowed at any scale, so that the cliff is visible.
 const MIB_MAX: u32 = 1 << 18;
 const MIB_ALWAYS: u32 = 1 << 13;
 

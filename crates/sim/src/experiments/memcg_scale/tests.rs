@@ -13,8 +13,8 @@ fn the_memcg_lru_is_flat_and_the_iterator_linear() {
     }
 }
 
-/// Regression: at scale 100 the iterator's claim did not hold: 10 tenants, too few for 1,024 pages
-/// in one pass, were compared with 1,000.
+/// Regression: at scale 100 the claim about the iterator did not hold. It compared 1,000 tenants
+/// with 10, which are too few for 1,024 pages in one pass.
 #[test]
 fn every_scale_has_rows_that_can_be_compared() {
     for scale in [1, 16, 100, 1000, u32::MAX] {
@@ -41,7 +41,7 @@ fn the_measured_machine_keeps_its_invariants() {
         let mut world = World::new(20, 3);
         let cost = world.measure(global, Caches::AsLeft, 30);
         world.check();
-        // A mean of whole requests, summed in parts.
+        // The mean is summed in parts, so it has a rounding error.
         assert!(cost.reclaimed >= number(REQUEST) - 1e-6, "{cost:?}");
         let again = World::new(20, 3).measure(global, Caches::Cleared, 30);
         assert_eq!(
@@ -51,10 +51,11 @@ fn the_measured_machine_keeps_its_invariants() {
     }
 }
 
-/// From 1,821 tenants on the first priority is 12 (2^22 inactive pages). At this priority only idle
-/// tenants are visited in vain: the first reclaim has put them before the other tenants of each
-/// bin. The first later reclaim that starts at a bin visits the bin's idle tenants, and no reclaim
-/// visits them again. Exhausted memcgs would be visited again and again.
+/// From 1,821 tenants on, the first priority is 12 (2^22 inactive pages). At this priority only
+/// idle tenants are visited in vain. The first reclaim of all has put the idle tenants of each bin
+/// before the others. Later, the first reclaim that starts at a bin visits the idle tenants of this
+/// bin, and no reclaim visits them again. If memcgs without old pages were visited in vain, that
+/// would happen again and again.
 #[test]
 fn idle_tenants_are_visited_in_vain_once_in_each_bin() {
     let tenants = 2000;
@@ -71,11 +72,11 @@ fn idle_tenants_are_visited_in_vain_once_in_each_bin() {
     assert_eq!((second.most_visited, second.in_vain), (16, 0.0));
 }
 
-/// The cliff is where a tenant has fewer pages than 2^priority, by the rule for the first priority
-/// (memcg-lru.md 6). Before the cliff the requested pages come from 16 to 32 memcgs. Beyond the
-/// cliff every memcg is visited. Whether tenants are busy does not move the cliff.
+/// The cliff is at the size of 2^priority pages, with the first priority of memcg-lru.md 6. If
+/// tenants are larger, the requested pages come from 16 to 32 memcgs. If they are smaller, every
+/// memcg is visited. The cliff is the same for busy and for idle tenants.
 #[test]
-fn the_cliff_is_where_the_rule_has_it() {
+fn the_cliff_is_at_the_size_of_the_rule() {
     for used in [Use::Busy, Use::Idle] {
         let few = sizes::measure((1000, 1), used, 1);
         let many = sizes::measure((3000, 1), used, 1);
@@ -89,9 +90,9 @@ fn the_cliff_is_where_the_rule_has_it() {
     }
 }
 
-/// spec: memcg-lru.md 6, by its formula.
+/// The formula of memcg-lru.md 6.
 #[test]
-fn first_priorities() {
+fn first_priorities_follow_the_formula() {
     let priorities =
         [0, 1 << 16, 1 << 18, 1 << 20, (1 << 20) - 1, 1 << 24].map(sizes::first_priority);
     assert_eq!(priorities, [6, 6, 8, 10, 9, 12]);

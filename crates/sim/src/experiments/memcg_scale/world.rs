@@ -1,4 +1,4 @@
-//! The machine of the memcg-scale experiment.
+//! The simulated machine of the memcg-scale experiment, and the measurement of one reclaim.
 
 use super::REQUEST;
 use crate::rng::Rng;
@@ -10,13 +10,13 @@ use engine::{
 };
 use std::time::Instant;
 
-/// Pages of a working tenant: the fewest that are scanned at the first priority, and an eighth
-/// more, so that one reclaim does not make it too small.
+/// Number of pages of a busy tenant. It is the smallest number that is scanned at the first
+/// priority, and an eighth more, so that one reclaim does not make the tenant too small.
 const WORKING: u32 = 4096 + 512;
-/// Pages of an idle tenant: too few to be scanned.
+/// Number of pages of an idle tenant: too few to be scanned.
 const IDLE: u32 = 64;
-/// Number of first reclaims that do not count: the first one only drops a new tenant's empty
-/// generations.
+/// Number of first reclaims that do not count: the first one only removes the empty generations
+/// that a new tenant has.
 const WARM_UP: u32 = 2;
 /// Bytes that are written to clear the processor's caches: more than any cache has.
 const CACHE: usize = 64 << 20;
@@ -24,7 +24,7 @@ const CACHE: usize = 64 << 20;
 /// Content of the processor's caches when a reclaim begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caches {
-    /// What the previous reclaim and the tenants' refaults have left there.
+    /// Whatever data the previous reclaim and the tenants' refaults left there.
     AsLeft,
     /// No data of tenants or of the engine.
     Cleared,
@@ -37,8 +37,8 @@ pub struct Cost {
     pub visited: f64,
     /// Mean number of these visits that took no page.
     pub in_vain: f64,
-    /// Maximum number of memcgs that one reclaim visited: the mean hides it if most reclaims visit
-    /// few.
+    /// Maximum number of memcgs that one reclaim visited. The mean does not show it if most
+    /// reclaims visit few.
     pub most_visited: u64,
     /// Mean number of pages scanned.
     pub scanned: f64,
@@ -72,7 +72,8 @@ impl Memory for Taken {
 }
 
 impl Taken {
-    /// Returns the number of visits that took a page: pages of one visit follow each other.
+    /// Returns the number of visits that took at least one page. (The pages of one visit follow
+    /// each other in the list.)
     fn visits(&self) -> u64 {
         self.0.chunk_by(|one, next| one.0 == next.0).count() as u64
     }
@@ -85,8 +86,8 @@ impl Taken {
     }
 }
 
-/// Makes a tenant with all its `pages` in memory, and ages it once: no page of a new tenant can be
-/// evicted before.
+/// Makes a tenant with all its `pages` in memory, and opens one more generation: before that, no
+/// page of a new tenant can be evicted.
 pub(super) fn arrive(machine: &mut Machine, pages: u32) -> MemcgId {
     let id = machine.create(MemcgId::ROOT, Millis(0));
     machine.lruvec_mut(id).ensure(pages as usize);
@@ -120,8 +121,8 @@ impl World {
         Self { machine, now: 0 }
     }
 
-    /// Runs `nr` reclaims of 1,024 pages, one after the other, after some that do not count;
-    /// returns their cost.
+    /// Runs [`WARM_UP`] reclaims that do not count, then `nr` reclaims of 1,024 pages, one after
+    /// the other. Returns the cost of the latter.
     pub fn measure(&mut self, global: GlobalReclaim, caches: Caches, nr: u32) -> Cost {
         let (mut cost, mut times) = (Cost::default(), Vec::new());
         let mut cache = match caches {
@@ -137,14 +138,14 @@ impl World {
                 .for_each(|byte| *byte = byte.wrapping_add(1));
             std::hint::black_box(&mut cache);
             let request = ReclaimRequest {
-                // Like kswapd: direct reclaim by the hierarchy would not walk all tenants.
+                // As in kswapd: direct reclaim over the hierarchy would not visit all tenants.
                 reason: ScanReason::Background,
                 nr: Pages(REQUEST),
                 swappiness: None,
                 now: Millis(self.now * 1000),
             };
             let (mut taken, start) = (Taken::default(), Instant::now());
-            let got = match global {
+            let result = match global {
                 GlobalReclaim::MemcgLru => self.machine.reclaim_root(request, &mut taken),
                 GlobalReclaim::HeatLevel => self.machine.reclaim_by_heat(request, &mut taken),
                 GlobalReclaim::Iterator => {
@@ -158,11 +159,11 @@ impl World {
                 continue;
             }
             times.push(micros);
-            cost.visited += number(got.visited) / part;
-            cost.in_vain += number(got.visited.saturating_sub(taken.visits())) / part;
-            cost.most_visited = cost.most_visited.max(got.visited);
-            cost.scanned += number(got.scanned) / part;
-            cost.reclaimed += number(got.reclaimed.0) / part;
+            cost.visited += number(result.visited) / part;
+            cost.in_vain += number(result.visited.saturating_sub(taken.visits())) / part;
+            cost.most_visited = cost.most_visited.max(result.visited);
+            cost.scanned += number(result.scanned) / part;
+            cost.reclaimed += number(result.reclaimed.0) / part;
         }
         times.sort_by(f64::total_cmp);
         cost.median_us = times.get(times.len() / 2).copied().unwrap_or(0.0);

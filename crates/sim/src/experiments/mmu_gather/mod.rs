@@ -1,8 +1,9 @@
-//! The series of document 004: unmapping memory by contiguous ranges of pages, compared with page
-//! by page.
+//! Measures the patch series of source document 004 (docs/experiments.md): unmapping memory by
+//! contiguous ranges of pages, compared with page by page.
 //!
-//! A process of 1 GiB exits. Its page table is cleared entry by entry; the engine's gather then
-//! removes the pages from rmap, swap cache, LRU and memory.
+//! A process of 1 GiB exits. Its page table is cleared entry by entry; the simulator's model of the
+//! kernel's mmu_gather ([`crate::mmu_gather`]) then removes the pages from rmap, swap cache, LRU
+//! and memory.
 //! spec: mmu-gather.md.
 //!
 //! Invariant: all ways end in the same state; they differ only in the number of operations and in
@@ -11,7 +12,7 @@
 mod pictures;
 mod process;
 
-pub use process::{How, PageTable};
+pub use process::{PageTable, Unmapping};
 
 use super::Settings;
 use crate::mmu_gather::ReleaseStats;
@@ -22,35 +23,38 @@ use crate::stats::{median, number};
 const PAGES: u64 = 1 << 18;
 const ROUNDS: usize = 9;
 
-/// Ratio of the document's cycles to remove rmap at order 3: page by page divided by ranges.
+/// Ratio of the document's processor cycles for removing rmap at order 3: page by page, divided by
+/// ranges.
 const DOCUMENT: f64 = 24.7 / 5.5;
 
-/// One folio order, unmapped in each way: number of operations, and median seconds.
+/// The measurements for one folio order: for each way of unmapping, the number of operations and
+/// the median seconds.
 struct Measured {
     order: u64,
-    ways: Vec<(How, ReleaseStats, f64)>,
+    ways: Vec<(Unmapping, ReleaseStats, f64)>,
 }
 
 fn measure(order: u64, pages: u64) -> Measured {
     let fresh = PageTable::new(order, pages);
-    let mut seconds = vec![Vec::new(); How::ALL.len()];
-    let mut stats = vec![ReleaseStats::default(); How::ALL.len()];
+    let mut seconds = vec![Vec::new(); Unmapping::ALL.len()];
+    let mut stats = vec![ReleaseStats::default(); Unmapping::ALL.len()];
     for _ in 0..ROUNDS {
-        for (n, how) in How::ALL.into_iter().enumerate() {
+        for (n, unmapping) in Unmapping::ALL.into_iter().enumerate() {
             let mut table = fresh.clone();
-            seconds[n].push(table.timed(how));
+            seconds[n].push(table.timed(unmapping));
             stats[n] = *table.stats();
         }
     }
-    let ways = How::ALL.into_iter().zip(stats).zip(seconds);
-    let ways = ways.map(|((how, stats), seconds)| (how, stats, median(&seconds)));
+    let ways = Unmapping::ALL.into_iter().zip(stats).zip(seconds);
+    let ways = ways.map(|((unmapping, stats), seconds)| (unmapping, stats, median(&seconds)));
     Measured {
         order,
         ways: ways.collect(),
     }
 }
 
-/// Returns the number of updates of shared words; a kernel makes each of them atomically.
+/// Returns the number of updates of words that several processors share; a kernel makes each of
+/// them atomically.
 const fn shared_updates(stats: &ReleaseStats) -> u64 {
     stats.mapcount_ops
         + stats.refcount_ops
@@ -61,8 +65,8 @@ const fn shared_updates(stats: &ReleaseStats) -> u64 {
 
 /// Runs the experiment.
 pub(super) fn run(settings: &Settings, progress: &mut dyn FnMut(f64)) -> Outcome {
-    // A multiple of the largest folio, so that every entry has a frame, also at scales that are not
-    // a power of two.
+    // A multiple of the largest folio's size, so that every entry has a frame also at scales that
+    // are not a power of two.
     let pages = (PAGES / settings.scale).max(1).next_multiple_of(1 << 9);
     let orders = [0, 3, 9];
     let mut measured = Vec::new();
@@ -97,11 +101,11 @@ fn costs(measured: &[Measured]) -> Table {
             "folios freed",
         ],
     );
-    for way in measured {
-        for (how, stats, _) in &way.ways {
+    for row in measured {
+        for (unmapping, stats, _) in &row.ways {
             table.row(vec![
-                Cell::Count(way.order),
-                Cell::Text(how.name().to_owned()),
+                Cell::Count(row.order),
+                Cell::Text(unmapping.name().to_owned()),
                 Cell::Count(stats.mapcount_ops),
                 Cell::Count(stats.refcount_ops),
                 Cell::Count(stats.deferred_splits),
@@ -119,12 +123,12 @@ fn times(measured: &[Measured], pages: u64) -> Table {
         "Processor time to tear the mapping down (medians of 9)",
         &["folio order", "how", "ns a page", "page by page / this"],
     );
-    for way in measured {
-        let by_page = way.ways[0].2;
-        for (how, _, seconds) in &way.ways {
+    for row in measured {
+        let by_page = row.ways[0].2;
+        for (unmapping, _, seconds) in &row.ways {
             table.row(vec![
-                Cell::Count(way.order),
-                Cell::Text(how.name().to_owned()),
+                Cell::Count(row.order),
+                Cell::Text(unmapping.name().to_owned()),
                 Cell::Figure(seconds * 1e9 / number(pages)),
                 Cell::Figure(by_page / seconds),
             ]);
@@ -135,8 +139,8 @@ fn times(measured: &[Measured], pages: u64) -> Table {
 
 fn claims(measured: &[Measured]) -> Vec<Claim> {
     let of = |order: u64, n: usize| {
-        let way = measured.iter().find(|way| way.order == order);
-        way.map_or_else(ReleaseStats::default, |way| way.ways[n].1)
+        let row = measured.iter().find(|row| row.order == order);
+        row.map_or_else(ReleaseStats::default, |row| row.ways[n].1)
     };
     let ratio = |order, n| {
         let updates = |n| number(shared_updates(&of(order, n)));

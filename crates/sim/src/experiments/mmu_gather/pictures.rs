@@ -1,11 +1,12 @@
-//! Pictures of what each way of unmapping costs by the order of the folios, in updates and in time.
+//! Pictures of the cost of each way of unmapping, by the order of the folios, in updates and in
+//! time.
 
-use super::{DOCUMENT, How, Measured, shared_updates};
+use super::{DOCUMENT, Measured, Unmapping, shared_updates};
 use crate::mmu_gather::ReleaseStats;
 use crate::outcome::{By, Kind, Picture, Series};
 use crate::stats::number;
 
-/// Returns three pictures: updates for each page, the ratio that the document prints, and times.
+/// Returns three pictures: updates per page, the ratio that the document prints, and times.
 pub(super) fn pictures(measured: &[Measured], pages: u64) -> [Picture; 3] {
     let updates = |stats: &ReleaseStats| number(shared_updates(stats)) / number(pages);
     [
@@ -26,13 +27,13 @@ pub(super) fn pictures(measured: &[Measured], pages: u64) -> [Picture; 3] {
     ]
 }
 
-type Way = (How, ReleaseStats, f64);
+type Way = (Unmapping, ReleaseStats, f64);
 
 fn by_order(measured: &[Measured], title: &str, y: &str, of: impl Fn(&Way) -> f64) -> Picture {
-    let orders = measured.iter().map(|way| way.order.to_string()).collect();
-    let series = How::ALL.iter().enumerate().map(|(n, how)| {
+    let orders = measured.iter().map(|row| row.order.to_string()).collect();
+    let series = Unmapping::ALL.iter().enumerate().map(|(n, unmapping)| {
         let values = measured.iter().map(|order| Some(of(&order.ways[n])));
-        Series::bars(how.name(), values)
+        Series::bars(unmapping.name(), values)
     });
     Picture::new(
         title,
@@ -42,20 +43,20 @@ fn by_order(measured: &[Measured], title: &str, y: &str, of: impl Fn(&Way) -> f6
     )
 }
 
-/// Returns the ratio of page by page to ranges: the simulator's at each order, the document's at
-/// order 3.
+/// Returns a picture of the ratio of page by page to ranges: the simulator's at each order, the
+/// document's at order 3.
 fn fewer(measured: &[Measured]) -> Picture {
-    let orders = measured.iter().map(|way| way.order.to_string()).collect();
+    let orders = measured.iter().map(|row| row.order.to_string()).collect();
     let ours = |n: usize| {
         let ratio = move |order: &Measured| {
             let [page, this] = [0, n].map(|n| number(shared_updates(&order.ways[n].1)));
             Some(page / this)
         };
-        Series::bars(How::ALL[n].name(), measured.iter().map(ratio))
+        Series::bars(Unmapping::ALL[n].name(), measured.iter().map(ratio))
     };
     let document = measured
         .iter()
-        .map(|way| (way.order == 3).then_some(DOCUMENT));
+        .map(|row| (row.order == 3).then_some(DOCUMENT));
     let document = Series::bars("document: cycles of removing rmap", document).by(By::Document);
     Picture::new(
         "How many times less do ranges cost than page by page?",

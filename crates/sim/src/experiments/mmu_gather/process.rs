@@ -8,19 +8,19 @@ use crate::rng::Rng;
 use crate::stopwatch::{Seconds, Stopwatch};
 use std::time::Duration;
 
-/// The way in which a process's memory is unmapped.
+/// A way to unmap all memory of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
-    /// Each page is gathered and released separately, as before the series.
+pub enum Unmapping {
+    /// Each page is gathered and released separately, as in the kernel before the series.
     Pages,
     /// Each page is gathered; consecutive pages of one folio become a range.
     Ranges,
-    /// As `Ranges`, but neighbouring entries of the page table are cleared and gathered together,
+    /// As `Ranges`, but a run of neighbouring page-table entries is cleared and gathered at once,
     /// as in the kernel since v6.9.
     Runs,
 }
 
-impl How {
+impl Unmapping {
     /// All ways, the oldest first.
     pub const ALL: [Self; 3] = [Self::Pages, Self::Ranges, Self::Runs];
 
@@ -78,22 +78,22 @@ impl PageTable {
 
     /// Unmaps all pages.
     #[inline(never)]
-    pub fn teardown(&mut self, how: How) {
-        match how {
-            How::Pages => self.teardown_pages(),
-            How::Ranges => self.teardown_ranges(),
-            How::Runs => self.teardown_runs(),
+    pub fn teardown(&mut self, unmapping: Unmapping) {
+        match unmapping {
+            Unmapping::Pages => self.teardown_pages(),
+            Unmapping::Ranges => self.teardown_ranges(),
+            Unmapping::Runs => self.teardown_runs(),
         }
     }
 
-    /// Runs [`Self::teardown`] and returns its processor time, seconds. (A busy machine interrupts
-    /// the slower way more often, which must not count as its cost.)
-    pub fn timed(&mut self, how: How) -> f64 {
-        // The system updates a thread's processor time when it switches to another one.
+    /// Runs [`Self::teardown`] and returns its processor time, seconds. (Elapsed time would not do:
+    /// a busy machine interrupts the slower way more often.)
+    pub fn timed(&mut self, unmapping: Unmapping) -> f64 {
+        // The kernel updates a thread's processor time when it switches to another thread.
         let switch = || std::thread::sleep(Duration::from_nanos(1));
         switch();
         let watch = Stopwatch::start();
-        self.teardown(how);
+        self.teardown(unmapping);
         switch();
         let Seconds {
             wall_clock,
@@ -150,7 +150,7 @@ impl PageTable {
     }
 }
 
-/// Gathers `len` frames from `start` on. All belong to the folio that was `found` there.
+/// Gathers `len` frames from `start` on. All belong to the folio `found`.
 #[inline]
 fn gather_run(tlb: &mut MmuGather, frames: &mut Frames, (found, start): (Found, u64), len: usize) {
     let len = u32::try_from(len).unwrap_or(u32::MAX);
@@ -160,7 +160,8 @@ fn gather_run(tlb: &mut MmuGather, frames: &mut Frames, (found, start): (Found, 
     }
 }
 
-/// Continues with frame `next` after a batch has ended.
+/// Continues a run with frame `next` after a batch is full: `left` frames are still to be gathered.
+/// `full`: the gather must be flushed first.
 #[cold]
 #[inline(never)]
 fn gather_rest(
@@ -182,8 +183,8 @@ fn gather_rest(
     }
 }
 
-/// Clears the first entries as long as they point to neighbouring frames, at most `most`; returns
-/// their number.
+/// Clears entries from the first on, as long as they point to consecutive frames, at most `most`
+/// entries. Returns their number.
 #[inline]
 fn clear_run(entries: &mut [u64], most: u32) -> usize {
     let most = entries.len().min(most as usize);
@@ -191,7 +192,7 @@ fn clear_run(entries: &mut [u64], most: u32) -> usize {
     let (mut next, mut len) = (entries[0], 0);
     if most >= 8 {
         for eight in entries.as_chunks_mut::<8>().0 {
-            // Differences are gathered and tested once.
+            // The differences of eight entries are combined and tested once.
             let [a, b, c, d, e, f, g, h] = *eight;
             let any = (a ^ next) | (b ^ (next + 1)) | (c ^ (next + 2)) | (d ^ (next + 3));
             let more = (e ^ (next + 4)) | (f ^ (next + 5)) | (g ^ (next + 6)) | (h ^ (next + 7));
@@ -220,9 +221,9 @@ mod tests {
     fn all_ways_free_everything() {
         for order in [0, 3] {
             let fresh = PageTable::new(order, 1 << 14);
-            let ended = How::ALL.map(|how| {
+            let ended = Unmapping::ALL.map(|unmapping| {
                 let mut table = fresh.clone();
-                table.teardown(how);
+                table.teardown(unmapping);
                 assert!(table.entries.iter().all(|&entry| entry == 0));
                 (
                     table.stats().freed,

@@ -1,9 +1,10 @@
-//! Document 000: vma_has_recency and POSIX_FADV_NOREUSE. A program reads a large file once through
-//! a mapping, as a video encoder does, and uses other memory all the time.
+//! Repeats an experiment of source document 000 (docs/experiments.md) about `vma_has_recency` and
+//! POSIX_FADV_NOREUSE. A program reads a large file once through a mapping, as a video encoder
+//! does, and uses other memory all the time.
 //! spec: reclaim-control.md 6.
 //!
-//! Invariant: the runs differ only in the program's advice. At each read of an accessed bit,
-//! `vma_has_recency` decides whether accesses through the mapping count.
+//! Invariant: for one policy, the runs differ only in the program's advice. At each read of an
+//! accessed bit, `vma_has_recency` decides whether accesses through the mapping count.
 
 mod results;
 
@@ -17,17 +18,19 @@ use ::engine::lru_gen::Profile;
 use ::engine::vmstat::VmEvent;
 use ::engine::{FaultKind, FolioId, FolioType, Millis, Pages, Policy};
 
+/// Number of pages in a GiB.
 const GIB: u64 = 1 << 18;
-/// Free memory of the document's machine, 8 GiB; the video is about as large.
+/// Free memory of the document's machine, 8 GiB, in pages; the video is nearly as large.
 const MEMORY: u64 = 8 * GIB;
 const VIDEO: u64 = 7 * GIB + GIB / 2;
-/// Anonymous memory of the encoder, which is in use all the time.
+/// Anonymous memory that the encoder uses all the time (the hot pages), in pages.
 const HOT: u64 = 5 * GIB;
-/// Later frames read earlier ones again: this many bytes of the video behind the reader.
+/// For each page of the video, the encoder also reads a random page among this many before it, as
+/// later frames refer to earlier ones.
 const WINDOW: u64 = GIB / 16;
 /// Number of random touches of hot memory for each page of video.
 const HOT_TOUCHES: u32 = 4;
-/// How many times the encoder reads the video.
+/// Number of times that the encoder reads the whole video.
 const ROUNDS: u64 = 2;
 
 /// The advice that the program gives about its video.
@@ -199,8 +202,9 @@ mod tests {
         );
     }
 
-    /// Without the advice, the multi-gen LRU swaps. The active/inactive LRU may swap a little: the
-    /// second reading activates video pages, and few inactive ones remain to evict.
+    /// Without the advice, the multi-gen LRU swaps out hot pages. The active/inactive LRU may swap
+    /// a little, too: the second reading activates video pages, so few inactive ones remain to
+    /// evict.
     #[test]
     fn without_advice_the_hot_set_is_swapped() {
         let outcome = run(

@@ -4,7 +4,8 @@ use super::{HOT, Hint, Run};
 use crate::outcome::{Cell, Claim, Kind, Outcome, Picture, Series, Table};
 use crate::stats::number;
 
-/// Returns the results. `runs` has a list for each policy in `names`, with one run for each advice.
+/// Returns the results. `runs` has a list for each policy in `names`; the list has a run for each
+/// of [`Hint::ALL`].
 pub(super) fn outcome(names: &[&str], runs: &[&[Run]], scale: u64) -> Outcome {
     Outcome {
         tables: vec![table(names, runs, scale)],
@@ -15,7 +16,7 @@ pub(super) fn outcome(names: &[&str], runs: &[&[Run]], scale: u64) -> Outcome {
     }
 }
 
-/// Returns pictures of the pages evicted and of the pages scanned for that: a group for each
+/// Returns pictures of the evicted hot pages and of the scanned pages: a group of bars for each
 /// policy, a bar for each advice.
 fn pictures(names: &[&str], runs: &[&[Run]], scale: u64) -> [Picture; 2] {
     let bars = |title: &str, y: &str, of: fn(&Run) -> u64| {

@@ -1,8 +1,8 @@
-//! `fit`: is the limit that the policy sets the memory that the program needs?
+//! Tests the policy `fit`: is the limit that the policy sets the memory that the program needs?
 //!
-//! The needed memory is found independently: the LRU stack (Mattson) of all accesses in the last
-//! hour shows the refaults for every size. For a loop that halves and doubles, the larger loop is
-//! needed.
+//! The needed memory is computed independently of the policy: the LRU stack (Mattson) of all
+//! accesses in the last hour shows the number of refaults for every size. A program whose loop
+//! halves and doubles needs the larger loop.
 
 use super::super::Settings;
 use super::programs::{self, Course, Kind, Named, Program, SPECTRUM, STORE};
@@ -14,7 +14,7 @@ use engine::policy::{self, FitSettings};
 
 /// Time between two scans, seconds.
 const SCAN: u64 = 10;
-/// Minutes before the figures count, and minutes of the figures.
+/// Number of minutes before the figures count, then number of minutes that count.
 const BEFORE: u64 = 75;
 const MINUTES: u64 = 60;
 /// Allowed difference between the limit and the needed memory, percent.
@@ -45,7 +45,7 @@ const PROGRAMS: [Named; 4] = [
         },
     ),
 ];
-/// Percentiles that are tried; the claims are about the last one.
+/// Values of the policy's percentile that are tried; the claims are about the last one.
 const PERCENTILES: [u64; 2] = [50, 98];
 const SEEDS: u64 = 2;
 
@@ -56,8 +56,8 @@ struct Task {
     seed: u64,
 }
 
-/// The result of one run: sizes in percent of the loaded memory, refaulted pages a minute in
-/// percent of the limit.
+/// The result of one run, as means over the last hour. Sizes are in percent of the loaded memory;
+/// `rate` is the refaulted pages per minute in percent of the limit.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     limit: f64,
@@ -98,8 +98,9 @@ fn run_one(task: Task, scale: u64) -> Run {
     }
 }
 
-/// Returns the smallest LRU memory, in pages, in which refaults stay below `rate`. It is computed
-/// from the stack of all accesses in the hour that counts.
+/// Returns the smallest memory, in pages, in which LRU replacement keeps refaults below `rate`
+/// (parts per million of that memory, per minute). It is computed from all accesses in the hour
+/// that counts.
 fn needed(mut program: Program, rate: u64) -> u64 {
     let mut stack = Stack::default();
     program.loads().for_each(|page| {

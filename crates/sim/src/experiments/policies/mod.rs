@@ -1,8 +1,9 @@
-//! The policies, on programs with known needs: do they keep what they promise?
+//! Experiments with the policies of the engine, on programs with known needs: does each policy keep
+//! what it promises?
 //!
-//! Invariant: the modules that decide are the engine's, unchanged, with the input that a host would
-//! pass ([`crate::policy_runner`]); what they are compared with is counted from outside, or follows
-//! from how the program is made.
+//! Invariant: the policies are the engine's, unchanged, and get the input that a host would pass
+//! ([`crate::policy_runner`]). The figures that their results are compared with are counted outside
+//! the policy, or follow from how the program is made.
 
 mod fit;
 mod pressure;

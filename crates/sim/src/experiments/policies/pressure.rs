@@ -1,9 +1,9 @@
-//! `pressure`: does the limit become stable, and do tasks wait as long as allowed, whatever a
-//! refault costs?
+//! Tests the policy `pressure`: does the limit become stable, and do tasks wait for refaults as
+//! long as allowed, whatever a refault costs?
 //!
-//! Stable means: from then on within 5% of the last hour's mean. A swing is how far the resident
-//! memory rose in the last hour above an earlier lowest point. An oscillating limit has a swing; a
-//! limit that still falls has none.
+//! The resident memory is *stable* from the time on when it stays within 5% of its mean over the
+//! last hour. A *swing* is how far it rose in the last hour above an earlier minimum. If the limit
+//! oscillates, there is a swing; if it only falls, there is none.
 
 use super::super::Settings;
 use super::programs::{self, Course, Kind, Named, Program, SPECTRUM, STORE};
@@ -15,20 +15,20 @@ use engine::policy::{self, PressureSettings};
 
 /// Time between two decisions of the policy, seconds.
 const PERIOD: u64 = 6;
-/// Number of periods before the figures count, and of periods of the figures: an hour each.
+/// Number of periods before the figures count, then number of periods that count: an hour each.
 const BEFORE: u64 = 600;
 const PERIODS: u64 = 600;
-/// Allowed waiting time of tasks in a period, milliseconds.
+/// Allowed mean time per period for which tasks wait for refaults, milliseconds.
 const MAY_WAIT: f64 = 10.0;
 /// Allowed swing, percent of the resident memory.
 const SWING: f64 = 5.0;
 /// Time by which the limit must be stable, minutes: the first hour.
 const CONVERGED_BY: f64 = 60.0;
 /// Maximum share of the loaded memory that may stay resident, percent. Each program hardly uses a
-/// third of it; a policy that does nothing would keep all.
+/// third of its memory; without a policy all of it would stay resident.
 const STAYS: f64 = 90.0;
 const SEEDS: u64 = 2;
-/// Costs of a refault, microseconds: zram, a good disk, a poor disk.
+/// Costs of a refault that are tried, microseconds: those of zram, a good disk and a slow disk.
 const COSTS: [u64; 3] = [20, 100, 1000];
 
 const PROGRAMS: [Named; 3] = [
@@ -83,9 +83,10 @@ fn run_one(task: Task, scale: u64) -> Vec<Period> {
     periods
 }
 
-/// The result of one run.
+/// The result of one run. Its fields are figures of the last hour, in the units of the table in
+/// [`run`].
 #[derive(Clone, Copy, Debug)]
-struct Came {
+struct Summary {
     rest_minutes: f64,
     resident: f64,
     swing: f64,
@@ -94,7 +95,7 @@ struct Came {
     worst: f64,
 }
 
-fn came(run: &[Period]) -> Came {
+fn summary_of(run: &[Period]) -> Summary {
     let last = &run[run.len() - usize::try_from(PERIODS).unwrap_or(0)..];
     let of = |figure: fn(&Period) -> f64| last.iter().map(figure).collect::<Vec<f64>>();
     let (resident, limit, waited) = (
@@ -110,7 +111,7 @@ fn came(run: &[Period]) -> Came {
         lowest = lowest.min(*now);
         now - lowest
     });
-    Came {
+    Summary {
         rest_minutes: number(moving as u64 * PERIOD) / 60.0,
         resident: at,
         swing: most(&rises.collect::<Vec<f64>>()) / at * 100.0,
@@ -121,7 +122,7 @@ fn came(run: &[Period]) -> Came {
 }
 
 /// Returns the claims about one run.
-fn claims_of(of: &str, came: &Came) -> [Claim; 4] {
+fn claims_of(of: &str, summary: &Summary) -> [Claim; 4] {
     let at_most = |what: &str, figure: f64, most: f64| {
         Claim::ours(
             format!("{of}: {what}, at most {most}"),
@@ -131,10 +132,10 @@ fn claims_of(of: &str, came: &Came) -> [Claim; 4] {
     };
     let waits = "tasks wait as long as they may on average (ms a period)";
     [
-        at_most("swing (%)", came.swing, SWING),
-        at_most("at rest after (min)", came.rest_minutes, CONVERGED_BY),
-        at_most("resident (% of all)", came.resident, STAYS),
-        at_most(waits, came.waited, MAY_WAIT),
+        at_most("swing (%)", summary.swing, SWING),
+        at_most("at rest after (min)", summary.rest_minutes, CONVERGED_BY),
+        at_most("resident (% of all)", summary.resident, STAYS),
+        at_most(waits, summary.waited, MAY_WAIT),
     ]
 }
 
@@ -168,21 +169,21 @@ pub fn run(settings: &Settings, progress: &mut dyn FnMut(f64)) -> Outcome {
     );
     let mut claims = Vec::new();
     for (task, run) in tasks.iter().zip(&runs) {
-        let (name, came) = (PROGRAMS[task.program].0, came(run));
+        let (name, summary) = (PROGRAMS[task.program].0, summary_of(run));
         table.row(vec![
             Cell::Text(name.to_owned()),
             Cell::Count(task.cost),
             Cell::Count(task.seed),
-            Cell::Figure(came.rest_minutes),
-            Cell::Figure(came.resident),
-            Cell::Figure(came.swing),
-            Cell::Figure(came.limit[0]),
-            Cell::Figure(came.limit[1]),
-            Cell::Figure(came.waited),
-            Cell::Figure(came.worst),
+            Cell::Figure(summary.rest_minutes),
+            Cell::Figure(summary.resident),
+            Cell::Figure(summary.swing),
+            Cell::Figure(summary.limit[0]),
+            Cell::Figure(summary.limit[1]),
+            Cell::Figure(summary.waited),
+            Cell::Figure(summary.worst),
         ]);
         let of = format!("{name}, {} us, seed {}", task.cost, task.seed);
-        claims.extend(claims_of(&of, &came));
+        claims.extend(claims_of(&of, &summary));
     }
     Outcome {
         tables: vec![table],
@@ -231,8 +232,8 @@ mod tests {
 
     #[test]
     fn the_limit_comes_to_rest_where_tasks_wait_as_long_as_they_may() {
-        // A smaller program could wait only for so few pages that each step of the limit would be
-        // some percent of it.
+        // In a smaller program the allowed waiting time would be that of very few refaults, so each
+        // step of the limit would be some percent of the program.
         let settings = Settings { seed: 1, scale: 8 };
         let outcome = run(&settings, &mut |_| {});
         assert_eq!(outcome.claims.len(), PROGRAMS.len() * COSTS.len() * 8);
@@ -241,8 +242,8 @@ mod tests {
         }
     }
 
-    /// A limit that rises and falls by a fifth has a swing and is never stable; a falling limit has
-    /// no swing.
+    /// If the resident memory rises and falls by a fifth, it has a swing and is never stable; if it
+    /// only falls, it has no swing.
     #[test]
     fn a_swing_is_distinguished_from_a_fall() {
         let of = |resident: fn(usize) -> f64| {
@@ -251,7 +252,7 @@ mod tests {
                 limit: 50.0,
                 waited: 1.0,
             });
-            came(&periods.collect::<Vec<Period>>())
+            summary_of(&periods.collect::<Vec<Period>>())
         };
         assert!(of(|n| 100.0 - n as f64 / 100.0).swing < 1e-9);
         let saw = of(|n| 50.0 + (n % 20) as f64 / 2.0);

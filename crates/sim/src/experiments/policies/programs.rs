@@ -1,7 +1,9 @@
-//! Programs on which policies are tried: which pages each uses in a period of time.
+//! The simulated programs on which policies are tested: which pages each of them uses in a period
+//! of time.
 //!
-//! Invariant: the pages used depend only on the seed and the time, never on what is in memory. A
-//! page used more than once between two scans counts once, as a scan sees it.
+//! Invariant: which pages are used depends only on the seed and the time, never on what is in
+//! memory. A page that is used more than once between two scans counts once, because a scan cannot
+//! see more.
 
 use crate::rng::Rng;
 use crate::stats::{number, whole};
@@ -10,19 +12,19 @@ use touches::zipf::Zipf;
 /// How a program uses its pages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Kind {
-    /// Each page is used at random times of its own (Poisson): once in `oftenest` to once in
-    /// `rarest` seconds on average, with as many pages in each doubling of that time. A share
-    /// `never` of the pages is not used after it was loaded.
+    /// Each page has its own mean time between two uses, from `oftenest` to `rarest` seconds; its
+    /// uses are at random times (Poisson). Each doubling of that mean time has the same number of
+    /// pages. A share `never` of the pages is not used after it was loaded.
     Spectrum {
         oftenest: f64,
         rarest: f64,
         never: f64,
     },
-    /// `requests` a second for keys with a Zipf distribution, one page for each key. A third of all
-    /// pages is loaded and never used.
+    /// `requests` per second for keys with a Zipf distribution; each key has one page. A third of
+    /// all pages is loaded and never used.
     Store { requests: f64, exponent: f64 },
-    /// A share `part` of the pages is read in order, all of it in `seconds`, again and again.
-    /// `others` pages a second of the rest are used at random.
+    /// A share `part` of the pages is read in order, in `seconds` for all of them, again and again.
+    /// Of the other pages, `others` random ones per second are used.
     Loop {
         part: f64,
         seconds: f64,
@@ -34,9 +36,9 @@ pub(super) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Course {
     Steady,
-    /// All pages are used from each odd multiple of `seconds` to the next even one, otherwise only
-    /// the first half. When the program halves, it frees the second half if `frees`; if not, that
-    /// half is idle until it is used again.
+    /// The program uses only the first half of its pages for `seconds`, then all pages for
+    /// `seconds`, and so on. If `frees`, it frees the second half when it stops using it; if not,
+    /// that half is idle until it is used again.
     Doubles {
         seconds: u64,
         frees: bool,
@@ -46,7 +48,7 @@ pub(super) enum Course {
 /// A program: its name, how it uses its pages, and how the used part changes.
 pub(super) type Named = (&'static str, Kind, Course);
 
-/// The two programs on which every policy is tried; each policy has others of its own, too.
+/// The two programs on which every policy is tested. Each policy is also tested on other programs.
 pub(super) const SPECTRUM: Named = (
     "spectrum: each page once in 5 s to 10 min, three in ten never",
     Kind::Spectrum {
@@ -77,12 +79,11 @@ pub(super) struct Program {
     course: Course,
     pages: u32,
     rng: Rng,
-    /// For each page its uses a second; then a duration in seconds with each page's chance to be
-    /// used in it.
+    /// For each page: its mean number of uses per second.
     rates: Vec<f64>,
     chances: (f64, Vec<f64>),
     zipf: Option<Zipf>,
-    /// Fraction of a use that is carried over, and the next page of a loop.
+    /// Fraction of a use that is carried over to the next period.
     owed: f64,
     next: u32,
 }
@@ -135,7 +136,8 @@ impl Program {
         }
     }
 
-    /// Returns the pages that the program frees at `second`; `None` if it has not just halved.
+    /// Returns the pages that the program frees at `second`; `None` if it does not halve at that
+    /// time, or frees nothing.
     pub(super) fn given_back(&self, second: u64) -> Option<std::ops::Range<u32>> {
         let Course::Doubles {
             seconds,
@@ -156,9 +158,9 @@ impl Program {
         }
     }
 
-    /// Passes to `reported` the pages that are used in `seconds` from `second` on. A page may be
-    /// passed more than once.
-    pub(super) fn uses(&mut self, second: u64, seconds: f64, reported: &mut dyn FnMut(u32)) {
+    /// Calls `visit` with each page that is used in the `seconds` from `second` on, possibly more
+    /// than once.
+    pub(super) fn uses(&mut self, second: u64, seconds: f64, visit: &mut dyn FnMut(u32)) {
         let pages = if self.is_whole(second) {
             self.pages
         } else {
@@ -172,7 +174,7 @@ impl Program {
                 }
                 for (page, chance) in (0..pages).zip(&self.chances.1) {
                     if *chance > 0.0 && self.rng.unit() < *chance {
-                        reported(page);
+                        visit(page);
                     }
                 }
             }
@@ -180,10 +182,10 @@ impl Program {
                 let share = number(pages.into()) / number(self.pages.into());
                 for _ in 0..self.due(requests * share * seconds) {
                     let Some(zipf) = &self.zipf else { break };
-                    // The keys of the half in use get the requests, with the popularity of all
-                    // keys.
+                    // Requests go only to the keys in the half that is in use, with the popularity
+                    // of all keys.
                     let key = zipf.next(&mut self.rng);
-                    reported(if key < pages { key } else { key - pages });
+                    visit(if key < pages { key } else { key - pages });
                 }
             }
             Kind::Loop {
@@ -194,16 +196,17 @@ impl Program {
                 let hot = whole(number(pages.into()) * part).max(1);
                 for _ in 0..self.due(number(hot.into()) / round * seconds) {
                     self.next = (self.next + 1) % hot;
-                    reported(self.next);
+                    visit(self.next);
                 }
                 for _ in 0..whole(others * seconds) {
-                    reported(hot + self.rng.below((pages - hot).max(1)));
+                    visit(hot + self.rng.below((pages - hot).max(1)));
                 }
             }
         }
     }
 
-    /// Adds `more` uses to the carried fraction, and returns the number of whole uses.
+    /// Adds `more` uses to the carried fraction; returns the number of whole uses, and keeps the
+    /// rest.
     fn due(&mut self, more: f64) -> u32 {
         self.owed += more;
         let due = whole(self.owed);

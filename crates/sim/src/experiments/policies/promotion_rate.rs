@@ -1,10 +1,11 @@
-//! `promotion-rate`: does the rate of refaults stay at the configured share of the pages in use,
-//! whatever the program does?
+//! Tests the policy `promotion-rate`: does the rate of refaults stay at the configured share of the
+//! pages in use, whatever the program does?
 //!
-//! The rate of a minute is the number of refaulted pages divided by the pages used in the last two
-//! minutes; both are counted outside the policy. Two rules are tried. With a percentile, each
-//! minute is compared with the share, and only few may be above it. With percentile 0, the average
-//! over the whole history must keep to the share.
+//! The rate of a minute is the number of refaulted pages divided by the number of pages used in the
+//! last two minutes; both are counted outside the policy. The policy has two rules, and both are
+//! tested. With a percentile, each minute is compared with the configured share, and only few
+//! minutes may be above it. With percentile 0, the average over the whole history must stay at the
+//! share.
 
 use super::super::Settings;
 use super::programs::{self, Course, Named, Program, SPECTRUM, STORE};
@@ -16,11 +17,11 @@ use engine::policy::{self, PromotionRateSettings};
 
 /// Time between two scans, seconds.
 const SCAN: u64 = 10;
-/// Minutes before the figures count: the warm-up, and one history.
+/// Number of minutes before the figures count: the warm-up, and one history.
 const BEFORE: u64 = 75;
 /// Number of minutes from which the figures are taken.
 const MINUTES: u64 = 60;
-/// The configured rate, percent of the pages in use a minute.
+/// The configured rate: refaults per minute, in percent of the pages in use.
 const RATE: f64 = 0.2;
 /// Allowed difference from the configured rate, as a share of it.
 const WITHIN: f64 = 0.2;
@@ -49,18 +50,19 @@ const PROGRAMS: [Named; 4] = [
 
 /// Percentiles that are tried; 0 means none.
 const PERCENTILES: [u64; 3] = [0, 50, 98];
-/// Histories that are tried, minutes. (Tests run only [`CLAIMED`], which takes half of the time.)
+/// Lengths of the policy's history that are tried, minutes. (Tests run only [`CLAIMED`], which
+/// takes half of the time.)
 const HISTORIES: &[u64] = if cfg!(test) {
     &[CLAIMED]
 } else {
     &[15, CLAIMED]
 };
 const SEEDS: u64 = 2;
-/// The history that the claims are about, minutes.
+/// Length of the history that the claims are about, minutes.
 const CLAIMED: u64 = 60;
 /// Allowed share of minutes above the rate with percentile 98, percent.
-const WILD: f64 = 5.0;
-/// Warm-ups that are tried, minutes.
+const ABOVE_RATE_MAX: f64 = 5.0;
+/// Lengths of the policy's warm-up that are tried, minutes.
 const WARM_UPS: [u64; 4] = [0, 2, 10, 30];
 
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +76,8 @@ struct Task {
     seed: u64,
 }
 
-/// One minute of one run.
+/// The figures of one minute of one run. `rate` is in percent of the pages in use, `threshold` in
+/// seconds; the others are in percent of all pages.
 #[derive(Clone, Copy, Debug)]
 struct Minute {
     rate: f64,
@@ -168,7 +171,7 @@ fn tasks(seed: u64) -> Vec<Task> {
     tasks
 }
 
-/// Returns the tasks that show the first hour, one for each warm-up.
+/// Returns the tasks whose figures are of the first hour, one task for each warm-up.
 fn beginnings(seed: u64) -> Vec<Task> {
     let of = |program| {
         WARM_UPS.map(|warm_up| Task {
@@ -195,9 +198,9 @@ fn rates(runs: &[Vec<Minute>]) -> Vec<f64> {
 }
 
 /// Returns the share of minutes that exceed the rate by more than the tolerance, percent.
-fn wild(runs: &[Vec<Minute>]) -> f64 {
-    let is_wild = |minute: &Minute| minute.rate > RATE * (1.0 + WITHIN);
-    mean_of(runs, |minute| if is_wild(minute) { 100.0 } else { 0.0 })
+fn share_above_rate(runs: &[Vec<Minute>]) -> f64 {
+    let is_above = |minute: &Minute| minute.rate > RATE * (1.0 + WITHIN);
+    mean_of(runs, |minute| if is_above(minute) { 100.0 } else { 0.0 })
 }
 
 fn table(groups: &[Group<'_>]) -> Table {
@@ -225,7 +228,7 @@ fn table(groups: &[Group<'_>]) -> Table {
             Cell::Figure(mean(&rates)),
             Cell::Figure(least(&rates)),
             Cell::Figure(most(&rates)),
-            Cell::Figure(wild(runs)),
+            Cell::Figure(share_above_rate(runs)),
             Cell::Figure(mean_of(runs, |minute| minute.threshold)),
             Cell::Figure(mean_of(runs, |minute| minute.resident)),
             Cell::Figure(mean_of(runs, |minute| minute.in_use)),
@@ -280,10 +283,10 @@ fn claims(groups: &[Group<'_>]) -> Vec<Claim> {
                 ));
                 claims.push(Claim::ours(
                     format!(
-                        "{name}: percentile 98, minutes with more than that (%), at most {WILD}"
+                        "{name}: percentile 98, minutes with more than that (%), at most {ABOVE_RATE_MAX}"
                     ),
-                    wild(runs),
-                    wild(runs) <= WILD,
+                    share_above_rate(runs),
+                    share_above_rate(runs) <= ABOVE_RATE_MAX,
                 ));
             }
             _ => {}
@@ -323,12 +326,12 @@ mod tests {
 
     #[test]
     fn the_rate_is_kept_for_every_program() {
-        // At a larger scale, 2,000 requests a second would leave no page of the store idle.
+        // At a larger scale, 2,000 requests per second would leave no page of the store idle.
         let settings = Settings { seed: 1, scale: 16 };
         let outcome = run(&settings, &mut |_| {});
         assert_eq!(outcome.claims.len(), PROGRAMS.len() * 3);
-        // Some 20 of 16,000 pages may refault in a minute: single minutes differ by chance, their
-        // mean does not.
+        // Only about 20 of 16,000 pages may refault in a minute, so single minutes differ by
+        // chance, but not their mean. So the claims about single minutes are not tested.
         let of_means = outcome
             .claims
             .iter()

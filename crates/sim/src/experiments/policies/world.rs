@@ -1,8 +1,7 @@
-//! A program without limits on a machine with no other, run under a policy; and counts of what it
-//! does.
+//! A simulated machine with one program and without limits, managed by a policy; and counts of the
+//! program's page uses and refaults.
 //!
-//! Invariant: the counts (pages used, and which of them had been evicted) are made outside the
-//! policy, which sees none of them.
+//! Invariant: the counts are made outside the policy, which gets none of them.
 
 use super::programs::Program;
 use crate::hardware;
@@ -21,7 +20,7 @@ pub(super) struct World {
     machine: Machine,
     pub(super) policy_runner: PolicyRunner,
     program: Program,
-    /// For each page, the second after its last use; 0 if it was never used.
+    /// For each page: the second of its last use, plus 1; 0 if it was never used.
     used: Vec<u32>,
     second: u64,
     /// Number of uses of evicted pages so far.
@@ -29,7 +28,8 @@ pub(super) struct World {
 }
 
 impl World {
-    /// `cost_us` as in [`PolicyRunner::new`].
+    /// Makes a machine on which the program has loaded its pages. `cost_us`: see
+    /// [`PolicyRunner::new`].
     pub(super) fn new(program: Program, policy: PolicySettings, cost_us: u64) -> Self {
         let config = MachineConfig::default();
         let mut machine = Machine::of_one(config, Default::default(), Millis(0));
@@ -97,7 +97,7 @@ impl World {
     pub(super) fn in_use(&self) -> u64 {
         let now = u32::try_from(self.second).unwrap_or(u32::MAX);
         let since = now.saturating_sub(IN_USE_S);
-        // All uses of a step count as made in its first second.
+        // All uses in a step have the time of its first second.
         self.used.iter().filter(|used| **used > since).count() as u64
     }
 

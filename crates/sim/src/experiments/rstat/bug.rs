@@ -1,9 +1,9 @@
-//! A bug that was reported for the patch: its first version, the same with the fix, and the engine
-//! get the same updates and flushes.
+//! Reproduces a bug that was reported for the first version of the patch. That version, the same
+//! with the fix, and the engine get the same updates and flushes.
 //! spec: rstat.md 4.1.
 //!
-//! Invariant: a group has lost something if its own value differs, after a flush, from the sum of
-//! its workers' counters.
+//! Invariant: a group counts as having lost changes if its own value differs, after a flush, from
+//! the sum of its workers' counters.
 
 use super::first_version::FirstVersion;
 use crate::outcome::{Cell, Claim, Kind, Outcome, Picture, Series, Table};
@@ -14,19 +14,20 @@ use ::engine::rstat::{GroupId, Rstat};
 const PAIRS: usize = 100;
 /// Number of flushes in the run with random updates.
 const ROUNDS: usize = 20;
-/// Pages with which each group begins, so that no count is ever negative: the engine reads a
-/// negative count as zero.
+/// Number of pages with which each group begins, so that no count is ever negative: the engine
+/// reads a negative count as zero.
 const BEGIN: i64 = 1000;
 
 /// Pairs of a parent and its child, each in all three implementations.
 struct Pairs {
     kernels: [FirstVersion; 2],
     engine: Rstat,
-    /// Parent and child of each pair: number in the first version, id in the engine.
+    /// Parent and child of each pair: for each, its number in the first version and its id in the
+    /// engine.
     pairs: Vec<[(usize, GroupId); 2]>,
 }
 
-/// Number of parents that lost something in the first version, in the same with the fix, and in the
+/// Number of parents that lost changes: in the first version, in the same with the fix, and in the
 /// engine.
 type Lost = [u64; 3];
 
@@ -86,8 +87,8 @@ impl Pairs {
         [kernel(0), kernel(1), engine]
     }
 
-    /// Returns whether all implementations agree on the parents' totals, which include their
-    /// children. The first version has these right.
+    /// Returns whether all implementations have the same totals of the parents, which include their
+    /// children. These totals are right also in the first version.
     fn totals_agree(&self) -> bool {
         self.pairs.iter().map(|pair| pair[0]).all(|(number, id)| {
             let engine = i64::try_from(self.engine.total(id, 0));
@@ -97,7 +98,7 @@ impl Pairs {
 }
 
 /// The reported case: children free as many pages as their parents charge, on the same worker.
-/// Returns what was lost, and whether the totals agree.
+/// Returns the numbers of [`Lost`], and whether the totals agree.
 fn opposite() -> (Lost, bool) {
     let mut all = Pairs::new(1);
     for (pages, [parent, child]) in (1..).zip(all.pairs.clone()) {
@@ -108,7 +109,8 @@ fn opposite() -> (Lost, bool) {
     (all.lost(), all.totals_agree())
 }
 
-/// Random updates by 1 to 4 pages, up or down. Returns what was lost, and whether the totals agree.
+/// Makes random updates of 1 to 4 pages, up or down. Returns the numbers of [`Lost`], and whether
+/// the totals agree.
 fn at_random(seed: u64) -> (Lost, bool) {
     let (mut all, mut rng) = (Pairs::new(4), Rng::stream(seed, 4));
     for _ in 0..ROUNDS {

@@ -1,5 +1,6 @@
-//! The patch as it was first posted (July 2023), for one statistic, to compare it with the engine.
-//! spec: rstat.md 3 and 4, its mistake: 4.1.
+//! The patch as it was first posted (July 2023), for a single statistic, to compare it with the
+//! engine. Its mistake: rstat.md 4.1.
+//! spec: rstat.md 3, 4, 4.1.
 //!
 //! Invariant: an update changes only a worker's running sum; only a flush propagates the changes.
 
@@ -14,12 +15,12 @@ pub(super) struct FirstVersion {
 
 struct Group {
     parent: Option<usize>,
-    /// For each worker its running sum; then what the sum was at the last flush.
+    /// For each worker: its running sum, and (`prev`) what the sum was at the last flush.
     state: Vec<i64>,
     prev: Vec<i64>,
     local: i64,
     total: i64,
-    /// Changes that children have passed to this group, and that were not added yet.
+    /// Changes that children have passed to this group and that the group has not added yet.
     pending: i64,
 }
 
@@ -56,8 +57,8 @@ impl FirstVersion {
         self.groups[group].state[worker] += delta;
     }
 
-    /// Flushes all groups, worker by worker. Children come before parents, because their numbers
-    /// are higher.
+    /// Flushes all groups, worker by worker. Children are flushed before their parents, because
+    /// children have higher numbers.
     pub(super) fn flush(&mut self) {
         for worker in 0..self.workers {
             for group in (0..self.groups.len()).rev() {
@@ -69,8 +70,8 @@ impl FirstVersion {
         }
     }
 
-    /// Returns a group's own value as of the last flush, and the sum of its workers' counters,
-    /// which it should equal.
+    /// Returns a group's own value as of the last flush, and the sum of its workers' counters. The
+    /// two must be equal after a flush.
     pub(super) fn local(&self, group: usize) -> (i64, i64) {
         let group = &self.groups[group];
         (group.local, group.state.iter().sum())
@@ -88,7 +89,7 @@ impl Group {
         let own = self.state[worker] - self.prev[worker];
         self.prev[worker] = self.state[worker];
         let delta = std::mem::take(&mut self.pending) + own;
-        // The bug: `own` may be lost here, because `prev` has been updated already.
+        // This is the bug: if `delta` is 0, `own` is lost, because `prev` was updated already.
         if delta == 0 && !mended {
             return 0;
         }

@@ -1,9 +1,8 @@
-//! Document 001: reading the statistics of all memcgs. Flushing what has changed is compared with
-//! summing the counters of all workers.
+//! Repeats the measurement of source document 001 (docs/experiments.md): reading the statistics of
+//! all memcgs. Flushing the changes is compared with summing the counters of all workers.
 //! spec: rstat.md 5, 6.
 //!
-//! Invariant: the two ways read the same counters at the same moment, and must read the same
-//! values.
+//! Invariant: the two ways read the same counters at the same moment and return the same values.
 
 mod bug;
 mod first_version;

@@ -1,7 +1,8 @@
-//! Reading all statistics of all memcgs, by summing and by flushing, after different loads.
+//! Measures reading all statistics of all memcgs, by summing and by flushing, after different
+//! loads.
 //!
-//! Invariant: each counter read is counted by the code that makes it: in the sum, in the flush and
-//! in the reads after the flush.
+//! Invariant: the number of counters read is counted where they are read: in the sum, in the flush,
+//! and in the reads after the flush.
 
 use crate::outcome::{By, Cell, Kind, Picture, Series, Table};
 use crate::stats::{median, number};
@@ -12,7 +13,7 @@ const MEMCGS: u64 = 1000;
 const WORKERS: usize = 256;
 /// Number of statistics: about as many as a memcg has.
 const STATS: usize = 80;
-/// Number of statistics that one page fault changes; they have the lowest indices.
+/// Number of statistics that a page fault changes; these have the lowest indices.
 const FAULT_STATS: usize = 6;
 const ROUNDS: usize = 5;
 
@@ -24,8 +25,8 @@ struct Load {
     stats: usize,
 }
 
-/// Counters read in one read of all statistics, by summing and by flushing; then the median seconds
-/// of each.
+/// The result for one load: number of counters that a read of all statistics reads, by summing and
+/// by flushing; then the median seconds of each way.
 pub(super) struct Measured {
     name: &'static str,
     summed: u64,
@@ -33,7 +34,7 @@ pub(super) struct Measured {
     seconds: [f64; 2],
 }
 
-/// The document's measurement: system seconds before the patch and after.
+/// The document's measurement: seconds of system time before the patch and after it.
 const DOCUMENT: [f64; 2] = [0.120, 0.027];
 
 struct World {
@@ -46,7 +47,7 @@ impl World {
         let mut rstat = Rstat::new(STATS, WORKERS);
         let memcgs = (0..memcgs).map(|_| rstat.create(GroupId::ROOT)).collect();
         let mut world = Self { rstat, memcgs };
-        // First, all counters of all memcgs change once on every worker.
+        // At the beginning, each counter of each memcg changes once on every worker.
         world.update(&Load {
             name: "",
             memcgs: usize::MAX,
@@ -70,21 +71,21 @@ impl World {
 
     fn measure(&mut self, load: &Load) -> Measured {
         let mut seconds = [Vec::new(), Vec::new()];
-        let mut scanned_at = [0, 0];
+        let mut counters_read = [0, 0];
         for _ in 0..ROUNDS {
             self.update(load);
             let start = Instant::now();
             let (summed, scans) = self.read(Rstat::summed);
             seconds[0].push(start.elapsed().as_secs_f64());
-            scanned_at[0] += scans;
+            counters_read[0] += scans;
             let (before, start) = (self.rstat.counters_read(), Instant::now());
             self.rstat.flush(GroupId::ROOT);
             let (flushed, scans) = self.read(|rstat, id, stat| (rstat.local(id, stat), 1));
             seconds[1].push(start.elapsed().as_secs_f64());
-            scanned_at[1] += scans + self.rstat.counters_read() - before;
+            counters_read[1] += scans + self.rstat.counters_read() - before;
             assert_eq!(summed, flushed, "both sides read the same");
         }
-        let [summed, flushed] = scanned_at.map(|all| all / ROUNDS as u64);
+        let [summed, flushed] = counters_read.map(|all| all / ROUNDS as u64);
         Measured {
             name: load.name,
             summed,
@@ -165,7 +166,8 @@ pub(super) fn counters(measured: &[Measured]) -> Table {
 }
 
 impl Measured {
-    /// Returns how many times more counters summing reads than flushing.
+    /// Returns the number of counters that summing reads, divided by the number that flushing
+    /// reads.
     pub(super) fn ratio(&self) -> f64 {
         number(self.summed) / number(self.flushed)
     }

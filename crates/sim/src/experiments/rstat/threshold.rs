@@ -1,4 +1,4 @@
-//! Readers that flush only if enough has changed: what is their largest error?
+//! Measures the largest error of readers that flush only if enough has changed.
 //! spec: rstat.md 6.1.
 //!
 //! Invariant: the exact values are computed outside the engine, only from the updates.
@@ -14,13 +14,13 @@ const WORKERS: [u32; 3] = [1, 4, 32];
 /// Results for one number of workers.
 struct Row {
     workers: u32,
-    /// Number of flushes by a reader of a parent with one busy group.
+    /// Number of flushes by a reader of a parent that has one busy group.
     flushes: u64,
-    /// Largest error of the counter of a parent with one busy group, in pages.
+    /// Largest error of the counter of that parent, in pages.
     worst: u64,
-    /// Most pages by which a counter may be wrong.
+    /// Maximum number of pages by which a counter may be wrong, by the rule.
     bound: u64,
-    /// Largest error of the counter of a parent with ten busy groups, in pages.
+    /// Largest error of the counter of a parent that has ten busy groups, in pages.
     parents: u64,
 }
 

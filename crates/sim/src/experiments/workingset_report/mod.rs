@@ -1,5 +1,6 @@
-//! Document 003: working-set reports: what they contain, when they are refreshed and announced, and
-//! what a policy that uses them saves.
+//! Repeats source document 003 (docs/experiments.md), a patch series for working-set reports: which
+//! ages they contain, when they are refreshed and announced, and what a policy that uses them
+//! saves.
 //! spec: workingset-report.md.
 //!
 //! Invariant: reported ages come only from the engine's generations. The exact ages come from the

@@ -1,4 +1,5 @@
-//! Proactive reclaim by report: what a program costs with the document's policy and without.
+//! Measures proactive reclaim that uses working-set reports: the memory and refaults of a program
+//! with the document's policy and without it.
 //! spec: workingset-report.md 9.
 
 use super::super::Settings;
@@ -13,10 +14,11 @@ use ::engine::vmstat::VmEvent;
 use ::engine::workingset_report::Bins;
 use ::engine::{FaultKind, FolioId, FolioType, Machine, Millis, ScanReason};
 
+/// Number of pages in a MiB.
 const MIB: u64 = 256;
-/// Time between two runs of the policy, seconds.
+/// Time between two runs of the document's policy, seconds.
 const PERIOD: u64 = 40;
-/// Idle time from which a page is cold.
+/// Minimum idle time of a cold page.
 const COLD: Millis = Millis(10_000);
 
 /// A program, with the pages that it touches in each second.
@@ -98,18 +100,19 @@ impl Target {
             swappiness: None,
             now,
         };
-        // The policy does not check how much it got; so neither does this code.
+        // The document's policy ignores how much was reclaimed, so this does, too.
         let _ = self
             .machine
             .proactive_reclaim(self.id, request, &mut InWords);
     }
 }
 
-/// A build: 16 jobs, each with 250 MiB of memory for 40 s; 8 MiB/s of files that are read once or
-/// twice; and 200 MiB of headers that all jobs read.
+/// Touches the pages of a build in the given second. There are 16 jobs, each with 250 MiB of memory
+/// for 40 s; 8 MiB/s of files that are read once or twice; and 200 MiB of headers that all jobs
+/// read.
 fn build(target: &mut Target, second: u64) {
-    // Each amount is scaled separately: a rounding error of one MiB would be multiplied by the
-    // scale in the results.
+    // Each amount is scaled separately, because a rounding error of one MiB would be multiplied by
+    // the scale in the results.
     let scale = target.scale;
     let mib = |mib: u64| mib * MIB / scale;
     let headers = mib(200);
@@ -123,7 +126,7 @@ fn build(target: &mut Target, second: u64) {
             let len = usize::try_from(own).unwrap_or(0);
             target.machine.unmap_range(target.id, first, len);
         }
-        // A job's memory grows for half of its life; all of it is used every other second.
+        // A job's memory grows for half of its life. Every other second the job uses all of it.
         let len = own * (age + 1).min(20) / 20;
         if (second + job).is_multiple_of(2) {
             target.touch_all(from, len, FolioType::Anon);
@@ -136,7 +139,8 @@ fn build(target: &mut Target, second: u64) {
     }
 }
 
-/// A store: loads 510 MiB in 300 s; meanwhile, requests go to three quarters of what is loaded.
+/// Touches the pages of a store in the given second. The store loads 510 MiB in 300 s; meanwhile,
+/// requests go to three quarters of what is loaded.
 fn store(target: &mut Target, second: u64) {
     let pages = 510 * MIB / target.scale;
     let loaded = |second: u64| pages * second.min(300) / 300;
@@ -155,7 +159,7 @@ fn store(target: &mut Target, second: u64) {
     }
 }
 
-/// Memory and refaults of one run, in pages.
+/// Memory, refaults and touches of one run, in pages.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     peak: u64,
@@ -244,7 +248,7 @@ pub(super) fn run(settings: &Settings, outcome: &mut Outcome, progress: &mut dyn
     outcome.pictures.push(picture(&savings));
 }
 
-/// Returns a picture of the saved share of the peak: the simulator's and the document's.
+/// Returns a picture of the share of the peak that is saved: the simulator's and the document's.
 fn picture(savings: &[[f64; 2]]) -> Picture {
     let bars = |name: &str, n: usize| Series::bars(name, savings.iter().map(|both| Some(both[n])));
     let programs = PROGRAMS.iter().map(|program| program.name.to_owned());

@@ -1,5 +1,5 @@
-//! When reports are refreshed and announced, depending on the interval, the threshold, pressure and
-//! the aging thread.
+//! Counts how often working-set reports are refreshed and announced, depending on the interval, the
+//! threshold, pressure and the aging thread.
 
 use crate::hardware;
 use crate::in_words::InWords;
@@ -31,7 +31,8 @@ fn machine(tenants: u64) -> (Machine, Vec<MemcgId>) {
     (machine, ids)
 }
 
-/// Returns the number of agings and of different reports, in a minute of reads every 100 ms.
+/// Returns the number of agings and the number of different reports in a minute in which the report
+/// is read every 100 ms.
 fn reads(interval: Millis) -> (u64, u64) {
     let (mut machine, ids) = machine(1);
     let id = ids[0];
@@ -52,7 +53,8 @@ fn reads(interval: Millis) -> (u64, u64) {
     (machine.lruvec(id).lru_gen().max_seq() - born, reports)
 }
 
-/// Returns the number of announcements in a minute of reclaim every 100 ms.
+/// Returns the number of announcements in a minute in which memory is reclaimed every 100 ms.
+/// `reader`: a reader reads the report after each announcement.
 fn announced(reason: ScanReason, threshold: Millis, reader: bool) -> u64 {
     let (mut machine, ids) = machine(1);
     let id = ids[0];

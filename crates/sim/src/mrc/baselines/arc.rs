@@ -1,11 +1,12 @@
-//! ARC (Megiddo and Modha, FAST'03): pages seen once and pages seen again, in two LRU lists. Their
-//! shares of the memory follow the hits in two lists of evicted pages.
+//! ARC (Megiddo and Modha, FAST'03) has two LRU lists: pages seen once, and pages seen again. The
+//! sizes of the lists adapt to the hits in two further lists, of evicted pages.
 //!
-//! Names are the paper's: T1 and T2 are present, B1 and B2 remembered. As in libCacheSim the target
-//! is a fraction that moves by at least one page, not a whole number.
+//! Names are the paper's: the pages in T1 and T2 are present; those in B1 and B2 are evicted but
+//! remembered. As in libCacheSim, the target size of T1 is a fraction that changes by at least one
+//! page, not a whole number.
 //!
-//! Invariant: T1 and T2 never hold more than the size, T1 and B1 neither, all four no more than
-//! twice the size.
+//! Invariant: T1 and T2 together never have more pages than the size, nor do T1 and B1. All four
+//! together have at most twice the size.
 
 use super::reach;
 use super::rings::Rings;
@@ -21,7 +22,7 @@ const NOWHERE: u8 = 4;
 /// A memory under ARC. Takes 9 bytes for each page of the trace.
 #[derive(Clone, Debug)]
 pub struct ArcCache {
-    place: Vec<u8>,
+    list_of: Vec<u8>,
     lists: Rings<4>,
     size: u64,
     /// Number of pages that T1 should have: the paper's p.
@@ -29,18 +30,19 @@ pub struct ArcCache {
 }
 
 impl ArcCache {
-    /// Makes a memory of `size` pages, which remembers as many evicted pages.
+    /// Makes a memory of `size` pages, which remembers the same number of evicted pages.
     #[must_use]
     pub fn new(size: u64) -> Self {
         Self {
-            place: Vec::new(),
+            list_of: Vec::new(),
             lists: Rings::new(),
             size,
             target: 0.0,
         }
     }
 
-    /// Returns by how much a hit among the evicted pages of list `hit` changes the target.
+    /// Returns the amount by which a hit among the evicted pages of list `hit` changes the target.
+    /// `other` is the other list of evicted pages.
     fn step(&self, hit: usize, other: usize) -> f64 {
         (exact(self.lists.len(other)) / exact(self.lists.len(hit))).max(1.0)
     }
@@ -49,14 +51,14 @@ impl ArcCache {
     #[expect(clippy::cast_possible_truncation, reason = "four lists")]
     fn transfer(&mut self, from: usize, to: usize, id: u32) {
         self.lists.transfer(from, to, id);
-        self.place[id as usize] = to as u8;
+        self.list_of[id as usize] = to as u8;
     }
 
     /// Removes the oldest page of a list, which is then neither present nor remembered.
     fn forget_oldest(&mut self, list: usize) {
         if let Some(id) = self.lists.oldest(list) {
             self.lists.remove(list, id);
-            self.place[id as usize] = NOWHERE;
+            self.list_of[id as usize] = NOWHERE;
         }
     }
 
@@ -64,8 +66,8 @@ impl ArcCache {
     fn replace(&mut self, hit_b2: bool) {
         let once = exact(self.lists.len(T1));
         #[expect(clippy::float_cmp, reason = "a whole number, often hit exactly")]
-        let due = once > self.target || (hit_b2 && once == self.target);
-        let from_t1 = (self.lists.len(T1) > 0 && due) || self.lists.len(T2) == 0;
+        let t1_exceeds_target = once > self.target || (hit_b2 && once == self.target);
+        let from_t1 = (self.lists.len(T1) > 0 && t1_exceeds_target) || self.lists.len(T2) == 0;
         let (from, to) = if from_t1 { (T1, B1) } else { (T2, B2) };
         if let Some(id) = self.lists.oldest(from) {
             self.transfer(from, to, id);
@@ -101,15 +103,15 @@ const fn exact(pages: u64) -> f64 {
 impl Cache for ArcCache {
     #[inline]
     fn access(&mut self, id: u32) -> bool {
-        reach(&mut self.place, id, NOWHERE);
-        match usize::from(self.place[id as usize]) {
-            // A second reference, however long after the first one.
+        reach(&mut self.list_of, id, NOWHERE);
+        match usize::from(self.list_of[id as usize]) {
+            // The page is referenced a second time, no matter how long after the first time.
             T1 => self.transfer(T1, T2, id),
             T2 => self.lists.promote(T2, id),
             B1 => {
                 self.target = (self.target + self.step(B1, B2)).min(exact(self.size));
-                // The page is still in B1 when REPLACE adds another one there; which page is
-                // evicted does not depend on B1.
+                // The page is still in B1 when REPLACE adds another page there. That is harmless:
+                // which page is evicted does not depend on B1.
                 self.replace(false);
                 self.transfer(B1, T2, id);
                 return false;
@@ -124,7 +126,7 @@ impl Cache for ArcCache {
             _ => {
                 self.make_room();
                 self.lists.push(T1, id);
-                self.place[id as usize] = 0;
+                self.list_of[id as usize] = 0;
                 return false;
             }
         }

@@ -1,21 +1,22 @@
-//! LIRS (Jiang and Zhang, SIGMETRICS'02): pages referenced again soon have low inter-reference
-//! recency and own 99% of the memory; the others pass through a queue of 1%.
+//! LIRS (Jiang and Zhang, SIGMETRICS'02): pages that are referenced again soon have low
+//! inter-reference recency and get 99% of the memory; the other pages pass through a queue of 1%.
 //!
-//! The stack holds the pages of low recency and all pages referenced later than the oldest of them;
-//! a page that is referenced while it is in the stack rises to low recency, and the oldest of these
-//! sinks into the queue. As libCacheSim has it, and not the paper:
+//! The stack has the pages of low recency, and all pages referenced later than the oldest of these.
+//! A page that is referenced while it is in the stack gets low recency, and the oldest page of low
+//! recency moves to the queue. The code differs from the paper where libCacheSim does:
 //!
-//! - a page of the queue that is referenced and is not in the stack goes on top of it and stays in
-//!   the queue; where no more pages may have low recency, the oldest of them sinks now, not when
-//!   that page is referenced again. The next new page takes its place with low recency at once.
-//! - where the queue has space for one page (below 200 pages), that sinking takes the referenced
-//!   page itself out of the queue. The stack goes on to hold it, so it hits once more: such a small
-//!   memory holds a few pages more than its size.
-//! - the stack has twice the size of the memory at most: beyond that the page that was evicted
-//!   first is forgotten first.
+//! - If a page of the queue is referenced and is not in the stack, it is added on top of the stack
+//!   and stays in the queue. If no more pages may have low recency, the oldest of them moves to the
+//!   queue now, not when that page is referenced again. The next new page then gets low recency at
+//!   once.
+//! - If the queue has space for only one page (below 200 pages), that move removes the referenced
+//!   page itself from the queue. The page stays in the stack, so it hits once more: so small a
+//!   memory has a few pages more than its size.
+//! - The stack has at most twice the size of the memory. If it would have more, the page that was
+//!   evicted first is forgotten first.
 //!
-//! Invariant: from 200 pages on, pages of low recency and the queue never hold more than the size;
-//! the oldest page of the stack has low recency.
+//! Invariant: from 200 pages on, pages of low recency and the queue never have more pages than the
+//! size; the oldest page of the stack has low recency.
 
 use super::rings::Rings;
 use super::{part, reach};
@@ -29,8 +30,8 @@ const GONE: usize = 1;
 const IN_STACK: u8 = 1;
 /// The page has low recency; it is in the stack, too.
 const LOW: u8 = 2;
-/// The page is in the stack and in memory. (Below 200 pages this may stay set after the page left
-/// the queue.)
+/// The page is in the stack and in memory. (Below 200 pages this may stay set after the page has
+/// left the queue.)
 const HELD: u8 = 4;
 const IN_QUEUE: u8 = 8;
 
@@ -50,8 +51,8 @@ pub struct Lirs {
 }
 
 impl Lirs {
-    /// Makes a memory of `size` pages, which remembers up to as many evicted pages. Below 3 pages
-    /// it is LRU.
+    /// Makes a memory of `size` pages, which remembers up to the same number of evicted pages.
+    /// Below 3 pages it is LRU.
     #[must_use]
     pub fn new(size: u64) -> Self {
         let queue_max = part(size, 0.01).max(1);
@@ -159,7 +160,7 @@ impl Lirs {
         }
     }
 
-    /// Forgets evicted pages as long as the stack has more than twice the size of the memory.
+    /// Forgets evicted pages until the stack has at most twice the size of the memory.
     fn limit(&mut self) {
         while self.stack.len(STACK) > 2 * (self.low_max + self.queue_max) {
             let Some(id) = self.beside.oldest(GONE) else {

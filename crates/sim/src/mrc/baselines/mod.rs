@@ -2,11 +2,12 @@
 //! SIEVE, W-TinyLFU.
 //!
 //! Each is written from its paper. Where libCacheSim differs from the paper, or the paper leaves a
-//! choice, the code does as libCacheSim, so that misses can be compared exactly. These choices are
-//! listed at the beginning of each file; docs/traces.md has the version and the sizes.
+//! choice, the code does the same as libCacheSim, so that misses can be compared exactly. These
+//! choices are listed at the beginning of each file. docs/traces.md says with which version and at
+//! which sizes they were compared.
 //!
-//! Invariant: a policy is deterministic: it depends only on the references and the page numbers
-//! ([`super::Cache::introduce`]).
+//! Invariant: a policy is deterministic. Its results depend only on the references and the page
+//! numbers ([`super::Cache::introduce`]).
 
 mod arc;
 mod lirs;
@@ -23,7 +24,7 @@ pub use s3_fifo::S3Fifo;
 pub use sieve::Sieve;
 pub use w_tiny_lfu::WTinyLfu;
 
-/// Returns a share of `size` pages, rounded down as C does.
+/// Returns a share of `size` pages, rounded down like a conversion in C.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -34,7 +35,7 @@ fn part(size: u64, share: f64) -> u64 {
     (size as f64 * share) as u64
 }
 
-/// Makes a table by page long enough for `id`; the length doubles each time.
+/// Makes a table with an entry for each page long enough for `id`; the length doubles each time.
 #[inline]
 fn reach<T: Clone>(table: &mut Vec<T>, id: u32, empty: T) {
     let at = id as usize;

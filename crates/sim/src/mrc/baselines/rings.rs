@@ -1,4 +1,5 @@
-//! Lists of pages from the newest to the oldest, all linked through one table by page.
+//! Doubly linked lists of pages, from the newest to the oldest, in one table with a node for each
+//! page.
 //!
 //! Invariant: a page is in at most one ring. The ring through node `r` has the pages of list `r`,
 //! each once, and `len` is their number.
@@ -16,11 +17,11 @@ const OUT: Node = Node {
     older: u32::MAX,
 };
 
-/// `N` lists. Take 8 bytes for each page of the trace.
+/// `N` lists. They take 8 bytes for each page of the trace.
 #[derive(Clone, Debug)]
 pub(super) struct Rings<const N: usize> {
-    /// The nodes. The first `N` close the rings: `older` of such a node is the newest page of its
-    /// ring. The node of a page is `id + N`.
+    /// The nodes. Each of the first `N` closes a ring: its `older` is the newest page of that ring.
+    /// The node of a page is `id + N`.
     nodes: Vec<Node>,
     len: [u64; N],
 }
@@ -133,7 +134,7 @@ mod tests {
     use std::collections::VecDeque;
 
     #[test]
-    fn rings_are_queues() {
+    fn rings_equal_queues() {
         let (mut rings, mut queues) = (Rings::<2>::new(), [VecDeque::new(), VecDeque::new()]);
         let mut x = 1u32;
         for _ in 0..20_000 {

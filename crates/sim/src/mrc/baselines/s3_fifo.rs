@@ -1,10 +1,10 @@
-//! S3-FIFO (Yang and others, SOSP'23): new pages pass through a small queue, which has a tenth of
-//! the memory. Pages referenced twice there move to the main queue; the others are evicted and
+//! S3-FIFO (Yang and others, SOSP'23): new pages enter a small queue, which has a tenth of the
+//! memory. Pages referenced twice there move to the main queue; the others are evicted and
 //! remembered. The main queue is a CLOCK that counts up to three references.
 //!
-//! As in libCacheSim: nine tenths of the size are remembered; a remembered page enters the main
-//! queue; and before the first eviction, pages that do not fit into the small queue fill the main
-//! one.
+//! As in libCacheSim: nine tenths as many pages as the size are remembered; a remembered page that
+//! returns enters the main queue; and until the first eviction, pages that do not fit into the
+//! small queue enter the main queue.
 //!
 //! Invariant: the small and the main queue together never have more pages than the size.
 
@@ -34,7 +34,7 @@ pub struct S3Fifo {
     size: u64,
     small: u64,
     ghosts: u64,
-    /// Whether no page was evicted so far.
+    /// Whether no page was evicted yet.
     filling: bool,
 }
 
@@ -52,7 +52,8 @@ impl S3Fifo {
         }
     }
 
-    /// Evicts a page, or moves pages to the main queue. To be called until there is space.
+    /// Evicts a page, or moves pages from the small queue to the main queue. To be called until
+    /// there is space.
     fn evict(&mut self) {
         self.filling = false;
         let main = self.size.saturating_sub(self.small);
@@ -124,8 +125,8 @@ impl Cache for S3Fifo {
         if self.size == 0 {
             return false;
         }
-        // Forgotten before another page is evicted, so that this eviction does not make the memory
-        // forget another page.
+        // The page is removed from the remembered ones before another page is evicted. Otherwise
+        // that eviction could make the memory forget a further page.
         if state == REMEMBERED {
             self.queues.remove(GHOST, id);
         }

@@ -1,6 +1,6 @@
 //! SIEVE (Zhang and others, NSDI'24): pages are in the order of their arrival. A hand moves from
-//! the old end to the new one, skips pages that were referenced since it passed, and evicts the
-//! first one that was not. A skipped page keeps its position.
+//! the oldest page to the newest, skips pages that were referenced since it last passed them, and
+//! evicts the first page that was not. A skipped page keeps its position.
 //!
 //! Invariant: the ring has the pages that are present, each once, and never more than the size; the
 //! hand is `None` or a page in the ring.
@@ -35,8 +35,8 @@ impl Sieve {
         }
     }
 
-    /// Evicts one page. The search ends, because the hand clears the reference bit of each page
-    /// that it skips.
+    /// Evicts one page. The search always ends, because the hand clears the reference bit of each
+    /// page that it skips.
     fn evict(&mut self) {
         let mut at = self.hand.or_else(|| self.ring.oldest(0));
         while let Some(id) = at {
@@ -44,8 +44,8 @@ impl Sieve {
             let state = &mut self.state[id as usize];
             if *state != REFERENCED {
                 *state = ABSENT;
-                // After the newest page the hand becomes `None`: the next page that arrives must
-                // not be the first one it checks.
+                // After the newest page the hand becomes `None`, so that the next search begins at
+                // the oldest page, not at a page that arrives meanwhile.
                 self.hand = next;
                 self.ring.remove(0, id);
                 return;

@@ -1,10 +1,11 @@
-//! An estimate of how often each page was counted: a counting Bloom filter (Fan and others, 1998),
-//! as libCacheSim uses it in W-TinyLFU.
+//! Estimates how often each page was counted: a counting Bloom filter (Fan and others, 1998), as
+//! libCacheSim uses it in W-TinyLFU.
 //!
 //! There are 14.4 counters for each page of the memory, so about one estimate in a thousand is too
-//! high. A page has ten counters; counting adds to all ten, and the smallest is the estimate.
+//! high. Each page has ten of the counters; counting a page increments all ten, and the smallest of
+//! them is the estimate.
 //!
-//! Invariant: an estimate is never below the real count, if both are halved at the same times.
+//! Invariant: an estimate is never below the exact count that is halved at the same times.
 
 use super::xxh64::xxh64;
 
@@ -38,7 +39,8 @@ impl Probe {
 #[derive(Clone, Debug)]
 pub(super) struct Sketch {
     counters: Vec<u32>,
-    /// 2^64 divided by the number of counters, rounded up; computes remainders without a division.
+    /// 2^64 divided by the number of counters, rounded up. It replaces divisions when remainders
+    /// are computed.
     inverse: u64,
 }
 
@@ -51,8 +53,10 @@ impl Sketch {
         reason = "a size below 2^31"
     )]
     pub(super) fn new(pages: u64) -> Self {
-        let a_page = -ERROR.ln() / LN2_SQUARED;
-        let len = (a_page * pages as f64).ceil().min(f64::from(i32::MAX)) as u32;
+        let counters_per_page = -ERROR.ln() / LN2_SQUARED;
+        let len = (counters_per_page * pages as f64)
+            .ceil()
+            .min(f64::from(i32::MAX)) as u32;
         // With fewer counters, every page would use some counter twice.
         let len = if len < PROBES { 2 * PROBES } else { len };
         Self {
@@ -64,29 +68,29 @@ impl Sketch {
     /// Returns the indices of a page's counters.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "less than `len`")]
-    fn places(&self, probe: Probe) -> impl Iterator<Item = usize> + use<> {
+    fn indices(&self, probe: Probe) -> impl Iterator<Item = usize> + use<> {
         let (inverse, len) = (self.inverse, self.counters.len() as u128);
         (0..PROBES).map(move |n| {
             let at = probe.first.wrapping_add(probe.step.wrapping_mul(n));
             // Computes `at % len`, exact for 32 bits (Lemire, Kaser and Kurz 2019).
             let fraction = inverse.wrapping_mul(u64::from(at));
-            let place = (u128::from(fraction) * len) >> 64;
-            place as usize
+            let index = (u128::from(fraction) * len) >> 64;
+            index as usize
         })
     }
 
     /// Counts a page.
     #[inline]
     pub(super) fn add(&mut self, probe: Probe) {
-        for at in self.places(probe) {
+        for at in self.indices(probe) {
             self.counters[at] = self.counters[at].wrapping_add(1);
         }
     }
 
-    /// Returns how often a page was counted, or a little more.
+    /// Returns how often a page was counted; sometimes a higher number, never a lower one.
     #[inline]
     pub(super) fn estimate(&self, probe: Probe) -> u32 {
-        let counts = self.places(probe).map(|at| self.counters[at]);
+        let counts = self.indices(probe).map(|at| self.counters[at]);
         counts.min().unwrap_or(0)
     }
 
@@ -109,7 +113,7 @@ mod tests {
                 let probe = Probe::new(page);
                 let at = |n: u32| probe.first.wrapping_add(probe.step.wrapping_mul(n)) % len;
                 let divided: Vec<usize> = (0..PROBES).map(|n| at(n) as usize).collect();
-                assert_eq!(sketch.places(probe).collect::<Vec<_>>(), divided);
+                assert_eq!(sketch.indices(probe).collect::<Vec<_>>(), divided);
             }
         }
     }

@@ -1,4 +1,5 @@
-//! The baseline policies against naive ones, and against what holds for any memory.
+//! Compares the baseline policies with naive implementations, and checks properties that hold for
+//! any memory.
 
 mod golden;
 mod naive;
@@ -8,13 +9,14 @@ use crate::mrc::{Cache, NextUses, opt_misses};
 use naive::{NaiveLirs, NaiveTinyLfu};
 use proptest::prelude::*;
 
-/// References with frequent repetitions, and sometimes none.
+/// Makes traces; some have many repetitions, others hardly any.
 fn traces() -> impl Strategy<Value = Vec<u32>> {
     let reference = prop_oneof![3 => 0u32..6, 3 => 0u32..40, 1 => 0u32..400];
     prop::collection::vec(reference, 1..1500)
 }
 
-/// Sizes at which memories of one and of several hundredths differ.
+/// Makes sizes; among them are those at which a hundredth of the size changes from no page to one,
+/// or from one page to two.
 fn sizes() -> impl Strategy<Value = usize> {
     prop_oneof![3 => 0usize..40, 1 => 95usize..110, 1 => 195usize..210]
 }
@@ -75,9 +77,9 @@ proptest! {
     }
 }
 
-/// A first reference misses, and in a memory for all pages nothing else does.
+/// First references miss. In a memory for all pages, no other reference does.
 #[test]
-fn enough_memory_misses_once_a_page() {
+fn memory_for_all_pages_misses_once_per_page() {
     let ids: Vec<u32> = (0..20_000u32).map(|n| n * n % 997 % 500).collect();
     let pages = ids.iter().collect::<std::collections::BTreeSet<_>>().len() as u64;
     assert_eq!(misses(Sieve::new(500), &ids), pages);
@@ -87,7 +89,7 @@ fn enough_memory_misses_once_a_page() {
     assert_eq!(misses(WTinyLfu::new(500), &ids), pages);
 }
 
-/// Counts depend on a page's number, so the ids that it happens to get change nothing.
+/// Counts depend on the page number, so it does not matter which ids the pages get.
 #[test]
 fn introduced_pages_are_counted_by_their_numbers() {
     let ids: Vec<u32> = (0..30_000u32).map(|n| n * (n >> 4) % 991 % 700).collect();

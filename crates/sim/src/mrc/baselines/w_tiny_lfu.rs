@@ -1,10 +1,11 @@
-//! W-TinyLFU (Einziger, Friedman and Manes, ACM TOS 2017): new pages enter an LRU window of 1%. A
-//! page that leaves the window enters the main memory only if it was counted more often than the
-//! page that it would replace. The main memory is an SLRU: 20% on probation, 80% protected.
+//! W-TinyLFU (Einziger, Friedman and Manes, ACM TOS 2017): new pages enter an LRU window of 1% of
+//! the memory. A page that leaves the window enters the main memory only if it was counted more
+//! often than the page that it would replace. The main memory is an SLRU (segmented LRU): 20% on
+//! probation, 80% protected.
 //!
-//! As in libCacheSim, and not in the paper: a page is counted when it arrives, when it leaves the
-//! window, and at hits in the main memory, not at hits in the window. Counts are halved after 32
-//! hits in the main memory for each of its pages. Before the first eviction, all pages are in the
+//! As in libCacheSim, and unlike the paper: a page is counted when it arrives, when it leaves the
+//! window, and at hits in the main memory, but not at hits in the window. Counts are halved after
+//! 32 hits in the main memory per page of it. Until the first eviction, all pages are in the
 //! window. The parts of the main memory are rounded down, so one page more may be on probation.
 //!
 //! Invariant: window and main memory together never have more pages than the size.
@@ -19,14 +20,14 @@ const PROBATION: usize = 1;
 const PROTECTED: usize = 2;
 /// State of a page that is in no list; otherwise the state is the number of the page's list.
 const NOWHERE: u8 = 3;
-/// Number of hits between two halvings, for each page of the main memory.
+/// Number of hits in the main memory, per page of it, between two halvings of the counts.
 const SAMPLE: u64 = 32;
 
 /// A memory under W-TinyLFU. Takes 17 bytes for each page of the trace, and 58 for each page of its
 /// size.
 #[derive(Clone, Debug)]
 pub struct WTinyLfu {
-    place: Vec<u8>,
+    list_of: Vec<u8>,
     lists: Rings<3>,
     probes: Vec<Probe>,
     sketch: Sketch,
@@ -44,7 +45,7 @@ impl WTinyLfu {
     pub fn new(size: u64) -> Self {
         let main = size - part(size, 0.01).max(1).min(size);
         Self {
-            place: Vec::new(),
+            list_of: Vec::new(),
             lists: Rings::new(),
             probes: Vec::new(),
             sketch: Sketch::new(main),
@@ -72,17 +73,17 @@ impl WTinyLfu {
     #[expect(clippy::cast_possible_truncation, reason = "three lists")]
     fn transfer(&mut self, from: usize, to: usize, id: u32) {
         self.lists.transfer(from, to, id);
-        self.place[id as usize] = to as u8;
+        self.list_of[id as usize] = to as u8;
     }
 
     /// Removes a page from a list; it is no longer present.
     fn drop_from(&mut self, list: usize, id: u32) {
         self.lists.remove(list, id);
-        self.place[id as usize] = NOWHERE;
+        self.list_of[id as usize] = NOWHERE;
     }
 
-    /// Protects a page that was hit on probation. If too many are protected, the one without a hit
-    /// for the longest time returns to probation.
+    /// Protects a page that was hit on probation. If too many pages are protected, the one that had
+    /// no hit for the longest time returns to probation.
     fn protect(&mut self, id: u32) {
         self.transfer(PROBATION, PROTECTED, id);
         while self.lists.len(PROTECTED) > self.protected
@@ -95,7 +96,7 @@ impl WTinyLfu {
         }
     }
 
-    /// Records a hit in the main memory, and halves the counts when it is time.
+    /// Records a hit in the main memory, and halves the counts after enough hits ([`SAMPLE`]).
     fn age(&mut self) {
         self.hits += 1;
         if self.hits >= SAMPLE * self.main {
@@ -111,14 +112,14 @@ impl WTinyLfu {
         oldest(PROBATION).or_else(|| oldest(PROTECTED))
     }
 
-    /// Evicts that page of the main memory, if there is one.
+    /// Evicts the page that [`Self::last_in_main`] returns, if there is one.
     fn leave_main(&mut self) {
         if let Some((list, id)) = self.last_in_main() {
             self.drop_from(list, id);
         }
     }
 
-    /// Moves a page of the window into the main memory, which has space.
+    /// Moves a page from the window to the main memory, which has space for it.
     fn enter_main(&mut self, id: u32) {
         let free = self.lists.len(PROBATION) >= self.probation
             && self.lists.len(PROTECTED) < self.protected;
@@ -160,7 +161,7 @@ impl WTinyLfu {
         }
     }
 
-    /// Pages that were not introduced get their ids as page numbers.
+    /// Uses the ids as page numbers of the pages up to `id` that were not introduced.
     #[cold]
     fn introduce_up_to(&mut self, id: u32) {
         let known = u32::try_from(self.probes.len()).unwrap_or(u32::MAX);
@@ -177,10 +178,10 @@ impl Cache for WTinyLfu {
 
     #[inline]
     fn access(&mut self, id: u32) -> bool {
-        reach(&mut self.place, id, NOWHERE);
-        let place = self.place[id as usize];
-        if place != NOWHERE {
-            self.hit(id, usize::from(place));
+        reach(&mut self.list_of, id, NOWHERE);
+        let list_of = self.list_of[id as usize];
+        if list_of != NOWHERE {
+            self.hit(id, usize::from(list_of));
             return true;
         }
         if self.size == 0 {
@@ -193,7 +194,7 @@ impl Cache for WTinyLfu {
             self.evict();
         }
         self.lists.push(WINDOW, id);
-        self.place[id as usize] = 0;
+        self.list_of[id as usize] = 0;
         self.count(id);
         false
     }

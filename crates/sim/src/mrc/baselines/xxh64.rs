@@ -1,4 +1,4 @@
-//! XXH64 (Collet) of one 64-bit number, from the specification of xxHash, section "XXH64".
+//! The hash XXH64 (Collet) of a 64-bit number, from the specification of xxHash, section "XXH64".
 //!
 //! Invariant: the result is the hash of the number's eight bytes, little-endian.
 
@@ -25,7 +25,7 @@ mod tests {
     /// The expected values come from xxHash itself: `XXH64(&number, 8, seed)` of version 0.7.4,
     /// which libCacheSim includes.
     #[test]
-    fn as_the_reference_says() {
+    fn hashes_equal_those_of_the_reference_implementation() {
         for (number, seed, hash) in KNOWN {
             assert_eq!(xxh64(number, seed), hash, "{number} {seed}");
         }

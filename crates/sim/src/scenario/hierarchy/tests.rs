@@ -1,4 +1,4 @@
-//! Files with tenants below tenants, through the whole world.
+//! Runs files in which tenants are below other tenants.
 
 use crate::outcome::Cell;
 use crate::scenario::tests::ended;
@@ -46,7 +46,7 @@ fn a_tree_of_three_levels() {
         "run.accessed-bits=page-tables",
     ] {
         let world = ended(TREE, &[set]);
-        // 2 slices, 4 pods, 12 webs, and the two that departed.
+        // There are 2 slices, 4 pods, 12 webs, and the two tenants that departed.
         assert_eq!(world.guests.len(), 20);
         for guest in &world.guests {
             let Some(id) = guest.memcg else { continue };
@@ -59,12 +59,14 @@ fn a_tree_of_three_levels() {
             };
             world.guests.iter().filter(named).collect::<Vec<_>>()
         };
-        // A slice does nothing itself; pages taken below it are counted for it.
+        // A slice itself touches nothing. Pages taken from the tenants below it are counted for it,
+        // too.
         for slice in of("slice") {
             assert_eq!(slice.counts.touches, 0);
             assert!(slice.pgsteal > 0, "{set}");
         }
-        // Departed tenants went with their parent, and all that came in is accounted for.
+        // Departed tenants departed with their parent, and all pages that came in are accounted
+        // for.
         for gone in of("late").into_iter().chain(of("job")) {
             assert!(gone.memcg.is_none());
         }
@@ -72,7 +74,8 @@ fn a_tree_of_three_levels() {
     }
 }
 
-/// A row has the tenant and all below it, as memory.stat does, under its path.
+/// A row has the counts of the tenant and of all tenants below it, as memory.stat has, under the
+/// tenant's path.
 #[test]
 fn results_add_up_the_tree() {
     let plans = parse("test.toml", TREE, &[]).expect("a good file");
@@ -93,8 +96,8 @@ fn results_add_up_the_tree() {
     assert_eq!(find("late"), find("late/job"));
 }
 
-/// memory.min in the middle of a tree protects the memcgs below it from those beside it, and is
-/// worth no more than its parent's.
+/// memory.min in the middle of a tree protects the memcgs below it from their siblings, but at most
+/// up to its parent's memory.min.
 #[test]
 fn a_protected_pod_keeps_its_pages() {
     let text = r#"
@@ -121,34 +124,37 @@ fn a_protected_pod_keeps_its_pages() {
 }
 
 #[test]
-fn trees_that_cannot_be() {
+fn invalid_trees_are_refused() {
     let work = "work = [{ pattern = \"loop\", size = \"1M\", rate = 1 }]";
     let tenant = |keys: &str| format!("[[tenant]]\n{keys}\n{work}\n");
     let named =
         |name: &str, parent: &str| tenant(&format!("name = \"{name}\"\nparent = \"{parent}\""));
-    let said = complaint(&named("a", "b"));
+    let message = complaint(&named("a", "b"));
     assert!(
-        said.contains("test.toml:1: tenant `a`: there is no tenant `b`"),
-        "{said}"
+        message.contains("test.toml:1: tenant `a`: there is no tenant `b`"),
+        "{message}"
     );
-    let said = complaint(&named("a", "a"));
-    assert!(said.contains("below itself"), "{said}");
-    let said = complaint(&(named("a", "b") + &named("b", "a")));
-    assert!(said.contains("below itself"), "{said}");
+    let message = complaint(&named("a", "a"));
+    assert!(message.contains("below itself"), "{message}");
+    let message = complaint(&(named("a", "b") + &named("b", "a")));
+    assert!(message.contains("below itself"), "{message}");
     let deep = |levels: u32| {
         let above = (1..levels).map(|n| named(&n.to_string(), &(n - 1).to_string()));
         tenant("name = \"0\"") + &above.collect::<String>()
     };
     assert_eq!(complaint(&deep(16)), "none");
     assert!(complaint(&deep(17)).contains("too deep"));
-    let said = complaint("[[tenant]]\nname = \"a\"");
-    assert!(said.contains("with it as their parent"), "{said}");
+    let message = complaint("[[tenant]]\nname = \"a\"");
+    assert!(message.contains("with it as their parent"), "{message}");
     let late = tenant("name = \"a\"\narrive = \"5s\"")
         + &tenant("name = \"b\"\nparent = \"a\"\ndepart = \"5s\"");
-    let said = complaint(&late);
-    assert!(said.contains("`b`: it departs before it arrives"), "{said}");
+    let message = complaint(&late);
+    assert!(
+        message.contains("`b`: it departs before it arrives"),
+        "{message}"
+    );
     let many = tenant("name = \"a\"\ncount = 1000")
         + &tenant("name = \"b\"\nparent = \"a\"\ncount = 1000");
-    let said = complaint(&many);
-    assert!(said.contains("1001000 tenants"), "{said}");
+    let message = complaint(&many);
+    assert!(message.contains("1001000 tenants"), "{message}");
 }

@@ -1,10 +1,10 @@
-//! A recording made by hand, replayed.
+//! Replays recordings that the tests make.
 
 use event_log::{Encoder, Header, Pages};
 
 use super::*;
 
-/// A file of a test's own, removed with it.
+/// A temporary file, removed when dropped.
 pub(in crate::scenario) struct Scratch(pub(in crate::scenario) PathBuf);
 
 impl Scratch {
@@ -25,8 +25,8 @@ impl Drop for Scratch {
     }
 }
 
-/// A recording with a scan each second: each element is the number of present pages, from 0 on, and
-/// the range that was accessed.
+/// Makes a recording with one scan per second. Each element of `scans` is the number of present
+/// pages (numbered from 0), and the range of pages that were accessed.
 pub(in crate::scenario) fn recording(scans: &[(u64, std::ops::Range<u64>)]) -> Scratch {
     let header = Header {
         page_bytes: 4096,
@@ -93,9 +93,9 @@ fn a_file_that_is_no_recording_is_an_error() {
     assert!(missing.expect_err("no file").contains("/nowhere/x.rec"));
 }
 
-/// What tenants that replay a recording did, by name, after the file's time.
+/// Returns the counts of tenants that replay a recording, by name, at the end of the run.
 fn replayed(run: &str, tenant: &str) -> Vec<crate::scenario::world::Counts> {
-    // Two hundred pages come, a half of them stays in use, and at last the other half is freed.
+    // First, 200 pages are accessed. Half of them stay in use; at the end the other half is freed.
     let all = (200, 0..200);
     let half = (200, 0..100);
     let scratch = recording(&[all, half.clone(), half.clone(), half, (100, 0..100)]);
@@ -155,8 +155,8 @@ fn keys_that_a_recording_does_not_have_are_refused() {
     assert!(error.what.contains("missing field `rate`"), "{error}");
 }
 
-/// Regression: the first minute of ten was replayed, less memory sufficed, and the result did not
-/// say so.
+/// Regression: if only the first minute of ten was replayed, less memory sufficed, and the result
+/// did not say that the replay was partial.
 #[test]
 fn partial_replays_and_recordings_are_reported() {
     let scratch = recording(&[(100, 0..100), (100, 0..10), (90, 0..0)]);

@@ -1,6 +1,6 @@
-//! Tables of the instances of tenants with a `count`: how evenly reclaim took from them.
+//! Tables of the instances of a tenant (key `count`), which show how evenly reclaim took from them.
 //!
-//! Invariant: a row is of one instance alone, without the tenants below it.
+//! Invariant: a row has the counts of one instance, without those of tenants below it.
 
 use super::{Course, cell, mib, names};
 use crate::outcome::{Cell, Table};
@@ -8,11 +8,11 @@ use crate::scenario::plan::{Plan, Plans};
 use crate::scenario::world::Counts;
 use crate::stats::{least, mean, most, number, stddev};
 
-/// Maximum number of rows of the table with a row for each instance, over all runs.
+/// Maximum number of rows of the table "Instances", over all runs.
 const ROWS_MAX: usize = 100_000;
 
-/// Returns the tables, none if each tenant has one instance; and a note if there are too many
-/// instances for a row each.
+/// Returns the tables; none if each tenant has only one instance. If there are too many instances
+/// for a row each, returns a note that says so.
 pub(super) fn tables(plans: &Plans, courses: &[Course]) -> (Vec<Table>, Option<String>) {
     let runs = || plans.runs.iter().zip(courses);
     let rows: usize = runs().map(|(_, course)| counted(course).count()).sum();
@@ -28,9 +28,10 @@ pub(super) fn tables(plans: &Plans, courses: &[Course]) -> (Vec<Table>, Option<S
     }
 }
 
-/// Returns the instances of tenants that have several, each with its tenant.
+/// Returns the instances of those tenants that have several; for each, the index of its tenant and
+/// its counts.
 fn counted(course: &Course) -> impl Iterator<Item = &(usize, Counts)> {
-    let is_many = |group: usize| of(course, group).nth(1).is_some();
+    let is_many = |group: usize| counts_of(course, group).nth(1).is_some();
     let groups: Vec<bool> = (0..course.groups.len()).map(is_many).collect();
     course
         .instances
@@ -39,9 +40,9 @@ fn counted(course: &Course) -> impl Iterator<Item = &(usize, Counts)> {
 }
 
 /// Returns the instances of one tenant.
-fn of(course: &Course, group: usize) -> impl Iterator<Item = &Counts> {
+fn counts_of(course: &Course, group: usize) -> impl Iterator<Item = &Counts> {
     let all = course.instances.iter();
-    all.filter(move |(of, _)| *of == group)
+    all.filter(move |(other, _)| *other == group)
         .map(|(_, counts)| counts)
 }
 
@@ -56,7 +57,7 @@ fn values(plan: &Plan) -> Vec<Cell> {
     plan.values.iter().map(|(_, value)| cell(value)).collect()
 }
 
-/// Returns a table with a row for each tenant with instances.
+/// Returns a table with a row for each tenant that has several instances.
 fn shares(plans: &Plans, courses: &[Course]) -> Table {
     let own = [
         "tenant",
@@ -73,7 +74,9 @@ fn shares(plans: &Plans, courses: &[Course]) -> Table {
     };
     for (plan, course) in plans.runs.iter().zip(courses) {
         for (group, name) in names(plan).into_iter().enumerate() {
-            let pgsteal: Vec<f64> = of(course, group).map(|of| number(of.pgsteal)).collect();
+            let pgsteal: Vec<f64> = counts_of(course, group)
+                .map(|counts| number(counts.pgsteal))
+                .collect();
             if pgsteal.len() < 2 {
                 continue;
             }

@@ -1,31 +1,31 @@
-//! Walks of one address space: complete ones before aging, and look-around at a page that eviction
-//! found young.
+//! Walks of the page tables of one address space: complete walks before aging, and look-around at a
+//! page that eviction found young.
 //! spec: lru-gen.md 5.2, 7.
 //!
-//! Invariants: after a walk, no page of a table that it read is accessed, except through a VMA
-//! without recency. A table that the walk skipped has kept all its bits.
+//! Invariants: after a walk, no page in a table that it read is accessed, except through a VMA
+//! without recency. All bits in a skipped table stay as they were.
 
-use super::{ACCESSED, BESIDE, ENTRIES, ScanAroundFinds, Space};
+use super::{ACCESSED, AroundFindings, BESIDE, ENTRIES, Space};
 use crate::vma::Vma;
 use engine::lru_gen::{is_dense, look_around_window};
 use engine::{FolioId, Lruvec, ScanReason};
 use std::ops::Range;
 
-/// Which tables a walk reads; never one that was not accessed at all.
+/// Which tables a walk reads. A walk never reads a table that has no accessed page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WalkKind {
     /// Tables in the Bloom filter.
     Filtered,
-    /// All tables; fills the filter for the next walk (`force_scan`).
+    /// All tables; the walk fills the filter for the next walk (the kernel's `force_scan`).
     Forced,
     /// All tables; there are no filters.
     Unfiltered,
 }
 
-/// Counts of all walks so far. The kernel has the first four, too.
+/// Counts of all walks so far. The kernel has the first four counts, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WalkCounts {
-    /// Number of page entries read, present or not.
+    /// Number of page-table entries read, present or not.
     pub total: u64,
     /// Number of entries found accessed.
     pub young: u64,
@@ -62,10 +62,10 @@ impl Space {
         self.counts
     }
 
-    /// Makes the walk that precedes a new generation of `lruvec`. A space is skipped if its program
-    /// has not run since the last walk, unless the walk is forced. The filters of a skipped space
-    /// do not change: the next walk still reads the tables where an older one found many accessed
-    /// pages.
+    /// Makes the walk that precedes a new generation of `lruvec`. The walk is skipped if the
+    /// program has not run since the last walk, unless it is forced. The filters of a skipped space
+    /// do not change, so the next walk still reads the tables in which an older walk found many
+    /// accessed pages.
     /// spec: lru-gen.md 5.1.
     pub(in crate::scenario) fn walk(&mut self, lruvec: &mut Lruvec, kind: WalkKind) {
         let has_run = self.take_run();
@@ -96,8 +96,8 @@ impl Space {
         }
     }
 
-    /// Walks a table; returns the number of its entries, and of accessed ones, in VMAs with
-    /// recency.
+    /// Walks one table. Returns the number of its entries in VMAs with recency, and how many of
+    /// these were accessed.
     fn walk_leaf(&mut self, leaf: usize, recent: &[Vma], lruvec: &mut Lruvec) -> (u64, u64) {
         let pages = (leaf * ENTRIES) as u64..((leaf + 1) * ENTRIES) as u64;
         let (mut total, mut young) = (0, 0);
@@ -137,9 +137,9 @@ impl Space {
         self.map.mappings(id).map(|(page, _)| page).collect()
     }
 
-    /// Called after eviction found the page of `id` accessed and cleared its bit: clears the bits
-    /// of its neighbours, too. A neighbour in the same batch is then kept, and does not cause
-    /// another look-around.
+    /// Does the look-around for a page that eviction has found accessed: clears the accessed bits
+    /// of its neighbours. A neighbour in the same batch is then kept, and does not cause another
+    /// look-around.
     pub(in crate::scenario) fn look_around(&mut self, id: FolioId) {
         for page in self.pages_of(id) {
             self.look_around_page(page);
@@ -159,12 +159,12 @@ impl Space {
             if self.clear_young(page) {
                 found += 1;
                 self.set(page, self.bits(page) | BESIDE);
-                self.beside.young.extend(vma.folio(page));
+                self.around.young.extend(vma.folio(page));
             }
         }
         self.counts.around += found - 1;
         if is_dense(found, total) {
-            self.beside.dense.push(super::entry(page).0 as u64);
+            self.around.dense.push(super::entry(page).0 as u64);
         }
     }
 
@@ -174,15 +174,15 @@ impl Space {
         mappings.any(|(page, _)| self.bits(page) & BESIDE != 0)
     }
 
-    /// Reports to `lruvec` what look-around has found since its last report, in a reclaim for
-    /// `reason`. Tables with many accessed pages are added to the filter of the next walk.
+    /// Reports to `lruvec` the findings of look-around since the last report, in a reclaim for
+    /// `reason`. Adds tables with many accessed pages to the filter of the next walk.
     pub(in crate::scenario) fn report_neighbours(
         &mut self,
         lruvec: &mut Lruvec,
         reason: ScanReason,
     ) {
         let seq = lruvec.lru_gen().max_seq();
-        let ScanAroundFinds { young, dense } = std::mem::take(&mut self.beside);
+        let AroundFindings { young, dense } = std::mem::take(&mut self.around);
         for id in young {
             for page in self.pages_of(id) {
                 self.set(page, self.bits(page) & !BESIDE);
@@ -214,7 +214,7 @@ impl Space {
     }
 }
 
-/// A planted bug: pages are accessed, but the bits of their tables are clear.
+/// Plants a bug: all present pages are accessed, but the accessed bits of their tables are clear.
 #[cfg(test)]
 impl Space {
     pub(in crate::scenario) fn hide(&mut self) {

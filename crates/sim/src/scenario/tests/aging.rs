@@ -1,10 +1,10 @@
-//! Scans that open generations beside a limit that evicts pages.
+//! Tests scans that open generations while a limit makes reclaim evict pages.
 
 use super::{World, ended, plans};
 use engine::FolioType;
 
-/// Files of 16 MiB, of which each page is touched once in 68 s, beside 16 MiB of anonymous memory
-/// that is touched only at the start; 24 MiB fit.
+/// A tenant with a limit of 24 MiB. It has 16 MiB of files, each page of which it touches once in
+/// 68 s, and 16 MiB of anonymous memory that it touches only at the start.
 const HOT_FILE_BESIDE_IDLE_ANON: &str = r#"
 run = { duration = "30m", step = "1s" }
 [[tenant]]
@@ -21,8 +21,8 @@ fn refaults(text: &str, set: &[&str]) -> u64 {
 }
 
 /// Regression: each scan opened a generation, so after some scans no refault was recent. The
-/// refault controller learned nothing and evicted files for ever, beside anonymous memory that
-/// nothing used: 105,798 refaults in an hour, and 558 without scans.
+/// refault controller learned nothing and evicted files for ever, though there was anonymous memory
+/// that nothing used: 105,798 refaults in an hour, compared with 558 without scans.
 #[test]
 fn scans_do_not_blind_the_refault_controller() {
     let text = HOT_FILE_BESIDE_IDLE_ANON;
@@ -47,8 +47,9 @@ fn idle_files_leave_before_anonymous_memory_in_use() {
     }
 }
 
-/// Where both types are in use alike, the file memory that is evicted, averaged over time, falls as
-/// the swappiness rises, also where scans open generations. (At any moment it swings.)
+/// If both types of memory are in use alike, a higher swappiness makes reclaim evict less file
+/// memory, averaged over time, also if scans open generations. (At a single moment the amount
+/// varies.)
 #[test]
 fn swappiness_orders_what_is_taken() {
     let text = HOT_FILE_BESIDE_IDLE_ANON.replace(

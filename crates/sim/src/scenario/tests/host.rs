@@ -1,4 +1,4 @@
-//! Reclaim as `serve` does it on a host: `reclaim = "host"`.
+//! Tests reclaim as `serve` does it on a host: `reclaim = "host"`.
 
 use super::*;
 use engine::memcg::MemcgEvent;
@@ -6,7 +6,7 @@ use engine::{Aging, MachineConfig};
 
 const HOST: [&str; 2] = ["run.reclaim=host", "run.age-every=1s"];
 
-/// A tenant that is protected by memory.low, beside one with twice as much cold memory as is
+/// A tenant that memory.low protects, and another tenant that has twice as much cold memory as is
 /// requested.
 const TIGHT: &str = r#"
 run = { duration = "20s" }
@@ -37,7 +37,7 @@ fn oracles_agree_with_reclaim_of_a_host() {
     }
 }
 
-/// The machine has the settings with which `serve` makes its own.
+/// The simulated machine has the same settings as that of `serve`.
 #[test]
 fn the_machine_is_that_of_a_host() {
     let config = |set: &[&str]| World::new(&plans(TIGHT, set).runs[0]).machine.config();
@@ -51,7 +51,7 @@ fn the_machine_is_that_of_a_host() {
     assert!(kernel.batch == 64 && !kernel.low_last && !kernel.in_turn);
 }
 
-/// A host reclaims ahead of a limit, so that a program hardly ever meets it.
+/// A host reclaims before a limit is reached, so a program hardly ever reaches it.
 #[test]
 fn a_host_reclaims_ahead_of_limits() {
     let text = r#"
@@ -82,8 +82,8 @@ fn a_host_reclaims_ahead_of_limits() {
     assert!(host.1 > 0, "{host:?}");
 }
 
-/// A host takes from a tenant below low only if no other tenant has anything to take; the kernel's
-/// memcg LRU passes such a tenant by once.
+/// A host takes from a tenant below memory.low only if no other tenant has pages to take. The
+/// kernel's memcg LRU only skips such a tenant once.
 #[test]
 fn a_host_takes_below_low_last() {
     let taken = |set: &[&str]| ended(TIGHT, set).guests[0].counts.pgsteal;
@@ -92,7 +92,7 @@ fn a_host_takes_below_low_last() {
 }
 
 #[test]
-fn what_serve_does_not_run_is_refused() {
+fn settings_that_serve_lacks_are_refused() {
     for (set, what) in [
         ("run.age-every=1s", ""),
         ("run.reclaim=host", "reclaim = \"host\" without age-every"),

@@ -1,4 +1,4 @@
-//! The tables of the instances of a tenant.
+//! Tests the tables of the instances of a tenant.
 
 use super::*;
 use crate::outcome::{Cell, Outcome, Table};
@@ -22,7 +22,7 @@ fn count(cell: &Cell) -> u64 {
 
 const SHARES: &str = "Pgsteal over the instances of a tenant";
 
-/// The instances of a tenant add up to the tenant, and differ.
+/// The counts of a tenant's instances sum to the tenant's, and differ from each other.
 #[test]
 fn each_instance_has_a_row() {
     let outcome = run(&plans(MIXED, &["tenant.zipf.count=3"]), 1, &mut |_| ());
@@ -49,7 +49,7 @@ fn each_instance_has_a_row() {
     assert!(least < most, "{pgsteal:?}");
 }
 
-/// Instances of a tenant below instances of another are counted over all parents.
+/// If a tenant's instances are below several instances of another tenant, all of them are counted.
 #[test]
 fn instances_of_a_tree_are_counted() {
     let text = r#"
@@ -69,7 +69,7 @@ fn instances_of_a_tree_are_counted() {
         column(shares, "tenant"),
         [text("parent"), text("parent/child")]
     );
-    // No page was taken: 0 of 0 is no share.
+    // No page was taken, and 0 of 0 is no share.
     assert_eq!(
         column(shares, "stddev/mean (%)"),
         [Cell::Empty, Cell::Empty]
@@ -86,7 +86,7 @@ fn tenants_without_a_count_have_no_table() {
     assert!(table(&outcome, SHARES).is_none() && table(&outcome, "Instances").is_none());
 }
 
-/// In a sweep each run has its rows, with the swept value.
+/// In a sweep each run has rows of its own, with the swept value.
 #[test]
 fn a_sweep_has_the_rows_of_each_run() {
     let sweep = format!("{MIXED}\n[sweep]\n\"tenant.zipf.count\" = [1, 2, 3]\n");

@@ -1,9 +1,9 @@
-//! Reclaim from one of two memory nodes.
+//! Tests reclaim from one of two memory nodes.
 
 use super::{complaint, ended};
 
-/// Node 0 has memory that is used all the time and memory that is used once; node 1 has older
-/// memory, used once. Memory is requested from node 0 alone, 11 MiB in all.
+/// Node 0 has memory that is used all the time, and memory that is used once. Node 1 has older
+/// memory, used once. The file requests reclaim only from node 0, 11 MiB in all.
 const TWO_NODES: &str = r#"
 run = { duration = "60s", age-every = "5s" }
 [[tenant]]
@@ -32,8 +32,8 @@ fn pgsteal_and_refaults(set: &[&str]) -> [(u64, u64); 2] {
     [of(0), of(1)]
 }
 
-/// The requests take what is cold on their node, by each choice of tenants, of a kernel and of a
-/// host.
+/// The requests take the cold memory of their node, for each way to choose among tenants, of a
+/// kernel and of a host.
 #[test]
 fn only_cold_memory_of_the_node_leaves() {
     for set in [
@@ -46,18 +46,18 @@ fn only_cold_memory_of_the_node_leaves() {
     ] {
         let [far, near] = pgsteal_and_refaults(set);
         assert_eq!(far, (0, 0), "{set:?}");
-        // The kernel may take a batch of 64 pages more than each request.
+        // At each request the kernel may take a batch of 64 pages more.
         assert!((2816..=3520).contains(&near.0), "{set:?}: {near:?}");
         // The memory in use is 2048 pages.
         assert!(near.1 < 100, "{set:?}: {near:?}");
     }
-    // From node 1 alone the other tenant keeps everything.
+    // If only node 1 is reclaimed from, the other tenant keeps everything.
     let [far, near] = pgsteal_and_refaults(&["reclaim.0.node=1"]);
     assert!(far.0 >= 2816 && near.0 == 0, "{far:?} {near:?}");
 }
 
 #[test]
-fn nodes_that_there_cannot_be_are_errors() {
+fn nodes_that_cannot_exist_are_errors() {
     for (set, what) in [
         (&["tenant.near.work.0.node=8"][..], "there is no node 8"),
         (&["reclaim.0.node=9"], "there is no node 9"),

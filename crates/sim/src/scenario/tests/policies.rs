@@ -1,9 +1,9 @@
-//! Tenants with a policy.
+//! Tests tenants with a policy.
 
 use super::{complaint, plans};
 use crate::scenario::world::World;
 
-/// Half of the first one's memory is loaded and never used again.
+/// Half of the first tenant's memory is loaded and never used again.
 const FILE: &str = r#"
 [run]
 duration = "10m"

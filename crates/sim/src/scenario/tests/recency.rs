@@ -1,4 +1,5 @@
-//! Accessed bits of faults, and advice: both kinds of memory must know the same.
+//! Tests accessed bits after faults, and advice: both implementations of memory must behave the
+//! same.
 
 use super::{World, plans};
 use crate::vma::{Fadvice, OpenFileId};
@@ -37,7 +38,7 @@ fn stream(set: &[&str]) -> World {
     world
 }
 
-/// Pages scanned and taken.
+/// Returns the numbers of pages scanned and taken.
 fn scans(world: &World) -> (u64, u64) {
     let id = world.guests[0].memcg.expect("there");
     let stat = world.machine.lruvec(id).stat();
@@ -45,8 +46,8 @@ fn scans(world: &World) -> (u64, u64) {
 }
 
 /// Regression: a streamed page was evicted at the first scan, because the access that had faulted
-/// set no accessed bit. Only 50,001 pages were scanned, though each of 50,000 must be scanned twice
-/// before it is evicted.
+/// set no accessed bit. Only 50,001 pages were scanned, though each of 50,000 pages must be scanned
+/// twice before it is evicted.
 #[test]
 fn a_fault_sets_the_accessed_bit() {
     let (scanned, taken) = scans(&stream(&[]));
@@ -54,12 +55,13 @@ fn a_fault_sets_the_accessed_bit() {
         scanned >= 2 * taken && taken >= 50_000,
         "{scanned} for {taken}"
     );
-    // A page read through a descriptor has no page-table entry to set a bit in.
+    // A page that is read through a descriptor has no page-table entry in which a bit could be set.
     let (scanned, taken) = scans(&stream(&["tenant.stream.work.0.access=descriptor"]));
     assert!(scanned <= taken + 1, "{scanned} for {taken}");
 }
 
-/// The same of both kinds of memory of the multi-gen LRU: its walks find what came in.
+/// The same with the multi-gen LRU, for both implementations of memory: its walks find the faulted
+/// pages.
 #[test]
 fn walks_find_faulted_pages() {
     for set in KINDS {
@@ -73,8 +75,8 @@ fn walks_find_faulted_pages() {
     }
 }
 
-/// Regression: advice given to a running program changed nothing in the engine's own table: whether
-/// accesses count had been decided at the first fault.
+/// Regression: advice of a running program had no effect with the engine's own table, because
+/// whether accesses count was decided at the first fault.
 #[test]
 fn advice_takes_effect_at_once_in_both_kinds_of_memory() {
     let text = r#"
@@ -101,7 +103,8 @@ fn advice_takes_effect_at_once_in_both_kinds_of_memory() {
     let advised = KINDS.map(|set| counts(set, true));
     assert_eq!(never[0], never[1]);
     assert_eq!(advised[0], advised[1]);
-    // Not more: a page that refaulted often enough is protected by its tier.
+    // There are not more refaults, because a page that refaulted often enough is protected by its
+    // tier.
     assert!(
         never[0].refaults == 0 && advised[0].refaults >= 64,
         "{advised:?} {never:?}"

@@ -1,4 +1,4 @@
-//! What `--set` and sweeps put in place of a file's values.
+//! Tests the values of `--set` and of sweeps, which replace values of the file.
 
 use super::*;
 use crate::scenario::report::outcome;
@@ -16,8 +16,8 @@ name = "b"
 work = [{ pattern = "loop", size = "64K", rate = 10 }]
 "#;
 
-/// Regression: the file's own values were tried, and the value that was set was silently not; a
-/// typo beside it was blamed on the sweep.
+/// Regression: if `--set` assigned a swept key, the sweep's values were run instead, without a
+/// message. An error in the assigned value was blamed on the sweep.
 #[test]
 fn a_set_value_replaces_a_swept_one() {
     let text = format!("{MIXED}\n[sweep]\n\"run.seed\" = [1, 2, 3]\n");
@@ -29,7 +29,7 @@ fn a_set_value_replaces_a_swept_one() {
         reported.contains("with --set") && !reported.contains("run.seed"),
         "{reported}"
     );
-    // One tenant has two spellings, and a table may be set as a whole.
+    // A tenant's key has two spellings, and a table may be set as a whole.
     let text = format!("{THREE}\n[sweep]\n\"tenant.1.memory-max\" = [\"1M\", \"2M\"]\n");
     for set in ["tenant.a.memory-max=4M", "tenant.1.memory-max=4M"] {
         let plans = plans(&text, &[set]);
@@ -51,7 +51,7 @@ fn a_set_value_replaces_a_swept_one() {
     assert!(reported.contains("part of `tenant.a.work`"), "{reported}");
 }
 
-/// Regression: with tenants that are called by numbers another one was limited.
+/// Regression: if tenants had numbers as names, the wrong tenant was limited.
 #[test]
 fn a_tenants_name_comes_before_its_number() {
     let plans = plans(THREE, &["tenant.2.memory-max=4M", "tenant.1.memory-max=8M"]);
@@ -60,8 +60,8 @@ fn a_tenants_name_comes_before_its_number() {
     assert_eq!(max, [Some(4), Some(8), None]);
 }
 
-/// Regression: a policy that was set had no column, a name that was set was not shown, and a sweep
-/// of two and three tenants ended in a panic.
+/// Regression: a policy of `--set` had no column, a name of `--set` was not shown, and a sweep over
+/// two and three tenants panicked.
 #[test]
 fn tables_are_of_the_runs_made() {
     let reported = |text: &str, set: &[&str]| {
@@ -100,7 +100,8 @@ fn tables_are_of_the_runs_made() {
     );
 }
 
-/// Regression: 1073741824 and "2G" stood in one column, as that and as 2048 MiB.
+/// Regression: 1073741824 and "2G" were in one column, the one as 1073741824 and the other as 2048
+/// MiB.
 #[test]
 fn swept_values_have_one_unit() {
     let mixed = format!("{THREE}\n[sweep]\n\"run.memory\" = [1073741824, \"2G\"]\n");

@@ -1,4 +1,4 @@
-//! Simulated hosts that request ages of memory from their guests, and set balloons by them.
+//! Simulates the hosts of guests, which request reports of memory ages and size balloons by them.
 
 use super::World;
 use crate::scenario::balloon::{self, Host};
@@ -6,7 +6,7 @@ use engine::memcg::MemcgLimits;
 use engine::{Limit, MemcgId, Millis};
 
 impl World {
-    /// Makes tenant `n`, whose memcg is `id`, a guest of `host`.
+    /// Makes tenant `n`, whose memcg is `id`, a guest (virtual machine) of `host`.
     pub(super) fn connect(&mut self, n: usize, id: MemcgId, host: Host) {
         let (config, now) = (host.config(), Millis(self.now));
         self.machine.connect_balloon(id, balloon::NODE);
@@ -25,23 +25,25 @@ impl World {
                 continue;
             };
             let before = host.allowed();
-            for (_, report) in pressed.iter().filter(|(who, _)| *who == id) {
+            for (_, report) in pressed.iter().filter(|(memcg, _)| *memcg == id) {
                 host.relieve(report, now);
             }
-            let question = host.ask(now);
-            let answer = question.and_then(|question| {
+            let request = host.request(now);
+            let reply = request.and_then(|request| {
                 let spaces = &mut self.spaces;
-                self.machine.balloon_message(id, &question, now, spaces)
+                self.machine.balloon_message(id, &request, now, spaces)
             });
-            answer.into_iter().for_each(|answer| host.follow(&answer));
+            reply
+                .into_iter()
+                .for_each(|reply| host.process_reply(&reply));
             if host.allowed() != before {
                 self.resize(n, id);
             }
         }
     }
 
-    /// Gives the guest the memory that its host allows; memory that cannot be taken remains with
-    /// the guest.
+    /// Sets the guest's limit to the memory that its host allows. Memory that cannot be reclaimed
+    /// remains with the guest.
     fn resize(&mut self, n: usize, id: MemcgId) {
         let Some(host) = &mut self.guests[n].host else {
             return;

@@ -1,4 +1,5 @@
-//! Converts an experiment file's values for the machine and for a tenant to the engine's types.
+//! Converts the values of an experiment file, for the machine and for a tenant, to the engine's
+//! types.
 
 use crate::rng::Rng;
 use crate::scenario::file::{
@@ -77,7 +78,7 @@ const fn policy(name: PolicyName, memory: Pages) -> Policy {
         PolicyName::ActiveInactive => Policy::ActiveInactive(Stage::Detection, memory),
         PolicyName::ActiveInactiveProtection => Policy::ActiveInactive(Stage::Protection, memory),
         PolicyName::ActiveInactiveBase => Policy::ActiveInactive(Stage::Base, memory),
-        // Under a baseline policy the machine never gets a page, so its policy does not matter.
+        // Under a baseline policy the machine has no pages, so its policy does not matter.
         PolicyName::MultiGen
         | PolicyName::Lru
         | PolicyName::Clock
@@ -104,8 +105,8 @@ mod tests {
         machine(file, &Hierarchy::new(file).unwrap_or_default())
     }
 
-    /// Regression: a run with 100,000 tenants of one page did not finish, because passes were made
-    /// also at priorities without a page to evict.
+    /// Regression: a run with 100,000 tenants of one page did not finish, because reclaim made
+    /// passes also at priorities at which no page can be evicted.
     #[test]
     fn passes_in_vain_are_made_if_configured() {
         assert!(!config("").vain_passes && config("vain-passes = true").vain_passes);

@@ -1,4 +1,4 @@
-//! A tenant of the simulated machine, with its counters.
+//! The state of a tenant in the simulation, with its counters.
 
 use super::worker::{Worker, workers};
 use crate::policy_runner::PolicyRunner;
@@ -16,13 +16,13 @@ pub struct Counts {
     pub touches: u64,
     /// Number of touches that faulted.
     pub misses: u64,
-    /// Number of pages that came in.
+    /// Number of pages that came in, by first touches and by refaults.
     pub came: u64,
     /// Number of pages removed when the tenant departed.
     pub unmapped: u64,
     /// Number of charges that failed at memory.max.
     pub ooms: u64,
-    /// Milliseconds of sleep of its works above memory.high.
+    /// Milliseconds for which its works were asleep because the tenant was above memory.high.
     pub throttled: u64,
     /// Number of pages reclaimed from the tenant, as of its departure or the last sample.
     pub pgsteal: u64,
@@ -53,11 +53,12 @@ impl Counts {
     }
 }
 
-/// A tenant of the simulated machine.
+/// A tenant in the simulation: one instance of a `[[tenant]]` of the file. (It is a virtual machine
+/// only if it has a balloon.)
 pub struct Guest {
     /// Index of its `[[tenant]]` in the file.
     pub group: usize,
-    /// Index of its parent among all guests, lower than its own; `None` for the root.
+    /// Index of its parent in the list of all tenants, lower than its own; `None` for the root.
     pub parent: Option<usize>,
     /// Its memcg; `None` before it arrives and after it departs.
     pub memcg: Option<MemcgId>,
@@ -68,7 +69,7 @@ pub struct Guest {
     /// Its memory under a baseline policy; `None` if the policy is one of the engine's.
     pub(super) baseline: Option<BaselineMemory>,
     pub(super) host: Option<Host>,
-    /// Runs its policy; `None` while it is not there or if it has none.
+    /// Runs its policy; `None` if it has none, before it arrives, and after it departs.
     pub(super) policy_runner: Option<PolicyRunner>,
     pub(super) workers: Vec<Worker>,
     pub(super) arrive: u64,
@@ -76,7 +77,8 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Touches a page under a baseline policy; returns false if the tenant has none.
+    /// Touches a page under a baseline policy. Returns false, without a touch, if the policy is one
+    /// of the engine's.
     pub(super) fn touch_baseline(&mut self, folio: FolioId) -> bool {
         let Some(baseline) = &mut self.baseline else {
             return false;
@@ -97,7 +99,7 @@ impl Guest {
     }
 }
 
-/// Makes all tenants of a file, parents before their children.
+/// Makes all tenants of a file, with all their instances, parents before their children.
 pub(super) fn guests(file: &File, tree: &Hierarchy) -> Vec<Guest> {
     let mut guests: Vec<Guest> = Vec::new();
     for &group in tree.order() {

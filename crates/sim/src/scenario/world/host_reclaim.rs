@@ -1,11 +1,11 @@
-//! Reclaim as `pagetide serve` does it on a host (`reclaim = "host"`): ahead of the limits, after a
-//! scan, with the host's settings ([`engine::MachineConfig::of_host`]) and its decisions
-//! ([`Headroom`]).
+//! Simulates reclaim as `pagetide serve` does it on a host (`reclaim = "host"`): before limits are
+//! reached, after a scan, with the host's settings ([`engine::MachineConfig::of_host`]) and
+//! decisions ([`Headroom`]).
 //!
-//! A host measures usage every 2 to 200 ms; here it is measured at each fault. A fault that meets a
-//! limit all the same is left to the kernel, as on a host (`reclaim.rs`).
+//! A host measures usage every 2 to 200 ms; here it is measured at each fault. If a fault reaches a
+//! limit all the same, the kernel's reclaim runs, as on a host (`reclaim.rs`).
 //!
-//! Invariant: what decides is code of the engine, which the host runs, too.
+//! Invariant: all decisions are made by code of the engine, which a host runs, too.
 
 use super::World;
 use crate::scenario::file::{ReclaimName, Tenant};
@@ -15,30 +15,31 @@ use engine::vmscan::{Headroom, PAGES_PER_MEASUREMENT};
 use engine::{Bytes, Limit, MemcgId, Memory, Millis, Pages, ScanReason};
 use std::collections::BTreeMap;
 
-/// What a host remembers between two reclaims.
+/// The state that a host keeps between two reclaims.
 #[derive(Debug, Default)]
 pub(super) struct HostReclaim {
-    /// Time of the last scan.
+    /// Time of the last scan, milliseconds.
     scanned: u64,
-    /// Of each memcg with a limit: how well reclaim works, and when usage is measured next.
+    /// For each memcg with a limit: how well reclaim works, and the time of the next measurement of
+    /// usage, milliseconds.
     headroom: BTreeMap<MemcgId, (Headroom, u64)>,
 }
 
 impl HostReclaim {
-    /// Forgets a memcg that departs: its number may be used again.
+    /// Forgets a memcg whose tenant departs, because its number may be used again.
     pub(super) fn forget(&mut self, id: MemcgId) {
         self.headroom.remove(&id);
     }
 }
 
 impl World {
-    /// Whether reclaim is that of a host.
+    /// Whether the file says `reclaim = "host"`.
     pub(super) fn is_host(&self) -> bool {
         self.file.run.reclaim == ReclaimName::Host
     }
 
-    /// Reclaims for the limits of tenant `n`, of the tenants above it, and of the machine, if
-    /// usage comes too close to them.
+    /// Reclaims if usage comes too close to a limit of tenant `n`, of a tenant above it, or of the
+    /// machine.
     pub(super) fn hold_limits(&mut self, n: usize) {
         let mut at = Some(n);
         while let Some(guest) = at.map(|at| &self.guests[at]) {
@@ -71,20 +72,21 @@ impl World {
             .resume(&mut ongoing, Millis(self.now), &mut self.spaces)
         {}
         let (room, next) = self.host.headroom.entry(id).or_default();
-        let got = ongoing.reclaimed();
-        room.note(got, most);
-        let wait = room.wait_after((got, most), (usage, wanted.left));
+        let reclaimed = ongoing.reclaimed();
+        room.note(reclaimed, most);
+        let wait = room.wait_after((reclaimed, most), (usage, wanted.left));
         *next = self.now + u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
     }
 
-    /// Scans all tenants before a reclaim, if the last scan is long ago. Opens no generation.
+    /// Scans all tenants before a reclaim if the last scan was too long ago ([`HOST_SCANS_APART`]).
+    /// Opens no generation.
     pub(super) fn scan_before_reclaim(&mut self) {
         if self.now >= self.host.scanned + HOST_SCANS_APART.0 {
             self.scan_host();
         }
     }
 
-    /// Finds the pages of all tenants that were accessed since the last scan.
+    /// Scans: finds the pages of all tenants that were accessed since the last scan.
     pub(super) fn scan_host(&mut self) {
         self.host.scanned = self.now;
         for guest in &self.guests {

@@ -1,12 +1,13 @@
-//! A machine with tenants that arrive, work and depart, as an experiment file describes them.
+//! The simulated machine with tenants that arrive, work and depart, as an experiment file describes
+//! them.
 //!
-//! Invariant: what happens depends only on the plan. In each step departures come first, then
+//! Invariant: the results depend only on the plan. In each step departures come first, then
 //! arrivals, then the work of each tenant in the order of the file (parents before their children),
 //! then aging, then reclaim, then balloons.
 //!
-//! `config` converts the values of the file, `worker` chooses the pages, `guest` counts, `reclaim`
-//! reclaims before charges and ages, `host_reclaim` reclaims as `serve` does, `balloons` exchanges
-//! messages between hosts and guests.
+//! Modules: `config` converts the values of the file; `worker` chooses the pages to touch; `guest`
+//! has the counters; `reclaim` reclaims before charges, and ages; `host_reclaim` reclaims as
+//! `serve` does; `balloons` exchanges messages between hosts and guests.
 
 mod balloons;
 mod config;
@@ -44,9 +45,9 @@ pub struct World {
     pub(in crate::scenario) file: File,
     pub(in crate::scenario) tree: Hierarchy,
     pub(in crate::scenario) now: u64,
-    /// State of reclaim as on a host.
+    /// The state of reclaim with `reclaim = "host"`.
     host: HostReclaim,
-    /// Chooses which of several simultaneous reclaimers goes next.
+    /// Random numbers that choose which of several simultaneous reclaimers proceeds next.
     order: Rng,
     /// A bug planted by a test.
     #[cfg(test)]
@@ -54,7 +55,7 @@ pub struct World {
 }
 
 impl World {
-    /// Makes the world of `plan`, before any tenant has arrived.
+    /// Makes the machine of `plan`; no tenant has arrived yet.
     #[must_use]
     pub fn new(plan: &Plan) -> Self {
         let file = plan.file.clone();
@@ -97,7 +98,7 @@ impl World {
         let step = step
             .min(self.file.run.duration.0.saturating_sub(self.now))
             .max(1);
-        // Children first: a parent departs only if no tenant is below it.
+        // Children depart first, because a parent can depart only if no tenant is below it.
         for n in (0..self.guests.len()).rev() {
             let guest = &self.guests[n];
             if guest.memcg.is_some() && guest.is_gone(self.now) {
@@ -121,7 +122,7 @@ impl World {
         self.age(before);
         self.reclaim(before);
         self.balloons();
-        self.scan();
+        self.sample();
     }
 
     fn arrive(&mut self, n: usize) {
@@ -137,7 +138,7 @@ impl World {
             self.machine.set_swappiness(id, swappiness);
         }
         let guest = &mut self.guests[n];
-        // The number of a released memcg may be used again, but its address space is not.
+        // The number of a removed memcg may be used again, so its old address space is removed.
         self.spaces.reset(id);
         let space = self.spaces.of(id);
         for (file, worker) in (0..).zip(&guest.workers) {
@@ -204,7 +205,8 @@ impl World {
         }
     }
 
-    /// Does what a recorded program did in this step; after a sleep, also what it missed.
+    /// Replays the events of a recorded program in this step; after a sleep, also the events during
+    /// the sleep.
     fn replay(&mut self, n: usize, w: usize, (since, step): (u64, u64)) {
         loop {
             let at = self.now.max(self.guests[n].workers[w].sleeps_until);
@@ -217,14 +219,14 @@ impl World {
             let first = self.guests[n].workers[w].first;
             match event {
                 Event::Access(page) => self.touch((n, w), FolioId(first + page), at),
-                Event::Unmap(page) => self.give_back(n, FolioId(first + page)),
+                Event::Unmap(page) => self.free_page(n, FolioId(first + page)),
             }
         }
     }
 
-    /// Frees a page as its program does. The list of a baseline policy cannot free: there the page
-    /// stays until it is evicted.
-    fn give_back(&mut self, n: usize, folio: FolioId) {
+    /// Frees a page that the recorded program freed. The list of a baseline policy cannot free
+    /// pages, so there the page stays until it is evicted.
+    fn free_page(&mut self, n: usize, folio: FolioId) {
         let guest = &mut self.guests[n];
         let Some(id) = guest.memcg.filter(|_| guest.baseline.is_none()) else {
             return;
@@ -274,12 +276,12 @@ impl World {
         self.make_room(n, id);
         let worker = &self.guests[n].workers[w];
         let ty = worker.folio_type();
-        let how = match worker.work.access {
+        let kind = match worker.work.access {
             Access::Mapped => FaultKind::Refault,
             Access::Descriptor => FaultKind::Descriptor,
         };
         let node = NodeId::of_index(worker.work.node.into());
-        let refault = self.bring_in((id, folio), ty, how);
+        let refault = self.bring_in((id, folio), ty, kind);
         if node != NodeId::default() {
             self.machine.lruvec_mut(id).set_node(folio, node);
         }
@@ -297,8 +299,8 @@ impl World {
             .over_high(id, Pages(1), now, &mut self.spaces)
             .0;
         if delay > 0 {
-            // The worker that faulted sleeps, as a thread does in the kernel, at most until its
-            // tenant departs or the run ends. Only time asleep counts.
+            // The worker that faulted sleeps, like a thread in the kernel, but not beyond its
+            // tenant's departure or the end of the run. Only the time asleep counts.
             let end = self.guests[n].depart.unwrap_or(u64::MAX);
             let until = (at + delay).min(end).min(self.file.run.duration.0);
             self.guests[n].counts.throttled += until.saturating_sub(at);
@@ -306,28 +308,29 @@ impl World {
         }
     }
 
-    /// Does what the kernel does at a fault, and the hardware: the access is repeated.
+    /// Does what the kernel does at a fault, and then what the hardware does: it repeats the
+    /// access.
     fn bring_in(
         &mut self,
         (id, folio): (MemcgId, FolioId),
         ty: FolioType,
-        how: FaultKind,
+        kind: FaultKind,
     ) -> Option<Refault> {
         let recency = self.spaces.has_recency(id, folio);
         if self.spaces.in_engine {
-            return hardware::fault(&mut self.machine, (id, folio), ty, how, recency);
+            return hardware::fault(&mut self.machine, (id, folio), ty, kind, recency);
         }
-        let refault = self.machine.fault_in(id, folio, ty, how, recency);
+        let refault = self.machine.fault_in(id, folio, ty, kind, recency);
         let (space, page) = (self.spaces.of(id), u64::from(folio.0));
         space.install(page);
-        if how != FaultKind::Descriptor {
+        if kind != FaultKind::Descriptor {
             space.touch(page);
         }
         refault
     }
 
-    /// Records the resident pages of all tenants, and the pages reclaimed from them.
-    fn scan(&mut self) {
+    /// Updates the counts of all tenants: resident pages, reclaimed pages, pages in balloons.
+    fn sample(&mut self) {
         self.machine.flush_stats();
         for guest in &mut self.guests {
             if let Some(id) = guest.memcg.filter(|_| guest.baseline.is_none()) {

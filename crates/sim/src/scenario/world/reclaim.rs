@@ -1,5 +1,5 @@
-//! Reclaim before charges; aging, with the policies that decide at that time; and the reclaim that
-//! the file requests.
+//! Reclaim before charges; aging, with the tenants' policies; and the reclaim that the file
+//! requests.
 
 use super::{Guest, World};
 use crate::scenario::file::{Global, Reclaim};
@@ -25,8 +25,8 @@ impl World {
             return;
         }
         let now = Millis(self.now);
-        // The failure is counted for the tenant with the limit, which may be an ancestor of the one
-        // that faulted.
+        // The failure is counted for the tenant whose limit was reached, which may be above the
+        // tenant that faulted.
         if let Err(oom) = self.machine.make_room(id, Pages(1), now, &mut self.spaces) {
             let mut path = std::iter::successors(Some(n), |&at| self.guests[at].parent);
             let at = path.find(|&at| self.guests[at].memcg == Some(oom.at));
@@ -34,8 +34,8 @@ impl World {
         }
     }
 
-    /// Reclaims `nr` pages of the machine directly, by as many simultaneous reclaimers as the file
-    /// says; the order in which they proceed is random.
+    /// Reclaims `nr` pages of the machine directly. The file says how many reclaimers do so at the
+    /// same time; the order in which they proceed is random.
     fn reclaim_root(&mut self, nr: Pages) {
         let root = MemcgId::ROOT;
         let request = self.request(ScanReason::Direct, nr, None);
@@ -73,8 +73,13 @@ impl World {
     }
 
     pub(super) fn age(&mut self, before: u64) {
-        let due = |every: u64| before / every != self.now / every;
-        if !self.file.run.age_every.is_some_and(|every| due(every.0)) {
+        let is_time = |every: u64| before / every != self.now / every;
+        if !self
+            .file
+            .run
+            .age_every
+            .is_some_and(|every| is_time(every.0))
+        {
             return;
         }
         let is_host = self.is_host();
@@ -139,8 +144,8 @@ impl World {
         let node = reclaim.node.map(|node| NodeId::of_index(node.into()));
         for id in targets {
             let mut ongoing = Ongoing::proactive(id, request).on_node(node);
-            // The simulated memory wants no pause. Less than the requested amount is a valid
-            // result, and shows in pgsteal.
+            // The simulated memory never pauses a reclaim, so one call completes it. To reclaim
+            // less than the requested amount is a valid result, and shows in pgsteal.
             self.machine
                 .resume(&mut ongoing, request.now, &mut self.spaces);
         }

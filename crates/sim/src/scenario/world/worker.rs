@@ -1,4 +1,4 @@
-//! One work of one tenant: how often it touches pages in a step, and which ones.
+//! One work (`[[tenant.work]]`) of a tenant: how often it touches pages in a step, and which pages.
 //!
 //! Invariant: the works of a tenant have separate pages, one after the other from page 0.
 
@@ -10,23 +10,24 @@ use crate::scenario::space::Space;
 use crate::vma::{Advice, Fadvice, OpenFileId, Vma, VmaKind};
 use engine::{FolioId, FolioType};
 
-/// One work of one tenant.
+/// A work of a tenant, with its state.
 pub(super) struct Worker {
     pub(super) work: Work,
     pattern: Pattern,
     rng: Rng,
-    /// First page of its mapping, which is also the first folio.
+    /// Number of the first page of its mapping, which is also the number of the first folio.
     pub(super) first: u32,
     pub(super) pages: u32,
-    /// Carried-over touches, in thousandths.
+    /// Fraction of a touch that is carried over to the next step, in thousandths.
     owed: u64,
-    /// Time when it continues after a sleep above memory.high, milliseconds.
+    /// Time when the work continues after a sleep above memory.high, milliseconds; 0 before the
+    /// first sleep.
     pub(super) sleeps_until: u64,
 }
 
 impl Worker {
-    /// Returns the number of touches in `step` ms, which begin `since` ms after the tenant's
-    /// arrival.
+    /// Returns the number of touches in a step of `step` ms that begins `since` ms after the
+    /// tenant's arrival.
     pub(super) fn due(&mut self, since: u64, step: u64) -> u64 {
         let stopped = self.work.stop.is_some_and(|stop| stop.0 <= since);
         if self.work.start.0 > since || stopped {
@@ -38,14 +39,14 @@ impl Worker {
         touches
     }
 
-    /// Returns the page that it touches next, at `now`; `None` if its pattern has ended.
+    /// Returns the page that the work touches next, at time `now`; `None` if its pattern has ended.
     pub(super) fn next(&mut self, now: u64) -> Option<FolioId> {
         let page = self.pattern.next(&mut self.rng, self.pages, now)?;
         Some(FolioId(self.first + page))
     }
 
-    /// Returns the next event of a recording in `step` ms, which begin `since` ms after the
-    /// tenant's arrival.
+    /// Returns the next event of a recording in a step of `step` ms that begins `since` ms after
+    /// the tenant's arrival; `None` if there is none.
     pub(super) fn replay(&mut self, since: u64, step: u64) -> Option<Event> {
         let until = since + step;
         let until = self.work.stop.map_or(until, |stop| until.min(stop.0));
@@ -60,7 +61,8 @@ impl Worker {
         }
     }
 
-    /// Maps its memory into `space`; memory of a file through the open description `file`.
+    /// Maps the work's memory into `space`. If it is memory of a file, `file` is the open file
+    /// description.
     pub(super) fn map(&self, space: &mut Space, file: OpenFileId) {
         let advice = match self.work.advice {
             AdviceName::Normal | AdviceName::Noreuse => Advice::Normal,

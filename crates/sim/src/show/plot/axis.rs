@@ -1,6 +1,6 @@
-//! Converts values to coordinates of a drawing, and chooses the round values that are marked.
+//! The axes of a drawing: convert values to coordinates, and choose round values to mark.
 //!
-//! Invariant: every value from which an axis was made is on it.
+//! Invariant: an axis covers all values that it was made from.
 
 /// An axis. Coordinates are in units of the drawing.
 #[derive(Debug)]
@@ -18,7 +18,8 @@ pub(super) struct Axis {
 const TICKS: f64 = 5.0;
 
 impl Axis {
-    /// Makes a y axis, from zero (or a power of ten) to a round value.
+    /// Makes a y axis. It begins at zero, or for a logarithmic axis at a power of ten, and ends at
+    /// a round value.
     pub(super) fn upward(values: &[f64], log: bool, places: [f64; 2]) -> Self {
         let (low, high) = span(values, log);
         let (low, high) = if log {
@@ -88,7 +89,7 @@ impl Axis {
         if self.log {
             let decades = (-12i32..=18).map(|n| 10f64.powi(n));
             let decades: Vec<f64> = decades.filter(inside).collect();
-            // Labels of more than eight decades would run into each other.
+            // Labels of more than eight powers of ten would overlap.
             let every = decades.len().div_ceil(8).max(1);
             return decades.into_iter().step_by(every).collect();
         }
@@ -122,7 +123,8 @@ fn span(values: &[f64], log: bool) -> (f64, f64) {
     }
 }
 
-/// Formats a number on an axis: up to four digits as they are, longer ones in thousands.
+/// Formats a number on an axis. Numbers below 10,000 are written in full, longer ones in thousands,
+/// millions or billions: `12.5k`.
 pub(super) fn short(value: f64) -> String {
     for (unit, letter) in [(1e9_f64, "G"), (1e6, "M"), (1e3, "k")] {
         if value.abs() >= unit.max(1e4) {
@@ -160,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_along_the_page_wastes_little() {
+    fn an_x_axis_has_little_empty_space() {
         let along = |values: &[f64]| Axis::along(values, false, [0.0, 1.0]).ends();
         assert_eq!(along(&[1024.0, 2048.0]), [1024.0, 2048.0]);
         assert_eq!(along(&[1.0, 10.0]), [0.0, 10.0]);

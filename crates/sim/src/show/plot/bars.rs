@@ -1,7 +1,8 @@
-//! Bars side by side in named groups, so that the document's figure is beside the simulator's.
+//! Draws bars side by side in named groups, so that the document's figure is next to the
+//! simulator's.
 //!
-//! Invariant: bars begin at zero, or at the end of a logarithmic axis. Either all bars have their
-//! value written on them, or none has.
+//! Invariant: bars begin at zero, or at the lower end of a logarithmic axis. The values are written
+//! either on all bars or on none.
 
 use super::axis::{Axis, short};
 use super::paper::{BODY, RIGHT, TOP, WIDTH, across, left_of, open};
@@ -11,12 +12,13 @@ use crate::outcome::Picture;
 use crate::stats::number;
 use std::fmt::Write;
 
-/// Maximum width of a bar; wider ones look like blocks.
+/// Maximum width of a bar, in units of the drawing.
 const BAR_MAX: f64 = 64.0;
 /// Height of the space below the names of groups.
 const FOOT: f64 = 6.0;
 
-/// Formats the value on a bar: three significant digits, or a whole number if it is below 100,000.
+/// Formats the value on a bar: with three significant digits, but whole from 100 on, and in short
+/// form from 100,000 on.
 fn label(value: f64) -> String {
     let digits = match value.abs() {
         v if v >= 1e5 => return short((value / 1e3).round() * 1e3),

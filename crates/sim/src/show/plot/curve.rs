@@ -1,7 +1,7 @@
-//! Points joined by lines: a sweep, or values over time.
+//! Draws points joined by lines: the values of a sweep, or values over time.
 //!
-//! Invariant: if few values were swept, the axis marks exactly these, each point has a dot, and the
-//! line does not claim anything between two dots.
+//! Invariant: if there are few x values, the axis marks exactly these. If a series has few points,
+//! each point has a dot, so that the line between two dots is not taken for data.
 
 use super::axis::Axis;
 use super::paper::{BODY, RIGHT, TOP, WIDTH, across, along, left_of, open};
@@ -36,24 +36,24 @@ pub(super) fn draw(picture: &Picture) -> String {
         let mut points = series.points.clone();
         points.retain(|point| point.1.is_finite() && (!log_y || point.1 > 0.0));
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let place = |&(px, py): &(f64, f64)| (x.at(px), y.at(py));
+        let position = |&(px, py): &(f64, f64)| (x.at(px), y.at(py));
         let class = class(picture, n);
-        let places: Vec<String> = points
+        let positions: Vec<String> = points
             .iter()
-            .map(place)
+            .map(position)
             .map(|(px, py)| format!("{px:.1},{py:.1}"))
             .collect();
         let _ = writeln!(
             svg,
             "<polyline class=\"line {class}\" points=\"{}\"/>",
-            places.join(" ")
+            positions.join(" ")
         );
         for point in points
             .iter()
             .take(DOTS_MAX)
             .filter(|_| points.len() <= DOTS_MAX)
         {
-            let ((cx, cy), value) = (place(point), super::super::figure(point.1));
+            let ((cx, cy), value) = (position(point), super::super::figure(point.1));
             let at = super::axis::short(point.0);
             let _ = writeln!(
                 svg,

@@ -1,5 +1,5 @@
-//! Distributions of values: a strip for each series, all over the same axis, so that a narrow and a
-//! wide distribution can be distinguished. Bounds are drawn in all strips.
+//! Draws distributions of values: a strip for each series, all over the same x axis, so that a
+//! narrow and a wide distribution differ visibly. Bounds are drawn through all strips.
 //!
 //! Invariant: the columns of a strip sum to its number of values; each strip has its own scale.
 
@@ -60,7 +60,7 @@ pub(super) fn draw(picture: &Picture) -> String {
             );
         }
     }
-    // Names are drawn last, so that the line of a bound does not cross them.
+    // Names are drawn last, so that the line of a bound does not cover them.
     for (at, (_, series)) in strips.iter().enumerate() {
         let _ = writeln!(
             svg,
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_is_counted_once() {
+    fn every_value_is_counted_once() {
         let series = Series::samples("x", (0..=120).map(f64::from));
         let counts = counted(&series, [0.0, 120.0]);
         assert!((counts.iter().sum::<f64>() - 121.0).abs() < 1e-9);

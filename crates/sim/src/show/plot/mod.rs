@@ -1,5 +1,5 @@
-//! A picture as inline SVG in an HTML figure, without scripts or network. Title, legend and labels
-//! are text of the page, so they wrap; colors are those of the page, light or dark.
+//! Draws a picture as inline SVG in an HTML figure, without scripts or network. Title, legend and
+//! labels are text of the page, so they wrap; the colors are those of the page, light or dark.
 //!
 //! Invariant: no name of a picture is omitted or cut off. A series of the document differs from the
 //! simulator's in shape, not only in color.
@@ -37,7 +37,8 @@ pub(super) fn figure(picture: &Picture) -> String {
     )
 }
 
-/// Returns the legend; for a distribution only of the bounds, because its strips have names.
+/// Returns the legend. For a distribution it has only the bounds, because the strips have names of
+/// their own.
 fn legend(picture: &Picture) -> String {
     let needed = |by| picture.kind != Kind::Distribution || by == By::Rule;
     let series = picture.series.iter().enumerate();
@@ -59,8 +60,8 @@ fn legend(picture: &Picture) -> String {
     format!("<p class=\"legend{joined}\">{}</p>\n", keys.join("\n"))
 }
 
-/// Returns the CSS classes of series `n`: its color and its source. The document's series has the
-/// color of the simulator's with the same number.
+/// Returns the CSS classes of series `n`: its color and its source. The n-th series of the document
+/// has the color of the simulator's n-th.
 fn class(picture: &Picture, n: usize) -> String {
     let by = picture.series[n].by;
     let before = picture.series[..n].iter().filter(|series| series.by == by);

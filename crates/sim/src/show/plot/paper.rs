@@ -1,4 +1,4 @@
-//! The frame of a drawing: its size, grid and numbers.
+//! The frame of a drawing: its size, its grid lines, and the numbers along its axes.
 //!
 //! Invariant: everything drawn is within the view box.
 
@@ -8,14 +8,14 @@ use std::fmt::Write;
 
 /// Width of every drawing, in its own units.
 pub(super) const WIDTH: f64 = 760.0;
-/// Width of the space at the right, for half of the last number.
+/// Width of the space at the right, into which half of the last number reaches.
 pub(super) const RIGHT: f64 = 26.0;
 /// Height of the space at the top, for the value on the highest bar.
 pub(super) const TOP: f64 = 20.0;
 /// Height of the area between the axes.
 pub(super) const BODY: f64 = 250.0;
 
-/// Returns the width that the numbers of a y axis take at its left.
+/// Returns the width of the space for the numbers of a y axis, at the left of the drawing.
 pub(super) fn left_of(axis: &Axis) -> f64 {
     let widths = axis.ticks().into_iter().map(|tick| width(&short(tick)));
     widths.fold(24.0, f64::max) + 14.0
@@ -29,7 +29,7 @@ pub(super) fn open(about: &str, height: f64) -> String {
     )
 }
 
-/// Draws the horizontal grid lines with their numbers.
+/// Draws the horizontal grid lines of the y axis, with their numbers.
 pub(super) fn across(svg: &mut String, y: &Axis, left: f64) {
     for tick in y.ticks() {
         let at = y.at(tick);
@@ -47,8 +47,8 @@ pub(super) fn across(svg: &mut String, y: &Axis, left: f64) {
     }
 }
 
-/// Draws the numbers of the x axis below `bottom`, except those that would touch the previous one,
-/// and at each a line up to `top`.
+/// Draws the numbers of the x axis below `bottom`, and at each a line up to `top`. Leaves out a
+/// number that would touch the previous one.
 pub(super) fn along(svg: &mut String, x: &Axis, ticks: &[f64], [top, bottom]: [f64; 2]) {
     let mut free = f64::MIN;
     for &tick in ticks {

@@ -1,4 +1,5 @@
-//! Names below a picture: complete, in lines that fit the width, or turned if a word is too wide.
+//! Draws the names of groups below a picture: complete, in lines that fit the width, or turned if a
+//! word is too wide.
 //!
 //! Invariant: no letter of a name is omitted.
 
@@ -44,7 +45,8 @@ impl Names {
         number(all.map(Vec::len).max().unwrap_or(0) as u64) * LINE + 4.0
     }
 
-    /// Returns how far the first name reaches to the left of the middle of its slot.
+    /// Returns how far the first name reaches to the left of the middle of its slot, in units of
+    /// the drawing.
     pub(super) fn overhang(&self) -> f64 {
         let first = self.lines.first().and_then(|lines| lines.first());
         if self.turned {

@@ -1,7 +1,7 @@
 //! A hash table from numbers to numbers, with linear probing; at most half full.
 //!
-//! Invariant: the hash's seed differs in each process, so that no trace can be made to collide. No
-//! result depends on the seed.
+//! Invariant: the seed of the hash differs in each process, so that no file can have a trace whose
+//! keys collide. No result depends on the seed.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -36,8 +36,8 @@ impl Default for Flat {
 }
 
 impl Flat {
-    /// Returns the value of `key`; if it has none, stores `value`, which must be below the largest
-    /// number.
+    /// Returns the value of `key`. If it has none, stores and returns `value`, which must be below
+    /// `u32::MAX`.
     #[inline]
     pub(super) fn get_or_insert(&mut self, key: u64, value: u32) -> u32 {
         let mut at = self.home(key);
@@ -54,7 +54,8 @@ impl Flat {
         }
     }
 
-    /// Returns the bytes of the next table if one may be needed during `more` new keys, otherwise
+    /// Returns the size in bytes of a larger table if one may be needed during `more` new keys,
+    /// otherwise 0. The old table exists until its keys are moved.
     /// 0. The old table exists until its keys were moved.
     pub(super) fn growth_bytes(&self, more: usize) -> u64 {
         match (self.len + more) * 2 > self.slots.len() {

@@ -1,10 +1,11 @@
-//! Files of every format, made from references.
+//! Makes files of every format from references.
 
 use super::*;
 
 pub(super) const NAMES: [&str; 4] = ["t.oracleGeneral", "t.csv", "t.lis", "t.w100"];
 
-/// References with pages that fit every format; ARC has no time, windows have their own.
+/// Makes references that every format can express. (ARC has no times, and windows have times of
+/// their own.)
 pub(super) fn references() -> impl Strategy<Value = Vec<Reference>> {
     let page = prop_oneof![0u64..20, 0u64..1 << 40];
     let reference = (page, 0u64..3).prop_map(|(page, step)| Reference {
@@ -22,7 +23,7 @@ pub(super) fn references() -> impl Strategy<Value = Vec<Reference>> {
     })
 }
 
-/// The bytes of a file of that name.
+/// Returns the bytes of a file with this name.
 pub(super) fn bytes(name: &str, all: &[Reference]) -> Vec<u8> {
     match name {
         "t.oracleGeneral" => oracle_general(all),
@@ -32,7 +33,7 @@ pub(super) fn bytes(name: &str, all: &[Reference]) -> Vec<u8> {
     }
 }
 
-/// What a reader of that format should make of them.
+/// Returns the references that a reader of this format must return.
 pub(super) fn expected(name: &str, all: &[Reference]) -> Vec<Reference> {
     let mut all = all.to_vec();
     for reference in &mut all {

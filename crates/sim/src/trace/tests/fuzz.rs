@@ -1,11 +1,12 @@
-//! Random traces: block traces are compared with a naive reader; files of every format must end
-//! within bounds.
+//! Fuzzes the readers: compares the reader of block traces with a naive reader; reading files of
+//! any format must end within the bounds.
 
 use ::fuzz::Chance;
 
 use super::*;
 
-/// Most references of one input that are compared or counted: one line may mean millions of them.
+/// Maximum number of references of one input that are compared or counted, since one line may mean
+/// millions of them.
 const MOST: usize = 20_000;
 
 /// Returns random lines of a block trace. Most are valid; some have the errors that editing by hand
@@ -29,17 +30,17 @@ fn lis(chance: &mut Chance) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// How the plain reading of a trace ended.
+/// How the naive reader ended.
 enum Ended {
-    /// At the line of this number, which is wrong.
+    /// At the line with this number, which is wrong.
     Wrong(u64),
-    /// At the line of this number, with [`MOST`] pages.
+    /// At the line with this number, because [`MOST`] pages were read.
     Full(u64),
     /// At the trace's end.
     Whole,
 }
 
-/// Pages of a block trace, up to [`MOST`].
+/// The naive reader: returns the pages of a block trace, up to [`MOST`], and how it ended.
 fn naive(bytes: &[u8]) -> (Vec<u64>, Ended) {
     let mut pages = Vec::new();
     for (number, line) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
@@ -63,7 +64,7 @@ fn naive(bytes: &[u8]) -> (Vec<u64>, Ended) {
     (pages, Ended::Whole)
 }
 
-/// Pages up to [`MOST`], and how reading ended before that.
+/// Reads up to [`MOST`] pages with the real reader; returns them, and the error, if any.
 fn read_some(name: &str, bytes: &[u8], options: &TraceOptions) -> (Vec<u64>, Option<TraceError>) {
     let stream = Box::new(Cursor::new(bytes.to_vec()));
     let mut pages = Vec::new();
@@ -89,7 +90,7 @@ fn read_some(name: &str, bytes: &[u8], options: &TraceOptions) -> (Vec<u64>, Opt
 fn fuzz_block_traces_are_read_as_line_by_line() {
     ::fuzz::run("lis", lis, |bytes| {
         let (pages, error) = read_some("t.lis", bytes, &TraceOptions::default());
-        // Compressed, or beyond the longest line: other tests' matter.
+        // Other tests cover compressed input and lines that are too long.
         let is_text = bytes
             .split(|byte| *byte == b'\n')
             .all(|line| line.len() < 60_000);
@@ -101,12 +102,12 @@ fn fuzz_block_traces_are_read_as_line_by_line() {
         }
         let (reported, ended) = naive(bytes);
         match (error, ended) {
-            // What came before it in the same batch is not given out.
+            // References of the same batch before the wrong line are not returned.
             (Some(error), Ended::Wrong(line)) => {
                 assert_eq!(error.place, Position::Line(line), "{error}");
                 assert!(reported.starts_with(&pages));
             }
-            // The batch with the last of them holds a later line, too.
+            // The batch that contains the last page may contain a later line that is wrong.
             (Some(error), Ended::Full(line)) => {
                 let Position::Line(at) = error.place else {
                     panic!("{error}");

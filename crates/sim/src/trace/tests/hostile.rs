@@ -1,4 +1,5 @@
-//! Broken, cut, huge and hostile files: an error with its place, never a panic, never silence.
+//! Reads broken, cut-off, huge and hostile files: each must cause an error with its position, never
+//! a panic, and never be accepted silently.
 
 use super::*;
 use std::io::Read;
@@ -50,8 +51,8 @@ fn apply(mut bytes: Vec<u8>, changes: &[Change]) -> Vec<u8> {
     bytes
 }
 
-/// Reads a trace to its end, or 100,000 references of it, and returns their number. It only counts,
-/// because a mutated `nblocks` may request more than fits into memory.
+/// Reads a trace to its end, or 100,000 of its references, and returns their number. Does not keep
+/// them, because a mutated `nblocks` may request more than fits into memory.
 fn ends(name: &str, bytes: &[u8], options: &TraceOptions) -> Result<u64, TraceError> {
     let stream = Box::new(Cursor::new(bytes.to_vec()));
     let mut trace = Trace::from_reader(Path::new(name), stream, options)?;
@@ -87,7 +88,7 @@ proptest! {
         let file = bytes("t.w100", &all);
         let (sound, damaged) = (zstd(&file), apply(zstd(&file), &changes));
         if let Ok(n) = ends("t.w100", &damaged, &TraceOptions::default()) {
-            // zstd has no checksum by default: what decodes is what counts.
+            // zstd has no checksum by default, so damaged data may decompress to other references.
             prop_assert!(n > 0 && (damaged != sound || n == all.len() as u64));
         }
     }
@@ -114,7 +115,7 @@ proptest! {
     }
 }
 
-/// File, its text, where it is broken, and what the error says.
+/// Name of the file, its text, where it is broken, and a part of the error's text.
 const BROKEN: &[(&str, &str, Position, &str)] = &[
     (
         "a.lis",
@@ -252,11 +253,11 @@ fn a_request_of_millions_of_blocks_comes_in_batches() {
 
 #[test]
 fn a_bomb_of_zeros_is_read_in_bounded_memory() {
-    // 64 MiB of zeros in a few kilobytes: fetches of page 0.
+    // 64 MiB of zeros, compressed to a few kilobytes: as page windows they are fetches of page 0.
     let bomb = zstd(&vec![0; 64 << 20]);
     assert!(bomb.len() < 1 << 20);
     assert!(ends("a.w1", &bomb, &TraceOptions::default()).expect("sound") >= 100_000);
-    // As text it is a line that does not end.
+    // As text they are a line without end.
     assert!(error("a.lis", &bomb).what.contains("65536 bytes"));
 }
 
@@ -270,7 +271,7 @@ fn a_window_above_the_limit_is_an_error_and_takes_no_memory() {
 }
 
 #[test]
-fn columns_that_are_not_there() {
+fn missing_columns_are_errors() {
     let with = |id: Column, time: Option<Column>| {
         let csv = CsvOptions {
             id,
@@ -298,7 +299,7 @@ fn columns_that_are_not_there() {
 }
 
 #[test]
-fn files_that_cannot_be_opened() {
+fn files_that_cannot_be_opened_are_errors() {
     let open = |path: &str| Trace::open(Path::new(path), &TraceOptions::default());
     let error = open("/nonexistent.csv").expect_err("not there");
     assert!(
@@ -314,10 +315,10 @@ fn files_that_cannot_be_opened() {
     );
 }
 
-/// Regression: eight letters are a number that lies ahead, so any text with a length that is a
-/// multiple of 24 was taken for a trace.
+/// Regression: eight letters make a number that passes for a later index. So any text whose length
+/// is a multiple of 24 was accepted as a trace.
 #[test]
-fn a_text_is_no_oracle_general() {
+fn a_text_is_not_accepted_as_oracle_general() {
     let text = b"A text of 24 characters.A text of 24 characters.";
     let reported = plain("t.oracleGeneral", text).expect_err("it is a text");
     assert!(reported.to_string().contains("next request"), "{reported}");

@@ -1,11 +1,11 @@
-//! Recordings: what is read of whole, cut-off and damaged ones.
+//! Tests what is read from whole, cut-off and damaged recordings.
 
 use event_log::{Encoder, Header, Pages};
 
 use super::*;
 
-/// A recording with a scan each second: pages that were accessed; all pages that ever were accessed
-/// are present.
+/// Makes a recording with one scan per second; `scans` are the pages that each scan found accessed.
+/// All pages that were ever accessed are present.
 fn recording(scans: &[&[u64]], unknown: u64) -> (Vec<u8>, Vec<u8>) {
     let header = Header {
         page_bytes: 4096,

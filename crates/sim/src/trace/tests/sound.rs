@@ -1,4 +1,4 @@
-//! Sound files: reading returns what was written.
+//! Tests valid files: reading returns what was written.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The process of a tenant, as the process that controls it sees it.
+//! Starts and controls the process of a tenant.
 //!
 //! Invariant: when a [`Worker`] is dropped, its process is killed and waited for.
 
@@ -10,11 +10,12 @@ use touches::case::Case;
 
 use crate::worker;
 
-/// The process of a tenant. The orders are how many touches to do next; see [`worker`].
+/// The process of a tenant. The program writes *orders* to it: each is the number of touches to do
+/// next ([`worker`]).
 pub(crate) struct Worker {
     child: Child,
     orders: ChildStdin,
-    answers: ChildStdout,
+    reports: ChildStdout,
     /// Checksum of all touches that the process has done so far.
     pub(crate) checksum: u64,
 }
@@ -39,11 +40,11 @@ impl Worker {
             .spawn()
             .map_err(|error| format!("cannot start a worker: {error}"))?;
         let pipes = child.stdin.take().zip(child.stdout.take());
-        let (orders, answers) = pipes.ok_or("a worker without pipes")?;
+        let (orders, reports) = pipes.ok_or("a worker without pipes")?;
         let mut worker = Worker {
             child,
             orders,
-            answers,
+            reports,
             checksum: 0,
         };
         worker.wait()?;
@@ -66,7 +67,7 @@ impl Worker {
     /// Waits for the process to report; the report is the checksum of its touches.
     fn wait(&mut self) -> Result<(), String> {
         let mut word = [0; worker::WORD];
-        self.answers
+        self.reports
             .read_exact(&mut word)
             .map_err(|error| format!("a worker has ended early: {error}"))?;
         self.checksum = u64::from_le_bytes(word);

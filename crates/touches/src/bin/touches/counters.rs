@@ -1,5 +1,5 @@
-//! The kernel's counters of a control group: from memory.stat and memory.events; the numbers of its
-//! generations from debugfs.
+//! Reads the kernel's counters of a control group from memory.stat and memory.events, and the
+//! numbers of its multi-gen LRU generations from debugfs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -82,15 +82,15 @@ pub(crate) fn swapped() -> Result<[u64; 2], String> {
     Ok([of("pswpin")?, of("pswpout")?])
 }
 
-/// Returns the number of a group's youngest generation, then that of its oldest. `path` is the
+/// Returns the numbers of a group's youngest and oldest generation, in this order. `path` is the
 /// group's path from the root group on.
 pub(crate) fn generations(path: &str) -> Result<[u64; 2], String> {
     let text = read(Path::new(LRU_GEN))?;
     in_text(&text, path).ok_or_else(|| format!("{LRU_GEN} does not tell of {path}"))
 }
 
-/// Finds the numbers of a group's youngest and oldest generation in the contents of [`LRU_GEN`];
-/// `None` if these do not have the group.
+/// Finds the numbers of a group's youngest and oldest generation in `text`, the contents of
+/// [`LRU_GEN`]; `None` if the group is not there.
 fn in_text(text: &str, path: &str) -> Option<[u64; 2]> {
     let mut lines = text.lines().skip_while(|line| {
         let mut words = line.split_whitespace();
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_have_whole_names() {
+    fn fields_are_found_by_their_whole_names() {
         let text = "pgscan_direct 9\npgscan 3\n";
         assert_eq!(field(text, "pgscan"), Some(3));
         assert_eq!(field(text, "pgsca"), None);

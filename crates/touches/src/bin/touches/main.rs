@@ -1,8 +1,8 @@
 //! The program that runs in the guest. It creates a workload's control groups and starts a process
 //! for each tenant, which touches the tenant's pages. Then it prints what the kernel counted.
 //!
-//! Usage: `touches CASES POLICIES SEEDS BURSTS`; each argument is a list with commas. The machine
-//! must have one processor, huge pages off and swap on, and run nothing else.
+//! Usage: `touches CASES POLICIES SEEDS BURSTS`; each argument is a list separated by commas. The
+//! machine must have one processor, huge pages off and swap on, and must run nothing else.
 #![forbid(unsafe_code)]
 
 mod child;
@@ -48,7 +48,7 @@ fn all(cases: &str, policies: &str, seeds: &str, bursts: &str) -> Result<(), Str
             for seed in seeds.split(',') {
                 for burst in bursts.split(',') {
                     let numbers = (number(seed)?, number(burst)?);
-                    for figures in patiently(case, policy, numbers)? {
+                    for figures in run_with_retries(case, policy, numbers)? {
                         println!("{figures}");
                     }
                 }
@@ -60,7 +60,11 @@ fn all(cases: &str, policies: &str, seeds: &str, bursts: &str) -> Result<(), Str
 
 /// Runs a case; runs it again if that fails. Without the multi-gen LRU the kernel sometimes kills a
 /// tenant's process, when all pages below the limit are in use. `numbers`: seed, burst.
-fn patiently(case: &Case, policy: &str, numbers: (u64, u64)) -> Result<Vec<Figures>, String> {
+fn run_with_retries(
+    case: &Case,
+    policy: &str,
+    numbers: (u64, u64),
+) -> Result<Vec<Figures>, String> {
     for attempt in 1..ATTEMPTS {
         match run::run(case, policy, numbers) {
             Ok(figures) => return Ok(figures),

@@ -1,9 +1,10 @@
 //! One run of one case: its control groups, a process for each tenant, and the tenants' turns.
 //!
-//! Invariants: only one tenant's process runs at a time. Between two listed turns the kernel
-//! flushes its statistics, so that the second turn finds the results of the first. After each burst
-//! of touches this process runs, so the machine's only processor switches address spaces twice. The
-//! counters are read while the tenants' processes still exist.
+//! Invariants: only one tenant's process runs at a time. Between two listed turns the program waits
+//! until the kernel has flushed its statistics, so that reclaim in the second turn works with the
+//! counts of the first. After each burst of touches this process runs, so the machine's only
+//! processor switches address spaces twice. The counters are read while the tenants' processes
+//! still exist.
 
 use std::path::Path;
 
@@ -18,7 +19,7 @@ use crate::trace::Trace;
 use crate::watch::Watch;
 
 const LRU_GEN: &str = "/sys/kernel/mm/lru_gen/enabled";
-/// Name that stands for a tenant's in the figures of all tenants together.
+/// Takes the place of a tenant's name in the figures of all tenants together.
 const ALL: &str = "all";
 
 /// Checks that the machine is prepared for runs; sets swappiness to 60 and turns swap read-ahead
@@ -55,7 +56,7 @@ pub(crate) fn run(
     }
     let before = counters::swapped()?;
     let mut watch = Watch::start()?;
-    // With several tenants the trace does not show whose page tables are walked.
+    // With several tenants, the trace would not show which tenant's page tables are walked.
     let alone = Some(&workers[0]).filter(|_| multi_gen && workers.len() == 1);
     let trace = alone.map(|worker| Trace::start(worker.pid())).transpose()?;
     touch(Turns::new(case, burst), &mut workers, &mut watch)?;
@@ -125,7 +126,7 @@ fn touch(turns: Turns, workers: &mut [Worker], watch: &mut Watch) -> Result<(), 
     Ok(())
 }
 
-/// Returns the pages that the kernel has charged to each group for its own structures.
+/// Returns, for each group, the number of pages of kernel structures that are charged to it.
 fn kernels(case: &Case, groups: &Groups) -> Result<Vec<u64>, String> {
     let of = |at| Ok(counters::of_group(groups.path(at))?["kernel"]);
     (0..case.groups.len()).map(of).collect()

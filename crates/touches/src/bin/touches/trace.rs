@@ -1,11 +1,11 @@
-//! Finds the kernel's walks of page tables before which the walked program had not run since the
-//! previous walk.
+//! Finds those of the kernel's page-table walks before which the walked program had not run since
+//! the previous walk.
 //!
 //! The kernel skips the page tables of a program that has not run since the last walk. Only the
-//! kernel's tracer shows how walks and context switches follow each other: two walks may happen
+//! kernel's tracer shows in which order walks and context switches happen: two walks may happen
 //! within one page fault.
 //!
-//! Invariant: nothing is traced between two runs.
+//! Invariant: tracing is off between two runs.
 
 use std::path::{Path, PathBuf};
 
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_walk_finds_rest_if_no_process_was_switched_to() {
+    fn walks_without_a_context_switch_before_them_are_found() {
         let head = "# tracer: nop\n#\n# entries-in-buffer/entries-written: 5/5   #P:1\n";
         let walk = "  touches-91  [000] ...1.  7.1: walk: (try_to_inc_max_seq+0x0/0x570)\n";
         let switch =

@@ -1,10 +1,10 @@
 //! Finds out when the kernel flushes its statistics, which it does every two seconds for all
 //! control groups.
 //!
-//! memory.stat of a group shows the counts as of the last flush. Reading the file causes a flush
-//! only if more than 64 counts a processor have changed. So a process in a separate group touches
-//! one page. Once memory.stat of that group shows the page fault, the kernel has flushed. The
-//! groups that are measured are not read until their run is over.
+//! memory.stat of a group shows the counts as of the last flush. Reading the file itself causes a
+//! flush only if more than 64 counts per processor have changed. So a process in a separate group
+//! touches one page. Once memory.stat of that group shows the page fault, the kernel has flushed.
+//! The measured groups are not read until their run is over.
 //!
 //! Invariant: between two reads, far fewer than 64 counts of the separate group change, so the
 //! reads do not cause a flush.
@@ -18,8 +18,8 @@ use crate::child::Worker;
 use crate::counters::faults;
 use crate::groups::Groups;
 
-/// Minimum time between two flushes: two seconds, less the delay with which we may notice the
-/// first.
+/// Minimum time between two noticed flushes: two seconds, less the delay with which the first one
+/// may have been noticed.
 const REST: Duration = Duration::from_millis(1900);
 
 /// Maximum time that [`Watch::wait`] waits for two flushes.
@@ -31,7 +31,7 @@ pub(crate) struct Watch {
     // no processes.
     worker: Worker,
     groups: Groups,
-    /// Number of page faults that memory.stat of the group last showed.
+    /// Number of page faults that memory.stat of the separate group last showed.
     shown: u64,
     /// Earliest time of the next flush.
     next: Instant,
@@ -55,7 +55,8 @@ impl Watch {
         })
     }
 
-    /// Notes a flush that happened since the last call. `bursts` is the number of bursts so far.
+    /// Checks whether the kernel has flushed since the last call, and notes it. `bursts` is the
+    /// number of bursts so far.
     pub(crate) fn scan(&mut self, bursts: u64) -> Result<(), String> {
         let now = Instant::now();
         if now < self.next {
@@ -71,8 +72,8 @@ impl Watch {
         Ok(())
     }
 
-    /// Waits until the kernel has flushed. The first flush that is noticed may have happened before
-    /// the call, so there are two.
+    /// Waits until the kernel has certainly flushed after this call. The first flush that is
+    /// noticed may have happened before the call, so this waits for two.
     pub(crate) fn wait(&mut self, bursts: u64) -> Result<(), String> {
         let (begin, wanted) = (Instant::now(), self.seen.len() + 2);
         while self.seen.len() < wanted {

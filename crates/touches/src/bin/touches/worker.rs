@@ -3,8 +3,8 @@
 //!
 //! Invariant: nearly all memory charged to the group is the pages that this process touches,
 //! because it enters the group after its own memory was allocated. Before each order another
-//! process has run. So the processor has dropped its cached translations, and sets accessed bits
-//! anew.
+//! process has run, so the processor has dropped its cached translations and sets accessed bits
+//! again.
 
 use std::hint::black_box;
 use std::io::{ErrorKind, Read, Write};
@@ -17,8 +17,8 @@ use crate::{case, groups, number};
 
 /// First argument of this program that makes it run as a tenant's process.
 pub(crate) const ARGUMENT: &str = "worker";
-/// Bytes that one page table maps. The touched memory begins at a multiple of this, as the address
-/// spaces of the simulator do.
+/// Number of bytes that one page table maps. The touched memory begins at a multiple of this, like
+/// the address spaces of the simulator.
 const TABLE: usize = 512 * PAGE_LEN;
 /// Length in bytes of an order (a number of touches), and of a report (a checksum).
 pub(crate) const WORD: usize = 8;
@@ -40,7 +40,7 @@ pub(crate) fn main(name: &str, tenant: &str, seed: &str, group: &str) -> Result<
     };
     groups::enter(Path::new(group))?;
     worker
-        .obey()
+        .serve_orders()
         .map_err(|error| format!("worker: cannot talk: {error}"))
 }
 
@@ -53,14 +53,14 @@ struct Worker {
 }
 
 impl Worker {
-    /// Does the touches of each order, then reports the checksum of all touches so far. A report
-    /// before the first order says that the process is ready.
-    fn obey(&mut self) -> std::io::Result<()> {
-        let (mut orders, mut answers) = (std::io::stdin(), std::io::stdout());
+    /// Reads orders until the input ends. For each, does the touches and then reports the checksum
+    /// of all touches so far. The report before the first order says that the process is ready.
+    fn serve_orders(&mut self) -> std::io::Result<()> {
+        let (mut orders, mut reports) = (std::io::stdin(), std::io::stdout());
         let mut word = [0; WORD];
         loop {
-            answers.write_all(&self.stream.checksum().to_le_bytes())?;
-            answers.flush()?;
+            reports.write_all(&self.stream.checksum().to_le_bytes())?;
+            reports.flush()?;
             match orders.read_exact(&mut word) {
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
                 read => read?,
@@ -74,9 +74,8 @@ impl Worker {
         }
     }
 
-    /// Does one touch. Which cache line of the page is touched differs from page to page, as in
-    /// most programs. A written byte is never 0, because the kernel does not store pages of zeros
-    /// in swap.
+    /// Does one touch. The touched cache line differs from page to page, as in most programs. A
+    /// written byte is never 0, because the kernel does not store pages of zeros in swap.
     fn touch(&mut self, touch: Touch) {
         let page = touch.page as usize;
         let byte = &mut self.memory[self.first + page * PAGE_LEN + page % 64 * 64];

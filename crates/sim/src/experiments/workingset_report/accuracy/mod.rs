@@ -1,5 +1,5 @@
-//! Reported histograms of ages compared with the exact ones, for pages that are used every 1, 4 or
-//! 16 s, or never again.
+//! Compares the histograms of ages in working-set reports with the exact ones, for pages that are
+//! used every 1, 4 or 16 s, or never again.
 
 mod results;
 
@@ -30,9 +30,9 @@ struct World {
 }
 
 impl World {
-    fn new(pages: u32, how: How) -> Self {
+    fn new(pages: u32, reporting: Reporting) -> Self {
         let config = MachineConfig {
-            policy: Policy::MultiGen(how.profile),
+            policy: Policy::MultiGen(reporting.profile),
             ..MachineConfig::default()
         };
         let mut machine = Machine::new(config, Millis(0));
@@ -44,8 +44,8 @@ impl World {
         }
         let reports = machine.reports_mut();
         reports.set_bins(Bins::new(&EDGES).expect("increasing edges"));
-        reports.set_aggregation(how.mode);
-        reports.state(id).set_refresh_interval(how.interval());
+        reports.set_aggregation(reporting.mode);
+        reports.state(id).set_refresh_interval(reporting.interval());
         let last_used = vec![0; pages as usize];
         Self {
             machine,
@@ -54,7 +54,7 @@ impl World {
         }
     }
 
-    /// Simulates a tenth of a second: uses each page whose period has passed.
+    /// Simulates a tenth of a second: touches each page whose period has passed.
     fn tick(&mut self, now: Millis) {
         let quarter = (self.last_used.len() / PERIODS.len()).max(1);
         for (page, last) in (0..).zip(&mut self.last_used) {
@@ -88,23 +88,23 @@ impl World {
     }
 }
 
-/// How ages are collected and reported.
+/// The settings of a run: how ages are collected and reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct How {
+struct Reporting {
     /// Seconds between two refreshes.
     interval: u64,
     mode: Aggregation,
     profile: Profile,
 }
 
-/// The ways of reporting that are compared at each interval.
+/// The pairs of aggregation and profile that are compared at each interval.
 const WAYS: [(Aggregation, Profile); 3] = [
     (Aggregation::Exact, Profile::P616),
     (Aggregation::Compat, Profile::P616),
     (Aggregation::Exact, Profile::P63),
 ];
 
-impl How {
+impl Reporting {
     fn interval(self) -> Millis {
         Millis(self.interval * 1000)
     }
@@ -115,33 +115,34 @@ impl How {
     }
 }
 
-/// The last report of a run, and the exact numbers at its time.
+/// The last report of a run, and the exact numbers at the same time.
 struct Row {
-    how: How,
-    /// Number of pages in each bin: reported, then exact.
+    reporting: Reporting,
+    /// Number of pages in each bin: as reported, and (`truth`) exact.
     reported: Vec<u64>,
     truth: Vec<u64>,
-    /// For each edge: number of pages whose idle time is below the edge by at least an interval.
+    /// For each edge: number of pages whose idle time is at least an interval shorter than the
+    /// edge.
     well_within: Vec<u64>,
 }
 
-fn one(pages: u32, how: How) -> Row {
-    let mut world = World::new(pages, how);
+fn run_one(pages: u32, reporting: Reporting) -> Row {
+    let mut world = World::new(pages, reporting);
     let (mut reported, mut now) = (Vec::new(), Millis(0));
     for tick in 1..=SECONDS * 10 {
         now = Millis(tick * 100);
         world.tick(now);
-        // One millisecond later, so that the refresh interval has passed.
+        // The report is read one millisecond later, so that the refresh interval has passed.
         let report = world.report(now.after(Millis(1)));
         reported = report.bins().iter().map(|bin| bin.pages[0].0).collect();
     }
     let well_within = EDGES.map(|edge| {
-        let most = edge.0.checked_sub(how.interval().0);
+        let most = edge.0.checked_sub(reporting.interval().0);
         let young = |last: &&u64| most.is_some_and(|most| now.0 - **last <= most);
         world.last_used.iter().filter(young).count() as u64
     });
     Row {
-        how,
+        reporting,
         reported,
         truth: world.truth(now),
         well_within: well_within.into(),
@@ -158,8 +159,8 @@ fn cumulated(bins: &[u64]) -> Vec<u64> {
     up_to.take(EDGES.len()).collect()
 }
 
-/// Returns the minimum number of pages in a wrong bin. The sum counts each twice: in the bin where
-/// it is missing and in the bin where it is too many.
+/// Returns the minimum number of pages that are in a wrong bin. The sum of differences counts each
+/// of them twice: in the bin where it is missing and in the bin where it is too many.
 fn misplaced(reported: &[u64], truth: &[u64]) -> u64 {
     let apart = reported.iter().zip(truth).map(|(a, b)| a.abs_diff(*b));
     apart.sum::<u64>() / 2
@@ -170,15 +171,16 @@ impl Row {
         misplaced(&self.reported, &self.truth)
     }
 
-    /// Returns whether generations can distinguish this edge, which must be one, two or three whole
-    /// intervals.
+    /// Returns whether generations can distinguish ages below and above this edge. They can only if
+    /// it is one, two or three whole intervals.
     fn is_in_reach(&self, edge: Millis) -> bool {
-        let interval = self.how.interval().0;
+        let interval = self.reporting.interval().0;
         edge.0.is_multiple_of(interval) && edge.0 <= 3 * interval
     }
 
-    /// Returns for each edge in reach: number of pages reported with at most this age, number with
-    /// at most this age, and the minimum if each page may be reported one interval too old.
+    /// Returns three numbers for each edge in reach. They are the pages reported with at most this
+    /// age; the pages with at most this age; and the minimum to be reported if each page may be
+    /// reported one interval too old.
     fn in_reach(&self) -> Vec<[u64; 3]> {
         let [reported, truth] = [&self.reported, &self.truth].map(|bins| cumulated(bins));
         let edges = (0..EDGES.len()).filter(|&n| self.is_in_reach(EDGES[n]));
@@ -187,7 +189,7 @@ impl Row {
             .collect()
     }
 
-    /// Returns [`Self::wrong`] for the bins between edges in reach.
+    /// Returns the same as [`Self::wrong`], for the wider bins between edges in reach.
     fn wrong_in_reach(&self) -> u64 {
         let whole = |of: usize| {
             let mut below = 0;
@@ -205,14 +207,16 @@ impl Row {
 /// Adds the tables, pictures and claims to `outcome`.
 pub(super) fn run(settings: &Settings, outcome: &mut Outcome) {
     let pages = u32::try_from((PAGES / settings.scale).max(4096)).unwrap_or(4096);
-    let hows = INTERVALS.into_iter().flat_map(|interval| {
-        WAYS.map(|(mode, profile)| How {
+    let reportings = INTERVALS.into_iter().flat_map(|interval| {
+        WAYS.map(|(mode, profile)| Reporting {
             interval,
             mode,
             profile,
         })
     });
-    let rows: Vec<Row> = hows.map(|how| one(pages, how)).collect();
+    let rows: Vec<Row> = reportings
+        .map(|reporting| run_one(pages, reporting))
+        .collect();
     let percent = |count: u64| number(count) * 100.0 / f64::from(pages);
     outcome.tables.push(results::table(&rows, percent));
     outcome.pictures.extend(results::pictures(&rows, percent));

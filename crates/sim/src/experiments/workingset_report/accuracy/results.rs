@@ -1,9 +1,10 @@
-//! Reports beside the exact numbers, and the claims about them.
+//! The results of the comparison: reported and exact histograms as a table and pictures, and the
+//! claims about them.
 //!
 //! Invariant: generations can distinguish only ages of one, two or three whole intervals. Claims
 //! about single bins are made only for these ages; the table has all bins.
 
-use super::{COARSEST, EDGES, How, Row, WAYS};
+use super::{COARSEST, EDGES, Reporting, Row, WAYS};
 use crate::outcome::{By, Cell, Claim, Kind, Picture, Series, Table};
 use crate::stats::number;
 use ::engine::lru_gen::Profile;
@@ -36,7 +37,7 @@ pub(super) fn table(rows: &[Row], percent: impl Fn(u64) -> f64) -> Table {
         let reach = (!row.in_reach().is_empty()).then(|| row.wrong_in_reach());
         let wrong = [Some(row.wrong()), reach];
         line(
-            [&row.how.interval.to_string(), row.how.name()],
+            [&row.reporting.interval.to_string(), row.reporting.name()],
             &row.reported,
             wrong,
         );
@@ -44,7 +45,7 @@ pub(super) fn table(rows: &[Row], percent: impl Fn(u64) -> f64) -> Table {
     table
 }
 
-impl How {
+impl Reporting {
     const fn name(self) -> &'static str {
         match (self.mode, self.profile) {
             (Aggregation::Compat, _) => "compat",
@@ -60,16 +61,18 @@ pub(super) fn pictures(rows: &[Row], percent: impl Fn(u64) -> f64) -> [Picture; 
         let seconds = EDGES.map(|edge| number(edge.0) / 1000.0);
         Series::new(name, seconds.into_iter().zip(up_to))
     };
-    let exact = rows.iter().filter(|row| row.how.is_exact_by(Profile::P616));
+    let exact = rows
+        .iter()
+        .filter(|row| row.reporting.is_exact_by(Profile::P616));
     let ages = exact.map(|row| {
-        let name = format!("reported, interval {} s", row.how.interval);
+        let name = format!("reported, interval {} s", row.reporting.interval);
         share(name, &row.reported)
     });
     let truth = share("the truth".to_owned(), &rows[0].truth).by(By::Rule);
     let wrong = WAYS.iter().enumerate().map(|(n, _)| {
-        let name = rows[n].how.name();
+        let name = rows[n].reporting.name();
         let rows = rows.iter().skip(n).step_by(WAYS.len());
-        let points = rows.map(|row| (number(row.how.interval), percent(row.wrong())));
+        let points = rows.map(|row| (number(row.reporting.interval), percent(row.wrong())));
         Series::new(name, points)
     });
     [
@@ -96,7 +99,9 @@ pub(super) fn claims(rows: &[Row], percent: impl Fn(u64) -> f64) -> Vec<Claim> {
     let kept = kept.count();
     let [now, then] =
         [Profile::P616, Profile::P63].map(|profile| Late::of(rows, profile, &percent));
-    let mut exact = rows.iter().filter(|row| row.how.is_exact_by(Profile::P616));
+    let mut exact = rows
+        .iter()
+        .filter(|row| row.reporting.is_exact_by(Profile::P616));
     let reach = exact.rfind(|row| row.is_in_reach(COARSEST));
     let wrong = reach.map_or(100.0, |row| percent(row.wrong_in_reach()));
     vec![
@@ -120,7 +125,7 @@ pub(super) fn claims(rows: &[Row], percent: impl Fn(u64) -> f64) -> Vec<Claim> {
             then.old <= 1.0,
         ),
         Claim::ours(
-            // A page that is used less often than once in a walk must be seen twice.
+            // A page that is used less often than walks happen must be seen twice.
             "edges in reach, v6.16: pages reported more than an interval too old (% at most) <= 5"
                 .to_owned(),
             now.old,
@@ -134,8 +139,8 @@ pub(super) fn claims(rows: &[Row], percent: impl Fn(u64) -> f64) -> Vec<Claim> {
     ]
 }
 
-/// Pages reported too young, and pages reported more than an interval too old: the maximum over the
-/// edges in reach, percent of the pages.
+/// Pages reported too young, and pages reported more than an interval too old, in percent of the
+/// pages. Each is the maximum over the edges in reach.
 struct Late {
     young: f64,
     old: f64,
@@ -144,7 +149,7 @@ struct Late {
 impl Late {
     /// Returns the maxima over all rows with exact aggregation, at any interval.
     fn of(rows: &[Row], profile: Profile, percent: impl Fn(u64) -> f64) -> Self {
-        let rows = rows.iter().filter(|row| row.how.is_exact_by(profile));
+        let rows = rows.iter().filter(|row| row.reporting.is_exact_by(profile));
         let edges: Vec<[u64; 3]> = rows.flat_map(Row::in_reach).collect();
         let most = |of: fn(&[u64; 3]) -> u64| percent(edges.iter().map(of).max().unwrap_or(0));
         Self {

@@ -1,14 +1,16 @@
-//! Misses that libCacheSim counted, of streams that are generated here again.
+//! Compares the policies with the misses that libCacheSim counted for three streams, which are
+//! generated here again.
 //!
-//! PYTHON, which has the package libcachesim 0.3.5, makes the file:
-//! `PYTHON crates/sim/examples/libcachesim/golden.py > .../yardsticks/tests/golden.txt`.
+//! The expected numbers are in golden.txt. This command makes the file, where PYTHON has the
+//! package libcachesim 0.3.5: `PYTHON crates/sim/examples/libcachesim/golden.py >
+//! crates/sim/src/mrc/baselines/tests/golden.txt`.
 
 use crate::mrc::{Cache, CurvePolicy};
 use crate::trace::Dense;
 
 const LEN: u64 = 60_000;
 
-/// 16 bits of a linear congruence (Knuth's MMIX), as golden.py has them.
+/// A linear congruential generator (Knuth's MMIX) that returns 16 bits at a time, as in golden.py.
 struct Draw(u64);
 
 impl Draw {
@@ -19,7 +21,7 @@ impl Draw {
     }
 }
 
-/// Page numbers of a stream.
+/// Returns the page numbers of a stream.
 fn stream(name: &str) -> Vec<u64> {
     let mut draw = Draw(name.bytes().map(u64::from).sum());
     let mut skewed = |pages: u64| {
@@ -28,7 +30,7 @@ fn stream(name: &str) -> Vec<u64> {
     };
     let page = |n: u64| match name {
         "skewed" => skewed(4_000),
-        // Numbers from everywhere, as hashes of names are.
+        // Page numbers that are scattered over 64 bits, like hashes of names.
         "scattered" => skewed(9_000).wrapping_mul(0x9e37_79b9_7f4a_7c15),
         _ => match n / 3_000 % 4 {
             0 => skewed(2_000),

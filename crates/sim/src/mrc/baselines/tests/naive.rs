@@ -1,23 +1,24 @@
-//! The baseline policies written naively: queues that are searched, the newest page first.
+//! Naive implementations of the baseline policies: queues that are searched, with the newest page
+//! first.
 
 use crate::mrc::baselines::xxh64::xxh64;
 use std::collections::VecDeque;
 
 type Queue = VecDeque<u32>;
 
-/// Takes a page out of a queue; whether it was there.
+/// Removes a page from a queue; returns whether it was there.
 fn take(queue: &mut Queue, id: u32) -> bool {
     let at = queue.iter().position(|&held| held == id);
     at.is_some_and(|at| queue.remove(at).is_some())
 }
 
-/// A share of a size.
+/// Returns `hundredths` hundredths of `size`, rounded down.
 fn share(size: usize, hundredths: usize) -> usize {
     size * hundredths / 100
 }
 
 pub(super) fn sieve(ids: &[u32], size: usize) -> u64 {
-    // The oldest first, so that the hand is an index.
+    // In this queue the oldest page is the first, so that the hand is an index.
     let (mut queue, mut hand, mut misses) = (Vec::<(u32, bool)>::new(), 0, 0);
     for &id in ids {
         if let Some(held) = queue.iter_mut().find(|held| held.0 == id) {
@@ -29,7 +30,8 @@ pub(super) fn sieve(ids: &[u32], size: usize) -> u64 {
             continue;
         }
         if queue.len() == size {
-            // A hand that has passed the newest page begins again before anything comes in.
+            // A hand that has passed the newest page begins again at the oldest page, before the
+            // new page is added.
             while std::mem::take(&mut queue[hand].1) {
                 hand = (hand + 1) % size;
             }
@@ -86,7 +88,7 @@ pub(super) fn arc(ids: &[u32], size: usize) -> u64 {
     misses
 }
 
-/// Puts what there is in front.
+/// Adds a page, if there is one, at the front of a queue.
 trait PutFront {
     fn put_front(&mut self, id: Option<u32>);
 }
@@ -135,7 +137,7 @@ pub(super) fn s3_fifo(ids: &[u32], size: usize) -> u64 {
     misses
 }
 
-/// Where a page of LIRS's stack stands.
+/// The state of a page in the stack of LIRS.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Recency {
     Low,
@@ -143,7 +145,7 @@ enum Recency {
     Gone,
 }
 
-/// LIRS, of three pages or more.
+/// LIRS for memories of three pages or more.
 #[derive(Default)]
 pub(super) struct NaiveLirs {
     stack: VecDeque<(u32, Recency)>,
@@ -229,7 +231,7 @@ impl NaiveLirs {
     }
 }
 
-/// W-TinyLFU of any size.
+/// W-TinyLFU for memories of any size.
 #[derive(Default)]
 pub(super) struct NaiveTinyLfu {
     window: Queue,

@@ -1,4 +1,4 @@
-//! Walks of one space, table by table.
+//! Tests of walks of one address space, table by table.
 
 use super::super::PRESENT;
 use super::*;
@@ -6,7 +6,8 @@ use crate::vma::{Advice, OpenFileId, VmaKind};
 use engine::word::Flag;
 use engine::{FaultKind, FolioType, Millis, PageOut, Policy, Swappiness};
 
-/// Four tables, all present: three and a half of a VMA, the rest of one without recency.
+/// Number of pages of the test's space: four tables, all present. The first three and a half tables
+/// are of one VMA, the rest is of a VMA without recency.
 const PAGES: u64 = 4 * 512;
 const RANDOM: u64 = PAGES - 256;
 
@@ -33,7 +34,7 @@ fn folio(page: u64) -> FolioId {
     FolioId(u32::try_from(page).expect("small"))
 }
 
-/// A walk and a new generation; what that walk alone has met.
+/// Walks and opens a generation; returns the counts of this walk.
 fn age(space: &mut Space, lruvec: &mut Lruvec, kind: WalkKind) -> WalkCounts {
     let (before, seq) = (space.counts, lruvec.lru_gen().max_seq());
     assert!(lruvec.begin_walk(seq));
@@ -53,7 +54,8 @@ fn touch(space: &mut Space, pages: Range<u64>) {
     pages.for_each(|page| assert!(space.touch(page)));
 }
 
-/// lru-gen.md 5.2: dense tables are walked again, sparse ones only if all are.
+/// lru-gen.md 5.2: tables with many accessed pages (dense) are walked again, others only if all
+/// tables are.
 #[test]
 fn the_filter_keeps_dense_tables() {
     let (mut space, mut lruvec) = space();
@@ -72,13 +74,13 @@ fn the_filter_keeps_dense_tables() {
     assert_eq!(none.found, 0, "nothing was touched");
 }
 
-/// lru-gen.md 7: neighbours are promoted, and the table is put into the filter again.
+/// lru-gen.md 7: look-around promotes neighbours, and adds the table to the filter again.
 #[test]
 fn look_around_finds_neighbours_and_adds_the_table_again() {
     let (mut space, mut lruvec) = space();
     touch(&mut space, 0..1);
     age(&mut space, &mut lruvec, WalkKind::Filtered);
-    // Nothing was dense: the filter of the next walk is empty.
+    // No table was dense, so the filter of the next walk is empty.
     touch(&mut space, 600..700);
     let blind = age(&mut space, &mut lruvec, WalkKind::Filtered);
     assert_eq!((blind.found, blind.passed_by), (0, 1));
@@ -86,7 +88,8 @@ fn look_around_finds_neighbours_and_adds_the_table_again() {
     assert_eq!(space.unmap(page), PageOut::Referenced);
     space.look_around(page);
     space.report_neighbours(&mut lruvec, ScanReason::Background);
-    // 618..682 is the window; all of it was touched, and one of it eviction had taken.
+    // The window is 618..682. All its pages were touched, and eviction had already cleared the bit
+    // of one of them.
     assert_eq!(space.counts.around, 63);
     let known = |page: u64| lruvec.folios().get(folio(page)).has(Flag::Referenced);
     assert!(known(618) && known(681) && !known(617) && !known(682));
@@ -96,7 +99,7 @@ fn look_around_finds_neighbours_and_adds_the_table_again() {
     assert_eq!((again.found, again.young), (1, 36), "what is left of it");
 }
 
-/// lru-gen.md 5.1: no program has run, so nothing is walked and no filter begins.
+/// lru-gen.md 5.1: if the program has not run, nothing is walked and no filter begins.
 #[test]
 fn a_program_that_has_not_run_is_skipped() {
     let (mut space, mut lruvec) = space();
@@ -108,8 +111,8 @@ fn a_program_that_has_not_run_is_skipped() {
     assert_eq!((open.found, open.passed_by), (1, 0), "a filter never begun");
 }
 
-/// lru-gen.md 5.1: two generations in a row. If another program runs between their walks, the
-/// second one begins a filter, and the next walk skips what was not dense.
+/// lru-gen.md 5.1: two generations are opened in a row. If the program has run between their walks,
+/// the second walk begins a filter, and the next walk skips tables that were not dense.
 #[test]
 fn a_program_that_ran_between_two_walks_is_walked_twice() {
     for (rested, next) in [(vec![2], (1, 0)), (vec![], (0, 1))] {
@@ -141,8 +144,8 @@ fn a_vma_without_recency_is_neither_walked_nor_checked() {
     assert!(space.bits(RANDOM + 1) & ACCESSED != 0);
 }
 
-/// The kernel makes the look-around at once: a neighbour met later in the same batch stays without
-/// being checked.
+/// The kernel does the look-around at once, so a neighbour that comes later in the same batch is
+/// kept without a check.
 #[test]
 fn a_neighbour_met_later_stays() {
     let (mut space, mut lruvec) = space();
@@ -157,8 +160,8 @@ fn a_neighbour_met_later_stays() {
     assert!(known(5) && !known(100));
 }
 
-/// A Bloom filter without a first generation lets every table through. An entry by look-around
-/// would make the first walk skip the other tables.
+/// A Bloom filter that no walk has begun lets every table through. If look-around added an entry to
+/// it, the first walk would skip all other tables.
 #[test]
 fn look_around_before_the_first_walk_does_not_start_the_filter() {
     let (mut space, mut lruvec) = space();
@@ -171,8 +174,8 @@ fn look_around_before_the_first_walk_does_not_start_the_filter() {
     assert_eq!((first.passed_by, first.young), (0, 1));
 }
 
-/// Regression: reclaim-control.md 6.1: unmapping a file forgot that its pages had been used, and
-/// would have remembered it of a stream as well.
+/// Regression: reclaim-control.md 6.1: unmapping a file lost the accesses of its pages. Accesses
+/// through a mapping without recency (a stream) must not be reported.
 #[test]
 fn unmapping_reports_file_accesses_with_recency() {
     for (advice, kind, reported) in [
@@ -213,7 +216,7 @@ fn unmapping_reports_file_accesses_with_recency() {
     }
 }
 
-/// Canary: an accessed bit that the hardware did not set in both levels.
+/// Canary: a page whose accessed bit is set, though the bit of its table is clear, must be found.
 #[test]
 fn canary_a_page_is_hidden() {
     let (mut space, _) = space();
