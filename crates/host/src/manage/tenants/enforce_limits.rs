@@ -5,14 +5,16 @@
 //! reclaim it ([`Tenants::used`]). The engine computes how much must be reclaimed for a limit, and
 //! chooses the tenants to reclaim from by their protection.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use engine::machine::{Ongoing, ReclaimRequest};
 use engine::memcg::MemcgId;
 use engine::vmscan::{Headroom, PAGES_PER_MEASUREMENT, Wanted};
-use engine::{Bytes, Pages, ScanReason};
+use engine::{Bytes, Millis, Pages, ScanReason};
 
 use super::super::IDLE_MAX;
+use super::super::ahead_of_limit::LimitOrder;
+use super::super::moment::Moment;
 use super::super::reclaim_totals::ReclaimTotals;
 use super::Tenants;
 use super::tenant::Tenant;
@@ -23,9 +25,6 @@ use crate::system::cgroup::Version;
 /// Twice as many as for a single target (`super::super::act`): here the kernel drops them in
 /// several calls, and stops at the end of a slice.
 const CACHE_AT_ONCE: u64 = 8192;
-/// Maximum number of requests in a row to free pages already written to a disk, while the kernel
-/// frees none.
-const WRITTEN_REQUESTED: u8 = 20;
 /// Minimum time between two log lines about full swap.
 const SAID_AGAIN: Duration = Duration::from_secs(60);
 /// Time until a failed measurement of usage is repeated.
@@ -63,14 +62,14 @@ impl Tenants {
             let Some(next) = self.tenants.get(&memcg).map(|tenant| tenant.next_hold) else {
                 continue;
             };
-            let now = Instant::now();
+            let now = self.now();
             // A tenant that is reclaimed from now is measured when the reclaim ends.
             if self.is_reclaimed_for_limit(memcg) {
                 continue;
             }
             let wait = match now < next {
-                true => next - now,
-                false => self.enforce_limit(memcg),
+                true => next.since(now),
+                false => self.enforce_limit(memcg, now),
             };
             pause = pause.min(wait);
         }
@@ -79,21 +78,20 @@ impl Tenants {
 
     /// Measures one tenant, and starts reclaim from it if necessary. Returns the time until its
     /// next measurement.
-    fn enforce_limit(&mut self, memcg: MemcgId) -> Duration {
+    fn enforce_limit(&mut self, memcg: MemcgId, now: Moment) -> Duration {
         let has_hard_limit = memcg != MemcgId::ROOT || self.budget_of_host().is_none();
         let used = self.tenants.get(&memcg).map(|tenant| self.used(tenant));
         self.set_pending_limits(memcg);
-        self.say_what_left(memcg, 0);
+        self.say_what_left(memcg, 0, now);
         let Some(tenant) = self.tenants.get_mut(&memcg) else {
             return IDLE_MAX;
         };
         let Some(Ok(used)) = used else {
             // If the tenant's group is gone, the next scan drops the tenant. Otherwise the host may
             // lack descriptors for a moment.
-            tenant.next_hold = Instant::now() + AGAIN;
-            return AGAIN;
+            return self.measure_after(memcg, AGAIN);
         };
-        tenant.next_hold = Instant::now() + IDLE_MAX;
+        tenant.next_hold = now.after(IDLE_MAX);
         let usage = Bytes(used).pages();
         let Some(wanted) = Headroom::wanted(tenant.limits.by_usage(), usage) else {
             return IDLE_MAX;
@@ -101,10 +99,10 @@ impl Tenants {
         let is_over = wanted.pages > Pages(0);
         let files_are_dropped = is_over
             && has_hard_limit
-            && (self.driver).drops_files_in_use(
+            && self.driver.drops_files_in_use(
                 memcg,
-                &mut tenant.files_in_use,
-                &tenant.hard_limit,
+                (&mut tenant.files_in_use, &tenant.hard_limit),
+                now,
             );
         let Some(tenant) = self.tenants.get(&memcg) else {
             return IDLE_MAX;
@@ -114,22 +112,19 @@ impl Tenants {
             false => Pages(0),
         };
         let has_hard_limit = has_hard_limit && tenant.is_hard_limited();
-        let mut pages = wanted.pages.less(free);
-        if pages == Pages(0) {
-            let wait = match has_hard_limit || !is_over {
-                true => Some(self.pause(memcg, usage, wanted, free)),
-                false => {
-                    self.note_pressure(memcg);
-                    self.enforce_by_kernel(memcg, usage, wanted, files_are_dropped)
+        let pages = match LimitOrder::of(wanted.pages, free, has_hard_limit) {
+            LimitOrder::Wait => return self.pause(memcg, usage, wanted, free),
+            LimitOrder::DropFirst => {
+                self.note_pressure(memcg);
+                match self.enforce_by_kernel(memcg, usage, wanted, files_are_dropped) {
+                    Some(wait) => return wait,
+                    None => wanted.pages,
                 }
-            };
-            if let Some(wait) = wait {
-                return wait;
             }
-            pages = wanted.pages;
-        }
+            LimitOrder::Reclaim(pages) => pages,
+        };
         if let Some(wait) = has_hard_limit
-            .then(|| self.time_left_to_memory_max(memcg, usage))
+            .then(|| self.time_left_to_memory_max(memcg, usage, now))
             .flatten()
         {
             // Clients that poll for pressure must be notified even if only the kernel reclaims.
@@ -184,7 +179,15 @@ impl Tenants {
                 tenant.room.pause_at_hard_limit(usage.less(cache), spare)
             }
         };
-        tenant.next_hold = Instant::now() + wait;
+        self.measure_after(memcg, wait)
+    }
+
+    /// Sets that a tenant is measured next after `wait`. Returns that time.
+    fn measure_after(&mut self, memcg: MemcgId, wait: Duration) -> Duration {
+        let next = self.now().after(wait);
+        if let Some(tenant) = self.tenants.get_mut(&memcg) {
+            tenant.next_hold = next;
+        }
         wait
     }
 
@@ -211,13 +214,12 @@ impl Tenants {
         let tenant = self.tenants.get_mut(&memcg)?;
         tenant.room.note(got, most);
         let wait = tenant.room.pause(usage, wanted.left);
-        tenant.next_hold = Instant::now() + wait;
-        Some(wait)
+        Some(self.measure_after(memcg, wait))
     }
 
     /// Requests that the kernel free clean swap cache: pages with a written copy on a disk. They
     /// are on the anonymous lists, so requests for page cache do not reach them. Pages still being
-    /// written are requested again, at most [`WRITTEN_REQUESTED`] times. Without these requests,
+    /// written are requested again, some times ([`super::swap_cache`]). Without these requests,
     /// version 1 paged out a whole tenant for a `memory.high` that it exceeded only by a part.
     ///
     /// Returns the time until the next measurement; `None` if the engine must reclaim.
@@ -232,36 +234,29 @@ impl Tenants {
         }
         let tenant = self.tenants.get_mut(&memcg)?;
         let written = Bytes(tenant.hard_limit.written().unwrap_or(0)).pages();
-        if written < wanted.pages || tenant.written_requested == WRITTEN_REQUESTED {
-            tenant.written_requested = 0;
+        if !tenant.swap_cache.may_go_on(written, wanted.pages) {
             return None;
         }
         let got = tenant.hard_limit.reclaim(most.bytes().0, None).unwrap_or(0);
-        tenant.written_requested = match Headroom::is_worth_it(Bytes(got).pages(), most) {
-            true => 0,
-            false => tenant.written_requested + 1,
-        };
-        tenant.next_hold = Instant::now() + AGAIN;
-        Some(AGAIN)
+        tenant.swap_cache.note(Bytes(got).pages(), most);
+        Some(self.measure_after(memcg, AGAIN))
     }
 
     /// Returns the engine's work for a limit, as a list of one reclaim.
-    pub(super) fn step_for_limit(&self, memcg: MemcgId, most: Pages) -> Vec<Ongoing> {
+    pub(super) fn step_for_limit(memcg: MemcgId, most: Pages, now: Millis) -> Vec<Ongoing> {
         let request = ReclaimRequest {
             reason: ScanReason::Direct,
             nr: most,
             swappiness: None,
-            now: self.now(),
+            now,
         };
         vec![Ongoing::once(memcg, request)]
     }
 
     /// Logs why no more pages can be swapped out: full swap at most once a minute, each refusal of
     /// the kernel once. Otherwise limits and policies would fail silently.
-    pub(super) fn say_why_stuck(&mut self, name: &str, totals: &ReclaimTotals) {
-        let is_fresh = |said: &Instant| said.elapsed() < SAID_AGAIN;
-        if totals.no_swap && !self.said_no_swap.as_ref().is_some_and(is_fresh) {
-            self.said_no_swap = Some(Instant::now());
+    pub(super) fn say_why_stuck(&mut self, name: &str, totals: &ReclaimTotals, now: Moment) {
+        if totals.no_swap && self.said_no_swap.takes(now, SAID_AGAIN) {
             self.act(format!(
                 "/{name} is not paged out: no free swap (`pagetide swap status`)"
             ));
@@ -285,20 +280,19 @@ impl Tenants {
         (usage, left, most): (Pages, Pages, Pages),
     ) {
         self.note_pressure(memcg);
+        let now = self.now();
         let (ours, mut got) = (totals.evicted, Pages(totals.evicted));
         // On version 1 the request lowers the limit for a moment: a process that allocates
         // meanwhile may be killed if nothing can be swapped out.
         let may_ask = !totals.no_swap || self.groups.version == Version::V2;
         let requested = match may_ask && !Headroom::is_worth_it(got, most) {
-            true => self.ask_kernel(memcg),
+            true => self.ask_kernel(memcg, now),
             false => Some((Pages(0), false)),
         };
         let Some((kernels, is_back)) = requested else {
             // The next reclaim continues to activate pages in use, and then asks the kernel.
-            if let Some(tenant) = self.tenants.get_mut(&memcg) {
-                tenant.next_hold = Instant::now();
-            }
-            self.say_what_left(memcg, ours);
+            self.measure_after(memcg, Duration::ZERO);
+            self.say_what_left(memcg, ours, now);
             return;
         };
         let closed = match may_ask {
@@ -316,18 +310,18 @@ impl Tenants {
         };
         tenant.room.note(got, most);
         let wait = tenant.room.wait_after((got, most), (usage, left));
-        tenant.next_hold = Instant::now() + wait;
         let name = tenant.path.display().to_string();
-        self.say_why_stuck(&name, totals);
-        self.say_what_left(memcg, ours);
+        self.measure_after(memcg, wait);
+        self.say_why_stuck(&name, totals, now);
+        self.say_what_left(memcg, ours, now);
     }
 
     /// Logs the number of pages paged out for a tenant's limits, if it is time; `ours` are new.
-    fn say_what_left(&mut self, memcg: MemcgId, ours: u64) {
+    fn say_what_left(&mut self, memcg: MemcgId, ours: u64, now: Moment) {
         let Some(tenant) = self.tenants.get_mut(&memcg) else {
             return;
         };
-        if let Some(pages) = tenant.held.add(ours) {
+        if let Some(pages) = tenant.held.add(now, ours) {
             let path = tenant.path.display();
             let what = format!(
                 "paged out {pages} pages of /{path}: over memory.high, or too close to memory.max"
