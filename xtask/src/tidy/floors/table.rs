@@ -254,12 +254,12 @@ pub(super) const FLOORS: [(&str, &[&[&str]]); 43] = [
                 "rate_limited",
             ],
             &["allocation_race", "thrashing_detector"],
+            &["limit_controller"],
             &["tenant", "under_way"],
             &["host_watermarks"],
             &["host", "membership", "pressure", "protection"],
             &["kernel_reclaim", "unmapped", "unread", "list", "curves"],
             &["cold_cache", "fallback_reclaim"],
-            &["thrashing"],
             &[
                 "scan",
                 "enforce_limits",

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use engine::machine::{Ongoing, ReclaimRequest};
 use engine::memcg::MemcgId;
-use engine::vmscan::{Headroom, PAGES_PER_MEASUREMENT, Wanted};
+use engine::vmscan::{Headroom, PAGES_PER_MEASUREMENT};
 use engine::{Bytes, Millis, Pages, ScanReason};
 
 use super::super::IDLE_MAX;
-use super::super::ahead_of_limit::LimitOrder;
 use super::super::moment::Moment;
 use super::super::reclaim_totals::ReclaimTotals;
 use super::Tenants;
+use super::limit_controller::{LimitCounters, LimitStep, LimitUsage};
 use super::tenant::Tenant;
 use super::under_way::ReclaimReason;
 use crate::system::cgroup::Version;
@@ -59,19 +59,17 @@ impl Tenants {
         let held: Vec<MemcgId> = held.map(|tenant| tenant.memcg).collect();
         let mut pause = IDLE_MAX;
         for memcg in held {
-            let Some(next) = self.tenants.get(&memcg).map(|tenant| tenant.next_hold) else {
-                continue;
-            };
             let now = self.now();
             // A tenant that is reclaimed from now is measured when the reclaim ends.
             if self.is_reclaimed_for_limit(memcg) {
                 continue;
             }
-            let wait = match now < next {
-                true => next.since(now),
-                false => self.enforce_limit(memcg, now),
-            };
-            pause = pause.min(wait);
+            let tenant = self.tenants.get(&memcg);
+            let wait = tenant.map_or(IDLE_MAX, |tenant| tenant.limit.wait(now));
+            pause = pause.min(match wait.is_zero() {
+                true => self.enforce_limit(memcg, now),
+                false => wait,
+            });
         }
         pause
     }
@@ -79,67 +77,98 @@ impl Tenants {
     /// Measures one tenant, and starts reclaim from it if necessary. Returns the time until its
     /// next measurement.
     fn enforce_limit(&mut self, memcg: MemcgId, now: Moment) -> Duration {
+        let measured = match self.measure_for_limit(memcg, now) {
+            Ok(measured) => measured,
+            Err(wait) => return self.measure_after(memcg, wait),
+        };
+        let Some(tenant) = self.tenants.get_mut(&memcg) else {
+            return IDLE_MAX;
+        };
+        let hard_limit = &tenant.hard_limit;
+        let counters = LimitCounters {
+            hits: &|| hard_limit.times_met().ok(),
+            majors: &|| hard_limit.majors().ok(),
+        };
+        let most = match tenant.limit.step(now, &measured, &counters) {
+            LimitStep::Wait(wait) => return self.measure_after(memcg, wait),
+            LimitStep::DropFirst => {
+                self.note_pressure(memcg);
+                match self.enforce_by_kernel(memcg, &measured) {
+                    Some(wait) => return wait,
+                    None => measured.wanted.pages,
+                }
+            }
+            LimitStep::LeaveToKernel {
+                left,
+                is_thrashing,
+                pages,
+            } => {
+                if self.may_leave_to_kernel(memcg, is_thrashing, now) {
+                    // Clients that poll for pressure must be notified even if only the kernel
+                    // reclaims.
+                    self.note_pressure(memcg);
+                    return self.measure_after(memcg, left);
+                }
+                pages
+            }
+            LimitStep::Reclaim(pages) => pages,
+        };
+        self.measure_after(memcg, IDLE_MAX);
+        self.driver.machine.set_measured(memcg, measured.usage);
+        let why = ReclaimReason::Limit {
+            usage: measured.usage,
+            left: measured.wanted.left,
+            most: Pages(most.0.min(PAGES_PER_MEASUREMENT)),
+            has_hard_limit: measured.is_enforced,
+        };
+        self.start_reclaim(memcg, why);
+        Duration::ZERO
+    }
+
+    /// Measures what decides for the limits of a tenant, and writes pending limits. Returns the
+    /// time until the next measurement, if usage cannot be read or is not limited.
+    fn measure_for_limit(&mut self, memcg: MemcgId, now: Moment) -> Result<LimitUsage, Duration> {
         let has_hard_limit = memcg != MemcgId::ROOT || self.budget_of_host().is_none();
         let used = self.tenants.get(&memcg).map(|tenant| self.used(tenant));
         self.set_pending_limits(memcg);
         self.say_what_left(memcg, 0, now);
-        let Some(tenant) = self.tenants.get_mut(&memcg) else {
-            return IDLE_MAX;
-        };
-        let Some(Ok(used)) = used else {
-            // If the tenant's group is gone, the next scan drops the tenant. Otherwise the host may
-            // lack descriptors for a moment.
-            return self.measure_after(memcg, AGAIN);
-        };
-        tenant.next_hold = now.after(IDLE_MAX);
+        let tenant = self.tenants.get_mut(&memcg).ok_or(IDLE_MAX)?;
+        // If the tenant's group is gone, the next scan drops the tenant. Otherwise the host may
+        // lack descriptors for a moment.
+        let used = used.and_then(Result::ok).ok_or(AGAIN)?;
         let usage = Bytes(used).pages();
-        let Some(wanted) = Headroom::wanted(tenant.limits.by_usage(), usage) else {
-            return IDLE_MAX;
-        };
-        let is_over = wanted.pages > Pages(0);
-        let files_are_dropped = is_over
-            && has_hard_limit
-            && self.driver.drops_files_in_use(
-                memcg,
-                (&mut tenant.files_in_use, &tenant.hard_limit),
-                now,
-            );
-        let Some(tenant) = self.tenants.get(&memcg) else {
-            return IDLE_MAX;
-        };
-        let free = match is_over && has_hard_limit {
+        let wanted = Headroom::wanted(tenant.limits.by_usage(), usage).ok_or(IDLE_MAX)?;
+        let frees_first = wanted.pages > Pages(0) && has_hard_limit;
+        let files = (&mut tenant.files_in_use, &tenant.hard_limit);
+        let files_are_dropped = frees_first && self.driver.drops_files_in_use(memcg, files, now);
+        let tenant = self.tenants.get(&memcg).ok_or(IDLE_MAX)?;
+        let free = match frees_first {
             true => self.free_at_will(tenant, files_are_dropped),
             false => Pages(0),
         };
-        let has_hard_limit = has_hard_limit && tenant.is_hard_limited();
-        let pages = match LimitOrder::of(wanted.pages, free, has_hard_limit) {
-            LimitOrder::Wait => return self.pause(memcg, usage, wanted, free),
-            LimitOrder::DropFirst => {
-                self.note_pressure(memcg);
-                match self.enforce_by_kernel(memcg, usage, wanted, files_are_dropped) {
-                    Some(wait) => return wait,
-                    None => wanted.pages,
-                }
-            }
-            LimitOrder::Reclaim(pages) => pages,
-        };
-        if let Some(wait) = has_hard_limit
-            .then(|| self.time_left_to_memory_max(memcg, usage, now))
-            .flatten()
-        {
-            // Clients that poll for pressure must be notified even if only the kernel reclaims.
-            self.note_pressure(memcg);
-            return wait;
-        }
-        self.driver.machine.set_measured(memcg, usage);
-        let why = ReclaimReason::Limit {
+        Ok(LimitUsage {
             usage,
-            left: wanted.left,
-            most: Pages(pages.0.min(PAGES_PER_MEASUREMENT)),
-            has_hard_limit,
+            wanted,
+            free,
+            files_are_dropped,
+            is_enforced: has_hard_limit && tenant.is_hard_limited(),
+        })
+    }
+
+    /// Whether only the kernel may reclaim from a tenant for a while. Logs that the tenant is
+    /// thrashing, if it is time.
+    fn may_leave_to_kernel(&mut self, memcg: MemcgId, is_thrashing: bool, now: Moment) -> bool {
+        let Some(tenant) = self.tenants.get_mut(&memcg) else {
+            return false;
         };
-        self.start_reclaim(memcg, why);
-        Duration::ZERO
+        let times = is_thrashing.then(|| tenant.left_to_kernel.add(now, 1));
+        let path = tenant.path.display();
+        let what = times.flatten().map(|times| format!(
+            "/{path} is thrashing, so only the kernel reclaims from it at its memory.max ({times} times): more than a fifth of it was swapped in within a second"
+        ));
+        what.into_iter().for_each(|what| self.act(what));
+        let tenant = self.tenants.get(&memcg);
+        tenant.is_some_and(|tenant| self.may_ask_kernel(memcg, tenant))
     }
 
     /// Returns the part of a tenant's usage that the kernel frees first and at no cost: unmapped
@@ -166,54 +195,30 @@ impl Tenants {
         }
     }
 
-    /// Sets when a tenant that needs no proactive reclaim is measured next: at a hard limit, the
-    /// kernel drops `cache` as the tenant grows. Returns the time until then.
-    fn pause(&mut self, memcg: MemcgId, usage: Pages, wanted: Wanted, cache: Pages) -> Duration {
-        let Some(tenant) = self.tenants.get_mut(&memcg) else {
-            return IDLE_MAX;
-        };
-        let wait = match wanted.pages == Pages(0) {
-            true => tenant.room.pause(usage, wanted.left),
-            false => {
-                let spare = cache.less(wanted.pages);
-                tenant.room.pause_at_hard_limit(usage.less(cache), spare)
-            }
-        };
-        self.measure_after(memcg, wait)
-    }
-
     /// Sets that a tenant is measured next after `wait`. Returns that time.
     fn measure_after(&mut self, memcg: MemcgId, wait: Duration) -> Duration {
-        let next = self.now().after(wait);
-        if let Some(tenant) = self.tenants.get_mut(&memcg) {
-            tenant.next_hold = next;
+        let now = self.now();
+        match self.tenants.get_mut(&memcg) {
+            Some(tenant) => tenant.limit.measure_after(now, wait),
+            None => wait,
         }
-        wait
     }
 
     /// Requests that the kernel free memory for a limit that it does not enforce yet: page cache
     /// first, unless it drops files in use with it. Returns the time until the next measurement;
     /// `None` if hardly any was freed, so that the engine must reclaim.
-    fn enforce_by_kernel(
-        &mut self,
-        memcg: MemcgId,
-        usage: Pages,
-        wanted: Wanted,
-        files_are_dropped: bool,
-    ) -> Option<Duration> {
-        let most = Pages(wanted.pages.0.min(CACHE_AT_ONCE));
-        let got = match files_are_dropped {
+    fn enforce_by_kernel(&mut self, memcg: MemcgId, measured: &LimitUsage) -> Option<Duration> {
+        let most = Pages(measured.wanted.pages.0.min(CACHE_AT_ONCE));
+        let got = match measured.files_are_dropped {
             true => Pages(0),
             false => self.drop_cache(memcg, most),
         };
-        if !Headroom::is_worth_it(got, most) {
-            return self.enforce_by_swap_cache(memcg, wanted, most);
-        }
+        let tenant = self.tenants.get_mut(&memcg)?;
+        let Some(wait) = tenant.limit.dropped((got, most), measured) else {
+            return self.enforce_by_swap_cache(memcg, measured, most);
+        };
         // The limit is written at once: programs that read files again would fill the cache again.
         self.set_pending_limits(memcg);
-        let tenant = self.tenants.get_mut(&memcg)?;
-        tenant.room.note(got, most);
-        let wait = tenant.room.pause(usage, wanted.left);
         Some(self.measure_after(memcg, wait))
     }
 
@@ -226,7 +231,7 @@ impl Tenants {
     fn enforce_by_swap_cache(
         &mut self,
         memcg: MemcgId,
-        wanted: Wanted,
+        measured: &LimitUsage,
         most: Pages,
     ) -> Option<Duration> {
         if !self.driver.watch.proc().has_slow_swap() {
@@ -234,11 +239,11 @@ impl Tenants {
         }
         let tenant = self.tenants.get_mut(&memcg)?;
         let written = Bytes(tenant.hard_limit.written().unwrap_or(0)).pages();
-        if !tenant.swap_cache.may_go_on(written, wanted.pages) {
+        if !tenant.limit.takes_swap_cache(written, measured) {
             return None;
         }
         let got = tenant.hard_limit.reclaim(most.bytes().0, None).unwrap_or(0);
-        tenant.swap_cache.note(Bytes(got).pages(), most);
+        tenant.limit.note_swap_cache(Bytes(got).pages(), most);
         Some(self.measure_after(memcg, AGAIN))
     }
 
@@ -308,8 +313,7 @@ impl Tenants {
         let Some(tenant) = self.tenants.get_mut(&memcg) else {
             return;
         };
-        tenant.room.note(got, most);
-        let wait = tenant.room.wait_after((got, most), (usage, left));
+        let wait = tenant.limit.reclaimed((got, most), (usage, left));
         let name = tenant.path.display().to_string();
         self.measure_after(memcg, wait);
         self.say_why_stuck(&name, totals, now);

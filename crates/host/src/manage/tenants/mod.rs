@@ -12,13 +12,13 @@
 //! below it), `cache`, `pending_limit`, `swap_cache` (rules for limits that the kernel does not
 //! enforce yet), `group_share` (which of the host's groups are tenants), `host_notes`,
 //! `further_scans` (of a request), `kernel_counters`, `left_out` (what scans do not include),
-//! `rate_limited`; `allocation_race`, `thrashing_detector`; `tenant`, `under_way` (reclaims in
-//! slices); `host_watermarks`; here the tree and its clock; `host` (the host's own groups),
-//! `membership` (the tenant of each process), `pressure`, `protection`; `kernel_reclaim` (reclaim
-//! by the kernel itself), `unmapped` (page cache), `curves`; `cold_cache`, `fallback_reclaim`;
-//! `thrashing`; `list` (which groups exist), `scan`, `enforce_limits` (limits), `policy`,
-//! `write_back`, `ask`, `events`, `reclaim` (requests of users), `figures` (of all tenants at
-//! once).
+//! `rate_limited`; `allocation_race`, `thrashing_detector`; `limit_controller` (one tenant's
+//! limits); `tenant`, `under_way` (reclaims in slices); `host_watermarks`; here the tree and its
+//! clock; `host` (the host's own groups), `membership` (the tenant of each process), `pressure`,
+//! `protection`; `kernel_reclaim` (reclaim by the kernel itself), `unmapped` (page cache),
+//! `curves`; `cold_cache`, `fallback_reclaim`; `list` (which groups exist), `scan`,
+//! `enforce_limits` (limits), `policy`, `write_back`, `ask`, `events`, `reclaim` (requests of
+//! users), `figures` (of all tenants at once).
 
 mod allocation_race;
 mod ask;
@@ -39,6 +39,7 @@ mod host_watermarks;
 mod kernel_counters;
 mod kernel_reclaim;
 pub mod left_out;
+mod limit_controller;
 mod list;
 mod membership;
 mod pending_limit;
@@ -50,7 +51,6 @@ mod reclaim;
 mod scan;
 mod swap_cache;
 mod tenant;
-mod thrashing;
 mod thrashing_detector;
 mod under_way;
 mod unmapped;
