@@ -108,7 +108,7 @@ mod tests {
     /// `memory.max`. But `memory.max` was not set, because too much was charged. The tenant was
     /// reported as limited, and grew without end.
     #[test]
-    fn the_kernel_is_asked_to_drop_cache_where_no_limit_makes_it_do_so() {
+    fn the_kernel_must_drop_cache_where_no_limit_makes_it_do_so() {
         let of = |free, is_enforced| LimitOrder::of(Pages(100), Pages(free), is_enforced);
         assert_eq!(of(100, true), LimitOrder::Wait);
         assert_eq!(of(100, false), LimitOrder::DropFirst);

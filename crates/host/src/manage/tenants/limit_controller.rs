@@ -178,6 +178,7 @@ impl LimitController {
 #[cfg(test)]
 mod tests {
     use engine::Limit;
+    use proptest::prelude::*;
 
     use super::super::super::moment::at_ms;
     use super::*;
@@ -351,6 +352,40 @@ mod tests {
             tenant.0.takes_swap_cache(written, &measured),
             "after a reclaim"
         );
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Whatever the counters say, and however far the clock jumps.
+        #[test]
+        fn a_limit_is_enforced_within_seconds(
+            turns in prop::collection::vec(
+                (0_u64..100_000, 0..2 * MAX, 0..2 * MAX, any::<bool>(), 0_u64..1 << 40),
+                1..100,
+            ),
+        ) {
+            let (mut tenant, mut ms, mut counts) = (Tenant::new(), 0, 0);
+            for (passed, usage, free, is_enforced, more) in turns {
+                (ms, counts) = (ms + passed, counts + more);
+                let measured = at(usage, free, is_enforced);
+                let is_over = measured.wanted.pages > Pages(0);
+                match tenant.step(ms, measured, [counts / 2, counts]) {
+                    LimitStep::Wait(wait) => {
+                        prop_assert!(!is_over || (is_enforced && free >= measured.wanted.pages.0));
+                        prop_assert!(wait <= Duration::from_millis(3200));
+                    }
+                    LimitStep::DropFirst => prop_assert!(is_over && !is_enforced),
+                    LimitStep::LeaveToKernel { left, pages, .. } => {
+                        prop_assert!(is_enforced && is_over && pages > Pages(0));
+                        prop_assert!(left <= Duration::from_secs(16));
+                    }
+                    LimitStep::Reclaim(pages) => {
+                        prop_assert!(pages > Pages(0) && pages <= measured.wanted.pages);
+                    }
+                }
+            }
+        }
     }
 
     #[test]
