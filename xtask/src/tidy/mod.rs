@@ -5,6 +5,7 @@
 mod access;
 mod arrows;
 mod citations;
+mod clock;
 mod code;
 mod dependencies;
 mod engine;
@@ -36,6 +37,7 @@ pub(crate) fn problems() -> Vec<String> {
     found.extend(functions::problems(&files));
     found.extend(floors::problems(&files));
     found.extend(engine::problems(&metadata, &files));
+    found.extend(clock::problems(&files));
     let pages = citations::read(&root());
     let named = citations::Pages::of(&pages);
     found.extend(citations::problems(&named, &files));

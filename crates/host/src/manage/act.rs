@@ -8,26 +8,27 @@
 
 use std::io;
 use std::ops::Range;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use engine::machine::{Ongoing, ReclaimRequest};
 use engine::vmscan::{Headroom, PAGES_PER_MEASUREMENT, Wanted};
-use engine::{Bytes, Limit, Millis, Pages, ScanReason};
+use engine::{Limit, Millis, Pages, ScanReason};
 use pagetables::{Advice, Kind as EntryKind, Piece};
 
 use super::advise::Advised;
-use super::ahead_of_limit::{Ahead, cache_to_drop, idle_age};
+use super::ahead_of_limit::{Ahead, LimitOrder, cache_to_drop, idle_age};
 use super::driver::{Driver, PageOutOptions};
 use super::host_memory::page_ranges;
+use super::moment::Moment;
 use super::options::{Ask, Limits, Reclaimed};
 use super::ordered::RunningOrder;
 use super::policy_runner::{PolicyInput, PolicyRunner};
 use super::reclaim_totals::ReclaimTotals;
+use super::stopwatch::Stopwatch;
 use super::waits::Waits;
 use super::wakeup::{Pause, Wakeup};
 use super::{Manager, headroom, workers};
 use crate::hard_limit::HardLimit;
-use crate::system::cgroup::Version;
 use crate::system::family::Target;
 use crate::system::{Groups, Identity, Kind, own_cpu};
 use crate::watch::WatchError;
@@ -67,26 +68,26 @@ impl Manager {
             self.go_on();
             return Ok(());
         }
-        let is_due = |policy_runner: &PolicyRunner| policy_runner.is_due(self.now(), has_scanned);
+        let now = self.driver.now();
+        let is_due = |policy_runner: &PolicyRunner| policy_runner.is_due(now, has_scanned);
         if !self.policy_runner.as_ref().is_some_and(is_due) {
             return Ok(());
         }
-        if self.driver.scan_age() * 2 > self.driver.watch.interval() {
+        if self.driver.scan_age(now) * 2 > self.driver.watch.interval() {
             self.scan()?;
         }
-        let worked = own_cpu();
-        let measured = self.measured();
+        let (worked, now) = (own_cpu(), self.driver.now());
+        let measured = self.measured(now);
         let memcg = self.memcg;
         let Some(policy_runner) = &mut self.policy_runner else {
             return Ok(());
         };
-        let Some(order) = policy_runner.decide(&mut self.driver, memcg, measured) else {
+        let Some(order) = policy_runner.decide(&mut self.driver, memcg, measured, now) else {
             return Ok(());
         };
-        let now = Millis(self.driver.watch.elapsed_ms());
         let how = policy_runner.how(&order);
         let order = self.driver.unprotected(memcg, order);
-        let step = Ongoing::own_by_age(memcg, order.most, now);
+        let step = Ongoing::own_by_age(memcg, order.most, now.millis());
         let took = own_cpu().saturating_sub(worked);
         self.ordered = Some(RunningOrder::new(order, how, step, took));
         self.go_on();
@@ -95,7 +96,7 @@ impl Manager {
 
     /// Returns the policy's input besides the age table; default values if the policy uses only
     /// ages.
-    fn measured(&mut self) -> PolicyInput {
+    fn measured(&mut self, now: Moment) -> PolicyInput {
         if !self
             .policy_runner
             .as_ref()
@@ -110,7 +111,7 @@ impl Manager {
         let (waits, proc) = (self.waits.as_mut(), self.driver.watch.proc());
         PolicyInput {
             usage,
-            stalled_us: waits.and_then(|waits| waits.total_us(proc, came_back, faults)),
+            stalled_us: waits.and_then(|waits| waits.total_us(proc, (came_back, faults), now)),
             ..PolicyInput::default()
         }
     }
@@ -127,7 +128,8 @@ impl Manager {
                 (Some(groups), Target::Group(group)) => Some((groups, group)),
                 _ => None,
             };
-            self.waits = Some(Waits::new(self.hard_limit.as_ref(), group));
+            let now = self.driver.now();
+            self.waits = Some(Waits::new(self.hard_limit.as_ref(), group, now));
         }
     }
 
@@ -144,15 +146,15 @@ impl Manager {
         if self.settings.limits == Limits::default() {
             return Ok(self.unlimited());
         }
-        let begin = Instant::now();
+        let slice = Pause::after(&Wakeup::default(), HOLD_MAX);
         loop {
-            let requested = Instant::now();
+            let watch = Stopwatch::start();
             self.drop_written();
             let usage = self.usage();
             let usage = usage.less(self.written.pages());
             // Without our cgroup, this reads the memory size of each process, and there may be
             // thousands.
-            let dear = requested.elapsed() * DEAR;
+            let dear = watch.took() * DEAR;
             self.driver.machine.set_measured(self.memcg, usage);
             if let Some(hard_limit) = self.hard_limit.clone() {
                 self.set_pending_limits(&hard_limit);
@@ -165,11 +167,13 @@ impl Manager {
                 return Ok(self.keep_below_memory_max(usage, wanted).max(dear));
             }
             self.prefer_cache(false);
-            let mut pages = wanted.pages.less(self.cache_to_drop(wanted.pages, usage));
-            if pages == Pages(0) && wanted.pages > Pages(0) && !self.drop_cache(wanted.pages) {
-                pages = wanted.pages;
-            }
-            if pages == Pages(0) || begin.elapsed() > HOLD_MAX {
+            let cache = self.cache_to_drop(wanted.pages, usage);
+            let pages = match LimitOrder::of(wanted.pages, cache, false) {
+                LimitOrder::Reclaim(pages) => pages,
+                LimitOrder::DropFirst if !self.drop_cache(wanted.pages) => wanted.pages,
+                LimitOrder::DropFirst | LimitOrder::Wait => Pages(0),
+            };
+            if pages == Pages(0) || slice.is_due() {
                 return Ok(self.room.pause(usage, wanted.left).max(dear));
             }
             self.scan_if_worth_it()?;
@@ -249,7 +253,8 @@ impl Manager {
     fn note_written(&mut self, totals: &ReclaimTotals) {
         if self.hard_limit.is_some() {
             let (reading, proc) = (self.driver.scans(), self.driver.watch.proc());
-            self.written.note(Pages(totals.evicted), reading, proc);
+            let is_slow = || proc.has_slow_swap();
+            self.written.note(Pages(totals.evicted), reading, is_slow);
         }
     }
 
@@ -258,20 +263,21 @@ impl Manager {
         let Some(hard_limit) = self.hard_limit.clone() else {
             return 0;
         };
-        let amount = Bytes(self.due.above_high(&hard_limit)).pages();
-        if amount == Pages(0) || self.activate(amount).is_none() {
-            return 0;
-        }
-        let got = self.due.reclaim_above_high(&hard_limit) / 4096;
-        self.driver.note_reclaimed(&[self.memcg], got);
-        got
+        let slice = Pause::after(&Wakeup::default(), ACTIVATION_SLICE);
+        let limits = (&mut self.due, &hard_limit);
+        let got = self
+            .driver
+            .reclaim_above_high(&[self.memcg], limits, &slice);
+        self.is_activating |= got.is_none();
+        got.map_or(0, |got| got.0)
     }
 
     /// Whether the kernel drops mapped files in use ([`Driver::drops_files_in_use`]).
     fn files_in_use_are_dropped(&mut self) -> bool {
         let (driver, files) = (&self.driver, &mut self.files_in_use);
         let hard_limit = self.hard_limit.as_ref();
-        hard_limit.is_some_and(|one| driver.drops_files_in_use(self.memcg, files, one))
+        let now = driver.now();
+        hard_limit.is_some_and(|one| driver.drops_files_in_use(self.memcg, (files, one), now))
     }
 
     /// Requests that the kernel free the pages that it has written to a disk since the last scan.
@@ -365,9 +371,9 @@ impl Manager {
             return 0;
         };
         self.shared_at = self.driver.scans();
-        let begin = Instant::now();
+        let watch = Stopwatch::start();
         let got = hard_limit.reclaim(short * 4096, None);
-        self.sums.took += begin.elapsed();
+        self.sums.took += watch.took();
         match got {
             Ok(got) => {
                 let got = got / 4096;
@@ -439,7 +445,7 @@ impl Manager {
                 (ReclaimAmount::Pages(pages, ScanReason::Proactive), pages)
             }
             Ask::OlderThan(age) => {
-                self.open_generation();
+                self.open_generation(self.driver.now());
                 (ReclaimAmount::Idle(age, Pages(u64::MAX)), resident)
             }
             Ask::All => (ReclaimAmount::All, resident),
@@ -447,30 +453,20 @@ impl Manager {
         let totals = self.reclaim_with(take);
         self.say(&totals, "requested by `pagetide reclaim`");
         let members = self.driver.watch.members().iter().copied();
-        Ok(Reclaimed {
-            asked_pages: requested.0,
-            evicted_pages: totals.evicted,
-            would_pages: totals.would.len() as u64,
-            kept: totals.kept(),
-            unknown_pages: self.driver.unknown(members, ask),
-            no_swap: totals.no_swap,
-            refused: totals.refused,
-        })
+        let unknown = self.driver.unknown(members, ask);
+        Ok(totals.into_result(requested.0, 0, unknown))
     }
 
-    /// Whether the kernel enforces all limits: they are set on the cgroup, the cgroup's version
-    /// supports them, and all processes of the tenant are in the cgroup.
+    /// Whether the kernel enforces all limits, of all processes of the tenant.
     fn is_hard_limited(&self) -> bool {
-        let has_no_high = self.settings.limits.high == Limit::Max;
-        let hard_limit = self.hard_limit.as_ref();
-        let has_all =
-            hard_limit.is_some_and(|hard_limit| has_no_high || hard_limit.version() == Version::V2);
-        has_all && self.due.stands() && self.outside.is_empty()
+        let (limits, hard_limit) = (&self.settings.limits, self.hard_limit.as_ref());
+        let are_enforced = |one: &HardLimit| limits.are_enforced(&self.due, one.version());
+        hard_limit.is_some_and(are_enforced) && self.outside.is_empty()
     }
 
     /// Makes one reclaim call of the engine, and adds the result to the sums. Returns the result.
     fn reclaim_with(&mut self, take: ReclaimAmount) -> ReclaimTotals {
-        let now = self.now();
+        let now = self.driver.now().millis();
         let idle_since = match take {
             ReclaimAmount::Idle(age, _) => Some(now.since(Millis::from(age)).0),
             _ => None,
@@ -526,13 +522,8 @@ impl Manager {
     /// Records in words how many pages were paged out, or would be in a dry run, and the reason
     /// `why`.
     pub(super) fn say(&mut self, totals: &ReclaimTotals, why: &str) {
-        let pages = totals.would.len();
-        if pages > 0 {
-            self.act(format!("would page out {pages} pages: {why}"));
-        }
-        if totals.evicted > 0 {
-            self.act(format!("paged out {} pages: {why}", totals.evicted));
-        }
+        let lines = totals.in_words("", why);
+        lines.into_iter().for_each(|line| self.act(line));
         if totals.no_swap {
             self.act("stopped: no free swap (`pagetide swap status`)".to_owned());
         }

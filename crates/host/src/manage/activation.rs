@@ -13,11 +13,11 @@
 //!   chooses among them.
 //! - Only anonymous and shared memory is read, and only pages whose entries showed them in memory a
 //!   moment before. A read that meets a page in swap after all ends soon after 16 such pages.
-//! - [`Budget`] bounds the processor time. Pages beyond it are left to the kernel's choice.
+//! - A budget bounds the processor time ([`super::activation_rules`]). Pages beyond it are left to
+//!   the kernel's choice.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::time::Duration;
 
 use engine::memcg::MemcgId;
 use engine::units::PAGE_SIZE;
@@ -25,6 +25,7 @@ use engine::{Millis, Pages};
 use pagetables::access::{self, Access};
 use pagetables::{Grain, Kind as EntryKind, Piece};
 
+use super::activation_rules::activated_since;
 use super::flags::Flags;
 use super::members::Members;
 use super::tenant_map::TenantMap;
@@ -43,41 +44,6 @@ const STEP: usize = 512;
 const PART: u64 = 8 << 20;
 /// Maximum number of scans during one activation.
 const SCANS_MAX: u64 = 4;
-/// Activations may take 1 / `SHARE` of a processor; unused time is saved up to `SAVED_MAX`.
-const SHARE: u32 = 50;
-const SAVED_MAX: Duration = Duration::from_millis(250);
-/// Minimum time that is worth an activation.
-const LEAST: Duration = Duration::from_millis(2);
-
-/// The processor time that activations may still take.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Budget {
-    saved: Duration,
-    /// Up to when `saved` was counted.
-    as_of: Millis,
-}
-
-impl Budget {
-    pub(super) const fn new() -> Budget {
-        Budget {
-            saved: SAVED_MAX,
-            as_of: Millis(0),
-        }
-    }
-
-    /// Returns the time that one activation may take now; `None` if it is too little to begin.
-    pub(super) fn left(&mut self, now: Millis) -> Option<Duration> {
-        let passed = Duration::from_millis(now.since(self.as_of).0);
-        self.saved = (self.saved + passed / SHARE).min(SAVED_MAX);
-        self.as_of = now;
-        (self.saved >= LEAST).then_some(self.saved)
-    }
-
-    /// Subtracts the time that an activation took.
-    pub(super) fn spend(&mut self, took: Duration) {
-        self.saved = self.saved.saturating_sub(took);
-    }
-}
 
 /// The result of an activation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -115,28 +81,6 @@ impl Unfinished {
     pub(super) const fn is_of(&self, target: MemcgId, scans: u64) -> bool {
         self.target.index() == target.index() && scans - self.scan <= SCANS_MAX
     }
-}
-
-/// Returns from when on a page must have been accessed to be activated, if the kernel is to find
-/// `requested` older pages. `pages` are the pages by the time of their last access; the oldest
-/// `gone` of them have left memory since they were counted. Leaves twice as many pages to the
-/// kernel if there are, so that fewer pages have to be read.
-///
-/// `None` if hardly any page is older than the youngest ones. Then all pages are in use, the kernel
-/// has to take some of these, and to activate them all would only cost time.
-fn in_use_since(pages: &BTreeMap<u64, u64>, requested: Pages, gone: Pages) -> Option<u64> {
-    let since = |wanted: u64| {
-        let mut older = 0;
-        pages.iter().find_map(|(last, count)| {
-            let is_enough = older >= wanted + gone.0;
-            older += count;
-            is_enough.then_some(*last)
-        })
-    };
-    let (youngest, _) = pages.last_key_value()?;
-    since(requested.0 * 2)
-        .or_else(|| since(requested.0))
-        .or_else(|| since(requested.0 / 2).map(|_| *youngest))
 }
 
 /// Returns the parts of `ranges`, from address `from` on, that lie in memory that may be read:
@@ -188,14 +132,15 @@ pub(super) struct Activation<'a> {
 }
 
 impl Activation<'_> {
-    /// Activates the pages in use of these tenants, so that the kernel finds `requested` older
-    /// ones. `gone`: number of their pages that have left memory since the last scan. Does nothing
-    /// if few pages were last accessed before `idle_before` (time of the age table). Begins at
-    /// `from`, where the last call ended, and ends early when `is_over` returns true.
+    /// Activates the pages in use of these tenants, so that the kernel finds older ones. `amount`:
+    /// for how many pages it is asked, then how many of the tenants' pages have left memory since
+    /// the last scan. Does nothing if few pages were last accessed before `idle_before` (time of
+    /// the age table). Begins at `from`, where the last call ended, and ends early when `is_over`
+    /// returns true.
     pub(super) fn run(
         &mut self,
         (tenants, from): (&[MemcgId], Option<Place>),
-        (requested, gone): (Pages, Pages),
+        amount: (Pages, Pages),
         idle_before: Millis,
         is_over: &dyn Fn() -> bool,
     ) -> Activated {
@@ -204,13 +149,7 @@ impl Activation<'_> {
             return done;
         }
         let ages = self.by_last_access(tenants);
-        // Where hardly any page is idle the kernel must take pages in use. If all of them were
-        // active, it would find nothing.
-        let idle: u64 = ages.range(..idle_before.0).map(|(_, pages)| pages).sum();
-        if idle < requested.0 / 2 + gone.0 {
-            return done;
-        }
-        let Some(since) = in_use_since(&ages, requested, gone) else {
+        let Some(since) = activated_since(&ages, amount, idle_before) else {
             return done;
         };
         for (number, memcg) in tenants.iter().enumerate() {
@@ -335,40 +274,6 @@ impl Activation<'_> {
 mod tests {
     use super::*;
     use crate::system::Device;
-
-    #[test]
-    fn the_kernel_finds_what_was_requested_among_older_pages() {
-        let pages = BTreeMap::from([(10, 100), (500, 20), (600, 40), (1000, 100)]);
-        let since = |requested| in_use_since(&pages, Pages(requested), Pages(0));
-        assert_eq!(since(50), Some(500), "twice as many are older");
-        assert_eq!(since(60), Some(600), "exactly twice as many");
-        assert_eq!(since(80), Some(1000));
-        assert_eq!(since(160), Some(1000), "just as many are older");
-        assert_eq!(since(300), Some(1000), "only the youngest are in use");
-        assert_eq!(since(330), None, "all of it is in use");
-        let gone = |gone| in_use_since(&pages, Pages(20), Pages(gone));
-        assert_eq!(
-            [gone(60), gone(80)],
-            [Some(500), Some(600)],
-            "the oldest are gone"
-        );
-        assert_eq!(in_use_since(&BTreeMap::new(), Pages(1), Pages(0)), None);
-        let same = BTreeMap::from([(1000, 100)]);
-        assert_eq!(in_use_since(&same, Pages(40), Pages(0)), None);
-    }
-
-    #[test]
-    fn activations_take_a_small_share_of_the_time() {
-        let (mut budget, ms) = (Budget::new(), Duration::from_millis);
-        assert_eq!(budget.left(Millis(5)), Some(SAVED_MAX));
-        budget.spend(ms(1000));
-        assert_eq!(budget.left(Millis(5)), None);
-        assert_eq!(budget.left(Millis(104)), None, "less than 2 ms are saved");
-        assert_eq!(budget.left(Millis(1005)), Some(ms(20)));
-        budget.spend(ms(5));
-        assert_eq!(budget.left(Millis(1005)), Some(ms(15)));
-        assert_eq!(budget.left(Millis(1_000_000)), Some(SAVED_MAX));
-    }
 
     #[test]
     fn only_anonymous_and_shared_memory_is_read() {

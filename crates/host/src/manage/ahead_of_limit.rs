@@ -1,9 +1,11 @@
-//! Decides what is done ahead of a limit that the kernel enforces.
+//! Decides what is done for a limit, and ahead of one that the kernel enforces, by a measurement of
+//! usage.
 //!
-//! Invariant: only idle pages and unmapped page cache leave ahead of the limit. All else is left to
+//! Invariant: what the kernel frees at no cost leaves first. For a single target with a hard limit,
+//! only idle pages and unmapped page cache leave ahead of the limit. All else is left to
 //! the kernel's reclaim at the limit: more reclaim by us beside the running program takes twice the
 //! processor time and makes no program faster (docs/benchmarks.md, Beside the kernel). The manager
-//! calls this after each measurement of usage.
+//! calls this after each measurement.
 
 use std::time::Duration;
 
@@ -16,7 +18,32 @@ const PREFERRED: u64 = 16;
 /// Number of scan intervals for which a page must be idle to be reclaimed ahead of the limit.
 const IDLE_SCANS: u32 = 3;
 
-/// What is done now.
+/// What is done for a limit after a measurement of usage.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum LimitOrder {
+    /// Nothing until the next measurement.
+    Wait,
+    /// The manager requests that the kernel free memory at no cost. If hardly any memory is freed,
+    /// the engine reclaims.
+    DropFirst,
+    /// The engine reclaims this many pages.
+    Reclaim(Pages),
+}
+
+impl LimitOrder {
+    /// Decides by two numbers: the pages above the point at which reclaim ends (`wanted`), and the
+    /// pages that the kernel can free at no cost (`free`). If the kernel enforces the limit
+    /// (`is_enforced`), it frees those pages without a request.
+    pub(super) fn of(wanted: Pages, free: Pages, is_enforced: bool) -> LimitOrder {
+        match wanted.less(free) {
+            Pages(0) if wanted == Pages(0) || is_enforced => LimitOrder::Wait,
+            Pages(0) => LimitOrder::DropFirst,
+            pages => LimitOrder::Reclaim(pages),
+        }
+    }
+}
+
+/// What is done ahead of a limit that the kernel enforces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Ahead {
     /// Whether the kernel takes page cache first from now on; `None` for no change.
@@ -75,6 +102,22 @@ mod tests {
         assert_eq!(of(100, 30), (Some(false), 70));
         assert_eq!(of(100, 100), (Some(true), 0));
         assert_eq!(of(100, 5000), (Some(true), 0));
+    }
+
+    /// Regression: the usage above a lowered limit was page cache, which the kernel was to drop at
+    /// `memory.max`. But `memory.max` was not set, because too much was charged. The tenant was
+    /// reported as limited, and grew without end.
+    #[test]
+    fn the_kernel_must_drop_cache_where_no_limit_makes_it_do_so() {
+        let of = |free, is_enforced| LimitOrder::of(Pages(100), Pages(free), is_enforced);
+        assert_eq!(of(100, true), LimitOrder::Wait);
+        assert_eq!(of(100, false), LimitOrder::DropFirst);
+        assert_eq!(of(5000, false), LimitOrder::DropFirst);
+        for is_enforced in [true, false] {
+            assert_eq!(of(40, is_enforced), LimitOrder::Reclaim(Pages(60)));
+            let below = LimitOrder::of(Pages(0), Pages(40), is_enforced);
+            assert_eq!(below, LimitOrder::Wait);
+        }
     }
 
     /// Cache stays preferred until there is none: the measurement after it was dropped finds the

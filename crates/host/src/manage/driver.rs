@@ -5,29 +5,32 @@
 //! one tenant ([`super::Manager`]) and for a tree of tenants ([`super::tenants`]).
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use engine::memcg::MemcgId;
 use engine::policy::{AgeHistogram, Order};
-use engine::{FolioId, Machine, Millis, Pages};
+use engine::{Bytes, FolioId, Machine, Millis, Pages};
 
-use super::activation::{Activated, Activation, Budget, Unfinished};
+use super::activation::{Activated, Activation, Unfinished};
+use super::activation_rules::Budget;
 use super::engine_sync::{EngineSync, RefaultAges, ScanFindings, UsedAgain};
 use super::files_in_use::FilesInUse;
 use super::flags::Flags;
 use super::host_memory::HostMemory;
 use super::members::Members;
+use super::moment::Moment;
 use super::noreuse::{Noreuse, NoreuseFiles};
 use super::options::Ask;
 use super::reclaim_totals::ReclaimTotals;
 use super::record::{Recorder, Recording};
+use super::scan_budget::ScanBudget;
 use super::spent::Spent;
 use super::swapped_out_ages::SwappedOutAges;
 use super::tenant_map::TenantMap;
 use super::unevictable::Unevictable;
 use super::wakeup::Pause;
 use crate::ages::{Listener, MemoryKind};
-use crate::hard_limit::HardLimit;
+use crate::hard_limit::{HardLimit, PendingLimits};
 use crate::system::{Identity, Proc, thread_cpu};
 use crate::watch::{Sharing, Watch, WatchError};
 
@@ -81,7 +84,7 @@ pub(super) struct Driver {
     noticed: ScanFindings,
     /// When the last scan ended; then the processor time of that scan and of the generations opened
     /// after it.
-    scanned: Instant,
+    scanned: Moment,
     scan_took: Duration,
     /// Processor time that the current scan has used so far.
     taken: Duration,
@@ -109,7 +112,7 @@ impl Driver {
             scans: 0,
             scanned_ms: 0,
             noticed: ScanFindings::default(),
-            scanned: Instant::now(),
+            scanned: Moment::default(),
             scan_took: Duration::ZERO,
             taken: Duration::ZERO,
             walked: Duration::ZERO,
@@ -117,16 +120,24 @@ impl Driver {
         }
     }
 
+    /// Reads the clock. A manager calls this at the beginning of each step and after work that may
+    /// have taken long, and passes the result to the code that decides.
+    pub(super) fn now(&self) -> Moment {
+        Moment::new(self.watch.elapsed())
+    }
+
     /// Whether the kernel drops mapped files that a tenant's programs use, at the limit of its
     /// cgroup, although anonymous memory could be swapped out instead.
     pub(super) fn drops_files_in_use(
         &self,
         memcg: MemcgId,
-        files: &mut FilesInUse,
-        hard_limit: &HardLimit,
+        (files, hard_limit): (&mut FilesInUse, &HardLimit),
+        now: Moment,
     ) -> bool {
-        let (now, tree) = (Millis(self.watch.elapsed_ms()), self.machine.tree());
-        let are_dropped = files.are_dropped(now, hard_limit, tree.get(memcg).swappiness());
+        let tree = self.machine.tree();
+        let counters = || hard_limit.refaults().ok();
+        let swappiness = tree.get(memcg).swappiness();
+        let are_dropped = files.are_dropped(now.millis(), swappiness, counters);
         let free = || self.watch.proc().swap_free_pages();
         are_dropped && tree.swap_available(memcg) > Pages(0) && free().is_ok_and(|free| free > 0)
     }
@@ -153,8 +164,9 @@ impl Driver {
         self.scanned_ms = self.watch.ages().age_table().last_scan_ms();
         self.watch.advance();
         self.scans += 1;
+        let now = self.now();
         if let Some(unevictable) = &mut self.unevictable {
-            unevictable.rescue(&mut self.machine);
+            unevictable.rescue(&mut self.machine, now);
         }
         self.slice(tenant_of, |watch, engine_sync| {
             watch.begin_shared_scan(engine_sync, sharing)
@@ -173,7 +185,7 @@ impl Driver {
         if is_over {
             self.gone.clear();
             self.note_used_again();
-            self.scanned = Instant::now();
+            self.scanned = self.now();
             self.scan_took = self.taken;
             let reading = self.watch.ages().costs().reading;
             self.spent.walks.note(reading.saturating_sub(self.walked));
@@ -358,7 +370,7 @@ impl Driver {
 
     /// From now on, takes pages that the kernel refuses to page out off the engine's lists.
     pub(super) fn track_unevictable(&mut self) {
-        self.unevictable = Some(Unevictable::new());
+        self.unevictable = Some(Unevictable::default());
     }
 
     /// Returns how many unevictable pages of these tenants are shared ones: kernel reclaim of their
@@ -387,7 +399,7 @@ impl Driver {
         requested: Pages,
         pause: &Pause,
     ) -> Activated {
-        let now = Millis(self.watch.elapsed_ms());
+        let now = self.now().millis();
         let (Some(left), Some(first)) = (self.activation_budget.left(now), tenants.first()) else {
             return Activated::default();
         };
@@ -427,6 +439,27 @@ impl Driver {
         done
     }
 
+    /// Makes the kernel reclaim for a group's pending memory.high (version 2), after the pages in
+    /// use were activated for a slice. Returns the number of pages; `None` if the next call must
+    /// continue to activate before the kernel is asked.
+    pub(super) fn reclaim_above_high(
+        &mut self,
+        tenants: &[MemcgId],
+        (pending, hard_limit): (&mut PendingLimits, &HardLimit),
+        slice: &Pause,
+    ) -> Option<Pages> {
+        let amount = Bytes(pending.above_high(hard_limit)).pages();
+        if amount == Pages(0) {
+            return Some(amount);
+        }
+        if self.activate(tenants, amount, slice).rest.is_some() {
+            return None;
+        }
+        let got = Bytes(pending.reclaim_above_high(hard_limit)).pages();
+        self.note_reclaimed(tenants, got.0);
+        Some(got)
+    }
+
     /// Sets which files are used only once ([`Noreuse`]). If the set has changed, the next scan
     /// reads all processes, idle ones included.
     pub(super) fn set_noreuse(&mut self, noreuse: Noreuse) {
@@ -454,8 +487,13 @@ impl Driver {
     }
 
     /// Returns the time since the last scan.
-    pub(super) fn scan_age(&self) -> Duration {
-        self.scanned.elapsed()
+    pub(super) fn scan_age(&self, now: Moment) -> Duration {
+        now.since(self.scanned)
+    }
+
+    /// Returns the time until an extra scan for reclaim may begin.
+    pub(super) fn until_extra_scan(&self, budget: ScanBudget, now: Moment) -> Duration {
+        budget.until_extra_scan(self.scan_age(now), self.scan_took)
     }
 
     /// Returns the processor time of the last scan and of the generations opened after it.
@@ -518,7 +556,7 @@ impl Driver {
         reclaim: impl FnOnce(&mut Machine, &mut HostMemory<'_>) -> T,
     ) -> T {
         totals.begin(self.scans);
-        let of_thread = thread_cpu();
+        let (of_thread, now) = (thread_cpu(), self.now());
         let (ages, proc) = self.watch.ages_and_proc();
         let mut kernel = HostMemory {
             tenant_map: &self.tenant_map,
@@ -532,6 +570,7 @@ impl Driver {
             all: how.all,
             clears: how.clears,
             node: how.node,
+            now,
             unevictable: self.unevictable.as_mut(),
             gone: &mut self.gone,
             out: self.out.as_mut(),

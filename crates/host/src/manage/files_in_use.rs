@@ -15,7 +15,7 @@
 
 use engine::{Millis, Swappiness};
 
-use crate::hard_limit::{HardLimit, Refaults};
+use crate::hard_limit::Refaults;
 
 /// Minimum time between two readings of the counters.
 const APART: Millis = Millis(1000);
@@ -37,20 +37,21 @@ pub(super) struct FilesInUse {
 }
 
 impl FilesInUse {
-    /// Reads the cgroup's counters if it is time. Returns whether files in use are dropped, so that
-    /// anonymous memory is to be reclaimed rather than page cache.
+    /// Returns whether the kernel drops files in use, so that anonymous memory must be reclaimed
+    /// rather than page cache. `counters` reads the cgroup's counters. This function calls it at
+    /// most once a second.
     pub(super) fn are_dropped(
         &mut self,
         now: Millis,
-        hard_limit: &HardLimit,
         swappiness: Swappiness,
+        counters: impl FnOnce() -> Option<Refaults>,
     ) -> bool {
         if self.read_at.is_none_or(|at| now.since(at) >= APART) {
             self.read_at = Some(now);
-            match hard_limit.refaults() {
-                Ok(counters) => self.measure(now, counters, swappiness),
+            match counters() {
+                Some(counters) => self.measure(now, counters, swappiness),
                 // A kernel without these counters is left to drop files first.
-                Err(_) => self.dropped = false,
+                None => self.dropped = false,
             }
         }
         self.dropped
@@ -136,6 +137,28 @@ mod tests {
         }
         // Nothing is known of the hour for which it was below its limit.
         assert_eq!(judged(&[first, (3_600_000, [99, 0, 99])]), [false, false]);
+    }
+
+    /// Usage is measured up to 500 times a second, and each reading makes the kernel sum counters.
+    #[test]
+    fn counters_are_read_once_a_second() {
+        let (mut files, mut readings) = (FilesInUse::default(), 0);
+        let mut at = |ms, counters: Option<Refaults>| {
+            files.are_dropped(Millis(ms), Swappiness::default(), || {
+                readings += 1;
+                counters
+            })
+        };
+        let counters = |count| Refaults {
+            major_faults: count,
+            file: count,
+            ..Refaults::default()
+        };
+        assert!(!at(10, Some(counters(0))) && !at(1009, Some(counters(900))));
+        assert!(at(1010, Some(counters(900))), "it is dropped");
+        assert!(at(1999, None), "that is not read");
+        assert!(!at(2010, None), "a kernel that has no counters any more");
+        assert_eq!(readings, 3);
     }
 
     #[test]

@@ -32,12 +32,20 @@ pub(super) fn usage(
     outside: &MembersOutside,
 ) -> Pages {
     let charged = hard_limit.and_then(|hard_limit| hard_limit.charged().ok());
-    match charged.map(|bytes| Bytes(bytes).pages()) {
-        Some(charged) if outside.is_empty() => charged,
+    let charged = charged.map(|bytes| Bytes(bytes).pages());
+    usage_of(charged, outside.is_empty(), || resident(watch))
+}
+
+/// Returns the usage of a tenant. `charged` is the charge of its cgroup; `has_all` says whether all
+/// of its processes are in the cgroup. `resident` measures the resident memory, for which it may
+/// read thousands of processes. This function calls `resident` only if the result depends on it.
+fn usage_of(charged: Option<Pages>, has_all: bool, resident: impl FnOnce() -> Pages) -> Pages {
+    match charged {
+        Some(charged) if has_all => charged,
         // The larger of the two, not their sum: a process that moved out leaves its charge in the
         // cgroup.
-        Some(charged) => charged.max(resident(watch)),
-        None => resident(watch),
+        Some(charged) => charged.max(resident()),
+        None => resident(),
     }
 }
 
@@ -66,6 +74,21 @@ pub(super) fn machine_pages(watch: &Watch) -> Pages {
 mod tests {
     use engine::vmscan::Headroom;
     use engine::{Bytes, Limit, Pages};
+
+    use super::usage_of;
+
+    /// Regression: a program that moved itself to another control group had no limit at all, and no
+    /// message said so: pagetide took the charge of the hard-limit cgroup for the program's usage.
+    #[test]
+    fn processes_outside_of_the_cgroup_count() {
+        let resident = || Pages(100);
+        assert_eq!(usage_of(Some(Pages(5)), false, resident), Pages(100));
+        // What they left behind is still charged.
+        assert_eq!(usage_of(Some(Pages(170)), false, resident), Pages(170));
+        assert_eq!(usage_of(None, true, resident), Pages(100));
+        let unread = || -> Pages { unreachable!("the charge is the usage") };
+        assert_eq!(usage_of(Some(Pages(5)), true, unread), Pages(5));
+    }
 
     /// Curves assume that at least `HELD_PER_MILLE` of a limit stays in memory.
     #[test]

@@ -9,7 +9,6 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::time::Instant;
 
 use engine::memcg::MemcgId;
 use engine::units::{PAGE_LEN, PAGE_SIZE};
@@ -22,8 +21,10 @@ use super::affinity::{self, CpuAffinity};
 use super::flags::Flags;
 use super::ids::joined;
 use super::members::Members;
+use super::moment::Moment;
 use super::reclaim_totals::ReclaimTotals;
 use super::second_chance::InUse;
+use super::stopwatch::Stopwatch;
 use super::swapped_out_ages::SwappedOutAges;
 use super::tenant_map::TenantMap;
 use super::unevictable::Unevictable;
@@ -62,6 +63,8 @@ pub(super) struct HostMemory<'a> {
     pub(super) clears: bool,
     /// The index of the only NUMA node whose pages are paged out; `None` for all nodes.
     pub(super) node: Option<usize>,
+    /// When the slice began.
+    pub(super) now: Moment,
     /// Receives unevictable pages, which then leave the engine's lists. `None`: they are put back
     /// on the lists.
     pub(super) unevictable: Option<&'a mut Unevictable>,
@@ -323,7 +326,7 @@ impl HostMemory<'_> {
     /// Clears the accessed bits of the pages that a walk found in use (a [second
     /// chance](super::second_chance)).
     fn give_second_chance(&mut self, owner: Owner, in_use: InUse) {
-        let begin = Instant::now();
+        let watch = Stopwatch::start();
         let pid = self.members.pid(owner);
         let mappings = pid.map(|pid| self.ages.mappings(pid)).unwrap_or_default();
         let identity = self.members.identity(owner);
@@ -337,7 +340,7 @@ impl HostMemory<'_> {
                 self.totals.refused.get_or_insert(error.to_string());
             }
         }
-        self.totals.took += begin.elapsed();
+        self.totals.took += watch.took();
     }
 
     /// Removes pages from `leaving` for which swap has no space, and reports them as
@@ -366,7 +369,7 @@ impl HostMemory<'_> {
 
     /// Calls MADV_PAGEOUT on these address ranges of one process, with up to `workers` threads.
     fn advise(&mut self, owner: Owner, ranges: &[Range<u64>], workers: usize) {
-        let begin = Instant::now();
+        let watch = Stopwatch::start();
         let pid = self.members.pid(owner);
         let ages = &mut *self.ages;
         if let Some(process) = self.members.pidfd(owner, self.proc) {
@@ -377,7 +380,7 @@ impl HostMemory<'_> {
                 self.totals.refused.get_or_insert(error.to_string());
             }
         }
-        self.totals.took += begin.elapsed();
+        self.totals.took += watch.took();
     }
 
     /// Reads the entries of the pages again, and writes to `outcome` which pages were paged out,
@@ -575,7 +578,7 @@ impl Memory for HostMemory<'_> {
             if let Some(unevictable) = &mut self.unevictable
                 && matches!(what, PageOut::Shared | PageOut::Locked)
             {
-                unevictable.add(memcg, *id);
+                unevictable.add(memcg, *id, self.now);
                 *what = PageOut::Unevictable;
             }
             // These pages are put back as the youngest: as the oldest pages they would be tried

@@ -1,14 +1,36 @@
-//! Messages about what was done for limits and commands, for reports. A manager that runs beside a
-//! program (`run`) does not print them.
+//! Messages about what was done for limits and commands, for logs and for reports. A manager that
+//! runs beside a program (`run`) does not print them.
 //!
-//! Invariant: messages that differ only in numbers are of one kind. The latest message of each kind
-//! is kept, with the number of messages, for at most [`KINDS`] kinds. So thousands of messages
-//! about paged-out pages do not push out one about a refusal of the kernel.
+//! Invariant: a log has at most the latest [`LINES`] lines. For reports, messages that differ only
+//! in numbers are of one kind. The latest message of each kind is kept, with the number of
+//! messages, for at most [`KINDS`] kinds. So thousands of messages about paged-out pages do not
+//! push out one about a refusal of the kernel.
 
 use std::collections::VecDeque;
 
+/// Maximum number of lines kept if no caller takes them; the oldest are dropped.
+const LINES: usize = 1000;
 /// Maximum number of kinds; beyond it, the kind with the oldest message is forgotten.
 const KINDS: usize = 32;
+
+/// Log lines about what was done, and why, since they were last taken.
+#[derive(Debug, Default)]
+pub(super) struct ActionLines(VecDeque<String>);
+
+impl ActionLines {
+    /// Adds a line.
+    pub(super) fn add(&mut self, line: String) {
+        if self.0.len() == LINES {
+            self.0.pop_front();
+        }
+        self.0.push_back(line);
+    }
+
+    /// Returns the lines, the oldest first, and forgets them.
+    pub(super) fn take(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.0).into()
+    }
+}
 
 /// The latest message of each kind, ordered by time, the latest last.
 #[derive(Debug, Default)]
@@ -70,6 +92,15 @@ mod tests {
         let refused = "the kernel refused to page out: EPERM".to_owned();
         let would = "would page out 1000 pages (the latest of 1000)".to_owned();
         assert_eq!(reported.report(), [refused, would]);
+    }
+
+    #[test]
+    fn the_latest_lines_are_kept_until_they_are_taken() {
+        let mut lines = ActionLines::default();
+        (0..LINES + 5).for_each(|line| lines.add(line.to_string()));
+        let taken = lines.take();
+        assert_eq!((taken.len(), taken[0].as_str()), (LINES, "5"));
+        assert!(lines.take().is_empty());
     }
 
     #[test]

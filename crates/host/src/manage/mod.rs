@@ -7,19 +7,26 @@
 //! even if this manager dies.
 //!
 //! The modules in order of dependence, in groups separated by semicolons; a module uses only
-//! modules of earlier groups: `actions`, `options`, `ids`, `members`, `advise`, `flags`,
-//! `affinity`, `noreuse`, `wakeup`, `spent`, `stall`; `unevictable`, `tenant_map`,
-//! `swapped_out_ages`, `outside`, `messages`, `second_chance`, `reclaim_totals`, `files_in_use`,
-//! `ahead_of_limit`, `unseen`, `waits`, `why`, `workers`, `writing_back`; `engine_sync` (updates
-//! the engine from a scan), `host_memory` (pages out what the engine chose), `activation` (which
-//! pages the kernel is to keep), `headroom` (limits and measured usage); `record` (scans into a
-//! file); `driver` (all parts of one engine); `policy_runner` (runs a policy), `writeback`
-//! (writeback to a disk); `ordered` (a policy's order, in slices); `act`, `report`; this file
-//! decides when each of them runs.
+//! modules of earlier groups: `moment`, `stopwatch`; `actions`, `options`, `ids`, `members`,
+//! `advise`, `flags`, `affinity`, `noreuse`, `wakeup`, `spent`, `stall`, `scan_budget`,
+//! `work_share` (how much time scans and other work may take), `activation_rules`; `unevictable`,
+//! `tenant_map`, `swapped_out_ages`, `outside`, `messages`, `second_chance`, `reclaim_totals`,
+//! `files_in_use`, `ahead_of_limit`, `unseen`, `waits`, `why`, `workers`, `writing_back`;
+//! `engine_sync` (updates the engine from a scan), `host_memory` (pages out what the engine chose),
+//! `activation` (which pages the kernel is to keep), `headroom` (limits and measured usage);
+//! `record` (scans into a file); `driver` (all parts of one engine); `policy_runner` (runs a
+//! policy), `writeback` (writeback to a disk); `ordered` (a policy's order, in slices); `act`,
+//! `report`; this file decides when each of them runs.
+//!
+//! Time is an argument: the code that decides gets a [`Moment`]. A manager reads the clock
+//! ([`Driver::now`]) when a step begins, and again after work that may have taken long. A stopwatch
+//! measures the elapsed time of calls, as a cost. `xtask/src/tidy/clock.rs` lists the files that
+//! may read the clock, and the files with rules, which use nothing of the host.
 
 mod act;
 mod actions;
 mod activation;
+mod activation_rules;
 mod advise;
 mod affinity;
 mod ahead_of_limit;
@@ -32,6 +39,7 @@ mod host_memory;
 mod ids;
 mod members;
 mod messages;
+mod moment;
 mod noreuse;
 mod options;
 mod ordered;
@@ -40,9 +48,11 @@ mod policy_runner;
 mod reclaim_totals;
 mod record;
 mod report;
+mod scan_budget;
 mod second_chance;
 mod spent;
 mod stall;
+mod stopwatch;
 mod swapped_out_ages;
 mod tenant_map;
 pub mod tenants;
@@ -51,13 +61,14 @@ mod unseen;
 mod waits;
 mod wakeup;
 mod why;
+mod work_share;
 mod workers;
 mod writeback;
 mod writing_back;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use engine::machine::{HOST_BATCH, HOST_SCANS_APART};
+use engine::machine::HOST_BATCH;
 use engine::memcg::{MemcgId, MemcgLimits};
 use engine::vmscan::Headroom;
 use engine::{Aging, FolioType, Limit, Machine, MachineConfig, Millis, Pages, Policy};
@@ -67,7 +78,8 @@ use crate::watch::{self, Watch, WatchError};
 use driver::Driver;
 use engine_sync::ScanFindings;
 use files_in_use::FilesInUse;
-use messages::Messages;
+use messages::{ActionLines, Messages};
+use moment::Moment;
 pub use options::{Ask, Kept, Limits, ManagerSettings, Reclaimed, WritebackSettings};
 use ordered::RunningOrder;
 use outside::MembersOutside;
@@ -75,25 +87,15 @@ pub use policy_runner::PolicyRequest;
 use policy_runner::PolicyRunner;
 use reclaim_totals::ReclaimTotals;
 pub use record::Recording;
+use scan_budget::{ScanBudget, while_young};
 use unseen::UnseenSwap;
 use waits::Waits;
-use writeback::Writeback;
+use writeback::{Writeback, WrittenTenant};
 use writing_back::WritingBack;
 
-/// Scans ahead of the interval, for reclaim that needs fresh ages, may take 1 / `SCANS_SHARE` of a
-/// processor.
-const SCANS_SHARE: u32 = 20;
-/// All other scans, the policy and writeback may each take 1 / `WORK_SHARE` of a processor, even if
-/// shorter intervals are configured.
-const WORK_SHARE: u32 = 10;
 /// Minimum time between two updates of the process list by measurements of usage, which run up to
 /// 500 times a second. If the kernel sends no process events, an update reads all of /proc.
 const FOLLOW_APART: Duration = Duration::from_millis(250);
-/// Minimum time between two scans of a target that has just executed another program
-/// ([`Manager::note_exec`]).
-const YOUNG: Duration = Duration::from_secs(1);
-/// Minimum time between two scans when reclaim needs fresh ages before the interval is over.
-const SCANS_APART: Duration = Duration::from_millis(HOST_SCANS_APART.0);
 
 /// Time until the next work if there is no limit, no policy and no writeback. It stands for
 /// "never", which a clock cannot represent.
@@ -131,13 +133,13 @@ pub struct Manager {
     /// Pending limits: set on the cgroup as soon as usage is below them.
     due: PendingLimits,
     sums: Sums,
-    next_scan: Instant,
+    next_scan: Moment,
     /// When the target last executed another program; `None` if it has not.
-    young_since: Option<Instant>,
+    young_since: Option<Moment>,
     /// When usage is measured next.
-    next_hold: Instant,
+    next_hold: Moment,
     /// When the process list was last updated.
-    followed: Instant,
+    followed: Moment,
     /// Number of the last scan after which the kernel reclaimed, at our request, shared pages that
     /// MADV_PAGEOUT skips. The request is made at most once per scan.
     shared_at: u64,
@@ -157,14 +159,14 @@ pub struct Manager {
     ordered: Option<RunningOrder>,
     /// Writeback of swapped-out pages to a disk; then the time for which a page must be unused to
     /// be written. `None` if there is no writeback.
-    demoter: Option<(Writeback, Millis)>,
+    writeback: Option<(Writeback, Millis)>,
     /// Measures how long tasks wait for memory; `None` if the policy does not use that.
     waits: Option<Waits>,
     /// When the engine's youngest generation was opened, in milliseconds of the watch.
     generation_ms: u64,
     /// Whether the youngest generation was opened by the last scan.
     has_opened: bool,
-    actions: Vec<String>,
+    actions: ActionLines,
     /// The latest line of each kind in `actions`, for reports.
     said: Messages,
     /// Counts of pages that kernel reclaim swapped out at the hard limit, and that were swapped in
@@ -221,29 +223,29 @@ impl Manager {
             settings: policy,
             dry_run: settings.dry_run,
         });
-        let policy_runner = requested.map(|requested| PolicyRunner::new(requested, Millis(0)));
+        let policy_runner = requested.map(|requested| PolicyRunner::new(requested, Moment::BEGIN));
         let max_scan_interval = settings.policy.map(|policy| policy.max_scan_interval().0);
         let max_scan_interval = max_scan_interval.map_or(settings.interval, Duration::from_millis);
         let interval = settings.interval.min(max_scan_interval);
-        let now = Instant::now();
         let memcg = MemcgId::FIRST;
         let mut driver = driver(&settings, interval)?;
         let requested = settings.write_back.clone();
-        let demoter = requested.map(|(requested, age)| (Writeback::new(requested, Millis(0)), age));
+        let writeback =
+            requested.map(|(requested, age)| (Writeback::new(requested, Moment::BEGIN), age));
         // Otherwise shared pages of forked workers, which the kernel skips, would be tried again at
         // each wakeup. That took half of our processor time, and delayed the program.
         driver.track_unevictable();
         if policy_runner.is_some() {
             driver.track_refaults(memcg);
         }
-        if demoter.is_some() {
+        if writeback.is_some() {
             driver.track_out();
         }
         let mut manager = Manager {
             settings,
             driver,
             policy_runner,
-            demoter,
+            writeback,
             ordered: None,
             waits: None,
             hard_limit,
@@ -253,10 +255,10 @@ impl Manager {
             room: Headroom::default(),
             due: PendingLimits::default(),
             sums: Sums::default(),
-            next_scan: now,
+            next_scan: Moment::BEGIN,
             young_since: None,
-            next_hold: now,
-            followed: now,
+            next_hold: Moment::BEGIN,
+            followed: Moment::BEGIN,
             shared_at: 0,
             no_idle_at: 0,
             activated: 0,
@@ -265,7 +267,7 @@ impl Manager {
             files_in_use: FilesInUse::default(),
             generation_ms: 0,
             has_opened: false,
-            actions: Vec::new(),
+            actions: ActionLines::default(),
             said: Messages::default(),
             unseen: UnseenSwap::default(),
         };
@@ -287,35 +289,37 @@ impl Manager {
     /// # Errors
     /// The target cannot be read any more.
     pub fn work(&mut self) -> Result<Duration, WatchError> {
-        let begin = Instant::now();
-        let is_due = begin >= self.next_scan;
+        let now = self.driver.now();
+        let is_due = now >= self.next_scan;
         if is_due {
             self.scan()?;
-            self.followed = begin;
-        } else if begin < self.next_hold || self.followed.elapsed() >= FOLLOW_APART {
+            self.followed = now;
+        } else if now < self.next_hold || now.since(self.followed) >= FOLLOW_APART {
             self.driver.watch.follow_if_cheap()?;
-            self.followed = begin;
+            self.followed = now;
         }
         self.run_policy(is_due)?;
-        self.demote(is_due);
+        self.write_back(is_due);
         // If a limit could not be met, it is not tried again before `next_hold`, even after a
         // wakeup.
-        if Instant::now() >= self.next_hold {
+        if self.driver.now() >= self.next_hold {
             let pause = self.hold_limits()?;
-            self.next_hold = Instant::now() + pause.min(IDLE_MAX);
+            self.next_hold = self.driver.now().after(pause.min(IDLE_MAX));
         }
-        if self.ordered.is_some() {
-            return Ok(Duration::ZERO);
+        match self.ordered {
+            Some(_) => Ok(Duration::ZERO),
+            None => Ok(self.until_work(self.driver.now())),
         }
-        let now = Instant::now();
-        let pause = self.next_hold.saturating_duration_since(now);
-        let policy_runner = self.policy_runner.as_ref();
-        let next = policy_runner.and_then(|policy_runner| policy_runner.due_in(self.now()));
-        let pause = pause.min(next.unwrap_or(IDLE_MAX));
-        let demoter = self.demoter.as_ref();
-        let next = demoter.and_then(|(demoter, _)| demoter.due_in());
-        let pause = pause.min(next.unwrap_or(IDLE_MAX));
-        Ok(pause.min(self.next_scan.saturating_duration_since(now)))
+    }
+
+    /// Returns the time until the next work, if no order of a policy is in progress.
+    fn until_work(&self, now: Moment) -> Duration {
+        let policy = self.policy_runner.as_ref().and_then(|one| one.due_in(now));
+        let writeback = self.writeback.as_ref();
+        let writeback = writeback.and_then(|(one, _)| one.due_in(now));
+        let deadlines = [self.next_hold, self.next_scan].map(|at| at.since(now));
+        let pauses = deadlines.into_iter().chain(policy).chain(writeback);
+        pauses.fold(IDLE_MAX, Duration::min)
     }
 
     /// Updates the list of processes at once, after the first process has ended.
@@ -343,13 +347,13 @@ impl Manager {
     /// Returns one line for each action since the last call, with its reason, and forgets the
     /// lines. In a dry run the lines say what would have been done.
     pub fn actions(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.actions)
+        self.actions.take()
     }
 
     /// Replaces the limits, and enforces them at the next call of [`Manager::work`].
     pub fn set_limits(&mut self, limits: Limits) {
         self.settings.limits = limits;
-        self.next_hold = Instant::now();
+        self.next_hold = Moment::BEGIN;
         self.apply_limits();
     }
 
@@ -407,23 +411,18 @@ impl Manager {
         }
     }
 
-    /// Returns the time of the watch, in milliseconds since its start.
-    fn now(&self) -> Millis {
-        Millis(self.driver.watch.elapsed_ms())
-    }
-
     /// Scans all page tables now, updates the engine, and opens a generation if it is time for one.
     ///
     /// # Errors
     /// The target cannot be read any more.
     pub fn scan(&mut self) -> Result<(), WatchError> {
-        let begin = Instant::now();
+        let begin = self.driver.now();
         self.scan_without_generation()?;
         let policy_runner = self.policy_runner.as_ref();
         let interval = policy_runner.map_or(0, |policy_runner| policy_runner.generations_apart().0);
-        let now = self.driver.watch.elapsed_ms();
-        if now - self.generation_ms + 50 >= interval {
-            self.open_generation();
+        let now = self.driver.now();
+        if now.millis().0 - self.generation_ms + 50 >= interval {
+            self.open_generation(now);
             self.plan_scan(begin);
         }
         Ok(())
@@ -431,7 +430,7 @@ impl Manager {
 
     /// Scans all page tables and updates the engine: accessed pages join the youngest generation.
     fn scan_without_generation(&mut self) -> Result<(), WatchError> {
-        let begin = Instant::now();
+        let begin = self.driver.now();
         self.has_opened = false;
         let memcg = self.memcg;
         let noticed = self.driver.scan(&|_| memcg)?;
@@ -452,19 +451,12 @@ impl Manager {
 
     /// Sets when the next scan begins. `begin` is when the last scan began; its processor time
     /// delays the next one.
-    fn plan_scan(&mut self, begin: Instant) {
-        let pause = self.driver.scan_took() * WORK_SHARE;
-        let until_next_scan = match self.young_since {
-            // At most the time since the exec, and at least `YOUNG`. A report in the target's first
-            // seconds must not show the state at the exec.
-            Some(since) => self
-                .driver
-                .watch
-                .until_next_scan()
-                .min(since.elapsed().max(YOUNG)),
-            None => self.driver.watch.until_next_scan(),
-        };
-        self.next_scan = begin + until_next_scan.max(pause);
+    fn plan_scan(&mut self, begin: Moment) {
+        let mut wanted = self.driver.watch.until_next_scan();
+        if let Some(since) = self.young_since {
+            wanted = while_young(wanted, self.driver.now().since(since));
+        }
+        self.next_scan = ScanBudget::default().next_scan(begin, wanted, self.driver.scan_took());
     }
 
     /// Returns the current memory usage of the target.
@@ -476,17 +468,17 @@ impl Manager {
     /// its program is older than the interval, scans are more frequent. Otherwise reports would
     /// show pagetide itself, which the process was until the exec.
     pub fn note_exec(&mut self) {
-        let now = Instant::now();
+        let now = self.driver.now();
         (self.young_since, self.next_scan) = (Some(now), now);
         self.driver.watch.forget_peaks();
     }
 
     /// Opens a new youngest generation in the engine, if the last scan did not open one.
-    fn open_generation(&mut self) {
+    fn open_generation(&mut self, now: Moment) {
         if !self.has_opened {
             self.has_opened = true;
-            self.generation_ms = self.driver.watch.elapsed_ms();
-            self.driver.age(self.memcg, Millis(self.generation_ms));
+            self.generation_ms = now.millis().0;
+            self.driver.age(self.memcg, now.millis());
         }
     }
 
@@ -494,11 +486,12 @@ impl Manager {
     /// Opens no generation: reclaim opens one when the oldest is used up. With five scans a second,
     /// and a generation for each, all four generations together would span only 0.8 s.
     fn scan_if_worth_it(&mut self) -> Result<(), WatchError> {
-        let interval = (self.driver.scan_took() * SCANS_SHARE).max(SCANS_APART);
-        if self.driver.scan_age() < interval {
-            return Ok(());
+        let now = self.driver.now();
+        let wait = self.driver.until_extra_scan(ScanBudget::default(), now);
+        match wait.is_zero() {
+            true => self.scan_without_generation(),
+            false => Ok(()),
         }
-        self.scan_without_generation()
     }
 
     /// Scans once more, before the last report, if there was only one scan: a single scan finds no
@@ -511,15 +504,17 @@ impl Manager {
     }
 
     /// Starts writeback of swapped-out pages that are old enough, if it is time for the next pass.
-    fn demote(&mut self, has_scanned: bool) {
-        let Some((demoter, age)) = &mut self.demoter else {
+    fn write_back(&mut self, has_scanned: bool) {
+        let Some((writeback, age)) = &mut self.writeback else {
             return;
         };
-        if demoter.is_due(has_scanned) {
-            demoter.begin();
-            let reported = demoter.demote(&mut self.driver, (self.memcg, *age), "");
-            reported.into_iter().for_each(|reported| self.act(reported));
-        }
+        let target = WrittenTenant {
+            memcg: self.memcg,
+            older_than: *age,
+            of: String::new(),
+        };
+        let reported = writeback.run(&mut self.driver, has_scanned, |_| vec![target]);
+        reported.into_iter().for_each(|reported| self.act(reported));
     }
 
     /// Adds the results of one reclaim to the sums.
@@ -535,12 +530,7 @@ impl Manager {
 
     /// Records a line about an action, for the caller and for reports.
     fn act(&mut self, what: String) {
-        /// Maximum number of actions kept if no caller takes them; the oldest are dropped.
-        const MOST: usize = 1000;
         self.said.note(&what);
-        if self.actions.len() == MOST {
-            self.actions.remove(0);
-        }
-        self.actions.push(what);
+        self.actions.add(what);
     }
 }

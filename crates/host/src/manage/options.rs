@@ -8,8 +8,10 @@ pub use engine::vmscan::Kept;
 use engine::{Bytes, Limit, Millis, Swappiness, policy};
 use serde::{Deserialize, Serialize};
 
+use crate::hard_limit::PendingLimits;
 use crate::report::LimitsReport;
 use crate::swap::Tier;
+use crate::system::cgroup::Version;
 use crate::system::family::Target;
 
 /// Limits of a tenant, with the meaning of the cgroup v2 files of these names. `T` is the type of
@@ -56,6 +58,15 @@ impl<T: From<Limit> + PartialEq> Limits<T> {
     #[must_use]
     pub fn bound_swap_alone(&self) -> bool {
         !self.hold() && self.swap_max != Limit::Max.into()
+    }
+}
+
+impl Limits {
+    /// Whether the kernel enforces all limits of memory, given those that are still `pending`: they
+    /// are set on the cgroup, and its version supports them (version 1 has no memory.high).
+    pub(super) fn are_enforced(&self, pending: &PendingLimits, version: Version) -> bool {
+        let has_high = version == Version::V2 || self.high == Limit::Max;
+        has_high && pending.stands()
     }
 }
 

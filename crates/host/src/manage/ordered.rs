@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
+use engine::Pages;
 use engine::machine::Ongoing;
 use engine::policy::Order;
-use engine::{Millis, Pages};
 
 use super::Manager;
 use super::driver::PageOutOptions;
@@ -58,7 +58,7 @@ impl RunningOrder {
 impl Manager {
     /// Carries out one slice of the order in progress, and ends the order if it is done.
     pub(super) fn go_on(&mut self) {
-        let now = self.now();
+        let now = self.driver.now().millis();
         let Some(one) = &mut self.ordered else {
             return;
         };
@@ -80,7 +80,7 @@ impl Manager {
 
     /// Ends the order in progress, and counts and reports what it did.
     pub(super) fn end_ordered(&mut self) {
-        let now = Millis(self.driver.watch.elapsed_ms());
+        let now = self.driver.now();
         let (Some(mut one), Some(policy_runner)) = (self.ordered.take(), &mut self.policy_runner)
         else {
             return;

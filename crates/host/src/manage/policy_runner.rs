@@ -3,19 +3,20 @@
 //!
 //! Invariant: the engine's policy ([`engine::policy`]), which knows only numbers, decides. All
 //! pages that are paged out are at least as old as ordered, by the age table. The policy's work
-//! takes at most 1 / [`WORK_SHARE`] of a processor.
+//! takes at most its share of a processor ([`WorkShare`]).
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use engine::memcg::MemcgId;
 use engine::policy::{AgeHistogram, Order, Policy, PolicySettings, Seen};
 use engine::{Millis, Pages};
 
-use super::WORK_SHARE;
 use super::actions::Actions;
 use super::driver::{Driver, PageOutOptions};
 use super::engine_sync::UsedAgain;
+use super::moment::Moment;
 use super::reclaim_totals::ReclaimTotals;
+use super::work_share::WorkShare;
 use crate::report::PolicyReport;
 
 /// Which policy to run, and how.
@@ -45,8 +46,8 @@ pub(super) struct PolicyInput {
 pub(super) struct PolicyRunner {
     policy: Policy,
     requested: PolicyRequest,
-    /// The policy orders nothing before this time.
-    paused_until: Instant,
+    /// When the policy may order anything.
+    share: WorkShare,
     /// Number of orders that paged out or dropped pages.
     orders: u64,
     /// Time of the scan whose ages were last passed to the policy.
@@ -60,14 +61,14 @@ pub(super) struct PolicyRunner {
 }
 
 impl PolicyRunner {
-    /// Returns a policy runner that begins at `now`, milliseconds of the watch.
-    pub(super) fn new(requested: PolicyRequest, now: Millis) -> PolicyRunner {
+    /// Returns a policy runner that begins now.
+    pub(super) fn new(requested: PolicyRequest, now: Moment) -> PolicyRunner {
         PolicyRunner {
-            policy: Policy::new(requested.settings, now),
+            policy: Policy::new(requested.settings, now.millis()),
             requested,
-            paused_until: Instant::now(),
+            share: WorkShare::default(),
             orders: 0,
-            as_of: now,
+            as_of: now.millis(),
             evicted: 0,
             dropped: 0,
             came_back: 0,
@@ -90,14 +91,13 @@ impl PolicyRunner {
     }
 
     /// Returns the time until the policy runs again; `None` if it runs after the next scan.
-    pub(super) fn due_in(&self, now: Millis) -> Option<Duration> {
-        let due = self.policy.due()?;
-        let pause = self.paused_until.saturating_duration_since(Instant::now());
-        Some(Duration::from_millis(due.since(now).0).max(pause))
+    pub(super) fn due_in(&self, now: Moment) -> Option<Duration> {
+        let due = Duration::from_millis(self.policy.due()?.since(now.millis()).0);
+        Some(due.max(self.share.pause(now)))
     }
 
     /// Whether the policy is to run now. `has_scanned`: a scan was made just now.
-    pub(super) fn is_due(&self, now: Millis, has_scanned: bool) -> bool {
+    pub(super) fn is_due(&self, now: Moment, has_scanned: bool) -> bool {
         self.due_in(now).map_or(has_scanned, |wait| wait.is_zero())
     }
 
@@ -118,8 +118,9 @@ impl PolicyRunner {
         driver: &mut Driver,
         memcg: MemcgId,
         measured: PolicyInput,
+        moment: Moment,
     ) -> Option<Order> {
-        let now = Millis(driver.watch.elapsed_ms());
+        let now = moment.millis();
         if driver.tenant_map().ids(memcg).owners().is_empty() {
             // The tenant has no process, so the next process will be of another program, and the
             // policy starts anew. Otherwise the policy would judge a database by the hour in which
@@ -156,7 +157,7 @@ impl PolicyRunner {
             usage: measured.usage,
             is_dry: self.requested.dry_run,
         });
-        order.filter(|_| Instant::now() >= self.paused_until)
+        order.filter(|_| self.share.is_open(moment))
     }
 
     /// Returns how the pages of an order are paged out. The engine offers all pages except those of
@@ -176,7 +177,7 @@ impl PolicyRunner {
     /// the order's processor time.
     pub(super) fn note(
         &mut self,
-        now: Millis,
+        moment: Moment,
         order: &Order,
         (totals, dropped): (&mut ReclaimTotals, Pages),
         took: Duration,
@@ -184,7 +185,8 @@ impl PolicyRunner {
         totals.would_at_most(order.most);
         // `took` is processor time. On a busy host, elapsed time would include other programs'
         // work, and the pause would be too long: pages idle for 100 ms would stay for 15 s.
-        self.paused_until = Instant::now() + took * WORK_SHARE;
+        self.share.note(moment, took);
+        let now = moment.millis();
         self.evicted += totals.evicted;
         let pages = totals.evicted + totals.would.len() as u64;
         // An order that paged out nothing is given again and again, so it is not counted.
@@ -212,5 +214,80 @@ impl PolicyRunner {
             came_back_pages: self.came_back,
             actions: self.actions.report(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::policy::Why;
+    use engine::{FolioId, PageOut};
+
+    use super::super::moment::at_ms;
+    use super::*;
+
+    const ORDER: Order = Order {
+        older_than: Millis(60_000),
+        most: Pages(2),
+        cache: Pages(0),
+        why: Why::ColdAge {
+            older_than: Millis(60_000),
+            every: Millis(1000),
+        },
+    };
+
+    fn runner(name: &str, dry_run: bool) -> PolicyRunner {
+        let settings = PolicySettings::named(name).expect("a policy");
+        PolicyRunner::new(PolicyRequest { settings, dry_run }, Moment::BEGIN)
+    }
+
+    #[test]
+    fn a_policy_without_a_time_of_its_own_runs_after_each_scan() {
+        let runner = runner("fit", false);
+        assert_eq!(runner.due_in(at_ms(5)), None);
+        assert!(runner.is_due(at_ms(5), true) && !runner.is_due(at_ms(5), false));
+    }
+
+    #[test]
+    fn an_expensive_order_delays_the_next_one() {
+        let (mut runner, hour) = (runner("cold-age", false), Duration::from_secs(3600));
+        let mut totals = ReclaimTotals::default();
+        runner.note(at_ms(7), &ORDER, (&mut totals, Pages(0)), hour);
+        assert_eq!(runner.due_in(at_ms(7)), Some(hour * 10));
+        assert!(!runner.is_due(at_ms(7 + 35_999_999), true));
+        assert!(runner.is_due(at_ms(7 + 36_000_000), false));
+    }
+
+    /// An order that pages out nothing is given again and again.
+    #[test]
+    fn an_order_that_did_nothing_is_not_counted() {
+        let (mut runner, mut totals) = (runner("cold-age", false), ReclaimTotals::default());
+        runner.note(at_ms(5), &ORDER, (&mut totals, Pages(0)), Duration::ZERO);
+        assert_eq!(
+            (runner.report().orders, runner.report().actions.len()),
+            (0, 0)
+        );
+        totals.note(MemcgId::FIRST, FolioId(1), PageOut::Stored);
+        runner.note(at_ms(9), &ORDER, (&mut totals, Pages(3)), Duration::ZERO);
+        let report = runner.report();
+        assert_eq!(
+            (report.orders, report.evicted_pages, report.dropped_pages),
+            (1, 1, 3)
+        );
+        let done = report.actions.last().expect("an action");
+        assert_eq!((done.at_ms, done.is_dry), (9, false));
+    }
+
+    #[test]
+    fn a_dry_run_counts_no_more_than_was_ordered_and_nothing_as_done() {
+        let (mut runner, mut totals) = (runner("cold-age", true), ReclaimTotals::default());
+        (1..=5).for_each(|id| totals.note_would(MemcgId::FIRST, FolioId(id)));
+        runner.note(at_ms(5), &ORDER, (&mut totals, Pages(3)), Duration::ZERO);
+        let report = runner.report();
+        assert_eq!(
+            (report.orders, report.evicted_pages, report.dropped_pages),
+            (1, 0, 0)
+        );
+        let done = report.actions.first().expect("an action");
+        assert_eq!((done.pages, done.is_dry), (ORDER.most.0, true));
     }
 }

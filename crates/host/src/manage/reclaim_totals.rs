@@ -9,7 +9,7 @@ use std::time::Duration;
 use engine::memcg::MemcgId;
 use engine::{FolioId, PageOut, Pages};
 
-use super::options::Kept;
+use super::options::{Kept, Reclaimed};
 
 /// A page: first the index of its tenant, then its id in that tenant.
 type Page = (usize, u32);
@@ -68,6 +68,33 @@ impl ReclaimTotals {
             }
         }
         kept
+    }
+
+    /// Returns log lines: how many pages were paged out, or in a dry run would have been, and the
+    /// reason `why`. `of` names the tenant, for example ` of /web`.
+    pub(super) fn in_words(&self, of: &str, why: &str) -> Vec<String> {
+        let counts = [
+            ("would page out", self.would.len() as u64),
+            ("paged out", self.evicted),
+        ];
+        let lines = counts.into_iter().filter(|(_, pages)| *pages > 0);
+        lines
+            .map(|(what, pages)| format!("{what} {pages} pages{of}: {why}"))
+            .collect()
+    }
+
+    /// Returns the result of a reclaim of `requested` pages. `others` is the number of pages that
+    /// the kernel reclaimed at our request; `unknown` is the number of pages of unknown age.
+    pub(super) fn into_result(self, requested: u64, others: u64, unknown: u64) -> Reclaimed {
+        Reclaimed {
+            asked_pages: requested,
+            evicted_pages: self.evicted + others,
+            would_pages: self.would.len() as u64,
+            kept: self.kept(),
+            unknown_pages: unknown,
+            no_swap: self.no_swap,
+            refused: self.refused,
+        }
     }
 
     /// Records a page that was unmapped and is still in memory. In the page tables it cannot be
@@ -136,5 +163,26 @@ mod tests {
         // The page was mapped again, and then paged out.
         totals.note(MemcgId::FIRST, FolioId(3), PageOut::Stored);
         assert_eq!((totals.kept().busy, totals.evicted), (0, 2));
+    }
+
+    #[test]
+    fn a_dry_run_is_logged_as_such() {
+        let mut totals = ReclaimTotals::default();
+        assert!(totals.in_words(" of /a", "cold").is_empty());
+        (1..=3).for_each(|id| totals.note_would(MemcgId::FIRST, FolioId(id)));
+        totals.would_at_most(Pages(2));
+        let would = "would page out 2 pages of /a: cold";
+        assert_eq!(totals.in_words(" of /a", "cold"), [would]);
+        let result = totals.into_result(9, 0, 4);
+        let counts = (result.asked_pages, result.would_pages, result.unknown_pages);
+        assert_eq!((counts, result.evicted_pages), ((9, 2, 4), 0));
+    }
+
+    #[test]
+    fn what_the_kernel_took_counts_as_reclaimed() {
+        let mut totals = ReclaimTotals::default();
+        totals.note(MemcgId::FIRST, FolioId(1), PageOut::Stored);
+        assert_eq!(totals.in_words("", "old"), ["paged out 1 pages: old"]);
+        assert_eq!(totals.into_result(5, 3, 0).evicted_pages, 4);
     }
 }

@@ -12,7 +12,7 @@ mod sink;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::Range;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use engine::units::PAGE_SIZE;
 use event_log::{CHUNK_PAGES, Encoder, Header, Pages, Planes, SPACES_MAX};
@@ -20,6 +20,7 @@ use pagetables::{Entry, Piece};
 
 use super::engine_sync::{Page, classify};
 use super::ids::{CHUNK, chunk_of, pages_within};
+use super::stopwatch::Stopwatch;
 use crate::age_table::Owner;
 use crate::ages::{Listener, PieceContext};
 use crate::report::RecordingReport;
@@ -113,7 +114,7 @@ impl Recorder {
         if self.sink.is_closed() {
             return;
         }
-        let begin = Instant::now();
+        let watch = Stopwatch::start();
         let since = now_ms.saturating_sub(self.from_ms);
         self.encoder.scan(since, std::mem::take(&mut self.unknown));
         let end = Encoder::end_of(self.scans + 1);
@@ -123,7 +124,7 @@ impl Recorder {
         if self.sink.is_closed() {
             self.spaces.clear();
         }
-        self.took += begin.elapsed();
+        self.took += watch.took();
     }
 
     /// Ends the recording, and writes its end mark.
@@ -255,7 +256,7 @@ impl Listener for Recorder {
             return;
         }
         debug_assert_eq!(CHUNK, CHUNK_PAGES * PAGE_SIZE, "chunks are the file's");
-        let begin = Instant::now();
+        let watch = Stopwatch::start();
         match piece {
             Piece::Pages { start, entries } => {
                 let chunk = chunk_of(start);
@@ -270,14 +271,14 @@ impl Listener for Recorder {
             } => self.note_whole(&reported, &(start..start + bytes), span, entry),
             Piece::Unsure { start, bytes } => self.leave(&(start..start + bytes)),
         }
-        self.took += begin.elapsed();
+        self.took += watch.took();
     }
 
     fn end(&mut self, owner: Owner, _: Identity, _: bool) {
         let Some(mut open) = self.open.take() else {
             return;
         };
-        let begin = Instant::now();
+        let watch = Stopwatch::start();
         open.now.prune();
         let known = self.spaces.remove(&owner);
         let before = known.unwrap_or_else(|| {
@@ -301,7 +302,7 @@ impl Listener for Recorder {
             set: open.set,
         };
         self.spaces.insert(owner, now);
-        self.took += begin.elapsed();
+        self.took += watch.took();
     }
 
     fn gone(&mut self, owner: Owner) {

@@ -26,8 +26,8 @@ impl Manager {
         let mut report = self.driver.watch.report();
         report.limits = self.settings.limits.into();
         report.policy = self.policy_runner.as_ref().map(PolicyRunner::report);
-        let demoter = self.demoter.as_ref();
-        report.write_back = demoter.map(|(demoter, age)| demoter.report(Some(*age)));
+        let writeback = self.writeback.as_ref();
+        report.write_back = writeback.map(|(writeback, age)| writeback.report(Some(*age)));
         report.actions = self.said.report();
         // An order in progress counts with its results so far; it is listed when it is complete.
         let under_way = self.ordered.as_ref().map(RunningOrder::totals);

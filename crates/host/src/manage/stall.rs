@@ -5,8 +5,9 @@
 //! and the cost as measured on this machine. It is never longer than the time passed. Averages
 //! decay as the kernel's do (Documentation/accounting/psi.rst).
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use super::moment::Moment;
 use crate::system::cgroup::{Version, parse_counter};
 use crate::system::pressure::{Pressure, Stall};
 
@@ -27,7 +28,7 @@ pub(super) struct Stalls {
     /// Total number of waits at the last update.
     seen: u64,
     /// Time of the last update.
-    at: Instant,
+    at: Moment,
     /// Total waiting time until the last update.
     total: Duration,
     /// Averages of the share of time waited, in percent, for each of [`WINDOWS`].
@@ -36,7 +37,7 @@ pub(super) struct Stalls {
 
 impl Stalls {
     /// Returns an estimate that begins at `now`; the `swap_ins` waits before that do not count.
-    pub(super) fn new(swap_ins: u64, now: Instant) -> Stalls {
+    pub(super) fn new(swap_ins: u64, now: Moment) -> Stalls {
         Stalls {
             seen: swap_ins,
             at: now,
@@ -47,8 +48,8 @@ impl Stalls {
 
     /// Updates the estimate. `swap_ins`: total number of waits until `now`; `cost`: the time of one
     /// wait. Returns the pressure.
-    pub(super) fn update(&mut self, swap_ins: u64, cost: Duration, now: Instant) -> Pressure {
-        let passed = now.saturating_duration_since(self.at);
+    pub(super) fn update(&mut self, swap_ins: u64, cost: Duration, now: Moment) -> Pressure {
+        let passed = now.since(self.at);
         let more = swap_ins.saturating_sub(self.seen);
         let waited = cost.saturating_mul(u32::try_from(more).unwrap_or(u32::MAX));
         let waited = waited.min(passed);
@@ -85,26 +86,29 @@ fn hundredths(percent: f64) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::moment::at_ms;
     use super::*;
 
     #[test]
     fn averages_decay_and_waits_never_exceed_the_time_passed() {
-        let begin = Instant::now();
+        let begin = at_ms(0);
         let mut stalls = Stalls::new(100, begin);
         let cost = Duration::from_micros(50);
         let second = Duration::from_secs(1);
         // 2,000 waits (beyond the 100 at the beginning) of 50 us in a second are 10% of the time.
         // `avg10` is then `10% * (1 - exp(-1/10))`, 95 hundredths of a percent.
-        let one = stalls.update(2100, cost, begin + second).some;
+        let one = stalls.update(2100, cost, begin.after(second)).some;
         assert_eq!((one.total_us, one.avg10), (100_000, 95));
-        let later = stalls.update(2100, cost, begin + second * 11).some;
+        let later = stalls.update(2100, cost, begin.after(second * 11)).some;
         assert_eq!((later.total_us, later.avg10), (100_000, 35));
         assert!(later.avg300 < later.avg60 && later.avg60 < later.avg10);
         // Several tasks wait at the same time: in a second at most one second of waiting counts.
-        let full = stalls.update(1_000_000, cost, begin + second * 12).some;
+        let full = stalls
+            .update(1_000_000, cost, begin.after(second * 12))
+            .some;
         assert_eq!(full.total_us, 1_100_000);
         // In a new cgroup the counters begin at 0 again.
-        let same = stalls.update(5, cost, begin + second * 13).some;
+        let same = stalls.update(5, cost, begin.after(second * 13)).some;
         assert_eq!(same.total_us, 1_100_000);
     }
 

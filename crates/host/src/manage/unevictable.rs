@@ -6,34 +6,28 @@
 //! the pages of shared libraries would be reclaimed from again and again without result.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use engine::memcg::MemcgId;
 use engine::{FolioId, Machine};
+
+use super::moment::Moment;
 
 /// Time after which unevictable pages are tried again.
 const RETRY: Duration = Duration::from_secs(60);
 
 /// The unevictable pages of all tenants.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Unevictable {
     pages: Vec<(MemcgId, FolioId)>,
     /// When the first of the pages was added.
-    since: Instant,
+    since: Moment,
     /// For each tenant: number of shared pages among them that need swap, less those that kernel
     /// reclaim of the cgroup took since. Kernel reclaim can take shared pages.
     shared: BTreeMap<MemcgId, u64>,
 }
 
 impl Unevictable {
-    pub(super) fn new() -> Unevictable {
-        Unevictable {
-            pages: Vec::new(),
-            since: Instant::now(),
-            shared: BTreeMap::new(),
-        }
-    }
-
     /// Counts a shared page of a tenant that was skipped and that needs swap.
     pub(super) fn note_shared(&mut self, memcg: MemcgId) {
         *self.shared.entry(memcg).or_insert(0) += 1;
@@ -58,9 +52,9 @@ impl Unevictable {
     }
 
     /// Adds a page that the kernel did not page out; the engine takes it off its lists.
-    pub(super) fn add(&mut self, memcg: MemcgId, id: FolioId) {
+    pub(super) fn add(&mut self, memcg: MemcgId, id: FolioId, now: Moment) {
         if self.pages.is_empty() {
-            self.since = Instant::now();
+            self.since = now;
         }
         self.pages.push((memcg, id));
     }
@@ -73,23 +67,32 @@ impl Unevictable {
 
     /// Puts all pages back on the engine's lists, if [`RETRY`] has passed since the first was
     /// added.
-    pub(super) fn rescue(&mut self, machine: &mut Machine) {
-        if self.since.elapsed() >= RETRY {
-            for (memcg, id) in self.pages.drain(..) {
-                machine.lruvec_mut(memcg).rescue(id);
-            }
-            self.shared.clear();
+    pub(super) fn rescue(&mut self, machine: &mut Machine, now: Moment) {
+        for (memcg, id) in self.take(now) {
+            machine.lruvec_mut(memcg).rescue(id);
         }
+    }
+
+    /// Returns and forgets all pages if [`RETRY`] has passed since the first page was added.
+    /// Otherwise returns an empty list.
+    fn take(&mut self, now: Moment) -> Vec<(MemcgId, FolioId)> {
+        if now.since(self.since) < RETRY {
+            return Vec::new();
+        }
+        self.shared.clear();
+        std::mem::take(&mut self.pages)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::moment::at_ms;
     use super::*;
 
     #[test]
     fn shared_pages_are_counted_by_tenant() {
-        let (mut unevictable, [one, two]) = (Unevictable::new(), [MemcgId::ROOT, MemcgId::FIRST]);
+        let (mut unevictable, [one, two]) =
+            (Unevictable::default(), [MemcgId::ROOT, MemcgId::FIRST]);
         for memcg in [one, two, two, two] {
             unevictable.note_shared(memcg);
         }
@@ -104,5 +107,25 @@ mod tests {
         unevictable.note_shared(two);
         unevictable.forget(two);
         assert_eq!(unevictable.shared(&[two]), 0);
+    }
+
+    /// Regression: shared pages of forked workers were tried again at each wakeup. That took half
+    /// of our processor time, and delayed the program.
+    #[test]
+    fn pages_are_tried_again_a_minute_after_the_first_was_added() {
+        let (mut unevictable, one) = (Unevictable::default(), MemcgId::FIRST);
+        unevictable.add(one, FolioId(7), at_ms(5_000));
+        unevictable.note_shared(one);
+        unevictable.add(one, FolioId(8), at_ms(60_000));
+        assert!(unevictable.take(at_ms(64_999)).is_empty());
+        assert_eq!(unevictable.shared(&[one]), 1);
+        let both = [(one, FolioId(7)), (one, FolioId(8))];
+        assert_eq!(unevictable.take(at_ms(65_000)), both);
+        assert_eq!(unevictable.shared(&[one]), 0);
+        // The minute begins anew with the next page.
+        unevictable.add(one, FolioId(9), at_ms(70_000));
+        assert!(unevictable.take(at_ms(129_999)).is_empty());
+        unevictable.forget(one);
+        assert!(unevictable.take(at_ms(130_000)).is_empty());
     }
 }

@@ -5,8 +5,10 @@
 //! an estimate: `min(refaults, faults that had to read) * cost`, where `cost` is that of a refault
 //! here ([`crate::price`]).
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use super::moment::Moment;
+use super::stall::Stalls;
 use crate::hard_limit::HardLimit;
 use crate::price::SwapInCost;
 use crate::system::pressure::{Pressure, parse};
@@ -27,24 +29,27 @@ enum Source {
 #[derive(Debug)]
 pub(super) struct Waits(Source);
 
-/// An estimate of the waiting time: its value at the last update, and the counts at that time.
+/// An estimate of the waiting time, and the counts at the last update.
 #[derive(Debug)]
 struct Estimate {
     /// Number of refaults.
     came_back: u64,
     /// Number of faults that had to read.
     faults: u64,
-    /// Time of the last update.
-    at: Instant,
+    /// Number of refaults that tasks waited for.
+    waits: u64,
     cost: SwapInCost,
-    /// Total waiting time.
-    total: Duration,
+    stalls: Stalls,
 }
 
 impl Waits {
     /// Chooses the source: pressure of our cgroup; if there is none, of the target's group;
     /// otherwise the estimate.
-    pub(super) fn new(hard_limit: Option<&HardLimit>, group: Option<(&Groups, &Group)>) -> Waits {
+    pub(super) fn new(
+        hard_limit: Option<&HardLimit>,
+        group: Option<(&Groups, &Group)>,
+        now: Moment,
+    ) -> Waits {
         let hard_limit = hard_limit.filter(|hard_limit| of_hard_limit(hard_limit).is_some());
         let has_pressure =
             |(groups, group): &(&Groups, &Group)| groups.pressure(group).ok().flatten().is_some();
@@ -54,9 +59,9 @@ impl Waits {
             (None, None) => Source::Estimate(Estimate {
                 came_back: 0,
                 faults: 0,
-                at: Instant::now(),
+                waits: 0,
                 cost: SwapInCost::default(),
-                total: Duration::ZERO,
+                stalls: Stalls::new(0, now),
             }),
         })
     }
@@ -64,12 +69,20 @@ impl Waits {
     /// Returns the total waiting time until now, in microseconds; `None` if the kernel's figure
     /// cannot be read. Total numbers until now: `came_back`, refaults; `faults`, faults that had to
     /// read.
-    pub(super) fn total_us(&mut self, proc: &Proc, came_back: u64, faults: u64) -> Option<u64> {
+    pub(super) fn total_us(
+        &mut self,
+        proc: &Proc,
+        (came_back, faults): (u64, u64),
+        now: Moment,
+    ) -> Option<u64> {
         let some_us = |pressure: Pressure| pressure.some.total_us;
         match &mut self.0 {
             Source::HardLimit(hard_limit) => of_hard_limit(hard_limit).map(some_us),
             Source::Group(groups, group) => groups.pressure(group).ok().flatten().map(some_us),
-            Source::Estimate(estimate) => Some(estimate.update(proc, came_back, faults)),
+            Source::Estimate(estimate) => {
+                let pressure = estimate.update((came_back, faults), |cost| cost.get(proc), now);
+                Some(some_us(pressure))
+            }
         }
     }
 }
@@ -80,45 +93,46 @@ fn of_hard_limit(hard_limit: &HardLimit) -> Option<Pressure> {
 }
 
 impl Estimate {
-    /// Adds the waiting time since the last update. Returns the total in microseconds.
-    fn update(&mut self, proc: &Proc, came_back: u64, faults: u64) -> u64 {
+    /// Adds the waiting time since the last update. `price` measures the cost of a refault. This
+    /// function calls `price` only if there were refaults.
+    fn update(
+        &mut self,
+        (came_back, faults): (u64, u64),
+        price: impl FnOnce(&mut SwapInCost) -> Duration,
+        now: Moment,
+    ) -> Pressure {
         let more = came_back.saturating_sub(self.came_back);
         // A page that was read ahead causes no wait.
         let more = more.min(faults.saturating_sub(self.faults));
         (self.came_back, self.faults) = (came_back, faults);
-        if more > 0 {
-            let waited = self
-                .cost
-                .get(proc)
-                .saturating_mul(u32::try_from(more).unwrap_or(u32::MAX));
-            // The added wait is at most the time passed since the last update.
-            self.total += waited.min(self.at.elapsed());
-        }
-        self.at = Instant::now();
-        u64::try_from(self.total.as_micros()).unwrap_or(u64::MAX)
+        self.waits += more;
+        let cost = match more {
+            0 => Duration::ZERO,
+            _ => price(&mut self.cost),
+        };
+        self.stalls.update(self.waits, cost, now)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::moment::at_ms;
     use super::*;
 
     #[test]
     fn pages_read_ahead_cause_no_wait() {
-        let mut waits = Waits::new(None, None);
-        let Source::Estimate(estimate) = &mut waits.0 else {
+        let Waits(Source::Estimate(mut estimate)) = Waits::new(None, None, at_ms(0)) else {
             panic!("there is no group");
         };
-        estimate.at -= Duration::from_secs(100);
-        let proc = Proc::system().expect("/proc");
-        let cost = estimate.cost.get(&proc);
-        let total = waits.total_us(&proc, 1000, 10).expect("an estimate");
-        assert_eq!(u128::from(total), (cost * 10).as_micros());
-        // Without refaults nothing is added, however many faults had to read.
-        assert_eq!(waits.total_us(&proc, 1000, 500), Some(total));
-        let Source::Estimate(estimate) = &waits.0 else {
-            panic!("it is what it was");
+        let mut total_us = |counts, cost_us, ms| {
+            let price = |_: &mut SwapInCost| Duration::from_micros(cost_us);
+            estimate.update(counts, price, at_ms(ms)).some.total_us
         };
-        assert_eq!((estimate.came_back, estimate.faults), (1000, 500));
+        // Of 1,000 pages that came back, tasks waited for ten.
+        assert_eq!(total_us((1000, 10), 50, 100_000), 500);
+        // Without refaults nothing is added, however many faults had to read.
+        assert_eq!(total_us((1000, 500), 50, 100_001), 500);
+        // Several tasks may wait at once, but no longer than the time that passed.
+        assert_eq!(total_us((1100, 600), 50, 100_002), 1500);
     }
 }

@@ -1,7 +1,7 @@
 //! Decides when a thread that uses the engine lets waiting requests run.
 //!
 //! Invariant: a slice does some work before it ends, so all work is completed at last, however many
-//! requests there are.
+//! requests there are. Here the clock only ends slices; it decides nothing else.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,6 +43,14 @@ impl Pause {
         Pause(Some((wakeup.clone(), Instant::now() + time)))
     }
 
+    /// Returns the time until the slice ends, wakeups aside; the maximum if it never ends.
+    pub(super) fn left(&self) -> Duration {
+        let until = self.0.as_ref().map(|(_, until)| until);
+        until.map_or(Duration::MAX, |until| {
+            until.saturating_duration_since(Instant::now())
+        })
+    }
+
     /// Whether the slice has ended.
     pub(super) fn is_due(&self) -> bool {
         let Some((wakeup, until)) = &self.0 else {
@@ -59,9 +67,9 @@ mod tests {
     #[test]
     fn a_wakeup_or_the_clock_ends_a_slice() {
         let wakeup = Wakeup::default();
-        assert!(!Pause::never().is_due());
+        assert!(!Pause::never().is_due() && Pause::never().left() == Duration::MAX);
         let long = Pause::after(&wakeup, Duration::from_secs(1000));
-        assert!(!long.is_due());
+        assert!(!long.is_due() && long.left() > Duration::from_secs(900));
         wakeup.clone().ring();
         assert!(long.is_due() && !Pause::never().is_due());
         wakeup.silence();

@@ -9,19 +9,22 @@
 //! - No page is requested twice while it is swapped out.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use engine::memcg::MemcgId;
 use engine::policy::{Chosen, Why, WriteBack, WriteBudget};
 use engine::{FolioId, Millis, Pages};
 use pagetables::access;
 
-use super::WORK_SHARE;
 use super::actions::Actions;
 use super::driver::Driver;
 use super::members::Members;
+use super::moment::Moment;
 use super::options::WritebackSettings;
+use super::stopwatch::Stopwatch;
 use super::tenant_map::TenantMap;
+use super::wakeup::{Pause, Wakeup};
+use super::work_share::WorkShare;
 use crate::age_table::Owner;
 use crate::report::WriteBackReport;
 use crate::swap::{SwapError, Tier, slots};
@@ -43,9 +46,8 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(60);
 pub(super) struct Writeback {
     requested: WritebackSettings,
     policy: WriteBack,
-    /// Nothing is requested before this time, so that writeback takes at most its share of a
-    /// processor.
-    paused_until: Instant,
+    /// When the next request may be made.
+    share: WorkShare,
     /// Whether more pages may be old enough: a scan has ended since the last pass over the tenants,
     /// or that pass did not complete.
     has_more: bool,
@@ -56,15 +58,24 @@ pub(super) struct Writeback {
     actions: Actions,
 }
 
+/// A tenant with writeback.
+pub(super) struct WrittenTenant {
+    pub(super) memcg: MemcgId,
+    /// Time for which a page must be unused to be written.
+    pub(super) older_than: Millis,
+    /// Names the tenant in messages, for example ` of /web`; empty for a single target.
+    pub(super) of: String,
+}
+
 /// A page to be written: its address space, its address, then its id.
 type Page = (Owner, u64, FolioId);
 
 impl Writeback {
-    pub(super) fn new(requested: WritebackSettings, now: Millis) -> Writeback {
+    pub(super) fn new(requested: WritebackSettings, now: Moment) -> Writeback {
         Writeback {
-            policy: WriteBack::new(requested.budget, now),
+            policy: WriteBack::new(requested.budget, now.millis()),
             requested,
-            paused_until: Instant::now(),
+            share: WorkShare::default(),
             has_more: false,
             last: None,
             reported: WriteBackReport::default(),
@@ -79,63 +90,59 @@ impl Writeback {
         self.requested = requested;
     }
 
-    /// Whether it is time for a pass over the tenants: after a scan, or to continue an incomplete
-    /// pass.
-    pub(super) fn is_due(&mut self, has_scanned: bool) -> bool {
-        self.has_more |= has_scanned;
-        self.has_more && Instant::now() >= self.paused_until
-    }
-
     /// Returns the time until the next pass over the tenants; `None` if there is none before the
     /// next scan.
-    pub(super) fn due_in(&self) -> Option<Duration> {
-        let pause = self.paused_until.saturating_duration_since(Instant::now());
-        self.has_more.then_some(pause)
+    pub(super) fn due_in(&self, now: Moment) -> Option<Duration> {
+        self.has_more.then(|| self.share.pause(now))
     }
 
-    /// Returns the tenant from which pages were written last.
-    pub(super) fn last(&self) -> Option<MemcgId> {
-        self.last
-    }
-
-    /// Begins a pass over the tenants; the caller then calls [`Writeback::demote`] for each of
-    /// them.
-    pub(super) fn begin(&mut self) {
-        self.has_more = false;
-    }
-
-    /// Requests writeback of a tenant's swapped-out pages that were not used for `older_than`, at
-    /// most [`AT_ONCE`], the oldest first. Returns a message about what was done; `of` names the
-    /// tenant in the message. `None` if nothing was done.
-    pub(super) fn demote(
+    /// Makes a pass over the tenants if it is time: after a scan, or to continue an incomplete
+    /// pass. `tenants` returns the tenants in the order in which they are served; its argument is
+    /// the tenant from which pages were written last. Returns messages about what was done.
+    pub(super) fn run(
         &mut self,
         driver: &mut Driver,
-        (memcg, older_than): (MemcgId, Millis),
-        of: &str,
-    ) -> Option<String> {
-        if Instant::now() < self.paused_until {
+        has_scanned: bool,
+        tenants: impl FnOnce(Option<MemcgId>) -> Vec<WrittenTenant>,
+    ) -> Vec<String> {
+        self.has_more |= has_scanned;
+        if !self.has_more || !self.share.is_open(driver.now()) {
+            return Vec::new();
+        }
+        self.has_more = false;
+        let tenants = tenants(self.last).into_iter();
+        tenants
+            .filter_map(|one| self.write_one(driver, &one))
+            .collect()
+    }
+
+    /// Requests writeback of a tenant's swapped-out pages that were not used for long enough, at
+    /// most [`AT_ONCE`], the oldest first. Returns a message about what was done; `None` if nothing
+    /// was.
+    fn write_one(&mut self, driver: &mut Driver, tenant: &WrittenTenant) -> Option<String> {
+        let (now, memcg) = (driver.now(), tenant.memcg);
+        if !self.share.is_open(now) {
             self.has_more = true;
             return None;
         }
-        let begin = Instant::now();
-        let now = Millis(driver.watch.elapsed_ms());
+        let watch = Stopwatch::start();
         let (.., out) = driver.outside();
         let pages = out
             .map(|out| out.not_requested(memcg))
             .into_iter()
             .flatten();
-        let chosen = self.policy.choose((now, older_than), AT_ONCE, pages)?;
+        let age = (now.millis(), tenant.older_than);
+        let chosen = self.policy.choose(age, AT_ONCE, pages)?;
         self.last = Some(memcg);
         let before = self.reported.clone();
         let refused = self.write(driver, memcg, &chosen);
-        self.paused_until = Instant::now()
-            + match refused {
-                Ok(()) => begin.elapsed() * WORK_SHARE,
-                Err(_) => REFUSED_PAUSE,
-            };
+        match refused {
+            Ok(()) => self.share.note(driver.now(), watch.took()),
+            Err(_) => self.share.stop(driver.now(), REFUSED_PAUSE),
+        }
         self.has_more |= chosen.pages.len() as u64 == AT_ONCE.0
             || self.reported.asked_pages > before.asked_pages;
-        self.say(now, &before, of, chosen.why, refused.err())
+        self.say(now.millis(), &before, &tenant.of, chosen.why, refused.err())
     }
 
     /// Requests writeback of the chosen pages, for at most one time slice.
@@ -173,7 +180,7 @@ impl Writeback {
         }
         // The slice begins only now: in a guest, reading the slots alone took longer than a slice,
         // and only one page was written in each.
-        let end = Instant::now() + WRITE_BACK_SLICE;
+        let slice = Pause::after(&Wakeup::default(), WRITE_BACK_SLICE);
         placed.sort_unstable();
         for batch in placed.chunks(BATCH) {
             // The slots are read again, because a page may be back in memory, and its slot may have
@@ -187,7 +194,7 @@ impl Writeback {
                     self.policy.note(Pages(indexes.len() as u64));
                     indexes.len()
                 }
-                false => self.ask_for(&indexes, end).map_err(reported)??,
+                false => self.ask_for(&indexes, slice.left()).map_err(reported)??,
             };
             self.reported.asked_pages += requested as u64;
             let done = &still[..requested];
@@ -196,21 +203,21 @@ impl Writeback {
             for (_, page) in done {
                 out.note_requested(memcg, page.2);
             }
-            if Instant::now() >= end {
+            if slice.is_due() {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Requests writeback of these indexes on the device, until the time `end`. Returns how many
-    /// were requested; as an error, the kernel's reason for a refusal.
+    /// Requests writeback of these indexes on the device, for at most `time`. Returns how many were
+    /// requested; as an error, the kernel's reason for a refusal.
     fn ask_for(
         &mut self,
         indexes: &[u64],
-        end: Instant,
+        time: Duration,
     ) -> Result<Result<usize, String>, SwapError> {
-        let got = self.requested.tier.write_back(indexes, end)?;
+        let got = self.requested.tier.write_back(indexes, time)?;
         self.reported.written_pages += got.written;
         self.policy.note(Pages(got.written));
         Ok(match got.refused {

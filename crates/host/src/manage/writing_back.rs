@@ -7,8 +7,6 @@
 
 use engine::Pages;
 
-use crate::system::Proc;
-
 /// Pages that the kernel is writing to slow swap.
 #[derive(Debug, Default)]
 pub(super) struct WritingBack {
@@ -22,10 +20,11 @@ pub(super) struct WritingBack {
 
 impl WritingBack {
     /// Adds `left` pages, paged out after the scan numbered `reading`, if some swap is slow.
-    pub(super) fn note(&mut self, left: Pages, reading: u64, proc: &Proc) {
+    /// `is_slow` reads whether some swap is slow. This function calls it once for each scan.
+    pub(super) fn note(&mut self, left: Pages, reading: u64, is_slow: impl FnOnce() -> bool) {
         if self.requested_at != Some(reading) {
             self.requested_at = Some(reading);
-            self.is_slow = proc.has_slow_swap();
+            self.is_slow = is_slow();
         }
         if self.is_slow {
             self.pages.0 += left.0;
@@ -52,17 +51,25 @@ mod tests {
 
     #[test]
     fn pages_being_written_are_not_requested_again() {
-        let mut written = WritingBack {
-            requested_at: Some(1),
-            is_slow: true,
-            ..WritingBack::default()
-        };
-        let proc = Proc::system().expect("/proc");
-        written.note(Pages(5), 1, &proc);
-        written.note(Pages(2), 1, &proc);
+        let mut written = WritingBack::default();
+        written.note(Pages(5), 1, || true);
+        written.note(Pages(2), 1, || unreachable!("it was read after this scan"));
         assert_eq!(written.pages(), Pages(7));
         assert_eq!(written.take(1), None, "it is being written");
         assert_eq!(written.take(2), Some(Pages(7)));
         assert_eq!((written.take(3), written.pages()), (None, Pages(0)));
+    }
+
+    #[test]
+    fn pages_in_compressed_memory_are_not_charged_any_more() {
+        let mut written = WritingBack::default();
+        written.note(Pages(5), 1, || false);
+        assert_eq!((written.pages(), written.take(2)), (Pages(0), None));
+        // A disk was added as swap meanwhile; the next scan notices.
+        written.note(Pages(3), 2, || true);
+        assert_eq!(
+            (written.pages(), written.take(3)),
+            (Pages(3), Some(Pages(3)))
+        );
     }
 }

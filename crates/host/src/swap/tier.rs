@@ -5,7 +5,7 @@
 //! which is determined anew whenever any program has switched swap.
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use engine::units::PAGE_SIZE;
 
@@ -124,12 +124,18 @@ impl Tier {
         }
     }
 
-    /// Requests that the zram writes back its pages `indexes`, which are in ascending order, until
-    /// `end`. The count of written pages includes those that other programs requested meanwhile.
+    /// Requests for at most `time` that the zram writes back its pages `indexes`, which are in
+    /// ascending order. The count of written pages includes those that other programs requested
+    /// meanwhile.
     ///
     /// # Errors
     /// The zram is no longer active.
-    pub fn write_back(&mut self, indexes: &[u64], end: Instant) -> Result<WrittenBack, SwapError> {
+    pub fn write_back(
+        &mut self,
+        indexes: &[u64],
+        time: Duration,
+    ) -> Result<WrittenBack, SwapError> {
+        let end = Instant::now() + time;
         let (before, attribute) = (self.written()?, self.zram()?.write_back_attribute());
         let requested = ask(&attribute, &mut self.manner, indexes, end);
         Ok(WrittenBack {

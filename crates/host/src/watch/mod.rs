@@ -272,10 +272,16 @@ impl Watch {
         self.curve.scan(seen.into_scan(self.now_ms, back));
     }
 
+    /// Returns the time since the watch began.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.begin.elapsed()
+    }
+
     /// Returns the time since the watch began, milliseconds.
     #[must_use]
     pub fn elapsed_ms(&self) -> u64 {
-        Millis::from(self.begin.elapsed()).0
+        Millis::from(self.elapsed()).0
     }
 
     /// Returns the time of the last scan that began, milliseconds since the watch began.

@@ -8,7 +8,10 @@
 //! reclaim beside the running program costs the program and us together 17 to 30 us a page, and the
 //! program uses up the freed memory at once. (docs/benchmarks.md, How pages leave)
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use super::super::moment::Moment;
+use super::back_off::BackOff;
 
 /// Number of hits of the hard limit a second, from which on the program counts as allocating faster
 /// than we reclaim.
@@ -23,21 +26,18 @@ const LEFT: (Duration, Duration) = (Duration::from_millis(50), Duration::from_mi
 #[derive(Debug)]
 pub(super) struct AllocationRace {
     /// Start of the present try of proactive reclaim; then the total number of hits at that time.
-    at: Instant,
+    at: Moment,
     hits: u64,
-    /// End of the present pause, `None` if there is none; then the length of the next pause.
-    until: Option<Instant>,
-    left: Duration,
+    back_off: BackOff,
 }
 
 impl AllocationRace {
     /// Returns the state at the beginning of the first try of proactive reclaim.
-    pub(super) fn new() -> AllocationRace {
+    pub(super) const fn new(now: Moment) -> AllocationRace {
         AllocationRace {
-            at: Instant::now(),
+            at: now,
             hits: 0,
-            until: None,
-            left: LEFT.0,
+            back_off: BackOff::new(LEFT),
         }
     }
 
@@ -46,18 +46,18 @@ impl AllocationRace {
     /// the result depends on it.
     pub(super) fn left(
         &mut self,
-        now: Instant,
+        now: Moment,
         hits: impl FnOnce() -> Option<u64>,
     ) -> Option<Duration> {
-        if let Some(until) = self.until {
-            if until > now {
-                return Some(until - now);
-            }
+        if let Some(left) = self.back_off.left(now) {
+            return Some(left);
+        }
+        if self.back_off.has_ended(now) {
             // Hits during the pause do not count.
-            (self.until, self.at, self.hits) = (None, now, hits()?);
+            (self.at, self.hits) = (now, hits()?);
             return None;
         }
-        let elapsed = now.saturating_duration_since(self.at);
+        let elapsed = now.since(self.at);
         if elapsed < TRIED {
             return None;
         }
@@ -65,26 +65,22 @@ impl AllocationRace {
         let came = hits.saturating_sub(self.hits);
         (self.at, self.hits) = (now, hits);
         if u128::from(came) * 1_000_000 < elapsed.as_micros() * u128::from(OFTEN) {
-            self.left = LEFT.0;
+            self.back_off.reset();
             return None;
         }
-        let left = self.left;
-        self.until = Some(now + left);
-        self.left = (left * 2).min(LEFT.1);
-        Some(left)
+        Some(self.back_off.begin(now))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::moment::at_ms;
     use super::*;
 
     #[test]
     fn back_off_doubles_while_the_program_allocates_faster_than_reclaim() {
-        let mut allocation_race = AllocationRace::new();
-        let begin = allocation_race.at;
-        let mut at =
-            |ms: u64, hits| allocation_race.left(begin + Duration::from_millis(ms), || hits);
+        let mut allocation_race = AllocationRace::new(Moment::BEGIN);
+        let mut at = |ms: u64, hits| allocation_race.left(at_ms(ms), || hits);
         // Fewer than 2,000 hits a second, then 2,000.
         assert_eq!(at(1000, Some(1999)), None);
         assert_eq!(at(1049, None), None);
@@ -103,5 +99,14 @@ mod tests {
         }
         let left = at(60_000, None).or_else(|| at(60_001, Some(1 << 40)));
         assert!(left <= Some(LEFT.1));
+    }
+
+    #[test]
+    fn a_kernel_that_does_not_count_hits_leaves_reclaim_to_us() {
+        let mut allocation_race = AllocationRace::new(at_ms(7));
+        let mut at = |ms, hits| allocation_race.left(at_ms(ms), || hits);
+        assert_eq!([at(100, None), at(10_000, None)], [None, None]);
+        // The first hits that are read may be of any time before, and count from the start.
+        assert_eq!(at(10_001, Some(1 << 40)), Some(LEFT.0));
     }
 }

@@ -5,7 +5,6 @@
 //! has are reported under the kernel's names.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
 
 use engine::memcg::MemcgId;
 use engine::memory_stat::MemoryStat;
@@ -312,7 +311,7 @@ impl Tenants {
 
     /// Updates the estimate of a tenant's pressure from its swap-ins, and returns it.
     fn estimate(&mut self, memcg: MemcgId) -> Result<Pressure, Errno> {
-        let (now, version) = (Instant::now(), self.groups.version);
+        let (now, version) = (self.now(), self.groups.version);
         let stat = self.tenant(memcg)?.hard_limit.file("memory.stat")?;
         let swap_ins = swap_ins(&stat, version);
         let cost = self.swap_in_cost.get(self.driver.watch.proc());

@@ -24,9 +24,8 @@ use crate::system::thread_cpu;
 impl Tenants {
     /// Returns a tenant's unmapped page cache by the time for which it has been in memory. Empty
     /// for a tenant that has tenants below it, because its own part is unknown.
-    pub(super) fn cache_ages(&self, memcg: MemcgId) -> AgeHistogram {
+    pub(super) fn cache_ages(&self, memcg: MemcgId, now: Millis) -> AgeHistogram {
         let mut ages = AgeHistogram::new();
-        let now = self.now();
         let tenant = self.tenants.get(&memcg);
         let is_alone = self.is_alone(memcg);
         let nodes = tenant

@@ -5,16 +5,18 @@
 //! reclaim it ([`Tenants::used`]). The engine computes how much must be reclaimed for a limit, and
 //! chooses the tenants to reclaim from by their protection.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use engine::machine::{Ongoing, ReclaimRequest};
 use engine::memcg::MemcgId;
-use engine::vmscan::{Headroom, PAGES_PER_MEASUREMENT, Wanted};
-use engine::{Bytes, Pages, ScanReason};
+use engine::vmscan::{Headroom, PAGES_PER_MEASUREMENT};
+use engine::{Bytes, Millis, Pages, ScanReason};
 
 use super::super::IDLE_MAX;
+use super::super::moment::Moment;
 use super::super::reclaim_totals::ReclaimTotals;
 use super::Tenants;
+use super::limit_controller::{LimitCounters, LimitStep, LimitUsage};
 use super::tenant::Tenant;
 use super::under_way::ReclaimReason;
 use crate::system::cgroup::Version;
@@ -23,9 +25,6 @@ use crate::system::cgroup::Version;
 /// Twice as many as for a single target (`super::super::act`): here the kernel drops them in
 /// several calls, and stops at the end of a slice.
 const CACHE_AT_ONCE: u64 = 8192;
-/// Maximum number of requests in a row to free pages already written to a disk, while the kernel
-/// frees none.
-const WRITTEN_REQUESTED: u8 = 20;
 /// Minimum time between two log lines about full swap.
 const SAID_AGAIN: Duration = Duration::from_secs(60);
 /// Time until a failed measurement of usage is repeated.
@@ -60,91 +59,116 @@ impl Tenants {
         let held: Vec<MemcgId> = held.map(|tenant| tenant.memcg).collect();
         let mut pause = IDLE_MAX;
         for memcg in held {
-            let Some(next) = self.tenants.get(&memcg).map(|tenant| tenant.next_hold) else {
-                continue;
-            };
-            let now = Instant::now();
+            let now = self.now();
             // A tenant that is reclaimed from now is measured when the reclaim ends.
             if self.is_reclaimed_for_limit(memcg) {
                 continue;
             }
-            let wait = match now < next {
-                true => next - now,
-                false => self.enforce_limit(memcg),
-            };
-            pause = pause.min(wait);
+            let tenant = self.tenants.get(&memcg);
+            let wait = tenant.map_or(IDLE_MAX, |tenant| tenant.limit.wait(now));
+            pause = pause.min(match wait.is_zero() {
+                true => self.enforce_limit(memcg, now),
+                false => wait,
+            });
         }
         pause
     }
 
     /// Measures one tenant, and starts reclaim from it if necessary. Returns the time until its
     /// next measurement.
-    fn enforce_limit(&mut self, memcg: MemcgId) -> Duration {
-        let has_hard_limit = memcg != MemcgId::ROOT || self.budget_of_host().is_none();
-        let used = self.tenants.get(&memcg).map(|tenant| self.used(tenant));
-        self.set_pending_limits(memcg);
-        self.say_what_left(memcg, 0);
+    fn enforce_limit(&mut self, memcg: MemcgId, now: Moment) -> Duration {
+        let measured = match self.measure_for_limit(memcg, now) {
+            Ok(measured) => measured,
+            Err(wait) => return self.measure_after(memcg, wait),
+        };
         let Some(tenant) = self.tenants.get_mut(&memcg) else {
             return IDLE_MAX;
         };
-        let Some(Ok(used)) = used else {
-            // If the tenant's group is gone, the next scan drops the tenant. Otherwise the host may
-            // lack descriptors for a moment.
-            tenant.next_hold = Instant::now() + AGAIN;
-            return AGAIN;
+        let hard_limit = &tenant.hard_limit;
+        let counters = LimitCounters {
+            hits: &|| hard_limit.times_met().ok(),
+            majors: &|| hard_limit.majors().ok(),
         };
-        tenant.next_hold = Instant::now() + IDLE_MAX;
-        let usage = Bytes(used).pages();
-        let Some(wanted) = Headroom::wanted(tenant.limits.by_usage(), usage) else {
-            return IDLE_MAX;
-        };
-        let is_over = wanted.pages > Pages(0);
-        let files_are_dropped = is_over
-            && has_hard_limit
-            && (self.driver).drops_files_in_use(
-                memcg,
-                &mut tenant.files_in_use,
-                &tenant.hard_limit,
-            );
-        let Some(tenant) = self.tenants.get(&memcg) else {
-            return IDLE_MAX;
-        };
-        let free = match is_over && has_hard_limit {
-            true => self.free_at_will(tenant, files_are_dropped),
-            false => Pages(0),
-        };
-        let has_hard_limit = has_hard_limit && tenant.is_hard_limited();
-        let mut pages = wanted.pages.less(free);
-        if pages == Pages(0) {
-            let wait = match has_hard_limit || !is_over {
-                true => Some(self.pause(memcg, usage, wanted, free)),
-                false => {
-                    self.note_pressure(memcg);
-                    self.enforce_by_kernel(memcg, usage, wanted, files_are_dropped)
+        let most = match tenant.limit.step(now, &measured, &counters) {
+            LimitStep::Wait(wait) => return self.measure_after(memcg, wait),
+            LimitStep::DropFirst => {
+                self.note_pressure(memcg);
+                match self.enforce_by_kernel(memcg, &measured) {
+                    Some(wait) => return wait,
+                    None => measured.wanted.pages,
                 }
-            };
-            if let Some(wait) = wait {
-                return wait;
             }
-            pages = wanted.pages;
-        }
-        if let Some(wait) = has_hard_limit
-            .then(|| self.time_left_to_memory_max(memcg, usage))
-            .flatten()
-        {
-            // Clients that poll for pressure must be notified even if only the kernel reclaims.
-            self.note_pressure(memcg);
-            return wait;
-        }
-        self.driver.machine.set_measured(memcg, usage);
+            LimitStep::LeaveToKernel {
+                left,
+                is_thrashing,
+                pages,
+            } => {
+                if self.may_leave_to_kernel(memcg, is_thrashing, now) {
+                    // Clients that poll for pressure must be notified even if only the kernel
+                    // reclaims.
+                    self.note_pressure(memcg);
+                    return self.measure_after(memcg, left);
+                }
+                pages
+            }
+            LimitStep::Reclaim(pages) => pages,
+        };
+        self.measure_after(memcg, IDLE_MAX);
+        self.driver.machine.set_measured(memcg, measured.usage);
         let why = ReclaimReason::Limit {
-            usage,
-            left: wanted.left,
-            most: Pages(pages.0.min(PAGES_PER_MEASUREMENT)),
-            has_hard_limit,
+            usage: measured.usage,
+            left: measured.wanted.left,
+            most: Pages(most.0.min(PAGES_PER_MEASUREMENT)),
+            has_hard_limit: measured.is_enforced,
         };
         self.start_reclaim(memcg, why);
         Duration::ZERO
+    }
+
+    /// Measures what decides for the limits of a tenant, and writes pending limits. Returns the
+    /// time until the next measurement, if usage cannot be read or is not limited.
+    fn measure_for_limit(&mut self, memcg: MemcgId, now: Moment) -> Result<LimitUsage, Duration> {
+        let has_hard_limit = memcg != MemcgId::ROOT || self.budget_of_host().is_none();
+        let used = self.tenants.get(&memcg).map(|tenant| self.used(tenant));
+        self.set_pending_limits(memcg);
+        self.say_what_left(memcg, 0, now);
+        let tenant = self.tenants.get_mut(&memcg).ok_or(IDLE_MAX)?;
+        // If the tenant's group is gone, the next scan drops the tenant. Otherwise the host may
+        // lack descriptors for a moment.
+        let used = used.and_then(Result::ok).ok_or(AGAIN)?;
+        let usage = Bytes(used).pages();
+        let wanted = Headroom::wanted(tenant.limits.by_usage(), usage).ok_or(IDLE_MAX)?;
+        let frees_first = wanted.pages > Pages(0) && has_hard_limit;
+        let files = (&mut tenant.files_in_use, &tenant.hard_limit);
+        let files_are_dropped = frees_first && self.driver.drops_files_in_use(memcg, files, now);
+        let tenant = self.tenants.get(&memcg).ok_or(IDLE_MAX)?;
+        let free = match frees_first {
+            true => self.free_at_will(tenant, files_are_dropped),
+            false => Pages(0),
+        };
+        Ok(LimitUsage {
+            usage,
+            wanted,
+            free,
+            files_are_dropped,
+            is_enforced: has_hard_limit && tenant.is_hard_limited(),
+        })
+    }
+
+    /// Whether only the kernel may reclaim from a tenant for a while. Logs that the tenant is
+    /// thrashing, if it is time.
+    fn may_leave_to_kernel(&mut self, memcg: MemcgId, is_thrashing: bool, now: Moment) -> bool {
+        let Some(tenant) = self.tenants.get_mut(&memcg) else {
+            return false;
+        };
+        let times = is_thrashing.then(|| tenant.left_to_kernel.add(now, 1));
+        let path = tenant.path.display();
+        let what = times.flatten().map(|times| format!(
+            "/{path} is thrashing, so only the kernel reclaims from it at its memory.max ({times} times): more than a fifth of it was swapped in within a second"
+        ));
+        what.into_iter().for_each(|what| self.act(what));
+        let tenant = self.tenants.get(&memcg);
+        tenant.is_some_and(|tenant| self.may_ask_kernel(memcg, tenant))
     }
 
     /// Returns the part of a tenant's usage that the kernel frees first and at no cost: unmapped
@@ -171,60 +195,43 @@ impl Tenants {
         }
     }
 
-    /// Sets when a tenant that needs no proactive reclaim is measured next: at a hard limit, the
-    /// kernel drops `cache` as the tenant grows. Returns the time until then.
-    fn pause(&mut self, memcg: MemcgId, usage: Pages, wanted: Wanted, cache: Pages) -> Duration {
-        let Some(tenant) = self.tenants.get_mut(&memcg) else {
-            return IDLE_MAX;
-        };
-        let wait = match wanted.pages == Pages(0) {
-            true => tenant.room.pause(usage, wanted.left),
-            false => {
-                let spare = cache.less(wanted.pages);
-                tenant.room.pause_at_hard_limit(usage.less(cache), spare)
-            }
-        };
-        tenant.next_hold = Instant::now() + wait;
-        wait
+    /// Sets that a tenant is measured next after `wait`. Returns that time.
+    fn measure_after(&mut self, memcg: MemcgId, wait: Duration) -> Duration {
+        let now = self.now();
+        match self.tenants.get_mut(&memcg) {
+            Some(tenant) => tenant.limit.measure_after(now, wait),
+            None => wait,
+        }
     }
 
     /// Requests that the kernel free memory for a limit that it does not enforce yet: page cache
     /// first, unless it drops files in use with it. Returns the time until the next measurement;
     /// `None` if hardly any was freed, so that the engine must reclaim.
-    fn enforce_by_kernel(
-        &mut self,
-        memcg: MemcgId,
-        usage: Pages,
-        wanted: Wanted,
-        files_are_dropped: bool,
-    ) -> Option<Duration> {
-        let most = Pages(wanted.pages.0.min(CACHE_AT_ONCE));
-        let got = match files_are_dropped {
+    fn enforce_by_kernel(&mut self, memcg: MemcgId, measured: &LimitUsage) -> Option<Duration> {
+        let most = Pages(measured.wanted.pages.0.min(CACHE_AT_ONCE));
+        let got = match measured.files_are_dropped {
             true => Pages(0),
             false => self.drop_cache(memcg, most),
         };
-        if !Headroom::is_worth_it(got, most) {
-            return self.enforce_by_swap_cache(memcg, wanted, most);
-        }
+        let tenant = self.tenants.get_mut(&memcg)?;
+        let Some(wait) = tenant.limit.dropped((got, most), measured) else {
+            return self.enforce_by_swap_cache(memcg, measured, most);
+        };
         // The limit is written at once: programs that read files again would fill the cache again.
         self.set_pending_limits(memcg);
-        let tenant = self.tenants.get_mut(&memcg)?;
-        tenant.room.note(got, most);
-        let wait = tenant.room.pause(usage, wanted.left);
-        tenant.next_hold = Instant::now() + wait;
-        Some(wait)
+        Some(self.measure_after(memcg, wait))
     }
 
     /// Requests that the kernel free clean swap cache: pages with a written copy on a disk. They
     /// are on the anonymous lists, so requests for page cache do not reach them. Pages still being
-    /// written are requested again, at most [`WRITTEN_REQUESTED`] times. Without these requests,
+    /// written are requested again, some times ([`super::swap_cache`]). Without these requests,
     /// version 1 paged out a whole tenant for a `memory.high` that it exceeded only by a part.
     ///
     /// Returns the time until the next measurement; `None` if the engine must reclaim.
     fn enforce_by_swap_cache(
         &mut self,
         memcg: MemcgId,
-        wanted: Wanted,
+        measured: &LimitUsage,
         most: Pages,
     ) -> Option<Duration> {
         if !self.driver.watch.proc().has_slow_swap() {
@@ -232,36 +239,29 @@ impl Tenants {
         }
         let tenant = self.tenants.get_mut(&memcg)?;
         let written = Bytes(tenant.hard_limit.written().unwrap_or(0)).pages();
-        if written < wanted.pages || tenant.written_requested == WRITTEN_REQUESTED {
-            tenant.written_requested = 0;
+        if !tenant.limit.takes_swap_cache(written, measured) {
             return None;
         }
         let got = tenant.hard_limit.reclaim(most.bytes().0, None).unwrap_or(0);
-        tenant.written_requested = match Headroom::is_worth_it(Bytes(got).pages(), most) {
-            true => 0,
-            false => tenant.written_requested + 1,
-        };
-        tenant.next_hold = Instant::now() + AGAIN;
-        Some(AGAIN)
+        tenant.limit.note_swap_cache(Bytes(got).pages(), most);
+        Some(self.measure_after(memcg, AGAIN))
     }
 
     /// Returns the engine's work for a limit, as a list of one reclaim.
-    pub(super) fn step_for_limit(&self, memcg: MemcgId, most: Pages) -> Vec<Ongoing> {
+    pub(super) fn step_for_limit(memcg: MemcgId, most: Pages, now: Millis) -> Vec<Ongoing> {
         let request = ReclaimRequest {
             reason: ScanReason::Direct,
             nr: most,
             swappiness: None,
-            now: self.now(),
+            now,
         };
         vec![Ongoing::once(memcg, request)]
     }
 
     /// Logs why no more pages can be swapped out: full swap at most once a minute, each refusal of
     /// the kernel once. Otherwise limits and policies would fail silently.
-    pub(super) fn say_why_stuck(&mut self, name: &str, totals: &ReclaimTotals) {
-        let is_fresh = |said: &Instant| said.elapsed() < SAID_AGAIN;
-        if totals.no_swap && !self.said_no_swap.as_ref().is_some_and(is_fresh) {
-            self.said_no_swap = Some(Instant::now());
+    pub(super) fn say_why_stuck(&mut self, name: &str, totals: &ReclaimTotals, now: Moment) {
+        if totals.no_swap && self.said_no_swap.takes(now, SAID_AGAIN) {
             self.act(format!(
                 "/{name} is not paged out: no free swap (`pagetide swap status`)"
             ));
@@ -285,20 +285,19 @@ impl Tenants {
         (usage, left, most): (Pages, Pages, Pages),
     ) {
         self.note_pressure(memcg);
+        let now = self.now();
         let (ours, mut got) = (totals.evicted, Pages(totals.evicted));
         // On version 1 the request lowers the limit for a moment: a process that allocates
         // meanwhile may be killed if nothing can be swapped out.
         let may_ask = !totals.no_swap || self.groups.version == Version::V2;
         let requested = match may_ask && !Headroom::is_worth_it(got, most) {
-            true => self.ask_kernel(memcg),
+            true => self.ask_kernel(memcg, now),
             false => Some((Pages(0), false)),
         };
         let Some((kernels, is_back)) = requested else {
             // The next reclaim continues to activate pages in use, and then asks the kernel.
-            if let Some(tenant) = self.tenants.get_mut(&memcg) {
-                tenant.next_hold = Instant::now();
-            }
-            self.say_what_left(memcg, ours);
+            self.measure_after(memcg, Duration::ZERO);
+            self.say_what_left(memcg, ours, now);
             return;
         };
         let closed = match may_ask {
@@ -314,20 +313,19 @@ impl Tenants {
         let Some(tenant) = self.tenants.get_mut(&memcg) else {
             return;
         };
-        tenant.room.note(got, most);
-        let wait = tenant.room.wait_after((got, most), (usage, left));
-        tenant.next_hold = Instant::now() + wait;
+        let wait = tenant.limit.reclaimed((got, most), (usage, left));
         let name = tenant.path.display().to_string();
-        self.say_why_stuck(&name, totals);
-        self.say_what_left(memcg, ours);
+        self.measure_after(memcg, wait);
+        self.say_why_stuck(&name, totals, now);
+        self.say_what_left(memcg, ours, now);
     }
 
     /// Logs the number of pages paged out for a tenant's limits, if it is time; `ours` are new.
-    fn say_what_left(&mut self, memcg: MemcgId, ours: u64) {
+    fn say_what_left(&mut self, memcg: MemcgId, ours: u64, now: Moment) {
         let Some(tenant) = self.tenants.get_mut(&memcg) else {
             return;
         };
-        if let Some(pages) = tenant.held.add(ours) {
+        if let Some(pages) = tenant.held.add(now, ours) {
             let path = tenant.path.display();
             let what = format!(
                 "paged out {pages} pages of /{path}: over memory.high, or too close to memory.max"

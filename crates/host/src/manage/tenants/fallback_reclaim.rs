@@ -11,10 +11,11 @@
 use engine::memcg::MemcgId;
 use engine::{Bytes, Limit, Pages, Swappiness};
 
+use super::super::moment::Moment;
 use super::super::options::Ask;
 use super::super::reclaim_totals::ReclaimTotals;
 use super::super::wakeup::Pause;
-use super::pending_limit::{KernelReclaimRequest, SPARE};
+use super::pending_limit::{KernelReclaimRequest, above_limits};
 use super::tenant::Tenant;
 use super::under_way::RequestedReclaim;
 use super::unmapped::drop_in_steps;
@@ -34,7 +35,7 @@ impl Tenants {
     ///
     /// Returns the number of pages reclaimed, then whether the pages of the previous request have
     /// refaulted. `None` if the next call must first continue to activate the pages in use.
-    pub(super) fn ask_kernel(&mut self, memcg: MemcgId) -> Option<(Pages, bool)> {
+    pub(super) fn ask_kernel(&mut self, memcg: MemcgId, now: Moment) -> Option<(Pages, bool)> {
         let scan = self.driver.scans();
         let none = Some((Pages(0), false));
         let Some(tenant) = self.tenants.get(&memcg) else {
@@ -44,18 +45,13 @@ impl Tenants {
             return none;
         };
         let used = Bytes(used).pages();
-        // If the memory refaults at once because it is in use, one request a scan is enough. If it
-        // stays swapped out, another request is worth it.
-        let is_back = |last: KernelReclaimRequest| used.0 + last.got.0 / 2 > last.used.0;
-        let is_again = |last: KernelReclaimRequest| {
-            last.scan != scan || (last.got > Pages(0) && !is_back(last))
-        };
-        let may_again = tenant.resort.is_none_or(is_again);
+        let last = tenant.resort;
+        let may_again = last.is_none_or(|last| last.may_repeat(scan, used));
         let above = self.above_limits(memcg, tenant, used);
         if above == Pages(0) || !may_again || !self.may_ask_kernel(memcg, tenant) {
             return none;
         }
-        let has_come_back = tenant.resort.is_some_and(is_back);
+        let has_come_back = last.is_some_and(|last| last.is_back(used));
         let at_once = match self.driver.watch.proc().has_slow_swap() {
             true => AT_ONCE_SLOW,
             false => AT_ONCE,
@@ -65,7 +61,7 @@ impl Tenants {
             tenant.resort = Some(KernelReclaimRequest { scan, used, got });
             let (path, pages) = (
                 tenant.path.display().to_string(),
-                tenant.reclaimed_by_kernel.add(got.0),
+                tenant.reclaimed_by_kernel.add(now, got.0),
             );
             let what = |pages| {
                 format!(
@@ -77,19 +73,15 @@ impl Tenants {
         Some((got, has_come_back))
     }
 
-    /// Returns how many pages the kernel is to reclaim from a tenant that has `used` pages: what is
-    /// above a pending memory.max and, on version 1, shared pages that were skipped, up to what is
-    /// above memory.high. Version 1 has no memory.high, so the kernel does not reclaim for it.
+    /// Returns how many pages the kernel is to reclaim from a tenant that has `used` pages
+    /// ([`above_limits`]). Version 1 has no memory.high, so the kernel does not reclaim for it.
     fn above_limits(&self, memcg: MemcgId, tenant: &Tenant, used: Pages) -> Pages {
-        let above = |limit: u64| used.less(Bytes(limit).pages());
-        let max = match tenant.due.max.flatten().map(above) {
-            None | Some(Pages(0)) => Pages(0),
-            Some(above) => Pages(above.0 + SPARE.0),
-        };
+        let pages = |bytes: u64| Bytes(bytes).pages();
         let high = tenant.limits.high.bytes();
         let high = high.filter(|_| self.groups.version == Version::V1);
         let shared = || Pages(self.driver.shared(&self.below(memcg)));
-        max.max(high.map_or(Pages(0), |high| above(high).min(shared())))
+        let max = tenant.due.max.flatten();
+        above_limits(used, max.map(pages), high.map(pages), shared)
     }
 
     /// Activates the pages in use of a tenant, then requests that the kernel reclaim `wanted`
@@ -147,19 +139,13 @@ impl Tenants {
     /// Makes the kernel reclaim for a tenant's pending memory.high (version 2), after the pages in
     /// use were activated. Returns the number of pages.
     pub(super) fn reclaim_above_high(&mut self, memcg: MemcgId) -> Pages {
-        let below = self.below(memcg);
-        let amount = |tenant: &Tenant| Bytes(tenant.due.above_high(&tenant.hard_limit)).pages();
-        let amount = self.tenants.get(&memcg).map_or(Pages(0), amount);
-        let slice = Pause::after(&self.wakeup, SLICE);
-        if amount == Pages(0) || self.driver.activate(&below, amount, &slice).rest.is_some() {
-            return Pages(0);
-        }
+        let (below, slice) = (self.below(memcg), Pause::after(&self.wakeup, SLICE));
         let Some(tenant) = self.tenants.get_mut(&memcg) else {
             return Pages(0);
         };
-        let got = Bytes(tenant.due.reclaim_above_high(&tenant.hard_limit)).pages();
-        self.driver.note_reclaimed(&below, got.0);
-        got
+        let limits = (&mut tenant.due, &tenant.hard_limit);
+        let got = self.driver.reclaim_above_high(&below, limits, &slice);
+        got.unwrap_or_default()
     }
 
     /// Writes a pending limit right after a reclaim if possible, because memory in use refaults

@@ -75,7 +75,7 @@ impl Tenants {
             let what = format!("cannot read {}: {errno}", host.group.dir.display());
             WatchError::failure(what, "is it still there? leave --host out for all groups")
         })?;
-        let now = self.now();
+        let now = self.now().millis();
         let memcg = self.driver.machine.create(MemcgId::ROOT, now);
         self.driver.machine.set_hierarchy_root(memcg);
         if let Some(host) = &mut self.host {

@@ -3,7 +3,17 @@
 //! Invariant: only the rise of a counter means something, never its value.
 
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::Duration;
+
+use super::super::moment::Moment;
+
+/// Time between two readings of the counters.
+const EVERY: Duration = Duration::from_millis(100);
+/// Divisor: reading takes at most `1 / SHARE` of the time of a processor.
+const SHARE: u32 = 50;
+/// Time after which a group's memory.stat has all that was counted before. The kernel sums the
+/// counters of its processors every two seconds.
+const SUMMED: Duration = Duration::from_secs(3);
 
 /// A counter of the kernel, as last read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,18 +57,71 @@ impl TenantCounters {
 #[derive(Debug, Default)]
 pub(super) struct KernelReclaim {
     /// When the counters are read next; `None` while no client can be notified.
-    pub(super) next: Option<Instant>,
+    pub(super) next: Option<Moment>,
     /// Pages that reclaim of the whole host scanned.
-    pub(super) scanned: Counter,
+    scanned: Counter,
     /// Until when the counters of groups may lack what the host's last reclaim scanned.
-    pub(super) summed_by: Option<Instant>,
+    summed_by: Option<Moment>,
     /// Groups above the tree's root that are no tenants, with the charges that met their limits.
     pub(super) above: Vec<(PathBuf, Counter)>,
 }
 
+impl KernelReclaim {
+    /// Returns counters whose first reading is pending. `above`: the groups above the tree's root.
+    pub(super) fn new(now: Moment, above: Vec<(PathBuf, Counter)>) -> KernelReclaim {
+        KernelReclaim {
+            next: Some(now),
+            above,
+            ..KernelReclaim::default()
+        }
+    }
+
+    /// Records the host's counter: how many pages reclaim of the whole host has scanned. Returns
+    /// whether the counter has risen since the last reading.
+    pub(super) fn has_scanned(&mut self, now: Moment, scanned: Option<u64>) -> bool {
+        let has_risen = self.scanned.has_risen(scanned);
+        if has_risen {
+            self.summed_by = Some(now.after(SUMMED));
+        }
+        has_risen
+    }
+
+    /// Whether the counters of groups have all that the host's last reclaim scanned.
+    pub(super) fn is_summed(&self, now: Moment) -> bool {
+        self.summed_by.is_none_or(|by| now >= by)
+    }
+
+    /// Sets the time of the next reading, after one that began now and took `took`. Returns the
+    /// time until then.
+    pub(super) fn plan(&mut self, now: Moment, took: Duration) -> Duration {
+        let pause = EVERY.max(took * SHARE);
+        self.next = Some(now.after(pause));
+        pause
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::super::moment::at_ms;
     use super::*;
+
+    #[test]
+    fn readings_take_a_fiftieth_of_a_processor() {
+        let mut reclaim = KernelReclaim::new(at_ms(5), Vec::new());
+        let plan = [1, 2, 40].map(|ms| reclaim.plan(at_ms(10), Duration::from_millis(ms)));
+        assert_eq!(plan.map(|pause| pause.as_millis()), [100, 100, 2000]);
+        assert_eq!(reclaim.next, Some(at_ms(2010)));
+    }
+
+    /// The kernel adds what reclaim scanned to the counters of groups up to two seconds later.
+    #[test]
+    fn groups_are_read_for_three_seconds_after_the_hosts_reclaim() {
+        let mut reclaim = KernelReclaim::new(at_ms(0), Vec::new());
+        assert!(!reclaim.has_scanned(at_ms(0), Some(7)) && reclaim.is_summed(at_ms(0)));
+        assert!(reclaim.has_scanned(at_ms(100), Some(8)));
+        assert!(!reclaim.has_scanned(at_ms(200), Some(8)));
+        assert!(!reclaim.is_summed(at_ms(3099)) && reclaim.is_summed(at_ms(3100)));
+    }
 
     #[test]
     fn a_counter_rises_from_its_first_value() {

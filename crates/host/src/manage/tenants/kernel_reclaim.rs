@@ -18,23 +18,17 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use engine::memcg::MemcgId;
 
 use super::super::IDLE_MAX;
+use super::super::moment::Moment;
+use super::super::stopwatch::Stopwatch;
 use super::Tenants;
 use super::kernel_counters::{Counter, KernelReclaim, TenantCounters};
 use crate::hard_limit::HardLimit;
 use crate::system::cgroup::{Version, parse_scanned};
-
-/// Time between two readings of the counters.
-const EVERY: Duration = Duration::from_millis(100);
-/// Divisor: reading takes at most `1 / SHARE` of the time of a processor.
-const SHARE: u32 = 50;
-/// Time after which a group's memory.stat has all that was counted before. The kernel sums the
-/// counters of its processors every two seconds.
-const SUMMED: Duration = Duration::from_secs(3);
 
 impl Tenants {
     /// Begins or ends to note the kernel's reclaim for the clients of a tenant's report.
@@ -65,27 +59,22 @@ impl Tenants {
         let above = above.take_while(|dir| dir.starts_with(&mount));
         let above = above.filter(|dir| !tenants.contains(dir));
         let above = above.map(|dir| (dir.to_path_buf(), Counter::default()));
-        self.kernel_reclaim = KernelReclaim {
-            next: Some(Instant::now()),
-            scanned: Counter::default(),
-            summed_by: None,
-            above: above.collect(),
-        };
+        let now = self.now();
+        self.kernel_reclaim = KernelReclaim::new(now, above.collect());
         for tenant in self.tenants.values_mut() {
             let counters = &mut tenant.kernel_reclaim;
             *counters = TenantCounters::new(counters.can_notify);
         }
-        self.note_kernel_reclaim();
+        self.note_kernel_reclaim(now);
     }
 
     /// Reads the counters if it is time, and notes the tenants from which the kernel has reclaimed.
     /// Returns the time until the next reading.
-    pub(super) fn note_kernel_reclaim(&mut self) -> Duration {
+    pub(super) fn note_kernel_reclaim(&mut self, now: Moment) -> Duration {
         let Some(next) = self.kernel_reclaim.next else {
             return IDLE_MAX;
         };
-        let begun = Instant::now();
-        let wait = next.saturating_duration_since(begun);
+        let wait = next.since(now);
         if !wait.is_zero() {
             return wait;
         }
@@ -97,22 +86,20 @@ impl Tenants {
             self.kernel_reclaim.next = None;
             return IDLE_MAX;
         }
+        let watch = Stopwatch::start();
         let host = self.driver.watch.proc().vmstat().ok();
         let host = host.map(|vmstat| vmstat.scanned_for_host);
-        let has_risen = self.kernel_reclaim.scanned.has_risen(host);
+        let has_risen = self.kernel_reclaim.has_scanned(now, host);
         if has_risen {
             self.note_host_pressure();
-            self.kernel_reclaim.summed_by = Some(begun + SUMMED);
         }
-        let is_summed = self.kernel_reclaim.summed_by.is_none_or(|by| begun >= by);
+        let is_summed = self.kernel_reclaim.is_summed(now);
         if has_risen || (self.groups.version == Version::V2 && !is_summed) {
             self.note_scanned();
         }
         self.note_hits();
         self.count_new();
-        let pause = EVERY.max(begun.elapsed() * SHARE);
-        self.kernel_reclaim.next = Some(begun + pause);
-        pause
+        self.kernel_reclaim.plan(now, watch.took())
     }
 
     /// Notes the tenants of which reclaim of the whole host scanned pages.

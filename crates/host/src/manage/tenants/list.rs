@@ -311,7 +311,7 @@ impl Tenants {
             Err(_) => return Ok(None),
         };
         self.unclaimed.remove(&path);
-        let now = self.now();
+        let now = self.now().millis();
         let memcg = self.driver.machine.create(parent, now);
         self.admit(memcg, path, hard_limit, of_host);
         Ok(Some(memcg))

@@ -8,19 +8,21 @@
 //! if the manager is killed, the next manager finds the groups, their processes and their settings.
 //!
 //! The modules in order of dependence, in groups separated by semicolons; a module uses only
-//! modules of earlier groups: `budget` (of scans), `by_path` (settings that hold for a tenant and
-//! those below it), `cache`, `pending_limit`, `group_share` (which of the host's groups are
-//! tenants), `host_notes`, `allocation_race`, `thrashing_detector`, `further_scans` (of a request),
-//! `kernel_counters`, `left_out` (what scans do not include), `rate_limited`; `tenant`, `under_way`
-//! (reclaims in slices); here the tree and its clock; `host` (the host's own groups), `membership`
-//! (the tenant of each process), `pressure`, `protection`; `kernel_reclaim` (reclaim by the kernel
-//! itself), `unmapped` (page cache), `curves`; `cold_cache`, `fallback_reclaim`; `thrashing`;
-//! `list` (which groups exist), `scan`, `enforce_limits` (limits), `policy`, `write_back`, `ask`,
-//! `events`, `reclaim` (requests of users), `figures` (of all tenants at once).
+//! modules of earlier groups: `back_off`, `by_path` (settings that hold for a tenant and those
+//! below it), `cache`, `pending_limit`, `swap_cache` (rules for limits that the kernel does not
+//! enforce yet), `group_share` (which of the host's groups are tenants), `host_notes`,
+//! `further_scans` (of a request), `kernel_counters`, `left_out` (what scans do not include),
+//! `rate_limited`; `allocation_race`, `thrashing_detector`; `limit_controller` (one tenant's
+//! limits); `tenant`, `under_way` (reclaims in slices); `host_watermarks`; here the tree and its
+//! clock; `host` (the host's own groups), `membership` (the tenant of each process), `pressure`,
+//! `protection`; `kernel_reclaim` (reclaim by the kernel itself), `unmapped` (page cache),
+//! `curves`; `cold_cache`, `fallback_reclaim`; `list` (which groups exist), `scan`,
+//! `enforce_limits` (limits), `policy`, `write_back`, `ask`, `events`, `reclaim` (requests of
+//! users), `figures` (of all tenants at once).
 
 mod allocation_race;
 mod ask;
-mod budget;
+mod back_off;
 mod by_path;
 mod cache;
 mod cold_cache;
@@ -33,9 +35,11 @@ mod further_scans;
 mod group_share;
 mod host;
 mod host_notes;
+mod host_watermarks;
 mod kernel_counters;
 mod kernel_reclaim;
 pub mod left_out;
+mod limit_controller;
 mod list;
 mod membership;
 mod pending_limit;
@@ -45,8 +49,8 @@ mod protection;
 mod rate_limited;
 mod reclaim;
 mod scan;
+mod swap_cache;
 mod tenant;
-mod thrashing;
 mod thrashing_detector;
 mod under_way;
 mod unmapped;
@@ -56,7 +60,7 @@ mod write_back;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use engine::machine::GlobalReclaim;
 use engine::memcg::MemcgId;
@@ -65,17 +69,20 @@ use rustix::io::Errno;
 
 pub use super::noreuse::NoreuseFiles;
 pub use super::options::Limits;
+pub use super::scan_budget::ScanBudget;
 pub use ask::{Ages, NodeAges, NodeUsage, ProcessesByTenant, Usage};
-pub use budget::ScanBudget;
 pub use host::HostGroups;
 use host_notes::HostNotes;
+use host_watermarks::HostPressure;
+pub use host_watermarks::Watermarks;
 use left_out::LeftOut;
 pub use policy::Policies;
-pub use pressure::Watermarks;
 pub use reclaim::ReclaimFrom;
 pub use write_back::WriteBackAges;
 
 use super::driver::Driver;
+use super::messages::ActionLines;
+use super::moment::Moment;
 use super::options::Reclaimed;
 use super::wakeup::Pause;
 pub use super::wakeup::Wakeup;
@@ -89,8 +96,8 @@ use crate::watch::{self, Watch, WatchError};
 use by_path::ByPath;
 use host::Host;
 use kernel_counters::KernelReclaim;
-use pressure::Pressure;
 use protection::RootProtection;
+use rate_limited::RateLimit;
 use scan::OngoingScan;
 use tenant::Tenant;
 use under_way::OngoingReclaim;
@@ -141,10 +148,10 @@ pub struct Tenants {
     tenant_map: BTreeMap<Identity, MemcgId>,
     /// Processes whose exec does not end, as of the last scan: PID, then tenant.
     in_exec: Vec<(u32, MemcgId)>,
-    next_scan: Instant,
+    next_scan: Moment,
     /// When the last scan that opened generations began; then the share of a processor that scans
     /// may take.
-    scanned_at: Instant,
+    scanned_at: Moment,
     budget: ScanBudget,
     /// The scan in progress; nothing is reclaimed until it ends.
     looking: Option<OngoingScan>,
@@ -156,7 +163,7 @@ pub struct Tenants {
     last_requested: u64,
     wakeup: Wakeup,
     host: Option<Host>,
-    pressure: Pressure,
+    pressure: HostPressure,
     /// Protection that is set on the root's group.
     claims: RootProtection,
     /// Time of a swap-in, from which pressure is estimated if the kernel reports none for groups.
@@ -168,14 +175,14 @@ pub struct Tenants {
     noreuse: NoreuseOfTenants,
     /// Writeback of swapped-out pages to a disk, `None` if not requested; then the age from which
     /// on pages of each tenant are written.
-    demoter: Option<Writeback>,
+    writeback: Option<Writeback>,
     write_back_ages: WriteBackAges,
     /// Whether a scan has ended since the policies last ran.
     has_scanned: bool,
     /// Returns the PIDs of processes that other managers have.
     others: fn() -> Vec<u32>,
     /// Log lines since the last call of [`Tenants::actions`]: what was done, and why.
-    actions: Vec<String>,
+    actions: ActionLines,
     /// Tenants that were reclaimed from, other than on request, since the last call of
     /// [`Tenants::take_reclaimed`].
     reclaimed_from: BTreeSet<MemcgId>,
@@ -186,7 +193,7 @@ pub struct Tenants {
     /// Whether it was logged that the report settings in `host_notes` could not be stored.
     are_notes_refused: bool,
     /// When full swap was last logged; then the last logged refusal of the kernel to page out.
-    said_no_swap: Option<Instant>,
+    said_no_swap: RateLimit,
     said_refused: Option<String>,
     /// Whether it was logged that this kernel cannot drop page cache alone.
     said_no_cache: bool,
@@ -197,7 +204,7 @@ pub struct Tenants {
     /// Number of groups that are reported only as part of the tenants above them, as last logged.
     said_left_out: u64,
     /// When a lack of descriptors or memory was last logged.
-    said_lack: Option<Instant>,
+    said_lack: RateLimit,
     /// Groups with our ownership xattr that could not be claimed; each is logged once.
     unclaimed: BTreeSet<PathBuf>,
     /// Processes and groups that scans do not include.
@@ -245,8 +252,8 @@ impl Tenants {
             next_serial: 0,
             tenant_map: BTreeMap::new(),
             in_exec: Vec::new(),
-            next_scan: Instant::now(),
-            scanned_at: Instant::now(),
+            next_scan: Moment::BEGIN,
+            scanned_at: Moment::BEGIN,
             budget: settings.budget,
             looking: None,
             under_way: VecDeque::new(),
@@ -254,28 +261,28 @@ impl Tenants {
             last_requested: 0,
             wakeup: Wakeup::default(),
             host,
-            pressure: Pressure::new(settings.watermarks),
+            pressure: HostPressure::new(settings.watermarks),
             claims: RootProtection::default(),
             swap_in_cost: SwapInCost::default(),
             refresh: None,
             policies: Policies::new(),
             noreuse: NoreuseOfTenants::new(),
-            demoter: None,
+            writeback: None,
             write_back_ages: WriteBackAges::new(),
             has_scanned: false,
             others: settings.others,
-            actions: Vec::new(),
+            actions: ActionLines::default(),
             reclaimed_from: BTreeSet::new(),
             kernel_reclaim: KernelReclaim::default(),
             host_notes: HostNotes::parse(&hard_limit.reports_of_others()),
             are_notes_refused: false,
-            said_no_swap: None,
+            said_no_swap: RateLimit::default(),
             said_refused: None,
             said_no_cache: false,
             said_late: BTreeSet::new(),
             said_unread: BTreeSet::new(),
             said_left_out: 0,
-            said_lack: None,
+            said_lack: RateLimit::default(),
             unclaimed: BTreeSet::new(),
             left_out: LeftOut::default(),
             came: Vec::new(),
@@ -304,9 +311,7 @@ impl Tenants {
         match self.work_now() {
             // Descriptors or memory were lacking: all data stay valid, and the work is tried again.
             Err(error) if error.is_passing() => {
-                let is_said = |at: Instant| at.elapsed() < LACK_SAID_AGAIN;
-                if !self.said_lack.is_some_and(is_said) {
-                    self.said_lack = Some(Instant::now());
+                if self.said_lack.takes(self.driver.now(), LACK_SAID_AGAIN) {
                     self.act(format!("scans wait: {error}; {}", error.hint()));
                 }
                 Ok(LACK_PAUSE)
@@ -318,7 +323,8 @@ impl Tenants {
     /// Does one slice of the most urgent work: the scan, or policies, limits and reclaim.
     fn work_now(&mut self) -> Result<Duration, WatchError> {
         // Also during a scan, which may take long.
-        let noted = self.note_kernel_reclaim();
+        let now = self.now();
+        let noted = self.note_kernel_reclaim(now);
         if self.looking.is_some() {
             let pause = Pause::after(&self.wakeup, SLICE);
             self.continue_scan(&pause)?;
@@ -326,21 +332,23 @@ impl Tenants {
         }
         // Groups that are made or removed between two scans are found by the next scan, because
         // listing a thousand groups for each file that a user reads would take too long.
-        if Instant::now() >= self.next_scan {
+        if now >= self.next_scan {
             self.begin_scan(true, &BTreeSet::new())?;
             return Ok(Duration::ZERO);
         }
         let has_scanned = std::mem::take(&mut self.has_scanned);
-        let pause = self.run_policies(has_scanned).min(self.demote(has_scanned));
+        let policies = self.run_policies(has_scanned, now);
+        let pause = policies.min(self.write_back(has_scanned));
         let pause = pause.min(noted).min(self.enforce_limits());
-        let pause = pause.min(self.reclaim_for_host()).min(self.refresh()?);
         let now = self.now();
-        self.driver.machine.flush_stats_if_due(now);
+        let pause = pause.min(self.reclaim_for_host(now));
+        let pause = pause.min(self.refresh(now)?);
+        self.driver.machine.flush_stats_if_due(now.millis());
         if self.looking.is_some() || self.continue_reclaims()? {
             return Ok(Duration::ZERO);
         }
         let pause = pause.min(self.until_further_scan());
-        Ok(pause.min(self.next_scan.saturating_duration_since(Instant::now())))
+        Ok(pause.min(self.next_scan.since(self.now())))
     }
 
     /// Returns the wakeup of this tree. If a caller sets it, [`Tenants::work`] returns at the end
@@ -352,7 +360,7 @@ impl Tenants {
 
     /// Returns the log lines since the last call: what was done, and why.
     pub fn actions(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.actions)
+        self.actions.take()
     }
 
     /// Returns the tenants that were reclaimed from for lack of memory since the last call, by
@@ -402,7 +410,7 @@ impl Tenants {
     /// Returns the time since the tree was started, in milliseconds.
     #[must_use]
     pub fn elapsed_ms(&self) -> u64 {
-        self.driver.watch.elapsed_ms()
+        self.now().millis().0
     }
 
     /// Returns a tenant's path below the root.
@@ -453,7 +461,7 @@ impl Tenants {
             true => HardLimit::make_for_host(&self.groups, &dir, self.manager)?,
             false => HardLimit::tenant(&self.groups, &dir, self.manager, false)?,
         };
-        let now = self.now();
+        let now = self.now().millis();
         let memcg = self.driver.machine.create(parent, now);
         self.admit(memcg, path, hard_limit, of_host);
         Ok(memcg)
@@ -512,7 +520,13 @@ impl Tenants {
         let serial = self.next_serial;
         self.next_serial += 1;
         self.came.push(serial);
-        let mut tenant = Tenant::new((memcg, serial), path.clone(), hard_limit, of_host);
+        let mut tenant = Tenant::new(
+            (memcg, serial),
+            path.clone(),
+            hard_limit,
+            of_host,
+            self.now(),
+        );
         let may_change = !of_host || self.may_change_host();
         let reported = match may_change {
             true => {
@@ -561,19 +575,14 @@ impl Tenants {
         self.tenants.get(&memcg).ok_or(Errno::NODEV)
     }
 
-    /// Returns the time since the tree was started.
-    fn now(&self) -> Millis {
-        Millis(self.driver.watch.elapsed_ms())
+    /// Reads the clock ([`Driver::now`]).
+    fn now(&self) -> Moment {
+        self.driver.now()
     }
 
     /// Records a log line about an action.
     fn act(&mut self, what: String) {
-        /// Maximum number of lines kept if no caller takes them; the oldest are dropped.
-        const MOST: usize = 1000;
-        if self.actions.len() == MOST {
-            self.actions.remove(0);
-        }
-        self.actions.push(what);
+        self.actions.add(what);
     }
 }
 

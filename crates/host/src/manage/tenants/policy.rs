@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use engine::machine::Ongoing;
 use engine::memcg::MemcgId;
-use engine::{Bytes, Pages};
+use engine::{Bytes, Millis, Pages};
 use rustix::io::Errno;
 
 use super::super::IDLE_MAX;
+use super::super::moment::Moment;
 use super::super::policy_runner::{PolicyInput, PolicyRequest, PolicyRunner};
 use super::super::reclaim_totals::ReclaimTotals;
 use super::Tenants;
@@ -73,11 +74,10 @@ impl Tenants {
     }
 
     /// Runs the policies for which it is time. Returns the time until the next one.
-    pub(super) fn run_policies(&mut self, has_scanned: bool) -> Duration {
+    pub(super) fn run_policies(&mut self, has_scanned: bool, now: Moment) -> Duration {
         if self.policies.is_empty() {
             return IDLE_MAX;
         }
-        let now = self.now();
         let is_due = |one: &PolicyRunner| one.is_due(now, has_scanned);
         let minded = self
             .tenants
@@ -85,7 +85,7 @@ impl Tenants {
             .filter(|one| one.policy_runner.as_ref().is_some_and(is_due));
         let due: Vec<MemcgId> = minded.map(|tenant| tenant.memcg).collect();
         for memcg in due {
-            self.run_policy(memcg);
+            self.run_policy(memcg, self.now());
         }
         let minders = self
             .tenants
@@ -99,7 +99,7 @@ impl Tenants {
     }
 
     /// Runs a tenant's policy now, and starts the reclaim that it orders.
-    fn run_policy(&mut self, memcg: MemcgId) {
+    fn run_policy(&mut self, memcg: MemcgId, now: Moment) {
         let policy_runner = self
             .tenants
             .get_mut(&memcg)
@@ -110,10 +110,11 @@ impl Tenants {
         let has_others = self.driver.machine.tree().children(memcg).next().is_some();
         let is_for_it = !(policy_runner.goes_by_size() && has_others);
         let measured = is_for_it
-            .then(|| self.measured(memcg, &policy_runner).ok())
+            .then(|| self.measured(memcg, &policy_runner, now).ok())
             .flatten();
+        let driver = &mut self.driver;
         let order =
-            measured.and_then(|measured| policy_runner.decide(&mut self.driver, memcg, measured));
+            measured.and_then(|measured| policy_runner.decide(driver, memcg, measured, now));
         // An earlier order of the same policy is completed first.
         if let Some(order) = order.filter(|_| !self.has_policy_order(memcg)) {
             let order = self.driver.unprotected(memcg, order);
@@ -133,7 +134,12 @@ impl Tenants {
     }
 
     /// Returns the engine's work for an order, as a list of one reclaim.
-    pub(super) fn step_ordered(&self, memcg: MemcgId, ordered: &PolicyOrder) -> Vec<Ongoing> {
+    pub(super) fn step_ordered(
+        &self,
+        memcg: MemcgId,
+        ordered: &PolicyOrder,
+        now: Millis,
+    ) -> Vec<Ongoing> {
         // In a dry run, cache that would have been dropped is still charged.
         let would = Pages(if ordered.how.dry_run {
             ordered.dropped.0
@@ -142,7 +148,7 @@ impl Tenants {
         });
         let unprotected = self.driver.machine.unprotected(memcg).less(would);
         let most = ordered.order.most.min(unprotected);
-        vec![Ongoing::own_by_age(memcg, most, self.now())]
+        vec![Ongoing::own_by_age(memcg, most, now)]
     }
 
     /// Ends an order: reports its result to the policy runner, and logs it.
@@ -170,11 +176,9 @@ impl Tenants {
         if let Some(policy_runner) = &mut tenant.policy_runner {
             policy_runner.note(now, &ordered.order, (&mut totals, ordered.dropped), took);
         }
-        let would = totals.would.len();
-        self.say_why_stuck(&path, &totals);
-        if would > 0 {
-            self.act(format!("would page out {would} pages of /{path}: {why}"));
-        }
+        self.say_why_stuck(&path, &totals, now);
+        let lines = totals.in_words(&format!(" of /{path}"), &why.to_string());
+        lines.into_iter().for_each(|line| self.act(line));
         let why_cache = minded.and_then(|requested| requested.settings.why_cache());
         if let (Some(why), 1..) = (why_cache, ordered.dropped.0) {
             let would = if ordered.how.dry_run {
@@ -187,12 +191,6 @@ impl Tenants {
                 "{would} {dropped} pages of unmapped page cache of /{path}: {why}"
             ));
         }
-        if totals.evicted > 0 {
-            self.act(format!(
-                "paged out {} pages of /{path}: {why}",
-                totals.evicted
-            ));
-        }
     }
 
     /// Returns a policy's input besides the age table: only what the policy uses.
@@ -200,10 +198,11 @@ impl Tenants {
         &mut self,
         memcg: MemcgId,
         policy_runner: &PolicyRunner,
+        now: Moment,
     ) -> Result<PolicyInput, Errno> {
         if !policy_runner.goes_by_size() {
             let cache = policy_runner.requested().settings.cache_older_than();
-            let cache = cache.map(|_| self.cache_ages(memcg));
+            let cache = cache.map(|_| self.cache_ages(memcg, now.millis()));
             return Ok(PolicyInput {
                 cache: cache.unwrap_or_default(),
                 ..PolicyInput::default()

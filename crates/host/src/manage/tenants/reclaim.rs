@@ -53,7 +53,7 @@ impl Tenants {
         };
         self.last_requested += 1;
         let idle = match ask {
-            Ask::OlderThan(age) => Some(self.now().since(Millis::from(age)).0),
+            Ask::OlderThan(age) => Some(self.now().millis().since(Millis::from(age)).0),
             Ask::Bytes(_) | Ask::All => None,
         };
         let requested = RequestedReclaim {
@@ -175,8 +175,8 @@ impl Tenants {
         &mut self,
         memcg: MemcgId,
         (requested, evicted): (&mut RequestedReclaim, u64),
+        now: Millis,
     ) -> Vec<Ongoing> {
-        let now = self.now();
         let below = self.driver.machine.tree().pre_order(memcg);
         let lruvecs = below.iter().map(|id| self.driver.machine.lruvec(*id));
         let resident = Pages(lruvecs.map(|lruvec| lruvec.resident().0).sum());
@@ -231,15 +231,8 @@ impl Tenants {
         let is_below = |home: &MemcgId| below.contains(home);
         let members = self.tenant_map.iter().filter(|(_, home)| is_below(home));
         let members = members.map(|(identity, _)| *identity);
-        let got = Reclaimed {
-            asked_pages: all,
-            evicted_pages: totals.evicted + dropped + by_kernel,
-            would_pages: 0,
-            kept: totals.kept(),
-            unknown_pages: self.driver.unknown(members, requested.ask),
-            no_swap: totals.no_swap,
-            refused: totals.refused,
-        };
+        let unknown = self.driver.unknown(members, requested.ask);
+        let got = totals.into_result(all, dropped + by_kernel, unknown);
         self.ended.push((requested.number, Ok(got)));
     }
 }

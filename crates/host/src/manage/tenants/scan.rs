@@ -5,14 +5,16 @@
 //! root. A process that was moved to another tenant is read even if it was idle.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use engine::Millis;
 use engine::memcg::MemcgId;
 
+use super::super::IDLE_MAX;
+use super::super::moment::Moment;
+use super::super::scan_budget::ScanBudget;
 use super::super::wakeup::Pause;
-use super::super::{IDLE_MAX, SCANS_APART};
 use super::Tenants;
-use super::budget::ScanBudget;
 use super::membership::Listing;
 use crate::system::{Identity, thread_cpu};
 use crate::watch::{Late, Sharing, WatchError};
@@ -32,7 +34,7 @@ pub(super) struct OngoingScan {
     unlisted: u64,
     /// Whether the scan opens a generation in each tenant after reading.
     opens: bool,
-    begun: Instant,
+    begun: Moment,
     /// Processor time of listing, measuring and curves, without reading and aging. With thousands
     /// of tenants it is the largest part of a scan's time.
     beside: Duration,
@@ -57,23 +59,21 @@ impl Tenants {
 
     /// Returns the time until an extra scan for reclaim may begin.
     pub(super) fn until_extra_scan(&self) -> Duration {
-        let interval = self.budget.interval_for_reclaim(self.driver.scan_took());
-        let interval = interval.max(SCANS_APART);
-        interval.saturating_sub(self.driver.scan_age())
+        self.driver.until_extra_scan(self.budget, self.now())
     }
 
     /// Begins an extra scan if reports must be fresh and the scan budget allows it. Returns the
     /// time until the next extra scan. An extra scan opens no generation: reclaim counts regular
     /// scans only.
     /// spec: workingset-report.md 6.
-    pub(super) fn refresh(&mut self) -> Result<Duration, WatchError> {
+    pub(super) fn refresh(&mut self, now: Moment) -> Result<Duration, WatchError> {
         let interval = self.driver.watch.interval();
         let refresh = self.refresh.map(|refresh| refresh.max(REFRESH_LEAST));
         let Some(refresh) = refresh.filter(|refresh| *refresh < interval) else {
             return Ok(IDLE_MAX);
         };
         let interval = refresh.max(self.budget.interval(self.driver.scan_counts()));
-        let left = interval.saturating_sub(self.driver.scan_age());
+        let left = interval.saturating_sub(self.driver.scan_age(now));
         if left.is_zero() {
             self.begin_scan(false, &BTreeSet::new())?;
         }
@@ -92,7 +92,7 @@ impl Tenants {
         opens: bool,
         requested: &BTreeSet<u64>,
     ) -> Result<(), WatchError> {
-        let (begun, worked) = (Instant::now(), thread_cpu());
+        let (begun, worked) = (self.now(), thread_cpu());
         let Listing {
             tenant_map: by_pid,
             strangers,
@@ -139,9 +139,8 @@ impl Tenants {
         let interval = self.driver.watch.interval();
         // The time from the start of one scan to the start of the next: on a busy machine a scan
         // can last as long as the interval.
-        let since = self
-            .elapsed_ms()
-            .saturating_sub(self.driver.watch.scanned_ms());
+        let now = self.now().millis();
+        let since = now.since(Millis(self.driver.watch.scanned_ms())).0;
         let until_next_scan = match self.driver.scans() {
             0 => interval,
             _ => Duration::from_millis(since).min(interval),
@@ -234,7 +233,7 @@ impl Tenants {
     /// Opens a generation in one tenant after another. Returns true when all have theirs, false
     /// when `pause` ends the slice. Where memory is idle, opening one moves most pages.
     fn continue_aging(&mut self, pause: &Pause) -> bool {
-        let now = self.now();
+        let now = self.now().millis();
         loop {
             let unaged = self.looking.as_mut().and_then(|one| one.unaged.as_mut());
             let Some(serial) = unaged.and_then(Vec::pop) else {
@@ -270,8 +269,8 @@ impl Tenants {
         // The interval between scans for policies varies randomly, too: scans at the rhythm of a
         // program's timer would see pages as cold that the program uses.
         let until_next_scan = self.driver.watch.until_next_scan_of(every);
-        let pause = self.budget.interval(self.driver.scan_counts());
-        self.next_scan = self.scanned_at + until_next_scan.max(pause);
+        let counts = self.driver.scan_counts();
+        self.next_scan = (self.budget).next_scan(self.scanned_at, until_next_scan, counts);
     }
 
     /// Sets the share of a processor that scans may take.

@@ -5,25 +5,23 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::time::Instant;
 
 use engine::memcg::{MemcgId, MemcgLimits, Protection};
-use engine::vmscan::Headroom;
 use engine::workingset::RefaultCurve;
 use engine::{Bytes, Limit, Pages};
 use rustix::io::Errno;
 
 use super::super::files_in_use::FilesInUse;
+use super::super::moment::Moment;
 use super::super::options::Limits;
 use super::super::policy_runner::PolicyRunner;
 use super::super::stall::Stalls;
-use super::allocation_race::AllocationRace;
 use super::by_path::{ByPath, nearest, nearest_of_host};
 use super::cache::NodeCache;
 use super::kernel_counters::TenantCounters;
+use super::limit_controller::LimitController;
 use super::pending_limit::{KernelReclaimRequest, PendingLimitProgress};
 use super::rate_limited::RateLimitedCount;
-use super::thrashing_detector::ThrashingDetector;
 use crate::hard_limit::{HardLimit, PendingLimits, Refused};
 use crate::system::cgroup::Version;
 
@@ -47,13 +45,8 @@ pub(super) struct Tenant {
     /// Soft limit (memory.soft_limit): when all tenants are reclaimed from, those with more usage
     /// come first.
     pub(super) soft: Limit,
-    /// Last usage, and how well reclaim for the limits works.
-    pub(super) room: Headroom,
-    /// When the tenant's usage is measured next.
-    pub(super) next_hold: Instant,
-    /// Number of requests in a row to free pages already written to a disk for which the kernel
-    /// freed hardly any.
-    pub(super) written_requested: u8,
+    /// Decides what is done for the limits, and when usage is measured next.
+    pub(super) limit: LimitController,
     /// The last request that the kernel reclaim pages that proactive reclaim cannot take; `None` if
     /// there was none.
     pub(super) resort: Option<KernelReclaimRequest>,
@@ -63,13 +56,9 @@ pub(super) struct Tenant {
     /// and by kernel reclaim (`reclaimed_by_kernel`).
     pub(super) held: RateLimitedCount,
     pub(super) reclaimed_by_kernel: RateLimitedCount,
-    /// Three states, in this order: whether the tenant is thrashing (`None` until it first met its
-    /// limit); whether it allocates faster than we reclaim; how often proactive reclaim stopped for
-    /// thrashing.
-    pub(super) thrashing: Option<ThrashingDetector>,
-    pub(super) allocation_race: AllocationRace,
     /// Whether the kernel drops mapped files that the tenant's programs use.
     pub(super) files_in_use: FilesInUse,
+    /// How often proactive reclaim stopped because the tenant was thrashing, as far as not logged.
     pub(super) left_to_kernel: RateLimitedCount,
     /// Pending limits, which are written to the group once usage is below them.
     pub(super) due: PendingLimits,
@@ -149,6 +138,7 @@ impl Tenant {
         path: PathBuf,
         hard_limit: HardLimit,
         of_host: bool,
+        now: Moment,
     ) -> Tenant {
         let requested = hard_limit.requested().and_then(|text| parse(&text));
         let (limits, soft, requested) = requested.unwrap_or_else(|| match of_host {
@@ -167,15 +157,11 @@ impl Tenant {
             soft,
             hard_limit,
             of_host,
-            room: Headroom::default(),
-            next_hold: Instant::now(),
-            written_requested: 0,
+            limit: LimitController::new(now),
             resort: None,
             closing: PendingLimitProgress::default(),
             held: RateLimitedCount::default(),
             reclaimed_by_kernel: RateLimitedCount::default(),
-            thrashing: None,
-            allocation_race: AllocationRace::new(),
             files_in_use: FilesInUse::default(),
             left_to_kernel: RateLimitedCount::default(),
             due: PendingLimits::default(),
@@ -287,7 +273,7 @@ impl Tenant {
                 false => self.due.swap_max,
             },
         };
-        self.next_hold = Instant::now();
+        self.limit.restart();
         // The root's protection is the sum that the tenants below it claim.
         let is_ours = !self.of_host && self.memcg != MemcgId::ROOT;
         let keep = || {
@@ -347,11 +333,10 @@ impl Tenant {
         self.limits.hold() || self.due != PendingLimits::default()
     }
 
-    /// Whether the kernel enforces the tenant's limits: they are written to the group, and its
-    /// version supports them (version 1 has no memory.high).
+    /// Whether the kernel enforces the tenant's limits.
     pub(super) fn is_hard_limited(&self) -> bool {
-        let has_high = self.hard_limit.version() == Version::V2 || self.limits.high == Limit::Max;
-        has_high && self.due.stands()
+        let version = self.hard_limit.version();
+        self.limits.are_enforced(&self.due, version)
     }
 
     /// Returns the bytes of the tenant that are not reclaimed while other tenants have reclaimable
@@ -465,6 +450,7 @@ mod tests {
                 "a".into(),
                 hard_limit.expect("ours"),
                 of_host,
+                Moment::BEGIN,
             )
         };
         let max = Limit::Bytes(Bytes(64 << 20));

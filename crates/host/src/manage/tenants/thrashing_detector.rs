@@ -11,9 +11,12 @@
 //! clears the bits by which the kernel knows the pages in use. (docs/benchmarks.md, Beside the
 //! kernel.)
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use engine::Pages;
+
+use super::super::moment::Moment;
+use super::back_off::BackOff;
 
 /// A program thrashes if it has more than `usage / PART` faults a second that had to read; `usage`
 /// is in pages.
@@ -31,90 +34,121 @@ const LEFT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(
 #[derive(Debug)]
 pub(super) struct ThrashingDetector {
     /// Time of the last sample; then the total number of faults that had to read until then.
-    at: Instant,
-    faults: u64,
-    /// End of the present pause of proactive reclaim, `None` if there is none; then the length of
-    /// the next.
-    until: Option<Instant>,
-    left: Duration,
+    /// `None` before the first sample, when the program first meets its limit.
+    last: Option<(Moment, u64)>,
+    back_off: BackOff,
+}
+
+impl Default for ThrashingDetector {
+    fn default() -> ThrashingDetector {
+        ThrashingDetector {
+            last: None,
+            back_off: BackOff::new(LEFT),
+        }
+    }
 }
 
 impl ThrashingDetector {
-    /// Returns the state of a program of which `faults` faults had to read until `now`.
-    pub(super) fn since(now: Instant, faults: u64) -> ThrashingDetector {
-        ThrashingDetector {
-            at: now,
-            faults,
-            until: None,
-            left: LEFT.0,
+    /// Returns the remaining pause of proactive reclaim; `None` if the program does not thrash.
+    /// `faults` returns the total number of the program's faults that had to read until `now`; it
+    /// is called if it is time for another sample. `usage`: the program's memory.
+    pub(super) fn left(
+        &mut self,
+        now: Moment,
+        usage: Pages,
+        faults: impl FnOnce() -> Option<u64>,
+    ) -> Option<Duration> {
+        match self.last {
+            None => self.last = Some((now, faults()?)),
+            Some((at, _)) if now.since(at) < APART => {}
+            Some(last) => self.measure(now, last, faults()?, usage),
         }
+        self.back_off.left(now)
     }
 
-    /// Whether it is time for another sample.
-    pub(super) fn is_due(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.at) >= APART
-    }
-
-    /// Adds a sample after a scan. `faults`: total number of the program's faults that had to read
-    /// until `now`. `usage`: its memory.
-    pub(super) fn measure(&mut self, now: Instant, faults: u64, usage: Pages) {
-        let until_next_scan = now.saturating_duration_since(self.at);
-        let came = faults.saturating_sub(self.faults);
-        (self.at, self.faults) = (now, faults);
-        let a_second = u128::from(came) * 1000 / until_next_scan.as_millis().max(1);
-        if self.left(now).is_some() {
+    /// Adds a sample; `at` and `before` are the time and the number of faults of the last one.
+    fn measure(&mut self, now: Moment, (at, before): (Moment, u64), faults: u64, usage: Pages) {
+        self.last = Some((now, faults));
+        let (came, passed) = (faults.saturating_sub(before), now.since(at));
+        let a_second = u128::from(came) * 1000 / passed.as_millis().max(1);
+        if self.back_off.left(now).is_some() {
             return;
         }
         let is_large = usage >= PAGES_MIN;
-        if is_large && a_second * u128::from(PART) > u128::from(usage.0) {
-            self.until = Some(now + self.left);
-            self.left = (self.left * 2).min(LEFT.1);
-        } else {
-            (self.until, self.left) = (None, LEFT.0);
+        match is_large && a_second * u128::from(PART) > u128::from(usage.0) {
+            true => _ = self.back_off.begin(now),
+            false => self.back_off.reset(),
         }
-    }
-
-    /// Returns the remaining pause of proactive reclaim; `None` if the program does not thrash.
-    pub(super) fn left(&self, now: Instant) -> Option<Duration> {
-        let until = self.until.filter(|until| *until > now)?;
-        Some(until - now)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::moment::at_ms;
     use super::*;
 
+    const USED: Pages = Pages(100_000);
+
+    /// Returns the pause in milliseconds after each sample: time in ms, total number of faults.
+    fn pauses(usage: Pages, samples: &[(u64, u64)]) -> Vec<u128> {
+        let mut thrashing = ThrashingDetector::default();
+        let sample = |(ms, faults): &(u64, u64)| {
+            let left = thrashing.left(at_ms(*ms), usage, || Some(*faults));
+            left.map_or(0, |left| left.as_millis())
+        };
+        samples.iter().map(sample).collect()
+    }
+
+    /// Regression: two redis servers under one hard limit served 64% of the requests that they
+    /// served when only the kernel enforced the limit.
     #[test]
-    fn back_off_doubles_while_a_program_thrashes() {
-        let mut thrashing = ThrashingDetector::since(Instant::now(), 0);
-        let begin = thrashing.at;
-        let at = |ms| begin + Duration::from_millis(ms);
-        let (used, small) = (Pages(100_000), Pages(10_000));
-        // A program thrashes above `usage / 5` faults a second.
-        thrashing.measure(at(500), 10_000, used);
-        assert_eq!(thrashing.left(at(500)), None);
-        thrashing.measure(at(750), 20_000, small);
-        assert_eq!(thrashing.left(at(750)), None);
-        thrashing.measure(at(1000), 30_000, used);
-        assert_eq!(thrashing.left(at(1500)), Some(Duration::from_millis(500)));
-        // Scans during the pause change nothing.
-        thrashing.measure(at(1600), 30_000, used);
-        assert_eq!(thrashing.left(at(2000)), None);
-        thrashing.measure(at(2000), 50_000, used);
-        assert_eq!(thrashing.left(at(2000)), Some(Duration::from_secs(2)));
-        for second in (4..400).step_by(4) {
-            thrashing.measure(at(second * 1000), second * 100_000, used);
-        }
-        assert!(thrashing.left <= LEFT.1);
-        let fresh = ThrashingDetector::since(at(0), 9);
-        assert!(!fresh.is_due(at(999)) && fresh.is_due(at(1000)));
-        // Without faults the pause ends, and the next one has the initial length.
-        let faults = thrashing.faults;
-        thrashing.measure(at(1_000_000), faults, used);
-        assert_eq!(
-            (thrashing.left(at(1_000_000)), thrashing.left),
-            (None, LEFT.0)
-        );
+    fn a_program_that_refaults_a_fifth_of_its_memory_a_second_is_left_to_the_kernel() {
+        let samples = [(0, 5_000), (1000, 25_000), (3000, 65_001), (6000, 125_004)];
+        assert_eq!(pauses(USED, &samples), [0, 0, 0, 1000]);
+        // Faults before the program met its limit do not count.
+        assert_eq!(pauses(USED, &[(0, 1 << 40), (1000, 1 << 40)]), [0, 0]);
+    }
+
+    #[test]
+    fn pauses_double_while_it_thrashes() {
+        let faults = |second: u64| (second * 1000, second * 100_000);
+        let got = pauses(USED, &[0, 1, 2, 4, 5, 8].map(faults));
+        // A sample during a pause changes nothing: at 5 s three of the four seconds are left, and
+        // the pause from 4 s on has ended at 8 s.
+        assert_eq!(got, [0, 1000, 2000, 4000, 3000, 8000]);
+    }
+
+    #[test]
+    fn without_faults_the_next_pause_is_short_again() {
+        let samples = [
+            (0, 0),
+            (1000, 100_000),
+            (2000, 200_000),
+            (4000, 200_000),
+            (5000, 300_000),
+        ];
+        assert_eq!(pauses(USED, &samples), [0, 1000, 2000, 0, 1000]);
+    }
+
+    /// The lists of a small program run empty before the kernel has summed its counters, and the
+    /// kernel would kill it.
+    #[test]
+    fn a_small_program_is_never_left_to_the_kernel() {
+        let small = Pages(PAGES_MIN.0 - 1);
+        assert_eq!(pauses(small, &[(0, 0), (1000, 1 << 30)]), [0, 0]);
+        assert_eq!(pauses(PAGES_MIN, &[(0, 0), (1000, 1 << 30)]), [0, 1000]);
+    }
+
+    #[test]
+    fn counters_are_read_once_a_second() {
+        let mut thrashing = ThrashingDetector::default();
+        let never = || -> Option<u64> { unreachable!("it is not time") };
+        assert_eq!(thrashing.left(at_ms(0), USED, || None), None);
+        assert_eq!(thrashing.left(at_ms(1), USED, || Some(0)), None);
+        assert_eq!(thrashing.left(at_ms(1000), USED, never), None);
+        let left = thrashing.left(at_ms(1001), USED, || Some(1 << 30));
+        assert_eq!(left, Some(LEFT.0));
+        let left = thrashing.left(at_ms(1002), USED, never);
+        assert_eq!(left, Some(LEFT.0 - Duration::from_millis(1)));
     }
 }

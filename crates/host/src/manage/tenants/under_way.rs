@@ -343,17 +343,17 @@ impl Tenants {
         if !is_dropped {
             return false;
         }
-        let now = self.now();
+        let now = self.now().millis();
         let mut steps = match one.steps.take() {
             Some(steps) => steps,
             None => {
                 let steps = match &mut one.why {
                     ReclaimReason::RequestedReclaim(requested) => {
-                        self.requested_steps(memcg, (requested, one.totals.evicted))
+                        self.requested_steps(memcg, (requested, one.totals.evicted), now)
                     }
-                    ReclaimReason::Limit { most, .. } => self.step_for_limit(memcg, *most),
-                    ReclaimReason::Pressure(lack) => self.step_for_host(*lack),
-                    ReclaimReason::Policy(ordered) => self.step_ordered(memcg, ordered),
+                    ReclaimReason::Limit { most, .. } => Tenants::step_for_limit(memcg, *most, now),
+                    ReclaimReason::Pressure(lack) => Tenants::step_for_host(*lack, now),
+                    ReclaimReason::Policy(ordered) => self.step_ordered(memcg, ordered, now),
                 };
                 let of = |step: Ongoing| Some((self.serial(step.target())?, step));
                 steps.into_iter().filter_map(of).collect()

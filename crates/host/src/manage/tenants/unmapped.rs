@@ -66,7 +66,7 @@ impl Tenants {
         if is_requested {
             let caches = self.caches(tenant)?;
             let nodes = ages.insert(vec![NodeCache::default(); caches.len()]);
-            note(nodes, self.driver.watch.elapsed_ms(), &caches);
+            note(nodes, self.now().millis().0, &caches);
         }
         if let Some(tenant) = self.tenants.get_mut(&memcg) {
             tenant.cache = ages;
@@ -87,7 +87,7 @@ impl Tenants {
 
     /// Measures the page cache of those tenants in `of` whose cache must be known.
     fn note_caches_of(&mut self, of: &[MemcgId]) {
-        let now = self.driver.watch.elapsed_ms();
+        let now = self.now().millis().0;
         for memcg in of {
             let watched = self.tenants.get(memcg).filter(|one| one.cache.is_some());
             let Some(Ok(caches)) = watched.map(|one| self.caches(one)) else {

@@ -5,7 +5,6 @@
 //! tree's root. All tenants share one budget, that of the disk. The tenant that has waited longest
 //! is served first, so that no tenant uses up the budget before the others are served.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use engine::Millis;
@@ -13,9 +12,10 @@ use engine::memcg::MemcgId;
 
 use super::super::IDLE_MAX;
 use super::super::options::WritebackSettings;
-use super::super::writeback::Writeback;
+use super::super::writeback::{Writeback, WrittenTenant};
 use super::Tenants;
 use super::by_path::ByPath;
+use super::tenant::Tenant;
 
 /// For each tenant, by path: how long a page must be unused before writeback.
 pub type WriteBackAges = ByPath<Millis>;
@@ -26,49 +26,47 @@ impl Tenants {
     pub fn set_write_back(&mut self, requested: Option<WritebackSettings>, ages: WriteBackAges) {
         let now = self.now();
         self.write_back_ages = ages;
-        match (&mut self.demoter, requested) {
-            (Some(demoter), Some(requested)) => demoter.ask(requested),
-            (demoter, Some(requested)) => *demoter = Some(Writeback::new(requested, now)),
-            (demoter, None) => *demoter = None,
+        match (&mut self.writeback, requested) {
+            (Some(writeback), Some(requested)) => writeback.ask(requested),
+            (writeback, Some(requested)) => *writeback = Some(Writeback::new(requested, now)),
+            (writeback, None) => *writeback = None,
         }
-        if self.demoter.is_some() {
+        if self.writeback.is_some() {
             self.driver.track_out();
         }
     }
 
     /// Writes the oldest swapped-out pages to the disk, if it is time for that. Returns the time
     /// until the next writeback.
-    pub(super) fn demote(&mut self, has_scanned: bool) -> Duration {
-        let Some(mut demoter) = self.demoter.take() else {
+    pub(super) fn write_back(&mut self, has_scanned: bool) -> Duration {
+        let Some(mut writeback) = self.writeback.take() else {
             return IDLE_MAX;
         };
-        if demoter.is_due(has_scanned) {
-            demoter.begin();
-            for (memcg, path, age) in self.demoted(demoter.last()) {
-                let of = format!(" of /{}", path.display());
-                let reported = demoter.demote(&mut self.driver, (memcg, age), &of);
-                reported.into_iter().for_each(|reported| self.act(reported));
-            }
-        }
-        let pause = demoter.due_in().unwrap_or(IDLE_MAX);
-        self.demoter = Some(demoter);
+        let (all, may_change) = (&self.tenants, self.may_change_host());
+        let ages = &self.write_back_ages;
+        let written = |tenant: &Tenant| {
+            Some(WrittenTenant {
+                memcg: tenant.memcg,
+                older_than: *tenant.given(ages, may_change)?,
+                of: format!(" of /{}", tenant.path.display()),
+            })
+        };
+        let reported = writeback.run(&mut self.driver, has_scanned, |last| {
+            in_turn(all.values().filter_map(written).collect(), last)
+        });
+        reported.into_iter().for_each(|what| self.act(what));
+        let pause = writeback.due_in(self.now()).unwrap_or(IDLE_MAX);
+        self.writeback = Some(writeback);
         pause
     }
+}
 
-    /// Returns the tenants with writeback, beginning with the first after `last`: id, path, then
-    /// age.
-    fn demoted(&self, last: Option<MemcgId>) -> Vec<(MemcgId, PathBuf, Millis)> {
-        let may_change = self.may_change_host();
-        let given = self.tenants.values().filter_map(|tenant| {
-            let age = *tenant.given(&self.write_back_ages, may_change)?;
-            Some((tenant.memcg, tenant.path.clone(), age))
-        });
-        let mut all: Vec<(MemcgId, PathBuf, Millis)> = given.collect();
-        let first = all.partition_point(|(memcg, ..)| Some(*memcg) <= last);
-        let all_of_them = all.len().max(1);
-        all.rotate_left(first % all_of_them);
-        all
-    }
+/// Sorts the tenants, which are in ascending order, so that the first after `last` comes first.
+fn in_turn(mut all: Vec<WrittenTenant>, last: Option<MemcgId>) -> Vec<WrittenTenant> {
+    let first = all.partition_point(|one| Some(one.memcg) <= last);
+    let count = all.len().max(1);
+    all.rotate_left(first % count);
+    all
 }
 
 #[cfg(test)]
@@ -77,6 +75,24 @@ mod tests {
 
     use super::super::by_path::nearest;
     use super::*;
+
+    #[test]
+    fn the_tenant_that_waited_longest_is_served_first() {
+        let one = |memcg| WrittenTenant {
+            memcg,
+            older_than: Millis(1),
+            of: String::new(),
+        };
+        let (root, first) = (MemcgId::ROOT, MemcgId::FIRST);
+        let order = |last| {
+            let all = in_turn(vec![one(root), one(first)], last).into_iter();
+            all.map(|one| one.memcg).collect::<Vec<_>>()
+        };
+        assert_eq!(order(None), [root, first]);
+        assert_eq!(order(Some(root)), [first, root]);
+        assert_eq!(order(Some(first)), [root, first]);
+        assert!(in_turn(Vec::new(), Some(root)).is_empty());
+    }
 
     #[test]
     fn the_nearest_setting_above_applies() {

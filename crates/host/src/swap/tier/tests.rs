@@ -1,8 +1,6 @@
 //! Tests: which zram device is chosen for writeback, in a directory tree that imitates the
 //! kernel's.
 
-use std::time::Duration;
-
 use super::super::tests::fake::Fake;
 use super::super::{Request, SwapError};
 use super::*;
@@ -34,8 +32,8 @@ fn our_zram_with_a_disk_is_chosen() {
     // If there is only one area, the area number in a slot does not matter.
     assert_eq!(tier.index(slot(3, 7)), Some(7));
     assert_eq!(tier.index(slot(0, 1 << 40)), None);
-    let later = Instant::now() + Duration::from_secs(60);
-    let got = tier.write_back(&[4, 5, 9], later).expect("it");
+    let time = Duration::from_secs(60);
+    let got = tier.write_back(&[4, 5, 9], time).expect("it");
     assert_eq!((got.requested, got.written, got.refused), (3, 0, None));
     assert_eq!(fake.zram("writeback"), "page_indexes=4-5 page_index=9");
     let status = fake.swap().status().expect("it");
