@@ -6,6 +6,7 @@
 //! the limit.
 
 mod limit;
+
 mod plan;
 
 use std::path::Path;

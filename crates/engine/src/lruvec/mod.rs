@@ -7,14 +7,18 @@
 //! (isolated, or unevictable); all these are the resident pages. [`Lruvec::out`] counts the evicted
 //! pages.
 
-mod classic;
-mod fault;
-mod multi_gen;
 mod policy;
-mod reclaim;
-mod rename;
 mod shadow_bound;
+
+mod classic;
+mod rename;
 mod unmap;
+
+// These modules use each other.
+mod multi_gen;
+mod reclaim;
+
+mod fault;
 
 pub use policy::Policy;
 

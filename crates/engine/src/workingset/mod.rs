@@ -6,9 +6,10 @@
 //! pages, the refaults in memories of other sizes.
 
 mod by_size;
-mod curve;
 mod shadow;
 mod shadow_nodes;
+
+mod curve;
 
 pub use curve::{Cohort, CurveScan, Missed, Period, RefaultCurve};
 pub use shadow::{EvictionClock, Refault};

@@ -6,29 +6,31 @@
 //! processor time since the last scan accessed nothing: its pages grow older without a walk, unless
 //! pages migrated.
 //!
-//! Submodules: `claim` (one pagetide per process), `found` (sums of a walk), `costs`, `pauses` (how
-//! long clearing may take), `space` (one address space), `clearing`, `listener` (notifications of
-//! pages), `outcome` (of a scan for one process), `page` (one piece of a walk), `buffered_walk`,
-//! `slices` and `in_parts` (walks of large processes), `reader` (one process), `parallel` (several
-//! processes), `postponed` (processes that a scan postpones), `age_memory` (the limit of our
-//! memory).
+//! Submodules: `claim` (one pagetide per process), `found` (sums of a walk), `pauses` (how long
+//! clearing may take), `space` (one address space), `listener` (notifications of pages), `outcome`
+//! (of a scan for one process), `page` (one piece of a walk), `buffered_walk`, `slices`, `in_parts`
+//! (walks of large processes), `reader` (one process), `age_memory` (the limit of our memory).
 
 mod age_memory;
 mod buffered_walk;
 mod claim;
-mod clearing;
 mod costs;
 mod found;
-mod in_parts;
 mod listener;
-mod outcome;
-mod page;
-mod parallel;
-mod pauses;
-mod postponed;
-mod reader;
 mod slices;
+
+mod postponed;
 mod space;
+
+mod clearing;
+mod page;
+mod pauses;
+
+mod reader;
+
+mod in_parts;
+mod outcome;
+mod parallel;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -56,8 +58,7 @@ use reader::{Job, ProcessReader, WalkBounds, WalkStart};
 use space::ActivityCounters;
 pub use space::Space;
 
-/// Most processes in one call of [`Ages::scan_at`]; it takes about 20 us to see if a process has
-/// run.
+/// Most processes in one call of [`Ages::scan_at`]; about 20 us to see if a process has run.
 const SEVERAL_MAX: usize = 64;
 /// Most page table entries in one call of [`Ages::scan_at`]: about 20 ms of one processor.
 const SEVERAL_ENTRIES_MAX: u64 = 256 << 10;

@@ -17,43 +17,52 @@
 //! (writeback to a disk); `ordered` (a policy's order, in slices); `act`, `report`; this file
 //! decides when each of them runs.
 
-mod act;
 mod actions;
-mod activation;
 mod advise;
 mod affinity;
 mod ahead_of_limit;
-mod driver;
-mod engine_sync;
 mod files_in_use;
 mod flags;
-mod headroom;
-mod host_memory;
 mod ids;
 mod members;
 mod messages;
 mod noreuse;
 mod options;
-mod ordered;
 mod outside;
-mod policy_runner;
-mod reclaim_totals;
-mod record;
-mod report;
-mod second_chance;
 mod spent;
 mod stall;
 mod swapped_out_ages;
-mod tenant_map;
-pub mod tenants;
 mod unevictable;
 mod unseen;
 mod waits;
 mod wakeup;
+mod writing_back;
+
+mod headroom;
+mod reclaim_totals;
+mod second_chance;
+mod tenant_map;
 mod why;
 mod workers;
+
+mod activation;
+mod engine_sync;
+mod host_memory;
+
+mod record;
+
+mod driver;
+
+mod policy_runner;
 mod writeback;
-mod writing_back;
+
+pub mod tenants;
+
+// These modules use each other.
+mod act;
+mod ordered;
+
+mod report;
 
 use std::time::{Duration, Instant};
 

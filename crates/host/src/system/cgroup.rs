@@ -6,10 +6,11 @@
 //! that our own cgroup namespace shows.
 
 mod hierarchy;
-mod members;
-mod resolve;
 mod usage;
 pub(crate) mod walk;
+
+mod members;
+mod resolve;
 
 use std::path::PathBuf;
 

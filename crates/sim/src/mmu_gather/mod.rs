@@ -12,9 +12,11 @@
 //!   written down when it is closed.
 
 mod batch;
-pub mod by_page;
 mod counters;
+
 mod frames;
+
+pub mod by_page;
 mod release;
 mod rmap;
 

@@ -19,39 +19,45 @@
 //! `events`, `reclaim` (requests of users), `figures` (of all tenants at once).
 
 mod allocation_race;
-mod ask;
 mod budget;
 mod by_path;
 mod cache;
+mod further_scans;
+mod group_share;
+mod host_notes;
+mod kernel_counters;
+pub mod left_out;
+mod pending_limit;
+mod rate_limited;
+mod thrashing_detector;
+mod unread;
+
+mod membership;
+mod tenant;
+mod write_back;
+
+mod events;
+mod host;
+mod protection;
+
+mod list;
+mod unmapped;
+
+// These modules use each other.
+mod ask;
 mod cold_cache;
 mod curves;
 mod enforce_limits;
-mod events;
 mod fallback_reclaim;
 pub mod figures;
-mod further_scans;
-mod group_share;
-mod host;
-mod host_notes;
-mod kernel_counters;
-mod kernel_reclaim;
-pub mod left_out;
-mod list;
-mod membership;
-mod pending_limit;
 mod policy;
 mod pressure;
-mod protection;
-mod rate_limited;
 mod reclaim;
 mod scan;
-mod tenant;
 mod thrashing;
-mod thrashing_detector;
 mod under_way;
-mod unmapped;
-mod unread;
-mod write_back;
+
+mod kernel_reclaim;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;

@@ -7,12 +7,14 @@
 //! Invariant: all figures of the document are in [`document`]; all others come from the engine.
 
 pub mod document;
-pub mod ebizzy;
 pub mod kernel;
 pub mod opt;
-mod pictures;
+
+pub mod ebizzy;
 mod scenario;
 mod table;
+
+mod pictures;
 
 use super::Settings;
 use crate::outcome::Outcome;

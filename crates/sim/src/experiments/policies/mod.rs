@@ -4,11 +4,13 @@
 //! pass ([`crate::policy_runner`]); what they are compared with is counted from outside, or follows
 //! from how the program is made.
 
+mod programs;
+
+mod world;
+
 mod fit;
 mod pressure;
-mod programs;
 mod promotion_rate;
-mod world;
 
 pub use fit::run as fit;
 pub use pressure::run as pressure;
