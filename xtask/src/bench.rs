@@ -1,95 +1,73 @@
 //! `cargo xtask bench NAME`: measurements that take longer than a test may. Measurements of the
 //! whole program are in `crates/e2e/examples`, those of a crate in its own; each prints a table.
 
-use crate::e2e::{release_binary, release_build};
-use crate::{cargo, root};
+use crate::command::done;
+use crate::programs::{release_binary, release_build};
+use crate::{cargo, names, root};
 
-/// Measurements that are cargo examples: name of the example, and its crate.
-const EXAMPLES: [(&str, &str); 3] = [("claims", "sim"), ("curves", "sim"), ("libcachesim", "sim")];
-
+/// Measurements that are examples of the crate `sim`.
+const OF_SIM: [&str; 3] = ["claims", "curves", "libcachesim"];
 /// Crates that have fuzzers, which are tests whose names begin with `fuzz_`.
 const FUZZED: [&str; 3] = ["event-log", "sim", "daemon"];
 /// Default time of each fuzzer, seconds.
 const FUZZ_SECONDS: &str = "300";
 
-/// Runs all fuzzers for longer than the tests do, one after the other: `bench fuzz [SECONDS]`.
-fn fuzz(args: &[&str]) -> bool {
-    let seconds = args.first().unwrap_or(&FUZZ_SECONDS);
-    let run = |package: &str, which: &[&str]| {
-        let mut run = cargo(&["test", "--package", package]);
-        run.args(which)
-            .args(["fuzz_", "--", "--test-threads=1", "--nocapture"]);
-        run.env("PAGETIDE_BIN", release_binary());
-        let status = run.env("PAGETIDE_FUZZ_SECONDS", seconds).status();
-        status.is_ok_and(|status| status.success())
-    };
-    let built = || {
-        release_build()
-            .status()
-            .is_ok_and(|status| status.success())
-    };
-    FUZZED.iter().all(|package| run(package, &["--lib"]))
-        && built()
-        && run("e2e", &["--test", "fuzz"])
-}
-
-fn names() -> Vec<String> {
-    let mut names: Vec<String> = std::fs::read_dir(root().join("crates/e2e/examples"))
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| {
-            entry
-                .path()
-                .file_stem()
-                .map(|stem| stem.to_string_lossy().into_owned())
-        })
-        .filter_map(|stem| stem.strip_prefix("bench-").map(str::to_owned))
-        .chain(EXAMPLES.map(|(name, _)| name.to_owned()))
-        .chain(["fuzz".to_owned()])
-        .collect();
-    names.sort();
-    names
-}
-
-/// Builds and runs one measurement; returns whether it succeeded.
-pub(crate) fn run(name: &str, args: &[&str]) -> bool {
-    let names = names();
+/// Builds and runs one measurement, or lists their names.
+///
+/// # Errors
+/// If there is none of this name, or if it fails.
+pub(crate) fn run(name: &str, args: &[&str]) -> Result<(), String> {
+    let names = all()?;
     if name == "list" {
         println!("{}", names.join("\n"));
-        return true;
+        return Ok(());
     }
     if !names.iter().any(|known| known == name) {
-        eprintln!(
-            "no measurement is called {name}; there are: {}",
-            names.join(", ")
-        );
-        return false;
+        let names = names.join(", ");
+        return Err(format!(
+            "no measurement is called {name}; there are: {names}"
+        ));
     }
     if name == "fuzz" {
         return fuzz(args);
     }
-    if let Some((_, package)) = EXAMPLES.iter().find(|(known, _)| *known == name) {
-        let run = ["run", "--release", "--package", package, "--example", name];
-        let status = cargo(&run).arg("--").args(args).status();
-        return status.is_ok_and(|status| status.success());
+    let (package, example) = match OF_SIM.contains(&name) {
+        true => ("sim", name.to_owned()),
+        false => ("e2e", format!("bench-{name}")),
+    };
+    if package == "e2e" {
+        done(&mut release_build())?;
     }
-    let built = release_build()
-        .status()
-        .is_ok_and(|status| status.success());
-    let program = format!("bench-{name}");
-    built
-        && cargo(&[
-            "run",
-            "--release",
-            "--package",
-            "e2e",
-            "--example",
-            &program,
-            "--",
-        ])
-        .args(args)
-        .env("PAGETIDE_BIN", release_binary())
-        .status()
-        .is_ok_and(|status| status.success())
+    let mut run = cargo(&format!(
+        "run --release --package {package} --example {example} --"
+    ));
+    done(run.args(args).env("PAGETIDE_BIN", release_binary()))
+}
+
+/// Runs all fuzzers for longer than the tests do, one after the other: `bench fuzz [SECONDS]`.
+fn fuzz(args: &[&str]) -> Result<(), String> {
+    let seconds = args.first().unwrap_or(&FUZZ_SECONDS);
+    let run = |which: &str| {
+        let words = format!("test --package {which} fuzz_ -- --test-threads=1 --nocapture");
+        let mut run = cargo(&words);
+        run.env("PAGETIDE_BIN", release_binary());
+        done(run.env("PAGETIDE_FUZZ_SECONDS", seconds))
+    };
+    for package in FUZZED {
+        run(&format!("{package} --lib"))?;
+    }
+    done(&mut release_build())?;
+    run("e2e --test fuzz")
+}
+
+fn all() -> Result<Vec<String>, String> {
+    let files = names(&root().join("crates/e2e/examples"), ".rs")?;
+    let of_e2e = files.iter().filter_map(|file| file.strip_prefix("bench-"));
+    let mut all: Vec<String> = of_e2e
+        .chain(OF_SIM)
+        .chain(["fuzz"])
+        .map(str::to_owned)
+        .collect();
+    all.sort();
+    Ok(all)
 }

@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::cargo;
+use crate::counts::Counts;
 use crate::steps::run_watched;
-use crate::summary::Counts;
 
 /// One test binary.
 #[derive(PartialEq, Eq, Debug)]
@@ -35,9 +35,12 @@ impl Binary {
         })
     }
 
-    /// Returns the command that runs the binary in its folder.
+    /// Returns the command that runs the binary in its folder. A shell without job control starts
+    /// background jobs with SIGINT and SIGQUIT ignored, and programs inherit that: tests that send
+    /// ^C to a program would wait for ever, so both signals have their default action.
     fn command(&self) -> Command {
-        let mut command = Command::new(&self.file);
+        let mut command = Command::new("env");
+        command.arg("--default-signal=INT,QUIT").arg(&self.file);
         command.current_dir(&self.folder);
         command
     }
@@ -48,9 +51,8 @@ impl Binary {
 ///
 /// # Errors
 /// If one cannot be built; cargo has printed why.
-pub(crate) fn built(words: &[impl AsRef<str>]) -> Result<Vec<Binary>, String> {
-    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
-    let mut command = cargo(&words);
+pub(crate) fn built(words: &str) -> Result<Vec<Binary>, String> {
+    let mut command = cargo(words);
     command.arg("--message-format=json-render-diagnostics");
     let output = command.stderr(Stdio::inherit()).output();
     let output = output.map_err(|error| format!("cargo cannot be run: {error}"))?;
@@ -78,9 +80,8 @@ pub(crate) enum Tries {
 /// # Errors
 /// If a binary cannot be run or was killed, or if there was no test at all.
 pub(crate) fn run<'a>(
-    what: &str,
     tries: Tries,
-    binaries: impl Iterator<Item = &'a Binary>,
+    binaries: impl IntoIterator<Item = &'a Binary>,
     given: impl Fn(&mut Command),
 ) -> Result<Counts, String> {
     let mut counts = Counts::default();
@@ -90,7 +91,7 @@ pub(crate) fn run<'a>(
         let run = |words: &[&str], failed: &mut Vec<String>| {
             let mut command = binary.command();
             given(command.args(words));
-            run_watched(&mut command, failed)
+            run_watched(&binary.file.to_string_lossy(), &mut command, failed)
         };
         let mut failed = Vec::new();
         match (run(&[], &mut failed), tries, &failed[..]) {
@@ -105,24 +106,18 @@ pub(crate) fn run<'a>(
     }
     // A step without any test fails.
     if counts == Counts::default() && broken.is_empty() {
-        broken.push(format!("no {what} were found"));
+        broken.push("no tests were found".to_owned());
     }
     match broken.is_empty() {
         true => Ok(counts),
-        false => Err(format!(
-            "{}, after {} passed, {} failed",
-            broken.join(", "),
-            counts.passed,
-            counts.failed
-        )),
+        false => Err(format!("{}, after {}", broken.join(", "), counts.sum())),
     }
 }
 
 /// Returns the counts of a binary with one failed test after that test was run again: it has passed
 /// if the second run passed one test and failed none.
 fn after_second_try(first: Counts, again: Option<Counts>) -> Counts {
-    let has_passed = again.is_some_and(|again| (again.passed, again.failed) == (1, 0));
-    match has_passed {
+    match again.is_some_and(|again| (again.passed, again.failed) == (1, 0)) {
         true => Counts {
             passed: first.passed + 1,
             failed: 0,
@@ -141,66 +136,75 @@ mod tests {
     fn test_binaries_are_found_in_what_cargo_says() {
         let line = |test: bool, file: &str| {
             format!(
-                r#"{{"reason":"compiler-artifact","manifest_path":"/w/crates/sim/Cargo.toml","target":{{"name":"curves"}},"profile":{{"test":{test}}},"executable":{file}}}"#
+                r#"{{"manifest_path":"/w/crates/sim/Cargo.toml","target":{{"name":"curves"}},"profile":{{"test":{test}}},"executable":{file}}}"#
             )
         };
         let found = Binary::of_line(&line(true, r#""/w/target/sim-1""#)).expect("a test binary");
-        assert_eq!(found.folder, Path::new("/w/crates/sim"));
-        assert_eq!(found.name, "curves");
-        // An executable that tests start, a library, and a line that is not from cargo are no test
-        // binaries.
         assert_eq!(
-            Binary::of_line(&line(false, r#""/w/target/pagetide""#)),
-            None
+            (&*found.name, found.folder),
+            ("curves", "/w/crates/sim".into())
         );
-        assert_eq!(Binary::of_line(&line(true, "null")), None);
-        assert_eq!(Binary::of_line("warning: unused"), None);
+        // An executable that tests start, a library, and a line that is not from cargo.
+        let others = [
+            line(false, r#""/w/target/pagetide""#),
+            line(true, "null"),
+            "hm".to_owned(),
+        ];
+        assert!(others.iter().all(|line| Binary::of_line(line).is_none()));
     }
 
-    /// A test that fails at the first run only, and one that always fails, as a binary that takes
-    /// the name of the test for the second run.
+    /// Runs a script as a test binary.
+    fn run_script(name: &str, tries: Tries, script: &str) -> Result<Counts, String> {
+        let file = std::env::temp_dir().join(format!("xtask-{name}-{}", std::process::id()));
+        std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).expect("there is room");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&file, mode).expect("it is ours");
+        let binary = Binary {
+            file: file.clone(),
+            folder: "/".into(),
+            name: name.to_owned(),
+        };
+        let counts = run(tries, [&binary], |_| ());
+        std::fs::remove_file(&file).expect("it is ours");
+        counts
+    }
+
     #[test]
     fn a_test_has_a_second_try_where_that_is_allowed() {
-        let folder = std::env::temp_dir().join(format!("pagetide-tries-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("there is room");
-        let script = |name: &str, second: &str| {
-            let first = "test a ... FAILED\ntest result: FAILED. 3 passed; 1 failed;";
-            let text = format!(
-                "if [ \"$1\" = --exact ]; then printf '{second}'; else printf '{first}\\n'; exit 101; fi\n"
+        let run = |second: &str, tries| {
+            let script = format!(
+                "[ \"$1\" != --exact ] || {{ echo 'test result: {second};'; exit; }}\n\
+                 printf 'test a ... FAILED\\ntest result: FAILED. 3 passed; 1 failed;\\n'; exit 101"
             );
-            let file = folder.join(name);
-            std::fs::write(&file, "#!/bin/sh\n".to_owned() + &text).expect("there is room");
-            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-            std::fs::set_permissions(&file, mode).expect("it is ours");
-            Binary {
-                file,
-                folder: folder.clone(),
-                name: name.to_owned(),
-            }
-        };
-        let passes = script("passes", "test result: ok. 1 passed; 0 failed;\\n");
-        let fails = script("fails", "test result: FAILED. 0 passed; 1 failed;\\n");
-        let run = |tries, one: &Binary| {
-            run("tests", tries, std::iter::once(one), |_| ()).expect("it runs")
-        };
-        let counts = |tries, one| {
-            let counts = run(tries, one);
+            let counts = run_script("tries", tries, &script).expect("it runs");
             (counts.passed, counts.failed, counts.retried)
         };
-        assert_eq!(counts(Tries::Two, &passes), (4, 0, 1));
-        assert_eq!(counts(Tries::Two, &fails), (3, 1, 0));
-        assert_eq!(counts(Tries::One, &passes), (3, 1, 0));
-        std::fs::remove_dir_all(&folder).expect("it is ours");
+        assert_eq!(run("ok. 1 passed; 0 failed", Tries::Two), (4, 0, 1));
+        assert_eq!(run("FAILED. 0 passed; 1 failed", Tries::Two), (3, 1, 0));
+        assert_eq!(run("ok. 1 passed; 0 failed", Tries::One), (3, 1, 0));
+    }
+
+    /// Regression: `cargo xtask test &` in a script made the test of `resize` wait for the end of a
+    /// program to which it had sent SIGINT.
+    #[test]
+    fn no_test_has_sigint_ignored() {
+        let script = "trap '' INT QUIT; exec env --default-signal=INT,QUIT cat /proc/self/status";
+        let done = Command::new("sh").args(["-c", script]).output();
+        let status = String::from_utf8(done.expect("sh runs").stdout).expect("text");
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        let mask = u64::from_str_radix(mask.expect("a mask").trim(), 16).expect("a number");
+        // SIGINT is 2, and SIGQUIT is 3.
+        assert_eq!(mask & (1 << 1 | 1 << 2), 0);
     }
 
     #[test]
     fn no_tests_and_a_missing_binary_are_failures() {
-        assert!(run("tests", Tries::One, std::iter::empty(), |_| ()).is_err());
+        assert!(run(Tries::One, &[], |_| ()).is_err());
         let gone = Binary {
             file: "/nonexistent/test".into(),
             folder: "/".into(),
             name: "gone".into(),
         };
-        assert!(run("tests", Tries::One, std::iter::once(&gone), |_| ()).is_err());
+        assert!(run(Tries::One, [&gone], |_| ()).is_err());
     }
 }

@@ -8,117 +8,53 @@
 //! such tests come first in the first lane, and tests that share swap come last in the second and
 //! the fourth.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use crate::binaries::{self, Binary, Tries};
+use crate::counts::Counts;
+use crate::programs::{OF_ALL_CRATES, examples, examples_build, release_binary, release_build};
 use crate::steps::{Beside, Running, Steps, finish_all};
-use crate::summary::Counts;
-use crate::{cargo, guest, needs, root};
+use crate::{guest, names, needs, root};
 
 /// Files of the first lane whose tests need swap of their own. They come first: meanwhile the
 /// second lane runs tests without swap.
-const ALONE: [&str; 9] = [
-    "programs",
-    "hostile",
-    "redis",
-    "odd_targets",
-    "swap",
-    "demo",
-    "serve_limits",
-    "serve_pressure",
-    "resize",
-];
-
-/// Files of the second lane; those without swap come first. There are as many as let this lane end
-/// at the same time as the others.
-const SECOND: [&str; 19] = [
-    "poor_hosts",
-    "package",
-    "shipped",
-    "ages_checker",
-    "serve_ages",
-    "serve_metrics",
-    "serve_budget",
-    "serve_floods",
-    "serve_begins",
-    "serve_strain",
-    "serve_group_shapes",
-    "fuzz",
-    "stuck",
-    // Builds the package, which takes long on a busy machine, so short tests come before it.
-    "python",
-    // The following share swap.
-    "notice_wrappers",
-    "notice_memory",
-    "groups",
-    "serve_abuse",
-    "serve_programs",
-];
-
+const ALONE: &str =
+    "programs hostile redis odd_targets swap demo serve_limits serve_pressure resize";
+/// Files of the second lane. There are as many as let this lane end at the same time as the others.
+/// `python` builds the package, which takes long on a busy machine, so short tests come before it.
+/// The files from `notice_wrappers` on share swap.
+const SECOND: &str = "poor_hosts package shipped ages_checker serve_ages serve_metrics serve_budget \
+    serve_floods serve_begins serve_strain serve_group_shapes fuzz stuck python \
+    notice_wrappers notice_memory groups serve_abuse serve_programs";
 /// Files of the third lane, which also shares swap: it starts when all tests with swap of their own
 /// have ended.
-const THIRD: [&str; 10] = [
-    "policies",
-    "report_swapped",
-    "recency",
-    "serve_reports",
-    "run_in_place",
-    "reclaim_older_than",
-    "serve_host",
-    "serve_cache",
-    "tutorial",
-    "howtos",
-];
-
-/// Files of the fourth lane, which first runs the guest; those without swap come first.
-const FOURTH: [&str; 11] = [
-    "serve_page",
-    "needed",
-    "report_family",
-    "report_truth",
-    "report_sums",
-    "report_refused",
-    "report_page",
-    "whatif",
-    "run_gate",
-    // The following share swap.
-    "serve_kernel_reclaim",
-    "limits",
-];
+const THIRD: &str = "policies report_swapped recency serve_reports run_in_place reclaim_older_than \
+    serve_host serve_cache tutorial howtos";
+/// Files of the fourth lane, which first runs the guest. The last two share swap.
+const FOURTH: &str = "serve_page needed report_family report_truth report_sums report_refused \
+    report_page whatif run_gate serve_kernel_reclaim limits";
 
 /// Index in [`lanes`] of the files that no list names: the second part of the first lane.
 const REST: usize = 1;
+const LANES: [&str; 5] = [ALONE, "", SECOND, THIRD, FOURTH];
 
 /// Guest tests that are short enough for every run, under a kernel with features that this
 /// machine's may lack. `cargo xtask guest suite` runs all guest tests.
-const GUEST: [&str; 8] = [
-    "-k",
-    "6.12",
-    "00-facts",
-    "10-report",
-    "11-ages",
-    "12-swap",
-    "19-commands",
-    "41-serve",
-];
+const GUEST: &str = "-k 6.12 00-facts 10-report 11-ages 12-swap 19-commands 41-serve";
 
-/// Runs the tests of all files (without `name`), of one file, or with one name. Returns whether all
-/// passed.
-pub(crate) fn run(name: Option<&str>, words: &[&str]) -> bool {
+/// Runs the tests of all files (without `name`), of one file, or with one name.
+///
+/// # Errors
+/// If a test failed.
+pub(crate) fn run(name: Option<&str>, words: &[&str]) -> Result<(), String> {
     let mut steps = Steps::default();
     match name {
-        None => {
-            if steps.run("needs", || needs::ensure_packages().map(none)) {
-                all(&mut steps, false, Order::Together, || None);
-            }
+        None if steps.plain("needs", needs::ensure_packages) => {
+            all(&mut steps, false, Order::Together, || None);
         }
-        Some(name) => {
-            if steps.run("needs", || needs::ensure().map(none)) {
-                some(&mut steps, name, words);
-            }
-        }
+        Some(name) if steps.plain("needs", needs::ensure) => some(&mut steps, name, words),
+        _ => (),
     }
     steps.finish()
 }
@@ -143,7 +79,7 @@ pub(crate) fn all(
 ) {
     let venvs = std::thread::spawn(needs::ensure_venvs);
     let release = release_build().stdin(Stdio::null()).spawn();
-    let tests = built(steps, &test_words(&names()));
+    let tests = built(steps, &files());
     let [alone, rest, second, third, fourth] = lanes(tests.unwrap_or_default());
     let mut running = Vec::new();
     // Steps that run at the same time are waited for in the opposite order of their start.
@@ -156,24 +92,31 @@ pub(crate) fn all(
         begin(steps, one);
     }
     let is_released = released(steps, release);
-    steps.run("Python packages", || {
+    steps.plain("Python packages", || {
         let ended = venvs.join();
-        ended.unwrap_or_else(|_| Err("their thread has panicked".to_owned()))?;
-        Ok(Counts::default())
+        ended.unwrap_or_else(|_| Err("their thread has panicked".to_owned()))
     });
     if is_released && !alone.is_empty() {
-        let fourth = fourth_lane(&fourth, with_guest);
+        let fourth = other_lane("fourth", with_guest, &fourth);
         begin(steps, ("those of the fourth lane", fourth));
-        let second = other_lane("second", &[], &second);
+        let second = other_lane("second", false, &second);
         begin(steps, ("those of the second lane", second));
         steps.run("end-to-end tests with swap of their own", || {
             lane(&alone, &[])
         });
-        let third = other_lane("third", &[], &third);
+        let third = other_lane("third", false, &third);
         begin(steps, ("those of the third lane", third));
         steps.run("other end-to-end tests", || lane(&rest, &[]));
     }
     finish_all(steps, running);
+}
+
+/// Returns the lane of a file (index in [`LANES`]), and its position there.
+fn place(name: &str) -> (usize, usize) {
+    let at = |files: &str| files.split_whitespace().position(|file| file == name);
+    let found = (0..).zip(LANES.map(at));
+    let mut found = found.filter_map(|(lane, at)| Some((lane, at?)));
+    found.next().unwrap_or((REST, 0))
 }
 
 /// Returns the two parts of the first lane, then the other lanes; each is in the order in which it
@@ -187,83 +130,62 @@ fn lanes(mut tests: Vec<Binary>) -> [Vec<Binary>; 5] {
     lanes
 }
 
-/// Returns the paths of the binaries.
-fn files(tests: &[Binary]) -> Vec<PathBuf> {
-    tests.iter().map(|one| one.file.clone()).collect()
-}
-
-/// Starts the fourth lane of [`all`].
-fn fourth_lane(tests: &[Binary], with_guest: bool) -> Result<Beside, String> {
-    let guest = with_guest.then(|| "--guest".into());
-    let words: Vec<OsString> = guest.into_iter().collect();
-    other_lane("fourth", &words, tests)
-}
-
-/// Starts the lane of this name as a separate process, with these arguments and binaries.
-fn other_lane(name: &str, words: &[OsString], tests: &[Binary]) -> Result<Beside, String> {
-    let exe = std::env::current_exe();
-    let mut command =
-        Command::new(exe.map_err(|error| format!("this program is not found: {error}"))?);
-    command
-        .arg(format!("{name}-lane"))
-        .args(words)
-        .args(files(tests));
+/// Starts the lane of this name as a separate process, with these binaries.
+fn other_lane(name: &str, with_guest: bool, tests: &[Binary]) -> Result<Beside, String> {
+    let own = std::env::current_exe();
+    let mut command = Command::new(own.map_err(|why| format!("this program is not found: {why}"))?);
+    command.args(["lane", name]);
+    command.args(with_guest.then_some("--guest"));
+    command.args(tests.iter().map(|one| &one.file));
     // The guest uses what was built for the tests: cargo would wait for other builds.
     command.env("PAGETIDE_BUILT", "1");
     Beside::start(command.env("PAGETIDE_LANE", name))
 }
 
-/// Runs the lane of this name with these binaries, after the guest's tests if `with_guest`. Returns
-/// whether all passed.
-pub(crate) fn run_lane(name: &str, files: &[&str], with_guest: bool) -> bool {
+/// Runs the lane of this name with these binaries, after the guest's tests if the first word
+/// requests them.
+///
+/// # Errors
+/// If a test failed.
+pub(crate) fn run_lane(name: &str, words: &[&str]) -> Result<(), String> {
     let mut steps = Steps::default();
-    let tests = of_files(files);
-    if with_guest {
+    let files = words.strip_prefix(&["--guest"]).unwrap_or(words);
+    if files.len() < words.len() {
         // The guest's clock is the machine's: at the lowest priority beside busy loops, its
         // timeouts passed before it had booted.
-        steps.run("guest", || guest::suite(&GUEST));
+        let words: Vec<&str> = GUEST.split(' ').collect();
+        steps.run("guest", || guest::suite(&words));
     }
-    steps.run(&format!("{name} lane"), || lane(&tests, &[]));
-    steps.finish()
-}
-
-fn of_files(files: &[&str]) -> Vec<Binary> {
     let binary = |file: &&str| Binary {
         file: file.into(),
         folder: folder(),
         name: String::new(),
     };
-    files.iter().map(binary).collect()
+    let tests: Vec<Binary> = files.iter().map(binary).collect();
+    steps.run(&format!("{name} lane"), || lane(&tests, &[]));
+    steps.finish()
 }
 
 /// Runs the tests of one lane; each binary gets the arguments `words`.
-fn lane(binaries: &[Binary], words: &[&str]) -> Result<Counts, String> {
-    binaries::run("end-to-end tests", Tries::Two, binaries.iter(), |command| {
-        given(command.arg("--test-threads=1").args(words));
+fn lane(tests: &[Binary], words: &[&str]) -> Result<Counts, String> {
+    binaries::run(Tries::Two, tests, |command| {
+        command.arg("--test-threads=1").args(words);
+        // Tests run the release binary, because users run that.
+        command.env("PAGETIDE_BIN", release_binary());
+        command.env("PAGETIDE_EXAMPLES", examples());
+        // Tests make packages with this program: cargo would wait for builds beside the tests.
+        let own = std::env::current_exe().unwrap_or_else(|_| "xtask".into());
+        command.env("PAGETIDE_XTASK", own);
     })
-}
-
-/// Returns the counts of a step that runs no tests.
-fn none((): ()) -> Counts {
-    Counts::default()
-}
-
-/// Returns the lane of a file (index in [`lanes`]), and its position there.
-fn place(name: &str) -> (usize, usize) {
-    let lanes = [&ALONE[..], &[], &SECOND, &THIRD, &FOURTH];
-    let at = |files: &&[&str]| files.iter().position(|file| *file == name);
-    let found = (0..).zip(lanes.iter().map(at));
-    let found = found.filter_map(|(lane, at)| Some((lane, at?))).next();
-    found.unwrap_or((REST, 0))
 }
 
 /// Runs the tests of one file, or with one name.
 fn some(steps: &mut Steps, name: &str, words: &[&str]) {
-    let mut names = names();
-    let is_file = names.iter().any(|one| one == name);
-    names.retain(|one| !is_file || one == name);
+    let mut files = files();
+    let is_file = files.iter().any(|one| one == name);
+    files.retain(|one| !is_file || one == name);
     let release = release_build().stdin(Stdio::null()).spawn();
-    let tests = built(steps, &test_words(&names));
+    let tests = built(steps, &files);
     let is_released = released(steps, release);
     if let (Some(tests), true) = (tests, is_released) {
         let wanted = (!is_file).then_some(name).into_iter();
@@ -277,112 +199,47 @@ fn folder() -> PathBuf {
     root().join("crates/e2e")
 }
 
-/// Returns the names of all test files, sorted.
-fn names() -> Vec<String> {
-    let entries = std::fs::read_dir(folder().join("tests"));
-    let paths = entries.into_iter().flatten().flatten();
-    let paths = paths.map(|entry| entry.path());
-    let mut names: Vec<String> = paths
-        .filter(|path| path.extension().is_some_and(|ending| ending == "rs"))
-        .filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned()))
-        .collect();
-    names.sort();
-    names
+/// Returns the names of all test files.
+fn files() -> Vec<String> {
+    // Without its folder there are no tests, and that is a failure.
+    names(&folder().join("tests"), ".rs").unwrap_or_default()
 }
-
-/// The crates that builds with the tests' profile select, which are those of the unit tests
-/// (`units`). If only some crates were selected, cargo would build nearly everything below `host`
-/// again, with other features.
-const OF_ALL_CRATES: [&str; 3] = ["--workspace", "--exclude", "python"];
 
 /// Returns cargo's arguments to build these files of tests. Programs that only measure are
 /// examples: they are not built.
-fn test_words(names: &[String]) -> Vec<String> {
-    let mut words: Vec<String> = ["test", "--no-run"].map(str::to_owned).to_vec();
-    words.extend(OF_ALL_CRATES.map(str::to_owned));
-    for name in names {
-        words.extend(["--test".to_owned(), name.clone()]);
-    }
-    words
+fn test_words(names: &[String]) -> String {
+    let files: String = names.iter().map(|name| format!(" --test {name}")).collect();
+    format!("test --no-run {OF_ALL_CRATES}{files}")
 }
 
-/// Sets the environment of the tests. They run the release binary, because users run that.
-fn given(command: &mut Command) -> &mut Command {
-    command.env("PAGETIDE_BIN", release_binary());
-    command.env("PAGETIDE_EXAMPLES", examples());
-    // Tests make packages with this program: cargo would wait for builds beside the tests.
-    let own = std::env::current_exe().unwrap_or_else(|_| "xtask".into());
-    command.env("PAGETIDE_XTASK", own)
-}
-
-/// Builds the examples and these tests, beside the release build and before anything else: a later
-/// cargo would wait for other builds. Returns the test binaries; `None` if one cannot be built.
-fn built(steps: &mut Steps, words: &[String]) -> Option<Vec<Binary>> {
+/// Builds the examples and these files of tests, beside the release build and before anything else:
+/// a later cargo would wait for other builds. Returns the test binaries; `None` if one cannot be
+/// built.
+fn built(steps: &mut Steps, names: &[String]) -> Option<Vec<Binary>> {
     if !steps.command("examples, built", &mut examples_build()) {
         return None;
     }
     let mut built = None;
-    steps.run("end-to-end tests, built", || {
-        let mut tests = binaries::built(words)?;
+    steps.plain("end-to-end tests, built", || {
+        let mut tests = binaries::built(&test_words(names))?;
         // Another crate may have tests of the same name.
         tests.retain(|one| one.folder.ends_with("e2e"));
         built = Some(tests);
-        Ok(Counts::default())
+        Ok(())
     });
     built
 }
 
 /// Waits for the release build; returns whether it succeeded.
 fn released(steps: &mut Steps, release: std::io::Result<Child>) -> bool {
-    steps.run("release build", || {
+    steps.plain("release build", || {
         let status = release.and_then(|mut release| release.wait());
         match status {
-            Ok(status) if status.success() => Ok(Counts::default()),
+            Ok(status) if status.success() => Ok(()),
             Ok(status) => Err(format!("cargo ended with {status}")),
             Err(error) => Err(format!("cargo cannot be run: {error}")),
         }
     })
-}
-
-/// Returns the command that builds programs that only the tests need. It uses the tests' profile,
-/// so that all dependencies are built once.
-pub(crate) fn examples_build() -> Command {
-    let mut build = cargo(&["build", "--profile", "test"]);
-    build.args(OF_ALL_CRATES).args(["--example", "hard_limit"]);
-    build
-}
-
-/// Returns the folder of the examples.
-pub(crate) fn examples() -> PathBuf {
-    target().join("debug/examples")
-}
-
-/// Returns the command that builds the program with all commands, as packages have it. It also
-/// selects the Python package, of which nothing is built: otherwise some shared dependencies would
-/// have fewer features, and the test of that package would build nearly everything again.
-pub(crate) fn release_build() -> Command {
-    cargo(&[
-        "build",
-        "--release",
-        "--package",
-        "cli",
-        "--package",
-        "python",
-        "--features",
-        "cli/simulator",
-        "--bin",
-        "pagetide",
-    ])
-}
-
-/// Returns the path of the release build's program.
-pub(crate) fn release_binary() -> PathBuf {
-    target().join("release/pagetide")
-}
-
-/// Returns cargo's target folder.
-pub(crate) fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), Into::into)
 }
 
 #[cfg(test)]
@@ -391,29 +248,23 @@ mod tests {
 
     #[test]
     fn lanes_are_of_files_that_there_are() {
-        let names = names();
-        for name in ALONE.iter().chain(&SECOND).chain(&THIRD).chain(&FOURTH) {
+        let names = files();
+        for name in LANES.iter().flat_map(|lane| lane.split_whitespace()) {
             assert!(names.iter().any(|one| one == name), "{name}");
         }
         // Every test file must be named in cargo's arguments.
         let words = test_words(&names);
-        assert_eq!(
-            words.iter().filter(|word| *word == "--test").count(),
-            names.len()
-        );
+        assert_eq!(words.matches("--test").count(), names.len());
         assert_eq!((place("poor_hosts"), place("demo")), ((2, 0), (0, 5)));
         assert_eq!(place("hard_limit"), (REST, 0));
-        let of = |name: &str| Binary {
+        let of = |name: &String| Binary {
             file: name.into(),
             folder: folder(),
-            name: name.to_owned(),
+            name: name.clone(),
         };
-        let lanes = lanes(names.iter().map(|name| of(name)).collect());
-        assert_eq!(
-            lanes.each_ref().map(Vec::len).iter().sum::<usize>(),
-            names.len()
-        );
-        assert_eq!(lanes[0][0].name, ALONE[0]);
-        assert_eq!(lanes[3].len(), THIRD.len());
+        let lanes = lanes(names.iter().map(of).collect());
+        assert_eq!(lanes.iter().map(Vec::len).sum::<usize>(), names.len());
+        assert_eq!(lanes[0][0].name, "programs");
+        assert_eq!(lanes[3].len(), THIRD.split_whitespace().count());
     }
 }

@@ -13,36 +13,50 @@ const LONG: Duration = Duration::from_secs(600);
 /// only when the whole run was ended from outside.)
 const LIMIT: Duration = Duration::from_secs(1800);
 
-/// Returns the pids of a process and its descendants.
-fn members(pid: u32) -> Vec<u32> {
+/// A thread, as ps(1) reports it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Thread {
+    pid: u32,
+    parent: u32,
+    tid: u32,
+    nice: i32,
+    /// Where it waits in the kernel, and its name.
+    waits: String,
+}
+
+impl Thread {
+    fn of_line(line: &str) -> Option<Thread> {
+        let mut words = line.split_whitespace();
+        let [pid, parent, tid] = [(); 3].map(|()| words.next().and_then(|id| id.parse().ok()));
+        Some(Thread {
+            pid: pid?,
+            parent: parent?,
+            tid: tid?,
+            // A thread without this priority class has no number here.
+            nice: words.next()?.parse().unwrap_or(0),
+            waits: words.collect::<Vec<_>>().join(" "),
+        })
+    }
+}
+
+/// Returns the threads of a process and its descendants.
+fn threads(pid: u32) -> Vec<Thread> {
+    let mut ps = Command::new("ps");
+    ps.args(["-eLo", "pid=,ppid=,tid=,ni=,wchan:32=,comm="]);
+    let reported = ps.output().map(|output| output.stdout).unwrap_or_default();
+    let reported = String::from_utf8_lossy(&reported);
+    let all: Vec<Thread> = reported.lines().filter_map(Thread::of_line).collect();
     let mut family = vec![pid];
     let mut next = 0;
-    while let Some(&pid) = family.get(next) {
-        // Each thread has children of its own: cargo starts the compiler from several.
-        for thread in threads(pid) {
-            let children = std::fs::read_to_string(format!("/proc/{pid}/task/{thread}/children"));
-            let children = children.unwrap_or_default();
-            let children = children.split_whitespace();
-            family.extend(children.filter_map(|pid| pid.parse::<u32>().ok()));
-        }
+    while let Some(&parent) = family.get(next) {
+        let children = all
+            .iter()
+            .filter(|one| one.parent == parent && one.tid == one.pid);
+        family.extend(children.map(|one| one.pid));
         next += 1;
     }
-    family
-}
-
-/// Returns the threads of a process; none if it has ended.
-fn threads(pid: u32) -> Vec<u32> {
-    let entries = std::fs::read_dir(format!("/proc/{pid}/task"));
-    let names = entries.into_iter().flatten().flatten();
-    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    names.filter_map(|name| name.parse().ok()).collect()
-}
-
-/// Parses the nice value of a thread from its line in /proc; `None` if it has ended.
-fn nice_of(stat: &str) -> Option<i32> {
-    // The name of the program, in parentheses, may have spaces and parentheses. Nice is the 17th
-    // word behind it.
-    stat.rsplit_once(") ")?.1.split(' ').nth(16)?.parse().ok()
+    let is_family = |one: &Thread| family.contains(&one.pid);
+    all.into_iter().filter(is_family).collect()
 }
 
 /// Sets a process and its descendants to normal priority, because the caller now waits for them: at
@@ -51,22 +65,19 @@ fn nice_of(stat: &str) -> Option<i32> {
 /// lowest priority, so a caller that waits for long calls this again.
 pub(crate) fn set_normal_priority(pid: u32) {
     // Linux has a priority for each thread.
-    let threads = members(pid)
-        .into_iter()
-        .flat_map(|pid| threads(pid).into_iter().map(move |tid| (pid, tid)));
-    let low: Vec<String> = threads
-        .filter(|(pid, tid)| {
-            let stat = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat"));
-            stat.is_ok_and(|stat| nice_of(&stat).is_some_and(|nice| nice > 0))
-        })
-        .map(|(_, tid)| tid.to_string())
-        .collect();
-    if low.is_empty() {
-        return;
+    let low = threads(pid).into_iter().filter(|one| one.nice > 0);
+    run("renice -n 0 -p \"$@\"", low.map(|one| one.tid));
+}
+
+/// Runs a shell command with these ids, if there are any. It is no error if the processes have just
+/// ended.
+fn run(script: &str, ids: impl Iterator<Item = u32>) {
+    let ids: Vec<String> = ids.map(|id| id.to_string()).collect();
+    if !ids.is_empty() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script, "sh"]).args(ids);
+        let _ = shell.stdout(Stdio::null()).stderr(Stdio::null()).status();
     }
-    let mut renice = Command::new("renice");
-    renice.args(["-n", "0", "-p"]).args(low);
-    let _ = renice.stdout(Stdio::null()).stderr(Stdio::null()).status();
 }
 
 /// Watches a process: reports it if it runs for long, and kills it and its descendants if it does
@@ -86,29 +97,19 @@ fn watch_for(name: &str, pid: u32, ended: &Receiver<()>, [long, limit]: [Duratio
         return false;
     }
     println!("{name} is ended:\n{}", waits(pid));
-    // Every shell has a built-in kill(1).
-    let mut kill = Command::new("sh");
-    kill.args(["-c", "kill -KILL \"$@\"", "kill"])
-        .args(members(pid).iter().map(u32::to_string));
-    // It is no error if the process has just ended.
-    let _ = kill.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    run(
+        "kill -KILL \"$@\"",
+        threads(pid).into_iter().map(|one| one.pid),
+    );
     true
 }
 
-/// Returns the threads of a process and of its descendants, each with its name and where it waits
-/// in the kernel, as far as this user may read it.
+/// Returns the threads of a process and of its descendants, each with where it waits.
 fn waits(pid: u32) -> String {
-    let mut text = String::new();
-    for pid in members(pid) {
-        for tid in threads(pid) {
-            let of = |what| std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/{what}"));
-            let [name, stack] = ["comm", "stack"].map(|what| of(what).unwrap_or_default());
-            let stack: Vec<&str> = stack.split_whitespace().collect();
-            let (name, stack) = (name.trim(), stack.join(" "));
-            text.push_str(&format!("  process {pid}, thread {tid} {name}: {stack}\n"));
-        }
-    }
-    text
+    let lines = threads(pid).into_iter();
+    let lines =
+        lines.map(|one| format!("  process {}, thread {}: {}\n", one.pid, one.tid, one.waits));
+    lines.collect()
 }
 
 #[cfg(test)]
@@ -116,30 +117,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_priority_of_a_thread_whose_name_has_parentheses_is_read() {
-        let stat = "7 (a) (b) S 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 39 19 1 0 123 4096";
-        assert_eq!(nice_of(stat), Some(19));
-        assert_eq!(nice_of("7 (a"), None);
+    fn a_line_of_ps_is_parsed() {
+        let thread = Thread::of_line("    7    1    8  19 do_wait                          (a) b");
+        let expected = Thread {
+            pid: 7,
+            parent: 1,
+            tid: 8,
+            nice: 19,
+            waits: "do_wait (a) b".to_owned(),
+        };
+        assert_eq!(thread, Some(expected));
+        assert_eq!(Thread::of_line("7 1"), None);
     }
 
     #[test]
     fn what_does_not_end_is_ended_with_its_children() {
         let limits = [Duration::ZERO, Duration::from_millis(1)];
-        let mut child = Command::new("sh")
-            .args(["-c", "sleep 600; :"])
-            .spawn()
-            .expect("there is a shell");
+        let mut shell = Command::new("sh");
+        let mut child = shell.args(["-c", "sleep 600; :"]).spawn().expect("a shell");
         // Wait until the shell has started its child.
-        while members(child.id()).len() < 2 {
+        while threads(child.id()).len() < 2 {
             std::thread::sleep(Duration::from_millis(5));
         }
-        let family = members(child.id());
+        let family = threads(child.id());
         let (end, ended) = std::sync::mpsc::channel();
         assert!(watch_for("sh", child.id(), &ended, limits));
         assert!(!child.wait().expect("it was started").success());
         // A process that has ended and was not waited for yet has an empty command line.
         let words = |pid: u32| std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        while family.iter().any(|pid| !words(*pid).is_empty()) {
+        while family.iter().any(|one| !words(one.pid).is_empty()) {
             std::thread::sleep(Duration::from_millis(5));
         }
         // A process that ends in time is not killed.

@@ -1,51 +1,39 @@
 //! `cargo xtask guest`: runs programs under another kernel than this machine's, in QEMU without
 //! KVM.
 //!
-//! No process outlives a call, and no file remains outside cargo's target folder: every wait has a
-//! limit, QEMU is killed with this process, and the files of a boot are removed after it.
+//! No file remains outside cargo's target folder: a boot has a time limit, QEMU is killed with this
+//! process, and the files of a boot are removed after it.
+
+mod files;
+mod results;
 
 mod boot;
 mod build;
-mod commands;
-mod cpio;
-mod files;
-mod init;
-mod initrd;
-mod modules;
 mod options;
+
 mod oracle;
-mod packages;
-mod real;
-mod results;
-mod runner;
-mod scratch;
 mod suite;
-mod versions;
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use boot::{Outcome, Stream};
-use files::GuestFile;
-use options::Options;
-use versions::Kernel;
+use boot::Outcome;
+use options::{KERNELS, Options};
 
-use crate::root;
-use crate::summary::Counts;
+use crate::counts::Counts;
 
 const USAGE: &str = "\
 usage: cargo xtask guest [OPTION]... [--] PROGRAM [ARGUMENT]...
        cargo xtask guest suite [OPTION]... [SCRIPT]...
        cargo xtask guest oracle [OPTION]... [WORKLOAD]...
 
-Boots a Debian kernel in QEMU, runs PROGRAM (a static executable or a /bin/sh script) in it as root,
+Boots a Debian kernel in QEMU, runs PROGRAM (an executable or a /bin/sh script) in it as root,
 prints what it prints (and the kernel's messages on standard error), and exits with its status: 124
-if it ran out of time, 125 if no status came. `suite` builds pagetide and tests/guest/*.c statically
+if it ran out of time, 125 if no status came. `suite` builds pagetide and tests/guest/*.c
 and runs tests/guest/*.sh, all or those named, in one boot of each kernel and number of nodes. `oracle` gives the same
-seeded accesses to a kernel and to the simulator, compares what both count, and ends with 1 if a
-figure misses that is not known to (docs/fidelity.md); `oracle list` names the workloads.
+seeded accesses to a kernel and to the simulator, compares what both count, and ends with 1 if they
+differ by more than allowed (docs/fidelity.md); `oracle list` names the workloads.
 
   -k 6.12|6.1|6.17    the kernel (6.12; suite: the first two; Debian 12 does not have the last)
   -m MIB              memory (1024)
@@ -74,7 +62,8 @@ const NO_STATUS: u8 = 125;
 /// A virtual machine to boot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Machine {
-    kernel: Kernel,
+    /// Version of Debian's kernel.
+    kernel: String,
     memory_mib: u32,
     cpus: u32,
     /// Time limit of the boot and of all that runs in the guest.
@@ -85,20 +74,6 @@ struct Machine {
     nodes: u32,
     /// Further arguments for the kernel.
     arguments: String,
-}
-
-/// Returns cargo's target folder.
-fn target() -> Result<PathBuf, String> {
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    std::path::absolute(target)
-        .map_err(|error| format!("cannot tell where cargo's target folder is: {error}"))
-}
-
-/// Returns the folder of everything that the guests need: packages, programs, and files of running
-/// guests.
-fn folder() -> Result<PathBuf, String> {
-    Ok(target()?.join("guest"))
 }
 
 /// Runs `cargo xtask guest` with these arguments.
@@ -155,14 +130,13 @@ fn usage(why: &str) -> ExitCode {
 
 /// Boots once, runs one program, and passes on all its output; returns its exit status.
 fn program(options: &Options) -> Result<u8, String> {
-    let mut files = options.files()?;
-    let (program, arguments) = options
-        .operands
-        .split_first()
-        .ok_or("no program is named")?;
-    files.push(GuestFile::program(program.as_ref())?);
-    let machine = options.machine(Kernel::V6_12, PROGRAM_LIMIT, 0);
-    let outcome = boot::boot(&machine, files, arguments, &mut pass_through)?;
+    let files = boot::files()?;
+    options.copy_files(&files)?;
+    let words = options.operands.split_first();
+    let (program, arguments) = words.ok_or("no program is named")?;
+    files.copy(program.as_ref(), "program")?;
+    let machine = options.machine(KERNELS[0], PROGRAM_LIMIT, 0);
+    let outcome = boot::boot(&machine, &files, arguments, &mut pass_through)?;
     Ok(match outcome {
         Outcome::Status(status) => status,
         Outcome::OutOfTime => {
@@ -176,13 +150,8 @@ fn program(options: &Options) -> Result<u8, String> {
     })
 }
 
-/// It is no error if the output is closed: the guest has its time limit anyway.
-fn pass_through(stream: Stream, bytes: &[u8]) {
-    let _ = match stream {
-        Stream::Program => {
-            let mut out = std::io::stdout().lock();
-            out.write_all(bytes).and_then(|()| out.flush())
-        }
-        Stream::Kernel => std::io::stderr().write_all(bytes),
-    };
+/// Prints output of the guest. It is no error if ours is closed: the guest has its time limit.
+fn pass_through(bytes: &[u8]) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(bytes).and_then(|()| out.flush());
 }

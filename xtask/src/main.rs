@@ -5,23 +5,27 @@
 //! that cannot run is a failed step, never a skipped one.
 #![forbid(unsafe_code)]
 
-mod bench;
-mod binaries;
-mod book;
-mod e2e;
+mod command;
+mod counts;
 mod family;
-mod guest;
-mod interrupts;
+mod programs;
+
+mod bench;
+mod book;
 mod needs;
-mod package;
 mod steps;
-mod summary;
-mod test;
 mod tidy;
-mod units;
+
+mod binaries;
+mod guest;
+mod package;
+
+mod e2e;
+
+mod test;
 
 use e2e::Order;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 const USAGE: &str = "\
@@ -47,21 +51,31 @@ pub(crate) fn root() -> PathBuf {
     path
 }
 
-/// Returns a command of this workspace's cargo.
-pub(crate) fn cargo(args: &[&str]) -> Command {
+/// Returns a command of this workspace's cargo with these arguments, which are separated by spaces.
+pub(crate) fn cargo(words: &str) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(root()).args(args);
+    command.current_dir(root()).args(words.split_whitespace());
     command
 }
 
+/// Returns the names of files with this ending in a folder, sorted and without the ending.
+///
+/// # Errors
+/// If the folder cannot be read.
+pub(crate) fn names(folder: &Path, ending: &str) -> Result<Vec<String>, String> {
+    let entries = std::fs::read_dir(folder)
+        .map_err(|error| format!("cannot read {}: {error}", folder.display()))?;
+    let names = entries.flatten().map(|entry| entry.file_name());
+    let names = names.filter_map(|name| Some(name.to_str()?.strip_suffix(ending)?.to_owned()));
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    Ok(names)
+}
+
 fn main() -> ExitCode {
-    if let Err(error) = interrupts::stop_ignoring() {
-        eprintln!("cannot restore the default action of SIGINT and SIGQUIT: {error}");
-        return ExitCode::FAILURE;
-    }
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let ok = match args.as_slice() {
+    let done = match args.as_slice() {
         ["test"] => test::run(Some(Order::Together)),
         ["test", "--in-turn"] => test::run(Some(Order::InTurn)),
         ["test", "--quick"] => test::run(None),
@@ -70,11 +84,8 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(),
         ["surface"] => tidy::renew_surface(),
         ["e2e"] => e2e::run(None, &[]),
-        // `e2e`, and `test` with the guest, start these processes.
-        ["second-lane", files @ ..] => e2e::run_lane("second", files, false),
-        ["third-lane", files @ ..] => e2e::run_lane("third", files, false),
-        ["fourth-lane", "--guest", files @ ..] => e2e::run_lane("fourth", files, true),
-        ["fourth-lane", files @ ..] => e2e::run_lane("fourth", files, false),
+        // `e2e` and `test` start these processes.
+        ["lane", name, rest @ ..] => e2e::run_lane(name, rest),
         ["e2e", name] => e2e::run(Some(name), &[]),
         ["e2e", name, "--", rest @ ..] => e2e::run(Some(name), rest),
         ["guest", rest @ ..] => return guest::run(rest),
@@ -86,9 +97,13 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    if ok {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            if !why.is_empty() {
+                eprintln!("{why}");
+            }
+            ExitCode::FAILURE
+        }
     }
 }

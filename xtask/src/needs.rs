@@ -1,101 +1,72 @@
-//! Commands that the tests need from the system: they are installed if that is allowed, otherwise
-//! the error names them.
+//! What the tests need from the system: it is installed if that is allowed, otherwise the error
+//! names it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A command of the system, the Debian package that has it, and what needs it.
+use crate::programs::target;
+
+/// Commands of the system, one a line: the command, the Debian packages that have it, and what
+/// needs it.
+const NEEDS: &str = include_str!("../needs.txt");
+
+/// Python packages in folders of the target directory, where the tests find them. Debian has other
+/// versions of them or none.
+const VENVS: [(&str, &str); 2] = [
+    ("browser", "playwright==1.65.2"),
+    (
+        "python",
+        "maturin==1.16.0 numpy==2.4.6 pyarrow==26.0.1 ray==2.60.0 tqdm==4.67.1",
+    ),
+];
+
+/// A command of the system, the Debian packages that have it, and what needs it.
+#[derive(Clone, Copy)]
 struct Need {
     command: &'static str,
-    package: &'static str,
+    packages: &'static str,
     why: &'static str,
 }
 
-const fn need(command: &'static str, package: &'static str, why: &'static str) -> Need {
-    Need {
-        command,
-        package,
-        why,
+impl Need {
+    fn of_line(line: &'static str) -> Option<Need> {
+        let (command, rest) = line.split_once(" | ")?;
+        let (packages, why) = rest.split_once(" | ")?;
+        Some(Need {
+            command,
+            packages,
+            why,
+        })
+    }
+
+    fn is_there(&self) -> bool {
+        // Users other than root may have no folders of system programs in their path.
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let mut folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+        folders.any(|folder| folder.join(self.command).is_file())
     }
 }
 
-const NEEDS: [Need; 22] = [
-    need("cc", "gcc libc6-dev", "the test programs in C, and zstd"),
-    need(
-        "python3",
-        "python3 python3-venv",
-        "the CPython workload, the browser's driver, and the Python package",
-    ),
-    need("redis-server", "redis-server", "the redis workload"),
-    need("sqlite3", "sqlite3", "the in-memory database workload"),
-    need("fio", "fio", "the mmap engine with verify"),
-    need("stress-ng", "stress-ng", "the vm methods with verify"),
-    need("go", "golang-go", "the static Go workload"),
-    need("java", "default-jdk-headless", "the Java heap workload"),
-    need("node", "nodejs", "the node workload"),
-    need("strace", "strace", "the test of a process that is traced"),
-    need("setpriv", "util-linux", "the tests as another user"),
-    need("setcap", "libcap2-bin", "the tests of poor hosts"),
-    need(
-        "promtool",
-        "prometheus",
-        "the scraper of metrics, its check, and the rules",
-    ),
-    need(
-        "chromium",
-        "chromium fonts-dejavu-core",
-        "the dashboard in a browser",
-    ),
-    need("make", "make", "the compile workload"),
-    need("pg_lsclusters", "postgresql", "the database workload"),
-    need(
-        "qemu-system-x86_64",
-        "qemu-system-x86",
-        "the guests with other kernels",
-    ),
-    need("xz", "xz-utils", "the modules of the guests' kernels"),
-    need("dpkg-deb", "dpkg", "the packages of the guests' kernels"),
-    need(
-        "strip",
-        "binutils",
-        "the programs in the guests and in packages",
-    ),
-    need(
-        "dpkg-shlibdeps",
-        "dpkg-dev",
-        "the test of what the package needs",
-    ),
-    need("systemd-analyze", "systemd", "the test of the unit"),
-];
-
-fn is_there(command: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(command).is_file())
+fn missing() -> Vec<Need> {
+    let mut missing: Vec<Need> = NEEDS.lines().filter_map(Need::of_line).collect();
+    missing.retain(|need| !need.is_there());
+    missing
 }
 
-fn missing() -> Vec<&'static Need> {
-    NEEDS
+/// Returns an error that names the missing commands, if any.
+fn none(missing: &[Need]) -> Result<(), String> {
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let commands = missing
         .iter()
-        .filter(|need| !is_there(need.command))
-        .collect()
-}
-
-fn is_root() -> bool {
-    // The owner of this process's entry in /proc is its effective user.
-    std::fs::metadata("/proc/self").is_ok_and(|meta| {
-        use std::os::unix::fs::MetadataExt;
-        meta.uid() == 0
-    })
-}
-
-fn apt(args: &[&str]) -> bool {
-    println!("apt-get {}", args.join(" "));
-    Command::new("apt-get")
-        .args(args)
-        .env("DEBIAN_FRONTEND", "noninteractive")
-        .stdin(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success())
+        .map(|need| format!("\n  {} (for {})", need.command, need.why));
+    let packages: Vec<&str> = missing.iter().map(|need| need.packages).collect();
+    Err(format!(
+        "missing commands:{}\ninstall them, on Debian: apt-get install {}",
+        commands.collect::<String>(),
+        packages.join(" ")
+    ))
 }
 
 /// Checks that these commands are installed, and installs nothing.
@@ -105,85 +76,7 @@ fn apt(args: &[&str]) -> bool {
 pub(crate) fn require(commands: &[&str]) -> Result<(), String> {
     let mut missing = missing();
     missing.retain(|need| commands.contains(&need.command));
-    if missing.is_empty() {
-        Ok(())
-    } else {
-        Err(describe(&missing))
-    }
-}
-
-/// Python packages in a folder of the target directory, where the tests find them. Debian has other
-/// versions of them or none.
-struct Venv {
-    folder: &'static str,
-    packages: &'static [&'static str],
-    why: &'static str,
-}
-
-const VENVS: [Venv; 2] = [
-    Venv {
-        folder: "browser",
-        packages: &["playwright==1.65.2"],
-        why: "the dashboard in a browser",
-    },
-    Venv {
-        folder: "python",
-        packages: &[
-            "maturin==1.16.0",
-            "numpy==2.4.6",
-            "pyarrow==26.0.1",
-            "ray==2.60.0",
-            "tqdm==4.67.1",
-        ],
-        why: "the Python package",
-    },
-];
-
-impl Venv {
-    fn path(&self) -> PathBuf {
-        crate::e2e::target().join(self.folder)
-    }
-
-    /// Returns whether all packages are installed, in these versions.
-    fn is_there(&self) -> bool {
-        let asks = "import sys; from importlib.metadata import version
-sys.exit(any(version(name) != wanted for name, wanted in (word.split('==') for word in sys.argv[1:])))";
-        let mut requested = Command::new(self.path().join("bin/python"));
-        requested.args(["-c", asks]).args(self.packages);
-        requested
-            .stderr(Stdio::null())
-            .status()
-            .is_ok_and(|status| status.success())
-    }
-
-    /// Installs the packages if they are missing.
-    ///
-    /// # Errors
-    /// If they cannot be installed.
-    fn ensure(&self) -> Result<(), String> {
-        if self.is_there() {
-            return Ok(());
-        }
-        let (folder, names) = (self.path(), self.packages.join(" "));
-        println!("{names} into {}", folder.display());
-        let mut made = Command::new("python3");
-        let is_made = made.args(["-m", "venv"]).arg(&folder).status();
-        let mut install = Command::new(folder.join("bin/python"));
-        install.args(["-m", "pip", "install", "--quiet"]);
-        install
-            .arg("--disable-pip-version-check")
-            .args(self.packages);
-        let is_installed = is_made.is_ok_and(|status| status.success())
-            && install.status().is_ok_and(|status| status.success());
-        match is_installed && self.is_there() {
-            true => Ok(()),
-            false => Err(format!(
-                "missing: {names} in {} (for {})\ninstall it: python3 -m venv (on Debian python3-venv), and pip",
-                folder.display(),
-                self.why
-            )),
-        }
-    }
+    none(&missing)
 }
 
 /// Installs what is missing, if that is allowed.
@@ -195,51 +88,60 @@ pub(crate) fn ensure() -> Result<(), String> {
     ensure_venvs()
 }
 
-/// Installs the Python packages. Only tests need them, so builds do not wait for them.
-///
-/// # Errors
-/// If some cannot be installed.
-pub(crate) fn ensure_venvs() -> Result<(), String> {
-    VENVS.iter().try_for_each(Venv::ensure)
-}
-
 /// Installs the missing commands, if that is allowed.
 ///
 /// # Errors
 /// If some are still missing: their names, their packages and what needs them.
 pub(crate) fn ensure_packages() -> Result<(), String> {
-    if missing().is_empty() {
-        return Ok(());
-    }
-    if is_root() && Path::new("/usr/bin/apt-get").exists() {
-        let packages: Vec<&str> = missing()
-            .iter()
-            .flat_map(|need| need.package.split(' '))
-            .collect();
+    use std::os::unix::fs::MetadataExt;
+
+    let missing = missing();
+    // The owner of this process's entry in /proc is its effective user.
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+    if !missing.is_empty() && is_root && Path::new("/usr/bin/apt-get").exists() {
+        let packages = missing.iter().flat_map(|need| need.packages.split(' '));
+        let install = ["install", "-y", "-qq", "--no-install-recommends"];
         apt(&["update", "-qq"]);
-        let mut args = vec!["install", "-y", "-qq", "--no-install-recommends"];
-        args.extend(&packages);
-        apt(&args);
+        apt(&install.into_iter().chain(packages).collect::<Vec<_>>());
     }
-    let still = missing();
-    if still.is_empty() {
-        Ok(())
-    } else {
-        Err(describe(&still))
-    }
+    none(&self::missing())
 }
 
-fn describe(missing: &[&Need]) -> String {
-    let mut text = String::from("missing commands:");
-    for need in missing {
-        text.push_str(&format!("\n  {} (for {})", need.command, need.why));
-    }
-    let packages: Vec<&str> = missing.iter().map(|need| need.package).collect();
-    text.push_str(&format!(
-        "\ninstall them, on Debian: apt-get install {}",
-        packages.join(" ")
-    ));
-    text
+/// Runs apt-get(8). If it fails, the commands are still missing.
+fn apt(args: &[&str]) {
+    println!("apt-get {}", args.join(" "));
+    let mut apt = Command::new("apt-get");
+    apt.args(args).env("DEBIAN_FRONTEND", "noninteractive");
+    let _ = apt.stdin(Stdio::null()).status();
+}
+
+/// Installs the Python packages. Only tests need them, so builds do not wait for them.
+///
+/// # Errors
+/// If some cannot be installed.
+pub(crate) fn ensure_venvs() -> Result<(), String> {
+    VENVS.iter().try_for_each(|(folder, packages)| {
+        let folder = target().join(folder);
+        let python = folder.join("bin/python");
+        // pip returns at once, and needs no network, if these versions are installed.
+        let install = || {
+            let mut pip = Command::new(&python);
+            pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+            let status = pip.args(packages.split(' ')).status();
+            status.is_ok_and(|status| status.success())
+        };
+        let make = || {
+            let status = Command::new("python3").args(["-m", "venv"]).arg(&folder).status();
+            status.is_ok_and(|status| status.success())
+        };
+        match (python.exists() || make()) && install() {
+            true => Ok(()),
+            false => Err(format!(
+                "missing: {packages} in {}\ninstall it: python3 -m venv (on Debian python3-venv), and pip",
+                folder.display()
+            )),
+        }
+    })
 }
 
 #[cfg(test)]
@@ -247,16 +149,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_command_is_named_with_its_package() {
-        let absent = need("no-such-command-at-all", "some-package", "a test");
-        assert!(!is_there(absent.command));
-        let text = describe(&[&absent]);
-        assert!(text.contains("no-such-command-at-all (for a test)"));
-        assert!(text.contains("apt-get install some-package"));
-    }
-
-    #[test]
-    fn finds_the_shell() {
-        assert!(is_there("sh"));
+    fn a_missing_command_is_named_with_its_packages() {
+        let absent = Need::of_line("no-such-command | package-a package-b | a test");
+        let absent = absent.expect("it has three parts");
+        assert!(!absent.is_there());
+        let text = none(&[absent]).expect_err("it is missing");
+        assert!(text.contains("no-such-command (for a test)"));
+        assert!(text.contains("apt-get install package-a package-b"));
+        let shell = Need::of_line("sh | dash | all").expect("it has three parts");
+        assert!(shell.is_there());
+        assert!(NEEDS.lines().all(|line| Need::of_line(line).is_some()));
     }
 }

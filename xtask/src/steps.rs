@@ -5,8 +5,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+use crate::command::name;
+use crate::counts::{Counts, failed_test};
 use crate::family::{set_normal_priority, watch};
-use crate::summary::{Counts, failed_test};
 
 /// Maximum number of tests in a check that may pass only at the second try: one of two thousand
 /// may be disturbed by the machine; several have a cause in the code.
@@ -43,13 +44,10 @@ impl Steps {
         let outcome = work();
         let seconds = begin.elapsed().as_secs_f64();
         let (counts, problem) = match outcome {
-            Ok(counts) if counts.ignored > 0 => (
-                counts,
-                Some(format!(
-                    "{} ignored tests: a skip is a failure",
-                    counts.ignored
-                )),
-            ),
+            Ok(counts) if counts.ignored > 0 => {
+                let why = format!("{} ignored tests: a skip is a failure", counts.ignored);
+                (counts, Some(why))
+            }
             Ok(counts) => (counts, None),
             Err(why) => (Counts::default(), Some(why)),
         };
@@ -65,13 +63,21 @@ impl Steps {
         ok
     }
 
+    /// Runs a step without tests.
+    pub(crate) fn plain(&mut self, name: &str, work: impl FnOnce() -> Result<(), String>) -> bool {
+        self.run(name, || work().map(|()| Counts::default()))
+    }
+
     /// Runs a step that is one command, whose exit status decides.
     pub(crate) fn command(&mut self, name: &str, command: &mut Command) -> bool {
         self.run(name, || run_counted(command))
     }
 
-    /// Prints the table of steps, the total time, and the closing line; returns whether all passed.
-    pub(crate) fn finish(self) -> bool {
+    /// Prints the table of steps, the total time, and the closing line.
+    ///
+    /// # Errors
+    /// If a test or a step failed. The error is empty, as the closing line says all.
+    pub(crate) fn finish(self) -> Result<(), String> {
         println!();
         for line in &self.lines {
             println!("{line}");
@@ -88,7 +94,10 @@ impl Steps {
         if has_too_many {
             println!("more than {MOST_RETRIED} tests failed at the first try: that is a failure");
         }
-        failed == 0 && !has_too_many
+        match failed == 0 && !has_too_many {
+            true => Ok(()),
+            false => Err(String::new()),
+        }
     }
 }
 
@@ -124,7 +133,7 @@ impl Beside {
     /// # Errors
     /// If it cannot be started.
     pub(crate) fn start(command: &mut Command) -> Result<Beside, String> {
-        let name = command.get_program().to_string_lossy().into_owned();
+        let name = name(command);
         let failed = |error| format!("cannot start {name}: {error}");
         let (reader, writer) = std::io::pipe().map_err(failed)?;
         let second = writer.try_clone().map_err(failed)?;
@@ -162,45 +171,45 @@ impl Beside {
         };
         let output = self.output.join().unwrap_or_default();
         print!("{output}");
-        let counts = output.lines().rev().find_map(Counts::of_sum);
-        counts.ok_or(format!("{} ended with {status}", self.name))
+        let counts = output.lines().rev().map(Counts::of_line);
+        let mut counts = counts.filter(|counts| *counts != Counts::default());
+        counts
+            .next()
+            .ok_or(format!("{} ended with {status}", self.name))
     }
 }
 
 /// Runs a command, passes its output through, and sums the closing lines of its test binaries.
-pub(crate) fn run_counted(command: &mut Command) -> Result<Counts, String> {
-    let name = name_of(command);
+fn run_counted(command: &mut Command) -> Result<Counts, String> {
+    let name = name(command);
     counted(&mut started(command)?, &name, |_| ())
 }
 
-/// Does the same with a test binary, which is killed if it does not end in time. Adds the names of
-/// the tests that failed to `failed`.
+/// Does the same with a test binary of this name, which is killed if it does not end in time. Adds
+/// the names of the tests that failed to `failed`.
 pub(crate) fn run_watched(
+    name: &str,
     command: &mut Command,
     failed: &mut Vec<String>,
 ) -> Result<Counts, String> {
-    let name = name_of(command);
     let mut child = started(command)?;
     let (pid, (end, ended)) = (child.id(), channel());
-    let watched = name.clone();
-    let watch = std::thread::spawn(move || watch(&watched, pid, ended));
-    let counts = counted(&mut child, &name, |line| {
-        failed.extend(failed_test(line).map(str::to_owned));
-    });
-    drop(end);
-    match watch.join() {
-        Ok(true) => Err(format!("{name} did not end")),
-        _ => counts,
-    }
-}
-
-fn name_of(command: &Command) -> String {
-    command.get_program().to_string_lossy().into_owned()
+    std::thread::scope(|scope| {
+        let watch = scope.spawn(|| watch(name, pid, ended));
+        let counts = counted(&mut child, name, |line| {
+            failed.extend(failed_test(line).map(str::to_owned));
+        });
+        drop(end);
+        match watch.join() {
+            Ok(true) => Err(format!("{name} did not end")),
+            _ => counts,
+        }
+    })
 }
 
 fn started(command: &mut Command) -> Result<Child, String> {
     let child = command.stdout(Stdio::piped()).spawn();
-    child.map_err(|error| format!("cannot start {}: {error}", name_of(command)))
+    child.map_err(|error| format!("cannot start {}: {error}", name(command)))
 }
 
 /// Passes on the output of a child to its end, calls `each` with each line, and sums the closing
@@ -234,53 +243,39 @@ mod tests {
     }
 
     #[test]
-    fn sums_over_binaries_and_fails_on_a_failed_test() {
-        let mut steps = Steps::default();
-        assert!(steps.command(
-            "a",
-            &mut shell("echo 'test result: ok. 2 passed; 0 failed;'")
-        ));
-        let second = "echo 'test result: FAILED. 1 passed; 1 failed;'; exit 101";
-        assert!(!steps.command("b", &mut shell(second)));
+    fn failed_tests_ignored_tests_and_dead_commands_are_failures() {
+        let of = |script: &str| {
+            let mut steps = Steps::default();
+            let ok = steps.command("a", &mut shell(script));
+            let counts = (steps.counts.passed, steps.counts.failed, steps.broken);
+            assert_eq!(steps.finish().is_ok(), ok, "{script}");
+            counts
+        };
+        assert_eq!(of("echo 'test result: ok. 2 passed; 0 failed;'"), (2, 0, 0));
+        let two =
+            "for n in 1 2; do echo 'test result: FAILED. 1 passed; 1 failed;'; done; exit 101";
+        assert_eq!(of(two), (2, 2, 0));
         assert_eq!(
-            (steps.counts.passed, steps.counts.failed, steps.broken),
-            (3, 1, 0)
+            of("echo 'test result: ok. 2 passed; 0 failed; 1 ignored;'"),
+            (2, 0, 1)
         );
-        assert!(!steps.finish());
-    }
-
-    #[test]
-    fn a_command_that_dies_counts_as_one_failure() {
-        let mut steps = Steps::default();
-        assert!(!steps.command("a", &mut shell("exit 3")));
-        assert!(!steps.command("b", &mut Command::new("/nonexistent/program")));
-        assert_eq!(steps.broken, 2);
-        assert!(!steps.finish());
+        assert_eq!(of("exit 3"), (0, 0, 1));
+        assert!(!Steps::default().command("b", &mut Command::new("/nonexistent/program")));
     }
 
     #[test]
     fn a_step_beside_others_counts_its_last_line() {
-        let run = |script| Beside::start(&mut shell(script)).unwrap().finish();
+        let run = |script| Beside::start(&mut shell(script)).expect("a shell").finish();
         let said = run("echo '1 passed, 0 failed (guest)'; echo '7 passed, 2 failed' >&2; exit 1");
         assert_eq!(said.map(|one| (one.passed, one.failed)), Ok((7, 2)));
         // A process at the lowest priority, and its children, have normal priority once they are
         // waited for.
         let asks = "ps -o ni= -p $$ | grep -qw 0 && echo 1 passed, 0 failed && exit";
         let inner = format!("for n in $(seq 600); do {asks}; sleep 0.1; done");
-        let beside = Beside::start(&mut shell(&format!(
-            "renice -n 19 -p $$ >&2; sh -c '{inner}'; :"
-        )));
-        let said = beside.unwrap().finish();
+        let raised = format!("renice -n 19 -p $$ >&2; sh -c '{inner}'; :");
+        let said = run(&raised);
         assert_eq!(said.map(|one| one.passed), Ok(1));
         assert!(run("exit 3").is_err());
         assert!(Beside::start(&mut Command::new("/nonexistent/program")).is_err());
-    }
-
-    #[test]
-    fn an_ignored_test_is_a_failure() {
-        let mut steps = Steps::default();
-        let line = "echo 'test result: ok. 2 passed; 0 failed; 1 ignored;'";
-        assert!(!steps.command("a", &mut shell(line)));
-        assert!(!steps.finish());
     }
 }

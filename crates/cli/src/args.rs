@@ -20,13 +20,15 @@ mod manage;
 mod mrc;
 #[cfg(not(feature = "simulator"))]
 mod not_built;
-mod recommend;
-mod report;
-mod resize;
-mod serve;
 #[cfg(feature = "simulator")]
 mod sim;
+
+mod report;
+mod serve;
 mod swap;
+
+mod recommend;
+mod resize;
 mod top;
 
 pub(crate) use knobs::ManageArgs;

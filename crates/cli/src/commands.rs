@@ -3,34 +3,37 @@
 use crate::args::Command;
 use crate::failure::Failure;
 
-mod attach;
-#[cfg(feature = "dashboard")]
-mod browse;
-pub(crate) mod demo;
 mod doctor;
-mod gate;
 mod live;
 mod manual;
-#[cfg(feature = "simulator")]
-pub(crate) mod mrc;
 mod page;
-mod reclaim;
-mod recommend;
-pub(crate) mod report;
 mod requests;
-mod resize;
-mod run;
 pub(crate) mod scans;
 mod screen;
-mod serve;
 mod shell;
+mod stop;
+mod users;
+
+mod attach;
+pub(crate) mod demo;
+mod gate;
+#[cfg(feature = "simulator")]
+pub(crate) mod mrc;
+mod reclaim;
+pub(crate) mod report;
+mod serve;
+mod tenant_rows;
+
+#[cfg(feature = "dashboard")]
+mod browse;
+mod recommend;
+mod resize;
+mod run;
 #[cfg(feature = "simulator")]
 pub(crate) mod sim;
-mod stop;
 mod swap;
-mod tenant_rows;
+
 mod top;
-mod users;
 
 /// Runs the command and returns its exit code.
 ///

@@ -10,17 +10,24 @@
 
 use std::process::ExitCode;
 
-mod args;
-pub mod call;
-mod commands;
-mod failure;
-mod own_limits;
 mod terminal;
 #[cfg(feature = "simulator")]
 mod used_memory;
+
 mod view;
-mod watching;
+
+mod failure;
+
+mod own_limits;
 mod workloads;
+
+mod watching;
+
+mod args;
+
+mod commands;
+
+pub mod call;
 
 pub use failure::Failure;
 

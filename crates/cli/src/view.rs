@@ -1,15 +1,18 @@
 //! Results as text for people and scripts. Nothing in these modules prints.
 
 mod bars;
+mod status;
+pub(crate) mod text;
+
 #[cfg(feature = "simulator")]
 pub(crate) mod curves;
+pub(crate) mod sheet;
+
 pub(crate) mod findings;
 pub(crate) mod memory;
+
 pub(crate) mod recommend;
-pub(crate) mod sheet;
-mod status;
 pub(crate) mod swap;
-pub(crate) mod text;
 pub(crate) mod top;
 
 pub(crate) use bars::bar;

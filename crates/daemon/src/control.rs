@@ -9,14 +9,16 @@
 //! and their time are bounded, and a slow client is dropped. No user but root and the manager's own
 //! can pretend to be a manager, or keep one from listening.
 
-mod client;
 mod error;
-mod find;
 mod peer;
 mod protocol;
-mod server;
 mod socket;
 mod tenant;
+
+mod client;
+mod server;
+
+mod find;
 
 pub use client::{ask, manager_of};
 pub use error::ControlError;

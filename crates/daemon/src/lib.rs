@@ -16,21 +16,26 @@
 #![forbid(unsafe_code)]
 
 mod budget;
-pub mod control;
 pub mod curves;
-pub mod error;
-mod handshake;
-mod hard_limits;
 mod hash;
+pub mod options;
+
+pub mod error;
+
+pub mod control;
+mod hard_limits;
+pub mod rights;
+
 pub mod http;
+pub mod preflight;
+pub mod record;
+
+mod handshake;
+pub mod serve;
+
 pub mod launch;
 pub mod manager;
-pub mod options;
-pub mod preflight;
 pub mod reclaim;
-pub mod record;
-pub mod rights;
-pub mod serve;
 pub mod tenants;
 
 pub use error::{Error, ExitCode};

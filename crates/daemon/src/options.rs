@@ -10,9 +10,10 @@ use engine::policy::PolicySettings;
 pub use engine::units::{Bytes, Limit, Millis, PAGE_LEN, PAGE_SIZE, Pages, Swappiness};
 use serde::{Deserialize, Serialize};
 
-pub mod evict_by;
 mod units;
 mod write_back;
+
+pub mod evict_by;
 
 pub use evict_by::EvictBy;
 pub use units::{CpuShare, Percent, Size, UnitError, bytes, millis};

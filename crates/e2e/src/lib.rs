@@ -9,58 +9,65 @@
 //! The functions panic on failure, as they run only in tests.
 #![forbid(unsafe_code)]
 
-pub mod aged;
-pub mod agent;
 pub mod ages;
-pub mod autopsy;
 pub mod bench;
-pub mod browser;
-pub mod cells;
-pub mod cold_and_hot;
-pub mod compare;
 pub mod control;
 pub mod core;
-pub mod fairness;
-pub mod frames;
-pub mod guard;
-pub mod hostile;
-pub mod idle_program;
-pub mod kills;
-pub mod leftovers;
-pub mod loaded;
-pub mod locked;
-pub mod memcg;
-pub mod notice;
-pub mod paced;
-pub mod packages;
-pub mod page_cache;
-pub mod pagetide;
 pub mod paired;
-pub mod past;
-pub mod postgres;
-pub mod prefork;
 pub mod proc;
-pub mod programs;
-pub mod python;
-pub mod redis;
-pub mod redis_pairs;
 pub mod report;
 pub mod resp;
-pub mod root;
-pub mod services;
-pub mod sides;
-pub mod sizes;
-pub mod starts;
-pub mod subject;
+pub mod temp;
+pub mod wait;
+
+pub mod autopsy;
+pub mod leftovers;
+pub mod past;
+pub mod programs;
 pub mod swap_file;
 pub mod swap_turn;
-pub mod temp;
-pub mod tenants;
-pub mod terminal;
-pub mod typed;
-pub mod user;
 pub mod verdict;
 pub mod vmstat;
-pub mod wait;
-pub mod web;
+
+pub mod guard;
+pub mod locked;
 pub mod zram;
+
+pub mod cold_and_hot;
+pub mod hostile;
+pub mod memcg;
+pub mod pagetide;
+pub mod postgres;
+pub mod prefork;
+pub mod python;
+pub mod redis;
+pub mod root;
+pub mod terminal;
+pub mod user;
+
+pub mod aged;
+pub mod idle_program;
+pub mod kills;
+pub mod loaded;
+pub mod notice;
+pub mod redis_pairs;
+pub mod services;
+pub mod subject;
+pub mod typed;
+
+pub mod compare;
+pub mod frames;
+pub mod paced;
+pub mod sides;
+pub mod starts;
+pub mod tenants;
+
+pub mod agent;
+pub mod cells;
+pub mod fairness;
+pub mod packages;
+pub mod page_cache;
+pub mod sizes;
+pub mod web;
+
+pub mod browser;

@@ -21,25 +21,31 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 
-pub mod active_inactive;
 pub mod age_bins;
-pub mod folio;
-mod list;
 pub mod log_histogram;
-pub mod lru_gen;
-pub mod lruvec;
-pub mod machine;
-pub mod memcg;
-pub mod memory_stat;
-pub mod policy;
 mod ring;
-pub mod rstat;
 pub mod units;
-pub mod vmscan;
-pub mod vmstat;
 pub mod word;
+
+pub mod folio;
+pub mod memcg;
+pub mod policy;
 pub mod workingset;
+
+mod list;
+pub mod rstat;
+pub mod vmstat;
+
+pub mod active_inactive;
+pub mod lru_gen;
+
+pub mod lruvec;
 pub mod workingset_report;
+
+pub mod memory_stat;
+pub mod vmscan;
+
+pub mod machine;
 
 pub use folio::{FolioId, FolioTable, FolioType};
 pub use lruvec::{FaultKind, Lruvec, Policy};

@@ -12,16 +12,18 @@
 //! [`CHUNKS_MAX`] (1 GiB at most).
 #![forbid(unsafe_code)]
 
-mod decode;
-mod encode;
 pub mod frame;
-mod header;
 mod item;
-mod order;
 mod pages;
-mod runs;
 mod unit;
 mod varint;
+
+mod header;
+mod order;
+mod runs;
+
+mod decode;
+mod encode;
 
 pub use decode::{CHUNKS_MAX, Damaged, Decoded, Decoder, Scan};
 pub use encode::Encoder;

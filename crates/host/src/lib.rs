@@ -15,15 +15,18 @@
 #![forbid(unsafe_code)]
 
 pub mod age_table;
-pub mod ages;
 pub mod confine;
-pub mod doctor;
 mod fair;
-pub mod hard_limit;
-pub mod manage;
-pub mod price;
 pub mod report;
-pub mod swap;
 pub mod system;
-pub mod watch;
+
+pub mod ages;
+pub mod hard_limit;
+pub mod price;
+pub mod swap;
 pub mod workload;
+
+pub mod watch;
+
+pub mod doctor;
+pub mod manage;

@@ -5,12 +5,13 @@
 //! for the same quantity as one of ours, both are reported (`kernel_says`).
 
 mod curve;
-mod needed;
 mod part;
 mod price;
 mod quantile;
 mod recording;
 mod write_back;
+
+mod needed;
 
 use serde::{Deserialize, Serialize};
 

@@ -21,25 +21,30 @@
 //! - `source`: the trait over all sources of accessed bits, `page_tables` its best implementation;
 //! - `idle` and `sizes`: sources for hosts on which page tables cannot be read.
 
-pub mod access;
 mod btf;
 mod calls;
-mod clear;
-mod copier;
 mod entry;
+mod program;
+mod unavailable;
+
+pub mod access;
+mod copier;
+mod zero;
+
+mod clear;
+mod reader;
+
 mod folios;
-mod idle;
 mod lock;
 mod mappings;
-mod noreuse;
-mod page_tables;
-mod program;
-mod reader;
-mod sizes;
-mod source;
-mod unavailable;
 mod walk;
-mod zero;
+
+mod noreuse;
+mod source;
+
+mod idle;
+mod page_tables;
+mod sizes;
 
 pub use calls::{ADVICE_RANGES_MAX, Advice, advise, cpu_time};
 pub use clear::{Cleared, Pace, Part};

@@ -13,19 +13,24 @@
 #![forbid(unsafe_code)]
 
 mod ages;
-mod area;
-mod axis;
-mod bars;
-mod curve;
 mod decades;
-mod figure;
-mod heat;
-mod level;
 mod share;
-mod strip;
 mod style;
 mod text;
+
 mod track;
+
+mod axis;
+
+mod figure;
+
+mod area;
+mod bars;
+mod curve;
+mod heat;
+mod level;
+
+mod strip;
 
 pub use engine::age_bins::{BINS, EDGES_MS};
 

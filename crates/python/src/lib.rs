@@ -8,8 +8,9 @@
 
 use pyo3::prelude::*;
 
-mod call;
 mod shared;
+
+mod call;
 
 /// The Python module.
 #[pymodule]

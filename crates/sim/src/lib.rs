@@ -9,25 +9,29 @@
 //! | `vma.rs` | mm/mmap.c, mm/madvise.c, mm/fadvise.c | what reclaim needs of them: whether accesses predict later ones |
 #![forbid(unsafe_code)]
 
-pub mod experiments;
-pub mod fidelity;
 pub mod hardware;
 pub mod in_words;
-pub mod job;
-pub mod mapped;
 pub mod memory_bound;
 pub mod mmu_gather;
-pub mod mrc;
 mod nearest;
-pub mod outcome;
-pub mod parallel;
 pub mod policy_runner;
-pub mod scenario;
-pub mod show;
 pub mod stats;
-pub mod stopwatch;
-pub mod tenant;
 pub mod trace;
 pub mod vma;
+
+pub mod mapped;
+pub mod mrc;
+pub mod outcome;
+pub mod parallel;
+pub mod stopwatch;
+
+pub mod scenario;
+pub mod show;
+pub mod tenant;
+
+pub mod experiments;
+pub mod fidelity;
+
+pub mod job;
 
 pub use touches::rng;

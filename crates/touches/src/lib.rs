@@ -16,9 +16,12 @@
 #![forbid(unsafe_code)]
 
 pub mod case;
-pub mod cases;
 pub mod figures;
 pub mod rng;
-pub mod stream;
-pub mod turns;
+
+pub mod cases;
 pub mod zipf;
+
+pub mod stream;
+
+pub mod turns;

@@ -3,26 +3,18 @@
 
 use std::io::Read;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::files::GuestFile;
-use super::packages::{Packages, file_in};
-use super::scratch::Scratch;
-use super::{Machine, folder, initrd};
+use super::Machine;
+use super::files::GuestFiles;
 use crate::needs;
+use crate::programs::target;
 
 const QEMU: &str = "qemu-system-x86_64";
-const NEEDED: [&str; 4] = [QEMU, "dpkg-deb", "setpriv", "xz"];
-
-/// The source of a piece of output.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Stream {
-    Program,
-    /// The kernel's messages, and those of QEMU.
-    Kernel,
-}
+const NEEDED: [&str; 6] = [QEMU, "cpio", "dpkg-deb", "modprobe", "setpriv", "xz"];
+/// Folder of all that guests need, below cargo's target folder.
+const FOLDER: &str = "guest";
 
 /// How a boot ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,48 +26,48 @@ pub(super) enum Outcome {
     NoStatus,
 }
 
+/// Returns an empty folder for a guest's files.
+///
+/// # Errors
+/// If the folder cannot be made, or a command is missing.
+pub(super) fn files() -> Result<GuestFiles, String> {
+    needs::require(&NEEDED)?;
+    GuestFiles::new(&target().join(FOLDER))
+}
+
 /// Boots the machine with these files. Its first process runs the file `program` with the
-/// arguments.
+/// arguments. `sink` gets what the program prints; the kernel's messages go to standard error.
 ///
 /// # Errors
 /// If the machine could not be started.
 pub(super) fn boot(
     machine: &Machine,
-    files: Vec<GuestFile>,
+    files: &GuestFiles,
     arguments: &[String],
-    sink: &mut dyn FnMut(Stream, &[u8]),
+    sink: &mut dyn FnMut(&[u8]),
 ) -> Result<Outcome, String> {
-    needs::require(&NEEDED)?;
-    let folder = folder()?;
-    let packages = Packages::new(&folder)?;
-    let (kernel, busybox) = (packages.kernel(machine.kernel)?, packages.busybox()?);
-    let image = file_in(&kernel.join("boot"), "vmlinuz-")?;
-    let archive = initrd::build(machine, &kernel, &busybox, files, arguments)?;
-    let scratch = Scratch::new(&folder)?;
-    std::fs::write(scratch.path().join("initrd"), archive)
-        .map_err(|error| format!("cannot write {}: {error}", scratch.path().display()))?;
+    files.finish(machine, &target().join(FOLDER).join("packages"), arguments)?;
     let deadline = Instant::now() + machine.limit;
-    for left in (0..BOOTS).rev() {
-        let child = command(machine, &image, scratch.path())
-            .spawn()
-            .map_err(|error| format!("cannot start {QEMU} by setpriv(1): {error}"))?;
-        let mut running = Running(child);
+    let mut outcome = Outcome::NoStatus;
+    for _ in 0..BOOTS {
+        let left = deadline.saturating_duration_since(Instant::now());
         let mut has_begun = false;
-        let mut heard = |stream: Stream, bytes: &[u8]| {
-            has_begun |= matches!(stream, Stream::Program) && !bytes.is_empty();
-            sink(stream, bytes);
+        let in_time = follow(command(machine, left, &files.beside("")), &mut |bytes| {
+            has_begun = true;
+            sink(bytes);
+        })?;
+        let status = std::fs::read_to_string(files.beside("status")).unwrap_or_default();
+        outcome = match status.trim().parse() {
+            Ok(status) => Outcome::Status(status),
+            Err(_) if in_time => Outcome::NoStatus,
+            Err(_) => Outcome::OutOfTime,
         };
-        let in_time = follow(&mut running.0, deadline, &mut heard)?;
-        drop(running);
-        let status = std::fs::read_to_string(scratch.path().join("status")).unwrap_or_default();
-        match (status.trim().parse(), in_time) {
-            (Ok(status), _) => return Ok(Outcome::Status(status)),
-            (Err(_), false) => return Ok(Outcome::OutOfTime),
-            (Err(_), true) if has_begun || left == 0 => return Ok(Outcome::NoStatus),
-            (Err(_), true) => println!("guest: its kernel did not come up: once more"),
+        if outcome != Outcome::NoStatus || has_begun {
+            break;
         }
+        println!("guest: its kernel did not come up");
     }
-    Ok(Outcome::NoStatus)
+    Ok(outcome)
 }
 
 /// Maximum number of boots. A kernel that has not started the first process is booted again:
@@ -83,18 +75,9 @@ pub(super) fn boot(
 /// moment (`int3` in `sched_clock_tick`).
 const BOOTS: u32 = 3;
 
-/// QEMU, killed and waited for when this is dropped.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// setpriv(1) becomes QEMU, so that the child's id is QEMU's and the kernel kills it with us.
-fn command(machine: &Machine, image: &Path, scratch: &Path) -> Command {
+/// Returns the command that runs QEMU, killed by timeout(1) after `limit`. setpriv(1) has the
+/// kernel signal timeout(1) when this process ends, and that ends QEMU.
+fn command(machine: &Machine, limit: Duration, folder: &Path) -> Command {
     // The kernel checks that its timer ticks while it counts loops, and panics if it does not. On a
     // busy machine QEMU may not run in that time.
     let append = format!(
@@ -103,31 +86,22 @@ fn command(machine: &Machine, image: &Path, scratch: &Path) -> Command {
     );
     let mut command = Command::new("setpriv");
     command
-        .current_dir(scratch)
-        .args(["--pdeathsig", "KILL", QEMU])
-        .args([
-            "-accel",
-            "tcg",
-            "-cpu",
-            "max",
-            "-nodefaults",
-            "-no-user-config",
-        ])
-        .args(["-no-reboot", "-display", "none"])
+        .current_dir(folder)
+        .args("--pdeathsig TERM timeout --foreground --signal=KILL".split(' '))
+        .arg(limit.as_secs().max(1).to_string())
+        .arg(QEMU)
+        .args(MACHINE.split_whitespace())
         .args(["-smp", &machine.cpus.to_string()])
         .args(memory(machine))
-        .args(["-chardev", "file,id=kernel,path=/dev/stderr,append=on"])
-        .args(["-chardev", "stdio,id=program,signal=off"])
-        .args(["-chardev", "file,id=status,path=status"])
-        .args(["-serial", "chardev:kernel", "-serial", "chardev:program"])
-        .args(["-serial", "chardev:status", "-initrd", "initrd"])
-        .args(["-append", &append, "-kernel"])
-        .arg(image)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+        .args(["-append", &append]);
     command
 }
+
+/// What all guests have: no KVM, and three serial lines, which `init.sh` describes.
+const MACHINE: &str = "-accel tcg -cpu max -nodefaults -no-user-config -no-reboot -display none \
+    -chardev file,id=kernel,path=/dev/stderr,append=on -serial chardev:kernel \
+    -chardev stdio,id=program,signal=off -serial chardev:program \
+    -chardev file,id=status,path=status -serial chardev:status -kernel vmlinuz -initrd initrd";
 
 /// Distributes memory to the nodes in turn, as processors are; nodes behind the last processor have
 /// only memory.
@@ -149,129 +123,60 @@ fn memory(machine: &Machine) -> Vec<String> {
     args
 }
 
-/// Passes on the guest's output until QEMU has ended, or is killed at the deadline; returns whether
-/// it ended in time.
-fn follow(
-    child: &mut Child,
-    deadline: Instant,
-    sink: &mut dyn FnMut(Stream, &[u8]),
-) -> Result<bool, String> {
-    let (sender, receiver) = channel();
+/// Runs QEMU and passes on the guest's output; returns whether it ended in time.
+fn follow(mut qemu: Command, sink: &mut dyn FnMut(&[u8])) -> Result<bool, String> {
+    let child = qemu
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = child
+        .spawn()
+        .map_err(|error| format!("cannot start {QEMU} by setpriv(1): {error}"))?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    if let Some(stdout) = stdout {
-        read(Stream::Program, stdout, sender.clone());
-    }
-    if let Some(stderr) = stderr {
-        read(Stream::Kernel, stderr, sender);
-    }
-    let in_time = pass(&receiver, deadline, sink) && ended(child, deadline)?;
-    if !in_time {
-        // QEMU may have ended at this moment; then there is nothing to kill.
-        let _ = child.kill();
-        pass(&receiver, Instant::now() + Duration::from_secs(5), sink);
-    }
-    Ok(in_time)
-}
-
-/// Passes on output as it comes; returns false if the deadline passed before its end.
-fn pass(
-    receiver: &Receiver<(Stream, Vec<u8>)>,
-    deadline: Instant,
-    sink: &mut dyn FnMut(Stream, &[u8]),
-) -> bool {
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return false;
-        }
-        match receiver.recv_timeout(left) {
-            Ok((stream, bytes)) => sink(stream, &bytes),
-            Err(RecvTimeoutError::Disconnected) => return true,
-            Err(RecvTimeoutError::Timeout) => return false,
-        }
-    }
-}
-
-/// Waits for the end of a child that has closed its output; returns false if the deadline passed
-/// before.
-fn ended(child: &mut Child, deadline: Instant) -> Result<bool, String> {
-    while Instant::now() < deadline {
-        match child.try_wait() {
-            Ok(None) => std::thread::sleep(Duration::from_millis(10)),
-            Ok(Some(status)) if status.success() => return Ok(true),
-            Ok(Some(status)) => {
-                return Err(format!(
-                    "{QEMU} ended with {status}; what it said stands above"
-                ));
-            }
-            Err(error) => return Err(format!("cannot wait for {QEMU}: {error}")),
-        }
-    }
-    Ok(false)
-}
-
-/// Reads to the end in a separate thread. The kernel's lines end with CR LF, as on a terminal.
-fn read(stream: Stream, mut from: impl Read + Send + 'static, to: Sender<(Stream, Vec<u8>)>) {
-    std::thread::spawn(move || {
-        let mut buffer = [0; 4096];
-        while let Ok(size @ 1..) = from.read(&mut buffer) {
-            let mut bytes = buffer[..size].to_vec();
-            if stream == Stream::Kernel {
-                bytes.retain(|byte| *byte != b'\r');
-            }
-            if to.send((stream, bytes)).is_err() {
-                return;
-            }
-        }
+    // QEMU opens its standard error by name, which a pipe allows, unlike some that this process
+    // may have. It is no error if no process reads ours.
+    let messages = std::thread::spawn(move || {
+        stderr.map(|mut from| std::io::copy(&mut from, &mut std::io::stderr()))
     });
+    let mut stdout = stdout.ok_or("QEMU has no standard output")?;
+    let mut buffer = [0; 4096];
+    while let Ok(size @ 1..) = stdout.read(&mut buffer) {
+        sink(&buffer[..size]);
+    }
+    let status = child.wait();
+    let status = status.map_err(|error| format!("cannot wait for {QEMU}: {error}"))?;
+    let _ = messages.join();
+    match status.code() {
+        Some(0) => Ok(true),
+        // What timeout(1) returns after it has killed.
+        Some(137) => Ok(false),
+        _ => Err(format!(
+            "{QEMU} ended with {status}; what it said stands above"
+        )),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn shell(script: &str, seconds: u64) -> (Result<bool, String>, Vec<u8>, Vec<u8>) {
-        let child = Command::new("sh")
-            .args(["-c", script])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn();
-        let mut running = Running(child.unwrap());
-        let (mut out, mut kernel) = (Vec::new(), Vec::new());
-        let deadline = Instant::now() + Duration::from_secs(seconds);
-        let in_time = follow(&mut running.0, deadline, &mut |stream, bytes| {
-            let to = if stream == Stream::Program {
-                &mut out
-            } else {
-                &mut kernel
-            };
-            to.extend(bytes);
+    fn of(script: &str) -> (Result<bool, String>, String) {
+        let mut said = String::new();
+        let mut timeout = Command::new("timeout");
+        timeout.args(["--foreground", "--signal=KILL", "1", "sh", "-c", script]);
+        let ended = follow(timeout, &mut |bytes| {
+            said += &String::from_utf8_lossy(bytes)
         });
-        (in_time, out, kernel)
+        (ended, said)
     }
 
     #[test]
-    fn output_streams_are_passed_on_separately() {
-        let said = shell("printf 'a\\r\\n'; printf 'b\\r\\n' >&2", 60);
-        assert_eq!(said, (Ok(true), b"a\r\n".to_vec(), b"b\n".to_vec()));
-    }
-
-    #[test]
-    fn one_that_hangs_is_killed_in_time_with_its_output_kept() {
-        for script in ["echo a; exec sleep 60", "echo a; exec sleep 60 >&- 2>&-"] {
-            let begin = Instant::now();
-            assert_eq!(shell(script, 1), (Ok(false), b"a\n".to_vec(), vec![]));
-            assert!(begin.elapsed() < Duration::from_secs(30));
-        }
-    }
-
-    #[test]
-    fn one_that_fails_is_an_error() {
-        assert!(
-            shell("exit 1", 60)
-                .0
-                .unwrap_err()
-                .contains("exit status: 1")
-        );
+    fn output_is_passed_on_also_of_one_that_hangs_or_fails() {
+        assert_eq!(of("echo a; echo b >&2"), (Ok(true), "a\n".to_owned()));
+        let begin = Instant::now();
+        assert_eq!(of("echo a; exec sleep 60"), (Ok(false), "a\n".to_owned()));
+        assert!(begin.elapsed() < Duration::from_secs(30));
+        let why = of("exit 1").0.expect_err("it failed");
+        assert!(why.contains("exit status: 1"), "{why}");
     }
 }

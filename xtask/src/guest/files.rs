@@ -1,133 +1,159 @@
-//! Files that are copied into a guest; programs are executable there. A program that needs a
-//! dynamic loader could not start, so it is refused before the boot.
+//! The files of a guest: a folder that becomes the archive which the kernel unpacks. Shell scripts
+//! do the work: `files.sh` copies and compiles, and `kernel.sh` adds the kernel's part.
+//!
+//! Invariant: a program is there together with the libraries that it names, at the same paths as on
+//! this machine.
 
-use std::path::Path;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-/// A file of the guest.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct GuestFile {
-    /// Path from the guest's root, without the leading slash.
-    pub(super) path: String,
-    pub(super) bytes: Vec<u8>,
-    pub(super) is_executable: bool,
+use super::Machine;
+use crate::command::done;
+use crate::root;
+
+/// Memory that the kernel itself needs at most, MiB. The rest of the guest's memory has the archive
+/// and the files unpacked from it.
+const KERNEL_MIB: u64 = 192;
+
+/// A temporary folder with the files of guests; it is removed when this value is dropped.
+pub(super) struct GuestFiles {
+    folder: PathBuf,
 }
 
-impl GuestFile {
-    /// Makes a file with this text that is not executable.
-    pub(super) fn text(path: &str, text: impl Into<Vec<u8>>) -> GuestFile {
-        GuestFile {
-            path: path.to_owned(),
-            bytes: text.into(),
-            is_executable: false,
+impl GuestFiles {
+    /// Makes an empty folder in `parent`, and removes the folders of processes that have ended.
+    pub(super) fn new(parent: &Path) -> Result<GuestFiles, String> {
+        for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+            if is_orphan(&entry.file_name().to_string_lossy()) {
+                // Another process may remove it at the same time.
+                let _ = std::fs::remove_dir_all(entry.path());
+            }
         }
+        let folder = parent.join(format!("run-{}", std::process::id()));
+        let files = GuestFiles { folder };
+        let made = std::fs::create_dir_all(files.root().join("files"));
+        made.map_err(|error| format!("cannot make {}: {error}", files.root().display()))?;
+        Ok(files)
     }
 
-    /// Makes an executable script or static program.
-    pub(super) fn executable(path: &str, bytes: impl Into<Vec<u8>>) -> GuestFile {
-        GuestFile {
-            is_executable: true,
-            ..GuestFile::text(path, bytes)
-        }
+    /// Returns the folder with the guest's files.
+    fn root(&self) -> PathBuf {
+        self.folder.join("root")
     }
 
-    /// Reads a file of this machine, which gets the path `path` in the guest.
-    pub(super) fn read(host: &Path, path: &str) -> Result<GuestFile, String> {
-        let name = host.display();
-        let bytes = std::fs::read(host).map_err(|error| format!("cannot read {name}: {error}"))?;
-        if needs_loader(&bytes) {
-            return Err(format!(
-                "{name} is linked dynamically, and the guest has no libraries: link it with -static"
-            ));
-        }
-        let is_executable = bytes.starts_with(ELF) || bytes.starts_with(b"#!");
-        Ok(GuestFile {
-            path: path.to_owned(),
-            bytes,
-            is_executable,
-        })
+    /// Returns the path of a file beside the guest's files, which is removed with them.
+    pub(super) fn beside(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
     }
 
-    /// Reads a program or a library, and its libraries.
-    pub(super) fn dynamic(host: &Path, path: &str) -> Result<GuestFile, String> {
-        let bytes = std::fs::read(host);
-        let bytes = bytes.map_err(|error| format!("cannot read {}: {error}", host.display()))?;
-        Ok(GuestFile::executable(path, bytes))
+    /// Writes a file at the guest's root.
+    pub(super) fn write(&self, name: &str, text: &str) -> Result<(), String> {
+        let to = self.root().join(name);
+        std::fs::write(&to, text).map_err(|error| format!("cannot write {}: {error}", to.display()))
     }
 
-    /// Reads the program that the guest runs.
-    pub(super) fn program(host: &Path) -> Result<GuestFile, String> {
-        let file = GuestFile::read(host, "program")?;
-        if file.is_executable {
-            return Ok(file);
-        }
-        Err(format!(
-            "{} is neither an ELF file nor a script: a script's first line is #!/bin/sh",
-            host.display()
-        ))
+    /// Copies a file of this machine, and the libraries that it names.
+    pub(super) fn copy(&self, host: &Path, path: &str) -> Result<(), String> {
+        self.add([OsStr::new("copy"), host.as_os_str(), OsStr::new(path)])
     }
-}
 
-const ELF: &[u8] = b"\x7fELF";
-/// The type of a program header that names the loader.
-const PT_INTERP: u32 = 3;
+    /// Runs a command of `files.sh`.
+    pub(super) fn add<W: AsRef<OsStr>>(
+        &self,
+        command: impl IntoIterator<Item = W>,
+    ) -> Result<(), String> {
+        let mut add = Command::new("sh");
+        add.args(["-c", include_str!("files.sh"), "files.sh"]);
+        done(add.arg(self.root()).arg(root().join("tests")).args(command))
+    }
 
-/// Returns whether this is an ELF file of 64 bits that names a dynamic loader.
-fn needs_loader(bytes: &[u8]) -> bool {
-    let number = |at: usize, size: usize| -> Option<usize> {
-        let field = bytes.get(at..at.checked_add(size)?)?;
-        let value = field
-            .iter()
-            .rev()
-            .fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
-        usize::try_from(value).ok()
-    };
-    let names_loader = || -> Option<bool> {
-        let (table, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
-        let is_interp = |index: usize| {
-            let at = index.checked_mul(size).and_then(|at| at.checked_add(table));
-            at.and_then(|at| number(at, 4)) == Some(PT_INTERP as usize)
+    /// Adds the kernel's part, and the first process with the arguments of the program. Then the
+    /// kernel `vmlinuz` and the archive `initrd` are beside the files.
+    pub(super) fn finish(
+        &self,
+        machine: &Machine,
+        packages: &Path,
+        arguments: &[String],
+    ) -> Result<(), String> {
+        self.write("init", include_str!("init.sh"))?;
+        self.write("guest", &variables(machine, arguments))?;
+        // Since 6.12 zram has its own compressors; before, it used those of the kernel.
+        let modules: &[&str] = match machine.zram_mib {
+            0 => &["fuse"],
+            _ => &["fuse", "lz4", "zram"],
         };
-        Some((0..count).any(is_interp))
-    };
-    bytes.starts_with(ELF) && names_loader().unwrap_or(false)
+        let mut finish = Command::new("sh");
+        finish.args(["-c", include_str!("kernel.sh"), "kernel.sh"]);
+        finish.arg(&machine.kernel).arg(packages);
+        done(finish.arg(self.root()).args(modules))?;
+        let bytes = std::fs::metadata(self.beside("initrd")).map_or(0, |archive| archive.len());
+        let needed = (2 * bytes).div_ceil(1 << 20) + KERNEL_MIB;
+        match needed > machine.memory_mib.into() {
+            true => Err(format!(
+                "the guest's files have {} MiB, so that it needs {needed} MiB of memory to begin \
+                 with: give it more with -m",
+                bytes >> 20
+            )),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Drop for GuestFiles {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Returns whether this is the name of a temporary folder whose process has ended.
+fn is_orphan(name: &str) -> bool {
+    let id = name.strip_prefix("run-");
+    id.is_some_and(|id| !Path::new("/proc").join(id).exists())
+}
+
+/// Returns the variables that the first process reads.
+fn variables(machine: &Machine, arguments: &[String]) -> String {
+    let quoted = |text: &String| format!(" '{}'", text.replace('\'', r"'\''"));
+    let arguments: String = arguments.iter().map(quoted).collect();
+    let (kernel, zram) = (&machine.kernel, machine.zram_mib);
+    format!("GUEST_KERNEL={kernel}\nGUEST_ZRAM_MIB={zram}\nset --{arguments}\n")
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use super::super::options;
     use super::*;
+    use crate::command::text;
 
-    /// An ELF header with program headers of these types.
-    fn elf(types: &[u32]) -> Vec<u8> {
-        let mut bytes = vec![0; 64];
-        bytes[..4].copy_from_slice(ELF);
-        bytes[32] = 64;
-        bytes[54] = 56;
-        bytes[56] = u8::try_from(types.len()).unwrap();
-        for kind in types {
-            bytes.extend(kind.to_le_bytes());
-            bytes.resize(bytes.len() + 52, 0);
+    #[test]
+    fn a_program_is_copied_with_its_libraries_and_removed_with_the_folder() {
+        let parent = std::env::temp_dir().join(format!("xtask-files-{}", std::process::id()));
+        let orphan = parent.join("run-4294967295");
+        std::fs::create_dir_all(orphan.join("x")).expect("there is room");
+        let files = GuestFiles::new(&parent).expect("there is room");
+        assert!(!orphan.exists() && !is_orphan("packages"));
+        let own = std::env::current_exe().expect("it runs");
+        files.copy(&own, "files/own").expect("it can be copied");
+        for path in ["files/own", "lib64/ld-linux-x86-64.so.2"] {
+            assert!(files.root().join(path).exists(), "{path}");
         }
-        bytes
+        assert!(files.copy(Path::new("/nonexistent/program"), "x").is_err());
+        drop(files);
+        // The folder is empty again, so it can be removed.
+        std::fs::remove_dir(&parent).expect("it is ours");
     }
 
     #[test]
-    fn a_dynamic_program_is_distinguished_from_a_static_one() {
-        assert!(needs_loader(&elf(&[6, 3, 1])));
-        assert!(!needs_loader(&elf(&[1, 1, 2])));
-        assert!(!needs_loader(b"#!/bin/sh\n"));
-        assert!(!needs_loader(&elf(&[3])[..60]));
-    }
-
-    #[test]
-    fn our_own_test_binary_is_dynamic_and_refused() {
-        let own = std::env::current_exe().unwrap();
-        let why = GuestFile::read(&own, "x").unwrap_err();
-        assert!(why.contains("-static"), "{why}");
-    }
-
-    #[test]
-    fn a_file_that_is_not_there_is_named() {
-        let why = GuestFile::program("/nonexistent/program".as_ref()).unwrap_err();
-        assert!(why.contains("/nonexistent/program"), "{why}");
+    fn the_shell_reads_arguments_unchanged() {
+        let words = ["", "a b", "it's", "$x `y` \\ \"z\"", "*\n?"].map(str::to_owned);
+        let options = options::parse(&[]).expect("no options are needed");
+        let machine = options.machine("6.1", Duration::ZERO, 64);
+        let script = variables(&machine, &words);
+        let script = format!("{script}printf '%s|' $GUEST_KERNEL \"$@\"");
+        let said = text(Command::new("sh").args(["-c", &script]));
+        assert_eq!(said, Ok(format!("6.1|{}|", words.join("|"))));
     }
 }

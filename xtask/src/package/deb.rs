@@ -1,78 +1,72 @@
-//! Builds the .deb package.
+//! Builds the .deb package with debhelper, from the files in `dist/debian`.
 //!
 //! Invariant: the package is made from an existing program, so that a test can package the program
-//! that it has. dpkg-deb(1) is the only tool of Debian that is needed. The maintainer's scripts are
-//! complete files in `dist/debian`, not parts that a helper joins.
+//! that it has. The maintainer's scripts are complete files, not parts that a helper joins. There
+//! is no postrm and there are no conffiles, for which dpkg would keep a part of the package after
+//! its removal.
 
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::stage::{Entry, Stage};
-use super::{control, epoch, files, needed, output, stripped};
-use crate::root;
+use super::third_party;
+use crate::command::{output, text};
+use crate::{names, needs, root};
 
-/// The maintainer's scripts. There is no postrm and there are no conffiles: for either, dpkg would
-/// keep a part of the package after its removal.
-const SCRIPTS: [&str; 2] = ["postinst", "prerm"];
+/// Version of the package: pagetide's version and Debian's revision.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-1");
+/// Folders of this repository with files of the package.
+const FOLDERS: [&str; 3] = ["dist", "docs", "examples"];
 
 /// Packages a program; returns the path of the package.
 ///
 /// # Errors
-/// If a tool fails, or the program needs a library of no known package.
-pub(super) fn build(binary: &Path, out: &Path) -> Result<PathBuf, String> {
-    let epoch = epoch()?;
-    let stage = Stage::new(out)?;
-    let program = out.join(format!(".pagetide-{}", std::process::id()));
-    let built = stripped(binary, &program).and_then(|()| {
-        let depends = needed::packages(&program)?;
-        let files = files::all(&program, epoch)?;
-        stage.put(&files)?;
-        stage.put(&about(&depends, &files)?)
+/// If a tool fails.
+pub(super) fn build(program: &Path, out: &Path) -> Result<PathBuf, String> {
+    needs::require(&["dh_builddeb", "dpkg-shlibdeps", "make", "strip"])?;
+    let program = std::path::absolute(program).map_err(|error| error.to_string())?;
+    let stage = out.join(format!(".stage-{}", std::process::id()));
+    let built = fill(&stage).and_then(|()| {
+        let mut make = Command::new("make");
+        make.args(["--no-print-directory", "-f", "debian/rules", "binary"])
+            .current_dir(&stage)
+            .env("PROGRAM", program)
+            .env("VERSION", VERSION)
+            .env("SOURCE_DATE_EPOCH", epoch()?)
+            // The number of threads would change the bytes.
+            .env("DPKG_DEB_THREADS_MAX", "1");
+        output(&mut make)
     });
-    let _ = std::fs::remove_file(&program);
+    // The next build of a process with the same id removes what is left.
+    let _ = std::fs::remove_dir_all(&stage);
     built?;
-    stage.seal(epoch)?;
-    let deb = out.join(format!(
-        "pagetide_{}_{}.deb",
-        control::VERSION,
-        control::ARCHITECTURE
-    ));
-    let mut dpkg = Command::new("dpkg-deb");
-    dpkg.args(["--root-owner-group", "-Zxz", "--build"])
-        .arg(stage.path())
-        .arg(&deb)
-        .env("SOURCE_DATE_EPOCH", epoch.to_string())
-        // The number of threads would change the bytes.
-        .env("DPKG_DEB_THREADS_MAX", "1");
-    output(&mut dpkg)?;
-    Ok(deb)
+    Ok(out.join(format!("pagetide_{VERSION}_amd64.deb")))
 }
 
-/// Returns the files of the package that are for dpkg itself.
-fn about(depends: &str, files: &[Entry]) -> Result<Vec<Entry>, String> {
-    let mut about = vec![
-        control::control(depends, files),
-        Entry::new("DEBIAN/md5sums", sums(files)?),
-    ];
-    for name in SCRIPTS {
-        let file = root().join("dist/debian").join(name);
-        let text = std::fs::read(&file);
-        let text = text.map_err(|error| format!("cannot read {}: {error}", file.display()))?;
-        about.push(Entry::program(format!("DEBIAN/{name}"), text));
+/// Makes the folder in which debhelper runs.
+fn fill(stage: &Path) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("cannot write {}: {error}", stage.display());
+    let (from, to) = (root().join("dist/debian"), stage.join("debian"));
+    let _ = std::fs::remove_dir_all(stage);
+    std::fs::create_dir_all(&to).map_err(failed)?;
+    for folder in FOLDERS {
+        symlink(root().join(folder), stage.join(folder)).map_err(failed)?;
     }
-    Ok(about)
+    for name in names(&from, "")? {
+        std::fs::copy(from.join(&name), to.join(&name)).map_err(failed)?;
+    }
+    std::fs::write(stage.join("third-party.txt"), third_party::text()?).map_err(failed)
 }
 
-/// Returns lines `sum  path`, with which `dpkg --verify` finds changed files.
-fn sums(files: &[Entry]) -> Result<String, String> {
-    let mut text = String::new();
-    for file in files {
-        let sum = files::through("md5sum", &[], &file.bytes)?;
-        let sum = String::from_utf8_lossy(&sum);
-        let sum = sum.split(' ').next().unwrap_or_default();
-        text += &format!("{sum}  {}\n", file.path);
-    }
-    Ok(text)
+/// Returns the time of the commit that is built, in seconds since 1970; no file of the package is
+/// newer.
+fn epoch() -> Result<String, String> {
+    let given = std::env::var("SOURCE_DATE_EPOCH").ok();
+    let read = || text(Command::new("git").args(["log", "-1", "--format=%ct"]));
+    let time = given.map_or_else(read, Ok).map_err(|why| {
+        format!("{why}\nset SOURCE_DATE_EPOCH to the time of the sources, in seconds")
+    })?;
+    Ok(time.trim().to_owned())
 }
 
 #[cfg(test)]
@@ -80,21 +74,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_are_those_of_md5sum() {
-        let text = sums(&[Entry::new("usr/x", "a\n")]).unwrap();
-        assert_eq!(text, "60b725f10c9c85c70d97880dfe8191b3  usr/x\n");
-    }
-
-    #[test]
     fn the_scripts_are_there_and_a_shell_reads_them() {
-        for name in SCRIPTS {
+        for name in ["postinst", "prerm"] {
             let file = root().join("dist/debian").join(name);
-            output(Command::new("sh").arg("-n").arg(&file)).unwrap();
-            let text = std::fs::read_to_string(&file).unwrap();
-            assert!(
-                text.starts_with("#!/bin/sh\n") && text.contains("set -e\n"),
-                "{name}"
-            );
+            output(Command::new("sh").arg("-n").arg(&file)).expect("it is a script");
+            let text = std::fs::read_to_string(&file).expect("it is there");
+            let begins = text.starts_with("#!/bin/sh\n") && text.contains("set -e\n");
+            assert!(begins, "{name}");
         }
     }
 }

@@ -1,23 +1,19 @@
-//! `cargo xtask package`: makes what people install, with tools that every Debian has: cargo, a
-//! linker, dpkg-deb, gzip.
+//! `cargo xtask package`: makes what people install.
 //!
 //! Invariant: the same commit, program and tools produce the same bytes. All times are the
-//! commit's, owners are root, lists are sorted, and no clock or user name has any influence.
+//! commit's, owners are root, and no clock or user name has any influence.
 
-mod control;
-mod deb;
-mod files;
-mod needed;
-mod stage;
 mod standalone;
 mod third_party;
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+mod deb;
+
+use std::path::PathBuf;
 
 use standalone::Libc;
 
-use crate::{e2e, root};
+use crate::command::done;
+use crate::programs;
 
 const USAGE: &str = "\
 usage: cargo xtask package KIND [--binary FILE] [--out DIR]
@@ -26,20 +22,14 @@ usage: cargo xtask package KIND [--binary FILE] [--out DIR]
   musl    the same, linked with musl: needs `rustup target add x86_64-unknown-linux-musl` and musl-tools
 What is built is in DIR, target/package if none is given.";
 
-/// Builds a package, and prints its path; returns whether that succeeded.
-pub(crate) fn run(words: &[&str]) -> bool {
-    let Some(requested) = PackageArgs::of(words) else {
-        eprintln!("{USAGE}");
-        return false;
-    };
-    match requested.build() {
-        Ok(built) => println!("{}", built.display()),
-        Err(why) => {
-            eprintln!("{why}");
-            return false;
-        }
-    }
-    true
+/// Builds a package, and prints its path.
+///
+/// # Errors
+/// If the words are wrong, or the package cannot be built.
+pub(crate) fn run(words: &[&str]) -> Result<(), String> {
+    let requested = PackageArgs::of(words).ok_or(USAGE)?;
+    println!("{}", requested.build()?.display());
+    Ok(())
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,7 +59,7 @@ impl PackageArgs {
         let mut requested = PackageArgs {
             kind,
             binary: None,
-            out: e2e::target().join("package"),
+            out: programs::target().join("package"),
         };
         while let [name, value, more @ ..] = rest {
             match *name {
@@ -85,74 +75,15 @@ impl PackageArgs {
     fn build(self) -> Result<PathBuf, String> {
         std::fs::create_dir_all(&self.out)
             .map_err(|error| format!("cannot make the folder {}: {error}", self.out.display()))?;
-        match self.kind {
-            Kind::Static(libc) => standalone::build(libc, &self.out),
-            Kind::Deb => {
-                let binary = match self.binary {
-                    Some(binary) => binary,
-                    None => {
-                        done(&mut e2e::release_build())?;
-                        e2e::release_binary()
-                    }
-                };
-                deb::build(&binary, &self.out)
+        match (self.kind, self.binary) {
+            (Kind::Static(libc), _) => standalone::build(libc, &self.out),
+            (Kind::Deb, Some(binary)) => deb::build(&binary, &self.out),
+            (Kind::Deb, None) => {
+                done(&mut programs::release_build())?;
+                deb::build(&programs::release_binary(), &self.out)
             }
         }
     }
-}
-
-/// Returns the time of the commit that is built, in seconds since 1970; all files of the package
-/// have this time.
-fn epoch() -> Result<u64, String> {
-    let given = std::env::var("SOURCE_DATE_EPOCH").ok();
-    let text = match given {
-        Some(text) => text,
-        None => output(Command::new("git").args(["log", "-1", "--format=%ct"]))
-            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-            .map_err(|why| {
-                format!("{why}\nset SOURCE_DATE_EPOCH to the time of the sources, in seconds")
-            })?,
-    };
-    let text = text.trim();
-    text.parse()
-        .map_err(|_| format!("the time of the sources is `{text}`, not a number of seconds"))
-}
-
-/// Runs a command in the workspace; returns what it prints.
-fn output(command: &mut Command) -> Result<Vec<u8>, String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .current_dir(root())
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| format!("cannot start {name}: {error}"))?;
-    match output.status.success() {
-        true => Ok(output.stdout),
-        false => Err(format!(
-            "{name} ended with {}: {}",
-            output.status,
-            String::from_utf8_lossy(&output.stderr).trim()
-        )),
-    }
-}
-
-/// Runs a command and shows its output.
-fn done(command: &mut Command) -> Result<(), String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let status = command.stdin(Stdio::null()).status();
-    let status = status.map_err(|error| format!("cannot start {name}: {error}"))?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(format!("{name} ended with {status}")),
-    }
-}
-
-/// Writes a program without its symbols for debuggers and linkers.
-fn stripped(binary: &Path, to: &Path) -> Result<(), String> {
-    let mut strip = Command::new("strip");
-    strip.args(["--strip-unneeded", "--remove-section=.comment"]);
-    output(strip.arg("-o").arg(to).arg(binary)).map(|_| ())
 }
 
 #[cfg(test)]
@@ -168,23 +99,9 @@ mod tests {
             out: "/o".into(),
         };
         assert_eq!(requested, Some(expected));
-        for words in [
-            &[][..],
-            &["rpm"],
-            &["deb", "--binary"],
-            &["deb", "x"],
-            &["static", "--binary", "b"],
-            &["musl", "--binary", "b"],
-        ] {
-            assert_eq!(PackageArgs::of(words), None, "{words:?}");
+        for words in ["", "rpm", "deb --binary", "deb x", "static --binary b"] {
+            let words: Vec<&str> = words.split_whitespace().collect();
+            assert_eq!(PackageArgs::of(&words), None, "{words:?}");
         }
-    }
-
-    #[test]
-    fn a_command_that_fails_says_why() {
-        let why = output(Command::new("sh").args(["-c", "echo no >&2; exit 4"]));
-        let why = why.expect_err("it failed");
-        assert!(why.contains("no") && why.contains('4'), "{why}");
-        assert!(done(&mut Command::new("/nonexistent/program")).is_err());
     }
 }

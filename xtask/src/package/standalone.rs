@@ -7,8 +7,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{done, output, stripped};
-use crate::{cargo, e2e};
+use crate::command::{done, text};
+use crate::{cargo, programs};
 
 /// The C library that is linked in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,53 +25,28 @@ impl Libc {
         }
     }
 
+    /// Returns the word for the C library in the name of the built program.
     const fn name(self) -> &'static str {
         match self {
-            Libc::Gnu => concat!(
-                "pagetide-",
-                env!("CARGO_PKG_VERSION"),
-                "-x86_64-linux-static"
-            ),
-            Libc::Musl => concat!("pagetide-", env!("CARGO_PKG_VERSION"), "-x86_64-linux-musl"),
+            Libc::Gnu => "static",
+            Libc::Musl => "musl",
         }
     }
-}
-
-/// Checks that the standard library for another target is there; the error says how to get it.
-fn has_what_it_takes(triple: &str) -> Result<(), String> {
-    let reported =
-        output(Command::new("rustc").args(["--print", "target-libdir", "--target", triple]))?;
-    let folder = String::from_utf8_lossy(&reported).trim().to_owned();
-    if !Path::new(&folder).exists() {
-        return Err(format!(
-            "Rust has no standard library for {triple} here: there is no {folder}\nget it: rustup target add {triple}"
-        ));
-    }
-    Ok(())
 }
 
 /// Builds the program; returns its path.
 ///
 /// # Errors
-/// If it cannot be built, something that it needs is missing, or the result is not static.
+/// If it cannot be built (cargo says what is missing), or the result is not static.
 pub(super) fn build(libc: Libc, out: &Path) -> Result<PathBuf, String> {
     let triple = libc.triple();
-    has_what_it_takes(triple)?;
     // A separate folder: with other flags, cargo would rebuild the whole usual build.
-    let folder = e2e::target().join("standalone");
-    let mut build = cargo(&[
-        "build",
-        "--release",
-        "--package",
-        "cli",
-        "--features",
-        "simulator",
-        "--bin",
-        "pagetide",
-    ]);
+    let folder = programs::target().join("standalone");
+    let mut build =
+        cargo("build --release --package cli --bin pagetide --features simulator --target-dir");
     build
-        .args(["--target", triple, "--target-dir"])
         .arg(&folder)
+        .args(["--target", triple])
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .env("RUSTFLAGS", "-C target-feature=+crt-static");
     if libc == Libc::Musl {
@@ -79,10 +54,15 @@ pub(super) fn build(libc: Libc, out: &Path) -> Result<PathBuf, String> {
         build.env("CC_x86_64_unknown_linux_musl", "musl-gcc");
     }
     done(&mut build)?;
-    let program = out.join(libc.name());
-    stripped(&folder.join(triple).join("release/pagetide"), &program)?;
-    let reported = output(Command::new("objdump").arg("-p").arg(&program))?;
-    let reported = String::from_utf8_lossy(&reported);
+    let version = env!("CARGO_PKG_VERSION");
+    let program = out.join(format!("pagetide-{version}-x86_64-linux-{}", libc.name()));
+    let mut strip = Command::new("strip");
+    strip.args(["--strip-unneeded", "--remove-section=.comment", "-o"]);
+    strip
+        .arg(&program)
+        .arg(folder.join(triple).join("release/pagetide"));
+    done(&mut strip)?;
+    let reported = text(Command::new("objdump").arg("-p").arg(&program))?;
     match reported.contains("NEEDED") || reported.contains("INTERP") {
         false => Ok(program),
         true => Err(format!("{} is not static:\n{reported}", program.display())),

@@ -1,17 +1,14 @@
-//! Rule: some files of other processes make the reader wait for a lock of that process. Only the
-//! access worker (`pagetables::access`) opens them, so nothing waits for another process without a
+//! Rule: only the access worker (`pagetables::access`) opens those files of other processes that
+//! make the reader wait for a lock of that process. So nothing waits for another process without a
 //! deadline.
 
 use super::sources::Source;
 
-/// Files that may open them: the access worker, and the worker process that opens what is
-/// requested.
-const PLACES: [&str; 2] = [
+/// Files that may open them.
+const PLACES: [&str; 4] = [
+    // The access worker, and the worker process that opens what is requested.
     "crates/pagetables/src/access.rs",
     "crates/pagetables/src/access/",
-];
-/// Other files that may, each with the reason why nothing waits there.
-const OTHERS: [&str; 2] = [
     // It opens clear_refs, and that open does not wait.
     "crates/host/src/ages/claim.rs",
     // It reads only files of root's processes.
@@ -27,45 +24,24 @@ const PRODUCT: [&str; 5] = [
 ];
 /// Files that make a reader wait for the memory lock or for the end of an exec (list and kernels:
 /// `pagetables::access`).
-const FILES: [&str; 18] = [
-    "auxv",
-    "clear_refs",
-    "cmdline",
-    "cwd",
-    "environ",
-    "exe",
-    "fd",
-    "io",
-    "map_files",
-    "maps",
-    "mem",
-    "ns",
-    "numa_maps",
-    "pagemap",
-    "root",
-    "smaps",
-    "smaps_rollup",
-    "stat",
-];
+const FILES: &str = "auxv clear_refs cmdline cwd environ exe fd io map_files maps mem ns numa_maps \
+                     pagemap root smaps smaps_rollup stat";
 
 /// Finds paths of such files made from a process id, outside of tests.
 pub(super) fn problems(files: &[Source]) -> Vec<String> {
-    let is_product = |file: &&Source| {
-        PRODUCT.iter().any(|folder| file.path.starts_with(folder))
-            && !PLACES.iter().any(|place| file.path.starts_with(place))
-            && !file.path.contains("tests")
-            && !OTHERS.contains(&file.path.as_str())
+    let begins = |file: &Source, with: &[&str]| with.iter().any(|one| file.path.starts_with(one));
+    let is_checked = |file: &&Source| {
+        begins(file, &PRODUCT) && !begins(file, &PLACES) && !file.path.contains("tests")
     };
     let mut found = Vec::new();
-    for file in files.iter().filter(is_product) {
-        let product = file.text.split("#[cfg(test)]").next().unwrap_or_default();
-        for (number, line) in product.lines().enumerate() {
-            let comment = line.trim_start().starts_with("//");
-            if let Some(name) = named(line).filter(|_| !comment) {
+    for file in files.iter().filter(is_checked) {
+        for (number, line) in file.product_lines() {
+            let is_comment = line.trim_start().starts_with("//");
+            if let Some(name) = named(line).filter(|_| !is_comment) {
                 found.push(format!(
-                    "{}:{}: /proc/PID/{name} may wait without end: read it by pagetables::access",
-                    file.path,
-                    number + 1
+                    "{}:{number}: /proc/PID/{name} may wait without end: read it by \
+                     pagetables::access",
+                    file.path
                 ));
             }
         }
@@ -77,10 +53,9 @@ pub(super) fn problems(files: &[Source]) -> Vec<String> {
 /// of [`FILES`].
 fn named(line: &str) -> Option<&'static str> {
     let (_, behind) = line.split_once("\"/proc/{")?;
-    let (_, behind) = behind.split_once("}/")?;
-    let (path, _) = behind.split_once('"')?;
+    let (path, _) = behind.split_once("}/")?.1.split_once('"')?;
     let parts: Vec<&str> = path.split('/').collect();
-    FILES.into_iter().find(|name| parts.contains(name))
+    FILES.split(' ').find(|name| parts.contains(name))
 }
 
 #[cfg(test)]
@@ -89,19 +64,18 @@ mod tests {
 
     #[test]
     fn paths_of_other_processes_are_found() {
-        let line = |line: &str| named(line);
-        assert_eq!(
-            line(r#"File::open(format!("/proc/{pid}/pagemap"))"#),
-            Some("pagemap")
-        );
-        assert_eq!(line(r#"format!("/proc/{}/ns/user", pid)"#), Some("ns"));
-        for fine in [
-            r#"read("/proc/self/stat")"#,
-            r#"format!("/proc/{pid}/status")"#,
-            r#"format!("/proc/{pid}")"#,
-            r#"format!("{name}/maps")"#,
+        for (line, name) in [
+            (
+                r#"File::open(format!("/proc/{pid}/pagemap"))"#,
+                Some("pagemap"),
+            ),
+            (r#"format!("/proc/{}/ns/user", pid)"#, Some("ns")),
+            (r#"read("/proc/self/stat")"#, None),
+            (r#"format!("/proc/{pid}/status")"#, None),
+            (r#"format!("/proc/{pid}")"#, None),
+            (r#"format!("{name}/maps")"#, None),
         ] {
-            assert_eq!(line(fine), None, "{fine}");
+            assert_eq!(named(line), name, "{line}");
         }
     }
 }

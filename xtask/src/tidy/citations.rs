@@ -5,59 +5,36 @@
 //! `workingset.md I3`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use super::sources::Source;
 
-/// The pages that may be named: by file name, what can be cited from them.
-#[derive(Default)]
-pub(super) struct Pages(BTreeMap<String, Points>);
+/// The pages that may be named, by file name. Of a page in `docs/spec`, what can be cited from it:
+/// `5.2`, `I3`, and of its tests `test 4`.
+type Pages<'a> = BTreeMap<&'a str, Option<BTreeSet<String>>>;
 
-/// What can be cited from a page in `docs/spec`: `5.2`, `I3`, and of its tests `test 4`. Other
-/// pages are not parsed.
-#[derive(Default)]
-struct Points {
-    is_spec: bool,
-    known: BTreeSet<String>,
-}
-
-impl Pages {
-    /// Returns the pages among `texts`.
-    pub(super) fn of(texts: &[Source]) -> Pages {
-        let pages = texts.iter().map(|text| {
-            let name = text.path.rsplit('/').next().unwrap_or_default();
-            let is_spec = text.path.starts_with("docs/spec/");
-            let known = if is_spec {
-                points(&text.text)
-            } else {
-                BTreeSet::new()
-            };
-            (name.to_owned(), Points { is_spec, known })
-        });
-        Pages(pages.collect())
-    }
-}
-
-/// Reads the Markdown pages of the workspace: those at its root, and all in `docs` and `crates`.
-pub(super) fn read(workspace: &Path) -> Vec<Source> {
-    let mut pages = Vec::new();
-    let mut folders = vec![workspace.to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
-            let path = entry.path();
-            let name = entry.file_name();
-            let holds_pages = folder != workspace || name == "docs" || name == "crates";
-            if path.is_dir() && holds_pages {
-                folders.push(path);
-            } else if path.extension().is_some_and(|end| end == "md") {
-                let relative = path.strip_prefix(workspace).unwrap_or(&path);
-                let text = std::fs::read_to_string(&path).unwrap_or_default();
-                pages.push(Source::new(&relative.to_string_lossy(), &text));
+/// Returns the wrong citations in these texts. `pages`: all pages of the repository.
+pub(super) fn problems(files: &[Source], pages: &[Source]) -> Vec<String> {
+    let of = |page: &Source| {
+        let is_spec = page.path.starts_with("docs/spec/");
+        is_spec.then(|| points(&page.text))
+    };
+    let known = |page| (file_name(page), of(page));
+    let known: Pages<'_> = pages.iter().map(known).collect();
+    let mut found = Vec::new();
+    // Tests of the rules on pages name pages that do not exist.
+    let are_made_up = |file: &&Source| file.path.starts_with("xtask/src/tidy/");
+    for file in files.iter().filter(|file| !are_made_up(file)) {
+        for (number, line) in (1..).zip(file.text.lines()) {
+            for why in of_line(&known, line) {
+                found.push(format!("{}:{number}: {why}", file.path));
             }
         }
     }
-    pages.sort_by(|a, b| a.path.cmp(&b.path));
-    pages
+    found
+}
+
+fn file_name(file: &Source) -> &str {
+    file.path.rsplit('/').next().unwrap_or_default()
 }
 
 /// Returns sections by their numbers, `- I3 ...`, and the numbered list of the section called
@@ -80,25 +57,7 @@ fn points(text: &str) -> BTreeSet<String> {
     known
 }
 
-pub(super) fn problems(pages: &Pages, files: &[Source]) -> Vec<String> {
-    let mut found = Vec::new();
-    // Tests of the rules on pages name pages that do not exist.
-    let are_made_up = |path: &str| {
-        ["citations.rs", "links.rs", "prose.rs", "words.rs"]
-            .iter()
-            .any(|end| path.ends_with(end))
-    };
-    for file in files.iter().filter(|file| !are_made_up(&file.path)) {
-        for (number, line) in (1..).zip(file.text.lines()) {
-            for why in of_line(pages, line) {
-                found.push(format!("{}:{number}: {why}", file.path));
-            }
-        }
-    }
-    found
-}
-
-fn of_line(pages: &Pages, line: &str) -> Vec<String> {
+fn of_line(pages: &Pages<'_>, line: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (end, ending) in line.match_indices(".md") {
         let (before, after) = (&line[..end], &line[end + ending.len()..]);
@@ -108,14 +67,15 @@ fn of_line(pages: &Pages, line: &str) -> Vec<String> {
             continue;
         }
         let name = format!("{name}.md");
-        let Some(page) = pages.0.get(&name) else {
+        let Some(page) = pages.get(name.as_str()) else {
             found.push(format!("names {name}, which the repository does not hold"));
             continue;
         };
-        for point in cited(after).iter().filter(|_| page.is_spec) {
-            if !page.known.contains(point) {
-                found.push(format!("{name} has no {point}"));
-            }
+        if let Some(points) = page {
+            let missing = cited(after)
+                .into_iter()
+                .filter(|point| !points.contains(point));
+            found.extend(missing.map(|point| format!("{name} has no {point}")));
         }
     }
     found
@@ -164,7 +124,7 @@ mod tests {
             Source::new("docs/spec/lru.md", PAGE),
             Source::new("README.md", "# It"),
         ];
-        problems(&Pages::of(&texts), &[Source::new("a.rs", line)])
+        problems(&[Source::new("a.rs", line)], &texts)
     }
 
     #[test]

@@ -2,7 +2,6 @@
 //! machine, and only the steps of a manager call what they read. The files with the rules read
 //! nothing at all, so that each rule can be tested off a machine.
 
-use super::code::{code_only, has_word};
 use super::sources::Source;
 
 /// The folder of the managers.
@@ -14,7 +13,7 @@ const CLOCKS: [(&str, &str); 3] = [
     ("wakeup.rs", "when a slice ends"),
 ];
 /// Code that reads it.
-const READINGS: [&str; 3] = ["Instant", "SystemTime", ".elapsed"];
+const READINGS: [&str; 4] = ["Instant", "SystemTime", "elapsed", "elapsed_ms"];
 /// Files with steps of a manager, which call `Driver::now` at their beginning.
 const STEPS: [&str; 18] = [
     "act.rs",
@@ -88,12 +87,12 @@ pub(super) fn problems(files: &[Source]) -> Vec<String> {
         let Some(name) = file.path.strip_prefix(FOLDER) else {
             continue;
         };
-        let shipped = file.text.split("#[cfg(test)]\nmod tests").next();
-        let code = code_only(shipped.unwrap_or_default());
+        let tokens = file.tokens().iter().filter(|token| !token.is_test);
+        let words: Vec<&str> = tokens.map(|token| token.text.as_str()).collect();
         let is_test = name.ends_with("tests.rs");
-        let is_in = |word: &&str| match word.starts_with('.') {
-            true => code.contains(*word),
-            false => has_word(&code, word),
+        let is_in = |word: &&str| match word.starts_with("elapsed") {
+            true => contains(&words, &[".", word]),
+            false => words.contains(word),
         };
         let reading = READINGS.into_iter().find(is_in);
         if let Some(word) = reading.filter(|_| !is_test && !is_clock(name)) {
@@ -105,12 +104,12 @@ pub(super) fn problems(files: &[Source]) -> Vec<String> {
             ));
         }
         let may_call = is_test || is_clock(name) || STEPS.contains(&name);
-        if code.contains("now()") && !may_call {
+        if contains(&words, &["now", "(", ")"]) && !may_call {
             let path = &file.path;
             found.push(format!("{path}: now(): the caller passes a `Moment` down"));
         }
         let is_rule = RULES.contains(&name);
-        for word in OUTSIDE.iter().filter(|word| is_rule && uses(&code, word)) {
+        for word in OUTSIDE.iter().filter(|word| is_rule && uses(&words, word)) {
             let path = &file.path;
             found.push(format!(
                 "{path}: {word}: this file decides by arguments alone"
@@ -132,11 +131,17 @@ fn is_clock(name: &str) -> bool {
 }
 
 /// Lower-case words are common as names, so this finds them only as path segments (`std::fs`).
-fn uses(code: &str, word: &str) -> bool {
+fn uses(words: &[&str], word: &str) -> bool {
     match word.starts_with(char::is_uppercase) {
-        true => has_word(code, word),
-        false => code.contains(&format!("std::{word}")) || code.contains(&format!("{word}::")),
+        true => words.contains(&word),
+        false => {
+            contains(words, &["std", ":", ":", word]) || contains(words, &[word, ":", ":"])
+        }
     }
+}
+
+fn contains(words: &[&str], sequence: &[&str]) -> bool {
+    words.windows(sequence.len()).any(|part| part == sequence)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::prose::lines_outside_code;
 use super::sources::Source;
 
 /// The book's table of contents.
@@ -53,20 +54,10 @@ pub(super) fn problems(pages: &[Source], exists: impl Fn(&str) -> bool) -> Vec<S
     found
 }
 
-/// Returns the lines that are text, not code, with their line numbers.
-fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let mut in_code = false;
-    (1..).zip(text.lines()).filter(move |(_, line)| {
-        let is_fence = line.trim_start().starts_with("```");
-        in_code ^= is_fence;
-        !in_code && !is_fence && !line.starts_with("    ")
-    })
-}
-
 /// Returns the links to places in the repository.
 fn links(text: &str) -> Vec<Link<'_>> {
     let mut found = Vec::new();
-    for (number, line) in prose(text) {
+    for (number, line) in lines_outside_code(text) {
         for (at, _) in line.match_indices("](") {
             // Text between backticks is not a link.
             let is_code = line[..at].matches('`').count() % 2 == 1 && line[at..].contains('`');
@@ -101,22 +92,15 @@ fn resolve(page: &str, path: &str) -> Option<String> {
 /// Returns the anchors of headings, as mdBook and others name them.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for (_, line) in prose(text).filter(|(_, line)| line.starts_with('#')) {
+    for (_, line) in lines_outside_code(text).filter(|(_, line)| line.starts_with('#')) {
         let heading = line.trim_start_matches('#').trim();
-        let name: String = heading
-            .chars()
-            .filter_map(|c| match c {
-                ' ' => Some('-'),
-                c if c.is_alphanumeric() || matches!(c, '-' | '_') => Some(c.to_ascii_lowercase()),
-                _ => None,
-            })
-            .collect();
-        let mut unique = name.clone();
-        let mut number = 0;
-        while !found.insert(unique) {
-            number += 1;
-            unique = format!("{name}-{number}");
-        }
+        let name = heading.to_lowercase().replace(' ', "-");
+        let is_kept = |c: &char| c.is_alphanumeric() || matches!(c, '-' | '_');
+        let name: String = name.chars().filter(is_kept).collect();
+        // A heading that stands again gets a number.
+        let numbered = (1..).map(|number| format!("{name}-{number}"));
+        let mut names = std::iter::once(name.clone()).chain(numbered);
+        found.extend(names.find(|name| !found.contains(name)));
     }
     found
 }

@@ -2,53 +2,43 @@
 //!
 //! Each rule is a function from texts to problems, so that a unit test can show a failure.
 
+mod tokens;
+
+mod sources;
+
+mod prose;
+
 mod access;
-mod arrows;
 mod citations;
 mod clock;
-mod code;
-mod dependencies;
-mod engine;
+mod crates;
 mod floors;
-mod functions;
+mod lengths;
 mod links;
-mod metadata;
 mod names;
-mod prose;
-mod sizes;
-mod sources;
 mod surface;
-mod unsafety;
 mod words;
 
 use crate::root;
 
 /// Returns every problem found in this workspace, one line each; empty if there are none.
-pub(crate) fn problems() -> Vec<String> {
-    let metadata = match metadata::read(&root()) {
-        Ok(metadata) => metadata,
-        Err(why) => return vec![why],
-    };
-    let files = sources::read(&root());
-    let mut found = arrows::problems(&metadata);
+///
+/// # Errors
+/// If the workspace cannot be read.
+pub(crate) fn problems() -> Result<Vec<String>, String> {
+    let (files, pages) = sources::read()?;
+    let mut found = crates::problems(&files, &pages)?;
     found.extend(access::problems(&files));
-    found.extend(unsafety::problems(&metadata.roots, &files));
-    found.extend(sizes::problems(&files));
-    found.extend(functions::problems(&files));
+    found.extend(lengths::problems(&files));
     found.extend(floors::problems(&files));
-    found.extend(engine::problems(&metadata, &files));
     found.extend(clock::problems(&files));
-    let pages = citations::read(&root());
-    let named = citations::Pages::of(&pages);
-    found.extend(citations::problems(&named, &files));
-    found.extend(citations::problems(&named, &pages));
+    found.extend(citations::problems(&files, &pages));
+    found.extend(citations::problems(&pages, &pages));
     found.extend(links::problems(&pages, |path| root().join(path).exists()));
     found.extend(names::problems(&files, &pages));
     found.extend(prose::problems(&files, &pages));
-    found.extend(words::Replaced::of(&pages).problems(&files, &pages));
-    let table = std::fs::read_to_string(root().join(dependencies::TABLE)).unwrap_or_default();
-    found.extend(dependencies::problems(&metadata, &table));
-    found.extend(surface::problems(&root(), &files));
+    found.extend(words::problems(&files, &pages));
+    found.extend(surface::problems(&files)?);
     for name in ["rust-toolchain", "rust-toolchain.toml"] {
         if root().join(name).exists() {
             found.push(format!(
@@ -56,23 +46,30 @@ pub(crate) fn problems() -> Vec<String> {
             ));
         }
     }
-    found
+    Ok(found)
 }
 
-/// Writes the snapshots of the crates' public items; returns whether that went well.
-pub(crate) fn renew_surface() -> bool {
-    let renewed = surface::renew(&root(), &sources::read(&root()));
-    renewed
-        .inspect_err(|why| println!("surface: {why}"))
-        .is_ok()
+/// Writes the snapshots of the crates' public items.
+///
+/// # Errors
+/// If a file cannot be read or written.
+pub(crate) fn renew_surface() -> Result<(), String> {
+    let (files, _) = sources::read()?;
+    surface::renew(&files)
 }
 
-/// Prints what [`problems`] finds; returns whether there are none.
-pub(crate) fn run() -> bool {
-    let found = problems();
+/// Prints what [`problems`] finds.
+///
+/// # Errors
+/// If it finds any.
+pub(crate) fn run() -> Result<(), String> {
+    let found = problems()?;
     for problem in &found {
         println!("{problem}");
     }
     println!("tidy: {} problems", found.len());
-    found.is_empty()
+    match found.is_empty() {
+        true => Ok(()),
+        false => Err("tidy has found problems".to_owned()),
+    }
 }

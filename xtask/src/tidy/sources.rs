@@ -1,67 +1,73 @@
-//! The texts that the rules read: every Rust and C source of the work tree.
+//! The texts that the rules read: all Rust and C sources of the work tree, and all pages.
 
-use std::path::Path;
+use std::process::Command;
 use std::sync::OnceLock;
 
-use super::code::code_only;
+use super::tokens::{Token, tokens};
+use crate::root;
 
-/// A source file: its path relative to the workspace, with slashes, and its text.
+/// A file: its path relative to the workspace, with slashes, and its text.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) path: String,
     pub(crate) text: String,
-    /// [`Self::code`], once a rule has asked for it.
-    code: OnceLock<String>,
+    tokens: OnceLock<Vec<Token>>,
 }
 
 impl Source {
-    pub(super) fn is_rust(&self) -> bool {
-        self.path.ends_with(".rs")
-    }
-
     pub(super) fn new(path: &str, text: &str) -> Source {
         Source {
             path: path.to_owned(),
             text: text.to_owned(),
-            code: OnceLock::new(),
+            tokens: OnceLock::new(),
         }
     }
 
-    /// The text without comments and literals ([`code_only`]): several rules read it.
-    pub(super) fn code(&self) -> &str {
-        self.code.get_or_init(|| code_only(&self.text))
+    pub(super) fn is_rust(&self) -> bool {
+        self.path.ends_with(".rs")
+    }
+
+    /// Returns the tokens of a Rust source; several rules read them.
+    pub(super) fn tokens(&self) -> &[Token] {
+        self.tokens.get_or_init(|| tokens(&self.text))
+    }
+
+    /// Returns the lines before the unit tests, with their numbers.
+    pub(super) fn product_lines(&self) -> impl Iterator<Item = (usize, &str)> {
+        let product = self.text.split("#[cfg(test)]").next().unwrap_or_default();
+        (1..).zip(product.lines())
     }
 }
 
-const ENDINGS: [&str; 7] = ["rs", "c", "h", "py", "go", "java", "js"];
+/// Endings of sources.
+const SOURCES: [&str; 7] = ["rs", "c", "h", "py", "go", "java", "js"];
+/// Folders with sources.
+const FOLDERS: [&str; 3] = ["crates/", "xtask/", "tests/"];
 
-pub(super) fn read(workspace: &Path) -> Vec<Source> {
-    let mut files = Vec::new();
-    for folder in ["crates", "xtask", "tests", "fuzz"] {
-        walk(workspace, &workspace.join(folder), &mut files);
-    }
-    files.sort_by(|a, b| a.path.cmp(&b.path));
-    files
-}
-
-fn walk(workspace: &Path, folder: &Path, files: &mut Vec<Source>) {
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if name.starts_with('.') || name == "target" {
-            continue;
-        }
-        if path.is_dir() {
-            walk(workspace, &path, files);
-        } else if path
-            .extension()
-            .is_some_and(|end| ENDINGS.iter().any(|known| end == *known))
-        {
-            let relative = path.strip_prefix(workspace).unwrap_or(&path);
-            let relative = relative.to_string_lossy().into_owned();
-            // A source that cannot be read as text has no lines.
-            let text = std::fs::read_to_string(&path).unwrap_or_default();
-            files.push(Source::new(&relative, &text));
-        }
-    }
+/// Returns all sources and all pages, each sorted by path: the files that git tracks, and new ones
+/// that it does not ignore.
+///
+/// # Errors
+/// If git cannot be run.
+pub(super) fn read() -> Result<(Vec<Source>, Vec<Source>), String> {
+    let listed = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root())
+        .output()
+        .map_err(|error| format!("cannot run git ls-files: {error}"))?;
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let mut paths: Vec<&str> = listed.lines().collect();
+    paths.sort_unstable();
+    let read = |path: &&str| {
+        // A file that was removed and is still tracked is left out.
+        let bytes = std::fs::read(root().join(path)).ok()?;
+        Some(Source::new(path, &String::from_utf8_lossy(&bytes)))
+    };
+    let is_source = |path: &&&str| {
+        let ending = path.rsplit('.').next().unwrap_or_default();
+        SOURCES.contains(&ending) && FOLDERS.iter().any(|folder| path.starts_with(folder))
+    };
+    let sources = paths.iter().filter(is_source).filter_map(read).collect();
+    let pages = paths.iter().filter(|path| path.ends_with(".md"));
+    Ok((sources, pages.filter_map(read).collect()))
 }

@@ -6,9 +6,9 @@
 
 use std::collections::HashSet;
 
-use super::code::{is_name, stands_alone};
-use super::prose::comment;
+use super::prose::{comment, rows};
 use super::sources::Source;
+use super::tokens::{Token, is_name};
 
 /// The page with the list; it may use the replaced terms.
 const GLOSSARY: &str = "docs/glossary.md";
@@ -27,89 +27,93 @@ const KEPT: [&str; 9] = [
     "asked_ms_ago",
 ];
 
+/// A replaced term, in lower case, and the plain one.
+type Entry<'a> = (String, &'a str);
+
 /// The replaced terms.
-#[derive(Debug, Default, PartialEq)]
-pub(super) struct Replaced {
-    identifiers: Vec<(String, String)>,
-    phrases: Vec<(String, String)>,
+#[derive(Debug, Default)]
+struct Replaced<'a> {
+    identifiers: Vec<Entry<'a>>,
+    phrases: Vec<Entry<'a>>,
 }
 
-impl Replaced {
-    /// Returns the list from the glossary, which is one of `pages`.
-    pub(super) fn of(pages: &[Source]) -> Replaced {
-        let glossary = pages.iter().find(|page| page.path == GLOSSARY);
-        let text = glossary.map_or("", |page| page.text.as_str());
-        let table = text.split_once(HEADING).map_or("", |(_, table)| table);
+/// Returns the problems of sources and pages; one problem if the list is missing.
+pub(super) fn problems(files: &[Source], pages: &[Source]) -> Vec<String> {
+    let glossary = pages.iter().find(|page| page.path == GLOSSARY);
+    let replaced = Replaced::of(glossary.map_or("", |page| page.text.as_str()));
+    if replaced.identifiers.is_empty() || replaced.phrases.is_empty() {
+        return vec![format!(
+            "{GLOSSARY}: the table below \"{HEADING}\" is missing"
+        )];
+    }
+    let mut found = Vec::new();
+    for file in files.iter().filter(|file| file.is_rust()) {
+        found.extend(replaced.in_identifiers(file));
+        let lines = (1..).zip(file.text.lines());
+        let comments = lines.filter_map(|(number, line)| Some((number, comment(line)?)));
+        found.extend(replaced.in_prose(&file.path, comments));
+    }
+    for page in pages.iter().filter(|page| page.path != GLOSSARY) {
+        found.extend(replaced.in_prose(&page.path, (1..).zip(page.text.lines())));
+    }
+    found
+}
+
+impl<'a> Replaced<'a> {
+    fn of(glossary: &'a str) -> Replaced<'a> {
+        let table = glossary.split_once(HEADING).map_or("", |(_, table)| table);
         let mut replaced = Replaced::default();
-        for row in table.lines().filter(|line| line.starts_with("| ")) {
-            let mut cells = row.trim_matches('|').split('|').map(str::trim);
-            let (Some(terms), Some(plain)) = (cells.next(), cells.next()) else {
+        // The first row is the table's heading.
+        for row in rows(table).skip(1) {
+            let [terms, plain] = row[..] else {
                 continue;
             };
-            for term in terms.split(", ").filter(|term| *term != "not") {
-                let entry = |term: &str| (term.to_lowercase(), plain.to_owned());
-                match term
+            for term in terms.split(", ") {
+                let word = term
                     .strip_prefix('`')
-                    .and_then(|term| term.strip_suffix('`'))
-                {
-                    Some(word) => replaced.identifiers.push(entry(word)),
-                    None if term.starts_with('-') => (),
-                    None => replaced.phrases.push(entry(term)),
-                }
+                    .and_then(|term| term.strip_suffix('`'));
+                let list = match word {
+                    Some(_) => &mut replaced.identifiers,
+                    None => &mut replaced.phrases,
+                };
+                list.push((word.unwrap_or(term).to_lowercase(), plain));
             }
         }
         replaced
     }
 
-    /// Returns the problems of sources and pages; one problem if the list is missing.
-    pub(super) fn problems(&self, files: &[Source], pages: &[Source]) -> Vec<String> {
-        if self.identifiers.is_empty() || self.phrases.is_empty() {
-            return vec![format!(
-                "{GLOSSARY}: the table below \"{HEADING}\" is missing"
-            )];
-        }
-        let (mut found, mut clean) = (Vec::new(), HashSet::new());
-        for file in files.iter().filter(|file| file.is_rust()) {
-            found.extend(self.in_identifiers(file, &mut clean));
-            let lines = (1..).zip(file.text.lines());
-            let comments = lines.filter_map(|(number, line)| Some((number, comment(line)?)));
-            found.extend(self.in_prose(&file.path, comments));
-        }
-        for page in pages.iter().filter(|page| page.path != GLOSSARY) {
-            found.extend(self.in_prose(&page.path, (1..).zip(page.text.lines())));
-        }
-        found
-    }
-
-    fn in_identifiers<'a>(&self, file: &'a Source, clean: &mut HashSet<&'a str>) -> Vec<String> {
-        let mut found = Vec::new();
-        for (number, line) in (1..).zip(file.code().lines()) {
-            for name in line.split(|c| !is_name(c)) {
-                if clean.contains(name) {
-                    continue;
-                }
-                let words = words_of(name);
-                let bad = self.identifiers.iter().find(|e| words.contains(&e.0));
-                match bad.filter(|_| !is_kept(name)) {
-                    Some((word, plain)) => {
-                        let path = &file.path;
-                        found.push(format!("{path}:{number}: {name}: not {word}, but {plain}"));
-                    }
-                    None => _ = clean.insert(name),
-                }
+    /// A name is reported once for each file.
+    fn in_identifiers(&self, file: &Source) -> Vec<String> {
+        let (mut found, mut seen) = (Vec::new(), HashSet::new());
+        for Token { text, line, .. } in file.tokens() {
+            if !seen.insert(text) {
+                continue;
+            }
+            let words = words_of(text);
+            let lower = text.to_lowercase();
+            let is_kept = KEPT.iter().any(|kept| lower.contains(kept));
+            let mut bad = self
+                .identifiers
+                .iter()
+                .filter(|(word, _)| words.contains(word));
+            if let Some((word, plain)) = bad.next().filter(|_| !is_kept) {
+                let path = &file.path;
+                found.push(format!("{path}:{line}: {text}: not {word}, but {plain}"));
             }
         }
         found
     }
 
-    fn in_prose<'a>(
+    fn in_prose<'t>(
         &self,
         path: &str,
-        lines: impl Iterator<Item = (usize, &'a str)>,
+        lines: impl Iterator<Item = (usize, &'t str)>,
     ) -> Vec<String> {
         let mut found = Vec::new();
         for (number, line) in lines {
-            let text = without_code(line).to_lowercase();
+            // Parts in backticks are code.
+            let text: Vec<&str> = line.split('`').step_by(2).collect();
+            let text = text.join("`").to_lowercase();
             for (term, plain) in &self.phrases {
                 if has_phrase(&text, term) {
                     found.push(format!("{path}:{number}: not \"{term}\", but {plain}"));
@@ -118,11 +122,6 @@ impl Replaced {
         }
         found
     }
-}
-
-fn is_kept(name: &str) -> bool {
-    let name = name.to_lowercase();
-    KEPT.iter().any(|kept| name.contains(kept))
 }
 
 /// Returns the words of a name: `hard_limit`, `HardLimit` and `HARD_LIMIT` have two.
@@ -142,27 +141,28 @@ fn words_of(name: &str) -> Vec<String> {
     words
 }
 
-/// Returns the line without the parts in backticks.
-fn without_code(line: &str) -> String {
-    line.split('`').step_by(2).collect::<Vec<_>>().join("`")
-}
-
 /// Returns whether the text has the phrase, and not as a part of longer words.
 fn has_phrase(text: &str, phrase: &str) -> bool {
-    stands_alone(text, phrase, |c| is_name(c) || c == '-')
+    let is_word = |c| is_name(c) || c == '-';
+    text.match_indices(phrase).any(|(at, _)| {
+        !text[..at].ends_with(is_word) && !text[at + phrase.len()..].starts_with(is_word)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn replaced() -> Replaced {
-        let text = "intro\n## Terms that are replaced\n\n| not | but |\n|---|---|\n| `wall`, at the wall | hard limit |\n";
-        Replaced::of(&[Source::new(GLOSSARY, text)])
-    }
+    const LIST: &str = "intro\n## Terms that are replaced\n\n| not | but |\n|---|---|\n\
+                        | `wall`, at the wall | hard limit |\n";
 
-    fn of(text: &str) -> Vec<String> {
-        replaced().problems(&[Source::new("a.rs", text)], &[])
+    fn of(path: &str, text: &str) -> Vec<String> {
+        let glossary = Source::new(GLOSSARY, LIST);
+        let text = Source::new(path, text);
+        match text.is_rust() {
+            true => problems(&[text], &[glossary]),
+            false => problems(&[], &[glossary, text]),
+        }
     }
 
     #[test]
@@ -172,7 +172,7 @@ mod tests {
             "struct WallError;",
             "const AT_THE_WALL: u8 = 0;",
         ] {
-            assert_eq!(of(bad).len(), 1, "{bad}");
+            assert_eq!(of("a.rs", bad).len(), 1, "{bad}");
         }
         for good in [
             "let wallet = 1;",
@@ -180,22 +180,20 @@ mod tests {
             "print(\"wall\");",
             "// the wall clock",
         ] {
-            assert_eq!(of(good), [""; 0], "{good}");
+            assert_eq!(of("a.rs", good), [""; 0], "{good}");
         }
     }
 
     #[test]
     fn phrases_of_comments_and_pages_are_refused() {
-        assert_eq!(of("/// The program stands At the wall.\n").len(), 1);
-        assert_eq!(of("/// `at the wall`\n"), [""; 0]);
-        let page = Source::new("docs/a.md", "one\nat the wall.\n");
-        let found = replaced().problems(&[], &[page]);
+        assert_eq!(of("a.rs", "/// The program stands At the wall.\n").len(), 1);
+        assert_eq!(of("a.rs", "/// `at the wall`\n"), [""; 0]);
+        let found = of("docs/a.md", "one\nat the wall.\n");
         assert_eq!(found, ["docs/a.md:2: not \"at the wall\", but hard limit"]);
     }
 
     #[test]
     fn a_glossary_without_its_list_is_a_problem() {
-        let none = Replaced::of(&[Source::new(GLOSSARY, "nothing")]);
-        assert_eq!(none.problems(&[], &[]).len(), 1);
+        assert_eq!(problems(&[], &[Source::new(GLOSSARY, "nothing")]).len(), 1);
     }
 }

@@ -20,13 +20,16 @@ use super::stop::gentle_flag;
 use crate::failure::Failure;
 use crate::terminal::Style;
 
-mod demo_swap;
 mod pages;
 mod pairs;
-mod picture;
+
+mod workload;
+
+mod demo_swap;
 mod subject;
 mod verdict;
-mod workload;
+
+mod picture;
 
 pub(crate) use demo_swap::remove_stale_swap;
 pub(crate) use workload::workload;

@@ -6,6 +6,7 @@
 //! command except SIGKILL restores the limit.
 
 mod limit;
+
 mod plan;
 
 use std::path::Path;

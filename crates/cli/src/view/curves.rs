@@ -5,9 +5,10 @@
 
 mod chart;
 mod gaps;
-mod page;
 mod plot;
 mod table;
+
+mod page;
 
 pub(crate) use page::html;
 

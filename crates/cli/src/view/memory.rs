@@ -5,18 +5,20 @@
 //! For any numbers and names in a report, nothing overflows, and the output contains no control
 //! characters of theirs.
 
-mod ages;
 mod bins;
-pub(crate) mod csv;
 mod curve;
 mod foot;
-mod history;
 mod managed;
 pub(crate) mod needed;
-mod page;
 mod processes;
-mod reaccess;
 pub(crate) mod words;
+
+mod ages;
+pub(crate) mod csv;
+mod history;
+mod reaccess;
+
+mod page;
 
 use bins::older_than;
 pub(crate) use history::History;

@@ -12,19 +12,25 @@
 //! `client`; `listener`; `server`.
 
 mod address;
-mod answer;
-mod client;
 mod date;
 mod door;
-#[cfg(test)]
-mod fuzz;
-mod gate;
-mod head;
-mod listener;
 mod query;
-mod server;
 mod stream;
 mod token;
+
+mod answer;
+
+mod head;
+
+mod gate;
+
+mod client;
+
+mod listener;
+
+#[cfg(test)]
+mod fuzz;
+mod server;
 
 pub use address::{Address, AddressError};
 pub use answer::{Answer, Status};

@@ -5,10 +5,11 @@
 //! for. Everything that can be checked is checked before it starts; after that nothing of ours
 //! stops it.
 
-mod companion;
 mod find;
 mod report;
 mod restore;
+
+mod companion;
 
 use std::ffi::{CString, OsString};
 use std::fs::File;

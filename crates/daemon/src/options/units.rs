@@ -5,9 +5,11 @@
 
 use engine::units::{Bytes, Millis};
 
-mod cpu_share;
 mod number;
+
 mod size;
+
+mod cpu_share;
 
 pub use cpu_share::CpuShare;
 use number::Number;

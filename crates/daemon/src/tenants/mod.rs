@@ -10,34 +10,41 @@
 //! `leave`, `mounter`; here the loop.
 
 mod affinity;
-mod changes;
-pub mod config;
-mod configured;
-mod content;
-mod directory;
 mod file;
-#[cfg(test)]
-mod fuzz;
-mod history;
-mod inode;
-mod keeper;
-mod leave;
-mod listen;
-mod metrics;
-mod mount;
-pub mod mounter;
 mod names;
 mod notify;
-mod opened;
-mod page;
 mod recompress;
 mod reports;
-mod request_queue;
-mod serve_settings;
-mod site;
-mod snapshot;
-mod talk;
 mod values;
+
+pub mod config;
+mod content;
+mod inode;
+mod snapshot;
+
+mod changes;
+mod configured;
+mod history;
+mod metrics;
+
+mod keeper;
+mod page;
+mod request_queue;
+
+mod directory;
+mod site;
+mod talk;
+
+mod listen;
+mod opened;
+
+mod mount;
+mod serve_settings;
+
+#[cfg(test)]
+mod fuzz;
+mod leave;
+pub mod mounter;
 
 use std::time::{Duration, Instant};
 

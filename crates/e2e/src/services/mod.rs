@@ -8,6 +8,7 @@
 pub mod client;
 pub mod figures;
 pub mod janitor;
+
 pub mod load;
 mod made;
 

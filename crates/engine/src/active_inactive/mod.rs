@@ -20,8 +20,9 @@ mod prepare;
 mod refault;
 mod reference;
 mod scan_count;
-mod shrink;
 mod target;
+
+mod shrink;
 
 pub use level::{Level, Sizes};
 pub use prepare::Prepared;

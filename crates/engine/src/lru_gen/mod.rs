@@ -20,19 +20,23 @@
 //! - I5 births do not decrease from `min_seq` to `max_seq`;
 //! - I6 with both types evictable, the two `min_seq` differ by at most 1 once aligned.
 
-mod aging;
 mod bloom;
-mod budget;
-mod by_age;
-mod check;
 mod controller;
-mod eviction;
-mod insert;
 mod look_around;
 mod nodes;
-mod refault;
 mod refault_clock;
 mod refs;
+
+mod budget;
+mod check;
+mod insert;
+mod refault;
+
+mod aging;
+
+mod eviction;
+
+mod by_age;
 
 pub use bloom::{BLOOM_FILTER_SHIFT, BloomFilters, is_dense};
 pub use budget::ScanTarget;

@@ -6,14 +6,18 @@
 //! Invariant: every present (resident) page is either on a list, or isolated or unevictable and
 //! counted in [`Lruvec::off_list`]. [`Lruvec::out`] counts the evicted pages.
 
-mod classic;
-mod fault;
-mod multi_gen;
 mod policy;
-mod reclaim;
-mod rename;
 mod shadow_bound;
+
+mod classic;
+mod rename;
 mod unmap;
+
+// These modules use each other.
+mod multi_gen;
+mod reclaim;
+
+mod fault;
 
 pub use policy::Policy;
 

@@ -14,29 +14,37 @@
 //! and its stocks (pages charged ahead); every memcg that is not released is on the memcg LRU
 //! exactly once.
 
+mod config;
+mod report;
+
+// These modules use each other.
+mod hierarchy;
+mod stats;
+
+mod guest;
+mod shrink;
+
 mod aging;
+mod idle;
+mod sharing;
+mod soft_limit;
+
+mod pages;
+mod usage;
+
+// These modules use each other.
 mod by_age;
 mod by_heat;
-mod charge;
-mod config;
 mod global;
-mod guest;
-mod hierarchy;
-mod high;
-mod idle;
 mod iterator;
 mod ongoing;
-mod pages;
 mod passes;
+mod reclaimers;
+
+mod charge;
+mod high;
 #[cfg(any(test, feature = "phases"))]
 mod phases;
-mod reclaimers;
-mod report;
-mod sharing;
-mod shrink;
-mod soft_limit;
-mod stats;
-mod usage;
 
 pub use charge::OomAt;
 pub use config::{

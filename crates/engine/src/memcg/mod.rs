@@ -7,14 +7,16 @@
 mod counter;
 mod events;
 mod heat;
-mod measured;
 mod memcg_lru;
-mod order;
 mod protection;
 mod scan_protection;
 mod shared_walk;
 mod stock;
 mod throttle;
+
+// These modules use each other.
+mod measured;
+mod order;
 mod tree;
 
 pub use counter::{OverLimit, PageCounter};

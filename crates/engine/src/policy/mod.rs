@@ -15,19 +15,22 @@
 //! writeback to a disk; this module, with the type that embedders use.
 
 mod age_histogram;
-mod cold_age;
-mod fit;
 mod pace;
-mod pressure;
-mod promotion_rate;
 mod rate;
+mod windows;
+
+mod why;
+
 mod seen;
 mod settings;
+mod write_back;
+
+mod cold_age;
+mod fit;
+mod pressure;
+mod promotion_rate;
 #[cfg(test)]
 mod testing;
-mod why;
-mod windows;
-mod write_back;
 
 pub use age_histogram::AgeHistogram;
 pub use rate::Rate;

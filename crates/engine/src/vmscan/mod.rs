@@ -19,8 +19,9 @@ mod classic;
 mod finish_page;
 mod headroom;
 mod scan_control;
-mod shrink;
 mod watermark;
+
+mod shrink;
 
 pub(crate) use batch::Batch;
 pub use by_age::{ByAgeVisit, shrink_by_age};

@@ -6,9 +6,10 @@
 //! ages how many refaults memories of other sizes would have.
 
 mod by_size;
-mod curve;
 mod shadow;
 mod shadow_nodes;
+
+mod curve;
 
 pub use curve::{Cohort, CurveScan, Missed, Period, RefaultCurve};
 pub use shadow::{EvictionClock, Refault};

@@ -4,8 +4,9 @@
 
 mod balloon;
 pub mod files;
-mod host;
 mod page_age;
+
+mod host;
 mod report;
 
 pub use balloon::{Balloon, BalloonError};

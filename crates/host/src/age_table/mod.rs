@@ -23,19 +23,25 @@
 mod age_counts;
 mod age_record;
 mod by_part;
-mod frames;
-mod head;
 mod index;
+
+mod head;
+mod reaccesses;
+mod timeline;
+
+mod owners;
+mod run;
+mod slabs;
+
+mod frames;
+
+// These modules use each other.
 mod observe_known;
 mod observe_unknown;
-mod owners;
-mod reaccesses;
-mod run;
+
 mod scans;
-mod slabs;
 #[cfg(test)]
 mod tests;
-mod timeline;
 
 pub use owners::Owner;
 

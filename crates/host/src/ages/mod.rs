@@ -15,19 +15,23 @@
 mod age_memory;
 mod buffered_walk;
 mod claim;
-mod clearing;
 mod costs;
 mod found;
-mod in_parts;
 mod listener;
-mod outcome;
-mod page;
-mod parallel;
-mod pauses;
-mod postponed;
-mod reader;
 mod slices;
+
+mod postponed;
 mod space;
+
+mod clearing;
+mod page;
+mod pauses;
+
+mod reader;
+
+mod in_parts;
+mod outcome;
+mod parallel;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -12,21 +12,26 @@
 //! lifts the limits, and a later start claims the cgroup ([`HardLimit::claim_all`]).
 
 mod attribute;
-mod error;
 mod files;
+mod pending_limits;
+mod refaults;
+mod scope;
+
+mod error;
 mod fresh;
-mod group_place;
-pub mod guard;
 mod handle;
+
+// These modules use each other.
+mod group_place;
 mod limits;
 mod lowered;
 mod ownership;
-mod pending_limits;
-mod reclaim;
-mod refaults;
-mod scope;
-mod step_down;
 mod tenant;
+
+pub mod guard;
+mod reclaim;
+
+mod step_down;
 #[cfg(test)]
 mod tests;
 

@@ -17,10 +17,13 @@
 //! An id is used again only after the engine has forgotten its page, or knows the page by another
 //! id.
 
-mod compact;
+mod roomy;
+
+// These modules use each other.
 mod groups;
 mod index;
-mod roomy;
+
+mod compact;
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -23,48 +23,58 @@
 //! measures the elapsed time of calls, as a cost. `xtask/src/tidy/clock.rs` lists the files that
 //! may read the clock, and the files with rules, which use nothing of the host.
 
-mod act;
+mod moment;
+mod stopwatch;
+
 mod actions;
-mod activation;
 mod activation_rules;
 mod advise;
 mod affinity;
 mod ahead_of_limit;
-mod driver;
-mod engine_sync;
 mod files_in_use;
 mod flags;
-mod headroom;
-mod host_memory;
 mod ids;
 mod members;
 mod messages;
-mod moment;
 mod noreuse;
 mod options;
-mod ordered;
 mod outside;
-mod policy_runner;
-mod reclaim_totals;
-mod record;
-mod report;
 mod scan_budget;
-mod second_chance;
 mod spent;
 mod stall;
-mod stopwatch;
 mod swapped_out_ages;
-mod tenant_map;
-pub mod tenants;
 mod unevictable;
 mod unseen;
 mod waits;
 mod wakeup;
-mod why;
 mod work_share;
-mod workers;
-mod writeback;
 mod writing_back;
+
+mod headroom;
+mod reclaim_totals;
+mod second_chance;
+mod tenant_map;
+mod why;
+mod workers;
+
+mod activation;
+mod engine_sync;
+mod host_memory;
+
+mod record;
+
+mod driver;
+
+mod policy_runner;
+mod writeback;
+
+pub mod tenants;
+
+// These modules use each other.
+mod act;
+mod ordered;
+
+mod report;
 
 use std::time::Duration;
 

@@ -12,28 +12,33 @@
 //! and `free_swap` (whether swapped-out pages fit in memory); `swap_type`, `recompress`; `on`,
 //! `off`, `status`, `lease`, `tier` (writeback from a zram to the disk behind it).
 
-mod area;
-mod backing;
 mod error;
-mod file;
-mod free_swap;
 mod header;
 mod kernel;
-mod lease;
-mod off;
-mod on;
-mod places;
-mod recompress;
-mod record;
 mod slot;
 mod stat;
-mod status;
+
+mod file;
+mod lease;
+mod places;
+mod record;
+
 mod swap_type;
-#[cfg(test)]
-mod tests;
-mod tier;
 mod write_back;
 mod zram;
+
+mod area;
+mod backing;
+mod free_swap;
+
+mod off;
+mod recompress;
+mod status;
+mod tier;
+
+mod on;
+#[cfg(test)]
+mod tests;
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};

@@ -6,10 +6,11 @@
 //! seen in our own cgroup namespace.
 
 mod hierarchy;
-mod members;
-mod resolve;
 mod usage;
 pub(crate) mod walk;
+
+mod members;
+mod resolve;
 
 use std::path::PathBuf;
 

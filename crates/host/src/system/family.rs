@@ -5,10 +5,13 @@
 //! exact. Without events, an update misses processes that start and end between two updates. It may
 //! also miss descendants whose parents ended in between ([`Family::maybe_missed`]).
 
-mod descent;
 mod known_by_events;
-mod listed;
+
+// These modules use each other.
+mod descent;
 mod scans;
+
+mod listed;
 
 use std::collections::{HashMap, HashSet};
 

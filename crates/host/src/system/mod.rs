@@ -7,28 +7,34 @@
 //! Modules, from the lowest to the highest: [`text`], [`proc`] and [`mountinfo`]; the parsers and
 //! readers of single files; [`family`], which keeps track of a target's processes.
 
-pub mod cgroup;
 pub(crate) mod descriptors;
-pub mod error;
-pub mod events;
-pub mod family;
-pub mod filesystems;
-pub mod load;
-pub mod maps;
-pub mod mountinfo;
-pub mod nodes;
 pub mod paths;
-pub mod pressure;
-pub mod private_dir;
-pub mod proc;
-pub mod process;
 pub mod rights;
 pub mod start;
+pub mod text;
+
+pub mod error;
+pub mod mountinfo;
+pub mod private_dir;
+
+pub mod events;
+pub mod proc;
+
+pub mod cgroup;
+pub mod filesystems;
+pub mod load;
+pub mod nodes;
 pub mod swap;
+pub mod vmstat;
+
+pub mod maps;
+pub mod pressure;
+
+pub mod process;
+
+pub mod family;
 #[cfg(test)]
 pub(crate) mod testing;
-pub mod text;
-pub mod vmstat;
 
 pub use cgroup::{Group, Groups};
 pub use error::Error;

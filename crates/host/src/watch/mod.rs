@@ -13,19 +13,21 @@
 //! `scan_in_progress` does a scan; this module decides when to scan.
 
 mod bins;
-mod compose;
-pub(crate) mod curve;
 mod error;
 mod falling;
 mod group;
 mod kernel_sums;
 pub(crate) mod own;
-mod parts;
 mod phase;
 mod process_names;
-mod scan_in_progress;
 mod shares;
 pub mod source;
+
+mod compose;
+pub(crate) mod curve;
+
+mod parts;
+mod scan_in_progress;
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

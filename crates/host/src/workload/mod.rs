@@ -17,9 +17,10 @@
 //! ```
 
 mod files;
-mod names;
 mod path;
 mod resolve;
+
+mod names;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -13,6 +13,7 @@
 //! allocates nothing and takes no lock.
 
 mod raw;
+
 mod serve;
 
 use std::io;

@@ -2,7 +2,9 @@
 //! oracle`), and counts the results under the same names. docs/fidelity.md has the comparison.
 
 mod clock;
+pub mod compare;
 mod guest_facts;
+
 mod world;
 
 pub use guest_facts::GuestFacts;

@@ -14,9 +14,11 @@
 //!   length of a range is stored when the range is closed.
 
 mod batch;
-pub mod by_page;
 mod counters;
+
 mod frames;
+
+pub mod by_page;
 mod release;
 mod rmap;
 

@@ -20,6 +20,7 @@ mod miniature;
 mod opt;
 mod ranks;
 mod shards;
+
 mod stack;
 
 pub use baselines::{ArcCache, Lirs, S3Fifo, Sieve, WTinyLfu};

@@ -7,20 +7,26 @@
 
 mod assign;
 pub mod balloon;
-pub mod baseline;
 mod error;
-pub mod file;
-pub mod hierarchy;
-pub mod oracle;
-pub mod pattern;
-mod plan;
-pub mod policy;
 pub mod recorded;
-pub mod report;
 pub mod space;
-pub mod spaces;
 pub mod values;
+
+pub mod policy;
+pub mod spaces;
+
+pub mod file;
+
+pub mod baseline;
+pub mod hierarchy;
+pub mod pattern;
+
+mod plan;
+
 pub mod world;
+
+pub mod oracle;
+pub mod report;
 
 pub use error::ScenarioError;
 pub use plan::{Plan, Plans, TEXT_MAX, parse, parse_within};

@@ -4,12 +4,13 @@
 //! Timings are shown only on request.
 
 mod csv;
-mod html;
 mod json;
 mod parquet;
 mod plot;
 mod style;
 mod text;
+
+mod html;
 
 pub use csv::csv;
 pub use html::html;

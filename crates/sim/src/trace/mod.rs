@@ -5,17 +5,20 @@
 //! bytes, reading ends with a reference, the end, or a [`TraceError`] that names file and position.
 //! All skipped records are counted ([`Trace::left_out`]).
 
-mod arc;
-mod csv;
 mod dense;
 mod error;
-mod format;
+mod unzstd;
+
 mod input;
+
+mod arc;
+mod csv;
 mod oracle_general;
 mod page_windows;
 mod recording;
+
+mod format;
 mod scans;
-mod unzstd;
 
 pub use csv::{Column, CsvOptions, Header, Ids};
 pub use dense::Dense;

@@ -4,6 +4,7 @@
 //! terminal is restored.
 
 mod app;
+
 mod draw;
 
 use std::sync::atomic::{AtomicBool, Ordering};

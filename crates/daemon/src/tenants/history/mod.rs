@@ -7,10 +7,12 @@
 //! Floors: `row`; `names`, `tier`, `actions`; here; `file`.
 
 mod actions;
-pub(super) mod file;
 mod names;
 mod row;
+
 mod tier;
+
+pub(super) mod file;
 
 use std::collections::{BTreeMap, BTreeSet};
 

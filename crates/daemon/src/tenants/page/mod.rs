@@ -7,10 +7,12 @@
 //!
 //! Floors: `query`, `numbers`; `list`, `detail`; here.
 
-mod detail;
-mod list;
 mod numbers;
 mod query;
+
+mod detail;
+
+mod list;
 
 use host::report::Curve;
 use pictures::escaped;

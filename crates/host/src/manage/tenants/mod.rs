@@ -20,42 +20,50 @@
 //! `enforce_limits` (limits), `policy`, `write_back`, `ask`, `events`, `reclaim` (requests of
 //! users), `figures` (of all tenants at once).
 
-mod allocation_race;
-mod ask;
 mod back_off;
 mod by_path;
 mod cache;
-mod cold_cache;
-mod curves;
-mod enforce_limits;
-mod events;
-mod fallback_reclaim;
-pub mod figures;
 mod further_scans;
 mod group_share;
-mod host;
 mod host_notes;
 mod host_watermarks;
 mod kernel_counters;
-mod kernel_reclaim;
 pub mod left_out;
-mod limit_controller;
-mod list;
-mod membership;
 mod pending_limit;
+mod rate_limited;
+mod swap_cache;
+mod unread;
+
+mod allocation_race;
+mod thrashing_detector;
+
+mod limit_controller;
+
+mod membership;
+mod tenant;
+mod write_back;
+
+mod events;
+mod host;
+mod protection;
+
+mod list;
+mod unmapped;
+
+// These modules use each other.
+mod ask;
+mod cold_cache;
+mod curves;
+mod enforce_limits;
+mod fallback_reclaim;
+pub mod figures;
 mod policy;
 mod pressure;
-mod protection;
-mod rate_limited;
 mod reclaim;
 mod scan;
-mod swap_cache;
-mod tenant;
-mod thrashing_detector;
 mod under_way;
-mod unmapped;
-mod unread;
-mod write_back;
+
+mod kernel_reclaim;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;

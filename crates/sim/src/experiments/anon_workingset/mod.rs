@@ -10,12 +10,14 @@
 //! simulator.
 
 pub mod document;
-pub mod ebizzy;
 pub mod kernel;
 pub mod opt;
-mod pictures;
+
+pub mod ebizzy;
 mod scenario;
 mod table;
+
+mod pictures;
 
 use super::Settings;
 use crate::outcome::Outcome;

@@ -10,9 +10,11 @@
 //! the memcg LRU, a second column has the time with the processor's caches cleared before each
 //! reclaim, which depends on the number of tenants that it visits.
 
-mod sizes;
-mod sweep;
 mod world;
+
+mod sizes;
+
+mod sweep;
 
 pub use world::{Caches, Cost, World};
 

@@ -5,11 +5,13 @@
 //! ([`crate::policy_runner`]). The figures that their results are compared with are counted outside
 //! the policy, or follow from how the program is made.
 
+mod programs;
+
+mod world;
+
 mod fit;
 mod pressure;
-mod programs;
 mod promotion_rate;
-mod world;
 
 pub use fit::run as fit;
 pub use pressure::run as pressure;

@@ -4,10 +4,11 @@
 //!
 //! Invariant: the two ways read the same counters at the same moment and return the same values.
 
-mod bug;
 mod first_version;
 mod reads;
 mod threshold;
+
+mod bug;
 
 use super::Settings;
 use crate::outcome::{Claim, Outcome};

@@ -9,14 +9,16 @@
 //! Invariant: a policy is deterministic. Its results depend only on the references and the page
 //! numbers ([`super::Cache::introduce`]).
 
+mod rings;
+mod xxh64;
+
 mod arc;
 mod lirs;
-mod rings;
 mod s3_fifo;
 mod sieve;
 mod sketch;
+
 mod w_tiny_lfu;
-mod xxh64;
 
 pub use arc::ArcCache;
 pub use lirs::Lirs;

@@ -11,10 +11,13 @@
 
 mod balloons;
 mod config;
-mod guest;
+mod worker;
+
+// These modules use each other.
 mod host_reclaim;
 mod reclaim;
-mod worker;
+
+mod guest;
 
 use guest::guests;
 pub use guest::{Counts, Guest};

@@ -5,11 +5,13 @@
 //! simulator's in shape, not only in color.
 
 mod axis;
+mod words;
+
+mod paper;
+
 mod bars;
 mod curve;
 mod distribution;
-mod paper;
-mod words;
 
 use crate::outcome::{By, Kind, Picture};
 use pictures::escaped;
