@@ -10,7 +10,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Divisor: clients may use `1 / SHARE` of one processor.
 const SHARE: u32 = 20;
-/// Processor time that is saved up while no client comes: enough for some hundred pages.
+/// Most processor time that clients may save up while they send nothing: enough for some hundred
+/// pages of the dashboard.
 const BURST: Duration = Duration::from_millis(250);
 
 /// Account of the processor time that clients may still cost.
@@ -84,7 +85,7 @@ mod tests {
         let until = budget.charge(now, Duration::from_secs(2));
         let wait = until.expect("it was too much").duration_since(now);
         assert_eq!(wait, (Duration::from_secs(2) - BURST) * SHARE);
-        // A clock that stands still earns nothing.
+        // While no time passes, the clients earn no budget.
         assert!(budget.charge(now, Duration::ZERO).is_some());
     }
 }

@@ -9,7 +9,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use e2e::aged::{Looking, number, process};
+use e2e::aged::{RunningReport, number, process};
 use e2e::bench::{Args, Findings, median};
 use e2e::guard::{Run, Running};
 use e2e::memcg::MemoryGroup;
@@ -69,7 +69,7 @@ fn cost(args: &Args, found: &mut Findings) {
     let (all, hot) = (mib.to_string(), (mib / 5).to_string());
     let program = Subject::start("hotset", &[&all, &hot, FOREVER]);
     let seconds = args.number("--window", 80);
-    let looking = Looking::at(program.pid, seconds, 20_000);
+    let looking = RunningReport::at(program.pid, seconds, 20_000);
     let (pid, mut cpu) = (looking.pid(), 0.0);
     let report =
         looking.finish_while(|| cpu = proc::processor_seconds(pid).unwrap_or(cpu).max(cpu));
@@ -118,7 +118,7 @@ fn database(found: &mut Findings) {
         proc::descendants(server).len() > 8
     });
     std::thread::sleep(Duration::from_secs(15));
-    let report = Looking::at(server, 4, 1000).finish().report;
+    let report = RunningReport::at(server, 4, 1000).finish().report;
     let pids = aged::pids(&report);
     let sizes = [frames::pss_alone(&pids), aged::rollup(&pids, "Pss")];
     let resident = float(number(&report, "resident_bytes"));

@@ -64,7 +64,7 @@ fn main() -> ExitCode {
         place.get("/?range=day&tenant=/t7").body,
     )
     .expect("written");
-    let seen = browser::scan(&place, &pictures, "/t7");
+    let seen = browser::open_dashboard(&place, &pictures, "/t7");
     reader(&seen, &mut found);
     let resident = proc::number(tree.pid(), "VmRSS").unwrap_or(0);
     found.figure(

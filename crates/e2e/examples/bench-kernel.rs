@@ -183,7 +183,7 @@ fn ledger(cell: &Cell, limit: u64, options: &[String]) -> Ledger {
             .unwrap_or(f64::NAN)
     };
     Ledger {
-        booked: least(|one| one.booked),
+        by_engine: least(|one| one.by_engine),
         reported: least(|one| one.reported),
     }
 }
@@ -192,7 +192,7 @@ fn ledger(cell: &Cell, limit: u64, options: &[String]) -> Ledger {
 fn tell_ledgers(ledgers: &[(String, Ledger)], args: &Args) -> ExitCode {
     let mut found = Findings::new("kernel", args);
     for (name, of) in ledgers {
-        found.at_least(name, of.booked, "% of what our books say is out", 99.0);
+        found.at_least(name, of.by_engine, "% of what our books say is out", 99.0);
         found.at_least(name, of.reported, "% of our report's swapped_bytes", 99.0);
     }
     found.finish()
@@ -218,7 +218,7 @@ fn tell(lines: &[Line], args: &Args) -> ExitCode {
             line.kills[1],
             line.over[0] / 1024,
             line.over[1] / 1024,
-            line.ledger.map_or(f64::NAN, |one| one.booked)
+            line.ledger.map_or(f64::NAN, |one| one.by_engine)
         );
     }
     let mut found = Findings::new("kernel", args);
@@ -247,7 +247,7 @@ fn tell(lines: &[Line], args: &Args) -> ExitCode {
     for line in lines {
         let Some(of) = line.ledger else { continue };
         let what = format!("{}: in swap of what our books say", line.name);
-        found.at_least(&what, of.booked, "%", 99.0);
+        found.at_least(&what, of.by_engine, "%", 99.0);
     }
     found.finish()
 }

@@ -122,7 +122,7 @@ fn main() -> ExitCode {
     }
     for one in &all {
         assert!(
-            one.program.is_well(),
+            one.program.is_healthy(),
             "{}: a wrong answer, or none",
             one.name
         );

@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     let mut one = CpuSet::new();
     one.set(available_parallelism().map_or(0, |all| all.get() - 1));
     sched_setaffinity(None, &one).expect("the client may run on the last processor");
-    let before = Pairs::take(&mut servers, &used, &mut chance, BEFORE, &mut |_| ());
+    let before = Pairs::measure(&mut servers, &used, &mut chance, BEFORE, &mut |_| ());
 
     let pid = servers[1].pid;
     let full = resident(pid);
@@ -65,7 +65,7 @@ fn main() -> ExitCode {
     let mut halved = f64::INFINITY;
     let mut settled = None;
     let time = args.seconds("--seconds", 120);
-    let managed = Pairs::take(&mut servers, &used, &mut chance, time, &mut |passed| {
+    let managed = Pairs::measure(&mut servers, &used, &mut chance, time, &mut |passed| {
         if resident(pid) <= full / 2.0 {
             halved = halved.min(passed.as_secs_f64());
         }
@@ -124,7 +124,7 @@ fn ledger(found: &mut Findings, pid: u32, swap: &Swap) {
     let report = pagetide::report(pid);
     let number = |name: &str| report[name].as_f64().unwrap_or(f64::NAN);
     let out = swapped(pid);
-    let booked = (number("evicted_pages") - number("refaulted_pages")) * 4096.0;
+    let by_engine = (number("evicted_pages") - number("refaulted_pages")) * 4096.0;
     found.figure("out by the kernel's VmSwap", out / MIB, "MiB");
     found.figure("used of the swap", swap.used() as f64 / MIB, "MiB");
     let said = number("swapped_bytes");
@@ -134,7 +134,7 @@ fn ledger(found: &mut Findings, pid: u32, swap: &Swap) {
         "%",
         99.0,
     );
-    let of_booked = 100.0 * out / booked;
+    let of_booked = 100.0 * out / by_engine;
     found.at_least(
         "of evicted less refaulted the kernel has",
         of_booked,

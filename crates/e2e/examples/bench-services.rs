@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use e2e::bench::{Args, Findings};
 use e2e::guard::Running;
 use e2e::memcg::MemoryGroup;
-use e2e::services::figures::{Counters, Sizes, read_around, vpa_target};
+use e2e::services::figures::{Counters, Sizes, pages_read_per_fault, vpa_target};
 use e2e::services::janitor::Janitor;
 use e2e::services::load::{Answers, Load};
 use e2e::services::{ALL, Service, Started, Surroundings};
@@ -244,7 +244,7 @@ impl HeldService {
         let price = &self.report["needed"]["price"];
         let minutes = time.as_secs_f64() / 60.0;
         let (anon, file) = (counters.anon as f64, counters.of_files() as f64);
-        let read = counters.read(read_around(self.folder.path())) as f64;
+        let read = counters.read(pages_read_per_fault(self.folder.path())) as f64;
         let waited = anon * number(&price["anon_us"]) + (file + read) * number(&price["file_us"]);
         let held = per_second(&(answers.clone(), *time));
         Row {
@@ -478,12 +478,12 @@ fn main() -> ExitCode {
     let mut janitor = Janitor::start();
     for folder in [std::env::temp_dir(), target_dir().join("e2e")] {
         let own = folder.join(format!("pagetide-e2e-{}-*", std::process::id()));
-        janitor.knows("folder", &own.to_string_lossy());
+        janitor.register("folder", &own.to_string_lossy());
     }
     let swap = Swap::new(SWAP_MIB);
-    janitor.knows("swap", &swap.device());
+    janitor.register("swap", &swap.device());
     let top = MemoryGroup::new();
-    janitor.knows("group", &top.path());
+    janitor.register("group", &top.path());
     let outside = top.below_named("loads");
     let mut all: Vec<HeldService> = services
         .iter()

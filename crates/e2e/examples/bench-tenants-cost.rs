@@ -156,7 +156,7 @@ fn part_from(pid: u32) {
 /// it reads the kernel's files itself; the time of the command includes its start.
 fn reads(tree: &Tree, names: &[String], found: &mut Findings) {
     let [mut kernel, mut socket, mut command, mut files] = [(); 4].map(|()| Vec::new());
-    let at = control::of_tree(tree.pid()).expect("its socket");
+    let at = control::tree_socket(tree.pid()).expect("its socket");
     for _ in 0..ROUNDS {
         kernel.push(timed(|| {
             for name in names {
@@ -236,7 +236,7 @@ fn start(tree: &Tree, names: &[String], program: &str) -> Running {
 /// answer.
 fn by_socket(socket: &std::path::Path) -> usize {
     let question = r#"{"op":"tenant","path":"/","ask":"stats"}"#;
-    let answer = control::ask_at(socket, question).expect("an answer");
+    let answer = control::request_at(socket, question).expect("an answer");
     let answer: Value = serde_json::from_str(&answer).expect("an object");
     rows(&answer["stats"])
 }

@@ -231,7 +231,7 @@ fn by_us(plan: &Plan, side: &mut Side) {
     let pair = Pair {
         inside: NAMES.map(|name| tree.inside(name)),
         charged: &|| tree.number("both/memory.current").max(of_kernel()),
-        majors: &|at| tree.of_kernel(NAMES[at], "total_pgmajfault"),
+        majors: &|at| tree.kernel_stat(NAMES[at], "total_pgmajfault"),
         spent: &|| proc::processor_seconds(tree.pid()).expect("it runs"),
     };
     side.add(plan, &pair);
@@ -275,7 +275,7 @@ fn served(kinds: [Kind; 2], plan: &Plan, pair: &Pair<'_>) -> RoundResult {
     let mut chances = [1, 2].map(Chance::new);
     let requested = servers.iter_mut().zip(&mut chances);
     let mut work = requested.map(|(server, chance)| {
-        let work = move || server.as_mut().map(|server| server.ask(time, chance));
+        let work = move || server.as_mut().map(|server| server.run_load(time, chance));
         Box::new(work) as Box<dyn FnOnce() -> Option<Throughput> + Send>
     });
     let work = [0, 1].map(|_| work.next().expect("there are two"));

@@ -273,7 +273,7 @@ fn of_redis(found: &mut Findings, seconds: u64) {
     let cpu = |report: &Value| share(report, &report["overhead"]["cpu_ms"]);
     found.figure("redis: manager that records", cpu(&with), "% of a core");
     found.figure("redis: manager that does not", cpu(&plain), "% of a core");
-    assert!(redis.is_well(), "redis gave what nobody had put there");
+    assert!(redis.is_healthy(), "redis gave what nobody had put there");
 }
 
 /// Records a program that also writes a trace; compares refaults at several sizes by the recording

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::guard::{Run, send};
-use crate::temp::fresh;
+use crate::temp::make_unique;
 use crate::wait;
 
 /// Mount point of the version 1 hierarchy that counts memory.

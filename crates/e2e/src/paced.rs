@@ -64,12 +64,12 @@ pub struct Paced {
     /// Pid of the program, or of the redis server.
     pub pid: u32,
     _subject: Option<Subject>,
-    asker: Option<Asker>,
+    asker: Option<RequestThread>,
 }
 
 /// The thread that sends requests to redis; ends when this is dropped.
 #[derive(Debug)]
-struct Asker {
+struct RequestThread {
     thread: Option<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
     /// Longest delay of a request since it was last read, milliseconds.
@@ -139,13 +139,14 @@ impl Paced {
         let (pid, stop) = (server.pid, Arc::new(AtomicBool::new(false)));
         let late_ms = Arc::new(AtomicU64::new(0));
         let (reported, late) = (Arc::clone(&stop), Arc::clone(&late_ms));
-        let thread =
-            std::thread::spawn(move || ask(&mut server, (pace, requested), (&reported, &late)));
+        let thread = std::thread::spawn(move || {
+            send_requests(&mut server, (pace, requested), (&reported, &late))
+        });
         Paced {
             name: "redis",
             pid,
             _subject: None,
-            asker: Some(Asker {
+            asker: Some(RequestThread {
                 thread: Some(thread),
                 stop,
                 late_ms,
@@ -171,7 +172,7 @@ impl Paced {
 }
 
 /// Sends requests at the rate of `pace` until `stop` is set or the time is over.
-fn ask(
+fn send_requests(
     server: &mut Redis,
     (pace, requested): (Pace, KeyPattern),
     (stop, late_ms): (&AtomicBool, &AtomicU64),
@@ -192,7 +193,7 @@ fn ask(
     }
 }
 
-impl Drop for Asker {
+impl Drop for RequestThread {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -205,7 +206,7 @@ impl Drop for Asker {
 impl Paced {
     /// Whether the program still runs and all answers were right so far.
     #[must_use]
-    pub fn is_well(&self) -> bool {
+    pub fn is_healthy(&self) -> bool {
         let thread = self.asker.as_ref().and_then(|asker| asker.thread.as_ref());
         thread.is_none_or(|thread| !thread.is_finished()) && proc::is_alive(self.pid)
     }

@@ -435,7 +435,8 @@ fn only_one_of_two_managers_is_started() {
     let idle = guard::sleep();
     let words = ["attach", &idle.pid().to_string()].map(str::to_owned);
     let mut both = [(); 2].map(|()| pagetide::command(words.clone()).start());
-    // When one manager has ended, both have begun, even if one was late.
+    // Of two managers of one program, one is refused and ends. When it has ended, both have
+    // started.
     wait::until("one is refused", SOON, || {
         both.iter_mut().any(|one| one.ended().is_some())
     });

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use e2e::aged::{self, Looking, is_near, number, rollup};
+use e2e::aged::{self, RunningReport, is_near, number, rollup};
 use e2e::guard::Run;
 use e2e::idle_program::IdleProgram;
 use e2e::temp::serial;
@@ -239,11 +239,7 @@ fn fuzz_a_tree_is_as_it_was_made_whatever_is_written() {
         "{grown} bytes for {} tenants",
         model.tenants.len()
     );
-    assert!(
-        !tree.complained().contains("panicked"),
-        "{}",
-        tree.complained()
-    );
+    assert!(!tree.stderr().contains("panicked"), "{}", tree.stderr());
     drop(idle_program);
     tree.end();
 }
@@ -290,7 +286,7 @@ fn fuzz_a_process_of_any_shape_has_what_the_kernel_says() {
         wait::until("it has its shape", SOON, || {
             shape.stdout().contains("ready")
         });
-        let report = Looking::at(shape.pid(), 2, 500).finish().report;
+        let report = RunningReport::at(shape.pid(), 2, 500).finish().report;
         for pid in aged::pids(&report) {
             let mapped = aged::process(&report, pid).map_or(0, |one| number(one, "mapped_bytes"));
             let rss = rollup(&[pid], "Rss");

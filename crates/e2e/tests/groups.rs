@@ -99,7 +99,8 @@ fn a_group_is_reclaimed_without_a_manager() {
     let some = done["evicted_pages"].as_u64().expect("a number");
     let swap = swapped_bytes(stage.redis.pid) + swapped_bytes(stage.below.pid());
     assert!(some >= 6144, "{done:#}");
-    // Some pages may be file pages, which need no swap and may go first (once nearly 8 MiB).
+    // Some of the pages may be file pages, which need no swap and may be dropped first (in one run
+    // nearly 8 MiB).
     assert!(swap > 8 * MIB && swap < 32 * MIB, "{swap}: {done:#}");
     let done = json_of_group(&stage.group, &["reclaim", "--all"]);
     assert!(done["evicted_pages"].as_u64() > Some(9000), "{done:#}");
@@ -162,7 +163,7 @@ fn a_group_is_managed_and_detached() {
 ///
 /// Regression: the first attempt removed all of these pages from the engine's lists, but only as
 /// many as were still needed were requested of the group. For a minute the engine did not know of
-/// the other shared pages, and none of them left.
+/// the other shared pages, and none of these was paged out.
 #[test]
 fn shared_pages_of_a_server_and_its_workers_are_paged_out_for_a_limit() {
     let _serial = serial();
@@ -183,7 +184,7 @@ fn is_requested_for_all() -> bool {
     // The shared table is idle; the workers allocate memory of their own and keep using it.
     std::thread::sleep(Duration::from_secs(1));
     for _ in 0..96 {
-        let _ = server.ask("grow 1");
+        let _ = server.request("grow 1");
         std::thread::sleep(Duration::from_millis(10));
     }
     let mut said = String::new();
@@ -193,7 +194,7 @@ fn is_requested_for_all() -> bool {
         let numbers = before.filter_map(|text| text.rsplit(' ').next()?.parse::<u64>().ok());
         numbers.max() > Some(10_000)
     };
-    // Much less time than after which the engine would retry the skipped pages.
+    // The engine itself would retry the skipped pages only much later than this.
     let soon = Duration::from_secs(10);
     if wait::poll(soon, || is_said().then_some(())).is_none() {
         eprintln!("not asked for all that is shared: {said}");

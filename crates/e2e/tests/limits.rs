@@ -298,7 +298,8 @@ fn reclaim_ahead_keeps_a_program_below_memory_max() {
     let is_kept_off = || {
         let group = MemoryGroup::new();
         group.limit(96 << 20);
-        // Each run reads a file of its own, charged to its own group.
+        // Each of the two runs reads a file of its own, so that the page cache is charged to its
+        // own group.
         let [one, other] = [0, 1].map(|side: usize| {
             let file = page_cache::file(&folders[side], 3);
             let program = programs::source("growing.py");

@@ -132,7 +132,7 @@ fn a_tenant_needs_what_its_programs_use() {
         let key = format!("{name}{{tenant=\"/web\"}}");
         samples(&text).get(&key).copied()
     };
-    // At first all new memory counts as needed; on a busy machine for longer.
+    // At first all new memory counts as needed. On a busy machine this lasts longer.
     let mut last = None;
     let is_right = wait::poll(SOON, || {
         last = gauge("pagetide_needed_bytes");

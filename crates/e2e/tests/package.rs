@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use e2e::guard::Run;
-use e2e::packages::{deb, done, lives};
+use e2e::packages::{check_life_cycle, deb, done};
 use e2e::root::Root;
 use e2e::temp::{TempDir, serial, target_dir};
 
@@ -61,7 +61,7 @@ impl Unpacked {
 fn the_package_serves_in_a_clean_root_and_its_removal_leaves_nothing() {
     let _serial = serial();
     let root = Root::debian(&["apt"]);
-    lives(&root, built());
+    check_life_cycle(&root, built());
 }
 
 #[test]

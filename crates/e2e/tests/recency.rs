@@ -1,8 +1,9 @@
 //! Memory that a program reads in order or at random is reclaimed before other memory that is used
 //! as often. An access to such memory does not predict a later one.
 //!
-//! The program says so by MADV_SEQUENTIAL or MADV_RANDOM, or of a file that it uses only once by
-//! POSIX_FADV_NOREUSE. Of other files a rule of the configuration says that they are used once.
+//! A program declares such memory by MADV_SEQUENTIAL or MADV_RANDOM, and a file that it uses only
+//! once by POSIX_FADV_NOREUSE. A rule of the configuration may name further files that are used
+//! only once.
 #![forbid(unsafe_code)]
 
 use std::io::Write;
@@ -155,9 +156,9 @@ fn files_named_by_a_rule_are_reclaimed_before_memory_used_as_much() {
     ask("noreuse-paths = [\"other\"]\n".to_owned());
     tree.reload();
     wait::until("it is refused", SOON, || {
-        tree.said().contains("nothing is changed")
+        tree.stdout().contains("nothing is changed")
     });
-    let said = tree.said();
+    let said = tree.stdout();
     assert!(
         said.contains("line 2") && said.contains("begin it with /"),
         "{said}"
@@ -169,7 +170,7 @@ fn files_named_by_a_rule_are_reclaimed_before_memory_used_as_much() {
     std::fs::remove_file(&files[1]).expect("it is there");
     tree.reload();
     wait::until("it is read", SOON, || {
-        tree.said().contains("read once more")
+        tree.stdout().contains("read once more")
     });
     let out = round();
     assert!(is_second(out) && others(out, 1) <= MIB, "{out:?}");

@@ -13,8 +13,9 @@ use e2e::{pagetide, proc, wait};
 
 /// Number of keys.
 const KEYS: u64 = 150_000;
-/// Number of keys where all memory is swapped out every 20 ms: few, as every access is a fault.
-const FEW: u64 = 40_000;
+/// Number of keys in tests in which all memory is swapped out every 20 ms. It is small, because
+/// each access to a key is then a page fault.
+const FEW_KEYS: u64 = 40_000;
 /// Number of commands that are sent at once.
 const BATCH: u64 = 500;
 /// Longest time that a test waits for one event, also on a busy machine.
@@ -208,7 +209,8 @@ fn in_half_of_its_memory() -> Result<(), String> {
     wait::until("the report", LONG, || {
         std::fs::metadata(&file).is_ok_and(|meta| meta.len() > 0)
     });
-    // Pages idle for three scans leave ahead of the limit; the kernel takes others at the limit.
+    // pagetide pages out pages idle for three scans before the limit is reached; at the limit the
+    // kernel reclaims others.
     let report = e2e::report::Report::read(&file);
     let left = report.number("evicted_pages") + report.number("left_by_kernel_pages");
     assert!(left > 1000, "{left} pages left by the report");
@@ -228,12 +230,12 @@ fn bgsave_while_everything_is_evicted() {
     let (folder, port) = (TempDir::new(), free_port());
     let managed = pagetide::run(&e2e::notice::POLICY, &server(port, &folder)).start();
     let mut client = Client::connect(port);
-    fill(&mut client, FEW);
+    fill(&mut client, FEW_KEYS);
     let full = rss(&managed);
     // Waits until the kernel has swapped out more than 8 MiB.
     wait::until("it leaves", LONG, || swap.written() > 8 << 20);
     background_save(&mut client);
-    check_all(&mut client, FEW, "evicted as fast as possible");
+    check_all(&mut client, FEW_KEYS, "evicted as fast as possible");
     eprintln!(
         "resident {full} after the fill, {} at the end",
         rss(&managed)
@@ -248,7 +250,7 @@ fn bgsave_while_everything_is_evicted() {
     let _other = server(other_port, &other_folder).start();
     check_all(
         &mut Client::connect(other_port),
-        FEW,
+        FEW_KEYS,
         "the dump in another server",
     );
 }

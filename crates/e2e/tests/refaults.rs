@@ -1,4 +1,5 @@
-//! What refaults at a limit on real memory teach the engine about the type to take.
+//! Refaults at a limit, on real memory: what the engine learns from them about which type of memory
+//! to reclaim, anonymous or file.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
@@ -12,7 +13,7 @@ use e2e::{page_cache, pagetide, proc, wait};
 /// Time limit of each step, on a busy machine, too.
 const SOON: Duration = Duration::from_secs(180);
 /// Refaults of file pages after which the test judges: many more than one scan can find.
-const ENOUGH: u64 = 400;
+const REFAULTS_MIN: u64 = 400;
 
 /// Fills as much memory as the file of its first argument has once, and then reads this file at
 /// random through a mapping: each page about once in 70 s if the second argument is the file's size
@@ -47,12 +48,12 @@ fn refaults_between_distant_scans_count_and_idle_anonymous_memory_leaves() {
         stat[name].as_u64()
     };
     wait::until("it is managed", SOON, || stat("pgsteal").is_some());
-    // Before many scans have opened generations, every refault is recent.
+    // Waits until many scans have opened generations: before that, every refault counts as recent.
     std::thread::sleep(Duration::from_secs(12));
     let figure = |name| stat(name).expect("it is managed");
     let [refaults, recent] = ["workingset_refault_file", "workingset_activate_file"].map(figure);
     wait::until("files refault", SOON, || {
-        stat("workingset_refault_file").is_some_and(|now| now >= refaults + ENOUGH)
+        stat("workingset_refault_file").is_some_and(|now| now >= refaults + REFAULTS_MIN)
     });
     // Read in this order, so that refaults in between do not count as recent.
     let recent = figure("workingset_activate_file") - recent;
@@ -150,7 +151,7 @@ fn more_swappiness_keeps_more_of_a_mapped_file_in_memory() {
                 *sum += proc::number(one.pid(), "RssFile").unwrap_or(0);
             }
         }
-        // On average, 1 MiB more each.
+        // Each higher swappiness keeps on average at least 1 MiB more of the file in memory.
         sums.is_sorted_by(|less, more| less + 15 * (1 << 20) <= *more)
     });
 }

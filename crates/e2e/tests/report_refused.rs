@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use e2e::aged::{self, Looking, number};
+use e2e::aged::{self, RunningReport, number};
 use e2e::guard::{Outcome, Run};
 use e2e::subject::Subject;
 use e2e::temp::{TempDir, serial};
@@ -16,10 +16,10 @@ use serde_json::Value;
 const SOON: Duration = Duration::from_secs(60);
 const MIB: u64 = 1 << 20;
 /// A directory that any user can enter, with programs that any user can run.
-struct Public(TempDir);
+struct PublicPrograms(TempDir);
 
-impl Public {
-    fn new() -> Public {
+impl PublicPrograms {
+    fn new() -> PublicPrograms {
         let folder = TempDir::public();
         for (path, name) in [
             (pagetide::binary(), "pagetide"),
@@ -27,7 +27,7 @@ impl Public {
         ] {
             std::fs::copy(path, folder.path().join(name)).expect("a program can be copied");
         }
-        Public(folder)
+        PublicPrograms(folder)
     }
 
     /// The command `HEAD pagetide report WORDS`, with the public copy of pagetide.
@@ -88,7 +88,7 @@ fn missing_targets_are_refused() {
 #[test]
 fn another_users_process_is_refused() {
     let _serial = serial();
-    let public = Public::new();
+    let public = PublicPrograms::new();
     let of_root = public.program(&[]).start();
     wait::until("32 MiB", SOON, || of_root.stderr().contains("ready"));
     let pid = of_root.pid().to_string();
@@ -105,7 +105,7 @@ fn is_poorer(what: &str, outcome: &Outcome) {
     assert_eq!(outcome.status.code(), Some(0), "{what}: {said}");
     assert!(!said.contains("panicked"), "{what}: {said}");
     let report: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
-    aged::adds_up(&report);
+    aged::check_sums(&report);
     let source = report["age_source"].as_str().unwrap_or_default();
     eprintln!("{what}: {source}, {}", report["notes"]);
     assert!(["referenced", "none"].contains(&source), "{what}: {report}");
@@ -121,7 +121,7 @@ fn is_poorer(what: &str, outcome: &Outcome) {
 #[test]
 fn without_rights_ones_own_processes_are_reported_as_far_as_they_can_be() {
     let _serial = serial();
-    let public = Public::new();
+    let public = PublicPrograms::new();
     let own = public.program(&user::prefix(NOBODY)).start();
     wait::until("32 MiB", SOON, || own.stderr().contains("ready"));
     let pid = own.pid().to_string();
@@ -201,7 +201,7 @@ fn a_killed_report_leaves_nothing_behind() {
     assert_eq!(proc::status(program.pid, "TracerPid").as_deref(), Some("0"));
     let used = cpu();
     wait::until("it works on", SOON, || cpu() != used);
-    let report = Looking::at(program.pid, 2, 500).finish().report;
+    let report = RunningReport::at(program.pid, 2, 500).finish().report;
     assert!(number(&report, "resident_bytes") > 64 * MIB, "{report}");
 }
 

@@ -16,7 +16,8 @@ const MIB: u64 = 1 << 20;
 /// File of the memory limit (cgroup version 1).
 const MAX: &str = "memory.limit_in_bytes";
 
-/// Starts a program with 60 MiB of pages that differ, which then runs `rest` with them as `b`.
+/// Starts a Python program that fills 60 MiB with pages of different content, in the variable `b`,
+/// and then executes the Python code `rest`.
 fn program(group: &MemoryGroup, rest: &str) -> Running {
     let text = format!(
         "import ctypes, mmap, time\n\
@@ -73,7 +74,7 @@ fn idle_memory_is_paged_out_and_the_limit_is_set() {
         done.stdout
     );
     assert!(running.ended().is_none(), "it runs on");
-    // ^C while it watches: the limit before is restored.
+    // If ^C comes while `resize` watches, `resize` restores the former limit.
     let watching = command(
         &group,
         &["--memory-max", "20M", "--look", "1s", "--watch", "10m"],

@@ -8,7 +8,7 @@ use std::time::Duration;
 use e2e::guard::Run;
 use e2e::idle_program::IdleProgram;
 use e2e::temp::{TempDir, serial};
-use e2e::tenants::{Tree, configuration, known};
+use e2e::tenants::{Tree, configuration, start_scanned};
 use e2e::web::ListenAddress;
 use e2e::{pagetide, programs, wait};
 
@@ -38,7 +38,7 @@ fn a_configuration_makes_tenants_and_is_reloaded() {
     configuration(&folder, later);
     tree.reload();
     wait::until("it is read", SOON, || {
-        tree.said().contains("read once more")
+        tree.stdout().contains("read once more")
     });
     assert_eq!(tree.number("a/b/memory.max"), 96 * MIB);
     // Settings that the file does not name stay as they were set.
@@ -49,9 +49,9 @@ fn a_configuration_makes_tenants_and_is_reloaded() {
     configuration(&folder, "[tenants.d]\nmemory-mx = \"1G\"\n");
     tree.reload();
     wait::until("it is refused", SOON, || {
-        tree.said().contains("nothing is changed")
+        tree.stdout().contains("nothing is changed")
     });
-    let said = tree.said();
+    let said = tree.stdout();
     assert!(
         said.contains("line 2") && said.contains("`memory-max`"),
         "{said}"
@@ -213,7 +213,7 @@ fn scans_are_as_rare_as_their_budget_requires() {
         let after = scans(&place);
         (after.0 - before.0, after.1 - before.1)
     };
-    let idle = known(&tree, "idle", 256);
+    let idle = start_scanned(&tree, "idle", 256);
     let (rest, read_resting) = during(LONG / 2);
     let toucher = programs::c("toucher");
     let words = [
@@ -234,7 +234,7 @@ fn scans_are_as_rare_as_their_budget_requires() {
     configuration(&folder, &text("0.1%"));
     tree.reload();
     wait::until("it is read", SOON, || {
-        tree.said().contains("read once more")
+        tree.stdout().contains("read once more")
     });
     let (few, _) = during(LONG);
     eprintln!("{rest} looks at idle ones, {read_resting} s; {many}, {read} s; with 0.1% {few}");

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use e2e::control::of_tree;
+use e2e::control::tree_socket;
 use e2e::guard::Run;
 use e2e::idle_program::IdleProgram;
 use e2e::temp::{TempDir, serial};
@@ -15,7 +15,7 @@ use e2e::{pagetide, proc};
 /// Duration of the measurement of each flood.
 const FLOOD: Duration = Duration::from_secs(4);
 /// Duration after which a flood has spent the budget that was saved while no requests came.
-const SPENT: Duration = Duration::from_secs(2);
+const BUDGET_SPENT_AFTER: Duration = Duration::from_secs(2);
 /// Highest accepted share of a processor: three times what a flood may cost, because of other work
 /// of `serve` and a busy machine. (Before the fix it was 0.58 to 0.8.)
 const SHARE: f64 = 0.15;
@@ -65,7 +65,7 @@ fn flooded(
     let user = user.to_string();
     let mut flood = Run::new(["python3", "-c", CLIENTS, &user, &path, words]).start();
     e2e::wait::until("it floods", SOON, || flood.stdout().contains("floods"));
-    std::thread::sleep(SPENT);
+    std::thread::sleep(BUDGET_SPENT_AFTER);
     let (begin, before) = (Instant::now(), cpu(tree));
     let mut longest = Duration::ZERO;
     while begin.elapsed() < FLOOD {

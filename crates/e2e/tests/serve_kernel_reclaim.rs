@@ -26,7 +26,7 @@ const CONFIG: &str = "age-every = \"500ms\"\n[pressure]\navailable-low = 0\n";
 
 /// A Python script that polls the report in its first argument. At each wakeup it prints `woken`
 /// and the time since it began to read the report, in milliseconds, and reads the report again.
-const POLLS: &str = "
+const POLL_SCRIPT: &str = "
 import select, sys, time
 file = open(sys.argv[1])
 poll = select.poll()
@@ -70,7 +70,7 @@ impl Client {
     /// Starts a client that polls a report whose settings stay as they are.
     fn again(tree: &Tree, report: &str) -> Client {
         let path = tree.at(report).display().to_string();
-        let client = Run::new(["python3", "-c", POLLS, &path]).start();
+        let client = Run::new(["python3", "-c", POLL_SCRIPT, &path]).start();
         wait::until("it polls", SOON, || client.stdout().contains("polls"));
         Client(client)
     }
@@ -121,7 +121,7 @@ fn wait_for_wakeup(what: &str, clients: &[&Client], before: &[usize]) {
 
 /// Starts a process in a group that reads a file again and again. If the file is larger than the
 /// group's limit, the kernel reclaims from the group without end.
-fn eats(group: &MemoryGroup, file: &str) -> Running {
+fn start_reader(group: &MemoryGroup, file: &str) -> Running {
     let script = format!(
         "{}; while :; do cat {file} > /dev/null; done",
         reading(file)
@@ -155,7 +155,7 @@ fn reclaim_at_a_limit_wakes_clients_of_the_group_and_of_those_above() {
     check_quiet(&all);
     // Without reclaim, a group that takes memory below its limit wakes no client.
     limited.limit(256 * MIB);
-    let small = eats(&limited, &file);
+    let small = start_reader(&limited, &file);
     wait::until("it has read", SOON, || {
         limited.line("memory.stat", "cache ") >= 90 * MIB
     });
@@ -165,7 +165,7 @@ fn reclaim_at_a_limit_wakes_clients_of_the_group_and_of_those_above() {
     let before = woken.map(Client::woken);
     // (The kernel reclaims what is above a new limit within the write, and counts no hit for that.)
     limited.limit(48 * MIB);
-    let _eater = eats(&limited, &file);
+    let _eater = start_reader(&limited, &file);
     wait_for_wakeup("reclaim at the limit of a group", &woken, &before);
     // Under lasting pressure clients are woken again.
     wait_for_wakeup("reclaim that lasts", &woken, &woken.map(Client::woken));
@@ -193,7 +193,7 @@ fn reclaim_at_a_limit_above_the_tenants_wakes_their_clients() {
     check_quiet(&[&made, &silent]);
     host.limit(64 * MIB);
     let before = [made.woken()];
-    let _eater = eats(&outside, &file);
+    let _eater = start_reader(&outside, &file);
     wait_for_wakeup("reclaim at a limit above", &[&made], &before);
     // The client of a tenant that ends meanwhile is woken by that.
     tree.make("ends");
@@ -222,7 +222,7 @@ fn reclaim_at_a_limit_of_a_group_that_is_no_tenant_wakes_clients() {
     check_quiet(&all);
     above.limit(64 * MIB);
     let before = clients.each_ref().map(Client::woken);
-    let _eater = eats(&outside, &file);
+    let _eater = start_reader(&outside, &file);
     wait_for_wakeup("reclaim at the limit of a container", &all, &before);
 }
 
@@ -311,7 +311,7 @@ fn reclaim_on_request_wakes_no_client() {
     let script = format!("while :; do cat {file} > /dev/null; sleep .1; done");
     let words = ["sh", "-c", &script].map(str::to_owned);
     let _reader = Run::new(tree.inside("a").into_iter().chain(words)).start();
-    let cached = || tree.of_kernel("a", "total_cache");
+    let cached = || tree.kernel_stat("a", "total_cache");
     for _ in 0..5 {
         wait::until("it has read", SOON, || cached() > 90 * MIB);
         let _ = tree.try_write("a/memory.reclaim", "64m");
@@ -353,7 +353,7 @@ fn a_host_that_lacks_memory_is_reported_although_there_is_a_budget() {
     configuration(&folder, &text("0"));
     tree.reload();
     wait::until("it is read", SOON, || {
-        tree.said().matches("once more").count() == 2
+        tree.stdout().matches("once more").count() == 2
     });
     check_quiet(&all);
     let _ = idle.touch();

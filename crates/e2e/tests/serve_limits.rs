@@ -10,7 +10,7 @@ use e2e::idle_program::IdleProgram;
 use e2e::page_cache::{file, read_by};
 use e2e::swap_file::SwapFile;
 use e2e::temp::{TempDir, serial};
-use e2e::tenants::{Tree, WAITS};
+use e2e::tenants::{POLL_SCRIPT, Tree};
 use e2e::wait;
 use e2e::zram::Swap;
 use e2e::{proc, programs};
@@ -138,7 +138,7 @@ fn check_pressure_wakes(tree: &Tree, tenant: &str) {
     tree.write(&file("refresh_interval"), "N0=60000");
     tree.write(&file("report_threshold"), "N0=500");
     let path = tree.at(&file("page_age")).display().to_string();
-    let waits = Run::new(["python3", "-c", WAITS, &path]).finish(SOON);
+    let waits = Run::new(["python3", "-c", POLL_SCRIPT, &path]).finish(SOON);
     assert_eq!(waits.stdout.lines().last(), Some("woken True"), "{waits:?}");
 }
 
@@ -162,10 +162,10 @@ fn a_thrashing_tenant_is_left_to_the_kernel() {
     let looping = Run::new(["sh", "-c", &script])
         .under(tree.inside("a"))
         .start();
-    let back = || tree.of_kernel("a", "total_pgmajfault");
+    let back = || tree.kernel_stat("a", "total_pgmajfault");
     wait::until("it goes around", SOON, || back() > 200_000);
     wait::until("it is said", SOON, || {
-        tree.said().contains("/a is thrashing")
+        tree.stdout().contains("/a is thrashing")
     });
     // From now on the kernel chooses what is reclaimed, at `memory.max`. (At each retry, pagetide
     // reclaims a little.)
@@ -204,10 +204,11 @@ fn a_lowered_limit_is_set_where_all_memory_is_in_use() {
             kernel_number(&tree, "a", USAGE) > 38 * MIB
         });
     }
-    // (Regression: 162 lines a second about a tenant that needs more than its limit.)
+    // (Regression: `serve` printed 162 lines a second about a tenant that needs more than its
+    // limit.)
     tree.write("a/memory.max", "36m");
     std::thread::sleep(Duration::from_secs(3));
-    let said = tree.said();
+    let said = tree.stdout();
     let lines = said.lines().filter(|line| line.contains("of /a")).count();
     assert!(lines <= 12, "{lines}: {said}");
     assert!(busy.ended().is_none(), "{}", busy.stderr());
@@ -250,7 +251,7 @@ fn a_lowered_budget_is_set_where_page_cache_exceeds_it() {
 }
 
 /// A Python program that adds 8 MiB every 20 ms, up to 1 GiB.
-const GROWS: &str = "
+const GROW_SCRIPT: &str = "
 import time
 print('ready', flush=True)
 held = []
@@ -268,7 +269,7 @@ fn a_tenant_above_a_lowered_limit_does_not_grow_on() {
     let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "1s"]);
     tree.make("a");
-    let words = ["python3", "-c", GROWS].map(str::to_owned);
+    let words = ["python3", "-c", GROW_SCRIPT].map(str::to_owned);
     let grows = Run::new(tree.inside("a").into_iter().chain(words)).start();
     wait::until("it has grown", SOON, || {
         kernel_number(&tree, "a", USAGE) > 200 * MIB
@@ -312,7 +313,7 @@ fn a_swap_limit_below_the_swap_in_use_is_set_later() {
     wait::until("the rest is in swap", SOON, || {
         idle_program.status("VmSwap") > 44 * MIB
     });
-    let cached = || tree.of_kernel("a", "total_cache");
+    let cached = || tree.kernel_stat("a", "total_cache");
     // On a busy machine one reclaim may free too little.
     wait::until("the file is cached", SOON, || {
         tree.write("a/memory.reclaim", "20m");
@@ -358,7 +359,7 @@ fn settings_that_the_kernel_refuses_are_reported() {
     // On version 1 swap alone cannot be limited, only memory and swap together.
     tree.write("a/memory.swap.max", "100m");
     wait::until("it is told", SOON, || {
-        tree.said()
+        tree.stdout()
             .contains("the kernel refused memory.swap.max of /a")
     });
     tree.write("a/memory.max", "200m");

@@ -22,8 +22,8 @@ const TRY_AGAIN: i32 = 11;
 /// ENODEV: the tenant was removed.
 const NO_DEVICE: i32 = 19;
 
-/// Tries `is_tried` up to five times, until it returns true. It returns false if the page-out ended
-/// before this thread could do something during it: such a try proves nothing.
+/// Calls `is_tried` up to five times, until it returns true. `is_tried` returns false if the
+/// page-out ended before this thread could act during it: such a try proves nothing.
 fn in_time(is_tried: impl FnMut(u32) -> bool) {
     assert!((0..5).any(is_tried), "all had left each time");
 }
@@ -289,7 +289,7 @@ fn reclaimed_at_the_end() -> Option<i32> {
 /// Requests reclaim of all of a tenant at the socket, without waiting for the answer; returns the
 /// connection.
 fn request_all(tree: &Tree) -> UnixStream {
-    let socket = e2e::control::of_tree(tree.pid()).expect("its socket");
+    let socket = e2e::control::tree_socket(tree.pid()).expect("its socket");
     let mut client = UnixStream::connect(&socket).expect("it listens");
     let question = "{\"op\":\"tenant\",\"path\":\"/a\",\"ask\":{\"reclaim\":\"all\"}}\n";
     client.write_all(question.as_bytes()).expect("it is taken");

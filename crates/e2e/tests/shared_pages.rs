@@ -111,7 +111,7 @@ impl Server {
 
 /// Sets the limit `name` of a managed program.
 fn limit(pid: u32, name: &str, bytes: u64) {
-    let limits = |line: &str| Some(control::ask(pid, line)?["limits"].clone());
+    let limits = |line: &str| Some(control::request(pid, line)?["limits"].clone());
     let mut now = limits(r#"{"op":"limits"}"#).expect("it is managed");
     now[name] = json!(bytes);
     let set = limits(&json!({"op": "limits", "set": now}).to_string());
@@ -161,7 +161,7 @@ fn shared_pages_in_use_of_a_tenant_stay_when_memory_is_reclaimed() {
         match file {
             "memory.reclaim" => {
                 let done = tree.try_write("a/memory.reclaim", &RECLAIMED.to_string());
-                assert_eq!(done, Ok(()), "{}", tree.said());
+                assert_eq!(done, Ok(()), "{}", tree.stdout());
             }
             limit => {
                 let bytes = tree.number("a/memory.current") - RECLAIMED;
@@ -174,7 +174,7 @@ fn shared_pages_in_use_of_a_tenant_stay_when_memory_is_reclaimed() {
 }
 
 /// How long a server is held at its limit, and how often for each command.
-const HELD: Duration = Duration::from_secs(8);
+const HOLD_TIME: Duration = Duration::from_secs(8);
 const ROUNDS: usize = 2;
 
 /// A pre-fork server that uses all of its 96 MiB each second is held at three quarters of them. The
@@ -183,7 +183,7 @@ const ROUNDS: usize = 2;
 fn no_worker_is_killed_at_three_quarters_of_its_memory() {
     let _serial = serial();
     let kills = |server: &mut Server| {
-        std::thread::sleep(HELD);
+        std::thread::sleep(HOLD_TIME);
         let current = usage(server.pid);
         assert!(current <= 73 * MIB, "{current} bytes are charged");
         (server.running.ended()).map(|status| format!("{status}: {}", server.running.stderr()))

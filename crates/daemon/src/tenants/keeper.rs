@@ -34,8 +34,8 @@ struct Writer {
 }
 
 impl Keeper {
-    /// Starts the thread; `None` as `path` starts none. When the file cannot be written, `notes` is
-    /// sent a line of text.
+    /// Starts the thread that writes to `path`; without a path starts no thread. When the file
+    /// cannot be written, a line of text is sent to `notes`.
     ///
     /// # Errors
     /// No thread can be started.

@@ -92,7 +92,9 @@ struct RequestSources {
 pub fn serve(given: &ServeOptions, log: &mut dyn Log) -> Result<(), Error> {
     rights::refuse_file_capabilities()?;
     let requested = given.requested()?;
-    requested.fixed.hides_nothing(given.config.as_deref())?;
+    requested
+        .fixed
+        .check_mount_hides_nothing(given.config.as_deref())?;
     let mut notes = Vec::new();
     if let Err(error) = preflight::swap(&crate::options::Options::default(), None) {
         notes.push(format!(
@@ -110,7 +112,7 @@ pub fn serve(given: &ServeOptions, log: &mut dyn Log) -> Result<(), Error> {
     });
     let begun =
         Leaving::begin().and_then(|leaving| Ok((leaving, begin(&requested, &tree, &mut notes)?)));
-    let (leaving, (mut mounted, mut ears)) = match begun {
+    let (leaving, (mut mounted, mut sources)) = match begun {
         Ok(begun) => begun,
         Err(error) => {
             tree.lock().tenants.end();
@@ -118,26 +120,29 @@ pub fn serve(given: &ServeOptions, log: &mut dyn Log) -> Result<(), Error> {
         }
     };
     notes.extend(requested.missing(&tree.lock()));
-    let listens = ears.listening.as_ref().map_or(&[][..], |one| &one.places);
+    let listens = sources
+        .listening
+        .as_ref()
+        .map_or(&[][..], |one| &one.places);
     log.ready(requested.fixed.mount.as_deref(), listens, &notes);
-    ears.notify.ready();
+    sources.notify.ready();
     let about = (given, &requested.fixed);
-    let ended = work(about, (&tree, &mut mounted), &mut ears, log);
-    ears.notify.stopping();
+    let ended = work(about, (&tree, &mut mounted), &mut sources, log);
+    sources.notify.stopping();
     // While the tree's owner still runs: unmounting waits for its replies.
     tree.lock().waiting.abandon();
-    ears.control.abandon(&talk::ending());
+    sources.control.abandon(&talk::ending());
     let leaving = leaving.leave(mounted);
     while !leaving.is_finished() {
         let mut held = tree.lock();
-        ears.inbox.work(&mut held);
+        sources.inbox.work(&mut held);
         held.waiting.abandon();
         drop(held);
-        ears.wait(Duration::from_millis(20));
+        sources.wait(Duration::from_millis(20));
     }
-    ears.control.finish(LAST_ANSWER);
+    sources.control.finish(LAST_ANSWER);
     tree.lock().tenants.end();
-    if let Some(listening) = ears.listening {
+    if let Some(listening) = sources.listening {
         listening.end();
     }
     ended
@@ -188,7 +193,7 @@ fn begin(
             return Err(error);
         }
     };
-    let ears = RequestSources {
+    let sources = RequestSources {
         inbox,
         control,
         wake,
@@ -197,7 +202,7 @@ fn begin(
         recompressor,
         mounter,
     };
-    Ok((mounted, ears))
+    Ok((mounted, sources))
 }
 
 impl RequestSources {
@@ -234,33 +239,33 @@ impl RequestSources {
 fn work(
     (given, fixed): (&ServeOptions, &StartSettings),
     (tree, mounted): (&Shared, &mut Option<Mounted>),
-    ears: &mut RequestSources,
+    sources: &mut RequestSources,
     log: &mut dyn Log,
 ) -> Result<(), Error> {
     loop {
         // The tree is unlocked meanwhile: the file may lie in our own mount, and reading it needs a
         // reply.
-        let reloaded = ears.wake.take_reload().then(|| {
-            ears.notify.reloading();
+        let reloaded = sources.wake.take_reload().then(|| {
+            sources.notify.reloading();
             given.requested()
         });
-        if let Some(came) = ears.mounter.as_mut().and_then(Mounter::take) {
+        if let Some(came) = sources.mounter.as_mut().and_then(Mounter::take) {
             *mounted = Some(came?);
         }
         let mounted = mounted.as_ref();
         let mut held = tree.lock();
         let tree = &mut *held;
-        ears.inbox.work(tree);
+        sources.inbox.work(tree);
         tree.tenants.set_refresh(tree.reports.shortest());
         let pause = tree.tenants.work()?;
-        ears.answer(tree);
+        sources.answer(tree);
         if let Some(requested) = reloaded {
             log.actions(&[reload(requested, fixed, tree)]);
-            ears.notify.ready();
+            sources.notify.ready();
         }
-        let next = tell(tree, mounted, ears.listening.as_mut(), log);
+        let next = publish(tree, mounted, sources.listening.as_mut(), log);
         let pause = next.map_or(pause, |next| pause.min(next));
-        let again = ears
+        let again = sources
             .recompressor
             .iter()
             .flat_map(|one| one.notes.try_iter());
@@ -274,15 +279,15 @@ fn work(
                 "start it again: tenants, their processes and their limits are as they were",
             ));
         }
-        if ears.wake.is_stopped() {
+        if sources.wake.is_stopped() {
             return Ok(());
         }
         let pause = pause.min(wake(tree));
         // The tree is unlocked while the owner waits: requesting threads do their jobs themselves.
         drop(held);
-        let pause = pause.min(ears.notify.alive());
+        let pause = pause.min(sources.notify.alive());
         if !pause.is_zero() {
-            ears.wait(pause);
+            sources.wait(pause);
         }
     }
 }
@@ -304,7 +309,7 @@ fn restore_noted(tree: &mut Tree) {
 
 /// Passes on what is new in the tree: to clients that read reports, to the kernel, to the log and
 /// to the dashboard. Returns the time until the next call; `None` if it has no deadline.
-fn tell(
+fn publish(
     tree: &mut Tree,
     mounted: Option<&Mounted>,
     listening: Option<&mut Listening>,

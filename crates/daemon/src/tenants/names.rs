@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use host::workload::{self, Kind, Workload};
 
-/// Time after which the runtimes' files are read again; new tenants make that earlier, see
-/// `SOONEST`.
+/// Time after which the runtimes' files are read again. If there are new tenants, they are read
+/// sooner, but not before `SOONEST`.
 const STALE: Duration = Duration::from_secs(60);
 const SOONEST: Duration = Duration::from_secs(5);
 
