@@ -56,7 +56,7 @@ fn start_with_page(names: &[&str]) -> ServedPage {
     }
 }
 
-/// Runs `tests/page/scan.py` in a browser, with a light and a dark theme, wide and narrow, without
+/// Runs `tests/page/look.py` in a browser, with a light and a dark theme, wide and narrow, without
 /// an error of the browser: keys, pointer, sorting, finding and refreshing work, the page requests
 /// nothing from elsewhere, and nothing is wider than the screen.
 #[test]

@@ -1,7 +1,7 @@
 //! Where a manager waits: for requests, signals, and the end of the first process.
 //!
 //! Invariant: there is one wait, and each of these ends it at once. The first SIGINT, SIGTERM or
-//! SIGHUP starts an orderly end. Another such signal [`SECOND_SIGNAL_AFTER`] later or more kills the manager,
+//! SIGHUP starts an orderly end. Another such signal [`TWICE`] later or more kills the manager,
 //! which the target does not notice. Signals that were ignored when the manager started stay
 //! ignored.
 
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use host::system::start::{SECOND_SIGNAL_AFTER, ending_signals};
+use host::system::start::{TWICE, ending_signals};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use signal_hook::consts::SIGHUP;
@@ -61,12 +61,12 @@ impl Wake {
         })
     }
 
-    /// Whether a signal has started an orderly end. If that was [`SECOND_SIGNAL_AFTER`] ago or more, the next
+    /// Whether a signal has started an orderly end. If that was [`TWICE`] ago or more, the next
     /// signal kills the manager.
     pub(crate) fn is_stopped(&self) -> bool {
         let is_stopped = self.stop.load(Ordering::Relaxed);
         if is_stopped && !self.is_last.load(Ordering::Relaxed) {
-            std::thread::sleep(SECOND_SIGNAL_AFTER);
+            std::thread::sleep(TWICE);
             self.is_last.store(true, Ordering::Relaxed);
         }
         is_stopped
