@@ -34,8 +34,8 @@ pub struct WatchBeforeReclaim<'a> {
     pub stop: &'a AtomicBool,
 }
 
-/// Reclaims memory of a target that has no manager. `what` says how much memory, `observation` for how
-/// long to scan beforehand. Calls `tell` with a line of text for the user before each wait.
+/// Reclaims memory of a target that has no manager. `what` says how much memory, `observation` for
+/// how long to scan beforehand. Calls `tell` with a line of text for the user before each wait.
 ///
 /// # Errors
 /// The target cannot be managed or has a manager, there is no swap, CAP_SYS_NICE is missing, no

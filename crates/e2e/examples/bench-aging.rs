@@ -181,7 +181,7 @@ const FULL: f64 = 0.95;
 
 /// Load of a processor (1 is all of it) by the program's first thread, from now until the instant
 /// `until`.
-fn used(pid: u32, until: Instant) -> f64 {
+fn load_until(pid: u32, until: Instant) -> f64 {
     let begin = (Instant::now(), thread_seconds(pid));
     std::thread::sleep(until.saturating_duration_since(begin.0));
     (thread_seconds(pid) - begin.1) / begin.0.elapsed().as_secs_f64()
@@ -197,11 +197,11 @@ fn around_scans(args: &Args, pid: u32, every: u64) -> Vec<f64> {
         let scan = watcher.next() + Duration::from_secs(every);
         let at = |ms: u64| scan + Duration::from_millis(ms) - Duration::from_secs(3);
         std::thread::sleep(at(0).saturating_duration_since(Instant::now()));
-        let before = used(pid, at(2000));
+        let before = load_until(pid, at(2000));
         let scans = watcher.scans();
-        let with = used(pid, at(4000));
+        let with = load_until(pid, at(4000));
         let scanned = watcher.scans() - scans;
-        let after = used(pid, at(6000));
+        let after = load_until(pid, at(6000));
         if scanned != 1 {
             eprintln!("left out: {scanned} looks in a window");
             continue;
@@ -222,7 +222,7 @@ fn with_and_without(args: &Args, pid: u32, every: u64) -> Vec<f64> {
     let mut watcher = Watcher::start(pid, every);
     watcher.0.signal(Signal::STOP);
     let seconds = args.number("--seconds", 4);
-    let window = || used(pid, Instant::now() + Duration::from_secs(seconds));
+    let window = || load_until(pid, Instant::now() + Duration::from_secs(seconds));
     let pairs = paired::pairs(
         args.number("--pairs", 20),
         &mut watcher,

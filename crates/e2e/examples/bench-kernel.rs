@@ -76,9 +76,9 @@ fn main() -> ExitCode {
         }
     }
     if only_ledger {
-        tell_ledgers(&ledgers, &args)
+        print_ledgers(&ledgers, &args)
     } else {
-        tell(&lines, &args)
+        print_results(&lines, &args)
     }
 }
 
@@ -189,7 +189,7 @@ fn ledger(cell: &Cell, limit: u64, options: &[String]) -> Ledger {
 }
 
 /// Prints the ledgers of all cells; returns the exit status.
-fn tell_ledgers(ledgers: &[(String, Ledger)], args: &Args) -> ExitCode {
+fn print_ledgers(ledgers: &[(String, Ledger)], args: &Args) -> ExitCode {
     let mut found = Findings::new("kernel", args);
     for (name, of) in ledgers {
         found.at_least(name, of.by_engine, "% of what our books say is out", 99.0);
@@ -199,7 +199,7 @@ fn tell_ledgers(ledgers: &[(String, Ledger)], args: &Args) -> ExitCode {
 }
 
 /// Prints the table of all cells and the goals; returns the exit status.
-fn tell(lines: &[Line], args: &Args) -> ExitCode {
+fn print_results(lines: &[Line], args: &Args) -> ExitCode {
     println!(
         "| cell | alone, kernel, pagetide (s) | speed | swapped in, kernel and pagetide | ours, % of the run | OOM kills | above the limit, KiB | ledger % |"
     );

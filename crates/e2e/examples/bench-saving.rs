@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     let noise = args.number("--noise", NOISE);
     let swap = Swap::compressed_by(2048, args.text("--compress").as_deref());
     let start = || {
-        let mut server = Redis::start(noise, &|run| on_processors("0", run));
+        let mut server = Redis::start(noise, &|run| bound_to_processors("0", run));
         server.fill(keys);
         server
     };
@@ -61,7 +61,7 @@ fn main() -> ExitCode {
     let words = words.chain(OPTIONS);
     let attach = pagetide::command(words.chain([pid.to_string().as_str()]));
     // The manager may run on any processor, not only on the client's.
-    let _manager = on_processors("0-1023", &attach).start();
+    let _manager = bound_to_processors("0-1023", &attach).start();
     let mut halved = f64::INFINITY;
     let mut settled = None;
     let time = args.seconds("--seconds", 120);
@@ -95,7 +95,7 @@ fn main() -> ExitCode {
 }
 
 /// The command `run`, bound to the processors `which` (such as `0-3`).
-fn on_processors(which: &str, run: &Run) -> Run {
+fn bound_to_processors(which: &str, run: &Run) -> Run {
     run.under(["taskset", "-c", which].map(str::to_owned))
 }
 

@@ -106,7 +106,7 @@ fn main() -> ExitCode {
     let longer = 100.0 * (of(&managed, |one| one.seconds) / of(&alone, |one| one.seconds) - 1.0);
     found.at_most("time, longer by", longer, "%", 2.0);
     let sums: Vec<f64> = managed.iter().flat_map(|one| one.sums.clone()).collect();
-    reported(&sums, &mut found);
+    add_sums(&sums, &mut found);
     let requested: usize = managed.iter().map(|one| one.requested).sum();
     found.figure("times that the agent asked", requested as f64, "");
     if args.has("--verbose") {
@@ -116,7 +116,7 @@ fn main() -> ExitCode {
 }
 
 /// Adds the sums of page_age to the results. Without any sum the goal is not met.
-fn reported(sums: &[f64], found: &mut Findings) {
+fn add_sums(sums: &[f64], found: &mut Findings) {
     let what = "page_age, of users' pages";
     for (name, value) in [
         (

@@ -85,7 +85,7 @@ fn script(args: &Args, found: &mut Findings, table: &mut Table) {
             tenants,
             "a line of each tenant"
         );
-        tell(found, how, &ran);
+        add_figures(found, how, &ran);
         table.add(&format!("{tenants} x {mib} MiB, fio"), how, &ran.taken);
     }
 }
@@ -111,8 +111,8 @@ fn run(how: &str, words: &[String], limit: Duration, requested: f64) -> Ran {
 
 /// Adds the figures of a run to the results. Only the memcg LRU has goals; the figures of the
 /// others are for comparison.
-fn tell(found: &mut Findings, how: &str, ran: &Ran) {
-    tell_fairness(found, (how, how), &ran.taken);
+fn add_figures(found: &mut Findings, how: &str, ran: &Ran) {
+    add_fairness(found, (how, how), &ran.taken);
     let sum = ran.taken.sum();
     let of_kernel = 100.0 * (sum - ran.files) / ran.swapped_out;
     let what = format!("{how}: sum(pgsteal), no files / swapped out");
@@ -128,7 +128,7 @@ fn tell(found: &mut Findings, how: &str, ran: &Ran) {
 }
 
 /// Adds how evenly, and how much, was taken by picker `how`. `name` stands before each figure.
-fn tell_fairness(found: &mut Findings, (how, name): (&str, &str), taken: &ReclaimedPages) {
+fn add_fairness(found: &mut Findings, (how, name): (&str, &str), taken: &ReclaimedPages) {
     let spread = format!("{name}: stddev(pgsteal) / mean(pgsteal)");
     let sum = format!("{name}: sum(pgsteal) / sum(requested)");
     match how == PICKERS[0] {
@@ -171,7 +171,7 @@ fn sweep(args: &Args, found: &mut Findings, table: &mut Table) {
                 for (part, taken) in ["a tenth", "a half"].into_iter().zip(&taken) {
                     let heat = heat.name();
                     let row = format!("{tenants} x {mib} MiB, {heat}, {part}");
-                    tell_fairness(found, (how, &format!("{row}, {how}")), taken);
+                    add_fairness(found, (how, &format!("{row}, {how}")), taken);
                     table.add(&row, how, taken);
                 }
             }

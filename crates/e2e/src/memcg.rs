@@ -52,7 +52,7 @@ impl MemoryGroup {
 
     /// Makes an empty group with a new name below `folder`.
     fn in_folder(folder: &Path) -> MemoryGroup {
-        let path = fresh(folder);
+        let path = make_unique(folder);
         let path = path
             .unwrap_or_else(|error| panic!("no control group in {}: {error}", folder.display()));
         MemoryGroup { path }

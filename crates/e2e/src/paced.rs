@@ -64,7 +64,7 @@ pub struct Paced {
     /// Pid of the program, or of the redis server.
     pub pid: u32,
     _subject: Option<Subject>,
-    asker: Option<RequestThread>,
+    requests: Option<RequestThread>,
 }
 
 /// The thread that sends requests to redis; ends when this is dropped.
@@ -85,7 +85,7 @@ impl Paced {
             name,
             pid: subject.pid,
             _subject: Some(subject),
-            asker: None,
+            requests: None,
         }
     }
 
@@ -146,7 +146,7 @@ impl Paced {
             name: "redis",
             pid,
             _subject: None,
-            asker: Some(RequestThread {
+            requests: Some(RequestThread {
                 thread: Some(thread),
                 stop,
                 late_ms,
@@ -157,8 +157,8 @@ impl Paced {
     /// Longest delay of a request to redis since the last call, milliseconds; 0 for other programs.
     #[must_use]
     pub fn late_ms(&self) -> u64 {
-        let asker = self.asker.as_ref();
-        asker.map_or(0, |asker| asker.late_ms.swap(0, Ordering::Relaxed))
+        let requests = self.requests.as_ref();
+        requests.map_or(0, |requests| requests.late_ms.swap(0, Ordering::Relaxed))
     }
 
     /// Number of major faults of the program, by the kernel.
@@ -207,7 +207,10 @@ impl Paced {
     /// Whether the program still runs and all answers were right so far.
     #[must_use]
     pub fn is_healthy(&self) -> bool {
-        let thread = self.asker.as_ref().and_then(|asker| asker.thread.as_ref());
+        let thread = self
+            .requests
+            .as_ref()
+            .and_then(|requests| requests.thread.as_ref());
         thread.is_none_or(|thread| !thread.is_finished()) && proc::is_alive(self.pid)
     }
 }

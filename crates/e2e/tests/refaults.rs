@@ -116,7 +116,7 @@ fn idle_memory_makes_room_for_a_mapped_file_of_a_tenant() {
 
 /// Fills as much memory as the file of its argument has, and then uses both at random. With a file
 /// of 48 MiB each page is used about once in 8 s.
-const USES_BOTH: &str = "\
+const PROGRAM_USING_BOTH: &str = "\
 import mmap, random, sys, time
 file = open(sys.argv[1], 'rb')
 used = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
@@ -136,7 +136,12 @@ fn more_swappiness_keeps_more_of_a_mapped_file_in_memory() {
     let _serial = serial();
     let (folders, _swap) = ([(); 4].map(|()| TempDir::new()), Swap::shared());
     let start = |(folder, swappiness): (&TempDir, &str)| {
-        let program = Run::new(["python3", "-c", USES_BOTH, &page_cache::file(folder, 48)]);
+        let program = Run::new([
+            "python3",
+            "-c",
+            PROGRAM_USING_BOTH,
+            &page_cache::file(folder, 48),
+        ]);
         let limits = ["--memory-max", "72M", "--swappiness", swappiness];
         let options = [&limits[..], &["--age-every", "2s"]].concat();
         pagetide::run(&options, &program).start()

@@ -17,7 +17,7 @@ const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
 
 /// Checks that each process has as many mapped bytes in the report as the kernel counts (Rss).
-fn maps_its_rss(report: &Value) {
+fn check_mapped_is_rss(report: &Value) {
     for pid in aged::pids(report) {
         let mapped = aged::process(report, pid).map_or(0, |one| number(one, "mapped_bytes"));
         let rss = rollup(&[pid], "Rss");
@@ -33,7 +33,7 @@ fn every_kind_of_memory_counts_once() {
     let ages = AgesSubject::start(64, 60, &kinds);
     let report = RunningReport::at(ages.printed.pid, 3, 1000).finish().report;
     check_sizes_by_kernel("ages", &report);
-    maps_its_rss(&report);
+    check_mapped_is_rss(&report);
     assert_eq!(aged::pids(&report).len(), 2, "{report}");
 }
 
@@ -43,7 +43,7 @@ fn memory_shared_by_forked_workers_counts_once() {
     let workers = Subject::start("workers", &["8", "128", "60"]);
     let report = RunningReport::at(workers.pid, 3, 1000).finish().report;
     check_sizes_by_kernel("workers", &report);
-    maps_its_rss(&report);
+    check_mapped_is_rss(&report);
     assert_eq!(aged::pids(&report).len(), 9, "{report}");
     let resident = number(&report, "resident_bytes");
     let most = (128 + 8 * 4 + 16) * MIB;

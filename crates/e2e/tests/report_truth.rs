@@ -9,7 +9,7 @@ use e2e::verdict::{Bin, Group, Verdict, groups, judge};
 
 const MIB: u64 = 1 << 20;
 /// Smallest accepted share of pages that are in a bin that is right within one scan interval.
-const RIGHT: f64 = 0.99;
+const RIGHT_SHARE_MIN: f64 = 0.99;
 
 /// Compares the report with the record of `ages`. Returns two verdicts: of its anonymous (private
 /// and shared) memory, and of its file pages.
@@ -54,9 +54,9 @@ fn describe(what: &str, verdict: &Verdict, aged: &FinishedReport) -> String {
     )
 }
 
-/// Checks that all memory of `ages` is resident and that at least [`RIGHT`] of it is in right bins.
-/// Pages of libraries and stacks may fill in for missing anonymous pages, so their size is
-/// subtracted; it is small.
+/// Checks that all memory of `ages` is resident and that at least [`RIGHT_SHARE_MIN`] of it is in
+/// right bins. Pages of libraries and stacks may fill in for missing anonymous pages, so their size
+/// is subtracted; it is small.
 fn check(what: &str, ages: &AgesSubject, looking: RunningReport) {
     if let Err(text) = try_check(what, ages, looking) {
         panic!("{text}");
@@ -72,7 +72,10 @@ fn try_check(what: &str, ages: &AgesSubject, looking: RunningReport) -> Result<(
     let of_files = describe(&format!("{what}, files"), &file, &aged);
     assert_eq!(aged.report["age_source"], "page-tables");
     assert_eq!(aged.report["age_grain"], "page");
-    match (anon.share_at_least() >= RIGHT, file.share() >= RIGHT) {
+    match (
+        anon.share_at_least() >= RIGHT_SHARE_MIN,
+        file.share() >= RIGHT_SHARE_MIN,
+    ) {
         (true, true) => Ok(()),
         (false, _) => Err(text),
         (true, false) => Err(of_files),

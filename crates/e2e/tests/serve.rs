@@ -29,7 +29,7 @@ const EXISTS: i32 = 17;
 const INVALID: i32 = 22;
 
 /// Bytes of the program in swap, by the kernel's figure (VmSwap).
-fn swapped(one: &IdleProgram) -> u64 {
+fn swapped_bytes(one: &IdleProgram) -> u64 {
     one.status("VmSwap")
 }
 
@@ -84,7 +84,7 @@ fn a_tenant_is_a_control_group_with_files_of_version_2() {
     // The engine counts as many pages reclaimed as the kernel counts swapped out.
     tree.write("a/memory.reclaim", "16m");
     let stolen = tree.line("a/memory.stat", "pgsteal_anon") * 4096;
-    let out = swapped(&idle_program);
+    let out = swapped_bytes(&idle_program);
     assert!(stolen > 8 * MIB, "{stolen} bytes left");
     assert!(out.abs_diff(stolen) * 50 <= stolen, "{out} of {stolen}");
     assert_eq!(
@@ -99,7 +99,7 @@ fn a_tenant_is_a_control_group_with_files_of_version_2() {
     // All pages are swapped in unchanged (a wrong page ends the program), and the number of
     // refaults is the kernel's figure, too.
     let _ = idle_program.touch();
-    let still_out = swapped(&idle_program);
+    let still_out = swapped_bytes(&idle_program);
     assert!(still_out * 50 <= out, "{still_out} of {out} are still out");
     let refaults = || tree.line("a/memory.stat", "workingset_refault_anon") * 4096;
     wait::until("they came back", SOON, || refaults() * 100 >= stolen * 98);
@@ -290,12 +290,12 @@ fn a_protected_tenant_keeps_its_pages_while_neighbours_have_some() {
     tree.write("min/memory.min", "96m");
     tree.write("low/memory.low", "96m");
     tree.write("memory.reclaim", "48m");
-    let out = [&min, &low, &plain].map(swapped);
+    let out = [&min, &low, &plain].map(swapped_bytes);
     assert!(out[2] > 32 * MIB, "{out:?}");
     assert_eq!(out[..2], [0, 0], "while another had enough");
     // Now the unprotected tenants together have less than is requested.
     let requested = tree.try_write("memory.reclaim", "64m");
-    let out = [&min, &low, &plain].map(swapped);
+    let out = [&min, &low, &plain].map(swapped_bytes);
     assert_eq!(out[0], 0, "{requested:?}, {out:?}");
     assert!(out[1] > 0, "{requested:?}, {out:?}: low is no wall");
     for one in [&min, &low, &plain] {

@@ -21,7 +21,7 @@ const SOON: Duration = Duration::from_secs(60);
 const TRY_AGAIN: i32 = 11;
 
 /// Bytes of resident memory of `serve`.
-fn resident(tree: &Tree) -> u64 {
+fn resident_bytes(tree: &Tree) -> u64 {
     proc::number(tree.pid(), "VmRSS").unwrap_or(0)
 }
 
@@ -36,7 +36,7 @@ fn open_files(tree: &Tree) -> usize {
 
 /// Checks that `serve` printed at most one line for each of `requested` requests and those about
 /// its start, nothing about processes that ended, and no complaint.
-fn says_little(tree: &Tree, requested: usize) {
+fn check_prints_little(tree: &Tree, requested: usize) {
     let (said, complained) = (tree.stdout(), tree.stderr());
     assert!(complained.is_empty(), "{complained}");
     assert!(said.lines().count() <= requested + 5, "{said}");
@@ -79,10 +79,10 @@ fn a_fork_bomb_stays_in_its_tenant() {
         wait::until("none is left", SOON, || pids(&tree, "bomb").is_empty());
         wait::until("none is told", SOON, || reported() == 0);
         if round == 0 {
-            before = resident(&tree);
+            before = resident_bytes(&tree);
         }
     }
-    let grown = resident(&tree).saturating_sub(before);
+    let grown = resident_bytes(&tree).saturating_sub(before);
     assert!(grown < 8 * MIB, "grew by {grown} bytes");
     std::fs::remove_dir(tree.at("bomb")).expect("nobody is in it");
     let _ = kept.touch();
@@ -92,7 +92,7 @@ fn a_fork_bomb_stays_in_its_tenant() {
 const LARGE_MIB: u64 = 768;
 
 /// Starts `serve` with a tenant `a`, and a program of `LARGE_MIB` MiB in it.
-fn large() -> (Tree, IdleProgram) {
+fn serve_large_program() -> (Tree, IdleProgram) {
     let tree = Tree::serve(&[]);
     tree.make("a");
     let idle_program = IdleProgram::start(tree.inside("a"), LARGE_MIB);
@@ -106,7 +106,7 @@ fn large() -> (Tree, IdleProgram) {
 fn a_large_request_can_be_interrupted() {
     let _serial = serial();
     let _swap = Swap::shared();
-    let (tree, _idle_program) = large();
+    let (tree, _idle_program) = serve_large_program();
     let file = tree.at("a/memory.reclaim").to_string_lossy().into_owned();
     let script = format!("echo 100g > {file}");
     // The client is interrupted so early that its reclaim cannot be over, however fast page-out is.
@@ -128,7 +128,7 @@ fn a_large_request_can_be_interrupted() {
 fn an_interrupted_command_stops_its_reclaim() {
     let _serial = serial();
     let _swap = Swap::shared();
-    let (tree, _idle_program) = large();
+    let (tree, _idle_program) = serve_large_program();
     let own = pagetide::binary();
     let words = [
         "timeout",
@@ -283,5 +283,5 @@ fn processes_that_end_at_any_moment_leave_nothing_behind() {
     wait::until("nothing of them is told", SOON, || {
         tree.line("memory.stat", "anon") < MIB
     });
-    says_little(&tree, 30);
+    check_prints_little(&tree, 30);
 }

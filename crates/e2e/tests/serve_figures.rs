@@ -150,11 +150,11 @@ fn figures_are_those_of_the_kernel() {
     );
     assert!(value(&place, "pagetide_walk_seconds_count") > 2.0);
 
-    shares_are_a_whole(&tree, &place);
+    check_cpu_parts(&tree, &place);
 }
 
 /// Checks that the parts of processor time sum up to all processor time that `serve` used.
-fn shares_are_a_whole(tree: &Tree, place: &ListenAddress) {
+fn check_cpu_parts(tree: &Tree, place: &ListenAddress) {
     let reported = samples(&place.get("/metrics").body);
     let cpu = reported
         .iter()

@@ -85,7 +85,7 @@ impl ProtectedTree {
     }
 
     /// Bytes of resident anonymous memory of the processes in a tenant and below it.
-    fn inside(&self, path: &str) -> u64 {
+    fn resident_inside(&self, path: &str) -> u64 {
         let below = format!("{path}/");
         let is_in = |at: &str| at == path || at.starts_with(&below);
         let those = self.idle_programs.iter().filter(|(at, ..)| is_in(at));
@@ -136,11 +136,11 @@ impl ProtectedTree {
     fn reclaim(&self, mib: u64) -> bool {
         for _ in 0..mib.div_ceil(STEP) {
             let shares = self.shares();
-            let now = |(path, _): &(&str, u64)| (self.charged(path), self.inside(path));
+            let now = |(path, _): &(&str, u64)| (self.charged(path), self.resident_inside(path));
             let before: Vec<(u64, u64)> = shares.iter().map(now).collect();
             let requested = self.tree.try_write("memory.reclaim", &format!("{STEP}m"));
             for ((path, share), (charged, before)) in shares.iter().zip(before) {
-                let after = self.inside(path);
+                let after = self.resident_inside(path);
                 assert!(
                     charged > *share || after + SHARE_CHANGE_MAX >= before,
                     "{path} had {before} bytes in memory, charged {charged}, no more than its {share}, and has {after}"
@@ -160,7 +160,7 @@ impl ProtectedTree {
     /// 2%: what siblings that claim too much have together is exact. Children must be within a
     /// factor of 2: a child that loses pages claims less, and the shares of its siblings grow, as
     /// in the kernel's own reclaim in the guest (tests/guest/44-protection.sh).
-    fn judge(&self, first: &[(&str, u64)], left: u64) {
+    fn check_shares(&self, first: &[(&str, u64)], left: u64) {
         let mut reported = String::new();
         for (path, share) in first {
             let charged = self.charged(path);
@@ -205,7 +205,7 @@ fn overcommitted_min_is_distributed() {
     let stand = ProtectedTree::new("memory.min");
     let first = stand.shares();
     assert!(!stand.reclaim(1000), "it cannot all be had");
-    stand.judge(&first, 0);
+    stand.check_shares(&first, 0);
 }
 
 /// If `memory.low` protects the tenants, only unprotected memory is reclaimed as long as any tenant
@@ -222,7 +222,7 @@ fn overcommitted_low_is_distributed() {
     let beside = ROWS.len() as u64 * CHARGE_OVERHEAD_MAX;
     let all = stand.charged("") - protected - beside;
     assert!(stand.reclaim(all / MIB), "it can be had");
-    stand.judge(&first, beside);
+    stand.check_shares(&first, beside);
 }
 
 /// Two tenants under a common limit, one of them protected: a pre-fork server in the protected one

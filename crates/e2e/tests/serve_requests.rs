@@ -330,7 +330,7 @@ fn pids_are_hidden_where_they_name_other_processes() {
 }
 
 /// Bytes that proactive reclaim has taken from each of these tenants.
-fn taken(tree: &Tree, names: &[&str]) -> Vec<u64> {
+fn reclaimed_bytes(tree: &Tree, names: &[&str]) -> Vec<u64> {
     let of = |name: &&str| tree.line(&format!("{name}/memory.stat"), "pgsteal_proactive") * 4096;
     names.iter().map(of).collect()
 }
@@ -350,7 +350,7 @@ fn each_way_to_choose_tenants_meets_a_request() {
         });
         std::thread::sleep(Duration::from_secs(2));
         tree.write("memory.reclaim", "24m");
-        let taken = taken(&tree, &names);
+        let taken = reclaimed_bytes(&tree, &names);
         assert_eq!(taken.iter().sum::<u64>(), 24 * MIB, "{how}: {taken:?}");
         let out: u64 = programs.iter().map(|one| one.status("VmSwap")).sum();
         assert!(out.abs_diff(24 * MIB) < MIB, "{how}: {out} by the kernel");
@@ -390,10 +390,10 @@ fn busy_tenants_are_reclaimed_from_alike() {
             requested,
             Ok(()),
             "request {round}: {:?}",
-            taken(&tree, &names)
+            reclaimed_bytes(&tree, &names)
         );
     }
-    let taken = taken(&tree, &names);
+    let taken = reclaimed_bytes(&tree, &names);
     assert_eq!(taken.iter().sum::<u64>(), 288 * MIB, "{taken:?}");
     let is_alike = |one: &u64| (24 * MIB..72 * MIB).contains(one);
     assert!(taken.iter().all(is_alike), "48 MiB each: {taken:?}");

@@ -20,7 +20,7 @@ const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
 
 /// Bytes of resident memory of `serve`.
-fn resident(tree: &Tree) -> u64 {
+fn resident_bytes(tree: &Tree) -> u64 {
     proc::number(tree.pid(), "VmRSS").unwrap_or(0)
 }
 
@@ -120,7 +120,7 @@ fn ten_thousand_tenants_are_made_and_removed() {
     let churn = |numbers: std::ops::Range<u32>| {
         numbers.for_each(|number| make_and_remove(&tree, number));
         wait::until("only one is left", SOON, || left() == 1);
-        resident(&tree)
+        resident_bytes(&tree)
     };
     let (first, open) = (churn(0..1000), proc::open_files(tree.pid()));
     let is_done = AtomicBool::new(false);

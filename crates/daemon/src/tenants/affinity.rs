@@ -23,7 +23,7 @@ const CHECK_EVERY: u32 = 16;
 /// The affinity of one serving thread to its clients' processors.
 #[derive(Debug, Default)]
 pub(super) struct CpuAffinity {
-    row: Mutex<ClientRequests>,
+    latest: Mutex<ClientRequests>,
 }
 
 impl CpuAffinity {
@@ -39,8 +39,8 @@ impl CpuAffinity {
     /// Called at the end of a request. If the client's processor must be checked now, moves this
     /// thread to that processor.
     fn after_request(&self, client: u32) {
-        let mut row = self.row.lock().unwrap_or_else(PoisonError::into_inner);
-        if row.requested_by(client) {
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        if latest.requested_by(client) {
             // If the move fails, this thread stays on its processor.
             let _ = move_to(client);
         }
@@ -123,9 +123,11 @@ mod tests {
 
     #[test]
     fn the_processor_is_checked_after_a_row_of_one_client() {
-        let mut row = ClientRequests::default();
-        let mut checks = |askers: &mut dyn Iterator<Item = u32>| {
-            askers.filter(|client| row.requested_by(*client)).count()
+        let mut latest = ClientRequests::default();
+        let mut checks = |clients: &mut dyn Iterator<Item = u32>| {
+            clients
+                .filter(|client| latest.requested_by(*client))
+                .count()
         };
         assert_eq!(checks(&mut (0..10_000).map(|at| 1 + at % 2)), 0);
         let every = CHECK_EVERY as usize;

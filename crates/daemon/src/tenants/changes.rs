@@ -30,7 +30,7 @@ struct Waiter {
 #[derive(Default)]
 pub(super) struct Changes {
     waiting: BTreeMap<u64, Waiter>,
-    next: Option<Instant>,
+    next_read: Option<Instant>,
 }
 
 impl fmt::Debug for Changes {
@@ -62,7 +62,7 @@ impl Changes {
         if self.waiting.is_empty() {
             return Duration::MAX;
         }
-        let next = self.next.unwrap_or(now);
+        let next = self.next_read.unwrap_or(now);
         let left = next.saturating_duration_since(now);
         if !left.is_zero() {
             return left;
@@ -80,7 +80,7 @@ impl Changes {
             }
         }
         let pause = READ_EVERY.max(now.elapsed() * SHARE);
-        self.next = Some(now + pause);
+        self.next_read = Some(now + pause);
         pause
     }
 }

@@ -74,7 +74,7 @@ pub trait Log {
 
 /// Where requests and signals come from.
 struct RequestSources {
-    inbox: RequestReceiver,
+    jobs: RequestReceiver,
     control: ControlServer,
     wake: Wake,
     notify: Notify,
@@ -135,7 +135,7 @@ pub fn serve(given: &ServeOptions, log: &mut dyn Log) -> Result<(), Error> {
     let leaving = leaving.leave(mounted);
     while !leaving.is_finished() {
         let mut held = tree.lock();
-        sources.inbox.work(&mut held);
+        sources.jobs.work(&mut held);
         held.waiting.abandon();
         drop(held);
         sources.wait(Duration::from_millis(20));
@@ -166,7 +166,7 @@ fn begin(
     if let (Some(at), None) = (mount, socket) {
         mount::check_mount_point(at)?;
     }
-    let (request_queue, inbox) = request_queue::open(tree).map_err(|error| {
+    let (request_queue, jobs) = request_queue::open(tree).map_err(|error| {
         let what = format!("cannot make a pair of sockets: {error}");
         Error::failed(what, "is the limit of open files (ulimit -n) high enough?")
     })?;
@@ -194,7 +194,7 @@ fn begin(
         }
     };
     let sources = RequestSources {
-        inbox,
+        jobs,
         control,
         wake,
         notify: Notify::new(),
@@ -208,7 +208,7 @@ fn begin(
 impl RequestSources {
     /// Serves all pending requests, and completes the writes to memory.reclaim that have ended.
     fn answer(&mut self, tree: &mut Tree) {
-        self.inbox.work(tree);
+        self.jobs.work(tree);
         self.control
             .poll_later(&mut |request| talk::answer(tree, request));
         for number in tree.waiting.interrupted() {
@@ -227,10 +227,10 @@ impl RequestSources {
     /// Waits for a request or a signal, for at most `time`.
     fn wait(&mut self, time: Duration) {
         let time = time.min(self.control.patience());
-        let inbox = PollFd::from_borrowed_fd(self.inbox.fd(), PollFlags::IN);
+        let jobs = PollFd::from_borrowed_fd(self.jobs.fd(), PollFlags::IN);
         let mounter = self.mounter.as_ref().map(Mounter::fd);
         let mounter = mounter.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-        let fds = std::iter::once(inbox).chain(mounter);
+        let fds = std::iter::once(jobs).chain(mounter);
         let fds = fds.chain(self.control.fds());
         self.wake.wait(fds, time);
     }
@@ -255,7 +255,7 @@ fn work(
         let mounted = mounted.as_ref();
         let mut held = tree.lock();
         let tree = &mut *held;
-        sources.inbox.work(tree);
+        sources.jobs.work(tree);
         tree.tenants.set_refresh(tree.reports.shortest());
         let pause = tree.tenants.work()?;
         sources.answer(tree);
@@ -340,7 +340,7 @@ fn publish(
         log.actions(&actions);
     }
     if let Some(listening) = listening {
-        listening.poster.post(tenants, &actions);
+        listening.snapshot_sender.post(tenants, &actions);
         let notes: Vec<String> = listening.notes.try_iter().collect();
         if !notes.is_empty() {
             log.actions(&notes);

@@ -56,7 +56,7 @@ pub(super) struct Mounted {
     device: Option<Device>,
     /// Time when the list of mounts was last checked.
     checked_at: Cell<Instant>,
-    stale: Sender<(INodeNo, OsString)>,
+    stale_names: Sender<(INodeNo, OsString)>,
 }
 
 impl Drop for Mounted {
@@ -110,7 +110,7 @@ impl Mounted {
         is_mounted_elsewhere: bool,
     ) -> io::Result<Mounted> {
         let notifier = session.notifier();
-        let (stale, names) = channel();
+        let (stale_names, names) = channel();
         let thread = std::thread::Builder::new().name("stale-names".to_owned());
         thread.spawn(move || forget_stale(&notifier, &names))?;
         Ok(Mounted {
@@ -119,7 +119,7 @@ impl Mounted {
             device: fuse_at(&mounts(), &at),
             at,
             checked_at: Cell::new(Instant::now()),
-            stale,
+            stale_names,
         })
     }
 
@@ -142,16 +142,16 @@ impl Mounted {
     /// Makes the kernel forget the name of a tenant that is gone from the directory `parent`. Not
     /// needed for a tenant that was removed through the mount.
     pub(super) fn forget(&self, parent: Inode, name: OsString) {
-        // Fails if the mount has ended: then no name is cached either.
-        let _ = self.stale.send((INodeNo(parent.number()), name));
+        // Sending fails if the mount has ended; then the kernel has cached no name.
+        let _ = self.stale_names.send((INodeNo(parent.number()), name));
     }
 }
 
 /// Makes the kernel forget the names of tenants that are gone. Runs in a separate thread: the
 /// kernel waits for other operations in that directory, which may wait for a reply of ours.
-fn forget_stale(notifier: &Notifier, stale: &Receiver<(INodeNo, OsString)>) {
-    for (parent, name) in stale {
-        // Fails if the kernel has not cached this name.
+fn forget_stale(notifier: &Notifier, stale_names: &Receiver<(INodeNo, OsString)>) {
+    for (parent, name) in stale_names {
+        // This fails if the kernel has not cached this name; then it need not forget it.
         let _ = notifier.inval_entry(parent, &name);
     }
 }
@@ -532,8 +532,8 @@ impl Filesystem for Files {
             match inode(number).and_then(|inode| directory::read_for(tree, inode, reader)) {
                 Ok(text) => {
                     let answer = part(&text, offset, size).to_vec();
-                    // Note it before replying: the process may close the file as soon as it has the
-                    // reply.
+                    // The text is stored before the reply, because the process may close the file
+                    // as soon as it has the reply.
                     let mut open = open.lock();
                     let opened = open.entry(handle.0).or_default();
                     (opened.text, opened.reported) = (Some(text), reported);
@@ -550,7 +550,7 @@ impl Filesystem for Files {
         _: &Request,
         number: INodeNo,
         handle: FileHandle,
-        who: PollNotifier,
+        notifier: PollNotifier,
         _: PollEvents,
         _: PollFlags,
         reply: ReplyPoll,
@@ -558,7 +558,7 @@ impl Filesystem for Files {
         let open = self.open.clone();
         let job = move |tree: &mut Tree| {
             let file = (inode(number).ok(), handle.0);
-            reply.poll(opened::poll(tree, &open, file, who));
+            reply.poll(opened::poll(tree, &open, file, notifier));
         };
         match inode(number).is_ok_and(directory::tells_changes) {
             // The job is queued, because after it the tree's owner may have to wake up earlier.

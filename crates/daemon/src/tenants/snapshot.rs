@@ -70,7 +70,7 @@ pub(super) struct SnapshotSender {
     wakeup: UnixStream,
     /// Number of scans of the tree when the last snapshot was sent.
     scans: u64,
-    next: Instant,
+    next_at: Instant,
     /// Index of the tenant with which the next snapshot's curves begin.
     next_curve: usize,
     /// The time when the price of a refault was measured, and the price.
@@ -93,21 +93,21 @@ pub(super) fn open() -> io::Result<(SnapshotSender, SnapshotReceiver)> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;
     theirs.set_nonblocking(true)?;
-    let poster = SnapshotSender {
+    let snapshot_sender = SnapshotSender {
         snapshots,
         wakeup: ours,
         scans: 0,
-        next: Instant::now(),
+        next_at: Instant::now(),
         next_curve: 0,
         price: None,
         namer: Namer::start(),
         actions: Vec::new(),
     };
-    let board = SnapshotReceiver {
+    let snapshot_receiver = SnapshotReceiver {
         snapshots: receiver,
         wakeup: theirs,
     };
-    Ok((poster, board))
+    Ok((snapshot_sender, snapshot_receiver))
 }
 
 impl SnapshotSender {
@@ -122,7 +122,7 @@ impl SnapshotSender {
         let much = self.actions.len().saturating_sub(ACTIONS_MAX);
         self.actions.drain(..much);
         let (begin, worked) = (Instant::now(), thread_cpu());
-        if tenants.scans() == self.scans || begin < self.next {
+        if tenants.scans() == self.scans || begin < self.next_at {
             return;
         }
         self.scans = tenants.scans();
@@ -140,7 +140,7 @@ impl SnapshotSender {
         };
         // The pause is a multiple of the processor time that this snapshot took. By elapsed time, a
         // busy host would lengthen the pause, and the figures would be out of date.
-        self.next = begin + thread_cpu().saturating_sub(worked) * SHARE;
+        self.next_at = begin + thread_cpu().saturating_sub(worked) * SHARE;
         match self.snapshots.try_send(snapshot) {
             Ok(()) => {
                 // The write fails if the pipe is full; then the reader is woken already.

@@ -62,7 +62,7 @@ impl Load {
     pub fn start(service: &Service, address: &Address) -> Load {
         let (stop, answers) = (Arc::default(), Arc::default());
         let threads = (0..service.clients).map(|number| {
-            let mut asker = LoadClient {
+            let mut client = LoadClient {
                 service: *service,
                 address: address.clone(),
                 number,
@@ -71,7 +71,7 @@ impl Load {
                 client: None,
                 first: HashMap::new(),
             };
-            std::thread::spawn(move || asker.run())
+            std::thread::spawn(move || client.run())
         });
         let threads = threads.collect();
         Load {
