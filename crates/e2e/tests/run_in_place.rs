@@ -296,7 +296,7 @@ fn the_report_comes_when_the_last_process_has_ended() {
         "{} run --report /no/such/dir/x -- echo started",
         pagetide::binary()
     );
-    let reported = self::said(Command::new("sh").args(["-c", &bad]));
+    let reported = run_to_end(Command::new("sh").args(["-c", &bad]));
     assert_eq!(
         (reported.status, reported.stdout.as_str()),
         (Some(1), ""),
