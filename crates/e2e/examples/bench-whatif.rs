@@ -96,7 +96,7 @@ fn limit(args: &Args, found: &mut Findings) {
         measure_limits(found, rule, (&all, &chosen), hold);
     }
     assert!(
-        all.iter().all(Paced::is_well),
+        all.iter().all(Paced::is_healthy),
         "a program found what it had not put there, or ended"
     );
     found.figure("most in swap at the end", swap.used() as f64 / MIB, "MiB");
