@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The dashboard in Debian's Chromium: what a reader does with it, and what he sees.
+"""Uses the dashboard in Debian's Chromium as a reader would, and checks what the page shows.
 
 look.py URL TOKEN FOLDER    prints one line of JSON; screenshots go to FOLDER
 
-What is wrong is in "problems": an empty list is what the test wants.
+"problems" in the JSON lists everything that is wrong; the test expects an empty list.
 """
 
 import json
@@ -18,7 +18,7 @@ SCREENS = {"wide": (1440, 900), "laptop": (1100, 800), "phone": (360, 740)}
 
 
 class Reader:
-    """A browser's window, and what went wrong in it."""
+    """A window of the browser, and the problems found in it."""
 
     def __init__(self, browser, url, token, size, scheme):
         width, height = size
@@ -42,18 +42,18 @@ class Reader:
             self.note(what)
 
     def chosen(self):
-        """The row that is marked, whether its answer is there or not."""
+        """The tenant of the marked row, also before the server's response has come."""
         return self.page.eval_on_selector("tr.chosen a", "link => link.title")
 
     def shown(self):
-        """The tenant whose figures are there."""
+        """The tenant whose figures are shown."""
         return self.page.inner_text(".detail h2")
 
     def rows(self):
         return self.page.locator(".list tbody tr:visible").count()
 
     def wait_for(self, what, question):
-        """Until a question has the answer true."""
+        """Waits until `question` returns true; notes a problem after 10 s."""
         for _ in range(200):
             if question():
                 return
@@ -67,7 +67,7 @@ class Reader:
 
 
 def paint(reader):
-    """Milliseconds until something stands there, the server's answer included."""
+    """Milliseconds from the request until the page shows something, including the server's time."""
     page = reader.page
     page.goto(reader.url + "?range=day", wait_until="load")
     painted = "performance.getEntriesByName('first-contentful-paint')"
@@ -82,7 +82,7 @@ def is_narrow_enough(reader, name):
 
 
 def use_keys(reader):
-    """By keys alone."""
+    """Uses the page by keys alone."""
     page = reader.page
     first = reader.shown()
     page.keyboard.press("j")
@@ -123,7 +123,7 @@ def use_pointer(reader):
 
 
 def use_keys_on_a_slow_line(reader):
-    """Two presses of a key go down two rows, though no answer has come in between."""
+    """Two presses of `j` go down two rows, though no response has come in between."""
     page = reader.page
     page.goto(reader.url + "?range=day")
     names = page.eval_on_selector_all(".list tbody a", "links => links.map((link) => link.title)")
@@ -133,7 +133,7 @@ def use_keys_on_a_slow_line(reader):
     page.keyboard.press("j")
     reader.expect(f"j and j choose {reader.chosen()}", reader.chosen() == names[2])
     reader.wait_for("both are asked for", lambda: page.evaluate("true") and len(held) >= 2)
-    # A question that came after another key has ended it is over for the browser.
+    # The browser has cancelled a request that a later key replaced; continuing it fails.
     page.unroute("**")
     for question in held:
         try:
@@ -144,17 +144,17 @@ def use_keys_on_a_slow_line(reader):
 
 
 def find_tenants(reader):
-    """Whatever stands in the field, the list is what it finds."""
+    """The list always has the tenants that match the text in the field."""
     page = reader.page
     page.goto(reader.url + "?range=day")
     every = reader.rows()
-    # Who has asked the server, and clears the field, sees them all again.
+    # If the reader clears the field after a search by the server, all tenants are listed again.
     page.goto(reader.url + "?range=day&find=t1")
     reader.expect("the server finds some", 0 < reader.rows() < every)
     page.fill("input[type=search]", "")
     reader.wait_for("a cleared field finds all", lambda: reader.rows() == every)
     reader.expect(f"the address has them all: {page.url}", "find=t1" not in page.evaluate("location.href"))
-    # As with more tenants than are listed: what is not here the server has.
+    # A note says that there are more tenants than are listed, so the page must request a search from the server.
     page.evaluate("document.querySelector('.list').insertAdjacentHTML('beforeend', '<p class=\"note\">more</p>')")
     page.locator("input[type=search]").press_sequentially("t1")
     reader.wait_for("the server is asked for the rest", lambda: "find=t1" in page.evaluate("location.href"))
@@ -162,9 +162,9 @@ def find_tenants(reader):
 
 
 def scroll_by_keys(reader):
-    """A table that is wider than the screen is scrolled by arrows, and the pictures' cursor stays where it was."""
+    """Arrow keys scroll a table that is wider than the screen, and do not move the cursor of the pictures."""
     page = reader.page
-    # A tenant of which too few looks are known has no curve yet; who tests waits for one.
+    # A tenant with too few scans has no curve yet, and so no such table.
     if page.locator(".detail summary").count() == 0:
         return
     page.set_viewport_size({"width": 280, "height": 740})
@@ -181,19 +181,19 @@ def scroll_by_keys(reader):
 
 
 def is_told_of_its_end(browser, url, token):
-    """A serve that was started anew takes no cookie of the one before: the page says so, and what to do. What is wrong."""
+    """After a restart `serve` does not accept the old cookie: the page says so, and what to do. Returns the problems."""
     reader = Reader(browser, url, token, SCREENS["wide"], "light")
     reader.context.clear_cookies()
     reader.page.keyboard.press("j")
     reader.wait_for("a reader is told", lambda: "?token=" in reader.page.inner_text(".asof"))
     reader.expect("as a status", reader.page.locator(".asof.stale [role=status]").count() == 1)
     reader.end()
-    # The browser complains of the answer, too.
+    # The browser also logs the refused request, which is no problem.
     return [problem for problem in reader.problems if "401" not in problem]
 
 
 def is_fresh(reader):
-    """A new page is asked for by itself."""
+    """The page updates itself regularly."""
     before = len(reader.asked)
     reader.page.locator(".keys summary").click()
     reader.page.wait_for_timeout(11000)

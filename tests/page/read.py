@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A page of `report --html` in Debian's Chromium, opened as a file, held against the JSON of the same report.
+"""Opens a page of `report --html` as a file in Debian's Chromium, and compares it with the JSON of the same report.
 
 read.py PAGE JSON FOLDER    prints one line of JSON; screenshots go to FOLDER
 
-What is wrong is in "problems": an empty list is what the test wants.
+"problems" in the JSON lists everything that is wrong; the test expects an empty list.
 """
 
 import json
@@ -18,21 +18,21 @@ SCREENS = {"wide": (1100, 900), "phone": (360, 740)}
 EDGES_S = [0, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400, 604800]
 WHOLE, GROUND = 1000, 80
 
-# Each bar with its bytes, and how long it is drawn: pixels.
+# Each bar: its label, the bytes and drawn width (pixels) of each part, and the width of its box.
 BARS = """title => {
   const figure = [...document.querySelectorAll("figure")].find(one => one.querySelector("figcaption").textContent === title);
   return [...figure.querySelectorAll("tr")].map(row => [row.querySelector("th").textContent,
     [...row.querySelectorAll("rect")].map(part => [Number(part.dataset.bytes), part.getBoundingClientRect().width]),
     row.querySelector("svg").getBoundingClientRect().width]);
 }"""
-# Rows of the heat map, the youngest first, that have anything in the last column: what is drawn there.
+# For each row of the heat map, the youngest first: whether anything is drawn in the last column.
 HEAT = """() => {
   const field = document.querySelector(".heat .field"), box = field.viewBox.baseVal;
   const is_full = y => [...field.querySelectorAll("path:not(.grid)")].some(
     path => path.isPointInFill(new DOMPoint(box.width - 0.5, y + 0.5)));
   return Array.from({ length: box.height }, (_, row) => is_full(box.height - 1 - row));
 }"""
-# How high the ages stand on each other in the last column, by the highest mark at the left: in what that one is named in.
+# Height of the stacked ages in the last column, in the unit of the highest mark at the left, and that unit.
 STACK = """() => {
   const mark = document.querySelector(".area .ys").lastElementChild;
   const [number, unit] = mark.textContent.split(" "), up = 1 - parseFloat(mark.getAttribute("y")) / 100;
@@ -47,7 +47,7 @@ UNITS = ["B", "KiB", "MiB", "GiB", "TiB"]
 
 
 class Page:
-    """The page in a window, and what is wrong with it."""
+    """The page in a window of the browser, and the problems found in it."""
 
     def __init__(self, browser, path, report, size, scheme):
         width, height = size
@@ -71,7 +71,7 @@ class Page:
 
 
 def bins(report, kind):
-    """Bytes by age, of all nodes."""
+    """Bytes by age class, summed over all nodes."""
     ages = [0] * len(EDGES_S)
     for node in report["page_age"]:
         for one in node["bins"]:
@@ -80,7 +80,7 @@ def bins(report, kind):
 
 
 def is_to_scale(page, name, bars):
-    """Parts are as long as their bytes, on one scale, to a pixel and the three thousandths that each little one takes of the others."""
+    """The width of each part is in proportion to its bytes, within a pixel. Each very small part may be drawn 0.3% wider."""
     most = max(sum(size for size, _ in parts) for _, parts, _ in bars)
     for label, parts, room in bars:
         little = max(1, sum(size < 0.003 * most for size, _ in parts))
@@ -110,7 +110,7 @@ def has_bars(page):
 
 
 def has_time(page):
-    """The last columns are the report."""
+    """The last column of each picture over time agrees with the report."""
     report = page.report
     both = [anon + file for anon, file in zip(bins(report, "anon_bytes"), bins(report, "file_bytes"))]
     full = page.page.evaluate(HEAT)
@@ -119,13 +119,13 @@ def has_time(page):
     wanted = report["resident_bytes"] / 1024 ** UNITS.index(unit)
     page.expect(f"a stack of {size} {unit} for {wanted}", abs(size - wanted) <= 0.01 * wanted)
     rows = page.page.evaluate("[...document.querySelectorAll('[aria-label=\"over time, in numbers\"] tr')].length")
-    # Of a busy machine there may be times without a look, which are empty in both.
+    # On a busy machine there may be times without a scan, which are empty in picture and table.
     columns = page.page.locator(".heat .hits rect").count()
     page.same("times in numbers", rows - 1, columns)
 
 
 def place_of(report):
-    """Where a size and its rate are to be drawn."""
+    """Returns a function that computes where a point of the curve must be drawn."""
     points = report["curve"]["points"]
     first, last = points[0]["bytes"], points[-1]["bytes"]
     rates = [point["refaults_per_minute"] for point in points if point["refaults_per_minute"] > 0]
@@ -161,13 +161,13 @@ def has_curve(page):
 
 
 def is_text(page):
-    """Names of others are words: no more and no fewer elements for it."""
+    """A hostile name of a program is shown as text, and adds no element to the page."""
     page.same("the heading", page.page.inner_text("h1"), page.report["command"].replace("\u202e", "\ufffd"))
     page.same("scripts and images", page.page.locator("script, img, iframe, link, object").count(), 0)
 
 
 def is_for_keys(page):
-    """By keys alone one gets to each table, and opens what is closed."""
+    """Every table can be reached, and every closed part be opened, by keys alone."""
     reached = set()
     for _ in range(page.page.locator("summary, [tabindex]").count() + 2):
         page.page.keyboard.press("Tab")

@@ -7,7 +7,10 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.TreeSet;
 
-/** Fills and churns a heap: run with -Xms512m -Xmx512m. Prints a checksum of what was kept. */
+/**
+ * Fills a heap and replaces its objects again and again; run with -Xms512m -Xmx512m. Prints a checksum of
+ * the objects that remain.
+ */
 public final class Heap {
     private static long mix(long x) {
         x += 0x9e3779b97f4a7c15L;
@@ -59,7 +62,7 @@ public final class Heap {
         mappings();
     }
 
-    /** What the kernel refuses, and why. */
+    /** Prints operations that the kernel refuses, and the error of each. */
     private static void refusals() {
         for (String path : new String[] {"/nowhere/x", "/", "/etc/passwd/x"}) {
             try (FileInputStream file = new FileInputStream(path)) {
@@ -71,8 +74,9 @@ public final class Heap {
     }
 
     /**
-     * Kinds of mappings of files, each once: rights, flags and what is mapped. Where they are, and how many, is chance; and which others there
-     * are, as threads that compile come and go.
+     * Prints each kind of file mapping once: rights, flags and the name of the file. Addresses and numbers
+     * of mappings differ from run to run. So do other mappings, because the compiler's threads start and
+     * end.
      */
     private static void mappings() throws IOException {
         TreeSet<String> kinds = new TreeSet<>();
@@ -80,7 +84,7 @@ public final class Heap {
         for (String line : Files.readAllLines(Path.of("/proc/self/smaps"))) {
             String[] words = line.trim().split(" +");
             if (words[0].matches("[0-9a-f]+-[0-9a-f]+")) {
-                // A file has the number of the process in its name.
+                // The name of one of the files contains the pid.
                 head = words[1] + " " + (words.length > 5 ? words[5].replaceAll("/[0-9]+$", "/PID") : "");
             } else if (words[0].equals("VmFlags:") && head.contains(" /")) {
                 kinds.add(head + " " + String.join(" ", Arrays.copyOfRange(words, 1, words.length)));

@@ -7,7 +7,10 @@ import java.util.concurrent.Executors;
 
 /** A service of `bench services`: `java Service PORT KEYS WORDS`. GET /KEY answers with the value of a key, from a map of strings. */
 public final class Service {
-    /** Text of `words` times 8 characters, each eight of them twice; the bench knows it, too. */
+    /**
+     * Returns a text of `words` times 8 characters, in which each group of eight characters stands twice.
+     * The benchmark computes the same text.
+     */
     private static String value(int key, int words) {
         int state = key * (int) 2654435761L + 12345;
         StringBuilder text = new StringBuilder(words * 8);

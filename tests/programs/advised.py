@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-# Two areas of so many MiB, all of both written again and again; the first is said to be read in order. Prints `ready` and
-# where each begins, in hex, when both have been written twice. advised.py MIB
+# Writes all pages of two areas of MIB MiB again and again. For the first area the program gives the advice
+# that it is read in order. When both areas have been written twice, prints `ready` and the addresses of
+# the two areas in hex. Usage: advised.py MIB
 import ctypes, mmap, sys, time
 
 pages = int(sys.argv[1]) * 256

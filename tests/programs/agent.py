@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-# The agent of workingset reporting's author, by its rule: every so often, of each group, the bytes of all bins of node 0 that are
-# labelled with so many ms or more are written to memory.reclaim (docs/spec/workingset-report.md 9). A label is a bin's upper edge: of
-# edges 5000,10000 and 10000 ms that is what was not used for 5 s. RULE `lower` takes the bins that begin there: nothing younger.
-# agent.py DIR [EVERY_S [COLD_MS [label|lower]]]; it knows nothing of pagetide.
+# An agent with the rule of the author of working-set reporting (docs/spec/workingset-report.md 9). Every
+# EVERY_S seconds it sums, for each control group below DIR, the bytes of cold bins of node 0 in page_age,
+# and writes the sum to the group's memory.reclaim. By the rule `label` a bin is cold if its label, its
+# upper edge, is COLD_MS or more: with the edges 5000 and 10000, and COLD_MS 10000, this is memory that was
+# not used for 5 s. By the rule `lower` a bin is cold if its lower edge is COLD_MS or more. The agent knows
+# nothing of pagetide. Usage: agent.py DIR [EVERY_S [COLD_MS [label|lower]]]
 import os, sys, time
 
 directory = sys.argv[1]
@@ -29,7 +31,7 @@ def cold_of(group):
             lower = int(label)
     return cold
 
-# Beside the author's agent another script switches the reports on.
+# The author's agent does not enable the reports; another script does.
 for group in groups():
     with open(f"{group}/memory.workingset.refresh_interval", "w") as file:
         file.write("N0=1000")

@@ -1,23 +1,25 @@
-/* Memory of all kinds whose every page has an age that a test can know.
+/* Touches pages of several kinds of memory by a schedule that a test can read, so that the test knows the
+ * true age of each page.
  *
  *   ages MIB_PER_KIND SECONDS [KIND...] [--per-page FILE]
  *
- * KIND (all by default):
+ * KIND is a kind of memory (default: all kinds):
  *   anon    private anonymous, 4 KiB pages       thp   the same in 2 MiB pages (MADV_HUGEPAGE)
  *   file    shared mapping of an unlinked file   cow   private mapping of one, all of it written
  *           in the current folder                memfd shared
  *   forked  private anonymous, filled by this process and then only read, by a child
  *   zero    private anonymous, only ever read: the zero page, which is not resident
  *   loop    8 pages that one thread touches all the time: they stay in the TLB
- * The pages of a kind (thp: its 2 MiB units) are divided by a hash into four classes: touched every 1 s,
- * 4 s, 16 s, and never after the fill; some by reading, some by writing, some by both. Nothing else
- * accesses them. Prints, in this order:
+ * A hash divides the pages of a kind (for thp its units of 2 MiB) into four classes: pages touched every 1
+ * s, every 4 s, every 16 s, and never after the program has filled its memory. A touch reads the page,
+ * writes it, or does both. Nothing else accesses these pages. The program prints, in this order:
  *   table path=FILE                                       the times of the passes, see ages.h
  *   map kind=K pid=P start=0x... pages=N classes=N1,N4,N16,NN loop=N counts=anon|file|none thp_kib=N
  *   ready pid=P child=P kinds=N t0=NS
- * pid is who touches: the child for `forked`. counts is what a report has it under. --per-page writes the
- * class of each page as a byte, 0 to 4 (1 s, 4 s, 16 s, never, loop), in the order of the map lines.
- * Ends after SECONDS, or when standard input ends, with 0. The table is removed at the end, by SIGTERM too. */
+ * `pid` is the process that touches the pages: for `forked` the child. `counts` says as which type of
+ * memory a report counts them. --per-page writes a byte for the class of each page, 0 to 4 (1 s, 4 s, 16 s,
+ * never, loop), in the order of the map lines. The program ends with 0 after SECONDS or when its standard
+ * input ends. It removes the table at its end, also after SIGTERM. */
 #include "ages.h"
 
 #include <fcntl.h>
@@ -37,7 +39,7 @@ static const char usage[] =
     "kinds: anon thp file cow memfd forked zero loop; all by default; thp needs 2 MiB or more";
 static const char *const names[KINDS] = {"anon", "thp", "file", "cow", "memfd", "forked", "zero", "loop"};
 static const uint64_t periods[3] = {1 * SECOND, 4 * SECOND, 16 * SECOND};
-/* Passes of different threads do not begin at once: there may be few processors. */
+/* The passes of the threads begin at different times, because the machine may have few processors. */
 static const uint64_t offsets[3] = {0, SECOND * 3 / 10, SECOND * 6 / 10};
 
 static struct { int wanted, on_tmpfs; size_t pages; volatile uint64_t *at; pid_t pid; } kinds[KINDS];
@@ -53,13 +55,14 @@ static void remove_table(void)
 
 #define END(status, ...) do { remove_table(); FAIL(status, __VA_ARGS__); } while (0)
 
-/* The table lies where nobody counts it as a file: in /dev/shm, or else here. */
+/* The table is in /dev/shm, so that reports do not count it as a file; without /dev/shm it is in the
+ * current folder. */
 static void make_table(void)
 {
     strcpy(table_path, "/dev/shm/ages-XXXXXX");
     int fd = mkstemp(table_path);
     if (fd < 0) {
-        /* An absolute path: whoever reads it may be elsewhere. */
+        /* The path is absolute, because the reader may have another working directory. */
         if (!getcwd(table_path, sizeof table_path - 32))
             FAIL(97, "ages: no table: %s", strerror(errno));
         strcat(table_path, "/ages-table-XXXXXX");
@@ -96,7 +99,8 @@ static int backing(enum kind kind, size_t bytes)
     return fd;
 }
 
-/* Maps it at a multiple of 2 MiB, with a gap on both sides: no other mapping merges with it. */
+/* Maps the memory of a kind at a multiple of 2 MiB, with a gap on both sides, so that the kernel merges it
+ * with no other mapping. */
 static void map_kind(enum kind kind)
 {
     size_t bytes = kinds[kind].pages * PAGE, unit = HUGE * PAGE;
@@ -111,7 +115,7 @@ static void map_kind(enum kind kind)
         END(97, "ages: mmap of %s: %s", names[kind], strerror(errno));
     if (fd >= 0)
         close(fd);
-    /* Kernels without huge pages refuse: then there are none. */
+    /* A kernel without huge pages refuses this call; then the mapping has none. */
     madvise(at, bytes, kind == THP ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     kinds[kind].at = at;
 }
@@ -120,8 +124,8 @@ static void fill(enum kind kind)
 {
     uint64_t begin = now_ns(), sum = 0, counts[CLASSES] = {0};
     volatile uint64_t *at = kinds[kind].at;
-    /* Read ahead, a file would be cached in large folios: then whoever else clears accessed bits by folio
-     * (the kernel's DAMON) takes many pages' at once. */
+    /* With readahead the page cache would have the file in large folios. Then the kernel's DAMON, which
+     * clears accessed bits by folio, would clear the bits of many pages at once. */
     if (kind == FILE_SHARED || kind == COW)
         madvise((void *)at, kinds[kind].pages * PAGE, MADV_RANDOM);
     for (size_t page = 0; page < kinds[kind].pages; page++) {
@@ -171,8 +175,9 @@ static void touch(enum kind kind, size_t page, uint64_t value)
     }
 }
 
-/* Choosing is done apart from touching, and the rest of a batch repeats its last page: a processor that
- * guesses a branch wrong must not touch a page of another class, for that may set its accessed bit. */
+/* The pages of a batch are chosen before any of them is touched, and unused entries of the batch repeat its
+ * last page. So if the processor predicts a branch wrongly, it does not touch a page of another class,
+ * which might set that page's accessed bit. */
 static void touch_class(enum kind kind, enum class class, uint64_t value)
 {
     size_t batch[BATCH], pages = kinds[kind].pages;
@@ -210,14 +215,14 @@ static void *keep_touching(void *argument)
                 touch_class((enum kind)kind, class, value);
                 pass_ends(&table->of[kind][class]);
             }
-        /* After a stop (SIGSTOP, a snapshot) what was missed is not made up for. */
+        /* If the process was stopped (SIGSTOP, a snapshot of the machine), the missed passes are skipped. */
         while (due + periods[class] < now_ns())
             due += periods[class];
     }
     return NULL;
 }
 
-/* One record for about 10 ms of touching. */
+/* Touches the pages of the loop all the time. Each pass in the table stands for about 10 ms of touching. */
 static void *keep_looping(void *argument)
 {
     struct record *record = &table->of[LOOP][ALWAYS];
@@ -245,7 +250,8 @@ static void start_threads(void)
         END(97, "ages: no thread");
 }
 
-/* Forks before other kinds are mapped: the child has none of them. It begins when told the time. */
+/* Forks the child before the other kinds are mapped, so that the child does not inherit them. The child
+ * begins when it gets the start time through a pipe. */
 static pid_t start_child(int *begin)
 {
     int ends[2];
@@ -267,7 +273,7 @@ static pid_t start_child(int *begin)
         pause();
 }
 
-/* How much of a mapping is in huge pages, by the kernel's own account. */
+/* KiB of a mapping that are in huge pages, by the kernel's smaps. */
 static unsigned long huge_kib(enum kind kind)
 {
     FILE *maps = fopen("/proc/self/smaps", "r");
@@ -308,7 +314,8 @@ static void write_classes(const char *path)
         END(97, "ages: %s: %s", path, strerror(errno));
 }
 
-/* Returns the signal that ended it, 0 for the time or the end of standard input. */
+/* Waits for the end of the program. Returns the signal that ended the wait; 0 if the time is over or
+ * standard input has ended. */
 static int wait_for_end(uint64_t until, const sigset_t *set, pid_t child)
 {
     char buffer[4096];

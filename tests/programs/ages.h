@@ -1,13 +1,13 @@
-/* What `ages` tells a test: which page is of which class, and when each class was last touched.
+/* The data that `ages` passes to a test: the class of each page, and when each class was last touched.
  *
- * The table is a file of little-endian 64-bit words, shared with whoever reads it while it is written:
+ * The table is a file of little-endian 64-bit words. The test reads it while the program writes it:
  *   header   magic, kinds, classes, slots, pid, t0, 0, 0
  *   records  kinds x classes, each: kind, class, pages, fill_begin, fill_end, begun, ended, late, then
  *            `slots` times the begin and the end of a pass
- * Pass n (from 0) lies in slot n % slots. Its begin is written before `begun` becomes n + 1, and that
- * before the first touch; its end after the last touch, and before `ended` becomes n + 1. So passes below
- * `ended` and not below `begun` - slots are whole, and at most one is under way: n = ended < begun.
- * Times are CLOCK_MONOTONIC in ns. `late` counts passes that began over 100 ms late. */
+ * Pass n (from 0) is in slot n % slots. For each pass the program writes the begin, sets `begun` to n + 1,
+ * touches the pages, writes the end, and sets `ended` to n + 1. So the passes from `begun` - slots to
+ * `ended` - 1 are complete, and at most one pass is in progress: pass n = ended, if ended < begun. Times
+ * are CLOCK_MONOTONIC in ns. `late` counts passes that began over 100 ms late. */
 #ifndef AGES_H
 #define AGES_H
 
@@ -45,7 +45,7 @@ static inline enum class class_of(enum kind kind, size_t page)
     return kind == LOOP ? ALWAYS : (enum class)(hash_of(kind, page) & 3);
 }
 
-/* 0 is read, 1 is written, 2 is both. */
+/* How a page is touched: 0 by reading, 1 by writing, 2 by both. */
 static inline unsigned way_of(enum kind kind, size_t page)
 {
     if (kind == FORKED || kind == ZERO)

@@ -1,15 +1,17 @@
-/* What a program that uses the memory map all the time feels: for how long each fault, mmap and munmap
- * takes, while somebody else holds the map.
+/* Measures how long each page fault, mmap and munmap of a program takes, while another program (pagetide)
+ * may hold the lock of its memory map.
  *
  *   allocator RESIDENT_MIB SECONDS [--hot MIB]
  *
- * Holds RESIDENT_MIB of anonymous memory and says `ready pid=...` on standard error. One thread touches the
- * first --hot MIB (64, or all if that is less) page by page in a loop; another one measures in a loop:
+ * Fills RESIDENT_MIB of anonymous memory, and prints `ready pid=...` on standard error. One thread touches
+ * the first --hot MIB (default: 64, or all if that is less) page by page in a loop. Another thread measures
+ * in a loop:
  *   fault     the first touch of a page in a ring of 16 MiB
  *   dontneed  the MADV_DONTNEED that takes 64 pages back, before the ring comes to them again
  *   mmap      of 64 KiB;  munmap  of these, of which one page was touched
- * At the end one line of JSON. A percentile is the upper edge of its bucket, at most 1/16 octave (4.4%) too
- * high; max is exact; clock_p50_ns is what measuring nothing gives, and is part of all of them. */
+ * At the end the program prints one line of JSON. A percentile is the upper edge of its bucket, so it is at
+ * most 1/16 octave (4.4%) too high; max is exact. clock_p50_ns is the median time of an empty measurement;
+ * all other times include it. */
 #include "schedule.h"
 
 #include <pthread.h>
@@ -90,7 +92,7 @@ static void measure_fault(uint64_t number)
     if (number % PIECE == 0) {
         begin = now_ns();
         madvise((void *)page, PIECE * PAGE, MADV_DONTNEED);
-        /* The ring's first round takes back what is not there. */
+        /* In the first round of the ring there is no earlier page to drop, so it is not measured. */
         if (number >= RING)
             note(DONTNEED, now_ns() - begin);
     }

@@ -1,9 +1,11 @@
-/* Hot memory beside page cache: all of it is touched once a second while a file is read over and over by read(2).
+/* Hot memory beside page cache: the program touches all of its memory once a second, while it reads a file
+ * again and again by read(2).
  *
  *   cached MIB SECONDS FILE
  *
- * It goes on for so long, and until all of the file was read, however slow the disk is.
- * At the end prints `read MIB` and `swapped KIB`: the most that VmSwap was, asked before each pass over the memory. */
+ * The program ends when SECONDS are over and all of the file was read at least once, however slow the disk
+ * is. At the end it prints `read MIB`, and `swapped KIB`: the highest VmSwap, which is read before each
+ * pass over the memory. */
 #include "schedule.h"
 
 #include <fcntl.h>

@@ -1,12 +1,15 @@
-/* Memory that is checked as it is used, with its progress to be read from outside.
+/* Uses its memory, and checks each word that it reads; a test can read its progress from a file.
  *
  *   checked MIB PROGRESS [WORKERS]
  *
- * PROGRESS: a file of three words: touches, nanoseconds of processor time of this process, whether it is ready.
- * Touches the first tenth of its pages in random order, each word checked and every other one rewritten. At
- * SIGTERM it checks all pages, says `right PAGES` and ends with 7; a wrong word ends it with 99.
- * With WORKERS it is a pre-fork server: they have its memory by fork and do the work, each on copies of its own (the first tells the
- * progress), it waits for SIGTERM, ends them, and checks what is its own. No worker outlives it. */
+ * PROGRESS is a file of three words: the number of touches, nanoseconds of processor time of this process,
+ * and 1 once the program is ready. The program touches the first tenth of its pages in random order; it
+ * checks each word of a touched page, and at every second touch rewrites the page. At SIGTERM it checks all
+ * pages, prints `right PAGES` and ends with 7. After a wrong word it ends with 99.
+ *
+ * With WORKERS it is a pre-fork server. The workers inherit its memory by fork and do the work, each on
+ * copies of its own; the first worker writes the progress. The server waits for SIGTERM, ends the workers,
+ * and checks its own memory. No worker outlives the server. */
 #include "common.h"
 
 #include <fcntl.h>
@@ -34,7 +37,7 @@ static uint64_t cpu_ns(void)
 static uint64_t *memory, *versions;
 static size_t pages, hot;
 
-/* Until SIGTERM; then every page is checked. */
+/* Touches pages until SIGTERM, and then checks every page. */
 static void work(volatile uint64_t *told)
 {
     for (uint64_t at = 0; !over; at++) {

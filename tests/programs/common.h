@@ -1,4 +1,5 @@
-/* What the small test programs share: numbers from the command line, hashes, time, and failing. */
+/* Functions that the small test programs share: numbers from the command line, hashes, the time, and the
+ * end after an error. */
 #ifndef COMMON_H
 #define COMMON_H
 
@@ -18,7 +19,7 @@
 #define WORDS (PAGE / sizeof(uint64_t))
 #define MIB ((size_t)1 << 20)
 
-/* The number after --name, or what it is by default. */
+/* Returns the number after the option --name; `otherwise` without this option. */
 static inline uint64_t option(int argc, char **argv, const char *name, uint64_t otherwise)
 {
     for (int i = 1; i + 1 < argc; i++)
@@ -63,7 +64,8 @@ static inline void *map_anon(size_t bytes)
     return at;
 }
 
-/* A page whose words follow from its number and a version; every fourth is one repeated word. */
+/* Fills a page with words that follow from its number and a version. Every fourth page is one repeated
+ * word. */
 static inline void page_fill(uint64_t *at, uint64_t page, uint64_t version)
 {
     uint64_t key = mix(page * 1000003 + version);

@@ -1,12 +1,13 @@
-/* Times the first touch of pages that somebody else must bring: for measurements.
+/* Measures how long the first touch of a page takes if the page must be brought into memory.
  *
  *   faults [--mib 96] [--count 4000] [--gap-us 0] [--spin 0] [--rounds 5] bare|stored
  *
- * bare: a userfaultfd of its own, answered by one thread that copies one ready page, and does nothing
- * else; with --spin 1 it never sleeps. stored: pages of mixed content, which the caller has put out
- * before it sends SIGUSR1; each is checked. Pages are touched in a fixed random order, --gap-us apart,
- * --count in each of --rounds rounds. Prints one JSON object a round: faults, p50_ns, p99_ns. Touches
- * under 700 ns did not fault (the page came with a neighbour) and are counted apart. */
+ * `bare`: the program has a userfaultfd, whose faults one thread answers by copying a prepared page; with
+ * --spin 1 this thread never sleeps. `stored`: pages of mixed content, which the caller pages out before it
+ * sends SIGUSR1; the program checks each page. Pages are touched in a fixed random order, --gap-us apart,
+ * --count pages in each of --rounds rounds. Prints a JSON object for each round: faults, p50_ns, p99_ns. A
+ * touch of less than 700 ns was no fault (the page was brought together with a neighbour), and is counted
+ * separately. */
 #include "common.h"
 
 #include <fcntl.h>
@@ -25,7 +26,7 @@ static int uffd = -1;
 static int spin;
 static char source[4096] __attribute__((aligned(4096)));
 
-/* A quarter of a page is noise, the rest repeats: lz4 makes about half of it. */
+/* A quarter of a page is random, and the remainder repeats; lz4 compresses it to about half. */
 static uint64_t word_of(size_t page, size_t word)
 {
     return word % 8 < 3 ? mix(page * WORDS + word) : page;
@@ -86,7 +87,8 @@ static int less(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Touches the pages order[from..from + count]; times of those that faulted. */
+/* Touches the pages order[from..from + count]. Stores the times of the touches that were faults, and
+ * returns their number. */
 static size_t touch(const uint32_t *order, size_t count, uint64_t gap, int check, uint32_t *times)
 {
     size_t faults = 0;
@@ -128,7 +130,7 @@ int main(int argc, char **argv)
     }
     memset(times, 1, count * sizeof *times);
     stored ? wait_until_out() : serve_ourselves();
-    /* What was put out beside the pages themselves comes back first. */
+    /* Other memory of the program that was paged out, too, is read back before the measurement. */
     touch(order, 0, 0, stored, times);
     for (size_t i = 0; i < pages; i++)
         ((volatile uint32_t *)order)[i];

@@ -1,9 +1,9 @@
-/* A fork server: children check what they inherited and change it; the parent's must not change,
- * and what the parent changes after a fork no child may see.
+/* A fork server. Children check the memory that they inherited, and change it; the parent's memory must not
+ * change by that. A child must not see what the parent changes after the fork.
  *
  *   forkserver [--mib 128] [--forks 60] [--alive 4] [--rest-ms 0]     prints a checksum
  *
- * It rests after each fourth fork: without that, nothing of it is ever cold. */
+ * The server sleeps after each fourth fork; otherwise none of its memory would ever be cold. */
 #include "common.h"
 
 #include <sys/wait.h>
@@ -11,7 +11,7 @@
 static uint64_t *memory, *versions;
 static size_t pages;
 
-/* Children check all of it, in an order of their own, so that evicted pages come back piecemeal. */
+/* Each child checks all memory in an order of its own, so that swapped-out pages are swapped in one by one. */
 static uint64_t check_all(uint64_t seed)
 {
     uint64_t sum = 0;

@@ -1,7 +1,8 @@
-// Goroutines that build maps and trees and throw most of them away, so that the collector runs all
-// the time; what is kept is checked. Prints a checksum that does not depend on the schedule.
+// Goroutines build maps and trees and drop most of them, so that the garbage collector runs all the time.
+// The program checks the objects that it keeps. It prints a checksum that does not depend on the order in
+// which goroutines run.
 //
-//	gc [ROUNDS [KEYS [REST]]]    REST: milliseconds that each goroutine sleeps after a round
+// 	gc [ROUNDS [KEYS [REST]]]    REST: milliseconds that each goroutine sleeps after a round
 package main
 
 import (
@@ -111,7 +112,8 @@ func number(at, otherwise int) int {
 	return n
 }
 
-// Kinds of mappings, each once: rights, flags and what is mapped. Where they are, and how many, the runtime leaves to chance.
+// Prints each kind of mapping once: rights, flags and the mapped file. Addresses and numbers of mappings
+// differ from run to run.
 func mappings() []string {
 	text, err := os.ReadFile("/proc/self/smaps")
 	if err != nil {
@@ -131,7 +133,7 @@ func mappings() []string {
 	return slices.Sorted(maps.Keys(kinds))
 }
 
-// What the kernel refuses, and why.
+// Prints operations that the kernel refuses, and the error of each.
 func refusals() {
 	_, err := syscall.Open("/nowhere/x", syscall.O_RDONLY, 0)
 	fmt.Println("open:", err)

@@ -1,10 +1,12 @@
-/* Whether the kernel loses memory of a parent that a forked child gives back. Nothing of pagetide is in it.
+/* Tests whether the kernel loses memory of a parent if a forked child marks it as free (MADV_FREE).
+ * pagetide does not run in this test.
  *
  *   cc -O1 -static -o /tmp/given_back tests/programs/given_back.c && /tmp/given_back      (with swap; half a second)
  *   cargo xtask guest -k 6.1 -z 256 /tmp/given_back
  *
- * 256 pages are paged out and read again, the child gives them back with MADV_FREE and ends, and the parent pages
- * out once more. Prints how many of the parent's pages are zeros then, and ends with 1 if any is. */
+ * 256 pages are paged out and read again. The child marks them as free with MADV_FREE, and ends. Then the
+ * parent pages them out once more. Prints how many of the parent's pages are zeros after that; ends with 1
+ * if any page is. */
 #include "common.h"
 
 #include <sys/wait.h>

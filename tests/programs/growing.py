@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-# A program that has some memory, takes more in small steps, and does not look at what it has until its end, when all of it must be right.
+# A program that allocates some memory at once and more in small steps. It does not access this memory
+# again until its end, when it checks every byte.
 #
 #   growing.py FIRST MORE FILE      reads the file, which stays in its page cache; MiB at once, and MiB in steps of 64 KiB, 2 ms between two;
 #                                   prints "hits N", how often its control group (v1) met its limit until then, and "right"

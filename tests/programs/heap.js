@@ -1,4 +1,4 @@
-// Objects, strings, typed arrays and maps, built, dropped and checked. Prints a checksum.
+// Builds, drops and checks objects, strings, typed arrays and maps. Prints a checksum.
 //   node heap.js [KEYS [ROUNDS]]
 'use strict';
 
@@ -46,7 +46,7 @@ buffers.forEach((buffer, round) => {
 });
 console.log(`OK kept=${kept.size} checksum=${sum.toString(16)}`);
 
-// What the kernel refuses, and why.
+// Prints operations that the kernel refuses, and the error of each.
 const fs = require('fs');
 const refused = [() => fs.openSync('/nowhere/x'), () => fs.readFileSync('/'), () => fs.mkdirSync('/tmp'), () => process.kill(1 << 30)];
 for (const call of refused) {
@@ -57,7 +57,8 @@ for (const call of refused) {
     console.log(error.syscall, error.code, error.errno);
   }
 }
-// Kinds of mappings, each once: rights, flags and what is mapped. Where they are, and how many, is chance.
+// Prints each kind of mapping once: rights, flags and the mapped file. Addresses and numbers of mappings
+// differ from run to run.
 const kinds = new Set();
 let head = '';
 for (const line of fs.readFileSync('/proc/self/smaps', 'utf8').split('\n')) {

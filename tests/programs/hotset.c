@@ -1,10 +1,12 @@
-/* Random reads and writes of a hot part of its memory: for slowdown benches in pairs.
+/* Reads and writes random pages of a hot part of its memory; for benchmarks that measure by how much a
+ * program slows down.
  *
  *   hotset MIB HOT_MIB SECONDS [--rate N]
  *
- * Fills MIB, says `ready pid=...` on standard error, then one thread touches pages of the first HOT_MIB
- * in random order, every other touch a write: as fast as it can, or N touches a second. At the end one
- * line of JSON. With a rate it makes up for what it was late; then cpu_seconds are what differs. */
+ * Fills MIB, and prints `ready pid=...` on standard error. Then one thread touches pages of the first
+ * HOT_MIB in random order, as fast as it can or N times a second; every second touch writes. At the end the
+ * program prints one line of JSON. With --rate the program catches up if it is late, so a slowdown shows
+ * only in cpu_seconds. */
 #include "schedule.h"
 
 #include <sys/resource.h>
@@ -34,7 +36,7 @@ static double cpu_seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* Returns the touches; *end is set to the time of the last. */
+/* Returns the number of touches; sets *end to the time of the last touch. */
 static uint64_t work(uint64_t begin, uint64_t *end, uint64_t rate, struct rates *rates)
 {
     uint64_t until = *end, touches = 0, now = begin;

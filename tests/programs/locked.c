@@ -1,17 +1,16 @@
-/*
- * Processes whose memory lock is held for as long as a file server is silent.
+/* Processes that hold a lock of their memory for as long as a file server does not answer.
  *
  *     locked KIND SECONDS [COUNT]
  *
- * KIND says what each of COUNT processes waits in:
+ * KIND is the system call in which each of COUNT processes waits:
  *   mmap       mmap(2) of a file opened for direct access: holds mmap_lock for writing
  *   munmap     munmap(2) of a dirty page of a shared file: holds mmap_lock for reading
  *   exec       execve(2) that closes a file: holds exec_update_lock
  *
- * The file server is a FUSE server of its own, in a mount namespace of its own (it needs root). Prints the process ids in a
- * line when all wait. A line on standard input kills the file server: all go on, and live until standard input ends or
- * SECONDS are over.
- */
+ * The program itself starts the file server, a FUSE server, in a mount namespace of its own; this needs
+ * root. When all processes wait, it prints their pids in a line. A line on standard input makes the program
+ * kill the file server: then all processes go on, and they live until standard input ends or SECONDS are
+ * over. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +31,8 @@
 #define HEAP (16 << 20)
 
 static int device;
-/* A file opened for direct access; to open it waits for its pages as mmap(2) does, so it comes before the reader. */
+/* Descriptor of the file, opened for direct access. The file is opened before the reading process starts,
+ * because open(2) waits for the file's pages as mmap(2) does. */
 static int direct;
 static const char *kind;
 static char where[] = "/tmp/pagetide-locked-XXXXXX";
@@ -68,7 +68,7 @@ static struct fuse_attr attributes(uint64_t node) {
     return attr;
 }
 
-/* Answers everything but what the kind is to wait for. */
+/* The FUSE server. It answers all requests except the one for which the processes of this kind must wait. */
 static void serve(void) {
     static char buffer[1 << 20];
     static char page[2048];
@@ -82,7 +82,7 @@ static void serve(void) {
         struct fuse_in_header *in = (void *)buffer;
         void *body = in + 1;
         struct fuse_init_out init = {.major = FUSE_KERNEL_VERSION, .minor = 31, .max_write = 65536, .max_readahead = 0};
-        /* The name of a file is its number. */
+        /* The name of a file is a number, from which its inode number follows. */
         uint64_t node = in->opcode == FUSE_LOOKUP ? 2 + atoi(body) : 2;
         struct fuse_entry_out entry = {.nodeid = node, .attr_valid = 1000, .entry_valid = 1000, .attr = attributes(node)};
         struct fuse_attr_out attr = {.attr_valid = 1000, .attr = attributes(in->nodeid)};
@@ -101,7 +101,8 @@ static void serve(void) {
             answer(in->unique, 0, &attr, sizeof attr);
             break;
         case FUSE_OPEN:
-            /* The first is the reader's, whose page is read for ever; the next are of those who wait for it. */
+            /* The first open is that of the reading process, whose read never ends. The next opens are
+             * those of the processes that wait for this page. */
             open.open_flags = is("mmap") && opens++ ? FOPEN_DIRECT_IO : FOPEN_KEEP_CACHE;
             answer(in->unique, 0, &open, sizeof open);
             break;
@@ -129,7 +130,7 @@ static void serve(void) {
 
 static void mount_files(void) {
     char options[128];
-    /* The service's ends of other users' mounts must not see it. */
+    /* In a namespace of its own, so that no other process of the machine sees the mount. */
     if (unshare(CLONE_NEWNS) || mount("none", "/", 0, MS_REC | MS_PRIVATE, 0))
         fail("unshare");
     if (!mkdtemp(where))
@@ -151,7 +152,7 @@ static int open_file(int number, int flags) {
     return file;
 }
 
-/* Touches a part of the heap, so that ages can be told. */
+/* Touches a part of the heap again and again, so that the pages of the process have different ages. */
 static void *work(void *heap) {
     for (;;) {
         for (int at = 0; at < HEAP / 4; at += 4096)
@@ -161,7 +162,8 @@ static void *work(void *heap) {
     return 0;
 }
 
-/* All who wait in mmap wait for one page of one file. */
+/* Waits for the file server in the chosen call. All processes that wait in mmap(2) wait for the same page
+ * of the same file. */
 static void wait_for_server(int number) {
     int file = is("mmap") ? direct : open_file(number, (is("munmap") ? O_RDWR : O_RDONLY) | O_CLOEXEC);
     if (is("mmap")) {
@@ -191,7 +193,7 @@ static void be_locked(int number) {
         pause();
 }
 
-/* A process that waits for a page of the file, which it keeps locked. */
+/* Starts a process that waits for a page of the file, and keeps this page locked meanwhile. */
 static void read_for_ever(void) {
     char byte;
     int cached = open_file(0, O_RDONLY);

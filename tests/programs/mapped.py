@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-# Files of so many MiB, mapped, and as much anonymous memory: every page of each is used again and again, all as often. Prints
-# `ready` and where each begins, in hex, the anonymous memory last, when all were used twice. Of a FILE behind `once:` the
-# program says by POSIX_FADV_NOREUSE that it is used once. mapped.py MIB [once:]FILE...
+# Maps files of MIB MiB each, and as much anonymous memory, and uses every page of all of them again and
+# again, equally often. When all pages have been used twice, prints `ready` and the address of each mapping
+# in hex, the anonymous memory last. For a FILE after `once:` the program declares by POSIX_FADV_NOREUSE
+# that the file is used only once. Usage: mapped.py MIB [once:]FILE...
 import ctypes, mmap, os, sys, time
 
 pages = int(sys.argv[1]) * 256

@@ -1,5 +1,6 @@
-// Maps one page of a file COUNT times, with other rights each time so that the kernel joins no two, at a path of DEPTH
-// folders with names of 250 letters below FOLDER, and waits until it is killed.
+// Maps one page of a file COUNT times, and waits until it is killed. Neighbouring mappings have different
+// rights, so that the kernel does not merge them. The file is below FOLDER in DEPTH nested folders, whose
+// names have 250 letters.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,11 @@
 #!/bin/bash
-# Fairness of global reclaim, as the memcg LRU's cover letter tests it (docs/spec/memcg-lru.md): in each tenant one fio
-# job that touches all of its memory at random; memory.reclaim of the root, again and again; then each tenant's pgsteal.
-# Arguments: the root of the control groups, tenants, MiB of each, KiB/s that each reads (and writes), seconds before the
-# first round, rounds, bytes of one (as memory.reclaim takes them), seconds between two.
-# Prints a line a tenant: the second word is its pgsteal. Refused requests go to standard error.
+# Tests the fairness of global reclaim as the cover letter of the memcg LRU's patch series does
+# (docs/spec/memcg-lru.md). In each tenant one fio job touches all of its memory at random. The script
+# writes to memory.reclaim of the root again and again, and then reads each tenant's pgsteal. Arguments:
+# the root of the control groups; number of tenants; MiB of each tenant; KiB/s that each tenant reads (and
+# writes as much); seconds before the first round; number of rounds; bytes requested in a round (as
+# memory.reclaim accepts them); seconds between two rounds. Prints a line for each tenant, whose second
+# word is pgsteal. Requests that fail are reported on standard error.
 set -u
 root=$1 tenants=$2 mib=$3 rate=$4 warm=$5 rounds=$6 size=$7 rest=$8
 jobs=()
@@ -20,8 +22,9 @@ job() {
         --rate="${rate}k,${rate}k" --random_distribution=random --fadvise_hint=0 --time_based --runtime=10h \
         --group_reporting --minimal > /dev/null
 }
-# One after the other: fio measures when it starts how exact sleep is, and beside others that start finds it so inexact that it
-# spins from then on, all 128 of them.
+# The jobs are started one after the other. At its start fio measures how exact sleep is. If other jobs
+# start at the same time, the result is so bad that fio does not sleep any more, and all 128 jobs would use
+# all processor time.
 for ((n = 0; n < tenants; n++)); do
     job "$n" &
     jobs+=($!)

@@ -1,5 +1,6 @@
-/* What a daemon does as it starts: it fills its memory, forks, says who its child is, and ends after SECONDS. The child has all of its
- * memory from it, writes none of it, and sleeps until somebody ends it.
+/* Behaves as a daemon does at its start: it fills its memory, forks, prints the pid of its child, and ends
+ * after SECONDS. The child has inherited all of its memory, writes to none of it, and sleeps until it is
+ * killed.
  *
  *   orphan MIB SECONDS */
 #include "schedule.h"

@@ -1,10 +1,12 @@
-/* What it costs to page out another process's memory, from its processor and from another.
+/* Measures the cost of paging out another process's memory, from the processor on which that process runs
+ * and from another one.
  *
  *   cc -O2 -o /tmp/outsider tests/programs/outsider.c && sudo /tmp/outsider      (with swap on zram; some seconds)
  *
- * A child spins on processor 0 and counts; its parent pages 64 MiB of it out, 512 pages a call. Pages are clean (read
- * after they came back) or dirty (written). How fast the child goes meanwhile is told of its speed undisturbed.
- * pagetide chooses by it where it pages out from (manage/near.rs). */
+ * A child counts in a loop on processor 0, while its parent pages out 64 MiB of the child's memory, 512
+ * pages a call. The pages are clean (only read since they were swapped in) or dirty (written). The program
+ * prints the child's speed meanwhile, relative to its undisturbed speed. By these figures pagetide chooses
+ * the processor from which it pages out (crates/host/src/manage/affinity.rs). */
 #include "common.h"
 
 #include <sched.h>
@@ -73,14 +75,14 @@ int main(void)
 {
     shared = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     uint64_t *at = map_anon(PAGES * PAGE);
-    /* A third of each page is noise: so it compresses. */
+    /* Only a third of each page is random, so that the page can be compressed. */
     for (size_t i = 0; i < PAGES * WORDS; i++)
         at[i] = i % WORDS < WORDS / 3 ? mix(i) : 7;
     pid_t child = fork();
     if (child == 0)
         obey(at);
     int pidfd = (int)syscall(SYS_pidfd_open, child, 0);
-    /* Its own copies. */
+    /* The child writes all pages, so that it has copies of its own. */
     order(WRITE);
     for (int round = 0; round < 6; round++)
         for (enum order how = READ; how <= WRITE; how++)

@@ -1,5 +1,5 @@
-/* A program that uses userfaultfd itself on a part of its memory, and has an ordinary heap beside.
- * A pager must leave the first alone and may manage the second.
+/* A program that uses userfaultfd on a part of its memory, and has an ordinary heap beside it. pagetide
+ * must not touch the first part, and may manage the heap.
  *
  *   ownuffd [--mib 96] [--own-mib 16] [--rounds 6]     prints a checksum; 96: no userfaultfd here */
 #include "common.h"
@@ -16,7 +16,8 @@ static int uffd;
 static uint64_t *own, served;
 static size_t own_pages;
 
-/* Pages that a good while ago were dropped come back in version 2: this handler made them. */
+/* Handles the faults of the userfaultfd: it fills a page that was dropped earlier with version 2 of its
+ * content. */
 static void *handler(void *argument)
 {
     uint64_t *buffer = map_anon(PAGE);
@@ -76,7 +77,8 @@ int main(int argc, char **argv)
             FAIL(97, "madvise: %s", strerror(errno));
         sleep_us(200000);
     }
-    /* One fault a page and round: had a pager answered for us, there were fewer. */
+    /* There must be one fault for each page and round. There would be fewer if another process had answered
+     * some of the faults. */
     printf("OK served=%lu checksum=%016lx\n", (unsigned long)served, (unsigned long)sum);
     return 0;
 }

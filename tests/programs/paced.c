@@ -1,10 +1,11 @@
-/* Memory that is touched at a steady pace by a pattern: for curves that a full trace can be held against.
+/* Touches memory at a steady rate by a pattern, and can write each touch to a trace: for tests that compare
+ * a curve with the full trace.
  *
  *   paced PATTERN MIB PER_SECOND SECONDS [TRACE [anon|huge|file|shared]]
  *
- * Fills MIB, prints `ready pid=P`, then touches PER_SECOND pages a second, spread over each hundredth of one, for
- * SECONDS or until its standard input ends; what was late is caught up with. Prints `touched N` at the end.
- * PATTERN as in patterns.c, and
+ * Fills MIB, and prints `ready pid=P`. Then it touches PER_SECOND pages a second, in batches each hundredth
+ * of a second, for SECONDS or until its standard input ends. If it is late, it catches up. At the end it
+ * prints `touched N`. PATTERN is one of patterns.c, or one of these:
  *   even      evenly within all of it
  *   zipf0.8   by the law of zipf with this exponent
  *   phases    evenly within one half of the memory, then the other, changing every 20 s (phases60: every 60 s)
@@ -12,9 +13,10 @@
  *   keep      evenly within a quarter, and every hundredth touch a page that was not touched before
  *   tail      nine of ten touches within the first tenth, the others by the law of zipf over all
  *   rare      evenly within the first half, and every 60,000th touch anywhere
- * The memory is anonymous in pages of 4 KiB unless told: in huge pages, of a file beside the trace, or shared.
- * TRACE gets each touch, the fill's first, as a record of libCacheSim's oracleGeneral: second, page, 4096, -1. It is written,
- * not mapped: it is none of this program's memory. */
+ * The memory is anonymous in pages of 4 KiB (`anon`), in huge pages (`huge`), of a file beside the trace
+ * (`file`), or shared (`shared`). Each touch is written to TRACE, the touches of the fill first, as a
+ * record of libCacheSim's format oracleGeneral: second, page, 4096, -1. The trace is written by write(2)
+ * and not mapped, so it is no part of this program's memory. */
 #include "schedule.h"
 
 #include <fcntl.h>
@@ -47,7 +49,7 @@ static void flush_trace(void)
     holding = 0;
 }
 
-/* A rank below `pages`: each octave of ranks is as likely as any other. */
+/* Returns a random rank below `pages`: all octaves of ranks are equally likely. */
 static uint64_t like_zipf(uint64_t random)
 {
     uint64_t low = (uint64_t)1 << below(random << 32, octaves);
@@ -55,7 +57,8 @@ static uint64_t like_zipf(uint64_t random)
     return (low + below(random, high - low) - 1) * 2654435761u % pages;
 }
 
-/* A rank below `pages`, spread over them: that of a continuous law with this exponent. */
+/* Returns a random page below `pages` by a continuous power law with the set exponent; ranks are spread
+ * over all pages. */
 static uint64_t like_zipf_of(uint64_t random)
 {
     double even = (double)(random >> 11) / 9007199254740992.0, power = 1 - exponent;
@@ -111,7 +114,7 @@ static int input_ended(void)
     return poll(&input, 1, 0) > 0 && read(0, &byte, 1) <= 0;
 }
 
-/* The memory, of a kind. */
+/* Maps the memory; `kind` is `anon`, `huge`, `file` or `shared`. */
 static uint64_t *made(const char *kind, const char *beside)
 {
     size_t bytes = pages * PAGE, huge = 2 * MIB;

@@ -1,7 +1,9 @@
-// Values that are asked for at a steady pace, most of them never: for curves and limits that come from them.
+// Values that are read at a steady rate, most of them never: for tests of curves, and of limits that follow
+// from curves.
 //   node paced.js VALUES PER_SECOND SECONDS
-// Makes VALUES of 4 KiB each in a Map, prints `ready pid=P`, then asks PER_SECOND of them a second for SECONDS or until standard
-// input ends, all but one of 60,000 evenly in the first half; what was late is caught up with. Each is checked.
+// Makes VALUES values of 4 KiB in a Map, and prints `ready pid=P`. Then it reads and checks PER_SECOND
+// values a second, for SECONDS or until its standard input ends. All reads but one of 60,000 are evenly
+// spread over the first half of the values. If it is late, it catches up.
 'use strict';
 
 const [count, rate, seconds] = process.argv.slice(2).map(Number);

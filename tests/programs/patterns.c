@@ -1,9 +1,10 @@
-/* A fixed amount of work over memory by a pattern: for benches that time it to its end.
+/* Does a fixed amount of work on memory by a pattern; for benchmarks that measure the time to its end.
  *
  *   patterns PATTERN MIB THOUSANDS
  *
- * Fills MIB, then touches so many thousand pages. A touch hashes all of a page (about half a microsecond), and
- * every fourth writes to it. At the end a checksum, which only a wrong byte changes.
+ * Fills MIB, and then makes THOUSANDS thousand touches. A touch computes a hash of the whole page (about
+ * half a microsecond); every fourth touch also writes to the page. At the end the program prints a
+ * checksum, which is always the same unless a byte is wrong.
  *   zipf      by a law like 1/rank, ranks spread over the memory
  *   hotcold   evenly within the first two fifths
  *   scanhot   evenly within the first quarter, and every tenth touch the next page of all the rest
@@ -14,7 +15,7 @@
 static const char usage[] = "usage: patterns zipf|hotcold|scanhot|moving|loop MIB THOUSANDS";
 static uint64_t *memory, pages, octaves, total, state = 88172645463325252u, sum;
 
-/* A rank below `pages`: each octave of ranks is as likely as any other. */
+/* Returns a random rank below `pages`: all octaves of ranks are equally likely. */
 static uint64_t like_zipf(uint64_t random)
 {
     uint64_t low = (uint64_t)1 << below(random << 32, octaves);

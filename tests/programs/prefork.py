@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-# A pre-fork server: it reads a table into its memory, listens, forks workers that inherit both, and waits for them. Each worker
-# answers one request a connection, a line each way:
+# A pre-fork server: it reads a table into its memory, listens, forks workers that inherit table and
+# socket, and waits for them. A worker answers one request for each connection; request and answer are one
+# line each:
 #
 #   prefork.py MIB WORKERS      prints "ready PORT PID PID...", of itself and the workers, and goes on until it is ended
 #

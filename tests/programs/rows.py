@@ -26,7 +26,7 @@ base.execute("create index by_k on t (k)")
 
 checksum = 0
 for number in range(queries):
-    # Three of four ask a tenth of the rows.
+    # Three of four queries cover a tenth of the rows.
     span = rows // 10 if number % 4 else rows
     wanted = key(number) * 2654435761 % span
     (text,) = base.execute("select text from t where k = ?", (key(wanted),)).fetchone()

@@ -1,5 +1,5 @@
-/* What the programs with a schedule share: strict numbers from the command line, waiting until an
- * instant, random numbers of a few cycles, and rates by window of 100 ms. */
+/* Functions that the programs with a schedule share: numbers from the command line, which are checked
+ * strictly; waiting until an instant; fast random numbers; and rates by windows of 100 ms. */
 #ifndef SCHEDULE_H
 #define SCHEDULE_H
 
@@ -9,7 +9,7 @@
 
 #define SECOND ((uint64_t)1000000000)
 
-/* A whole number from `least` to `most`; anything else is bad usage. */
+/* Parses a whole number from `least` to `most`; for any other text prints `usage` and ends the program. */
 static inline uint64_t number(const char *text, uint64_t least, uint64_t most, const char *usage)
 {
     char *end = NULL;
@@ -21,7 +21,7 @@ static inline uint64_t number(const char *text, uint64_t least, uint64_t most, c
     return value;
 }
 
-/* Until an instant of CLOCK_MONOTONIC; at once if it is past. */
+/* Sleeps until an instant of CLOCK_MONOTONIC; returns at once if it has passed. */
 static inline void sleep_until(uint64_t ns)
 {
     struct timespec t = {(time_t)(ns / SECOND), (long)(ns % SECOND)};
@@ -37,13 +37,15 @@ static inline uint64_t xorshift(uint64_t *state)
     return *state;
 }
 
-/* Evenly below `limit` (of 32 bits): a product instead of a division. */
+/* Returns a number evenly distributed below `limit` (of 32 bits), by a multiplication instead of a
+ * division. */
 static inline uint64_t below(uint64_t random, uint64_t limit)
 {
     return ((random >> 32) * limit) >> 32;
 }
 
-/* Rates of windows of 100 ms: what is typical is their median, whatever single ones met. */
+/* Rates are computed for windows of 100 ms. Their median is the typical rate, even if some windows were
+ * disturbed. */
 #define WINDOW (SECOND / 10)
 struct rates {
     uint64_t begin, done;   /* the open window: since when, and how much had been done by then */
@@ -75,7 +77,7 @@ static inline int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The rate that this share (of 100) of the windows does not exceed; sorts them. */
+/* Returns the rate that `percent` percent of the windows do not exceed. Sorts the windows. */
 static inline double rates_percentile(struct rates *rates, size_t percent)
 {
     if (rates->count == 0)

@@ -8,7 +8,8 @@ import (
 	"strconv"
 )
 
-// Text of `words` times 8 characters, each eight of them twice; the bench knows it, too.
+// Returns a text of `words` times 8 characters, in which each group of eight characters stands twice. The
+// benchmark computes the same text.
 func value(key uint32, words int) []byte {
 	state := key*2654435761 + 12345
 	text := make([]byte, 0, words*8)

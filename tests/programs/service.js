@@ -4,7 +4,8 @@ const http = require('http');
 
 const [port, keys, words] = process.argv.slice(2).map(Number);
 
-// Text of `words` times 8 characters, each eight of them twice; the bench knows it, too.
+// Returns a text of `words` times 8 characters, in which each group of eight characters stands twice. The
+// benchmark computes the same text.
 function value(key) {
   let state = (Math.imul(key, 2654435761 | 0) + 12345) >>> 0;
   const text = Buffer.alloc(words * 8);

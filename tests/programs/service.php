@@ -1,5 +1,6 @@
 <?php
-// A service of `bench services`, by php-fpm: the value of the key in the query, from one of many files that opcache holds.
+// A service of `bench services`, by php-fpm: it answers with the value of the key in the query. The values
+// are in many PHP files, which opcache keeps in memory.
 $key = (int) $_SERVER['QUERY_STRING'];
 $each = 256;
 $values = include __DIR__ . '/values' . intdiv($key, $each) . '.php';

@@ -1,10 +1,11 @@
-/* A program with nothing to do: fills its memory, says `ready`, and sleeps. On SIGUSR1 it checks every page and
- * prints how many seconds that took; on SIGUSR2 it does so with pages picked by chance, twelve times as many.
+/* An idle program: it fills its memory, prints `ready`, and sleeps. On SIGUSR1 it checks every page, and
+ * prints how many seconds that took. On SIGUSR2 it does the same with randomly chosen pages, twelve times
+ * as many as it has.
  *
  *   sleeper MIB [WORKERS]
  *
- * With WORKERS it is an idle pre-fork server: each of them has its memory by fork, of which it has written a part anew, and
- * checks all of it, too. No worker outlives it. */
+ * With WORKERS it is an idle pre-fork server: each worker inherits its memory by fork, writes a part of it
+ * anew, and on these signals checks all of it, too. No worker outlives the server. */
 #include "schedule.h"
 
 #include <signal.h>
@@ -19,7 +20,8 @@ static size_t pages;
 static pid_t pids[MOST];
 static uint64_t workers;
 
-/* One word a page: how long reading all of it takes is not what is asked. Pages from..to are of another version. */
+/* Checks one word of each page, so that the time is not mainly that of reading. The pages from..to have
+ * another version. */
 static void check(int by_chance, size_t from, size_t to)
 {
     size_t touches = by_chance ? 12 * pages : pages;
@@ -48,7 +50,7 @@ static void worker(uint64_t which, pid_t parent, const sigset_t *wanted, int don
     }
 }
 
-/* All of them say that they are done. */
+/* Waits until all workers have reported that they are done. */
 static void await(int done)
 {
     char byte;

@@ -1,14 +1,15 @@
-/* Threads that announce changes of the address space without a pause, while another needs its memory.
+/* Threads that free ranges of their memory without a pause (MADV_DONTNEED, MADV_FREE), while another thread
+ * uses memory that was paged out.
  *
  *   stampede [--threads 8] [--mib 4] [--ms 3000] [--remap 0] [--fork 0] [--child 0]
  *            [--waiters 0]
  *
- * Each thread gives ranges of its own memory back, over and over, and touches none of it: with eight of
- * them there is hardly an instant at which nothing is being announced. The first thread meanwhile reads
- * and writes memory that was put out. With --remap, each moves its memory to and fro as well, every so many
- * ranges; with --fork, the first thread forks every so many pages, and the child checks them too; with
- * --child, all of it happens in a child, which inherits memory that was put out; with --waiters, so many more
- * threads look at memory that is out. */
+ * Each thread frees ranges of its own memory again and again, and touches none of it: with eight threads
+ * some range is being freed at nearly every instant. Meanwhile the first thread reads and writes memory
+ * that was paged out. With --remap N each thread also moves its memory to and fro, every N ranges. With
+ * --fork N the first thread forks every N pages, and the child checks the pages, too. With --child all of
+ * this happens in a child, which inherits paged-out memory. With --waiters N, N more threads read paged-out
+ * memory. */
 #include "common.h"
 
 #include <pthread.h>
@@ -22,14 +23,15 @@ static size_t pages, remap_every, fork_every, milliseconds;
 static const uint64_t *looked_at;
 static _Atomic bool begun, over;
 static _Atomic uint64_t given;
-/* Two places for the memory of each thread, apart from where the kernel puts anything else. */
+/* Two addresses for the memory of each thread, where the kernel places no other mapping. */
 static char *places[THREADS_MAX][2];
 
 static void *give_back(void *argument)
 {
     size_t number = (size_t)argument, bytes = pages * PAGE;
     char **place = places[number], *memory = place[0];
-    /* Not before all stacks are there: one might be put where memory has just moved from. */
+    /* Threads begin only when all stacks are mapped: otherwise a stack might be placed at an address from
+     * which memory has just been moved. */
     while (!begun)
         sleep_us(1000);
     uint64_t state = number + 1;
@@ -85,7 +87,7 @@ static void check_in_child(const uint64_t *memory)
         FAIL(98, "a child ended with wait status 0x%x", status);
 }
 
-/* Goes on in a child; the parent waits for it, and ends as it does. */
+/* Continues in a forked child. The parent waits for the child, and ends with its status. */
 static void become_child(void)
 {
     pid_t pid = fork();
@@ -115,11 +117,11 @@ int main(int argc, char **argv)
         for (size_t page = 0; page < pages; page++)
             page_fill((uint64_t *)(places[i][0] + page * PAGE), page, i);
     }
-    /* For all of it to be put out. */
+    /* Meanwhile all memory is paged out. */
     sleep_us(1500000);
     if (option(argc, argv, "--child", 0))
         become_child();
-    /* What hangs is killed, and its status tells. */
+    /* If the program hangs, SIGALRM kills it, and its exit status shows that. */
     alarm(240);
     looked_at = memory;
     size_t waiters = option(argc, argv, "--waiters", 0), all = waiters + threads;

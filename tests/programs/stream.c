@@ -1,8 +1,9 @@
-/* A file read from begin to end by mmap, again and again, 2 MiB each 20 ms, and what is said of it.
+/* Reads a mapped file from its beginning to its end, again and again, 2 MiB each 20 ms, with an advice for
+ * the file.
  *
  *   stream FILE none|sequential|random|noreuse
  *
- * Prints `ready` when it is mapped, and `read` each time that it has come to the end. */
+ * Prints `ready` when the file is mapped, and `read` each time that the end is reached. */
 #include "common.h"
 
 #include <fcntl.h>

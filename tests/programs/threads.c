@@ -1,7 +1,7 @@
-/* Many threads that start and exit all the time, beside memory that stays cold.
+/* Many threads that start and exit all the time, beside cold memory.
  *
- * At a thread's exit the kernel writes to its memory (clear_child_tid, the robust list) where it
- * cannot wait for a pager: a join that never returns is the symptom.
+ * At a thread's exit the kernel writes to the thread's memory (clear_child_tid, the robust list), also if
+ * this memory is paged out. If such a write were lost, pthread_join would never return.
  *
  *   threads [--alive 64] [--total 20000] [--mib 64]     prints a checksum; 98 if a join hangs */
 #include "common.h"
@@ -14,7 +14,7 @@
 
 #define HEAP_PAGES 16
 
-/* MAP_SHARED: the robust mutex that processes share, and what it protects. */
+/* Memory of MAP_SHARED: a robust mutex that several processes share, and the data that it protects. */
 struct shared {
     pthread_mutex_t mutex;
     uint64_t entries, owners_died;
@@ -77,7 +77,7 @@ static void start(uint64_t number, pthread_t *thread)
     pthread_attr_destroy(&attr);
 }
 
-/* A process that dies with the mutex held, as a thread did. */
+/* Starts a process that dies while it holds the mutex, as a thread does in another part of this test. */
 static void child_dies_inside(void)
 {
     pid_t pid = fork();

@@ -1,8 +1,10 @@
-/* A small program that uses all of its memory once a second: of very many, what looks at them cost.
+/* A small program that uses all of its memory once a second. Benchmarks start very many of it, to measure
+ * what scans cost.
  *
  *   ticks MIB SECONDS
  *
- * Says `ready` when all is filled. Its seconds begin at an instant by its number, so that many do not wake at once. */
+ * Prints `ready` when it has filled its memory. The time within a second at which it wakes follows from its
+ * pid, so that not all programs wake at the same time. */
 #include "schedule.h"
 
 static const char usage[] = "usage: ticks MIB SECONDS";

@@ -1,10 +1,11 @@
-/* Touches memory by a pattern and measures: for measurements, not for answers.
+/* Touches memory by a pattern, and measures the speed; it does not check the content of its memory.
  *
  *   toucher [--mib 256] [--seconds 10] [--warm 0] [--hot 10] [--write 0] [--think-us 0] PATTERN
  *
- * PATTERN: hot (the first --hot percent), cold (nothing after the fill), zipf, scan, uniform.
- * Prints one JSON object: touches, per second, faults that needed reading (from the fill on), and the time of a touch in ns by
- * percentile, from the --warm-th second on. A touch reads one word of one page (and writes it in --write of 100). */
+ * PATTERN: hot (the first --hot percent), cold (nothing after the fill), zipf, scan, uniform. Prints one
+ * JSON object: the number of touches, touches per second, major faults since the fill, and percentiles of
+ * the time of a touch in ns, from second --warm on. A touch reads one word of one page; --write percent of
+ * the touches also write it. */
 #include "common.h"
 
 #include <math.h>
@@ -26,7 +27,8 @@ static double unit(void)
     return (double)(next() >> 11) / 9007199254740992.0;
 }
 
-/* Bounded power law with exponent 0.99 by inversion; ranks are spread so that heat is not local. */
+/* Returns a random page by a bounded power law with exponent 0.99 (by inversion). Ranks are spread over the
+ * memory, so that hot pages are not neighbours. */
 static size_t zipf(void)
 {
     const double exponent = 0.01;

@@ -1,12 +1,12 @@
-/* A toy virtual machine: memory whose accesses are the guest's, and show in the host's page tables only as
- * far as the kernel carries them over.
+/* A small virtual machine. Only its guest accesses the memory, and the host's page tables show these
+ * accesses only as far as the kernel copies them there.
  *
  *   toyvm MIB SECONDS [--memfd] [--long]
  *
- * Fills MIB of memory (anonymous, or a shared memfd), makes it one memory slot of a VM of /dev/kvm and then
+ * Fills MIB of memory (anonymous, or a shared memfd), makes it a memory slot of a VM of /dev/kvm, and then
  * never touches it again. The guest adds 1 to a word of each page, ten times a second: in real mode with
- * wide segments, or, where KVM refuses that (or with --long), in long mode with tables of its own. Where KVM
- * runs a mode by emulation, the guest's accesses are made through the process's own tables. Prints
+ * wide segments; or in long mode with page tables of its own, if KVM refuses real mode or --long is given.
+ * If KVM emulates a mode, the guest's accesses go through the page tables of the process. Prints
  *   ready pid=P start=0x... pages=N
  *   vm ran=1 mode=real|long                    after the first pass, or
  *   vm ran=0 errno=E exit=R                    if neither mode runs (then VM, slot and vCPU still exist)
@@ -27,7 +27,8 @@
 
 static const char usage[] = "usage: toyvm MIB SECONDS [--memfd] [--long]    (MIB to 2047)";
 
-/* esi pages from edi on; ebx and ecx keep where they begin and how many they are. */
+/* Guest code in real mode. It adds 1 to a word of each of esi pages, from the address edi on. ebx and ecx
+ * hold the first address and the number of pages. */
 static const uint8_t real_code[] = {
     0x66, 0x89, 0xdf,                         /* mov edi, ebx */
     0x66, 0x89, 0xce,                         /* mov esi, ecx */
@@ -95,7 +96,7 @@ static void make_vm(void *data)
     slot(1, DATA, pages * PAGE, data);
 }
 
-/* A new one for each mode: a refused one may be in any state. */
+/* Makes a new vCPU for each mode, because a vCPU that KVM refused to run may be in any state. */
 static void make_vcpu(unsigned long number)
 {
     vcpu = call(vm, KVM_CREATE_VCPU, (void *)number, "KVM_CREATE_VCPU");
@@ -125,7 +126,7 @@ static void wide(struct kvm_segment *segment, int code)
     segment->type = code ? 11 : 3;
 }
 
-/* All of the first 4 GiB as they are, in pages of 2 MiB. */
+/* Makes the guest's page tables: they map the first 4 GiB to themselves, in pages of 2 MiB. */
 static void make_tables(void)
 {
     uint64_t *top = (uint64_t *)(small + 0x2000), *upper = top + 512, *lower = upper + 512;
@@ -167,7 +168,8 @@ static int prepare(int in_long_mode)
     return 0;
 }
 
-/* 1: a pass is done; 0: the time is over; -1: refused. The alarm interrupts a guest that never ends. */
+/* Runs one pass of the guest. Returns 1 if the pass is complete, 0 if the time is over, -1 if KVM refuses
+ * the mode. The alarm interrupts a guest whose pass never ends. */
 static int pass(uint64_t until)
 {
     while (now_ns() < until) {
@@ -194,7 +196,7 @@ static void on_alarm(int number)
     (void)number;
 }
 
-/* Ten passes a second until the time is over or the mode is refused; returns how many. */
+/* Runs ten passes a second until the time is over or KVM refuses the mode; returns the number of passes. */
 static uint64_t passes_in(const char *mode, uint64_t until)
 {
     uint64_t passes = 0, first = 0, last = 0, due = now_ns();

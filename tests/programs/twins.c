@@ -1,9 +1,11 @@
-/* Two processes in one address space (CLONE_VM without CLONE_THREAD), which the second keeps alive.
+/* Two processes in one address space (CLONE_VM without CLONE_THREAD). The second process keeps the address
+ * space alive.
  *
  *   twins MIB SECONDS
  *
- * Fills MIB of private anonymous memory, starts the second, says `ready pid=...`, and touches nothing more. After
- * SECONDS, or at SIGUSR1, it checks all of it, prints `swapped KIB` (VmSwap before that), and fails (`page_check`) if a byte is wrong. */
+ * Fills MIB of private anonymous memory, starts the second process, prints `ready pid=...`, and then
+ * touches no memory. After SECONDS, or at SIGUSR1, it reads VmSwap, checks all memory, and prints `swapped
+ * KIB` (the VmSwap before the check). It fails (`page_check`) if a byte is wrong. */
 #include "schedule.h"
 
 #include <sched.h>

@@ -1,12 +1,14 @@
-/* Ways to make the kernel take the cold half of a program: what a page costs who asks, and how many of the wrong pages go.
+/* Compares ways to make the kernel page out the cold half of a program: the cost of a page for the
+ * requesting process, and how many pages of the hot half are paged out.
  *
  *   cc -O2 -o /tmp/ways tests/programs/ways.c && sudo /tmp/ways [--mib 128] [--rounds 3] [--longest PAGES] [--only WAY]      (with swap on zram)
  *
- * A child in a control group of its own fills its memory, and sleeps or uses the hot half of it on the other processor. Hot and cold
- * lie in turn, in runs of so many pages. All accessed bits are cleared before, as who looks at ages leaves them. What left is asked of pagemap.
- * Memory is asked for in steps of 2 MiB, as pagetide does, and each way is given as many pages as are cold.
+ * A child in a control group of its own fills its memory, and then sleeps, or uses the hot half on the
+ * other processor. Hot and cold pages alternate in runs of 1 to --longest pages. All accessed bits are
+ * cleared before, as after a scan. pagemap shows which pages were paged out. Memory is requested in steps
+ * of 2 MiB, as pagetide does, and each way requests as many pages as are cold.
  *
- * pagetide takes the third way because of it (manage/advise.rs). */
+ * Because of these figures pagetide uses the third way (crates/host/src/manage/advise.rs). */
 #include "common.h"
 
 #include <fcntl.h>
@@ -21,7 +23,7 @@
 #define MADV_COLD 20
 #define MADV_PAGEOUT 21
 #endif
-/* Pages of one step, and ranges that one call takes. */
+/* Number of pages in a step, and number of ranges in a call. */
 #define STEP ((size_t)512)
 #define RANGES ((size_t)1024)
 
@@ -52,7 +54,7 @@ static void pin(int processor)
         FAIL(1, "there is no processor %d", processor);
 }
 
-/* Zero, or an errno. */
+/* Writes a text to a file. Returns 0, or the error number. */
 static int put(const char *path, const char *text)
 {
     int file = open(path, O_WRONLY), error = 0;
@@ -76,7 +78,7 @@ static void fill_and_obey(void)
     pin(0);
     if (put(of_group("cgroup.procs"), "0") != 0)
         FAIL(1, "the control group cannot be entered");
-    /* A third of each page is noise: so it compresses. */
+    /* Only a third of each page is random, so that the page can be compressed. */
     for (size_t i = 0; i < pages * WORDS; i++)
         at[i] = i % WORDS < WORDS / 3 ? mix(i) : 7;
     shared->ready = 1;
@@ -95,7 +97,7 @@ static void advise(struct iovec *ranges, size_t many, int advice)
         FAIL(1, "process_madvise: %s", strerror(errno));
 }
 
-/* The cold pages of [begin, begin + STEP). */
+/* Requests page-out of the cold pages in [begin, begin + STEP) by one of the ways. */
 static void advise_step(size_t begin, enum way way)
 {
     struct iovec ranges[RANGES];
@@ -120,7 +122,7 @@ static void advise_step(size_t begin, enum way way)
     advise(ranges, many, advice);
 }
 
-/* Makes the kernel reclaim so many bytes of the group, by whatever it prefers. */
+/* Lowers the group's limit, so that the kernel reclaims `bytes` bytes; the kernel chooses the pages. */
 static void lower_limit(uint64_t bytes)
 {
     char text[64];

@@ -1,8 +1,10 @@
-/* A program whose process has a number of one's own choice, which must be free: what follows when a number is given again.
+/* Runs a command in a process with a chosen pid, which must be free: for tests of what happens when a pid
+ * is used again.
  *
  *   with_pid PID COMMAND...
  *
- * Waits for its end. Needs CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN. A number that is not free yet is waited for a second. */
+ * Waits for the end of the command. Needs CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN. If the pid is not free
+ * yet, waits up to a second for it. */
 #include "schedule.h"
 
 #include <linux/sched.h>

@@ -1,15 +1,17 @@
-/* A pre-fork server: memory that many processes share after a fork, and some that each has for itself.
+/* A pre-fork server: several processes share memory after a fork, and each also has memory of its own.
  *
  *   workers N MIB SECONDS [--half]
  *
- * The parent fills MIB of private anonymous memory, forks N workers and then touches none of it. Each
- * worker reads a word of all pages once a second and writes to 4 MiB of its own (the 4 MiB are others for
- * each while MIB suffices): copies on write. Once all have done so for the first time, it prints
+ * The parent fills MIB of private anonymous memory, forks N workers and then touches none of it. Once a
+ * second each worker reads a word of every page, and writes to 4 MiB, of which the kernel makes copies for
+ * it (copy on write). The 4 MiB are different for each worker as long as MIB suffices. When all workers
+ * have done this once, the server prints
  *   ready pid=P workers=P1,P2,... start=0x... pages=N private_pages=1024
- * Resident is MIB + N * 4 MiB, and a little. No worker outlives the parent.
+ * The resident size of all processes together is a little more than MIB + N * 4 MiB. No worker outlives the
+ * parent.
  *
- * With --half the workers read only the pages for which the lowest bit of mix(page) is set, about half
- * of them, all at the same time and every 4 seconds, and write to none: private_pages=0. */
+ * With --half the workers read only the pages for which the lowest bit of mix(page) is set, about half of
+ * them, all at the same time and every 4 seconds, and write to none: private_pages=0. */
 #include "schedule.h"
 
 #include <signal.h>
@@ -39,7 +41,8 @@ static void worker(uint64_t which, uint64_t workers, pid_t parent, int done)
             *(volatile uint64_t *)(memory + page * WORDS + 1) = sum + round;
         if (round == 1 && (write(done, "", 1) != 1 || close(done) != 0))
             _exit(1);
-        /* The workers do not all begin at once, unless half of the memory is to be idle between. */
+        /* The workers begin at different times. With --half they begin at the same time, so that the pages
+         * are idle in between. */
         if (half)
             sleep_until(begin + round * 4 * SECOND);
         else

@@ -1,6 +1,7 @@
-"""A sweep on Ray of which a worker is killed, and one of which the driver is, beside a serial one: the same bytes, none twice.
+"""Sweeps on Ray, one with a killed worker and one with a killed driver, compared with a serial sweep.
 
-Words: a folder for results, a scenario, how many experiments. Prints a JSON object of seconds and counts.
+All must have the same bytes, and no experiment may be computed twice. Arguments: a folder for results, a scenario,
+the number of experiments. Prints a JSON object of seconds and counts.
 """
 
 import json
@@ -20,13 +21,13 @@ POLICIES = ("multi-gen", "active-inactive")
 
 
 def experiments():
-    """So many, by policy and seed."""
+    """COUNT experiments: two policies, with ascending seeds."""
     settings = [{"run.policy": policy, "run.duration": "3s"} for policy in POLICIES]
     return [pagetide.Experiment(SCENARIO, settings[n % 2], n // 2) for n in range(COUNT)]
 
 
 def working():
-    """Workers of our own Ray that have an experiment at hand: they are our raylet's children."""
+    """Pids of the workers that are computing an experiment: children of the raylet that this process has started."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -42,7 +43,7 @@ def working():
 
 
 class Killer:
-    """Kills one worker at its work when a part is done."""
+    """Kills one working worker as soon as this share of the sweep is done."""
 
     def __init__(self, share):
         self.share, self.killed = share, 0
@@ -54,7 +55,7 @@ class Killer:
 
 
 def results(folder):
-    """What is in a folder: each result with the moment when it came."""
+    """The results in a folder: for each file its content, and the time when it was written."""
     return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.glob("*.json")}
 
 
@@ -62,7 +63,7 @@ def main():
     begin = time.monotonic()
     serial = pagetide.sweep(experiments(), folder=FOLDER / "serial", workers=1, progress=False)
     took = {"serial_s": time.monotonic() - begin}
-    # The other way round: neither the order of coming nor of asking is in a result.
+    # The experiments are in reverse order: results must not depend on the order of requests or of completion.
     killer, begin = Killer(0.3), time.monotonic()
     spread = pagetide.sweep(experiments()[::-1], folder=FOLDER / "ray", workers=2, progress=killer)
     took["ray_s"] = time.monotonic() - begin
@@ -76,7 +77,7 @@ def main():
 
 
 def by_address(serial):
-    """A cluster of one machine that somebody else started: the same sweep by its address, in a process that knows no more of it."""
+    """Runs the same sweep, by address, on a Ray cluster of one machine that `ray start` has started."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -99,13 +100,13 @@ def by_address(serial):
 
 
 def listens(port):
-    """Whether somebody answers there."""
+    """Whether a server listens on this port of loopback."""
     with socket.socket() as asked:
         return asked.connect_ex(("127.0.0.1", port)) == 0
 
 
 def driver_killed(serial):
-    """Kills a driver when some results are there; the next one does the others."""
+    """Kills a driver when it has some results; the next driver computes only the others."""
     folder = FOLDER / "driver"
     driver = subprocess.Popen([sys.executable, __file__, *sys.argv[1:], "drive"])
     while len(results(folder)) < COUNT // 4:

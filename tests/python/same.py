@@ -1,6 +1,7 @@
-"""What the package gives, beside what the program prints: the same bytes. Words: the program, a folder of examples, a pid.
+"""Checks that the results of the Python package have the same bytes as the output of the program.
 
-The process is a stopped one, so that two reports of it differ in what depends on their own moment alone.
+Arguments: the program, a folder of examples, a pid. The process is stopped, so that two reports on it differ only in
+fields that depend on the time of the report.
 """
 
 import contextlib
@@ -20,20 +21,20 @@ from pagetide._report import PROCESS
 from pagetide._result import Table
 
 PROGRAM, EXAMPLES, PID = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
-# Fields of a report that depend on when and how fast it was made, and on who else maps the same libraries.
+# Fields of a report that depend on the time and speed of the report, or on other processes that map the same libraries.
 MOMENT = re.compile(
     rb'"(wall_ms|cpu_ms|walk_ms|clear_ms|clear_longest_us|memory_bytes|asked_ms_ago|pss_bytes|swap_pss_bytes|'
     rb'pressure_some_avg10|resident_bytes|mapped_bytes|charged_bytes|charged_peak_bytes|kernel_bytes|unmapped_cache_bytes|'
     rb'resident_peak_bytes|evicted_pages|refaulted_pages|file_bytes|total|unseen)": (\d+|null)'
 )
-# How much it needs: sizes and prices are measured anew each time. A price says where it is from, and a file that was written a moment ago
-# is all in memory, so that no read can be measured.
+# The needed size: each report measures sizes and prices anew. A report also says how it got a price: if the program file
+# was written a moment ago, all of it is in memory, and no read can be measured.
 NEEDED = re.compile(rb'\n  "needed": \{.*?\n  \},', re.S)
 MEASURED = re.compile(rb'(?<=_from": ")[^"]*|(?<=_measured": )(?:true|false)|\d+(?:\.\d+)?')
 
 
 def printed(*words):
-    """What the program prints."""
+    """Returns the output of the program."""
     done = subprocess.run([PROGRAM, *map(str, words)], capture_output=True, check=False)
     assert done.stdout, done.stderr
     return done.stdout
@@ -49,7 +50,7 @@ def simulations():
         assert bytes(own) != bytes(pagetide.simulate(EXAMPLES / name, set=small, seed=4)), "the seed matters"
     built_in = pagetide.simulate("mmu-gather", scale=4096)
     assert bytes(built_in) == printed("sim", "mmu-gather", "--json", "--scale", 4096)
-    # At this scale some of its claims do not hold: that is a result, and no error.
+    # At this scale some claims of the experiment do not hold. That is a result, not an error.
     assert built_in.data["claims"] and not built_in.holds
     return own
 
@@ -67,7 +68,7 @@ def curves(folder):
 
 
 def bars(trace):
-    """Drawn where it is asked for, whether anybody looks or not, and gone when it is over."""
+    """With `progress=True` a progress bar is drawn, also without a terminal, and is erased at the end."""
     shown = io.StringIO()
     with contextlib.redirect_stderr(shown):
         pagetide.mrc(trace, sizes=["50%"], progress=True)
@@ -76,7 +77,8 @@ def bars(trace):
 
 
 def same_report():
-    """A report whose bytes are the program's, but for its moment. On a busy machine one of them may come a look late."""
+    """Returns a report that equals the program's, except for fields of time. Tries again, as on a busy machine one of the
+    two may have a scan less."""
     for _ in range(5):
         own = pagetide.report(PID, time=1, age_every=0.5)
         told = printed("report", PID, "--json", "--for", "1s", "--age-every", "500ms")
@@ -93,7 +95,7 @@ def reports():
     ages = own.ages.numpy()
     assert ages["anon_bytes"].sum() + ages["file_bytes"].sum() + own.data["unknown_age_bytes"] == own.data["resident_bytes"]
     assert own.data["age_source"] == "page-tables" and own.processes.columns["pid"] == [PID]
-    # The first one lets go of the process: the next one in the same process knows ages, too.
+    # The first report releases the process, so that the next report of the same caller knows ages, too.
     again = pagetide.report(PID, time=1, age_every=0.5)
     assert not [note for note in again.data["notes"] if "pagetide" in note], again.data["notes"]
     assert sum(again.ages.columns["anon_bytes"]) == sum(own.ages.columns["anon_bytes"]) > 0
@@ -105,7 +107,7 @@ def reports():
 
 
 def tables(simulated, curves):
-    """Arrow's columns are numpy's arrays."""
+    """Arrow columns and numpy arrays share their memory."""
     arrays, table = curves.sizes.numpy(), curves.sizes.arrow()
     assert arrays["pages"].dtype == "int64" and arrays["lru"].dtype == "float64"
     for name, array in arrays.items():
@@ -115,8 +117,8 @@ def tables(simulated, curves):
 
 
 def joined(report):
-    """Tables of one kind can be joined, also one of a moment without a process, or with nothing known. (The story: a group was
-    empty for one look, and an hour of collected reports could not be joined.)"""
+    """Tables of one kind can be joined, also if one has no rows or only unknown values. (Regression: a group was empty at
+    one scan, and the tables of an hour of reports could not be joined.)"""
     import pyarrow
 
     empty = Table.of_rows("Processes", list(PROCESS), [], PROCESS)
@@ -148,8 +150,8 @@ def errors():
 
 
 def interrupts():
-    """^C is heard while the work goes on, and so is what the caller's function raises."""
-    # A shell's background job, such as a house check may be, is started with SIGINT ignored.
+    """^C ends the work, and so does an exception of the caller's progress function."""
+    # If a shell runs the tests in the background, SIGINT is ignored; this restores its handler.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     long = {"run.duration": "1h"}
     main, begin = os.getpid(), time.monotonic()
@@ -174,7 +176,7 @@ def interrupts():
 
 
 def ends_soon():
-    """What nobody wants any more takes no processor."""
+    """Work that was interrupted takes no processor time any more."""
     for _ in range(100):
         before = time.process_time()
         time.sleep(0.2)

@@ -10,38 +10,40 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Divisor: clients may use `1 / SHARE` of one processor.
 const SHARE: u32 = 20;
-/// Processor time that is saved up while no client comes: enough for some hundred pages.
+/// Most processor time that clients may save up while they send nothing: enough for some hundred
+/// pages of the dashboard.
 const BURST: Duration = Duration::from_millis(250);
 
 /// Account of the processor time that clients may still cost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
-    left: Duration,
-    /// Processor time that clients used beyond `left`. No client is served until it is earned back.
+    unused: Duration,
+    /// Processor time that clients used beyond `unused`. No client is served until it is earned
+    /// back.
     owed: Duration,
-    at: Instant,
+    as_of: Instant,
 }
 
 impl Budget {
     /// Returns a budget with all of [`BURST`] unused.
     pub(crate) fn new(now: Instant) -> Budget {
         Budget {
-            left: BURST,
+            unused: BURST,
             owed: Duration::ZERO,
-            at: now,
+            as_of: now,
         }
     }
 
     /// Charges the processor time `spent` to the clients. Returns when clients may be served again;
     /// `None` if at once.
     pub(crate) fn charge(&mut self, now: Instant, spent: Duration) -> Option<Instant> {
-        let earned = now.saturating_duration_since(self.at) / SHARE;
-        self.at = now;
+        let earned = now.saturating_duration_since(self.as_of) / SHARE;
+        self.as_of = now;
         let paid = earned.min(self.owed);
         self.owed -= paid;
-        self.left = (self.left + (earned - paid)).min(BURST);
-        let covered = spent.min(self.left);
-        self.left -= covered;
+        self.unused = (self.unused + (earned - paid)).min(BURST);
+        let covered = spent.min(self.unused);
+        self.unused -= covered;
         self.owed += spent - covered;
         (!self.owed.is_zero()).then(|| now + self.owed * SHARE)
     }
@@ -84,7 +86,7 @@ mod tests {
         let until = budget.charge(now, Duration::from_secs(2));
         let wait = until.expect("it was too much").duration_since(now);
         assert_eq!(wait, (Duration::from_secs(2) - BURST) * SHARE);
-        // A clock that stands still earns nothing.
+        // While no time passes, the clients earn no budget.
         assert!(budget.charge(now, Duration::ZERO).is_some());
     }
 }

@@ -24,7 +24,7 @@ pub use client::{ask, manager_of};
 pub use error::ControlError;
 pub(crate) use find::wait_for_name;
 pub use find::{Managed, find, find_begun, is_anothers, is_held_by_a_stranger, managed_pids};
-pub(crate) use peer::{Peer, Tracer, counts_as_we_do};
+pub(crate) use peer::{Peer, Tracer, shares_our_pids};
 pub use protocol::{
     Ask, Done, Pong, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, Request, Response, Stat, Stats,
     TenantAsk, TenantRow,

@@ -25,7 +25,7 @@ pub struct Cost<'a> {
     pub unknown_age_bytes: u64,
 }
 
-/// A rate with as many digits as are meaningful: `1234`, `12.3`, `0.4`.
+/// Formats a rate with as many digits as are meaningful: `1234`, `12.3`, `0.4`.
 #[must_use]
 pub fn rate(per_minute: f64) -> String {
     match per_minute {
@@ -84,7 +84,7 @@ impl Cost<'_> {
         )
     }
 
-    /// Why no limit is recommended yet, and what would change that.
+    /// Returns a text that says why no limit is recommended yet, and what the user can do.
     fn too_early(&self) -> String {
         let rule = self.curve.refaults_per_mille;
         let share = format!("{}% of the working set", (rule * 100.0).round() / 1000.0);
@@ -93,8 +93,8 @@ impl Cost<'_> {
         #[expect(clippy::cast_precision_loss, reason = "a time that is compared")]
         let is_reported = |watched_ms: u64| watched_ms as f64 >= needed;
         let points = &self.curve.points;
-        // A larger size was watched for less time: before the program grew it was smaller than
-        // that.
+        // A larger size was watched for less time, because the program had to grow to that size
+        // first.
         let largest = points
             .iter()
             .rev()
@@ -262,8 +262,8 @@ mod tests {
             "{html}"
         );
         assert!(!html.contains("class=\"dot limit\""), "{html}");
-        // The program used all memory since watching began, but not in the last two minutes: even
-        // so there may be a refault each second.
+        // The program used all of its memory since watching began, but none of it in the last two
+        // minutes. Even then the limit may cause one refault a second.
         let idle = Curve {
             working_set_bytes: 0,
             ..curve()

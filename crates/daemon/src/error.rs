@@ -56,7 +56,7 @@ impl Error {
         }
     }
 
-    /// What the user can do about it.
+    /// Returns a text that says what the user can do about the error.
     #[must_use]
     pub fn hint(&self) -> &str {
         &self.hint

@@ -89,7 +89,7 @@ fn serve() -> Result<(), Error> {
     let record = duplicate(std::io::stderr())
         .map(File::from)
         .map_err(broken)?;
-    own_process();
+    separate_from_program();
     let setup: Option<Setup> = receive(&channel, UNTIL_EXEC).map_err(broken)?;
     let Some(setup) = setup else {
         return Err(Error::failed(
@@ -98,9 +98,9 @@ fn serve() -> Result<(), Error> {
         ));
     };
     if setup.has_report {
-        tell_of_panics(duplicate(&output).map_err(broken)?.into());
+        report_panics(duplicate(&output).map_err(broken)?.into());
     }
-    let mut served = match served(&channel, &setup) {
+    let mut served = match begin_managing(&channel, &setup) {
         Ok(served) => served,
         Err(error) => {
             let _ = send(&channel, &Reply::Failed(error.clone()));
@@ -128,7 +128,7 @@ fn serve() -> Result<(), Error> {
 }
 
 /// Begins to manage the process that made the channel.
-fn served(channel: &UnixStream, setup: &Setup) -> Result<RunningManager, Error> {
+fn begin_managing(channel: &UnixStream, setup: &Setup) -> Result<RunningManager, Error> {
     let (pid, uid) = start::peer(channel.as_fd()).map_err(|error| {
         Error::failed(
             format!("no process to be managed: {error}"),
@@ -169,7 +169,7 @@ fn duplicate(fd: impl AsFd) -> std::io::Result<OwnedFd> {
 }
 
 /// Separates this process from the program: a session, a name, signals and limits of our own.
-fn own_process() {
+fn separate_from_program() {
     // If one of these calls fails, the manager keeps the program's setting.
     let _ = setsid();
     start::take_name();
@@ -206,7 +206,7 @@ fn own_process() {
 
 /// Makes a panic of the manager write to the report's file why there is no report. The program goes
 /// on, and the guard of the hard-limit cgroup lifts the cgroup's limits.
-fn tell_of_panics(file: File) {
+fn report_panics(file: File) {
     std::panic::set_hook(Box::new(move |panic| {
         let error = format!("a defect of pagetide, the manager {panic}");
         let reported = serde_json::json!({ "error": error });

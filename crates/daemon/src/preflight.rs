@@ -19,7 +19,7 @@ use crate::rights;
 /// Pid of kthreadd in the first pid namespace; other namespaces do not show kernel threads.
 const KTHREADD: u32 = 2;
 
-/// What to manage: it exists and may be managed.
+/// A target that was checked: it exists, and the user may manage it.
 #[derive(Clone, Debug)]
 pub struct Chosen {
     /// The tenant, after which the manager's socket is named.
@@ -66,8 +66,8 @@ pub fn process(pid: u32) -> Result<Chosen, Error> {
         let what = format!("{wanted}: it has ended (a zombie)");
         return Err(Error::failed(what, "its parent has not waited for it yet"));
     }
-    // Process 1's descendants are the whole host with this command; a container has its own process
-    // 1.
+    // On the host, process 1 and its descendants are all processes, also this command. In a
+    // container, process 1 is the container's own.
     if pid == 1 && is_first_namespace(&proc)? {
         let what = format!("{wanted}: every process of this host descends from it");
         let hint = "give a program's process, or --cgroup PATH for a service";

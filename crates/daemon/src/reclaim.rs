@@ -15,14 +15,14 @@ use crate::options::{Millis, Options};
 use crate::preflight::{self, Chosen};
 use crate::serve::once;
 
-/// Longest time until a request at the control socket gets its response, while the target is
-/// scanned.
-const ANSWERED_WITHIN: Duration = Duration::from_millis(250);
+/// Longest time between two polls of the control socket while the target is scanned, and so until a
+/// request gets its response.
+const POLL_EVERY: Duration = Duration::from_millis(250);
 /// Shortest time to scan before the coldest pages are reclaimed: two scans are this time apart.
 pub const WATCH_MIN: Duration = Duration::from_secs(1);
 /// Longest wait for another pagetide to stop scanning the target. `serve` stops for a process with
 /// its own manager at the next scan: by default within 10 s, later if scans are costly.
-const LETS_GO: Duration = Duration::from_secs(30);
+const RELEASE_MAX: Duration = Duration::from_secs(30);
 
 /// How long to scan before the coldest pages are reclaimed, and a flag that stops that; if it is
 /// set, nothing is paged out.
@@ -34,22 +34,22 @@ pub struct WatchBeforeReclaim<'a> {
     pub stop: &'a AtomicBool,
 }
 
-/// Reclaims memory of a target that has no manager. `what` says how much memory, `glance` for how
-/// long to scan beforehand. Calls `tell` with a line of text for the user before each wait.
+/// Reclaims memory of a target that has no manager. `what` says how much memory, `observation` for
+/// how long to scan beforehand. Calls `tell` with a line of text for the user before each wait.
 ///
 /// # Errors
 /// The target cannot be managed or has a manager, there is no swap, CAP_SYS_NICE is missing, no
 /// source of ages works, or another pagetide does not stop scanning the target.
 pub fn alone(
     chosen: Chosen,
-    (what, glance): (Ask, WatchBeforeReclaim),
+    (what, observation): (Ask, WatchBeforeReclaim),
     tell: &mut dyn FnMut(&str),
 ) -> Result<Done, Error> {
     preflight::swap(&Options::default(), Some(&chosen))?;
     preflight::right(&Options::default())?;
     let (mut name, _) = ControlServer::bind(&chosen.tenant)?;
     let (interval, time) = match what {
-        Ask::Bytes(_) => (WATCH_MIN, glance.time.max(WATCH_MIN)),
+        Ask::Bytes(_) => (WATCH_MIN, observation.time.max(WATCH_MIN)),
         Ask::OlderThan(age) => {
             let interval = (age / 5).clamp(Duration::from_millis(100), Duration::from_secs(10));
             (interval, age + interval)
@@ -72,11 +72,11 @@ pub fn alone(
         ));
     }
     let end = Instant::now() + time;
-    while Instant::now() < end && !glance.stop.load(Ordering::Relaxed) && !manager.finished() {
+    while Instant::now() < end && !observation.stop.load(Ordering::Relaxed) && !manager.finished() {
         let left = end.saturating_duration_since(Instant::now());
         watch(&mut manager, &mut name, left.min(WATCH_MIN))?;
     }
-    if glance.stop.load(Ordering::Relaxed) {
+    if observation.stop.load(Ordering::Relaxed) {
         drop(manager.end());
         return Ok(Done::default());
     }
@@ -93,9 +93,9 @@ fn claim(
     tenant: &str,
     tell: &mut dyn FnMut(&str),
 ) -> Result<(), Error> {
-    let end = Instant::now() + LETS_GO;
+    let end = Instant::now() + RELEASE_MAX;
     if manager.is_contested() {
-        let most = Millis(Millis::from(LETS_GO).0);
+        let most = Millis(Millis::from(RELEASE_MAX).0);
         tell(&format!(
             "another pagetide scans {tenant}: waiting until it stops, for {most} at most"
         ));
@@ -144,7 +144,7 @@ fn watch(manager: &mut Manager, name: &mut ControlServer, time: Duration) -> Res
                 "cannot serve requests yet: a `pagetide reclaim` watches it before it reclaims";
             Response::Error(Error::failed(what, "wait for that, or end it"))
         });
-        let pause = next.min(left).min(ANSWERED_WITHIN);
+        let pause = next.min(left).min(POLL_EVERY);
         std::thread::sleep(pause.max(Duration::from_millis(1)));
     }
 }

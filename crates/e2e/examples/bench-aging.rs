@@ -9,7 +9,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use e2e::aged::{Looking, number, process};
+use e2e::aged::{RunningReport, number, process};
 use e2e::bench::{Args, Findings, median};
 use e2e::guard::{Run, Running};
 use e2e::memcg::MemoryGroup;
@@ -69,7 +69,7 @@ fn cost(args: &Args, found: &mut Findings) {
     let (all, hot) = (mib.to_string(), (mib / 5).to_string());
     let program = Subject::start("hotset", &[&all, &hot, FOREVER]);
     let seconds = args.number("--window", 80);
-    let looking = Looking::at(program.pid, seconds, 20_000);
+    let looking = RunningReport::at(program.pid, seconds, 20_000);
     let (pid, mut cpu) = (looking.pid(), 0.0);
     let report =
         looking.finish_while(|| cpu = proc::processor_seconds(pid).unwrap_or(cpu).max(cpu));
@@ -118,7 +118,7 @@ fn database(found: &mut Findings) {
         proc::descendants(server).len() > 8
     });
     std::thread::sleep(Duration::from_secs(15));
-    let report = Looking::at(server, 4, 1000).finish().report;
+    let report = RunningReport::at(server, 4, 1000).finish().report;
     let pids = aged::pids(&report);
     let sizes = [frames::pss_alone(&pids), aged::rollup(&pids, "Pss")];
     let resident = float(number(&report, "resident_bytes"));
@@ -181,7 +181,7 @@ const FULL: f64 = 0.95;
 
 /// Load of a processor (1 is all of it) by the program's first thread, from now until the instant
 /// `until`.
-fn used(pid: u32, until: Instant) -> f64 {
+fn load_until(pid: u32, until: Instant) -> f64 {
     let begin = (Instant::now(), thread_seconds(pid));
     std::thread::sleep(until.saturating_duration_since(begin.0));
     (thread_seconds(pid) - begin.1) / begin.0.elapsed().as_secs_f64()
@@ -197,11 +197,11 @@ fn around_scans(args: &Args, pid: u32, every: u64) -> Vec<f64> {
         let scan = watcher.next() + Duration::from_secs(every);
         let at = |ms: u64| scan + Duration::from_millis(ms) - Duration::from_secs(3);
         std::thread::sleep(at(0).saturating_duration_since(Instant::now()));
-        let before = used(pid, at(2000));
+        let before = load_until(pid, at(2000));
         let scans = watcher.scans();
-        let with = used(pid, at(4000));
+        let with = load_until(pid, at(4000));
         let scanned = watcher.scans() - scans;
-        let after = used(pid, at(6000));
+        let after = load_until(pid, at(6000));
         if scanned != 1 {
             eprintln!("left out: {scanned} looks in a window");
             continue;
@@ -222,7 +222,7 @@ fn with_and_without(args: &Args, pid: u32, every: u64) -> Vec<f64> {
     let mut watcher = Watcher::start(pid, every);
     watcher.0.signal(Signal::STOP);
     let seconds = args.number("--seconds", 4);
-    let window = || used(pid, Instant::now() + Duration::from_secs(seconds));
+    let window = || load_until(pid, Instant::now() + Duration::from_secs(seconds));
     let pairs = paired::pairs(
         args.number("--pairs", 20),
         &mut watcher,

@@ -56,7 +56,7 @@ fn main() -> ExitCode {
     );
     let page = place.get("/?range=day");
     found.figure("the page", page.body.len() as f64 / 1024.0, "KiB");
-    server(&place, &mut found);
+    measure_server(&place, &mut found);
     let pictures = target_dir().join("e2e/dashboard");
     std::fs::create_dir_all(&pictures).expect("a folder for pictures");
     std::fs::write(
@@ -64,8 +64,8 @@ fn main() -> ExitCode {
         place.get("/?range=day&tenant=/t7").body,
     )
     .expect("written");
-    let seen = browser::scan(&place, &pictures, "/t7");
-    reader(&seen, &mut found);
+    let seen = browser::open_dashboard(&place, &pictures, "/t7");
+    add_browser_figures(&seen, &mut found);
     let resident = proc::number(tree.pid(), "VmRSS").unwrap_or(0);
     found.figure(
         "serve is resident with",
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
 }
 
 /// Measures the time until the server has answered, without a browser.
-fn server(place: &ListenAddress, found: &mut Findings) {
+fn measure_server(place: &ListenAddress, found: &mut Findings) {
     for (what, path) in [
         ("the server, for the page", "/?range=day"),
         ("the server, for /metrics", "/metrics"),
@@ -95,7 +95,7 @@ fn server(place: &ListenAddress, found: &mut Findings) {
 }
 
 /// Reports the times that were measured in the browser, and the problems that it found.
-fn reader(seen: &serde_json::Value, found: &mut Findings) {
+fn add_browser_figures(seen: &serde_json::Value, found: &mut Findings) {
     let paints = seen["paints_ms"]
         .as_array()
         .into_iter()

@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     let folder = TempDir::new();
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let sources = sources.to_string_lossy().into_owned();
-    let (installed, took) = timed(|| by_cargo(&sources, &folder));
+    let (installed, took) = timed(|| install_by_cargo(&sources, &folder));
     found.figure("cargo install took", took, "s");
     found.figure("the program of cargo install", size(&installed), "MiB");
     let idle_program = IdleProgram::start([], HAS);
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     ];
     let checked = |name: &str, run: &Run, found: &mut Findings| {
         let what = format!("what a report from {name} says, of what the kernel says");
-        let share = reported(run) / idle_program.status("VmRSS") as f64;
+        let share = reported_resident(run) / idle_program.status("VmRSS") as f64;
         found.at_least(&what, share, "", 0.98);
         found.at_most(&what, share, "", 1.02);
     };
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
             eprintln!("no musl: rustup target add {MUSL}; apt install musl-tools");
             continue;
         }
-        let (alone, took) = timed(|| in_one_file(kind, &sources, &folder));
+        let (alone, took) = timed(|| build_static(kind, &sources, &folder));
         found.figure(&format!("package {kind} took"), took, "s");
         found.figure(&format!("its program ({kind})"), size(&alone), "MiB");
         let root = Root::empty();
@@ -98,7 +98,7 @@ fn last_line(sources: &str, words: &[&str]) -> String {
 }
 
 /// Runs `cargo install` into a folder; returns the path of the installed program.
-fn by_cargo(sources: &str, folder: &TempDir) -> PathBuf {
+fn install_by_cargo(sources: &str, folder: &TempDir) -> PathBuf {
     let (root, target) = (folder.file("installed"), target_dir().join("e2e/installs"));
     let words = [
         "install",
@@ -120,14 +120,14 @@ fn has_musl() -> bool {
 }
 
 /// Builds the static program with `cargo xtask package KIND`; returns its path.
-fn in_one_file(kind: &str, sources: &str, folder: &TempDir) -> PathBuf {
+fn build_static(kind: &str, sources: &str, folder: &TempDir) -> PathBuf {
     let out = folder.file(kind);
     let said = last_line(sources, &["xtask", "package", kind, "--out", &out]);
     PathBuf::from(said)
 }
 
 /// Runs a command that prints a report; returns the resident bytes in it.
-fn reported(run: &Run) -> f64 {
+fn reported_resident(run: &Run) -> f64 {
     let outcome = run.finish(SOON);
     let report: Value = serde_json::from_str(&outcome.stdout).unwrap_or_default();
     let bytes = report["resident_bytes"].as_u64();

@@ -76,9 +76,9 @@ fn main() -> ExitCode {
         }
     }
     if only_ledger {
-        tell_ledgers(&ledgers, &args)
+        print_ledgers(&ledgers, &args)
     } else {
-        tell(&lines, &args)
+        print_results(&lines, &args)
     }
 }
 
@@ -183,23 +183,23 @@ fn ledger(cell: &Cell, limit: u64, options: &[String]) -> Ledger {
             .unwrap_or(f64::NAN)
     };
     Ledger {
-        booked: least(|one| one.booked),
+        by_engine: least(|one| one.by_engine),
         reported: least(|one| one.reported),
     }
 }
 
 /// Prints the ledgers of all cells; returns the exit status.
-fn tell_ledgers(ledgers: &[(String, Ledger)], args: &Args) -> ExitCode {
+fn print_ledgers(ledgers: &[(String, Ledger)], args: &Args) -> ExitCode {
     let mut found = Findings::new("kernel", args);
     for (name, of) in ledgers {
-        found.at_least(name, of.booked, "% of what our books say is out", 99.0);
+        found.at_least(name, of.by_engine, "% of what our books say is out", 99.0);
         found.at_least(name, of.reported, "% of our report's swapped_bytes", 99.0);
     }
     found.finish()
 }
 
 /// Prints the table of all cells and the goals; returns the exit status.
-fn tell(lines: &[Line], args: &Args) -> ExitCode {
+fn print_results(lines: &[Line], args: &Args) -> ExitCode {
     println!(
         "| cell | alone, kernel, pagetide (s) | speed | swapped in, kernel and pagetide | ours, % of the run | OOM kills | above the limit, KiB | ledger % |"
     );
@@ -218,7 +218,7 @@ fn tell(lines: &[Line], args: &Args) -> ExitCode {
             line.kills[1],
             line.over[0] / 1024,
             line.over[1] / 1024,
-            line.ledger.map_or(f64::NAN, |one| one.booked)
+            line.ledger.map_or(f64::NAN, |one| one.by_engine)
         );
     }
     let mut found = Findings::new("kernel", args);
@@ -247,7 +247,7 @@ fn tell(lines: &[Line], args: &Args) -> ExitCode {
     for line in lines {
         let Some(of) = line.ledger else { continue };
         let what = format!("{}: in swap of what our books say", line.name);
-        found.at_least(&what, of.booked, "%", 99.0);
+        found.at_least(&what, of.by_engine, "%", 99.0);
     }
     found.finish()
 }

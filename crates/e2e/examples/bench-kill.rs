@@ -15,7 +15,7 @@
 use std::process::ExitCode;
 
 use e2e::bench::{Args, Findings, median, percents};
-use e2e::kills::{KILLS, Kill, Speed, alone, nth, run_trial};
+use e2e::kills::{KILLS, Kill, Speed, run_trial, speed_alone, trial};
 use e2e::leftovers::Listing;
 use e2e::wait::Chance;
 use e2e::zram::Swap;
@@ -30,9 +30,9 @@ fn main() -> ExitCode {
     let (mut own, mut after) = (Vec::new(), Vec::new());
     let mut wrong = [0; KILLS.len()];
     for number in 0..usize::try_from(kills).unwrap_or(0) {
-        let (kill, program) = nth(number);
+        let (kill, program) = trial(number);
         let measured = match kill {
-            Kill::Manager => alone(program).ok(),
+            Kill::Manager => speed_alone(program).ok(),
             _ => None,
         };
         match run_trial(kill, program, &mut chance) {

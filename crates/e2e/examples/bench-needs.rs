@@ -173,7 +173,7 @@ fn number(value: &Value) -> f64 {
 }
 
 /// Starts a program, which writes its trace to the folder.
-fn started(folder: &TempDir, program: (&str, u64, u64, &str)) -> Running {
+fn start_program(folder: &TempDir, program: (&str, u64, u64, &str)) -> Running {
     let (pattern, mib, rate, kind) = program;
     let words = format!(
         "sleep 3600 | exec {} {pattern} {mib} {rate} 3600 {} {kind}",
@@ -184,10 +184,10 @@ fn started(folder: &TempDir, program: (&str, u64, u64, &str)) -> Running {
 }
 
 /// Runs a program and a report on it for `watch`; returns its results.
-fn measured(program: (&str, u64, u64, &str), watch: Duration) -> Outcome {
+fn measure_program(program: (&str, u64, u64, &str), watch: Duration) -> Outcome {
     let (pattern, _, rate, kind) = program;
     let folder = TempDir::new();
-    let running = started(&folder, program);
+    let running = start_program(&folder, program);
     wait::until("it is filled", SLACK, || running.stdout().contains("ready"));
     let pid = running.stdout();
     let pid = pid.trim().rsplit('=').next().unwrap_or_default().to_owned();
@@ -247,7 +247,7 @@ fn main() -> ExitCode {
             .iter()
             .map(|program| {
                 let program = *program;
-                thread::spawn(move || measured(program, watch))
+                thread::spawn(move || measure_program(program, watch))
             })
             .collect();
         for one in threads {

@@ -76,7 +76,7 @@ fn main() -> ExitCode {
                 touch,
             });
         }
-        parked.tell(name, workers.is_none(), &mut found);
+        parked.add_figures(name, workers.is_none(), &mut found);
     }
     let mut parked = Parked::default();
     for _ in 0..rounds {
@@ -93,7 +93,7 @@ fn main() -> ExitCode {
             },
         });
     }
-    parked.tell("PostgreSQL", false, &mut found);
+    parked.add_figures("PostgreSQL", false, &mut found);
     found.finish()
 }
 
@@ -122,7 +122,7 @@ impl Parked {
     }
 
     /// Adds the medians to the results.
-    fn tell(&self, name: &str, is_alone: bool, found: &mut Findings) {
+    fn add_figures(&self, name: &str, is_alone: bool, found: &mut Findings) {
         let of = |what: &str| format!("{name}: {what}");
         let private = median(&self.private_down);
         found.at_least(

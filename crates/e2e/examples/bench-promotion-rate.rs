@@ -122,17 +122,17 @@ fn main() -> ExitCode {
     }
     for one in &all {
         assert!(
-            one.program.is_well(),
+            one.program.is_healthy(),
             "{}: a wrong answer, or none",
             one.name
         );
-        reported(one, &mut found);
+        add_results(one, &mut found);
     }
     found.finish()
 }
 
 /// Adds a server's figures to the results.
-fn reported(one: &Managed, found: &mut Findings) {
+fn add_results(one: &Managed, found: &mut Findings) {
     let name = |what: &str| format!("{}: {what}", one.name);
     let mean = one.came.iter().sum::<f64>() / one.came.len().max(1) as f64;
     let what = name("came back a window, of what is in use");

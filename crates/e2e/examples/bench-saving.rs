@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     let noise = args.number("--noise", NOISE);
     let swap = Swap::compressed_by(2048, args.text("--compress").as_deref());
     let start = || {
-        let mut server = Redis::start(noise, &|run| on_processors("0", run));
+        let mut server = Redis::start(noise, &|run| bound_to_processors("0", run));
         server.fill(keys);
         server
     };
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     let mut one = CpuSet::new();
     one.set(available_parallelism().map_or(0, |all| all.get() - 1));
     sched_setaffinity(None, &one).expect("the client may run on the last processor");
-    let before = Pairs::take(&mut servers, &used, &mut chance, BEFORE, &mut |_| ());
+    let before = Pairs::measure(&mut servers, &used, &mut chance, BEFORE, &mut |_| ());
 
     let pid = servers[1].pid;
     let full = resident(pid);
@@ -61,11 +61,11 @@ fn main() -> ExitCode {
     let words = words.chain(OPTIONS);
     let attach = pagetide::command(words.chain([pid.to_string().as_str()]));
     // The manager may run on any processor, not only on the client's.
-    let _manager = on_processors("0-1023", &attach).start();
+    let _manager = bound_to_processors("0-1023", &attach).start();
     let mut halved = f64::INFINITY;
     let mut settled = None;
     let time = args.seconds("--seconds", 120);
-    let managed = Pairs::take(&mut servers, &used, &mut chance, time, &mut |passed| {
+    let managed = Pairs::measure(&mut servers, &used, &mut chance, time, &mut |passed| {
         if resident(pid) <= full / 2.0 {
             halved = halved.min(passed.as_secs_f64());
         }
@@ -95,7 +95,7 @@ fn main() -> ExitCode {
 }
 
 /// The command `run`, bound to the processors `which` (such as `0-3`).
-fn on_processors(which: &str, run: &Run) -> Run {
+fn bound_to_processors(which: &str, run: &Run) -> Run {
     run.under(["taskset", "-c", which].map(str::to_owned))
 }
 
@@ -124,7 +124,7 @@ fn ledger(found: &mut Findings, pid: u32, swap: &Swap) {
     let report = pagetide::report(pid);
     let number = |name: &str| report[name].as_f64().unwrap_or(f64::NAN);
     let out = swapped(pid);
-    let booked = (number("evicted_pages") - number("refaulted_pages")) * 4096.0;
+    let by_engine = (number("evicted_pages") - number("refaulted_pages")) * 4096.0;
     found.figure("out by the kernel's VmSwap", out / MIB, "MiB");
     found.figure("used of the swap", swap.used() as f64 / MIB, "MiB");
     let said = number("swapped_bytes");
@@ -134,7 +134,7 @@ fn ledger(found: &mut Findings, pid: u32, swap: &Swap) {
         "%",
         99.0,
     );
-    let of_booked = 100.0 * out / booked;
+    let of_booked = 100.0 * out / by_engine;
     found.at_least(
         "of evicted less refaulted the kernel has",
         of_booked,

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use e2e::bench::{Args, Findings};
 use e2e::guard::Running;
 use e2e::memcg::MemoryGroup;
-use e2e::services::figures::{Counters, Sizes, read_around, vpa_target};
+use e2e::services::figures::{Counters, Sizes, pages_read_per_fault, vpa_target};
 use e2e::services::janitor::Janitor;
 use e2e::services::load::{Answers, Load};
 use e2e::services::{ALL, Service, Started, Surroundings};
@@ -207,17 +207,17 @@ impl HeldService {
 
     /// Resident bytes of the service that are charged to other groups, such as libraries; the limit
     /// does not count them.
-    fn elsewhere(&self) -> u64 {
+    fn charged_elsewhere(&self) -> u64 {
         let of = |field: &str| self.report[field].as_u64().unwrap_or(0);
         let beside = of("kernel_bytes") + of("unmapped_cache_bytes");
         of("resident_bytes").saturating_sub(of("charged_bytes").saturating_sub(beside))
     }
 
     /// Refaults per minute that the report predicts for the limit. They are those of its curve at
-    /// the size `limit - beside() + elsewhere()`. Above the curve's last size the number falls
-    /// evenly to 0 at the whole resident size, as by the report's own rule.
+    /// the size `limit - beside() + charged_elsewhere()`. Above the curve's last size the number
+    /// falls evenly to 0 at the whole resident size, as by the report's own rule.
     fn predicted(&self) -> f64 {
-        let size = (self.limit + self.elsewhere()).saturating_sub(self.beside()) as f64;
+        let size = (self.limit + self.charged_elsewhere()).saturating_sub(self.beside()) as f64;
         let points = self.report["curve"]["points"].as_array();
         let points = points.into_iter().flatten();
         let reported = points.map(|point| {
@@ -244,7 +244,7 @@ impl HeldService {
         let price = &self.report["needed"]["price"];
         let minutes = time.as_secs_f64() / 60.0;
         let (anon, file) = (counters.anon as f64, counters.of_files() as f64);
-        let read = counters.read(read_around(self.folder.path())) as f64;
+        let read = counters.read(pages_read_per_fault(self.folder.path())) as f64;
         let waited = anon * number(&price["anon_us"]) + (file + read) * number(&price["file_us"]);
         let held = per_second(&(answers.clone(), *time));
         Row {
@@ -290,7 +290,7 @@ impl Row {
 }
 
 /// Watches all services for `time`, each by its own report.
-fn learn(all: &mut [HeldService], time: Duration, outside: &MemoryGroup) {
+fn watch_all(all: &mut [HeldService], time: Duration, outside: &MemoryGroup) {
     let begin = Instant::now();
     let reports: Vec<Running> = all
         .iter()
@@ -382,7 +382,7 @@ fn held_table(all: &[HeldService]) {
 
 /// Adds the results and the goals. The goals are for twelve services; for fewer they are the same
 /// part of all.
-fn judge(all: &[HeldService], found: &mut Findings) {
+fn add_goals(all: &[HeldService], found: &mut Findings) {
     let rows: Vec<Row> = all.iter().map(HeldService::row).collect();
     for (held, row) in all.iter().zip(&rows) {
         let mut tell = |what: &str, value: f64, unit| {
@@ -448,7 +448,7 @@ fn save(all: &[HeldService], folder: &str) {
 
 /// The services that `--only` names, or all: those that can run here, and the number of those that
 /// cannot.
-fn chosen(args: &Args) -> (Vec<Service>, usize) {
+fn chosen_services(args: &Args) -> (Vec<Service>, usize) {
     let only = args.text("--only");
     let is_requested = |service: &&Service| {
         only.as_deref()
@@ -474,16 +474,16 @@ fn main() -> ExitCode {
     let [warm, learning, hold] = [("--warm", 60), ("--learn", 300), ("--hold", 900)]
         .map(|(name, otherwise)| args.seconds(name, otherwise));
     let at = args.text("--at").unwrap_or_else(|| "high".to_owned());
-    let (services, missing) = chosen(&args);
+    let (services, missing) = chosen_services(&args);
     let mut janitor = Janitor::start();
     for folder in [std::env::temp_dir(), target_dir().join("e2e")] {
         let own = folder.join(format!("pagetide-e2e-{}-*", std::process::id()));
-        janitor.knows("folder", &own.to_string_lossy());
+        janitor.register("folder", &own.to_string_lossy());
     }
     let swap = Swap::new(SWAP_MIB);
-    janitor.knows("swap", &swap.device());
+    janitor.register("swap", &swap.device());
     let top = MemoryGroup::new();
-    janitor.knows("group", &top.path());
+    janitor.register("group", &top.path());
     let outside = top.below_named("loads");
     let mut all: Vec<HeldService> = services
         .iter()
@@ -495,7 +495,7 @@ fn main() -> ExitCode {
     for held in &mut all {
         held.alone = held.load.take();
     }
-    learn(&mut all, learning, &outside);
+    watch_all(&mut all, learning, &outside);
     if let Some(folder) = args.text("--reports") {
         save(&all, &folder);
     }
@@ -510,7 +510,7 @@ fn main() -> ExitCode {
     thread::sleep(end.saturating_duration_since(Instant::now()));
     all.iter_mut().for_each(HeldService::end);
     held_table(&all);
-    judge(&all, &mut found);
+    add_goals(&all, &mut found);
     found.at_most("services that cannot run here", missing as f64, "", 0.0);
     drop(all);
     drop(outside);

@@ -113,7 +113,7 @@ impl Shape {
 /// `longest`, sets `longest` to its time.
 fn young(tree: &Tree, longest: &mut Duration) -> u64 {
     let begin = Instant::now();
-    let bytes = tree.youngest("plain");
+    let bytes = tree.youngest_bytes("plain");
     *longest = (*longest).max(begin.elapsed());
     bytes
 }

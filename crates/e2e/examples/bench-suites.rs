@@ -63,7 +63,7 @@ fn main() -> ExitCode {
             let names = std::iter::repeat_n(name, times);
             let mut sides = Sides::default();
             sides.add(name, &Run::new(words.into_iter().chain(names)));
-            sides.tell(name, &mut findings);
+            sides.add_figures(name, &mut findings);
         }
     }
     if let Some(tree) = args.text("--redis") {
@@ -91,7 +91,7 @@ fn redis(tree: &str, minutes: u64, findings: &mut Findings) {
     }
     let of = format!("redis: units, of {}", units.len());
     findings.at_least(&of, f64::from(ran), "", REDIS.len() as f64);
-    sides.tell("redis", findings);
+    sides.add_figures("redis", findings);
 }
 
 /// Finds a python with its tests; `None` if there is none.
@@ -137,7 +137,7 @@ impl Sides {
     }
 
     /// Adds the figures and the goals to the findings.
-    fn tell(&self, name: &str, findings: &mut Findings) {
+    fn add_figures(&self, name: &str, findings: &mut Findings) {
         let of = |what: &str| format!("{name}: {what}");
         findings.figure(&of("alone"), self.seconds[0], "s");
         findings.figure(&of("managed"), self.seconds[1], "s");

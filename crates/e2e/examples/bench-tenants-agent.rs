@@ -45,14 +45,14 @@ fn main() -> ExitCode {
     let mut last = CpuSet::new();
     last.set(available_parallelism().map_or(0, |all| all.get() - 1));
     sched_setaffinity(None, &last).expect("the client may run on the last processor");
-    let before = Pairs::take(&mut servers, &used, &mut chance, BEFORE, &mut |_| ());
+    let before = Pairs::measure(&mut servers, &used, &mut chance, BEFORE, &mut |_| ());
 
     // Sets the bins of the file that the author's agent reads; every page is in exactly one bin.
     let by = Agent::of(&args);
-    by.reported(&tree, "redis");
+    by.enable_reports(&tree, "redis");
     let agent = by.start(&tree, "redis", &["taskset", "-c", "0-1023"]);
     let time = args.seconds("--seconds", 160);
-    let managed = Pairs::take(&mut servers, &used, &mut chance, time, &mut |_| ());
+    let managed = Pairs::measure(&mut servers, &used, &mut chance, time, &mut |_| ());
     let (peak, left) = (
         tree.number("redis/memory.peak") as f64,
         tree.number("redis/memory.current") as f64,
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
     sums(&tree, &mut found);
     found.figure(
         "times that the agent asked",
-        by.times(&agent.stdout()) as f64,
+        by.count_requests(&agent.stdout()) as f64,
         "",
     );
     (0..keys).for_each(|number| servers[1].check(number));

@@ -106,7 +106,7 @@ fn main() -> ExitCode {
     let longer = 100.0 * (of(&managed, |one| one.seconds) / of(&alone, |one| one.seconds) - 1.0);
     found.at_most("time, longer by", longer, "%", 2.0);
     let sums: Vec<f64> = managed.iter().flat_map(|one| one.sums.clone()).collect();
-    reported(&sums, &mut found);
+    add_sums(&sums, &mut found);
     let requested: usize = managed.iter().map(|one| one.requested).sum();
     found.figure("times that the agent asked", requested as f64, "");
     if args.has("--verbose") {
@@ -116,7 +116,7 @@ fn main() -> ExitCode {
 }
 
 /// Adds the sums of page_age to the results. Without any sum the goal is not met.
-fn reported(sums: &[f64], found: &mut Findings) {
+fn add_sums(sums: &[f64], found: &mut Findings) {
     let what = "page_age, of users' pages";
     for (name, value) in [
         (
@@ -193,7 +193,7 @@ fn managed_built(subject: &Subject, by: &Agent, by_policy: bool) -> Built {
     let config = configuration(&folder, &policy);
     let tree = Tree::serve(&["--age-every", "5s", "--config", &config]);
     tree.make("build");
-    by.reported(&tree, "build");
+    by.enable_reports(&tree, "build");
     let agent = (!by_policy).then(|| by.start(&tree, "build", &[]));
     let running = own.under(tree.inside("build")).start();
     let (mut sums, mut last) = (Vec::new(), Instant::now());
@@ -204,13 +204,13 @@ fn managed_built(subject: &Subject, by: &Agent, by_policy: bool) -> Built {
         }
         tree.number("build/memory.current")
     });
-    let said = agent.map_or_else(|| tree.said(), |agent| agent.stdout());
+    let said = agent.map_or_else(|| tree.stdout(), |agent| agent.stdout());
     Built {
         seconds: course.seconds,
         mean: course.mean,
         most_at: course.most_at,
         peak: tree.number("build/memory.peak") as f64,
-        requested: by.times(&said),
+        requested: by.count_requests(&said),
         said,
         sums,
     }
@@ -226,7 +226,7 @@ fn reported_by_users(tree: &Tree) -> Option<f64> {
     let reported: u64 = words
         .filter_map(|word| word.split_once('=')?.1.parse::<u64>().ok())
         .sum();
-    let of = |name: &str| tree.of_kernel("build", name);
+    let of = |name: &str| tree.kernel_stat("build", name);
     let charged = of("total_rss") + of("total_cache");
     let pids = std::fs::read_to_string(tree.group("build").join("cgroup.procs")).ok()?;
     let pids: Vec<u32> = pids.lines().filter_map(|pid| pid.parse().ok()).collect();

@@ -156,7 +156,7 @@ fn part_from(pid: u32) {
 /// it reads the kernel's files itself; the time of the command includes its start.
 fn reads(tree: &Tree, names: &[String], found: &mut Findings) {
     let [mut kernel, mut socket, mut command, mut files] = [(); 4].map(|()| Vec::new());
-    let at = control::of_tree(tree.pid()).expect("its socket");
+    let at = control::tree_socket(tree.pid()).expect("its socket");
     for _ in 0..ROUNDS {
         kernel.push(timed(|| {
             for name in names {
@@ -236,9 +236,9 @@ fn start(tree: &Tree, names: &[String], program: &str) -> Running {
 /// answer.
 fn by_socket(socket: &std::path::Path) -> usize {
     let question = r#"{"op":"tenant","path":"/","ask":"stats"}"#;
-    let answer = control::ask_at(socket, question).expect("an answer");
+    let answer = control::request_at(socket, question).expect("an answer");
     let answer: Value = serde_json::from_str(&answer).expect("an object");
-    rows(&answer["stats"])
+    tenants_in(&answer["stats"])
 }
 
 /// Requests the counters of all tenants by the command line; returns the number of tenants in the
@@ -246,11 +246,11 @@ fn by_socket(socket: &std::path::Path) -> usize {
 fn by_command(tree: &Tree) -> usize {
     let outcome =
         pagetide::command(["stat", "/", "--all", "--json", "--root", tree.root()]).finish(LIMIT);
-    rows(&serde_json::from_str(&outcome.stdout).expect("an object"))
+    tenants_in(&serde_json::from_str(&outcome.stdout).expect("an object"))
 }
 
 /// Number of tenants in the counters.
-fn rows(stats: &Value) -> usize {
+fn tenants_in(stats: &Value) -> usize {
     stats["tenants"].as_array().map_or(0, Vec::len)
 }
 

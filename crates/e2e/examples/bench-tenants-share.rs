@@ -123,9 +123,9 @@ fn main() -> ExitCode {
     let [mut kernel, mut ours] = [Side::default(), Side::default()];
     for _ in 0..args.number("--rounds", 3) {
         by_kernel(&plan, &mut kernel);
-        by_us(&plan, &mut ours);
+        by_serve(&plan, &mut ours);
     }
-    compared(&kernel, &ours, &mut found);
+    compare(&kernel, &ours, &mut found);
     let ratio = median(&ours.speed) / median(&kernel.speed);
     found.at_least("speed, of the kernel's", ratio, "", 1.0);
     found.at_most("killed by the kernel", ours.kills as f64, "", 0.0);
@@ -140,7 +140,7 @@ fn main() -> ExitCode {
 }
 
 /// Adds the figures of the two sides to the results.
-fn compared(kernel: &Side, ours: &Side, found: &mut Findings) {
+fn compare(kernel: &Side, ours: &Side, found: &mut Findings) {
     for (name, side) in [("kernel", kernel), ("pagetide", ours)] {
         for (what, values, unit) in [
             ("touches or answers a second", &side.speed, "/s"),
@@ -209,7 +209,7 @@ fn by_kernel(plan: &Plan, side: &mut Side) {
 }
 
 /// Runs one round in two tenants below a tenant with the limit.
-fn by_us(plan: &Plan, side: &mut Side) {
+fn by_serve(plan: &Plan, side: &mut Side) {
     let _swap = Swap::new(plan.hard_limit * 2);
     let options = [
         "--age-every",
@@ -231,7 +231,7 @@ fn by_us(plan: &Plan, side: &mut Side) {
     let pair = Pair {
         inside: NAMES.map(|name| tree.inside(name)),
         charged: &|| tree.number("both/memory.current").max(of_kernel()),
-        majors: &|at| tree.of_kernel(NAMES[at], "total_pgmajfault"),
+        majors: &|at| tree.kernel_stat(NAMES[at], "total_pgmajfault"),
         spent: &|| proc::processor_seconds(tree.pid()).expect("it runs"),
     };
     side.add(plan, &pair);
@@ -241,7 +241,7 @@ fn by_us(plan: &Plan, side: &mut Side) {
 
 /// Runs each function in a thread of its own and samples the charge meanwhile; `most` becomes the
 /// highest. Returns the result of each function, `None` if it panicked.
-fn both<T: Send>(
+fn run_both<T: Send>(
     work: [Box<dyn FnOnce() -> T + Send + '_>; 2],
     most: &mut u64,
     charged: &dyn Fn() -> u64,
@@ -261,25 +261,25 @@ fn both<T: Send>(
 
 /// Fills two servers and puts them under load, each by a thread of its own. A server that was
 /// killed or that answered wrongly counts with zero answers, so the goal for progress is missed.
-fn served(kinds: [Kind; 2], plan: &Plan, pair: &Pair<'_>) -> RoundResult {
+fn run_servers(kinds: [Kind; 2], plan: &Plan, pair: &Pair<'_>) -> RoundResult {
     let (mut most, limit) = (0, FILLED);
     let fill = [0, 1].map(|at| {
         let inside = &pair.inside[at];
         let work = move || Loaded::start(kinds[at], plan.sizes[at], inside);
         Box::new(work) as Box<dyn FnOnce() -> Loaded + Send>
     });
-    let mut servers = both(fill, &mut most, pair.charged, limit);
+    let mut servers = run_both(fill, &mut most, pair.charged, limit);
     let before = [0, 1].map(|at| (pair.majors)(at));
     let (spent, begin) = ((pair.spent)(), Instant::now());
     let time = Duration::from_secs(plan.seconds);
     let mut chances = [1, 2].map(Chance::new);
     let requested = servers.iter_mut().zip(&mut chances);
     let mut work = requested.map(|(server, chance)| {
-        let work = move || server.as_mut().map(|server| server.ask(time, chance));
+        let work = move || server.as_mut().map(|server| server.run_load(time, chance));
         Box::new(work) as Box<dyn FnOnce() -> Option<Throughput> + Send>
     });
     let work = [0, 1].map(|_| work.next().expect("there are two"));
-    let answered = both(work, &mut most, pair.charged, time + limit);
+    let answered = run_both(work, &mut most, pair.charged, time + limit);
     let spent = ((pair.spent)() - spent) / begin.elapsed().as_secs_f64();
     let reported = [0, 1].map(|at| {
         let answered = answered[at].flatten().unwrap_or_default();
@@ -298,7 +298,7 @@ fn served(kinds: [Kind; 2], plan: &Plan, pair: &Pair<'_>) -> RoundResult {
 }
 
 /// Runs two touchers until they have ended.
-fn touched(plan: &Plan, pair: &Pair<'_>) -> RoundResult {
+fn run_touchers(plan: &Plan, pair: &Pair<'_>) -> RoundResult {
     let (begin, mut most) = (Instant::now(), 0);
     let before = (pair.spent)();
     let mut running = [0, 1].map(|at| {
@@ -334,8 +334,8 @@ impl Side {
             most,
             spent,
         } = match plan.kinds {
-            Some(kinds) => served(kinds, plan, pair),
-            None => touched(plan, pair),
+            Some(kinds) => run_servers(kinds, plan, pair),
+            None => run_touchers(plan, pair),
         };
         for (all, reported) in self.missed.iter_mut().zip(&reported) {
             all.push(reported.missed);

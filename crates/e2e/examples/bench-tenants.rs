@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use e2e::bench::{Args, Findings};
-use e2e::fairness::{Heat, PICKERS, Shape, Taken, shapes};
+use e2e::fairness::{Heat, PICKERS, ReclaimedPages, Shape, shapes};
 use e2e::guard::Run;
 use e2e::proc;
 use e2e::programs;
@@ -32,7 +32,7 @@ const REST: Duration = Duration::from_secs(2);
 /// Results of one run; numbers are pages.
 struct Ran {
     /// Reclaimed pages of each tenant.
-    taken: Taken,
+    taken: ReclaimedPages,
     /// Reclaimed pages of files, of all tenants together.
     files: f64,
     /// Pages that the kernel has swapped out.
@@ -85,7 +85,7 @@ fn script(args: &Args, found: &mut Findings, table: &mut Table) {
             tenants,
             "a line of each tenant"
         );
-        tell(found, how, &ran);
+        add_figures(found, how, &ran);
         table.add(&format!("{tenants} x {mib} MiB, fio"), how, &ran.taken);
     }
 }
@@ -101,7 +101,7 @@ fn run(how: &str, words: &[String], limit: Duration, requested: f64) -> Ran {
         swapped_out: swapped_out() - before,
         // Counts all tenants that have existed: the root keeps the counts of removed ones.
         files: tree.line("memory.stat", "pgsteal_file") as f64,
-        taken: Taken {
+        taken: ReclaimedPages {
             steals: outcome.stdout.lines().filter_map(pgsteal).collect(),
             requested,
             refused: outcome.stderr.matches("temporarily unavailable").count(),
@@ -111,8 +111,8 @@ fn run(how: &str, words: &[String], limit: Duration, requested: f64) -> Ran {
 
 /// Adds the figures of a run to the results. Only the memcg LRU has goals; the figures of the
 /// others are for comparison.
-fn tell(found: &mut Findings, how: &str, ran: &Ran) {
-    tell_fairness(found, (how, how), &ran.taken);
+fn add_figures(found: &mut Findings, how: &str, ran: &Ran) {
+    add_fairness(found, (how, how), &ran.taken);
     let sum = ran.taken.sum();
     let of_kernel = 100.0 * (sum - ran.files) / ran.swapped_out;
     let what = format!("{how}: sum(pgsteal), no files / swapped out");
@@ -128,7 +128,7 @@ fn tell(found: &mut Findings, how: &str, ran: &Ran) {
 }
 
 /// Adds how evenly, and how much, was taken by picker `how`. `name` stands before each figure.
-fn tell_fairness(found: &mut Findings, (how, name): (&str, &str), taken: &Taken) {
+fn add_fairness(found: &mut Findings, (how, name): (&str, &str), taken: &ReclaimedPages) {
     let spread = format!("{name}: stddev(pgsteal) / mean(pgsteal)");
     let sum = format!("{name}: sum(pgsteal) / sum(requested)");
     match how == PICKERS[0] {
@@ -171,7 +171,7 @@ fn sweep(args: &Args, found: &mut Findings, table: &mut Table) {
                 for (part, taken) in ["a tenth", "a half"].into_iter().zip(&taken) {
                     let heat = heat.name();
                     let row = format!("{tenants} x {mib} MiB, {heat}, {part}");
-                    tell_fairness(found, (how, &format!("{row}, {how}")), taken);
+                    add_fairness(found, (how, &format!("{row}, {how}")), taken);
                     table.add(&row, how, taken);
                 }
             }
@@ -205,7 +205,7 @@ impl Table {
     }
 
     /// Sets the cell of picker `how` in the row `shape`.
-    fn add(&mut self, shape: &str, how: &str, taken: &Taken) {
+    fn add(&mut self, shape: &str, how: &str, taken: &ReclaimedPages) {
         let (spread, percent, refused) = (taken.spread(), taken.percent(), taken.refused);
         let cell = format!("{spread:.1}%, {percent:.1}%, {refused}");
         let row = self.rows.iter().position(|(name, _)| name == shape);

@@ -87,20 +87,23 @@ fn limit(args: &Args, found: &mut Findings) {
             "MiB",
         );
     }
-    late(found, "watched", &all);
+    report_lateness(found, "watched", &all);
     for rule in RULES {
-        let chosen: Vec<_> = curves.iter().map(|curve| named(&curve[rule])).collect();
-        held(found, rule, (&all, &chosen), hold);
+        let chosen: Vec<_> = curves
+            .iter()
+            .map(|curve| parse_chosen(&curve[rule]))
+            .collect();
+        measure_limits(found, rule, (&all, &chosen), hold);
     }
     assert!(
-        all.iter().all(Paced::is_well),
+        all.iter().all(Paced::is_healthy),
         "a program found what it had not put there, or ended"
     );
     found.figure("most in swap at the end", swap.used() as f64 / MIB, "MiB");
 }
 
 /// Reports by how much requests to redis were late: a value that is not requested does not refault.
-fn late(found: &mut Findings, when: &str, all: &[Paced]) {
+fn report_lateness(found: &mut Findings, when: &str, all: &[Paced]) {
     let most = all.iter().map(Paced::late_ms).max().unwrap_or(0);
     found.figure(
         &format!("{when}: redis was asked late by at most"),
@@ -140,7 +143,7 @@ fn curves(all: &[Paced], watch: Duration) -> Vec<Value> {
 }
 
 /// Parses a named size; `None` if the curve has none of this name.
-fn named(value: &Value) -> Option<Chosen> {
+fn parse_chosen(value: &Value) -> Option<Chosen> {
     Some(Chosen {
         limit: value["limit_bytes"].as_f64()?,
         age_every: value["age_every_ms"].as_f64()? / 1000.0,
@@ -149,7 +152,7 @@ fn named(value: &Value) -> Option<Chosen> {
 }
 
 /// Limits each program to its size for `time`, and compares its refaults with the prediction.
-fn held(
+fn measure_limits(
     found: &mut Findings,
     rule: &str,
     (all, chosen): (&[Paced], &[Option<Chosen>]),
@@ -203,7 +206,7 @@ fn held(
         "",
         all.len() as f64,
     );
-    late(found, rule, all);
+    report_lateness(found, rule, all);
     for (one, _) in both() {
         let done = pagetide::on("detach", one.pid);
         assert!(done.status.success(), "detach: {}", done.stderr);
@@ -216,15 +219,15 @@ fn record(args: &Args, found: &mut Findings) {
     let seconds = args.number("--seconds", 60);
     for (pattern, mib, rate) in [("tail", 128, 4000), ("zipf", 128, 4000), ("loop", 64, 4000)] {
         for every in ["500ms", "1s", "5s"] {
-            recorded(found, (pattern, mib, rate, seconds), every);
+            compare_recording(found, (pattern, mib, rate, seconds), every);
         }
     }
-    of_redis(found, seconds);
+    record_redis(found, seconds);
 }
 
 /// Measures what recording redis costs: the processor time of a manager that records and of one
 /// that does not.
-fn of_redis(found: &mut Findings, seconds: u64) {
+fn record_redis(found: &mut Findings, seconds: u64) {
     let folder = TempDir::new();
     let redis = Paced::redis(
         Pace {
@@ -273,12 +276,12 @@ fn of_redis(found: &mut Findings, seconds: u64) {
     let cpu = |report: &Value| share(report, &report["overhead"]["cpu_ms"]);
     found.figure("redis: manager that records", cpu(&with), "% of a core");
     found.figure("redis: manager that does not", cpu(&plain), "% of a core");
-    assert!(redis.is_well(), "redis gave what nobody had put there");
+    assert!(redis.is_healthy(), "redis gave what nobody had put there");
 }
 
 /// Records a program that also writes a trace; compares refaults at several sizes by the recording
 /// and by the trace.
-fn recorded(
+fn compare_recording(
     found: &mut Findings,
     (pattern, mib, rate, seconds): (&str, u64, u64, u64),
     every: &str,

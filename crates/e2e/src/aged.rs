@@ -1,9 +1,10 @@
 //! Runs `pagetide report` on running processes. Finds when its last scan was, reads what it
 //! reports, and checks that its sums add up.
 //!
-//! The last scan lies between two times. `begin` is its time by the report's own clock, which
-//! starts later than the test's. `end` is when the report was complete. What a report is compared
-//! with must hold for all of that time.
+//! The exact time of the last scan is not known; it lies between two times. `begin` is the time
+//! that the report states for the scan; it is too early, because the report's clock starts later
+//! than the test's. `end` is the time when the report was complete. An age in the report is right
+//! if it was the true age at any time between the two.
 
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ pub fn now_ns() -> u64 {
 
 /// A running `pagetide report`.
 #[derive(Debug)]
-pub struct Looking {
+pub struct RunningReport {
     running: Running,
     /// Time just before the report was started, nanoseconds of `CLOCK_MONOTONIC`.
     begin: u64,
@@ -37,7 +38,7 @@ pub struct Looking {
 
 /// A report, and the time of its last scan.
 #[derive(Clone, Debug)]
-pub struct Aged {
+pub struct FinishedReport {
     /// The report as JSON.
     pub report: Value,
     /// When the last scan was, and the interval of scans.
@@ -51,24 +52,24 @@ pub fn outcome(words: &[&str]) -> Outcome {
     pagetide::command(words.copied()).finish(pagetide::PROMPT)
 }
 
-impl Looking {
+impl RunningReport {
     /// Starts a report that watches for `seconds` and scans every `every_ms` milliseconds.
     #[must_use]
-    pub fn start(target: &[&str], seconds: u64, every_ms: u64) -> Looking {
+    pub fn start(target: &[&str], seconds: u64, every_ms: u64) -> RunningReport {
         let (time, every) = (format!("{seconds}s"), format!("{every_ms}ms"));
         let how = ["--json", "--for", &time, "--age-every", &every];
         let words = ["report"].iter().chain(target).chain(&how).copied();
-        Looking {
+        RunningReport {
             begin: now_ns(),
             running: pagetide::command(words).start(),
             limit: Duration::from_secs(seconds) + pagetide::PROMPT,
         }
     }
 
-    /// Starts a report on a process and its descendants; arguments as for [`Looking::start`].
+    /// Starts a report on a process and its descendants; arguments as for [`RunningReport::start`].
     #[must_use]
-    pub fn at(pid: u32, seconds: u64, every_ms: u64) -> Looking {
-        Looking::start(&[&pid.to_string()], seconds, every_ms)
+    pub fn at(pid: u32, seconds: u64, every_ms: u64) -> RunningReport {
+        RunningReport::start(&[&pid.to_string()], seconds, every_ms)
     }
 
     /// Sets the time limit for the report, for one that ends early because its processes end.
@@ -87,7 +88,7 @@ impl Looking {
     /// # Panics
     /// If it does not come in time, is not JSON, or its sums do not add up.
     #[must_use]
-    pub fn finish(self) -> Aged {
+    pub fn finish(self) -> FinishedReport {
         self.finish_while(|| {})
     }
 
@@ -96,7 +97,7 @@ impl Looking {
     /// # Panics
     /// If it does not come in time, is not JSON, or its sums do not add up.
     #[must_use]
-    pub fn finish_while(mut self, mut each: impl FnMut()) -> Aged {
+    pub fn finish_while(mut self, mut each: impl FnMut()) -> FinishedReport {
         let _ = wait::poll(self.limit, || {
             each();
             self.running.ended()
@@ -107,7 +108,7 @@ impl Looking {
         assert!(outcome.status.success(), "report: {errors}");
         let report: Value = serde_json::from_str(&outcome.stdout)
             .unwrap_or_else(|error| panic!("report: {error}: {}\n{errors}", outcome.stdout));
-        adds_up(&report);
+        check_sums(&report);
         let ns = |name: &str| number(&report, name) * 1_000_000;
         let scan = ScanTimes {
             begin: (self.begin + ns("wall_ms")).min(end),
@@ -115,7 +116,7 @@ impl Looking {
             interval: ns("interval_ms"),
             watched: ns("wall_ms"),
         };
-        Aged { report, scan }
+        FinishedReport { report, scan }
     }
 }
 
@@ -193,7 +194,7 @@ pub fn bins(report: &Value) -> Vec<Bin> {
 ///
 /// # Panics
 /// If a sum differs.
-pub fn adds_up(report: &Value) {
+pub fn check_sums(report: &Value) {
     let sum = |name: &str, field: &str| -> u64 {
         let all = list(report, name).iter();
         all.map(|one| number(one, field)).sum()

@@ -53,7 +53,7 @@ impl Agent {
     }
 
     /// Makes `serve` report a tenant's ages in the agent's bins, refreshed each second.
-    pub fn reported(&self, tree: &Tree, tenant: &str) {
+    pub fn enable_reports(&self, tree: &Tree, tenant: &str) {
         tree.write("node0/workingset_report/page_age_intervals", &self.edges);
         let file = format!("{tenant}/memory.workingset.refresh_interval");
         tree.write(&file, "N0=1000");
@@ -85,7 +85,7 @@ impl Agent {
 
     /// Number of reclaim requests that the agent has made, counted in its output `said`.
     #[must_use]
-    pub fn times(&self, said: &str) -> usize {
+    pub fn count_requests(&self, said: &str) -> usize {
         let word = if self.other.is_some() {
             "Detected"
         } else {

@@ -79,7 +79,8 @@ struct Line {
     what: String,
     value: f64,
     unit: &'static str,
-    /// The goal: true if the figure should be at least, false if at most, the number.
+    /// The goal, if there is one: true and the least value, or false and the largest value, that
+    /// meets it.
     goal: Option<(bool, f64)>,
 }
 

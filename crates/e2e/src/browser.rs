@@ -18,10 +18,10 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// # Panics
 /// If the browser fails; the message says what is missing.
 #[must_use]
-pub fn scan(place: &ListenAddress, folder: &Path, tenant: &str) -> Value {
+pub fn open_dashboard(place: &ListenAddress, folder: &Path, tenant: &str) -> Value {
     let url = format!("http://{}/", place.address());
-    let folder_of = made(folder);
-    driven(
+    let folder_of = make_folder(folder);
+    run_script(
         "look.py",
         [url, place.token(), folder_of, tenant.to_owned()],
     )
@@ -33,18 +33,21 @@ pub fn scan(place: &ListenAddress, folder: &Path, tenant: &str) -> Value {
 /// # Panics
 /// If the browser fails; the message says what is missing.
 #[must_use]
-pub fn read(page: &str, json: &str, folder: &Path) -> Value {
-    driven("read.py", [page.to_owned(), json.to_owned(), made(folder)])
+pub fn open_report(page: &str, json: &str, folder: &Path) -> Value {
+    run_script(
+        "read.py",
+        [page.to_owned(), json.to_owned(), make_folder(folder)],
+    )
 }
 
 /// Makes a folder; returns its path as text.
-fn made(folder: &Path) -> String {
+fn make_folder(folder: &Path) -> String {
     std::fs::create_dir_all(folder).expect("a folder for pictures");
     folder.display().to_string()
 }
 
 /// Runs a script and returns its output, which is JSON.
-fn driven(script: &str, words: impl IntoIterator<Item = String>) -> Value {
+fn run_script(script: &str, words: impl IntoIterator<Item = String>) -> Value {
     let script = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../tests/page")
         .join(script);

@@ -25,7 +25,7 @@ pub struct Case {
     /// Minimum number of bytes that must be paged out.
     least: u64,
     /// Whether two runs at the same time would write the same files.
-    meets: bool,
+    shares_files: bool,
     /// Returns the part of the output that is compared.
     filter: fn(&str) -> String,
 }
@@ -38,7 +38,7 @@ impl Case {
             name: name.to_owned(),
             run: Run::new(argv),
             least: 8 * MIB,
-            meets: false,
+            shares_files: false,
             filter: str::to_owned,
         }
     }
@@ -52,7 +52,7 @@ impl Case {
 
     /// Sets how many bytes must be paged out at least, by the kernel's count; the default is 8 MiB.
     #[must_use]
-    pub fn least(mut self, bytes: u64) -> Case {
+    pub fn min_paged_out(mut self, bytes: u64) -> Case {
         self.least = bytes;
         self
     }
@@ -61,7 +61,7 @@ impl Case {
     /// Needed if the program writes files with fixed names.
     #[must_use]
     pub fn one_by_one(mut self) -> Case {
-        self.meets = true;
+        self.shares_files = true;
         self
     }
 
@@ -102,7 +102,7 @@ impl Case {
         let before = swap.written();
         // The two run at the same time, unless they would write the same files.
         let alone = self.run.start();
-        let (alone, managed) = if self.meets {
+        let (alone, managed) = if self.shares_files {
             (alone.wait(LONG), pagetide::run(&POLICY, &self.run).start())
         } else {
             let managed = pagetide::run(&POLICY, &self.run).start();

@@ -14,21 +14,21 @@ const SOCKETS: &str = "/run/pagetide/control";
 /// Sends a line to the manager of process `pid`; returns its answer. `None` without a manager, or
 /// without a valid answer.
 #[must_use]
-pub fn ask(pid: u32, line: &str) -> Option<Value> {
-    let answer = ask_at(&of_process(pid), line)?;
+pub fn request(pid: u32, line: &str) -> Option<Value> {
+    let answer = request_at(&process_socket(pid), line)?;
     serde_json::from_str(&answer).ok()
 }
 
 /// Path of the control socket of the manager of process `pid`; it need not exist.
 #[must_use]
-pub fn of_process(pid: u32) -> PathBuf {
+pub fn process_socket(pid: u32) -> PathBuf {
     Path::new(SOCKETS).join(pid.to_string())
 }
 
 /// Sends a line to the manager at `socket`; returns its answer as text, or `None` if it does not
 /// answer in 10 s.
 #[must_use]
-pub fn ask_at(socket: &Path, line: &str) -> Option<String> {
+pub fn request_at(socket: &Path, line: &str) -> Option<String> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream
         .set_read_timeout(Some(Duration::from_secs(10)))
@@ -44,7 +44,7 @@ pub fn ask_at(socket: &Path, line: &str) -> Option<String> {
 /// Path of the control socket on which the process `pid`, a `pagetide serve`, listens; `None` if it
 /// has none.
 #[must_use]
-pub fn of_tree(pid: u32) -> Option<PathBuf> {
+pub fn tree_socket(pid: u32) -> Option<PathBuf> {
     let open = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
     let links = open
         .flatten()
@@ -63,6 +63,6 @@ pub fn of_tree(pid: u32) -> Option<PathBuf> {
 
 /// Whether a manager listens on the control socket for process `pid`.
 #[must_use]
-pub fn is_there(pid: u32) -> bool {
-    UnixStream::connect(of_process(pid)).is_ok()
+pub fn has_listener(pid: u32) -> bool {
+    UnixStream::connect(process_socket(pid)).is_ok()
 }

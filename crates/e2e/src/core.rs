@@ -13,7 +13,7 @@ fn number(core: &[u8], at: usize, bytes: usize) -> Option<u64> {
 /// # Panics
 /// If `core` is no core dump.
 #[must_use]
-pub fn loads(core: &[u8]) -> Vec<(u64, &[u8])> {
+pub fn segments(core: &[u8]) -> Vec<(u64, &[u8])> {
     let all = || -> Option<Vec<(u64, &[u8])>> {
         /// Type of a loadable segment (PT_LOAD in elf(5)).
         const LOAD: u64 = 1;
@@ -37,7 +37,7 @@ pub fn loads(core: &[u8]) -> Vec<(u64, &[u8])> {
 /// them.
 #[must_use]
 pub fn segment(core: &[u8], address: u64, bytes: usize) -> Option<&[u8]> {
-    loads(core).into_iter().find_map(|(start, memory)| {
+    segments(core).into_iter().find_map(|(start, memory)| {
         let from = usize::try_from(address.checked_sub(start)?).ok()?;
         memory.get(from..from + bytes)
     })

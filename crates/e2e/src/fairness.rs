@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::guard::Running;
 use crate::idle_program::IdleProgram;
-use crate::tenants::{Tree, busy};
+use crate::tenants::{Tree, start_busy};
 use crate::wait;
 
 /// How `serve` chooses among tenants: the values of its option `--global`.
@@ -52,31 +52,32 @@ pub struct Shape {
     pub mib: u64,
     /// What they do.
     pub heat: Heat,
-    /// Number of requests by which a tenth is requested, and then a half in total.
+    /// Number of requests in which a tenth of the memory is requested. As many further requests
+    /// follow, after which a half has been requested in total.
     pub rounds: u64,
     /// Pause after each request.
     pub rest: Duration,
 }
 
-/// What was taken from equal tenants.
+/// The pages that were reclaimed from equal tenants.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Taken {
-    /// Pages taken from each tenant.
+pub struct ReclaimedPages {
+    /// Pages reclaimed from each tenant.
     pub steals: Vec<f64>,
     /// Pages requested.
     pub requested: f64,
-    /// Number of requests that got less.
+    /// Number of requests that reclaimed less than they requested.
     pub refused: usize,
 }
 
-impl Taken {
+impl ReclaimedPages {
     /// Sum over all tenants.
     #[must_use]
     pub fn sum(&self) -> f64 {
         self.steals.iter().sum()
     }
 
-    /// Standard deviation of what was taken from each tenant, in percent of the mean.
+    /// Standard deviation of the pages reclaimed from each tenant, in percent of the mean.
     #[must_use]
     pub fn spread(&self) -> f64 {
         let nr = self.steals.len() as f64;
@@ -85,7 +86,7 @@ impl Taken {
         100.0 * (squares.sum::<f64>() / nr).sqrt() / mean
     }
 
-    /// What was taken, in percent of what was requested.
+    /// Reclaimed pages in percent of the requested pages.
     #[must_use]
     pub fn percent(&self) -> f64 {
         100.0 * self.sum() / self.requested
@@ -112,7 +113,7 @@ impl Shape {
     /// # Panics
     /// If the tenants cannot be made, or a request fails for another reason than EAGAIN.
     #[must_use]
-    pub fn measure(&self, picker: &str) -> [Taken; 2] {
+    pub fn measure(&self, picker: &str) -> [ReclaimedPages; 2] {
         let tree = Tree::serve(&["--global", picker]);
         let _programs = self.start(&tree);
         wait::until("the memory of all is known", KNOWN, || {
@@ -120,7 +121,7 @@ impl Shape {
         });
         std::thread::sleep(FIRST_SCANS);
         let pages = self.total_mib() * MIB_PAGES;
-        let mut taken = Taken::default();
+        let mut taken = ReclaimedPages::default();
         [pages / 10, pages * 4 / 10].map(|amount| {
             self.request(&tree, amount, &mut taken);
             taken.clone()
@@ -137,14 +138,14 @@ impl Shape {
                     .collect(),
             ),
             Heat::Busy => Programs::Busy(
-                made.map(|name| busy(tree, &name, self.mib, TOUCHED))
+                made.map(|name| start_busy(tree, &name, self.mib, TOUCHED))
                     .collect(),
             ),
         }
     }
 
     /// Requests `amount` pages from all tenants, in rounds; updates what was taken.
-    fn request(&self, tree: &Tree, amount: u64, taken: &mut Taken) {
+    fn request(&self, tree: &Tree, amount: u64, taken: &mut ReclaimedPages) {
         let each = (amount / self.rounds).max(1);
         for _ in 0..self.rounds {
             match tree.try_write("memory.reclaim", &(each * 4096).to_string()) {

@@ -12,7 +12,7 @@ use crate::{proc, programs, wait};
 
 /// Time without progress after which the workload counts as hanging.
 const STALL: Duration = Duration::from_secs(25);
-/// Age from which a forked child counts as hanging; it normally lives for a second or two.
+/// Age from which a forked child counts as hanging. A child normally lives for a second or two.
 const OLD: Duration = Duration::from_secs(40);
 /// Processes that begin within this time of the start do not count as forked children.
 const FORKED_AFTER: Duration = Duration::from_secs(5);

@@ -64,7 +64,7 @@ pub enum Program {
 /// The kill and the program of trial `number`. Kinds of kill take turns; for each of them every
 /// fourth trial uses a pre-fork server.
 #[must_use]
-pub fn nth(number: usize) -> (Kill, Program) {
+pub fn trial(number: usize) -> (Kill, Program) {
     let at = number % KILLS.len();
     let is_forked = (number / KILLS.len()) % 4 == at;
     let program = if is_forked {
@@ -118,7 +118,7 @@ impl Trial {
 
     /// Word `number` of the progress file: 0 is the number of accesses, 1 the processor time in ns,
     /// 2 is 1 once the program works.
-    fn word(&self, number: u64) -> u64 {
+    fn progress_word(&self, number: u64) -> u64 {
         let mut bytes = [0; 8];
         let read = File::open(self.folder.path().join("progress"))
             .and_then(|file| file.read_exact_at(&mut bytes, number * 8));
@@ -126,7 +126,7 @@ impl Trial {
     }
 
     /// Waits until the program works or has ended.
-    fn ready(&mut self) -> Result<(), String> {
+    fn wait_ready(&mut self) -> Result<(), String> {
         let running = &mut self.running;
         let path = self.folder.path().join("progress");
         let came = wait::poll(SOON, || {
@@ -138,10 +138,13 @@ impl Trial {
 
     /// Measures the program's speed during `window`.
     fn speed(&self, window: Duration) -> Speed {
-        let (begin, clock) = ((self.word(0), self.word(1)), Instant::now());
+        let (begin, clock) = (
+            (self.progress_word(0), self.progress_word(1)),
+            Instant::now(),
+        );
         std::thread::sleep(window);
-        let cpu = self.word(1).saturating_sub(begin.1);
-        let touches = (self.word(0) - begin.0) as f64;
+        let cpu = self.progress_word(1).saturating_sub(begin.1);
+        let touches = (self.progress_word(0) - begin.0) as f64;
         Speed {
             by_cpu: touches / (cpu.max(1) as f64 / 1e9),
             by_clock: touches / clock.elapsed().as_secs_f64(),
@@ -199,15 +202,15 @@ impl Trial {
         if said != right {
             return Err(format!("the answer is {said}\n{}", self.running.state()));
         }
-        self.clean()
+        self.check_nothing_left()
     }
 
     /// Checks that nothing of pagetide remains once the program has ended.
-    fn clean(&self) -> Result<(), String> {
+    fn check_nothing_left(&self) -> Result<(), String> {
         let pid = self.pid();
         let left = || {
             let pagetide_processes = self.pagetide_processes();
-            (pagetide_processes.is_empty() && !control::is_there(pid)).then_some(())
+            (pagetide_processes.is_empty() && !control::has_listener(pid)).then_some(())
         };
         let gone = wait::poll(SOON, left);
         gone.ok_or_else(|| {
@@ -263,9 +266,9 @@ pub fn run_trial(
 ///
 /// # Errors
 /// If the program does not work.
-pub fn alone(program: Program) -> Result<Speed, String> {
+pub fn speed_alone(program: Program) -> Result<Speed, String> {
     let mut run_trial = Trial::start(program, None);
-    run_trial.ready()?;
+    run_trial.wait_ready()?;
     std::thread::sleep(Duration::from_millis(100));
     let speed = run_trial.speed(WINDOW);
     run_trial.end().map(|()| speed)
@@ -305,16 +308,16 @@ fn at_start(program: Program, chance: &mut Chance) -> Result<(), String> {
     if killed == 0 {
         return Err("nobody was killed".to_owned());
     }
-    run_trial.ready()?;
+    run_trial.wait_ready()?;
     if let Some(status) = run_trial.running.ended() {
         let said = run_trial.running.stderr();
         let refused =
             status.code() == Some(1) && said.contains("cannot run") && said.contains("hint:");
-        let ran = run_trial.word(2) == 1 || !run_trial.running.stdout().is_empty();
+        let ran = run_trial.progress_word(2) == 1 || !run_trial.running.stdout().is_empty();
         if ran || !refused {
             return Err(format!("ended with {status} instead of an error: {said}"));
         }
-        return run_trial.clean();
+        return run_trial.check_nothing_left();
     }
     attach_again(&run_trial, &[], chance)?;
     run_trial.end()
@@ -328,7 +331,7 @@ fn in_the_middle(kill: Kill, program: Program, chance: &mut Chance) -> Result<Sp
         options.extend(["--memory-max", "40M"]);
     }
     let mut run_trial = Trial::start(program, Some(&options));
-    run_trial.ready()?;
+    run_trial.wait_ready()?;
     let pid = run_trial.pid();
     std::thread::sleep(chance.millis(20, 1200));
     if chance.below(2) == 0 {
@@ -366,7 +369,7 @@ fn in_the_middle(kill: Kill, program: Program, chance: &mut Chance) -> Result<Sp
 
 /// Sets another limit, 42 MiB, by the control socket, and checks that it is in force.
 fn change_limits(pid: u32, kill: Kill) -> Result<(), String> {
-    let limits = |line: &str| Some(control::ask(pid, line)?["limits"].clone());
+    let limits = |line: &str| Some(control::request(pid, line)?["limits"].clone());
     let mut now = limits(r#"{"op":"limits"}"#).ok_or("no answer about limits")?;
     let other = if kill == Kill::Manager { "high" } else { "max" };
     now[other] = json!(42 << 20);
@@ -399,7 +402,7 @@ fn attach_again(run_trial: &Trial, options: &[&str], chance: &mut Chance) -> Res
             return Some(Err(format!("attach: {status}: {}", manager.stderr())));
         }
         Some(Ok(
-            control::ask(pid, r#"{"op":"limits"}"#)?["limits"].clone()
+            control::request(pid, r#"{"op":"limits"}"#)?["limits"].clone()
         ))
     });
     let limits = limits.ok_or_else(|| format!("attach is silent\n{}", manager.state()))??;

@@ -13,9 +13,9 @@ use crate::redis::{NOISE, Redis};
 use crate::wait::Chance;
 
 /// Memory that redis uses for a key and its value, bytes.
-const OF_KEY: u64 = 5284;
+const BYTES_PER_KEY: u64 = 5284;
 /// Memory that `PostgreSQL` uses for each unit of `pgbench`'s scale, MiB.
-const OF_SCALE: u64 = 16;
+const MIB_PER_SCALE: u64 = 16;
 /// Number of equal intervals into which the time under load is divided.
 const PARTS: u32 = 10;
 
@@ -58,13 +58,13 @@ impl Loaded {
         let wrap = |run: &Run| run.under(prefix.iter().cloned());
         match kind {
             Kind::Redis => {
-                let keys = (mib << 20) / OF_KEY;
+                let keys = (mib << 20) / BYTES_PER_KEY;
                 let mut server = Redis::start(NOISE, &wrap);
                 server.fill(keys);
                 Loaded::Redis(Box::new(server), keys)
             }
             Kind::Postgres => {
-                let scale = (mib / OF_SCALE).max(1);
+                let scale = (mib / MIB_PER_SCALE).max(1);
                 let server = Postgres::start_as(&format!("{mib}MB"), scale, &wrap);
                 Loaded::Postgres(server, scale * 100_000)
             }
@@ -75,14 +75,14 @@ impl Loaded {
     ///
     /// # Panics
     /// If the server ends, or an answer is wrong.
-    pub fn ask(&mut self, time: Duration, chance: &mut Chance) -> Throughput {
+    pub fn run_load(&mut self, time: Duration, chance: &mut Chance) -> Throughput {
         let part = time / PARTS;
         match self {
             Loaded::Redis(server, keys) => {
                 let begin = Instant::now();
                 let parts = (0..PARTS).map(|number| {
                     let end = begin + part * (number + 1);
-                    requested(server, *keys, end, chance)
+                    request_redis(server, *keys, end, chance)
                 });
                 let parts: Vec<f64> = parts.collect();
                 let all: f64 = parts.iter().sum();
@@ -111,7 +111,7 @@ impl Loaded {
 
 /// Sends requests to redis until `end`; returns the number of answers. Zipf's law determines the
 /// rank of each key; ranks are spread over all keys.
-fn requested(server: &mut Redis, keys: u64, end: Instant, chance: &mut Chance) -> f64 {
+fn request_redis(server: &mut Redis, keys: u64, end: Instant, chance: &mut Chance) -> f64 {
     /// A prime that spreads ranks over all keys.
     const SPREAD: u64 = 2_654_435_761;
     let (mut answers, most) = (0.0, (keys as f64).ln());

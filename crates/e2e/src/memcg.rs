@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::guard::{Run, send};
-use crate::temp::fresh;
+use crate::temp::make_unique;
 use crate::wait;
 
 /// Mount point of the version 1 hierarchy that counts memory.
@@ -52,7 +52,7 @@ impl MemoryGroup {
 
     /// Makes an empty group with a new name below `folder`.
     fn in_folder(folder: &Path) -> MemoryGroup {
-        let path = fresh(folder);
+        let path = make_unique(folder);
         let path = path
             .unwrap_or_else(|error| panic!("no control group in {}: {error}", folder.display()));
         MemoryGroup { path }

@@ -34,7 +34,7 @@ pub const SOON: Duration = Duration::from_secs(120);
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Figure {
     /// Whether this memory must be paged out; if false, it must stay resident.
-    pub leaves: bool,
+    pub must_leave: bool,
     /// Names of the scenario and of the area.
     pub what: String,
     /// Number of pages in the area.
@@ -55,7 +55,7 @@ impl Figure {
         let out = ends.next()?.parse().ok()?;
         let pages = ends.next()?.parse().ok()?;
         Some(Figure {
-            leaves: kind == "leaves",
+            must_leave: kind == "leaves",
             what: ends.next()?.to_owned(),
             pages,
             out,
@@ -65,7 +65,7 @@ impl Figure {
 
     /// Whether as many pages are paged out as must be, or none if the memory must stay.
     fn holds(&self) -> bool {
-        match self.leaves {
+        match self.must_leave {
             true => self.out * 100 >= self.pages * self.share,
             false => self.out == 0,
         }
@@ -119,7 +119,7 @@ pub fn beside(run: &Run) -> Pair {
     // The two run at the same time: they mostly wait, and their speed does not matter.
     let alone = with("run0", "0", run).start();
     let managed = with("run1", "1", &pagetide::run(&POLICY, run));
-    let (managed, swapped) = watched(managed.start());
+    let (managed, swapped) = wait_watching_swap(managed.start());
     let alone = alone.wait(SOON);
     let text = fs::read_to_string(folder.file("run1")).unwrap_or_default();
     let figures = text.lines().filter_map(Figure::parse).collect();
@@ -137,7 +137,7 @@ pub fn beside(run: &Run) -> Pair {
 /// # Panics
 /// If they do not end in time.
 #[must_use]
-pub fn watched(mut running: Running) -> (Outcome, u64) {
+pub fn wait_watching_swap(mut running: Running) -> (Outcome, u64) {
     let (begin, mut swapped) = (Instant::now(), 0);
     while running.ended().is_none() && begin.elapsed() < SOON * 3 {
         let of = |pid: &u32| proc::number(*pid, "VmSwap");
@@ -174,7 +174,7 @@ impl Pair {
             eprintln!("{}: {} of {} out", figure.what, figure.out, figure.pages);
             assert!(figure.holds(), "{name}: {figure:?}");
         }
-        let counts = |figure: &&Figure| figure.leaves && figure.share > 0;
+        let counts = |figure: &&Figure| figure.must_leave && figure.share > 0;
         let left = self.figures.iter().filter(counts).count();
         assert!(left > 0, "{name}: nothing was seen to leave");
     }

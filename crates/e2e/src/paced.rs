@@ -64,12 +64,12 @@ pub struct Paced {
     /// Pid of the program, or of the redis server.
     pub pid: u32,
     _subject: Option<Subject>,
-    asker: Option<Asker>,
+    requests: Option<RequestThread>,
 }
 
 /// The thread that sends requests to redis; ends when this is dropped.
 #[derive(Debug)]
-struct Asker {
+struct RequestThread {
     thread: Option<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
     /// Longest delay of a request since it was last read, milliseconds.
@@ -85,7 +85,7 @@ impl Paced {
             name,
             pid: subject.pid,
             _subject: Some(subject),
-            asker: None,
+            requests: None,
         }
     }
 
@@ -139,13 +139,14 @@ impl Paced {
         let (pid, stop) = (server.pid, Arc::new(AtomicBool::new(false)));
         let late_ms = Arc::new(AtomicU64::new(0));
         let (reported, late) = (Arc::clone(&stop), Arc::clone(&late_ms));
-        let thread =
-            std::thread::spawn(move || ask(&mut server, (pace, requested), (&reported, &late)));
+        let thread = std::thread::spawn(move || {
+            send_requests(&mut server, (pace, requested), (&reported, &late))
+        });
         Paced {
             name: "redis",
             pid,
             _subject: None,
-            asker: Some(Asker {
+            requests: Some(RequestThread {
                 thread: Some(thread),
                 stop,
                 late_ms,
@@ -156,8 +157,8 @@ impl Paced {
     /// Longest delay of a request to redis since the last call, milliseconds; 0 for other programs.
     #[must_use]
     pub fn late_ms(&self) -> u64 {
-        let asker = self.asker.as_ref();
-        asker.map_or(0, |asker| asker.late_ms.swap(0, Ordering::Relaxed))
+        let requests = self.requests.as_ref();
+        requests.map_or(0, |requests| requests.late_ms.swap(0, Ordering::Relaxed))
     }
 
     /// Number of major faults of the program, by the kernel.
@@ -171,7 +172,7 @@ impl Paced {
 }
 
 /// Sends requests at the rate of `pace` until `stop` is set or the time is over.
-fn ask(
+fn send_requests(
     server: &mut Redis,
     (pace, requested): (Pace, KeyPattern),
     (stop, late_ms): (&AtomicBool, &AtomicU64),
@@ -192,7 +193,7 @@ fn ask(
     }
 }
 
-impl Drop for Asker {
+impl Drop for RequestThread {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -205,8 +206,11 @@ impl Drop for Asker {
 impl Paced {
     /// Whether the program still runs and all answers were right so far.
     #[must_use]
-    pub fn is_well(&self) -> bool {
-        let thread = self.asker.as_ref().and_then(|asker| asker.thread.as_ref());
+    pub fn is_healthy(&self) -> bool {
+        let thread = self
+            .requests
+            .as_ref()
+            .and_then(|requests| requests.thread.as_ref());
         thread.is_none_or(|thread| !thread.is_finished()) && proc::is_alive(self.pid)
     }
 }

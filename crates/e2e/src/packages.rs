@@ -89,10 +89,10 @@ pub fn done_within(run: &Run, limit: Duration) -> Outcome {
 ///
 /// # Panics
 /// If anything does not do what it should.
-pub fn lives(root: &Root, deb: &Path) {
+pub fn check_life_cycle(root: &Root, deb: &Path) {
     std::fs::copy(deb, root.at("tmp/pagetide.deb")).expect("the package can be copied");
-    stand_in(root);
-    first_use(root);
+    install_stand_in(root);
+    prepare_apt(root);
     let before = root.listing();
     let apt = |words: &[&str]| apt(root, words);
     // Nothing is downloaded: all dependencies are installed, and no server could be reached.
@@ -136,7 +136,7 @@ pub fn lives(root: &Root, deb: &Path) {
     assert_eq!(kept.ok().as_deref(), Some(changed));
     apt(&["remove", "pagetide"]);
     std::fs::remove_file(root.at("etc/pagetide.toml")).expect("it is there");
-    upgrades(root, changed);
+    check_upgrades(root, changed);
     apt(&["remove", "pagetide"]);
     std::fs::remove_file(root.at("etc/pagetide.toml")).expect("it is there");
     assert_eq!(left(), [""; 0]);
@@ -144,7 +144,7 @@ pub fn lives(root: &Root, deb: &Path) {
 
 /// Checks upgrades to a newer version: a running service is restarted, an unchanged configuration
 /// is replaced, and a changed configuration stays.
-fn upgrades(root: &Root, changed: &str) {
+fn check_upgrades(root: &Root, changed: &str) {
     let newer = "dpkg-deb -R /tmp/pagetide.deb /tmp/newer &&
         sed -i 's/^Version: .*/&+newer/' /tmp/newer/DEBIAN/control &&
         echo '# newer' >>/tmp/newer/usr/share/pagetide/pagetide.toml &&
@@ -180,7 +180,7 @@ fn apt(root: &Root, words: &[&str]) {
 
 /// Installs and purges another package. On their first use apt, dpkg and their helpers make files,
 /// which must not be counted as pagetide's.
-fn first_use(root: &Root) {
+fn prepare_apt(root: &Root) {
     let folder = root.at("tmp/nothing/DEBIAN");
     std::fs::create_dir_all(&folder).expect("a folder can be made");
     let control = "Package: nothing\nVersion: 1\nArchitecture: all\nMaintainer: nobody <nobody@localhost>\nDescription: nothing\n";
@@ -192,7 +192,7 @@ fn first_use(root: &Root) {
 }
 
 /// Makes the files by which packages recognise systemd, and the stand-in for `systemctl`.
-fn stand_in(root: &Root) {
+fn install_stand_in(root: &Root) {
     std::fs::create_dir_all(root.at("run/systemd/system")).expect("a folder can be made");
     for name in ["usr/bin/systemctl", "usr/bin/deb-systemd-invoke"] {
         std::fs::write(root.at(name), STAND_IN).expect("a file can be written");

@@ -15,7 +15,7 @@ pub struct Mean {
 
 /// Two-sided 95% quantile of Student's t distribution, accurate to 2% from four degrees of freedom
 /// on.
-fn student(freedom: f64) -> f64 {
+fn student_t(freedom: f64) -> f64 {
     1.96 + 2.37 / freedom + 2.8 / freedom.powi(2)
 }
 
@@ -32,7 +32,7 @@ pub fn mean(differences: &[f64]) -> Mean {
     let variance = differences.iter().map(square).sum::<f64>() / (count - 1.0).max(1.0);
     let within = match differences.len() {
         1 => f64::INFINITY,
-        _ => student(count - 1.0) * (variance / count).sqrt(),
+        _ => student_t(count - 1.0) * (variance / count).sqrt(),
     };
     Mean { mean, within }
 }

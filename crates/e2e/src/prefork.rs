@@ -61,7 +61,7 @@ impl Prefork {
     /// # Panics
     /// If no worker answers.
     #[must_use]
-    pub fn ask(&self, line: &str) -> (u32, String) {
+    pub fn request(&self, line: &str) -> (u32, String) {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
         stream.set_read_timeout(Some(LIMIT)).expect("a time");
         writeln!(stream, "{line}").expect("it reads");
@@ -80,7 +80,7 @@ impl Prefork {
         let mut requested = BTreeSet::new();
         wait::until("every worker has answered", LIMIT, || {
             std::thread::scope(|scope| {
-                let one = || self.ask("check");
+                let one = || self.request("check");
                 let all: Vec<_> = self.workers.iter().map(|_| scope.spawn(one)).collect();
                 for answer in all {
                     let (pid, said) = answer.join().expect("it answers");

@@ -15,7 +15,7 @@ const LOCKED: Duration = Duration::from_secs(1);
 /// A thread that reads files of processes. If a read blocks forever, only this thread is lost.
 struct Reader {
     /// Paths of files to be read.
-    ask: Sender<String>,
+    paths: Sender<String>,
     /// Contents of each file; `None` if it cannot be read.
     answer: Receiver<Option<Vec<u8>>>,
 }
@@ -26,7 +26,7 @@ static READER: Mutex<(Option<Reader>, BTreeSet<u32>)> = Mutex::new((None, BTreeS
 
 impl Reader {
     fn start() -> Reader {
-        let (ask, requested) = channel::<String>();
+        let (paths, requested) = channel::<String>();
         let (tell, answer) = channel();
         std::thread::spawn(move || {
             // The caller may have stopped waiting: then the channel is closed.
@@ -36,7 +36,7 @@ impl Reader {
                 }
             }
         });
-        Reader { ask, answer }
+        Reader { paths, answer }
     }
 }
 
@@ -51,7 +51,7 @@ fn bytes(pid: u32, name: &str) -> Option<Vec<u8>> {
         return None;
     }
     let now = reader.0.take().unwrap_or_else(Reader::start);
-    now.ask.send(format!("/proc/{pid}/{name}")).ok()?;
+    now.paths.send(format!("/proc/{pid}/{name}")).ok()?;
     let Ok(answer) = now.answer.recv_timeout(LOCKED) else {
         reader.1.insert(pid);
         return None;

@@ -18,7 +18,7 @@ impl Pairs {
     /// Measures for `time`, with keys out of `used`. Calls `scan` with the elapsed time whenever
     /// each server has had a turn.
     #[must_use]
-    pub fn take(
+    pub fn measure(
         servers: &mut [Redis; 2],
         used: &[u64],
         chance: &mut Chance,
@@ -30,7 +30,7 @@ impl Pairs {
             // Each server is first in every other pair.
             let turn = pairs.0[0].len() % 2;
             for side in [turn, 1 - turn] {
-                pairs.0[side].push(slice(&mut servers[side], used, chance));
+                pairs.0[side].push(run_turn(&mut servers[side], used, chance));
             }
             scan(begin.elapsed());
         }
@@ -43,7 +43,7 @@ impl Pairs {
     }
 
     /// Speed of the second server in percent of the first one's, over the whole time.
-    fn whole(&self) -> f64 {
+    fn overall_ratio(&self) -> f64 {
         100.0 * self.0[1].iter().sum::<f64>() / self.0[0].iter().sum::<f64>()
     }
 }
@@ -57,7 +57,7 @@ pub fn throughput(found: &mut Findings, before: &Pairs, managed: &Pairs) {
     found.at_least("throughput over that", over, "%", 99.0);
     let after = 100.0 * median(&is[is.len() / 4..]) / median(&was);
     found.figure("the same after the first quarter", after, "%");
-    let whole = 100.0 * managed.whole() / before.whole();
+    let whole = 100.0 * managed.overall_ratio() / before.overall_ratio();
     found.figure("the same of the whole time", whole, "%");
     let half = was.len() / 2;
     let error = 100.0 * median(&was[half..]) / median(&was[..half]);
@@ -65,7 +65,7 @@ pub fn throughput(found: &mut Findings, before: &Pairs, managed: &Pairs) {
 }
 
 /// Reads random keys out of `used` for one turn; returns keys per second.
-fn slice(server: &mut Redis, used: &[u64], chance: &mut Chance) -> f64 {
+fn run_turn(server: &mut Redis, used: &[u64], chance: &mut Chance) -> f64 {
     let begin = Instant::now();
     let mut reads = 0_u32;
     while begin.elapsed() < SLICE {

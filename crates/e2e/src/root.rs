@@ -18,7 +18,7 @@ use crate::temp::TempDir;
 /// Folders at the root of every Debian.
 const FOLDERS: [&str; 8] = ["dev", "etc", "proc", "root", "run", "sys", "tmp", "var"];
 /// Names at the root that are links to folders in `usr`, if they are on this machine.
-const MERGED: [&str; 4] = ["bin", "lib", "lib64", "sbin"];
+const USR_LINKS: [&str; 4] = ["bin", "lib", "lib64", "sbin"];
 /// Folders that apt and dpkg expect to find.
 const DPKG_FOLDERS: [&str; 6] = [
     "var/lib/dpkg/info",
@@ -34,7 +34,7 @@ const USERS: &str = "root:x:0:0:root:/root:/bin/sh\n_apt:x:42:65534::/nonexisten
 /// Contents of `etc/group`.
 const GROUPS: &str = "root:x:0:\nnogroup:x:65534:\n";
 /// Beginnings of paths that apt and dpkg themselves write; listings omit them.
-const THEIR_OWN: [&str; 6] = [
+const PACKAGE_TOOL_PATHS: [&str; 6] = [
     "var/lib/dpkg/status",
     "var/lib/dpkg/lock",
     "var/lib/dpkg/triggers",
@@ -74,7 +74,7 @@ impl Root {
     #[must_use]
     pub fn of_packages(names: &[&str]) -> Root {
         let root = Root::empty();
-        for name in MERGED {
+        for name in USR_LINKS {
             if let Ok(to) = std::fs::read_link(Path::new("/").join(name)) {
                 std::fs::create_dir_all(root.at("").join(&to)).expect("a folder can be made");
                 symlink(to, root.at(name)).expect("a link can be made");
@@ -83,7 +83,7 @@ impl Root {
         for folder in DPKG_FOLDERS {
             std::fs::create_dir_all(root.at(folder)).expect("a folder can be made");
         }
-        let packages = Installed::read().with_all_they_need(names);
+        let packages = Installed::read().with_dependencies(names);
         root.copy(&packages);
         std::fs::write(root.at("etc/passwd"), USERS).expect("a file can be written");
         std::fs::write(root.at("etc/group"), GROUPS).expect("a file can be written");
@@ -215,7 +215,7 @@ fn list(folder: &Path, below: &str, listing: &mut Listing) {
             "" => name,
             _ => format!("{below}/{name}"),
         };
-        if THEIR_OWN.iter().any(|own| path.starts_with(own)) {
+        if PACKAGE_TOOL_PATHS.iter().any(|own| path.starts_with(own)) {
             continue;
         }
         let meta = entry
@@ -299,7 +299,7 @@ impl Installed {
     }
 
     /// The named packages with all their dependencies.
-    fn with_all_they_need(&self, names: &[&str]) -> BTreeSet<String> {
+    fn with_dependencies(&self, names: &[&str]) -> BTreeSet<String> {
         let mut due: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut all = BTreeSet::new();
         while let Some(name) = due.pop() {

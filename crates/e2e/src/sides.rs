@@ -23,7 +23,7 @@ const REPORT: Duration = Duration::from_secs(20);
 
 /// Smallest number of swapped-out bytes that is compared: of a smaller one, a single page would be
 /// some percent.
-const LEAST_OUT: u64 = 1 << 20;
+const COMPARED_MIN: u64 = 1 << 20;
 
 /// What enforces the limit; the limit is in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,7 +61,7 @@ pub struct Ledger {
     /// Percentage of the bytes that the engine counts as swapped out (`swapped_known` of `stat`).
     /// The engine learns about swap entries only where the kernel swapped a page out by its own
     /// choice.
-    pub booked: f64,
+    pub by_engine: f64,
     /// Percentage of the report's `swapped_bytes`, which the manager reads from page tables.
     pub reported: f64,
 }
@@ -175,7 +175,7 @@ impl RunSetup {
 
     /// Compares the kernel's, the engine's and the report's counts of swapped-out memory, while the
     /// processes `tree` are stopped. `None` if the engine's or the report's count is at most
-    /// `LEAST_OUT` or missing. The manager must scan at least once a second.
+    /// `COMPARED_MIN` or missing. The manager must scan at least once a second.
     ///
     /// Regression: by VmSwap only 37% of PostgreSQL's pages were swapped out, as VmSwap omits its
     /// shared buffers.
@@ -201,18 +201,18 @@ impl RunSetup {
         // A page that was freed while it was swapped out stays in `out - back`, and in the same
         // difference of the kernel's counters.
         let (out, back) = (number("pswpout"), number("pswpin"));
-        let booked = number("swapped_known");
+        let by_engine = number("swapped_known");
         eprintln!(
             "  ledger: swapped_bytes {} MiB, known {} MiB, pswpout - pswpin {} MiB, by the kernel {} MiB",
             said >> 20,
-            booked >> 20,
+            by_engine >> 20,
             out.saturating_sub(back) >> 8,
             swapped >> 20
         );
         #[expect(clippy::cast_precision_loss, reason = "a share")]
         let share = |of: u64| 100.0 * swapped as f64 / of as f64;
-        (booked.min(said) > LEAST_OUT).then(|| Ledger {
-            booked: share(booked),
+        (by_engine.min(said) > COMPARED_MIN).then(|| Ledger {
+            by_engine: share(by_engine),
             reported: share(said),
         })
     }

@@ -11,12 +11,12 @@ use crate::frames::pss_alone;
 ///
 /// # Panics
 /// If they differ.
-pub fn is_what_the_kernel_says(what: &str, report: &Value) {
+pub fn check_sizes_by_kernel(what: &str, report: &Value) {
     let pss = rollup(&aged::pids(report), "Pss");
-    is_what_the_kernel_said(what, report, &[pss]);
+    check_sizes_by_recent_kernel(what, report, &[pss]);
 }
 
-/// Like [`is_what_the_kernel_says`], for processes whose sizes change. The quoted size must be near
+/// Like [`check_sizes_by_kernel`], for processes whose sizes change. The quoted size must be near
 /// one of the sizes `reported`, which the kernel has reported meanwhile, newest last.
 ///
 /// Regression: on a busy machine the manager reads the kernel's sizes rarely. A quoted size that
@@ -24,7 +24,7 @@ pub fn is_what_the_kernel_says(what: &str, report: &Value) {
 ///
 /// # Panics
 /// If they differ.
-pub fn is_what_the_kernel_said(what: &str, report: &Value, reported: &[u64]) {
+pub fn check_sizes_by_recent_kernel(what: &str, report: &Value, reported: &[u64]) {
     let pids = aged::pids(report);
     let alone = pss_alone(&pids);
     let resident = number(report, "resident_bytes");

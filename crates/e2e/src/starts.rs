@@ -130,7 +130,7 @@ pub fn alone(kind: &[&str]) -> Result<String, String> {
 /// Text for the message if nothing of a process is swapped out: what the manager and the kernel
 /// report of it.
 fn why_not(manager: u32, pid: u32) -> String {
-    let report = control::ask(manager, r#"{"op":"report"}"#);
+    let report = control::request(manager, r#"{"op":"report"}"#);
     let kernel = ["status", "smaps_rollup"].map(|name| {
         let text = fs::read_to_string(format!("/proc/{pid}/{name}"));
         text.unwrap_or_default()
@@ -161,7 +161,7 @@ pub fn managed(kind: &[&str], alone: &str) -> Result<(), String> {
         .inner()
         .map_err(|why| format!("{why}\n{}", running.state()))?;
     let is_reported = || {
-        let report = control::ask(pid, r#"{"op":"report"}"#)?;
+        let report = control::request(pid, r#"{"op":"report"}"#)?;
         let processes = report["report"]["processes"].as_array()?.clone();
         processes
             .iter()

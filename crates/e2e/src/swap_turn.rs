@@ -36,7 +36,7 @@ pub(crate) fn shared() -> Turn {
 /// # Panics
 /// If a lock file cannot be made.
 #[must_use]
-pub fn alone() -> Arc<Turn> {
+pub fn exclusive() -> Arc<Turn> {
     let mut held = EXCLUSIVE_TURN
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
@@ -50,7 +50,7 @@ pub fn alone() -> Arc<Turn> {
 }
 
 /// Locks making and removing the shared area, until the result is dropped.
-pub(crate) fn making() -> File {
+pub(crate) fn lock_shared_area() -> File {
     lock("swap-making", FlockOperation::LockExclusive)
 }
 

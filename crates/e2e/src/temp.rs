@@ -61,7 +61,7 @@ impl TempDir {
     /// Makes a new directory in `parent`, which is made if it is missing.
     fn create(parent: &Path) -> TempDir {
         std::fs::create_dir_all(parent).expect("a directory can be made");
-        TempDir(fresh(parent).expect("a directory can be made"))
+        TempDir(make_unique(parent).expect("a directory can be made"))
     }
 
     /// Path of the directory.
@@ -95,7 +95,7 @@ impl Drop for TempDir {
 /// Process ids are used again and a killed test does not remove its directories, so a process id in
 /// the name does not make it unique. Regression: a new test took such a directory's files for its
 /// own.
-pub(crate) fn fresh(parent: &Path) -> std::io::Result<PathBuf> {
+pub(crate) fn make_unique(parent: &Path) -> std::io::Result<PathBuf> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     loop {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);

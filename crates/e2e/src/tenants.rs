@@ -25,7 +25,7 @@ const KNOWN: Duration = Duration::from_secs(60);
 
 /// A Python script that polls the pressure file in its first argument. Like the kernel's pressure
 /// files, the file must be ready until it is first read, and after that at each event.
-pub const WAITS: &str = "
+pub const POLL_SCRIPT: &str = "
 import select, sys
 file = open(sys.argv[1])
 poll = select.poll()
@@ -79,7 +79,7 @@ pub fn configuration(folder: &TempDir, text: &str) -> String {
 /// # Panics
 /// If the memory is not found in time.
 #[must_use]
-pub fn known(tree: &Tree, tenant: &str, mib: u64) -> IdleProgram {
+pub fn start_scanned(tree: &Tree, tenant: &str, mib: u64) -> IdleProgram {
     let idle_program = IdleProgram::start(tree.inside(tenant), mib);
     wait::until("its pages are known", KNOWN, || {
         tree.line(&format!("{tenant}/memory.stat"), "anon") >= mib << 20
@@ -93,7 +93,7 @@ pub fn known(tree: &Tree, tenant: &str, mib: u64) -> IdleProgram {
 /// # Panics
 /// If it is not ready in time.
 #[must_use]
-pub fn busy(tree: &Tree, tenant: &str, mib: u64, every: Duration) -> Running {
+pub fn start_busy(tree: &Tree, tenant: &str, mib: u64, every: Duration) -> Running {
     let per_second = u128::from(mib * 256) * 1000 / every.as_millis().max(1);
     // The program ends with its standard input.
     let program = programs::c("paced");
@@ -128,7 +128,7 @@ impl Tree {
         // The machine's control groups outside of the tenants are not scanned.
         let options = ["--host", "none"].iter().chain(options);
         let options = options.map(|word| (*word).to_owned()).collect();
-        Tree::begun(root, options, mounts)
+        Tree::start_with_root(root, options, mounts)
     }
 
     /// Like [`Tree::serve`], but the tenants are below `host`, and `serve` takes `host` for the
@@ -152,7 +152,7 @@ impl Tree {
         let own = ["--host".to_owned(), name.clone()];
         let options = options.iter().map(|word| (*word).to_owned());
         let options = own.into_iter().chain(options).collect();
-        Tree::begun(format!("{name}/tree"), options, mounts)
+        Tree::start_with_root(format!("{name}/tree"), options, mounts)
     }
 
     /// Like [`Tree::serve_after`], but the tenants are below `above`, which `serve` does not scan.
@@ -163,11 +163,11 @@ impl Tree {
     pub fn serve_below(mounts: &str, above: &MemoryGroup, options: &[&str]) -> Tree {
         let options = ["--host", "none"].iter().chain(options);
         let options = options.map(|word| (*word).to_owned()).collect();
-        Tree::begun(format!("{}/tree", above.name()), options, mounts)
+        Tree::start_with_root(format!("{}/tree", above.name()), options, mounts)
     }
 
     /// Starts `serve` with its tenants in the group `root`.
-    fn begun(root: String, options: Vec<String>, mounts: &str) -> Tree {
+    fn start_with_root(root: String, options: Vec<String>, mounts: &str) -> Tree {
         let mut tree = Tree {
             serve: None,
             mount: TempDir::new(),
@@ -184,7 +184,7 @@ impl Tree {
     /// # Panics
     /// If the file of page ages cannot be read.
     #[must_use]
-    pub fn youngest(&self, tenant: &str) -> u64 {
+    pub fn youngest_bytes(&self, tenant: &str) -> u64 {
         let text = self.read(&format!("{tenant}/memory.workingset.page_age"));
         let mut lines = text.lines().filter(|line| !line.starts_with('N'));
         let anon = lines.next().and_then(|line| line.split(' ').nth(1));
@@ -220,7 +220,7 @@ impl Tree {
     /// # Panics
     /// If `serve` does not run.
     #[must_use]
-    pub fn said(&self) -> String {
+    pub fn stdout(&self) -> String {
         self.serve.as_ref().expect("it runs").stdout()
     }
 
@@ -229,7 +229,7 @@ impl Tree {
     /// # Panics
     /// If `serve` does not run.
     #[must_use]
-    pub fn complained(&self) -> String {
+    pub fn stderr(&self) -> String {
         self.serve.as_ref().expect("it runs").stderr()
     }
 
@@ -365,7 +365,7 @@ impl Tree {
     /// # Panics
     /// If there is no such line.
     #[must_use]
-    pub fn of_kernel(&self, tenant: &str, name: &str) -> u64 {
+    pub fn kernel_stat(&self, tenant: &str, name: &str) -> u64 {
         let text = std::fs::read_to_string(self.group(tenant).join("memory.stat"));
         let text = text.expect("the kernel's");
         let mut lines = text.lines().filter_map(|line| line.split_once(' '));

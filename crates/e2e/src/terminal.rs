@@ -83,7 +83,7 @@ impl Terminal {
     /// Whether the terminal is in its normal state, which programs restore when they end: the
     /// primary screen, with a visible cursor.
     #[must_use]
-    pub fn is_plain(&self) -> bool {
+    pub fn is_restored(&self) -> bool {
         let screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
         !screen.screen().alternate_screen() && !screen.screen().hide_cursor()
     }
@@ -98,15 +98,15 @@ impl Terminal {
     ///
     /// # Panics
     /// If it does not show it in time; the message has the screen.
-    pub fn shows(&self, text: &str) {
-        self.until(text, || self.row_of(text).is_some());
+    pub fn wait_for_text(&self, text: &str) {
+        self.wait_until(text, || self.row_of(text).is_some());
     }
 
     /// Waits until `is_so` returns true; it may read the screen.
     ///
     /// # Panics
     /// If it does not in time; the message has `what` and the screen.
-    pub fn until(&self, what: &str, is_so: impl Fn() -> bool) {
+    pub fn wait_until(&self, what: &str, is_so: impl Fn() -> bool) {
         let came = wait::poll(LIMIT, || is_so().then_some(()));
         assert!(came.is_some(), "{what}:\n{}", self.rows().join("\n"));
     }

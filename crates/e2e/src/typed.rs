@@ -73,7 +73,7 @@ impl Page {
     /// # Panics
     /// If `of` is not in the page.
     #[must_use]
-    pub fn instead(mut self, of: &str, other: &str) -> Page {
+    pub fn substitute(mut self, of: &str, other: &str) -> Page {
         let has = |command: &Command| command.typed.contains(of);
         assert!(self.commands.iter().any(has), "the page has no `{of}`");
         for command in &mut self.commands {
@@ -123,7 +123,7 @@ impl Page {
     /// # Panics
     /// If a command fails, or the page has none.
     #[must_use]
-    pub fn type_in(self, folder: &TempDir) -> Typed {
+    pub fn run_in(self, folder: &TempDir) -> Typed {
         let script = self.script();
         // The script is in a file: among the shell's arguments, `pgrep -f` would find the shell.
         let file = TempDir::new();

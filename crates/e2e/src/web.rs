@@ -41,7 +41,7 @@ impl ListenAddress {
     /// If it has printed none.
     #[must_use]
     pub fn tcp_of(tree: &Tree) -> ListenAddress {
-        let said = tree.said();
+        let said = tree.stdout();
         let line = said.lines().find(|line| line.contains("http://"));
         let line = line.unwrap_or_else(|| panic!("no address in {said}"));
         let address = line
@@ -88,7 +88,7 @@ impl ListenAddress {
 
     /// Text of an HTTP request with all headers that `serve` needs.
     #[must_use]
-    pub fn question(&self, method: &str, path: &str) -> String {
+    pub fn request_text(&self, method: &str, path: &str) -> String {
         match self {
             ListenAddress::Tcp(address, _) => {
                 let token = self.token();
@@ -108,7 +108,7 @@ impl ListenAddress {
     /// If `serve` does not listen.
     #[must_use]
     pub fn get(&self, path: &str) -> Answer {
-        self.ask(self.question("GET", path).as_bytes())
+        self.send(self.request_text("GET", path).as_bytes())
     }
 
     /// Sends these bytes; returns the answer.
@@ -116,26 +116,26 @@ impl ListenAddress {
     /// # Panics
     /// If `serve` does not listen.
     #[must_use]
-    pub fn ask(&self, bytes: &[u8]) -> Answer {
+    pub fn send(&self, bytes: &[u8]) -> Answer {
         match self {
             ListenAddress::Tcp(address, _) => {
                 let stream = TcpStream::connect(address);
                 let stream = stream.unwrap_or_else(|error| panic!("{address}: {error}"));
                 stream.set_read_timeout(Some(LIMIT)).expect("a limit");
-                talk(stream, bytes)
+                exchange(stream, bytes)
             }
             ListenAddress::Unix(path) => {
                 let stream = UnixStream::connect(path);
                 let stream = stream.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
                 stream.set_read_timeout(Some(LIMIT)).expect("a limit");
-                talk(stream, bytes)
+                exchange(stream, bytes)
             }
         }
     }
 }
 
 /// Sends bytes to a connected stream; returns the answer.
-fn talk(mut stream: impl Read + Write, bytes: &[u8]) -> Answer {
+fn exchange(mut stream: impl Read + Write, bytes: &[u8]) -> Answer {
     // The server may answer before all bytes are written.
     let _ = stream.write_all(bytes);
     let mut text = Vec::new();

@@ -74,7 +74,7 @@ impl Swap {
     /// If that fails, or if the kernel has no such compressor.
     #[must_use]
     pub fn compressed_by(mib: u64, compressor: Option<&str>) -> Swap {
-        let owner = Owner::OneTest(swap_turn::alone());
+        let owner = Owner::OneTest(swap_turn::exclusive());
         dead_tests(&[LABEL, SHARED_LABEL])
             .into_iter()
             .for_each(drop);
@@ -90,7 +90,7 @@ impl Swap {
     #[must_use]
     pub fn shared() -> Swap {
         let owner = Owner::Shared(swap_turn::shared());
-        let _making = swap_turn::making();
+        let _making = swap_turn::lock_shared_area();
         dead_tests(&[LABEL]).into_iter().for_each(drop);
         let swap = match shared_area() {
             Some((number, held)) => Swap {
@@ -286,7 +286,7 @@ fn has_label(device: &File, label: &str) -> bool {
 impl Drop for Swap {
     fn drop(&mut self) {
         let _making = match self.owner {
-            Owner::Shared(_) => Some(swap_turn::making()),
+            Owner::Shared(_) => Some(swap_turn::lock_shared_area()),
             Owner::OneTest(_) | Owner::Dead => None,
         };
         if let (Some(_), Some(held)) = (&_making, &self.held) {

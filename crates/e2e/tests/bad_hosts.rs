@@ -294,7 +294,7 @@ fn commands_report_that_no_manager_runs() {
 }
 
 /// Sets the capabilities of an executable file (setcap(8)).
-fn give(file: &str, capabilities: &str) {
+fn set_capabilities(file: &str, capabilities: &str) {
     let given = Run::new(["setcap", capabilities, file]).finish(SOON);
     assert!(given.status.success(), "{}", given.stderr);
 }
@@ -346,17 +346,19 @@ fn capabilities_of_the_executable_allow_only_the_users_own_processes() {
     let _swap = Swap::shared();
     let folder = TempDir::public();
     let copy = pagetide::public_copy(&folder);
-    let give = |capabilities: &str| give(&copy, capabilities);
     let nobody = |words: &str| user::run(NOBODY, words.split_whitespace());
     let (others, own) = (guard::sleep(), nobody("sleep 100").start());
     wait::until("sleep", SOON, || {
         proc::comm(own.pid()).as_deref() == Some("sleep")
     });
     let (others, own) = (others.pid(), own.pid());
-    give("cap_bpf,cap_perfmon+ep");
+    set_capabilities(&copy, "cap_bpf,cap_perfmon+ep");
     let reported = nobody(&format!("{copy} reclaim --all {own}")).finish(SOON);
     assert_refused(&reported, 3, &["CAP_SYS_NICE"]);
-    give("cap_bpf,cap_perfmon,cap_sys_nice,cap_sys_ptrace,cap_dac_override,cap_dac_read_search+ep");
+    set_capabilities(
+        &copy,
+        "cap_bpf,cap_perfmon,cap_sys_nice,cap_sys_ptrace,cap_dac_override,cap_dac_read_search+ep",
+    );
     let run = nobody(&format!("{copy} run -- grep CapPrm /proc/self/status")).finish(SOON);
     assert_eq!(run.stdout, "CapPrm:\t0000000000000000\n", "{}", run.stderr);
     for verb in ["attach --for 1s", "reclaim --all", "detach --bring-back"] {
@@ -397,7 +399,7 @@ fn a_guard_has_no_capabilities_of_its_executable() {
     let _swap = Swap::shared();
     let folder = TempDir::public();
     let copy = pagetide::public_copy(&folder);
-    give(&copy, "cap_dac_override,cap_dac_read_search+ep");
+    set_capabilities(&copy, "cap_dac_override,cap_dac_read_search+ep");
     let limited = ["run", "--memory-max", "64M", "--", "sleep", "100"].map(str::to_owned);
     let limited = pagetide::command(limited).start();
     let hard_limit = || {
@@ -435,7 +437,8 @@ fn only_one_of_two_managers_is_started() {
     let idle = guard::sleep();
     let words = ["attach", &idle.pid().to_string()].map(str::to_owned);
     let mut both = [(); 2].map(|()| pagetide::command(words.clone()).start());
-    // When one manager has ended, both have begun, even if one was late.
+    // Of two managers of one program, one is refused and ends. When it has ended, both have
+    // started.
     wait::until("one is refused", SOON, || {
         both.iter_mut().any(|one| one.ended().is_some())
     });

@@ -80,7 +80,7 @@ fn start_demo(script: &str) -> Running {
 /// on`, not the demo's.
 #[test]
 fn every_claim_holds_in_half_a_minute_and_nothing_is_left() {
-    let _turns = (serial(), swap_turn::alone());
+    let _turns = (serial(), swap_turn::exclusive());
     let before = devices();
     let script = "mount -t tmpfs none /run; (sleep 4; \"$1\" demo; \"$1\" swap off) & exec \"$@\"";
     let outcome = in_own_run(script, &["demo", "--json"]).finish(LIMIT);
@@ -119,7 +119,7 @@ fn every_claim_holds_in_half_a_minute_and_nothing_is_left() {
 
 #[test]
 fn a_signal_ends_it_and_nothing_is_left() {
-    let _turns = (serial(), swap_turn::alone());
+    let _turns = (serial(), swap_turn::exclusive());
     let before = devices();
     for signal in [Signal::INT, Signal::TERM] {
         let running = start_demo(ENTER);
@@ -144,7 +144,7 @@ fn a_signal_ends_it_and_nothing_is_left() {
 /// Regression: `swap off` silently removed the demo's zram if there was also one of `swap on`.
 #[test]
 fn after_a_kill_its_programs_end_and_swap_off_takes_its_zram_away() {
-    let _turns = (serial(), swap_turn::alone());
+    let _turns = (serial(), swap_turn::exclusive());
     let before = devices();
     // The shell stays, because it has the /run with the demo's record.
     let script = "mount -t tmpfs none /run && \"$@\"; \"$1\" swap status; \
@@ -184,7 +184,7 @@ fn after_a_kill_its_programs_end_and_swap_off_takes_its_zram_away() {
 
 #[test]
 fn a_user_without_rights_gets_a_hint() {
-    let _turns = (serial(), swap_turn::alone());
+    let _turns = (serial(), swap_turn::exclusive());
     let folder = e2e::temp::TempDir::public();
     let copy = pagetide::public_copy(&folder);
     let run = user::run(NOBODY, [copy.as_str(), "demo"]);

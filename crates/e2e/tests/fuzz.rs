@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use e2e::aged::{self, Looking, is_near, number, rollup};
+use e2e::aged::{self, RunningReport, is_near, number, rollup};
 use e2e::guard::Run;
 use e2e::idle_program::IdleProgram;
 use e2e::temp::serial;
@@ -22,19 +22,19 @@ use e2e::{proc, wait};
 const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
 /// Longest allowed time of one call to a file of the tree, also on a busy machine.
-const CALL: Duration = Duration::from_secs(10);
+const CALL_MAX: Duration = Duration::from_secs(10);
 /// Largest number of tenants at a time, and largest depth of the tree.
-const TENANTS: usize = 60;
-const DEPTH: usize = 12;
+const TENANTS_MAX: usize = 60;
+const DEPTH_MAX: usize = 12;
 
 /// Duration of a test.
-fn time() -> Duration {
+fn test_duration() -> Duration {
     let given = std::env::var("PAGETIDE_FUZZ_SECONDS").ok();
     Duration::from_secs(given.and_then(|text| text.parse().ok()).unwrap_or(4))
 }
 
 /// Returns a random element of `things`.
-fn one_of<'a, T: ?Sized>(chance: &mut Chance, things: &[&'a T]) -> &'a T {
+fn random_of<'a, T: ?Sized>(chance: &mut Chance, things: &[&'a T]) -> &'a T {
     let at = chance.below(things.len() as u64);
     things[usize::try_from(at).unwrap_or(0)]
 }
@@ -64,7 +64,7 @@ fn random_name(chance: &mut Chance) -> OsString {
             b'n';
             usize::try_from(chance.below(300)).unwrap_or(1) + 1
         ]),
-        1 => OsString::from_vec(one_of(chance, &odd).to_vec()),
+        1 => OsString::from_vec(random_of(chance, &odd).to_vec()),
         _ => OsString::from(format!("t{}", chance.below(20))),
     }
 }
@@ -95,7 +95,7 @@ fn random_text(chance: &mut Chance) -> Vec<u8> {
     ];
     let mut text = Vec::new();
     for _ in 0..=chance.below(4) {
-        text.extend_from_slice(one_of(chance, &words));
+        text.extend_from_slice(random_of(chance, &words));
     }
     if chance.below(20) == 0 {
         text = text.repeat(2000);
@@ -132,7 +132,7 @@ impl Model<'_> {
     /// Makes a tenant with a random name in a random tenant, if that is possible.
     fn make(&mut self, chance: &mut Chance) {
         let path = self.any_tenant(chance).join(random_name(chance));
-        let is_small = self.tenants.len() < TENANTS && path.components().count() <= DEPTH;
+        let is_small = self.tenants.len() < TENANTS_MAX && path.components().count() <= DEPTH_MAX;
         if is_small && std::fs::create_dir(self.at(&path)).is_ok() {
             self.tenants.insert(path);
         }
@@ -191,7 +191,7 @@ impl Model<'_> {
         }
     }
 
-    /// Makes one random call, and checks that it took no longer than [`CALL`].
+    /// Makes one random call, and checks that it took no longer than [`CALL_MAX`].
     fn step(&mut self, chance: &mut Chance) {
         let begin = Instant::now();
         let what = chance.below(8);
@@ -203,7 +203,7 @@ impl Model<'_> {
             _ => self.read(chance),
         }
         let took = begin.elapsed();
-        assert!(took < CALL, "step {what} took {took:?}");
+        assert!(took < CALL_MAX, "step {what} took {took:?}");
     }
 }
 
@@ -222,7 +222,7 @@ fn fuzz_a_tree_is_as_it_was_made_whatever_is_written() {
         tenants: BTreeSet::new(),
         idle_program: idle_program.pid(),
     };
-    while begin.elapsed() < time() {
+    while begin.elapsed() < test_duration() {
         model.step(&mut chance);
     }
     for path in &model.tenants {
@@ -239,18 +239,14 @@ fn fuzz_a_tree_is_as_it_was_made_whatever_is_written() {
         "{grown} bytes for {} tenants",
         model.tenants.len()
     );
-    assert!(
-        !tree.complained().contains("panicked"),
-        "{}",
-        tree.complained()
-    );
+    assert!(!tree.stderr().contains("panicked"), "{}", tree.stderr());
     drop(idle_program);
     tree.end();
 }
 
 /// A Python program that makes random mappings (sizes, protections, holes, files, huge pages) and
 /// children, and then waits.
-const SHAPE: &str = r#"
+const MAPPINGS_SCRIPT: &str = r#"
 import mmap, os, random, sys, tempfile, time
 chance = random.Random(int(sys.argv[1]))
 kept = []
@@ -286,11 +282,11 @@ fn fuzz_a_process_of_any_shape_has_what_the_kernel_says() {
     let begin = Instant::now();
     loop {
         let seed = chance.below(1 << 32).to_string();
-        let shape = Run::new(["python3", "-c", SHAPE, &seed].map(str::to_owned)).start();
+        let shape = Run::new(["python3", "-c", MAPPINGS_SCRIPT, &seed].map(str::to_owned)).start();
         wait::until("it has its shape", SOON, || {
             shape.stdout().contains("ready")
         });
-        let report = Looking::at(shape.pid(), 2, 500).finish().report;
+        let report = RunningReport::at(shape.pid(), 2, 500).finish().report;
         for pid in aged::pids(&report) {
             let mapped = aged::process(&report, pid).map_or(0, |one| number(one, "mapped_bytes"));
             let rss = rollup(&[pid], "Rss");
@@ -301,7 +297,7 @@ fn fuzz_a_process_of_any_shape_has_what_the_kernel_says() {
             );
         }
         assert!(!aged::pids(&report).is_empty(), "shape {seed}");
-        if begin.elapsed() >= time() {
+        if begin.elapsed() >= test_duration() {
             break;
         }
     }

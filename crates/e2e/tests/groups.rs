@@ -22,7 +22,7 @@ const MIB: u64 = 1 << 20;
 const KEYS: u64 = 8192;
 
 /// Runs `pagetide WORDS --cgroup GROUP` to its end.
-fn of_group(group: &MemoryGroup, words: &[&str]) -> Outcome {
+fn run_on_group(group: &MemoryGroup, words: &[&str]) -> Outcome {
     let name = group.name();
     let words = words.iter().copied().chain(["--cgroup", name.as_str()]);
     pagetide::command(words).finish(LIMIT)
@@ -30,7 +30,7 @@ fn of_group(group: &MemoryGroup, words: &[&str]) -> Outcome {
 
 /// Runs `pagetide WORDS --json --cgroup GROUP`, which must succeed; returns its JSON.
 fn json_of_group(group: &MemoryGroup, words: &[&str]) -> Value {
-    let done = of_group(group, &[words, &["--json"]].concat());
+    let done = run_on_group(group, &[words, &["--json"]].concat());
     assert!(done.status.success(), "{words:?}: {}", done.stderr);
     serde_json::from_str(&done.stdout).unwrap_or_else(|error| panic!("{error}: {}", done.stdout))
 }
@@ -75,7 +75,7 @@ impl Stage {
 
     /// Whether nearly all memory of both processes is swapped out, by the kernel's figures of the
     /// processes and of the group.
-    fn all_is_out(&self) -> bool {
+    fn is_all_swapped_out(&self) -> bool {
         let swap = self.group.line("memory.stat", "total_swap ");
         swapped_bytes(self.redis.pid) > 28 * MIB
             && swapped_bytes(self.below.pid()) > 14 * MIB
@@ -99,12 +99,15 @@ fn a_group_is_reclaimed_without_a_manager() {
     let some = done["evicted_pages"].as_u64().expect("a number");
     let swap = swapped_bytes(stage.redis.pid) + swapped_bytes(stage.below.pid());
     assert!(some >= 6144, "{done:#}");
-    // Some pages may be file pages, which need no swap and may go first (once nearly 8 MiB).
+    // Some of the pages may be file pages, which need no swap and may be dropped first (in one run
+    // nearly 8 MiB).
     assert!(swap > 8 * MIB && swap < 32 * MIB, "{swap}: {done:#}");
     let done = json_of_group(&stage.group, &["reclaim", "--all"]);
     assert!(done["evicted_pages"].as_u64() > Some(9000), "{done:#}");
     // The kernel updates the counters of a group up to two seconds later.
-    wait::until("all of the group is out", LIMIT, || stage.all_is_out());
+    wait::until("all of the group is out", LIMIT, || {
+        stage.is_all_swapped_out()
+    });
     stage.check();
 }
 
@@ -120,11 +123,13 @@ fn a_group_is_managed_and_detached() {
         &["--cgroup", &name],
     ];
     let manager = pagetide::command(words.concat()).start();
-    wait::until("all of the group is out", LIMIT, || stage.all_is_out());
+    wait::until("all of the group is out", LIMIT, || {
+        stage.is_all_swapped_out()
+    });
     // A second manager is refused, whether it names the group or a process in the group.
-    let second = of_group(&stage.group, &["attach"]);
+    let second = run_on_group(&stage.group, &["attach"]);
     assert_eq!(second.status.code(), Some(1), "{}", second.stderr);
-    let stat = of_group(&stage.group, &["stat"]);
+    let stat = run_on_group(&stage.group, &["stat"]);
     assert!(stat.stdout.contains("pswpout "), "{stat:?}");
     let report = json_of_group(&stage.group, &["report"]);
     let processes = report["processes"].as_array().expect("a list");
@@ -142,7 +147,7 @@ fn a_group_is_managed_and_detached() {
         swapped_bytes(late.pid()) > 14 * MIB
     });
     assert_eq!(swapped_bytes(stage.beside.pid()), 0, "it is of no group");
-    let back = of_group(&stage.group, &["detach", "--bring-back"]);
+    let back = run_on_group(&stage.group, &["detach", "--bring-back"]);
     assert!(back.status.success(), "{}", back.stderr);
     assert!(
         back.stdout.contains("read back requested"),
@@ -162,7 +167,7 @@ fn a_group_is_managed_and_detached() {
 ///
 /// Regression: the first attempt removed all of these pages from the engine's lists, but only as
 /// many as were still needed were requested of the group. For a minute the engine did not know of
-/// the other shared pages, and none of them left.
+/// the other shared pages, and none of these was paged out.
 #[test]
 fn shared_pages_of_a_server_and_its_workers_are_paged_out_for_a_limit() {
     let _serial = serial();
@@ -183,7 +188,7 @@ fn is_requested_for_all() -> bool {
     // The shared table is idle; the workers allocate memory of their own and keep using it.
     std::thread::sleep(Duration::from_secs(1));
     for _ in 0..96 {
-        let _ = server.ask("grow 1");
+        let _ = server.request("grow 1");
         std::thread::sleep(Duration::from_millis(10));
     }
     let mut said = String::new();
@@ -193,7 +198,7 @@ fn is_requested_for_all() -> bool {
         let numbers = before.filter_map(|text| text.rsplit(' ').next()?.parse::<u64>().ok());
         numbers.max() > Some(10_000)
     };
-    // Much less time than after which the engine would retry the skipped pages.
+    // The engine itself would retry the skipped pages only much later than this.
     let soon = Duration::from_secs(10);
     if wait::poll(soon, || is_said().then_some(())).is_none() {
         eprintln!("not asked for all that is shared: {said}");

@@ -23,7 +23,8 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// Number of starts of a program that the kernel kills each time if pagetide does not refresh the
 /// kernel's counters.
 const ROUNDS: usize = 6;
-/// Number of attempts at a test that starts of pagetide beside it may disturb.
+/// Number of attempts at a test that other tests may disturb, because they start pagetide at the
+/// same time.
 const TURNS: usize = 5;
 /// Time within which a living guard lifts the limit after the end of its manager.
 const PROMPT: Duration = Duration::from_secs(1);
@@ -79,7 +80,7 @@ impl Managed {
     }
 
     /// Sends a command to the manager; returns its answer.
-    fn ask(&mut self, order: &str) -> String {
+    fn execute(&mut self, order: &str) -> String {
         let orders = self.orders.as_mut().expect("it listens");
         writeln!(orders, "{order}").expect("it listens");
         self.answer()
@@ -87,7 +88,7 @@ impl Managed {
 
     /// Sends `order` (`get` or `reclaim`); returns the number after `word` in the manager's answer.
     fn number(&mut self, order: &str, word: &str) -> u64 {
-        let said = self.ask(order);
+        let said = self.execute(order);
         let mut words = said.split(' ').skip_while(|one| *one != word);
         let number = words.nth(1).and_then(|text| text.parse().ok());
         number.unwrap_or_else(|| panic!("{order}: {said}"))
@@ -185,27 +186,31 @@ fn in_good_order_nothing_is_left() {
     let inside = std::fs::read_to_string(hard_limit.dir.join("cgroup.procs")).expect("it is there");
     assert_eq!(inside.trim(), hard_limit.program.to_string());
     assert!(hard_limit.dir.join("../cgroup.procs").exists());
-    assert_eq!(hard_limit.ask("max 67108864"), "ok");
+    assert_eq!(hard_limit.execute("max 67108864"), "ok");
     assert_eq!(hard_limit.limit(), 64 * MIB);
     assert_eq!(hard_limit.number("get", "max"), 64 * MIB);
     assert_eq!(hard_limit.number("get", "oom"), 0);
-    assert_eq!(hard_limit.ask("swap 1048576"), "ok");
+    assert_eq!(hard_limit.execute("swap 1048576"), "ok");
     assert_eq!(
-        hard_limit.ask("max 134217728"),
+        hard_limit.execute("max 134217728"),
         "ok",
         "above both limits of before"
     );
-    assert_eq!(hard_limit.ask("max 67108864"), "ok");
+    assert_eq!(hard_limit.execute("max 67108864"), "ok");
     let both = std::fs::read_to_string(hard_limit.dir.join("memory.memsw.limit_in_bytes"));
     assert_eq!(both.ok(), Some(format!("{}\n", 65 * MIB)));
-    assert_eq!(hard_limit.ask("guard"), "true");
+    assert_eq!(hard_limit.execute("guard"), "true");
     // Regression: its name in `ps` was `exe`, as of a process that runs /proc/self/exe, and tests
     // took it for a program that had not ended.
     assert_eq!(proc::comm(hard_limit.guard).as_deref(), Some("pagetide"));
     // The guard has a session of its own and is no child of this process.
     let parent = proc::status(hard_limit.guard, "PPid");
     assert_ne!(parent, Some(hard_limit.manager.id().to_string()));
-    assert_eq!(hard_limit.ask("remove"), "false", "the program is in it");
+    assert_eq!(
+        hard_limit.execute("remove"),
+        "false",
+        "the program is in it"
+    );
     assert!(is_lifted(&hard_limit.dir));
     assert_eq!(left(&hard_limit.dir, false), None, "its manager lives");
     drop(hard_limit.orders.take());
@@ -228,7 +233,7 @@ fn reclaim_takes_the_requested_amount() {
     let filled = || proc::rss_anon(hard_limit.program).unwrap_or(0) > 199 * MIB;
     wait::until("filled", LIMIT, filled);
     std::thread::sleep(Duration::from_secs(2));
-    assert_eq!(hard_limit.ask("max 314572800"), "ok");
+    assert_eq!(hard_limit.execute("max 314572800"), "ok");
     let major = |pid| proc::stat(pid, 12).unwrap_or(0);
     let (before, faults) = (
         hard_limit.number("get", "charged"),
@@ -248,7 +253,7 @@ fn reclaim_takes_the_requested_amount() {
     assert_eq!(hard_limit.limit(), 300 * MIB, "the limit is put back");
     assert_eq!(hard_limit.number("get", "oom"), 0);
     // A limit below the charge reclaims, too; then a large `reclaim` takes all that it can.
-    assert_eq!(hard_limit.ask("max 83886080"), "ok");
+    assert_eq!(hard_limit.execute("max 83886080"), "ok");
     assert!(hard_limit.number("get", "charged") <= 80 * MIB);
     // Regression: while the counters were refreshed, the kernel always found some page that the
     // program had just refaulted, and this reclaim ended only when the program did.
@@ -266,7 +271,7 @@ fn reclaim_takes_the_requested_amount() {
 #[test]
 fn the_guard_of_a_killed_manager_lifts_the_limit() {
     let mut hard_limit = Managed::start(&["sleep", "300"]);
-    assert_eq!(hard_limit.ask("max 67108864"), "ok");
+    assert_eq!(hard_limit.execute("max 67108864"), "ok");
     std::fs::write(hard_limit.dir.join("memory.swappiness"), "1").expect("it is ours");
     let begin = Instant::now();
     hard_limit.kill_manager();
@@ -340,12 +345,12 @@ fn without_manager_and_guard_the_limit_stays_until_the_next_start() {
 /// start took the cgroup over.
 fn killed_guard() -> Option<()> {
     let mut hard_limit = Managed::start(&["sleep", "300"]);
-    assert_eq!(hard_limit.ask("max 67108864"), "ok");
+    assert_eq!(hard_limit.execute("max 67108864"), "ok");
     send(hard_limit.guard, Signal::KILL);
     wait::until("the guard's end", LIMIT, || {
         !proc::is_alive(hard_limit.guard)
     });
-    assert_eq!(hard_limit.ask("guard"), "false", "its manager can tell");
+    assert_eq!(hard_limit.execute("guard"), "false", "its manager can tell");
     hard_limit.kill_manager();
     std::thread::sleep(PROMPT);
     let limit = hard_limit.limit();
@@ -376,8 +381,8 @@ fn a_dismissed_guard_keeps_the_limit() {
 
 fn dismissed_guard() -> Option<()> {
     let mut hard_limit = Managed::start(&["sleep", "300"]);
-    assert_eq!(hard_limit.ask("max 67108864"), "ok");
-    assert_eq!(hard_limit.ask("dismiss"), "ok");
+    assert_eq!(hard_limit.execute("max 67108864"), "ok");
+    assert_eq!(hard_limit.execute("dismiss"), "ok");
     wait::until("the guard's end", LIMIT, || {
         !proc::is_alive(hard_limit.guard)
     });
@@ -481,7 +486,7 @@ fn no_program_is_killed_while_swap_is_free() {
             || proc::number(hard_limit.program, "VmRSS").is_some_and(|bytes| bytes >= 32 * MIB);
         wait::until("it is filled", LIMIT, filled);
         std::thread::sleep(Duration::from_millis(300));
-        assert_eq!(hard_limit.ask("max 16777216"), "ok");
+        assert_eq!(hard_limit.execute("max 16777216"), "ok");
         // Reading the file refreshes the counters; within the next second only pagetide refreshes
         // them.
         let counted = std::fs::read_to_string(hard_limit.dir.join("memory.stat"));

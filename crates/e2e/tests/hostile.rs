@@ -18,7 +18,7 @@ use rustix::process::Signal;
 const SLACK: Duration = Duration::from_secs(150);
 
 /// Checks that the workload ended without finding a wrong byte.
-fn judge(what: &str, outcome: &Outcome) {
+fn check_outcome(what: &str, outcome: &Outcome) {
     let said = tail(&outcome.stderr, 4000);
     assert_eq!(
         outcome.status.code(),
@@ -46,7 +46,7 @@ fn under_eviction(seconds: u64, seed: u64, more: &[&str]) -> u64 {
     let running = pagetide::run(&options, hostile.run()).start();
     let stuck = hostile.watch(&running, limit).unwrap_or_default();
     let outcome = running.wait(limit);
-    judge(&format!("seed {seed} {more:?} {stuck}"), &outcome);
+    check_outcome(&format!("seed {seed} {more:?} {stuck}"), &outcome);
     let file = folder.path().join("report.json");
     // The manager writes its report a moment after the workload has ended.
     e2e::wait::until("the report", SLACK, || {
@@ -66,7 +66,7 @@ const RUNS: usize = 8;
 /// Regression: beside other tests, one run of five seconds paged out 2,381 pages where 5,000 were
 /// wanted, and the test failed although no byte was wrong. The number of pages that one run pages
 /// out depends on the machine's load.
-fn until_evicted(wanted: u64, seconds: u64, chance: &mut Chance, more: &[&str]) {
+fn run_until_evicted(wanted: u64, seconds: u64, chance: &mut Chance, more: &[&str]) {
     let mut evicted = 0;
     for _ in 0..RUNS {
         evicted += under_eviction(seconds, chance.below(1 << 32), more);
@@ -81,7 +81,7 @@ fn until_evicted(wanted: u64, seconds: u64, chance: &mut Chance, more: &[&str]) 
 fn the_unmanaged_workload_finds_no_wrong_byte() {
     let _serial = serial();
     let outcome = Hostile::new(1, 1, &[]).run().finish(SLACK);
-    judge("alone", &outcome);
+    check_outcome("alone", &outcome);
 }
 
 /// The workload finds a byte that was changed from outside, so it is able to fail.
@@ -156,7 +156,7 @@ fn is_pattern(page: &[u8; 4096]) -> bool {
 fn everything_at_once() {
     let _serial = serial();
     let mut chance = Chance::from_env("everything_at_once");
-    until_evicted(1000, 8, &mut chance, &[]);
+    run_until_evicted(1000, 8, &mut chance, &[]);
 }
 
 /// If the workload has more memory and fewer threads, more of its memory is swapped out and in.
@@ -164,7 +164,7 @@ fn everything_at_once() {
 fn much_memory() {
     let _serial = serial();
     let mut chance = Chance::from_env("much_memory");
-    until_evicted(5000, 5, &mut chance, &["--mib", "256", "--threads", "2"]);
+    run_until_evicted(5000, 5, &mut chance, &["--mib", "256", "--threads", "2"]);
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn several_processes() {
     let _serial = serial();
     let mut chance = Chance::from_env("several_processes");
     let more = ["--procs", "3", "--threads", "2", "--mib", "24"];
-    until_evicted(1000, 5, &mut chance, &more);
+    run_until_evicted(1000, 5, &mut chance, &more);
 }
 
 /// Each run does one group of operations, so a failure names the group. `bench hostile` runs all

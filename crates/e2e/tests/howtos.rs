@@ -44,16 +44,16 @@ fn page(text: &str) -> Page {
 
 /// A page whose process 1234 is replaced by `idle_program`.
 fn page_with_process(text: &str, idle_program: &IdleProgram) -> Page {
-    page(text).instead("1234", &idle_program.pid().to_string())
+    page(text).substitute("1234", &idle_program.pid().to_string())
 }
 
 #[test]
 fn limit() {
     let (_serial, _swap, folder) = (serial(), Swap::shared(), TempDir::new());
     let done = page(include_str!("../../../docs/howto/limit.md"))
-        .instead("./program --its-own-options", "./program")
-        .instead("./program", PROGRAM)
-        .type_in(&folder);
+        .substitute("./program --its-own-options", "./program")
+        .substitute("./program", PROGRAM)
+        .run_in(&folder);
     for words in ["--its-own-options", "setpriv", "--evict-older-than"] {
         assert!(done.of(words).contains("67108864"), "{}", done.reported());
     }
@@ -67,10 +67,10 @@ fn measure() {
         include_str!("../../../docs/howto/measure.md"),
         &idle_program,
     )
-    .instead("$(pgrep -o redis-server)", &idle_program.pid().to_string())
-    .instead("--for 1m", "--for 3s")
-    .instead("--for 1h", "--for 12s")
-    .type_in(&folder);
+    .substitute("$(pgrep -o redis-server)", &idle_program.pid().to_string())
+    .substitute("--for 1m", "--for 3s")
+    .substitute("--for 1h", "--for 12s")
+    .run_in(&folder);
     assert!(
         done.of("--for 1m").contains("Page age"),
         "{}",
@@ -85,7 +85,7 @@ fn park() {
     let (_serial, _swap, folder) = (serial(), Swap::shared(), TempDir::new());
     let idle_program = IdleProgram::start([], MIB);
     let done = page_with_process(include_str!("../../../docs/howto/park.md"), &idle_program)
-        .type_in(&folder);
+        .run_in(&folder);
     assert!(
         done.of("--bring-back").contains("pages"),
         "{}",
@@ -103,10 +103,10 @@ fn take_back() {
         include_str!("../../../docs/howto/take-back.md"),
         &idle_program,
     )
-    .instead("system.slice/nginx.service", &group.name())
-    .instead("--older-than 10s", "--older-than 2s")
-    .instead("256M", "64M")
-    .type_in(&folder);
+    .substitute("system.slice/nginx.service", &group.name())
+    .substitute("--older-than 10s", "--older-than 2s")
+    .substitute("256M", "64M")
+    .run_in(&folder);
     assert!(
         idle_program.status("VmSwap") > (MIB / 2) << 20,
         "{}",
@@ -118,12 +118,12 @@ fn take_back() {
 fn swap() {
     let (_serial, _swap, folder) = (serial(), Swap::shared(), TempDir::new());
     let done = page(include_str!("../../../docs/howto/swap.md"))
-        .instead("/var/pagetide.swap", &folder.file("pagetide.swap"))
-        .instead(
+        .substitute("/var/pagetide.swap", &folder.file("pagetide.swap"))
+        .substitute(
             "sudo pagetide swap on --file",
             "sudo pagetide swap off && sudo pagetide swap on --size 64M --file",
         )
-        .type_in(&folder);
+        .run_in(&folder);
     assert!(
         done.of("swap off").contains("swap is off"),
         "{}",
@@ -143,13 +143,13 @@ fn tenants() {
         &idle_program,
     )
     .first(&format!("ROOT={root}\n"))
-    .instead("serve --mount", "serve --age-every 1s --mount")
-    .instead("N0=10000", "N0=1000")
-    .instead(
+    .substitute("serve --mount", "serve --age-every 1s --mount")
+    .substitute("N0=10000", "N0=1000")
+    .substitute(
         "echo 256M > memory.reclaim",
         "sleep 5; echo 64M > memory.reclaim",
     )
-    .type_in(&folder);
+    .run_in(&folder);
     let stolen = done.of("pgsteal");
     let of_web = stolen.lines().filter(|line| line.starts_with("web/"));
     let pages = of_web.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
@@ -173,10 +173,10 @@ fn scripts() {
             "ROOT={root}\nPID={}\npagetide serve\n",
             idle_program.pid()
         ))
-        .instead("--for 2m", "--for 2s")
-        .instead("./test", PROGRAM)
-        .instead("/ --all", &format!("/ --all --root {root}"))
-        .type_in(&folder);
+        .substitute("--for 2m", "--for 2s")
+        .substitute("./test", PROGRAM)
+        .substitute("/ --all", &format!("/ --all --root {root}"))
+        .run_in(&folder);
     assert!(
         done.of("pagetide stat").contains('/'),
         "{}",
@@ -197,10 +197,10 @@ fn simulate() {
     };
     let busy = Paced::array("zipf", pace);
     let done = page(include_str!("../../../docs/howto/simulate.md"))
-        .instead("1234", &busy.pid.to_string())
+        .substitute("1234", &busy.pid.to_string())
         .first(&format!("ln -s {examples} examples\n"))
-        .instead("--for 10m", "--for 3s")
-        .type_in(&folder);
+        .substitute("--for 10m", "--for 3s")
+        .run_in(&folder);
     assert!(
         done.of("--list").contains("memcg-lru"),
         "{}",
@@ -225,7 +225,7 @@ fn traces() {
     );
     let done = page(include_str!("../../../docs/howto/traces.md"))
         .first(&first)
-        .type_in(&folder);
+        .run_in(&folder);
     assert!(done.of("jq").contains("lru"), "{}", done.reported());
     assert!(folder.path().join("curve.html").exists());
 }
@@ -233,7 +233,7 @@ fn traces() {
 #[test]
 fn trouble() {
     let (_serial, _swap, folder) = (serial(), Swap::shared(), TempDir::new());
-    let done = page(include_str!("../../../docs/howto/trouble.md")).type_in(&folder);
+    let done = page(include_str!("../../../docs/howto/trouble.md")).run_in(&folder);
     assert!(
         done.of("doctor").contains("All commands work here"),
         "{}",

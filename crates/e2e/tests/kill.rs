@@ -1,8 +1,8 @@
-//! Pagetide is killed a few times by each signal; `cargo xtask bench kill` does so 200 times and
-//! measures.
+//! pagetide is killed a few times in each of the ways of `e2e::kills`. `cargo xtask bench kill`
+//! makes 200 kills and measures the speed of the programs.
 #![forbid(unsafe_code)]
 
-use e2e::kills::{KILLS, nth, run_trial};
+use e2e::kills::{KILLS, run_trial, trial};
 use e2e::temp::serial;
 use e2e::wait::Chance;
 use e2e::zram::Swap;
@@ -16,7 +16,7 @@ fn a_program_does_not_notice_that_its_manager_is_killed() {
     let _swap = Swap::shared();
     let mut chance = Chance::from_env("kill");
     for number in 0..TIMES * KILLS.len() {
-        let (kill, program) = nth(number);
+        let (kill, program) = trial(number);
         if let Err(why) = run_trial(kill, program, &mut chance) {
             panic!("{kill:?}, {program:?}, number {number}: {why}");
         }

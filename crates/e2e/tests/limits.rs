@@ -17,13 +17,13 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 /// Runs a program under `run OPTIONS` to its end; returns its outcome and the report (JSON), which
 /// the manager writes a little later.
-fn run(options: &[&str], program: &str, words: &[&str]) -> (Outcome, Value) {
+fn run_program(options: &[&str], program: &str, words: &[&str]) -> (Outcome, Value) {
     run_until(options, program, words, |_| {})
 }
 
 /// Runs `twins` with 100 MiB under `run OPTIONS`, ends it when `is_done` returns true for its pid;
 /// returns its outcome and the report. `what` is what the test waits for.
-fn twins(options: &[&str], what: &str, is_done: impl Fn(u32) -> bool) -> (Outcome, Value) {
+fn run_twins(options: &[&str], what: &str, is_done: impl Fn(u32) -> bool) -> (Outcome, Value) {
     // 600 s is longer than the test waits.
     run_until(options, "twins", &["100", "600"], |running| {
         let pid = running.pid();
@@ -110,7 +110,7 @@ fn one_address_space_of_two_processes_is_counted_once() {
     // The report is read while the program is idle: at its end the program checks its pages, which
     // swaps them in, and on a slow machine they may be paged out once more.
     let asleep = std::cell::RefCell::new(Value::Null);
-    let (outcome, report) = twins(&options, "it has left, and is told", |pid| {
+    let (outcome, report) = run_twins(&options, "it has left, and is told", |pid| {
         let out = swapped_pages(pid);
         if out <= 24_000 {
             return false;
@@ -147,7 +147,7 @@ fn no_hot_page_is_swapped_out_for_a_file_that_is_read() {
     let folder = TempDir::new();
     let path = page_cache::file(&folder, 960);
     let options = ["--memory-max", "240M", "--age-every", "2s"];
-    let (outcome, _) = run(&options, "cached", &["200", "12", path.as_str()]);
+    let (outcome, _) = run_program(&options, "cached", &["200", "12", path.as_str()]);
     assert!(number_after(&outcome, "read") >= 960, "{}", outcome.stdout);
     let swapped = number_after(&outcome, "swapped");
     eprintln!("VmSwap was {swapped} KiB");
@@ -164,7 +164,7 @@ fn swap_max_bounds_the_swap_in_use() {
     let _swap = Swap::shared();
     let options = ["--memory-high", "60M", "--swap-max", "20M"];
     let scans = std::cell::Cell::new(0);
-    let (outcome, _) = twins(&options, "as much as may has left", |pid| {
+    let (outcome, _) = run_twins(&options, "as much as may has left", |pid| {
         // Waits for two seconds more: without the limit all pages would be swapped out by then.
         let is_out = swapped_pages(pid) >= 10 << 8;
         scans.set(if is_out { scans.get() + 1 } else { 0 });
@@ -298,7 +298,8 @@ fn reclaim_ahead_keeps_a_program_below_memory_max() {
     let is_kept_off = || {
         let group = MemoryGroup::new();
         group.limit(96 << 20);
-        // Each run reads a file of its own, charged to its own group.
+        // Each of the two runs reads a file of its own, so that the page cache is charged to its
+        // own group.
         let [one, other] = [0, 1].map(|side: usize| {
             let file = page_cache::file(&folders[side], 3);
             let program = programs::source("growing.py");
@@ -328,7 +329,7 @@ fn memory_in_use_is_left_to_the_kernel_at_the_limit() {
     let _serial = serial();
     let _swap = Swap::shared();
     let words = ["loop", "256", "200"];
-    let (_, report) = run(&["--memory-max", "128M"], "patterns", &words);
+    let (_, report) = run_program(&["--memory-max", "128M"], "patterns", &words);
     let peak = number(&report, "charged_peak_bytes");
     assert!(peak > 127 << 20, "it meets its limit: {peak}");
     let ours = number(&report, "evicted_pages");
@@ -403,12 +404,12 @@ fn a_dry_run_pages_nothing_out() {
         let report = pagetide::try_report(pid);
         report.is_some_and(|report| report["actions"].to_string().contains("would page out"))
     };
-    let (outcome, report) = twins(&options, "an action", would);
+    let (outcome, report) = run_twins(&options, "an action", would);
     assert_eq!(number_after(&outcome, "swapped"), 0);
     assert_eq!(number(&report, "evicted_pages"), 0);
     // Regression: the report did not say what a limit without a policy would do.
     let options = ["--dry-run", "--memory-max", "60M", "--age-every", "500ms"];
-    let (_, report) = twins(&options, "an action for the limit", would);
+    let (_, report) = run_twins(&options, "an action for the limit", would);
     let actions = report["actions"].to_string();
     assert!(actions.contains("would page out"), "{report:#}");
 }

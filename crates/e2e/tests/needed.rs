@@ -12,11 +12,11 @@ use serde_json::Value;
 const SOON: Duration = Duration::from_secs(60);
 const MIB: u64 = 1 << 20;
 /// Range of right results, bytes: the program uses two fifths of 64 MiB again and again (25.6 MiB).
-const HOT: std::ops::Range<u64> = 23 * MIB..30 * MIB;
+const NEEDED_RANGE: std::ops::Range<u64> = 23 * MIB..30 * MIB;
 
 /// Starts a program that uses two fifths of its 64 MiB again and again; returns it, and its pid as
 /// text.
-fn hotcold() -> (Running, String) {
+fn start_hotcold() -> (Running, String) {
     let program = programs::c("paced");
     let command = format!("exec {program} hotcold 64 20000 90 < <(exec sleep 90 2>/dev/null)");
     let running = Run::new(["bash", "-c", &command]).start();
@@ -35,7 +35,7 @@ fn json(outcome: &Outcome) -> Value {
 }
 
 /// The needed bytes in the object `needed` of a report.
-fn bytes(needed: &Value) -> u64 {
+fn needed_bytes(needed: &Value) -> u64 {
     needed["bytes"]
         .as_u64()
         .unwrap_or_else(|| panic!("{needed}"))
@@ -44,7 +44,7 @@ fn bytes(needed: &Value) -> u64 {
 #[test]
 fn a_report_states_the_needed_size() {
     let _turn = serial();
-    let (_running, pid) = hotcold();
+    let (_running, pid) = start_hotcold();
     let watched = || {
         let words = ["report", &pid, "--for", "8s", "--json"];
         json(&pagetide::command(words).finish(SOON))
@@ -57,7 +57,7 @@ fn a_report_states_the_needed_size() {
         }
     }
     let needed = &report["needed"];
-    assert!(HOT.contains(&bytes(needed)), "{needed}");
+    assert!(NEEDED_RANGE.contains(&needed_bytes(needed)), "{needed}");
     assert_eq!(
         needed["confidence"], "low",
         "it was watched for seconds: {needed}"
@@ -69,7 +69,7 @@ fn a_report_states_the_needed_size() {
     let high = needed["suggest"]["memory_high_bytes"].as_u64();
     let max = needed["suggest"]["memory_max_bytes"].as_u64();
     assert!(
-        bytes(needed) < high.expect("a size") && high < max,
+        needed_bytes(needed) < high.expect("a size") && high < max,
         "{needed}"
     );
     let plain = pagetide::command(["report", &pid, "--for", "3s"]).finish(SOON);
@@ -93,19 +93,19 @@ fn a_report_states_the_needed_size() {
 #[test]
 fn pages_that_a_second_report_took_over_do_not_count_as_used() {
     let _turn = serial();
-    let (_running, pid) = hotcold();
+    let (_running, pid) = start_hotcold();
     let first = pagetide::command(["report", &pid, "--for", "10s", "--json"]).start();
     std::thread::sleep(Duration::from_secs(2));
     let words = ["report", &pid, "--for", "20s", "--curve", "--json"];
     let report = json(&pagetide::command(words).finish(SOON));
     let first = json(&first.wait(SOON));
     assert!(
-        HOT.contains(&bytes(&first["needed"])),
+        NEEDED_RANGE.contains(&needed_bytes(&first["needed"])),
         "{}",
         first["needed"]
     );
     let needed = &report["needed"];
-    assert!(HOT.contains(&bytes(needed)), "{needed}");
+    assert!(NEEDED_RANGE.contains(&needed_bytes(needed)), "{needed}");
     let blind = report["curve"]["blind_ms"].as_u64().expect("a time");
     assert!(blind > 0, "the first one was there: {}", report["curve"]);
     let points = report["curve"]["points"].as_array().expect("points");
@@ -125,19 +125,20 @@ fn a_tenant_needs_what_its_programs_use() {
     tree.make("web");
     // The tenant has been scanned some times before the program begins.
     std::thread::sleep(Duration::from_secs(2));
-    let (_running, pid) = hotcold();
+    let (_running, pid) = start_hotcold();
     tree.write("web/cgroup.procs", &pid);
     let gauge = |name: &str| -> Option<f64> {
         let text = place.get("/metrics").body;
         let key = format!("{name}{{tenant=\"/web\"}}");
         samples(&text).get(&key).copied()
     };
-    // At first all new memory counts as needed; on a busy machine for longer.
+    // At first all new memory counts as needed. On a busy machine this lasts longer.
     let mut last = None;
     let is_right = wait::poll(SOON, || {
         last = gauge("pagetide_needed_bytes");
-        let is_right =
-            last.is_some_and(|bytes| (float(HOT.start)..float(HOT.end)).contains(&bytes));
+        let is_right = last.is_some_and(|bytes| {
+            (float(NEEDED_RANGE.start)..float(NEEDED_RANGE.end)).contains(&bytes)
+        });
         is_right.then_some(())
     });
     is_right.unwrap_or_else(|| panic!("the number of the tenant was {last:?} at last"));
@@ -149,7 +150,7 @@ fn a_tenant_needs_what_its_programs_use() {
 #[test]
 fn the_needed_size_is_printed_in_all_forms_of_limits() {
     let _turn = serial();
-    let (_running, pid) = hotcold();
+    let (_running, pid) = start_hotcold();
     let answer = |format: &str| {
         let words = ["recommend", &pid, "--for", "10s", "--format", format];
         let outcome = pagetide::command(words).finish(SOON);
@@ -158,7 +159,7 @@ fn the_needed_size_is_printed_in_all_forms_of_limits() {
     };
     let reported = json(&answer("json"));
     let needed = &reported["parts"][0]["needed"];
-    assert!(HOT.contains(&bytes(needed)), "{reported}");
+    assert!(NEEDED_RANGE.contains(&needed_bytes(needed)), "{reported}");
     let systemd = answer("systemd").stdout;
     assert!(
         systemd.contains("[Service]\nMemoryHigh=") && systemd.contains("\nMemoryMax="),

@@ -2,7 +2,7 @@
 //! program.
 #![forbid(unsafe_code)]
 
-use e2e::core::{loads, segment};
+use e2e::core::{segment, segments};
 use e2e::guard::Run;
 use e2e::notice::{beside, notice};
 use e2e::temp::{TempDir, serial};
@@ -50,7 +50,7 @@ fn a_core_dump_is_the_same() {
     assert!(want == got, "the dumped memory differs");
     assert!(want.iter().any(|byte| *byte != 0), "all zeros");
     assert_eq!(alone.len(), managed.len(), "sizes of the cores");
-    let [a, b] = [&alone, &managed].map(|core| loads(core));
+    let [a, b] = [&alone, &managed].map(|core| segments(core));
     let bounds = |all: &[(u64, &[u8])]| -> Vec<(u64, usize)> {
         all.iter().map(|(at, bytes)| (*at, bytes.len())).collect()
     };

@@ -10,7 +10,7 @@ use e2e::zram::Swap;
 
 /// Runs the shell script `script`, in which `$P` is the program, unmanaged and managed. The program
 /// ends with 7 if all was right. Every user may run it.
-fn wrapped(program: &str, script: &str) -> Pair {
+fn run_wrapped(program: &str, script: &str) -> Pair {
     let folder = TempDir::public();
     let copy = folder.file("notice");
     std::fs::copy(program, &copy).expect("room for a copy");
@@ -29,10 +29,10 @@ fn wrapped(program: &str, script: &str) -> Pair {
 }
 
 /// Runs each script around the program, unmanaged and managed; checks that the results are equal.
-fn wrap_all(program: &str, scripts: &[&str]) {
+fn check_wrapped(program: &str, scripts: &[&str]) {
     let _swap = Swap::shared();
     each(scripts, |script| {
-        let reported = wrapped(program, script).alone.stdout;
+        let reported = run_wrapped(program, script).alone.stdout;
         // No mappings are printed if a script filters them or the file has the set-user-id bit.
         let may_tell = !script.starts_with("gdb ") && !script.starts_with("su ");
         assert_eq!(reported.contains("VmFlags:"), may_tell, "{script}");
@@ -56,7 +56,7 @@ fn programs_below_shells_and_shims_notice_nothing() {
         "python3 -c 'import os, subprocess, sys; sys.exit(subprocess.call([os.environ[\"P\"], \"hold\"]))'",
         "perl -e 'exec $ENV{P}, \"hold\"'",
     ];
-    wrap_all(&notice(), &scripts);
+    check_wrapped(&notice(), &scripts);
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn programs_of_other_users_and_namespaces_notice_nothing() {
         "unshare --time --boottime 100000 --fork $P hold",
         "ulimit -v 400000; ulimit -n 20; ulimit -l 0; $P hold",
     ];
-    wrap_all(&notice(), &scripts);
+    check_wrapped(&notice(), &scripts);
 }
 
 /// An ordinary user, which may not trace the program, starts a file of root's with the set-user-id
@@ -82,7 +82,7 @@ fn a_set_user_id_program_notices_nothing() {
     let _swap = Swap::shared();
     let script = "cp $P $P.$$ && chmod 4755 $P.$$ && \
                   exec setpriv --reuid=65534 --regid=65534 --clear-groups -- $P.$$ hold";
-    let pair = wrapped(&notice(), script);
+    let pair = run_wrapped(&notice(), script);
     let said = &pair.alone.stdout;
     assert!(said.contains("euid 0\n"), "no rights were gained: {said}");
 }
@@ -95,7 +95,7 @@ fn programs_below_debuggers_notice_nothing() {
         // gdb passes the exit status on; its own output has addresses and times.
         "gdb -q -batch -ex run -ex 'quit $_exitcode' --args $P hold >$P.$$ 2>&1; s=$?; grep -o '^held.*' $P.$$; exit $s",
     ];
-    wrap_all(&notice(), &scripts);
+    check_wrapped(&notice(), &scripts);
 }
 
 /// `strace -p` and `gdb -p` attach to a process with all memory swapped out; page-out goes on while
@@ -115,7 +115,7 @@ fn debuggers_can_attach_to_swapped_out_programs() {
          gdb -q -batch -p $p -ex \"dump binary memory $P.$$.dump $at $at+8388608\" -ex continue >/dev/null 2>&1 & \
          wait $p; s=$?; sha256sum <$P.$$.dump; exit $s"
     );
-    wrap_all(&notice(), &[&traced, &read]);
+    check_wrapped(&notice(), &[&traced, &read]);
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn programs_with_sanitizers_notice_nothing() {
     each(&["address", "thread"], |name| {
         let flag = format!("-fsanitize={name}");
         let program = programs::folder_as("notice", &format!("notice-{name}"), &["-g", &flag]);
-        drop(wrapped(&program, "$P hold"));
+        drop(run_wrapped(&program, "$P hold"));
     });
 }
 
@@ -133,5 +133,5 @@ fn programs_with_sanitizers_notice_nothing() {
 fn static_programs_notice_nothing() {
     let _serial = serial();
     let program = programs::folder_as("notice", "notice-static", &["-static"]);
-    wrap_all(&program, &["$P hold"]);
+    check_wrapped(&program, &["$P hold"]);
 }

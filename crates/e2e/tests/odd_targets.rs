@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 const MIB: u64 = 1 << 20;
 
 /// Bytes of the program in swap, by the kernel's figure (VmSwap).
-fn swapped(idle_program: &IdleProgram) -> u64 {
+fn swapped_bytes(idle_program: &IdleProgram) -> u64 {
     idle_program.status("VmSwap")
 }
 
@@ -70,7 +70,7 @@ fn a_frozen_group_is_scanned_and_paged_out() {
     assert_eq!(report.status.code(), Some(0), "{}", report.stderr);
     let reclaim = pagetide::command(["reclaim", &pid, "--all"]).finish(LIMIT);
     assert_eq!(reclaim.status.code(), Some(0), "{}", reclaim.stderr);
-    assert!(swapped(&running) > 90 * MIB, "{}", reclaim.stdout);
+    assert!(swapped_bytes(&running) > 90 * MIB, "{}", reclaim.stdout);
     let back = pagetide::command(["detach", &pid, "--bring-back"]).finish(LIMIT);
     assert_eq!(back.status.code(), Some(0), "{}", back.stderr);
     // The pages are read into the swap cache; the program maps them when it runs and touches them.
@@ -86,11 +86,11 @@ fn a_frozen_group_is_scanned_and_paged_out() {
     let words = attach.into_iter().chain(["--age-every", "500ms"]);
     let manager = pagetide::command(words).start();
     wait::until("its manager", LIMIT, || {
-        !manager.stderr().is_empty() || swapped(&running) > 0
+        !manager.stderr().is_empty() || swapped_bytes(&running) > 0
     });
     freezer.set("FROZEN");
     wait::until("all is out while frozen", LIMIT, || {
-        swapped(&running) > 90 * MIB
+        swapped_bytes(&running) > 90 * MIB
     });
     freezer.set("THAWED");
     let _ = running.touch();
@@ -120,7 +120,7 @@ fn pages_that_a_full_zram_refuses_stay_and_are_reported() {
         assert!(said.contains("swap is full"), "{said}");
         assert_eq!(reclaim.status.code(), Some(1), "{said}");
         // When the device became full, page-out of some pages had begun: only these may be out.
-        assert!(swapped(&running) < 128 * MIB, "{said}");
+        assert!(swapped_bytes(&running) < 128 * MIB, "{said}");
     }
     let _ = running.touch();
 }
@@ -141,7 +141,7 @@ fn as_many_pages_are_swapped_out_as_fit() {
         begin.elapsed() < Duration::from_secs(20),
         "it went on in vain: {said}"
     );
-    let out = swapped(&running);
+    let out = swapped_bytes(&running);
     assert!(out > 16 * MIB, "{out} bytes out: {said}");
     if is_alone {
         assert!(said.contains("swap is full"), "{said}");
@@ -156,7 +156,7 @@ fn as_many_pages_are_swapped_out_as_fit() {
     let reclaim = pagetide::command(["reclaim", &pid, "--all"]).finish(LIMIT);
     let said = format!("{}{}", reclaim.stdout, reclaim.stderr);
     assert_eq!(reclaim.status.code(), Some(0), "{said}");
-    assert!(swapped(&running) > 90 * MIB, "{said}");
+    assert!(swapped_bytes(&running) > 90 * MIB, "{said}");
     let _ = running.touch();
     drop(other);
     // Regression: a swapped-in page keeps its swap slot until the page is written, so for a minute
@@ -174,7 +174,9 @@ fn as_many_pages_are_swapped_out_as_fit() {
     ];
     let own = std::iter::once(pagetide::binary()).chain(words.map(str::to_owned));
     let managed = IdleProgram::start(own, 96);
-    wait::until("swap is used up", LIMIT, || swapped(&managed) > 16 * MIB);
+    wait::until("swap is used up", LIMIT, || {
+        swapped_bytes(&managed) > 16 * MIB
+    });
     std::thread::sleep(Duration::from_secs(3));
     let _ = managed.touch();
 }

@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use e2e::guard::Run;
-use e2e::packages::{deb, done, lives};
+use e2e::packages::{check_life_cycle, deb, done};
 use e2e::root::Root;
 use e2e::temp::{TempDir, serial, target_dir};
 
 /// Path of the package, which is built at the first call.
-fn built() -> &'static Path {
+fn package_path() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| deb(&target_dir().join("e2e/package")))
 }
@@ -30,7 +30,7 @@ impl Unpacked {
         let unpacked = Unpacked {
             folder: TempDir::public(),
         };
-        let deb = built().to_string_lossy();
+        let deb = package_path().to_string_lossy();
         let _ = done(&Run::new(["dpkg-deb", "-x", &deb, &unpacked.at("")]));
         let _ = done(&Run::new(["dpkg-deb", "-e", &deb, &unpacked.at("control")]));
         unpacked
@@ -61,14 +61,14 @@ impl Unpacked {
 fn the_package_serves_in_a_clean_root_and_its_removal_leaves_nothing() {
     let _serial = serial();
     let root = Root::debian(&["apt"]);
-    lives(&root, built());
+    check_life_cycle(&root, package_path());
 }
 
 #[test]
 fn a_second_build_of_the_package_is_identical() {
     let _serial = serial();
     let other = TempDir::public();
-    let (one, other) = (built(), deb(other.path()));
+    let (one, other) = (package_path(), deb(other.path()));
     let bytes = std::fs::read(one).expect("it was built");
     assert!(Some(bytes) == std::fs::read(&other).ok());
     let listed = done(&Run::new([
@@ -138,7 +138,7 @@ fn the_contents_of_the_package_fit_the_program_and_debian() {
         fields.contains(&format!("\nDepends: {depends}\n")),
         "{depends}: {fields}"
     );
-    keeps_nothing(&package);
+    check_keeps_nothing(&package);
     for part in [
         "copyright",
         "changelog.Debian.gz",
@@ -158,7 +158,7 @@ fn the_contents_of_the_package_fit_the_program_and_debian() {
 }
 
 /// Checks that dpkg keeps no files of the removed package: it has no conffiles.
-fn keeps_nothing(package: &Unpacked) {
+fn check_keeps_nothing(package: &Unpacked) {
     let about = package.names("control");
     assert!(!about.contains("conffiles") && !about.contains("postrm"));
 }

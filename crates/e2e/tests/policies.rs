@@ -256,7 +256,7 @@ fn fit_finds_the_needed_size() {
         limit.abs_diff(NEED) <= NEED / 10
     };
     wait::until("the limit is what is in use", LIMIT, is_near);
-    assert!(program.is_well());
+    assert!(program.is_healthy());
     drop(managed);
 }
 
@@ -299,7 +299,7 @@ fn each_policy_acts_under_serve_and_reports_in_a_dry_run_of_attach() {
     for (name, real, dry, _attached) in &started {
         wait::until("it leaves", LIMIT, || real.status("VmSwap") > 24 * MIB);
         wait::until("it says why", LIMIT, || {
-            let said = tree.said();
+            let said = tree.stdout();
             let mut lines = said.lines();
             lines.any(|line| line.contains(&format!("pages of /{name}: ")) && line.contains(name))
         });
@@ -381,16 +381,16 @@ fn tenants_inherit_policies_and_get_others_on_reload() {
     let [c, d] = ["a/c", "b/d"].map(|name| IdleProgram::start(tree.inside(name), 32));
     wait::until("it leaves", LIMIT, || c.status("VmSwap") > 30 * MIB);
     assert_eq!(d.status("VmSwap"), 0, "it has none");
-    // An action is reported when its last page is swapped out.
+    // `serve` reports an action when the last page of the action is swapped out.
     wait::until("it says why", LIMIT, || {
-        tree.said()
+        tree.stdout()
             .contains("pages of /a/c: not accessed for 1s (cold-age")
     });
 
     write("by = \"cold-age\", older-than = \"1s\", every = \"1s\", dry-run = true");
     tree.reload();
     wait::until("it says what it would do", LIMIT, || {
-        let said = tree.said();
+        let said = tree.stdout();
         said.lines()
             .any(|line| line.contains("would page out") && line.contains("/b/d"))
     });
@@ -399,7 +399,7 @@ fn tenants_inherit_policies_and_get_others_on_reload() {
     write("by = \"cold-age\", older-than = \"1s\", every = \"1s\"");
     tree.reload();
     wait::until("it leaves, too", LIMIT, || d.status("VmSwap") > 30 * MIB);
-    // An action counts when it has ended.
+    // An action is listed only after it has ended.
     wait::until("it is told", LIMIT, || {
         let words = ["report", "/b/d", "--root", tree.root(), "--json"];
         let outcome = pagetide::command(words).finish(LIMIT);
@@ -477,11 +477,11 @@ fn a_page_out_stops_when_its_policy_is_removed() {
             let now = out();
             still = if now == last { still + 1 } else { 0 };
             last = now;
-            tree.said()
+            tree.stdout()
                 .contains("by a policy that the tenant no longer has")
                 || still >= 10
         });
-        let said = tree.said();
+        let said = tree.stdout();
         let at_once = out();
         std::thread::sleep(Duration::from_secs(1));
         let is_short = said.contains("by a policy that the tenant no longer has");

@@ -18,8 +18,9 @@ use e2e::{pagetide, proc, programs, wait};
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// The end of the shell scripts `SETUP && GO`: the shell becomes the command in its arguments.
-const GO: &str = "exec \"$@\"";
+/// The end of the shell scripts `SETUP && EXEC_ARGUMENTS`: the shell becomes the command in its
+/// arguments.
+const EXEC_ARGUMENTS: &str = "exec \"$@\"";
 /// The command prefix that takes away the right to load BPF programs.
 const NO_BPF: &str = "setpriv --bounding-set=-sys_admin,-bpf";
 /// The shell command after which /proc cannot be written.
@@ -172,7 +173,7 @@ fn words(text: &str) -> Vec<String> {
 /// Returns the command prefix for new namespaces (`options` of unshare(1)), in which the shell
 /// command `setup` runs first.
 fn unshare(options: &str, setup: &str) -> Vec<String> {
-    let shell = ["sh", "-c", &format!("{setup} && {GO}"), "sh"].map(str::to_owned);
+    let shell = ["sh", "-c", &format!("{setup} && {EXEC_ARGUMENTS}"), "sh"].map(str::to_owned);
     [words(&format!("unshare {options}")), shell.to_vec()].concat()
 }
 
@@ -209,13 +210,13 @@ fn finding<'a>(doctor: &'a Value, topic: &str) -> &'a Value {
 }
 
 #[track_caller]
-fn has(text: &Value, part: &str) {
+fn assert_contains(text: &Value, part: &str) {
     let text = text.as_str().unwrap_or_default();
     assert!(text.contains(part), "no {part:?} in {text:?}");
 }
 
 #[track_caller]
-fn has_note(report: &Value, part: &str) {
+fn assert_has_note(report: &Value, part: &str) {
     let notes = report["notes"].as_array().expect("a list");
     let found = notes.iter().filter_map(Value::as_str);
     assert!(found.clone().any(|note| note.contains(part)), "{notes:?}");
@@ -224,7 +225,7 @@ fn has_note(report: &Value, part: &str) {
 /// Checks that the report uses the next best source, that its notes contain `why` and what helps
 /// (`helps`), and that `doctor` agrees.
 #[track_caller]
-fn is_next_source(report: &Value, doctor: &Value, why: &str, helps: &str) {
+fn check_next_source(report: &Value, doctor: &Value, why: &str, helps: &str) {
     let source = report["age_source"].as_str().unwrap_or_default();
     let grain = match source {
         "idle-bitmap" => "page",
@@ -232,8 +233,8 @@ fn is_next_source(report: &Value, doctor: &Value, why: &str, helps: &str) {
         _ => panic!("{source}"),
     };
     assert_eq!(report["age_grain"], grain, "{report:#}");
-    has_note(report, why);
-    has_note(report, helps);
+    assert_has_note(report, why);
+    assert_has_note(report, helps);
     assert!(
         report["resident_bytes"].as_u64() > Some(30 << 20),
         "{report:#}"
@@ -241,13 +242,13 @@ fn is_next_source(report: &Value, doctor: &Value, why: &str, helps: &str) {
     assert_eq!(doctor["age_source"], source);
     let ages = finding(doctor, "ages of pages");
     assert_eq!(ages["state"], "limited");
-    has(&ages["detail"], why);
-    has(&ages["remedy"], helps);
+    assert_contains(&ages["detail"], why);
+    assert_contains(&ages["remedy"], helps);
 }
 
 /// Checks exit code 3, and that the error says what failed, why, and what to do.
 #[track_caller]
-fn is_refused(outcome: &Outcome, why: &str) {
+fn check_refused(outcome: &Outcome, why: &str) {
     let reported = &outcome.stderr;
     assert_eq!(outcome.status.code(), Some(3), "{reported}");
     assert!(outcome.stdout.is_empty(), "{}", outcome.stdout);
@@ -270,8 +271,8 @@ fn without_cap_bpf_the_next_source_is_used() {
     let stage = Stage::set();
     let wrap = words(NO_BPF);
     let (report, doctor) = (stage.report(&wrap), stage.doctor(&wrap));
-    is_next_source(&report, &doctor, "cannot make a BPF map", "CAP_BPF");
-    has(
+    check_next_source(&report, &doctor, "cannot make a BPF map", "CAP_BPF");
+    assert_contains(
         &finding(&doctor, "right to page tables")["detail"],
         "no CAP_BPF",
     );
@@ -283,13 +284,13 @@ fn without_cap_perfmon_the_next_source_is_used() {
     // The kernel returns the same error as with lockdown=confidentiality.
     let wrap = words("setpriv --bounding-set=-sys_admin,-perfmon");
     let (report, doctor) = (stage.report(&wrap), stage.doctor(&wrap));
-    is_next_source(
+    check_next_source(
         &report,
         &doctor,
         "cannot load the BPF program",
         "CAP_PERFMON",
     );
-    has(
+    assert_contains(
         &finding(&doctor, "right to page tables")["detail"],
         "no CAP_PERFMON",
     );
@@ -351,7 +352,7 @@ fn without_type_information_the_next_source_is_used() {
         let wrap = unshare("-m", &setup);
         let (report, doctor) = (stage.report(&wrap), stage.doctor(&wrap));
         let why = "type information (/sys/kernel/btf/vmlinux)";
-        is_next_source(&report, &doctor, why, "CONFIG_DEBUG_INFO_BTF");
+        check_next_source(&report, &doctor, why, "CONFIG_DEBUG_INFO_BTF");
     }
 }
 
@@ -366,8 +367,8 @@ fn another_user_reports_only_its_own_processes() {
     let own = Run::new([wrap.clone(), toucher(&stage.folder)].concat()).start();
     wait_until_touched(&own);
     let report = json(&stage.report_of(&wrap, own.pid()));
-    is_next_source(&report, &doctor, "cannot make a BPF map", "CAP_BPF");
-    is_refused(
+    check_next_source(&report, &doctor, "cannot make a BPF map", "CAP_BPF");
+    check_refused(
         &stage.report_of(&wrap, stage.target.pid()),
         "Permission denied",
     );
@@ -376,7 +377,7 @@ fn another_user_reports_only_its_own_processes() {
     let report = json(&stage.report_of(&wrap, own.pid()));
     assert_eq!(report["age_source"], "page-tables", "{report:#}");
     assert_eq!(stage.doctor(&wrap)["age_source"], "page-tables");
-    is_refused(
+    check_refused(
         &stage.report_of(&wrap, stage.target.pid()),
         "Permission denied",
     );
@@ -398,16 +399,16 @@ fn report_from_inside(stage: &Stage, unshare: &str, setup: &str) -> Value {
 fn in_a_user_namespace_the_next_source_is_used() {
     let stage = Stage::set();
     let wrap = words("unshare -Ur");
-    is_refused(
+    check_refused(
         &stage.report_of(&wrap, stage.target.pid()),
         "Permission denied",
     );
     let doctor = stage.doctor(&wrap);
     let report = report_from_inside(&stage, "unshare -Ur", "true");
-    is_next_source(&report, &doctor, "cannot make a BPF map", "user namespaces");
+    check_next_source(&report, &doctor, "cannot make a BPF map", "user namespaces");
     let namespace = finding(&doctor, "user namespace");
-    has(&namespace["detail"], "uid_map: 0 0 1");
-    has(&finding(&doctor, "process events")["detail"], "namespace");
+    assert_contains(&namespace["detail"], "uid_map: 0 0 1");
+    assert_contains(&finding(&doctor, "process events")["detail"], "namespace");
 }
 
 #[test]
@@ -419,11 +420,11 @@ fn in_a_container_missing_features_are_reported() {
     let report = report_from_inside(&stage, "unshare -mpf --mount-proc", &setup);
     let doctor = stage.doctor(&unshare("-mpf --mount-proc", &setup));
     assert_eq!(report["age_source"], doctor["age_source"]);
-    has_note(&report, "forks and exits are found only by scans");
+    assert_has_note(&report, "forks and exits are found only by scans");
     assert_eq!(finding(&doctor, "process events")["state"], "limited");
-    has(&finding(&doctor, "control groups")["detail"], "read-only");
-    has(&finding(&doctor, "control groups")["remedy"], "remount,rw");
-    has(&finding(&doctor, "who else clears")["detail"], "hidden");
+    assert_contains(&finding(&doctor, "control groups")["detail"], "read-only");
+    assert_contains(&finding(&doctor, "control groups")["remedy"], "remount,rw");
+    assert_contains(&finding(&doctor, "who else clears")["detail"], "hidden");
 }
 
 #[test]
@@ -437,7 +438,7 @@ fn if_bits_may_not_be_cleared_ages_are_unknown() {
         // The memory in use is not reported as cold.
         let unknown = report["unknown_age_bytes"].as_u64();
         assert!(unknown > Some(1 << 20), "{report:#}");
-        has(
+        assert_contains(
             &report["unknown_because"][0]["reason"],
             "may not be cleared",
         );
@@ -445,9 +446,9 @@ fn if_bits_may_not_be_cleared_ages_are_unknown() {
     let clearing = stage.doctor(&read_only);
     let clearing = finding(&clearing, "clearing bits");
     assert_eq!(clearing["state"], "missing");
-    has(&clearing["remedy"], "remount,rw /proc");
+    assert_contains(&clearing["remedy"], "remount,rw /proc");
     let rights = stage.doctor(&almost);
-    has(
+    assert_contains(
         &finding(&rights, "right to others")["detail"],
         "no CAP_DAC_OVERRIDE",
     );
@@ -464,7 +465,7 @@ fn without_any_source_only_sizes_are_reported() {
     let (report, doctor) = (stage.report(&wrap), stage.doctor(&wrap));
     assert_eq!(report["age_source"], "none");
     assert_eq!(report["age_grain"], "none");
-    has_note(&report, "sizes only");
+    assert_has_note(&report, "sizes only");
     // The two values are of different scans of a running program: once the second scan found a page
     // more (33,800,192 and 33,804,288 bytes).
     let bytes = |name: &str| report[name].as_u64().expect(name);
@@ -484,17 +485,17 @@ fn doctor_says_which_access_hints_are_seen() {
     let hints = |wrap: &[String]| finding(&stage.doctor(wrap), "access hints").clone();
     let on_disk = hints(&[]);
     assert_eq!(on_disk["state"], "ok", "{on_disk}");
-    has(&on_disk["detail"], "POSIX_FADV_NOREUSE are seen");
+    assert_contains(&on_disk["detail"], "POSIX_FADV_NOREUSE are seen");
 
     let folder = stage.folder.path().display();
     let copied = format!("mount -t tmpfs none /mnt && cp {own} /mnt && mount --bind /mnt {folder}");
     let in_memory = hints(&unshare("-m", &copied));
     assert_eq!(in_memory["state"], "limited", "{in_memory}");
-    has(
+    assert_contains(
         &in_memory["detail"],
         "MADV_SEQUENTIAL and MADV_RANDOM are seen",
     );
-    has(&in_memory["remedy"], "noreuse-paths");
+    assert_contains(&in_memory["remedy"], "noreuse-paths");
 
     let overlaid = format!(
         "mount -t tmpfs none /mnt && mkdir /mnt/up /mnt/work && mount -t overlay none \
@@ -509,10 +510,10 @@ fn missing_process_events_are_reported() {
     let wrap = words("unshare -n");
     let (report, doctor) = (stage.report(&wrap), stage.doctor(&wrap));
     assert_eq!(report["age_source"], doctor["age_source"]);
-    has_note(&report, "no process events");
+    assert_has_note(&report, "no process events");
     let events = finding(&doctor, "process events");
     assert_eq!(events["state"], "limited");
-    has(&events["remedy"], "network namespace");
+    assert_contains(&events["remedy"], "network namespace");
 }
 
 #[test]
@@ -529,7 +530,7 @@ fn capabilities_of_the_executable_are_enough() {
     };
     // The shell drops the rights that remain after setpriv, so that pagetide has only the rights of
     // its file.
-    let shell = ["sh", "-c", GO, "sh"].map(str::to_owned);
+    let shell = ["sh", "-c", EXEC_ARGUMENTS, "sh"].map(str::to_owned);
     let wrap = [user::prefix(NOBODY), shell].concat();
     let own = user::run(NOBODY, toucher(&stage.folder)).start();
     wait_until_touched(&own);

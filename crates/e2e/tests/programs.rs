@@ -116,7 +116,7 @@ fn fio(block: &str) {
         .compare_by(errors)
         .one_by_one()
         // Most memory that fio touches is page cache.
-        .least(MIB)
+        .min_paged_out(MIB)
         .check();
 }
 
@@ -226,7 +226,7 @@ fn a_compile_gives_the_same_objects() {
          cat $d/*.o | sha256sum; rm -r $d"
     );
     Case::new("compile", ["sh", "-c", &script])
-        .least(MIB)
+        .min_paged_out(MIB)
         .check();
 }
 

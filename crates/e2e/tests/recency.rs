@@ -1,8 +1,9 @@
 //! Memory that a program reads in order or at random is reclaimed before other memory that is used
 //! as often. An access to such memory does not predict a later one.
 //!
-//! The program says so by MADV_SEQUENTIAL or MADV_RANDOM, or of a file that it uses only once by
-//! POSIX_FADV_NOREUSE. Of other files a rule of the configuration says that they are used once.
+//! A program declares such memory by MADV_SEQUENTIAL or MADV_RANDOM, and a file that it uses only
+//! once by POSIX_FADV_NOREUSE. A rule of the configuration may name further files that are used
+//! only once.
 #![forbid(unsafe_code)]
 
 use std::io::Write;
@@ -19,11 +20,11 @@ use rustix::process::Signal;
 const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
 /// Size of a working set beside a stream, MiB.
-const HOT: u64 = 24;
+const HOT_MIB: u64 = 24;
 /// EAGAIN: less was reclaimed than requested.
-const AGAIN: i32 = 11;
+const TRY_AGAIN: i32 = 11;
 /// Size of each memory area of the test programs, MiB.
-const AREA: u64 = 48;
+const AREA_MIB: u64 = 48;
 
 /// Starts a Python program of `tests/programs` and waits until it prints `ready` and the addresses
 /// of its areas; returns the process and these addresses.
@@ -33,7 +34,7 @@ fn start_program(
     words: impl IntoIterator<Item = String>,
 ) -> (Running, Vec<u64>) {
     let own = ["python3".to_owned(), programs::source(name)];
-    let own = own.into_iter().chain([AREA.to_string()]).chain(words);
+    let own = own.into_iter().chain([AREA_MIB.to_string()]).chain(words);
     let running = Run::new(prefix.into_iter().chain(own)).start();
     wait::until("it has used all twice", SOON, || {
         let ended = running.stdout().ends_with('\n');
@@ -77,7 +78,7 @@ fn memory_read_in_order_is_reclaimed_before_memory_used_as_much() {
     let (running, places) = start_program(tree.inside("a"), "advised.py", []);
     let pid = running.pid();
     wait::until("its pages are known", SOON, || {
-        tree.line("a/memory.stat", "anon") >= 2 * AREA * MIB
+        tree.line("a/memory.stat", "anon") >= 2 * AREA_MIB * MIB
     });
     // During this time some scans find both areas accessed.
     std::thread::sleep(Duration::from_secs(3));
@@ -88,16 +89,16 @@ fn memory_read_in_order_is_reclaimed_before_memory_used_as_much() {
     // Less than 32 MiB, as the interpreter's idle memory is older than both areas and goes first.
     assert!(
         out[0] >= 16 * MIB && out[1] <= MIB,
-        "{out:?} of {AREA} MiB each"
+        "{out:?} of {AREA_MIB} MiB each"
     );
 }
 
-/// Writes a file of [`AREA`] MiB to the disk, in folios of one page. The kernel would split a
+/// Writes a file of [`AREA_MIB`] MiB to the disk, in folios of one page. The kernel would split a
 /// larger folio of which a part is paged out, and unmap all of it: of 48 MiB written at once, all
 /// were unmapped, where only 25 MiB were paged out.
 fn write_file(path: &str) {
     let mut file = std::fs::File::create(path).expect("it can be made");
-    for _ in 0..AREA * MIB / 4096 {
+    for _ in 0..AREA_MIB * MIB / 4096 {
         file.write_all(&[7; 4096]).expect("there is room");
     }
     // A page that is not on the disk yet would have to be written before the kernel can drop it.
@@ -132,10 +133,10 @@ fn files_named_by_a_rule_are_reclaimed_before_memory_used_as_much() {
     let resident = || [0, 1, 2].map(|area| smaps_bytes(pid, places[area], "Rss"));
     let round = || {
         wait::until("all is there", SOON, || {
-            resident().iter().all(|bytes| *bytes == AREA * MIB)
+            resident().iter().all(|bytes| *bytes == AREA_MIB * MIB)
         });
         wait::until("its pages are known", SOON, || {
-            tree.line("a/memory.stat", "file") >= 2 * AREA * MIB
+            tree.line("a/memory.stat", "file") >= 2 * AREA_MIB * MIB
         });
         // During this time some scans find all of the memory accessed.
         std::thread::sleep(Duration::from_secs(3));
@@ -143,7 +144,7 @@ fn files_named_by_a_rule_are_reclaimed_before_memory_used_as_much() {
         tree.write("a/memory.reclaim", "32m");
         let left = resident();
         running.signal(Signal::CONT);
-        left.map(|bytes| AREA * MIB - bytes)
+        left.map(|bytes| AREA_MIB * MIB - bytes)
     };
     let is_first = |[first, ..]: [u64; 3]| first >= 16 * MIB;
     let is_second = |[_, second, _]: [u64; 3]| second >= 16 * MIB;
@@ -155,9 +156,9 @@ fn files_named_by_a_rule_are_reclaimed_before_memory_used_as_much() {
     ask("noreuse-paths = [\"other\"]\n".to_owned());
     tree.reload();
     wait::until("it is refused", SOON, || {
-        tree.said().contains("nothing is changed")
+        tree.stdout().contains("nothing is changed")
     });
-    let said = tree.said();
+    let said = tree.stdout();
     assert!(
         said.contains("line 2") && said.contains("begin it with /"),
         "{said}"
@@ -169,7 +170,7 @@ fn files_named_by_a_rule_are_reclaimed_before_memory_used_as_much() {
     std::fs::remove_file(&files[1]).expect("it is there");
     tree.reload();
     wait::until("it is read", SOON, || {
-        tree.said().contains("read once more")
+        tree.stdout().contains("read once more")
     });
     let out = round();
     assert!(is_second(out) && others(out, 1) <= MIB, "{out:?}");
@@ -271,12 +272,12 @@ fn a_stream_is_reclaimed_before_memory_that_is_used_again() {
         for (at, (hot, stream)) in running.iter().enumerate() {
             stream.signal(Signal::STOP);
             let file = format!("{}/memory.reclaim", NAMES[at]);
-            let written = tree.try_write(&file, &format!("{HOT}m"));
-            assert!(matches!(written, Ok(()) | Err(AGAIN)), "{written:?}");
+            let written = tree.try_write(&file, &format!("{HOT_MIB}m"));
+            assert!(matches!(written, Ok(()) | Err(TRY_AGAIN)), "{written:?}");
             out[at] = e2e::proc::number(hot.pid(), "VmSwap").expect("it runs");
         }
         eprintln!("of what is used again, in swap: {NAMES:?} {out:?}");
-        out[1..].iter().all(|out| *out <= MIB) && out[0] >= HOT * MIB / 2
+        out[1..].iter().all(|out| *out <= MIB) && out[0] >= HOT_MIB * MIB / 2
     };
     // On a busy machine a stream may be slower than the scans: then parts of its file are as old as
     // the working set, and advice changes little.
@@ -286,18 +287,19 @@ fn a_stream_is_reclaimed_before_memory_that_is_used_again() {
     );
 }
 
-/// Starts in a tenant a program that uses a working set of [`HOT`] MiB again and again. Then starts
-/// a program that reads a mapped file of twice that size. The tenant's name is the advice for it.
+/// Starts in a tenant a program that uses a working set of [`HOT_MIB`] MiB again and again. Then
+/// starts a program that reads a mapped file of twice that size. The tenant's name is the advice
+/// for it.
 fn working_set_and_stream(tree: &Tree, name: &str, folder: &TempDir) -> (Running, Running) {
-    let (size, inside) = (HOT.to_string(), tree.inside(name));
+    let (size, inside) = (HOT_MIB.to_string(), tree.inside(name));
     let words = [&size, &size, "600", "--rate", "3000"].map(String::from);
     let hot = Run::new([programs::c("hotset")].into_iter().chain(words));
     let hot = hot.under(inside.clone()).start();
     wait::until("it is filled", SOON, || hot.stderr().contains("ready"));
     wait::until("its pages are known", SOON, || {
-        tree.line(&format!("{name}/memory.stat"), "anon") >= HOT * MIB
+        tree.line(&format!("{name}/memory.stat"), "anon") >= HOT_MIB * MIB
     });
-    let file = page_cache::file(folder, 2 * usize::try_from(HOT).expect("small"));
+    let file = page_cache::file(folder, 2 * usize::try_from(HOT_MIB).expect("small"));
     let advice = if name == "ruled" { "none" } else { name };
     let stream = Run::new([&programs::c("stream"), &file, advice]);
     (hot, stream.under(inside).start())
@@ -332,19 +334,19 @@ fn a_limit_takes_from_a_declared_stream_before_memory_that_is_used_again() {
     assert!(out[0] >= 2 * MIB && out[1] <= out[0] / 4, "{out:?}");
 }
 
-/// Starts a program with a working set of [`HOT`] MiB, and beside it one that reads a mapped file
-/// of four times that size. Then starts a manager that limits both together to 64 MiB. Returns the
-/// script that runs both, the manager, and the pid that has the working set.
+/// Starts a program with a working set of [`HOT_MIB`] MiB, and beside it one that reads a mapped
+/// file of four times that size. Then starts a manager that limits both together to 64 MiB. Returns
+/// the script that runs both, the manager, and the pid that has the working set.
 fn limited_stream(advice: &str, folder: &TempDir) -> (Running, Running, u32) {
     const SCRIPT: &str = "\"$0\" $1 $1 600 --rate 3000 & echo $!; \"$2\" \"$3\" $4";
-    let file = page_cache::file(folder, 4 * usize::try_from(HOT).expect("small"));
+    let file = page_cache::file(folder, 4 * usize::try_from(HOT_MIB).expect("small"));
     let (hot, stream) = (programs::c("hotset"), programs::c("stream"));
     let words = [
         "sh",
         "-c",
         SCRIPT,
         &hot,
-        &HOT.to_string(),
+        &HOT_MIB.to_string(),
         &stream,
         &file,
         advice,

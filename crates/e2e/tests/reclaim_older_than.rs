@@ -19,7 +19,7 @@ use e2e::{pagetide, proc, programs, wait};
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Starts a program with cold and with hot memory, with `wrap` before its command.
-fn subject(wrap: &[&str]) -> Running {
+fn start_subject(wrap: &[&str]) -> Running {
     cold_and_hot::start(wrap, LIMIT)
 }
 
@@ -27,9 +27,9 @@ fn subject(wrap: &[&str]) -> Running {
 fn idle_memory_is_paged_out_and_the_rest_stays() {
     let _serial = serial();
     let _swap = Swap::shared();
-    let alone = subject(&[]);
+    let alone = start_subject(&[]);
     let own = pagetide::binary();
-    let managed = subject(&[&own, "run", "--age-every", "500ms", "--"]);
+    let managed = start_subject(&[&own, "run", "--age-every", "500ms", "--"]);
     std::thread::sleep(Duration::from_secs(4));
     for running in [alone, managed] {
         let pid = running.pid().to_string();
@@ -221,7 +221,7 @@ fn a_policy_pages_out_in_time() {
         "1s",
     ];
     let own = pagetide::binary();
-    let managed = subject(&[&[&own, "run"][..], &options, &["--"]].concat());
+    let managed = start_subject(&[&[&own, "run"][..], &options, &["--"]].concat());
     let said = |name| number(&pagetide::report(managed.pid()), name);
     let listens = || pagetide::on("stat", managed.pid()).status.success();
     wait::until("the manager", LIMIT, listens);

@@ -13,15 +13,16 @@ use e2e::{pagetide, proc, wait};
 
 /// Number of keys.
 const KEYS: u64 = 150_000;
-/// Number of keys where all memory is swapped out every 20 ms: few, as every access is a fault.
-const FEW: u64 = 40_000;
+/// Number of keys in tests in which all memory is swapped out every 20 ms. It is small, because
+/// each access to a key is then a page fault.
+const FEW_KEYS: u64 = 40_000;
 /// Number of commands that are sent at once.
 const BATCH: u64 = 500;
 /// Longest time that a test waits for one event, also on a busy machine.
 const LONG: Duration = Duration::from_secs(300);
 
 /// A hash of `x`: pseudo-random bits that are the same in each run.
-fn mix(x: u64) -> u64 {
+fn hash(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)
@@ -33,10 +34,10 @@ fn key(number: u64) -> Vec<u8> {
 
 /// The value of a key: 64 to 400 bytes; every second value can hardly be compressed.
 fn value(number: u64) -> Vec<u8> {
-    let len = 8 + mix(number) % 43;
+    let len = 8 + hash(number) % 43;
     let word = |i: u64| {
         if number.is_multiple_of(2) {
-            mix(number << 8 | i)
+            hash(number << 8 | i)
         } else {
             number
         }
@@ -45,7 +46,7 @@ fn value(number: u64) -> Vec<u8> {
 }
 
 /// The command of a redis server at this port, with its dump in the folder.
-fn server(port: u16, folder: &TempDir) -> Run {
+fn server_command(port: u16, folder: &TempDir) -> Run {
     let dir = folder.path().to_string_lossy().into_owned();
     let port = port.to_string();
     let words = [
@@ -126,7 +127,7 @@ fn background_save(client: &mut Client) {
 }
 
 /// Bytes of resident anonymous memory of the redis server.
-fn rss(server: &Running) -> u64 {
+fn resident_bytes(server: &Running) -> u64 {
     server
         .named("redis-server")
         .first()
@@ -137,11 +138,11 @@ fn rss(server: &Running) -> u64 {
 /// Resident bytes of a filled server without a limit.
 fn peak_alone() -> u64 {
     let (folder, port) = (TempDir::new(), free_port());
-    let alone = server(port, &folder).start();
+    let alone = server_command(port, &folder).start();
     let mut client = Client::connect(port);
     fill(&mut client, KEYS);
     check_all(&mut client, KEYS, "alone");
-    rss(&alone)
+    resident_bytes(&alone)
 }
 
 /// The kernel may kill the server (limit about 25 MiB) while swap is free, if a busy machine keeps
@@ -165,7 +166,7 @@ fn in_half_of_its_memory() -> Result<(), String> {
     let report = folder.file("report.json");
     let limits = ["--memory-max", limit.as_str(), "--age-every", "2s"];
     let options = [&limits[..], &["--report", report.as_str()]].concat();
-    let mut managed = pagetide::run(&options, &server(port, &folder)).start();
+    let mut managed = pagetide::run(&options, &server_command(port, &folder)).start();
     let worked = std::panic::catch_unwind(|| {
         let mut client = Client::connect(port);
         fill(&mut client, KEYS);
@@ -187,7 +188,7 @@ fn in_half_of_its_memory() -> Result<(), String> {
         other_folder.path().join("dump.rdb"),
     )
     .expect("BGSAVE wrote a dump");
-    let other = server(other_port, &other_folder).start();
+    let other = server_command(other_port, &other_folder).start();
     check_all(
         &mut Client::connect(other_port),
         KEYS,
@@ -208,7 +209,8 @@ fn in_half_of_its_memory() -> Result<(), String> {
     wait::until("the report", LONG, || {
         std::fs::metadata(&file).is_ok_and(|meta| meta.len() > 0)
     });
-    // Pages idle for three scans leave ahead of the limit; the kernel takes others at the limit.
+    // pagetide pages out pages idle for three scans before the limit is reached; at the limit the
+    // kernel reclaims others.
     let report = e2e::report::Report::read(&file);
     let left = report.number("evicted_pages") + report.number("left_by_kernel_pages");
     assert!(left > 1000, "{left} pages left by the report");
@@ -226,17 +228,17 @@ fn bgsave_while_everything_is_evicted() {
     let _serial = serial();
     let swap = Swap::new(2048);
     let (folder, port) = (TempDir::new(), free_port());
-    let managed = pagetide::run(&e2e::notice::POLICY, &server(port, &folder)).start();
+    let managed = pagetide::run(&e2e::notice::POLICY, &server_command(port, &folder)).start();
     let mut client = Client::connect(port);
-    fill(&mut client, FEW);
-    let full = rss(&managed);
+    fill(&mut client, FEW_KEYS);
+    let full = resident_bytes(&managed);
     // Waits until the kernel has swapped out more than 8 MiB.
     wait::until("it leaves", LONG, || swap.written() > 8 << 20);
     background_save(&mut client);
-    check_all(&mut client, FEW, "evicted as fast as possible");
+    check_all(&mut client, FEW_KEYS, "evicted as fast as possible");
     eprintln!(
         "resident {full} after the fill, {} at the end",
-        rss(&managed)
+        resident_bytes(&managed)
     );
 
     let (other_folder, other_port) = (TempDir::new(), free_port());
@@ -245,10 +247,10 @@ fn bgsave_while_everything_is_evicted() {
         other_folder.path().join("dump.rdb"),
     )
     .expect("BGSAVE wrote a dump");
-    let _other = server(other_port, &other_folder).start();
+    let _other = server_command(other_port, &other_folder).start();
     check_all(
         &mut Client::connect(other_port),
-        FEW,
+        FEW_KEYS,
         "the dump in another server",
     );
 }

@@ -1,4 +1,5 @@
-//! What refaults at a limit on real memory teach the engine about the type to take.
+//! Refaults at a limit, on real memory: what the engine learns from them about which type of memory
+//! to reclaim, anonymous or file.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
@@ -12,7 +13,7 @@ use e2e::{page_cache, pagetide, proc, wait};
 /// Time limit of each step, on a busy machine, too.
 const SOON: Duration = Duration::from_secs(180);
 /// Refaults of file pages after which the test judges: many more than one scan can find.
-const ENOUGH: u64 = 400;
+const REFAULTS_MIN: u64 = 400;
 
 /// Fills as much memory as the file of its first argument has once, and then reads this file at
 /// random through a mapping: each page about once in 70 s if the second argument is the file's size
@@ -47,12 +48,12 @@ fn refaults_between_distant_scans_count_and_idle_anonymous_memory_leaves() {
         stat[name].as_u64()
     };
     wait::until("it is managed", SOON, || stat("pgsteal").is_some());
-    // Before many scans have opened generations, every refault is recent.
+    // Waits until many scans have opened generations: before that, every refault counts as recent.
     std::thread::sleep(Duration::from_secs(12));
     let figure = |name| stat(name).expect("it is managed");
     let [refaults, recent] = ["workingset_refault_file", "workingset_activate_file"].map(figure);
     wait::until("files refault", SOON, || {
-        stat("workingset_refault_file").is_some_and(|now| now >= refaults + ENOUGH)
+        stat("workingset_refault_file").is_some_and(|now| now >= refaults + REFAULTS_MIN)
     });
     // Read in this order, so that refaults in between do not count as recent.
     let recent = figure("workingset_activate_file") - recent;
@@ -115,7 +116,7 @@ fn idle_memory_makes_room_for_a_mapped_file_of_a_tenant() {
 
 /// Fills as much memory as the file of its argument has, and then uses both at random. With a file
 /// of 48 MiB each page is used about once in 8 s.
-const USES_BOTH: &str = "\
+const PROGRAM_USING_BOTH: &str = "\
 import mmap, random, sys, time
 file = open(sys.argv[1], 'rb')
 used = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
@@ -135,7 +136,12 @@ fn more_swappiness_keeps_more_of_a_mapped_file_in_memory() {
     let _serial = serial();
     let (folders, _swap) = ([(); 4].map(|()| TempDir::new()), Swap::shared());
     let start = |(folder, swappiness): (&TempDir, &str)| {
-        let program = Run::new(["python3", "-c", USES_BOTH, &page_cache::file(folder, 48)]);
+        let program = Run::new([
+            "python3",
+            "-c",
+            PROGRAM_USING_BOTH,
+            &page_cache::file(folder, 48),
+        ]);
         let limits = ["--memory-max", "72M", "--swappiness", swappiness];
         let options = [&limits[..], &["--age-every", "2s"]].concat();
         pagetide::run(&options, &program).start()
@@ -150,7 +156,7 @@ fn more_swappiness_keeps_more_of_a_mapped_file_in_memory() {
                 *sum += proc::number(one.pid(), "RssFile").unwrap_or(0);
             }
         }
-        // On average, 1 MiB more each.
+        // Each higher swappiness keeps on average at least 1 MiB more of the file in memory.
         sums.is_sorted_by(|less, more| less + 15 * (1 << 20) <= *more)
     });
 }

@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::process::Command;
 use std::time::Duration;
 
-use e2e::aged::{self, Looking, number};
+use e2e::aged::{self, RunningReport, number};
 use e2e::guard::Run;
 use e2e::temp::{TempDir, serial};
 use e2e::{pagetide, proc, programs, wait};
@@ -32,7 +32,7 @@ fn all_descendants_are_counted() {
          setpriv --reuid nobody --clear-groups {hold} & \n wait; sleep 60"
     );
     let shell = Run::new(["sh", "-c", &script]).start();
-    let looking = Looking::at(shell.pid(), 8, 1000);
+    let looking = RunningReport::at(shell.pid(), 8, 1000);
     let started = || shell.named("hotset").len() == 4;
     wait::until("four programs", SOON, started);
     let programs = shell.named("hotset");
@@ -63,7 +63,7 @@ fn memory_that_an_idle_child_inherited_counts_after_its_parent_ends() {
     let shell = Run::new(["sh", "-c", &script]).start();
     wait::until("it has forked", SOON, || shell.stdout().ends_with('\n'));
     let child: u32 = shell.stdout().trim().parse().expect("its child");
-    let report = Looking::at(shell.pid(), 14, 1000).finish().report;
+    let report = RunningReport::at(shell.pid(), 14, 1000).finish().report;
     assert_eq!(
         number(&report["ended"], "processes"),
         1,
@@ -102,7 +102,7 @@ fn the_short_lived_processes_of_a_compile_are_counted() {
         folder.path().display()
     );
     let shell = Run::new(["sh", "-c", &script]).start();
-    let mut looking = Looking::at(shell.pid(), 300, 1000);
+    let mut looking = RunningReport::at(shell.pid(), 300, 1000);
     looking.give_up_after(Duration::from_secs(120));
     // A report subscribes to process events before its first scan, and the scan claims the process.
     wait::until("it looks", SOON, || proc::is_claimed(shell.pid()));

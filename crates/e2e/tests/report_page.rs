@@ -47,7 +47,7 @@ fn a_page_shows_what_the_report_says() {
     assert!(outcome.status.success(), "{}", outcome.stderr);
     drop(running);
     std::fs::write(&json, &outcome.stdout).expect("written");
-    let seen = browser::read(&page, &json, &target_dir().join("e2e/page"));
+    let seen = browser::open_report(&page, &json, &target_dir().join("e2e/page"));
     let problems = seen["problems"].as_array().expect("a list");
     assert!(problems.is_empty(), "{problems:#?}");
 }

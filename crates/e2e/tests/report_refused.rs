@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use e2e::aged::{self, Looking, number};
+use e2e::aged::{self, RunningReport, number};
 use e2e::guard::{Outcome, Run};
 use e2e::subject::Subject;
 use e2e::temp::{TempDir, serial};
@@ -16,10 +16,10 @@ use serde_json::Value;
 const SOON: Duration = Duration::from_secs(60);
 const MIB: u64 = 1 << 20;
 /// A directory that any user can enter, with programs that any user can run.
-struct Public(TempDir);
+struct PublicPrograms(TempDir);
 
-impl Public {
-    fn new() -> Public {
+impl PublicPrograms {
+    fn new() -> PublicPrograms {
         let folder = TempDir::public();
         for (path, name) in [
             (pagetide::binary(), "pagetide"),
@@ -27,7 +27,7 @@ impl Public {
         ] {
             std::fs::copy(path, folder.path().join(name)).expect("a program can be copied");
         }
-        Public(folder)
+        PublicPrograms(folder)
     }
 
     /// The command `HEAD pagetide report WORDS`, with the public copy of pagetide.
@@ -47,7 +47,7 @@ impl Public {
 
 /// Checks that the command ends with one of these codes, says why and what to do, and prints no
 /// data.
-fn is_refused(what: &str, outcome: &Outcome, codes: &[i32]) {
+fn check_refused(what: &str, outcome: &Outcome, codes: &[i32]) {
     let code = outcome.status.code().unwrap_or(-1);
     let said = &outcome.stderr;
     eprintln!("{what}: {code}: {said}");
@@ -65,13 +65,13 @@ fn missing_targets_are_refused() {
     let gone = Run::new(["true"]).start();
     let pid = gone.pid().to_string();
     assert!(gone.wait(SOON).status.success());
-    is_refused("gone", &report(&pid), &[1]);
-    is_refused("a thread of the kernel", &report("2"), &[1]);
-    is_refused("nobody's", &report("4194305"), &[1, 2]);
-    is_refused("zero", &report("0"), &[1, 2]);
-    is_refused("negative", &report("-5"), &[2]);
+    check_refused("gone", &report(&pid), &[1]);
+    check_refused("a thread of the kernel", &report("2"), &[1]);
+    check_refused("nobody's", &report("4194305"), &[1, 2]);
+    check_refused("zero", &report("0"), &[1, 2]);
+    check_refused("negative", &report("-5"), &[2]);
     let group = aged::outcome(&["--cgroup", "/no/such/group", "--for", "1s"]);
-    is_refused("no group", &group, &[1]);
+    check_refused("no group", &group, &[1]);
     // A zombie: its parent does not reap it.
     let shell = Run::new(["sh", "-c", "sleep 0 & exec sleep 60"]).start();
     let zombie = wait::poll(SOON, || {
@@ -79,33 +79,33 @@ fn missing_targets_are_refused() {
         of.rfind(|pid| proc::state(*pid) == Some('Z'))
     });
     let zombie = zombie.expect("a zombie").to_string();
-    is_refused("a zombie", &report(&zombie), &[1]);
+    check_refused("a zombie", &report(&zombie), &[1]);
     // A report never scans its own process: here the shell becomes the report on its own pid.
     let own = format!("exec {} report $$ --for 1s --json", pagetide::binary());
-    is_refused("itself", &Run::new(["sh", "-c", &own]).finish(SOON), &[1]);
+    check_refused("itself", &Run::new(["sh", "-c", &own]).finish(SOON), &[1]);
 }
 
 #[test]
 fn another_users_process_is_refused() {
     let _serial = serial();
-    let public = Public::new();
+    let public = PublicPrograms::new();
     let of_root = public.program(&[]).start();
     wait::until("32 MiB", SOON, || of_root.stderr().contains("ready"));
     let pid = of_root.pid().to_string();
     let words = [pid.as_str(), "--for", "1s", "--json"];
     let outcome = public.report(&user::prefix(NOBODY), &words).finish(SOON);
-    is_refused("nobody at root's", &outcome, &[1, 3]);
+    check_refused("nobody at root's", &outcome, &[1, 3]);
     assert!(of_root.tree().contains(&of_root.pid()), "it runs on");
 }
 
 /// Checks that a report made without the right to read page tables has no ages of pages, and says
 /// in a note what it lacks. `what` names the case in messages.
-fn is_poorer(what: &str, outcome: &Outcome) {
+fn check_lacks_page_ages(what: &str, outcome: &Outcome) {
     let said = &outcome.stderr;
     assert_eq!(outcome.status.code(), Some(0), "{what}: {said}");
     assert!(!said.contains("panicked"), "{what}: {said}");
     let report: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
-    aged::adds_up(&report);
+    aged::check_sums(&report);
     let source = report["age_source"].as_str().unwrap_or_default();
     eprintln!("{what}: {source}, {}", report["notes"]);
     assert!(["referenced", "none"].contains(&source), "{what}: {report}");
@@ -121,12 +121,12 @@ fn is_poorer(what: &str, outcome: &Outcome) {
 #[test]
 fn without_rights_ones_own_processes_are_reported_as_far_as_they_can_be() {
     let _serial = serial();
-    let public = Public::new();
+    let public = PublicPrograms::new();
     let own = public.program(&user::prefix(NOBODY)).start();
     wait::until("32 MiB", SOON, || own.stderr().contains("ready"));
     let pid = own.pid().to_string();
     let words = [pid.as_str(), "--for", "3s", "--json"];
-    is_poorer(
+    check_lacks_page_ages(
         "nobody",
         &public.report(&user::prefix(NOBODY), &words).finish(SOON),
     );
@@ -138,14 +138,14 @@ fn without_rights_ones_own_processes_are_reported_as_far_as_they_can_be() {
     ]
     .concat();
     let outcome = public.report(&namespace, &words).finish(SOON);
-    is_refused("a namespace at the outside", &outcome, &[1, 3]);
+    check_refused("a namespace at the outside", &outcome, &[1, 3]);
     let script = format!(
         "{} 32 32 60 --rate 1000 & sleep 2; {} report $! --for 3s --json; kill $!",
         public.0.file("hotset"),
         public.0.file("pagetide")
     );
     let inside = Run::new(["sh", "-c", &script]).under(namespace);
-    is_poorer("a namespace", &inside.finish(SOON));
+    check_lacks_page_ages("a namespace", &inside.finish(SOON));
 }
 
 /// The names of all swap areas; their used sizes change all the time.
@@ -201,7 +201,7 @@ fn a_killed_report_leaves_nothing_behind() {
     assert_eq!(proc::status(program.pid, "TracerPid").as_deref(), Some("0"));
     let used = cpu();
     wait::until("it works on", SOON, || cpu() != used);
-    let report = Looking::at(program.pid, 2, 500).finish().report;
+    let report = RunningReport::at(program.pid, 2, 500).finish().report;
     assert!(number(&report, "resident_bytes") > 64 * MIB, "{report}");
 }
 

@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use e2e::aged::{self, Looking, is_near, number, rollup};
+use e2e::aged::{self, RunningReport, is_near, number, rollup};
 use e2e::memcg::MemoryGroup;
 use e2e::postgres::Postgres;
-use e2e::sizes::{is_what_the_kernel_said, is_what_the_kernel_says};
+use e2e::sizes::{check_sizes_by_kernel, check_sizes_by_recent_kernel};
 use e2e::subject::{AgesSubject, Subject};
 use e2e::temp::serial;
 use e2e::{proc, wait};
@@ -17,7 +17,7 @@ const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
 
 /// Checks that each process has as many mapped bytes in the report as the kernel counts (Rss).
-fn maps_its_rss(report: &Value) {
+fn check_mapped_is_rss(report: &Value) {
     for pid in aged::pids(report) {
         let mapped = aged::process(report, pid).map_or(0, |one| number(one, "mapped_bytes"));
         let rss = rollup(&[pid], "Rss");
@@ -31,9 +31,9 @@ fn every_kind_of_memory_counts_once() {
     let _serial = serial();
     let kinds = ["anon", "thp", "cow", "memfd", "forked", "file"];
     let ages = AgesSubject::start(64, 60, &kinds);
-    let report = Looking::at(ages.printed.pid, 3, 1000).finish().report;
-    is_what_the_kernel_says("ages", &report);
-    maps_its_rss(&report);
+    let report = RunningReport::at(ages.printed.pid, 3, 1000).finish().report;
+    check_sizes_by_kernel("ages", &report);
+    check_mapped_is_rss(&report);
     assert_eq!(aged::pids(&report).len(), 2, "{report}");
 }
 
@@ -41,9 +41,9 @@ fn every_kind_of_memory_counts_once() {
 fn memory_shared_by_forked_workers_counts_once() {
     let _serial = serial();
     let workers = Subject::start("workers", &["8", "128", "60"]);
-    let report = Looking::at(workers.pid, 3, 1000).finish().report;
-    is_what_the_kernel_says("workers", &report);
-    maps_its_rss(&report);
+    let report = RunningReport::at(workers.pid, 3, 1000).finish().report;
+    check_sizes_by_kernel("workers", &report);
+    check_mapped_is_rss(&report);
     assert_eq!(aged::pids(&report).len(), 9, "{report}");
     let resident = number(&report, "resident_bytes");
     let most = (128 + 8 * 4 + 16) * MIB;
@@ -75,11 +75,11 @@ fn a_database_with_its_backends_counts_once() {
     wait::until("the backends", SOON, || proc::descendants(server).len() > 8);
     wait::until("the buffers are full", 2 * SOON, || is_steady(server));
     let mut reported = Vec::new();
-    let looking = Looking::at(server, 3, 1000);
+    let looking = RunningReport::at(server, 3, 1000);
     let report = looking.finish_while(|| reported.push(rollup(&proc::descendants(server), "Pss")));
     let report = report.report;
     reported.push(rollup(&aged::pids(&report), "Pss"));
-    is_what_the_kernel_said("postgres", &report, &reported);
+    check_sizes_by_recent_kernel("postgres", &report, &reported);
     assert!(aged::pids(&report).len() > 8, "{report}");
 }
 
@@ -92,7 +92,7 @@ fn a_control_group_is_charged_what_the_kernel_says() {
     let one = Subject::start_in(&group, "hotset", &words);
     let other = Subject::start_in(&group, "hotset", &words);
     let path = group.path();
-    let report = Looking::start(&["--cgroup", &path], 3, 1000)
+    let report = RunningReport::start(&["--cgroup", &path], 3, 1000)
         .finish()
         .report;
     let usage = group.number("memory.usage_in_bytes");
@@ -108,7 +108,7 @@ fn a_control_group_is_charged_what_the_kernel_says() {
     let mut found = aged::pids(&report);
     found.sort_unstable();
     assert_eq!(found, pids, "{report}");
-    is_what_the_kernel_says("two in a group", &report);
+    check_sizes_by_kernel("two in a group", &report);
     let name = path.trim_start_matches("/sys/fs/cgroup/memory");
     for pid in pids {
         let process = aged::process(&report, pid).expect("it is there");

@@ -5,10 +5,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use e2e::aged::{self, Looking, number, rollup};
+use e2e::aged::{self, RunningReport, number, rollup};
 use e2e::memcg::MemoryGroup;
 use e2e::proc;
-use e2e::sizes::is_what_the_kernel_said;
+use e2e::sizes::check_sizes_by_recent_kernel;
 use e2e::subject::AgesSubject;
 use e2e::temp::serial;
 use e2e::verdict::{Group, groups};
@@ -34,7 +34,7 @@ fn memory_in_use_stays_young_while_the_kernel_reclaims() {
 
 /// Whether one report shows at least 90% of the memory in use in the young bins.
 fn is_seen_young(ages: &AgesSubject) -> bool {
-    let aged = Looking::at(ages.printed.pid, 20, 1000).finish();
+    let aged = RunningReport::at(ages.printed.pid, 20, 1000).finish();
     let expected = groups(&ages.printed, &ages.table(), &aged.scan).expect("a truth");
     // Young: at most as old as the class touched each second, which a refault may have delayed.
     let first = expected.iter().find(|group| group.class == 0);
@@ -79,7 +79,7 @@ fn swapped_sizes_are_those_of_the_kernel() {
     let group = MemoryGroup::new();
     let ages = AgesSubject::start_in(&group, 96, 60, &["anon"]);
     let pids = [ages.printed.pid];
-    let looking = Looking::at(pids[0], 12, 1000);
+    let looking = RunningReport::at(pids[0], 12, 1000);
     let mut reported = vec![rollup(&pids, "Pss")];
     std::thread::sleep(Duration::from_millis(2500));
     group.limit(60 * MIB);
@@ -102,6 +102,6 @@ fn swapped_sizes_are_those_of_the_kernel() {
     assert!(number(&report, "evicted_pages") > 4096, "{report}");
     assert!(number(&report, "refaulted_pages") > 0, "{report}");
     reported.push(rollup(&pids, "Pss"));
-    is_what_the_kernel_said("in swap", &report, &reported);
+    check_sizes_by_recent_kernel("in swap", &report, &reported);
     drop(ages);
 }

@@ -2,18 +2,18 @@
 //! report` must agree.
 #![forbid(unsafe_code)]
 
-use e2e::aged::{self, Aged, Looking, number};
+use e2e::aged::{self, FinishedReport, RunningReport, number};
 use e2e::subject::{AgesSubject, Subject};
 use e2e::temp::serial;
 use e2e::verdict::{Bin, Group, Verdict, groups, judge};
 
 const MIB: u64 = 1 << 20;
 /// Smallest accepted share of pages that are in a bin that is right within one scan interval.
-const RIGHT: f64 = 0.99;
+const RIGHT_SHARE_MIN: f64 = 0.99;
 
 /// Compares the report with the record of `ages`. Returns two verdicts: of its anonymous (private
 /// and shared) memory, and of its file pages.
-fn verdicts(ages: &AgesSubject, aged: &Aged) -> [Verdict; 2] {
+fn verdicts(ages: &AgesSubject, aged: &FinishedReport) -> [Verdict; 2] {
     let expected = groups(&ages.printed, &ages.table(), &aged.scan).expect("a truth");
     let bins = aged::bins(&aged.report);
     [false, true].map(|file| {
@@ -29,7 +29,7 @@ fn verdicts(ages: &AgesSubject, aged: &Aged) -> [Verdict; 2] {
 }
 
 /// Describes a verdict in text, for the message of a failure and for the log.
-fn describe(what: &str, verdict: &Verdict, aged: &Aged) -> String {
+fn describe(what: &str, verdict: &Verdict, aged: &FinishedReport) -> String {
     let missing: Vec<String> = verdict
         .missing
         .iter()
@@ -54,17 +54,17 @@ fn describe(what: &str, verdict: &Verdict, aged: &Aged) -> String {
     )
 }
 
-/// Checks that all memory of `ages` is resident and that at least [`RIGHT`] of it is in right bins.
-/// Pages of libraries and stacks may fill in for missing anonymous pages, so their size is
-/// subtracted; it is small.
-fn check(what: &str, ages: &AgesSubject, looking: Looking) {
+/// Checks that all memory of `ages` is resident and that at least [`RIGHT_SHARE_MIN`] of it is in
+/// right bins. Pages of libraries and stacks may fill in for missing anonymous pages, so their size
+/// is subtracted; it is small.
+fn check(what: &str, ages: &AgesSubject, looking: RunningReport) {
     if let Err(text) = try_check(what, ages, looking) {
         panic!("{text}");
     }
 }
 
 /// Makes one report and compares it; the error describes what is wrong.
-fn try_check(what: &str, ages: &AgesSubject, looking: Looking) -> Result<(), String> {
+fn try_check(what: &str, ages: &AgesSubject, looking: RunningReport) -> Result<(), String> {
     let aged = looking.finish();
     let [anon, file] = verdicts(ages, &aged);
     let text = describe(what, &anon, &aged);
@@ -72,7 +72,10 @@ fn try_check(what: &str, ages: &AgesSubject, looking: Looking) -> Result<(), Str
     let of_files = describe(&format!("{what}, files"), &file, &aged);
     assert_eq!(aged.report["age_source"], "page-tables");
     assert_eq!(aged.report["age_grain"], "page");
-    match (anon.share_at_least() >= RIGHT, file.share() >= RIGHT) {
+    match (
+        anon.share_at_least() >= RIGHT_SHARE_MIN,
+        file.share() >= RIGHT_SHARE_MIN,
+    ) {
         (true, true) => Ok(()),
         (false, _) => Err(text),
         (true, false) => Err(of_files),
@@ -80,8 +83,8 @@ fn try_check(what: &str, ages: &AgesSubject, looking: Looking) -> Result<(), Str
 }
 
 /// Starts a report on `ages` with scans 1 s apart, for `seconds`.
-fn watch(ages: &AgesSubject, seconds: u64) -> Looking {
-    Looking::at(ages.printed.pid, seconds, 1000)
+fn watch(ages: &AgesSubject, seconds: u64) -> RunningReport {
+    RunningReport::at(ages.printed.pid, seconds, 1000)
 }
 
 #[test]
@@ -146,7 +149,7 @@ fn the_memory_of_a_virtual_machine_is_never_old() {
     let _serial = serial();
     let guests = [&["64", "60"][..], &["64", "60", "--memfd"]];
     let guests = guests.map(|words| Subject::start("toyvm", words));
-    let looking = guests.map(|guest| (Looking::at(guest.pid, 6, 1000), guest));
+    let looking = guests.map(|guest| (RunningReport::at(guest.pid, 6, 1000), guest));
     for (looking, guest) in looking {
         let report = looking.finish().report;
         let said = guest.running.stdout();

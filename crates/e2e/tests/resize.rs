@@ -14,10 +14,11 @@ use rustix::process::Signal;
 const LIMIT: Duration = Duration::from_secs(90);
 const MIB: u64 = 1 << 20;
 /// File of the memory limit (cgroup version 1).
-const MAX: &str = "memory.limit_in_bytes";
+const LIMIT_FILE: &str = "memory.limit_in_bytes";
 
-/// Starts a program with 60 MiB of pages that differ, which then runs `rest` with them as `b`.
-fn program(group: &MemoryGroup, rest: &str) -> Running {
+/// Starts a Python program that fills 60 MiB with pages of different content, in the variable `b`,
+/// and then executes the Python code `rest`.
+fn start_program(group: &MemoryGroup, rest: &str) -> Running {
     let text = format!(
         "import ctypes, mmap, time\n\
          b = mmap.mmap(-1, 60 << 20)\n\
@@ -48,15 +49,15 @@ fn idle_memory_is_paged_out_and_the_limit_is_set() {
     let _serial = serial();
     let _swap = Swap::new(256);
     let group = MemoryGroup::new();
-    let former = group.number(MAX);
-    let mut running = program(&group, "");
+    let former = group.number(LIMIT_FILE);
+    let mut running = start_program(&group, "");
     let options = ["--memory-max", "24M", "--look", "1s", "--watch", "2s"];
     let tried = resize(&group, &[&options[..], &["--dry-run"]].concat());
     assert_eq!(tried.status.code(), Some(0), "{}", tried.stderr);
     assert!(tried.stdout.contains("would page out"), "{}", tried.stdout);
     let reported = "of swap is free, which is enough";
     assert!(tried.stdout.contains(reported), "{}", tried.stdout);
-    assert_eq!(group.number(MAX), former);
+    assert_eq!(group.number(LIMIT_FILE), former);
     assert!(group.number("memory.usage_in_bytes") > 60 * MIB);
     let done = resize(&group, &options);
     assert_eq!(
@@ -66,21 +67,21 @@ fn idle_memory_is_paged_out_and_the_limit_is_set() {
         done.stdout,
         done.stderr
     );
-    assert_eq!(group.number(MAX), 24 * MIB);
+    assert_eq!(group.number(LIMIT_FILE), 24 * MIB);
     assert!(
         done.stdout.contains("watched 2s: it cost"),
         "{}",
         done.stdout
     );
     assert!(running.ended().is_none(), "it runs on");
-    // ^C while it watches: the limit before is restored.
+    // If ^C comes while `resize` watches, `resize` restores the former limit.
     let watching = command(
         &group,
         &["--memory-max", "20M", "--look", "1s", "--watch", "10m"],
     )
     .start();
     wait::until("the limit is lowered", LIMIT, || {
-        group.number(MAX) == 20 * MIB
+        group.number(LIMIT_FILE) == 20 * MIB
     });
     watching.signal(Signal::INT);
     let stopped = watching.wait(LIMIT);
@@ -90,11 +91,11 @@ fn idle_memory_is_paged_out_and_the_limit_is_set() {
         "{}",
         stopped.stderr
     );
-    assert_eq!(group.number(MAX), 24 * MIB);
+    assert_eq!(group.number(LIMIT_FILE), 24 * MIB);
     // A higher limit needs no reclaim, no swap and no watch.
     let raised = resize(&group, &["--memory-max", "300M"]);
     assert_eq!(raised.status.code(), Some(0), "{}", raised.stderr);
-    assert_eq!(group.number(MAX), 300 * MIB);
+    assert_eq!(group.number(LIMIT_FILE), 300 * MIB);
     running.kill_and_reap();
 }
 
@@ -103,14 +104,14 @@ fn a_limit_that_costs_too_much_or_does_not_fit_is_restored() {
     let _serial = serial();
     let _swap = Swap::new(256);
     let group = MemoryGroup::new();
-    let former = group.number(MAX);
+    let former = group.number(LIMIT_FILE);
     // The program is idle until the limit is set, and then uses all its memory again and again.
     let loops = format!(
-        "while int(open('{}/{MAX}').read()) > 1 << 30: time.sleep(0.05)\n\
+        "while int(open('{}/{LIMIT_FILE}').read()) > 1 << 30: time.sleep(0.05)\n\
          while True:\n    for at in range(0, 60 << 20, 4096): b[at]",
         group.path()
     );
-    let mut running = program(&group, &loops);
+    let mut running = start_program(&group, &loops);
     let dear = resize(
         &group,
         &[
@@ -133,12 +134,12 @@ fn a_limit_that_costs_too_much_or_does_not_fit_is_restored() {
     );
     let reported = "the limit is none again, as before: it cost";
     assert!(dear.stderr.contains(reported), "{}", dear.stderr);
-    assert_eq!(group.number(MAX), former, "{}", dear.stderr);
+    assert_eq!(group.number(LIMIT_FILE), former, "{}", dear.stderr);
     assert!(running.ended().is_none(), "it runs on");
     running.kill_and_reap();
     let group = MemoryGroup::new();
     let locks = "assert ctypes.CDLL(None).mlockall(1) == 0";
-    let mut running = program(&group, locks);
+    let mut running = start_program(&group, locks);
     std::thread::sleep(Duration::from_millis(500));
     let locked = resize(
         &group,
@@ -150,7 +151,7 @@ fn a_limit_that_costs_too_much_or_does_not_fit_is_restored() {
         "{}",
         locked.stderr
     );
-    assert_eq!(group.number(MAX), former, "{}", locked.stderr);
+    assert_eq!(group.number(LIMIT_FILE), former, "{}", locked.stderr);
     assert!(running.ended().is_none(), "it runs on");
     running.kill_and_reap();
 }
@@ -164,7 +165,7 @@ fn shared_memory_is_reclaimed_as_the_limit_is_set() {
     let _swap = Swap::new(256);
     let group = MemoryGroup::new();
     let both = "import os; os.fork()\nfor at in range(0, 60 << 20, 4096): b[at]";
-    let mut running = program(&group, both);
+    let mut running = start_program(&group, both);
     let has_it = |pid: &u32| proc::number(*pid, "RssShmem") > Some(59 * MIB);
     wait::until("two map it", LIMIT, || {
         group.pids().iter().filter(|pid| has_it(pid)).count() == 2
@@ -174,7 +175,7 @@ fn shared_memory_is_reclaimed_as_the_limit_is_set() {
         &["--memory-max", "24M", "--look", "1s", "--watch", "2s"],
     );
     assert!(done.status.success(), "{}{}", done.stdout, done.stderr);
-    assert_eq!(group.number(MAX), 24 * MIB);
+    assert_eq!(group.number(LIMIT_FILE), 24 * MIB);
     assert!(running.ended().is_none(), "it runs on");
     running.kill_and_reap();
 }

@@ -15,7 +15,7 @@ const SOON: Duration = Duration::from_secs(60);
 /// What a program printed and how it ended. (All programs run with swap: without it, `run` would
 /// print a warning, and the outputs would differ.)
 #[derive(PartialEq, Eq, Debug)]
-struct Said {
+struct Printed {
     stdout: String,
     stderr: String,
     status: Option<i32>,
@@ -23,10 +23,10 @@ struct Said {
 }
 
 /// Runs a command without input to its end; returns its outputs and status.
-fn said(command: &mut Command) -> Said {
+fn run_to_end(command: &mut Command) -> Printed {
     use std::os::unix::process::ExitStatusExt;
     let output = command.stdin(Stdio::null()).output().expect("sh is there");
-    Said {
+    Printed {
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         status: output.status.code(),
@@ -36,18 +36,18 @@ fn said(command: &mut Command) -> Said {
 
 /// Runs a shell script with `$RUN COMMAND` in it twice: with an empty `$RUN`, and with `pagetide
 /// run` as `$RUN`; returns what each printed.
-fn alone_and_managed(script: &str) -> (Said, Said) {
+fn alone_and_managed(script: &str) -> (Printed, Printed) {
     let with = |run: &str| {
         let mut command = Command::new("timeout");
         command.args(["60", "sh", "-c", script]).env("RUN", run);
-        said(&mut command)
+        run_to_end(&mut command)
     };
     let run = format!("{} run --best-effort --", pagetide::binary());
     (with(""), with(&run))
 }
 
 /// Checks that a script has the same result with and without `run`; returns it.
-fn same(script: &str) -> Said {
+fn check_same(script: &str) -> Printed {
     let (alone, managed) = alone_and_managed(script);
     assert_eq!(alone, managed, "{script}");
     managed
@@ -57,11 +57,11 @@ fn same(script: &str) -> Said {
 fn exit_codes_and_signals_are_the_programs_own() {
     let _turn = serial_with_swap();
     for status in [0, 1, 3, 37, 126, 255] {
-        let said = same(&format!("exec $RUN sh -c 'exit {status}'"));
+        let said = check_same(&format!("exec $RUN sh -c 'exit {status}'"));
         assert_eq!(said.status, Some(status));
     }
     for signal in ["KILL", "TERM", "SEGV", "ABRT", "PIPE"] {
-        let said = same(&format!(
+        let said = check_same(&format!(
             "ulimit -c 0; $RUN sh -c 'kill -{signal} $$' 2>&-; echo $?"
         ));
         assert!(
@@ -85,7 +85,7 @@ fn the_program_is_the_process_of_run() {
         String::new(),
         format!("{} run --best-effort --", pagetide::binary()),
     ] {
-        let said = said(
+        let said = run_to_end(
             Command::new("sh")
                 .args(["-c", script])
                 .env("RUN", run)
@@ -127,7 +127,7 @@ fn signals_limits_and_masks_are_as_they_were() {
             .to_owned(),
         "cd /usr && $RUN pwd".to_owned(),
     ] {
-        same(&script);
+        check_same(&script);
     }
 }
 
@@ -136,9 +136,9 @@ fn signals_limits_and_masks_are_as_they_were() {
 #[test]
 fn a_broken_pipe_ends_a_program_quietly() {
     let _turn = serial_with_swap();
-    let said = same("$RUN yes | head -1");
+    let said = check_same("$RUN yes | head -1");
     assert_eq!((said.stdout.as_str(), said.stderr.as_str()), ("y\n", ""));
-    same("trap '' PIPE; $RUN sh -c 'yes 2>&1 | head -1; trap'");
+    check_same("trap '' PIPE; $RUN sh -c 'yes 2>&1 | head -1; trap'");
 }
 
 #[test]
@@ -152,10 +152,10 @@ fn descriptors_are_those_that_were_given() {
         "exec 5</dev/null 9</etc/passwd;",
         "exec 0<&- 2>&-;",
     ] {
-        same(&format!(
+        check_same(&format!(
             "{around} $RUN sh -c 'cd /proc/$$/fd && echo *' 2>&1 >$(mktemp -u) || true"
         ));
-        same(&format!("{around} $RUN ls /proc/self/fd"));
+        check_same(&format!("{around} $RUN ls /proc/self/fd"));
     }
 }
 
@@ -163,15 +163,15 @@ fn descriptors_are_those_that_were_given() {
 fn environment_and_arguments_are_the_same() {
     let _turn = serial_with_swap();
     // RUN is the only variable whose value differs.
-    same("A='x y' B= $RUN env | grep -v ^RUN= | sort");
-    same("env -i $RUN /usr/bin/env");
-    same("unset PATH; $RUN /bin/echo a 'b  c' '' -- --help");
-    same("$RUN -- 2>/dev/null; $RUN printf '%s|' \"$(printf '\\377')\" '*' \"a\nb\"");
+    check_same("A='x y' B= $RUN env | grep -v ^RUN= | sort");
+    check_same("env -i $RUN /usr/bin/env");
+    check_same("unset PATH; $RUN /bin/echo a 'b  c' '' -- --help");
+    check_same("$RUN -- 2>/dev/null; $RUN printf '%s|' \"$(printf '\\377')\" '*' \"a\nb\"");
 }
 
 /// Returns what a Python script prints.
-fn said_of_python(script: &str) -> String {
-    let said = said(Command::new("python3").args(["-c", script]));
+fn python_output(script: &str) -> String {
+    let said = run_to_end(Command::new("python3").args(["-c", script]));
     said.stdout.trim().to_owned()
 }
 
@@ -181,14 +181,14 @@ fn no_child_is_seen_that_the_program_did_not_start() {
     let script = "import os\n\
         try:\n    print(os.waitpid(-1, 0))\n\
         except ChildProcessError:\n    print('none')\n";
-    let said = same(&format!("$RUN python3 -c \"{script}\""));
+    let said = check_same(&format!("$RUN python3 -c \"{script}\""));
     assert_eq!(said.stdout, "none\n");
     // The shell has started a child before it becomes the program.
     let script = "import os; print(os.waitpid(-1, 0)[1])";
     // The path of the interpreter itself: `python3` may be a shell script, which waits for any
     // process that ends below it.
-    let path = said_of_python("import sys; print(sys.executable)");
-    let said = same(&format!("sleep 0.2 & exec $RUN {path} -c '{script}'"));
+    let path = python_output("import sys; print(sys.executable)");
+    let said = check_same(&format!("sleep 0.2 & exec $RUN {path} -c '{script}'"));
     assert_eq!(said.stdout, "0\n");
 }
 
@@ -196,11 +196,11 @@ fn no_child_is_seen_that_the_program_did_not_start() {
 #[test]
 fn substitutions_and_pipes_end_with_the_program() {
     let _turn = serial_with_swap();
-    let said = same("x=$($RUN sh -c 'sleep 0.1; echo done'); echo got $x");
+    let said = check_same("x=$($RUN sh -c 'sleep 0.1; echo done'); echo got $x");
     assert_eq!(said.stdout, "got done\n");
-    same("$RUN echo one | cat | $RUN cat");
+    check_same("$RUN echo one | cat | $RUN cat");
     // The child's output goes elsewhere: it would keep the pipe open, also without `run`.
-    same("x=$($RUN sh -c 'sleep 3 >/dev/null 2>&1 & echo left'); echo $x");
+    check_same("x=$($RUN sh -c 'sleep 3 >/dev/null 2>&1 & echo left'); echo $x");
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn programs_that_cannot_run_end_as_in_a_shell() {
     std::fs::write(folder.path().join("lost"), "#!/no/such/shell\n").expect("a file");
     for name in ["plain", "lost"] {
         let file = folder.file(name);
-        assert!(said(Command::new("chmod").args(["755", &file])).status == Some(0));
+        assert!(run_to_end(Command::new("chmod").args(["755", &file])).status == Some(0));
     }
     let dir = folder.path().display();
     for (command, code) in [
@@ -232,17 +232,17 @@ fn programs_that_cannot_run_end_as_in_a_shell() {
         assert!(managed.stderr.contains(&command), "{managed:?}");
     }
     // A script without a `#!` line is run by sh, as execvp(3) does.
-    let said = same(&format!("env $RUN {dir}/plain"));
+    let said = check_same(&format!("env $RUN {dir}/plain"));
     assert_eq!(said.stdout, "hello\n");
 }
 
 #[test]
 fn wrappers_around_run_and_inside_it_change_nothing() {
     let _turn = serial_with_swap();
-    same("timeout 20 nice -n 1 env X=1 $RUN sh -c 'sh -c \"exit 5\"'");
-    same("$RUN timeout 20 sh -c 'exit 6'");
-    same("$RUN setsid -w sh -c 'exit 7'");
-    same("su nobody -s /bin/sh -c 'exit 8'; $RUN su nobody -s /bin/sh -c 'id -un; exit 8'");
+    check_same("timeout 20 nice -n 1 env X=1 $RUN sh -c 'sh -c \"exit 5\"'");
+    check_same("$RUN timeout 20 sh -c 'exit 6'");
+    check_same("$RUN setsid -w sh -c 'exit 7'");
+    check_same("su nobody -s /bin/sh -c 'exit 8'; $RUN su nobody -s /bin/sh -c 'id -un; exit 8'");
 }
 
 /// If a user lacks the rights that managing needs, `run` fails before it starts the program, or
@@ -255,7 +255,7 @@ fn a_user_without_rights_is_refused_before_the_start() {
     std::fs::copy(pagetide::binary(), &copy).expect("room for a copy");
     let as_nobody = |words: &str| {
         let script = format!("{copy} run --memory-max 64M {words} -- echo started");
-        said(Command::new("su").args(["nobody", "-s", "/bin/sh", "-c", &script]))
+        run_to_end(Command::new("su").args(["nobody", "-s", "/bin/sh", "-c", &script]))
     };
     let refused = as_nobody("");
     assert_eq!(
@@ -282,7 +282,7 @@ fn the_report_comes_when_the_last_process_has_ended() {
         "{} run --best-effort --report {path} -- sh -c 'sleep 1 >/dev/null & exit 9' 2>/dev/null",
         pagetide::binary()
     );
-    let said = said(Command::new("sh").args(["-c", &script]));
+    let said = run_to_end(Command::new("sh").args(["-c", &script]));
     assert_eq!(said.status, Some(9));
     let read = || {
         std::fs::read_to_string(&path)
@@ -296,7 +296,7 @@ fn the_report_comes_when_the_last_process_has_ended() {
         "{} run --report /no/such/dir/x -- echo started",
         pagetide::binary()
     );
-    let reported = self::said(Command::new("sh").args(["-c", &bad]));
+    let reported = run_to_end(Command::new("sh").args(["-c", &bad]));
     assert_eq!(
         (reported.status, reported.stdout.as_str()),
         (Some(1), ""),
@@ -317,7 +317,7 @@ fn a_report_to_an_open_log_is_appended() {
             "exec {} run --best-effort --report /dev/{name} -- sh -c 'echo mine >&{fd}' {fd}>>{log}",
             pagetide::binary()
         );
-        let said = said(Command::new("sh").args(["-c", &script]));
+        let said = run_to_end(Command::new("sh").args(["-c", &script]));
         assert_eq!(said.status, Some(0), "{said:?}");
         let text = || std::fs::read_to_string(&log).unwrap_or_default();
         wait::until("the report comes", SOON, || text().ends_with("}\n"));
@@ -495,7 +495,7 @@ fn a_report_of_process_1_of_a_container_is_refused() {
         )
     };
     for (option, status, stdout) in [("", 1, ""), ("--best-effort", 0, "mine\n")] {
-        let reported = said(Command::new("sh").args(["-c", &script(option)]));
+        let reported = run_to_end(Command::new("sh").args(["-c", &script(option)]));
         assert_eq!(
             (reported.status, reported.stdout.as_str()),
             (Some(status), stdout),

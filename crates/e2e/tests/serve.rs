@@ -7,7 +7,7 @@ use std::time::Duration;
 use e2e::guard::Run;
 use e2e::idle_program::IdleProgram;
 use e2e::temp::{TempDir, serial};
-use e2e::tenants::{Tree, known};
+use e2e::tenants::{Tree, start_scanned};
 use e2e::wait;
 use e2e::wait::Chance;
 use e2e::zram::Swap;
@@ -29,7 +29,7 @@ const EXISTS: i32 = 17;
 const INVALID: i32 = 22;
 
 /// Bytes of the program in swap, by the kernel's figure (VmSwap).
-fn swapped(one: &IdleProgram) -> u64 {
+fn swapped_bytes(one: &IdleProgram) -> u64 {
     one.status("VmSwap")
 }
 
@@ -55,7 +55,7 @@ fn every_thread_of_serve_has_a_seccomp_filter() {
         let has = |line: &str| thread.lines().any(|one| one == line);
         assert!(has("Seccomp:\t2") && has("NoNewPrivs:\t1"), "{thread}");
     }
-    let complained = tree.complained();
+    let complained = tree.stderr();
     assert!(!complained.contains("forbidden"), "{complained}");
 }
 
@@ -66,7 +66,7 @@ fn a_tenant_is_a_control_group_with_files_of_version_2() {
     let tree = Tree::serve(&["--age-every", "1s"]);
     tree.make("a");
     assert!(tree.group("a").is_dir(), "the kernel has no such group");
-    let idle_program = known(&tree, "a", 64);
+    let idle_program = start_scanned(&tree, "a", 64);
     let group = std::fs::read_to_string(tree.group("a/cgroup.procs")).expect("the kernel's");
     assert_eq!(tree.read("a/cgroup.procs"), group);
     assert_eq!(group.trim(), idle_program.pid().to_string());
@@ -84,7 +84,7 @@ fn a_tenant_is_a_control_group_with_files_of_version_2() {
     // The engine counts as many pages reclaimed as the kernel counts swapped out.
     tree.write("a/memory.reclaim", "16m");
     let stolen = tree.line("a/memory.stat", "pgsteal_anon") * 4096;
-    let out = swapped(&idle_program);
+    let out = swapped_bytes(&idle_program);
     assert!(stolen > 8 * MIB, "{stolen} bytes left");
     assert!(out.abs_diff(stolen) * 50 <= stolen, "{out} of {stolen}");
     assert_eq!(
@@ -99,7 +99,7 @@ fn a_tenant_is_a_control_group_with_files_of_version_2() {
     // All pages are swapped in unchanged (a wrong page ends the program), and the number of
     // refaults is the kernel's figure, too.
     let _ = idle_program.touch();
-    let still_out = swapped(&idle_program);
+    let still_out = swapped_bytes(&idle_program);
     assert!(still_out * 50 <= out, "{still_out} of {out} are still out");
     let refaults = || tree.line("a/memory.stat", "workingset_refault_anon") * 4096;
     wait::until("they came back", SOON, || refaults() * 100 >= stolen * 98);
@@ -202,7 +202,7 @@ fn a_limit_holds_and_the_program_is_as_it_was() {
     let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "1s"]);
     tree.make("a");
-    let idle_program = known(&tree, "a", 128);
+    let idle_program = start_scanned(&tree, "a", 128);
     tree.write("a/memory.max", "64m");
     wait::until("it is below its limit", SOON, || {
         tree.number("a/memory.current") <= 64 * MIB
@@ -260,7 +260,7 @@ fn a_swap_limit_is_set_after_the_memory_limit() {
     let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "1s"]);
     tree.make("a");
-    let idle_program = known(&tree, "a", 96);
+    let idle_program = start_scanned(&tree, "a", 96);
     tree.write("a/memory.max", "48m");
     tree.write("a/memory.swap.max", "80m");
     let limit = |name: &str| {
@@ -286,16 +286,16 @@ fn a_protected_tenant_keeps_its_pages_while_neighbours_have_some() {
     for name in ["min", "low", "plain"] {
         tree.make(name);
     }
-    let [min, low, plain] = ["min", "low", "plain"].map(|name| known(&tree, name, 64));
+    let [min, low, plain] = ["min", "low", "plain"].map(|name| start_scanned(&tree, name, 64));
     tree.write("min/memory.min", "96m");
     tree.write("low/memory.low", "96m");
     tree.write("memory.reclaim", "48m");
-    let out = [&min, &low, &plain].map(swapped);
+    let out = [&min, &low, &plain].map(swapped_bytes);
     assert!(out[2] > 32 * MIB, "{out:?}");
     assert_eq!(out[..2], [0, 0], "while another had enough");
     // Now the unprotected tenants together have less than is requested.
     let requested = tree.try_write("memory.reclaim", "64m");
-    let out = [&min, &low, &plain].map(swapped);
+    let out = [&min, &low, &plain].map(swapped_bytes);
     assert_eq!(out[0], 0, "{requested:?}, {out:?}");
     assert!(out[1] > 0, "{requested:?}, {out:?}: low is no wall");
     for one in [&min, &low, &plain] {
@@ -378,7 +378,7 @@ fn the_hard_limit_cgroup_of_a_run_is_no_tenant() {
     wait::until("a look", SOON, || {
         tree.line("a/memory.stat", "anon") >= 16 << 20
     });
-    let said = tree.said();
+    let said = tree.stdout();
     assert!(!said.contains("is not managed"), "{said}");
     let name = hard_limit().expect("it stands");
     let name = name.file_name().unwrap_or_default().to_string_lossy();
@@ -401,7 +401,7 @@ fn a_killed_one_is_followed_by_the_next() {
     let mut tree = Tree::serve(&["--age-every", "500ms"]);
     tree.make("a");
     tree.make("a/b");
-    let idle_program = known(&tree, "a/b", 96);
+    let idle_program = start_scanned(&tree, "a/b", 96);
     tree.write("a/memory.max", "64m");
     tree.write("a/b/memory.low", "8m");
     tree.write("node0/workingset_report/page_age_intervals", "1000,3000");
@@ -447,7 +447,7 @@ fn a_killed_one_is_followed_by_the_next() {
     let held = "/a: over memory.high, or too close to memory.max";
     let _ = idle_program.touch();
     wait::until("it holds the limit itself", SOON, || {
-        tree.said().contains(held)
+        tree.stdout().contains(held)
     });
     assert!(tree.end().contains(held));
     assert!(proc::is_alive(idle_program.pid()) && tree.group("a/b").is_dir());
@@ -491,7 +491,7 @@ fn a_second_serve_is_refused_and_the_first_goes_on() {
     assert_eq!(tree.read("a/memory.current").trim(), "0");
 }
 
-/// If its mount is removed, `serve` ends and says why. Regression: it went on without files,
+/// If its mount is removed, `serve` ends and says why. Regression: `serve` went on without files,
 /// printed nothing, and used a whole processor.
 #[test]
 fn a_serve_whose_mount_is_removed_ends_and_says_why() {
@@ -517,7 +517,7 @@ fn abuse_does_not_affect_other_tenants() {
     let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "200ms"]);
     tree.make("kept");
-    let kept = known(&tree, "kept", 16);
+    let kept = start_scanned(&tree, "kept", 16);
     let before = proc::number(tree.pid(), "VmRSS").unwrap_or(0);
     for round in 0..300 {
         let name = format!("t{}", round % 7);

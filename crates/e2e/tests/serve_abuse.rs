@@ -21,7 +21,7 @@ const SOON: Duration = Duration::from_secs(60);
 const TRY_AGAIN: i32 = 11;
 
 /// Bytes of resident memory of `serve`.
-fn resident(tree: &Tree) -> u64 {
+fn resident_bytes(tree: &Tree) -> u64 {
     proc::number(tree.pid(), "VmRSS").unwrap_or(0)
 }
 
@@ -36,8 +36,8 @@ fn open_files(tree: &Tree) -> usize {
 
 /// Checks that `serve` printed at most one line for each of `requested` requests and those about
 /// its start, nothing about processes that ended, and no complaint.
-fn says_little(tree: &Tree, requested: usize) {
-    let (said, complained) = (tree.said(), tree.complained());
+fn check_prints_little(tree: &Tree, requested: usize) {
+    let (said, complained) = (tree.stdout(), tree.stderr());
     assert!(complained.is_empty(), "{complained}");
     assert!(said.lines().count() <= requested + 5, "{said}");
 }
@@ -79,23 +79,23 @@ fn a_fork_bomb_stays_in_its_tenant() {
         wait::until("none is left", SOON, || pids(&tree, "bomb").is_empty());
         wait::until("none is told", SOON, || reported() == 0);
         if round == 0 {
-            before = resident(&tree);
+            before = resident_bytes(&tree);
         }
     }
-    let grown = resident(&tree).saturating_sub(before);
+    let grown = resident_bytes(&tree).saturating_sub(before);
     assert!(grown < 8 * MIB, "grew by {grown} bytes");
     std::fs::remove_dir(tree.at("bomb")).expect("nobody is in it");
     let _ = kept.touch();
 }
 
-/// MiB of memory. Paging them out takes longer than the clients in these tests wait.
-const MUCH: u64 = 768;
+/// Memory of a large program, MiB: paging it out takes longer than the clients in these tests wait.
+const LARGE_MIB: u64 = 768;
 
-/// Starts `serve` with a tenant `a`, and a program of `MUCH` MiB in it.
-fn large() -> (Tree, IdleProgram) {
+/// Starts `serve` with a tenant `a`, and a program of `LARGE_MIB` MiB in it.
+fn serve_large_program() -> (Tree, IdleProgram) {
     let tree = Tree::serve(&[]);
     tree.make("a");
-    let idle_program = IdleProgram::start(tree.inside("a"), MUCH);
+    let idle_program = IdleProgram::start(tree.inside("a"), LARGE_MIB);
     (tree, idle_program)
 }
 
@@ -106,7 +106,7 @@ fn large() -> (Tree, IdleProgram) {
 fn a_large_request_can_be_interrupted() {
     let _serial = serial();
     let _swap = Swap::shared();
-    let (tree, _idle_program) = large();
+    let (tree, _idle_program) = serve_large_program();
     let file = tree.at("a/memory.reclaim").to_string_lossy().into_owned();
     let script = format!("echo 100g > {file}");
     // The client is interrupted so early that its reclaim cannot be over, however fast page-out is.
@@ -114,7 +114,7 @@ fn a_large_request_can_be_interrupted() {
     let ended = Run::new(words).finish(SOON);
     assert_eq!(ended.status.code(), Some(124), "{}", ended.stderr);
     let left = tree.number("a/memory.current");
-    assert!(left > MUCH / 8 * MIB, "{left}");
+    assert!(left > LARGE_MIB / 8 * MIB, "{left}");
     // The first request is cancelled, and the next one is served: only in part, if the tree had not
     // been scanned since.
     wait::until("the next gets what it asks for", SOON, || {
@@ -128,7 +128,7 @@ fn a_large_request_can_be_interrupted() {
 fn an_interrupted_command_stops_its_reclaim() {
     let _serial = serial();
     let _swap = Swap::shared();
-    let (tree, _idle_program) = large();
+    let (tree, _idle_program) = serve_large_program();
     let own = pagetide::binary();
     let words = [
         "timeout",
@@ -149,24 +149,24 @@ fn an_interrupted_command_stops_its_reclaim() {
         std::thread::sleep(Duration::from_millis(500));
         before == left
     });
-    assert!(left > MUCH / 8 * MIB, "{left}");
+    assert!(left > LARGE_MIB / 8 * MIB, "{left}");
 }
 
 /// Regression: page cache, which is reclaimed first, was dropped in one uninterruptible call:
 /// meanwhile no other client was served, and the writer could not be interrupted.
 #[test]
 fn a_large_request_for_page_cache_can_be_interrupted_and_delays_no_other() {
-    const MUCH: usize = 1024;
+    const LARGE_MIB: usize = 1024;
     let _serial = serial();
     let folder = TempDir::new();
-    let file = page_cache::file(&folder, MUCH);
+    let file = page_cache::file(&folder, LARGE_MIB);
     let tree = Tree::serve(&["--age-every", "1s"]);
     ["a", "b"].iter().for_each(|name| tree.make(name));
     tree.write("node0/workingset_report/page_age_intervals", "2000");
     tree.write("a/memory.workingset.refresh_interval", "N0=500");
     // On a busy machine all may be dropped before the signal comes: such a run proves nothing, and
     // the test tries again.
-    assert!((0..4).any(|_| is_cut_short(&tree, &file, MUCH as u64 * MIB)));
+    assert!((0..4).any(|_| is_cut_short(&tree, &file, LARGE_MIB as u64 * MIB)));
     // The first request is cancelled, and the next is served.
     assert_eq!(tree.try_write("b/memory.reclaim", "1m"), Err(TRY_AGAIN));
 }
@@ -212,10 +212,10 @@ fn is_cut_short(tree: &Tree, file: &str, much: u64) -> bool {
 }
 
 /// A running program of 4 MiB, and its pid, which was that of a process that has ended.
-struct Again(Running, u32);
+struct ReusedPid(Running, u32);
 
-impl Again {
-    fn start(pid: u32) -> Again {
+impl ReusedPid {
+    fn start(pid: u32) -> ReusedPid {
         let words = [
             programs::c("with_pid"),
             pid.to_string(),
@@ -228,7 +228,7 @@ impl Again {
             running.stdout().contains("ready")
         });
         assert_eq!(proc::comm(pid).as_deref(), Some("sleeper"));
-        Again(running, pid)
+        ReusedPid(running, pid)
     }
 
     /// Checks that every byte of the program's memory is right.
@@ -263,7 +263,7 @@ fn processes_that_end_at_any_moment_leave_nothing_behind() {
             e2e::guard::send(pid, Signal::KILL);
         });
         drop(one);
-        let next = Again::start(pid);
+        let next = ReusedPid::start(pid);
         std::thread::sleep(Duration::from_millis(120));
         assert_eq!(proc::number(pid, "VmSwap"), Some(0), "round {number}");
         for tenant in ["a", "b"] {
@@ -283,5 +283,5 @@ fn processes_that_end_at_any_moment_leave_nothing_behind() {
     wait::until("nothing of them is told", SOON, || {
         tree.line("memory.stat", "anon") < MIB
     });
-    says_little(&tree, 30);
+    check_prints_little(&tree, 30);
 }

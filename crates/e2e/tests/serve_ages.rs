@@ -13,17 +13,17 @@ use e2e::verdict::{Bin, ScanTimes, groups, judge};
 /// Number of tenants, each with one program.
 const TENANTS: usize = 16;
 /// Time between two scans of the tree.
-const EVERY: Duration = Duration::from_secs(1);
+const SCAN_INTERVAL: Duration = Duration::from_secs(1);
 /// Seconds of watching: enough to tell apart the classes touched every 1, 4 and 16 s, and untouched
 /// memory.
-const WATCHED: u64 = 22;
+const WATCH_SECONDS: u64 = 22;
 /// Upper edges of the bins, milliseconds.
 const EDGES: [u64; 8] = [1000, 2000, 3000, 5000, 7000, 11_000, 17_000, 20_000];
 /// Kinds of memory, one per tenant in turn: private; written after a fork; of a memory file;
 /// inherited by a child that still shares it.
 const KINDS: [&str; 4] = ["anon", "cow", "memfd", "forked"];
 /// Smallest accepted share of a tenant's pages in a bin that is right within one interval.
-const RIGHT: f64 = 0.99;
+const RIGHT_SHARE_MIN: f64 = 0.99;
 
 /// Parses the bins of a page-age report, all nodes together. In the file each bin has its upper
 /// edge; a `Bin` has its lower edge.
@@ -83,8 +83,8 @@ fn all_are_right() -> Result<(), String> {
             AgesSubject::start_under(tree.inside(name), 8, 120, &[kind])
         })
         .collect();
-    std::thread::sleep(Duration::from_secs(WATCHED));
-    let every = u64::try_from(EVERY.as_nanos()).unwrap_or(u64::MAX);
+    std::thread::sleep(Duration::from_secs(WATCH_SECONDS));
+    let every = u64::try_from(SCAN_INTERVAL.as_nanos()).unwrap_or(u64::MAX);
     for (name, ages) in names.iter().zip(&programs) {
         let before = now_ns();
         let text = tree.read(&format!("{name}/memory.workingset.page_age"));
@@ -102,7 +102,7 @@ fn all_are_right() -> Result<(), String> {
         let bins = bins(&text);
         assert_eq!(bins.len(), EDGES.len() + 1, "{text}");
         let verdict = judge(&expected, &bins);
-        if verdict.share() < RIGHT {
+        if verdict.share() < RIGHT_SHARE_MIN {
             let (share, missing) = (verdict.share(), verdict.missing);
             return Err(format!("{name}: {share:.4}: {missing:?}\n{text}"));
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use e2e::guard::Run;
 use e2e::idle_program::IdleProgram;
 use e2e::temp::{TempDir, serial};
-use e2e::tenants::{Tree, configuration, known};
+use e2e::tenants::{Tree, configuration, start_scanned};
 use e2e::web::ListenAddress;
 use e2e::{pagetide, programs, wait};
 
@@ -38,7 +38,7 @@ fn a_configuration_makes_tenants_and_is_reloaded() {
     configuration(&folder, later);
     tree.reload();
     wait::until("it is read", SOON, || {
-        tree.said().contains("read once more")
+        tree.stdout().contains("read once more")
     });
     assert_eq!(tree.number("a/b/memory.max"), 96 * MIB);
     // Settings that the file does not name stay as they were set.
@@ -49,9 +49,9 @@ fn a_configuration_makes_tenants_and_is_reloaded() {
     configuration(&folder, "[tenants.d]\nmemory-mx = \"1G\"\n");
     tree.reload();
     wait::until("it is refused", SOON, || {
-        tree.said().contains("nothing is changed")
+        tree.stdout().contains("nothing is changed")
     });
-    let said = tree.said();
+    let said = tree.stdout();
     assert!(
         said.contains("line 2") && said.contains("`memory-max`"),
         "{said}"
@@ -92,7 +92,7 @@ fn a_service_manager_is_notified() {
         .start();
     next("READY=1");
     next("WATCHDOG=1");
-    check_rests(serve.pid());
+    check_is_idle(serve.pid());
     serve.signal(rustix::process::Signal::HUP);
     let said = next("READY=1");
     assert!(
@@ -114,7 +114,7 @@ fn a_service_manager_is_notified() {
 ///
 /// Regression: without a mount the pipe that ends a wait had no writer, so every wait ended at
 /// once, and `serve` used a whole processor.
-fn check_rests(pid: u32) {
+fn check_is_idle(pid: u32) {
     let ticks = || -> u64 {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
         let (_, words) = stat.rsplit_once(") ").expect("a name");
@@ -179,7 +179,7 @@ fn sendfile_and_reads_from_the_end_return_the_same() {
 }
 
 /// The number of scans, and the seconds that reading page tables took in all of them.
-fn scans(place: &ListenAddress) -> (f64, f64) {
+fn scan_totals(place: &ListenAddress) -> (f64, f64) {
     let text = place.get("/metrics").body;
     let value = |name: &str| -> f64 {
         let mut lines = text.lines().filter_map(|line| line.split_once(' '));
@@ -208,12 +208,12 @@ fn scans_are_as_rare_as_their_budget_requires() {
     }
     let place = ListenAddress::Unix(socket.clone().into());
     let during = |time: Duration| {
-        let before = scans(&place);
+        let before = scan_totals(&place);
         std::thread::sleep(time);
-        let after = scans(&place);
+        let after = scan_totals(&place);
         (after.0 - before.0, after.1 - before.1)
     };
-    let idle = known(&tree, "idle", 256);
+    let idle = start_scanned(&tree, "idle", 256);
     let (rest, read_resting) = during(LONG / 2);
     let toucher = programs::c("toucher");
     let words = [
@@ -234,7 +234,7 @@ fn scans_are_as_rare_as_their_budget_requires() {
     configuration(&folder, &text("0.1%"));
     tree.reload();
     wait::until("it is read", SOON, || {
-        tree.said().contains("read once more")
+        tree.stdout().contains("read once more")
     });
     let (few, _) = during(LONG);
     eprintln!("{rest} looks at idle ones, {read_resting} s; {many}, {read} s; with 0.1% {few}");

@@ -14,7 +14,7 @@ use rustix::process::Signal;
 
 const MIB: u64 = 1 << 20;
 /// Number of costly tenants.
-const DEAR: usize = 8;
+const COSTLY_TENANTS: usize = 8;
 /// Number of page tables of each costly tenant, with one page in each: a scan of one tenant takes
 /// some 10 ms of a processor.
 const TABLES: &str = "8000";
@@ -56,31 +56,33 @@ fn tenants_that_are_costly_to_scan_do_not_delay_others() {
     let pages = (PLAIN_MIB * MIB / 4096).to_string();
     let plain = start(&tree, "plain", &pages, "4");
     tree.write("plain/memory.workingset.refresh_interval", "N0=1000");
-    let names: Vec<String> = (0..DEAR).map(|number| format!("dear{number}")).collect();
+    let names: Vec<String> = (0..COSTLY_TENANTS)
+        .map(|number| format!("dear{number}"))
+        .collect();
     let dear: Vec<Running> = names
         .iter()
         .map(|name| start(&tree, name, TABLES, "2048"))
         .collect();
     wait::until("dear tenants are late", LIMIT, || {
         names.iter().all(|name| {
-            tree.said()
+            tree.stdout()
                 .contains(&format!("/{name} is scanned less often"))
         })
     });
     for _ in 0..3 {
         plain.signal(Signal::STOP);
         wait::until("what is not used grows old", LIMIT, || {
-            tree.youngest("plain") < MIB
+            tree.youngest_bytes("plain") < MIB
         });
         plain.signal(Signal::CONT);
         let begin = Instant::now();
         wait::until("what is used is young", LIMIT, || {
-            tree.youngest("plain") > PLAIN_MIB * MIB / 2
+            tree.youngest_bytes("plain") > PLAIN_MIB * MIB / 2
         });
         let took = begin.elapsed();
         assert!(took < ON_TIME, "known after {took:?}");
     }
-    let said = tree.said();
+    let said = tree.stdout();
     assert!(!said.contains("/plain is scanned less often"), "{said}");
     wait::until("its report says so", LIMIT, || {
         let words = ["report", "/dear0", "--root", tree.root()];
@@ -114,7 +116,7 @@ fn tenants_too_large_for_pagetides_own_memory_are_known_in_part() {
         start_dense(&tree, "small", 32),
         start_dense(&tree, "big", 64),
     ];
-    let is_young = |tenant: &str, mib: u64| tree.youngest(tenant) > mib * MIB * 9 / 10;
+    let is_young = |tenant: &str, mib: u64| tree.youngest_bytes(tenant) > mib * MIB * 9 / 10;
     wait::until("both are known", LIMIT, || {
         is_young("small", 32) && is_young("big", 64)
     });
@@ -126,7 +128,7 @@ fn tenants_too_large_for_pagetides_own_memory_are_known_in_part() {
     wait::until("its need is known", LIMIT, || needs().is_some());
     let large = start_dense(&tree, "big", 256);
     let says = || {
-        let said = tree.said();
+        let said = tree.stdout();
         let line = said.lines().find(|line| line.contains("are not read"));
         line.map(str::to_owned)
     };

@@ -36,7 +36,7 @@ fn a_policy_drops_cold_page_cache() {
     let idle_programs = ["drops", "keeps"].map(|name| IdleProgram::start(tree.inside(name), 16));
     read_by(&tree, "drops", &file(&folder, 64));
     read_by(&tree, "keeps", &file(&other, 64));
-    let cache = |name| tree.of_kernel(name, "total_cache");
+    let cache = |name| tree.kernel_stat(name, "total_cache");
     // The tenant without a policy keeps most of its 64 MiB of page cache. The kernel may reclaim
     // some (it sums its counters every two seconds), and so may DAMON where it pages out by
     // physical address (2 MiB at a time were seen).
@@ -44,7 +44,7 @@ fn a_policy_drops_cold_page_cache() {
     wait::until("it has read all", SOON, has_its_cache);
     wait::until("it is dropped", SOON, || cache("drops") < 8 * MIB);
     wait::until("it is said", SOON, || {
-        tree.said()
+        tree.stdout()
             .contains("pages of unmapped page cache of /drops: there for 2s")
     });
     let has = wait::poll(Duration::from_secs(3), || has_its_cache().then_some(()));
@@ -54,9 +54,9 @@ fn a_policy_drops_cold_page_cache() {
         has.is_some(),
         "the other's cache: {}{}",
         reported(),
-        tree.said()
+        tree.stdout()
     );
-    assert!(!tree.said().contains("unmapped page cache of /keeps"));
+    assert!(!tree.stdout().contains("unmapped page cache of /keeps"));
     for idle_program in &idle_programs {
         wait::until("its memory leaves as ever", SOON, || {
             idle_program.status("VmSwap") > 8 * MIB
@@ -90,7 +90,7 @@ fn dropping_cold_page_cache_respects_protection_and_a_run_inside() {
     let inner = own.under(tree.inside("outer")).start();
     wait::until("it has read", SOON, || inner.stdout().contains("read"));
     let _outer = IdleProgram::start(tree.inside("outer"), 16);
-    let cache = |name| tree.of_kernel(name, "total_cache");
+    let cache = |name| tree.kernel_stat(name, "total_cache");
     wait::until("its cache goes", SOON, || cache("low") < 32 * MIB);
     let begin = std::time::Instant::now();
     while begin.elapsed() < Duration::from_secs(8) {
@@ -126,7 +126,7 @@ fn dropping_cold_page_cache_excludes_groups_that_a_program_has_made() {
         .under(tree.inside("ci"))
         .start();
     wait::until("it has read", SOON, || inside.stdout().contains("read"));
-    let cache = || tree.of_kernel("ci", "total_cache");
+    let cache = || tree.kernel_stat("ci", "total_cache");
     wait::until("its cache is counted", SOON, || cache() >= 60 * MIB);
     // Meanwhile the page cache of a tenant without groups below it is dropped, twice.
     tree.make("plain");
@@ -134,13 +134,13 @@ fn dropping_cold_page_cache_excludes_groups_that_a_program_has_made() {
     let _plain = IdleProgram::start(tree.inside("plain"), 4);
     for _ in 0..2 {
         read_by(&tree, "plain", &file(&other, 64));
-        let plain = || tree.of_kernel("plain", "total_cache");
+        let plain = || tree.kernel_stat("plain", "total_cache");
         // (The kernel sums its counters every two seconds.)
         wait::until("it is counted", SOON, || plain() >= 60 * MIB);
         let gone = wait::poll(SOON, || (plain() < 8 * MIB).then_some(()));
-        assert!(gone.is_some(), "{} bytes: {}", plain(), tree.said());
+        assert!(gone.is_some(), "{} bytes: {}", plain(), tree.stdout());
     }
-    assert!(cache() >= 60 * MIB, "{} bytes: {}", cache(), tree.said());
+    assert!(cache() >= 60 * MIB, "{} bytes: {}", cache(), tree.stdout());
     drop(inside);
     wait::until("nobody is in it", SOON, || {
         std::fs::remove_dir(&job).is_ok()
@@ -159,7 +159,7 @@ fn page_cache_of_all_tenants_and_of_a_removed_one_can_be_reclaimed() {
         tree.make(name);
         read_by(&tree, name, &file(folder, 24));
     }
-    let cache = || tree.of_kernel("", "total_cache");
+    let cache = || tree.kernel_stat("", "total_cache");
     wait::until("nobody is left in it", SOON, || {
         std::fs::remove_dir(tree.at("a")).is_ok()
     });
@@ -172,9 +172,9 @@ fn page_cache_of_all_tenants_and_of_a_removed_one_can_be_reclaimed() {
 }
 
 /// A file in tmpfs; `Drop` removes it.
-struct InMemory(std::path::PathBuf);
+struct TmpfsFile(std::path::PathBuf);
 
-impl Drop for InMemory {
+impl Drop for TmpfsFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
@@ -187,7 +187,7 @@ fn young_page_cache_stays_while_old_files_in_tmpfs_cannot_be_dropped() {
     let _serial = serial();
     let _swap = Swap::shared();
     let name = format!("pagetide-e2e-{}", std::process::id());
-    let in_memory = InMemory(std::path::Path::new("/dev/shm").join(name));
+    let in_memory = TmpfsFile(std::path::Path::new("/dev/shm").join(name));
     let folder = TempDir::new();
     let data = file(&folder, 32);
     let tree = Tree::serve(&["--age-every", "500ms"]);
@@ -208,7 +208,7 @@ fn young_page_cache_stays_while_old_files_in_tmpfs_cannot_be_dropped() {
         files.sum::<u64>() > 74 * MIB
     });
     let _ = tree.try_write("a/memory.reclaim", "32m");
-    let of_files = tree.of_kernel("a", "total_cache") - tree.of_kernel("a", "total_shmem");
+    let of_files = tree.kernel_stat("a", "total_cache") - tree.kernel_stat("a", "total_shmem");
     let out = idle_program.status("VmSwap");
     assert!(
         of_files > 28 * MIB && out > 24 * MIB,
@@ -228,7 +228,7 @@ fn shared_memory_of_a_removed_tenant_belongs_to_the_tenant_that_maps_it() {
     let _serial = serial();
     let _swap = Swap::shared();
     let name = format!("pagetide-e2e-shared-{}", std::process::id());
-    let in_memory = InMemory(std::path::Path::new("/dev/shm").join(name));
+    let in_memory = TmpfsFile(std::path::Path::new("/dev/shm").join(name));
     let path = in_memory.0.display().to_string();
     let tree = Tree::serve(&["--age-every", "500ms"]);
     let begin = |tenant: &str| {
@@ -260,5 +260,5 @@ fn shared_memory_of_a_removed_tenant_belongs_to_the_tenant_that_maps_it() {
     wait::until("the other tenant has it", SOON, || has("user") >= 48 * MIB);
     let _ = tree.try_write("user/memory.reclaim", "40m");
     let left = e2e::proc::number(user.pid(), "RssShmem").expect("it runs");
-    assert!(left < 24 * MIB, "{left} bytes stayed: {}", tree.said());
+    assert!(left < 24 * MIB, "{left} bytes stayed: {}", tree.stdout());
 }

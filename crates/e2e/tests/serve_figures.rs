@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use e2e::idle_program::IdleProgram;
 use e2e::temp::{TempDir, serial};
-use e2e::tenants::{Tree, known};
+use e2e::tenants::{Tree, start_scanned};
 use e2e::web::{ListenAddress, float, listening, samples, value};
 use e2e::zram::Swap;
 use e2e::{proc, wait};
@@ -24,7 +24,7 @@ fn figures_of_a_tenant_and_its_children_sum_up() {
         .iter()
         .for_each(|name| tree.make(name));
     let all = [("web", 32), ("web/a", 48), ("web/b", 16)]
-        .map(|(name, mib)| (name, known(&tree, name, mib)));
+        .map(|(name, mib)| (name, start_scanned(&tree, name, mib)));
     for (name, size) in [("web/a", "24m"), ("web/b", "8m")] {
         tree.write(&format!("{name}/memory.reclaim"), size);
     }
@@ -150,11 +150,11 @@ fn figures_are_those_of_the_kernel() {
     );
     assert!(value(&place, "pagetide_walk_seconds_count") > 2.0);
 
-    shares_are_a_whole(&tree, &place);
+    check_cpu_parts(&tree, &place);
 }
 
 /// Checks that the parts of processor time sum up to all processor time that `serve` used.
-fn shares_are_a_whole(tree: &Tree, place: &ListenAddress) {
+fn check_cpu_parts(tree: &Tree, place: &ListenAddress) {
     let reported = samples(&place.get("/metrics").body);
     let cpu = reported
         .iter()

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use e2e::control::of_tree;
+use e2e::control::tree_socket;
 use e2e::guard::Run;
 use e2e::idle_program::IdleProgram;
 use e2e::temp::{TempDir, serial};
@@ -13,19 +13,19 @@ use e2e::tenants::Tree;
 use e2e::{pagetide, proc};
 
 /// Duration of the measurement of each flood.
-const FLOOD: Duration = Duration::from_secs(4);
+const FLOOD_TIME: Duration = Duration::from_secs(4);
 /// Duration after which a flood has spent the budget that was saved while no requests came.
-const SPENT: Duration = Duration::from_secs(2);
+const BUDGET_SPENT_AFTER: Duration = Duration::from_secs(2);
 /// Highest accepted share of a processor: three times what a flood may cost, because of other work
 /// of `serve` and a busy machine. (Before the fix it was 0.58 to 0.8.)
-const SHARE: f64 = 0.15;
+const SHARE_MAX: f64 = 0.15;
 /// Longest accepted time until a request is answered; on a quiet machine it is well below a second.
-const ANSWER: Duration = Duration::from_secs(5);
+const ANSWER_MAX: Duration = Duration::from_secs(5);
 const SOON: Duration = Duration::from_secs(60);
 
 /// A Python program with 200 clients of a socket, in 8 processes. Arguments: user id, path of the
 /// socket, and the request that each client sends again and again, waiting for each answer.
-const CLIENTS: &str = r"
+const CLIENTS_SCRIPT: &str = r"
 import os, socket, sys, threading, time
 user, path, words = int(sys.argv[1]), sys.argv[2], sys.argv[3].encode().decode('unicode_escape').encode()
 first = os.getpid()
@@ -56,19 +56,19 @@ os._exit(0)
 
 /// Floods a socket. Returns the processor share that `serve` used, and the longest time that
 /// another client waited: a reader of a file and, with `reports`, `pagetide report`.
-fn flooded(
+fn measure_flood(
     tree: &Tree,
     (user, socket, words): (u32, &Path, &str),
     reports: bool,
 ) -> (f64, Duration) {
     let path = socket.display().to_string();
     let user = user.to_string();
-    let mut flood = Run::new(["python3", "-c", CLIENTS, &user, &path, words]).start();
+    let mut flood = Run::new(["python3", "-c", CLIENTS_SCRIPT, &user, &path, words]).start();
     e2e::wait::until("it floods", SOON, || flood.stdout().contains("floods"));
-    std::thread::sleep(SPENT);
-    let (begin, before) = (Instant::now(), cpu(tree));
+    std::thread::sleep(BUDGET_SPENT_AFTER);
+    let (begin, before) = (Instant::now(), cpu_seconds(tree));
     let mut longest = Duration::ZERO;
-    while begin.elapsed() < FLOOD {
+    while begin.elapsed() < FLOOD_TIME {
         let requested = Instant::now();
         assert!(tree.read("a/memory.stat").contains("anon "));
         if reports {
@@ -79,13 +79,13 @@ fn flooded(
         longest = longest.max(requested.elapsed());
         std::thread::sleep(Duration::from_millis(100));
     }
-    let share = (cpu(tree) - before) / begin.elapsed().as_secs_f64();
+    let share = (cpu_seconds(tree) - before) / begin.elapsed().as_secs_f64();
     flood.kill_and_reap();
     (share, longest)
 }
 
 /// Processor time that `serve` has used, seconds.
-fn cpu(tree: &Tree) -> f64 {
+fn cpu_seconds(tree: &Tree) -> f64 {
     proc::processor_seconds(tree.pid()).expect("it runs")
 }
 
@@ -118,9 +118,9 @@ fn a_flood_costs_a_bounded_share_of_a_processor_and_others_are_served() {
     ] {
         // Clients with rights are served in turn: beside 200 clients that request reports without a
         // pause, one request takes seconds.
-        let (share, longest) = flooded(&tree, (user, socket, words), words != report);
+        let (share, longest) = measure_flood(&tree, (user, socket, words), words != report);
         println!("{socket:?} {words:?}: {share:.3} of a processor, answered in {longest:?}");
-        assert!(share < SHARE, "{words:?}: {share}");
-        assert!(longest < ANSWER, "{words:?}: {longest:?}");
+        assert!(share < SHARE_MAX, "{words:?}: {share}");
+        assert!(longest < ANSWER_MAX, "{words:?}: {longest:?}");
     }
 }

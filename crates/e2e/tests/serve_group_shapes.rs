@@ -36,15 +36,15 @@ fn open(path: &Path) -> OwnedFd {
 
 /// A chain of groups, each inside the one before, all with the same name. `Drop` removes the
 /// deepest first. Its path may be longer than the kernel accepts.
-struct Chain {
+struct NestedGroups {
     top: PathBuf,
     name: String,
     depth: usize,
 }
 
-impl Chain {
-    fn new(top: &str, name: &str, depth: usize) -> Chain {
-        let chain = Chain {
+impl NestedGroups {
+    fn new(top: &str, name: &str, depth: usize) -> NestedGroups {
+        let chain = NestedGroups {
             top: top.into(),
             name: name.to_owned(),
             depth,
@@ -72,7 +72,7 @@ impl Chain {
     }
 }
 
-impl Drop for Chain {
+impl Drop for NestedGroups {
     fn drop(&mut self) {
         let mut dir = self.last();
         for _ in 0..self.depth {
@@ -86,12 +86,12 @@ impl Drop for Chain {
 }
 
 /// Paths of groups side by side; `Drop` removes them.
-struct Flat(Vec<PathBuf>);
+struct SiblingGroups(Vec<PathBuf>);
 
-impl Flat {
-    fn new(top: &str, count: usize) -> Flat {
+impl SiblingGroups {
+    fn new(top: &str, count: usize) -> SiblingGroups {
         let paths = (0..count).map(|number| Path::new(top).join(format!("g{number}")));
-        let flat = Flat(paths.collect());
+        let flat = SiblingGroups(paths.collect());
         for path in &flat.0 {
             std::fs::create_dir(path).expect("we may");
         }
@@ -99,7 +99,7 @@ impl Flat {
     }
 }
 
-impl Drop for Flat {
+impl Drop for SiblingGroups {
     fn drop(&mut self) {
         for path in &self.0 {
             let _ = std::fs::remove_dir(path);
@@ -127,7 +127,7 @@ fn anon(tree: &Tree, tenant: &str) -> u64 {
 
 /// Whether `serve` has printed this text.
 fn has_reported(tree: &Tree, what: &str) -> bool {
-    tree.said().contains(what) || tree.complained().contains(what)
+    tree.stdout().contains(what) || tree.stderr().contains(what)
 }
 
 /// Sets the soft limit of open files of a process.
@@ -174,7 +174,7 @@ fn serve_works_with_more_groups_than_descriptors() {
     // Some of the 40 descriptors are for requests and for the files that requests need.
     limit_files(tree.pid(), before as u64 + 40);
     let memory = proc::number(tree.pid(), "VmRSS").unwrap_or(0);
-    let flat = Flat::new(&crowd.path(), 3000);
+    let flat = SiblingGroups::new(&crowd.path(), 3000);
     let in_crowd = IdleProgram::start(
         [
             "sh",
@@ -230,8 +230,8 @@ fn processes_in_groups_beyond_path_max_are_scanned() {
     let host = MemoryGroup::new();
     let (other, deep) = (host.below(), host.below());
     let idle_program = inside(&other, 16);
-    let chain = Chain::new(&deep.path(), &"n".repeat(200), 30);
-    let narrow = Chain::new(&deep.path(), "c", 400);
+    let chain = NestedGroups::new(&deep.path(), &"n".repeat(200), 30);
+    let narrow = NestedGroups::new(&deep.path(), "c", 400);
     let hidden = inside(&deep, 24);
     chain.enter(hidden.pid());
     let begin = Instant::now();

@@ -78,13 +78,13 @@ fn a_group_with_a_users_xattr_is_scanned_and_one_with_roots_is_reported() {
     let tree = serve();
     let at = format!("host/{}", name(&group));
     wait::until("its pages are known", SOON, || anon(&tree, &at) >= 16 * MIB);
-    assert!(!tree.said().contains("is left out"), "{}", tree.said());
+    assert!(!tree.stdout().contains("is left out"), "{}", tree.stdout());
     drop(tree);
     // On a group of root's, the same xattr means that a manager of pagetide made the group.
     owned_by(0);
     let tree = serve();
     let line = format!("{} is left out: another pagetide made", name(&group));
-    wait::until("the log says so", SOON, || tree.said().contains(&line));
+    wait::until("the log says so", SOON, || tree.stdout().contains(&line));
     assert!(!tree.at(&at).exists());
     let report = [
         "report",
@@ -225,10 +225,10 @@ fn a_policy_of_a_host_group_pages_out_its_cold_memory() {
     let tree = Tree::serve_host(&host, &["--config", &config]);
     // A group that is in the configuration but does not exist is reported at each start and reload.
     let is_missing = "/host/misspelt is not there";
-    let said = |times| tree.said().matches(is_missing).count() == times;
-    assert!(said(1), "{}", tree.said());
+    let said = |times| tree.stdout().matches(is_missing).count() == times;
+    assert!(said(1), "{}", tree.stdout());
     let is_there = format!("/host/{} is not there", name(&group));
-    assert!(!tree.said().contains(&is_there), "{}", tree.said());
+    assert!(!tree.stdout().contains(&is_there), "{}", tree.stdout());
     e2e::guard::send(tree.pid(), Signal::HUP);
     wait::until("it is told once more", SOON, || said(2));
     wait::until("what is cold has left", SOON, || {
@@ -240,7 +240,7 @@ fn a_policy_of_a_host_group_pages_out_its_cold_memory() {
         "what all are given is not the host's"
     );
     let reported = format!("pages of /host/{}", name(&group));
-    wait::until("it is said", SOON, || tree.said().contains(&reported));
+    wait::until("it is said", SOON, || tree.stdout().contains(&reported));
     let _ = (theirs.touch(), others.touch());
 }
 
@@ -350,7 +350,7 @@ fn the_budget_counts_all_groups_of_a_managed_host() {
         let made = IdleProgram::start(tree.inside("made"), 96);
         let known = || anon(&tree, "made") >= 96 * MIB && anon(&tree, "host") >= 144 * MIB;
         wait::until("all are known", SOON, known);
-        // For a new tenant it is not known at first which pages it uses.
+        // At first pagetide does not know which pages of a new tenant are in use.
         wait::until("it is idle", SOON, || {
             tree.try_write("made/memory.reclaim", "8m").is_ok()
         });
@@ -455,7 +455,7 @@ fn a_reclaim_of_the_host_keeps_page_cache_of_made_tenants() {
     tree.write("host/memory.workingset.refresh_interval", "N0=500");
     std::thread::sleep(Duration::from_secs(2));
     let _ = tree.try_write("host/memory.reclaim", "64m");
-    let cache = tree.of_kernel("db", "total_cache");
+    let cache = tree.kernel_stat("db", "total_cache");
     assert!(cache > 44 * MIB, "{cache} bytes are left");
 }
 

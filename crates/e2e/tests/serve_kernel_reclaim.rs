@@ -19,14 +19,14 @@ const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
 /// Time for which no client may be woken where nothing is reclaimed. Clients are woken within a
 /// fifth of it otherwise.
-const QUIET: Duration = Duration::from_secs(2);
+const QUIET_TIME: Duration = Duration::from_secs(2);
 /// Configuration of `serve` by which a host with little available memory wakes no client: only
 /// `/proc/vmstat` is the test's own, the host's memory is not.
 const CONFIG: &str = "age-every = \"500ms\"\n[pressure]\navailable-low = 0\n";
 
 /// A Python script that polls the report in its first argument. At each wakeup it prints `woken`
 /// and the time since it began to read the report, in milliseconds, and reads the report again.
-const POLLS: &str = "
+const POLL_SCRIPT: &str = "
 import select, sys, time
 file = open(sys.argv[1])
 poll = select.poll()
@@ -64,13 +64,13 @@ impl Client {
         };
         set("refresh_interval", 200);
         set("report_threshold", threshold_ms);
-        Client::again(tree, report)
+        Client::start_unchanged(tree, report)
     }
 
     /// Starts a client that polls a report whose settings stay as they are.
-    fn again(tree: &Tree, report: &str) -> Client {
+    fn start_unchanged(tree: &Tree, report: &str) -> Client {
         let path = tree.at(report).display().to_string();
-        let client = Run::new(["python3", "-c", POLLS, &path]).start();
+        let client = Run::new(["python3", "-c", POLL_SCRIPT, &path]).start();
         wait::until("it polls", SOON, || client.stdout().contains("polls"));
         Client(client)
     }
@@ -90,12 +90,12 @@ impl Client {
 }
 
 /// The report of a tenant.
-fn report(tenant: &str) -> String {
+fn report_path(tenant: &str) -> String {
     format!("{tenant}/memory.workingset.page_age")
 }
 
 /// The tenant of a group of the host.
-fn tenant(group: &MemoryGroup) -> String {
+fn tenant_path(group: &MemoryGroup) -> String {
     let name = group.name();
     format!("host/{}", name.rsplit('/').next().unwrap_or_default())
 }
@@ -103,7 +103,7 @@ fn tenant(group: &MemoryGroup) -> String {
 /// Checks that none of these clients is woken for a while.
 fn check_quiet(clients: &[&Client]) {
     let before: Vec<usize> = clients.iter().map(|one| one.woken()).collect();
-    std::thread::sleep(QUIET);
+    std::thread::sleep(QUIET_TIME);
     let after: Vec<usize> = clients.iter().map(|one| one.woken()).collect();
     assert_eq!(before, after, "woken without reclaim");
 }
@@ -121,7 +121,7 @@ fn wait_for_wakeup(what: &str, clients: &[&Client], before: &[usize]) {
 
 /// Starts a process in a group that reads a file again and again. If the file is larger than the
 /// group's limit, the kernel reclaims from the group without end.
-fn eats(group: &MemoryGroup, file: &str) -> Running {
+fn start_reader(group: &MemoryGroup, file: &str) -> Running {
     let script = format!(
         "{}; while :; do cat {file} > /dev/null; done",
         reading(file)
@@ -145,17 +145,19 @@ fn reclaim_at_a_limit_wakes_clients_of_the_group_and_of_those_above() {
     tree.write("memory.max", "4g");
     let start = |at: &str, threshold| Client::start(&tree, at, threshold);
     for group in [&limited, &other] {
-        wait::until("it is found", SOON, || tree.at(&tenant(group)).exists());
+        wait::until("it is found", SOON, || {
+            tree.at(&tenant_path(group)).exists()
+        });
     }
-    let own = start(&report(&tenant(&limited)), 500);
-    let second = Client::again(&tree, &report(&tenant(&limited)));
-    let (above, root) = (start(&report("host"), 500), start(ROOT, 500));
-    let beside = start(&report(&tenant(&other)), 500);
+    let own = start(&report_path(&tenant_path(&limited)), 500);
+    let second = Client::start_unchanged(&tree, &report_path(&tenant_path(&limited)));
+    let (above, root) = (start(&report_path("host"), 500), start(ROOT, 500));
+    let beside = start(&report_path(&tenant_path(&other)), 500);
     let all = [&own, &second, &above, &root, &beside];
     check_quiet(&all);
     // Without reclaim, a group that takes memory below its limit wakes no client.
     limited.limit(256 * MIB);
-    let small = eats(&limited, &file);
+    let small = start_reader(&limited, &file);
     wait::until("it has read", SOON, || {
         limited.line("memory.stat", "cache ") >= 90 * MIB
     });
@@ -165,7 +167,7 @@ fn reclaim_at_a_limit_wakes_clients_of_the_group_and_of_those_above() {
     let before = woken.map(Client::woken);
     // (The kernel reclaims what is above a new limit within the write, and counts no hit for that.)
     limited.limit(48 * MIB);
-    let _eater = eats(&limited, &file);
+    let _eater = start_reader(&limited, &file);
     wait_for_wakeup("reclaim at the limit of a group", &woken, &before);
     // Under lasting pressure clients are woken again.
     wait_for_wakeup("reclaim that lasts", &woken, &woken.map(Client::woken));
@@ -187,17 +189,17 @@ fn reclaim_at_a_limit_above_the_tenants_wakes_their_clients() {
     tree.write("memory.max", "4g");
     tree.make("made");
     tree.make("silent");
-    let made = Client::start(&tree, &report("made"), 500);
+    let made = Client::start(&tree, &report_path("made"), 500);
     // A threshold of 0 means that no client is notified.
-    let silent = Client::start(&tree, &report("silent"), 0);
+    let silent = Client::start(&tree, &report_path("silent"), 0);
     check_quiet(&[&made, &silent]);
     host.limit(64 * MIB);
     let before = [made.woken()];
-    let _eater = eats(&outside, &file);
+    let _eater = start_reader(&outside, &file);
     wait_for_wakeup("reclaim at a limit above", &[&made], &before);
     // The client of a tenant that ends meanwhile is woken by that.
     tree.make("ends");
-    let ends = Client::start(&tree, &report("ends"), 3_600_000);
+    let ends = Client::start(&tree, &report_path("ends"), 3_600_000);
     std::fs::remove_dir(tree.at("ends")).expect("no process is in it");
     wait_for_wakeup("the end of a tenant", &[&ends], &[0]);
     wait_for_wakeup("others go on", &[&made], &[made.woken()]);
@@ -217,12 +219,12 @@ fn reclaim_at_a_limit_of_a_group_that_is_no_tenant_wakes_clients() {
         &["--config", &configuration(&folder, CONFIG)],
     );
     tree.make("made");
-    let clients = [&report("made"), ROOT].map(|at| Client::start(&tree, at, 500));
+    let clients = [&report_path("made"), ROOT].map(|at| Client::start(&tree, at, 500));
     let all: Vec<&Client> = clients.iter().collect();
     check_quiet(&all);
     above.limit(64 * MIB);
     let before = clients.each_ref().map(Client::woken);
-    let _eater = eats(&outside, &file);
+    let _eater = start_reader(&outside, &file);
     wait_for_wakeup("reclaim at the limit of a container", &all, &before);
 }
 
@@ -244,10 +246,10 @@ fn reclaim_of_the_whole_host_wakes_all_clients() {
     let start = |at: &str, threshold| Client::start(&tree, at, threshold);
     let clients = [
         start(ROOT, 300),
-        start(&report("host"), 300),
-        start(&report("a/b"), 300),
+        start(&report_path("host"), 300),
+        start(&report_path("a/b"), 300),
     ];
-    let silent = start(&report("silent"), 0);
+    let silent = start(&report_path("silent"), 0);
     let all: Vec<&Client> = clients.iter().collect();
     check_quiet(&all);
     for name in ["pgscan_proactive", "pgscan_anon", "pgscan_file", "pswpout"] {
@@ -266,7 +268,7 @@ fn reclaim_of_the_whole_host_wakes_all_clients() {
     drop(clients);
     tree.kill();
     tree.start();
-    let again = Client::again(&tree, &report("a/b"));
+    let again = Client::start_unchanged(&tree, &report_path("a/b"));
     check_quiet(&[&again]);
     vmstat.add("pgscan_kswapd", 32);
     wait_for_wakeup("after a restart", &[&again], &[0]);
@@ -305,18 +307,18 @@ fn reclaim_on_request_wakes_no_client() {
     );
     tree.make("a");
     let clients = [
-        Client::start(&tree, &report("a"), 200),
+        Client::start(&tree, &report_path("a"), 200),
         Client::start(&tree, ROOT, 200),
     ];
     let script = format!("while :; do cat {file} > /dev/null; sleep .1; done");
     let words = ["sh", "-c", &script].map(str::to_owned);
     let _reader = Run::new(tree.inside("a").into_iter().chain(words)).start();
-    let cached = || tree.of_kernel("a", "total_cache");
+    let cached = || tree.kernel_stat("a", "total_cache");
     for _ in 0..5 {
         wait::until("it has read", SOON, || cached() > 90 * MIB);
         let _ = tree.try_write("a/memory.reclaim", "64m");
     }
-    std::thread::sleep(QUIET);
+    std::thread::sleep(QUIET_TIME);
     assert_eq!(clients.each_ref().map(Client::woken), [0, 0]);
 }
 
@@ -336,8 +338,8 @@ fn a_host_that_lacks_memory_is_reported_although_there_is_a_budget() {
         tree.line("a/memory.stat", "anon") >= 32 * MIB
     });
     tree.write("memory.max", "4g");
-    let clients = [ROOT, &report("host")].map(|at| Client::start(&tree, at, 500));
-    let child = Client::start(&tree, &report("a"), 500);
+    let clients = [ROOT, &report_path("host")].map(|at| Client::start(&tree, at, 500));
+    let child = Client::start(&tree, &report_path("a"), 500);
     let all: Vec<&Client> = clients.iter().collect();
     check_quiet(&all);
     configuration(&folder, &text("\"100%\""));
@@ -353,7 +355,7 @@ fn a_host_that_lacks_memory_is_reported_although_there_is_a_budget() {
     configuration(&folder, &text("0"));
     tree.reload();
     wait::until("it is read", SOON, || {
-        tree.said().matches("once more").count() == 2
+        tree.stdout().matches("once more").count() == 2
     });
     check_quiet(&all);
     let _ = idle.touch();

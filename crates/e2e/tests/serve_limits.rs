@@ -10,7 +10,7 @@ use e2e::idle_program::IdleProgram;
 use e2e::page_cache::{file, read_by};
 use e2e::swap_file::SwapFile;
 use e2e::temp::{TempDir, serial};
-use e2e::tenants::{Tree, WAITS};
+use e2e::tenants::{POLL_SCRIPT, Tree};
 use e2e::wait;
 use e2e::zram::Swap;
 use e2e::{proc, programs};
@@ -20,9 +20,9 @@ const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
 
 /// File of the memory limit (cgroup version 1).
-const MAX: &str = "memory.limit_in_bytes";
+const LIMIT_FILE: &str = "memory.limit_in_bytes";
 /// File of the charged memory (cgroup version 1).
-const USAGE: &str = "memory.usage_in_bytes";
+const USAGE_FILE: &str = "memory.usage_in_bytes";
 
 /// The number in a file of the tenant's control group (version 1), bytes.
 fn kernel_number(tree: &Tree, tenant: &str, file: &str) -> u64 {
@@ -69,12 +69,12 @@ fn a_lowered_limit_is_set_where_page_cache_exceeds_it() {
     for tenant in ["a", "b"] {
         let idle_program = IdleProgram::start(tree.inside(tenant), 16);
         read_by(&tree, tenant, &file);
-        assert!(kernel_number(&tree, tenant, USAGE) > 100 * MIB);
+        assert!(kernel_number(&tree, tenant, USAGE_FILE) > 100 * MIB);
         tree.write(&format!("{tenant}/memory.max"), "48m");
         wait::until("its wall stands", SOON, || {
-            kernel_number(&tree, tenant, MAX) == 48 * MIB
+            kernel_number(&tree, tenant, LIMIT_FILE) == 48 * MIB
         });
-        assert!(kernel_number(&tree, tenant, USAGE) <= 48 * MIB);
+        assert!(kernel_number(&tree, tenant, USAGE_FILE) <= 48 * MIB);
         let out = idle_program.status("VmSwap");
         assert!(out < 4 * MIB, "{out} bytes left though cache was there");
         let _ = idle_program.touch();
@@ -116,15 +116,15 @@ print('right' if right and os.wait()[1] == 0 else 'wrong', flush=True)
     wait::until("it is shared", SOON, || shared.stdout().contains("ready"));
     tree.write(&at("memory.max"), "32m");
     wait::until("its wall stands", SOON, || {
-        kernel_number(&tree, tenant, MAX) == 32 * MIB
+        kernel_number(&tree, tenant, LIMIT_FILE) == 32 * MIB
     });
-    assert!(kernel_number(&tree, tenant, USAGE) <= 32 * MIB);
+    assert!(kernel_number(&tree, tenant, USAGE_FILE) <= 32 * MIB);
     assert!(swap.written() >= 16 * MIB, "{} written", swap.written());
     // (At `memory.max` the kernel sometimes kills processes that use shared memory, though swap is
     // free: so the limit is lifted first.)
     tree.write(&at("memory.max"), "max");
     wait::until("its wall is gone", SOON, || {
-        kernel_number(&tree, tenant, MAX) > 1 << 40
+        kernel_number(&tree, tenant, LIMIT_FILE) > 1 << 40
     });
     std::fs::write(&end, "").expect("the folder is ours");
     let outcome = shared.wait(SOON);
@@ -138,7 +138,7 @@ fn check_pressure_wakes(tree: &Tree, tenant: &str) {
     tree.write(&file("refresh_interval"), "N0=60000");
     tree.write(&file("report_threshold"), "N0=500");
     let path = tree.at(&file("page_age")).display().to_string();
-    let waits = Run::new(["python3", "-c", WAITS, &path]).finish(SOON);
+    let waits = Run::new(["python3", "-c", POLL_SCRIPT, &path]).finish(SOON);
     assert_eq!(waits.stdout.lines().last(), Some("woken True"), "{waits:?}");
 }
 
@@ -162,10 +162,10 @@ fn a_thrashing_tenant_is_left_to_the_kernel() {
     let looping = Run::new(["sh", "-c", &script])
         .under(tree.inside("a"))
         .start();
-    let back = || tree.of_kernel("a", "total_pgmajfault");
+    let back = || tree.kernel_stat("a", "total_pgmajfault");
     wait::until("it goes around", SOON, || back() > 200_000);
     wait::until("it is said", SOON, || {
-        tree.said().contains("/a is thrashing")
+        tree.stdout().contains("/a is thrashing")
     });
     // From now on the kernel chooses what is reclaimed, at `memory.max`. (At each retry, pagetide
     // reclaims a little.)
@@ -191,23 +191,24 @@ fn a_lowered_limit_is_set_where_all_memory_is_in_use() {
     let words = [&programs::c("workers"), "4", "24", "1000"].map(str::to_owned);
     let mut busy = Run::new(tree.inside("a").into_iter().chain(words)).start();
     wait::until("all of it is there", SOON, || {
-        kernel_number(&tree, "a", USAGE) > 38 * MIB
+        kernel_number(&tree, "a", USAGE_FILE) > 38 * MIB
     });
     for _ in 0..4 {
         tree.write("a/memory.max", "28m");
         wait::until("its wall stands", SOON, || {
-            kernel_number(&tree, "a", MAX) == 28 * MIB
+            kernel_number(&tree, "a", LIMIT_FILE) == 28 * MIB
         });
-        assert!(kernel_number(&tree, "a", USAGE) <= 28 * MIB);
+        assert!(kernel_number(&tree, "a", USAGE_FILE) <= 28 * MIB);
         tree.write("a/memory.max", "max");
         wait::until("all of it is back", SOON, || {
-            kernel_number(&tree, "a", USAGE) > 38 * MIB
+            kernel_number(&tree, "a", USAGE_FILE) > 38 * MIB
         });
     }
-    // (Regression: 162 lines a second about a tenant that needs more than its limit.)
+    // (Regression: `serve` printed 162 lines a second about a tenant that needs more than its
+    // limit.)
     tree.write("a/memory.max", "36m");
     std::thread::sleep(Duration::from_secs(3));
-    let said = tree.said();
+    let said = tree.stdout();
     let lines = said.lines().filter(|line| line.contains("of /a")).count();
     assert!(lines <= 12, "{lines}: {said}");
     assert!(busy.ended().is_none(), "{}", busy.stderr());
@@ -242,7 +243,7 @@ fn a_lowered_budget_is_set_where_page_cache_exceeds_it() {
     read_by(&tree, "b", &file);
     tree.write("memory.max", "48m");
     wait::until("its wall stands", SOON, || {
-        kernel_number(&tree, "", MAX) == 48 * MIB
+        kernel_number(&tree, "", LIMIT_FILE) == 48 * MIB
     });
     let out = idle_program.status("VmSwap");
     assert!(out < 4 * MIB, "{out} bytes left though cache was there");
@@ -250,7 +251,7 @@ fn a_lowered_budget_is_set_where_page_cache_exceeds_it() {
 }
 
 /// A Python program that adds 8 MiB every 20 ms, up to 1 GiB.
-const GROWS: &str = "
+const GROW_SCRIPT: &str = "
 import time
 print('ready', flush=True)
 held = []
@@ -268,10 +269,10 @@ fn a_tenant_above_a_lowered_limit_does_not_grow_on() {
     let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "1s"]);
     tree.make("a");
-    let words = ["python3", "-c", GROWS].map(str::to_owned);
+    let words = ["python3", "-c", GROW_SCRIPT].map(str::to_owned);
     let grows = Run::new(tree.inside("a").into_iter().chain(words)).start();
     wait::until("it has grown", SOON, || {
-        kernel_number(&tree, "a", USAGE) > 200 * MIB
+        kernel_number(&tree, "a", USAGE_FILE) > 200 * MIB
     });
     tree.write("a/memory.max", "100m");
     assert_eq!(
@@ -279,11 +280,11 @@ fn a_tenant_above_a_lowered_limit_does_not_grow_on() {
         100 * MIB,
         "it reads as it was asked for"
     );
-    let most = kernel_number(&tree, "a", USAGE) + 64 * MIB;
+    let most = kernel_number(&tree, "a", USAGE_FILE) + 64 * MIB;
     wait::until("its wall stands", SOON, || {
         let (usage, max) = (
-            kernel_number(&tree, "a", USAGE),
-            kernel_number(&tree, "a", MAX),
+            kernel_number(&tree, "a", USAGE_FILE),
+            kernel_number(&tree, "a", LIMIT_FILE),
         );
         assert!(
             usage < most && max < most,
@@ -307,12 +308,12 @@ fn a_swap_limit_below_the_swap_in_use_is_set_later() {
     let idle_program = IdleProgram::start(tree.inside("a"), 96);
     tree.write("a/memory.max", "48m");
     wait::until("its wall stands", SOON, || {
-        kernel_number(&tree, "a", MAX) == 48 * MIB
+        kernel_number(&tree, "a", LIMIT_FILE) == 48 * MIB
     });
     wait::until("the rest is in swap", SOON, || {
         idle_program.status("VmSwap") > 44 * MIB
     });
-    let cached = || tree.of_kernel("a", "total_cache");
+    let cached = || tree.kernel_stat("a", "total_cache");
     // On a busy machine one reclaim may free too little.
     wait::until("the file is cached", SOON, || {
         tree.write("a/memory.reclaim", "20m");
@@ -339,12 +340,12 @@ fn a_restart_keeps_the_limits_of_a_delegated_tenant() {
     let mut tree = Tree::serve(&[]);
     tree.make("a");
     tree.write("a/memory.max", "64m");
-    assert_eq!(kernel_number(&tree, "a", MAX), 64 * MIB);
+    assert_eq!(kernel_number(&tree, "a", LIMIT_FILE), 64 * MIB);
     tree.kill();
     let given = std::os::unix::fs::chown(tree.group("a"), Some(65534), None);
     given.expect("it is ours to give");
     tree.start();
-    assert_eq!(kernel_number(&tree, "a", MAX), 64 * MIB);
+    assert_eq!(kernel_number(&tree, "a", LIMIT_FILE), 64 * MIB);
     assert_eq!(tree.number("a/memory.max"), 64 * MIB);
 }
 
@@ -358,7 +359,7 @@ fn settings_that_the_kernel_refuses_are_reported() {
     // On version 1 swap alone cannot be limited, only memory and swap together.
     tree.write("a/memory.swap.max", "100m");
     wait::until("it is told", SOON, || {
-        tree.said()
+        tree.stdout()
             .contains("the kernel refused memory.swap.max of /a")
     });
     tree.write("a/memory.max", "200m");

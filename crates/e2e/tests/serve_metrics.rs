@@ -267,7 +267,7 @@ fn strangers_get_no_information() {
     tree.make("secret");
     let token = place.token();
     for (request, status) in refused_requests(&place) {
-        let answer = place.ask(request.as_bytes());
+        let answer = place.send(request.as_bytes());
         assert_eq!(answer.status, status, "{request}{answer:?}");
         let all = answer.headers + &answer.body;
         assert!(
@@ -283,8 +283,8 @@ fn strangers_get_no_information() {
         let text = std::fs::read(format!("/proc/{}/{file}", tree.pid())).expect("it runs");
         assert!(!String::from_utf8_lossy(&text).contains(&token), "{file}");
     }
-    assert!(!tree.said().contains(&token), "nor what is printed");
-    let head = place.ask(place.question("HEAD", "/metrics").as_bytes());
+    assert!(!tree.stdout().contains(&token), "nor what is printed");
+    let head = place.send(place.request_text("HEAD", "/metrics").as_bytes());
     assert_eq!((head.status, head.body.as_str()), (200, ""));
     assert!(
         !head.headers.contains("\r\nContent-Length: 0\r\n"),
@@ -387,7 +387,7 @@ fn no_client_delays_serve() {
     (0..50).for_each(|number| tree.make(&format!("t{number}")));
     let resident = || proc::number(tree.pid(), "VmRSS").unwrap_or(0);
     let (before, begin) = (resident(), Instant::now());
-    let question = place.question("GET", "/metrics");
+    let question = place.request_text("GET", "/metrics");
     let mut silent = Vec::new();
     for number in 0..1000 {
         let Ok(mut stream) = TcpStream::connect(place.address()) else {

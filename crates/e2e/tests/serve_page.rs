@@ -17,7 +17,7 @@ use e2e::{browser, pagetide, programs, wait};
 const SOON: Duration = Duration::from_secs(60);
 
 /// A `serve` with a web page: its tree, its address, and its history file.
-struct Shown {
+struct ServedPage {
     tree: Tree,
     place: ListenAddress,
     history: String,
@@ -26,7 +26,7 @@ struct Shown {
 }
 
 /// Starts `serve` with a page. Before that, writes a history of tenants with these names, if any.
-fn start_with_page(names: &[&str]) -> Shown {
+fn start_with_page(names: &[&str]) -> ServedPage {
     let folder = TempDir::new();
     let (token, history) = (folder.file("token"), folder.file("history"));
     if !names.is_empty() {
@@ -48,7 +48,7 @@ fn start_with_page(names: &[&str]) -> Shown {
     wait::until("the first look is told", SOON, || {
         place.get("/").status == 200
     });
-    Shown {
+    ServedPage {
         tree,
         place,
         history,
@@ -56,7 +56,7 @@ fn start_with_page(names: &[&str]) -> Shown {
     }
 }
 
-/// Runs `tests/page/scan.py` in a browser, with a light and a dark theme, wide and narrow, without
+/// Runs `tests/page/look.py` in a browser, with a light and a dark theme, wide and narrow, without
 /// an error of the browser: keys, pointer, sorting, finding and refreshing work, the page requests
 /// nothing from elsewhere, and nothing is wider than the screen.
 #[test]
@@ -77,7 +77,7 @@ fn everything_on_the_page_works_in_a_browser() {
     });
     check_curve(&shown, "/web");
     let pictures = target_dir().join("e2e/page");
-    let seen = browser::scan(&shown.place, &pictures, "/web");
+    let seen = browser::open_dashboard(&shown.place, &pictures, "/web");
     let problems = seen["problems"].as_array().expect("a list");
     assert!(problems.is_empty(), "{problems:#?}");
     for name in ["light-wide", "dark-wide", "light-phone", "dark-phone"] {
@@ -123,7 +123,7 @@ fn is_about_the_same((bytes, reported): (u64, f64)) -> bool {
 
 /// Checks that the page has the same curve as `report --curve`. (The curve begins at the size that
 /// is used between two scans.)
-fn check_curve(shown: &Shown, tenant: &str) {
+fn check_curve(shown: &ServedPage, tenant: &str) {
     wait::until("page and report tell one curve", SOON, || {
         let page = shown.place.get(&format!("/?tenant={tenant}")).body;
         let root = shown.tree.root();
@@ -174,7 +174,7 @@ fn history_outlives_restarts_and_bad_files() {
         .permissions()
         .mode();
     assert_eq!(mode & 0o777, 0o600, "others do not see it");
-    let restart = |shown: &mut Shown| {
+    let restart = |shown: &mut ServedPage| {
         shown.tree.start();
         shown.place = ListenAddress::tcp_of(&shown.tree);
         let place = &shown.place;
@@ -182,7 +182,7 @@ fn history_outlives_restarts_and_bad_files() {
     };
     restart(&mut shown);
     assert!(has_heat_map(&shown.place, "/gone", "week"));
-    assert!(!shown.tree.said().contains("cannot use"));
+    assert!(!shown.tree.stdout().contains("cannot use"));
     shown.tree.kill();
     restart(&mut shown);
     assert!(has_heat_map(&shown.place, "/gone", "week"));
@@ -191,7 +191,7 @@ fn history_outlives_restarts_and_bad_files() {
     let whole = std::fs::read(&shown.history).expect("it is kept");
     std::fs::write(&shown.history, &whole[..whole.len() / 2]).expect("written");
     restart(&mut shown);
-    let said = shown.tree.said();
+    let said = shown.tree.stdout();
     assert!(
         said.contains("cannot use the history") && said.contains("cut off"),
         "{said}"
@@ -213,10 +213,10 @@ fn a_token_in_the_address_becomes_a_cookie() {
     let shown = start_with_page(&[]);
     let (place, token) = (&shown.place, shown.place.token());
     let host = format!("Host: {}\r\n", place.address());
-    let without = place.ask(format!("GET / HTTP/1.1\r\n{host}\r\n").as_bytes());
+    let without = place.send(format!("GET / HTTP/1.1\r\n{host}\r\n").as_bytes());
     assert_eq!(without.status, 401);
     let given =
-        place.ask(format!("GET /?token={token}&range=day HTTP/1.1\r\n{host}\r\n").as_bytes());
+        place.send(format!("GET /?token={token}&range=day HTTP/1.1\r\n{host}\r\n").as_bytes());
     assert_eq!(given.status, 303, "{given:?}");
     assert!(
         given.headers.contains("\r\nLocation: /?range=day\r\n"),
@@ -234,7 +234,7 @@ fn a_token_in_the_address_becomes_a_cookie() {
         assert!(cookie.contains(part), "{cookie}");
     }
     let pair = cookie.split(';').next().unwrap_or_default();
-    let page = place.ask(format!("GET / HTTP/1.1\r\n{host}Cookie: {pair}\r\n\r\n").as_bytes());
+    let page = place.send(format!("GET / HTTP/1.1\r\n{host}Cookie: {pair}\r\n\r\n").as_bytes());
     assert_eq!(page.status, 200);
     let policy = page
         .headers
@@ -254,7 +254,7 @@ fn a_token_in_the_address_becomes_a_cookie() {
         !policy.contains("unsafe") && !policy.contains('*'),
         "{policy}"
     );
-    let again = place.ask(format!("GET / HTTP/1.1\r\n{host}Cookie: {pair}\r\n\r\n").as_bytes());
+    let again = place.send(format!("GET / HTTP/1.1\r\n{host}Cookie: {pair}\r\n\r\n").as_bytes());
     let nonce = |page: &str| {
         page.split("nonce=\"")
             .nth(1)
@@ -265,6 +265,6 @@ fn a_token_in_the_address_becomes_a_cookie() {
         nonce(&page.body).is_some() && nonce(&page.body) != nonce(&again.body),
         "a new one each time"
     );
-    let head = place.ask(place.question("HEAD", "/").as_bytes());
+    let head = place.send(place.request_text("HEAD", "/").as_bytes());
     assert_eq!((head.status, head.body.as_str()), (200, ""));
 }

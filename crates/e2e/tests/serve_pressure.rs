@@ -8,7 +8,7 @@ use e2e::guard::Run;
 use e2e::idle_program::IdleProgram;
 use e2e::programs;
 use e2e::temp::{TempDir, serial};
-use e2e::tenants::{Tree, configuration_reclaiming_cold, known};
+use e2e::tenants::{Tree, configuration_reclaiming_cold, start_scanned};
 use e2e::wait;
 use e2e::zram::Swap;
 
@@ -39,8 +39,8 @@ fn a_tenant_that_waits_for_swap_is_under_pressure() {
     for name in ["waits", "idle", "."] {
         assert_eq!(total_us(&tree.read(&format!("{name}/memory.pressure"))), 0);
     }
-    let waits = known(&tree, "waits/below", 64);
-    let idle = known(&tree, "idle", 16);
+    let waits = start_scanned(&tree, "waits/below", 64);
+    let idle = start_scanned(&tree, "idle", 16);
     tree.write("waits/memory.reclaim", "48m");
     // (A page may be swapped in meanwhile: once a wait of 3 us was counted.)
     let only_out = total_us(&tree.read("waits/memory.pressure"));
@@ -69,11 +69,11 @@ fn full_swap_is_reported() {
     tree.make("a");
     let _idle = IdleProgram::start(tree.inside("a"), 64);
     wait::until("it is said", SOON, || {
-        tree.said().contains("/a is not paged out: no free swap")
+        tree.stdout().contains("/a is not paged out: no free swap")
     });
     // `serve` retries again and again, but reports that only once a minute.
     std::thread::sleep(Duration::from_secs(3));
-    assert_eq!(tree.said().matches("no free swap").count(), 1);
+    assert_eq!(tree.stdout().matches("no free swap").count(), 1);
 }
 
 #[test]

@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_secs(120);
 
 /// A Python program that prints how many bytes the processes of a group map that the kernel charges
 /// to other groups, such as a library that was read before.
-const ELSEWHERE: &str = "\
+const FOREIGN_CHARGE_SCRIPT: &str = "\
 import os, struct, sys
 group = sys.argv[1]
 own, seen = os.stat(group).st_ino, set()
@@ -45,10 +45,11 @@ print(4096 * sum(of(frame) != own for frame in seen))
 /// that the kernel charges to the tenant; `elsewhere`: pages that its processes map and others are
 /// charged for.
 fn check_bins(tree: &Tree, tenant: &str) {
-    let charged = || tree.of_kernel(tenant, "total_rss") + tree.of_kernel(tenant, "total_cache");
+    let charged =
+        || tree.kernel_stat(tenant, "total_rss") + tree.kernel_stat(tenant, "total_cache");
     let elsewhere = || {
         let group = tree.group(tenant).display().to_string();
-        let said = Run::new(["/usr/bin/python3", "-c", ELSEWHERE, &group]).finish(SOON);
+        let said = Run::new(["/usr/bin/python3", "-c", FOREIGN_CHARGE_SCRIPT, &group]).finish(SOON);
         let bytes = said.stdout.trim().parse::<u64>();
         bytes.unwrap_or_else(|_| panic!("{}{}", said.stdout, said.stderr))
     };
@@ -74,12 +75,14 @@ fn check_tenant(tree: &mut Tree, tenant: &str, work: &dyn Fn(), stopped: Option<
     tree.write(&of("memory.workingset.refresh_interval"), "N0=500");
     let still = stopped.map(|(bytes, _)| Stopped::with(tree, tenant, bytes));
     check_bins(tree, tenant);
-    let before = tree.of_kernel(tenant, "total_swap");
+    let before = tree.kernel_stat(tenant, "total_swap");
     let stolen = tree.line(&of("memory.stat"), "pgsteal_anon");
     // Pages that several processes map are skipped, so less than requested may be reclaimed.
     let _ = tree.try_write(&of("memory.reclaim"), "16m");
     let stolen = (tree.line(&of("memory.stat"), "pgsteal_anon") - stolen) * 4096;
-    let out = tree.of_kernel(tenant, "total_swap").saturating_sub(before);
+    let out = tree
+        .kernel_stat(tenant, "total_swap")
+        .saturating_sub(before);
     assert!(
         out.abs_diff(stolen) <= stolen / 20 + 2 * MIB,
         "{stolen} told, {out} by the kernel"
@@ -164,7 +167,7 @@ impl<'a> Stopped<'a> {
                 let stand = all.iter().all(|pid| is_stopped(*pid));
                 (stand && stopped.pids() == all).then_some(())
             });
-            let is_much = tree.of_kernel(tenant, "total_rss") >= bytes;
+            let is_much = tree.kernel_stat(tenant, "total_rss") >= bytes;
             if stands.is_none() || !is_much {
                 stopped.signal(Signal::CONT);
                 std::thread::sleep(Duration::from_millis(30));

@@ -23,10 +23,10 @@ const TRY_AGAIN: i32 = 11;
 /// computed again for each request.
 const STEP: u64 = 2;
 /// Largest accepted change of a share by one request, bytes.
-const MOVED: u64 = 512 << 10;
+const SHARE_CHANGE_MAX: u64 = 512 << 10;
 /// Largest number of bytes charged to a tenant beside the program's pages: page tables, and what
 /// each processor charges in advance.
-const BESIDE: u64 = 1 << 20;
+const CHARGE_OVERHEAD_MAX: u64 = 1 << 20;
 
 /// A tenant: its path, its protection in MiB, and the size in MiB of the process in it (0: none).
 /// Parents come before their children.
@@ -49,13 +49,13 @@ const ROWS: [Row; 10] = [
 ];
 
 /// `serve` with these tenants, and a process in each that has a size, with path and size in MiB.
-struct Stand {
+struct ProtectedTree {
     tree: Tree,
     idle_programs: Vec<(&'static str, u64, IdleProgram)>,
 }
 
-impl Stand {
-    fn new(file: &str) -> Stand {
+impl ProtectedTree {
+    fn new(file: &str) -> ProtectedTree {
         let tree = Tree::serve(&["--age-every", "1s"]);
         ROWS.iter().for_each(|(path, ..)| tree.make(path));
         let with = ROWS.iter().filter(|(_, _, mib)| *mib > 0);
@@ -69,7 +69,7 @@ impl Stand {
         for (path, protected, _) in ROWS {
             tree.write(&format!("{path}/{file}"), &format!("{protected}m"));
         }
-        Stand {
+        ProtectedTree {
             tree,
             idle_programs,
         }
@@ -85,7 +85,7 @@ impl Stand {
     }
 
     /// Bytes of resident anonymous memory of the processes in a tenant and below it.
-    fn inside(&self, path: &str) -> u64 {
+    fn resident_inside(&self, path: &str) -> u64 {
         let below = format!("{path}/");
         let is_in = |at: &str| at == path || at.starts_with(&below);
         let those = self.idle_programs.iter().filter(|(at, ..)| is_in(at));
@@ -136,13 +136,13 @@ impl Stand {
     fn reclaim(&self, mib: u64) -> bool {
         for _ in 0..mib.div_ceil(STEP) {
             let shares = self.shares();
-            let now = |(path, _): &(&str, u64)| (self.charged(path), self.inside(path));
+            let now = |(path, _): &(&str, u64)| (self.charged(path), self.resident_inside(path));
             let before: Vec<(u64, u64)> = shares.iter().map(now).collect();
             let requested = self.tree.try_write("memory.reclaim", &format!("{STEP}m"));
             for ((path, share), (charged, before)) in shares.iter().zip(before) {
-                let after = self.inside(path);
+                let after = self.resident_inside(path);
                 assert!(
-                    charged > *share || after + MOVED >= before,
+                    charged > *share || after + SHARE_CHANGE_MAX >= before,
                     "{path} had {before} bytes in memory, charged {charged}, no more than its {share}, and has {after}"
                 );
             }
@@ -160,7 +160,7 @@ impl Stand {
     /// 2%: what siblings that claim too much have together is exact. Children must be within a
     /// factor of 2: a child that loses pages claims less, and the shares of its siblings grow, as
     /// in the kernel's own reclaim in the guest (tests/guest/44-protection.sh).
-    fn judge(&self, first: &[(&str, u64)], left: u64) {
+    fn check_shares(&self, first: &[(&str, u64)], left: u64) {
         let mut reported = String::new();
         for (path, share) in first {
             let charged = self.charged(path);
@@ -173,7 +173,7 @@ impl Stand {
                 true => (share - share / 50, share + share / 50),
                 false => (share / 2, share * 2),
             };
-            let most = most + BESIDE + left;
+            let most = most + CHARGE_OVERHEAD_MAX + left;
             assert!(
                 (least..=most).contains(&charged),
                 "{path}: {charged} bytes, not {least} to {most}\n{reported}"
@@ -182,11 +182,11 @@ impl Stand {
         for (path, mib, one) in &self.idle_programs {
             let (inside, out) = (one.status("RssAnon"), one.status("VmSwap"));
             assert!(
-                inside.abs_diff(self.charged(path)) <= BESIDE,
+                inside.abs_diff(self.charged(path)) <= CHARGE_OVERHEAD_MAX,
                 "{path}: {inside}\n{reported}"
             );
             assert!(
-                (inside + out).abs_diff(mib * MIB) <= BESIDE,
+                (inside + out).abs_diff(mib * MIB) <= CHARGE_OVERHEAD_MAX,
                 "{path}: {inside}, {out}"
             );
         }
@@ -202,10 +202,10 @@ impl Stand {
 fn overcommitted_min_is_distributed() {
     let _serial = serial();
     let _swap = Swap::shared();
-    let stand = Stand::new("memory.min");
+    let stand = ProtectedTree::new("memory.min");
     let first = stand.shares();
     assert!(!stand.reclaim(1000), "it cannot all be had");
-    stand.judge(&first, 0);
+    stand.check_shares(&first, 0);
 }
 
 /// If `memory.low` protects the tenants, only unprotected memory is reclaimed as long as any tenant
@@ -214,15 +214,15 @@ fn overcommitted_min_is_distributed() {
 fn overcommitted_low_is_distributed() {
     let _serial = serial();
     let _swap = Swap::shared();
-    let stand = Stand::new("memory.low");
+    let stand = ProtectedTree::new("memory.low");
     let first = stand.shares();
     let top = first.iter().filter(|(path, _)| !path.contains('/'));
     let protected: u64 = top.map(|(_, share)| share).sum();
     // What is charged beside the programs' pages cannot be reclaimed.
-    let beside = ROWS.len() as u64 * BESIDE;
+    let beside = ROWS.len() as u64 * CHARGE_OVERHEAD_MAX;
     let all = stand.charged("") - protected - beside;
     assert!(stand.reclaim(all / MIB), "it can be had");
-    stand.judge(&first, beside);
+    stand.check_shares(&first, beside);
 }
 
 /// Two tenants under a common limit, one of them protected: a pre-fork server in the protected one
@@ -252,8 +252,8 @@ fn under_a_common_limit_the_protected_tenant_keeps_its_pages() {
         tree.number("p/memory.current") <= 112 * MIB
     });
     let (kept, given) = (
-        tree.of_kernel("p/kept", "total_swap"),
-        tree.of_kernel("p/plain", "total_swap"),
+        tree.kernel_stat("p/kept", "total_swap"),
+        tree.kernel_stat("p/plain", "total_swap"),
     );
     assert!(
         kept < 4 * MIB && given > 24 * MIB,
@@ -295,7 +295,7 @@ fn real_servers_keep_their_protected_memory() {
     for name in ["web/a", "web/b"] {
         tree.write(&format!("{name}/memory.low"), "64m");
     }
-    let out = || ["db", "web", "plain"].map(|name| tree.of_kernel(name, "total_swap"));
+    let out = || ["db", "web", "plain"].map(|name| tree.kernel_stat(name, "total_swap"));
     // Requests 48 MiB, no more than the unprotected memory: the neighbour's, and what the servers
     // have above their parent's protection.
     for _ in 0..12 {
@@ -309,7 +309,7 @@ fn real_servers_keep_their_protected_memory() {
     eprintln!("48 MiB asked for: {db_out}, {web_out}, {plain_out} bytes are out");
     assert!(db_out == 0 && plain_out >= 8 * MIB, "{db_out}, {plain_out}");
     assert!(
-        charged("web") + MOVED >= 80 * MIB,
+        charged("web") + SHARE_CHANGE_MAX >= 80 * MIB,
         "{} of 80 MiB under low are left",
         charged("web")
     );

@@ -9,7 +9,7 @@ use e2e::idle_program::IdleProgram;
 use e2e::page_cache::{self, read_by};
 use e2e::programs;
 use e2e::temp::serial;
-use e2e::tenants::{Tree, WAITS, configuration, known};
+use e2e::tenants::{POLL_SCRIPT, Tree, configuration, start_scanned};
 use e2e::vmstat::Vmstat;
 use e2e::wait;
 use e2e::zram::Swap;
@@ -28,14 +28,14 @@ fn pressure_wakes_a_process_that_polls_a_report() {
     let config = configuration(&folder, text);
     let tree = Tree::serve_after(&vmstat.mount(), &["--config", &config]);
     tree.make("a");
-    let idle_program = known(&tree, "a", 64);
+    let idle_program = start_scanned(&tree, "a", 64);
     tree.write("a/memory.workingset.refresh_interval", "N0=200");
     tree.write("a/memory.workingset.report_threshold", "N0=200");
     let file = tree
         .at("a/memory.workingset.page_age")
         .display()
         .to_string();
-    let waits = Run::new(["python3", "-c", WAITS, &file]).start();
+    let waits = Run::new(["python3", "-c", POLL_SCRIPT, &file]).start();
     wait::until("it waits", SOON, || waits.stdout().contains("read"));
     assert_eq!(waits.stdout(), "at first True\nread False\n");
     // A reclaim on request is not reported as pressure.
@@ -130,7 +130,7 @@ fn an_agent_for_version_2_reclaims_cold_memory() {
     for name in ["cold", "hot"] {
         tree.make(name);
     }
-    let cold = known(&tree, "cold", 64);
+    let cold = start_scanned(&tree, "cold", 64);
     let words = [
         programs::c("hotset"),
         "64".to_owned(),
@@ -188,7 +188,7 @@ fn unmapped_page_cache_is_reported_and_reclaimed() {
         let of = words.filter_map(|word| word.strip_prefix("file=")?.parse::<u64>().ok());
         of.collect::<Vec<u64>>()
     };
-    let cached = || tree.of_kernel("a", "total_cache");
+    let cached = || tree.kernel_stat("a", "total_cache");
     assert!(cached() > 90 * MIB, "{} bytes are cached", cached());
     wait::until("it is old", SOON, || {
         bins("page_age").last().is_some_and(|old| *old > 90 * MIB)
@@ -212,7 +212,7 @@ fn unmapped_page_cache_is_reported_and_reclaimed() {
 }
 
 /// A Python program that prints the contents of a file, and again at each notification of a change.
-const FOLLOWS: &str = "
+const FOLLOW_SCRIPT: &str = "
 import os, select, sys
 file = os.open(sys.argv[1], os.O_RDONLY)
 if sys.argv[2] == 'edges':
@@ -230,8 +230,8 @@ while True:
     waits.poll()
 ";
 
-/// Regression: service managers, container runtimes and OOM killers wait for changes of these files
-/// by poll(2), and waited for ever.
+/// Regression: service managers, container runtimes and OOM killers wait for changes of the files
+/// of events by poll(2). They were never woken.
 #[test]
 fn events_wake_processes_that_poll_them() {
     let _serial = serial();
@@ -240,7 +240,7 @@ fn events_wake_processes_that_poll_them() {
     tree.make("a");
     let follow = |file: &str, how: &str| {
         let file = tree.at(file).display().to_string();
-        Run::new(["python3", "-c", FOLLOWS, &file, how]).start()
+        Run::new(["python3", "-c", FOLLOW_SCRIPT, &file, how]).start()
     };
     let ways = ["levels", "edges"].map(|how| follow("a/cgroup.events", how));
     let events =

@@ -9,7 +9,7 @@ use e2e::guard::Run;
 use e2e::idle_program::IdleProgram;
 use e2e::memcg::MemoryGroup;
 use e2e::temp::{TempDir, serial};
-use e2e::tenants::{Tree, busy, configuration, known};
+use e2e::tenants::{Tree, configuration, start_busy, start_scanned};
 use e2e::user::{self, NOBODY};
 use e2e::zram::Swap;
 use e2e::{pagetide, proc, programs, wait};
@@ -33,7 +33,7 @@ fn a_host_that_lacks_memory_reclaims_cold_memory() {
     for name in ["plain", "min"] {
         tree.make(name);
     }
-    let [plain, min] = ["plain", "min"].map(|name| known(&tree, name, 48));
+    let [plain, min] = ["plain", "min"].map(|name| start_scanned(&tree, name, 48));
     tree.write("min/memory.min", "64m");
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(plain.status("VmSwap"), 0, "nothing is lacking");
@@ -76,7 +76,7 @@ fn commands_report_and_reclaim_from_tenants() {
     let tree = Tree::serve(&["--age-every", "500ms"]);
     tree.make("web");
     tree.make("web/a");
-    let idle_program = known(&tree, "web/a", 48);
+    let idle_program = start_scanned(&tree, "web/a", 48);
     let ask = |words: &[&str]| {
         let root = ["--root", tree.root()];
         pagetide::command(words.iter().chain(&root).copied()).finish(SOON)
@@ -246,7 +246,7 @@ fn a_table_of_tenants_agrees_with_their_reports() {
     let host = MemoryGroup::new();
     let tree = Tree::serve_host(&host, &["--age-every", "1s"]);
     tree.make("a");
-    let idle_program = known(&tree, "a", 64);
+    let idle_program = start_scanned(&tree, "a", 64);
     let words = [
         programs::c("hotset"),
         "32".to_owned(),
@@ -330,7 +330,7 @@ fn pids_are_hidden_where_they_name_other_processes() {
 }
 
 /// Bytes that proactive reclaim has taken from each of these tenants.
-fn taken(tree: &Tree, names: &[&str]) -> Vec<u64> {
+fn reclaimed_bytes(tree: &Tree, names: &[&str]) -> Vec<u64> {
     let of = |name: &&str| tree.line(&format!("{name}/memory.stat"), "pgsteal_proactive") * 4096;
     names.iter().map(of).collect()
 }
@@ -346,11 +346,11 @@ fn each_way_to_choose_tenants_meets_a_request() {
         let names = ["a", "b", "c"];
         let programs = names.map(|name| {
             tree.make(name);
-            known(&tree, name, 16)
+            start_scanned(&tree, name, 16)
         });
         std::thread::sleep(Duration::from_secs(2));
         tree.write("memory.reclaim", "24m");
-        let taken = taken(&tree, &names);
+        let taken = reclaimed_bytes(&tree, &names);
         assert_eq!(taken.iter().sum::<u64>(), 24 * MIB, "{how}: {taken:?}");
         let out: u64 = programs.iter().map(|one| one.status("VmSwap")).sum();
         assert!(out.abs_diff(24 * MIB) < MIB, "{how}: {out} by the kernel");
@@ -373,7 +373,7 @@ fn busy_tenants_are_reclaimed_from_alike() {
     let names = ["a", "b", "c", "d", "e", "f"];
     let programs = names.map(|name| {
         tree.make(name);
-        busy(&tree, name, 24, TOUCHED)
+        start_busy(&tree, name, 24, TOUCHED)
     });
     let in_swap = || -> u64 {
         let trees = programs.iter().flat_map(|one| one.tree());
@@ -390,10 +390,10 @@ fn busy_tenants_are_reclaimed_from_alike() {
             requested,
             Ok(()),
             "request {round}: {:?}",
-            taken(&tree, &names)
+            reclaimed_bytes(&tree, &names)
         );
     }
-    let taken = taken(&tree, &names);
+    let taken = reclaimed_bytes(&tree, &names);
     assert_eq!(taken.iter().sum::<u64>(), 288 * MIB, "{taken:?}");
     let is_alike = |one: &u64| (24 * MIB..72 * MIB).contains(one);
     assert!(taken.iter().all(is_alike), "48 MiB each: {taken:?}");

@@ -22,9 +22,9 @@ const TRY_AGAIN: i32 = 11;
 /// ENODEV: the tenant was removed.
 const NO_DEVICE: i32 = 19;
 
-/// Tries `is_tried` up to five times, until it returns true. It returns false if the page-out ended
-/// before this thread could do something during it: such a try proves nothing.
-fn in_time(is_tried: impl FnMut(u32) -> bool) {
+/// Calls `is_tried` up to five times, until it returns true. `is_tried` returns false if the
+/// page-out ended before this thread could act during it: such a try proves nothing.
+fn try_in_time(is_tried: impl FnMut(u32) -> bool) {
     assert!((0..5).any(is_tried), "all had left each time");
 }
 
@@ -56,7 +56,7 @@ fn reclaimed_bytes(tree: &Tree, tenant: &str) -> u64 {
 }
 
 /// Bytes of the program in swap, by the kernel's figure (VmSwap).
-fn swapped(one: &IdleProgram) -> u64 {
+fn swapped_bytes(one: &IdleProgram) -> u64 {
     one.status("VmSwap")
 }
 
@@ -70,7 +70,7 @@ fn other_clients_are_served_during_a_reclaim() {
     let tree = Tree::serve(&["--age-every", "2s"]);
     let large = start_idle(&tree, "large", 512);
     let _small = start_idle(&tree, "small", 8);
-    in_time(|_| {
+    try_in_time(|_| {
         let is_answered = is_answered_meanwhile(&tree, &large);
         let _ = large.touch();
         if !is_answered {
@@ -82,7 +82,7 @@ fn other_clients_are_served_during_a_reclaim() {
 
 /// Whether more than three reads of `small` were served while 400 MiB of `large` were paged out.
 fn is_answered_meanwhile(tree: &Tree, large: &IdleProgram) -> bool {
-    let (before, out_before) = (reclaimed_bytes(tree, "large"), swapped(large));
+    let (before, out_before) = (reclaimed_bytes(tree, "large"), swapped_bytes(large));
     let (begin, ended) = (Instant::now(), AtomicUsize::new(0));
     let (took, reads) = std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
@@ -108,7 +108,7 @@ fn is_answered_meanwhile(tree: &Tree, large: &IdleProgram) -> bool {
     // end at the amount.
     let (reported, out) = (
         reclaimed_bytes(tree, "large") - before,
-        swapped(large) - out_before,
+        swapped_bytes(large) - out_before,
     );
     assert_eq!(reported, 400 * MIB);
     assert!(
@@ -130,7 +130,7 @@ fn reclaims_go_on_side_by_side() {
     let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "2s"]);
     let tenants = ["a", "b"].map(|name| (name, start_idle(&tree, name, 300)));
-    in_time(|_| {
+    try_in_time(|_| {
         let both = go_on_side_by_side(&tree, &tenants);
         for (_, idle_program) in &tenants {
             let _ = idle_program.touch();
@@ -151,7 +151,7 @@ fn go_on_side_by_side(tree: &Tree, tenants: &[(&str, IdleProgram); 2]) -> bool {
         [0, 1].map(|at| {
             (
                 reclaimed_bytes(tree, tenants[at].0),
-                swapped(&tenants[at].1),
+                swapped_bytes(&tenants[at].1),
             )
         })
     };
@@ -198,7 +198,7 @@ fn a_tenant_may_be_removed_during_its_reclaim() {
     let _serial = serial();
     let _swap = Swap::shared();
     let mut tree = Tree::serve(&["--age-every", "1s"]);
-    in_time(|number| {
+    try_in_time(|number| {
         let (other, name) = (format!("other{number}"), format!("moved{number}"));
         tree.make(&other);
         let moved = start_idle(&tree, &name, 500);
@@ -212,14 +212,14 @@ fn a_tenant_may_be_removed_during_its_reclaim() {
         assert_eq!(written, Err(NO_DEVICE));
         // A new tenant with the same name is another tenant: the old reclaim takes nothing from it.
         let next = start_idle(&tree, &name, 64);
-        assert!(reclaimed_bytes(&tree, &name) <= 9 * MIB && swapped(&next) <= 9 * MIB);
+        assert!(reclaimed_bytes(&tree, &name) <= 9 * MIB && swapped_bytes(&next) <= 9 * MIB);
         let _ = moved.touch();
         wait::until("the other has it", SOON, || {
             tree.line(&format!("{other}/memory.stat"), "anon") >= 500 * MIB
         });
         true
     });
-    in_time(|number| {
+    try_in_time(|number| {
         let name = format!("ends{number}");
         let ends = start_idle(&tree, &name, 500);
         let kill = || e2e::guard::send(ends.pid(), rustix::process::Signal::KILL);
@@ -252,7 +252,7 @@ fn the_end_of_serve_ends_reclaims() {
     const INTERRUPTED: i32 = 4;
     let _serial = serial();
     let _swap = Swap::shared();
-    in_time(|_| {
+    try_in_time(|_| {
         let written = reclaimed_at_the_end();
         assert!(matches!(written, None | Some(INTERRUPTED)), "{written:?}");
         written.is_some()
@@ -273,13 +273,13 @@ fn reclaimed_at_the_end() -> Option<i32> {
     wait::until("it has begun", SOON, || {
         reclaimed_bytes(&tree, "a") > before
     });
-    let asker = request_all(&tree);
+    let client = request_all(&tree);
     // `serve` has received the request when two reads that were sent after it have ended.
     (0..2).for_each(|_| drop(tree.read("a/memory.current")));
     tree.end();
     let written = writer.join().expect("it is answered");
     let errno = written.err().and_then(|error| error.raw_os_error());
-    let answer = std::io::read_to_string(asker).expect("it is answered");
+    let answer = std::io::read_to_string(client).expect("it is answered");
     let is_cut_short = answer.contains("has ended before");
     assert!(is_cut_short || errno.is_none(), "{answer}");
     let _ = one.touch();
@@ -289,7 +289,7 @@ fn reclaimed_at_the_end() -> Option<i32> {
 /// Requests reclaim of all of a tenant at the socket, without waiting for the answer; returns the
 /// connection.
 fn request_all(tree: &Tree) -> UnixStream {
-    let socket = e2e::control::of_tree(tree.pid()).expect("its socket");
+    let socket = e2e::control::tree_socket(tree.pid()).expect("its socket");
     let mut client = UnixStream::connect(&socket).expect("it listens");
     let question = "{\"op\":\"tenant\",\"path\":\"/a\",\"ask\":{\"reclaim\":\"all\"}}\n";
     client.write_all(question.as_bytes()).expect("it is taken");

@@ -20,7 +20,7 @@ const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
 
 /// Bytes of resident memory of `serve`.
-fn resident(tree: &Tree) -> u64 {
+fn resident_bytes(tree: &Tree) -> u64 {
     proc::number(tree.pid(), "VmRSS").unwrap_or(0)
 }
 
@@ -31,7 +31,7 @@ fn a_client_that_never_reads_delays_no_other() {
     let _serial = serial();
     let tree = Tree::serve(&["--age-every", "500ms"]);
     (0..50).for_each(|number| tree.make(&format!("t{number}")));
-    let socket = control::of_tree(tree.pid()).expect("its socket");
+    let socket = control::tree_socket(tree.pid()).expect("its socket");
     let question = "{\"op\":\"tenant\",\"path\":\"/\",\"ask\":\"stats\"}\n";
     let mut silent = Vec::new();
     for number in 0..40 {
@@ -65,7 +65,7 @@ fn a_client_that_never_reads_delays_no_other() {
 }
 
 /// Longest accepted wait of a client while others make and remove tenants, on the busiest machine.
-const HELD_UP: Duration = Duration::from_secs(5);
+const CLIENT_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Reads files of a tenant until `is_done`; returns the number of reads that succeeded, and the
 /// duration of the longest read.
@@ -120,7 +120,7 @@ fn ten_thousand_tenants_are_made_and_removed() {
     let churn = |numbers: std::ops::Range<u32>| {
         numbers.for_each(|number| make_and_remove(&tree, number));
         wait::until("only one is left", SOON, || left() == 1);
-        resident(&tree)
+        resident_bytes(&tree)
     };
     let (first, open) = (churn(0..1000), proc::open_files(tree.pid()));
     let is_done = AtomicBool::new(false);
@@ -143,7 +143,10 @@ fn ten_thousand_tenants_are_made_and_removed() {
     wait::until("descriptors are as before", SOON, || {
         proc::open_files(tree.pid()) <= open
     });
-    assert!(answers > 10 && longest < HELD_UP, "{answers}, {longest:?}");
+    assert!(
+        answers > 10 && longest < CLIENT_WAIT_MAX,
+        "{answers}, {longest:?}"
+    );
     let _ = kept.touch();
 }
 
@@ -273,7 +276,7 @@ fn files_are_read_while_the_tree_changes() {
     });
     eprintln!("whole, gone, longest: {reported:?}");
     for (whole, _, longest) in reported {
-        assert!(whole > 500 && longest < HELD_UP, "{reported:?}");
+        assert!(whole > 500 && longest < CLIENT_WAIT_MAX, "{reported:?}");
     }
     let gone: u64 = reported.iter().map(|(_, gone, _)| gone).sum();
     assert!(gone > 0, "nothing changed meanwhile: {reported:?}");

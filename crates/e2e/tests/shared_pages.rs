@@ -18,10 +18,10 @@ const SOON: Duration = Duration::from_secs(60);
 /// Memory that the server shares with its workers.
 const SHARED_MIB: u64 = 64;
 /// Memory to reclaim: three quarters of the pages that are not in use.
-const RECLAIMED: u64 = 24 * MIB;
+const TO_RECLAIM: u64 = 24 * MIB;
 
 /// Time after which the pages that are not in use are older than all others.
-const KNOWN: Duration = Duration::from_secs(12);
+const AGES_KNOWN_AFTER: Duration = Duration::from_secs(12);
 
 /// A pre-fork server (`workers.c --half`): its workers read a random half of the shared pages every
 /// four seconds.
@@ -110,8 +110,8 @@ impl Server {
 }
 
 /// Sets the limit `name` of a managed program.
-fn limit(pid: u32, name: &str, bytes: u64) {
-    let limits = |line: &str| Some(control::ask(pid, line)?["limits"].clone());
+fn set_limit(pid: u32, name: &str, bytes: u64) {
+    let limits = |line: &str| Some(control::request(pid, line)?["limits"].clone());
     let mut now = limits(r#"{"op":"limits"}"#).expect("it is managed");
     now[name] = json!(bytes);
     let set = limits(&json!({"op": "limits", "set": now}).to_string());
@@ -139,8 +139,8 @@ fn shared_pages_in_use_stay_when_a_limit_of_run_is_lowered() {
         let _swap = Swap::shared();
         let options = ["--age-every", "2s", "--memory-max", "4G"];
         let server = Server::start(&|run| pagetide::run(&options, run));
-        std::thread::sleep(KNOWN);
-        limit(server.pid, name, usage(server.pid) - RECLAIMED);
+        std::thread::sleep(AGES_KNOWN_AFTER);
+        set_limit(server.pid, name, usage(server.pid) - TO_RECLAIM);
         server.check(name);
         let said = pagetide::report(server.pid)["actions"].to_string();
         assert!(said.contains("were skipped as shared"), "{said}");
@@ -157,14 +157,14 @@ fn shared_pages_in_use_of_a_tenant_stay_when_memory_is_reclaimed() {
         let tree = Tree::serve(&["--age-every", "2s"]);
         tree.make("a");
         let server = Server::start(&|run| run.under(tree.inside("a")));
-        std::thread::sleep(KNOWN);
+        std::thread::sleep(AGES_KNOWN_AFTER);
         match file {
             "memory.reclaim" => {
-                let done = tree.try_write("a/memory.reclaim", &RECLAIMED.to_string());
-                assert_eq!(done, Ok(()), "{}", tree.said());
+                let done = tree.try_write("a/memory.reclaim", &TO_RECLAIM.to_string());
+                assert_eq!(done, Ok(()), "{}", tree.stdout());
             }
             limit => {
-                let bytes = tree.number("a/memory.current") - RECLAIMED;
+                let bytes = tree.number("a/memory.current") - TO_RECLAIM;
                 tree.write(&format!("a/{limit}"), &bytes.to_string());
             }
         }
@@ -174,7 +174,7 @@ fn shared_pages_in_use_of_a_tenant_stay_when_memory_is_reclaimed() {
 }
 
 /// How long a server is held at its limit, and how often for each command.
-const HELD: Duration = Duration::from_secs(8);
+const HOLD_TIME: Duration = Duration::from_secs(8);
 const ROUNDS: usize = 2;
 
 /// A pre-fork server that uses all of its 96 MiB each second is held at three quarters of them. The
@@ -183,7 +183,7 @@ const ROUNDS: usize = 2;
 fn no_worker_is_killed_at_three_quarters_of_its_memory() {
     let _serial = serial();
     let kills = |server: &mut Server| {
-        std::thread::sleep(HELD);
+        std::thread::sleep(HOLD_TIME);
         let current = usage(server.pid);
         assert!(current <= 73 * MIB, "{current} bytes are charged");
         (server.running.ended()).map(|status| format!("{status}: {}", server.running.stderr()))

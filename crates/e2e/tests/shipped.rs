@@ -39,39 +39,41 @@ const SERIES: [&str; 11] = [
     "pagetide_walk_seconds",
 ];
 /// Suffixes of the series of a histogram.
-const OF_HISTOGRAMS: [&str; 3] = ["_bucket", "_count", "_sum"];
+const HISTOGRAM_SUFFIXES: [&str; 3] = ["_bucket", "_count", "_sum"];
 
 /// Path of a file that ships, in the directory `dist`.
-fn dist(name: &str) -> PathBuf {
+fn dist_path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../dist")
         .join(name)
 }
 
 /// The names of pagetide's series in a text.
-fn series(text: &str) -> BTreeSet<String> {
+fn series_in(text: &str) -> BTreeSet<String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':');
     let words = text.split(|c| !is_name(c));
     // `tenant:pagetide_...` is no series of pagetide, but recorded by a rule.
     let names = words.filter(|word| word.starts_with("pagetide_"));
     names
         .map(|name| {
-            let ends = OF_HISTOGRAMS.iter().find_map(|end| name.strip_suffix(end));
+            let ends = HISTOGRAM_SUFFIXES
+                .iter()
+                .find_map(|end| name.strip_suffix(end));
             ends.unwrap_or(name).to_owned()
         })
         .collect()
 }
 
 /// The names in [`SERIES`].
-fn expected() -> BTreeSet<String> {
+fn expected_series() -> BTreeSet<String> {
     SERIES.map(str::to_owned).into()
 }
 
 #[test]
 fn rules_compute_the_right_values_from_existing_series() {
     let _serial = serial();
-    let rules = dist("prometheus/pagetide.rules.yml");
-    let tests = dist("prometheus/pagetide.rules.test.yml");
+    let rules = dist_path("prometheus/pagetide.rules.yml");
+    let tests = dist_path("prometheus/pagetide.rules.test.yml");
     let _ = done(&Run::new([
         "promtool",
         "check",
@@ -90,7 +92,10 @@ fn rules_compute_the_right_values_from_existing_series() {
         .filter(|line| !line.trim_start().starts_with('#') && !line.contains("name:"))
         .map(|line| format!("{line}\n"))
         .collect();
-    let unknown: Vec<String> = series(&code).difference(&expected()).cloned().collect();
+    let unknown: Vec<String> = series_in(&code)
+        .difference(&expected_series())
+        .cloned()
+        .collect();
     assert_eq!(unknown, [""; 0]);
     // Each alert has a test.
     let tests = std::fs::read_to_string(tests).expect("their tests are there");
@@ -132,7 +137,7 @@ fn the_recommender_queries_series_that_the_rules_record() {
         flag("history-memory-metric"),
         flag("prometheus-cadvisor-job-name"),
     );
-    let tests = std::fs::read_to_string(dist("prometheus/pagetide.rules.test.yml"));
+    let tests = std::fs::read_to_string(dist_path("prometheus/pagetide.rules.test.yml"));
     let tests = tests.expect("the rules' tests are there");
     assert!(tests.contains(&format!("expr: '{query}'")), "{query}");
     for label in [pod, container, flag("container-namespace-label")] {
@@ -157,7 +162,7 @@ fn the_recommender_queries_series_that_the_rules_record() {
 #[test]
 fn the_dashboard_queries_all_series_and_no_others() {
     let _serial = serial();
-    let text = std::fs::read_to_string(dist("grafana/pagetide.json")).expect("it is there");
+    let text = std::fs::read_to_string(dist_path("grafana/pagetide.json")).expect("it is there");
     let board: Value = serde_json::from_str(&text).expect("it is JSON");
     let panels = board["panels"].as_array().expect("it has panels");
     let targets = panels
@@ -167,7 +172,7 @@ fn the_dashboard_queries_all_series_and_no_others() {
         .filter_map(|target| target["expr"].as_str())
         .collect();
     assert!(requested.len() >= panels.len(), "{requested:?}");
-    assert_eq!(series(&requested.join("\n")), expected());
+    assert_eq!(series_in(&requested.join("\n")), expected_series());
     // The figures of a tenant include those of all tenants below it, so no query may sum over
     // tenants. Regression: memory three levels deep was counted four times in the heat map.
     let sums_up = |expr: &str| expr.contains("sum(") || expr.contains("sum by (le)");
@@ -196,7 +201,8 @@ fn the_dashboard_queries_all_series_and_no_others() {
 /// such a quota it silently makes no pod of that priority.
 #[test]
 fn the_manifest_is_allowed_its_priority() {
-    let text = std::fs::read_to_string(dist("kubernetes/daemonset.yaml")).expect("it is there");
+    let text =
+        std::fs::read_to_string(dist_path("kubernetes/daemonset.yaml")).expect("it is there");
     let of = |kind: &str| {
         let line = format!("kind: {kind}");
         let parts = text.split("\n---\n");
@@ -222,8 +228,8 @@ fn the_manifest_is_allowed_its_priority() {
 }
 
 /// Path of the systemd unit.
-fn unit() -> String {
-    dist("pagetide.service").to_string_lossy().into_owned()
+fn unit_path() -> String {
+    dist_path("pagetide.service").to_string_lossy().into_owned()
 }
 
 /// Highest accepted exposure of the unit (systemd-analyze(1), `--threshold`): 30 is 3.0 of 10.
@@ -243,10 +249,10 @@ fn the_unit_is_confined() {
         let run = Run::new(words.into_iter().chain([EXPOSURE_MAX, unit]));
         run.finish(LIMIT)
     };
-    let judged = judge(&unit());
+    let judged = judge(&unit_path());
     assert_eq!(judged.status.code(), Some(0), "{}", judged.stdout);
     // The check must be able to fail: systemd-analyze finds an error in a broken unit.
-    let text = std::fs::read_to_string(unit()).expect("it is there");
+    let text = std::fs::read_to_string(unit_path()).expect("it is there");
     let folder = TempDir::new();
     let open = folder.file("open.service");
     let (key, other) = ("CapabilityBoundingSet=", "X-CapabilityBoundingSet=");
@@ -273,7 +279,7 @@ fn add_calls_of(group: &str, calls: &mut BTreeSet<String>) {
 }
 
 /// Names of the system calls that a unit allows.
-fn allowed(unit: &str) -> BTreeSet<String> {
+fn allowed_calls(unit: &str) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     let lines = unit.lines();
     for line in lines.filter_map(|line| line.strip_prefix("SystemCallFilter=")) {
@@ -345,7 +351,7 @@ impl Traced {
 
     /// Uses all functions of the service: its mount, a tenant with a limit and a process, reclaim,
     /// HTTP, and a reload of the configuration.
-    fn ask_all(&self) {
+    fn use_all_functions(&self) {
         let (socket, mount) = (self.folder.file("mount.sock"), self.folder.file("tenants"));
         let _ = done(&Run::new([
             pagetide::binary().as_str(),
@@ -386,7 +392,7 @@ impl Traced {
     }
 
     /// Ends `serve`; returns the names of all system calls that it made.
-    fn calls(mut self) -> BTreeSet<String> {
+    fn end_and_list_calls(mut self) -> BTreeSet<String> {
         self.signal(Signal::TERM);
         wait::until("it ends", LIMIT, || self.running.ended().is_some());
         let trace = std::fs::read_to_string(self.folder.file("trace")).expect("strace wrote it");
@@ -412,14 +418,14 @@ impl Drop for Traced {
 fn the_unit_allows_the_system_calls_of_serve() {
     let _serial = serial();
     let traced = Traced::start();
-    traced.ask_all();
-    let calls = traced.calls();
+    traced.use_all_functions();
+    let calls = traced.end_and_list_calls();
     // The trace must include the threads that read page tables and those that drop rights.
     assert!(
         calls.contains("bpf") && calls.contains("seccomp"),
         "{calls:?}"
     );
-    let allowed = allowed(&std::fs::read_to_string(unit()).expect("it is there"));
+    let allowed = allowed_calls(&std::fs::read_to_string(unit_path()).expect("it is there"));
     let refused: Vec<&String> = calls.difference(&allowed).collect();
     assert_eq!(refused, [""; 0], "its unit refuses what serve calls");
     for call in [

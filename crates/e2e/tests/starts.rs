@@ -1,5 +1,5 @@
-//! Programs that start other programs: a few starts of each kind under `run`; `cargo xtask bench
-//! starts` does 200.
+//! Programs that start other programs: a few starts of each kind under `run`. `cargo xtask bench
+//! starts` makes 200 starts of each kind.
 #![forbid(unsafe_code)]
 
 use e2e::notice::each;

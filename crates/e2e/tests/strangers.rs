@@ -139,7 +139,7 @@ fn root_of_a_container_is_a_stranger() {
     assert!(pagetide::on("detach", idle.pid()).status.success());
     assert!(manager.wait(SOON).status.success());
 
-    let socket = e2e::control::of_process(idle.pid());
+    let socket = e2e::control::process_socket(idle.pid());
     let thief = inside(LISTEN, &[&socket.display().to_string()]).start();
     wait::until("it listens", SOON, || thief.stdout().contains("listens"));
     let requested = pagetide::on("stat", idle.pid());

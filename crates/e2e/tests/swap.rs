@@ -22,11 +22,11 @@ use serde_json::Value;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Number of a foreign zram device with active swap; `Drop` removes it.
-struct Foreign(String);
+struct ForeignSwap(String);
 
-impl Foreign {
+impl ForeignSwap {
     /// Makes a zram device of 8 MiB as swap, with these options of mkswap(8).
-    fn on(label: &[&str]) -> Foreign {
+    fn on(label: &[&str]) -> ForeignSwap {
         let command = format!(
             "n=$(cat /sys/class/zram-control/hot_add) && echo 8M > /sys/block/zram$n/disksize && \
              mkswap {} /dev/zram$n >&2 && swapon -p 32767 /dev/zram$n && echo $n",
@@ -34,7 +34,7 @@ impl Foreign {
         );
         let made = Run::new(["sh", "-c", &command]).finish(LIMIT);
         assert!(made.status.success(), "{}", made.stderr);
-        Foreign(made.stdout.trim().to_owned())
+        ForeignSwap(made.stdout.trim().to_owned())
     }
 
     fn is_on(&self) -> bool {
@@ -42,7 +42,7 @@ impl Foreign {
     }
 }
 
-impl Drop for Foreign {
+impl Drop for ForeignSwap {
     fn drop(&mut self) {
         let remove = format!(
             "swapoff /dev/zram{0}; echo {0} > /sys/class/zram-control/hot_remove",
@@ -63,9 +63,12 @@ fn is_on(device: &str) -> bool {
 #[test]
 fn swap_of_others_stays_on_while_tests_make_theirs() {
     let _serial = serial();
-    let turn = e2e::swap_turn::alone();
-    let foreign = [Foreign::on(&[]), Foreign::on(&["-L", "pagetide-e2e2"])];
-    let on = || foreign.iter().all(Foreign::is_on);
+    let turn = e2e::swap_turn::exclusive();
+    let foreign = [
+        ForeignSwap::on(&[]),
+        ForeignSwap::on(&["-L", "pagetide-e2e2"]),
+    ];
+    let on = || foreign.iter().all(ForeignSwap::is_on);
     drop(zram::Swap::new(8));
     assert!(on(), "one of a test's own");
     assert!(zram::Swap::if_none(8).is_none() && on());
@@ -407,7 +410,10 @@ fn each_compressor_keeps_every_byte() {
         .map(|name| name.trim_matches(['[', ']']))
         .collect();
     for known in ["lzo", "lzo-rle", "lz4"] {
-        assert!(names.contains(&known), "{known} is not in {offered}");
+        assert!(
+            names.contains(&known),
+            "{start_scanned} is not in {offered}"
+        );
     }
     for name in names {
         let made = stage.json(&["on", "--size", "64M", "--compress", name]);

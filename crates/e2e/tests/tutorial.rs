@@ -55,11 +55,11 @@ fn the_commands_of_the_tutorial_do_what_it_says() {
     let is_typed = |line: &str| TYPED.contains(&line.split(' ').next().unwrap_or_default());
     let page = Page::new(include_str!("../../../docs/tutorial.md"), is_typed)
         .first("trap 'kill $(jobs -p); pagetide swap off' EXIT\n")
-        .instead("7788", &port.to_string())
+        .substitute("7788", &port.to_string())
         // After 24 s a policy of 10 s has found all cold pages idle.
-        .instead("--for 40s", "--for 24s")
+        .substitute("--for 40s", "--for 24s")
         .each(|command| adapted_to_this_machine(command, port));
-    let done = page.type_in(&folder);
+    let done = page.run_in(&folder);
     let reported = done.reported();
     assert!(
         done.of("doctor").contains("All commands work here"),

@@ -52,7 +52,7 @@ fn run_recorded(folder: &TempDir, options: &str, words: &str) -> (Outcome, Value
 }
 
 /// Runs `pagetide mrc` on the recording `a.rec` in the folder.
-fn mrc(folder: &TempDir, options: &[&str]) -> Outcome {
+fn run_mrc(folder: &TempDir, options: &[&str]) -> Outcome {
     let file = folder.file("a.rec");
     pagetide::command(["mrc", &file].iter().chain(options).copied()).finish(SOON)
 }
@@ -79,7 +79,7 @@ fn a_running_program_is_recorded_from_the_attach_on() {
     let words = ["attach", &pid, "--for", "5s", "--record", &file];
     let attached = pagetide::command(words.into_iter().chain(options)).finish(SOON);
     assert!(attached.status.success(), "{}", attached.stderr);
-    let curve = json(&mrc(
+    let curve = json(&run_mrc(
         &folder,
         &["--json", "--sizes", "12M,24M", "--policy", "lru"],
     ));
@@ -144,7 +144,7 @@ fn a_recording_is_replayed_with_other_sizes_and_beside_others() {
         "{report}"
     );
 
-    let curve = json(&mrc(
+    let curve = json(&run_mrc(
         &folder,
         &["--json", "--sizes", "12M,24M", "--policy", "lru,lru-gen"],
     ));
@@ -195,7 +195,7 @@ fn a_killed_manager_leaves_a_readable_recording() {
         "the program ran on: {}",
         outcome.stderr
     );
-    let curve = json(&mrc(&folder, &["--json"]));
+    let curve = json(&run_mrc(&folder, &["--json"]));
     let note = curve["note"].as_str().expect("a note");
     assert!(
         note.contains("it has no end") && note.contains("looks are whole"),

@@ -1,12 +1,12 @@
-/* The hostile workload: threads that do to their memory everything a program may do, and know at
- * any time what every word of it must be.
+/* The hostile workload: its threads do to their memory everything that a program may do, and know at any
+ * time what every word of it must be.
  *
- * The one invariant: word i of page p of a region is word_at(region id, p, version of p, i), never a
- * function of its address, so that a page can be checked wherever mremap, fork or a pager left it.
- * A region is touched by one worker only; a forked child owns copies of that worker's regions.
+ * Invariant: word i of page p of a region is word_at(region id, p, version of p, i). It never depends on
+ * the address, so a page can be checked wherever mremap, fork or swap has placed it. Only one worker
+ * touches a region; a forked child owns copies of that worker's regions.
  *
- * Exit: 0 clean; 99 a wrong byte; 98 something waited too long; 97 a system call failed that does
- * not fail without a pager; 2 usage. */
+ * Exit status: 0 no error; 99 a wrong byte; 98 a wait was too long; 97 a system call failed that does not
+ * fail in an unmanaged program; 2 wrong usage. */
 #ifndef HOSTILE_H
 #define HOSTILE_H
 
@@ -36,7 +36,8 @@
 #define EXIT_HANG 98
 #define EXIT_WRONG 99
 
-/* Version 0 reads as zeros. MAYBE: the page was given to MADV_FREE, zeros or the old version. */
+/* A page of version 0 reads as zeros. MAYBE: MADV_FREE was called for the page, so it has zeros or the old
+ * version. */
 #define MAYBE 0x80000000u
 
 struct region {
@@ -63,13 +64,13 @@ struct worker {
     bool has_predecessor;
 };
 
-/* What a slot is doing, for the report of a hang. */
+/* The present operation of a worker's slot, for the message about a hang. */
 struct status {
     _Atomic uint32_t op, region, tid, pid;
     _Atomic uint64_t page, ops;
 };
 
-/* MAP_SHARED: every process of the workload sees it, and no pager manages it. */
+/* State in MAP_SHARED memory, which all processes of the workload share. */
 struct shared {
     _Atomic uint64_t ops; /* the first word of --progress FILE */
     _Atomic uint32_t wrong, orphans, signals, mremap_refused, odirect_refused, finished;
@@ -86,7 +87,7 @@ struct config {
 
 extern struct config config;
 extern struct shared *shared;
-/* Depth of forks: 0 in the process that was started. */
+/* Number of forks from the first process to this one; 0 in the first process. */
 extern unsigned fork_depth;
 
 /* pattern.c */
@@ -118,7 +119,7 @@ extern const unsigned ops_count;
 void ops_run(struct worker *w);
 void ops_run_some(struct worker *w, unsigned count);
 struct region *pick_region(struct worker *w);
-/* A random run of pages of r, at most max long; false if r is empty. */
+/* Chooses a random run of at most max pages of r; returns false if r is empty. */
 bool pick_run(struct worker *w, const struct region *r, size_t max, size_t *first, size_t *count);
 
 /* util.c */
@@ -148,7 +149,7 @@ void op_pipe(struct worker *w), op_file(struct worker *w), op_direct(struct work
 void op_close_all(struct worker *w);
 void op_futex(struct worker *w), op_thread(struct worker *w), op_signal(struct worker *w);
 
-/* ops_io.c, ops_thread.c: called once a process. */
+/* ops_io.c, ops_thread.c. Each process calls these functions once. */
 void io_reset_after_fork(void);
 void signals_install(void);
 void altstack_install(struct worker *w);

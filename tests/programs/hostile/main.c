@@ -1,5 +1,6 @@
-/* Arguments, workers and the end. Workers start their own successors, so that threads exit all the
- * time and each pthread_join depends on the word the kernel clears in the dead thread's memory. */
+/* Parses the arguments, starts the workers, and ends the program. Each worker starts its successor, so that
+ * threads exit all the time. Each pthread_join depends on a word that the kernel clears in the ended
+ * thread's memory. */
 #include "hostile.h"
 
 #include <errno.h>
@@ -28,7 +29,8 @@ static void *worker_run(void *argument)
 {
     struct worker *w = argument;
     struct status *s = &shared->status[w->slot];
-    /* In this order: who finds its pid there sends signals to its tid. */
+    /* The tid is stored before the pid, because another process that finds the pid sends signals to the
+     * tid. */
     atomic_store(&s->tid, (uint32_t)gettid());
     atomic_store(&s->pid, (uint32_t)getpid());
     altstack_install(w);
@@ -70,7 +72,7 @@ static void worker_create(struct worker *w, unsigned slot)
     }
 }
 
-/* malloc must not need the break once a region lives there. */
+/* Makes malloc use no memory at the program break, because a region may be there. */
 static void malloc_keep_off_brk(void)
 {
     mallopt(M_TOP_PAD, 4 << 20);
@@ -103,7 +105,7 @@ static uint64_t workload(void)
     return sum;
 }
 
-/* What op_exec starts: new memory in a process that a moment ago was another program. */
+/* The program that op_exec starts: a process with new memory, which was another program a moment before. */
 static int exec_child(const char *seed)
 {
     static struct worker w;
@@ -136,7 +138,8 @@ static void shared_create(void)
         close(fd);
 }
 
-/* Names with commas, a leading minus takes one away; or a number as a bit mask. */
+/* Parses a list of operations: names with commas between them, where a leading minus removes a name; or a
+ * number as a bit mask. */
 static bool parse_ops(char *list)
 {
     char *end;

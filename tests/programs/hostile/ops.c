@@ -1,4 +1,4 @@
-/* The table of operations and the ones that only read and write. */
+/* The table of operations, and those operations that only read and write memory. */
 #include "hostile.h"
 
 #include <string.h>
@@ -48,7 +48,7 @@ void ops_run(struct worker *w)
     struct status *s = &shared->status[w->slot];
     uint32_t before = atomic_exchange(&s->op, op);
     ops[op].run(w);
-    /* Nested: an operation that runs others (fork) is the one to name afterwards. */
+    /* An operation may run others (fork does). Afterwards the outer operation is the present one again. */
     atomic_store(&s->op, before);
     atomic_fetch_add(&s->ops, 1);
     atomic_fetch_add(&shared->ops, 1);
@@ -75,7 +75,7 @@ bool pick_run(struct worker *w, const struct region *r, size_t max, size_t *firs
     return true;
 }
 
-/* Forward, backward and scattered: a pager that reads ahead must be right in each. */
+/* Checks pages forward, backward and in random order: readahead from swap must be right in each case. */
 void op_verify(struct worker *w)
 {
     struct region *r = pick_region(w);
@@ -104,7 +104,7 @@ void op_rewrite(struct worker *w)
     page_verify(w, r, first + rnd(w, count));
 }
 
-/* One unaligned load over a page boundary: two faults in one instruction. */
+/* Reads one unaligned word across a page boundary: one instruction can cause two page faults. */
 void op_straddle(struct worker *w)
 {
     struct region *r = pick_region(w);

@@ -1,4 +1,4 @@
-/* Advice, protection and locks: what may drop pages, and what must not. */
+/* Operations with advice, protection and locks: some may drop pages, the others must not. */
 #include "hostile.h"
 
 #include <errno.h>
@@ -14,7 +14,8 @@
 #define MADV_COLLAPSE 25
 #endif
 
-/* A run of a region that is not locked: advice that drops pages is refused on locked ones. */
+/* Chooses a run of pages of a region that is not locked, because the kernel refuses advice that drops
+ * locked pages. */
 static struct region *pick_unlocked(struct worker *w, size_t max, size_t *first, size_t *count)
 {
     struct region *r = pick_region(w);
@@ -61,7 +62,7 @@ void op_free(struct worker *w)
     }
 }
 
-/* May be refused for many reasons; the content must not change. */
+/* Requests huge pages (MADV_COLLAPSE). The kernel may refuse for many reasons; the content must not change. */
 void op_collapse(struct worker *w)
 {
     struct region *r = pick_region(w);
@@ -90,14 +91,14 @@ void op_populate(struct worker *w)
     int advice = chance(w, 50) ? MADV_POPULATE_READ : MADV_POPULATE_WRITE;
     if (!pick_run(w, r, 128, &first, &count))
         return;
-    /* EINVAL: a kernel before 5.14. */
+    /* Kernels before 5.14 return EINVAL. */
     if (madvise(r->base + first * WORDS, count * PAGE, advice) != 0 && errno != EINVAL)
         die_syscall(w, "MADV_POPULATE");
     page_verify(w, r, first);
     page_verify(w, r, first + count - 1);
 }
 
-/* Read-only and unreadable for a while; the kernel must see it too. */
+/* Makes pages read-only or unreadable for a while; system calls must respect the protection, too. */
 void op_protect(struct worker *w)
 {
     struct region *r = pick_region(w);
@@ -122,7 +123,7 @@ void op_protect(struct worker *w)
 static _Thread_local sigjmp_buf segv_back;
 static _Thread_local void *volatile segv_expected;
 
-/* Runs on the alternate stack, which lies in managed memory. */
+/* The signal handler runs on the alternate stack, which is in memory that can be paged out. */
 static void on_segv(int signal, siginfo_t *info, void *context)
 {
     (void)context;
@@ -142,7 +143,8 @@ static bool read_faults(volatile uint64_t *at)
     return faulted;
 }
 
-/* Collectors and sandboxes live on it: an unreadable page must fault, evicted or not. */
+/* Garbage collectors and sandboxes depend on this: an access to an unreadable page must raise SIGSEGV,
+ * whether the page is paged out or not. */
 void op_segv(struct worker *w)
 {
     struct region *r = pick_region(w);

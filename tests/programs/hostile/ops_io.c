@@ -1,7 +1,8 @@
-/* System calls that read and write managed pages: the kernel faults, not the program.
+/* System calls that read and write pages that may be paged out: here the kernel takes the page faults, not
+ * the program.
  *
- * Descriptors live for one operation only, under the shared side of the lock; close_range takes the
- * other side, so that no descriptor number is used again behind an operation's back. */
+ * An operation opens its descriptors itself, and holds the lock in shared mode meanwhile. close_range holds
+ * the lock exclusively, so that no descriptor number is closed and used again during an operation. */
 #include "hostile.h"
 
 #include <errno.h>
@@ -13,7 +14,8 @@
 
 static pthread_rwlock_t io_lock = PTHREAD_RWLOCK_INITIALIZER;
 
-/* The child has one thread: nobody holds the lock, whatever its words say. */
+/* The child of a fork has one thread, so no thread holds the lock, although its memory may say so. The lock
+ * is made anew. */
 void io_reset_after_fork(void)
 {
     pthread_rwlock_init(&io_lock, NULL);
@@ -37,7 +39,8 @@ static void move_bytes(struct worker *w, int fd, char *at, size_t len, off_t off
     }
 }
 
-/* Out of a run of pages into scratch memory, checked there; then new versions the other way. */
+/* Writes a run of pages to the descriptor `out`, reads them from `in` into scratch memory, and checks them
+ * there. Then transfers new versions from scratch memory to the pages. */
 static void through(struct worker *w, struct region *r, size_t first, size_t count, int in, int out,
                     off_t offset)
 {
@@ -61,7 +64,8 @@ void op_pipe(struct worker *w)
     struct region *r = pick_region(w);
     size_t first, count;
     int fds[2];
-    /* 8 pages: a pipe holds 16, or 2 when the user's pipes together take too much. */
+    /* At most 8 pages: a pipe has space for 16, or for only 2 if all pipes of the user take too much
+     * memory. */
     if (!pick_run(w, r, 8, &first, &count))
         return;
     pthread_rwlock_rdlock(&io_lock);
@@ -103,7 +107,7 @@ void op_file(struct worker *w)
     file_op(w, 0);
 }
 
-/* The device writes into pinned pages: they must not be taken away meanwhile. */
+/* Direct I/O: the device writes into pinned pages, which must not be paged out meanwhile. */
 void op_direct(struct worker *w)
 {
     file_op(w, O_DIRECT);

@@ -1,4 +1,4 @@
-/* Mappings that grow, shrink, move, vanish and come back. */
+/* Operations on mappings: they grow, shrink, move, and are removed and made again. */
 #include "hostile.h"
 
 #include <errno.h>
@@ -23,17 +23,19 @@ static struct region *pick_mapped(struct worker *w)
     return r;
 }
 
-/* Since Linux 6.17 mremap to a fixed place takes several VMAs one after the other. If one of them is
- * watched by a userfaultfd it stops there with EFAULT, and what it has moved by then stays moved. Two
- * mappings that were made apart may stay apart under a pager where they would merge without it. So a
- * patched region is not moved to a fixed place: there would be no telling where its pages are. */
+/* Chooses a region that can be moved to a fixed address. Since Linux 6.17 mremap to a fixed address moves
+ * several VMAs one after the other. If a userfaultfd watches one of them, mremap stops there with EFAULT,
+ * and the VMAs before it stay moved. Two mappings that were made separately may not be merged if the memory
+ * is managed. So a region of which a part was mapped anew (`patched`) is not moved to a fixed address:
+ * afterwards it would not be known where its pages are. */
 static struct region *pick_movable(struct worker *w)
 {
     struct region *r = pick_mapped(w);
     return r->patched ? NULL : r;
 }
 
-/* What the kernel has of a region, with the flags of each VMA ("um": a userfaultfd waits for misses). */
+/* Prints the kernel's mappings of a region, with the flags of each VMA ("um": a userfaultfd handles missing
+ * pages). */
 static void print_mappings(const struct region *r)
 {
     uintptr_t start = (uintptr_t)r->base, end = start + r->pages * PAGE;
@@ -56,8 +58,8 @@ static void print_mappings(const struct region *r)
     errno = error;
 }
 
-/* A region of several VMAs cannot be moved as one: the kernel says EFAULT, with or without a pager.
- * Anything else that refuses is an error. */
+/* Whether mremap was refused as it may be: a region of several VMAs cannot be moved in one call, and the
+ * kernel returns EFAULT, also in an unmanaged program. Every other failure is an error. */
 static bool refused(struct worker *w, const struct region *r, const void *got, const char *what)
 {
     if (got != MAP_FAILED)
@@ -101,7 +103,8 @@ void op_shrink(struct worker *w)
     page_verify(w, r, r->pages - 1);
 }
 
-/* To a place of our choice, at times not aligned like the old one (huge pages must be split). */
+/* Moves a region to a chosen address. Sometimes this address is not aligned as the old one, so that the
+ * kernel must split huge pages. */
 void op_move(struct worker *w)
 {
     struct region *r = pick_movable(w);
@@ -124,7 +127,8 @@ void op_move(struct worker *w)
         page_verify(w, r, rnd(w, r->pages));
 }
 
-/* A part out of the middle and back; the place it left stays mapped and reads as zeros. */
+/* Moves a part out of the middle of a region and back. Meanwhile its old addresses stay mapped and read as
+ * zeros. */
 void op_move_part(struct worker *w)
 {
     struct region *r = pick_movable(w);
@@ -150,7 +154,7 @@ void op_move_part(struct worker *w)
     flags = MREMAP_MAYMOVE | MREMAP_FIXED;
     if (mremap(to, count * PAGE, count * PAGE, flags, at) == MAP_FAILED)
         die_syscall(w, "mremap of a part back");
-    /* Its VMA may not merge with its neighbours again. */
+    /* The kernel may not merge the VMA of this part with its neighbours again. */
     r->patched = true;
     for (size_t page = first; page < first + count; page++)
         page_verify(w, r, page);
@@ -179,7 +183,7 @@ void op_dontunmap(struct worker *w)
         die_syscall(w, "munmap of what DONTUNMAP left");
 }
 
-/* All of it away, and a new mapping at the same address. */
+/* Unmaps a whole region, and makes a new mapping at the same address. */
 void op_remap(struct worker *w)
 {
     struct region *r = pick_mapped(w);
@@ -188,7 +192,7 @@ void op_remap(struct worker *w)
         die_syscall(w, "munmap");
     void *again = mmap(r->base, r->pages * PAGE, PROT_READ | PROT_WRITE, flags, -1, 0);
     if (again != r->base) {
-        /* Another thread was quicker. */
+        /* Another thread has mapped memory at this address meanwhile. */
         region_remake(w, r);
         return;
     }
@@ -200,7 +204,8 @@ void op_remap(struct worker *w)
         page_rewrite(w, r, page);
 }
 
-/* A part replaced in one call, or unmapped and mapped again while others look for a hole. */
+/* Replaces a part of a region in one call; or unmaps it and maps it again, while other threads may map
+ * memory in the gap. */
 void op_remap_part(struct worker *w)
 {
     struct region *r = pick_mapped(w);

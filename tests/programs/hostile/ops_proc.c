@@ -1,4 +1,4 @@
-/* Children: by fork, with exec, by vfork and by posix_spawn. */
+/* Operations that start children: by fork, with exec, by vfork and by posix_spawn. */
 #include "hostile.h"
 
 #include <signal.h>
@@ -10,7 +10,8 @@
 extern char **environ;
 unsigned fork_depth;
 
-/* Children report under slots of their own, so that a hang of the parent stays readable. */
+/* A child reports its operations in a slot of its own, so that the parent's slot still shows where the
+ * parent hangs. */
 static void child_begin(struct worker *w)
 {
     fork_depth++;
@@ -21,7 +22,7 @@ static void child_begin(struct worker *w)
     io_reset_after_fork();
 }
 
-/* A child whose parent does not wait for it, and may be gone before it. */
+/* Starts a child for which its parent does not wait; the parent may end before it. */
 static void child_orphan(struct worker *w)
 {
     atomic_fetch_add(&shared->orphans, 1);
@@ -64,7 +65,7 @@ static _Noreturn void child_run(struct worker *w)
         worker_verify(w);
     }
     if (how >= 80 && fork_depth < 3) {
-        /* It becomes a workload of its own. */
+        /* The child runs operations of its own. */
         ops_run_some(w, 50 + (unsigned)rnd(w, 200));
         worker_verify(w);
     }
@@ -75,7 +76,7 @@ static _Noreturn void child_run(struct worker *w)
     _exit(0);
 }
 
-/* The parent goes on changing its pages at once: what the child sees must not move with them. */
+/* After the fork the parent goes on to change its pages at once. The child must not see these changes. */
 void op_fork(struct worker *w)
 {
     if (fork_depth >= 3)
@@ -98,7 +99,7 @@ void op_fork(struct worker *w)
     wait_child(w, pid, "a forked child");
 }
 
-/* This program again, as a short workload of its own, or a program that ends at once. */
+/* Executes this program again as a short workload, or a program that ends at once. */
 void op_exec(struct worker *w)
 {
     char seed[32];
@@ -119,7 +120,7 @@ void op_exec(struct worker *w)
     wait_child(w, pid, "fork and exec");
 }
 
-/* The child borrows this memory until it execs or ends. */
+/* vfork: the child uses this process's memory until it calls execve or ends. */
 void op_vfork(struct worker *w)
 {
     char *nothing[] = {"true", NULL};

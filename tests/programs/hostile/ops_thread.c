@@ -1,4 +1,5 @@
-/* Futexes, threads that start and exit, signals: the kernel writes where it cannot wait for a pager. */
+/* Operations with futexes, threads that start and exit, and signals: the kernel writes to memory that may
+ * be paged out. */
 #include "hostile.h"
 
 #include <errno.h>
@@ -11,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Not FUTEX_PRIVATE_FLAG: the kernel looks the page up to find the queue. */
+/* Without FUTEX_PRIVATE_FLAG the kernel must look up the page to find the futex's queue. */
 static long futex(_Atomic uint32_t *word, int op, uint32_t value)
 {
     struct timespec limit = {1, 0};
@@ -37,7 +38,8 @@ struct pair {
     uint32_t rounds;
 };
 
-/* Even values: the worker's turn; odd values: the partner's. */
+/* The worker's partner. An even value of the futex means that it is the worker's turn, an odd value that it
+ * is the partner's. */
 static void *partner_run(void *argument)
 {
     struct pair *pair = argument;
@@ -113,8 +115,9 @@ static void *short_lived_run(void *argument)
     return NULL;
 }
 
-/* Joined, detached, and on a stack that is ordinary memory of ours: thread control block, rseq area
- * and the word the kernel clears at exit all lie in it. */
+/* Starts a thread that is joined, one that is detached, and one whose stack is in a region. This stack
+ * contains the thread control block, the rseq area, and the word that the kernel clears at the thread's
+ * exit. */
 void op_thread(struct worker *w)
 {
     uint64_t how = rnd(w, 3);
@@ -186,7 +189,7 @@ void altstack_install(struct worker *w)
         die_syscall(w, "sigaltstack");
 }
 
-/* To this thread, and to another worker of this process in the middle of whatever it does. */
+/* Sends a signal to this thread, and one to another worker of this process, at any moment of its operation. */
 void op_signal(struct worker *w)
 {
     pid_t pid = getpid();

@@ -1,4 +1,4 @@
-/* What every word must be, and what to say when it is not. */
+/* The expected content of every word, and the messages about wrong words. */
 #include "hostile.h"
 
 #include <string.h>
@@ -16,8 +16,8 @@ static uint64_t page_key(const struct region *r, size_t page, uint32_t version)
     return mix(config.seed ^ mix((r->id << 48) ^ ((uint64_t)page << 20) ^ version));
 }
 
-/* Version 0 is zeros; then by turns one repeated word, compressible, and two kinds of noise: each
- * takes another way through a store. */
+/* Returns word i of a page. Version 0 is zeros. The other versions are in turn a repeated word,
+ * compressible data, and two kinds of random data, because zram stores each of these in another way. */
 static inline uint64_t word_at(uint64_t key, uint32_t version, size_t i)
 {
     if (version == 0)
@@ -39,7 +39,8 @@ void page_fill(void *dst, const struct region *r, size_t page, uint32_t version)
         out[i] = word_at(key, version, i);
 }
 
-/* Index of the first word from `from` on that is not what version has there; WORDS if none. */
+/* Returns the index, from `from` on, of the first word that differs from this version's content; WORDS if
+ * none differs. */
 static size_t first_wrong(const uint64_t *at, const struct region *r, size_t page, uint32_t version,
                           size_t from)
 {
@@ -50,7 +51,7 @@ static size_t first_wrong(const uint64_t *at, const struct region *r, size_t pag
     return WORDS;
 }
 
-/* Names the page and version whose content stands here, if it is one of this region. */
+/* Prints which page and version of this region has the content that was found, if any has it. */
 static void identify(const struct region *r, const uint64_t *at, size_t wrong)
 {
     for (size_t page = 0; page < r->pages_max; page++)
@@ -91,7 +92,7 @@ void check_zero(struct worker *w, const struct region *r, size_t page, const voi
         die_wrong(w, r, page, 0, at, wrong);
 }
 
-/* A page after MADV_FREE turns to zeros at any one instant before its next write. */
+/* Checks a page after MADV_FREE: until its next write it may become zeros at any time, but only once. */
 static void check_maybe(struct worker *w, const struct region *r, size_t page, const uint64_t *at)
 {
     uint32_t version = r->versions[page] & ~MAYBE;
@@ -101,7 +102,7 @@ static void check_maybe(struct worker *w, const struct region *r, size_t page, c
         die_wrong(w, r, page, r->versions[page], at, zero_until);
 }
 
-/* Checks a copy of a page, or the page itself, at any address. */
+/* Checks a page, or a copy of it at another address. */
 void page_check(struct worker *w, const struct region *r, size_t page, const void *at)
 {
     uint32_t version = r->versions[page];
@@ -129,7 +130,8 @@ void page_rewrite(struct worker *w, struct region *r, size_t page)
     if (version & MAYBE)
         version = r->next_version = 1;
     if (r->versions[page] & MAYBE) {
-        /* One write settles what MADV_FREE left open: all of the rest is old, or zeros. */
+        /* After a write it is certain what MADV_FREE did to the page: all other words are old, or all are
+         * zeros. */
         uint32_t old = r->versions[page] & ~MAYBE;
         ((volatile uint64_t *)at)[0] = page_key(r, page, version);
         if (first_wrong(at, r, page, old, 1) != WORDS && first_wrong(at, r, page, 0, 1) != WORDS)

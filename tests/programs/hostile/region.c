@@ -37,14 +37,15 @@ void region_create_brk(struct region *r, uint64_t id, size_t pages_max)
     r->versions = map_anon(pages_max * sizeof *r->versions);
 }
 
-/* The pages read as zeros from now on. */
+/* Records that these pages read as zeros from now on. */
 void region_forget(struct region *r, size_t first, size_t count)
 {
     for (size_t page = first; page < first + count; page++)
         r->versions[page] = 0;
 }
 
-/* A fresh mapping at another place: every page zero. The old one must be unmapped already. */
+/* Makes a new mapping for a region at another address; all its pages are zeros. The old mapping must be
+ * unmapped already. */
 void region_remake(struct worker *w, struct region *r)
 {
     r->base = map_anon(r->pages * PAGE);

@@ -1,4 +1,4 @@
-/* Time, randomness, messages, and waits that end. */
+/* Time, random numbers, messages, and waits with a time limit. */
 #include "hostile.h"
 
 #include <errno.h>
@@ -35,7 +35,8 @@ void sleep_us(uint64_t us)
     nanosleep(&t, NULL);
 }
 
-/* One write, no stream lock: it is called in forked children of a threaded process. */
+/* Prints a message by one write(2), without the lock of a stream: forked children of a process with threads
+ * call this function, too. */
 void say(const char *format, ...)
 {
     char line[512];
@@ -87,7 +88,7 @@ void wait_child(struct worker *w, pid_t pid, const char *what)
     }
 }
 
-/* Where a thread of ours waits in the kernel, for the report of a hang. */
+/* Prints where a thread waits in the kernel, for the message about a hang. */
 static void print_wchan(uint32_t pid, uint32_t tid)
 {
     char path[64], text[128] = "?";
@@ -113,7 +114,8 @@ void print_status(void)
     }
 }
 
-/* Changes with every page that is verified: the last look at all of memory is one operation. */
+/* Number of pages verified so far. It shows progress during the last check of all memory, which is a single
+ * operation. */
 static uint64_t pages_seen(void)
 {
     uint64_t sum = 0;
@@ -151,7 +153,8 @@ static void watchdog_run(pid_t parent)
     }
 }
 
-/* A process of its own: it can still report when every thread of the workload hangs in a fault. */
+/* Starts the watchdog as a separate process, so that it can report a hang even if all threads of the
+ * workload hang in a page fault. */
 pid_t watchdog_start(void)
 {
     pid_t parent = getpid();

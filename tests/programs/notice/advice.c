@@ -1,4 +1,4 @@
-/* Every advice of madvise(2) that changes what memory is, on memory that has left. */
+/* Scenarios with each advice of madvise(2) that changes the state of memory, applied to paged-out memory. */
 #include "notice.h"
 
 #include <fcntl.h>
@@ -85,7 +85,7 @@ void scenario_lazyfree(void)
     verify_or_zero(at, PAGES / 2, 1);
     fill(at, PAGES / 2, 1);
     tell("MADV_FREE of what is in", madvise(at, PAGES / 2 * PAGE, MADV_FREE));
-    /* Written after the advice: kept. */
+    /* Pages that are written after the advice must keep their content. */
     fill(at, PAGES / 4, 1);
     sleep_us(500000);
     leaves("the rest", at, PAGES / 4);
@@ -95,8 +95,9 @@ void scenario_lazyfree(void)
         page_check(at + page * WORDS, page, 1);
 }
 
-/* A child gives back memory that it has from its parent, and ends. Linux 6.18 frees the parent's, too, at the
- * next MADV_PAGEOUT: swapped in from zram by a read, neither the entry nor the folio says that the bytes are of use. */
+/* A child marks memory that it has inherited as free (MADV_FREE), and ends. At the next MADV_PAGEOUT Linux
+ * 6.18 drops the parent's pages, too: after a read from zram neither the page table entry nor the folio is
+ * dirty, so the kernel takes the content for unused. */
 void scenario_freed_by_child(void)
 {
     uint64_t *at = filled(PAGES, 1);
@@ -105,8 +106,8 @@ void scenario_freed_by_child(void)
     pid_t pid = child();
     if (pid == 0) {
         tell("child: MADV_FREE", madvise(at, PAGES / 2 * PAGE, MADV_FREE));
-        /* Who asks about a page before it is marked, and takes it when this one has ended, loses it (docs/known-gaps.md):
-         * seen once, of the last page. */
+        /* If pagetide checks a page before the child marks it, and pages it out after the child has ended,
+         * the page is lost (docs/known-gaps.md). This was seen once, for the last page. */
         sleep_us(100000);
         _exit(0);
     }
@@ -129,7 +130,7 @@ void scenario_guard(void)
     verify(at, PAGES / 4, 1);
     for (size_t page = PAGES / 2; page < PAGES; page++)
         page_check(at + page * WORDS, page, 1);
-    /* Where the kernel knows no guards nothing was removed. */
+    /* A kernel without guard pages has removed nothing. */
     say("unguarded: signal %d", faults(at + PAGES / 4 * WORDS));
 }
 
@@ -140,11 +141,11 @@ void scenario_collapse(void)
     fill(at, 4 * HUGE, 1);
     leaves("before", at, 4 * HUGE);
     verify(at, HUGE, 1);
-    /* Whether it can be done may depend on free memory; what is there may not. */
+    /* Whether the kernel can make huge pages may depend on free memory; the content must not. */
     (void)!madvise(at, 4 * HUGE * PAGE, MADV_COLLAPSE);
     verify(at, 4 * HUGE, 1);
     tell("MADV_HUGEPAGE", madvise(at, 4 * HUGE * PAGE, MADV_HUGEPAGE));
-    /* A page may be on its way just now. */
+    /* The call may fail while a page is just being paged out, so it is repeated. */
     for (unsigned i = 0; i < 100 && madvise(at, 4 * HUGE * PAGE, MADV_COLLAPSE) != 0; i++)
         sleep_us(20000);
     is_huge("collapsed", at, 4 * HUGE);
@@ -156,7 +157,7 @@ void scenario_collapse(void)
         page_check(at + page * WORDS, page, 1);
 }
 
-/* A hole in shared memory of which all is out. */
+/* Punches a hole (MADV_REMOVE) into shared memory that is paged out. */
 void scenario_removed(void)
 {
     uint64_t *at = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -171,7 +172,7 @@ void scenario_removed(void)
         page_check(at + page * WORDS, page, 1);
 }
 
-/* Advice that changes no byte, each on memory that is out. */
+/* Each kind of advice that changes no byte, applied to paged-out memory. */
 void scenario_hints(void)
 {
     static const struct {
@@ -193,7 +194,7 @@ void scenario_hints(void)
     verify(at, PAGES, 1);
 }
 
-/* process_madvise(2) of a program on itself: what pagetide does to it from outside. */
+/* A program calls process_madvise(2) for itself, as pagetide does from outside. */
 void scenario_own_advice(void)
 {
     static const struct {
@@ -217,8 +218,9 @@ void scenario_own_advice(void)
     close(self);
 }
 
-/* A fault of the memory itself, as the kernel injects it (MADV_SOFT_OFFLINE moves a page to another frame, and takes the frame
- * out of use): only where NOTICE_OFFLINE says that the machine can spare one. Without CONFIG_MEMORY_FAILURE it is EINVAL. */
+/* A simulated memory error: MADV_SOFT_OFFLINE moves a page to another frame, and the kernel never uses the
+ * old frame again. So this is done only if NOTICE_OFFLINE is set, on machines that can lose a frame.
+ * Without CONFIG_MEMORY_FAILURE the call returns EINVAL. */
 void scenario_offline(void)
 {
     uint64_t *at = filled(PAGES, 1);
@@ -249,7 +251,8 @@ void scenario_pageout(void)
     verify(at, PAGES, 1);
 }
 
-/* Memory that may be dropped at any time: what it was, or zeros, and never on a disk. */
+/* Memory that the kernel may drop at any time (MAP_DROPPABLE): it has its content or zeros, and is never
+ * swapped out. */
 void scenario_droppable(void)
 {
     uint64_t *beside = filled(PAGES, 2);
@@ -279,7 +282,7 @@ void scenario_dontneed(void)
     tell("munmap", munmap(at + PAGES / 2 * WORDS, PAGES / 2 * PAGE));
     verify(at, PAGES / 2, 3);
     leaves("to be locked", at, PAGES / 2);
-    /* What is out and is locked like this stays out until it is touched. */
+    /* Paged-out memory that is locked with MLOCK_ONFAULT stays out until it is touched. */
     tell("MLOCK_ONFAULT", mlock2(at, PAGES / 4 * PAGE, MLOCK_ONFAULT));
     tell("MADV_DONTNEED of what is locked", madvise(at, PAGES / 4 * PAGE, MADV_DONTNEED));
     tell("MADV_DONTNEED_LOCKED", madvise(at, PAGES / 4 * PAGE, MADV_DONTNEED_LOCKED));

@@ -1,10 +1,11 @@
-/* What a debugger does to a process whose memory is out: stop it, read, write, step, let go. */
+/* A debugger works on a process whose memory is paged out: it stops the process, reads, writes, steps, and
+ * detaches. */
 #include "notice.h"
 
 #include <fcntl.h>
 #include <sys/ptrace.h>
 
-/* Where a debugger that is attached finds the memory, by the symbol. */
+/* Address of the memory; an attached debugger finds it by this symbol. */
 uint64_t *attached_memory;
 
 static int tracer(void)
@@ -20,8 +21,8 @@ static int tracer(void)
     return pid;
 }
 
-/* `gdb -p`, `strace -p`: a debugger comes when all is out, reads it or not, and stays. The file NOTICE_READY is made when it
- * may come. */
+/* A debugger (`gdb -p`, `strace -p`) attaches when all memory is paged out, may read the memory, and stays
+ * attached. The program makes the file NOTICE_READY when the debugger may attach. */
 void scenario_attached(void)
 {
     const char *ready = getenv("NOTICE_READY");
@@ -57,7 +58,8 @@ void scenario_traced(void)
             page_check(at + page * WORDS, page, 2);
         _exit(0);
     }
-    /* (In a slow guest the debugger read what it had not filled yet.) */
+    /* Wait until the child has filled its memory. (Regression: in a slow guest the debugger read memory
+     * that was not filled yet.) */
     if (read(written[0], &byte, 1) != 1)
         FAIL(97, "read: %s", strerror(errno));
     leaves_of(pid, "before", at, PAGES);
@@ -75,7 +77,7 @@ void scenario_traced(void)
     leaves_of(pid, "read by the debugger", at, PAGES);
     tell("PTRACE_POKEDATA", ptrace(PTRACE_POKEDATA, pid, at + 7, 42L));
     leaves_of(pid, "written by it", at, PAGES);
-    /* Else the first step would wait for it. */
+    /* The byte is written now, because otherwise the first step would wait for it. */
     if (write(ends[1], "", 1) != 1)
         FAIL(97, "write: %s", strerror(errno));
     for (unsigned step = 0; step < 100; step++) {

@@ -1,11 +1,12 @@
-/* The kernel's word on what has left, and waiting for it. */
+/* Counts paged-out pages by the kernel's figures, and waits until memory is paged out. */
 #include "notice.h"
 
 #include <fcntl.h>
 
-/* Longer than any policy of the tests takes by far; in a guest NOTICE_PATIENCE times as long. */
+/* Time limit in ns, much longer than any policy of the tests needs. In a guest it is NOTICE_PATIENCE times
+ * as long. */
 #define WAIT_MAX ((uint64_t)60000000000u * patience())
-/* What memory that must stay is given to leave, all the same. */
+/* Time in us for which the program waits before it checks that memory which must stay was not paged out. */
 #define STAYS_US 900000
 #define ALONE_US 60000
 
@@ -49,7 +50,7 @@ void figures_prepare(void)
     pagemap_owner = getpid();
 }
 
-/* Bit 62 of an entry: the page is in swap. */
+/* Counts swapped-out pages: bit 62 of a pagemap entry says that the page is in swap. */
 static size_t count_swapped(int fd, const void *at, size_t pages)
 {
     uint64_t entries[256];
@@ -89,7 +90,8 @@ static void note(const char *kind, const char *what, size_t pages, size_t out, u
         FAIL(97, "figures: %s", strerror(errno));
 }
 
-/* `fd` below 0: by mincore. */
+/* Waits until `share` percent of the pages are out: by the pagemap `fd`, or by mincore(2) if `fd` is
+ * negative. */
 static void wait_out(int fd, const char *what, const void *at, size_t pages, unsigned share)
 {
     uint64_t begin = now_ns();

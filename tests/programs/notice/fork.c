@@ -1,4 +1,4 @@
-/* Families: many children, long-lived children, children that nobody waits for. */
+/* Scenarios with children: many children, long-lived children, and children for which no process waits. */
 #include "notice.h"
 
 #include <signal.h>
@@ -25,7 +25,7 @@ static void vfork_truth(void)
     reap(pid);
 }
 
-/* Each child reads some of what is out, changes some, and ends at once. */
+/* Each child reads some paged-out pages, changes some, and ends at once. */
 void scenario_fork_storm(void)
 {
     uint64_t *at = filled(PAGES, 1);
@@ -46,7 +46,7 @@ void scenario_fork_storm(void)
     }
 }
 
-/* vfork(2): the child runs in the parent's memory, which is out. posix_spawn(3) does the same. */
+/* The child of a vfork(2) runs in its parent's memory, which is paged out; posix_spawn(3) does the same. */
 void scenario_vfork_storm(void)
 {
     uint64_t *at = filled(PAGES, 1);
@@ -76,7 +76,7 @@ static void worker(uint64_t *shared, uint64_t number)
     _exit(0);
 }
 
-/* A pre-fork server: workers share what the parent had, and have copies of what they wrote. */
+/* A pre-fork server: workers share the parent's pages, and have copies of the pages that they wrote. */
 void scenario_prefork(void)
 {
     uint64_t *shared = filled(PAGES, 1);
@@ -91,7 +91,7 @@ void scenario_prefork(void)
     verify(shared, PAGES, 1);
 }
 
-/* Parent, child and grandchild write and read by turns what they had together. */
+/* Parent, child and grandchild in turn write and read pages that they had shared. */
 void scenario_cow_tree(void)
 {
     uint64_t *at = filled(PAGES, 1);
@@ -121,7 +121,7 @@ void scenario_cow_tree(void)
     verify(at, PAGES, 1);
 }
 
-/* Forks twice in a session of its own: the program's end is not the end of what it started. */
+/* Forks twice, in a session of its own, as daemons do: the process that it starts outlives the program. */
 void scenario_daemon(void)
 {
     int ends[2];

@@ -1,4 +1,5 @@
-/* The kernel reads from and writes to memory that is out: it must find what the program would. */
+/* Scenarios in which system calls read and write paged-out memory: they must find the same content as the
+ * program. */
 #include "notice.h"
 
 #include <fcntl.h>
@@ -31,7 +32,7 @@ void scenario_direct(void)
     verify(at, PAGES, 1);
 }
 
-/* One request at a time on a ring, without a library. */
+/* An io_uring with one request at a time, without liburing. */
 static struct {
     int fd;
     unsigned *sq_tail, *sq_array, *cq_head, *cq_tail, mask, cq_mask;
@@ -81,7 +82,7 @@ static int ring_do(int what, int fd, void *at, unsigned bytes, uint64_t offset)
     return result;
 }
 
-/* Registered buffers are pinned: they stay, and what lies beside them leaves. */
+/* Registered buffers are pinned, so they stay in memory; the pages beside them are paged out. */
 void scenario_uring(void)
 {
     uint64_t *fixed = filled(PAGES / 4, 1), *loose = filled(PAGES / 4, 2);
@@ -123,7 +124,7 @@ void scenario_pipes(void)
     verify(more, PAGES, 3);
 }
 
-/* Another process reads and writes what is out. */
+/* Another process reads and writes paged-out memory (process_vm_readv, process_vm_writev). */
 void scenario_process_vm(void)
 {
     uint64_t *at = filled(PAGES, 1), *copy = map_anon(PAGES * PAGE);

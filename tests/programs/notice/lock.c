@@ -1,4 +1,5 @@
-/* Locked memory stays, memory that is locked when it is out comes back, and limits count as they do alone. */
+/* Scenarios with locks and limits: locked memory stays; paged-out memory that is locked is read back;
+ * resource limits have the same effect as in an unmanaged run. */
 #include "notice.h"
 
 #include <sys/resource.h>
@@ -44,7 +45,7 @@ void scenario_mlock_onfault(void)
     verify(at, PAGES, 1);
 }
 
-/* Memory that is out counts for RLIMIT_AS, RLIMIT_DATA and RLIMIT_MEMLOCK as it does when it is in. */
+/* Paged-out memory counts for RLIMIT_AS, RLIMIT_DATA and RLIMIT_MEMLOCK like resident memory. */
 void scenario_rlimit_as(void)
 {
     uint64_t *at = filled(PAGES, 1);

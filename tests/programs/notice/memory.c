@@ -32,7 +32,7 @@ void verify_or_zero(const uint64_t *at, size_t pages, uint64_t version)
         size_t old = WORDS;
         while (old > 0 && copy[old - 1] == 0)
             old--;
-        /* A page may be dropped while it is copied: zeros from there on. */
+        /* The kernel may drop a page while it is being copied: then the copy has zeros from some word on. */
         uint64_t want[WORDS];
         page_fill(want, page, version);
         if (memcmp(copy, want, old * sizeof *copy) != 0)

@@ -1,11 +1,13 @@
-/* Scenarios in which a program does something hard to memory that has left, and checks each byte of it.
+/* Scenarios: in each the program does something difficult with paged-out memory, and checks every byte of
+ * it.
  *
  *   notice NAME     prints what it saw, the same in every run, and its mappings at the end
  *
- * Run alone it waits a moment where memory is to leave (NOTICE_MANAGED is not 1). Else it waits until the kernel
- * says that the memory has left, and appends a line for each such wait to the file NOTICE_FIGURES:
+ * At each point where memory must be paged out, the program waits. If NOTICE_MANAGED is 1, it waits until
+ * the kernel's figures show that the memory is paged out, and appends a line to the file NOTICE_FIGURES;
+ * otherwise it waits only a moment. The line is
  *   leaves|stays SCENARIO WHAT PAGES OUT SHARE      SHARE: percent of PAGES that have to be out
- * Exit status 99: a wrong byte. */
+ * The exit status is 99 after a wrong byte. */
 #ifndef NOTICE_H
 #define NOTICE_H
 
@@ -13,7 +15,7 @@
 
 #include <sys/types.h>
 
-/* 8 MiB: what most scenarios have of each kind of memory. */
+/* Number of pages of each kind of memory in most scenarios: 8 MiB. */
 #define PAGES ((size_t)2048)
 
 #define SCENARIOS(X)                                                                               \
@@ -31,41 +33,42 @@ SCENARIOS(DECLARE)
 #undef DECLARE
 
 /* figures.c */
-/* How many times as long as on a host things may take here. */
+/* Factor by which time limits are longer than on a host (NOTICE_PATIENCE, for slow guests). */
 unsigned patience(void);
 void figures_open(const char *scenario);
-/* Opens this process's pagemap: before a chroot, or another wall. */
+/* Opens this process's pagemap. Call it before chroot and other restrictions. */
 void figures_prepare(void);
-/* Waits until `share` percent of the pages are out by the kernel's page map; no longer than some seconds. */
+/* Waits until `share` percent of the pages are paged out, by the kernel's pagemap, up to a time limit. */
 void leaves_share(const char *what, const void *at, size_t pages, unsigned share);
-/* Nine tenths of it. */
+/* Waits as leaves_share() does, for 90% of the pages. */
 void leaves(const char *what, const void *at, size_t pages);
-/* The same of another process, whose addresses are ours. */
+/* The same for the memory of another process at the same addresses. */
 void leaves_of(pid_t pid, const char *what, const void *at, size_t pages);
-/* Of memory that is in a file or shared: by mincore(2), for the page map does not tell. */
+/* The same for shared memory and memory of files, by mincore(2), because the pagemap does not show whether
+ * such pages are out. */
 void leaves_shared(const char *what, void *at, size_t pages);
-/* Whether nine tenths of the mapping there are huge pages now; to be asked right after they were made. */
+/* Records whether 90% of this mapping are huge pages now. Call it right after they were made. */
 void is_huge(const char *what, const void *at, size_t pages);
 /* Whether this kernel can take frames out of use. */
 int has_memory_failure(void);
-/* Waits as long as memory that may leave takes to do so: none of this may. */
+/* Waits as long as page-out of other memory takes, and records that none of this memory may be paged out. */
 void stays(const char *what, const void *at, size_t pages);
 
 /* memory.c */
 void fill(uint64_t *at, size_t pages, uint64_t version);
 void verify(const uint64_t *at, size_t pages, uint64_t version);
 void verify_zero(const uint64_t *at, size_t pages);
-/* Every page is what it was, or all zeros from some instant on. */
+/* Checks that every page has its content, or has become zeros as a whole. */
 void verify_or_zero(const uint64_t *at, size_t pages, uint64_t version);
 uint64_t *filled(size_t pages, uint64_t version);
-/* Whether reading there raises a signal. */
+/* Returns the signal that a read at this address raises; 0 for none. */
 int faults(const void *at);
 
 /* say.c */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* What a call gave, or its errno by name. */
+/* Prints the result of a call, or the name of its error. */
 void tell(const char *what, long result);
-/* fork(2); the child ends with 0 if nothing was wrong, and reap() sees to that. */
+/* Calls fork(2). The child must end with 0 if it found no error; reap() checks that. */
 pid_t child(void);
 void reap(pid_t pid);
 /* Waits until a child has stopped, by a signal or for its tracer. */

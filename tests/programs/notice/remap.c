@@ -1,4 +1,4 @@
-/* Mappings that move, grow and are replaced while what they hold is out. */
+/* Scenarios in which mappings are moved, grown and replaced while their memory is paged out. */
 #include "notice.h"
 
 #include <sys/shm.h>
@@ -11,7 +11,8 @@ static uint64_t *moved(uint64_t *at, size_t from, size_t to)
     return at;
 }
 
-/* Grown, shrunk and moved to fixed places, in and out by turns; in short, what realloc(3) does. */
+/* Grows, shrinks and moves mappings as realloc(3) does, also to fixed addresses, while their pages are in
+ * memory and paged out in turn. */
 void scenario_mremap_storm(void)
 {
     uint64_t *at = filled(PAGES, 1), *places = map_anon(8 * PAGES * PAGE);
@@ -54,7 +55,7 @@ void scenario_shm_remap(void)
         FAIL(97, "shmget: %s", strerror(errno));
     uint64_t *first = shmat(id, NULL, 0);
     fill(first, PAGES / 2, 5);
-    /* Marked now: gone with the last process that has it. */
+    /* The segment is marked for removal now, and is removed when the last process detaches it. */
     tell("IPC_RMID", shmctl(id, IPC_RMID, NULL));
     leaves("anonymous", at, PAGES);
     leaves_shared("segment", first, PAGES / 2);
@@ -65,14 +66,14 @@ void scenario_shm_remap(void)
         page_check(at + page * WORDS, page, 1);
     fill(at, PAGES / 2, 6);
     verify(first, PAGES / 2, 6);
-    /* It stays, mostly: MADV_PAGEOUT leaves out what is mapped twice. */
+    /* Most of this memory stays, because MADV_PAGEOUT skips pages that are mapped twice. */
     sleep_us(400000);
     verify(at, PAGES / 2, 6);
     tell("shmdt", shmdt(first));
     verify(at, PAGES / 2, 6);
 }
 
-/* A stack: it grows at a touch below it, also when all that it has is out. */
+/* A stack (MAP_GROWSDOWN) grows when memory below it is touched, also while all its pages are paged out. */
 void scenario_growsdown(void)
 {
     size_t room = 4 * PAGES;
@@ -104,7 +105,7 @@ void scenario_brk_heap(void)
     leaves("heap", at, PAGES);
     tell("smaller", sbrk(-(intptr_t)(PAGES / 2 * PAGE)) == (void *)-1 ? -1 : 0);
     tell("larger", sbrk((intptr_t)(PAGES / 2 * PAGE)) == (void *)-1 ? -1 : 0);
-    /* The page in which the heap ended keeps what it had. */
+    /* The last page of the heap keeps its content. */
     verify(at, PAGES / 2, 1);
     verify_zero(at + (PAGES / 2 + 1) * WORDS, PAGES / 2 - 1);
 }

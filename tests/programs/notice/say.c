@@ -1,4 +1,4 @@
-/* What is compared with the run alone: lines on standard output, none of which depends on chance. */
+/* Prints the output that is compared with that of the unmanaged run; no line may depend on chance. */
 #include "notice.h"
 
 #include <stdarg.h>
@@ -12,7 +12,7 @@ void say(const char *format, ...)
     int length = vsnprintf(line, sizeof line - 1, format, rest);
     va_end(rest);
     line[length++] = '\n';
-    /* No buffer: a forked child would print it, too. */
+    /* The output is not buffered, because a forked child would print the buffer, too. */
     if (write(1, line, (size_t)length) != length)
         FAIL(97, "standard output: %s", strerror(errno));
 }
@@ -64,7 +64,7 @@ void say_mappings(void)
     while (fgets(line, sizeof line, file))
         if (strncmp(line, "VmFlags:", 8) == 0)
             say("  %.*s", (int)strcspn(line, "\n"), line);
-        /* A stack grows by what stands in the environment, which differs. */
+        /* The size of the stack is not compared, because it depends on the environment, which differs. */
         else if (!strstr(line, "[stack]")
                  && sscanf(line, "%63[0-9a-f-] %7[rwxps-] %31s", range, rights, offset) == 3)
             say("%s %s %s", range, rights, offset);

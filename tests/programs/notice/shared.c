@@ -1,4 +1,4 @@
-/* Memory that others see, too: in files, in shared memory, with children. */
+/* Scenarios with memory that other processes see, too: files, shared memory, memory shared with children. */
 #include "notice.h"
 
 #include <fcntl.h>
@@ -34,7 +34,7 @@ void scenario_memfd(void)
     verify(at, PAGES, 1);
     uint64_t *own = map_fd(fd, PAGES, MAP_PRIVATE);
     fill(own, PAGES, 2);
-    /* Some stay: docs/known-gaps.md. */
+    /* Some pages may stay in memory (docs/known-gaps.md), so only half of them must be paged out. */
     leaves_share("private over it", own, PAGES, 50);
     verify(at, PAGES, 1);
     tell("F_ADD_SEALS", fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK));
@@ -80,7 +80,7 @@ void scenario_private_file(void)
     verify(at, PAGES, 1);
 }
 
-/* Dirty pages of a file: what is read(2) is what was written. */
+/* Dirty pages of a file: read(2) must return what was written through the mapping. */
 void scenario_shared_file(void)
 {
     int fd = unnamed();

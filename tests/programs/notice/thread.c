@@ -1,4 +1,4 @@
-/* Threads, and what they share: also with others than threads. */
+/* Scenarios with threads, and with processes that share memory as threads do. */
 #include "notice.h"
 
 #include <pthread.h>
@@ -14,7 +14,8 @@ static void *survivor(void *main_thread)
     pthread_join(*(pthread_t *)main_thread, NULL);
     for (unsigned round = 0; round < 3; round++) {
         verify(memory, PAGES, 1);
-        /* None may be out: process_madvise(2) knows no process whose first thread has ended. */
+        /* No page need be paged out: process_madvise(2) does not find a process whose first thread has
+         * ended. */
         leaves_share("the rest's", memory, PAGES, 0);
         sleep_us(200000);
     }
@@ -22,7 +23,8 @@ static void *survivor(void *main_thread)
     exit(0);
 }
 
-/* The process goes on without its first thread: it is a zombie in /proc, and its memory is not. */
+/* A process goes on after its first thread has ended. /proc then shows a zombie without memory, though the
+ * other threads still use the memory. */
 void scenario_main_first(void)
 {
     static pthread_t self;
@@ -100,7 +102,7 @@ static void *dies_with_it(void *mutex)
     return NULL;
 }
 
-/* The kernel walks the list of a dying thread's mutexes, which are out. */
+/* When a thread dies, the kernel walks the list of its robust mutexes, which are paged out. */
 void scenario_robust(void)
 {
     memory = filled(PAGES, 1);
@@ -138,7 +140,7 @@ static void *counts(void *mutex)
     return NULL;
 }
 
-/* Priority inheritance: the kernel reads and writes the mutex itself. */
+/* A mutex with priority inheritance: the kernel itself reads and writes the mutex. */
 void scenario_inherit(void)
 {
     memory = filled(PAGES, 1);
@@ -163,7 +165,7 @@ static void *knows_its_cpu(void *argument)
         cpu_set_t one;
         CPU_ZERO(&one);
         CPU_SET(round % 2, &one);
-        /* Where there is one processor, every other call fails and says so alone, too. */
+        /* On a machine with one processor every second call fails, also in the unmanaged run. */
         if (sched_setaffinity(0, sizeof one, &one) != 0)
             say("processor %u: %s", round % 2, strerrorname_np(errno));
         leaves_share("beside the area", memory, PAGES, 90);
@@ -173,7 +175,8 @@ static void *knows_its_cpu(void *argument)
     return NULL;
 }
 
-/* The kernel writes the processor's number to memory of the thread when it returns to it, evicted or not. */
+/* rseq: when a thread resumes, the kernel writes the processor's number to the thread's memory, also if
+ * this memory is paged out. */
 void scenario_rseq(void)
 {
     pthread_t thread;
@@ -192,7 +195,7 @@ static void handler(int signal)
     handled++;
 }
 
-/* A signal is delivered to a stack that is out. */
+/* The kernel delivers a signal on an alternate stack that is paged out. */
 void scenario_altstack(void)
 {
     memory = filled(PAGES, 1);

@@ -1,5 +1,5 @@
-/* A program that watches its own writes by userfaultfd (write protection): no write is reported that was not made,
- * and none is missed. */
+/* A program watches its own writes by userfaultfd (write protection). Each write must be reported, and no
+ * write may be reported that was not made. */
 #include "notice.h"
 
 #include <fcntl.h>

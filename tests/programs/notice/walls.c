@@ -1,4 +1,5 @@
-/* Programs behind walls: filters, roots, users and namespaces of their own; stopped and undumpable ones. */
+/* Scenarios with restricted programs: with system call filters, root directories, users and namespaces of
+ * their own; stopped and undumpable programs. */
 #include "notice.h"
 
 #include <linux/seccomp.h>
@@ -15,8 +16,9 @@
 #define CLONE_NEWTIME 0x80
 #endif
 
-/* What `notice hold` is run by wrappers for: memory that leaves and is right, mappings, and a status. Where addresses are chance
- * (who gains rights gets them so, whatever was asked for), or a sanitizer maps as it goes, the mappings are not told. */
+/* The scenario that the tests of wrappers run: memory is paged out and checked, then the mappings are
+ * printed, and the exit status is fixed. Mappings are not printed if addresses are random (a program that
+ * gains rights always has random addresses), or if a sanitizer makes mappings of its own. */
 void scenario_hold(void)
 {
     uint64_t *at = filled(2 * PAGES, 1);
@@ -33,7 +35,7 @@ void scenario_hold(void)
     exit(7);
 }
 
-/* A shim: it becomes a shell, that becomes env, that becomes the program. */
+/* The program execs a shell, which execs env, which execs the program again. */
 void scenario_exec_twice(void)
 {
     uint64_t *at = filled(PAGES, 1);
@@ -45,7 +47,7 @@ void scenario_exec_twice(void)
     FAIL(97, "execl: %s", strerror(errno));
 }
 
-/* Mode strict: read, write, exit and sigreturn are all that is left to it. */
+/* Under seccomp's strict mode only read, write, exit and sigreturn are allowed. */
 void scenario_seccomp_strict(void)
 {
     uint64_t *at = filled(PAGES, 1);
@@ -105,7 +107,8 @@ void scenario_namespaces(void)
     if (pid == 0) {
         tell("unshare", unshare(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWTIME | CLONE_NEWUTS
                                 | CLONE_NEWIPC | CLONE_NEWNET));
-        /* Threads and mappings enter namespaces of pids and times with the next child. */
+        /* New pid and time namespaces apply only to children that are started after this, so a child is
+         * started. */
         pid_t inner = child();
         if (inner == 0) {
             uint64_t *at = filled(PAGES, 1);
@@ -129,7 +132,7 @@ void scenario_undumpable(void)
     prctl(PR_SET_DUMPABLE, 1);
 }
 
-/* Everything of a stopped process is cold; it must be right when it goes on. */
+/* All memory of a stopped process becomes cold. It must be right when the process goes on. */
 void scenario_stopped(void)
 {
     uint64_t *at = filled(PAGES, 1);
@@ -161,11 +164,13 @@ static void tell_file(const char *folder, const char *name, const char *text)
     close(fd);
 }
 
-/* The same of one whose control group is frozen: version 2's own file, version 1's freezer. */
+/* The same for a process in a frozen control group, by cgroup.freeze (version 2) or the freezer controller
+ * (version 1). */
 void scenario_frozen(void)
 {
     char folder[96], text[16];
-    /* The longest that three waits take: ended in the middle, it would leave a frozen child. */
+    /* The alarm must come after the longest time of three waits, because a program that ends in the middle
+     * would leave a frozen child. */
     alarm(200 * patience());
     int is_v2 = access("/sys/fs/cgroup/cgroup.controllers", F_OK) == 0;
     uint64_t *at = filled(PAGES, 1);
@@ -187,7 +192,8 @@ void scenario_frozen(void)
         }
         _exit(0);
     }
-    /* (In a slow guest it was frozen before it had a page of its own: what it shares with its parent stays.) */
+    /* Wait until the child has pages of its own. (Regression: in a slow guest the child was frozen before
+     * that, and pages that it shares with its parent stay in memory.) */
     if (read(written[0], &byte, 1) != 1)
         FAIL(97, "read: %s", strerror(errno));
     snprintf(text, sizeof text, "%d", (int)pid);
@@ -207,7 +213,7 @@ void scenario_frozen(void)
     tell("it is gone", access(folder, F_OK) != 0);
 }
 
-/* The core has what is out as well. The caller compares. */
+/* The core dump must also contain paged-out memory; the caller of this program compares it. */
 void scenario_dump(void)
 {
     uint64_t *at = filled(PAGES, 1), *without = filled(PAGES, 2);

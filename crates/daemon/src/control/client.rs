@@ -101,8 +101,10 @@ impl Call<'_> {
         }
     }
 
-    /// Returns the time until the deadline, or the timeout error if the deadline has passed.
-    fn left(&self) -> Result<Duration, ControlError> {
+    /// Returns the time until the deadline.
+    ///
+    /// # Errors [`ControlError::Timeout`] if the deadline has passed.
+    fn time_left(&self) -> Result<Duration, ControlError> {
         let left = self.within.saturating_sub(self.begin.elapsed());
         if left.is_zero() {
             return Err(ControlError::Timeout {
@@ -117,14 +119,14 @@ impl Call<'_> {
     fn connect(&self) -> Result<(UnixStream, Peer), ControlError> {
         let name = self.tenant.socket_name();
         let mut impostor = None;
-        for dir in socket::believed() {
+        for dir in socket::trusted_directories() {
             let Some(stream) = self.connect_in(&dir, &name)? else {
                 continue;
             };
             let peer = Peer::of(&stream).map_err(|error| self.io(error))?;
             // Only the directory's user can make a socket there, and root does not change its
             // owner.
-            if peer.uid == dir.owner() && peer.is_near() {
+            if peer.uid == dir.owner() && peer.is_in_our_pid_namespace() {
                 return Ok((stream, peer));
             }
             impostor = impostor.or(Some(peer.uid));
@@ -136,8 +138,8 @@ impl Call<'_> {
         })
     }
 
-    /// Connects within the time left; waits if the backlog is full, as that of a stopped manager
-    /// is.
+    /// Connects before the deadline. If the socket's backlog is full, as it is while the manager is
+    /// stopped (SIGSTOP), waits for space in it. Returns `None` if no manager listens.
     fn connect_in(&self, dir: &PrivateDir, name: &str) -> Result<Option<UnixStream>, ControlError> {
         loop {
             let within = self.within.saturating_sub(self.begin.elapsed());
@@ -147,10 +149,10 @@ impl Call<'_> {
                     return Ok(Some(stream));
                 }
                 Err(Errno::NOENT | Errno::CONNREFUSED) => return Ok(None),
-                // For a moment a new socket is open to its owner alone.
+                // A manager has just created this socket, and has not yet opened it to other users.
                 Err(Errno::ACCESS) => return Ok(None),
                 Err(Errno::AGAIN | Errno::INTR) => {
-                    self.left()?;
+                    self.time_left()?;
                 }
                 Err(error) => return Err(self.io(error)),
             }
@@ -159,13 +161,13 @@ impl Call<'_> {
 
     fn send(&self, mut stream: &UnixStream, line: &[u8]) -> Result<(), ControlError> {
         stream
-            .set_write_timeout(Some(self.left()?))
+            .set_write_timeout(Some(self.time_left()?))
             .map_err(|e| self.io(e))?;
         match stream.write_all(line) {
             // The manager may have answered (Denied) and closed the connection before it read the
             // request.
             Err(error) if hung_up(&error) => Ok(()),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => self.left().map(|_| ()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => self.time_left().map(|_| ()),
             sent => sent.map_err(|e| self.io(e)),
         }
     }
@@ -176,7 +178,7 @@ impl Call<'_> {
         let mut chunk = vec![0; CHUNK];
         loop {
             stream
-                .set_read_timeout(Some(self.left()?))
+                .set_read_timeout(Some(self.time_left()?))
                 .map_err(|e| self.io(e))?;
             match stream.read(&mut chunk) {
                 Ok(0) => return Err(self.broken("it hung up before it answered")),
@@ -189,7 +191,7 @@ impl Call<'_> {
                     }
                 }
                 Err(error) => match error.kind() {
-                    // The socket's timeout has passed: the next call of `left` returns our own
+                    // The socket's timeout has passed: the next call of `time_left` returns our own
                     // error.
                     ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {}
                     _ => return Err(self.io(error)),

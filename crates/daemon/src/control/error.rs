@@ -74,7 +74,7 @@ pub enum ControlError {
 }
 
 impl ControlError {
-    /// What the user can do about it.
+    /// Returns a text that says what the user can do about the error.
     #[must_use]
     pub fn hint(&self) -> String {
         match self {

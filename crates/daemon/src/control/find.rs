@@ -1,8 +1,9 @@
 //! Finds the manager of a process, also one that manages an ancestor of the process, by a request
 //! to each manager that listens in our directories.
 //!
-//! Invariant: a manager that does not reply within [`WITHIN`], refuses the request or does not
-//! listen counts as "no". Only managers of root and of our own user are sent a request.
+//! Invariant: a manager that does not reply within [`REPLY_MAX`], refuses the request or does not
+//! listen counts as a manager that does not manage the process. Only managers of root and of our
+//! own user are sent a request.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,21 +16,22 @@ use super::client::is_managed;
 use super::{ControlError, Request, Response, Tenant, ask, manager_of, socket};
 
 /// Longest wait for the reply of one manager.
-const WITHIN: Duration = Duration::from_millis(500);
+const REPLY_MAX: Duration = Duration::from_millis(500);
 
 /// Longest wait for the replies of all managers together, since each of them may be stopped
 /// (SIGSTOP).
-const ALL_WITHIN: Duration = Duration::from_secs(3);
+const REPLIES_MAX: Duration = Duration::from_secs(3);
 
 /// Time between two checks whether a manager listens.
-const BETWEEN: Duration = Duration::from_millis(10);
+const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// Longest wait for the manager of a `run`: `run` has its program's pid before its manager listens.
-const BEGINS: Duration = Duration::from_secs(5);
+/// Longest wait until the manager of a `run` listens. The pid of `run` is that of its program, so a
+/// command can name it before the manager listens.
+const MANAGER_START_MAX: Duration = Duration::from_secs(5);
 
 /// Age up to which a process that a shell forked may still be about to call `run`.
 const NEWBORN: Duration = Duration::from_millis(200);
-/// [`NEWBORN`] in clock ticks of /proc, 100 a second.
+/// [`NEWBORN`] in clock ticks of /proc/PID/stat, of which there are 100 a second.
 const NEWBORN_TICKS: u64 = 20;
 
 /// A tenant with a manager.
@@ -54,12 +56,12 @@ pub fn find(tenant: &Tenant) -> Result<Option<Managed>, ControlError> {
     let Some(pid) = tenant.pid() else {
         return Ok(None);
     };
-    let end = Instant::now() + ALL_WITHIN;
+    let end = Instant::now() + REPLIES_MAX;
     Ok(managed()
         .into_iter()
         .take_while(|_| Instant::now() < end)
         .find_map(|tenant| {
-            let answer = ask(&tenant, &Request::Manages { pid }, WITHIN);
+            let answer = ask(&tenant, &Request::Manages { pid }, REPLY_MAX);
             let has = matches!(answer, Ok(Response::Manages(true)));
             let manager = manager_of(&tenant).ok().flatten()?;
             has.then_some(Managed { tenant, manager })
@@ -79,10 +81,10 @@ pub fn find_begun(tenant: &Tenant) -> Result<Option<Managed>, ControlError> {
         let begun = Instant::now();
         let may_begin = || {
             let time = begun.elapsed();
-            time < NEWBORN && is_newborn(pid) || time < BEGINS && is_about_to_run(pid)
+            time < NEWBORN && is_newborn(pid) || time < MANAGER_START_MAX && is_about_to_run(pid)
         };
         while may_begin() && manager_of(tenant)?.is_none() {
-            std::thread::sleep(BETWEEN);
+            std::thread::sleep(RETRY_PAUSE);
         }
     }
     find(tenant)
@@ -95,15 +97,15 @@ pub(crate) fn wait_for_name(tenant: &Tenant) {
     let begun = Instant::now();
     let manages = || {
         matches!(
-            ask(tenant, &Request::Ping {}, WITHIN),
+            ask(tenant, &Request::Ping {}, REPLY_MAX),
             Ok(Response::Pong(_))
         )
     };
     let is_taken = || {
         matches!(manager_of(tenant), Ok(Some(_))) && !is_held_by_a_stranger(tenant) && !manages()
     };
-    while begun.elapsed() < BEGINS && is_taken() {
-        std::thread::sleep(BETWEEN);
+    while begun.elapsed() < MANAGER_START_MAX && is_taken() {
+        std::thread::sleep(RETRY_PAUSE);
     }
 }
 
@@ -131,15 +133,15 @@ fn stat(pid: u32) -> Option<Stat> {
 
 /// Whether a manager has the name of this process but does not manage the process. A manager stays
 /// while any descendant of its first process lives, and meanwhile another process may have got that
-/// first process's pid. False if the manager does not say "no": it may be about to manage the
-/// process.
+/// first process's pid. False unless the manager replies that it does not manage the process: a
+/// manager that does not reply may be about to manage it.
 #[must_use]
 pub fn is_anothers(tenant: &Tenant) -> bool {
     let Some(pid) = tenant.pid() else {
         return false;
     };
     let lives = stat(pid).is_some_and(|stat| !stat.is_over());
-    let answer = || ask(tenant, &Request::Manages { pid }, WITHIN);
+    let answer = || ask(tenant, &Request::Manages { pid }, REPLY_MAX);
     lives && matches!(answer(), Ok(Response::Manages(false)))
 }
 
@@ -168,7 +170,10 @@ pub fn managed_pids() -> Vec<u32> {
 /// contain the path.
 fn managed() -> Vec<Tenant> {
     let (mut pids, mut groups) = (BTreeSet::new(), BTreeSet::new());
-    for tenant in socket::believed().iter().flat_map(socket::tenants) {
+    for tenant in socket::trusted_directories()
+        .iter()
+        .flat_map(socket::tenants)
+    {
         match tenant {
             Tenant::Pid(pid) => pids.insert(pid),
             Tenant::GroupNamed(hash) => groups.insert(hash),

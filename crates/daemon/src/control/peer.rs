@@ -29,26 +29,26 @@ pub(crate) struct Peer {
 #[derive(Debug)]
 enum Process {
     /// By a pidfd from the kernel.
-    Descriptor(OwnedFd),
+    Pidfd(OwnedFd),
     /// The process has ended.
     Gone,
     /// By its pid alone: the kernel has no SO_PEERPIDFD.
-    Number,
+    Pid,
 }
 
 impl Peer {
     /// Returns a made-up peer for a test.
     #[cfg(test)]
     pub(super) fn known(pid: u32, uid: u32) -> Peer {
-        let process = Process::Number;
+        let process = Process::Pid;
         Peer { pid, uid, process }
     }
 
     pub(crate) fn of(stream: &UnixStream) -> io::Result<Peer> {
         let (pid, uid) = start::peer(stream.as_fd())?;
         let process = match getsockopt(stream, sockopt::PeerPidfd) {
-            Ok(process) => Process::Descriptor(process),
-            Err(Errno::ENOPROTOOPT | Errno::ENOSYS) => Process::Number,
+            Ok(process) => Process::Pidfd(process),
+            Err(Errno::ENOPROTOOPT | Errno::ENOSYS) => Process::Pid,
             Err(Errno::ESRCH | Errno::EINVAL | Errno::ENODATA) => Process::Gone,
             Err(errno) => return Err(errno.into()),
         };
@@ -59,17 +59,17 @@ impl Peer {
     /// may if [`Tracer`] allows.
     pub(crate) fn may_ask(&self, owner: u32) -> bool {
         let is_user = self.uid == owner && owner != 0;
-        is_user || self.uid == 0 && Tracer::this_process().lets(self.pid)
+        is_user || self.uid == 0 && Tracer::this_process().allows(self.pid)
     }
 
     /// Whether the peer lives in our pid namespace, so that the pids it sends name our processes.
     /// Call this after all other checks by the peer's pid: if it returns true, the pid was the
     /// peer's all the time.
-    pub(super) fn is_near(&self) -> bool {
+    pub(super) fn is_in_our_pid_namespace(&self) -> bool {
         match &self.process {
-            Process::Descriptor(process) => is_only_number(process, self.pid),
+            Process::Pidfd(process) => has_only_this_pid(process, self.pid),
             Process::Gone => false,
-            Process::Number => counts_as_we_do(self.pid) || has_one_number(self.pid),
+            Process::Pid => shares_our_pids(self.pid) || has_this_pid_here(self.pid),
         }
     }
 }
@@ -77,15 +77,15 @@ impl Peer {
 /// Whether the process with this pid is in our pid namespace, by opening a pidfd. For kernels
 /// without SO_PEERPIDFD if /proc/PID/status is hidden (mount option hidepid, ProtectProc= of a
 /// unit).
-fn has_one_number(pid: u32) -> bool {
+fn has_this_pid_here(pid: u32) -> bool {
     let named = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let process = named.map(|pid| pidfd_open(pid, PidfdFlags::empty()));
-    matches!(process, Some(Ok(process)) if is_only_number(&process, pid))
+    matches!(process, Some(Ok(process)) if has_only_this_pid(&process, pid))
 }
 
 /// Whether the process has this pid and no other: it lives, and is in the pid namespace of our
 /// /proc. We may always read the kernel's information about our own descriptor.
-fn is_only_number(process: &OwnedFd, pid: u32) -> bool {
+fn has_only_this_pid(process: &OwnedFd, pid: u32) -> bool {
     let about = format!("/proc/self/fdinfo/{}", process.as_raw_fd());
     let about = std::fs::read_to_string(about).unwrap_or_default();
     let numbers = about.lines().find_map(|line| line.strip_prefix("NSpid:"));
@@ -95,14 +95,14 @@ fn is_only_number(process: &OwnedFd, pid: u32) -> bool {
 }
 
 /// Rule for which processes of root may use this manager: those that may trace other processes as
-/// we may. Without this rule root of a container without CAP_SYS_PTRACE, which may read nothing of
-/// the host's processes, could read their ages and page them out.
+/// we may. Root of a container without CAP_SYS_PTRACE may read nothing of the host's processes.
+/// Without this rule such a root could request their ages, and page them out.
 pub(crate) struct Tracer {
     /// Whether we may trace processes of other users; if not, every process of root is allowed.
     traces: bool,
-    /// Inode of our user namespace. A process that creates another one has all capabilities, but
-    /// only there.
-    users: Option<u64>,
+    /// Inode of our user namespace. A process that creates another user namespace has all
+    /// capabilities in that namespace, but not here.
+    user_namespace: Option<u64>,
 }
 
 impl Tracer {
@@ -110,15 +110,17 @@ impl Tracer {
     pub(crate) fn this_process() -> Tracer {
         Tracer {
             traces: may_trace(None),
-            users: users("self"),
+            user_namespace: user_namespace_of("self"),
         }
     }
 
-    /// Whether root's process or thread with this pid may send requests; pid 0 stands for one
-    /// without a pid in our namespace. Takes about 4 us.
-    pub(crate) fn lets(&self, asker: u32) -> bool {
-        let named = i32::try_from(asker).ok().and_then(Pid::from_raw);
-        let traces = |named| may_trace(Some(named)) && users(&asker.to_string()) == self.users;
+    /// Whether root's process or thread with this pid may send requests. Pid 0 stands for a client
+    /// that has no pid in our pid namespace. Takes about 4 us.
+    pub(crate) fn allows(&self, client: u32) -> bool {
+        let named = i32::try_from(client).ok().and_then(Pid::from_raw);
+        let traces = |named| {
+            may_trace(Some(named)) && user_namespace_of(&client.to_string()) == self.user_namespace
+        };
         !self.traces || named.is_some_and(traces)
     }
 }
@@ -130,14 +132,14 @@ fn may_trace(thread: Option<Pid>) -> bool {
 }
 
 /// Returns the inode of a thread's user namespace; `None` if the kernel has no user namespaces.
-fn users(who: &str) -> Option<u64> {
-    let found = std::fs::metadata(format!("/proc/{who}/ns/user"));
+fn user_namespace_of(thread: &str) -> Option<u64> {
+    let found = std::fs::metadata(format!("/proc/{thread}/ns/user"));
     Some(found.ok()?.ino())
 }
 
-/// Whether a process is in the pid namespace of our /proc, so that it and we mean the same
-/// processes by the same pids.
-pub(crate) fn counts_as_we_do(pid: u32) -> bool {
+/// Whether a process is in the pid namespace of our /proc, so that a pid names the same process for
+/// it and for us.
+pub(crate) fn shares_our_pids(pid: u32) -> bool {
     let status = Proc::system().and_then(|proc| proc.status(pid));
     let numbers = status.ok().flatten().map(|status| status.ns_pids.len());
     // A kernel without pid namespaces shows none.
@@ -153,12 +155,15 @@ mod tests {
         let us = std::process::id();
         let (ours, _theirs) = UnixStream::pair().expect("a pair");
         let peer = Peer::of(&ours).expect("it is connected");
-        assert!(peer.is_near() && peer.pid == us);
+        assert!(peer.is_in_our_pid_namespace() && peer.pid == us);
         let other = Peer {
             pid: us + 1,
             ..peer
         };
-        assert!(!other.is_near(), "the descriptor is of another process");
+        assert!(
+            !other.is_in_our_pid_namespace(),
+            "the descriptor is of another process"
+        );
         let mut child = std::process::Command::new("sleep")
             .arg("60")
             .spawn()
@@ -166,31 +171,31 @@ mod tests {
         let pid = Pid::from_child(&child);
         let process = pidfd_open(pid, PidfdFlags::empty()).expect("it lives");
         let pid = child.id();
-        assert!(is_only_number(&process, pid) && has_one_number(pid));
+        assert!(has_only_this_pid(&process, pid) && has_this_pid_here(pid));
         child.kill().and_then(|()| child.wait()).expect("it ends");
-        assert!(!is_only_number(&process, pid));
+        assert!(!has_only_this_pid(&process, pid));
     }
 
     /// (e2e test `serve_requested` checks the same from end to end, for a peer with fewer rights.)
     #[test]
     fn root_with_the_same_rights_may_send_requests() {
         let us = std::process::id();
-        assert!(Tracer::this_process().lets(us));
+        assert!(Tracer::this_process().allows(us));
         let traces = Tracer {
             traces: true,
-            users: users("self"),
+            user_namespace: user_namespace_of("self"),
         };
-        assert!(!traces.lets(0));
+        assert!(!traces.allows(0));
         let elsewhere = Tracer {
             traces: true,
-            users: Some(1),
+            user_namespace: Some(1),
         };
-        assert!(!elsewhere.lets(us));
+        assert!(!elsewhere.allows(us));
         // If we may not trace either, there is nothing to protect from root.
         let poor = Tracer {
             traces: false,
             ..elsewhere
         };
-        assert!(poor.lets(0));
+        assert!(poor.allows(0));
     }
 }

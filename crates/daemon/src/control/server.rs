@@ -36,8 +36,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// clients must not wait more than a second because of it.
 const REQUEST_COST_MAX: Duration = Duration::from_millis(50);
 
-/// Processor time for which one call of `turn` serves clients before the manager's loop goes on: so
-/// many clients are served in few calls.
+/// Processor time for which one call of `turn` goes on to serve clients before the manager's loop
+/// continues. So few calls serve many clients.
 const TURN_MIN: Duration = Duration::from_millis(2);
 
 /// Number of tries to take a name that is in use, though by no manager that we trust.
@@ -55,7 +55,8 @@ pub enum Answer {
 /// The server of requests about one target.
 #[derive(Debug)]
 pub struct ControlServer {
-    /// The socket's name. `None` if no socket could be made, or if the name was released.
+    /// The listening socket with its name. `None` if no socket could be made, or if the name was
+    /// released.
     bound: Option<Bound>,
     clients: Vec<Client>,
     /// Numbers of responses for which no client waits any more; see [`ControlServer::hung_up`].
@@ -107,8 +108,8 @@ impl ControlServer {
             let tenant = tenant.clone();
             ControlError::Bind { tenant, why }
         };
-        // Root's manager may have it beside our user's, or our user's in a directory that was used
-        // before a login.
+        // In another directory a manager may have this name already: a manager of root, or one that
+        // our user started before logging in, when the user's directory was another.
         if let Ok(Some(manager)) = manager_of(tenant) {
             return match is_held_by_a_stranger(tenant) {
                 true => unreached("the manager of an earlier process has its name"),
@@ -222,8 +223,8 @@ impl ControlServer {
         self.accept();
         add(spent);
         for client in &mut self.clients {
-            // Clients that were not served in this turn come first in the next one: those before
-            // them are done.
+            // The clients from here on are served first in the next turn, because the clients
+            // before them are finished by then.
             if *spent >= TURN_MIN {
                 break;
             }
@@ -322,7 +323,7 @@ impl Client {
             since: Instant::now(),
             phase: Phase::Reading(Vec::new()),
         };
-        if !peer.may_ask(owner) || !peer.is_near() {
+        if !peer.may_ask(owner) || !peer.is_in_our_pid_namespace() {
             client.answer(&Response::Denied { owner });
         }
         Some(client)
@@ -356,8 +357,8 @@ impl Client {
             None => self.write(),
             Some(Ok(request)) => {
                 let answer = handler(request);
-                // The handler may have taken long (a detach); that does not count as the client's
-                // time.
+                // The handler may have taken long (for a detach); this time is not part of
+                // [`CLIENT_TIME`].
                 self.since = Instant::now();
                 match answer {
                     Answer::Now(response) => self.answer(&response),

@@ -28,15 +28,15 @@ const DIRECTORY: &str = "control";
 const LOCK: &str = ".lock";
 /// Longest wait for [`LOCK`], which a process keeps for a few system calls only.
 const LOCKED_MAX: Duration = Duration::from_secs(2);
-/// Backlog of a manager's socket: in a flood a new client waits for this many others, and for the
-/// clients that called [`connect`] before.
+/// Backlog of a manager's socket. During a flood of connections, a new client waits until this many
+/// others, and the clients that called [`connect`] before it, are served.
 const BACKLOG: i32 = 64;
 /// Time between two tries to take [`LOCK`].
-const AGAIN: Duration = Duration::from_millis(2);
+const RETRY_PAUSE: Duration = Duration::from_millis(2);
 
 /// Returns the directories of the users that this process trusts as managers: root, and its own
 /// user.
-pub(super) fn believed() -> Vec<PrivateDir> {
+pub(super) fn trusted_directories() -> Vec<PrivateDir> {
     let user = effective_user();
     let own = (user != 0).then_some(user);
     let users = std::iter::once(0).chain(own);
@@ -78,7 +78,7 @@ pub(super) fn connect(dir: &PrivateDir, name: &str, within: Duration) -> Result<
     Ok(socket.into())
 }
 
-/// A listening socket with its name, which this process has until the value is dropped.
+/// A listening socket and its name. Dropping the value closes the socket and releases the name.
 #[derive(Debug)]
 pub(super) struct Bound {
     pub(super) listener: UnixListener,
@@ -147,8 +147,9 @@ fn remove(dir: &PrivateDir, name: &str) {
     let _ = unlinkat(dir, name, AtFlags::empty());
 }
 
-/// Removes the sockets of managers that were killed. Does not test a socket named after a process
-/// that lives, because each connection wakes a manager.
+/// Removes the sockets of managers that were killed. If a socket is named after a living process,
+/// does not test whether a manager listens on it, because the test would be a connection, and each
+/// connection wakes a manager.
 fn remove_dead(dir: &PrivateDir) {
     let may_be_dead = |tenant: &Tenant| {
         let pid = tenant.pid();
@@ -186,7 +187,7 @@ impl Lock {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return Ok(Lock(file)),
                 Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < end => {
-                    std::thread::sleep(AGAIN);
+                    std::thread::sleep(RETRY_PAUSE);
                 }
                 Err(Errno::WOULDBLOCK) => {
                     let path = dir.path().join(LOCK);

@@ -36,8 +36,8 @@ impl Tenant {
         }
     }
 
-    /// Returns the tenant that has a socket of this name; `None` if the name does not tell, as for
-    /// a tree.
+    /// Returns the tenant that has a socket of this name; `None` if the name does not identify the
+    /// tenant, as for a tree.
     #[must_use]
     pub(super) fn of_socket_name(name: &str) -> Option<Tenant> {
         if let Some(hash) = name.strip_prefix("group.") {

@@ -68,7 +68,7 @@ impl Client {
         now: Instant,
     ) -> Client {
         let mut client = Client::new(stream, gate, now);
-        client.say(answer, false, now);
+        client.begin_response(answer, false, now);
         client
     }
 
@@ -154,11 +154,11 @@ impl Client {
                 Ok(()) => (site(&head), head.is_head),
             },
         };
-        self.say(&answer, is_head, now);
+        self.begin_response(&answer, is_head, now);
     }
 
     /// Begins to send a response.
-    fn say(&mut self, answer: &Answer, is_head: bool, now: Instant) {
+    fn begin_response(&mut self, answer: &Answer, is_head: bool, now: Instant) {
         let (head, body) = answer.parts(is_head);
         self.phase = Phase::Writing {
             head,

@@ -14,10 +14,10 @@ use crate::control::Peer;
 /// Longest wait for a decision; without one the peer is refused.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// The way to ask the deciding thread, which ends once this value is dropped.
+/// A handle to the deciding thread. The thread ends when the handle is dropped.
 #[derive(Debug)]
 pub(super) struct PeerChecker {
-    questions: Sender<ServedRequest>,
+    requests: Sender<ServedRequest>,
 }
 
 struct ServedRequest {
@@ -29,31 +29,32 @@ impl PeerChecker {
     /// Starts the thread. It allows the user `owner`, and root under the condition of
     /// [`Peer::may_ask`].
     pub(super) fn open(owner: u32) -> io::Result<PeerChecker> {
-        let (questions, requested) = channel();
+        let (requests, received) = channel();
         let thread = std::thread::Builder::new().name("door".to_owned());
-        thread.spawn(move || judge(owner, &requested))?;
-        Ok(PeerChecker { questions })
+        thread.spawn(move || decide(owner, &received))?;
+        Ok(PeerChecker { requests })
     }
 
     /// Whether the peer of a connection may send requests.
     ///
     /// # Errors
     /// No free descriptor.
-    pub(super) fn lets(&self, stream: &UnixStream) -> io::Result<bool> {
+    pub(super) fn allows(&self, stream: &UnixStream) -> io::Result<bool> {
         let (reply, replied) = sync_channel(1);
         let stream = stream.try_clone()?;
         // If the thread has ended, no client is allowed.
-        let _ = self.questions.send(ServedRequest { stream, reply });
+        let _ = self.requests.send(ServedRequest { stream, reply });
         Ok(replied.recv_timeout(LIMIT).unwrap_or(false))
     }
 }
 
 /// Decides about each connection that arrives, until the channel is closed.
-fn judge(owner: u32, requested: &Receiver<ServedRequest>) {
-    for ServedRequest { stream, reply } in requested {
+fn decide(owner: u32, received: &Receiver<ServedRequest>) {
+    for ServedRequest { stream, reply } in received {
         let may_ask = Peer::of(&stream).is_ok_and(|peer| peer.may_ask(owner));
-        // Close our descriptor before the request thread goes on: when that thread closes its own,
-        // the peer must see the end of the connection.
+        // This thread's descriptor must be closed before the reply is sent. Otherwise the peer
+        // would not see the end of the connection when the requesting thread closes its own
+        // descriptor.
         drop(stream);
         let _ = reply.send(may_ask);
     }

@@ -74,8 +74,8 @@ impl Gate {
 /// Allows a request that has the token, in a header or as a query parameter, or the session's
 /// cookie.
 fn admit_with(head: &Head, token: &Token, (session, port): (&Token, u16)) -> Result<(), Answer> {
-    // A browser sends a host's cookies to all ports of the host, so the cookie's name contains our
-    // port.
+    // A browser sends the cookies of a host to all ports of this host, so the cookie's name
+    // contains our port.
     let name = format!("pagetide-{port}");
     if let Some(given) = head.query.get(PARAMETER) {
         // In a query `+` means a space, which no token contains.

@@ -57,7 +57,7 @@ pub(super) fn read(bytes: &[u8]) -> Read {
     let read = request.parse(&bytes[..bytes.len().min(HEAD_MAX)]);
     let refused = |status, why| Read::Refused(refusal(status, why));
     match read {
-        Ok(httparse::Status::Complete(_)) => match whole(&request) {
+        Ok(httparse::Status::Complete(_)) => match checked_head(&request) {
             Ok(head) => Read::Whole(Box::new(head)),
             Err(refusal) => Read::Refused(refusal),
         },
@@ -74,7 +74,7 @@ pub(super) fn read(bytes: &[u8]) -> Read {
 }
 
 /// Converts a completely parsed head; refuses an ambiguous one.
-fn whole(request: &httparse::Request<'_, '_>) -> Result<Head, Refusal> {
+fn checked_head(request: &httparse::Request<'_, '_>) -> Result<Head, Refusal> {
     let is_head = match request.method {
         Some("GET") => false,
         Some("HEAD") => true,

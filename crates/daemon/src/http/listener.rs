@@ -113,14 +113,15 @@ impl Listener {
             Socket::Tcp { listener, .. } => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nonblocking(true)?;
-                // Send at once: a response is written in one piece.
+                // The kernel need not collect small writes into larger packets, because a response
+                // is written in one piece.
                 let _ = stream.set_nodelay(true);
                 Ok(Client::new(Stream::Tcp(stream), gate, now))
             }
             Socket::Unix { listener, door, .. } => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nonblocking(true)?;
-                let may_ask = door.lets(&stream)?;
+                let may_ask = door.allows(&stream)?;
                 let stream = Stream::Unix(stream);
                 if may_ask {
                     return Ok(Client::new(stream, gate, now));
@@ -225,7 +226,7 @@ mod tests {
 
     #[test]
     fn an_address_without_an_interface_can_be_bound() {
-        // An address of TEST-NET-1 (RFC 5737): no interface has it.
+        // This address is in TEST-NET-1 (RFC 5737), so no interface of this machine has it.
         let at: SocketAddr = "192.0.2.1:0".parse().expect("an address");
         let listener = bind_tcp(&at).expect("taken all the same");
         assert_eq!(listener.local_addr().expect("ours").ip(), at.ip());

@@ -109,7 +109,8 @@ impl Server {
             client.step(now, &mut answer);
         }
         self.accept(now);
-        // At once: most new clients have sent their request already.
+        // New clients are served in the same call, because most of them have sent their request
+        // already.
         for client in &mut self.clients {
             client.step(now, &mut answer);
         }
@@ -125,7 +126,8 @@ impl Server {
         };
         let next = next.map(|end| end.saturating_duration_since(now));
         let pause = next.map_or(pause, |next| next.min(pause));
-        // Rounded up: a wait that ends too early would be repeated many times.
+        // The time is rounded up: if a wait ended before the deadline, the loop would wait again
+        // many times.
         let time = Timespec::try_from(pause + Duration::from_millis(1)).ok();
         let mut fds = vec![PollFd::new(wakeup, PollFlags::IN)];
         let serves = self.rests_until.is_none();

@@ -17,11 +17,11 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use crate::error::{Error, ExitCode};
 
 /// Length of the shortest token, in bytes: shorter ones could be guessed.
-const LEAST: usize = 16;
+const LEN_MIN: usize = 16;
 /// Length of the longest token, in bytes.
-const MOST: usize = 1024;
+const LEN_MAX: usize = 1024;
 /// Number of random bytes in a token that we make.
-const CHANCE: usize = 32;
+const RANDOM_LEN: usize = 32;
 
 /// A secret text: the token, or a cookie's value.
 #[derive(Clone)]
@@ -51,9 +51,9 @@ impl Token {
 
     /// Makes a random token.
     pub(super) fn new() -> io::Result<Token> {
-        let mut bytes = [0; CHANCE];
+        let mut bytes = [0; RANDOM_LEN];
         let got = getrandom(&mut bytes, GetRandomFlags::empty())?;
-        if got < CHANCE {
+        if got < RANDOM_LEN {
             return Err(io::Error::other("the kernel has too little chance"));
         }
         Ok(Token(bytes.map(|byte| format!("{byte:02x}")).concat()))
@@ -66,7 +66,7 @@ impl Token {
     /// The file cannot be used: other users may read it, it is not ours, or it contains no token.
     pub fn of_file(path: &Path) -> Result<Token, Error> {
         let failed = |error: &io::Error| {
-            reported(
+            unusable(
                 path,
                 &error.to_string(),
                 "give another file with --token-file",
@@ -76,9 +76,9 @@ impl Token {
             Ok(text) => Token::checked(&text).map_err(|why| {
                 let hint =
                     "remove the file, and one is made; or write one there: `openssl rand -hex 32`";
-                reported(path, why, hint)
+                unusable(path, why, hint)
             }),
-            Err(Unread::Kind(why, hint)) => Err(reported(path, why, hint)),
+            Err(Unread::Kind(why, hint)) => Err(unusable(path, why, hint)),
             Err(Unread::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
                 let token = Token::new().map_err(|error| failed(&error))?;
                 write(path, &token).map_err(|error| failed(&error))?;
@@ -93,8 +93,8 @@ impl Token {
         let text = text.trim();
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
         match text {
-            text if text.len() < LEAST => Err("the token is shorter than 16 letters"),
-            text if text.len() > MOST => Err("the token is longer than 1,024 letters"),
+            text if text.len() < LEN_MIN => Err("the token is shorter than 16 letters"),
+            text if text.len() > LEN_MAX => Err("the token is longer than 1,024 letters"),
             text if !text.bytes().all(is_plain) => {
                 Err("the token has other characters than letters, digits and -._~+/=")
             }
@@ -112,7 +112,7 @@ pub fn nonce() -> io::Result<String> {
 }
 
 /// Returns the error for a token file that cannot be used.
-fn reported(path: &Path, why: &str, hint: &str) -> Error {
+fn unusable(path: &Path, why: &str, hint: &str) -> Error {
     let what = format!("cannot use the token in {}: {why}", path.display());
     Error::ending(ExitCode::Failure, what, hint)
 }
@@ -172,7 +172,7 @@ fn read(path: &Path) -> Result<String, Unread> {
         ));
     }
     let mut text = String::new();
-    file.take(MOST as u64 * 2).read_to_string(&mut text)?;
+    file.take(LEN_MAX as u64 * 2).read_to_string(&mut text)?;
     Ok(text)
 }
 

@@ -30,11 +30,11 @@ fn check_in(program: &OsStr, path: Option<OsString>) -> Result<(), Errno> {
         return Err(Errno::NOENT);
     }
     if program.as_bytes().contains(&b'/') {
-        return runnable(Path::new(program));
+        return check_executable(Path::new(program));
     }
     let mut refused = Errno::NOENT;
     for dir in std::env::split_paths(&path.unwrap_or_else(|| PATH.into())) {
-        match runnable(&here(dir).join(program)) {
+        match check_executable(&directory_of_entry(dir).join(program)) {
             Ok(()) => return Ok(()),
             // The search continues; this error is returned if no other directory has the program.
             Err(Errno::ACCESS) => refused = Errno::ACCESS,
@@ -45,7 +45,7 @@ fn check_in(program: &OsStr, path: Option<OsString>) -> Result<(), Errno> {
 }
 
 /// Returns a directory of PATH; an empty entry stands for the current directory.
-fn here(dir: PathBuf) -> PathBuf {
+fn directory_of_entry(dir: PathBuf) -> PathBuf {
     match dir.as_os_str().is_empty() {
         true => PathBuf::from("."),
         false => dir,
@@ -53,7 +53,7 @@ fn here(dir: PathBuf) -> PathBuf {
 }
 
 /// Checks that the file may be executed.
-fn runnable(path: &Path) -> Result<(), Errno> {
+fn check_executable(path: &Path) -> Result<(), Errno> {
     access(path, Access::EXEC_OK)?;
     // access(2) allows to "execute" directories, execve(2) does not.
     match path.is_dir() {

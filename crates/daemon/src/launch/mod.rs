@@ -68,9 +68,9 @@ fn prepare(launch: &Launch<'_>, tell: &mut dyn FnMut(&str)) -> Result<Vec<CStrin
         return Err(Error::ending(ExitCode::Usage, what, "pagetide run -- CMD"));
     };
     find::check(program)?;
-    let argv = words(launch.command)?;
+    let argv = c_strings(launch.command)?;
     let mut notes = Vec::new();
-    let wanted = match launch.report.map(report::has_a_writer).transpose() {
+    let wanted = match launch.report.map(report::require_writer).transpose() {
         Err(error) if launch.options.best_effort => {
             notes.push(error.to_string());
             None
@@ -118,7 +118,7 @@ fn is_one_file(one: &File, other: &File) -> bool {
 }
 
 /// Converts a command's arguments for execve(2).
-fn words(command: &[OsString]) -> Result<Vec<CString>, Error> {
+fn c_strings(command: &[OsString]) -> Result<Vec<CString>, Error> {
     let words = command.iter().map(|word| CString::new(word.as_bytes()));
     words.collect::<Result<_, _>>().map_err(|error| {
         // Arguments that the kernel passed to us contain no NUL.

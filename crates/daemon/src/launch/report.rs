@@ -24,12 +24,13 @@ pub(super) struct ReportFile {
     pub(super) is_own: bool,
 }
 
-/// Returns the path if the manager will still live at the end, to write the report.
+/// Returns the path of the report if the manager will outlive the program, so that the manager can
+/// write the report.
 ///
 /// # Errors
 /// This process is process 1 of its pid namespace: when it ends, the kernel kills all processes of
 /// the namespace, and so the manager.
-pub(super) fn has_a_writer(path: &Path) -> Result<&Path, Error> {
+pub(super) fn require_writer(path: &Path) -> Result<&Path, Error> {
     if std::process::id() != 1 {
         return Ok(path);
     }
@@ -47,7 +48,7 @@ pub(super) fn has_a_writer(path: &Path) -> Result<&Path, Error> {
 /// # Errors
 /// The file cannot be written.
 pub(super) fn create(path: &Path) -> Result<ReportFile, Error> {
-    let opened = record::open_to_write(path).and_then(own_or_given);
+    let opened = record::open_to_write(path).and_then(own_or_open);
     opened.map_err(|error| {
         Error::failed(
             format!("cannot write the report to {}: {error}", path.display()),
@@ -58,8 +59,8 @@ pub(super) fn create(path: &Path) -> Result<ReportFile, Error> {
 
 /// If this process has the file open already, uses that descriptor. Opening `/dev/stderr` by its
 /// name would open the log anew at its beginning, and overwrite what the program writes there.
-fn own_or_given(file: File) -> io::Result<ReportFile> {
-    let Some(given) = given(&file)? else {
+fn own_or_open(file: File) -> io::Result<ReportFile> {
+    let Some(given) = open_writer_of(&file)? else {
         return Ok(ReportFile { file, is_own: true });
     };
     let stdio = match given {
@@ -83,7 +84,7 @@ fn own_or_given(file: File) -> io::Result<ReportFile> {
 
 /// Returns the lowest other descriptor of this process that can write to the same file; `None` if
 /// there is none.
-fn given(file: &File) -> io::Result<Option<i32>> {
+fn open_writer_of(file: &File) -> io::Result<Option<i32>> {
     let identity = |meta: &Metadata| (meta.dev(), meta.ino());
     let (opened, own) = (identity(&file.metadata()?), file.as_raw_fd());
     // If /proc is missing there is no manager either.

@@ -30,7 +30,7 @@ use wake::Wake;
 const SHARES_EVERY: Duration = Duration::from_secs(1);
 /// Longest time between two checks whether the last process has ended, after the first process has.
 /// The kernel reports only the end of the first.
-const LAST_PULSE: Duration = Duration::from_millis(250);
+const END_CHECK_EVERY: Duration = Duration::from_millis(250);
 
 /// What the caller does while a manager works: it receives reports and actions.
 pub trait Watcher {
@@ -74,9 +74,9 @@ pub struct RunningManager {
     detached: Vec<Response>,
 }
 
-/// Notes that the kernel does not enforce a limit of swap (`unbound`): with `best_effort` appends
-/// that to `notes`, which go to standard error; otherwise returns it for the report, as standard
-/// error is the program's.
+/// Places the note that the kernel does not enforce the limit of swap (`unbound` says why). With
+/// `best_effort` the note is appended to `notes`, which go to standard error. Otherwise returns the
+/// note for the report, because standard error is the program's.
 fn report_notes(unbound: Option<Error>, best_effort: bool, notes: &mut Vec<String>) -> Vec<String> {
     let said = unbound.map(|error| swap_max_unkept(&error));
     match best_effort {
@@ -190,7 +190,7 @@ impl RunningManager {
         self.manager.record(recording);
     }
 
-    /// What the host lacks, if `best_effort` allows to go on without.
+    /// Notes for the user: what the host lacks, and what does not work because of that.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
@@ -215,8 +215,8 @@ impl RunningManager {
                 .push(format!("pagetide stopped managing it: {error}"));
         }
         hard_limits::remove(self.manager.end());
-        // Before the responses to detach requests: a client that has its response may attach at
-        // once.
+        // The name is released before detach requests get their responses, because a client that
+        // has its response may attach another manager at once.
         self.server.give_name_back();
         for (number, detached) in (1..).zip(&self.detached) {
             self.server.complete(number, detached);
@@ -235,7 +235,7 @@ impl RunningManager {
             if self.manager.finished() {
                 return Ok(());
             }
-            self.hold_shares();
+            self.update_shares();
             let actions = self.manager.actions();
             if !actions.is_empty() {
                 watcher.actions(&actions);
@@ -246,7 +246,7 @@ impl RunningManager {
             let mut wait = next.min(watcher.pace().unwrap_or(next));
             wait = wait.min(self.server.patience());
             if self.wake.has_first_ended() {
-                wait = wait.min(LAST_PULSE);
+                wait = wait.min(END_CHECK_EVERY);
             }
             self.wake.wait(self.server.fds(), wait);
             self.answer();
@@ -257,7 +257,7 @@ impl RunningManager {
     }
 
     /// Updates those limits that are shares of what the program uses.
-    fn hold_shares(&mut self) {
+    fn update_shares(&mut self) {
         let fresh = |at: Instant| at.elapsed() < SHARES_EVERY;
         if !self.shares.vary() || self.shared_at.is_some_and(fresh) {
             return;

@@ -72,7 +72,8 @@ impl Shares {
             Size::Share(_) if self.whole.0 == 0 => Limit::Max,
             size => size.of(self.whole),
         };
-        // A share of what a program uses in its first moment is less than any program needs.
+        // Just after its start a program uses so little memory that a share of it is less than any
+        // program needs.
         let hold = |size: Size| match (size, of(size)) {
             (Size::Share(_), Limit::Bytes(bytes)) => Limit::Bytes(bytes.max(MAX_LEAST)),
             (_, limit) => limit,

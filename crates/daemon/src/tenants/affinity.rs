@@ -1,7 +1,7 @@
 //! CPU affinity of the serving thread: it serves on the processor where the client runs.
 //!
 //! Invariant: the thread may run on the same processors as before; it moves only to one of them,
-//! and checks a client's processor at most once in [`EVERY`] requests of that client.
+//! and checks a client's processor at most once in [`CHECK_EVERY`] requests of that client.
 //!
 //! A client that reads a file sleeps until our thread has replied, and our thread sleeps until a
 //! client reads. If they share a processor, each request costs two context switches. If they run on
@@ -18,30 +18,31 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity}
 /// separates the two threads again and again, because there is an idle processor for each. A check
 /// costs about as much as a request, so one in 16 is cheap, and the threads soon share a processor
 /// again.
-const EVERY: u32 = 16;
+const CHECK_EVERY: u32 = 16;
 
 /// The affinity of one serving thread to its clients' processors.
 #[derive(Debug, Default)]
 pub(super) struct CpuAffinity {
-    row: Mutex<Row>,
+    latest: Mutex<ClientRequests>,
 }
 
 impl CpuAffinity {
-    /// Marks the beginning of a request of the client thread `asker`; dropping the returned value
-    /// ends it.
-    pub(super) fn question(&self, asker: u32) -> ServedRequest<'_> {
+    /// Marks the beginning of a request of the thread `client`. The request ends when the returned
+    /// value is dropped.
+    pub(super) fn begin_request(&self, client: u32) -> ServedRequest<'_> {
         ServedRequest {
             affinity: self,
-            asker,
+            client,
         }
     }
 
-    /// Follows the client to its processor after a request, if that is to be checked.
-    fn answered(&self, asker: u32) {
-        let mut row = self.row.lock().unwrap_or_else(PoisonError::into_inner);
-        if row.requested_by(asker) {
-            // If the move fails, this thread serves from where it is.
-            let _ = move_to(asker);
+    /// Called at the end of a request. If the client's processor must be checked now, moves this
+    /// thread to that processor.
+    fn after_request(&self, client: u32) {
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        if latest.requested_by(client) {
+            // If the move fails, this thread stays on its processor.
+            let _ = move_to(client);
         }
     }
 }
@@ -50,40 +51,40 @@ impl CpuAffinity {
 #[must_use]
 pub(super) struct ServedRequest<'a> {
     affinity: &'a CpuAffinity,
-    asker: u32,
+    client: u32,
 }
 
 impl Drop for ServedRequest<'_> {
     fn drop(&mut self) {
-        self.affinity.answered(self.asker);
+        self.affinity.after_request(self.client);
     }
 }
 
 /// The latest successive requests of one client.
 #[derive(Clone, Copy, Debug, Default)]
-struct Row {
-    asker: u32,
+struct ClientRequests {
+    client: u32,
     /// Number of the client's requests since its processor was last checked.
-    questions: u32,
+    since_check: u32,
 }
 
-impl Row {
+impl ClientRequests {
     /// Counts a request of a client; returns whether to check on which processor the client runs.
-    fn requested_by(&mut self, asker: u32) -> bool {
+    fn requested_by(&mut self, client: u32) -> bool {
         // Pid 0 is a client in another pid namespace, or the kernel itself.
-        if asker == 0 {
+        if client == 0 {
             return false;
         }
-        if asker != self.asker {
-            *self = Row {
-                asker,
-                questions: 0,
+        if client != self.client {
+            *self = ClientRequests {
+                client,
+                since_check: 0,
             };
         }
-        self.questions += 1;
-        let is_due = self.questions >= EVERY;
+        self.since_check += 1;
+        let is_due = self.since_check >= CHECK_EVERY;
         if is_due {
-            self.questions = 0;
+            self.since_check = 0;
         }
         is_due
     }
@@ -122,12 +123,14 @@ mod tests {
 
     #[test]
     fn the_processor_is_checked_after_a_row_of_one_client() {
-        let mut row = Row::default();
-        let mut checks = |askers: &mut dyn Iterator<Item = u32>| {
-            askers.filter(|asker| row.requested_by(*asker)).count()
+        let mut latest = ClientRequests::default();
+        let mut checks = |clients: &mut dyn Iterator<Item = u32>| {
+            clients
+                .filter(|client| latest.requested_by(*client))
+                .count()
         };
         assert_eq!(checks(&mut (0..10_000).map(|at| 1 + at % 2)), 0);
-        let every = EVERY as usize;
+        let every = CHECK_EVERY as usize;
         assert_eq!(checks(&mut std::iter::repeat_n(7, every - 1)), 0);
         assert_eq!(checks(&mut std::iter::repeat_n(0, 10_000)), 0);
         assert_eq!(checks(&mut std::iter::once(7)), 1);
@@ -143,7 +146,7 @@ mod tests {
         for there in [places.next(), places.next_back()].into_iter().flatten() {
             let (tell, reported) = std::sync::mpsc::channel();
             let (end, ended) = std::sync::mpsc::channel::<()>();
-            let asker = std::thread::spawn(move || {
+            let client = std::thread::spawn(move || {
                 sched_setaffinity(None, &only(allowed, there)).expect("one of ours");
                 tell.send(gettid().as_raw_nonzero().get()).expect("heard");
                 let _ = ended.recv();
@@ -152,7 +155,7 @@ mod tests {
             assert_eq!(move_to(thread), Some(there));
             assert_eq!(sched_getaffinity(None).expect("ours"), allowed);
             drop(end);
-            asker.join().expect("it ends");
+            client.join().expect("it ends");
         }
         assert_eq!(move_to(u32::MAX), None);
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::inode::Inode;
 
 /// Time between two reads of the files.
-const EVERY: Duration = Duration::from_millis(100);
+const READ_EVERY: Duration = Duration::from_millis(100);
 /// Divisor: reading takes at most `1 / SHARE` of the time.
 const SHARE: u32 = 20;
 
@@ -22,7 +22,7 @@ pub(super) type Wake = Box<dyn FnOnce() + Send>;
 struct Waiter {
     inode: Inode,
     /// The content that the client has read last.
-    held: Vec<u8>,
+    known: Vec<u8>,
     wake: Wake,
 }
 
@@ -30,7 +30,7 @@ struct Waiter {
 #[derive(Default)]
 pub(super) struct Changes {
     waiting: BTreeMap<u64, Waiter>,
-    next: Option<Instant>,
+    next_read: Option<Instant>,
 }
 
 impl fmt::Debug for Changes {
@@ -40,10 +40,10 @@ impl fmt::Debug for Changes {
 }
 
 impl Changes {
-    /// Registers the client with this open file: it will be woken when the file's content differs
-    /// from `held`.
-    pub(super) fn wait(&mut self, handle: u64, (inode, held): (Inode, Vec<u8>), wake: Wake) {
-        let waiter = Waiter { inode, held, wake };
+    /// Registers the client that has opened the file by `handle`: `wake` is called when the file's
+    /// content differs from `known`.
+    pub(super) fn wait(&mut self, handle: u64, (inode, known): (Inode, Vec<u8>), wake: Wake) {
+        let waiter = Waiter { inode, known, wake };
         self.waiting.insert(handle, waiter);
     }
 
@@ -52,7 +52,7 @@ impl Changes {
         self.waiting.remove(&handle);
     }
 
-    /// Reads the files by `read` if [`EVERY`] has passed, and wakes the clients whose file has
+    /// Reads the files by `read` if [`READ_EVERY`] has passed, and wakes the clients whose file has
     /// changed or is gone. Returns the time until the next call.
     pub(super) fn wake(
         &mut self,
@@ -62,7 +62,7 @@ impl Changes {
         if self.waiting.is_empty() {
             return Duration::MAX;
         }
-        let next = self.next.unwrap_or(now);
+        let next = self.next_read.unwrap_or(now);
         let left = next.saturating_duration_since(now);
         if !left.is_zero() {
             return left;
@@ -72,15 +72,15 @@ impl Changes {
         for (handle, one) in std::mem::take(&mut self.waiting) {
             let text = texts.entry(one.inode.number());
             let text = text.or_insert_with(|| read(one.inode));
-            match text.as_ref() == Some(&one.held) {
+            match text.as_ref() == Some(&one.known) {
                 true => {
                     self.waiting.insert(handle, one);
                 }
                 false => (one.wake)(),
             }
         }
-        let pause = EVERY.max(now.elapsed() * SHARE);
-        self.next = Some(now + pause);
+        let pause = READ_EVERY.max(now.elapsed() * SHARE);
+        self.next_read = Some(now + pause);
         pause
     }
 }
@@ -108,7 +108,7 @@ mod tests {
             Inode::File(2, File::Events),
         );
         let mut changes = Changes::default();
-        // An hour ahead of the clock, so that reading seems to take no time.
+        // This time is in the future, so the time that reading takes is computed as 0.
         let begin = Instant::now() + Duration::from_secs(3600);
         assert_eq!(changes.wake(begin, |_| None), Duration::MAX);
         changes.wait(1, (a, b"0".to_vec()), wake(1));
@@ -119,19 +119,25 @@ mod tests {
             reads += 1;
             Some(if inode == a { b"0" } else { b"x" }.to_vec())
         };
-        assert_eq!(changes.wake(begin, &mut text), EVERY);
-        assert_eq!(changes.wake(begin + EVERY / 2, &mut text), EVERY / 2);
+        assert_eq!(changes.wake(begin, &mut text), READ_EVERY);
+        assert_eq!(
+            changes.wake(begin + READ_EVERY / 2, &mut text),
+            READ_EVERY / 2
+        );
         assert_eq!((reads, now()), (2, 0), "each once, and not too often");
         let changed = |inode| Some(if inode == a { b"1" } else { b"x" }.to_vec());
-        assert_eq!(changes.wake(begin + EVERY, changed), EVERY);
+        assert_eq!(changes.wake(begin + READ_EVERY, changed), READ_EVERY);
         assert_eq!(now(), 17);
-        assert_eq!(changes.wake(begin + EVERY * 2, changed), EVERY);
+        assert_eq!(changes.wake(begin + READ_EVERY * 2, changed), READ_EVERY);
         assert_eq!(now(), 17);
         // One client has closed its file; the file of another is gone.
         changes.wait(4, (a, b"1".to_vec()), wake(4096));
         changes.wait_no_more(4);
-        assert_eq!(changes.wake(begin + EVERY * 3, |_| None), EVERY);
+        assert_eq!(changes.wake(begin + READ_EVERY * 3, |_| None), READ_EVERY);
         assert_eq!(now(), 17 + 256);
-        assert_eq!(changes.wake(begin + EVERY * 4, |_| None), Duration::MAX);
+        assert_eq!(
+            changes.wake(begin + READ_EVERY * 4, |_| None),
+            Duration::MAX
+        );
     }
 }

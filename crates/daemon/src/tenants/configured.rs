@@ -43,7 +43,7 @@ impl Configured {
     ///
     /// # Errors
     /// The kernel's.
-    pub(super) fn give(
+    pub(super) fn set_limits(
         &self,
         tenants: &mut Tenants,
         (at, path): (MemcgId, &Path),

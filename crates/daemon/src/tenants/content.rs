@@ -100,7 +100,8 @@ pub(super) fn write(
     change(tenants, reports, place, text)?;
     if place.file.is_of_reports() {
         let noted = reports.noted(place.serial, tenants.nodes());
-        // If control groups cannot store notes, the setting is lost when this manager ends.
+        // If the control group cannot store extended attributes, the setting is lost when this
+        // manager ends.
         let _ = tenants.note_reports(place.memcg, &noted);
     }
     Ok(Written::Done)
@@ -179,7 +180,7 @@ fn limit_of(limits: &mut Limits, file: File) -> Option<&mut Limit> {
 }
 
 /// Controllers of cgroup version 2 other than memory: no tenant has them.
-const OTHERS: [&str; 8] = [
+const OTHER_CONTROLLERS: [&str; 8] = [
     "cpu", "cpuset", "io", "pids", "rdma", "misc", "hugetlb", "dmem",
 ];
 
@@ -192,8 +193,8 @@ fn subtree_control(text: &str) -> Result<(), Errno> {
         match (sign, name) {
             ("+", "memory") => {}
             ("-", "memory") => return Err(Errno::OPNOTSUPP),
-            ("-", name) if OTHERS.contains(&name) => {}
-            ("+", name) if OTHERS.contains(&name) => return Err(Errno::NOENT),
+            ("-", name) if OTHER_CONTROLLERS.contains(&name) => {}
+            ("+", name) if OTHER_CONTROLLERS.contains(&name) => return Err(Errno::NOENT),
             _ => return Err(Errno::INVAL),
         }
     }

@@ -14,7 +14,7 @@ use super::file::File;
 use super::inode::Inode;
 use super::request_queue::Tree;
 use super::values;
-use crate::control::counts_as_we_do;
+use crate::control::shares_our_pids;
 
 /// Name of the directory of report files within a node's directory.
 const REPORT: &str = "workingset_report";
@@ -203,7 +203,7 @@ pub(super) fn make(tree: &mut Tree, parent: Inode, name: &OsStr) -> Result<Entry
         configured,
         ..
     } = tree;
-    if let Err(errno) = configured.give(tenants, (made, &path)) {
+    if let Err(errno) = configured.set_limits(tenants, (made, &path)) {
         // If its configured limits cannot be set, the new tenant is removed again.
         tenants.remove(made)?;
         return Err(errno);
@@ -268,7 +268,7 @@ pub(super) fn tells_changes(inode: Inode) -> bool {
 /// reader is in another pid namespace, where the pids name other processes or none.
 pub(super) fn read_for(tree: &mut Tree, inode: Inode, reader: u32) -> Result<Vec<u8>, Errno> {
     let is_of_processes = place(tree, inode)?.file == File::Procs;
-    if is_of_processes && !counts_as_we_do(reader) {
+    if is_of_processes && !shares_our_pids(reader) {
         return Err(Errno::ACCESS);
     }
     read(tree, inode)
@@ -291,7 +291,7 @@ pub(super) fn write(
     let pid = match place.file {
         File::Procs => {
             let pid = values::process(text, writer)?;
-            if pid != writer && !counts_as_we_do(writer) {
+            if pid != writer && !shares_our_pids(writer) {
                 return Err(Errno::SRCH);
             }
             Some(pid.to_string())

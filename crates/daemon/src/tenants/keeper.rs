@@ -22,7 +22,7 @@ const EVERY: Duration = Duration::from_secs(300);
 pub(super) struct Keeper {
     /// `None` if the history is not written to disk.
     writer: Option<Writer>,
-    next: Instant,
+    next_write: Instant,
 }
 
 /// The thread that writes histories; it ends when `bytes` is dropped.
@@ -34,8 +34,8 @@ struct Writer {
 }
 
 impl Keeper {
-    /// Starts the thread; `None` as `path` starts none. When the file cannot be written, `notes` is
-    /// sent a line of text.
+    /// Starts the thread that writes to `path`; without a path starts no thread. When the file
+    /// cannot be written, a line of text is sent to `notes`.
     ///
     /// # Errors
     /// No thread can be started.
@@ -50,14 +50,14 @@ impl Keeper {
             writer: path.map(start).transpose()?,
             // The first write is at once, so that an unwritable path is reported while the user is
             // still there.
-            next: Instant::now(),
+            next_write: Instant::now(),
         })
     }
 
     /// Returns the time until the next write.
     pub(super) fn pause(&self) -> Duration {
         match self.writer {
-            Some(_) => self.next.saturating_duration_since(Instant::now()),
+            Some(_) => self.next_write.saturating_duration_since(Instant::now()),
             None => EVERY,
         }
     }
@@ -65,7 +65,7 @@ impl Keeper {
     /// Sends the history to the thread if it is time for a write.
     pub(super) fn work(&mut self, history: &mut History) {
         if let (Some(writer), true) = (&self.writer, self.pause().is_zero()) {
-            self.next = Instant::now() + EVERY;
+            self.next_write = Instant::now() + EVERY;
             // If the thread is still writing, this history is dropped: the next one has all data.
             let _ = writer.bytes.try_send(encoded(history));
         }

@@ -13,7 +13,7 @@ use crate::error::Error;
 /// The thread, which waits for the mount that it is to unmount. It ends when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Leaving {
-    give: Sender<Mounted>,
+    mount_sender: Sender<Mounted>,
     thread: JoinHandle<()>,
 }
 
@@ -23,20 +23,25 @@ impl Leaving {
     /// # Errors
     /// The thread cannot be created.
     pub(super) fn begin() -> Result<Leaving, Error> {
-        let (give, take) = channel();
+        let (mount_sender, mount_receiver) = channel();
         let thread = std::thread::Builder::new().name("unmount".to_owned());
-        let thread = thread.spawn(move || drop(take.recv())).map_err(|error| {
-            let what = format!("cannot begin a thread: {error}");
-            Error::failed(what, "is the limit of processes (ulimit -u) high enough?")
-        })?;
-        Ok(Leaving { give, thread })
+        let thread = thread
+            .spawn(move || drop(mount_receiver.recv()))
+            .map_err(|error| {
+                let what = format!("cannot begin a thread: {error}");
+                Error::failed(what, "is the limit of processes (ulimit -u) high enough?")
+            })?;
+        Ok(Leaving {
+            mount_sender,
+            thread,
+        })
     }
 
     /// Lets the thread unmount; the returned thread ends when the mount is gone.
     pub(super) fn leave(self, mounted: Option<Mounted>) -> JoinHandle<()> {
         if let Some(mounted) = mounted {
             // This cannot fail: the thread waits for the mount.
-            let _ = self.give.send(mounted);
+            let _ = self.mount_sender.send(mounted);
         }
         self.thread
     }

@@ -28,7 +28,7 @@ pub(super) struct Wanted {
 /// The running thread.
 #[derive(Debug)]
 pub(super) struct Listening {
-    pub(super) poster: SnapshotSender,
+    pub(super) snapshot_sender: SnapshotSender,
     /// Returns the server, so that the manager removes its sockets: the thread has no rights to do
     /// that.
     thread: JoinHandle<Server>,
@@ -63,16 +63,16 @@ pub(super) fn start(wanted: &Wanted) -> Result<Option<Listening>, Error> {
             "are the limits of open files and threads high enough?",
         )
     };
-    let (poster, board) = snapshot::open().map_err(failed)?;
+    let (snapshot_sender, snapshot_receiver) = snapshot::open().map_err(failed)?;
     let (sender, notes) = channel();
     let (history, note) = wanted
         .history
         .as_deref()
         .map_or(Ok(Default::default()), earlier)?;
     places.extend(note);
-    let wakeup = board.wakeup.try_clone().map_err(failed)?;
+    let wakeup = snapshot_receiver.wakeup.try_clone().map_err(failed)?;
     let keeper = Keeper::new(wanted.history.clone(), sender.clone()).map_err(failed)?;
-    let mut shown = Shown::new(board, history, keeper);
+    let mut shown = Shown::new(snapshot_receiver, history, keeper);
     let run = move || {
         let confined = host::confine::confine_to_open_descriptors();
         if !confined.lacks.is_empty() {
@@ -90,7 +90,7 @@ pub(super) fn start(wanted: &Wanted) -> Result<Option<Listening>, Error> {
         .name("listen".to_owned())
         .spawn(run);
     Ok(Some(Listening {
-        poster,
+        snapshot_sender,
         thread: thread.map_err(failed)?,
         places,
         notes,
@@ -131,7 +131,7 @@ fn reported(address: &Address, token_file: &Path) -> String {
 impl Listening {
     /// Ends the thread.
     pub(super) fn end(self) {
-        drop(self.poster);
+        drop(self.snapshot_sender);
         let _ = self.thread.join();
     }
 }

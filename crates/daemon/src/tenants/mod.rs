@@ -81,7 +81,7 @@ pub trait Log {
 
 /// Where requests and signals come from.
 struct RequestSources {
-    inbox: RequestReceiver,
+    jobs: RequestReceiver,
     control: ControlServer,
     wake: Wake,
     notify: Notify,
@@ -99,7 +99,9 @@ struct RequestSources {
 pub fn serve(given: &ServeOptions, log: &mut dyn Log) -> Result<(), Error> {
     rights::refuse_file_capabilities()?;
     let requested = given.requested()?;
-    requested.fixed.hides_nothing(given.config.as_deref())?;
+    requested
+        .fixed
+        .check_mount_hides_nothing(given.config.as_deref())?;
     let mut notes = Vec::new();
     if let Err(error) = preflight::swap(&crate::options::Options::default(), None) {
         notes.push(format!(
@@ -117,7 +119,7 @@ pub fn serve(given: &ServeOptions, log: &mut dyn Log) -> Result<(), Error> {
     });
     let begun =
         Leaving::begin().and_then(|leaving| Ok((leaving, begin(&requested, &tree, &mut notes)?)));
-    let (leaving, (mut mounted, mut ears)) = match begun {
+    let (leaving, (mut mounted, mut sources)) = match begun {
         Ok(begun) => begun,
         Err(error) => {
             tree.lock().tenants.end();
@@ -125,26 +127,29 @@ pub fn serve(given: &ServeOptions, log: &mut dyn Log) -> Result<(), Error> {
         }
     };
     notes.extend(requested.missing(&tree.lock()));
-    let listens = ears.listening.as_ref().map_or(&[][..], |one| &one.places);
+    let listens = sources
+        .listening
+        .as_ref()
+        .map_or(&[][..], |one| &one.places);
     log.ready(requested.fixed.mount.as_deref(), listens, &notes);
-    ears.notify.ready();
+    sources.notify.ready();
     let about = (given, &requested.fixed);
-    let ended = work(about, (&tree, &mut mounted), &mut ears, log);
-    ears.notify.stopping();
+    let ended = work(about, (&tree, &mut mounted), &mut sources, log);
+    sources.notify.stopping();
     // While the tree's owner still runs: unmounting waits for its replies.
     tree.lock().waiting.abandon();
-    ears.control.abandon(&talk::ending());
+    sources.control.abandon(&talk::ending());
     let leaving = leaving.leave(mounted);
     while !leaving.is_finished() {
         let mut held = tree.lock();
-        ears.inbox.work(&mut held);
+        sources.jobs.work(&mut held);
         held.waiting.abandon();
         drop(held);
-        ears.wait(Duration::from_millis(20));
+        sources.wait(Duration::from_millis(20));
     }
-    ears.control.finish(LAST_ANSWER);
+    sources.control.finish(LAST_ANSWER);
     tree.lock().tenants.end();
-    if let Some(listening) = ears.listening {
+    if let Some(listening) = sources.listening {
         listening.end();
     }
     ended
@@ -168,7 +173,7 @@ fn begin(
     if let (Some(at), None) = (mount, socket) {
         mount::check_mount_point(at)?;
     }
-    let (request_queue, inbox) = request_queue::open(tree).map_err(|error| {
+    let (request_queue, jobs) = request_queue::open(tree).map_err(|error| {
         let what = format!("cannot make a pair of sockets: {error}");
         Error::failed(what, "is the limit of open files (ulimit -n) high enough?")
     })?;
@@ -195,8 +200,8 @@ fn begin(
             return Err(error);
         }
     };
-    let ears = RequestSources {
-        inbox,
+    let sources = RequestSources {
+        jobs,
         control,
         wake,
         notify: Notify::new(),
@@ -204,13 +209,13 @@ fn begin(
         recompressor,
         mounter,
     };
-    Ok((mounted, ears))
+    Ok((mounted, sources))
 }
 
 impl RequestSources {
     /// Serves all pending requests, and completes the writes to memory.reclaim that have ended.
     fn answer(&mut self, tree: &mut Tree) {
-        self.inbox.work(tree);
+        self.jobs.work(tree);
         self.control
             .poll_later(&mut |request| talk::answer(tree, request));
         for number in tree.waiting.interrupted() {
@@ -229,10 +234,10 @@ impl RequestSources {
     /// Waits for a request or a signal, for at most `time`.
     fn wait(&mut self, time: Duration) {
         let time = time.min(self.control.patience());
-        let inbox = PollFd::from_borrowed_fd(self.inbox.fd(), PollFlags::IN);
+        let jobs = PollFd::from_borrowed_fd(self.jobs.fd(), PollFlags::IN);
         let mounter = self.mounter.as_ref().map(Mounter::fd);
         let mounter = mounter.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-        let fds = std::iter::once(inbox).chain(mounter);
+        let fds = std::iter::once(jobs).chain(mounter);
         let fds = fds.chain(self.control.fds());
         self.wake.wait(fds, time);
     }
@@ -241,33 +246,33 @@ impl RequestSources {
 fn work(
     (given, fixed): (&ServeOptions, &StartSettings),
     (tree, mounted): (&Shared, &mut Option<Mounted>),
-    ears: &mut RequestSources,
+    sources: &mut RequestSources,
     log: &mut dyn Log,
 ) -> Result<(), Error> {
     loop {
         // The tree is unlocked meanwhile: the file may lie in our own mount, and reading it needs a
         // reply.
-        let reloaded = ears.wake.take_reload().then(|| {
-            ears.notify.reloading();
+        let reloaded = sources.wake.take_reload().then(|| {
+            sources.notify.reloading();
             given.requested()
         });
-        if let Some(came) = ears.mounter.as_mut().and_then(Mounter::take) {
+        if let Some(came) = sources.mounter.as_mut().and_then(Mounter::take) {
             *mounted = Some(came?);
         }
         let mounted = mounted.as_ref();
         let mut held = tree.lock();
         let tree = &mut *held;
-        ears.inbox.work(tree);
+        sources.jobs.work(tree);
         tree.tenants.set_refresh(tree.reports.shortest());
         let pause = tree.tenants.work()?;
-        ears.answer(tree);
+        sources.answer(tree);
         if let Some(requested) = reloaded {
             log.actions(&[reload(requested, fixed, tree)]);
-            ears.notify.ready();
+            sources.notify.ready();
         }
-        let next = tell(tree, mounted, ears.listening.as_mut(), log);
+        let next = publish(tree, mounted, sources.listening.as_mut(), log);
         let pause = next.map_or(pause, |next| pause.min(next));
-        let again = ears
+        let again = sources
             .recompressor
             .iter()
             .flat_map(|one| one.notes.try_iter());
@@ -281,15 +286,15 @@ fn work(
                 "start it again: tenants, their processes and their limits are as they were",
             ));
         }
-        if ears.wake.is_stopped() {
+        if sources.wake.is_stopped() {
             return Ok(());
         }
         let pause = pause.min(wake(tree));
         // The tree is unlocked while the owner waits: requesting threads do their jobs themselves.
         drop(held);
-        let pause = pause.min(ears.notify.alive());
+        let pause = pause.min(sources.notify.alive());
         if !pause.is_zero() {
-            ears.wait(pause);
+            sources.wait(pause);
         }
     }
 }
@@ -311,7 +316,7 @@ fn restore_noted(tree: &mut Tree) {
 
 /// Passes on what is new in the tree: to clients that read reports, to the kernel, to the log and
 /// to the dashboard. Returns the time until the next call; `None` if it has no deadline.
-fn tell(
+fn publish(
     tree: &mut Tree,
     mounted: Option<&Mounted>,
     listening: Option<&mut Listening>,
@@ -342,7 +347,7 @@ fn tell(
         log.actions(&actions);
     }
     if let Some(listening) = listening {
-        listening.poster.post(tenants, &actions);
+        listening.snapshot_sender.post(tenants, &actions);
         let notes: Vec<String> = listening.notes.try_iter().collect();
         if !notes.is_empty() {
             log.actions(&notes);

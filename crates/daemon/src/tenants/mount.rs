@@ -39,9 +39,9 @@ use crate::error::Error;
 /// Time for which the kernel may cache names of directories, and attributes that never change: for
 /// ever, because we invalidate the names that are removed ([`Mounted::forget`]).
 const LASTING_TTL: Duration = Duration::from_secs(1 << 30);
-/// Time to cache names of files: the kernel must ask at each use, since it takes what sendfile(2)
-/// once read of a file for the file's size until it asks again.
-const REQUESTED: Duration = Duration::ZERO;
+/// Time for which the kernel may cache names of files: none. If the kernel cached a file's
+/// attributes, it would keep the number of bytes that one sendfile(2) has read as the file's size.
+const FILE_NAME_TTL: Duration = Duration::ZERO;
 
 /// Time between two checks whether the tree is still mounted.
 const MOUNTS_EVERY: Duration = Duration::from_secs(5);
@@ -49,19 +49,19 @@ const MOUNTS_EVERY: Duration = Duration::from_secs(5);
 /// The mounted tree; dropping it unmounts, unless another process mounted it.
 pub(super) struct Mounted {
     /// Whether another process mounted the tree, and unmounts it when this process has ended.
-    is_of_another: bool,
+    is_mounted_elsewhere: bool,
     /// The FUSE session with its thread; `None` once it is ended.
     session: Option<BackgroundSession>,
     at: PathBuf,
     device: Option<Device>,
     /// Time when the list of mounts was last checked.
-    requested: Cell<Instant>,
-    stale: Sender<(INodeNo, OsString)>,
+    checked_at: Cell<Instant>,
+    stale_names: Sender<(INodeNo, OsString)>,
 }
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        if self.is_of_another {
+        if self.is_mounted_elsewhere {
             // The session's thread waits for requests until this process ends.
             std::mem::forget(self.session.take());
             return;
@@ -104,18 +104,22 @@ fn mounts() -> Vec<u8> {
 }
 
 impl Mounted {
-    fn new(session: BackgroundSession, at: PathBuf, is_of_another: bool) -> io::Result<Mounted> {
+    fn new(
+        session: BackgroundSession,
+        at: PathBuf,
+        is_mounted_elsewhere: bool,
+    ) -> io::Result<Mounted> {
         let notifier = session.notifier();
-        let (stale, names) = channel();
+        let (stale_names, names) = channel();
         let thread = std::thread::Builder::new().name("stale-names".to_owned());
         thread.spawn(move || forget_stale(&notifier, &names))?;
         Ok(Mounted {
-            is_of_another,
+            is_mounted_elsewhere,
             session: Some(session),
             device: fuse_at(&mounts(), &at),
             at,
-            requested: Cell::new(Instant::now()),
-            stale,
+            checked_at: Cell::new(Instant::now()),
+            stale_names,
         })
     }
 
@@ -128,26 +132,26 @@ impl Mounted {
     /// Whether the tree is mounted nowhere, though an open file or a working directory keeps it
     /// alive (`umount -l`). Checked rarely, since a host may have thousands of mounts.
     fn is_elsewhere(&self) -> bool {
-        if self.requested.get().elapsed() < MOUNTS_EVERY {
+        if self.checked_at.get().elapsed() < MOUNTS_EVERY {
             return false;
         }
-        self.requested.set(Instant::now());
+        self.checked_at.set(Instant::now());
         self.device.is_some_and(|own| is_nowhere(&mounts(), own))
     }
 
     /// Makes the kernel forget the name of a tenant that is gone from the directory `parent`. Not
     /// needed for a tenant that was removed through the mount.
     pub(super) fn forget(&self, parent: Inode, name: OsString) {
-        // Fails if the mount has ended: then no name is cached either.
-        let _ = self.stale.send((INodeNo(parent.number()), name));
+        // Sending fails if the mount has ended; then the kernel has cached no name.
+        let _ = self.stale_names.send((INodeNo(parent.number()), name));
     }
 }
 
 /// Makes the kernel forget the names of tenants that are gone. Runs in a separate thread: the
 /// kernel waits for other operations in that directory, which may wait for a reply of ours.
-fn forget_stale(notifier: &Notifier, stale: &Receiver<(INodeNo, OsString)>) {
-    for (parent, name) in stale {
-        // Fails if the kernel has not cached this name.
+fn forget_stale(notifier: &Notifier, stale_names: &Receiver<(INodeNo, OsString)>) {
+    for (parent, name) in stale_names {
+        // This fails if the kernel has not cached this name; then it need not forget it.
         let _ = notifier.inval_entry(parent, &name);
     }
 }
@@ -260,7 +264,7 @@ struct Files {
 /// Notifies the tree's owner when the file system's thread, and so the mount, ends.
 impl Drop for Files {
     fn drop(&mut self) {
-        self.request_queue.leave(|_| {});
+        self.request_queue.enqueue(|_| {});
     }
 }
 
@@ -283,8 +287,8 @@ impl Files {
     /// (the mount lacks `allow_other`); for root that is not enough. The pid is still the
     /// requester's, which sleeps until the reply. Another pid namespace is allowed, unlike at the
     /// control socket.
-    fn lets(&self, request: &Request) -> bool {
-        request.uid() != 0 || self.tracer.lets(request.pid())
+    fn allows(&self, request: &Request) -> bool {
+        request.uid() != 0 || self.tracer.allows(request.pid())
     }
 }
 
@@ -304,17 +308,17 @@ fn ttl_of(entry: &Entry) -> Duration {
     if entry.is_lasting {
         LASTING_TTL
     } else {
-        REQUESTED
+        FILE_NAME_TTL
     }
 }
 
 /// Replies with an entry of a directory.
-fn tell(reply: ReplyEntry, found: Result<Entry, Errno>) {
+fn reply_entry(reply: ReplyEntry, found: Result<Entry, Errno>) {
     match found {
         Ok(entry) => {
             let name = match entry.inode.is_directory() {
                 true => LASTING_TTL,
-                false => REQUESTED,
+                false => FILE_NAME_TTL,
             };
             let attr = attributes(&entry);
             reply.entry_with_ttls(&ttl_of(&entry), &name, &attr, Generation(0));
@@ -361,17 +365,17 @@ fn inode(number: INodeNo) -> Result<Inode, Errno> {
 
 impl Filesystem for Files {
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let _answering = self.affinity.question(request.pid());
+        let _answering = self.affinity.begin_request(request.pid());
         let name = name.to_owned();
-        self.request_queue.ask(move |tree| {
+        self.request_queue.run_or_enqueue(move |tree| {
             let found = inode(parent).and_then(|parent| directory::find(tree, parent, &name));
-            tell(reply, found);
+            reply_entry(reply, found);
         });
     }
 
     fn getattr(&self, request: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        let _answering = self.affinity.question(request.pid());
-        self.request_queue.ask(move |tree| {
+        let _answering = self.affinity.begin_request(request.pid());
+        self.request_queue.run_or_enqueue(move |tree| {
             match inode(number).and_then(|inode| directory::entry(tree, inode)) {
                 Ok(entry) => reply.attr(&ttl_of(&entry), &attributes(&entry)),
                 Err(errno) => reply.error(refusal(errno)),
@@ -409,7 +413,7 @@ impl Filesystem for Files {
         };
         // Setting the mode that the file has already is allowed, since scripts do so after each
         // mkdir. Any other mode is refused, as it would have no effect.
-        self.request_queue.ask(move |tree| {
+        self.request_queue.run_or_enqueue(move |tree| {
             let entry = inode(number).and_then(|inode| directory::entry(tree, inode));
             match entry {
                 Ok(entry) if mode & 0o7777 == u32::from(entry.mode) => {
@@ -430,22 +434,22 @@ impl Filesystem for Files {
         _: u32,
         reply: ReplyEntry,
     ) {
-        if !self.lets(request) {
+        if !self.allows(request) {
             return reply.error(fuser::Errno::EACCES);
         }
         let name = name.to_owned();
-        self.request_queue.leave(move |tree| {
+        self.request_queue.enqueue(move |tree| {
             let made = inode(parent).and_then(|parent| directory::make(tree, parent, &name));
-            tell(reply, made);
+            reply_entry(reply, made);
         });
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        if !self.lets(request) {
+        if !self.allows(request) {
             return reply.error(fuser::Errno::EACCES);
         }
         let name = name.to_owned();
-        self.request_queue.leave(move |tree| {
+        self.request_queue.enqueue(move |tree| {
             match inode(parent).and_then(|parent| directory::remove(tree, parent, &name)) {
                 Ok(()) => reply.ok(),
                 Err(errno) => reply.error(refusal(errno)),
@@ -491,11 +495,11 @@ impl Filesystem for Files {
     }
 
     fn open(&self, request: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        let _answering = self.affinity.question(request.pid());
-        if !self.lets(request) {
+        let _answering = self.affinity.begin_request(request.pid());
+        if !self.allows(request) {
             return reply.error(fuser::Errno::EACCES);
         }
-        // O_DIRECT, because the kernel does not know a file's size before reading it.
+        // The file is opened with direct I/O, because its size is not known before it is read.
         reply.opened(self.handle(), FopenFlags::FOPEN_DIRECT_IO);
     }
 
@@ -510,8 +514,9 @@ impl Filesystem for Files {
         _: Option<fuser::LockOwner>,
         reply: ReplyData,
     ) {
-        let _answering = self.affinity.question(request.pid());
-        // Continues a text that this handle has begun to read; mostly this returns its end.
+        let _answering = self.affinity.begin_request(request.pid());
+        // The client has read the beginning of this text by this handle: return its next part,
+        // which is usually the empty part behind the end.
         if offset > 0
             && let Some(OpenFile {
                 text: Some(text), ..
@@ -520,15 +525,15 @@ impl Filesystem for Files {
             return reply.data(part(text, offset, size));
         }
         let (open, reader) = (self.open.clone(), request.pid());
-        self.request_queue.ask(move |tree| {
+        self.request_queue.run_or_enqueue(move |tree| {
             let reported = inode(number).ok();
             let reported = reported.and_then(|inode| directory::report_of(tree, inode));
             let reported = reported.map(|serial| tree.reports.reported(serial));
             match inode(number).and_then(|inode| directory::read_for(tree, inode, reader)) {
                 Ok(text) => {
                     let answer = part(&text, offset, size).to_vec();
-                    // Note it before replying: the process may close the file as soon as it has the
-                    // reply.
+                    // The text is stored before the reply, because the process may close the file
+                    // as soon as it has the reply.
                     let mut open = open.lock();
                     let opened = open.entry(handle.0).or_default();
                     (opened.text, opened.reported) = (Some(text), reported);
@@ -545,7 +550,7 @@ impl Filesystem for Files {
         _: &Request,
         number: INodeNo,
         handle: FileHandle,
-        who: PollNotifier,
+        notifier: PollNotifier,
         _: PollEvents,
         _: PollFlags,
         reply: ReplyPoll,
@@ -553,12 +558,12 @@ impl Filesystem for Files {
         let open = self.open.clone();
         let job = move |tree: &mut Tree| {
             let file = (inode(number).ok(), handle.0);
-            reply.poll(opened::poll(tree, &open, file, who));
+            reply.poll(opened::poll(tree, &open, file, notifier));
         };
         match inode(number).is_ok_and(directory::tells_changes) {
-            // Queued: the job may make the owner's next wakeup earlier.
-            true => self.request_queue.leave(job),
-            false => self.request_queue.ask(job),
+            // The job is queued, because after it the tree's owner may have to wake up earlier.
+            true => self.request_queue.enqueue(job),
+            false => self.request_queue.run_or_enqueue(job),
         }
     }
 
@@ -582,7 +587,7 @@ impl Filesystem for Files {
             _ => return reply.error(fuser::Errno::EINVAL),
         };
         let writer = request.pid();
-        self.request_queue.leave(move |tree: &mut Tree| {
+        self.request_queue.enqueue(move |tree: &mut Tree| {
             match inode(number).and_then(|inode| directory::write(tree, inode, (&text, writer))) {
                 Ok(Written::Done) => reply.written(length),
                 Ok(Written::Reclaiming { number, pages }) => {
@@ -623,7 +628,7 @@ impl Filesystem for Files {
         if opened.is_some_and(|opened| opened.has_polled) {
             let file = (inode(number).ok(), handle.0);
             self.request_queue
-                .ask(move |tree| opened::close(tree, file));
+                .run_or_enqueue(move |tree| opened::close(tree, file));
         }
         reply.ok();
     }
@@ -636,8 +641,8 @@ impl Filesystem for Files {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let _answering = self.affinity.question(request.pid());
-        self.request_queue.ask(move |tree| {
+        let _answering = self.affinity.begin_request(request.pid());
+        self.request_queue.run_or_enqueue(move |tree| {
             let listed = match inode(number).and_then(|inode| directory::list(tree, inode)) {
                 Ok(listed) => listed,
                 Err(errno) => return reply.error(refusal(errno)),

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use host::workload::{self, Kind, Workload};
 
-/// Time after which the runtimes' files are read again; new tenants make that earlier, see
-/// `SOONEST`.
+/// Time after which the runtimes' files are read again. If there are new tenants, they are read
+/// sooner, but not before `SOONEST`.
 const STALE: Duration = Duration::from_secs(60);
 const SOONEST: Duration = Duration::from_secs(5);
 
@@ -24,7 +24,7 @@ pub(super) type Names = BTreeMap<PathBuf, Workload>;
 /// The tree owner's end of the channel to the thread that reads names.
 #[derive(Debug)]
 pub(super) struct Namer {
-    asks: SyncSender<Vec<PathBuf>>,
+    paths_sender: SyncSender<Vec<PathBuf>>,
     read: Arc<Mutex<Arc<Names>>>,
     requested: Option<(Instant, Vec<PathBuf>)>,
 }
@@ -33,13 +33,13 @@ impl Namer {
     /// Starts the thread, which ends when this value is dropped. If it cannot start, tenants have
     /// no names.
     pub(super) fn start() -> Namer {
-        let (asks, requested) = sync_channel(1);
+        let (paths_sender, requested) = sync_channel(1);
         let read = Arc::new(Mutex::new(Arc::default()));
         let to = Arc::clone(&read);
         let thread = thread::Builder::new().name("names".to_owned());
         let _ = thread.spawn(move || read_all(&requested, &to));
         Namer {
-            asks,
+            paths_sender,
             read,
             requested: None,
         }
@@ -53,7 +53,7 @@ impl Namer {
             then.elapsed() >= stale
         });
         // If the thread is still reading, the request is made at the next call.
-        if is_due && self.asks.try_send(paths.clone()).is_ok() {
+        if is_due && self.paths_sender.try_send(paths.clone()).is_ok() {
             self.requested = Some((Instant::now(), paths));
         }
         let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);

@@ -34,12 +34,12 @@ impl Open {
     }
 }
 
-/// Returns the events of poll(2) for an open file; `who` is notified when they change.
+/// Returns the events of poll(2) for an open file; `notifier` is notified when they change.
 pub(super) fn poll(
     tree: &mut Tree,
     open: &Open,
     (inode, handle): (Option<Inode>, u64),
-    who: PollNotifier,
+    notifier: PollNotifier,
 ) -> PollEvents {
     let ready = PollEvents::POLLIN | PollEvents::POLLOUT;
     let changed = ready | PollEvents::POLLPRI | PollEvents::POLLERR;
@@ -54,13 +54,13 @@ pub(super) fn poll(
         };
         let is_seen = polled(open, handle, |one| one.text.as_ref() == Some(&held));
         let wake = Box::new(move || {
-            // Fails if the file is closed already.
-            let _ = who.notify();
+            // This fails if the client has closed the file; then no client needs it.
+            let _ = notifier.notify();
         });
         tree.changes.wait(handle, (inode, held), wake);
         is_seen
     } else if let Some(serial) = directory::report_of(tree, inode) {
-        let reported = tree.reports.wait(serial, handle, who);
+        let reported = tree.reports.wait(serial, handle, notifier);
         polled(open, handle, |one| one.reported == Some(reported))
     } else {
         return ready;

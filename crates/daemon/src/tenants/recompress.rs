@@ -173,7 +173,7 @@ mod tests {
         );
         idle.note(after(150), &done);
         assert!(idle.is_all_done(Some(7), after(175), age));
-        // A page came in this time, and is old enough a hundred seconds later.
+        // A page was swapped out since the last pass, and is old enough a hundred seconds later.
         for at in [200, 225, 250, 275, 300] {
             assert!(!idle.is_all_done(Some(8), after(at), age), "at {at}");
             idle.note(after(at), &done);

@@ -35,10 +35,9 @@ struct ReportSettings {
     /// The last report of each node that has reports, by the node's index, with the time when it
     /// was made.
     last: BTreeMap<usize, (u64, NodeAges)>,
-    /// Number of pressure notifications that readers of page_age have got.
+    /// Number of pressure notifications so far that were sent to clients that poll page_age.
     reported: u64,
-    /// When memory was last reclaimed for lack of memory, if the clients have got no notification
-    /// since.
+    /// Time of the last reclaim for lack of memory; `None` if the clients have been notified of it.
     reclaimed_at: Option<u64>,
     /// Clients that wait for a pressure notification (poll(2) on page_age), by the handle of the
     /// open file.
@@ -48,9 +47,9 @@ struct ReportSettings {
 impl ReportSettings {
     /// Makes all waiting clients poll again.
     fn wake(&mut self) {
-        for (_, who) in std::mem::take(&mut self.waiting) {
-            // Fails if the file is closed already.
-            let _ = who.notify();
+        for (_, notifier) in std::mem::take(&mut self.waiting) {
+            // This fails if the client has closed the file; then no client needs it.
+            let _ = notifier.notify();
         }
     }
 }
@@ -86,24 +85,25 @@ pub(super) enum Part {
 }
 
 impl ReportSettings {
-    fn is_on(&self, place: usize) -> bool {
-        self.refresh.get(place).is_some_and(|one| *one != Millis(0))
+    fn is_on(&self, index: usize) -> bool {
+        self.refresh.get(index).is_some_and(|one| *one != Millis(0))
     }
 
     /// Returns the least time between two notifications for a node's report; `None` if there are
     /// none.
-    fn threshold_of(&self, place: usize) -> Option<Millis> {
-        let threshold = self.threshold.get(place).copied();
-        threshold.filter(|one| *one != Millis(0) && self.is_on(place))
+    fn threshold_of(&self, index: usize) -> Option<Millis> {
+        let threshold = self.threshold.get(index).copied();
+        threshold.filter(|one| *one != Millis(0) && self.is_on(index))
     }
 
-    /// Returns when the clients must be notified of the last reclaim; `None` if never: they have
-    /// been notified, no notifications are enabled, or all reports are younger than the reclaim.
+    /// Returns the time at which the clients must be notified of the last reclaim. `None` if they
+    /// have been notified, if no notifications are enabled, or if all reports are younger than the
+    /// reclaim.
     fn notified_at(&self) -> Option<u64> {
         let reclaimed_at = self.reclaimed_at?;
-        let at = |place: usize| {
-            let taken = self.last.get(&place).map_or(0, |(taken, _)| *taken);
-            let threshold = self.threshold_of(place).filter(|_| taken <= reclaimed_at)?;
+        let at = |index: usize| {
+            let taken = self.last.get(&index).map_or(0, |(taken, _)| *taken);
+            let threshold = self.threshold_of(index).filter(|_| taken <= reclaimed_at)?;
             Some(taken.saturating_add(threshold.0))
         };
         (0..self.threshold.len()).filter_map(at).min()
@@ -112,22 +112,22 @@ impl ReportSettings {
 
 impl Reports {
     /// Returns the text of a node's file `page_age_intervals`, by the node's index.
-    pub(super) fn intervals(&self, place: usize) -> String {
-        print_intervals(self.bins.get(place).unwrap_or(&Bins::default()))
+    pub(super) fn intervals(&self, index: usize) -> String {
+        print_intervals(self.bins.get(index).unwrap_or(&Bins::default()))
     }
 
-    pub(super) fn set_intervals(&mut self, place: usize, text: &str) -> Result<(), Errno> {
+    pub(super) fn set_intervals(&mut self, index: usize, text: &str) -> Result<(), Errno> {
         let bins = parse_intervals(text, HZ).map_err(errno)?;
-        if self.bins.len() <= place {
-            self.bins.resize_with(place + 1, Bins::default);
+        if self.bins.len() <= index {
+            self.bins.resize_with(index + 1, Bins::default);
         }
-        self.bins[place] = bins;
+        self.bins[index] = bins;
         Ok(())
     }
 
     /// Returns the largest size in bytes of a report about this number of nodes.
     pub(super) fn at_most(&self, nodes: usize) -> usize {
-        let lines = |place: usize| 2 + self.bins.get(place).map_or(0, |bins| bins.edges().len());
+        let lines = |index: usize| 2 + self.bins.get(index).map_or(0, |bins| bins.edges().len());
         (0..nodes).map(lines).sum::<usize>() * LINE_MAX
     }
 
@@ -137,19 +137,19 @@ impl Reports {
         serial: u64,
         which: Setting,
         nodes: &[u32],
-        place: Option<usize>,
+        index: Option<usize>,
     ) -> String {
         let found = self.by_serial.get(&serial);
         let values = found.map(|settings| match which {
             Setting::Refresh => &settings.refresh,
             Setting::Threshold => &settings.threshold,
         });
-        let value = |place: usize| {
-            let value = values.and_then(|values| values.get(place));
+        let value = |index: usize| {
+            let value = values.and_then(|values| values.get(index));
             value.copied().unwrap_or(Millis(0))
         };
-        match place {
-            Some(place) => print_millis(value(place)),
+        match index {
+            Some(index) => print_millis(value(index)),
             None => print_node_millis(
                 (0..)
                     .map(value)
@@ -164,10 +164,10 @@ impl Reports {
         serial: u64,
         which: Setting,
         nodes: &[u32],
-        (place, text): (Option<usize>, &str),
+        (index, text): (Option<usize>, &str),
     ) -> Result<(), Errno> {
-        let (place, value) = match place {
-            Some(place) => (place, parse_millis(text).map_err(errno)?),
+        let (index, value) = match index {
+            Some(index) => (index, parse_millis(text).map_err(errno)?),
             None => parse_node_millis(text, nodes).map_err(errno)?,
         };
         let settings = self.by_serial.entry(serial).or_default();
@@ -175,10 +175,10 @@ impl Reports {
             Setting::Refresh => &mut settings.refresh,
             Setting::Threshold => &mut settings.threshold,
         };
-        values.resize(nodes.len().max(place + 1), Millis(0));
-        values[place] = value;
-        if !settings.is_on(place) {
-            settings.last.remove(&place);
+        values.resize(nodes.len().max(index + 1), Millis(0));
+        values[index] = value;
+        if !settings.is_on(index) {
+            settings.last.remove(&index);
         }
         Ok(())
     }
@@ -199,8 +199,8 @@ impl Reports {
         }
         if serial == 0 {
             text.push_str(INTERVALS);
-            for (place, node) in (0..).zip(nodes) {
-                let _ = write!(text, " N{node}={}", self.intervals(place).trim_end());
+            for (index, node) in (0..).zip(nodes) {
+                let _ = write!(text, " N{node}={}", self.intervals(index).trim_end());
             }
         }
         text
@@ -232,9 +232,9 @@ impl Reports {
     fn take_up_intervals(&mut self, nodes: &[u32], word: &str) -> Option<()> {
         let (node, edges) = word.strip_prefix('N')?.split_once('=')?;
         let node: u32 = node.parse().ok()?;
-        let place = nodes.iter().position(|known| *known == node)?;
+        let index = nodes.iter().position(|known| *known == node)?;
         // A line without edges means that the node has no intervals.
-        self.set_intervals(place, &format!("{edges}\n")).ok()
+        self.set_intervals(index, &format!("{edges}\n")).ok()
     }
 
     /// Returns the text of a tenant's page_age: for one node, or for all nodes that have a refresh
@@ -243,7 +243,7 @@ impl Reports {
         &mut self,
         tenants: &mut Tenants,
         (memcg, serial): (MemcgId, u64),
-        (place, part): (Option<usize>, Part),
+        (index, part): (Option<usize>, Part),
     ) -> Result<String, Errno> {
         let Reports { bins, by_serial } = self;
         let Some(settings) = by_serial.get_mut(&serial) else {
@@ -251,7 +251,7 @@ impl Reports {
         };
         let now = tenants.elapsed_ms();
         let is_requested =
-            |one: usize| settings.is_on(one) && place.is_none_or(|requested| requested == one);
+            |one: usize| settings.is_on(one) && index.is_none_or(|requested| requested == one);
         let requested: Vec<usize> = (0..tenants.nodes().len())
             .filter(|one| is_requested(*one))
             .collect();
@@ -273,7 +273,7 @@ impl Reports {
         }
         let mut text = String::new();
         for (_, ages) in requested.iter().filter_map(|one| settings.last.get(one)) {
-            print(&mut text, ages, part, place.is_none());
+            print(&mut text, ages, part, index.is_none());
         }
         Ok(text)
     }
@@ -288,14 +288,14 @@ impl Reports {
     /// Whether a tenant has a report for any node.
     pub(super) fn is_on(&self, serial: u64) -> bool {
         let found = self.by_serial.get(&serial);
-        found.is_some_and(|one| (0..one.refresh.len()).any(|place| one.is_on(place)))
+        found.is_some_and(|one| (0..one.refresh.len()).any(|index| one.is_on(index)))
     }
 
-    /// Registers `who`, to be woken by the next pressure notification of a tenant's page_age.
+    /// Registers `notifier`, to be woken by the next pressure notification of a tenant's page_age.
     /// Returns the number of notifications so far.
-    pub(super) fn wait(&mut self, serial: u64, handle: u64, who: PollNotifier) -> u64 {
+    pub(super) fn wait(&mut self, serial: u64, handle: u64, notifier: PollNotifier) -> u64 {
         let settings = self.by_serial.entry(serial).or_default();
-        settings.waiting.insert(handle, who);
+        settings.waiting.insert(handle, notifier);
         settings.reported
     }
 
@@ -395,10 +395,10 @@ mod tests {
     fn a_report_is_no_longer_than_its_bound() {
         let mut reports = Reports::default();
         let edges: Vec<String> = (0..31).map(|at| (u32::MAX - 31 + at).to_string()).collect();
-        for place in 0..64 {
-            let set = reports.set_intervals(place, &edges.join(","));
+        for index in 0..64 {
+            let set = reports.set_intervals(index, &edges.join(","));
             assert_eq!(
-                (set, reports.intervals(place)),
+                (set, reports.intervals(index)),
                 (Ok(()), edges.join(",") + "\n")
             );
         }
@@ -500,7 +500,8 @@ mod tests {
             (reports.notify_pressure(9000), reports.reported(7)),
             (None, 1)
         );
-        // A report that is younger than the reclaim has its effect already.
+        // A report that is younger than the reclaim already shows its effect, so no notification is
+        // sent.
         reports.note_reclaim(7, 9100);
         taken(&mut reports, 9200);
         assert_eq!(
@@ -515,8 +516,8 @@ mod tests {
     #[test]
     fn settings_are_of_one_node() {
         let (mut reports, nodes) = (Reports::default(), [0, 2]);
-        let set = |reports: &mut Reports, place, text| {
-            reports.set(7, Setting::Refresh, &nodes, (place, text))
+        let set = |reports: &mut Reports, index, text| {
+            reports.set(7, Setting::Refresh, &nodes, (index, text))
         };
         assert_eq!(set(&mut reports, None, "N2=500"), Ok(()));
         assert_eq!(set(&mut reports, None, "N1=500"), Err(Errno::INVAL));

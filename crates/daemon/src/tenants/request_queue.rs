@@ -23,7 +23,7 @@ use super::reports::Reports;
 use crate::rights::hex;
 
 /// Longest time for which the owner does jobs before it does its own pending work.
-const TURN: Duration = Duration::from_millis(20);
+const WORK_MAX: Duration = Duration::from_millis(20);
 
 /// The tree of tenants, with all other state that jobs use.
 pub(super) struct Tree {
@@ -123,7 +123,7 @@ pub(super) struct RequestReceiver {
     pipe: UnixStream,
     /// Keeps the requesters' end of the pipe open. If there are no requesters (no mount), the
     /// owner's end would otherwise be readable for ever, and each wait would end at once.
-    _theirs: Arc<UnixStream>,
+    _requester_end: Arc<UnixStream>,
     wakeup: Wakeup,
 }
 
@@ -146,7 +146,7 @@ pub(super) fn open(tree: &Shared) -> std::io::Result<(RequestQueue, RequestRecei
         RequestReceiver {
             jobs: receiver,
             pipe: ours,
-            _theirs: theirs,
+            _requester_end: theirs,
             wakeup: wakeup.clone(),
         },
     ))
@@ -173,20 +173,20 @@ impl Shared {
 }
 
 impl RequestQueue {
-    /// Does a short job in the calling thread, or queues it if the owner is using the tree.
-    pub(super) fn ask(&self, job: impl FnOnce(&mut Tree) + Send + 'static) {
+    /// Runs a short job in the calling thread, or queues the job if the owner is using the tree.
+    pub(super) fn run_or_enqueue(&self, job: impl FnOnce(&mut Tree) + Send + 'static) {
         match self.tree.try_lock() {
             Some(mut tree) => job(&mut tree),
-            None => self.leave(job),
+            None => self.enqueue(job),
         }
     }
 
     /// Queues a job for the owner: one that takes long, or that may make other work pending. If the
     /// owner has ended, the job is dropped and its requester gets no reply.
-    pub(super) fn leave(&self, job: impl FnOnce(&mut Tree) + Send + 'static) {
+    pub(super) fn enqueue(&self, job: impl FnOnce(&mut Tree) + Send + 'static) {
         let _ = self.jobs.send(Box::new(job));
         self.wakeup.ring();
-        // Fails if the pipe is full: then the owner wakes up anyway.
+        // The write fails if the pipe is full; then the owner wakes up anyway.
         let _ = (&*self.pipe).write(&[1]);
     }
 }
@@ -197,14 +197,14 @@ impl RequestReceiver {
         self.pipe.as_fd()
     }
 
-    /// Does waiting jobs for at most [`TURN`]; returns whether none waits any more.
+    /// Does waiting jobs for at most [`WORK_MAX`]; returns whether none waits any more.
     pub(super) fn work(&mut self, tree: &mut Tree) -> bool {
         let begin = Instant::now();
         self.wakeup.silence();
         let _ = self.pipe.read(&mut [0; 4096]);
         while let Ok(job) = self.jobs.try_recv() {
             job(tree);
-            if begin.elapsed() > TURN {
+            if begin.elapsed() > WORK_MAX {
                 self.wakeup.ring();
                 return false;
             }

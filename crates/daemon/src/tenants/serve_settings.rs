@@ -27,7 +27,7 @@ use crate::options::{CpuShare, EvictBy, MAX_LEAST, Millis, Percent, Size};
 use crate::preflight;
 
 /// Directory of the files that pagetide must find again: the token, and the record of `swap on`.
-const OURS: &str = "/run/pagetide";
+const STATE_DIRECTORY: &str = "/run/pagetide";
 /// Default path of the token's file.
 const TOKEN_FILE: &str = "/run/pagetide/token";
 /// Default path of the history's file; if the root is not the default one, its name is appended.
@@ -139,13 +139,13 @@ impl ServeOptions {
         let file = file.unwrap_or_default();
         let total = host::system::Proc::system().and_then(|proc| proc.memory());
         let total = Bytes(total.map_err(Error::from)?.total);
-        self.limits_are_no_slips(&file, total)?;
+        self.refuse_tiny_limits(&file, total)?;
         let policies = self.policies(&file);
         let write_back = self.write_back(&file);
         let follow = self.host.clone().or(file.host.clone());
         let follow = follow.unwrap_or("/".to_owned());
         let manage = self.manage_host || file.manage_host.unwrap_or(false);
-        host_is_to_be_changed(&file, manage && follow != "none")?;
+        refuse_unmanaged_host(&file, manage && follow != "none")?;
         let configured = Configured::new(&file.tenants, total);
         let of_host = of_host(&file).map(PathBuf::from).collect();
         let noreuse = by_path(&file, None, Tenant::noreuse_files).collect();
@@ -224,7 +224,7 @@ impl ServeOptions {
 
     /// Refuses limits of a few bytes, in which no program can run: the user forgot the unit. In
     /// tenants' files such a limit is accepted, with the kernel's meaning.
-    fn limits_are_no_slips(&self, file: &Config, total: Bytes) -> Result<(), Error> {
+    fn refuse_tiny_limits(&self, file: &Config, total: Bytes) -> Result<(), Error> {
         let root = self.memory_max.or(file.memory_max);
         let of_file = file
             .tenants
@@ -265,7 +265,7 @@ impl ServeOptions {
 
 /// Refuses settings for the host's own groups if these groups are not tenants or may not be
 /// changed.
-fn host_is_to_be_changed(file: &Config, may_change: bool) -> Result<(), Error> {
+fn refuse_unmanaged_host(file: &Config, may_change: bool) -> Result<(), Error> {
     match of_host(file).next().filter(|_| !may_change) {
         None => Ok(()),
         Some(path) => {
@@ -302,7 +302,7 @@ impl StartSettings {
     ///
     /// Neither the configuration's path nor the file at the end of its links may be below the mount
     /// point: on SIGHUP the thread that serves the mount reads the file again.
-    pub(super) fn hides_nothing(&self, config: Option<&Path>) -> Result<(), Error> {
+    pub(super) fn check_mount_hides_nothing(&self, config: Option<&Path>) -> Result<(), Error> {
         let (Some(mount), listen) = (&self.mount, &self.listen) else {
             return Ok(());
         };
@@ -313,7 +313,7 @@ impl StartSettings {
             Address::Tcp(_) => None,
         });
         let linked = config.and_then(|path| path.canonicalize().ok());
-        let files = [Path::new(OURS), &listen.token_file].into_iter();
+        let files = [Path::new(STATE_DIRECTORY), &listen.token_file].into_iter();
         let files = files.chain(listen.history.as_deref()).chain(sockets);
         let mut files = files.chain(config).chain(linked.as_deref());
         match files.find(|file| file.starts_with(&place)) {
@@ -325,7 +325,7 @@ impl StartSettings {
                     mount.display(),
                     file.display()
                 ),
-                format!("give a directory of their own, such as {OURS}/tenants"),
+                format!("give a directory of their own, such as {STATE_DIRECTORY}/tenants"),
             )),
         }
     }
@@ -446,7 +446,7 @@ impl ServeSettings {
         tree.tenants.set_noreuse(paths, of_tenants);
         let mut first = Ok(());
         for path in self.configured.paths() {
-            if let Err(errno) = self.have(tree, path) {
+            if let Err(errno) = self.make_tenant(tree, path) {
                 first = first.and(Err(cannot_have(path, errno)));
             }
         }
@@ -474,7 +474,7 @@ impl ServeSettings {
     }
 
     /// Makes a tenant that does not exist, with its parents, and sets its limits.
-    fn have(&self, tree: &mut Tree, path: &str) -> Result<(), Errno> {
+    fn make_tenant(&self, tree: &mut Tree, path: &str) -> Result<(), Errno> {
         let mut at = MemcgId::ROOT;
         let mut whole = PathBuf::new();
         for name in path.split('/') {
@@ -484,7 +484,7 @@ impl ServeSettings {
                 None => tree.tenants.make(at, name)?,
             };
         }
-        self.configured.give(&mut tree.tenants, (at, &whole))
+        self.configured.set_limits(&mut tree.tenants, (at, &whole))
     }
 }
 
@@ -573,7 +573,7 @@ mod tests {
                 let requested = given.requested().expect("it is right");
                 requested
                     .fixed
-                    .hides_nothing(None)
+                    .check_mount_hides_nothing(None)
                     .err()
                     .map(|error| error.exit_code())
             }
@@ -603,7 +603,7 @@ mod tests {
             ..ServeOptions::default()
         };
         let fixed = given.requested().expect("it is right").fixed;
-        let refused = |config: &Path| fixed.hides_nothing(Some(config)).is_err();
+        let refused = |config: &Path| fixed.check_mount_hides_nothing(Some(config)).is_err();
         let all = [&file, &beside, &folder.join("pagetide.toml")].map(|path| refused(path));
         std::fs::remove_dir_all(&folder).expect("it was made");
         assert_eq!(all, [true, true, false]);

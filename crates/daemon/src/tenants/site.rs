@@ -20,7 +20,7 @@ use crate::http::{Answer, Head, Site, Status, nonce};
 
 /// The data that the server shows.
 pub(super) struct Shown {
-    board: SnapshotReceiver,
+    snapshot_receiver: SnapshotReceiver,
     last: Option<Last>,
     curves: Curves,
     history: History,
@@ -85,10 +85,14 @@ impl Last {
 }
 
 impl Shown {
-    pub(super) fn new(board: SnapshotReceiver, history: History, keeper: Keeper) -> Shown {
+    pub(super) fn new(
+        snapshot_receiver: SnapshotReceiver,
+        history: History,
+        keeper: Keeper,
+    ) -> Shown {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname");
         Shown {
-            board,
+            snapshot_receiver,
             last: None,
             curves: Curves::default(),
             history,
@@ -153,7 +157,7 @@ impl Site for Shown {
     }
 
     fn wake(&mut self) {
-        while let Ok(mut snapshot) = self.board.snapshots.try_recv() {
+        while let Ok(mut snapshot) = self.snapshot_receiver.snapshots.try_recv() {
             self.history.push(&snapshot);
             self.curves.take(&mut snapshot);
             self.last = Some(Last {

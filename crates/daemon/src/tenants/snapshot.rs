@@ -28,8 +28,8 @@ use super::names::{Namer, Names};
 const SHARE: u32 = 20;
 /// Most snapshots that wait until their reader takes them.
 const WAITING_MAX: usize = 4;
-/// Longest time for composing a snapshot's curves, though at least one is composed; the next
-/// snapshot continues with the next tenant. A slice of reclaim delays requests for as long.
+/// Longest time for composing a snapshot's curves, of which at least one is composed; the next
+/// snapshot continues with the next tenant. Requests wait as long as for a slice of a reclaim.
 const CURVES_TIME: Duration = Duration::from_millis(20);
 /// Most tenants that have curves, those nearest to the root: a curve takes 6 KiB.
 const CURVES_MAX: usize = 1000;
@@ -70,9 +70,9 @@ pub(super) struct SnapshotSender {
     wakeup: UnixStream,
     /// Number of scans of the tree when the last snapshot was sent.
     scans: u64,
-    next: Instant,
+    next_at: Instant,
     /// Index of the tenant with which the next snapshot's curves begin.
-    turn: usize,
+    next_curve: usize,
     /// The time when the price of a refault was measured, and the price.
     price: Option<(Instant, Price)>,
     namer: Namer,
@@ -93,21 +93,21 @@ pub(super) fn open() -> io::Result<(SnapshotSender, SnapshotReceiver)> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;
     theirs.set_nonblocking(true)?;
-    let poster = SnapshotSender {
+    let snapshot_sender = SnapshotSender {
         snapshots,
         wakeup: ours,
         scans: 0,
-        next: Instant::now(),
-        turn: 0,
+        next_at: Instant::now(),
+        next_curve: 0,
         price: None,
         namer: Namer::start(),
         actions: Vec::new(),
     };
-    let board = SnapshotReceiver {
+    let snapshot_receiver = SnapshotReceiver {
         snapshots: receiver,
         wakeup: theirs,
     };
-    Ok((poster, board))
+    Ok((snapshot_sender, snapshot_receiver))
 }
 
 impl SnapshotSender {
@@ -122,7 +122,7 @@ impl SnapshotSender {
         let much = self.actions.len().saturating_sub(ACTIONS_MAX);
         self.actions.drain(..much);
         let (begin, worked) = (Instant::now(), thread_cpu());
-        if tenants.scans() == self.scans || begin < self.next {
+        if tenants.scans() == self.scans || begin < self.next_at {
             return;
         }
         self.scans = tenants.scans();
@@ -140,10 +140,10 @@ impl SnapshotSender {
         };
         // The pause is a multiple of the processor time that this snapshot took. By elapsed time, a
         // busy host would lengthen the pause, and the figures would be out of date.
-        self.next = begin + thread_cpu().saturating_sub(worked) * SHARE;
+        self.next_at = begin + thread_cpu().saturating_sub(worked) * SHARE;
         match self.snapshots.try_send(snapshot) {
             Ok(()) => {
-                // Fails if the pipe is full: then it is readable already.
+                // The write fails if the pipe is full; then the reader is woken already.
                 let _ = self.wakeup.write(&[1]);
             }
             Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) => {
@@ -170,9 +170,13 @@ impl SnapshotSender {
         let mut reported = Vec::new();
         while reported.len() < count {
             // There may be fewer tenants than at the last snapshot.
-            self.turn = if self.turn < count { self.turn } else { 0 };
-            let memcg = all[self.turn];
-            self.turn += 1;
+            self.next_curve = if self.next_curve < count {
+                self.next_curve
+            } else {
+                0
+            };
+            let memcg = all[self.next_curve];
+            self.next_curve += 1;
             let path = tenants.path(memcg).map(Path::to_path_buf);
             let [kernel, _] = tenants.kernels_part(memcg).unwrap_or_default();
             let curve = tenants.curve(memcg, kernel);

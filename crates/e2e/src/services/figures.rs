@@ -12,7 +12,7 @@ use crate::proc;
 /// # Panics
 /// If there is no such folder.
 #[must_use]
-pub fn read_around(folder: &Path) -> u64 {
+pub fn pages_read_per_fault(folder: &Path) -> u64 {
     let device = rustix::fs::stat(folder).expect("a folder").st_dev;
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let disk = format!("/sys/dev/block/{major}:{minor}");

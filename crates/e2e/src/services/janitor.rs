@@ -72,7 +72,7 @@ impl Janitor {
     ///
     /// # Panics
     /// If the shell has ended.
-    pub fn knows(&mut self, kind: &str, what: &str) {
+    pub fn register(&mut self, kind: &str, what: &str) {
         let orders = self.orders.as_mut().expect("it waits");
         writeln!(orders, "{kind} {what}").expect("it reads");
     }

@@ -62,7 +62,7 @@ impl Load {
     pub fn start(service: &Service, address: &Address) -> Load {
         let (stop, answers) = (Arc::default(), Arc::default());
         let threads = (0..service.clients).map(|number| {
-            let mut asker = Asker {
+            let mut client = LoadClient {
                 service: *service,
                 address: address.clone(),
                 number,
@@ -71,7 +71,7 @@ impl Load {
                 client: None,
                 first: HashMap::new(),
             };
-            std::thread::spawn(move || asker.run())
+            std::thread::spawn(move || client.run())
         });
         let threads = threads.collect();
         Load {
@@ -99,7 +99,7 @@ impl Drop for Load {
 }
 
 /// A client, which runs in a thread of its own.
-struct Asker {
+struct LoadClient {
     service: Service,
     address: Address,
     /// Number of the client, from 0 on.
@@ -113,7 +113,7 @@ struct Asker {
     first: HashMap<u64, Vec<u8>>,
 }
 
-impl Asker {
+impl LoadClient {
     /// Sends requests until `stop` is set.
     fn run(&mut self) {
         let mut chance = Chance::new(self.number + 1);
@@ -129,7 +129,7 @@ impl Asker {
                 std::thread::sleep(wait.min(Duration::from_millis(200)));
                 continue;
             }
-            let result = self.ask(key(&self.service, &mut chance));
+            let result = self.request(key(&self.service, &mut chance));
             let late = begin.elapsed().saturating_sub(at);
             self.count(result, late);
             at += every;
@@ -137,7 +137,7 @@ impl Asker {
     }
 
     /// Sends a request for `key`; returns whether the answer is right.
-    fn ask(&mut self, key: u64) -> std::io::Result<bool> {
+    fn request(&mut self, key: u64) -> std::io::Result<bool> {
         let mut client = match self.client.take() {
             Some(client) => client,
             None => self.address.connect()?,

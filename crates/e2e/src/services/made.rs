@@ -20,14 +20,14 @@ const PHP_EACH: u64 = 256;
 
 /// Processes and files of a service; they end or are removed when this is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Keep {
+pub(crate) struct Resources {
     #[expect(dead_code, reason = "it ends when this is dropped")]
     postgres: Option<Postgres>,
     running: Vec<Running>,
 }
 
 /// Fills the service if it begins empty, and waits until it answers.
-fn started(service: &Service, address: Address, keep: Keep) -> Started {
+fn started(service: &Service, address: Address, keep: Resources) -> Started {
     let answers = || {
         let mut client = address.connect().ok()?;
         client.get(0).ok()
@@ -64,10 +64,10 @@ fn started(service: &Service, address: Address, keep: Keep) -> Started {
 }
 
 /// Starts a program in the service's group.
-fn program(place: &Surroundings, words: Vec<String>) -> Keep {
-    Keep {
+fn program(place: &Surroundings, words: Vec<String>) -> Resources {
+    Resources {
         running: vec![place.group.run(&Run::new(words)).start()],
-        ..Keep::default()
+        ..Resources::default()
     }
 }
 
@@ -126,9 +126,9 @@ pub(super) fn postgres(service: &Service, place: &Surroundings) -> Started {
         assert!(done.status.success(), "{}", done.stderr);
     }
     let address = Address::Postgres(server.socket());
-    let keep = Keep {
+    let keep = Resources {
         postgres: Some(server),
-        ..Keep::default()
+        ..Resources::default()
     };
     started(service, address, keep)
 }
@@ -176,7 +176,7 @@ pub(super) fn nginx(service: &Service, place: &Surroundings) -> Started {
 
 /// Starts an HTTP service; its arguments between `head` and `tail` are the port, the number of keys
 /// and the length of a value.
-fn by_http(service: &Service, place: &Surroundings, head: &[&str], tail: &[&str]) -> Started {
+fn start_http(service: &Service, place: &Surroundings, head: &[&str], tail: &[&str]) -> Started {
     let port = free_port();
     let numbers = [
         port.to_string(),
@@ -190,37 +190,37 @@ fn by_http(service: &Service, place: &Surroundings, head: &[&str], tail: &[&str]
 
 pub(super) fn node(service: &Service, place: &Surroundings) -> Started {
     let source = programs::source("service.js");
-    by_http(service, place, &["node", &source], &[])
+    start_http(service, place, &["node", &source], &[])
 }
 
 pub(super) fn java(service: &Service, place: &Surroundings) -> Started {
     let classes = programs::java("Service");
     let options = ["java", "-Xmx384m", "-Dsun.net.httpserver.nodelay=true"];
     let head = [&options[..], &["-cp", &classes, "Service"]].concat();
-    by_http(service, place, &head, &[])
+    start_http(service, place, &head, &[])
 }
 
 pub(super) fn go(service: &Service, place: &Surroundings) -> Started {
-    by_http(service, place, &[&programs::go("service")], &[])
+    start_http(service, place, &[&programs::go("service")], &[])
 }
 
 /// Starts the kind `kind` of service that `service.py` offers.
-fn by_python(service: &Service, place: &Surroundings, kind: &str) -> Started {
+fn start_python(service: &Service, place: &Surroundings, kind: &str) -> Started {
     let source = programs::source("service.py");
     let folder = place.folder.file("");
-    by_http(service, place, &["python3", &source, kind], &[&folder])
+    start_http(service, place, &["python3", &source, kind], &[&folder])
 }
 
 pub(super) fn python(service: &Service, place: &Surroundings) -> Started {
-    by_python(service, place, "dict")
+    start_python(service, place, "dict")
 }
 
 pub(super) fn sqlite(service: &Service, place: &Surroundings) -> Started {
-    by_python(service, place, "sqlite")
+    start_python(service, place, "sqlite")
 }
 
 pub(super) fn compile(service: &Service, place: &Surroundings) -> Started {
-    by_python(service, place, "compile")
+    start_python(service, place, "compile")
 }
 
 pub(super) fn php_fpm(service: &Service, place: &Surroundings) -> Started {

@@ -54,7 +54,7 @@ pub struct Started {
     /// The address of the service.
     pub address: Address,
     #[expect(dead_code, reason = "it ends when this is dropped")]
-    pub(crate) keep: made::Keep,
+    pub(crate) keep: made::Resources,
 }
 
 /// Command that installs redis. The constants below are those of the other programs.

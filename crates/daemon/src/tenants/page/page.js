@@ -1,26 +1,27 @@
 "use strict";
-// What the page has more with a script: times of the reader's own zone, figures under the pointer or by the arrow keys, keys,
-// finding while one writes, and a fresh page now and then. It asks for nothing but the page itself, and changes nothing.
+// The page is complete without this script. The script adds: times in the reader's time zone, figures under the pointer or by
+// arrow keys, keys, a search while the reader types, and regular updates. It requests only the page itself, and changes nothing.
 
 const REFRESH_MS = 10000;
-// An answer that takes longer is none.
+// Time limit for a response of the server.
 const LIMIT_MS = 30000;
-// After the last letter that was written, before the server is asked to find.
+// Time after the last typed letter until the search is sent to the server.
 const WRITING_MS = 300;
 const AGES = ["up to 1s", "1s - 2s", "2s - 5s", "5s - 10s", "10s - 20s", "20s - 30s", "30s - 1m", "1m - 2m", "2m - 5m",
   "5m - 10m", "10m - 30m", "30m - 1h", "1h - 2h", "2h - 6h", "6h - 12h", "12h - 1d", "1d - 7d", "over 7d"];
 const HINT = "Point at a picture, or press the left arrow, for the figures of a time.";
 const SVG = "http://www.w3.org/2000/svg";
 
-// The column whose figures are told; -1 for none.
+// Index of the column whose figures are shown; -1 for none.
 let column = -1;
-let asked = 0;
-// The newest question has no answer yet: no fresh page is asked for in between, which would be in the way of what the reader
-// asked for, and of ever finding out that nobody answers.
+// Number of requests so far.
+let requests = 0;
+// Whether the newest request has no response yet. Meanwhile no update is requested: it would replace what the reader
+// requested, and restart the time limit again and again, so that a server that does not respond would never be noticed.
 let isWaiting = false;
-// The question that is put when he writes no more.
-let later = 0;
-// The figures behind the pictures, once they were read.
+// Timer of the search that is sent when the reader stops typing.
+let searchTimer = 0;
+// The figures behind the pictures; null until they are parsed.
 let tracked = null;
 
 function one(selector) { return document.querySelector(selector); }
@@ -43,31 +44,31 @@ function showTimes() {
   }
 }
 
-// [from, step, column...], a column being 0 or [unknown, swapped, back, waited, ages...].
+// Returns the figures as [from, step, column...]. A column is 0, or [unknown, swapped, refaults, waited, ages...].
 function track() {
   const section = one(".detail");
   if (!tracked) { tracked = section ? JSON.parse(section.dataset.track) : [0, 1]; }
   return tracked;
 }
 
-function words(at, step, figures) {
-  // The last one is not over yet.
+function describe(at, step, figures) {
+  // The last column has not ended yet.
   const time = new Date(Math.min(at + step, Date.now())).toLocaleString();
   if (!figures) { return time + ": no scan"; }
-  const [unknown, swapped, back, waited, ...ages] = figures;
+  const [unknown, swapped, refaults, waited, ...ages] = figures;
   const parts = [size(ages.reduce((sum, kib) => sum + kib, unknown)) + " in memory", size(swapped) + " in swap"];
-  if (back >= 0) { parts.push(back + " refaults a minute"); }
+  if (refaults >= 0) { parts.push(refaults + " refaults a minute"); }
   if (waited >= 0) { parts.push("a process waited " + (waited / 100).toFixed(2) + "% of the time"); }
   const aged = ages.map((kib, age) => (kib > 0 ? AGES[age] + ": " + size(kib) : "")).filter((text) => text);
   if (unknown > 0) { aged.push("unknown: " + size(unknown)); }
   return time + ": " + parts.join(", ") + (aged.length ? ". By age, " + aged.join(", ") : "");
 }
 
-function tell(which) {
+function showFigures(which) {
   const [from, step, ...columns] = track();
   column = Math.max(-1, Math.min(columns.length - 1, which));
   all(".cursor").forEach((old) => old.remove());
-  one(".readout").textContent = column < 0 ? HINT : words(from + column * step, step, columns[column]);
+  one(".readout").textContent = column < 0 ? HINT : describe(from + column * step, step, columns[column]);
   if (column < 0) { return; }
   for (const field of all(".timed")) {
     const box = field.viewBox.baseVal;
@@ -79,12 +80,12 @@ function tell(which) {
   }
 }
 
-function point(event) {
+function onPointerMove(event) {
   const field = event.target.closest && event.target.closest(".timed");
   if (!field) { return; }
   const box = field.getBoundingClientRect();
   const columns = track().length - 2;
-  tell(Math.floor(((event.clientX - box.left) / box.width) * columns));
+  showFigures(Math.floor(((event.clientX - box.left) / box.width) * columns));
 }
 
 function find() {
@@ -94,29 +95,30 @@ function find() {
   }
 }
 
-// The server has what is not here: where the field no longer narrows what it was asked for, or more tenants are there than are
-// listed, it is asked to find. (The story: whoever cleared the field went on seeing only what it had found before.)
+// Searches the listed tenants for the text in the field. Also requests a search from the server if the page may lack matching
+// tenants: if the text does not contain the text of the last search, or if there are more tenants than are listed.
+// (Regression: when the reader cleared the field, the list still had only the tenants of the last search.)
 function search() {
   find();
-  clearTimeout(later);
+  clearTimeout(searchTimer);
   const field = one("input[type=search]");
   const isNarrower = field.value.includes(field.defaultValue) && !one(".list .note");
-  if (field.value !== field.defaultValue && !isNarrower) { later = setTimeout(() => load(found(), "replaceState"), WRITING_MS); }
+  if (field.value !== field.defaultValue && !isNarrower) { searchTimer = setTimeout(() => load(searchAddress(), "replaceState"), WRITING_MS); }
 }
 
-// The address of what is to be found.
-function found() {
+// Returns the address of a search for the text in the field.
+function searchAddress() {
   return location.origin + "/?" + new URLSearchParams(new FormData(one("form")));
 }
 
-// Puts a page's content in the place of this one's, and leaves the reader where he was.
+// Replaces the content of this page by that of another page, and keeps focus, scroll positions and open parts.
 function replace(text) {
-  // Its style and its script are those that are here.
+  // Style and script of the new page are the same, so only its main part is used.
   const part = text.slice(text.indexOf("<main"), text.indexOf("</main>"));
   const main = new DOMParser().parseFromString(part, "text/html").querySelector("main");
   if (!main) { return false; }
   const field = one("input[type=search]");
-  // What was not asked for yet; what was asked for is in the new page.
+  // The typed text, if the server has not searched for it yet; otherwise the text is in the new page.
   const wanted = field.value === field.defaultValue ? null : field.value;
   const isWriting = document.activeElement === field;
   const caret = [field.selectionStart, field.selectionEnd];
@@ -127,7 +129,7 @@ function replace(text) {
   one("main").replaceWith(document.adoptNode(main));
   if (wanted !== null) { one("input[type=search]").value = wanted; }
   all("summary").forEach((summary) => { summary.parentElement.open = opened.includes(summary.textContent); });
-  begin();
+  preparePage();
   [one(".list .scroll"), one(".actions")].forEach((box, n) => { if (box) { box.scrollTop = scrolled[n]; } });
   if (isWriting) {
     one("input[type=search]").focus();
@@ -138,33 +140,34 @@ function replace(text) {
   return true;
 }
 
-// What the server has at an address, and in words why it has nothing that can be shown.
-async function answered(url) {
+// Requests a page; returns its text, and the message to show if this text is no page. The text is empty after an error.
+async function fetchPage(url) {
   const asking = { credentials: "same-origin", cache: "no-store", redirect: "error", signal: AbortSignal.timeout(LIMIT_MS) };
   try {
     const answer = await fetch(url, asking);
-    // Its cookie ends with the process that gave it.
+    // The cookie is valid only until the `serve` that made it ends.
     if (answer.status === 401) { return ["", "pagetide was started anew: open this page with ?token=TOKEN once more"]; }
     if (!answer.ok && answer.status !== 404) { return ["", "the answer is " + answer.status]; }
     return [await answer.text(), "what was answered is no page"];
   } catch (_) { return ["", "pagetide serve does not answer"]; }
 }
 
-// `remembering` is how the browser's history has it: pushState, replaceState, or none of both.
+// Loads the page at an address and shows it. `remembering` is the function that records the address in the browser's history
+// (pushState, replaceState), or undefined.
 async function load(url, remembering) {
-  asked += 1;
-  const mine = asked;
+  requests += 1;
+  const request = requests;
   isWaiting = true;
-  const [text, why] = await answered(url);
-  // Somebody has asked for another one since.
-  if (mine !== asked) { return; }
+  const [text, why] = await fetchPage(url);
+  // The reader has requested another page meanwhile.
+  if (request !== requests) { return; }
   isWaiting = false;
   if (text && remembering) { history[remembering](null, "", url); }
   const isShown = text && replace(text);
   one(".asof").classList.toggle("stale", !isShown);
-  // Told once: who reads with his ears would hear it at each try.
-  const told = isShown ? "" : " - " + why;
-  if (one(".why").textContent !== told) { one(".why").textContent = told; }
+  // The text is set only if it has changed, because a screen reader would read it aloud at each try.
+  const message = isShown ? "" : " - " + why;
+  if (one(".why").textContent !== message) { one(".why").textContent = message; }
 }
 
 function refresh() {
@@ -173,17 +176,17 @@ function refresh() {
 
 function go(link) {
   column = -1;
-  clearTimeout(later);
+  clearTimeout(searchTimer);
   const row = link.closest(".list tbody tr");
   if (row) {
-    // Before the answer is there, so that the next key goes on from here.
+    // The row is marked before the response comes, so that the next key moves on from this row.
     all("tr.chosen").forEach((old) => old.classList.remove("chosen"));
     row.classList.add("chosen");
   }
   load(link.href, "pushState");
 }
 
-function step(by) {
+function moveSelection(by) {
   const rows = all(".list tbody tr").filter((row) => !row.hidden);
   const at = rows.findIndex((row) => row.classList.contains("chosen"));
   const row = rows[Math.max(0, Math.min(rows.length - 1, at + by))];
@@ -194,22 +197,22 @@ function step(by) {
   go(link);
 }
 
-function press(event) {
+function onKey(event) {
   const isWriting = event.target.matches && event.target.matches("input");
   if (event.ctrlKey || event.altKey || event.metaKey) { return; }
-  // Of a table that is wider than its place arrows show the rest.
+  // In a table that is wider than its box the arrow keys scroll.
   const box = event.target.closest && event.target.closest(".detail .scroll");
   if (box && event.key.startsWith("Arrow") && box.scrollWidth > box.clientWidth) { return; }
   const keys = {
-    j: () => step(1),
-    k: () => step(-1),
+    j: () => moveSelection(1),
+    k: () => moveSelection(-1),
     "/": () => one("input[type=search]").focus(),
     1: () => go(all("nav a")[0]),
     2: () => go(all("nav a")[1]),
     3: () => go(all("nav a")[2]),
-    ArrowLeft: () => tell(column < 0 ? track().length - 3 : Math.max(0, column - 1)),
-    ArrowRight: () => tell(column < 0 ? track().length - 3 : column + 1),
-    Escape: () => tell(-1),
+    ArrowLeft: () => showFigures(column < 0 ? track().length - 3 : Math.max(0, column - 1)),
+    ArrowRight: () => showFigures(column < 0 ? track().length - 3 : column + 1),
+    Escape: () => showFigures(-1),
   };
   if (isWriting && event.key === "Escape") { event.target.blur(); return; }
   if (isWriting || !keys[event.key]) { return; }
@@ -217,7 +220,7 @@ function press(event) {
   keys[event.key]();
 }
 
-function click(event) {
+function onClick(event) {
   const link = event.target.closest && event.target.closest("a");
   const isPlain = event.button === 0 && !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey;
   if (!link || !isPlain || link.origin !== location.origin) { return; }
@@ -225,27 +228,27 @@ function click(event) {
   go(link);
 }
 
-// Of more tenants than are listed the server has the rest.
-function submit(event) {
+// Sends the search to the server, which also knows the tenants that are not listed.
+function onSubmit(event) {
   event.preventDefault();
-  clearTimeout(later);
-  load(found(), "pushState");
+  clearTimeout(searchTimer);
+  load(searchAddress(), "pushState");
 }
 
-// After each page that was put in place.
-function begin() {
+// Prepares the page after its content was loaded or replaced.
+function preparePage() {
   tracked = null;
   showTimes();
   search();
-  tell(column);
-  one("form").addEventListener("submit", submit);
+  showFigures(column);
+  one("form").addEventListener("submit", onSubmit);
   one("input[type=search]").addEventListener("input", search);
 }
 
-document.addEventListener("pointermove", point);
-document.addEventListener("keydown", press);
-document.addEventListener("click", click);
-window.addEventListener("popstate", () => { clearTimeout(later); load(location.href); });
+document.addEventListener("pointermove", onPointerMove);
+document.addEventListener("keydown", onKey);
+document.addEventListener("click", onClick);
+window.addEventListener("popstate", () => { clearTimeout(searchTimer); load(location.href); });
 document.addEventListener("visibilitychange", refresh);
-begin();
+preparePage();
 setInterval(refresh, REFRESH_MS);
