@@ -289,11 +289,11 @@ pub(super) const FLOORS: [(&str, &[&[&str]]); 43] = [
     (
         "crates/host/src/swap",
         &[
-            &["error"],
+            &["error", "users"],
             &["header", "stat", "slot", "kernel"],
             &["places", "record"],
             &["zram", "file"],
-            &["area", "backing", "free_swap", "write_back"],
+            &["area", "backing", "free_swap", "held", "write_back"],
             &["swap_type", "recompress"],
             &["on", "off", "status", "lease", "tier"],
         ],
