@@ -88,6 +88,9 @@ fn sizes(report: &Report, sheet: &mut Sheet) {
         count(report.refaulted_pages)
     );
     sheet.row("swapped", &text);
+    if let Some(text) = report.saving.words() {
+        sheet.row("saved", &text);
+    }
     if let Some(text) = charged(report) {
         sheet.row("charged", &text);
     }

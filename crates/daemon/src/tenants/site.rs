@@ -197,6 +197,7 @@ mod tests {
             },
             curves: curves.iter().map(curve).collect(),
             price: host::report::Price::default(),
+            swap: None,
             actions: Vec::new(),
         }
     }

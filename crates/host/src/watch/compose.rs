@@ -11,6 +11,7 @@ use super::process_names::ProcessName;
 use super::{Watch, group, kernel_sums, source};
 use crate::ages::{Hidden, Space};
 use crate::report::{Ended, KernelSays, Overhead, Process, Reaccess, Report, Unknown};
+use crate::swap::Swap;
 use crate::system::Identity;
 use crate::system::family::Target;
 use crate::system::own_cpu;
@@ -284,9 +285,7 @@ impl Watch {
             _ => self.group.clone(),
         };
         let own = groups.zip(own.as_ref());
-        if let Some((groups, group)) = own {
-            group::fill(report, groups, group);
-        }
+        let zswap = own.and_then(|(groups, group)| group::fill(report, groups, group));
         let member = |one: &Identity| {
             let (entries, at_most) = self.ages.lock_cost(*one);
             kernel_sums::Member {
@@ -302,6 +301,7 @@ impl Watch {
             .extend(self.kernel.unasked().map(str::to_owned));
         let sums = self.kernel.sums();
         report.swapped_bytes += sums.map_or(0, |sums| sums.shared_swap);
+        report.set_saving(Swap::system().store(), zswap);
         let pressure = group::pressure(&self.proc, own);
         report.kernel_says = KernelSays {
             pss_bytes: sums.map(|sums| sums.pss),

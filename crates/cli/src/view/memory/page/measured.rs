@@ -53,6 +53,7 @@ pub(super) fn measured(report: &Report) -> String {
     let rows: String = rows.into_iter().filter_map(row).collect();
     format!(
         "<p>An age is the time since a scan last saw that a page had been used; it is at most as \
+        ("saved by swap", report.saving.words()),
          long as the watching was. What cannot be known is called unknown, never old.</p>\n\
          <dl>\n{rows}</dl>\n"
     )
