@@ -153,8 +153,8 @@ pub struct Report {
     /// group of its own.
     pub kernel_bytes: Option<u64>,
     /// `charged_bytes` less what the report knows of it: resident and secret memory, unmapped page
-    /// cache, kernel memory. If negative, other groups are charged for resident memory of the target.
-    /// `None` without a group of its own.
+    /// cache, kernel memory. If negative, other groups are charged for resident memory of the
+    /// target. `None` without a group of its own.
     pub charged_rest_bytes: Option<i64>,
     /// Memory in hugetlb pages. As in the kernel's Rss, it is not part of `resident_bytes`; it has
     /// no age.

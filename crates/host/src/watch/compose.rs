@@ -4,7 +4,7 @@
 //! figures of the same processes, and rarely ([`super::kernel_sums`]).
 
 use engine::units::PAGE_SIZE;
-use engine::{Millis, age_bins};
+use engine::{Bytes, Millis, age_bins};
 
 use super::bins::Bins;
 use super::process_names::ProcessName;
@@ -301,6 +301,17 @@ impl Watch {
             .extend(self.kernel.unasked().map(str::to_owned));
         let sums = self.kernel.sums();
         report.swapped_bytes += sums.map_or(0, |sums| sums.shared_swap);
+        report.secret_bytes = sums.map_or(0, |sums| sums.secret);
+        if report.secret_bytes > 0 {
+            let size = Bytes(report.secret_bytes);
+            report.notes.push(format!(
+                "{size} of secret memory (memfd_secret) are resident, too: they have no ages and \
+                 cannot be swapped out"
+            ));
+        }
+        report.device_bytes = sums.map_or(0, |sums| sums.device);
+        report.pfn_bytes = sums.map_or(0, |sums| sums.pfn);
+        report.set_charged_rest();
         report.set_saving(Swap::system().store(), zswap);
         let pressure = group::pressure(&self.proc, own);
         report.kernel_says = KernelSays {

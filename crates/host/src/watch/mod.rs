@@ -8,9 +8,9 @@
 //! Reading one process's page tables is a *reading* here, and [`engine::Memory::walk`] in the
 //! engine; but the field `walks` of reports counts scans.
 //!
-//! Submodules: [`source`], `process_names`, `phase`, `kernel_sums`, `own`, `group`, `bins`,
-//! `shares` and `curve` each do one thing; `compose` makes a report of them; `scan_in_progress`
-//! does a scan; this module decides when.
+//! Submodules: `mapped_files`, [`source`], `process_names`, `phase`, `kernel_sums`, `own`, `group`,
+//! `bins`, `shares` and `curve` each do one thing; `compose` makes a report of them;
+//! `scan_in_progress` does a scan; this module decides when.
 
 mod bins;
 mod compose;
@@ -19,6 +19,7 @@ mod error;
 mod falling;
 mod group;
 mod kernel_sums;
+mod mapped_files;
 pub(crate) mod own;
 mod parts;
 mod phase;

@@ -409,6 +409,7 @@ pub(super) const FLOORS: [(&str, &[&[&str]]); 43] = [
     (
         "crates/host/src/watch",
         &[
+            &["mapped_files"],
             &[
                 "bins",
                 "error",

@@ -109,6 +109,7 @@ pub(crate) fn server() -> Report {
         ],
         unmapped_cache_bytes: Some(200 * MIB),
         kernel_bytes: Some(20 * MIB),
+        charged_rest_bytes: Some(72 << 20),
         kernel_says: KernelSays {
             asked_ms_ago: 0,
             pss_bytes: Some(1207 * MIB),
@@ -287,6 +288,9 @@ fn any_sizes(mut next: impl FnMut() -> u64, flags: (bool, bool, bool)) -> Report
         walks: next(),
         unmapped_cache_bytes: flags.0.then(&mut next),
         hugetlb_bytes: next(),
+        secret_bytes: next(),
+        device_bytes: next(),
+        pfn_bytes: next(),
         age_source: if flags.1 {
             AgeSource::PageTables
         } else {

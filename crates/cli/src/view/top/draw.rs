@@ -151,7 +151,7 @@ fn groups(table: &Table, rows: &[Row], sheet: &mut Sheet) {
     sheet.dim(&format!("PROCS {FIGURES}  GROUP"));
     for row in rows {
         let name = match row.cgroup.as_deref() {
-            None | Some("") => "/",
+            None | Some("") => "(unknown)",
             Some(name) => name,
         };
         sheet.line(&format!(
