@@ -148,6 +148,7 @@ pub(super) fn stayed(done: &Done) -> String {
         ("locked", done.locked_pages),
         ("freed by the program", done.lazyfree_pages),
         (in_use, done.referenced_pages),
+        ("pinned by a driver (io_uring, RDMA)", done.pinned_pages),
         ("in use by the kernel", done.busy_pages),
     ];
     let kept = kept.into_iter().filter(|(_, pages)| *pages > 0);
@@ -194,7 +195,6 @@ mod tests {
     use super::*;
 
     #[test]
-    #[test]
     fn only_what_was_swapped_out_counts_as_saved() {
         let store = |swapped_mib: u64, compressed_mib: u64| {
             Some(SwapStore {
@@ -218,6 +218,7 @@ mod tests {
         assert_eq!(saving(1 << 8, None, store(1, 1)), (0, None));
     }
 
+    #[test]
     fn less_than_requested_is_a_failure() {
         let done = Done {
             asked_pages: 256,
@@ -249,6 +250,14 @@ mod tests {
         assert_eq!(
             stayed(&unseen),
             "8 KiB accessed meanwhile or of unknown age"
+        );
+        let pinned = Done {
+            pinned_pages: 4096,
+            ..Done::default()
+        };
+        assert_eq!(
+            stayed(&pinned),
+            "16 MiB pinned by a driver (io_uring, RDMA)"
         );
         let full = Done {
             no_swap: true,

@@ -452,6 +452,7 @@ impl Manager {
             evicted_pages: totals.evicted,
             would_pages: totals.would.len() as u64,
             kept: totals.kept(),
+            pinned_pages: totals.pinned(),
             unknown_pages: self.driver.unknown(members, ask),
             no_swap: totals.no_swap,
             refused: totals.refused,

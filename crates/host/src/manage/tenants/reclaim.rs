@@ -236,6 +236,7 @@ impl Tenants {
             evicted_pages: totals.evicted + dropped + by_kernel,
             would_pages: 0,
             kept: totals.kept(),
+            pinned_pages: totals.pinned(),
             unknown_pages: self.driver.unknown(members, requested.ask),
             no_swap: totals.no_swap,
             refused: totals.refused,
