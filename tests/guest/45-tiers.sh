@@ -144,7 +144,7 @@ test_that a_program_runs managed
 pid=$(cat run.pid)
 gone_on() { at_least written "$(($(written) - first))" 1480; }
 test_that its_oldest_go_on wait_for 60 gone_on
-off() { pagetide swap off && kill -0 $pid && checked $pid run.out; }
+off() { pagetide swap off --force && kill -0 $pid && checked $pid run.out; }
 test_that swap_off_brings_all_back off
 test_that it_ends ended
 as_kernel() { at_least written_pages "$(field written_pages run.json)" 1480; }

@@ -45,7 +45,7 @@ pub(crate) use resize::Resize;
 pub(crate) use serve::{Global, Serve};
 #[cfg(feature = "simulator")]
 pub(crate) use sim::Sim;
-pub(crate) use swap::{On as SwapOn, Swap as SwapVerb};
+pub(crate) use swap::{Off as SwapOff, On as SwapOn, Swap as SwapVerb};
 pub(crate) use top::Top;
 
 /// See how much memory programs really need, and run them in less: hot pages stay, cold pages go to

@@ -23,7 +23,9 @@ mod find;
 pub use client::{ask, manager_of};
 pub use error::ControlError;
 pub(crate) use find::wait_for_name;
-pub use find::{Managed, find, find_begun, is_anothers, is_held_by_a_stranger, managed_pids};
+pub use find::{
+    Managed, find, find_begun, is_anothers, is_held_by_a_stranger, managed_pids, managers,
+};
 pub(crate) use peer::{Peer, Tracer, shares_our_pids};
 pub use protocol::{
     Ask, Done, Pong, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, Request, Response, Stat, Stats,

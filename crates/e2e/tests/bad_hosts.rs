@@ -15,6 +15,7 @@ use e2e::user::{self, NOBODY};
 use e2e::zram::Swap;
 use e2e::{guard, kills, pagetide, proc, wait};
 use rustix::process::Signal;
+use serde_json::Value;
 
 const SOON: Duration = Duration::from_secs(60);
 /// Runs `setup` and then `pagetide ARGS` in a new mount namespace; returns the outcome.
@@ -551,4 +552,43 @@ fn a_manager_that_is_stopped_is_not_waited_for() {
     }
     send(manager.pid(), Signal::CONT);
     assert!(pagetide::on("detach", idle.pid()).status.success());
+}
+
+/// Regression: in a container, lxcfs shows a list of swap of its own, without zram. `doctor` then
+/// said that swap was not on zram.
+#[test]
+fn an_invented_list_of_swap_proves_nothing() {
+    let (_serial, _swap) = (serial(), Swap::shared());
+    let folder = TempDir::new();
+    let binary = pagetide::binary();
+    let title = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
+    let swaps = folder.file("swaps");
+    let memory = folder.file("meminfo");
+    std::fs::write(
+        &memory,
+        "MemTotal: 65536 kB\nMemAvailable: 32768 kB\nSwapTotal: 0 kB\n",
+    )
+    .expect("a file");
+    for lines in ["", "none virtual 1024 0 0\n"] {
+        std::fs::write(&swaps, format!("{title}{lines}")).expect("a file");
+        for over in [
+            format!("mount --bind {swaps} /proc/swaps"),
+            format!("mount --bind {memory} /proc/meminfo"),
+            format!("mount --bind {swaps} /proc/swaps; mount --bind {memory} /proc/meminfo"),
+            "mount --bind /proc/version /proc/swaps".to_owned(),
+        ] {
+            let script = format!("{over}; {binary} doctor --json; {binary} swap status --json");
+            let outcome = Run::new(["unshare", "-m", "sh", "-c", &script]).finish(SOON);
+            let mut all = serde_json::Deserializer::from_str(&outcome.stdout).into_iter();
+            let mut next = || -> Value { all.next().expect("an object").expect("JSON") };
+            let (doctor, status) = (next(), next());
+            let text = doctor.to_string();
+            assert!(!text.contains("not on zram"), "{over}: {text}");
+            assert!(
+                text.contains("of a kind that is not known"),
+                "{over}: {text}"
+            );
+            assert!(status["invented"].is_string(), "{over}: {status}");
+        }
+    }
 }

@@ -5,12 +5,14 @@
 use std::time::Duration;
 
 use e2e::aged::{self, RunningReport, is_near, number, rollup};
+use e2e::guard::{Run, Running};
 use e2e::memcg::MemoryGroup;
 use e2e::postgres::Postgres;
 use e2e::sizes::{check_sizes_by_kernel, check_sizes_by_recent_kernel};
 use e2e::subject::{AgesSubject, Subject};
 use e2e::temp::serial;
-use e2e::{proc, wait};
+use e2e::zram::Swap;
+use e2e::{pagetide, proc, wait};
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
@@ -114,4 +116,63 @@ fn a_control_group_is_charged_what_the_kernel_says() {
         let process = aged::process(&report, pid).expect("it is there");
         assert_eq!(process["cgroup"], name, "{process}");
     }
+}
+
+/// Starts a Python program, and waits until it prints `ready`.
+fn python(script: &str) -> Running {
+    let program = Run::new(["python3", "-c", script]).start();
+    let is_ready = || program.stdout().contains("ready");
+    wait::until("the program is ready", SOON, is_ready);
+    program
+}
+
+/// Regression: a memory of 64 MiB that a program mapped five times, as a JVM with ZGC maps its heap
+/// three times, was reported as 320 MiB in swap.
+#[test]
+fn memory_mapped_many_times_counts_once_also_in_swap() {
+    let _serial = serial();
+    let _swap = Swap::shared();
+    let program = python(
+        "import os,mmap,time\n\
+         n=64<<20; f=os.memfd_create('heap'); os.ftruncate(f,n)\n\
+         v=[mmap.mmap(f,n) for _ in range(4)]+[mmap.mmap(f,n//2,offset=n//2)]\n\
+         for i in range(0,n,4096): v[0][i:i+8]=os.urandom(8)\n\
+         if os.fork()==0: time.sleep(60); os._exit(0)\n\
+         print('ready',flush=True); time.sleep(60)",
+    );
+    let resident = RunningReport::start(program.pid(), 2, 1000).finish().report;
+    let size = number(&resident, "resident_bytes");
+    assert!((64 * MIB..90 * MIB).contains(&size), "{resident}");
+    let words = ["reclaim", "--all", &program.pid().to_string()].map(str::to_owned);
+    let _ = pagetide::command(words).finish(SOON);
+    let report = RunningReport::start(program.pid(), 2, 1000).finish().report;
+    let swapped = number(&report, "swapped_bytes");
+    let resident = number(&report, "resident_bytes");
+    assert!(swapped < 80 * MIB, "{swapped}: {report}");
+    let both = swapped + resident;
+    assert!((64 * MIB..100 * MIB).contains(&both), "{both}: {report}");
+}
+
+/// Regression: 64 MiB of secret memory were resident, and the report knew nothing of them.
+#[test]
+fn secret_memory_and_rings_have_lines_of_their_own() {
+    let _serial = serial();
+    let program = python(
+        "import ctypes,mmap,socket,struct,time\n\
+         n=16<<20; c=ctypes.CDLL(None); f=c.syscall(447,0)\n\
+         c.ftruncate(f,ctypes.c_long(n)); m=[mmap.mmap(f,n) for _ in range(2)]\n\
+         for i in range(0,n,4096): m[0][i]=1\n\
+         s=socket.socket(socket.AF_PACKET,socket.SOCK_RAW,0)\n\
+         s.setsockopt(263,5,struct.pack('IIII',1<<20,4,2048,2048))\n\
+         r=mmap.mmap(s.fileno(),4<<20); r[0]\n\
+         print('ready',flush=True); time.sleep(60)",
+    );
+    let report = RunningReport::start(program.pid(), 2, 1000).finish().report;
+    assert_eq!(number(&report, "secret_bytes"), 16 * MIB, "{report}");
+    assert_eq!(number(&report, "device_bytes"), 4 * MIB, "{report}");
+    // The kernel counts all three in Rss.
+    let parts = ["resident_bytes", "secret_bytes", "device_bytes"];
+    let sum: u64 = parts.iter().map(|name| number(&report, name)).sum();
+    let rss = rollup(&[program.pid()], "Rss");
+    assert!(is_near(sum, rss, 2), "{sum}, Rss {rss}: {report}");
 }

@@ -17,7 +17,7 @@ use e2e::idle_program::IdleProgram;
 use e2e::memcg::MemoryGroup;
 use e2e::temp::{Serial, TempDir, serial, target_dir};
 use e2e::{pagetide, proc, programs, wait, zram};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -202,7 +202,7 @@ fn is_ours_or_empty(name: &str) -> bool {
 impl Drop for Stage {
     fn drop(&mut self) {
         // If a test failed in the middle, its swap may still be on.
-        let _ = self.swap(&["off"]);
+        let _ = self.swap(&["off", "--force"]);
     }
 }
 
@@ -375,7 +375,17 @@ fn compressed_memory_is_made_used_and_removed() {
     assert_eq!(made["kind"], "zram");
     assert_eq!(made["size_bytes"], 200 << 20);
     let path = made["path"].as_str().expect("a path").to_owned();
-    stage.fails(&["on", "--size", "1G"], 1, &path);
+    // Regression: a second `swap on` was a failure, though the host had the requested swap.
+    let again = stage.json(&["on", "--size", "1G"]);
+    assert_eq!(again["path"], path.as_str());
+    assert_eq!(again["already_on"], true);
+    assert_eq!(again["differs"], json!(["--size"]));
+    let others = again["others"].as_array().expect("a list");
+    let foreign = stage.foreign.device();
+    assert!(
+        others.iter().any(|area| area["path"] == foreign.as_str()),
+        "{again:#}"
+    );
     let status = stage.json(&["status"]);
     assert_eq!(our_areas(&status).len(), 1, "{status:#}");
     assert_eq!(our_areas(&status)[0]["path"], path.as_str());
@@ -435,7 +445,8 @@ fn each_compressor_keeps_every_byte() {
         all_out();
         let _ = idle_program.touch();
         all_out();
-        stage.json(&["off"]);
+        // Other users' programs on this machine may have pages in it.
+        stage.json(&["off", "--force"]);
         let _ = idle_program.touch();
         stage.is_as_before();
     }
@@ -461,11 +472,11 @@ fn a_file_on_a_disk_is_made_and_removed() {
     assert!(our_areas(&stage.json(&["status"]))[0]["path"] == path.as_str());
     // A file with active swap cannot be removed: without its name it could not be switched off.
     assert!(std::fs::remove_file(&path).is_err());
-    stage.fails(
-        &["on", "--file", &folder.file("second"), "--size", "20M"],
-        1,
-        &path,
-    );
+    let second = folder.file("second");
+    let again = stage.json(&["on", "--file", &second, "--size", "20M"]);
+    assert_eq!(again["path"], path.as_str());
+    assert_eq!(again["differs"], json!(["--file"]));
+    assert!(!Path::new(&second).exists());
     stage.json(&["off"]);
     assert!(!Path::new(&path).exists());
     stage.is_as_before();
@@ -480,7 +491,7 @@ fn a_program_below_a_limit_outlives_off() {
     let group = MemoryGroup::new();
     group.limit(24 << 20);
     let mut program = swapped_out(&stage, &group);
-    let off = stage.swap(&["off"]);
+    let off = stage.swap(&["off", "--force"]);
     let reported = &off.stderr;
     match off.status.code() {
         // Other swap of this machine takes the pages that do not fit into the group.
@@ -500,10 +511,65 @@ fn a_program_below_a_limit_outlives_off() {
     );
     group.limit(200 << 20);
     if !off.status.success() {
-        stage.json(&["off"]);
+        stage.json(&["off", "--force"]);
     }
     assert!(program.ended().is_none());
     drop(program);
+    stage.is_as_before();
+}
+
+/// Regression: `swap off` removed swap that a manager, or another user's program, had pages in.
+#[test]
+fn off_is_refused_while_others_need_the_swap() {
+    let stage = Stage::set();
+    let made = stage.json(&["on", "--size", "64M"]);
+    let path = made["path"].as_str().expect("a path").to_owned();
+    set_highest_priority(&path);
+    let binary = pagetide::binary();
+    let run = format!("exec {binary} run --evict-older-than 1h -- sleep 300");
+    let manager = stage.inside(&["sh", "-c", &run]).start();
+    let refused = |reason: &str| {
+        let off = stage.swap(&["off"]);
+        off.status.code() == Some(1) && off.stderr.contains(reason)
+    };
+    // (`swap off` would succeed before the manager listens, and after its end.)
+    let sockets = || stage.inside(&["ls", "/run/pagetide/control"]).finish(LIMIT);
+    let listens = || !sockets().stdout.trim().is_empty();
+    wait::until("a manager", LIMIT, listens);
+    assert!(refused("needed by the manager of pid"), "it is named");
+    drop(manager);
+    wait::until("its end", LIMIT, || !listens());
+    let hold = "x=$(head -c 16777216 /dev/zero | tr '\\0' a); echo ready; sleep 300; echo $x";
+    let hold = "setpriv --reuid 65534 --clear-groups sh -c"
+        .split(' ')
+        .chain([hold]);
+    let other = Run::new(hold).start();
+    wait::until("a program of another user", LIMIT, || {
+        other.stdout().contains("ready")
+    });
+    let pid = other.pid().to_string();
+    let out = pagetide::command(["reclaim", "--all", &pid].map(str::to_owned)).finish(LIMIT);
+    assert!(out.stdout.contains("saved: net"), "{}", out.stderr);
+    assert!(refused(&format!("(pid {pid} of user 65534")), "it is named");
+    assert_eq!(our_areas(&stage.json(&["status"])).len(), 1);
+    stage.json(&["off", "--force"]);
+    drop(other);
+    stage.is_as_before();
+}
+
+#[test]
+fn a_named_area_is_removed_by_its_name_alone() {
+    let stage = Stage::set();
+    let shared = stage.json(&["on", "--size", "20M"]);
+    let named = stage.json(&["on", "--size", "8M", "--name", "trial"]);
+    assert_ne!(shared["path"], named["path"]);
+    let removed = stage.json(&["off", "--name", "trial"]);
+    assert_eq!(removed["path"], named["path"]);
+    let left = our_areas(&stage.json(&["status"]));
+    assert_eq!(left.len(), 1);
+    assert_eq!(left[0]["path"], shared["path"]);
+    stage.fails(&["off", "--name", "trial"], 1, "no swap that pagetide");
+    stage.json(&["off"]);
     stage.is_as_before();
 }
 
@@ -619,7 +685,7 @@ fn killed_commands_are_taken_up() {
             );
         }
     }
-    let _ = stage.swap(&["off"]);
+    let _ = stage.swap(&["off", "--force"]);
     let left = devices();
     let new: Vec<_> = left.difference(&stage.before.0).collect();
     // A device that was added but not recorded yet is empty, and may be taken for a foreign one.

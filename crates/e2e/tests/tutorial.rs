@@ -53,8 +53,16 @@ fn the_commands_of_the_tutorial_do_what_it_says() {
     let _swap = Swap::shared();
     let (port, folder) = (free_port(), TempDir::new());
     let is_typed = |line: &str| TYPED.contains(&line.split(' ').next().unwrap_or_default());
+    // Regression: the tutorial switched off the swap that another user of the host had switched on.
+    // Removing that swap at the end succeeds only if it is still there.
+    let kept = folder.file("kept");
+    let first = format!(
+        "pagetide swap on --size 16M > /dev/null\n\
+         trap 'kill $(jobs -p); pagetide swap off --name tutorial; \
+         pagetide swap off --force > {kept}' EXIT\n"
+    );
     let page = Page::new(include_str!("../../../docs/tutorial.md"), is_typed)
-        .first("trap 'kill $(jobs -p); pagetide swap off' EXIT\n")
+        .first(&first)
         .substitute("7788", &port.to_string())
         // After 24 s a policy of 10 s has found all cold pages idle.
         .substitute("--for 40s", "--for 24s")
@@ -82,4 +90,6 @@ fn the_commands_of_the_tutorial_do_what_it_says() {
         "{reported}"
     );
     assert!(done.of("swap off").contains("swap is off"), "{reported}");
+    let kept = std::fs::read_to_string(kept).unwrap_or_default();
+    assert!(kept.contains("swap is off"), "{kept}: {reported}");
 }

@@ -9,6 +9,7 @@ mod part;
 mod price;
 mod quantile;
 mod recording;
+mod saving;
 mod write_back;
 
 mod needed;
@@ -23,6 +24,7 @@ pub use part::Part;
 pub use price::Price;
 pub use quantile::AgeQuantile;
 pub use recording::RecordingReport;
+pub use saving::{GroupStore, KnownBy, Saving, SwapStore};
 pub use write_back::WriteBackReport;
 
 /// Source of ages (`interfaces.md`, `age_source`).
@@ -82,6 +84,12 @@ pub struct Report {
     /// Memory in swap. Private memory is counted by its swap entries; shared memory by the kernel's
     /// smaps, each file once, and as rarely as `kernel_says`.
     pub swapped_bytes: u64,
+    /// What the swapped-out memory saves: `swapped_bytes`, less the memory that its compressed
+    /// copies take.
+    pub saving: Saving,
+    /// The swapped-out memory of the whole host, and the memory that its compressed copies take;
+    /// `None` if unknown.
+    pub host_swap: Option<SwapStore>,
     /// Pages swapped out since the watch began. If the target is all processes: the kernel's count.
     /// Otherwise: the growth of the target's swap plus its refaults, at most the host's count.
     pub evicted_pages: u64,
@@ -148,9 +156,21 @@ pub struct Report {
     /// Kernel memory of the target's control group (stacks, page tables, slab); `None` without a
     /// group of its own.
     pub kernel_bytes: Option<u64>,
+    /// `charged_bytes` less what the report knows of it: resident and secret memory, unmapped page
+    /// cache, kernel memory. If negative, other groups are charged for resident memory of the
+    /// target. `None` without a group of its own.
+    pub charged_rest_bytes: Option<i64>,
     /// Memory in hugetlb pages. It has no age, and is not part of `resident_bytes`, as it is not
     /// part of the kernel's Rss.
     pub hugetlb_bytes: u64,
+    /// Resident secret memory (memfd_secret(2)). The kernel counts it in Rss; it is not part of
+    /// `resident_bytes`, has no age, and is never swapped out. Read as rarely as `kernel_says`.
+    pub secret_bytes: u64,
+    /// Resident memory of mapped devices and rings (packet sockets, io_uring, perf), which is
+    /// neither anonymous memory nor page cache. As `secret_bytes`.
+    pub device_bytes: u64,
+    /// Size of mappings of device memory that the kernel counts in no Rss (`VM_PFNMAP`).
+    pub pfn_bytes: u64,
     /// The kernel's own figures for the same processes, for comparison.
     pub kernel_says: KernelSays,
     /// Processes that ended since the watch began.
@@ -174,6 +194,26 @@ impl Report {
         let (kernel, shared) = (self.kernel_bytes, self.kernel_says.shared_bytes);
         let cache = self.used_cache_bytes;
         self.curve = curve.map(|curve| curve.beside(kernel, shared).with_cache(cache));
+    }
+
+    /// Sets the part of the charge that is none of the report's other figures.
+    pub fn set_charged_rest(&mut self) {
+        let known = [self.unmapped_cache_bytes, self.kernel_bytes];
+        let mapped = self.resident_bytes.saturating_add(self.secret_bytes);
+        let known = known
+            .into_iter()
+            .flatten()
+            .fold(mapped, u64::saturating_add);
+        let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        let charged = self.charged_bytes.map(signed);
+        self.charged_rest_bytes = charged.map(|bytes| bytes.saturating_sub(signed(known)));
+    }
+
+    /// Sets what the swapped-out memory saves. `host` is the host's store of swapped-out memory,
+    /// `group` the part that the kernel counts for the target.
+    pub fn set_saving(&mut self, host: Option<SwapStore>, group: Option<GroupStore>) {
+        self.host_swap = host;
+        self.saving = Saving::of(self.swapped_bytes, host, group);
     }
 
     /// Sets the age up to which `percent` of the memory of this node, or of all nodes, was

@@ -122,7 +122,8 @@ pub(super) const SWAP_ON: &str = "\
 Examples:
   sudo pagetide swap on                              half of the host's memory, by lz4
   sudo pagetide swap on --size 2G --compress zstd
-  sudo pagetide swap on --file /var/pagetide.swap    where there is no zram";
+  sudo pagetide swap on --file /var/pagetide.swap    where there is no zram
+  sudo pagetide swap on --name trial --size 1G       apart from the shared one";
 
 pub(super) const SWAP_RECOMPRESS: &str = "\
 Examples:
@@ -131,7 +132,9 @@ Examples:
 
 pub(super) const SWAP_OFF: &str = "\
 Examples:
-  sudo pagetide swap off";
+  sudo pagetide swap off
+  sudo pagetide swap off --name trial
+  sudo pagetide swap off --force                     also while others need it";
 
 pub(super) const SIM: &str = "\
 Examples:

@@ -12,8 +12,8 @@ use super::examples;
 pub(crate) enum Swap {
     /// Show all swap of the machine, and which of it pagetide made
     ///
-    /// Needs no rights and changes nothing. For zram: what it holds, and the memory that this
-    /// takes.
+    /// Needs no rights and changes nothing. For zram and zswap: what they hold, and the memory that
+    /// this takes.
     #[command(after_help = examples::SWAP_STATUS)]
     Status {
         /// As a JSON object
@@ -23,18 +23,17 @@ pub(crate) enum Swap {
     /// Make compressed swap in memory (zram), or in a file, and switch it on
     ///
     /// Needs root. It is filled before other swap, and lasts until `swap off` or until the machine
-    /// stops. No sysctl is changed.
+    /// stops. No sysctl is changed. If it is on already, nothing is done, and the command shows
+    /// what there is.
     #[command(after_help = examples::SWAP_ON)]
     On(On),
     /// Swap in all that is in the swap that `swap on` made, and remove that swap
     ///
-    /// Needs root. Other swap is never touched. If the pages do not fit in memory, nothing is done.
+    /// Needs root. Other swap is never touched. Nothing is done if the pages do not fit in memory.
+    /// Nor while a manager runs, if another user switched it on, or while it may hold pages of
+    /// other users' processes: --force does it all the same.
     #[command(after_help = examples::SWAP_OFF)]
-    Off {
-        /// As a JSON object
-        #[arg(long)]
-        json: bool,
-    },
+    Off(Off),
     /// Compress again what has been swapped out for long, by the algorithm of `swap on
     /// --recompress`
     ///
@@ -77,6 +76,24 @@ pub(crate) struct On {
     /// there (`--write-back-older-than`)
     #[arg(long, value_name = "DEVICE", conflicts_with = "file")]
     pub(crate) backing: Option<PathBuf>,
+    /// Make an area of this name beside the shared one: only `swap off --name` with the same name
+    /// removes it
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    pub(crate) name: Option<String>,
+    /// As a JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Which swap to switch off.
+#[derive(clap::Args, Debug, Clone)]
+pub(crate) struct Off {
+    /// Also while managers or other users need it, or if another user switched it on
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// The area that `swap on --name` made [default: the shared one]
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    pub(crate) name: Option<String>,
     /// As a JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -92,6 +109,17 @@ impl On {
             file: self.file.clone(),
             backing: self.backing.clone(),
         }
+    }
+}
+
+/// Parses the name of an area.
+fn name(text: &str) -> Result<String, UnitError> {
+    match host::swap::Swap::named(text) {
+        Some(_) => Ok(text.to_owned()),
+        None => Err(UnitError {
+            why: format!("`{text}` is no name of swap"),
+            hint: "write at most 32 of a to z, 0 to 9 and -, such as tutorial",
+        }),
     }
 }
 

@@ -355,6 +355,14 @@ fn swap_sizes_are_converted_to_bytes() {
         (requested.algorithm, requested.recompress.as_deref()),
         (None, Some("zstd"))
     );
+    let Ok(Command::Swap {
+        verb: SwapVerb::Off(off),
+    }) = parse("swap off --name a-1 --force")
+    else {
+        panic!("swap off has these options");
+    };
+    assert!(off.force && off.name.as_deref() == Some("a-1"));
+    assert!(parse("swap on --name ../x").is_err());
     let requested = request("swap on --file x");
     assert_eq!(requested.file.as_deref(), Some(std::path::Path::new("x")));
 }

@@ -10,6 +10,9 @@ use daemon::control::{Ask, Done, Request, Response, TenantAsk, ask};
 use daemon::error::Error;
 use daemon::options::{Bytes, Pages};
 use daemon::reclaim::{WATCH_MIN, WatchBeforeReclaim};
+use host::report::{Saving, SwapStore};
+use host::swap::Swap;
+use serde::Serialize;
 
 use crate::args::{ProcessOrTenant, Reclaim, TargetArgs};
 use crate::failure::Failure;
@@ -19,12 +22,13 @@ use super::requests::{LONG_TIMEOUT, TargetFound, find_target, of_tenant, target_
 
 pub(super) fn reclaim(args: &Reclaim) -> Result<u8, Failure> {
     let (target, what) = args.plan()?;
+    let before = Swap::system().store();
     if let Some(ProcessOrTenant::Tenant(path)) = &target.target {
         let answer = of_tenant(&args.tree, path, TenantAsk::Reclaim(what), LONG_TIMEOUT)?;
         let Response::Reclaimed(done) = answer else {
             return Err(unexpected());
         };
-        let written = print(&done, args.json);
+        let written = print(&Answer::of(done.clone(), before), args.json);
         return exit_code_of(short(&format!("tenant {path}"), what, &done), written);
     }
     let glance = WatchBeforeReclaim {
@@ -32,8 +36,41 @@ pub(super) fn reclaim(args: &Reclaim) -> Result<u8, Failure> {
         stop: &AtomicBool::new(false),
     };
     let (done, name) = page_out(&target_args(&target), (what, glance))?;
-    let written = print(&done, args.json);
+    let written = print(&Answer::of(done.clone(), before), args.json);
     exit_code_of(short(&name, what, &done), written)
+}
+
+/// The output of `reclaim`: what was paged out, and what the swapped-out part of it saves.
+#[derive(Serialize)]
+struct Answer {
+    #[serde(flatten)]
+    done: Done,
+    saving: Saving,
+}
+
+impl Answer {
+    /// Returns the output for a reclaim that has ended. `before` is the host's store of swapped-out
+    /// memory before it.
+    ///
+    /// The part that was swapped out is the growth of the host's swap meanwhile, at most what was
+    /// paged out: the kernel drops pages of files, and does not report how many.
+    fn of(done: Done, before: Option<SwapStore>) -> Answer {
+        let after = Swap::system().store();
+        Answer {
+            saving: saving(done.evicted_pages, before, after),
+            done,
+        }
+    }
+}
+
+/// Returns what reclaiming `pages` pages saves, by the host's store before it and after it.
+fn saving(pages: u64, before: Option<SwapStore>, after: Option<SwapStore>) -> Saving {
+    let Some((before, after)) = before.zip(after) else {
+        return Saving::default();
+    };
+    let growth = after.swapped_bytes.saturating_sub(before.swapped_bytes);
+    let swapped = growth.min(Pages(pages).bytes().0);
+    Saving::of(swapped, Some(after), None)
 }
 
 /// Pages out through the manager of a target. If the target has none, a manager for this command
@@ -69,12 +106,13 @@ fn exit_code_of(failed: Option<Failure>, written: Result<(), Failure>) -> Result
     }
 }
 
-fn print(done: &Done, json: bool) -> Result<(), Failure> {
+fn print(answer: &Answer, json: bool) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     if json {
-        writeln!(out, "{}", crate::view::text::json_line(done))?;
+        writeln!(out, "{}", crate::view::text::json_line(answer))?;
         return Ok(());
     }
+    let done = &answer.done;
     let (did, pages) = match done.would_pages {
         0 => ("paged out", done.evicted_pages),
         would => ("dry run of its manager (--dry-run): would page out", would),
@@ -85,6 +123,9 @@ fn print(done: &Done, json: bool) -> Result<(), Failure> {
         Pages(pages).bytes(),
         count(pages)
     )?;
+    if let Some(saved) = answer.saving.words() {
+        writeln!(out, "saved: {saved}")?;
+    }
     let stayed = stayed(done);
     if !stayed.is_empty() {
         writeln!(out, "stayed: {stayed}")?;
@@ -108,6 +149,7 @@ pub(super) fn stayed(done: &Done) -> String {
         ("locked", done.locked_pages),
         ("freed by the program", done.lazyfree_pages),
         (in_use, done.referenced_pages),
+        ("pinned by a driver (io_uring, RDMA)", done.pinned_pages),
         ("in use by the kernel", done.busy_pages),
     ];
     let kept = kept.into_iter().filter(|(_, pages)| *pages > 0);
@@ -155,6 +197,30 @@ mod tests {
     use super::*;
 
     #[test]
+    fn only_what_was_swapped_out_counts_as_saved() {
+        let store = |swapped_mib: u64, compressed_mib: u64| {
+            Some(SwapStore {
+                swapped_bytes: swapped_mib << 20,
+                compressed_bytes: compressed_mib << 20,
+            })
+        };
+        let saving = |pages, before, after| {
+            let saving = saving(pages, before, after);
+            (
+                saving.swapped_bytes >> 20,
+                saving.net_bytes.map(|net| net >> 20),
+            )
+        };
+        // Of 64 MiB that were paged out, 16 MiB were pages of files.
+        let found = saving(64 << 8, store(16, 4), store(64, 16));
+        assert_eq!(found, (48, Some(36)));
+        // Other programs' pages were swapped out meanwhile, or swapped in.
+        assert_eq!(saving(1 << 8, store(0, 0), store(64, 16)).0, 1);
+        assert_eq!(saving(1 << 8, store(64, 16), store(0, 0)), (0, Some(0)));
+        assert_eq!(saving(1 << 8, None, store(1, 1)), (0, None));
+    }
+
+    #[test]
     fn less_than_requested_is_a_failure() {
         let done = Done {
             asked_pages: 256,
@@ -187,6 +253,14 @@ mod tests {
         assert_eq!(
             stayed(&unseen),
             "8 KiB accessed meanwhile or of unknown age"
+        );
+        let pinned = Done {
+            pinned_pages: 4096,
+            ..Done::default()
+        };
+        assert_eq!(
+            stayed(&pinned),
+            "16 MiB pinned by a driver (io_uring, RDMA)"
         );
         let full = Done {
             no_swap: true,

@@ -3,13 +3,14 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-use host::swap::{Removed, Swap, SwapError};
+use daemon::control::managers;
+use host::swap::{Area, Made, Removed, Swap, SwapError};
 use host::system::Proc;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 use super::demo;
-use crate::args::{SwapOn, SwapVerb};
+use crate::args::{SwapOff, SwapOn, SwapVerb};
 use crate::failure::Failure;
 use crate::terminal::Style;
 use crate::view::{swap as view, text::json_lines};
@@ -36,9 +37,9 @@ pub(super) fn swap(verb: &SwapVerb) -> Result<u8, Failure> {
                 view::recompressed(&done, Style::of_stdout())
             })
         }
-        SwapVerb::Off { json } => {
-            let removed = off()?;
-            show(*json, &removed, || {
+        SwapVerb::Off(args) => {
+            let removed = off(args)?;
+            show(args.json, &removed, || {
                 view::removed(&removed, Style::of_stdout())
             })
         }
@@ -46,8 +47,25 @@ pub(super) fn swap(verb: &SwapVerb) -> Result<u8, Failure> {
 }
 
 /// Removes the swap that `swap on` made or, if there is none, the swap of a demo that was killed.
-fn off() -> Result<Removed, SwapError> {
-    or_left(Swap::system().off(), demo::remove_stale_swap)
+fn off(args: &SwapOff) -> Result<Removed, SwapError> {
+    let swap = area(args.name.as_deref());
+    let done = match (args.force, &args.name) {
+        (true, _) => swap.force_off(),
+        (false, Some(_)) => swap.off(),
+        // Managers swap out to whatever swap there is, so they need the shared area.
+        (false, None) => swap.off_unless(&managers()),
+    };
+    match args.name {
+        Some(_) => done,
+        None => or_left(done, demo::remove_stale_swap),
+    }
+}
+
+/// Returns the area of this name, or the shared one.
+fn area(name: Option<&str>) -> Swap {
+    // The command line accepts no other names.
+    let named = name.and_then(Swap::named);
+    named.unwrap_or_else(Swap::system)
 }
 
 /// Returns `done`; but if there was no swap to remove, calls `left`, which removes a demo's swap.
@@ -64,8 +82,22 @@ fn or_left(
 fn on(args: &SwapOn) -> Result<u8, Failure> {
     let memory = Proc::system().and_then(|proc| proc.memory());
     let memory = memory.map_err(SwapError::from)?.total;
-    let made = Swap::system().on(&args.request(memory))?;
-    show(args.json, &made, || view::made(&made, Style::of_stdout()))
+    let made = area(args.name.as_deref()).on(&args.request(memory))?;
+    let areas = Swap::system().status().map(|status| status.areas);
+    let mut others = areas.unwrap_or_default();
+    others.retain(|area| area.path != made.path);
+    let on = On { made, others };
+    show(args.json, &on, || {
+        view::made(&on.made, &on.others, Style::of_stdout())
+    })
+}
+
+/// The output of `swap on`: the area, and the other areas that are on.
+#[derive(Serialize)]
+struct On {
+    #[serde(flatten)]
+    made: Made,
+    others: Vec<Area>,
 }
 
 /// Returns a progress bar, visible on a terminal only: swapping in a gibibyte takes some seconds.

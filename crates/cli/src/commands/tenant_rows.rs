@@ -1,6 +1,7 @@
 //! The tenants of `pagetide serve` as rows of a table.
 
 use daemon::control::{Response, TenantAsk, TenantRow};
+use host::swap::Swap;
 
 use crate::args::Tree;
 use crate::failure::Failure;
@@ -30,6 +31,7 @@ fn watched(tenant: &TenantRow) -> Watched {
         wall_ms: tenant.wall_ms,
         interval_ms: tenant.interval_ms,
         age_source: tenant.age_source,
+        host_swap: Swap::system().store(),
     }
 }
 
@@ -52,6 +54,7 @@ fn row(tenant: &TenantRow) -> Row {
         older_than_1m_bytes: older(60_000),
         older_than_10m_bytes: older(600_000),
         unknown_age_bytes: tenant.unknown_age_bytes,
+        ..Row::default()
     }
 }
 

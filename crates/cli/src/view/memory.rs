@@ -92,12 +92,15 @@ fn sizes(report: &Report, sheet: &mut Sheet) {
         count(report.refaulted_pages)
     );
     sheet.row("swapped", &text);
+    if let Some(text) = report.saving.words() {
+        sheet.row("saved", &text);
+    }
     if let Some(text) = charged(report) {
         sheet.row("charged", &text);
     }
-    if report.hugetlb_bytes > 0 {
-        let text = format!("{}, not in resident, no ages", Bytes(report.hugetlb_bytes));
-        sheet.row("hugetlb", &text);
+    for (name, bytes, what) in apart(report) {
+        let text = format!("{}{what}, not in resident, no ages", Bytes(bytes));
+        sheet.row(name, &text);
     }
     if let Some((hundredths, of)) = says.pressure_some_avg10.zip(says.pressure_of) {
         sheet.row("pressure", &words::waited(hundredths, of));
@@ -109,6 +112,21 @@ fn sizes(report: &Report, sheet: &mut Sheet) {
         sheet.row("price", &needed.price.words());
     }
     ended(report, sheet);
+}
+
+/// Returns the memory that is not part of the resident memory: names, bytes, and what it is.
+fn apart(report: &Report) -> impl Iterator<Item = (&'static str, u64, &'static str)> {
+    let all = [
+        ("hugetlb", report.hugetlb_bytes, ""),
+        ("secret", report.secret_bytes, " (memfd_secret)"),
+        (
+            "devices",
+            report.device_bytes,
+            " of mapped devices and rings",
+        ),
+        ("device map", report.pfn_bytes, " of addresses of devices"),
+    ];
+    all.into_iter().filter(|(_, bytes, _)| *bytes > 0)
 }
 
 /// Returns the text about the control group's charge, and how much of it is unmapped page cache and
@@ -129,6 +147,15 @@ fn charged(report: &Report) -> Option<String> {
     let parts: Vec<_> = parts.collect();
     if !parts.is_empty() {
         text += &format!(", with {}", parts.join(" and "));
+    }
+    // A hundredth of the charge is less than the kernel's counters are off by.
+    let rest = report.charged_rest_bytes.unwrap_or(0);
+    if rest.unsigned_abs() > now / 100 {
+        let bytes = Bytes(rest.unsigned_abs());
+        text += &match rest {
+            ..0 => format!("; other groups are charged for {bytes} of its resident memory"),
+            _ => format!("; {bytes} is none of these and not resident here (swap cache, files)"),
+        };
     }
     Some(text)
 }

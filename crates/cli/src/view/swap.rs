@@ -4,7 +4,7 @@
 //! names the command to run.
 
 use daemon::options::Bytes;
-use host::swap::{Area, Made, Recompressed, Removed, Status};
+use host::swap::{Area, Made, Maker, Recompressed, Removed, Status, Zswap};
 
 use crate::terminal::Style;
 
@@ -20,27 +20,66 @@ pub(crate) fn status(status: &Status, style: Style) -> String {
         sheet.line("There is no swap: cold memory cannot be swapped out.");
         sheet.hanging("  -> ", "as root: pagetide swap on");
     }
+    if let Some(why) = &status.invented {
+        sheet.hanging("", &format!("This may not be the host's swap: {why}."));
+        sheet.blank();
+    }
     for area in &status.areas {
         area_lines(area, &mut sheet);
+    }
+    if let Some(zswap) = status.zswap.as_ref().filter(|zswap| zswap.matters()) {
+        zswap_lines(zswap, &mut sheet);
     }
     if status.wants_page_cluster_0() {
         sheet.blank();
         cluster(status.page_cluster, &mut sheet);
     }
-    for path in &status.left {
+    for (path, name) in status.left.iter().zip(&status.left_names) {
         sheet.blank();
         let text = format!("{path} was made by pagetide and is not swapped to any more");
         sheet.hanging("", &text);
-        sheet.hanging("  -> ", "as root: pagetide swap off");
+        sheet.hanging("  -> ", &format!("as root: {}", off(name.as_deref())));
     }
     sheet.finish()
 }
 
-fn area_lines(area: &Area, sheet: &mut Sheet) {
-    let whose = match area.ours {
-        true => "made by pagetide",
-        false => "not pagetide's",
+/// Returns the command that switches off the area of this name, or the shared one.
+fn off(name: Option<&str>) -> String {
+    let name = name.map_or_else(String::new, |name| format!(" --name {name}"));
+    format!("pagetide swap off{name}")
+}
+
+/// Returns the maker of an area in words.
+fn whose(area: &Area) -> String {
+    let by = |by: Maker| format!(" for user {}", by.uid);
+    let by = area.by.map_or_else(String::new, by);
+    match (area.ours, &area.name) {
+        (false, _) => "not pagetide's".to_owned(),
+        (true, None) => format!("made by pagetide{by}"),
+        (true, Some(name)) => format!("made by pagetide{by}, --name {name}"),
+    }
+}
+
+/// Describes zswap, which takes pages before the areas get them.
+fn zswap_lines(zswap: &Zswap, sheet: &mut Sheet) {
+    let text = match zswap.enabled {
+        true => "zswap  (on: it takes swapped-out pages before the areas above get them)",
+        false => "zswap  (off, and still holds pages that it took before)",
     };
+    sheet.heading(text);
+    let holds = match (zswap.original_bytes, zswap.memory_bytes) {
+        (Some(held), Some(memory)) => {
+            let by = zswap.algorithm.as_deref().unwrap_or("an unknown algorithm");
+            let (held, memory) = (Bytes(held), Bytes(memory));
+            format!("{held} by {by}, in {memory} of memory; the areas count them as used")
+        }
+        _ => "an unknown amount: this kernel does not report it".to_owned(),
+    };
+    sheet.row("holds", &holds);
+}
+
+fn area_lines(area: &Area, sheet: &mut Sheet) {
+    let whose = whose(area);
     let (path, kind) = (area.path.display(), area.kind);
     sheet.heading(&format!(
         "{path}  ({kind}, {whose}, priority {})",
@@ -85,8 +124,8 @@ fn area_lines(area: &Area, sheet: &mut Sheet) {
     }
 }
 
-/// Describes the swap that was made.
-pub(crate) fn made(made: &Made, style: Style) -> String {
+/// Describes the swap that was made or was on already, and the other areas.
+pub(crate) fn made(made: &Made, others: &[Area], style: Style) -> String {
     let mut sheet = Sheet::new(style);
     if let Some(removed) = &made.removed {
         sheet.hanging("", &format!("removed {removed}"));
@@ -99,15 +138,43 @@ pub(crate) fn made(made: &Made, style: Style) -> String {
     let behind = behind.map_or_else(String::new, |disk| format!(", with {disk} behind it"));
     let (path, size, kind) = (made.path.display(), Bytes(made.size_bytes), made.kind);
     let priority = made.priority;
+    let already = if made.already_on { " already" } else { "" };
     sheet.hanging(
         "",
-        &format!("swap is on: {path}, {size}, {kind}{by}{again}{behind}, priority {priority}"),
+        &format!(
+            "swap is on{already}: {path}, {size}, {kind}{by}{again}{behind}, priority {priority}"
+        ),
     );
-    sheet.hanging("", "`pagetide swap off` brings all back and removes it");
+    let off = off(made.name.as_deref());
+    match made.already_on {
+        true => already_on(made, &off, &mut sheet),
+        false => sheet.hanging("", &format!("`{off}` brings all back and removes it")),
+    }
+    for area in others {
+        let (path, kind, whose) = (area.path.display(), area.kind, whose(area));
+        let (used, size) = (Bytes(area.used_bytes), Bytes(area.size_bytes));
+        let priority = area.priority;
+        let text = format!(
+            "also on: {path} ({kind}, {whose}, priority {priority}), {used} of {size} used"
+        );
+        sheet.hanging("", &text);
+    }
     if made.kind == host::system::swap::SwapKind::Zram && made.page_cluster.is_some_and(|n| n > 0) {
         cluster(made.page_cluster, &mut sheet);
     }
     sheet.finish()
+}
+
+/// Describes an area that was on already: who made it, and what is not as requested.
+fn already_on(made: &Made, off: &str, sheet: &mut Sheet) {
+    if let Some(by) = made.by {
+        sheet.hanging("", &format!("user {} switched it on", by.uid));
+    }
+    if !made.differs.is_empty() {
+        let differs = made.differs.join(", ");
+        let text = format!("not as requested: {differs}; to change that: `{off}`, then on again");
+        sheet.hanging("", &text);
+    }
 }
 
 /// Describes what was compressed again.
@@ -167,6 +234,8 @@ mod tests {
             path: PathBuf::from(path),
             kind: SwapKind::File,
             ours,
+            name: None,
+            by: None,
             size_bytes: 2 << 30,
             used_bytes: 512 << 20,
             priority: -2,
@@ -199,6 +268,14 @@ mod tests {
             areas: vec![zram, area("/my\x1b[2J swap", false)],
             page_cluster: Some(3),
             left: vec!["/old".to_owned()],
+            left_names: vec![Some("trial".to_owned())],
+            zswap: Some(Zswap {
+                enabled: true,
+                algorithm: Some("lzo".to_owned()),
+                original_bytes: Some(64 << 20),
+                memory_bytes: Some(18 << 20),
+            }),
+            invented: None,
         };
         let want = "\
 /dev/zram1  (zram, made by pagetide, priority 100)
@@ -210,11 +287,14 @@ mod tests {
 /my?[2J swap  (file, not pagetide's, priority -2)
   used       512 MiB of 2 GiB (25%)
 
+zswap  (on: it takes swapped-out pages before the areas above get them)
+  holds      64 MiB by lzo, in 18 MiB of memory; the areas count them as used
+
 vm.page-cluster is 3: 8 pages are read where zram gives one at once
   -> sysctl vm.page-cluster=0
 
 /old was made by pagetide and is not swapped to any more
-  -> as root: pagetide swap off
+  -> as root: pagetide swap off --name trial
 ";
         assert_eq!(status(&all, Style::PLAIN), want);
     }
@@ -225,19 +305,51 @@ vm.page-cluster is 3: 8 pages are read where zram gives one at once
             areas: Vec::new(),
             page_cluster: Some(3),
             left: Vec::new(),
+            left_names: Vec::new(),
+            zswap: None,
+            invented: Some("why".to_owned()),
         };
         let text = status(&none, Style::PLAIN);
         assert!(
             text.contains("no swap") && text.contains("pagetide swap on"),
             "{text}"
         );
+        assert!(text.contains("may not be the host's swap: why."), "{text}");
         assert!(!text.contains("page-cluster"), "{text}");
+    }
+
+    #[test]
+    fn swap_that_is_on_already_is_shown_with_what_differs_and_all_other_swap() {
+        let one = Made {
+            path: PathBuf::from("/dev/zram1"),
+            name: None,
+            kind: SwapKind::Zram,
+            size_bytes: 12 << 30,
+            algorithm: Some("lz4".to_owned()),
+            recompress: None,
+            priority: 100,
+            page_cluster: Some(0),
+            removed: None,
+            backing: None,
+            already_on: true,
+            differs: vec!["--size", "--compress"],
+            by: Some(Maker { uid: 1000, at_s: 0 }),
+        };
+        let want = "\
+swap is on already: /dev/zram1, 12 GiB, zram by lz4, priority 100
+user 1000 switched it on
+not as requested: --size, --compress; to change that: `pagetide swap off`, then
+on again
+also on: /swap (file, not pagetide's, priority -2), 512 MiB of 2 GiB used
+";
+        assert_eq!(made(&one, &[area("/swap", false)], Style::PLAIN), want);
     }
 
     #[test]
     fn the_result_is_shown() {
         let mut one = Made {
             path: PathBuf::from("/dev/zram1"),
+            name: None,
             kind: SwapKind::Zram,
             size_bytes: 12 << 30,
             algorithm: Some("lz4".to_owned()),
@@ -246,16 +358,21 @@ vm.page-cluster is 3: 8 pages are read where zram gives one at once
             page_cluster: Some(0),
             removed: Some("/old, left by an earlier command".to_owned()),
             backing: None,
+            already_on: false,
+            differs: Vec::new(),
+            by: None,
         };
         let want = "\
 removed /old, left by an earlier command
 swap is on: /dev/zram1, 12 GiB, zram by lz4, priority 100
 `pagetide swap off` brings all back and removes it
 ";
-        assert_eq!(made(&one, Style::PLAIN), want);
+        assert_eq!(made(&one, &[], Style::PLAIN), want);
         (one.page_cluster, one.recompress) = (Some(3), Some("zstd".to_owned()));
-        assert!(made(&one, Style::PLAIN).contains(PAGE_CLUSTER));
-        assert!(made(&one, Style::PLAIN).contains("by lz4 and once more by zstd, priority"));
+        assert!(made(&one, &[], Style::PLAIN).contains(PAGE_CLUSTER));
+        assert!(made(&one, &[], Style::PLAIN).contains("by lz4 and once more by zstd, priority"));
+        one.name = Some("trial".to_owned());
+        assert!(made(&one, &[], Style::PLAIN).contains("`pagetide swap off --name trial` brings"));
         let mut done = Recompressed {
             path: PathBuf::from("/dev/zram1"),
             algorithm: "zstd".to_owned(),

@@ -90,11 +90,10 @@ pub(crate) fn names(value: &serde_json::Value) -> std::collections::BTreeSet<Str
     }
 }
 
-/// Returns the JSON of the four subcommands of `swap`, with all fields that it may have.
-fn swap_json() -> [serde_json::Result<serde_json::Value>; 4] {
-    use host::swap::{Area, Backing, Compressed, Made, Recompressed, Removed, Status};
-    use host::system::swap::SwapKind;
-    let (path, kind) = (std::path::PathBuf::from("/dev/zram1"), SwapKind::Zram);
+/// The status of a zram with a disk behind it and zswap in front of it.
+fn swap_status() -> host::swap::Status {
+    use host::swap::{Area, Backing, Compressed, Maker, Status, Zswap};
+    let path = std::path::PathBuf::from("/dev/zram1");
     let compressed = Compressed {
         algorithm: None,
         recompress: None,
@@ -110,20 +109,38 @@ fn swap_json() -> [serde_json::Result<serde_json::Value>; 4] {
         }),
     };
     let area = Area {
-        path: path.clone(),
-        kind,
+        path,
+        kind: host::system::swap::SwapKind::Zram,
         ours: true,
+        name: None,
+        by: Some(Maker { uid: 0, at_s: 0 }),
         size_bytes: 0,
         used_bytes: 0,
         priority: 0,
         compressed: Some(compressed),
     };
-    [
-        serde_json::to_value(Status {
-            areas: vec![area],
-            page_cluster: None,
-            left: Vec::new(),
+    Status {
+        areas: vec![area],
+        page_cluster: None,
+        left: Vec::new(),
+        left_names: Vec::new(),
+        zswap: Some(Zswap {
+            enabled: true,
+            algorithm: None,
+            original_bytes: None,
+            memory_bytes: None,
         }),
+        invented: None,
+    }
+}
+
+/// The JSON of each of the four subcommands of `swap`, with all fields that it may have.
+fn swap_json() -> [serde_json::Result<serde_json::Value>; 4] {
+    use host::swap::{Made, Recompressed, Removed};
+    use host::system::swap::SwapKind;
+    let (path, kind) = (std::path::PathBuf::from("/dev/zram1"), SwapKind::Zram);
+    [
+        serde_json::to_value(swap_status()),
         serde_json::to_value(Made {
             path: path.clone(),
             kind,
@@ -134,6 +151,10 @@ fn swap_json() -> [serde_json::Result<serde_json::Value>; 4] {
             page_cluster: None,
             removed: None,
             backing: None,
+            name: None,
+            already_on: false,
+            differs: Vec::new(),
+            by: None,
         }),
         serde_json::to_value(Recompressed {
             path: path.clone(),

@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 
 use host::system::process::Stat;
 use host::system::{Proc, start};
+use rustix::io::Errno;
 
 use super::client::is_managed;
+use super::peer::Peer;
 use super::{ControlError, Request, Response, Tenant, ask, manager_of, socket};
 
 /// Longest wait for the reply of one manager.
@@ -163,6 +165,42 @@ pub fn managed_pids() -> Vec<u32> {
     };
     let tenants = managed().into_iter().filter(lives).filter(is_managed);
     tenants.filter_map(|tenant| tenant.pid()).collect()
+}
+
+/// Returns the managers that listen and that we trust, in words such as `the manager of pid 7 (pid
+/// 12)`.
+#[must_use]
+pub fn managers() -> Vec<String> {
+    let mut found = Vec::new();
+    for dir in socket::believed() {
+        for name in dir.names().unwrap_or_default() {
+            let Some(manages) = manages(&name) else {
+                continue;
+            };
+            match socket::connect(&dir, &name, Duration::ZERO) {
+                Ok(stream) => {
+                    let peer = Peer::of(&stream).ok();
+                    let peer = peer.filter(|peer| peer.uid == dir.owner());
+                    found.extend(peer.map(|peer| format!("{manages} (pid {})", peer.pid)));
+                }
+                // It listens, and its backlog is full.
+                Err(Errno::AGAIN) => found.push(manages),
+                Err(_) => {}
+            }
+        }
+    }
+    found
+}
+
+/// Returns the words for the manager with a socket of this name; `None` if it is no socket's name.
+fn manages(name: &str) -> Option<String> {
+    match Tenant::of_socket_name(name) {
+        Some(Tenant::Pid(pid)) => Some(format!("the manager of pid {pid}")),
+        Some(_) => Some("the manager of a control group".to_owned()),
+        None => name
+            .starts_with("tree.")
+            .then(|| "`pagetide serve`".to_owned()),
+    }
 }
 
 /// Returns the tenants that have a socket in the directories that we trust, whether or not a

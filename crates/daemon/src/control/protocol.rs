@@ -154,6 +154,9 @@ pub struct Done {
     pub referenced_pages: u64,
     /// Pages that stayed because the kernel was using them.
     pub busy_pages: u64,
+    /// Pages that stayed because a driver has pinned them (buffers of io_uring, of RDMA).
+    #[serde(default)]
+    pub pinned_pages: u64,
     /// Pages that stayed because their age is unknown; not all of them were tried.
     #[serde(default)]
     pub unknown_pages: u64,
@@ -176,6 +179,7 @@ impl From<Reclaimed> for Done {
             lazyfree_pages: kept.lazyfree,
             referenced_pages: kept.referenced,
             busy_pages: kept.busy,
+            pinned_pages: reclaimed.pinned_pages,
             unknown_pages: reclaimed.unknown_pages,
             no_swap: reclaimed.no_swap,
             refused: reclaimed.refused,

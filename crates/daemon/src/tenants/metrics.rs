@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use host::manage::tenants::figures::{EDGES_MS, NodeFigures, TenantFigures, WALK_EDGES_MS};
 
-use host::report::Needed;
+use host::report::{Needed, Saving, SwapStore};
 
 use super::names::{Names, labels};
 use super::snapshot::{Snapshot, name_of};
@@ -27,8 +27,10 @@ pub(super) fn text(snapshot: &Snapshot, needed: &BTreeMap<PathBuf, Needed>) -> S
         tenants: snapshot.figures.tenants.iter().map(Labelled::new).collect(),
         nodes: &snapshot.nodes,
         names: &snapshot.names,
+        swap: snapshot.swap,
     };
     page.of_tenants();
+    page.saving();
     page.needed(needed);
     page.ages();
     page.counters();
@@ -56,6 +58,7 @@ struct Page<'a> {
     tenants: Vec<Labelled<'a>>,
     nodes: &'a [u32],
     names: &'a Names,
+    swap: Option<SwapStore>,
 }
 
 impl Page<'_> {
@@ -130,6 +133,24 @@ impl Page<'_> {
             "Resident memory whose age is not known; in no bucket of pagetide_page_age_bytes.";
         self.family(name, "gauge", help);
         self.by_node(name, |found, ty| found.unknown[ty]);
+    }
+
+    /// Appends what swapped-out memory saves. What is unknown has no sample.
+    fn saving(&mut self) {
+        let host = self.swap;
+        let saving = |figures: &TenantFigures| Saving::of(figures.swapped, host, None);
+        let name = "pagetide_swap_compressed_bytes";
+        let help = "Memory that the compressed copies of a tenant's swapped-out memory take: the host's, shared out by pages.";
+        self.family(name, "gauge", help);
+        self.by_tenant(name, |figures| saving(figures).compressed_bytes);
+        let name = "pagetide_net_saved_bytes";
+        let help = "pagetide_swapped_bytes less pagetide_swap_compressed_bytes.";
+        self.family(name, "gauge", help);
+        for Labelled { label, figures } in &self.tenants {
+            if let Some(net) = saving(figures).net_bytes {
+                let _ = writeln!(self.text, "{name}{{{label}}} {net}");
+            }
+        }
     }
 
     /// Appends how much memory tenants need. A tenant of which that is unknown has no sample.

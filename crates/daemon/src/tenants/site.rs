@@ -201,6 +201,7 @@ mod tests {
             },
             curves: curves.iter().map(curve).collect(),
             price: host::report::Price::default(),
+            swap: None,
             actions: Vec::new(),
         }
     }

@@ -18,7 +18,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use engine::memcg::MemcgId;
 use host::manage::tenants::Tenants;
 use host::manage::tenants::figures::Figures;
-use host::report::{Curve, Price};
+use host::report::{Curve, Price, SwapStore};
+use host::swap::Swap;
 use host::system::Proc;
 use host::system::thread_cpu;
 
@@ -57,6 +58,8 @@ pub(super) struct Snapshot {
     pub(super) curves: Vec<(PathBuf, Option<Curve>)>,
     /// What a refault costs.
     pub(super) price: Price,
+    /// What the host's swap holds in memory; `None` if unknown.
+    pub(super) swap: Option<SwapStore>,
     /// Units, containers and pods among the tenants.
     pub(super) names: Arc<Names>,
     /// Actions since the previous snapshot.
@@ -136,6 +139,7 @@ impl SnapshotSender {
             names,
             curves: self.curves(tenants),
             price: self.price(),
+            swap: Swap::system().store(),
             actions: std::mem::take(&mut self.actions),
         };
         // The pause is a multiple of the processor time that this snapshot took. By elapsed time, a

@@ -9,6 +9,7 @@ use engine::memcg::MemcgId;
 use host::manage::Reclaimed;
 use host::manage::tenants::{ProcessesByTenant, ReclaimFrom, Tenants};
 use host::report::Report;
+use host::swap::Swap;
 use rustix::io::Errno;
 
 use super::request_queue::Tree;
@@ -137,6 +138,7 @@ fn report(tenants: &mut Tenants, memcg: MemcgId) -> Result<Box<Report>, Errno> {
     let mut report = tenants.report(memcg)?;
     [report.kernel_bytes, report.unmapped_cache_bytes] = tenants.kernels_part(memcg)?;
     report.curve = tenants.curve(memcg, report.kernel_bytes)?;
+    report.set_saving(Swap::system().store(), None);
     Ok(Box::new(report))
 }
 

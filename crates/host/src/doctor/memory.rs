@@ -1,13 +1,15 @@
-//! What pagetide needs to page out: memory pressure reports (PSI), swap, and the limit of locked
-//! memory.
+//! What pagetide needs to page out: memory pressure reports (PSI), swap, zswap in front of it, and
+//! the limit of locked memory.
 //!
-//! Invariant: nothing is switched on; the remedy is a command that the user can type. Our own
-//! memory is locked and unlocked at once, to see whether the kernel allows it.
+//! Invariant: nothing is switched on; the remedy is a command that the user can type. If `/proc`
+//! shows another program's list of swap, nothing is claimed of its kind. Our own memory is locked
+//! and unlocked at once, to see whether the kernel allows it.
 
 use rustix::io::Errno;
 use rustix::mm::{MlockAllFlags, mlockall, munlockall};
 use rustix::process::{Resource, getrlimit};
 
+use crate::swap::{Swap, Zswap};
 use crate::system::Proc;
 use crate::system::swap::SwapArea;
 
@@ -18,6 +20,11 @@ pub(super) struct Memory {
     /// Whether the kernel reports memory pressure (PSI).
     pressure: bool,
     swaps: Vec<SwapArea>,
+    /// Why `swaps` is not the kernel's list, with the kernel's own total of swap in bytes; `None`
+    /// if it is.
+    invented: Option<(String, u64)>,
+    /// zswap, if the kernel has it and it may hold pages.
+    zswap: Option<Zswap>,
     /// Soft RLIMIT_MEMLOCK; `None` if unlimited.
     lock_limit: Option<u64>,
     /// Result of locking our own memory.
@@ -29,6 +36,8 @@ impl Memory {
         Memory {
             pressure: proc.is_some_and(|proc| proc.pressure().is_ok_and(|found| found.is_some())),
             swaps: proc.and_then(|proc| proc.swaps().ok()).unwrap_or_default(),
+            invented: proc.and_then(|proc| Some((proc.invented()?, proc.swap_total().ok()?))),
+            zswap: Swap::system().zswap().filter(Zswap::matters),
             lock_limit: getrlimit(Resource::Memlock).current,
             locked: lock(),
         }
@@ -36,7 +45,9 @@ impl Memory {
 
     /// Returns the findings on what paging out needs: swap, lazyfree pages, locked memory.
     pub(super) fn judge(&self) -> Vec<Finding> {
-        vec![self.judge_swap(), self.judge_lazyfree(), self.judge_lock()]
+        let mut all = vec![self.judge_swap(), self.judge_lazyfree(), self.judge_lock()];
+        all.extend(self.judge_zswap());
+        all
     }
 
     pub(super) fn judge_pressure(&self) -> Finding {
@@ -52,12 +63,21 @@ impl Memory {
 
     fn judge_swap(&self) -> Finding {
         let topic = "swap";
-        if self.swaps.is_empty() {
-            return Finding::missing(
-                topic,
-                "none: pagetide finds cold memory, but cannot swap it out",
-                "as root: pagetide swap on (compressed memory), or on a disk: pagetide swap on --file PATH",
-            );
+        let none = |detail: String| {
+            let remedy = "as root: pagetide swap on (compressed memory), or on a disk: pagetide swap on --file PATH";
+            Finding::missing(topic, detail, remedy)
+        };
+        let without = "none: pagetide finds cold memory, but cannot swap it out";
+        match &self.invented {
+            Some((why, 0)) => return none(format!("{without} ({why})")),
+            Some((why, total)) => {
+                let mib = total >> 20;
+                let detail =
+                    format!("the kernel has {mib} MiB, of a kind that is not known: {why}");
+                return Finding::limited(topic, detail, OUTSIDE);
+            }
+            None if self.swaps.is_empty() => return none(without.to_owned()),
+            None => {}
         }
         let areas: Vec<String> = self.swaps.iter().map(tell).collect();
         let (size, used) = self.swaps.iter().fold((0, 0), |(size, used), area| {
@@ -78,6 +98,13 @@ impl Memory {
     /// 6.1, 6.12 and 6.18 (docs/known-gaps.md).
     fn judge_lazyfree(&self) -> Finding {
         let topic = "memory given back";
+        if let Some((why, 1..)) = &self.invented {
+            let detail = format!(
+                "whether swap is on zram is not known: {why}. On zram, the kernel may lose memory \
+                 that a forked child frees (MADV_FREE)"
+            );
+            return Finding::limited(topic, detail, OUTSIDE);
+        }
         if !self.swaps.iter().any(|area| area.zram().is_some()) {
             return Finding::ok(topic, "swap is not on zram: no known bug loses memory");
         }
@@ -87,6 +114,39 @@ impl Memory {
              has, the kernel may lose the parent's data, with or without pagetide",
             "only needed for programs that do so, as root: pagetide swap off, then pagetide swap on --file PATH",
         )
+    }
+
+    /// Reports zswap, which takes swapped-out pages before the areas get them. In front of a zram
+    /// it only compresses pages twice, and hides from the zram's figures what it holds.
+    fn judge_zswap(&self) -> Option<Finding> {
+        let topic = "zswap";
+        let zswap = self.zswap.as_ref()?;
+        let mib = |bytes: u64| bytes >> 20;
+        let holds = match (zswap.original_bytes, zswap.memory_bytes) {
+            (Some(held), Some(memory)) => {
+                format!("holds {} MiB in {} MiB of memory", mib(held), mib(memory))
+            }
+            _ => "holds an unknown amount (this kernel does not report it)".to_owned(),
+        };
+        if self.swaps.is_empty() && !zswap.enabled {
+            return None;
+        }
+        let detail = match zswap.enabled {
+            true => format!("on: it takes swapped-out pages before swap gets them; {holds}"),
+            false => format!("off, and still {holds}"),
+        };
+        let is_zram = |area: &SwapArea| area.zram().is_some();
+        if !self.swaps.iter().any(is_zram) {
+            return Some(Finding::ok(topic, detail));
+        }
+        let detail = format!("{detail}, which the figures of zram do not show");
+        let remedy = match zswap.enabled {
+            true => {
+                "zram compresses already, so as root: echo N > /sys/module/zswap/parameters/enabled"
+            }
+            false => "it empties as these pages are accessed, or by pagetide swap off",
+        };
+        Some(Finding::limited(topic, detail, remedy))
     }
 
     fn judge_lock(&self) -> Finding {
@@ -108,6 +168,10 @@ impl Memory {
         }
     }
 }
+
+/// Remedy if `/proc` shows another program's list of swap.
+const OUTSIDE: &str =
+    "see what there is on the host, outside of the container: pagetide swap status";
 
 /// Locks all our memory, as a manager or a watch does at its start, and unlocks it.
 fn lock() -> Result<(), Errno> {
@@ -156,6 +220,8 @@ mod tests {
         Memory {
             pressure: true,
             swaps,
+            invented: None,
+            zswap: None,
             lock_limit: Some(8 << 20),
             locked: Err(Errno::NOMEM),
         }
@@ -175,6 +241,64 @@ mod tests {
         let full = memory(vec![area("/dev/sda2", true, 95)]).judge_swap();
         assert_eq!(full.state, State::Limited);
         assert!(full.detail.contains("partition"), "{full:?}");
+    }
+
+    /// Regression: in a container, `/proc/swaps` of lxcfs listed no zram, and the doctor said that
+    /// swap was not on zram.
+    #[test]
+    fn nothing_is_claimed_of_a_list_that_is_not_the_kernels() {
+        let invented = |swaps, total| Memory {
+            invented: Some(("why".to_owned(), total)),
+            ..memory(swaps)
+        };
+        for swaps in [Vec::new(), vec![area("none", false, 0)]] {
+            let memory = invented(swaps, 512 << 20);
+            let [swap, given_back] = [memory.judge_swap(), memory.judge_lazyfree()];
+            assert_eq!(swap.state, State::Limited);
+            assert!(
+                swap.detail
+                    .contains("512 MiB, of a kind that is not known: why")
+            );
+            assert_eq!(given_back.state, State::Limited);
+            assert!(!given_back.detail.contains("not on zram"), "{given_back:?}");
+        }
+        // The kernel has no swap, so there is none on zram, whatever the list says.
+        let memory = invented(vec![area("/dev/zram0", true, 0)], 0);
+        assert_eq!(memory.judge_swap().state, State::Missing);
+    }
+
+    /// Regression: zswap took the pages for a zram, and nothing said so.
+    #[test]
+    fn zswap_is_reported_with_what_it_holds() {
+        let found = |path, device, enabled, held: Option<u64>| {
+            let zswap = Zswap {
+                enabled,
+                algorithm: None,
+                original_bytes: held.map(|mib| mib << 20),
+                memory_bytes: held.map(|mib| mib << 18),
+            };
+            let memory = Memory {
+                zswap: Some(zswap),
+                ..memory(vec![area(path, device, 1)])
+            };
+            memory.judge_zswap().expect("a finding")
+        };
+        let zram = found("/dev/zram0", true, true, Some(64));
+        assert_eq!(zram.state, State::Limited);
+        assert!(
+            zram.detail.contains("holds 64 MiB in 16 MiB of memory"),
+            "{zram:?}"
+        );
+        assert!(zram.remedy.is_some_and(|remedy| remedy.contains("echo N")));
+        let off = found("/dev/zram0", true, false, Some(64));
+        assert!(
+            off.detail.starts_with("off, and still holds 64 MiB"),
+            "{off:?}"
+        );
+        assert_eq!(found("/swap", false, true, Some(64)).state, State::Ok);
+        let unknown = found("/swap", false, true, None);
+        assert!(unknown.detail.contains("unknown amount"), "{unknown:?}");
+        assert!(memory(Vec::new()).judge_zswap().is_none());
     }
 
     #[test]

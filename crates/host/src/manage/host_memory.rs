@@ -39,6 +39,9 @@ use crate::system::Proc;
 const RANGES: usize = 4096;
 /// Maximum number of pages that are read and then paged out at a time.
 const STEP: usize = 512;
+/// Number of busy pages above which not all of them can wait in a processor's lru_add batch, which
+/// has 31 pages.
+const BATCHES: usize = 64;
 
 /// The host's memory, for one call of the engine.
 pub(super) struct HostMemory<'a> {
@@ -203,8 +206,9 @@ impl HostMemory<'_> {
         // as the process is idle.
         for is_last in [true, false] {
             leaving.retain(|one| outcome[one.page.1] == PageOut::Busy);
-            if leaving.is_empty() || is_near {
-                return;
+            let waits_in_vain = leaving.len() > BATCHES && self.has_pinned(pid, leaving.len());
+            if leaving.is_empty() || is_near || waits_in_vain {
+                break;
             }
             let affinity = is_last
                 .then(|| CpuAffinity::to_last(self.proc, pid))
@@ -215,6 +219,21 @@ impl HostMemory<'_> {
             self.verify((memcg, owner), &leaving, &addresses, outcome);
             self.note_out((memcg, owner), &leaving, outcome);
         }
+        leaving.retain(|one| outcome[one.page.1] == PageOut::Busy);
+        if !leaving.is_empty() && self.has_pinned(pid, leaving.len()) {
+            let ids = self.tenant_map.ids(memcg);
+            let ids = leaving
+                .iter()
+                .filter_map(|one| ids.id_of(owner, one.page.0));
+            ids.for_each(|id| self.totals.note_pinned(memcg, id));
+        }
+    }
+
+    /// Whether a driver has pinned at least this many pages of a process. The kernel does not
+    /// report which, but pages that stay busy are probably among them.
+    fn has_pinned(&self, pid: u32, pages: usize) -> bool {
+        let status = self.proc.status(pid).ok().flatten();
+        status.is_some_and(|status| status.pinned / PAGE_SIZE >= pages as u64)
     }
 
     /// Stores when each page that was paged out was last used, if such ages are kept.
@@ -575,15 +594,19 @@ impl Memory for HostMemory<'_> {
                 self.totals.note(memcg, *id, *what);
                 gone += u64::from(*what == PageOut::Stored);
             }
+            let is_stuck =
+                *what == PageOut::Busy && !self.dry_run && self.totals.is_stuck(memcg, *id);
+            let is_pinned = is_stuck && self.totals.is_pinned(memcg, *id);
             if let Some(unevictable) = &mut self.unevictable
-                && matches!(what, PageOut::Shared | PageOut::Locked)
+                && (is_pinned || matches!(what, PageOut::Shared | PageOut::Locked))
             {
                 unevictable.add(memcg, *id, self.now);
                 *what = PageOut::Unevictable;
             }
             // These pages are put back as the youngest: as the oldest pages they would be tried
             // again before all others.
-            if matches!(what, PageOut::Shared | PageOut::Locked | PageOut::LazyFree) {
+            let is_busy = is_stuck && *what == PageOut::Busy;
+            if is_busy || matches!(what, PageOut::Shared | PageOut::Locked | PageOut::LazyFree) {
                 *what = PageOut::Referenced;
             }
         }

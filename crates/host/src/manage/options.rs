@@ -165,6 +165,8 @@ pub struct Reclaimed {
     pub would_pages: u64,
     /// Number of pages that were not paged out, by reason.
     pub kept: Kept,
+    /// Number of pages that were not paged out because a driver has pinned them; not in `kept`.
+    pub pinned_pages: u64,
     /// Number of pages of unknown age, which [`Ask::OlderThan`] and [`Ask::Bytes`] do not reclaim.
     pub unknown_pages: u64,
     /// Whether the reclaim ended because no swap was free.

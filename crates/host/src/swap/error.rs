@@ -37,11 +37,19 @@ pub enum SwapError {
         /// How to get the right or the feature.
         hint: String,
     },
-    /// This owner has an active area already, and may have only one.
+    /// This owner has an active area already whose file was removed, and may have only one.
     #[error("pagetide's swap is already on: {}", path.display())]
     AlreadyOn {
         /// The device or the file.
         path: PathBuf,
+    },
+    /// Managers or other users need the area, or another user switched it on.
+    #[error("cannot switch {} off: {why}", path.display())]
+    Needed {
+        /// The device or the file.
+        path: PathBuf,
+        /// What needs the area, or the user who switched it on.
+        why: String,
     },
     /// This owner has no area to switch off or to recompress.
     #[error("there is no swap that pagetide switched on{why}")]
@@ -81,7 +89,7 @@ pub enum SwapError {
     #[error("another pagetide {owner} is running")]
     InUse {
         /// The owner.
-        owner: &'static str,
+        owner: String,
     },
     /// The kernel refused an operation.
     #[error("{what}: {why}")]
@@ -158,7 +166,11 @@ impl SwapError {
             | SwapError::NoRoom { hint, .. }
             | SwapError::Failed { hint, .. } => hint.clone(),
             SwapError::AlreadyOn { .. } => {
-                "for another size: pagetide swap off, then on".to_owned()
+                "its file was removed, so it stays on until the machine restarts".to_owned()
+            }
+            SwapError::Needed { .. } => {
+                "end what needs it, or switch it off all the same: the same command with --force"
+                    .to_owned()
             }
             SwapError::NothingOn { .. }
             | SwapError::NotOurs { .. }

@@ -18,11 +18,13 @@ impl Swap {
     /// # Errors
     /// Another process has the lock ([`SwapError::InUse`]), or a right is missing.
     pub fn lease(&self) -> Result<Lease, SwapError> {
-        let owner = self.owner;
+        let owner = &self.owner;
         self.may("cannot use pagetide's own swap")?;
         match self.lock(&format!("{owner}.lease"))? {
             Some(file) => Ok(Lease(file)),
-            None => Err(SwapError::InUse { owner }),
+            None => Err(SwapError::InUse {
+                owner: owner.to_string(),
+            }),
         }
     }
 }

@@ -3,16 +3,19 @@
 //! Invariant: we change nothing that [`Swap::on`] did not make. We recognize a swap area of ours by
 //! a record *and* by the header in the area (and, for a zram device, by the kernel's disk number).
 //! If record and header do not agree, the area belongs to another program by now. An owner has at
-//! most one area. A command that fails removes what it made; what a killed command left is removed
-//! by the owner's next command. No sysctl is changed.
+//! most one area; users may make areas of their own beside the shared one, by names. A record also
+//! has the user who switched its area on. A command that fails removes what it made; what a killed
+//! command left is removed by the owner's next command. No sysctl is changed.
 //!
-//! Modules, from the lowest to the highest: `error`; `header`, `stat`, `slot` (where in swap a page
-//! is), `kernel`; `places`, `record`; `zram`, `file`; `area` (the present state of a recorded
-//! area), `backing` (the disk behind a zram), `write_back` (requests to write pages to that disk)
-//! and `free_swap` (whether swapped-out pages fit in memory); `swap_type`, `recompress`; `on`,
-//! `off`, `status`, `lease`, `tier` (writeback from a zram to the disk behind it).
+//! Modules, from the lowest to the highest: `error`, `users` (whose swap an area is); `header`,
+//! `stat`, `slot` (where in swap a page is), `kernel`; `places`, `record`; `zram`, `file`; `area`
+//! (the present state of a recorded area), `backing` (the disk behind a zram), `write_back`
+//! (requests to write pages to that disk) `free_swap` (whether swapped-out pages fit in memory) and
+//! `held` (what swap holds in memory); `swap_type`, `recompress`; `on`, `off`, `status`, `lease`,
+//! `tier` (writeback from a zram to the disk behind it).
 
 mod error;
+mod users;
 mod header;
 mod kernel;
 mod slot;
@@ -30,6 +33,7 @@ mod zram;
 mod area;
 mod backing;
 mod free_swap;
+mod held;
 
 mod off;
 mod recompress;
@@ -40,6 +44,7 @@ mod on;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::fs::{File, OpenOptions, Permissions};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::PathBuf;
@@ -49,6 +54,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 pub use error::SwapError;
+pub use held::Zswap;
 pub use lease::Lease;
 pub use off::Removed;
 pub use on::{Made, Request};
@@ -56,6 +62,7 @@ pub use recompress::Recompressed;
 pub use slot::{Slot, slots};
 pub use status::{Area, Backing, Compressed, Status};
 pub use tier::{Tier, WrittenBack};
+pub use users::Maker;
 
 use kernel::{Kernel, Running};
 use places::Places;
@@ -74,8 +81,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(20);
 /// Mode of the lock file: only its owner may open it.
 const OURS_ALONE: u32 = 0o600;
-/// The owner of the area that `pagetide swap` switches.
+/// The owner of the area that `pagetide swap` switches, and the beginning of the owners of named
+/// areas.
 const USER: &str = "swap";
+/// Longest name of an area.
+const NAME_MAX: usize = 32;
 
 /// The swap area of one owner: the user, or a part of pagetide.
 #[derive(Debug)]
@@ -83,11 +93,11 @@ pub struct Swap {
     places: Places,
     kernel: Box<dyn Kernel>,
     /// Name of the owner, and so of the file that holds the record of the owner's area.
-    owner: &'static str,
+    owner: Cow<'static, str>,
 }
 
 impl Swap {
-    /// The user's own area, which `pagetide swap` switches.
+    /// The area that all users of the host share, which `pagetide swap` switches.
     #[must_use]
     pub fn system() -> Swap {
         Swap::of(USER)
@@ -100,8 +110,22 @@ impl Swap {
         Swap {
             places: Places::system(),
             kernel: Box::new(Running),
-            owner,
+            owner: Cow::Borrowed(owner),
         }
+    }
+
+    /// Returns the swap of this name, beside the shared one: only a command with the same name
+    /// changes it. `None` if the name is not 1 to 32 of the characters `a` to `z`, `0` to `9` and
+    /// `-`.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Swap> {
+        let is_plain =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        let is_name = (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(is_plain);
+        is_name.then(|| Swap {
+            owner: Cow::Owned(format!("{USER}-{name}")),
+            ..Swap::system()
+        })
     }
 
     /// Returns an error if this process has no right to switch swap; `what` is the command that
@@ -115,8 +139,13 @@ impl Swap {
         Err(SwapError::missing(what, why, hint))
     }
 
+    /// Returns the name of a named area; `None` for the area of another owner.
+    fn name(&self) -> Option<String> {
+        name_of(&self.owner).map(str::to_owned)
+    }
+
     fn record_path(&self) -> PathBuf {
-        self.places.run.join(self.owner)
+        self.places.run.join(&*self.owner)
     }
 
     /// Reads the record of the owner's area; `None` if there is none.
@@ -186,6 +215,11 @@ impl Swap {
             Err(errno) => Err(refused(errno.into())),
         }
     }
+}
+
+/// Returns the name of the area of an owner; `None` if it is no named area.
+fn name_of(owner: &str) -> Option<&str> {
+    owner.strip_prefix(USER)?.strip_prefix('-')
 }
 
 /// The lock while swap is switched; the kernel releases it when the process ends.

@@ -14,6 +14,7 @@ use super::error::SwapError;
 use super::file;
 use super::header::our_uuid;
 use super::record::Record;
+use super::users;
 use super::zram::Zram;
 use crate::system::swap::{SwapArea, SwapKind};
 
@@ -38,10 +39,71 @@ impl Swap {
     /// Swaps in all pages, switches the owner's area off, and removes it. Needs CAP_SYS_ADMIN.
     ///
     /// # Errors
+    /// Another user switched the area on, or has pages in it. Also those of [`Swap::force_off`].
+    pub fn off(&self) -> Result<Removed, SwapError> {
+        self.off_unless(&[])
+    }
+
+    /// Switches the area off as [`Swap::off`] does, unless it is on and `managers` need it: the
+    /// managers that run, in words.
+    ///
+    /// # Errors
+    /// Managers need the area. Also those of [`Swap::off`].
+    pub fn off_unless(&self, managers: &[String]) -> Result<Removed, SwapError> {
+        let _turn = self.begin("cannot switch swap off")?;
+        if let Some(record) = self.record()?
+            && let Now::On(area) = state(&self.places, &record)?
+            && let Some(why) = self.needed_by(&record, &area, managers)?
+        {
+            let path = record.path;
+            return Err(SwapError::Needed { path, why });
+        }
+        self.remove_area()
+    }
+
+    /// Switches the area off as [`Swap::off`] does, also if others need it.
+    ///
+    /// # Errors
     /// The owner has no area; its area belongs to another program by now; the swapped-out pages do
     /// not fit in memory; a right is missing, or the kernel refused an operation.
-    pub fn off(&self) -> Result<Removed, SwapError> {
+    pub fn force_off(&self) -> Result<Removed, SwapError> {
         let _turn = self.begin("cannot switch swap off")?;
+        self.remove_area()
+    }
+
+    /// Returns what needs an active area, in words; `None` if nothing but this user's processes
+    /// does.
+    fn needed_by(
+        &self,
+        record: &Record,
+        area: &SwapArea,
+        managers: &[String],
+    ) -> Result<Option<String>, SwapError> {
+        let (proc, user) = (self.places.proc()?, self.kernel.user());
+        let mut why = Vec::new();
+        if let Some(maker) = record.maker.filter(|maker| maker.uid != user) {
+            why.push(format!("user {} switched it on", maker.uid));
+        }
+        if !managers.is_empty() {
+            why.push(format!("it is needed by {}", managers.join(", ")));
+        }
+        let others = match area.used {
+            0 => Vec::new(),
+            _ => users::others(&proc, user),
+        };
+        if !others.is_empty() {
+            // The kernel reports how much of a process is swapped out, but not to which area.
+            let pages = match proc.swaps()?.len() {
+                1 => "it holds pages of",
+                _ => "it may hold pages of",
+            };
+            why.push(format!("{pages} {}", users::named(&others)));
+        }
+        Ok((!why.is_empty()).then(|| why.join("; ")))
+    }
+
+    /// Swaps in all pages, switches the area off, and removes it with its record.
+    fn remove_area(&self) -> Result<Removed, SwapError> {
         let Some(record) = self.record()? else {
             return Err(SwapError::NothingOn { why: String::new() });
         };

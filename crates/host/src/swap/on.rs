@@ -16,6 +16,7 @@ use super::error::SwapError;
 use super::file;
 use super::header::{self, PAGES_MAX, Uuid};
 use super::record::Record;
+use super::users::Maker;
 use super::zram::Zram;
 use super::{FILE_PRIORITY, Swap, ZRAM_PRIORITY};
 use crate::system::swap::{SwapKind, page_size};
@@ -44,12 +45,14 @@ pub struct Request {
     pub backing: Option<PathBuf>,
 }
 
-/// The area that was made.
+/// The area that was made, or that was on already.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Made {
     /// The device or the file.
     #[serde(serialize_with = "super::places::lossy")]
     pub path: PathBuf,
+    /// The name of a named area.
+    pub name: Option<String>,
     /// zram or a file.
     pub kind: SwapKind,
     /// Size of the area in bytes, including its header.
@@ -67,17 +70,31 @@ pub struct Made {
     pub removed: Option<String>,
     /// The disk behind a zram, if there is one.
     pub backing: Option<String>,
+    /// Whether the area was on already, so that nothing was made.
+    pub already_on: bool,
+    /// The settings in which an area that was on already is not as requested: names of options.
+    pub differs: Vec<&'static str>,
+    /// The user who switched the area on; `None` if an earlier version made it.
+    pub by: Option<Maker>,
 }
 
 impl Swap {
-    /// Makes an area and switches it on. Needs CAP_SYS_ADMIN.
+    /// Makes an area and switches it on. Needs CAP_SYS_ADMIN. If this owner has an active area
+    /// already, nothing is done, and no right is needed.
     ///
     /// # Errors
-    /// The request makes no sense, a right or a feature is missing, this owner has an active area
-    /// already, or the kernel refused an operation.
+    /// The request makes no sense, a right or a feature is missing, or the kernel refused an
+    /// operation.
     pub fn on(&self, request: &Request) -> Result<Made, SwapError> {
         let size = self.size(request)?;
+        if let Ok(Some(made)) = self.already_on(request, size) {
+            return Ok(made);
+        }
         let _turn = self.begin("cannot switch swap on")?;
+        // Another command may have switched it on while this one waited for its turn.
+        if let Some(made) = self.already_on(request, size)? {
+            return Ok(made);
+        }
         let removed = self.take_up()?;
         let mut made = match &request.file {
             Some(path) => self.on_file(path, size)?,
@@ -123,6 +140,45 @@ impl Swap {
         Ok(requested - requested % page_size())
     }
 
+    /// Returns the owner's active area, and what of it is not as requested; `None` if there is
+    /// none.
+    fn already_on(&self, request: &Request, size: u64) -> Result<Option<Made>, SwapError> {
+        let Some(record) = self.record()? else {
+            return Ok(None);
+        };
+        let Now::On(area) = state(&self.places, &record)? else {
+            return Ok(None);
+        };
+        let zram = Zram::named(&self.places, &record.path);
+        let zram = zram.filter(|_| record.kind == SwapKind::Zram);
+        let zram = zram.as_ref();
+        let algorithm = zram.and_then(|zram| zram.algorithms().chosen);
+        let recompress = zram.and_then(Zram::second_algorithm);
+        let backing = zram.and_then(Zram::backing);
+        let file = (record.kind == SwapKind::File).then_some(&*record.path);
+        let is_other =
+            |wanted: &Option<String>, there: &Option<String>| wanted.is_some() && wanted != there;
+        let pairs = [
+            ("--size", size != record.size),
+            ("--compress", is_other(&request.algorithm, &algorithm)),
+            ("--recompress", is_other(&request.recompress, &recompress)),
+            ("--file", is_another_file(request.file.as_deref(), file)),
+            (
+                "--backing",
+                request.backing.is_some() && request.backing != backing,
+            ),
+        ];
+        let differs = pairs.into_iter().filter(|(_, differs)| *differs);
+        Ok(Some(Made {
+            recompress,
+            priority: u16::try_from(area.priority).unwrap_or(0),
+            backing: backing.map(|path| path.display().to_string()),
+            already_on: true,
+            differs: differs.map(|(name, _)| name).collect(),
+            ..self.made(&record, algorithm)
+        }))
+    }
+
     /// Removes the area that an earlier command of this owner left behind, if it is ours and
     /// inactive. Returns a text that names it; `None` if nothing was removed.
     fn take_up(&self) -> Result<Option<String>, SwapError> {
@@ -153,6 +209,7 @@ impl Swap {
             uuid,
             boot: self.places.boot()?,
             diskseq: zram.diskseq(),
+            maker: Some(Maker::now(self.kernel.user())),
         };
         let mut is_set = false;
         let mut steps = || {
@@ -206,6 +263,7 @@ impl Swap {
             uuid: self.places.new_uuid()?,
             boot: self.places.boot()?,
             diskseq: None,
+            maker: Some(Maker::now(self.kernel.user())),
         };
         let path = &record.path;
         self.save(&record)?;
@@ -245,6 +303,7 @@ impl Swap {
     fn made(&self, record: &Record, algorithm: Option<String>) -> Made {
         Made {
             path: record.path.clone(),
+            name: self.name(),
             kind: record.kind,
             size_bytes: record.size,
             algorithm,
@@ -256,8 +315,17 @@ impl Swap {
             page_cluster: self.places.page_cluster(),
             removed: None,
             backing: None,
+            already_on: false,
+            differs: Vec::new(),
+            by: record.maker,
         }
     }
+}
+
+/// Whether a requested file is not the file of the area, or only one of the two is a file.
+fn is_another_file(wanted: Option<&Path>, there: Option<&Path>) -> bool {
+    let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    wanted.map(whole) != there.map(whole)
 }
 
 /// Writes the header of an area of `size` bytes to its first page.

@@ -9,8 +9,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use super::header::Uuid;
+use super::users::Maker;
 use crate::system::swap::SwapKind;
-use crate::system::text::{lines, number, unescape};
+use crate::system::text::{lines, number, number32, unescape};
 
 const FIRST_LINE: &str = "pagetide swap 1";
 
@@ -31,6 +32,8 @@ pub(super) struct Record {
     /// The kernel's number of the zram as a disk; `None` for a file, and before Linux 5.15. The
     /// kernel reuses device names, but not these numbers (until the next boot).
     pub(super) diskseq: Option<u64>,
+    /// The user who switched the area on; `None` in a record of an earlier version.
+    pub(super) maker: Option<Maker>,
 }
 
 impl Record {
@@ -41,6 +44,9 @@ impl Record {
             format!("{FIRST_LINE}\nkind {kind}\nsize {size}\nuuid {uuid}\nboot {boot}\n");
         if let Some(diskseq) = self.diskseq {
             text += &format!("diskseq {diskseq}\n");
+        }
+        if let Some(Maker { uid, at_s }) = self.maker {
+            text += &format!("by {uid}\nat {at_s}\n");
         }
         let path = escape(self.path.as_os_str().as_bytes());
         [text.as_bytes(), b"path ", &path, b"\n"].concat()
@@ -70,6 +76,10 @@ impl Record {
             uuid: word("uuid")?.parse().ok()?,
             boot: word("boot")?.parse().ok()?,
             diskseq: value("diskseq").and_then(number),
+            maker: value("by")
+                .and_then(number32)
+                .zip(value("at").and_then(number))
+                .map(|(uid, at_s)| Maker { uid, at_s }),
         })
     }
 
@@ -129,7 +139,8 @@ mod tests {
 
         #[test]
         fn what_is_written_is_read(
-            name in any::<Vec<u8>>(), size in any::<u64>(), diskseq in any::<Option<u64>>(), zram in any::<bool>()
+            name in any::<Vec<u8>>(), size in any::<u64>(), diskseq in any::<Option<u64>>(), zram in any::<bool>(),
+            maker in any::<Option<(u32, u64)>>()
         ) {
             let name = OsString::from_vec([&b"/"[..], &name].concat());
             let record = Record {
@@ -139,6 +150,7 @@ mod tests {
                 uuid: UUID.parse().unwrap(),
                 boot: UUID.parse().unwrap(),
                 diskseq,
+                maker: maker.map(|(uid, at_s)| Maker { uid, at_s }),
             };
             prop_assert_eq!(Record::parse(&record.text()), Some(record));
         }

@@ -7,11 +7,13 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::Swap;
 use super::area::{Now, state};
 use super::error::SwapError;
+use super::held::Zswap;
 use super::record::Record;
+use super::users::Maker;
 use super::zram::Zram;
+use super::{Swap, name_of};
 use crate::system::swap::{SwapArea, SwapKind};
 
 /// All swap areas of the machine.
@@ -23,6 +25,12 @@ pub struct Status {
     pub page_cluster: Option<u32>,
     /// Inactive areas that pagetide made: `pagetide swap off` removes them.
     pub left: Vec<String>,
+    /// The names of the areas in `left`, in their order; `None` for an area without a name.
+    pub left_names: Vec<Option<String>>,
+    /// zswap, if this kernel has it: it takes swapped-out pages before the areas get them.
+    pub zswap: Option<Zswap>,
+    /// Why this list is not the kernel's; `None` if it is.
+    pub invented: Option<String>,
 }
 
 /// One swap area.
@@ -35,6 +43,10 @@ pub struct Area {
     pub kind: SwapKind,
     /// Whether pagetide made the area: only then `swap off` removes it.
     pub ours: bool,
+    /// The name by which `swap on --name` made the area; `None` for an area without a name.
+    pub name: Option<String>,
+    /// The user who switched the area on; `None` if that is not recorded.
+    pub by: Option<Maker>,
     /// Size of the area in bytes.
     pub size_bytes: u64,
     /// Bytes of the area that hold swapped-out pages.
@@ -95,30 +107,40 @@ impl Swap {
     /// `/proc` cannot be read.
     pub fn status(&self) -> Result<Status, SwapError> {
         let (mut ours, mut left) = (Vec::new(), Vec::new());
-        for record in self.all_records() {
+        let mut left_names = Vec::new();
+        for (name, record) in self.all_records() {
             match state(&self.places, &record)? {
-                Now::On(area) => ours.push(area.path),
-                Now::Idle | Now::Empty => left.push(record.path.to_string_lossy().into_owned()),
+                Now::On(area) => ours.push((area.path, name, record.maker)),
+                Now::Idle | Now::Empty => {
+                    left.push(record.path.to_string_lossy().into_owned());
+                    left_names.push(name);
+                }
                 Now::Gone | Now::Nameless | Now::Foreign(_) => {}
             }
         }
-        let swaps = self.places.proc()?.swaps()?;
-        let areas = swaps.into_iter().map(|area| self.area(area, &ours));
+        let proc = self.places.proc()?;
+        let areas = proc.swaps()?.into_iter();
         Ok(Status {
-            areas: areas.collect(),
+            areas: areas.map(|area| self.area(area, &ours)).collect(),
             page_cluster: self.places.page_cluster(),
             left,
+            left_names,
+            zswap: self.zswap(),
+            invented: proc.invented(),
         })
     }
 
-    /// Returns the status of one area; `ours` has the paths of those that pagetide made.
-    fn area(&self, area: SwapArea, ours: &[PathBuf]) -> Area {
+    /// Returns the status of one area; `ours` has those that pagetide made.
+    fn area(&self, area: SwapArea, ours: &[(PathBuf, Option<String>, Option<Maker>)]) -> Area {
+        let found = ours.iter().find(|(path, ..)| *path == area.path);
         let zram = area
             .zram()
             .and_then(|_| Zram::named(&self.places, &area.path));
         Area {
             kind: area.kind(),
-            ours: ours.contains(&area.path),
+            ours: found.is_some(),
+            name: found.and_then(|(_, name, _)| name.clone()),
+            by: found.and_then(|(.., by)| *by),
             size_bytes: area.size,
             used_bytes: area.used,
             priority: area.priority,
@@ -127,14 +149,18 @@ impl Swap {
         }
     }
 
-    /// Returns the records of all owners: every file in our directory that can be parsed as a
-    /// record.
-    fn all_records(&self) -> Vec<Record> {
+    /// Returns the records of all owners, with the names of named areas: every file in our
+    /// directory that can be parsed as a record.
+    fn all_records(&self) -> Vec<(Option<String>, Record)> {
         let files = std::fs::read_dir(&self.places.run)
             .into_iter()
             .flatten()
             .flatten();
-        let records = files.filter_map(|file| Record::parse(&std::fs::read(file.path()).ok()?));
+        let records = files.filter_map(|file| {
+            let record = Record::parse(&std::fs::read(file.path()).ok()?)?;
+            let owner = file.file_name().into_string().unwrap_or_default();
+            Some((name_of(&owner).map(str::to_owned), record))
+        });
         records.collect()
     }
 }

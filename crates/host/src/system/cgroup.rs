@@ -17,7 +17,7 @@ use std::path::PathBuf;
 pub(crate) use members::{own_processes, parse_procs};
 pub(crate) use usage::parse_counter;
 pub use usage::{
-    Cache, Usage, parse_cache, parse_dirty, parse_idle_cache, parse_limit_reclaims,
+    Cache, Usage, Zswap, parse_cache, parse_dirty, parse_idle_cache, parse_limit_reclaims,
     parse_node_caches, parse_scanned, parse_sum, parse_used_cache, parse_written,
 };
 

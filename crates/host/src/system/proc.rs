@@ -21,7 +21,7 @@ use super::text::number32;
 
 /// Names of the files of a process that the kernel prints without taking its mmap lock or exec
 /// lock.
-const LOCKLESS: [&str; 5] = ["statm", "status", "cgroup", "mountinfo", "comm"];
+const LOCKLESS: [&str; 6] = ["statm", "status", "cgroup", "mountinfo", "comm", "loginuid"];
 
 /// The directory tree in which processes are read. Cloning is cheap.
 #[derive(Clone, Debug)]
@@ -171,6 +171,20 @@ impl Proc {
             Err(errno) if means_no_process(errno) || errno == Errno::OPNOTSUPP => Ok(None),
             Err(errno) => Err(Error::reading(&self.root.join(name), errno)),
         }
+    }
+
+    /// Whether the tree is the kernel's own, not a test's.
+    pub(crate) fn is_real(&self) -> bool {
+        self.is_real
+    }
+
+    /// Whether the file `name` is the kernel's. In a container, a file of another file system may
+    /// be mounted over it, as lxcfs does. True for a file that cannot be opened.
+    pub(crate) fn is_kernels(&self, name: &str) -> bool {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let file = openat(&*self.dir, name, flags, Mode::empty());
+        let kind = file.and_then(|file| fstatfs(&file));
+        !self.is_real || kind.map_or(true, |system| system.f_type == PROC_SUPER_MAGIC)
     }
 
     /// Calls `sink` with the target of each link in the directory `PID/name`, cut to about 64

@@ -1,7 +1,8 @@
 //! The swap areas and the memory of the machine: `/proc/swaps` and `/proc/meminfo` (proc_swaps(5),
 //! proc_meminfo(5)).
 //!
-//! Invariant: sizes are bytes.
+//! Invariant: sizes are bytes. In a container the two files may be another program's, such as
+//! lxcfs's. [`Proc::invented`] finds that out, and the kernel's own totals come from sysinfo(2).
 
 use std::ffi::OsString;
 use std::fmt;
@@ -106,6 +107,10 @@ pub struct Memory {
     pub swap_total: u64,
     /// Free part of `swap_total`.
     pub swap_free: u64,
+    /// Memory that zswap uses for the pages that it holds; `None` if the kernel does not report it.
+    pub zswap: Option<u64>,
+    /// Uncompressed size of the pages that zswap holds; `None` if the kernel does not report it.
+    pub zswapped: Option<u64>,
 }
 
 /// Parses a meminfo text; `None` if it has no total.
@@ -118,6 +123,8 @@ pub fn parse_meminfo(text: &[u8]) -> Option<Memory> {
             b"MemAvailable" => &mut memory.available,
             b"SwapTotal" => &mut memory.swap_total,
             b"SwapFree" => &mut memory.swap_free,
+            b"Zswap" => memory.zswap.insert(0),
+            b"Zswapped" => memory.zswapped.insert(0),
             _ => continue,
         };
         *field = kib(value)?;
@@ -147,7 +154,70 @@ fn is_at_limit(mm_stat: &[u8]) -> bool {
     limit.is_some_and(|limit| numbers[2] + LEAST >= limit)
 }
 
+/// Returns the kernel's own total of swap in bytes (sysinfo(2)), which no mount over `/proc`
+/// changes.
+fn kernels_total() -> u64 {
+    let info = rustix::system::sysinfo();
+    info.totalswap.saturating_mul(u64::from(info.mem_unit))
+}
+
+/// Returns why `/proc/swaps` or `/proc/meminfo` cannot be the kernel's; `None` if both can. The
+/// first lists areas of `listed` bytes, the second reports `reported` bytes of swap; the kernel has
+/// `kernel` bytes.
+///
+/// More in `/proc/swaps` than in the total proves nothing: while an area is switched off, the
+/// kernel still lists it.
+fn difference(listed: u64, reported: u64, kernel: u64) -> Option<String> {
+    let (name, bytes) = match kernel {
+        total if reported != total => ("/proc/meminfo", reported),
+        total if listed < total => ("/proc/swaps", listed),
+        _ => return None,
+    };
+    let [bytes, total] = [bytes, kernel].map(|bytes| bytes >> 20);
+    Some(format!(
+        "{name} shows {bytes} MiB of swap where the kernel has {total} MiB"
+    ))
+}
+
 impl Proc {
+    /// Returns the kernel's own total of swap in bytes; in a test's tree that of its meminfo.
+    ///
+    /// # Errors
+    /// Those of [`Proc::memory`].
+    pub fn swap_total(&self) -> Result<u64, Error> {
+        match self.is_real() {
+            true => Ok(kernels_total()),
+            false => Ok(self.memory()?.swap_total),
+        }
+    }
+
+    /// Returns why `/proc/swaps` or `/proc/meminfo` is not the kernel's, in words; `None` if both
+    /// are. Then neither says what swap the host has, nor of what kind.
+    #[must_use]
+    pub fn invented(&self) -> Option<String> {
+        let names = ["swaps", "meminfo"];
+        if let Some(name) = names.iter().find(|name| !self.is_kernels(name)) {
+            let what = "is not the kernel's: a file of another file system is mounted over it";
+            return Some(format!("/proc/{name} {what}, as in containers with lxcfs"));
+        }
+        let differ = || {
+            let areas = self.swaps().ok()?;
+            let listed = areas.iter().map(|area| area.size).sum();
+            difference(
+                listed,
+                self.memory().ok()?.swap_total,
+                self.swap_total().ok()?,
+            )
+        };
+        // Another program may switch swap between two reads, so only a lasting difference counts.
+        let is_real = self.is_real();
+        let mut found = is_real.then(differ).flatten();
+        for _ in 0..2 {
+            found = found.and_then(|_| differ());
+        }
+        found
+    }
+
     /// Returns the active swap areas; none if the kernel has no swap.
     ///
     /// # Errors
@@ -214,6 +284,31 @@ mod tests {
         }
     }
 
+    /// Regression: in a container, `/proc/swaps` of lxcfs listed no zram, and the doctor said that
+    /// swap was not on zram.
+    #[test]
+    fn files_that_disagree_with_the_kernel_are_invented() {
+        let kernel = 4 << 20;
+        assert_eq!(difference(4 << 20, 4 << 20, kernel), None);
+        let why = difference(0, 4 << 20, kernel).unwrap_or_default();
+        assert_eq!(
+            why,
+            "/proc/swaps shows 0 MiB of swap where the kernel has 4 MiB"
+        );
+        let why = difference(4 << 20, 1 << 20, kernel).unwrap_or_default();
+        assert!(why.starts_with("/proc/meminfo shows 1 MiB"), "{why}");
+        // An area that is just being switched off is still listed.
+        assert_eq!(difference(8 << 20, 4 << 20, kernel), None);
+    }
+
+    #[test]
+    fn what_zswap_holds_is_read_where_the_kernel_reports_it() {
+        let text = "MemTotal: 8 kB\nZswap:  4 kB\nZswapped:  12 kB\n";
+        let memory = parse_meminfo(text.as_bytes()).unwrap();
+        assert_eq!((memory.zswap, memory.zswapped), (Some(4096), Some(12288)));
+        assert_eq!(parse_meminfo(b"MemTotal: 8 kB\n").unwrap().zswap, None);
+    }
+
     #[test]
     fn this_machine() {
         let proc = Proc::system().unwrap();
@@ -222,6 +317,7 @@ mod tests {
         let size: u64 = proc.swaps().unwrap().iter().map(|area| area.size).sum();
         // Another program may change the areas between the two reads; usually both show the same.
         assert!(size == memory.swap_total || size == proc.memory().unwrap().swap_total);
+        assert_eq!(proc.invented(), None);
         assert!(page_size().is_power_of_two() && page_size() >= 4096);
     }
 

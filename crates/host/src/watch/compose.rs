@@ -4,13 +4,14 @@
 //! figures for the same processes, and rarely ([`super::kernel_sums`]).
 
 use engine::units::PAGE_SIZE;
-use engine::{Millis, age_bins};
+use engine::{Bytes, Millis, age_bins};
 
 use super::bins::Bins;
 use super::process_names::ProcessName;
 use super::{Watch, group, kernel_sums, source};
 use crate::ages::{Hidden, Space};
 use crate::report::{Ended, KernelSays, Overhead, Process, Reaccess, Report, Unknown};
+use crate::swap::Swap;
 use crate::system::Identity;
 use crate::system::family::Target;
 use crate::system::own_cpu;
@@ -287,9 +288,7 @@ impl Watch {
             _ => self.group.clone(),
         };
         let own = groups.zip(own.as_ref());
-        if let Some((groups, group)) = own {
-            group::fill(report, groups, group);
-        }
+        let zswap = own.and_then(|(groups, group)| group::fill(report, groups, group));
         let member = |one: &Identity| {
             let (entries, at_most) = self.ages.lock_cost(*one);
             kernel_sums::Member {
@@ -305,6 +304,18 @@ impl Watch {
             .extend(self.kernel.unasked().map(str::to_owned));
         let sums = self.kernel.sums();
         report.swapped_bytes += sums.map_or(0, |sums| sums.shared_swap);
+        report.secret_bytes = sums.map_or(0, |sums| sums.secret);
+        if report.secret_bytes > 0 {
+            let size = Bytes(report.secret_bytes);
+            report.notes.push(format!(
+                "{size} of secret memory (memfd_secret) are resident, too: they have no ages and \
+                 cannot be swapped out"
+            ));
+        }
+        report.device_bytes = sums.map_or(0, |sums| sums.device);
+        report.pfn_bytes = sums.map_or(0, |sums| sums.pfn);
+        report.set_charged_rest();
+        report.set_saving(Swap::system().store(), zswap);
         let pressure = group::pressure(&self.proc, own);
         report.kernel_says = KernelSays {
             pss_bytes: sums.map(|sums| sums.pss),

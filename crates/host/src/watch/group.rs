@@ -5,15 +5,14 @@
 
 use std::collections::BTreeSet;
 
-use crate::report::{PressureOf, Report};
+use crate::report::{GroupStore, PressureOf, Report};
 use crate::system::cgroup::Usage;
 use crate::system::{Group, Groups, Identity, Proc};
 
-/// Fills the kernel's figures of the group into the report.
-pub(super) fn fill(report: &mut Report, groups: &Groups, group: &Group) {
-    let Ok(Some(usage)) = groups.usage(group) else {
-        return;
-    };
+/// Fills the kernel's figures of the group into the report. Returns what zswap holds for the group;
+/// `None` if the kernel does not report it.
+pub(super) fn fill(report: &mut Report, groups: &Groups, group: &Group) -> Option<GroupStore> {
+    let usage = groups.usage(group).ok().flatten()?;
     report.charged_bytes = usage.current;
     report.charged_peak_bytes = usage.peak;
     if let Some(peak) = usage.peak {
@@ -22,6 +21,10 @@ pub(super) fn fill(report: &mut Report, groups: &Groups, group: &Group) {
     report.kernel_bytes = usage.kernel;
     report.used_cache_bytes = usage.used_cache;
     report.unmapped_cache_bytes = usage.cache.map(|cache| cache.unmapped());
+    usage.zswap.map(|zswap| GroupStore {
+        stored_bytes: zswap.stored,
+        compressed_bytes: zswap.memory,
+    })
 }
 
 /// Returns the group of a process; `None` if the group contains processes that are not in

@@ -1,5 +1,5 @@
-//! The kernel's own sums over the watched processes, for comparison with ours; and shared memory in
-//! swap, which page tables do not show.
+//! The kernel's own sums over the watched processes, to compare with ours. Also what our walks do
+//! not show: shared memory in swap, secret memory, and memory of devices.
 //!
 //! Invariant: reading the sums takes at most 1/400 of the time, because for `smaps_rollup` the
 //! kernel walks all page tables. After a read that took a time T, the next read is at least 400 * T
@@ -9,12 +9,12 @@
 //! predicted. While the kernel walks one mapping it holds the process's mmap_lock, and the
 //! process's mmap, munmap and page faults wait (for up to 80 ms in a program of 8 GiB).
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use engine::Millis;
 
-use crate::system::{Device, Filesystems, Kind, Proc};
+use super::mapped_files::MappedFiles;
+use crate::system::{Filesystems, Kind, Mapping, Proc};
 
 /// Pause after a read, as a multiple of the time that the read took.
 const PAUSE: u32 = 400;
@@ -48,8 +48,25 @@ pub(super) struct Sums {
     pub(super) swap_pss: u64,
     /// The most bytes that a single process shares with others.
     pub(super) shared: u64,
-    /// Bytes of shared memory in swap; each file counts once.
+    /// Bytes of shared memory in swap. Each part of a file counts once, however often it is mapped.
     pub(super) shared_swap: u64,
+    /// Resident secret memory (memfd_secret(2)), which is never in swap and has no ages.
+    pub(super) secret: u64,
+    /// Resident memory of devices and rings (packet sockets, io_uring, perf), which has no ages.
+    pub(super) device: u64,
+    /// Size of mappings whose frames the kernel counts in no Rss (memory of a device).
+    pub(super) pfn: u64,
+}
+
+/// What is mapped of files that our walks do not show.
+#[derive(Debug, Default)]
+struct Unwalked {
+    swap: MappedFiles,
+    secret: MappedFiles,
+    device: MappedFiles,
+    /// Bytes of anonymous inodes, which all have one inode number.
+    rings: u64,
+    pfn: MappedFiles,
 }
 
 /// The last sums that were read, and the time from which they may be read again.
@@ -106,7 +123,7 @@ impl KernelSums {
         // of an unmounted file system may now be that of a container's /dev/shm.
         self.filesystems = None;
         let mut sums = Sums::default();
-        let mut of_files = BTreeMap::new();
+        let mut unwalked = Unwalked::default();
         for Member { pid, .. } in members.iter().copied() {
             let took = begin.elapsed();
             if took > ALL_MAX {
@@ -130,39 +147,55 @@ impl KernelSums {
                 .ok()
                 .flatten()
                 .map_or(0, |status| status.swap);
-            if rollup.swap > private {
-                self.add_shared(pid, proc, &mut of_files);
+            if rollup.swap > private || self.maps_devices(pid, proc) {
+                self.add_unwalked(pid, proc, &mut unwalked);
             }
         }
-        sums.shared_swap = of_files.into_values().sum();
+        sums.shared_swap = unwalked.swap.sum();
+        sums.secret = unwalked.secret.sum();
+        sums.device = unwalked.device.sum().saturating_add(unwalked.rings);
+        sums.pfn = unwalked.pfn.sum();
         Some(sums)
     }
 
-    /// Adds the swapped-out bytes of each shared-memory file, as shown by one process's mappings.
-    /// If processes map different parts of a file, only the largest amount is kept: a lower bound.
-    fn add_shared(&mut self, pid: u32, proc: &Proc, of_files: &mut BTreeMap<(Device, u64), u64>) {
+    /// Returns the file systems of this host, read at most once for all processes.
+    fn filesystems(&mut self, proc: &Proc) -> Option<&mut Filesystems> {
         if self.filesystems.is_none() {
             self.filesystems = Filesystems::system(proc).ok();
         }
-        let Some(filesystems) = &mut self.filesystems else {
-            return;
+        self.filesystems.as_mut()
+    }
+
+    /// Whether a process maps memory that our walks do not read: of a device, a ring, or secret.
+    /// Finding that out is much cheaper than smaps, and few processes do.
+    fn maps_devices(&mut self, pid: u32, proc: &Proc) -> bool {
+        let maps = self
+            .filesystems(proc)
+            .and_then(|filesystems| proc.named_maps(pid, filesystems).ok().flatten());
+        let is_unwalked = |(mapping, name): (&Mapping, &[u8])| {
+            mapping.kind == Kind::Device && !name.is_empty() && !name.starts_with(b"[")
         };
-        let mut own: BTreeMap<(Device, u64), u64> = BTreeMap::new();
-        for smap in proc
-            .smaps(pid, filesystems)
-            .ok()
-            .flatten()
-            .unwrap_or_default()
-        {
-            // Only shared mappings are added: our walks count the swap entries of private ones.
-            if smap.mapping.kind == Kind::Shmem && smap.mapping.shared {
-                let file = (smap.mapping.device, smap.mapping.inode);
-                *own.entry(file).or_default() += smap.swap;
+        maps.is_some_and(|maps| maps.named().any(is_unwalked))
+    }
+
+    /// Adds what one process maps of shared memory in swap, of secret memory, and of devices.
+    fn add_unwalked(&mut self, pid: u32, proc: &Proc, unwalked: &mut Unwalked) {
+        let smaps = self
+            .filesystems(proc)
+            .and_then(|filesystems| proc.smaps(pid, filesystems).ok().flatten());
+        for smap in smaps.unwrap_or_default() {
+            let mapping = &smap.mapping;
+            match mapping.kind {
+                // For private mappings our walks count swap entries.
+                Kind::Shmem if mapping.shared => unwalked.swap.add(mapping, smap.swap),
+                Kind::Device if smap.is_secret => unwalked.secret.add(mapping, smap.rss),
+                Kind::Device if smap.is_named && smap.is_pfn_map() => {
+                    unwalked.pfn.add(mapping, smap.size);
+                }
+                Kind::Device if smap.is_anon_inode => unwalked.rings += smap.rss,
+                Kind::Device if smap.is_named => unwalked.device.add(mapping, smap.rss),
+                _ => {}
             }
-        }
-        for (file, bytes) in own {
-            let known = of_files.entry(file).or_default();
-            *known = bytes.max(*known);
         }
     }
 }

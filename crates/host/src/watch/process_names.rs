@@ -68,9 +68,8 @@ fn read(identity: Identity, round: u64, proc: &Proc, groups: Option<&Groups>) ->
         .ok()
         .flatten()
         .map_or(0, |status| status.uid);
-    let group = groups.and_then(|groups| groups.of_process(proc, pid).ok().flatten());
-    let cgroup = group
-        .map(|group| group.path.display().to_string())
+    let cgroup = groups
+        .and_then(|groups| groups.name_of_process(proc, pid))
         .unwrap_or_default();
     ProcessName {
         command,

@@ -73,7 +73,7 @@ impl DemoSwap {
     fn take_away(&mut self) -> Result<(), Failure> {
         if self.made.is_some() {
             // If this fails, `made` is still set, and `Drop` tries again.
-            Swap::of(OWNER).off()?;
+            Swap::of(OWNER).force_off()?;
             self.made = None;
         }
         Ok(())
@@ -91,7 +91,7 @@ impl Drop for DemoSwap {
 fn own() -> Result<DemoSwap, SwapError> {
     let swap = Swap::of(OWNER);
     let lease = swap.lease()?;
-    let left = match swap.off() {
+    let left = match swap.force_off() {
         Ok(removed) => Some(removed),
         Err(SwapError::NothingOn { .. } | SwapError::NotOurs { .. }) => None,
         Err(error) => return Err(error),
@@ -111,7 +111,7 @@ fn own() -> Result<DemoSwap, SwapError> {
 pub(crate) fn remove_stale_swap() -> Option<Result<Removed, SwapError>> {
     let swap = Swap::of(OWNER);
     let _lease = swap.lease().ok()?;
-    match swap.off() {
+    match swap.force_off() {
         Err(SwapError::NothingOn { .. } | SwapError::NotOurs { .. }) => None,
         done => Some(done),
     }

@@ -103,11 +103,13 @@ fn cards(report: &Report) -> String {
         "{} pages came back",
         super::super::count(report.refaulted_pages)
     );
-    text += &card(
-        "swapped",
-        &Bytes(report.swapped_bytes).to_string(),
-        &refaulted,
-    );
+    text += &card("swapped", &Bytes(report.swapped_bytes).to_string(), &refaulted);
+    if let Some((net, taken)) = report.saving.net().zip(report.saving.compressed_bytes)
+        && report.swapped_bytes > 0
+    {
+        let taken = format!("net of {} compressed", Bytes(taken));
+        text += &card("saved by swap", &net, &taken);
+    }
     if let Some(charged) = report.charged_bytes {
         text += &card("charged to the group", &Bytes(charged).to_string(), "");
     }

@@ -2,7 +2,7 @@
 
 use host::report::{
     AgeBin, AgeGrain, AgeSource, Curve, CurvePoint, Ended, KernelSays, NodeAge, Overhead,
-    PressureOf, Process, Reaccess, Report, Unknown,
+    PressureOf, Process, Reaccess, Report, Saving, SwapStore, Unknown,
 };
 use proptest::prelude::*;
 
@@ -51,6 +51,12 @@ const OVERHEAD: Overhead = Overhead {
     memory_bytes: 4 * MIB,
 };
 
+/// Swap of a host on which memory compresses to two fifths.
+const HOST_SWAP: SwapStore = SwapStore {
+    swapped_bytes: 200 * MIB,
+    compressed_bytes: 80 * MIB,
+};
+
 /// Returns a report about a server with some children, after two minutes.
 pub(crate) fn server() -> Report {
     let commands = [
@@ -67,6 +73,8 @@ pub(crate) fn server() -> Report {
         charged_peak_bytes: Some(1600 * MIB),
         resident_peak_bytes: 1600 * MIB,
         swapped_bytes: 100 * MIB,
+        host_swap: Some(HOST_SWAP),
+        saving: Saving::of(100 * MIB, Some(HOST_SWAP), None),
         evicted_pages: 25_600,
         refaulted_pages: 1_234,
         page_age: vec![NodeAge {
@@ -101,6 +109,7 @@ pub(crate) fn server() -> Report {
         ],
         unmapped_cache_bytes: Some(200 * MIB),
         kernel_bytes: Some(20 * MIB),
+        charged_rest_bytes: Some(72 << 20),
         kernel_says: KernelSays {
             asked_ms_ago: 0,
             pss_bytes: Some(1207 * MIB),
@@ -201,6 +210,8 @@ pub(crate) fn huge() -> Report {
     let mut value: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     largest(&mut value);
     value["exit"] = i32::MIN.into();
+    value["saving"]["net_bytes"] = i64::MIN.into();
+    value["charged_rest_bytes"] = i64::MIN.into();
     value["kernel_says"]["pressure_some_avg10"] = u32::MAX.into();
     for (n, node) in value["page_age"]
         .as_array_mut()
@@ -278,6 +289,9 @@ fn any_sizes(mut next: impl FnMut() -> u64, flags: (bool, bool, bool)) -> Report
         walks: next(),
         unmapped_cache_bytes: flags.0.then(&mut next),
         hugetlb_bytes: next(),
+        secret_bytes: next(),
+        device_bytes: next(),
+        pfn_bytes: next(),
         age_source: if flags.1 {
             AgeSource::PageTables
         } else {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use daemon::options::{Bytes, Millis};
+use host::report::Saving;
 
 use crate::terminal::Style;
 use crate::view::memory::per_cent;
@@ -54,8 +55,15 @@ fn head(table: &Table, by: By, sheet: &mut Sheet) {
         let percent = per_cent(bytes, totals.resident_bytes);
         format!("{percent} >{}", Millis(ms))
     });
+    let saving = Saving {
+        net_bytes: totals.net_saved_bytes.filter(|_| totals.swapped_bytes > 0),
+        ..Saving::default()
+    };
+    let net = saving
+        .net()
+        .map_or_else(String::new, |net| format!(" (net {net})"));
     let sizes = format!(
-        "{} processes, {} resident, {} swapped",
+        "{} processes, {} resident, {} swapped{net}",
         count(totals.processes),
         Bytes(totals.resident_bytes),
         Bytes(totals.swapped_bytes),
@@ -143,7 +151,7 @@ fn groups(table: &Table, rows: &[Row], sheet: &mut Sheet) {
     sheet.dim(&format!("PROCS {FIGURES}  GROUP"));
     for row in rows {
         let name = match row.cgroup.as_deref() {
-            None | Some("") => "/",
+            None | Some("") => "(unknown)",
             Some(name) => name,
         };
         sheet.line(&format!(

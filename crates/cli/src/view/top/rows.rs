@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use host::report::{AgeGrain, AgeSource, Overhead, Process, Report};
+use host::report::{AgeGrain, AgeSource, Overhead, Process, Report, Saving, SwapStore};
 use serde::Serialize;
 
 use crate::view::memory::{source, source_of};
@@ -65,6 +65,10 @@ pub(crate) struct Row {
     pub(crate) processes: u64,
     pub(crate) resident_bytes: u64,
     pub(crate) swapped_bytes: u64,
+    /// Memory that the compressed copies take, shared out by pages; `None` if unknown.
+    pub(crate) compressed_bytes: Option<u64>,
+    /// `swapped_bytes - compressed_bytes`; `None` if unknown.
+    pub(crate) net_saved_bytes: Option<i64>,
     pub(crate) young_bytes: u64,
     pub(crate) older_than_10s_bytes: u64,
     pub(crate) older_than_1m_bytes: u64,
@@ -87,7 +91,15 @@ impl Row {
             older_than_1m_bytes: process.older_than_1m_bytes,
             older_than_10m_bytes: process.older_than_10m_bytes,
             unknown_age_bytes: process.unknown_age_bytes,
+            ..Row::default()
         }
+    }
+
+    /// Sets what the swapped-out memory saves; `host` is the host's store of it.
+    fn set_saving(&mut self, host: Option<SwapStore>) {
+        let saving = Saving::of(self.swapped_bytes, host, None);
+        self.compressed_bytes = saving.compressed_bytes;
+        self.net_saved_bytes = saving.net_bytes;
     }
 
     /// Adds the figures of another row to this one; the names of this row stay.
@@ -116,6 +128,8 @@ pub(crate) struct Watched {
     /// Milliseconds between two scans.
     pub(crate) interval_ms: u64,
     pub(crate) age_source: AgeSource,
+    /// What the host's swap holds in memory; `None` if unknown.
+    pub(crate) host_swap: Option<SwapStore>,
 }
 
 /// All rows in order, with what applies to all of them.
@@ -143,6 +157,9 @@ impl Table {
             By::Process => each,
             By::Cgroup | By::Tenant => groups(&each),
         };
+        for row in rows.iter_mut().chain([&mut totals]) {
+            row.set_saving(report.host_swap);
+        }
         order(&mut rows, sort);
         Table {
             wall_ms: report.wall_ms,
@@ -170,6 +187,9 @@ impl Table {
     /// Returns the table of tenants. The totals are those of the first row, the root, which
     /// contains all sums.
     pub(crate) fn of_tenants(mut rows: Vec<Row>, sort: Sort, watched: Watched) -> Table {
+        for row in &mut rows {
+            row.set_saving(watched.host_swap);
+        }
         let totals = rows.first().cloned().unwrap_or_default();
         order(&mut rows, sort);
         Table {

@@ -56,6 +56,7 @@ fn snapshot(at_ms: u64, tenants: Vec<TenantFigures>) -> Snapshot {
         curves: Vec::new(),
         names: std::sync::Arc::default(),
         price: host::report::Price::default(),
+        swap: None,
         actions: vec![Action {
             at_ms,
             text: "did".to_owned(),

@@ -68,6 +68,10 @@ fn snapshot(paths: &[&[u8]]) -> Snapshot {
         },
         curves: Vec::new(),
         price: host::report::Price::default(),
+        swap: Some(SwapStore {
+            swapped_bytes: 70,
+            compressed_bytes: 20,
+        }),
         names: Arc::default(),
         actions: Vec::new(),
     }
@@ -107,6 +111,8 @@ fn names_are_those_of_the_interface() {
         r#"pagetide_needed_bytes{tenant="/web"} 35651584"#,
         r#"pagetide_needed_confidence{tenant="/web"} 2"#,
         r#"pagetide_refaults_predicted{tenant="/web"} 1.5"#,
+        r#"pagetide_swap_compressed_bytes{tenant="/web"} 2"#,
+        r#"pagetide_net_saved_bytes{tenant="/web"} 5"#,
         r#"pagetide_resident_bytes{tenant="/web",node="0",type="anon"} 16384"#,
         r#"pagetide_resident_bytes{tenant="/web",node="0",type="file"} 12288"#,
         r#"pagetide_swapped_bytes{tenant="/web"} 7"#,
@@ -184,7 +190,7 @@ fn is_well_formed(reported: &str) {
         }
     }
     assert!(
-        reported.ends_with('\n') && families.len() == 20,
+        reported.ends_with('\n') && families.len() == 22,
         "{families:?}"
     );
 }

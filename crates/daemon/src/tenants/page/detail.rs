@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use engine::Bytes;
 use host::manage::tenants::figures::TenantFigures;
+use host::report::Saving;
 use pictures::{Hints, Moment, Track, area, escaped, heat, refaults, waited};
 
 use super::super::history::cut;
@@ -121,6 +122,13 @@ fn cards(view: &View, figures: &TenantFigures) -> String {
         "-" => ("0%".to_owned(), "of the time, lately".to_owned()),
         share => (share.to_owned(), "of the time, lately".to_owned()),
     };
+    let saving = Saving::of(figures.swapped, view.snapshot.swap, None);
+    let saved = saving.net().unwrap_or_else(|| "-".to_owned());
+    let taken = match saving.compressed_bytes {
+        Some(0) => String::new(),
+        Some(bytes) => format!("net of {} compressed, shared out by pages", Bytes(bytes)),
+        None => "what swap takes in memory is not known".to_owned(),
+    };
     let cards = [
         ("in memory", Bytes(resident).to_string(), charged),
         (
@@ -129,6 +137,7 @@ fn cards(view: &View, figures: &TenantFigures) -> String {
             format!("{}, {}", older(10_000, "10s"), older(600_000, "10m")),
         ),
         ("in swap", Bytes(figures.swapped).to_string(), back),
+        ("saved by that", saved, taken),
         ("a process waited for memory", waits.0, waits.1),
     ];
     let mut text = "<div class=\"cards\">\n".to_owned();

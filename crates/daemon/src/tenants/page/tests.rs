@@ -37,6 +37,7 @@ fn snapshot(paths: &[&str]) -> Snapshot {
         curves: Vec::new(),
         names: std::sync::Arc::default(),
         price: host::report::Price::default(),
+        swap: None,
         actions: vec![Action {
             at_ms: NOW,
             text: format!("paged out 7 pages of /{HOSTILE}: over memory.high"),

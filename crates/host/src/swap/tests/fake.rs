@@ -25,6 +25,7 @@ pub(in crate::swap) struct Fake {
     root: PathBuf,
     switch: Switch,
     allowed: bool,
+    user: u32,
 }
 
 /// The imitation of the kernel: the calls of swapon and swapoff so far, and the error of the next
@@ -33,6 +34,7 @@ pub(in crate::swap) struct Fake {
 struct Switch {
     root: PathBuf,
     allowed: bool,
+    user: u32,
     calls: Rc<RefCell<Vec<String>>>,
     refusal: Rc<RefCell<Option<i32>>>,
 }
@@ -48,11 +50,13 @@ impl Fake {
             switch: Switch {
                 root: root.clone(),
                 allowed: true,
+                user: 0,
                 calls: Rc::default(),
                 refusal: Rc::default(),
             },
             root,
             allowed: true,
+            user: 0,
         };
         fake.write(
             "proc/meminfo",
@@ -132,6 +136,11 @@ impl Fake {
         self.allowed = false;
     }
 
+    /// Makes another user switch swap from now on.
+    pub(in crate::swap) fn become_user(&mut self, uid: u32) {
+        self.user = uid;
+    }
+
     /// Returns the user's swap in these trees.
     pub(in crate::swap) fn swap(&self) -> Swap {
         self.swap_of("swap")
@@ -148,9 +157,10 @@ impl Fake {
             },
             kernel: Box::new(Switch {
                 allowed: self.allowed,
+                user: self.user,
                 ..self.switch.clone()
             }),
-            owner,
+            owner: owner.into(),
         }
     }
 }
@@ -203,6 +213,10 @@ fn escaped(path: &Path) -> Vec<u8> {
 impl Kernel for Switch {
     fn may_switch(&self) -> bool {
         self.allowed
+    }
+
+    fn user(&self) -> u32 {
+        self.user
     }
 
     fn on(&self, area: &File, path: &Path, priority: u16) -> io::Result<()> {

@@ -87,6 +87,18 @@ impl Groups {
             .map(|relative| self.group(&relative)))
     }
 
+    /// Returns the name of a process's group for users: its path below the mount. The name of a
+    /// group outside of our cgroup namespace is its path in `/proc/PID/cgroup`, such as
+    /// `/../system.slice`. `None` if the process is gone, or its group is unknown.
+    #[must_use]
+    pub fn name_of_process(&self, proc: &Proc, pid: u32) -> Option<String> {
+        let mut text = Vec::with_capacity(1024);
+        proc.read(pid, "cgroup", &mut text).ok()?.then_some(())?;
+        let path = Path::new(OsStr::from_bytes(parse_membership(&text, self.version)?));
+        let below = self.below(path).map(|relative| self.group(&relative).path);
+        Some(below.as_deref().unwrap_or(path).display().to_string())
+    }
+
     /// Converts a path in the hierarchy to a path relative to the mount; `None` if the group is not
     /// below the mount.
     pub(super) fn below(&self, path: &Path) -> Option<PathBuf> {

@@ -386,3 +386,36 @@ fn idle_cache_excludes_mapped_and_dirty_pages() {
     assert_eq!(idle(700, 0), Some(500));
     assert_eq!(parse_idle_cache(b"anon 5\n", Version::V2), None);
 }
+
+/// Regression: in a cgroup namespace, processes of groups above its root were reported as members
+/// of the root, so that their memory was added to the root's.
+#[test]
+fn groups_above_the_namespace_have_names_of_their_own() {
+    for version in ["cgroup2 none rw", "cgroup none rw,memory"] {
+        let tree = Directory::new("above-namespace");
+        std::fs::write(tree.0.join("cgroup.controllers"), "memory\n").unwrap();
+        let mounts = format!("1 2 0:30 / {} rw - {version}\n", tree.0.display());
+        let groups = Groups::at(mounts.as_bytes()).unwrap();
+        let name = |path: &str| {
+            let process = tree.0.join("7");
+            std::fs::create_dir_all(&process).unwrap();
+            std::fs::write(
+                process.join("cgroup"),
+                format!("4:memory:{path}\n0::{path}\n"),
+            )
+            .unwrap();
+            groups.name_of_process(&Proc::at(&tree.0).unwrap(), 7)
+        };
+        for (path, want) in [
+            ("/", "/"),
+            ("/a/b", "/a/b"),
+            ("/../out", "/../out"),
+            ("/..", "/.."),
+            ("/../../x", "/../../x"),
+        ] {
+            assert_eq!(name(path).as_deref(), Some(want), "{version}");
+        }
+        let proc = Proc::at(&tree.0).unwrap();
+        assert_eq!(groups.name_of_process(&proc, 8), None);
+    }
+}

@@ -31,6 +31,26 @@ pub struct Usage {
     /// The part of `cache` that is unmapped page cache of files and was accessed more than once, as
     /// far as the kernel's counters show that: [`parse_used_cache`].
     pub used_cache: Option<u64>,
+    /// What zswap holds for the group; `None` in version 1, and without zswap.
+    pub zswap: Option<Zswap>,
+}
+
+/// The pages of a group that zswap holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Zswap {
+    /// Uncompressed size of the pages.
+    pub stored: u64,
+    /// Memory that zswap uses for the pages.
+    pub memory: u64,
+}
+
+/// Returns what zswap holds for a group, from a `memory.stat` text of version 2; groups below are
+/// included.
+fn parse_zswap(text: &[u8]) -> Option<Zswap> {
+    Some(Zswap {
+        stored: flat(text, "zswapped")?,
+        memory: flat(text, "zswap")?,
+    })
 }
 
 /// The page cache of a group: pages of files, of tmpfs and of shared memory.
@@ -296,6 +316,7 @@ impl Groups {
                 kernel: number("memory.kmem.usage_in_bytes")?,
                 cache: parse_cache(&stat, Version::V1),
                 used_cache: parse_used_cache(&stat, Version::V1),
+                zswap: None,
             },
             Version::V2 => Usage {
                 current: number("memory.current")?,
@@ -304,6 +325,7 @@ impl Groups {
                 kernel: parse_kernel(&stat),
                 cache: parse_cache(&stat, Version::V2),
                 used_cache: parse_used_cache(&stat, Version::V2),
+                zswap: parse_zswap(&stat),
             },
         };
         // The root of version 2 has none of these files, but exists.

@@ -64,6 +64,14 @@ pub fn parse_rollup(text: &[u8]) -> Option<Rollup> {
 pub struct Smap {
     /// The mapping.
     pub mapping: Mapping,
+    /// Whether it is secret memory (memfd_secret(2)), which the kernel itself cannot read.
+    pub is_secret: bool,
+    /// Whether it maps something by name: not only pages that the kernel maps into every process,
+    /// such as `[vdso]`.
+    pub is_named: bool,
+    /// Whether it maps an anonymous inode, such as a ring of io_uring. All of these have one inode
+    /// number.
+    pub is_anon_inode: bool,
     /// Size of the address range.
     pub size: u64,
     /// Resident memory.
@@ -96,7 +104,12 @@ pub fn parse_smaps(text: &[u8], filesystems: &Filesystems) -> Vec<Smap> {
             open = mapping.start >= before;
             if open {
                 before = mapping.end;
-                smaps.push(empty(mapping));
+                smaps.push(Smap {
+                    is_secret: name.starts_with(b"/secretmem"),
+                    is_anon_inode: name.starts_with(b"anon_inode:"),
+                    is_named: !name.is_empty() && !name.starts_with(b"["),
+                    ..empty(mapping)
+                });
             }
         } else if let (true, Some(smap), Some((key, value))) = (open, smaps.last_mut(), key(line)) {
             fill(smap, key, value);
@@ -109,6 +122,9 @@ pub fn parse_smaps(text: &[u8], filesystems: &Filesystems) -> Vec<Smap> {
 fn empty(mapping: Mapping) -> Smap {
     Smap {
         mapping,
+        is_secret: false,
+        is_named: false,
+        is_anon_inode: false,
         size: 0,
         rss: 0,
         pss: 0,
@@ -133,6 +149,14 @@ fn fill(smap: &mut Smap, key: &[u8], value: &[u8]) {
         b"SwapPss" => smap.swap_pss = size(),
         b"VmFlags" => smap.flags = words(value).filter_map(|w| w.try_into().ok()).collect(),
         _ => {}
+    }
+}
+
+impl Smap {
+    /// Whether its frames may have no struct page (`VM_PFNMAP`): the kernel counts them in no Rss.
+    #[must_use]
+    pub fn is_pfn_map(&self) -> bool {
+        self.flags.contains(b"pf")
     }
 }
 

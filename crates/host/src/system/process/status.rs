@@ -28,6 +28,9 @@ pub struct Status {
     pub swap: u64,
     /// The peak of resident memory (`VmHWM`); an exec resets it.
     pub peak_rss: u64,
+    /// Memory that a driver has pinned, so that it cannot be paged out: buffers of io_uring, of
+    /// RDMA.
+    pub pinned: u64,
     /// Memory in pages of the hugetlb pool.
     pub hugetlb: u64,
     /// The pid in each pid namespace, from ours down to the process's own; a single number if the
@@ -57,6 +60,7 @@ pub fn parse_status(text: &[u8]) -> Option<Status> {
             b"RssFile" => status.rss_file = size(),
             b"RssShmem" => status.rss_shmem = size(),
             b"VmSwap" => status.swap = size(),
+            b"VmPin" => status.pinned = size(),
             b"VmHWM" => status.peak_rss = size(),
             b"HugetlbPages" => status.hugetlb = size(),
             b"NSpid" => status.ns_pids = words(value).filter_map(number32).collect(),

@@ -36,11 +36,24 @@ pub(super) fn measured(report: &Report) -> String {
             bytes(Some(report.hugetlb_bytes).filter(|bytes| *bytes > 0)),
         ),
         (
+            "secret, not in resident",
+            bytes(Some(report.secret_bytes).filter(|bytes| *bytes > 0)),
+        ),
+        (
+            "mapped devices and rings, not in resident",
+            bytes(Some(report.device_bytes).filter(|bytes| *bytes > 0)),
+        ),
+        (
+            "mapped addresses of devices",
+            bytes(Some(report.pfn_bytes).filter(|bytes| *bytes > 0)),
+        ),
+        (
             "memory of our own",
             bytes(Some(report.overhead.memory_bytes)),
         ),
         ("the kernel's Pss", bytes(says.pss_bytes)),
         ("the kernel's SwapPss", bytes(says.swap_pss_bytes)),
+        ("saved by swap", report.saving.words()),
         ("charged to the group", charged(report)),
         ("pressure", pressure),
         ("price", price),
