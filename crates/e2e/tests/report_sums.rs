@@ -140,12 +140,12 @@ fn memory_mapped_many_times_counts_once_also_in_swap() {
          if os.fork()==0: time.sleep(60); os._exit(0)\n\
          print('ready',flush=True); time.sleep(60)",
     );
-    let resident = RunningReport::start(program.pid(), 2, 1000).finish().report;
+    let resident = RunningReport::at(program.pid(), 2, 1000).finish().report;
     let size = number(&resident, "resident_bytes");
     assert!((64 * MIB..90 * MIB).contains(&size), "{resident}");
     let words = ["reclaim", "--all", &program.pid().to_string()].map(str::to_owned);
     let _ = pagetide::command(words).finish(SOON);
-    let report = RunningReport::start(program.pid(), 2, 1000).finish().report;
+    let report = RunningReport::at(program.pid(), 2, 1000).finish().report;
     let swapped = number(&report, "swapped_bytes");
     let resident = number(&report, "resident_bytes");
     assert!(swapped < 80 * MIB, "{swapped}: {report}");
@@ -167,7 +167,7 @@ fn secret_memory_and_rings_have_lines_of_their_own() {
          r=mmap.mmap(s.fileno(),4<<20); r[0]\n\
          print('ready',flush=True); time.sleep(60)",
     );
-    let report = RunningReport::start(program.pid(), 2, 1000).finish().report;
+    let report = RunningReport::at(program.pid(), 2, 1000).finish().report;
     assert_eq!(number(&report, "secret_bytes"), 16 * MIB, "{report}");
     assert_eq!(number(&report, "device_bytes"), 4 * MIB, "{report}");
     // The kernel counts all three in Rss.

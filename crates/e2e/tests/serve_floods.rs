@@ -100,7 +100,7 @@ fn a_flood_costs_a_bounded_share_of_a_processor_and_others_are_served() {
     let tree = Tree::serve(&["--listen", &listen, "--history", "none"]);
     tree.make("a");
     let _idle_program = IdleProgram::start(tree.inside("a"), 16);
-    let control = of_tree(tree.pid()).expect("it listens");
+    let control = tree_socket(tree.pid()).expect("it listens");
     let get = r"GET /metrics HTTP/1.1\r\nHost: localhost\r\n";
     let once = format!(r"{get}\r\n");
     let again = format!(r"{get}Connection: keep-alive\r\n\r\n");

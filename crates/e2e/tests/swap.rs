@@ -422,7 +422,7 @@ fn each_compressor_keeps_every_byte() {
     for known in ["lzo", "lzo-rle", "lz4"] {
         assert!(
             names.contains(&known),
-            "{start_scanned} is not in {offered}"
+            "{known} is not in {offered}"
         );
     }
     for name in names {

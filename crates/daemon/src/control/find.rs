@@ -172,7 +172,7 @@ pub fn managed_pids() -> Vec<u32> {
 #[must_use]
 pub fn managers() -> Vec<String> {
     let mut found = Vec::new();
-    for dir in socket::believed() {
+    for dir in socket::trusted_directories() {
         for name in dir.names().unwrap_or_default() {
             let Some(manages) = manages(&name) else {
                 continue;
