@@ -45,7 +45,7 @@ pub use calls::{ADVICE_RANGES_MAX, Advice, advise, cpu_time};
 pub use clear::{Cleared, Pace, Part};
 pub use entry::{Entry, Kind, PAGE_SIZE};
 pub use idle::IdleBitmap;
-pub use mappings::{Backing, Mapping};
+pub use mappings::{Device, Mapping, MappingKind};
 pub use page_tables::PageTables;
 pub use reader::{Mm, Reader};
 pub use sizes::{Referenced, Sizes};

@@ -65,31 +65,48 @@ const DEVICE_MAGICS: [u64; 7] = [
     0x1cd1,
 ];
 
-/// The storage behind the pages of a mapping.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Backing {
-    /// No file: private anonymous memory.
-    None,
-    /// A file, from which the pages can be read again.
+/// What is mapped. In a private mapping of a file, pages that the process has written are
+/// anonymous; the code that reads the pages must distinguish them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum MappingKind {
+    /// Private anonymous memory: heap, stacks, private `/dev/zero`.
+    #[default]
+    Anon,
+    /// A file on a disk or network; its pages can be read again.
     File,
-    /// A file in memory: memfd, tmpfs, System V segments, shared anonymous memory.
+    /// Shared memory, which has no file on a disk: memfd, tmpfs, System V segments, shared
+    /// anonymous memory.
     Shmem,
-    /// The hugetlb pool.
+    /// Pages of the hugetlb pool, which are not in Rss and are never swapped out.
     Hugetlb,
-    /// A device, or the kernel itself (vdso).
+    /// Memory of devices or of the kernel: vdso, nodes in `/dev`, anonymous inodes, sysfs.
     Device,
 }
 
+/// The device number of a file system.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Device {
+    /// Major number; 0 for file systems without a block device.
+    pub major: u32,
+    /// Minor number.
+    pub minor: u32,
+}
+
 /// One mapping (VMA) of a process; addresses and offset in bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Mapping {
     /// Address of the first byte.
     pub start: u64,
     /// Address behind the last byte.
     pub end: u64,
-    /// Whether the mapping may be read, written, executed, in this order.
-    pub rights: [bool; 3],
-    /// Whether writes reach the file and other mappings of the file.
+    /// Whether the process may read it.
+    pub readable: bool,
+    /// Whether the process may write it.
+    pub writable: bool,
+    /// Whether the process may execute it.
+    pub executable: bool,
+    /// Whether writes reach the file and other processes that map it. Otherwise the process gets a
+    /// copy of each page that it writes.
     pub is_shared: bool,
     /// Whether the program has advised that it reads this memory in order or at random
     /// (MADV_SEQUENTIAL, MADV_RANDOM), or that it uses the mapped file only once
@@ -98,12 +115,12 @@ pub struct Mapping {
     pub is_advised: bool,
     /// Offset of `start` in the file, in bytes; 0 without a file.
     pub offset: u64,
-    /// Major, then minor number of the file's file system; zeros without a file.
-    pub device: (u32, u32),
-    /// Inode number of the file; 0 without a file.
+    /// Device number of the file's file system; zeros without a file.
+    pub device: Device,
+    /// Inode number of the file; 0 without a file, and for the first System V segment.
     pub inode: u64,
-    /// The storage behind the mapping's pages.
-    pub backing: Backing,
+    /// What is mapped.
+    pub kind: MappingKind,
 }
 
 /// Offsets in the kernel's structures, and their sizes, in bytes.
@@ -180,8 +197,8 @@ struct Structure {
 #[derive(Clone, Copy, Debug)]
 struct FileFacts {
     inode: u64,
-    device: (u32, u32),
-    backing: Backing,
+    device: Device,
+    kind: MappingKind,
     is_used_once: bool,
 }
 
@@ -458,8 +475,11 @@ impl Layout {
             let device = system[0] & 0xffff_ffff;
             FileFacts {
                 inode: inode[0],
-                device: ((device >> 20) as u32, (device & 0xf_ffff) as u32),
-                backing: backing(inode[1], system[1], system[2]),
+                device: Device {
+                    major: (device >> 20) as u32,
+                    minor: (device & 0xf_ffff) as u32,
+                },
+                kind: kind_of_file(inode[1], system[1], system[2]),
                 is_used_once: mode & self.open_file.used_once != 0,
             }
         });
@@ -502,16 +522,17 @@ fn members<const N: usize>(
     Ok(found)
 }
 
-/// The storage behind a file, from its inode's mode, and its file system's magic number and flags.
-fn backing(mode: u64, magic: u64, flags: u64) -> Backing {
+/// Returns what a mapping of a file maps, from the mode of the file's inode, and the magic number
+/// and flags of its file system.
+fn kind_of_file(mode: u64, magic: u64, flags: u64) -> MappingKind {
     if mode & TYPE_MASK != REGULAR {
-        Backing::Device
+        MappingKind::Device
     } else if MEMORY_MAGICS.contains(&magic) {
-        Backing::Shmem
+        MappingKind::Shmem
     } else if flags & NO_USER != 0 || DEVICE_MAGICS.contains(&magic) {
-        Backing::Device
+        MappingKind::Device
     } else {
-        Backing::File
+        MappingKind::File
     }
 }
 
@@ -525,21 +546,24 @@ impl Structure {
     /// Makes the mapping of this structure and of its file, if `files` has one.
     fn with_file(&self, files: &HashMap<u64, FileFacts>) -> Mapping {
         let file = files.get(&self.file);
+        let has = |flag: u64| self.flags & flag != 0;
         Mapping {
             start: self.start,
             end: self.end,
-            rights: [READ, WRITE, EXEC].map(|right| self.flags & right != 0),
-            is_shared: self.flags & MAY_SHARE != 0,
-            is_advised: self.flags & ADVISED != 0 || file.is_some_and(|file| file.is_used_once),
+            readable: has(READ),
+            writable: has(WRITE),
+            executable: has(EXEC),
+            is_shared: has(MAY_SHARE),
+            is_advised: has(ADVISED) || file.is_some_and(|file| file.is_used_once),
             offset: file.map_or(0, |_| self.offset << 12),
-            device: file.map_or((0, 0), |file| file.device),
+            device: file.map_or(Device::default(), |file| file.device),
             inode: file.map_or(0, |file| file.inode),
-            backing: match file {
+            kind: match file {
                 // A private mapping of /dev/zero has a file, but is anonymous memory.
-                _ if self.operations == 0 => Backing::None,
-                _ if self.flags & HUGETLB != 0 => Backing::Hugetlb,
-                Some(file) => file.backing,
-                None => Backing::Device,
+                _ if self.operations == 0 => MappingKind::Anon,
+                _ if has(HUGETLB) => MappingKind::Hugetlb,
+                Some(file) => file.kind,
+                None => MappingKind::Device,
             },
         }
     }

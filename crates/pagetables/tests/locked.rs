@@ -240,15 +240,15 @@ fn mappings_are_those_of_the_kernels_list() {
         let reported: Vec<String> = found
             .iter()
             .map(|one| {
-                let right = |at: usize, letter| if one.rights[at] { letter } else { '-' };
+                let right = |has: bool, letter| if has { letter } else { '-' };
                 let shared = if one.is_shared { 's' } else { 'p' };
                 format!(
                     "{:08x}-{:08x} {}{}{}{shared} {:08x}",
                     one.start,
                     one.end,
-                    right(0, 'r'),
-                    right(1, 'w'),
-                    right(2, 'x'),
+                    right(one.readable, 'r'),
+                    right(one.writable, 'w'),
+                    right(one.executable, 'x'),
                     one.offset
                 )
             })

@@ -250,7 +250,7 @@ impl Ages {
     pub fn mappings(&mut self, pid: u32) -> Vec<Mapping> {
         let maps = self.reader.mappings(pid).ok().flatten();
         self.reader.source.end();
-        maps.map(|(maps, _)| maps.mappings).unwrap_or_default()
+        maps.map(|maps| maps.mappings).unwrap_or_default()
     }
 
     /// Passes the current page table entries of a process to `sink`; changes no age
@@ -635,7 +635,7 @@ impl Ages {
         let mut teller = PieceRecorder::new(
             (&mut self.age_table, &self.nodes),
             begun.before,
-            (&begun.maps.mappings, &begun.advised),
+            &begun.maps.mappings,
             mask,
         );
         teller.found = found;

@@ -59,13 +59,6 @@ impl MemoryKind {
     }
 }
 
-/// Returns whether `mapping` is none of the `advised` ranges. The ranges were read without a lock;
-/// a range that equals no mapping is ignored.
-fn has_recency(advised: &[Range<u64>], mapping: &Mapping) -> bool {
-    let at = advised.binary_search_by_key(&mapping.start, |range| range.start);
-    at.map_or(true, |at| advised[at].end != mapping.end)
-}
-
 /// Returns the address range of each mapping; the range is empty if the mapping is not read.
 pub(super) fn ranges(mappings: &[Mapping]) -> Vec<Range<u64>> {
     let range = |mapping: &Mapping| match mapping.kind {
@@ -80,8 +73,6 @@ pub(super) struct PieceRecorder<'a> {
     age_table: &'a mut AgeTable,
     before: WalkContext,
     mappings: &'a [Mapping],
-    /// Mappings with advice of the program ([`pagetables::Mapping::is_advised`]).
-    advised: &'a [Range<u64>],
     mask: u64,
     nodes: &'a Nodes,
     /// Sums of the pieces recorded so far.
@@ -92,14 +83,13 @@ impl<'a> PieceRecorder<'a> {
     pub(super) fn new(
         (age_table, nodes): (&'a mut AgeTable, &'a Nodes),
         before: WalkContext,
-        (mappings, advised): (&'a [Mapping], &'a [Range<u64>]),
+        mappings: &'a [Mapping],
         mask: u64,
     ) -> PieceRecorder<'a> {
         PieceRecorder {
             age_table,
             before,
             mappings,
-            advised,
             mask,
             nodes,
             found: WalkSums::default(),
@@ -112,7 +102,7 @@ impl<'a> PieceRecorder<'a> {
         match piece {
             Piece::Pages { entries, .. } => {
                 self.found.tables[part_of(mapping.kind) as usize] += 1;
-                self.tell_pages(mapping.kind, mapping.shared, entries);
+                self.tell_pages(mapping.kind, mapping.is_shared, entries);
             }
             Piece::Whole {
                 start,
@@ -136,7 +126,7 @@ impl<'a> PieceRecorder<'a> {
             idle: self.before.idle,
             kept_bits: self.before.kept_bits && part_of(mapping.kind) == Part::File,
             hidden: self.before.hidden,
-            has_recency: has_recency(self.advised, mapping),
+            has_recency: !mapping.is_advised,
             mask: self.mask,
             age_table: self.age_table,
             nodes: self.nodes,
@@ -191,7 +181,7 @@ impl<'a> PieceRecorder<'a> {
         self.found.present += pages;
         self.found.entries[part] += 1;
         self.found.accessed[part] += u64::from(accessed);
-        let (clean, dirty) = kinds(mapping.kind, mapping.shared);
+        let (clean, dirty) = kinds(mapping.kind, mapping.is_shared);
         let is_own = entry.is_dirty() || entry.is_writable();
         let scan = self.observation(entry, part);
         // A huge entry holds its first frame; the low bits of the address are flags (PAT).

@@ -334,7 +334,6 @@ impl Activation<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::system::Device;
 
     #[test]
     fn the_kernel_finds_what_was_requested_among_older_pages() {
@@ -376,13 +375,8 @@ mod tests {
             start,
             end,
             readable: true,
-            writable: true,
-            executable: false,
-            shared: false,
-            offset: 0,
-            device: Device { major: 0, minor: 0 },
-            inode: 0,
             kind,
+            ..Mapping::default()
         };
         let mappings = [
             mapping(10, 20, Kind::Anon),

@@ -490,7 +490,7 @@ pub(super) fn classify(reported: &PieceContext<'_>, entry: Entry, offset: u64) -
     let frame = (entry.physical(reported.mask) + offset) >> 12;
     let backed = match mapping.kind {
         Kind::Anon => false,
-        Kind::File => mapping.shared || !is_own,
+        Kind::File => mapping.is_shared || !is_own,
         _ => true,
     };
     if backed || !entry.is_writable() {

@@ -153,7 +153,7 @@ impl KernelSums {
             .unwrap_or_default()
         {
             // For private mappings our walks count swap entries.
-            if smap.mapping.kind == Kind::Shmem && smap.mapping.shared {
+            if smap.mapping.kind == Kind::Shmem && smap.mapping.is_shared {
                 let file = (smap.mapping.device, smap.mapping.inode);
                 *own.entry(file).or_default() += smap.swap;
             }

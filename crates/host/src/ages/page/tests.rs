@@ -3,7 +3,6 @@
 
 use super::*;
 use crate::ages::space::Space;
-use crate::system::Device;
 
 /// Bits of a page-table entry that hold the frame's physical address.
 const MASK: u64 = (1 << 46) - 4096;
@@ -13,18 +12,12 @@ const WRITTEN: u64 = 0x63;
 const READ: u64 = 0x21;
 
 /// A mapping of four huge pages.
-fn mapping(kind: Kind, shared: bool) -> Mapping {
+fn mapping(kind: Kind, is_shared: bool) -> Mapping {
     Mapping {
-        start: 0,
         end: 4 << 21,
-        readable: true,
-        writable: true,
-        executable: false,
-        shared,
-        offset: 0,
-        device: Device { major: 0, minor: 0 },
-        inode: 0,
+        is_shared,
         kind,
+        ..Mapping::default()
     }
 }
 
@@ -37,7 +30,7 @@ fn reported(mapping: Mapping, pieces: &[Piece<'_>]) -> (WalkSums, [u64; 3], u64)
     let before = Space::new(owner).before();
     age_table.begin_scan(1000);
     let mappings = [mapping];
-    let mut teller = PieceRecorder::new((&mut age_table, &nodes), before, (&mappings, &[]), MASK);
+    let mut teller = PieceRecorder::new((&mut age_table, &nodes), before, &mappings, MASK);
     for piece in pieces {
         teller.tell(0, *piece);
     }

@@ -7,7 +7,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::*;
 use crate::age_table::AgeTable;
-use crate::system::{Device, Mapping, Nodes};
+use crate::system::{Mapping, Nodes};
 
 /// Bits of entries that are present, writable and dirty. `IDLE`: not accessed; `USED`: accessed.
 const IDLE: u64 = 0x43;
@@ -75,16 +75,10 @@ impl World {
         pieces: &[Piece<'_>],
     ) {
         let mapping = Mapping {
-            start: 0,
             end: 64 * CHUNK,
-            readable: true,
-            writable: true,
-            executable: false,
-            shared: kind == Kind::Shmem,
-            offset: 0,
-            device: Device { major: 0, minor: 0 },
-            inode: 0,
+            is_shared: kind == Kind::Shmem,
             kind,
+            ..Mapping::default()
         };
         let identity = Identity { pid: 7, started: 7 };
         self.recorder.begin(self.owner, identity, &Maps::default());
