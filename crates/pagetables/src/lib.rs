@@ -37,6 +37,8 @@ mod program;
 mod reader;
 mod sizes;
 mod source;
+#[cfg(test)]
+mod testing;
 mod unavailable;
 mod walk;
 mod zero;

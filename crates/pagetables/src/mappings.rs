@@ -15,6 +15,7 @@ use std::io;
 
 use crate::btf::Btf;
 use crate::copier::Copier;
+use crate::entry::PAGE_SIZE;
 use crate::reader::{Mm, Reader};
 
 /// Bits of a mapping's flags: `VM_READ`, `VM_WRITE`, `VM_EXEC`.
@@ -218,13 +219,15 @@ impl FileLayout {
         let mode = btf.offset("file", "f_mode")?;
         let start = inode.min(mode & !7);
         let bytes = (inode + 8).max(mode + 4) - start;
-        (bytes <= 4096 && inode.is_multiple_of(8) && mode.is_multiple_of(4)).then_some(FileLayout {
-            start,
-            bytes,
-            inode: inode - start,
-            mode: mode - start,
-            used_once: 0,
-        })
+        (bytes <= PAGE_SIZE && inode.is_multiple_of(8) && mode.is_multiple_of(4)).then_some(
+            FileLayout {
+                start,
+                bytes,
+                inode: inode - start,
+                mode: mode - start,
+                used_once: 0,
+            },
+        )
     }
 
     /// Returns for each file the address of its inode, and its mode; zeros if the file cannot be
@@ -286,7 +289,9 @@ impl Layout {
             root: btf.offset("mm_struct", "mm_mt")? + btf.offset("maple_tree", "ma_root")?,
             count: btf.offset("mm_struct", "map_count")?,
             sequence: btf.offset("mm_struct", "mm_lock_seq"),
-            bytes: btf.size("vm_area_struct").filter(|size| *size <= 4096)?,
+            bytes: btf
+                .size("vm_area_struct")
+                .filter(|size| *size <= PAGE_SIZE)?,
             start: btf.offset("vm_area_struct", "vm_start")?,
             end: btf.offset("vm_area_struct", "vm_end")?,
             flags: btf.offset("vm_area_struct", "vm_flags")?,
@@ -538,7 +543,7 @@ fn kind_of_file(mode: u64, magic: u64, flags: u64) -> MappingKind {
 
 /// Whether the mappings ascend, are not empty and do not overlap.
 fn are_sound(structures: &[Structure]) -> bool {
-    let is_sound = |one: &Structure| one.start < one.end && one.start.is_multiple_of(4096);
+    let is_sound = |one: &Structure| one.start < one.end && one.start.is_multiple_of(PAGE_SIZE);
     structures.iter().all(is_sound) && structures.windows(2).all(|two| two[0].end <= two[1].start)
 }
 
@@ -576,13 +581,12 @@ fn is_node(word: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufRead, BufReader};
     use std::ops::Range;
-    use std::process::{Command, Stdio};
 
     use super::*;
     use crate::page_tables::PageTables;
     use crate::source::Source;
+    use crate::testing::Program;
 
     /// Gives neighbouring pages different advice, so that they become about 1,500 mappings; later
     /// takes the advice back.
@@ -619,31 +623,22 @@ sys.stdin.readline()
 
     #[test]
     fn advised_ranges_are_those_of_smaps() {
-        let mut child = Command::new("python3")
-            .args(["-c", PROGRAM])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("python3 runs");
-        let (mut stdin, stdout) = (child.stdin.take(), child.stdout.take());
-        let mut lines = BufReader::new(stdout.expect("piped")).lines();
-        assert!(lines.next().is_some_and(|line| line.is_ok()), "it is ready");
+        let mut child = Program::python(PROGRAM);
+        child.line().expect("it is ready");
+        let pid = child.id();
         let mut source = PageTables::open().expect("root, BPF and BTF");
-        let expected = reported(child.id());
+        let expected = reported(pid);
         let mut advised = || {
-            let mappings = source.mappings(child.id()).expect("it can be read");
+            let mappings = source.mappings(pid).expect("it can be read");
             let mappings = mappings.expect("it changes nothing");
             let advised = mappings.iter().filter(|one| one.is_advised);
             advised.map(|one| one.start..one.end).collect::<Vec<_>>()
         };
         let found = advised();
-        // The program reads one line, then takes the advice back.
-        let mut write = || std::io::Write::write_all(stdin.as_mut().expect("piped"), b"\n");
-        write().expect("it reads");
-        assert!(lines.next().is_some_and(|line| line.is_ok()), "it is ready");
-        let (none, later) = (reported(child.id()), advised());
-        write().expect("it reads");
-        child.wait().expect("it ends");
+        // The program takes the advice back.
+        child.go_on();
+        child.line().expect("it is ready");
+        let (none, later) = (reported(pid), advised());
         assert!(expected.len() >= 512, "{}", expected.len());
         assert_eq!(found, expected);
         assert_eq!(later, none);

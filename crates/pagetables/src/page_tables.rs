@@ -16,7 +16,7 @@ use crate::lock::Locks;
 use crate::mappings::{self, Mapping};
 use crate::noreuse;
 use crate::reader::{Mm, Reader, not_btf, type_information};
-use crate::source::{Grain, Source, SourceKind, WalkResult};
+use crate::source::{Source, SourceKind, WalkResult};
 use crate::unavailable::Unavailable;
 use crate::walk::{Piece, Sink, Walked};
 use crate::zero::HugeZero;
@@ -319,10 +319,6 @@ impl PageTables {
 impl Source for PageTables {
     fn kind(&self) -> SourceKind {
         SourceKind::PageTables
-    }
-
-    fn grain(&self) -> Grain {
-        Grain::Page
     }
 
     fn read(

@@ -9,7 +9,7 @@
 use std::io;
 use std::ops::Range;
 
-use crate::entry::Entry;
+use crate::entry::{Entry, PAGE_SIZE};
 use crate::reader::{GIB, Mm, Reader};
 
 /// 2 MiB: what a last-level table maps.
@@ -188,7 +188,7 @@ impl Reader {
             shift -= 9;
         }
         for region in regions.iter().filter(|region| region.table != 0) {
-            self.copier.ask(region.table, 4096);
+            self.copier.ask(region.table, PAGE_SIZE);
         }
         self.copier.run()?;
         let open = regions.iter_mut().filter(|region| region.table != 0);
@@ -252,7 +252,8 @@ impl Reader {
     ) -> io::Result<()> {
         for (index, leaf) in batch {
             let table = regions[*index].entry(leaf.start).physical(self.mask);
-            self.copier.ask(self.direct_map.wrapping_add(table), 4096);
+            self.copier
+                .ask(self.direct_map.wrapping_add(table), PAGE_SIZE);
         }
         let (first, last) = (batch[0].0, batch[batch.len() - 1].0);
         // For each region of the batch: the request numbers of its upper entries, then that of its
@@ -260,7 +261,7 @@ impl Reader {
         let mut checks: Vec<Vec<usize>> = Vec::with_capacity(last - first + 1);
         for region in &regions[first..=last] {
             let steps = region.way.iter().map(|(at, _)| (*at, 8));
-            let table = (region.table != 0).then_some((region.table, 4096));
+            let table = (region.table != 0).then_some((region.table, PAGE_SIZE));
             let requested = steps
                 .chain(table)
                 .map(|(at, bytes)| self.copier.ask(at, bytes));

@@ -1,17 +1,20 @@
 //! Processes whose memory map is locked while a file server does not answer.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
+#[allow(dead_code, reason = "not every test needs all of it")]
+#[path = "../src/testing.rs"]
+mod testing;
+
+use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use pagetables::access::{self, Access};
 use pagetables::{Cleared, Pace, PageTables, Part, Source};
+use testing::Program;
 
 /// A running `tests/programs/locked.c`; `Drop` ends it.
 struct Locked {
-    child: Child,
-    stdin: Option<ChildStdin>,
+    program: Program,
     pids: Vec<u32>,
 }
 
@@ -33,35 +36,25 @@ fn built() -> &'static str {
 impl Locked {
     /// Starts `count` processes that wait in the system call `kind`.
     fn start(kind: &str, count: u32) -> Locked {
-        let mut child = Command::new(built())
-            .args([kind, "60", &count.to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("it was built");
-        let mut line = String::new();
-        let stdout = child.stdout.take().expect("piped");
-        let read = BufReader::new(stdout).read_line(&mut line);
-        read.expect("it says who waits");
+        let count = count.to_string();
+        let mut program = Program::start(Command::new(built()).args([kind, "60", &count]));
+        let line = program.line().expect("it prints the processes that wait");
         let pids = line.split_whitespace().map(|word| word.parse());
         Locked {
-            stdin: child.stdin.take(),
             pids: pids.collect::<Result<_, _>>().expect("numbers"),
-            child,
+            program,
         }
     }
 
     /// Stops the file server, so that the processes that wait for it continue.
     fn free(&mut self) {
-        let stdin = self.stdin.as_mut().expect("freed once");
-        stdin.write_all(b"\n").expect("it reads");
+        self.program.go_on();
     }
 }
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        drop(self.stdin.take());
-        let _ = self.child.wait();
+        self.program.end();
     }
 }
 
