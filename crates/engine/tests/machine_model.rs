@@ -10,7 +10,7 @@ use engine::machine::{Machine, MachineConfig, ReclaimRequest};
 use engine::memcg::{MemcgId, MemcgLimits, MemcgProfile};
 use engine::word::State;
 use engine::{
-    Bytes, FaultKind, FolioId, FolioType, Limit, Lruvec, Memory, Millis, PageOut, Pages, Policy,
+    FaultKind, FolioId, FolioType, Limit, Lruvec, Memory, Millis, PageOut, Pages, Policy,
     ScanReason,
 };
 use proptest::prelude::*;
@@ -164,7 +164,7 @@ impl Pair {
             }
             Op::Max { who, pages } => {
                 let who = self.alive(who);
-                self.limits(who, |l| l.max = Limit::Bytes(Bytes(pages * 4096)));
+                self.limits(who, |l| l.max = Limit::of(Pages(pages)));
             }
             Op::Min { who, pages } => {
                 let who = self.alive(who);
@@ -172,11 +172,11 @@ impl Pair {
             }
             Op::SwapMax { who, pages } => {
                 let who = self.alive(who);
-                self.limits(who, |l| l.swap_max = Limit::Bytes(Bytes(pages * 4096)));
+                self.limits(who, |l| l.swap_max = Limit::of(Pages(pages)));
             }
             Op::Soft { who, pages } => {
                 let who = self.alive(who);
-                self.limits(who, |l| l.soft = Limit::Bytes(Bytes(pages * 4096)));
+                self.limits(who, |l| l.soft = Limit::of(Pages(pages)));
             }
             Op::Reclaim { who, nr } => self.reclaim(who, nr),
         }

@@ -9,8 +9,8 @@ use engine::vmscan::{PageEnd, TryAgain};
 use engine::vmstat::VmEvent;
 use engine::workingset_report::{Aggregation, Bins};
 use engine::{
-    Bytes, FaultKind, FolioId, FolioType, Limit, Lruvec, Machine, MachineConfig, MemcgId, Memory,
-    Millis, PageOut, Pages, Policy, ScanReason,
+    FaultKind, FolioId, FolioType, Limit, Lruvec, Machine, MachineConfig, MemcgId, Memory, Millis,
+    PageOut, Pages, Policy, ScanReason,
 };
 
 /// A memory in which page-out of the pages `busy` fails, and of all other pages succeeds.
@@ -61,7 +61,7 @@ fn fault(machine: &mut Machine, ids: std::ops::Range<u32>) {
 
 /// A limit of `n` pages.
 fn pages(n: u64) -> Limit {
-    Limit::Bytes(Bytes(n * 4096))
+    Limit::of(Pages(n))
 }
 
 /// A charge above max first tries to reclaim, and then fails.

@@ -101,7 +101,7 @@ impl Headroom {
         }
         self.usage = usage;
         // A headroom of petabytes lasts for more microseconds than 64 bits count.
-        let bytes = left.0.saturating_mul(4096);
+        let bytes = left.bytes().0;
         let half = Duration::from_micros(bytes.saturating_mul(1_000_000) / TOUCHED / 2);
         let patient = PAUSES.0 * (1 + self.still / 8).min(10);
         let pause = half.max(patient).clamp(PAUSES.0, PAUSES.1);
@@ -157,11 +157,10 @@ impl Headroom {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::Bytes;
     use alloc::vec::Vec;
 
     fn limits(max: u64, high: Option<u64>) -> (Limit, Limit) {
-        let pages = |pages: u64| Limit::Bytes(Bytes(pages * 4096));
+        let pages = |pages: u64| Limit::of(Pages(pages));
         (pages(max), high.map_or(Limit::Max, pages))
     }
 

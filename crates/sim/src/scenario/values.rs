@@ -2,6 +2,7 @@
 //!
 //! Invariant: a value that was parsed is in its range; the error for another one names the range.
 
+use engine::units::{Bytes, Limit, PAGE_SIZE};
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
@@ -22,7 +23,6 @@ pub struct Rate(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share(pub f64);
 
-const PAGE: u64 = engine::units::PAGE_SIZE;
 const SIZE_MAX: u64 = 1 << 50;
 const TIME_MAX: u64 = 10_000 * 3_600_000;
 /// Maximum rate, touches a second: more than any memory can serve.
@@ -32,7 +32,13 @@ impl Size {
     /// Returns the number of pages, rounded up.
     #[must_use]
     pub const fn pages(self) -> u64 {
-        self.0.div_ceil(PAGE)
+        self.0.div_ceil(PAGE_SIZE)
+    }
+
+    /// Returns the limit of this size; no size is no limit.
+    #[must_use]
+    pub fn limit(size: Option<Self>) -> Limit {
+        Limit::from(size.map(|size| Bytes(size.0)))
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -69,7 +75,7 @@ impl Time {
 impl Rate {
     fn parse(text: &str) -> Option<Self> {
         let size = Size::parse(text.trim().strip_suffix("/s")?)?;
-        Self::new(size.0 / PAGE)
+        Self::new(size.0 / PAGE_SIZE)
     }
 
     fn new(touches: u64) -> Option<Self> {

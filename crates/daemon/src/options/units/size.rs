@@ -66,9 +66,7 @@ pub enum Size {
 
 impl From<Limit> for Size {
     fn from(limit: Limit) -> Size {
-        limit
-            .bytes()
-            .map_or(Size::Max, |bytes| Size::Bytes(Bytes(bytes)))
+        limit.bytes().map_or(Size::Max, Size::Bytes)
     }
 }
 
@@ -88,8 +86,8 @@ impl Size {
 
     /// Returns the limit in bytes, where `whole` is 100%; `None` for no limit.
     #[must_use]
-    pub fn bytes_of(self, whole: u64) -> Option<u64> {
-        self.of(Bytes(whole)).bytes()
+    pub fn bytes_of(self, whole: Bytes) -> Option<Bytes> {
+        self.of(whole).bytes()
     }
 
     /// Whether the limit is a share.

@@ -81,8 +81,8 @@ impl Tenants {
     /// above a pending memory.max and, on version 1, shared pages that were skipped, up to what is
     /// above memory.high. Version 1 has no memory.high, so the kernel does not reclaim for it.
     fn above_limits(&self, memcg: MemcgId, tenant: &Tenant, used: Pages) -> Pages {
-        let above = |limit: u64| used.less(Bytes(limit).pages());
-        let max = match tenant.due.max.flatten().map(above) {
+        let above = |limit: Bytes| used.less(limit.pages());
+        let max = match tenant.due.max.and_then(Limit::bytes).map(above) {
             None | Some(Pages(0)) => Pages(0),
             Some(above) => Pages(above.0 + SPARE.0),
         };
@@ -170,7 +170,7 @@ impl Tenants {
         let Some(tenant) = self.tenants.get_mut(&memcg) else {
             return Pages(0);
         };
-        let Some(max) = tenant.due.max.flatten() else {
+        let Some(max) = tenant.due.max.and_then(Limit::bytes) else {
             return Pages(0);
         };
         let Ok(used) = tenant.hard_limit.charged() else {
@@ -192,15 +192,15 @@ impl Tenants {
     }
 
     /// Lowers the limit in small steps, for a group that uses all of its memory: the kernel
-    /// reclaims a little, and the usage after that becomes the next limit, down to `max` bytes.
+    /// reclaims a little, and the usage after that becomes the next limit, down to `max`.
     /// Returns how many fewer pages are charged.
-    fn step_down(&mut self, memcg: MemcgId, max: u64) -> Pages {
+    fn step_down(&mut self, memcg: MemcgId, max: Bytes) -> Pages {
         let tenant = self.tenants.get(&memcg);
         let Some(tenant) = tenant.filter(|tenant| self.may_ask_kernel(memcg, tenant)) else {
             return Pages(0);
         };
         let pause = Pause::after(&self.wakeup, SLICE);
-        let got = tenant.hard_limit.step_down(max, || pause.is_due());
+        let got = tenant.hard_limit.step_down(max.0, || pause.is_due());
         self.set_pending_limits(memcg);
         Bytes(got.unwrap_or(0)).pages()
     }
