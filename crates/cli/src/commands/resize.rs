@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use daemon::control::Ask;
-use daemon::options::{Bytes, Millis, PAGE_SIZE};
+use daemon::options::{Bytes, Millis, Pages};
 use daemon::reclaim::{WATCH_MIN, WatchBeforeReclaim};
 use host::report::Price;
 use host::system::cgroup::Version;
@@ -36,7 +36,6 @@ const ATTEMPTS: u32 = 3;
 const ATTEMPTS_AT_MOST: u32 = 30;
 /// Time between two attempts, in which the kernel finishes writing pages to swap.
 const WRITTEN: Duration = Duration::from_millis(300);
-/// Bytes of a page.
 /// Time between two measurements of what the limit costs.
 const PULSE: Duration = Duration::from_millis(500);
 
@@ -179,7 +178,7 @@ impl Job<'_> {
         let usage = self.groups.usage(&self.group)?.unwrap_or_default();
         let limit = self.groups.swap_limit(&self.group);
         let allowed = limit.map(|limit| limit.saturating_sub(usage.swap.unwrap_or(0)));
-        let free = proc.swap_free_pages()?.saturating_mul(PAGE_SIZE);
+        let free = Pages(proc.swap_free_pages()?).bytes().0;
         let cache = usage.cache.unwrap_or_default();
         let room = SwapDemand {
             over,

@@ -1,6 +1,6 @@
 //! What is in memory now: by kind, each divided by age; by age; and what was accessed again.
 
-use daemon::options::PAGE_SIZE;
+use daemon::options::Pages;
 use host::report::{AgeBin, Report};
 use pictures::{
     BINS, Bar, CLASS_EDGES_MS, EDGES_MS, Part, class_of, class_sums, name_of_bin, name_of_class,
@@ -103,7 +103,7 @@ pub(super) fn again(report: &Report) -> String {
             parts: vec![Part {
                 class: format!("a{class}"),
                 name: format!("after {name}, {} pages", count(pages)),
-                bytes: pages.saturating_mul(PAGE_SIZE),
+                bytes: Pages(pages).bytes().0,
             }],
             name,
         }
