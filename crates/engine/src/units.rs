@@ -2,6 +2,7 @@
 //! instant that the embedder chooses, and never runs backwards.
 
 mod display;
+pub mod text;
 
 /// Bytes in a base page, as the length of a slice.
 pub const PAGE_LEN: usize = 4096;

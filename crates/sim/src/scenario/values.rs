@@ -2,7 +2,7 @@
 //!
 //! Invariant: a value that was parsed is in its range; the error for another one names the range.
 
-use engine::units::{Bytes, Limit, PAGE_SIZE};
+use engine::units::{Bytes, Limit, PAGE_SIZE, text};
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
@@ -42,32 +42,14 @@ impl Size {
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let text = text.trim();
-        let text = text
-            .strip_suffix("iB")
-            .or(text.strip_suffix('B'))
-            .unwrap_or(text);
-        let (number, shift) = match text.char_indices().next_back()? {
-            (at, 'K' | 'k') => (&text[..at], 10),
-            (at, 'M' | 'm') => (&text[..at], 20),
-            (at, 'G' | 'g') => (&text[..at], 30),
-            (at, 'T' | 't') => (&text[..at], 40),
-            _ => (text, 0),
-        };
-        let number: u64 = number.trim().parse().ok()?;
-        let bytes = number.checked_mul(1 << shift)?;
+        let bytes = text::bytes(text).ok()?.0;
         (bytes <= SIZE_MAX).then_some(Self(bytes))
     }
 }
 
 impl Time {
     fn parse(text: &str) -> Option<Self> {
-        let text = text.trim();
-        let units = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
-        let (number, unit) = units
-            .iter()
-            .find_map(|(suffix, unit)| Some((text.strip_suffix(suffix)?, *unit)))?;
-        let millis = number.trim().parse::<u64>().ok()?.checked_mul(unit)?;
+        let millis = text::millis(text).ok()?.0;
         (millis <= TIME_MAX).then_some(Self(millis))
     }
 }
@@ -176,8 +158,8 @@ mod tests {
 
     #[test]
     fn what_people_write() {
-        let sizes = ["4096", "512M", " 2G", "16MiB", "1K"].map(|t| Size::parse(t).map(|s| s.0));
-        assert_eq!(sizes, [4096, 512 << 20, 2 << 30, 16 << 20, 1024].map(Some));
+        let sizes = ["4096", "512M", " 2G", "16MiB", "1.5K"].map(|t| Size::parse(t).map(|s| s.0));
+        assert_eq!(sizes, [4096, 512 << 20, 2 << 30, 16 << 20, 1536].map(Some));
         let times = ["500ms", "10s", "2m", "1h"].map(|t| Time::parse(t).map(|t| t.0));
         assert_eq!(times, [500, 10_000, 120_000, 3_600_000].map(Some));
         assert_eq!(Rate::parse("64M/s"), Some(Rate(16_384)));
