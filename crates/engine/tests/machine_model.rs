@@ -241,12 +241,7 @@ impl Pair {
             .sum();
         let usage = self.machine.tree().get(self.ids[who]).usage();
         let swapped = self.swapped();
-        let request = ReclaimRequest {
-            reason: ScanReason::Direct,
-            nr: Pages(nr),
-            swappiness: None,
-            now: Millis(self.now),
-        };
+        let request = ReclaimRequest::new(ScanReason::Direct, Pages(nr), Millis(self.now));
         self.machine
             .reclaim_subtree(self.ids[who], request, &mut Plain);
         for ((n, before), (_, after)) in swapped.into_iter().zip(self.swapped()) {

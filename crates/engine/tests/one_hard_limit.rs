@@ -244,12 +244,11 @@ impl Manager {
                 self.machine.set_measured(program.memcg, usage);
             }
             self.machine.set_measured(self.hard_limited, Pages(usage));
-            let request = ReclaimRequest {
-                reason: ScanReason::Direct,
-                nr: Pages(usage - (max - self.marks.high.0)),
-                swappiness: None,
-                now: millis,
-            };
+            let request = ReclaimRequest::new(
+                ScanReason::Direct,
+                Pages(usage - (max - self.marks.high.0)),
+                millis,
+            );
             host.took = 0;
             self.machine
                 .reclaim_subtree(self.hard_limited, request, host);

@@ -45,12 +45,7 @@ fn engine(pages: u32, limits: MemcgLimits) -> Machine {
 
 /// A request to reclaim `nr` pages proactively.
 fn proactive(nr: Pages, now: Millis) -> ReclaimRequest {
-    ReclaimRequest {
-        reason: ScanReason::Proactive,
-        nr,
-        swappiness: None,
-        now,
-    }
+    ReclaimRequest::new(ScanReason::Proactive, nr, now)
 }
 
 fn fault(machine: &mut Machine, ids: std::ops::Range<u32>) {

@@ -87,12 +87,7 @@ impl Machine {
             if self.tree.below_min(target, id) {
                 continue;
             }
-            let request = ReclaimRequest {
-                reason: ScanReason::Proactive,
-                nr,
-                swappiness: None,
-                now,
-            };
+            let request = ReclaimRequest::new(ScanReason::Proactive, nr, now);
             let sc = ScanControl {
                 before: begun.map(|(_, got)| got),
                 ..self.scan_control(id, request, DEF_PRIORITY)

@@ -39,12 +39,8 @@ impl Machine {
         for attempt in 0..MAX_RECLAIM_RETRIES {
             let usage = Pages(self.tree.get(at).usage().0 + nr.0);
             let want = usage.less(self.tree.get(at).limits().max.pages());
-            let request = ReclaimRequest {
-                reason: ScanReason::Direct,
-                nr: want.max(Pages(SWAP_CLUSTER_MAX)),
-                swappiness: None,
-                now,
-            };
+            let request =
+                ReclaimRequest::new(ScanReason::Direct, want.max(Pages(SWAP_CLUSTER_MAX)), now);
             let got = self.reclaim_subtree(at, request, memory);
             if attempt == 0 {
                 self.tree.drain_stocks();

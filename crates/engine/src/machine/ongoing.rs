@@ -67,12 +67,7 @@ impl Ongoing {
     /// Begins what [`Machine::reclaim_own_by_age`] does.
     #[must_use]
     pub const fn own_by_age(target: MemcgId, most: Pages, now: Millis) -> Self {
-        let request = ReclaimRequest {
-            reason: ScanReason::Proactive,
-            nr: most,
-            swappiness: None,
-            now,
-        };
+        let request = ReclaimRequest::new(ScanReason::Proactive, most, now);
         Self::new(target, request, Kind::ByAge(None))
     }
 

@@ -184,12 +184,7 @@ fn a_page_that_is_too_young_stays_where_it_was() {
             out.push(id.0);
             PageOut::Stored
         });
-        let request = ReclaimRequest {
-            reason: ScanReason::Proactive,
-            nr: Pages(1500),
-            swappiness: None,
-            now: Millis(9000),
-        };
+        let request = ReclaimRequest::new(ScanReason::Proactive, Pages(1500), Millis(9000));
         let got = machine.proactive_reclaim(ONE, request, &mut memory);
         assert!(got.is_ok_and(|got| got >= Pages(1500)), "{got:?}");
         out

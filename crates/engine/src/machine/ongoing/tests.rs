@@ -106,12 +106,7 @@ enum TenantChoice {
 }
 
 fn begin(way: TenantChoice, target: MemcgId, nr: u64, now: u64) -> Ongoing {
-    let request = ReclaimRequest {
-        reason: ScanReason::Proactive,
-        nr: Pages(nr),
-        swappiness: None,
-        now: Millis(now),
-    };
+    let request = ReclaimRequest::new(ScanReason::Proactive, Pages(nr), Millis(now));
     match way {
         TenantChoice::Proactive => Ongoing::proactive(target, request),
         TenantChoice::Once(reason) => Ongoing::once(target, ReclaimRequest { reason, ..request }),

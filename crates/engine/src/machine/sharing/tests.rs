@@ -33,12 +33,7 @@ fn parent_of(sizes: &[u32]) -> (Machine, MemcgId, Vec<MemcgId>) {
 }
 
 fn request(nr: u64) -> ReclaimRequest {
-    ReclaimRequest {
-        reason: ScanReason::Direct,
-        nr: Pages(nr),
-        swappiness: None,
-        now: Millis(10),
-    }
+    ReclaimRequest::new(ScanReason::Direct, Pages(nr), Millis(10))
 }
 
 /// Returns the pages taken from each memcg, and the number of batches.

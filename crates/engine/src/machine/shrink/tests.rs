@@ -67,12 +67,7 @@ pub(in crate::machine) fn cold(batch: usize, policy: Policy, pages: [u32; 2]) ->
 }
 
 fn request(nr: u64, now: u64) -> ReclaimRequest {
-    ReclaimRequest {
-        reason: ScanReason::Proactive,
-        nr: Pages(nr),
-        swappiness: None,
-        now: Millis(now),
-    }
+    ReclaimRequest::new(ScanReason::Proactive, Pages(nr), Millis(now))
 }
 
 const CLASSIC: Policy =

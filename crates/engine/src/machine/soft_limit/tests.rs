@@ -39,12 +39,7 @@ fn tenant(machine: &mut Machine, parent: MemcgId, limits: MemcgLimits, pages: u3
 }
 
 fn reclaim(machine: &mut Machine, reason: ScanReason, nr: u64) -> u64 {
-    let request = ReclaimRequest {
-        reason,
-        nr: Pages(nr),
-        swappiness: None,
-        now: Millis(1),
-    };
+    let request = ReclaimRequest::new(reason, Pages(nr), Millis(1));
     let got = match machine.config.global {
         GlobalReclaim::MemcgLru => machine.reclaim_root(request, &mut Simple),
         GlobalReclaim::HeatLevel => machine.reclaim_by_heat(request, &mut Simple),

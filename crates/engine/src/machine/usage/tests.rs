@@ -17,12 +17,7 @@ fn pages(n: u64) -> Limit {
 
 /// Requests a hundred pages of the whole machine; returns how many were reclaimed.
 fn take(machine: &mut Machine, now: u64) -> Pages {
-    let request = ReclaimRequest {
-        reason: ScanReason::Background,
-        nr: Pages(100),
-        swappiness: None,
-        now: Millis(now),
-    };
+    let request = ReclaimRequest::new(ScanReason::Background, Pages(100), Millis(now));
     let got = machine.reclaim_root(request, &mut Scripted::new(|_| PageOut::Stored));
     machine.check_invariants();
     got.reclaimed

@@ -157,12 +157,11 @@ impl Pair {
     }
 
     fn reclaim(&mut self, target: usize, nr: u64) {
-        let request = ReclaimRequest {
-            reason: ScanReason::ALL[self.now as usize % 3],
-            nr: Pages(nr),
-            swappiness: None,
-            now: Millis(u64::from(self.now)),
-        };
+        let request = ReclaimRequest::new(
+            ScanReason::ALL[self.now as usize % 3],
+            Pages(nr),
+            Millis(u64::from(self.now)),
+        );
         let mut order = Order::default();
         self.machine
             .reclaim_subtree(self.ids[target], request, &mut order);
