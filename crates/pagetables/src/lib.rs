@@ -53,7 +53,7 @@ pub use reader::{Mm, Reader};
 pub use sizes::{Referenced, Sizes};
 pub use source::{Grain, Source, SourceKind, WalkResult};
 pub use unavailable::Unavailable;
-pub use walk::{Piece, Sink, Walked};
+pub use walk::{Piece, Sink, Walked, Whole};
 
 /// The example of the README runs as a test.
 #[cfg(doctest)]

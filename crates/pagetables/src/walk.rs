@@ -32,17 +32,8 @@ pub enum Piece<'a> {
         /// The pages' entries, one for each page.
         entries: &'a [Entry],
     },
-    /// A part of a huge page, or of a hole without lower tables: one entry covers all of the part.
-    Whole {
-        /// Address of the part, in bytes.
-        start: u64,
-        /// Length of the part in bytes.
-        bytes: u64,
-        /// Number of bytes that the entry covers: 2 MiB, 1 GiB or more.
-        span: u64,
-        /// The page-table entry.
-        entry: Entry,
-    },
+    /// One entry that covers all of the piece.
+    Whole(Whole),
     /// A part that could not be read: its tables changed during each try.
     Unsure {
         /// Address of the part, in bytes.
@@ -50,6 +41,27 @@ pub enum Piece<'a> {
         /// Length of the part in bytes.
         bytes: u64,
     },
+}
+
+/// A part of a huge page, or of a hole without lower tables: one entry covers all of the part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Whole {
+    /// Address of the part, in bytes.
+    pub start: u64,
+    /// Length of the part in bytes.
+    pub bytes: u64,
+    /// Number of bytes that the entry covers: 2 MiB, 1 GiB or more.
+    pub span: u64,
+    /// The page-table entry.
+    pub entry: Entry,
+}
+
+impl Whole {
+    /// Returns the addresses of the part.
+    #[must_use]
+    pub const fn range(&self) -> Range<u64> {
+        self.start..self.start + self.bytes
+    }
 }
 
 /// What a walk cost: numbers of tables.
@@ -374,15 +386,13 @@ impl Pass<'_, '_> {
     fn tell_whole(&mut self, whole: Range<u64>, span: u64, entry: Entry) {
         clip(&whole, self.ranges, |number, part| {
             let (start, bytes) = (part.start, part.end - part.start);
-            (self.sink)(
-                number,
-                Piece::Whole {
-                    start,
-                    bytes,
-                    span,
-                    entry,
-                },
-            );
+            let whole = Whole {
+                start,
+                bytes,
+                span,
+                entry,
+            };
+            (self.sink)(number, Piece::Whole(whole));
         });
     }
 

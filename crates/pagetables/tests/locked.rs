@@ -109,8 +109,8 @@ fn nothing_waits_for_a_locked_process() {
                 pagetables::Piece::Pages { entries, .. } => {
                     entries.iter().filter(|entry| entry.is_present()).count()
                 }
-                pagetables::Piece::Whole { bytes, entry, .. } if entry.is_present() => {
-                    usize::try_from(bytes / 4096).expect("few")
+                pagetables::Piece::Whole(whole) if whole.entry.is_present() => {
+                    usize::try_from(whole.bytes / 4096).expect("few")
                 }
                 _ => 0,
             };

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use engine::units::PAGE_SIZE;
-use pagetables::{Entry, Kind as EntryKind, Part, Piece};
+use pagetables::{Entry, Kind as EntryKind, Part, Piece, Whole};
 
 use super::found::WalkSums;
 use super::listener::PieceContext;
@@ -104,14 +104,7 @@ impl<'a> PieceRecorder<'a> {
                 self.found.tables[part_of(mapping.kind) as usize] += 1;
                 self.tell_pages(mapping.kind, mapping.is_shared, entries);
             }
-            Piece::Whole {
-                start,
-                bytes,
-                span,
-                entry,
-            } => {
-                self.tell_whole(mapping, &(start..start + bytes), span, entry);
-            }
+            Piece::Whole(whole) => self.tell_whole(mapping, whole),
             Piece::Unsure { bytes, .. } => self.found.unsure += bytes / PAGE_SIZE,
         }
     }
@@ -163,8 +156,8 @@ impl<'a> PieceRecorder<'a> {
         }
     }
 
-    fn tell_whole(&mut self, mapping: &Mapping, whole: &Range<u64>, span: u64, entry: Entry) {
-        let pages = (whole.end - whole.start) / PAGE_SIZE;
+    fn tell_whole(&mut self, mapping: &Mapping, whole: Whole) {
+        let (pages, span, entry) = (whole.bytes / PAGE_SIZE, whole.span, whole.entry);
         if !entry.is_present() {
             self.count_absent(entry, pages);
             return;

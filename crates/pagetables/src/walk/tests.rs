@@ -90,7 +90,7 @@ fn count(reader: &mut Reader, child: &Filled) -> Counts {
     reader
         .walk(&space, &ranges, &mut |_, piece| match piece {
             Piece::Pages { entries, .. } => entries.iter().for_each(|entry| note(*entry, 1)),
-            Piece::Whole { bytes, entry, .. } => note(entry, bytes / 4096),
+            Piece::Whole(whole) => note(whole.entry, whole.bytes / 4096),
             Piece::Unsure { start, bytes } => {
                 panic!("{bytes} bytes at {start:#x} of a sleeper changed")
             }

@@ -86,12 +86,12 @@ fn pages_that_are_not_resident_are_not_counted_as_resident() {
     let (found, resident, _) = reported(mapping(Kind::Anon, false), &[pages]);
     assert_eq!(resident, [1, 0, 0]);
     assert_eq!((found.swapped, found.other, found.present), (1, 1, 1));
-    let hole = Piece::Whole {
+    let hole = Piece::Whole(Whole {
         start: 0,
         bytes: 1 << 21,
         span: 1 << 21,
         entry: swapped,
-    };
+    });
     let unsure = Piece::Unsure {
         start: 1 << 21,
         bytes: 1 << 21,
@@ -103,12 +103,12 @@ fn pages_that_are_not_resident_are_not_counted_as_resident() {
 #[test]
 fn a_huge_page_is_one_entry_and_512_pages_and_one_of_the_pool_is_apart() {
     let entry = page(512, WRITTEN | 0x80);
-    let huge = Piece::Whole {
+    let huge = Piece::Whole(Whole {
         start: 1 << 21,
         bytes: 1 << 21,
         span: 1 << 21,
         entry,
-    };
+    });
     let (found, resident, _) = reported(mapping(Kind::Anon, false), &[huge]);
     assert_eq!(
         (found.present, found.entries[0], resident[0]),
@@ -117,12 +117,12 @@ fn a_huge_page_is_one_entry_and_512_pages_and_one_of_the_pool_is_apart() {
     let (found, resident, _) = reported(mapping(Kind::Hugetlb, false), &[huge]);
     assert_eq!((found.hugetlb, found.present, resident), (512, 0, [0; 3]));
     // The mapping ends in the middle of a huge page.
-    let part = Piece::Whole {
+    let part = Piece::Whole(Whole {
         start: 1 << 21,
         bytes: 1 << 20,
         span: 1 << 21,
         entry,
-    };
+    });
     let (found, resident, _) = reported(mapping(Kind::Anon, false), &[part]);
     assert_eq!((found.present, resident[0]), (256, 256));
 }
